@@ -1,0 +1,155 @@
+//! The core's configuration, as the frontend hands it over.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::sampling_params::LogprobsMode;
+
+/// Everything that a core needs to start.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct EngineConfig {
+    /// Which model, and how it is executed.
+    pub model_config: ModelConfig,
+    /// The KV cache.
+    pub cache_config: CacheConfig,
+    /// The scheduler's limits.
+    pub scheduler_config: SchedulerConfig,
+}
+
+/// Which model, and how it is executed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ModelConfig {
+    /// Where the model comes from.
+    pub model: ModelSource,
+    /// Weights and activations.
+    pub dtype: Dtype,
+    /// What executes it.
+    pub backend: BackendKind,
+    /// Longest sequence, prompt and output together; `None` is what the model was made for.
+    pub max_model_len: Option<u32>,
+    /// Compute threads; `None` is one per core that this process may use.
+    pub num_threads: Option<u32>,
+    /// What logprobs are.
+    pub logprobs_mode: LogprobsMode,
+    /// Most logprobs per token that a request may ask for; -1 is no limit.
+    pub max_logprobs: i32,
+}
+
+impl Default for ModelConfig {
+    fn default() -> Self {
+        Self {
+            model: ModelSource::BuiltIn,
+            dtype: Dtype::Auto,
+            backend: BackendKind::Cpu,
+            max_model_len: None,
+            num_threads: None,
+            logprobs_mode: LogprobsMode::RawLogprobs,
+            max_logprobs: 20,
+        }
+    }
+}
+
+/// Where a model comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ModelSource {
+    /// The model that comes with Formwork.
+    BuiltIn,
+    /// A Hugging Face folder.
+    Path(PathBuf),
+}
+
+/// Number format of weights and activations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Dtype {
+    /// What the checkpoint has (16-bit floats as bfloat16).
+    #[default]
+    Auto,
+    /// 32-bit weights and activations.
+    Float32,
+    /// bfloat16 weights; the backend may accumulate in 32 bits.
+    BFloat16,
+}
+
+/// What executes the model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum BackendKind {
+    /// Formwork's own kernels.
+    #[default]
+    Cpu,
+    /// candle tensors: the reference, and the way to other devices.
+    Candle,
+}
+
+/// The KV cache.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CacheConfig {
+    /// Tokens per block.
+    pub block_size: u32,
+    /// Blocks, block 0 (the null block) included; `None` is as many as `kv_cache_memory_bytes` hold.
+    pub num_blocks_override: Option<u32>,
+    /// Memory for keys and values in bytes; `None` is chosen from the machine's free memory.
+    pub kv_cache_memory_bytes: Option<u64>,
+    /// Whether requests share the blocks of equal prefixes.
+    pub enable_prefix_caching: bool,
+}
+
+impl Default for CacheConfig {
+    fn default() -> Self {
+        Self {
+            block_size: 16,
+            num_blocks_override: None,
+            kv_cache_memory_bytes: None,
+            enable_prefix_caching: true,
+        }
+    }
+}
+
+/// The scheduler's limits.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SchedulerConfig {
+    /// Most tokens of one step, over all requests.
+    pub max_num_batched_tokens: u32,
+    /// Most running requests.
+    pub max_num_seqs: u32,
+    /// Most tokens of one request's prefill in a step that others share; 0 is off.
+    pub long_prefill_token_threshold: u32,
+    /// Whether a prompt may be computed in pieces.
+    pub enable_chunked_prefill: bool,
+    /// Which waiting request is next.
+    pub policy: SchedulingPolicy,
+    /// Share of the blocks kept free on admission, `0..1`.
+    pub watermark: f64,
+    /// Admit a request only when its whole prompt fits.
+    pub scheduler_reserve_full_isl: bool,
+    /// Most waiting requests; one more is refused. `None` is no limit.
+    pub max_num_queued_reqs: Option<u32>,
+    /// Most prompt tokens of waiting requests; `None` is no limit.
+    pub max_num_queued_tokens: Option<u64>,
+}
+
+impl Default for SchedulerConfig {
+    fn default() -> Self {
+        Self {
+            max_num_batched_tokens: 2048,
+            max_num_seqs: 256,
+            long_prefill_token_threshold: 0,
+            enable_chunked_prefill: true,
+            policy: SchedulingPolicy::Fcfs,
+            watermark: 0.0,
+            scheduler_reserve_full_isl: true,
+            max_num_queued_reqs: None,
+            max_num_queued_tokens: None,
+        }
+    }
+}
+
+/// Which waiting request is next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum SchedulingPolicy {
+    /// First come, first served.
+    #[default]
+    Fcfs,
+    /// Lowest `priority` first, then arrival.
+    Priority,
+}

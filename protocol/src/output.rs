@@ -1,0 +1,163 @@
+//! What the core answers.
+
+use serde::{Deserialize, Serialize};
+
+use crate::stats::SchedulerStats;
+use crate::utility::UtilityOutput;
+
+/// One frame from the core to a frontend, after the handshake.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum EngineCoreMessage {
+    /// What one step brought.
+    Outputs(EngineCoreOutputs),
+    /// The core ends because of an internal error; no frame follows.
+    EngineDead(EngineDead),
+}
+
+/// Why the core ends.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EngineDead {
+    /// For people: what happened and in which part.
+    pub reason: String,
+}
+
+/// The outputs of one step for one client.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct EngineCoreOutputs {
+    /// Which core this is.
+    pub engine_index: u32,
+    /// One entry per request that has something to say.
+    pub outputs: Vec<EngineCoreOutput>,
+    /// The scheduler's state after the step; to one client only.
+    pub scheduler_stats: Option<SchedulerStats>,
+    /// Engine clock in seconds (monotonic, of the core).
+    pub timestamp: f64,
+    /// The answer to a utility call.
+    pub utility_output: Option<UtilityOutput>,
+}
+
+/// What one step brought for one request.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct EngineCoreOutput {
+    /// Internal id.
+    pub request_id: String,
+    /// Tokens that this step added.
+    pub new_token_ids: Vec<u32>,
+    /// One row per new token, where asked for.
+    pub new_logprobs: Option<LogprobsLists>,
+    /// One row per prompt position but the first, once, where asked for.
+    pub new_prompt_logprobs: Option<LogprobsLists>,
+    /// Present when the request is over.
+    pub finish_reason: Option<FinishReason>,
+    /// What stopped it, where that is a stop token.
+    pub stop_reason: Option<StopReason>,
+    /// What happened to the request since the last output.
+    pub events: Vec<EngineCoreEvent>,
+    /// How the prompt was computed; once, with the first token.
+    pub prefill_stats: Option<PrefillStats>,
+    /// Why the request failed; with `FinishReason::Error`.
+    pub error: Option<RequestError>,
+    /// NaN values seen in this request's logits in this step.
+    pub num_nans_in_logits: u32,
+}
+
+/// Why a request is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum FinishReason {
+    /// A stop token or stop string.
+    Stop,
+    /// `max_tokens` or the model's context.
+    Length,
+    /// Ended from outside.
+    Abort,
+    /// An error; `EngineCoreOutput::error` says which.
+    Error,
+    /// The output repeated itself (`SamplingParams::repetition_detection`).
+    Repetition,
+}
+
+impl FinishReason {
+    /// The name that the API uses.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Stop => "stop",
+            Self::Length => "length",
+            Self::Abort => "abort",
+            Self::Error => "error",
+            Self::Repetition => "repetition",
+        }
+    }
+}
+
+/// What stopped a request with `FinishReason::Stop`; absent for the end-of-text token.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum StopReason {
+    /// One of `stop_token_ids`.
+    TokenId(u32),
+    /// One of the stop strings (set by the frontend, which matches them).
+    String(String),
+}
+
+/// Logprobs of some positions. Row `i` holds the chosen token first, then the requested ones.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct LogprobsLists {
+    /// `[num_positions][1 + k]` token ids.
+    pub logprob_token_ids: Vec<Vec<u32>>,
+    /// `[num_positions][1 + k]` logprobs, beside the ids.
+    pub logprobs: Vec<Vec<f32>>,
+    /// `[num_positions]` 1-based rank of the chosen token: how many logits are at least its own.
+    pub sampled_token_ranks: Vec<u32>,
+}
+
+/// A point in a request's life.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct EngineCoreEvent {
+    /// What happened.
+    pub event_type: EngineCoreEventType,
+    /// Engine clock in seconds.
+    pub timestamp: f64,
+}
+
+/// The kinds of `EngineCoreEvent`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum EngineCoreEventType {
+    /// Entered the waiting queue.
+    Queued,
+    /// Left the waiting queue.
+    Scheduled,
+    /// Lost its blocks to another request and went back to the queue.
+    Preempted,
+}
+
+/// How a prompt was computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct PrefillStats {
+    /// Prompt tokens (with `output_token_ids`, those too).
+    pub num_prompt_tokens: u32,
+    /// Of these, taken from the prefix cache when the request was first scheduled.
+    pub num_cached_tokens: u32,
+}
+
+/// Why one request failed. Other requests are untouched.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RequestError {
+    /// Chooses the HTTP status.
+    pub code: RequestErrorCode,
+    /// For people.
+    pub message: String,
+    /// Whether the same request may succeed later.
+    pub retryable: bool,
+}
+
+/// The kinds of `RequestError`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum RequestErrorCode {
+    /// The request itself is wrong: HTTP 400.
+    ValidationError,
+    /// The waiting queue is full: HTTP 503.
+    QueueOverflow,
+    /// The core is ending: HTTP 503.
+    ShuttingDown,
+    /// The core failed on it: HTTP 500.
+    InternalError,
+}

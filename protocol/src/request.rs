@@ -1,0 +1,49 @@
+//! What the frontend asks of the core.
+
+use serde::{Deserialize, Serialize};
+
+use crate::sampling_params::SamplingParams;
+use crate::utility::UtilityRequest;
+
+/// One frame from the frontend to the core.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum EngineCoreRequestType {
+    /// Generate.
+    Add(Box<EngineCoreRequest>),
+    /// Stop generating for these internal ids. Unknown or finished ids are ignored.
+    Abort(Vec<String>),
+    /// Call a method of the core; answered by a `UtilityOutput` with the same `call_id`.
+    Utility(UtilityRequest),
+    /// End the process: abort everything in flight when `drain_seconds` is 0, else finish it
+    /// within that time and abort the rest.
+    Shutdown {
+        /// Seconds to wait for requests in flight.
+        drain_seconds: f64,
+    },
+}
+
+/// One request for text, as the core sees it: tokens in, tokens out.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct EngineCoreRequest {
+    /// Internal id, unique among all requests in flight.
+    pub request_id: String,
+    /// The caller's id, for logs.
+    pub external_req_id: Option<String>,
+    /// The prompt; never empty.
+    pub prompt_token_ids: Vec<u32>,
+    /// Tokens that were generated before (by a core that died). They count as output everywhere:
+    /// limits, penalties, noise index. They are not emitted again.
+    pub output_token_ids: Vec<u32>,
+    /// Validated sampling parameters.
+    pub sampling_params: SamplingParams,
+    /// Unix time of arrival in seconds; orders requests of equal priority.
+    pub arrival_time: f64,
+    /// Enters the hash of the first block: requests with different salts share no cached prefix.
+    pub cache_salt: Option<String>,
+    /// Which frontend gets the outputs.
+    pub client_index: u32,
+    /// Lower runs earlier, under the priority policy.
+    pub priority: i64,
+    /// Distributed-tracing headers, for logs.
+    pub trace_headers: Vec<(String, String)>,
+}
