@@ -1,0 +1,119 @@
+//! The engine without its process: scheduler and worker, one step at a time.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::Receiver;
+use protocol::EngineCoreOutputs;
+
+use crate::core::sched::output::GrammarOutput;
+use crate::core::sched::scheduler::Scheduler;
+use crate::engine::input_thread::AbortRequests;
+use crate::request::{Request, RequestStatus};
+use crate::worker::{Executor, ExecutorError};
+
+/// Scheduler and worker. Only the busy loop's thread touches it.
+pub struct EngineCore {
+    pub(crate) scheduler: Scheduler,
+    executor: Executor,
+    /// Aborts that arrived while a step was under way.
+    aborts_queue: Receiver<AbortRequests>,
+    step_times: StepTimes,
+}
+
+/// An error after which the core can't go on.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineCoreError {
+    /// The worker failed as a whole.
+    #[error(transparent)]
+    Executor(#[from] ExecutorError),
+}
+
+/// Where the time of the steps went, summed since the start.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct StepTimes {
+    /// Steps that put tokens through the model.
+    pub num_steps: u64,
+    /// `Scheduler::schedule`.
+    pub schedule: Duration,
+    /// From launching the forward pass until its end.
+    pub execute_model: Duration,
+    /// LM head, masks and sampling.
+    pub sample_tokens: Duration,
+    /// Late aborts and `Scheduler::update_from_output`.
+    pub update_from_output: Duration,
+}
+
+impl EngineCore {
+    /// Joins a scheduler and a worker; `aborts_queue` is drained in every step.
+    pub fn new(
+        scheduler: Scheduler,
+        executor: Executor,
+        aborts_queue: Receiver<AbortRequests>,
+    ) -> Self {
+        Self { scheduler, executor, aborts_queue, step_times: StepTimes::default() }
+    }
+
+    /// One step: schedule, run the model, mask and sample, update. Returns outputs by client.
+    ///
+    /// # Errors
+    /// What concerns every request; the core must end.
+    pub fn step(&mut self) -> Result<HashMap<u32, EngineCoreOutputs>, EngineCoreError> {
+        let started = Instant::now();
+        let scheduler_output = Arc::new(self.scheduler.schedule());
+        let scheduled = Instant::now();
+
+        let forward = self.executor.execute_model(Arc::clone(&scheduler_output))?;
+        // The masks of this batch are made here, while the forward pass runs.
+        let grammar_output: Option<GrammarOutput> = None;
+        forward.join()?;
+        let executed = Instant::now();
+
+        let model_runner_output = self.executor.sample_tokens(grammar_output)?;
+        let sampled = Instant::now();
+
+        self.process_aborts_queue();
+        let outputs = self.scheduler.update_from_output(&scheduler_output, model_runner_output);
+
+        if scheduler_output.total_num_scheduled_tokens > 0 {
+            self.step_times.num_steps += 1;
+            self.step_times.schedule += scheduled - started;
+            self.step_times.execute_model += executed - scheduled;
+            self.step_times.sample_tokens += sampled - executed;
+            self.step_times.update_from_output += sampled.elapsed();
+        }
+        Ok(outputs)
+    }
+
+    /// Takes a request into the scheduler's queue. A refusal comes out of the next step.
+    pub fn add_request(&mut self, request: Request) {
+        self.scheduler.add_request(request);
+    }
+
+    /// Ends requests from outside; unknown or finished ids are ignored.
+    pub fn abort_requests(&mut self, aborts: &AbortRequests) {
+        self.scheduler.finish_client_requests(
+            aborts.client_index,
+            &aborts.request_ids,
+            RequestStatus::FinishedAborted,
+        );
+    }
+
+    /// Whether a step has something to do.
+    pub fn has_work(&self) -> bool {
+        self.scheduler.has_requests()
+    }
+
+    /// Where the time of the steps went.
+    pub fn step_times(&self) -> StepTimes {
+        self.step_times
+    }
+
+    /// Takes the aborts that arrived during the forward pass, so that their requests end now.
+    pub(crate) fn process_aborts_queue(&mut self) {
+        while let Ok(aborts) = self.aborts_queue.try_recv() {
+            self.abort_requests(&aborts);
+        }
+    }
+}

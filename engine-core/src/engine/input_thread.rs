@@ -1,0 +1,195 @@
+//! From a frontend to the busy loop: decodes, preprocesses, hands over.
+//!
+//! Nothing that a frame can hold reaches the busy loop unchecked, and nothing that goes wrong
+//! here concerns more than one request.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::Sender;
+use protocol::transport::FrameReader;
+use protocol::{
+    EngineCoreMessage, EngineCoreOutput, EngineCoreOutputs, EngineCoreRequest,
+    EngineCoreRequestType, FinishReason, RequestError, RequestErrorCode, UtilityOutput,
+    UtilityRequest, UtilityResult,
+};
+use serde_json::json;
+
+use crate::core::block_hash::BlockHasher;
+use crate::engine::core_proc::CoreInput;
+use crate::engine::heartbeat::Heartbeat;
+use crate::engine::output_thread::OutputQueues;
+use crate::request::Request;
+use crate::sample::{VocabSizes, check_params};
+use crate::worker::panic_message;
+
+/// Ends requests of one client.
+#[derive(Debug, Clone)]
+pub struct AbortRequests {
+    /// Whose requests; another client's are out of reach.
+    pub client_index: u32,
+    /// Internal ids.
+    pub request_ids: Vec<String>,
+}
+
+/// What every input thread needs, whoever its client is.
+#[derive(Clone)]
+pub(crate) struct InputContext {
+    pub(crate) input_queue: Sender<CoreInput>,
+    pub(crate) aborts_queue: Sender<AbortRequests>,
+    pub(crate) output_queues: OutputQueues,
+    pub(crate) block_hasher: BlockHasher,
+    pub(crate) vocab: VocabSizes,
+    pub(crate) heartbeat: Arc<Heartbeat>,
+}
+
+/// Whether a client may end the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ownership {
+    /// The frontend started this core: it may, and its leaving does.
+    Owner,
+    /// One of several clients of a core that stays.
+    Guest,
+}
+
+/// Reads a client's frames until it leaves or sends something that is no frame.
+pub(crate) fn process_input_socket(
+    context: &InputContext,
+    mut reader: FrameReader,
+    client_index: u32,
+    ownership: Ownership,
+) {
+    loop {
+        let message = match reader.read::<EngineCoreRequestType>() {
+            Ok(Some(message)) => message,
+            Ok(None) => break,
+            Err(error) => {
+                tracing::warn!(client_index, %error, "closing the connection");
+                break;
+            }
+        };
+        if !context.handle_message(message, client_index, ownership) {
+            break;
+        }
+    }
+    // Where the busy loop is gone, so is what had to be ended.
+    let _ = context.input_queue.send(CoreInput::ClientGone(client_index));
+    if ownership == Ownership::Owner {
+        let _ = context.input_queue.send(CoreInput::Shutdown { drain: Duration::ZERO });
+    }
+}
+
+impl InputContext {
+    /// Whether to read on.
+    fn handle_message(
+        &self,
+        message: EngineCoreRequestType,
+        client_index: u32,
+        ownership: Ownership,
+    ) -> bool {
+        let input = match message {
+            EngineCoreRequestType::Add(request) => {
+                let request_id = request.request_id.clone();
+                match self.preprocess_add_request(*request, client_index) {
+                    Ok(request) => CoreInput::Add(Box::new(request)),
+                    Err(error) => {
+                        self.refuse(client_index, request_id, error);
+                        return true;
+                    }
+                }
+            }
+            EngineCoreRequestType::Abort(request_ids) => {
+                let aborts = AbortRequests { client_index, request_ids };
+                // Twice: at once, for a step that is under way, and in order, for a request that
+                // is still in the queue.
+                if self.aborts_queue.send(aborts.clone()).is_err() {
+                    return false;
+                }
+                CoreInput::Abort(aborts)
+            }
+            EngineCoreRequestType::Utility(call) if call.method == "heartbeat" => {
+                // Answered here: that the loop doesn't answer is what it has to show.
+                self.answer_heartbeat(client_index, &call);
+                return true;
+            }
+            EngineCoreRequestType::Utility(call) => {
+                CoreInput::Utility(UtilityRequest { client_index, ..call })
+            }
+            EngineCoreRequestType::Shutdown { drain_seconds } => match ownership {
+                Ownership::Owner => CoreInput::Shutdown {
+                    drain: Duration::try_from_secs_f64(drain_seconds).unwrap_or(Duration::ZERO),
+                },
+                Ownership::Guest => {
+                    tracing::warn!(client_index, "a client may not end a shared core: ignored");
+                    return true;
+                }
+            },
+        };
+        self.input_queue.send(input).is_ok()
+    }
+
+    /// Checks a request and makes it ready for the scheduler: block hashes are computed here, not
+    /// in the busy loop.
+    fn preprocess_add_request(
+        &self,
+        mut request: EngineCoreRequest,
+        client_index: u32,
+    ) -> Result<Request, RequestError> {
+        request.client_index = client_index;
+        self.check_request(&request).map_err(|message| RequestError {
+            code: RequestErrorCode::ValidationError,
+            message,
+            retryable: false,
+        })?;
+        catch_unwind(AssertUnwindSafe(|| {
+            Request::from_engine_core_request(request, &self.block_hasher)
+        }))
+        .map_err(|panic| RequestError {
+            code: RequestErrorCode::InternalError,
+            message: format!("preprocessing panicked: {}", panic_message(panic.as_ref())),
+            retryable: false,
+        })
+    }
+
+    /// What the frontend has checked already, so far as the core's life depends on it.
+    fn check_request(&self, request: &EngineCoreRequest) -> Result<(), String> {
+        if request.prompt_token_ids.is_empty() {
+            return Err("prompt_token_ids must not be empty".to_owned());
+        }
+        let limit = self.vocab.logits;
+        for (field, ids) in [
+            ("prompt_token_ids", &request.prompt_token_ids),
+            ("output_token_ids", &request.output_token_ids),
+        ] {
+            if let Some(id) = ids.iter().find(|id| **id as usize >= limit) {
+                return Err(format!("{field}: {id} is not a token id of this model (0..{limit})"));
+            }
+        }
+        check_params(&request.sampling_params, self.vocab).map_err(|error| error.to_string())
+    }
+
+    fn refuse(&self, client_index: u32, request_id: String, error: RequestError) {
+        let output = EngineCoreOutput {
+            request_id,
+            finish_reason: Some(FinishReason::Error),
+            error: Some(error),
+            ..Default::default()
+        };
+        let outputs = EngineCoreOutputs { outputs: vec![output], ..Default::default() };
+        self.output_queues.send(client_index, EngineCoreMessage::Outputs(outputs));
+    }
+
+    fn answer_heartbeat(&self, client_index: u32, call: &UtilityRequest) {
+        let state = json!({
+            "beats": self.heartbeat.beats(),
+            "runnable": self.heartbeat.is_runnable(),
+        });
+        let output = UtilityOutput {
+            call_id: call.call_id,
+            result: UtilityResult::Success(state.to_string()),
+        };
+        let outputs = EngineCoreOutputs { utility_output: Some(output), ..Default::default() };
+        self.output_queues.send(client_index, EngineCoreMessage::Outputs(outputs));
+    }
+}

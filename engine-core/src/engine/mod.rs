@@ -1,0 +1,15 @@
+//! Process 1: the core, its busy loop, and the threads that connect it to frontends.
+
+mod connection;
+mod core;
+mod core_proc;
+mod heartbeat;
+mod input_thread;
+mod output_thread;
+mod startup;
+mod utility;
+
+pub use self::core::{EngineCore, EngineCoreError, StepTimes};
+pub use connection::{ServeError, run_connected, run_listening};
+pub use core_proc::EngineCoreProc;
+pub use startup::{LoadedEngineCore, StartupError, load_engine_core};

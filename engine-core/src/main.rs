@@ -1,0 +1,64 @@
+//! `formwork-engine-core`: process 1.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use engine_core::engine::{run_connected, run_listening};
+use protocol::{EngineConfig, ModelSource};
+
+/// Formwork's engine core: schedules requests, runs the model, samples.
+///
+/// Frontends start it by themselves. Started by hand with --listen it stays and serves several.
+#[derive(Debug, Parser)]
+#[command(name = "formwork-engine-core", version)]
+struct Arguments {
+    /// Socket of the frontend that starts this process and configures it.
+    #[arg(long, value_name = "PATH", required_unless_present = "listen")]
+    connect: Option<PathBuf>,
+
+    /// Socket to listen on.
+    #[arg(long, value_name = "PATH", conflicts_with = "connect")]
+    listen: Option<PathBuf>,
+
+    /// Hugging Face folder of the model [default: the built-in model].
+    #[arg(long, value_name = "FOLDER", requires = "listen")]
+    model: Option<PathBuf>,
+
+    /// Configuration as JSON, such as '{"scheduler_config": {"max_num_seqs": 8}}'.
+    #[arg(long, value_name = "JSON", requires = "listen", value_parser = parse_engine_config)]
+    engine_config: Option<EngineConfig>,
+}
+
+fn main() -> ExitCode {
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_env_filter(
+            tracing_subscriber::EnvFilter::try_from_env("FORMWORK_LOG")
+                .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info")),
+        )
+        .init();
+    let arguments = Arguments::parse();
+    let result = match (&arguments.connect, &arguments.listen) {
+        (Some(address), _) => run_connected(address),
+        (None, Some(address)) => {
+            let mut config = arguments.engine_config.unwrap_or_default();
+            if let Some(folder) = arguments.model {
+                config.model_config.model = ModelSource::Path(folder);
+            }
+            run_listening(address, &config)
+        }
+        (None, None) => return ExitCode::from(2),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn parse_engine_config(json: &str) -> Result<EngineConfig, String> {
+    serde_json::from_str(json).map_err(|error| error.to_string())
+}

@@ -1,0 +1,160 @@
+//! Runs the [`ModelRunner`] on a thread of its own, so that the busy loop can make the masks of a
+//! batch while its forward pass runs.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+
+use crate::core::sched::output::{GrammarOutput, ModelRunnerOutput, SchedulerOutput};
+use crate::worker::model_runner::{ModelRunner, ModelRunnerError};
+
+/// The busy loop's handle on the worker thread.
+///
+/// One step is [`execute_model`](Self::execute_model), [`PendingForward::join`], then
+/// [`sample_tokens`](Self::sample_tokens). Dropping the executor ends the thread.
+pub struct Executor {
+    commands: Option<Sender<WorkerCommand>>,
+    replies: Receiver<Result<WorkerReply, ExecutorError>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// A forward pass that was launched and not yet awaited.
+#[must_use = "the forward pass is still running: join it"]
+pub struct PendingForward<'a> {
+    executor: &'a Executor,
+}
+
+/// The worker failed in a way that concerns the whole batch: the core can't go on.
+#[derive(Debug, thiserror::Error)]
+pub enum ExecutorError {
+    /// The model or the runner returned an error.
+    #[error("the model runner failed: {0}")]
+    Runner(#[from] ModelRunnerError),
+    /// The model or the runner panicked.
+    #[error("the worker thread panicked: {0}")]
+    Panicked(String),
+    /// The worker thread is gone or answered out of turn.
+    #[error("the worker thread is gone")]
+    Gone,
+    /// The thread could not be started.
+    #[error("the worker thread could not be started: {0}")]
+    Spawn(#[source] std::io::Error),
+}
+
+enum WorkerCommand {
+    ExecuteModel(Arc<SchedulerOutput>),
+    SampleTokens(Option<GrammarOutput>),
+}
+
+enum WorkerReply {
+    Executed,
+    Sampled(Box<ModelRunnerOutput>),
+}
+
+impl Executor {
+    /// Starts the worker thread around `model_runner`.
+    pub fn new(model_runner: ModelRunner) -> Result<Self, ExecutorError> {
+        let (command_sender, command_receiver) = bounded(1);
+        let (reply_sender, reply_receiver) = bounded(1);
+        let thread = std::thread::Builder::new()
+            .name("worker".to_owned())
+            .spawn(move || run_worker(model_runner, &command_receiver, &reply_sender))
+            .map_err(ExecutorError::Spawn)?;
+        Ok(Self {
+            commands: Some(command_sender),
+            replies: reply_receiver,
+            thread: Some(thread),
+        })
+    }
+
+    /// Launches the forward pass of one batch, up to the hidden states of the sampled positions.
+    pub fn execute_model(
+        &mut self,
+        scheduler_output: Arc<SchedulerOutput>,
+    ) -> Result<PendingForward<'_>, ExecutorError> {
+        self.send(WorkerCommand::ExecuteModel(scheduler_output))?;
+        Ok(PendingForward { executor: self })
+    }
+
+    /// Runs the LM head on the sampled positions, applies the masks and samples.
+    ///
+    /// # Errors
+    /// Only what concerns the whole batch; a request that fails alone is in
+    /// `ModelRunnerOutput::errors`.
+    pub fn sample_tokens(
+        &mut self,
+        grammar_output: Option<GrammarOutput>,
+    ) -> Result<ModelRunnerOutput, ExecutorError> {
+        self.send(WorkerCommand::SampleTokens(grammar_output))?;
+        match self.receive()? {
+            WorkerReply::Sampled(output) => Ok(*output),
+            WorkerReply::Executed => Err(ExecutorError::Gone),
+        }
+    }
+
+    fn send(&self, command: WorkerCommand) -> Result<(), ExecutorError> {
+        let commands = self.commands.as_ref().ok_or(ExecutorError::Gone)?;
+        commands.send(command).map_err(|_| ExecutorError::Gone)
+    }
+
+    fn receive(&self) -> Result<WorkerReply, ExecutorError> {
+        self.replies.recv().map_err(|_| ExecutorError::Gone)?
+    }
+}
+
+impl PendingForward<'_> {
+    /// Waits for the forward pass to end.
+    pub fn join(self) -> Result<(), ExecutorError> {
+        match self.executor.receive()? {
+            WorkerReply::Executed => Ok(()),
+            WorkerReply::Sampled(_) => Err(ExecutorError::Gone),
+        }
+    }
+}
+
+impl Drop for Executor {
+    fn drop(&mut self) {
+        self.commands = None;
+        if let Some(thread) = self.thread.take() {
+            // The worker catches its own panics, so there is nothing to learn from the result.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run_worker(
+    mut model_runner: ModelRunner,
+    commands: &Receiver<WorkerCommand>,
+    replies: &Sender<Result<WorkerReply, ExecutorError>>,
+) {
+    for command in commands {
+        // After a panic the runner's state is unknown: the reply ends the core, nothing is reused.
+        let reply = catch_unwind(AssertUnwindSafe(|| match command {
+            WorkerCommand::ExecuteModel(scheduler_output) => model_runner
+                .execute_model(&scheduler_output)
+                .map(|()| WorkerReply::Executed),
+            WorkerCommand::SampleTokens(grammar_output) => model_runner
+                .sample_tokens(grammar_output.as_ref())
+                .map(|output| WorkerReply::Sampled(Box::new(output))),
+        }));
+        let reply = match reply {
+            Ok(reply) => reply.map_err(ExecutorError::Runner),
+            Err(panic) => Err(ExecutorError::Panicked(panic_message(panic.as_ref()))),
+        };
+        if replies.send(reply).is_err() {
+            return;
+        }
+    }
+}
+
+/// The text of a panic, where it has one.
+pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
+    panic
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "no message".to_owned())
+}

@@ -1,0 +1,128 @@
+//! The flat batch of one step, in buffers that are reused from step to step.
+
+use crate::model_executor::ForwardInput;
+
+/// Buffers behind a [`ForwardInput`].
+pub(crate) struct InputBatch {
+    block_size: usize,
+    block_table_stride: usize,
+    input_ids: Vec<u32>,
+    positions: Vec<u32>,
+    slot_mapping: Vec<u32>,
+    query_start_loc: Vec<u32>,
+    seq_lens: Vec<u32>,
+    block_tables: Vec<u32>,
+    logits_indices: Vec<u32>,
+}
+
+impl InputBatch {
+    /// Buffers for sequences of at most `max_model_len` tokens in blocks of `block_size`.
+    pub(crate) fn new(block_size: usize, max_model_len: usize) -> Self {
+        Self {
+            block_size,
+            block_table_stride: max_model_len.div_ceil(block_size),
+            input_ids: Vec::new(),
+            positions: Vec::new(),
+            slot_mapping: Vec::new(),
+            query_start_loc: vec![0],
+            seq_lens: Vec::new(),
+            block_tables: Vec::new(),
+            logits_indices: Vec::new(),
+        }
+    }
+
+    /// Empties the batch, keeping its memory.
+    pub(crate) fn clear(&mut self) {
+        self.input_ids.clear();
+        self.positions.clear();
+        self.slot_mapping.clear();
+        self.query_start_loc.clear();
+        self.query_start_loc.push(0);
+        self.seq_lens.clear();
+        self.block_tables.clear();
+        self.logits_indices.clear();
+    }
+
+    /// Appends tokens `first_position..first_position + token_ids.len()` of one request.
+    ///
+    /// Returns false, and leaves the batch as it was, where `block_ids` doesn't cover them.
+    pub(crate) fn push_request(
+        &mut self,
+        token_ids: &[u32],
+        first_position: usize,
+        block_ids: &[u32],
+    ) -> bool {
+        let end = first_position + token_ids.len();
+        let num_blocks = end.div_ceil(self.block_size);
+        if num_blocks > block_ids.len() || num_blocks > self.block_table_stride {
+            return false;
+        }
+        self.input_ids.extend_from_slice(token_ids);
+        for position in first_position..end {
+            let block_id = block_ids[position / self.block_size] as usize;
+            let slot = block_id * self.block_size + position % self.block_size;
+            self.positions.push(position as u32);
+            self.slot_mapping.push(slot as u32);
+        }
+        self.query_start_loc.push(self.input_ids.len() as u32);
+        self.seq_lens.push(end as u32);
+        self.block_tables.extend_from_slice(&block_ids[..num_blocks]);
+        let row_end = self.seq_lens.len() * self.block_table_stride;
+        self.block_tables.resize(row_end, 0);
+        true
+    }
+
+    /// Keeps the hidden state of `row` of the batch for the LM head.
+    pub(crate) fn keep_row(&mut self, row: usize) {
+        self.logits_indices.push(row as u32);
+    }
+
+    /// Rows in the batch.
+    pub(crate) fn num_tokens(&self) -> usize {
+        self.input_ids.len()
+    }
+
+    /// The batch as the model takes it.
+    pub(crate) fn forward_input(&self) -> ForwardInput<'_> {
+        ForwardInput {
+            input_ids: &self.input_ids,
+            positions: &self.positions,
+            slot_mapping: &self.slot_mapping,
+            query_start_loc: &self.query_start_loc,
+            seq_lens: &self.seq_lens,
+            block_tables: &self.block_tables,
+            block_table_stride: self.block_table_stride,
+            logits_indices: &self.logits_indices,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_follow_the_block_table() {
+        let mut batch = InputBatch::new(4, 12);
+        assert!(batch.push_request(&[10, 11, 12], 3, &[7, 2]));
+        assert!(batch.push_request(&[20], 0, &[5]));
+        batch.keep_row(2);
+        batch.keep_row(3);
+        let input = batch.forward_input();
+        assert_eq!(input.input_ids, [10, 11, 12, 20]);
+        assert_eq!(input.positions, [3, 4, 5, 0]);
+        assert_eq!(input.slot_mapping, [7 * 4 + 3, 2 * 4, 2 * 4 + 1, 5 * 4]);
+        assert_eq!(input.query_start_loc, [0, 3, 4]);
+        assert_eq!(input.seq_lens, [6, 1]);
+        assert_eq!(input.block_tables, [7, 2, 0, 5, 0, 0]);
+        assert_eq!(input.logits_indices, [2, 3]);
+    }
+
+    #[test]
+    fn a_table_that_is_too_short_changes_nothing() {
+        let mut batch = InputBatch::new(4, 12);
+        assert!(!batch.push_request(&[1, 2], 3, &[7]));
+        assert_eq!(batch.num_tokens(), 0);
+        assert_eq!(batch.forward_input().query_start_loc, [0]);
+    }
+}

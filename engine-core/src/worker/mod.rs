@@ -1,0 +1,11 @@
+//! The side of the core that owns the model: one thread, fed with [`SchedulerOutput`]s.
+//!
+//! [`SchedulerOutput`]: crate::core::sched::output::SchedulerOutput
+
+mod executor;
+mod input_batch;
+mod model_runner;
+mod request_state;
+
+pub use executor::{Executor, ExecutorError, PendingForward};
+pub use model_runner::{ModelRunner, ModelRunnerConfig, ModelRunnerError};

@@ -1,0 +1,58 @@
+//! What the worker keeps of a request between steps.
+
+use std::sync::Arc;
+
+use protocol::{LogprobsLists, SamplingParams};
+
+use crate::sample::RequestSamplingState;
+
+/// A request as the worker sees it: its tokens, where its keys and values lie, how it samples.
+pub(crate) struct CachedRequestState {
+    /// Prompt and output.
+    pub(crate) token_ids: Vec<u32>,
+    /// How many of them are prompt.
+    pub(crate) num_prompt_tokens: usize,
+    /// How many have their keys and values in the cache.
+    pub(crate) num_computed_tokens: usize,
+    /// Blocks that hold them, in order.
+    pub(crate) block_ids: Vec<u32>,
+    pub(crate) sampling_params: Arc<SamplingParams>,
+    pub(crate) sampling_state: RequestSamplingState,
+    /// Present while prompt logprobs are asked for and not yet delivered.
+    pub(crate) prompt_logprobs: Option<PromptLogprobs>,
+}
+
+/// Prompt logprobs under way: they are delivered at once, when the prompt is computed.
+pub(crate) struct PromptLogprobs {
+    /// Rows so far; row 0 belongs to prompt token `first_position`.
+    pub(crate) rows: LogprobsLists,
+    /// First prompt token that gets a row; never 0, which nothing predicts.
+    pub(crate) first_position: usize,
+}
+
+impl PromptLogprobs {
+    pub(crate) fn new(sampling_params: &SamplingParams) -> Self {
+        Self {
+            rows: LogprobsLists::default(),
+            first_position: (sampling_params.prompt_logprob_start as usize).max(1),
+        }
+    }
+
+    /// The next prompt token that needs a row.
+    pub(crate) fn next_position(&self) -> usize {
+        self.first_position + self.rows.logprobs.len()
+    }
+}
+
+impl CachedRequestState {
+    /// Whether `num_scheduled` more tokens bring the request to its end, where a token is sampled.
+    pub(crate) fn samples_after(&self, num_scheduled: usize) -> bool {
+        self.num_computed_tokens + num_scheduled == self.token_ids.len()
+    }
+
+    /// Appends a sampled token.
+    pub(crate) fn append(&mut self, token_id: u32) {
+        self.token_ids.push(token_id);
+        self.sampling_state.append(token_id);
+    }
+}

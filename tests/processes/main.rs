@@ -1,0 +1,1 @@
+//! Both real processes, as users run them.
