@@ -1,1 +1,4 @@
 //! placeholder, written in the next commits.
+
+pub mod core;
+pub mod request;

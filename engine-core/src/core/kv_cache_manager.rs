@@ -1,0 +1,210 @@
+//! Blocks for requests: what a request finds in the prefix cache, what it needs, what it holds.
+
+use std::num::NonZeroUsize;
+
+use crate::core::block_hash::BlockHasher;
+use crate::core::block_pool::BlockPool;
+use crate::request::Request;
+
+/// The shape of the KV cache, known once the model is loaded and its memory is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KVCacheConfig {
+    /// Blocks, the null block included.
+    pub num_blocks: u32,
+    /// Tokens per block.
+    pub block_size: u32,
+    /// Whether requests share the blocks of equal prefixes.
+    pub enable_prefix_caching: bool,
+}
+
+/// The block table of one running request, by position. Returned to the pool by
+/// [`KVCacheManager::free`] and never copied, so that a block is never freed twice.
+#[derive(Debug, Default)]
+pub struct RequestBlocks {
+    block_ids: Vec<u32>,
+    /// Leading blocks that have their hash.
+    num_cached_blocks: usize,
+}
+
+impl RequestBlocks {
+    /// Block ids by position: tokens `i * block_size..` stand in entry `i`.
+    pub fn block_ids(&self) -> &[u32] {
+        &self.block_ids
+    }
+}
+
+/// The longest cached prefix of a request. The blocks are not held yet: use it before anything
+/// else takes blocks.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct ComputedBlocks {
+    /// Blocks that hold the prefix.
+    pub block_ids: Vec<u32>,
+    /// Tokens in them.
+    pub num_tokens: usize,
+}
+
+/// Hands the blocks of a [`BlockPool`] to requests.
+#[derive(Debug)]
+pub struct KVCacheManager {
+    block_pool: BlockPool,
+    block_size: NonZeroUsize,
+    enable_caching: bool,
+}
+
+impl KVCacheManager {
+    /// `num_blocks` blocks of `block_size` tokens.
+    pub fn new(num_blocks: u32, block_size: NonZeroUsize, enable_caching: bool) -> Self {
+        Self {
+            block_pool: BlockPool::new(num_blocks),
+            block_size,
+            enable_caching,
+        }
+    }
+
+    /// The blocks.
+    pub fn block_pool(&self) -> &BlockPool {
+        &self.block_pool
+    }
+
+    /// Tokens per block.
+    pub fn block_size(&self) -> usize {
+        self.block_size.get()
+    }
+
+    /// Hashes what this cache can find again.
+    pub fn block_hasher(&self) -> BlockHasher {
+        if self.enable_caching {
+            BlockHasher::new(self.block_size)
+        } else {
+            BlockHasher::disabled()
+        }
+    }
+
+    /// The longest prefix of `request` that is cached, at most all tokens but the last: the last
+    /// one has to be computed for its logits.
+    pub fn get_computed_blocks(&self, request: &Request) -> ComputedBlocks {
+        if !self.enable_caching || request.skip_reading_prefix_cache() {
+            return ComputedBlocks::default();
+        }
+        let max_blocks = request.num_tokens().saturating_sub(1) / self.block_size();
+        let block_ids: Vec<u32> = request
+            .block_hashes()
+            .iter()
+            .take(max_blocks)
+            .map_while(|block_hash| self.block_pool.get_cached_block(block_hash))
+            .collect();
+        let num_tokens = block_ids.len() * self.block_size();
+        ComputedBlocks {
+            block_ids,
+            num_tokens,
+        }
+    }
+
+    /// A table for a request that holds none: the cached blocks and new ones up to `num_tokens`
+    /// tokens. `None`, and nothing changed, unless `num_tokens_to_fit` tokens would fit now with
+    /// `num_watermark_blocks` to spare.
+    pub fn allocate_first_slots(
+        &mut self,
+        computed: &ComputedBlocks,
+        num_tokens: usize,
+        num_tokens_to_fit: usize,
+        num_watermark_blocks: usize,
+    ) -> Option<RequestBlocks> {
+        let num_hit_blocks = computed.block_ids.len();
+        // Cached blocks that nobody holds stand in the free queue: taking them uses it up too.
+        let num_free_hit_blocks = computed
+            .block_ids
+            .iter()
+            .filter(|&&block_id| self.block_pool.ref_cnt(block_id) == 0)
+            .count();
+        let num_blocks_to_fit = self.num_blocks_for(num_tokens_to_fit.max(num_tokens));
+        let needed = num_blocks_to_fit.saturating_sub(num_hit_blocks) + num_free_hit_blocks;
+        if needed + num_watermark_blocks > self.block_pool.num_free_blocks() {
+            return None;
+        }
+        // Touched first, so that none of them is handed out as a new block.
+        self.block_pool.touch(&computed.block_ids);
+        let mut blocks = RequestBlocks {
+            block_ids: computed.block_ids.clone(),
+            num_cached_blocks: num_hit_blocks,
+        };
+        if self.allocate_slots(&mut blocks, num_tokens).is_none() {
+            self.free(blocks);
+            return None;
+        }
+        Some(blocks)
+    }
+
+    /// Grows a table until it holds `num_tokens` tokens and returns the new block ids. `None`,
+    /// and nothing changed, where too few blocks are free.
+    pub fn allocate_slots(
+        &mut self,
+        blocks: &mut RequestBlocks,
+        num_tokens: usize,
+    ) -> Option<Vec<u32>> {
+        let num_new_blocks = self
+            .num_blocks_for(num_tokens)
+            .saturating_sub(blocks.block_ids.len());
+        if num_new_blocks == 0 {
+            return Some(Vec::new());
+        }
+        let new_block_ids = self.block_pool.get_new_blocks(num_new_blocks)?;
+        blocks.block_ids.extend_from_slice(&new_block_ids);
+        Some(new_block_ids)
+    }
+
+    /// Names the blocks that are full once `num_computed_tokens` tokens of `request` are computed.
+    ///
+    /// Called as soon as the tokens are sure to be computed in this step: a request that is
+    /// admitted later in the same step may share them, since in every layer the keys and values
+    /// of all rows are written before any row reads them.
+    pub fn cache_blocks(
+        &mut self,
+        request: &Request,
+        blocks: &mut RequestBlocks,
+        num_computed_tokens: usize,
+    ) {
+        // No hash exists beyond the request's known tokens, nor where caching is off.
+        let num_full_blocks = num_computed_tokens / self.block_size();
+        let named = request
+            .block_hashes()
+            .iter()
+            .zip(&blocks.block_ids)
+            .take(num_full_blocks);
+        for (&block_hash, &block_id) in named.skip(blocks.num_cached_blocks) {
+            self.block_pool.cache_full_block(block_id, block_hash);
+            blocks.num_cached_blocks += 1;
+        }
+    }
+
+    /// Takes the names from the blocks of `blocks` that hold more than the first `num_tokens`
+    /// tokens: what they should hold was not computed.
+    pub fn evict_blocks_after(&mut self, blocks: &mut RequestBlocks, num_tokens: usize) {
+        let num_kept = num_tokens / self.block_size();
+        for &block_id in blocks.block_ids.iter().skip(num_kept) {
+            self.block_pool.evict_cached_block(block_id);
+        }
+        blocks.num_cached_blocks = blocks.num_cached_blocks.min(num_kept);
+    }
+
+    /// Returns all blocks of a table, last first: the end of a sequence is the least likely to be
+    /// shared, so it is used again first.
+    pub fn free(&mut self, blocks: RequestBlocks) {
+        self.block_pool
+            .free_blocks(blocks.block_ids.into_iter().rev());
+    }
+
+    /// Forgets all cached prefixes; false, and nothing done, while any request holds a block.
+    pub fn reset_prefix_cache(&mut self) -> bool {
+        self.block_pool.reset_prefix_cache()
+    }
+
+    /// Used share of the KV cache, `0..=1`.
+    pub fn usage(&self) -> f64 {
+        self.block_pool.usage()
+    }
+
+    fn num_blocks_for(&self, num_tokens: usize) -> usize {
+        num_tokens.div_ceil(self.block_size())
+    }
+}

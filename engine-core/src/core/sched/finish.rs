@@ -1,0 +1,78 @@
+//! Ending requests from outside: aborts, a client that left, the end of the core.
+
+use protocol::{EngineCoreOutput, FinishReason};
+
+use crate::core::sched::scheduler::{ClientOutput, Place, RunningRequest, Scheduler};
+use crate::request::{Request, RequestId};
+
+impl Scheduler {
+    /// Ends requests wherever they stand and frees their blocks. Ids that are unknown or over
+    /// are ignored.
+    ///
+    /// Returns their last outputs: to be sent where the core ends them by itself, to be dropped
+    /// where their client asked.
+    pub fn finish_requests<I>(&mut self, request_ids: I, reason: FinishReason) -> Vec<ClientOutput>
+    where
+        I: IntoIterator<Item: AsRef<str>>,
+    {
+        request_ids
+            .into_iter()
+            .filter_map(|request_id| self.finish_request(request_id.as_ref(), reason))
+            .collect()
+    }
+
+    /// Ends all requests of one client, as [`Scheduler::finish_requests`] does, and drops what
+    /// was still to be sent to it.
+    pub fn finish_client_requests(
+        &mut self,
+        client_index: u32,
+        reason: FinishReason,
+    ) -> Vec<ClientOutput> {
+        self.pending_outputs
+            .retain(|pending| pending.client_index != client_index);
+        let of_client = self.request_ids(|request| request.client_index() == client_index);
+        self.finish_requests(of_client, reason)
+    }
+
+    /// Ends all requests, as [`Scheduler::finish_requests`] does.
+    pub fn finish_all_requests(&mut self, reason: FinishReason) -> Vec<ClientOutput> {
+        let all = self.request_ids(|_| true);
+        self.finish_requests(all, reason)
+    }
+
+    /// Ids of the requests in flight that `wanted` chooses, running ones first.
+    fn request_ids(&self, wanted: impl Fn(&Request) -> bool) -> Vec<RequestId> {
+        let running = self.running.iter().map(|running| &*running.request);
+        let chosen = running
+            .chain(self.waiting.iter())
+            .filter(|request| wanted(request));
+        chosen.map(|request| request.request_id().clone()).collect()
+    }
+
+    fn finish_request(&mut self, request_id: &str, reason: FinishReason) -> Option<ClientOutput> {
+        let mut request = match self.in_flight.remove(request_id)? {
+            Place::Waiting(key) => self.waiting.remove(&key)?,
+            Place::Running(admission) => {
+                let index = self
+                    .running
+                    .binary_search_by_key(&admission, |running| running.admission)
+                    .ok()?;
+                let RunningRequest {
+                    request, blocks, ..
+                } = self.running.remove(index);
+                self.kv_cache_manager.free(blocks);
+                request
+            }
+        };
+        self.finished_req_ids.push(request.request_id().clone());
+        Some(ClientOutput {
+            client_index: request.client_index(),
+            output: EngineCoreOutput {
+                request_id: request.request_id().to_string(),
+                finish_reason: Some(reason),
+                events: request.take_events(),
+                ..EngineCoreOutput::default()
+            },
+        })
+    }
+}

@@ -1,0 +1,122 @@
+//! What the scheduler tells the model runner, and what the runner answers.
+
+use std::sync::Arc;
+
+use protocol::{LogprobsLists, SamplingParams};
+
+use crate::core::sched::scheduler::Admission;
+use crate::request::RequestId;
+
+/// One step: which tokens of which requests go through the model.
+///
+/// The runner keeps the state of every request between steps, so that a step only says what
+/// changed. It handles `finished_req_ids` first (an id may return in the same step), then
+/// `preempted_req_ids`, then the scheduled requests.
+#[derive(Debug, Default)]
+pub struct SchedulerOutput {
+    /// Requests that the runner sees for the first time, with all their data.
+    pub scheduled_new_reqs: Vec<NewRequestData>,
+    /// Requests that the runner knows.
+    pub scheduled_cached_reqs: CachedRequestData,
+    /// Tokens per request, in schedule order. Every number is above 0.
+    pub num_scheduled_tokens: NumScheduledTokens,
+    /// Sum of `num_scheduled_tokens`; 0 where there is nothing to compute.
+    pub total_num_scheduled_tokens: usize,
+    /// Requests that ended since the last step, some of them never scheduled.
+    pub finished_req_ids: Vec<RequestId>,
+    /// Requests that lost their blocks in this step. They come back in `resumed_req_ids`.
+    pub preempted_req_ids: Vec<RequestId>,
+    /// Beside `num_scheduled_tokens`: finds the requests again when the output comes, unless
+    /// they were aborted meanwhile.
+    pub(crate) admissions: Vec<Admission>,
+}
+
+/// Tokens per scheduled request, in schedule order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NumScheduledTokens(Vec<(RequestId, usize)>);
+
+impl NumScheduledTokens {
+    /// Scheduled requests.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether no request is scheduled.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Id and number of tokens of each request, in schedule order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&RequestId, usize)> + '_ {
+        self.0
+            .iter()
+            .map(|(request_id, num_tokens)| (request_id, *num_tokens))
+    }
+
+    /// Tokens of one request. Compares ids one by one: not for inner loops.
+    pub fn get(&self, request_id: &str) -> Option<usize> {
+        self.iter()
+            .find(|(other, _)| &***other == request_id)
+            .map(|(_, num_tokens)| num_tokens)
+    }
+}
+
+impl FromIterator<(RequestId, usize)> for NumScheduledTokens {
+    fn from_iter<I: IntoIterator<Item = (RequestId, usize)>>(iter: I) -> Self {
+        Self(iter.into_iter().collect())
+    }
+}
+
+/// All about a request that the runner has not seen.
+#[derive(Debug, Clone)]
+pub struct NewRequestData {
+    /// Internal id.
+    pub req_id: RequestId,
+    /// The prompt.
+    pub prompt_token_ids: Arc<[u32]>,
+    /// Output that a core before this one generated; prefilled like the prompt.
+    pub output_token_ids: Vec<u32>,
+    /// How the next token is chosen.
+    pub sampling_params: Arc<SamplingParams>,
+    /// The block table: tokens `i * block_size..` stand in entry `i`.
+    pub block_ids: Vec<u32>,
+    /// Tokens that are in the cache already, all in full blocks.
+    pub num_computed_tokens: u32,
+}
+
+/// What changed for requests that the runner knows. Entry `i` of each array but
+/// `resumed_req_ids` and `all_token_ids` belongs to `req_ids[i]`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CachedRequestData {
+    /// Running requests in schedule order, then resumed ones.
+    pub req_ids: Vec<RequestId>,
+    /// Those that come back after a preemption: the last entries of `req_ids`, in their order.
+    pub resumed_req_ids: Vec<RequestId>,
+    /// Prompt and output of each entry of `resumed_req_ids`.
+    pub all_token_ids: Vec<Vec<u32>>,
+    /// Blocks to append to the table; for a resumed request the whole table.
+    pub new_block_ids: Vec<Vec<u32>>,
+    /// Tokens in the cache before this step.
+    pub num_computed_tokens: Vec<u32>,
+    /// Tokens of the output before this step.
+    pub num_output_tokens: Vec<u32>,
+}
+
+/// What one step brought. Entry `i` of each array belongs to the `i`th entry of
+/// `SchedulerOutput::num_scheduled_tokens`; all arrays but the first may also be empty.
+#[derive(Debug, Default)]
+pub struct ModelRunnerOutput {
+    /// Tokens sampled for each request: at least one once all its tokens are computed, none
+    /// for a part of a prefill.
+    pub sampled_token_ids: Vec<Vec<u32>>,
+    /// One row per sampled token, where asked for.
+    pub logprobs: Vec<Option<LogprobsLists>>,
+    /// One row per prompt position but the first, where asked for and the prompt is done.
+    pub prompt_logprobs: Vec<Option<LogprobsLists>>,
+    /// NaN values in each request's logits.
+    pub num_nans_in_logits: Vec<u32>,
+    /// Why the runner failed on a request; ends that request alone.
+    pub errors: Vec<Option<String>>,
+    /// Rows that sampling limits had emptied, and a guard restored.
+    pub num_restored_rows: u32,
+}

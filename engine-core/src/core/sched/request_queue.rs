@@ -1,0 +1,167 @@
+//! The waiting requests, in the order in which they are admitted.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::collections::btree_map::OccupiedEntry;
+
+use protocol::SchedulingPolicy;
+
+use crate::request::{Request, RequestId};
+
+/// The place of a request in the queue; smaller is earlier.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum QueueKey {
+    /// First come, first served: counts up at the end, down at the front.
+    Fcfs(i64),
+    /// Lower priority number first, then arrival, then id.
+    Priority(PriorityKey, RequestId),
+}
+
+/// What the priority policy compares: the smaller runs earlier, the largest is preempted first.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PriorityKey {
+    priority: i64,
+    arrival_time: f64,
+}
+
+impl PriorityKey {
+    pub(crate) fn of(request: &Request) -> Self {
+        Self {
+            priority: request.priority(),
+            arrival_time: request.arrival_time(),
+        }
+    }
+}
+
+impl Ord for PriorityKey {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.priority
+            .cmp(&other.priority)
+            .then_with(|| self.arrival_time.total_cmp(&other.arrival_time))
+    }
+}
+
+impl PartialOrd for PriorityKey {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for PriorityKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for PriorityKey {}
+
+/// The waiting requests, ordered by policy. Every operation is O(log n), removal from the middle
+/// (an abort) included.
+///
+/// A request keeps its key while it waits: one that is passed over because it is not ready can
+/// be taken out and put back without losing its place.
+#[derive(Debug)]
+pub(crate) struct RequestQueue {
+    policy: SchedulingPolicy,
+    by_key: BTreeMap<QueueKey, Box<Request>>,
+    /// Keys for the end and for the front, under FCFS.
+    next_back: i64,
+    next_front: i64,
+    num_tokens: u64,
+}
+
+impl RequestQueue {
+    pub(crate) fn new(policy: SchedulingPolicy) -> Self {
+        Self {
+            policy,
+            by_key: BTreeMap::new(),
+            next_back: 0,
+            next_front: -1,
+            num_tokens: 0,
+        }
+    }
+
+    /// Requests in the queue.
+    pub(crate) fn len(&self) -> usize {
+        self.by_key.len()
+    }
+
+    /// Tokens of all requests in the queue.
+    pub(crate) fn num_tokens(&self) -> u64 {
+        self.num_tokens
+    }
+
+    /// The requests in queue order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Request> + '_ {
+        self.by_key.values().map(|request| &**request)
+    }
+
+    /// Adds a request that arrived.
+    pub(crate) fn add(&mut self, request: Box<Request>) -> QueueKey {
+        let key = match self.policy {
+            SchedulingPolicy::Fcfs => {
+                self.next_back += 1;
+                QueueKey::Fcfs(self.next_back - 1)
+            }
+            SchedulingPolicy::Priority => priority_key(&request),
+        };
+        self.insert(key, request)
+    }
+
+    /// Adds a request that was preempted: before all others under FCFS. Under the priority
+    /// policy its place is where its priority puts it.
+    pub(crate) fn prepend(&mut self, request: Box<Request>) -> QueueKey {
+        let key = match self.policy {
+            SchedulingPolicy::Fcfs => {
+                self.next_front -= 1;
+                QueueKey::Fcfs(self.next_front + 1)
+            }
+            SchedulingPolicy::Priority => priority_key(&request),
+        };
+        self.insert(key, request)
+    }
+
+    /// The request that is next.
+    pub(crate) fn peek(&mut self) -> Option<NextRequest<'_>> {
+        Some(NextRequest {
+            entry: self.by_key.first_entry()?,
+            num_tokens: &mut self.num_tokens,
+        })
+    }
+
+    /// Takes a request from wherever it stands.
+    pub(crate) fn remove(&mut self, key: &QueueKey) -> Option<Box<Request>> {
+        let request = self.by_key.remove(key)?;
+        self.num_tokens -= request.num_tokens() as u64;
+        Some(request)
+    }
+
+    fn insert(&mut self, key: QueueKey, request: Box<Request>) -> QueueKey {
+        self.num_tokens += request.num_tokens() as u64;
+        self.by_key.insert(key.clone(), request);
+        key
+    }
+}
+
+/// The first request of a queue, still in it.
+pub(crate) struct NextRequest<'a> {
+    entry: OccupiedEntry<'a, QueueKey, Box<Request>>,
+    num_tokens: &'a mut u64,
+}
+
+impl NextRequest<'_> {
+    pub(crate) fn request(&self) -> &Request {
+        self.entry.get()
+    }
+
+    /// Takes it out.
+    pub(crate) fn pop(self) -> Box<Request> {
+        let request = self.entry.remove();
+        *self.num_tokens -= request.num_tokens() as u64;
+        request
+    }
+}
+
+fn priority_key(request: &Request) -> QueueKey {
+    QueueKey::Priority(PriorityKey::of(request), request.request_id().clone())
+}

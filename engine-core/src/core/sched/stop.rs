@@ -1,0 +1,72 @@
+//! When a request is over.
+
+use protocol::{FinishReason, RepetitionDetection, StopReason};
+
+use crate::request::Request;
+
+/// Why a request ends with its last token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Stop {
+    pub(crate) finish_reason: FinishReason,
+    pub(crate) stop_reason: Option<StopReason>,
+}
+
+/// Whether `request` ends with the output it has, judged by its last output token.
+///
+/// In this order: the end-of-text token, `stop_token_ids`, `max_model_len` and `max_tokens`, and
+/// then repetition. Before `min_tokens` output tokens only the lengths end a request. Sampling
+/// masks stop tokens until then; one that comes all the same (from a replay) does not cut the
+/// output shorter than was asked.
+pub(crate) fn check_stop(request: &Request, max_model_len: usize) -> Option<Stop> {
+    let params = request.sampling_params();
+    let output_token_ids = request.output_token_ids();
+    let last_token_id = *output_token_ids.last()?;
+    let reached_min_tokens = output_token_ids.len() >= params.min_tokens as usize;
+
+    if reached_min_tokens && !params.ignore_eos && params.eos_token_id == Some(last_token_id) {
+        return Some(Stop {
+            finish_reason: FinishReason::Stop,
+            stop_reason: None,
+        });
+    }
+    if reached_min_tokens && params.stop_token_ids.contains(&last_token_id) {
+        return Some(Stop {
+            finish_reason: FinishReason::Stop,
+            stop_reason: Some(StopReason::TokenId(last_token_id)),
+        });
+    }
+    let max_tokens = params
+        .max_tokens
+        .map_or(usize::MAX, |max_tokens| max_tokens as usize);
+    if request.num_tokens() >= max_model_len || output_token_ids.len() >= max_tokens {
+        return Some(Stop {
+            finish_reason: FinishReason::Length,
+            stop_reason: None,
+        });
+    }
+    let repeats = params
+        .repetition_detection
+        .is_some_and(|detection| ends_in_repetition(output_token_ids, detection));
+    (reached_min_tokens && repeats).then_some(Stop {
+        finish_reason: FinishReason::Repetition,
+        stop_reason: None,
+    })
+}
+
+/// Whether the tail of `token_ids` is one pattern, of a size within bounds, `min_count` times.
+///
+/// Tries each size, leaves it at the first difference. Costs at worst
+/// `max_pattern_size * token_ids.len()`, on ordinary text about one comparison per size.
+fn ends_in_repetition(token_ids: &[u32], detection: RepetitionDetection) -> bool {
+    // Once is no repetition, and an empty pattern is everywhere.
+    let min_count = detection.min_count.max(2) as usize;
+    let smallest = detection.min_pattern_size.max(1) as usize;
+    let largest = (detection.max_pattern_size as usize).min(token_ids.len() / min_count);
+    (smallest..=largest).any(|size| {
+        let tail = &token_ids[token_ids.len() - size * min_count..];
+        tail.iter()
+            .rev()
+            .zip(tail.iter().rev().skip(size))
+            .all(|(token, before)| token == before)
+    })
+}

@@ -1,0 +1,200 @@
+//! One request as the core keeps it, from arrival to its last token.
+
+use std::sync::Arc;
+
+use protocol::{
+    EngineCoreEvent, EngineCoreEventType, EngineCoreRequest, PrefillStats, SamplingParams,
+};
+
+use crate::core::block_hash::{BlockHash, BlockHasher};
+
+/// Internal id of a request, cheap to clone.
+pub type RequestId = Arc<str>;
+
+/// One request: its tokens, their block hashes, and how far they are computed.
+///
+/// Where it stands (waiting, running, preempted) and the blocks it holds are the scheduler's to
+/// know. A request that isn't in a scheduler is only its data.
+#[derive(Debug)]
+pub struct Request {
+    request_id: RequestId,
+    client_index: u32,
+    priority: i64,
+    arrival_time: f64,
+    sampling_params: Arc<SamplingParams>,
+    cache_salt: Option<String>,
+    prompt_token_ids: Arc<[u32]>,
+    /// Prompt, then output.
+    all_token_ids: Vec<u32>,
+    /// Output tokens that came with the request and are not emitted again.
+    num_replayed_tokens: usize,
+    block_hasher: BlockHasher,
+    /// One per full block of `all_token_ids`.
+    block_hashes: Vec<BlockHash>,
+    /// Tokens whose keys and values are in the cache, or will be when the step in flight is done.
+    pub(crate) num_computed_tokens: usize,
+    /// Times it lost its blocks.
+    pub(crate) num_preemptions: u32,
+    /// Events since the last output.
+    events: Vec<EngineCoreEvent>,
+    /// Set when first scheduled, taken by the first output.
+    pub(crate) prefill_stats: Option<PrefillStats>,
+    /// Whether prompt logprobs may still be emitted.
+    pub(crate) prompt_logprobs_due: bool,
+}
+
+impl Request {
+    /// Takes over a message and hashes its full blocks: about 0.1 us per block, so this runs in
+    /// the input thread. Whether the request can be served is for the scheduler to say.
+    pub fn from_engine_core_request(
+        request: EngineCoreRequest,
+        block_hasher: &BlockHasher,
+    ) -> Self {
+        let EngineCoreRequest {
+            request_id,
+            prompt_token_ids,
+            output_token_ids,
+            sampling_params,
+            arrival_time,
+            cache_salt,
+            client_index,
+            priority,
+            external_req_id: _,
+            trace_headers: _,
+        } = request;
+        let num_replayed_tokens = output_token_ids.len();
+        let asks_prompt_logprobs = asks_prompt_logprobs(&sampling_params);
+        let mut all_token_ids = prompt_token_ids.clone();
+        all_token_ids.extend(output_token_ids);
+        let mut block_hashes = Vec::new();
+        block_hasher.hash_new_full_blocks(&all_token_ids, cache_salt.as_deref(), &mut block_hashes);
+        Self {
+            request_id: request_id.into(),
+            client_index,
+            priority,
+            arrival_time,
+            sampling_params: Arc::new(sampling_params),
+            cache_salt,
+            prompt_token_ids: prompt_token_ids.into(),
+            all_token_ids,
+            num_replayed_tokens,
+            block_hasher: *block_hasher,
+            block_hashes,
+            num_computed_tokens: 0,
+            num_preemptions: 0,
+            events: Vec::new(),
+            prefill_stats: None,
+            // They travelled with the first output token.
+            prompt_logprobs_due: asks_prompt_logprobs && num_replayed_tokens == 0,
+        }
+    }
+
+    /// Internal id.
+    pub fn request_id(&self) -> &RequestId {
+        &self.request_id
+    }
+
+    /// Which frontend gets the outputs.
+    pub fn client_index(&self) -> u32 {
+        self.client_index
+    }
+
+    /// Lower runs earlier, under the priority policy.
+    pub fn priority(&self) -> i64 {
+        self.priority
+    }
+
+    /// Unix time of arrival in seconds.
+    pub fn arrival_time(&self) -> f64 {
+        self.arrival_time
+    }
+
+    /// How the next token is chosen.
+    pub fn sampling_params(&self) -> &Arc<SamplingParams> {
+        &self.sampling_params
+    }
+
+    /// The prompt.
+    pub fn prompt_token_ids(&self) -> &Arc<[u32]> {
+        &self.prompt_token_ids
+    }
+
+    /// Generated tokens, those that came with the request included.
+    pub fn output_token_ids(&self) -> &[u32] {
+        &self.all_token_ids[self.prompt_token_ids.len()..]
+    }
+
+    /// Prompt, then output.
+    pub fn all_token_ids(&self) -> &[u32] {
+        &self.all_token_ids
+    }
+
+    /// Tokens of prompt and output.
+    pub fn num_tokens(&self) -> usize {
+        self.all_token_ids.len()
+    }
+
+    /// Tokens of the prompt.
+    pub fn num_prompt_tokens(&self) -> usize {
+        self.prompt_token_ids.len()
+    }
+
+    /// Tokens of the output, those that came with the request included.
+    pub fn num_output_tokens(&self) -> usize {
+        self.num_tokens() - self.num_prompt_tokens()
+    }
+
+    /// Output tokens that came with the request.
+    pub fn num_replayed_tokens(&self) -> usize {
+        self.num_replayed_tokens
+    }
+
+    /// Tokens whose keys and values are in the cache, the step in flight included.
+    pub fn num_computed_tokens(&self) -> usize {
+        self.num_computed_tokens
+    }
+
+    /// Times it lost its blocks to another request.
+    pub fn num_preemptions(&self) -> u32 {
+        self.num_preemptions
+    }
+
+    /// One hash per full block of the tokens so far; empty where prefix caching is off.
+    pub fn block_hashes(&self) -> &[BlockHash] {
+        &self.block_hashes
+    }
+
+    /// Whether every token has to be computed: by the caller's wish, or because logprobs are
+    /// wanted for the prompt's positions.
+    pub fn skip_reading_prefix_cache(&self) -> bool {
+        self.sampling_params.skip_reading_prefix_cache
+            || asks_prompt_logprobs(&self.sampling_params)
+    }
+
+    /// Adds a generated token, and the hash of the block that it fills.
+    pub fn append_output_token_id(&mut self, token_id: u32) {
+        self.all_token_ids.push(token_id);
+        self.block_hasher.hash_new_full_blocks(
+            &self.all_token_ids,
+            self.cache_salt.as_deref(),
+            &mut self.block_hashes,
+        );
+    }
+
+    /// Notes an event for the next output.
+    pub(crate) fn record_event(&mut self, event_type: EngineCoreEventType, timestamp: f64) {
+        self.events.push(EngineCoreEvent {
+            event_type,
+            timestamp,
+        });
+    }
+
+    /// The events since the last call.
+    pub(crate) fn take_events(&mut self) -> Vec<EngineCoreEvent> {
+        std::mem::take(&mut self.events)
+    }
+}
+
+fn asks_prompt_logprobs(sampling_params: &SamplingParams) -> bool {
+    sampling_params.prompt_logprobs.is_some() || sampling_params.prompt_logprob_token_ids.is_some()
+}
