@@ -1,0 +1,79 @@
+//! Masks: setting logits to -inf, and what holds when nothing would be left.
+//!
+//! The grammar's mask stands whatever it leaves. Any other mask that would take the last token
+//! is not applied at all, and the row is flagged: earlier stages win over later ones.
+
+/// A masked logit.
+pub(super) const MASKED: f32 = f32::NEG_INFINITY;
+
+/// Whether a mask was applied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Masking {
+    /// The row has the mask.
+    Applied,
+    /// The mask would have emptied the row, which is as it was.
+    Restored,
+}
+
+/// Masks the tokens whose bit is 0; bit `i % 32` of word `i / 32` is token `i`.
+/// `bitmask` has at least `ceil(row.len() / 32)` words.
+pub(super) fn apply_grammar_bitmask(row: &mut [f32], bitmask: &[u32]) {
+    for (logits, &word) in row.chunks_mut(32).zip(bitmask) {
+        match word {
+            u32::MAX => {}
+            0 => logits.fill(MASKED),
+            _ => {
+                for (bit, logit) in logits.iter_mut().enumerate() {
+                    if word >> bit & 1 == 0 {
+                        *logit = MASKED;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Masks every token but `ids`. `saved` is scratch.
+pub(super) fn keep_only(row: &mut [f32], ids: &[u32], saved: &mut Vec<(usize, f32)>) -> Masking {
+    saved.clear();
+    saved.extend(ids.iter().filter_map(|&id| {
+        let id = id as usize;
+        row.get(id)
+            .filter(|&&logit| logit > MASKED)
+            .map(|&logit| (id, logit))
+    }));
+    if saved.is_empty() {
+        return Masking::Restored;
+    }
+    row.fill(MASKED);
+    for &(id, logit) in saved.iter() {
+        row[id] = logit;
+    }
+    Masking::Applied
+}
+
+/// Masks `ids`; ids outside the row have no logit to mask. `saved` is scratch.
+pub(super) fn mask_tokens(
+    row: &mut [f32],
+    ids: impl IntoIterator<Item = u32>,
+    saved: &mut Vec<(usize, f32)>,
+) -> Masking {
+    saved.clear();
+    for id in ids {
+        let id = id as usize;
+        if let Some(logit) = row.get_mut(id)
+            && *logit > MASKED
+        {
+            saved.push((id, *logit));
+            *logit = MASKED;
+        }
+    }
+    // Stops at the first token that is left, mostly the row's first.
+    if saved.is_empty() || row.iter().any(|&logit| logit > MASKED) {
+        return Masking::Applied;
+    }
+    for &(id, logit) in saved.iter() {
+        row[id] = logit;
+    }
+    Masking::Restored
+}

@@ -1,0 +1,198 @@
+//! A row of logits seen in blocks of 64: what one pass over it can say.
+
+use std::cmp::Ordering;
+
+use super::math;
+use super::noise::BLOCK;
+
+/// Lanes that run side by side in a pass; fixed, so that sums don't depend on the machine.
+const LANES: usize = 8;
+
+/// A token and its logit.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Candidate {
+    /// The logit; never NaN.
+    pub(super) logit: f32,
+    /// The token.
+    pub(super) id: u32,
+}
+
+/// The order of tokens everywhere: larger logit first, and the lower id first among equals.
+pub(super) fn by_rank(a: &Candidate, b: &Candidate) -> Ordering {
+    b.logit
+        .partial_cmp(&a.logit)
+        .unwrap_or(Ordering::Equal)
+        .then(a.id.cmp(&b.id))
+}
+
+/// The largest logit of each block of 64 tokens, and of the row.
+///
+/// Made in one pass; lets the later steps skip nearly all of the row.
+#[derive(Debug, Default)]
+pub(super) struct BlockMaxima {
+    /// `[ceil(row.len() / 64)]`
+    pub(super) blocks: Vec<f32>,
+    /// Largest logit of the row; -inf where there is none but NaN and -inf.
+    pub(super) max: f32,
+    /// NaN values seen.
+    pub(super) num_nans: u32,
+}
+
+impl BlockMaxima {
+    /// Reads the row. NaN counts as -inf.
+    pub(super) fn read(&mut self, row: &[f32]) {
+        self.blocks.clear();
+        self.max = f32::NEG_INFINITY;
+        self.num_nans = 0;
+        for block in row.chunks(BLOCK) {
+            let (max, num_nans) = max_and_nans(block);
+            self.blocks.push(max);
+            self.max = larger(max, self.max);
+            self.num_nans += num_nans;
+        }
+    }
+
+    /// Replaces NaN by -inf and +inf by the largest finite number, where the row has any, so
+    /// that arithmetic on it stays defined. `self` must have read this row, and stays true of it.
+    pub(super) fn make_ordered(&mut self, row: &mut [f32]) {
+        if self.num_nans == 0 && self.max < f32::INFINITY {
+            return;
+        }
+        for logit in row.iter_mut() {
+            *logit = if logit.is_nan() {
+                f32::NEG_INFINITY
+            } else {
+                logit.min(f32::MAX)
+            };
+        }
+        let num_nans = self.num_nans;
+        self.read(row);
+        self.num_nans = num_nans;
+    }
+
+    /// The token with the largest logit, the lowest id among equals; `None` where all are -inf.
+    pub(super) fn argmax(&self, row: &[f32]) -> Option<u32> {
+        if self.max == f32::NEG_INFINITY {
+            return None;
+        }
+        let block = self.blocks.iter().position(|&max| max == self.max)?;
+        let start = block * BLOCK;
+        let within = row
+            .get(start..)?
+            .iter()
+            .position(|&logit| logit == self.max)?;
+        u32::try_from(start + within).ok()
+    }
+
+    /// Puts all tokens with a logit of at least `floor` into `candidates`, ids rising.
+    pub(super) fn collect(&self, row: &[f32], floor: f32, candidates: &mut Vec<Candidate>) {
+        candidates.clear();
+        for (index, (block, &max)) in row.chunks(BLOCK).zip(&self.blocks).enumerate() {
+            if max < floor {
+                continue;
+            }
+            let first = (index * BLOCK) as u32;
+            for (id, &logit) in (first..).zip(block) {
+                if logit >= floor {
+                    candidates.push(Candidate { logit, id });
+                }
+            }
+        }
+    }
+
+    /// Puts the `k` first tokens by rank into `candidates`, in any order but with the last of
+    /// them at the end. Fewer where the row has fewer logits of at least `floor`.
+    ///
+    /// The k-th largest block maximum is a lower bound of the k-th largest logit, so only about
+    /// `k` blocks are looked into. `floats` is scratch.
+    pub(super) fn collect_top(
+        &self,
+        row: &[f32],
+        k: usize,
+        floor: f32,
+        floats: &mut Vec<f32>,
+        candidates: &mut Vec<Candidate>,
+    ) {
+        let mut floor = floor;
+        if k == 0 {
+            candidates.clear();
+            return;
+        }
+        if k < self.blocks.len() {
+            floats.clear();
+            floats.extend_from_slice(&self.blocks);
+            let (_, kth, _) = floats.select_nth_unstable_by(k - 1, |a, b| b.total_cmp(a));
+            floor = larger(*kth, floor);
+        }
+        self.collect(row, floor, candidates);
+        let last = k.min(candidates.len());
+        if last > 0 {
+            candidates.select_nth_unstable_by(last - 1, by_rank);
+            candidates.truncate(last);
+        }
+    }
+
+    /// The sum of `exp((logit - max) * inverse_temperature)` over all logits of at least `floor`.
+    pub(super) fn sum_exp(&self, row: &[f32], floor: f32, inverse_temperature: f64) -> f64 {
+        let max = f64::from(self.max);
+        let mut total = 0.0;
+        for (block, &block_max) in row.chunks(BLOCK).zip(&self.blocks) {
+            if block_max < floor {
+                continue;
+            }
+            let mut lanes = [0.0; LANES];
+            let chunks = block.chunks_exact(LANES);
+            let rest = chunks.remainder();
+            let term = |logit: f32| {
+                let value = math::exp((f64::from(logit) - max) * inverse_temperature);
+                if logit >= floor { value } else { 0.0 }
+            };
+            for chunk in chunks {
+                for (lane, &logit) in lanes.iter_mut().zip(chunk) {
+                    *lane += term(logit);
+                }
+            }
+            for (lane, &logit) in lanes.iter_mut().zip(rest) {
+                *lane += term(logit);
+            }
+            total += lanes.iter().sum::<f64>();
+        }
+        total
+    }
+}
+
+/// How many logits are at least `logit`.
+pub(super) fn count_at_least(row: &[f32], logit: f32) -> u32 {
+    row.iter().map(|&other| u32::from(other >= logit)).sum()
+}
+
+/// Largest value (-inf where there is none) and number of NaN values.
+#[inline(always)]
+fn max_and_nans(block: &[f32]) -> (f32, u32) {
+    let mut maxima = [f32::NEG_INFINITY; LANES];
+    let mut nans = [0u32; LANES];
+    let chunks = block.chunks_exact(LANES);
+    let rest = chunks.remainder();
+    for chunk in chunks {
+        for lane in 0..LANES {
+            maxima[lane] = larger(chunk[lane], maxima[lane]);
+            nans[lane] += u32::from(chunk[lane].is_nan());
+        }
+    }
+    for (lane, &logit) in rest.iter().enumerate() {
+        maxima[lane] = larger(logit, maxima[lane]);
+        nans[lane] += u32::from(logit.is_nan());
+    }
+    (
+        maxima
+            .into_iter()
+            .fold(f32::NEG_INFINITY, |a, b| larger(b, a)),
+        nans.iter().sum(),
+    )
+}
+
+/// The larger one, `otherwise` where `value` is NaN. One instruction, unlike `f32::max`.
+#[inline(always)]
+fn larger(value: f32, otherwise: f32) -> f32 {
+    if value > otherwise { value } else { otherwise }
+}

@@ -1,0 +1,228 @@
+//! From a row of logits to a token, in vLLM V1's order.
+
+use protocol::{LogprobsMode, SamplingParams};
+
+use super::error::SampleError;
+use super::logits_processor;
+use super::logprobs::{LogprobsRow, RequestedLogprobs, gather, is_normalised, is_processed};
+use super::mask::{MASKED, Masking, apply_grammar_bitmask};
+use super::metadata::{RequestSamplingState, VocabSizes};
+use super::noise::Noise;
+use super::random_sample::random_sample;
+use super::row::{BlockMaxima, Candidate};
+use super::topk_topp::{Cutoff, cutoff};
+
+/// The token of one row and what was asked for besides.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SamplerOutputRow {
+    /// The token.
+    pub token_id: u32,
+    /// Where asked for.
+    pub logprobs: Option<LogprobsRow>,
+    /// NaN values in the row; they count as -inf.
+    pub num_nans: u32,
+    /// Whether a mask was left out since it would have emptied the row.
+    pub restored: bool,
+}
+
+/// Buffers of one thread, reused from row to row: nothing is allocated in a step once they have
+/// grown to the vocabulary (but the logprobs that are returned).
+#[derive(Debug, Default)]
+pub struct SamplerScratch {
+    maxima: BlockMaxima,
+    raw: Vec<f32>,
+    floats: Vec<f32>,
+    candidates: Vec<Candidate>,
+    saved: Vec<(usize, f32)>,
+}
+
+/// Chooses tokens. Holds no state of requests: rows may be sampled in any order, on any thread.
+#[derive(Debug, Clone, Copy)]
+pub struct Sampler {
+    vocab: VocabSizes,
+    logprobs_mode: LogprobsMode,
+}
+
+impl Sampler {
+    /// A sampler for rows of this vocabulary.
+    pub fn new(vocab: VocabSizes, logprobs_mode: LogprobsMode) -> Self {
+        Self {
+            vocab,
+            logprobs_mode,
+        }
+    }
+
+    /// Samples one row.
+    ///
+    /// `logits` is `[vocab.logits]`, and holds no meaning afterwards. `bitmask` is the grammar's
+    /// mask, `[ceil(vocab.num_tokens() / 32)]` words at least, bit `i % 32` of word `i / 32`
+    /// being token `i`, 1 for allowed. The token's noise depends on the request's seed and the
+    /// length of its output alone.
+    ///
+    /// The order: grammar mask, raw logprobs, `allowed_token_ids`, `bad_words`, `min_tokens`,
+    /// `logit_bias`, penalties, thinking budget, then greedy, or temperature, `min_p`, `top_k`,
+    /// `top_p` and the draw; processed logprobs. Equal logits go to the lower id everywhere.
+    ///
+    /// # Errors
+    /// See [`SampleError`]; each concerns this request alone.
+    pub fn sample_row(
+        &self,
+        logits: &mut [f32],
+        state: &RequestSamplingState,
+        bitmask: Option<&[u32]>,
+        scratch: &mut SamplerScratch,
+    ) -> Result<SamplerOutputRow, SampleError> {
+        let SamplerScratch {
+            maxima,
+            raw,
+            floats,
+            candidates,
+            saved,
+        } = scratch;
+        let row = self.tokens_of(logits)?;
+        let num_tokens = row.len();
+        maxima.read(row);
+        maxima.make_ordered(row);
+        let num_nans = maxima.num_nans;
+        let no_finite_logits = SampleError::NoFiniteLogits {
+            num_nans,
+            num_tokens,
+        };
+        if maxima.max == MASKED {
+            return Err(no_finite_logits);
+        }
+        if let Some(bitmask) = bitmask {
+            let words = num_tokens.div_ceil(32);
+            if bitmask.len() < words {
+                return Err(SampleError::BitmaskWidth {
+                    expected: words,
+                    found: bitmask.len(),
+                });
+            }
+            apply_grammar_bitmask(row, bitmask);
+            maxima.read(row);
+            if maxima.max == MASKED {
+                let output_index = state.output_token_ids().len();
+                return Err(SampleError::GrammarMaskEmpty {
+                    num_tokens,
+                    output_index,
+                });
+            }
+        }
+
+        let requested = RequestedLogprobs::of_output(state.params());
+        let wants_raw = requested.is_some() && !is_processed(self.logprobs_mode);
+        let mut masking = Masking::Applied;
+        if logits_processor::is_needed(state) {
+            if wants_raw {
+                raw.clear();
+                raw.extend_from_slice(row);
+            }
+            masking = logits_processor::apply(row, state, saved);
+            maxima.read(row);
+        } else {
+            raw.clear();
+        }
+
+        let filters = state.filters();
+        let (token_id, cutoff) = match filters {
+            None => (maxima.argmax(row), Cutoff::NONE),
+            Some(filters) => {
+                let cutoff = cutoff(row, maxima, filters, floats, candidates);
+                let noise = Noise::new(state.seed(), state.output_token_ids().len() as u64);
+                let token_id =
+                    random_sample(row, maxima, filters.inverse_temperature, cutoff, &noise);
+                (token_id, cutoff)
+            }
+        };
+        let token_id = token_id.ok_or(no_finite_logits)?;
+
+        let logprobs = requested.map(|requested| {
+            let row = if is_processed(self.logprobs_mode) {
+                let inverse_temperature =
+                    filters.map_or(1.0, |filters| filters.inverse_temperature);
+                process(row, inverse_temperature, cutoff);
+                maxima.read(row);
+                &*row
+            } else if raw.is_empty() {
+                &*row
+            } else {
+                maxima.read(raw);
+                raw.as_slice()
+            };
+            let normalised = is_normalised(self.logprobs_mode);
+            gather(
+                row, maxima, normalised, token_id, requested, floats, candidates,
+            )
+        });
+        Ok(SamplerOutputRow {
+            token_id,
+            logprobs,
+            num_nans,
+            restored: masking == Masking::Restored,
+        })
+    }
+
+    /// Logprobs of one prompt position: of `target_token_id`, the prompt's next token, and of
+    /// those that `prompt_logprobs` or `prompt_logprob_token_ids` ask for. `logits` is
+    /// `[vocab.logits]`. No mask, processor or temperature applies, whatever the mode.
+    ///
+    /// # Errors
+    /// A row of another width, or without any finite value.
+    pub fn prompt_logprobs_row(
+        &self,
+        logits: &mut [f32],
+        params: &SamplingParams,
+        target_token_id: u32,
+        scratch: &mut SamplerScratch,
+    ) -> Result<LogprobsRow, SampleError> {
+        let SamplerScratch {
+            maxima,
+            floats,
+            candidates,
+            ..
+        } = scratch;
+        let row = self.tokens_of(logits)?;
+        maxima.read(row);
+        maxima.make_ordered(row);
+        if maxima.max == MASKED {
+            let (num_nans, num_tokens) = (maxima.num_nans, row.len());
+            return Err(SampleError::NoFiniteLogits {
+                num_nans,
+                num_tokens,
+            });
+        }
+        let requested = RequestedLogprobs::of_prompt(params).unwrap_or(RequestedLogprobs::Top(0));
+        let normalised = is_normalised(self.logprobs_mode);
+        Ok(gather(
+            row,
+            maxima,
+            normalised,
+            target_token_id,
+            requested,
+            floats,
+            candidates,
+        ))
+    }
+
+    /// The part of the row that belongs to tokens; the padding behind it plays no part.
+    fn tokens_of<'a>(&self, logits: &'a mut [f32]) -> Result<&'a mut [f32], SampleError> {
+        let (expected, found) = (self.vocab.logits, logits.len());
+        if found != expected {
+            return Err(SampleError::LogitsWidth { expected, found });
+        }
+        Ok(&mut logits[..self.vocab.num_tokens()])
+    }
+}
+
+/// The row as the draw saw it: divided by temperature, and masked where a filter drops.
+fn process(row: &mut [f32], inverse_temperature: f64, cutoff: Cutoff) {
+    for (id, logit) in (0..).zip(row) {
+        *logit = if cutoff.keeps(*logit, id) {
+            let scaled = f64::from(*logit) * inverse_temperature;
+            scaled.clamp(f64::from(f32::MIN), f64::from(f32::MAX)) as f32
+        } else {
+            MASKED
+        };
+    }
+}

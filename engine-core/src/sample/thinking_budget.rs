@@ -1,0 +1,114 @@
+//! `thinking_token_budget`: forcing the end of thinking.
+
+use protocol::SamplingParams;
+
+/// Follows a request's tokens through thinking and out of it.
+#[derive(Debug, Clone)]
+pub(super) struct ThinkingBudget {
+    budget: u32,
+    start: SequenceMatcher,
+    end: SequenceMatcher,
+    /// Tokens since the start sequence; `None` outside thinking.
+    thought: Option<u32>,
+}
+
+impl ThinkingBudget {
+    /// `None` where the request has no budget, or no sequences to tell thinking by.
+    pub(super) fn new(
+        params: &SamplingParams,
+        prompt_token_ids: &[u32],
+        output_token_ids: &[u32],
+    ) -> Option<Self> {
+        let budget = params.thinking_token_budget?;
+        let tokens = params.thinking_tokens.as_ref()?;
+        let mut state = Self {
+            budget,
+            start: SequenceMatcher::new(&tokens.start_token_ids)?,
+            end: SequenceMatcher::new(&tokens.end_token_ids)?,
+            thought: None,
+        };
+        for &id in prompt_token_ids.iter().chain(output_token_ids) {
+            state.append(id);
+        }
+        Some(state)
+    }
+
+    /// Takes the next token, of the prompt or of the output.
+    pub(super) fn append(&mut self, token_id: u32) {
+        match &mut self.thought {
+            None => {
+                if self.start.advance(token_id) {
+                    self.thought = Some(0);
+                    self.end.reset();
+                }
+            }
+            Some(thought) => {
+                *thought = thought.saturating_add(1);
+                if self.end.advance(token_id) {
+                    self.thought = None;
+                    self.start.reset();
+                }
+            }
+        }
+    }
+
+    /// The token that must come next: once the budget is spent, the end sequence from where the
+    /// output stands in it.
+    pub(super) fn forced_token(&self) -> Option<u32> {
+        (self.thought? >= self.budget)
+            .then(|| self.end.next())
+            .flatten()
+    }
+}
+
+/// Finds a sequence in a stream of tokens, one at a time (Knuth, Morris, Pratt 1977).
+#[derive(Debug, Clone)]
+struct SequenceMatcher {
+    sequence: Vec<u32>,
+    /// `fallback[n]`: length of the longest proper prefix that ends the first `n + 1` tokens.
+    fallback: Vec<usize>,
+    /// Length of the longest prefix of the sequence that ends the stream; never all of it.
+    matched: usize,
+}
+
+impl SequenceMatcher {
+    /// `None` for an empty sequence.
+    fn new(sequence: &[u32]) -> Option<Self> {
+        let mut matcher = Self {
+            sequence: sequence.to_vec(),
+            fallback: vec![0],
+            matched: 0,
+        };
+        for &token_id in sequence.get(1..)? {
+            matcher.advance(token_id);
+            matcher.fallback.push(matcher.matched);
+        }
+        matcher.reset();
+        Some(matcher)
+    }
+
+    /// Takes a token; whether the stream now ends in the whole sequence.
+    fn advance(&mut self, token_id: u32) -> bool {
+        while self.matched > 0 && self.sequence[self.matched] != token_id {
+            self.matched = self.fallback[self.matched - 1];
+        }
+        if self.sequence[self.matched] == token_id {
+            self.matched += 1;
+        }
+        let found = self.matched == self.sequence.len();
+        if found {
+            self.reset();
+        }
+        found
+    }
+
+    /// Forgets the stream.
+    fn reset(&mut self) {
+        self.matched = 0;
+    }
+
+    /// The token that would continue the match.
+    fn next(&self) -> Option<u32> {
+        self.sequence.get(self.matched).copied()
+    }
+}

@@ -1,0 +1,165 @@
+//! `min_p`, `top_k` and `top_p`: which tokens may be drawn.
+//!
+//! Each of the three keeps the first tokens of one and the same order (larger logit first, lower
+//! id first among equals), so what they keep together is told by its last token: a [`Cutoff`].
+
+use super::math;
+use super::row::{BlockMaxima, Candidate, by_rank};
+
+/// The last token that is kept: all that rank before it are kept as well.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Cutoff {
+    /// Its logit; finite, so that a token with a logit of -inf is never kept.
+    pub(super) logit: f32,
+    /// Its id.
+    pub(super) last_id: u32,
+}
+
+impl Cutoff {
+    /// Keeps every token with a finite logit.
+    pub(super) const NONE: Self = Self::at(f32::MIN);
+
+    /// Keeps every token with a logit of at least `logit`.
+    const fn at(logit: f32) -> Self {
+        Self {
+            logit,
+            last_id: u32::MAX,
+        }
+    }
+
+    /// Whether this token is kept.
+    #[inline(always)]
+    pub(super) fn keeps(self, logit: f32, id: u32) -> bool {
+        logit > self.logit || (logit == self.logit && id <= self.last_id)
+    }
+}
+
+impl From<Candidate> for Cutoff {
+    fn from(last: Candidate) -> Self {
+        Self {
+            logit: last.logit,
+            last_id: last.id,
+        }
+    }
+}
+
+/// The settings of one request.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Filters {
+    /// `1 / temperature`.
+    pub(super) inverse_temperature: f64,
+    /// Share of the largest probability; 0 is off.
+    pub(super) min_p: f32,
+    /// Tokens to keep; 0 is off.
+    pub(super) top_k: u32,
+    /// Probability to reach; 1 is off.
+    pub(super) top_p: f32,
+}
+
+/// Applies `min_p`, then `top_k`, then `top_p`, each to what the ones before it left.
+///
+/// - `min_p` keeps tokens with at least that share of the most probable token's probability.
+/// - `top_k` keeps exactly that many: among equal logits at the end the lower ids. (vLLM keeps
+///   all that equal the k-th; here `top_k = 1` is greedy decoding, ties included.)
+/// - `top_p` keeps the smallest set whose probability, renormalised over what is left, reaches
+///   `top_p`; the token that crosses it is kept.
+///
+/// `maxima` must have read `row` and found a finite logit. Cost: nothing for `min_p`; about `k`
+/// blocks for `top_k`; for `top_p` without `top_k` one pass and a selection among the tokens with
+/// at least `(1 - top_p) / row.len()` of the probability.
+pub(super) fn cutoff(
+    row: &[f32],
+    maxima: &BlockMaxima,
+    filters: Filters,
+    floats: &mut Vec<f32>,
+    candidates: &mut Vec<Candidate>,
+) -> Cutoff {
+    let Filters {
+        inverse_temperature,
+        min_p,
+        top_k,
+        top_p,
+    } = filters;
+    let mut cutoff = Cutoff::NONE;
+    if min_p > 0.0 {
+        cutoff = Cutoff::at(min_p_floor(maxima.max, min_p, inverse_temperature));
+    }
+    let top_k = usize::try_from(top_k).unwrap_or(usize::MAX);
+    let has_top_k = top_k > 0 && top_k < row.len();
+    if has_top_k {
+        maxima.collect_top(row, top_k, cutoff.logit, floats, candidates);
+        if candidates.len() == top_k
+            && let Some(&last) = candidates.last()
+        {
+            cutoff = last.into();
+        }
+    }
+    if top_p >= 1.0 {
+        return cutoff;
+    }
+
+    let weight =
+        |logit: f32| math::exp((f64::from(logit) - f64::from(maxima.max)) * inverse_temperature);
+    let total: f64 = if has_top_k {
+        candidates
+            .iter()
+            .map(|candidate| weight(candidate.logit))
+            .sum()
+    } else {
+        let total = maxima.sum_exp(row, cutoff.logit, inverse_temperature);
+        // Tokens below this hold less than 1 - top_p together, so the others reach top_p without
+        // them. The factor is slack for rounding.
+        let least = (1.0 - f64::from(top_p)) * total / row.len() as f64 * 0.999;
+        let floor = f64::from(maxima.max) + math::ln(least) / inverse_temperature;
+        maxima.collect(row, cutoff.logit.max(floor as f32), candidates);
+        total
+    };
+    match nucleus(candidates, f64::from(top_p) * total, weight) {
+        Some(last) => last.into(),
+        None => cutoff,
+    }
+}
+
+/// The smallest logit that `min_p` keeps.
+fn min_p_floor(max: f32, min_p: f32, inverse_temperature: f64) -> f32 {
+    let least = math::ln(f64::from(min_p));
+    let keeps = |logit: f32| (f64::from(logit) - f64::from(max)) * inverse_temperature >= least;
+    let mut floor = ((f64::from(max) + least / inverse_temperature) as f32).clamp(f32::MIN, max);
+    // The conversion rounded: step to the exact boundary.
+    while !keeps(floor) && floor < max {
+        floor = floor.next_up();
+    }
+    while keeps(floor.next_down()) {
+        floor = floor.next_down();
+    }
+    floor
+}
+
+/// The token at which the weights, added in rank order, reach `target`.
+///
+/// Bisection by selection: each round puts the heavier half of what is undecided in front and
+/// adds it up. Linear in the number of candidates.
+fn nucleus(
+    candidates: &mut [Candidate],
+    target: f64,
+    weight: impl Fn(f32) -> f64,
+) -> Option<Candidate> {
+    // The candidates before `low` don't reach the target; those before `high` do, or are all.
+    let (mut low, mut high, mut before) = (0, candidates.len(), 0.0);
+    while high - low > 1 {
+        let middle = low + (high - low) / 2;
+        let undecided = &mut candidates[low..high];
+        undecided.select_nth_unstable_by(middle - low, by_rank);
+        let heavier: f64 = undecided[..middle - low]
+            .iter()
+            .map(|candidate| weight(candidate.logit))
+            .sum();
+        if before + heavier >= target {
+            high = middle;
+        } else {
+            before += heavier;
+            low = middle;
+        }
+    }
+    candidates.get(low).copied()
+}
