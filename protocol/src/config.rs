@@ -1,4 +1,6 @@
 //! The core's configuration, as the frontend hands it over.
+//!
+//! A core that is started by hand takes the same as JSON, where every field may be left out.
 
 use std::path::PathBuf;
 
@@ -8,6 +10,7 @@ use crate::sampling_params::LogprobsMode;
 
 /// Everything that a core needs to start.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct EngineConfig {
     /// Which model, and how it is executed.
     pub model_config: ModelConfig,
@@ -15,10 +18,13 @@ pub struct EngineConfig {
     pub cache_config: CacheConfig,
     /// The scheduler's limits.
     pub scheduler_config: SchedulerConfig,
+    /// Seconds that requests in flight may take to finish after SIGTERM; 0 aborts them at once.
+    pub shutdown_timeout_seconds: f64,
 }
 
 /// Which model, and how it is executed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct ModelConfig {
     /// Where the model comes from.
     pub model: ModelSource,
@@ -52,6 +58,7 @@ impl Default for ModelConfig {
 
 /// Where a model comes from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ModelSource {
     /// The model that comes with Formwork.
     BuiltIn,
@@ -61,6 +68,7 @@ pub enum ModelSource {
 
 /// Number format of weights and activations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Dtype {
     /// What the checkpoint has (16-bit floats as bfloat16).
     #[default]
@@ -73,6 +81,7 @@ pub enum Dtype {
 
 /// What executes the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum BackendKind {
     /// Formwork's own kernels.
     #[default]
@@ -83,6 +92,7 @@ pub enum BackendKind {
 
 /// The KV cache.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct CacheConfig {
     /// Tokens per block.
     pub block_size: u32,
@@ -107,6 +117,7 @@ impl Default for CacheConfig {
 
 /// The scheduler's limits.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct SchedulerConfig {
     /// Most tokens of one step, over all requests.
     pub max_num_batched_tokens: u32,
@@ -146,6 +157,7 @@ impl Default for SchedulerConfig {
 
 /// Which waiting request is next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum SchedulingPolicy {
     /// First come, first served.
     #[default]

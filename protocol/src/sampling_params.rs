@@ -160,6 +160,7 @@ pub struct RepetitionDetection {
 /// What "logprobs" are: before or after penalties and temperature, normalised or not.
 /// All four come after the grammar mask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum LogprobsMode {
     /// Log-softmax of the model's logits.
     #[default]

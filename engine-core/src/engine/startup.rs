@@ -1,26 +1,199 @@
 //! From a configuration to an engine: load the model, size the KV cache, join the parts.
 
 use std::num::NonZero;
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use protocol::{
-    CacheConfig, EngineConfig, EngineCoreReadyResponse, LoadProgress, ModelConfig, ModelSource,
-};
-use tokenizer::Tokenizer;
+use protocol::{EngineConfig, EngineCoreReadyResponse, LoadProgress, ModelSource};
+use tokenizer::{Tokenizer, TokenizerError};
 
 use crate::core::block_hash::BlockHasher;
-use crate::core::sched::scheduler::Scheduler;
+use crate::core::kv_cache_manager::KVCacheConfig;
+use crate::core::sched::clock::EngineClock;
+use crate::core::sched::scheduler::{Scheduler, SchedulerError};
 use crate::engine::heartbeat::Heartbeat;
-use crate::engine::memory::available_memory_bytes;
-use crate::model_executor::{ComputePool, LoadOptions, load_model};
+use crate::engine::kv_cache_size::{KvCacheSize, KvCacheSizeError, size_kv_cache};
+use crate::model_executor::{
+    CheckpointFiles, ComputePool, LoadOptions, LoadedModel, ModelError, ModelLimits, PoolError,
+    load_model, load_model_files,
+};
 use crate::sample::VocabSizes;
-use crate::worker::{Executor, ModelRunner, ModelRunnerConfig};
+use crate::worker::{Executor, ExecutorError, ModelRunner, ModelRunnerConfig};
 
-/// Share of the memory that is free after loading which the KV cache may take by default.
-const KV_CACHE_MEMORY_SHARE: f64 = 0.5;
+/// Most compute threads that may be asked for.
+const MAX_THREADS: u32 = 1024;
 
 /// Why a configuration can't be served.
 #[derive(Debug, thiserror::Error)]
 pub enum StartupError {
+    /// The checkpoint can't be loaded, or the machine can't hold it.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// The tokenizer's files can't be used.
+    #[error(transparent)]
+    Tokenizer(#[from] TokenizerError),
+    /// Tokenizer and model belong to different models.
+    #[error(
+        "the tokenizer has ids up to {last_token_id}, but config.json's vocab_size is \
+         {vocab_size}: tokenizer.json and the weights are not of one model"
+    )]
+    TokenizerMismatch {
+        /// The tokenizer's highest id.
+        last_token_id: usize,
+        /// The model's.
+        vocab_size: usize,
+    },
+    /// More threads than make sense, or none.
+    #[error("num_threads is {0}: it must be from 1 to {MAX_THREADS}")]
+    NumThreads(u32),
+    /// The compute threads could not be started.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    /// The cache is too small, or a length is wrong.
+    #[error(transparent)]
+    KvCacheSize(#[from] KvCacheSizeError),
+    /// The scheduler's limits contradict each other.
+    #[error(transparent)]
+    Scheduler(#[from] SchedulerError),
+    /// The worker could not be started.
+    #[error(transparent)]
+    Executor(#[from] ExecutorError),
+}
+
+/// An engine's parts, and what its clients need to know of it.
+pub struct LoadedEngineCore {
+    /// Without requests.
+    pub scheduler: Scheduler,
+    /// With the model loaded.
+    pub executor: Executor,
+    /// Makes requests fit for this scheduler's prefix cache.
+    pub block_hasher: BlockHasher,
+    /// Width of the logits, and of the tokenizer.
+    pub vocab: VocabSizes,
+    /// Raised by the model, and to be raised by the busy loop.
+    pub(crate) heartbeat: Arc<Heartbeat>,
+    /// What clients are told; `client_index` is 0.
+    pub ready: EngineCoreReadyResponse,
+}
+
+/// Loads the model that `config` names and makes an engine of it.
+///
+/// # Errors
+/// Whatever is wrong with the configuration, the checkpoint or the machine; see [`StartupError`].
+pub fn load_engine_core(
+    config: &EngineConfig,
+    progress: &mut dyn FnMut(LoadProgress),
+) -> Result<LoadedEngineCore, StartupError> {
+    let EngineConfig { model_config, cache_config, scheduler_config, .. } = config;
+    let heartbeat = Arc::new(Heartbeat::default());
+    let num_threads = compute_threads(model_config.num_threads)?;
+    let pool = Arc::new(ComputePool::new(num_threads)?);
+    let options = LoadOptions {
+        dtype: model_config.dtype,
+        backend: model_config.backend,
+        heartbeat: heartbeat.counter(),
+    };
+    let (tokenizer, model) = load_checkpoint(&model_config.model, &options, &pool, progress)?;
+    let vocab = VocabSizes {
+        logits: model.config().vocab_size,
+        tokenizer: tokenizer.vocab_size(),
+    };
+    if vocab.tokenizer > vocab.logits {
+        return Err(StartupError::TokenizerMismatch {
+            last_token_id: vocab.tokenizer - 1,
+            vocab_size: vocab.logits,
+        });
+    }
+
+    let block_size = cache_config.block_size as usize;
+    let KvCacheSize { num_blocks, max_model_len } = size_kv_cache(
+        cache_config,
+        model_config.max_model_len,
+        model.config().max_position_embeddings,
+        scheduler_config.max_num_seqs,
+        model.kv_cache_bytes_per_block(block_size.max(1)),
+    )?;
+    let scheduler = Scheduler::new(
+        scheduler_config.clone(),
+        KVCacheConfig {
+            num_blocks,
+            block_size: cache_config.block_size,
+            enable_prefix_caching: cache_config.enable_prefix_caching,
+        },
+        max_model_len,
+        EngineClock::start(),
+    )?;
+
+    let max_num_batched_tokens = scheduler_config.max_num_batched_tokens as usize;
+    let ready = EngineCoreReadyResponse {
+        client_index: 0,
+        model_name: model.name().to_owned(),
+        vocab_size: vocab.logits as u32,
+        tokenizer_fingerprint: tokenizer.fingerprint().to_owned(),
+        max_model_len,
+        block_size: cache_config.block_size,
+        num_blocks,
+        kv_cache_bytes: u64::from(num_blocks) * model.kv_cache_bytes_per_block(block_size) as u64,
+        dtype: model.dtype().as_str().to_owned(),
+        num_threads: num_threads as u32,
+        max_num_seqs: scheduler_config.max_num_seqs,
+        max_num_batched_tokens: scheduler_config.max_num_batched_tokens,
+        max_logprobs: model_config.max_logprobs,
+    };
+    let model = model.into_model(&ModelLimits {
+        num_blocks: num_blocks as usize,
+        block_size,
+        max_num_batched_tokens,
+        // Prompt logprobs need a row for every token.
+        max_num_logits_rows: max_num_batched_tokens,
+        max_num_seqs: scheduler_config.max_num_seqs as usize,
+        max_model_len: max_model_len as usize,
+    })?;
+    let model_runner = ModelRunner::new(
+        model,
+        pool,
+        &ModelRunnerConfig {
+            block_size,
+            max_model_len: max_model_len as usize,
+            tokenizer_vocab_size: vocab.tokenizer,
+            logprobs_mode: model_config.logprobs_mode,
+        },
+    );
+    Ok(LoadedEngineCore {
+        block_hasher: scheduler.block_hasher(),
+        executor: Executor::new(model_runner)?,
+        scheduler,
+        vocab,
+        heartbeat,
+        ready,
+    })
+}
+
+fn load_checkpoint(
+    source: &ModelSource,
+    options: &LoadOptions,
+    pool: &Arc<ComputePool>,
+    progress: &mut dyn FnMut(LoadProgress),
+) -> Result<(Tokenizer, LoadedModel), StartupError> {
+    let pool = Arc::clone(pool);
+    Ok(match source {
+        ModelSource::Path(folder) => {
+            // The model first: its errors are about the folder as a whole.
+            let model = load_model(folder, options, pool, progress)?;
+            (Tokenizer::from_files(folder)?, model)
+        }
+        ModelSource::BuiltIn => {
+            let files = CheckpointFiles::embedded(builtin_model::FILES);
+            let model = load_model_files(builtin_model::NAME, &files, options, pool, progress)?;
+            (Tokenizer::from_bytes(builtin_model::FILES)?, model)
+        }
+    })
+}
+
+/// The threads asked for, or as many as this process has cores (cgroup quotas are respected).
+fn compute_threads(asked: Option<u32>) -> Result<usize, StartupError> {
+    match asked {
+        Some(count) if count == 0 || count > MAX_THREADS => Err(StartupError::NumThreads(count)),
+        Some(count) => Ok(count as usize),
+        None => Ok(std::thread::available_parallelism().map_or(1, NonZero::get)),
+    }
 }

@@ -2,16 +2,18 @@
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use protocol::{LogprobsLists, LogprobsMode};
 
 use crate::core::sched::output::{
     GrammarOutput, ModelRunnerOutput, NewRequestData, SchedulerOutput,
 };
-use crate::model_executor::{CausalLm, ComputePool, ModelError};
+use crate::model_executor::{CausalLm, ComputePool, ModelError, PoolError};
 use crate::request::RequestId;
-use crate::sample::{Sampler, SamplerOutputRow, SamplerScratch, VocabSizes};
+use crate::sample::{
+    LogprobsRow, RequestSamplingState, Sampler, SamplerOutputRow, SamplerScratch, VocabSizes,
+};
 use crate::worker::executor::panic_message;
 use crate::worker::input_batch::InputBatch;
 use crate::worker::request_state::{CachedRequestState, PromptLogprobs};
@@ -47,9 +49,9 @@ pub enum ModelRunnerError {
     /// The scheduler gave too few blocks.
     #[error("the scheduler gave request {0} too few blocks for its tokens")]
     MissingBlocks(RequestId),
-    /// A panic while a row was sampled by the pool, outside any request.
-    #[error("the compute pool failed: {0}")]
-    Pool(String),
+    /// The compute pool failed outside any request's row.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
 }
 
 /// The model, the requests it works on, and the sampler.
@@ -62,7 +64,8 @@ pub struct ModelRunner {
     input_batch: InputBatch,
     /// `[LOGITS_ROWS, vocab_size]`.
     logits: Vec<f32>,
-    scratches: Vec<SamplerScratch>,
+    /// One per thread of the pool.
+    scratches: Vec<Mutex<SamplerScratch>>,
     execute_model_state: Option<ExecuteModelState>,
 }
 
@@ -90,8 +93,14 @@ enum RowPurpose {
     PromptLogprobs { target_token_id: u32 },
 }
 
+/// What a row brought.
+enum RowOutput {
+    Sampled(SamplerOutputRow),
+    PromptLogprobs(LogprobsRow),
+}
+
 /// What a row brought, or why its request fails.
-type RowResult = Result<SamplerOutputRow, String>;
+type RowResult = Result<RowOutput, String>;
 
 impl ModelRunner {
     /// A runner without requests.
@@ -106,9 +115,9 @@ impl ModelRunner {
         };
         Self {
             logits: vec![0.0; LOGITS_ROWS * vocab.logits],
-            scratches: (0..LOGITS_ROWS).map(|_| SamplerScratch::default()).collect(),
+            scratches: (0..pool.num_threads()).map(|_| Mutex::default()).collect(),
             input_batch: InputBatch::new(config.block_size, config.max_model_len),
-            sampler: Sampler::new(config.logprobs_mode, vocab),
+            sampler: Sampler::new(vocab, config.logprobs_mode),
             requests: HashMap::new(),
             execute_model_state: None,
             vocab,
@@ -170,45 +179,23 @@ impl ModelRunner {
             self.requests.remove(request_id);
         }
         for new_request in &scheduler_output.scheduled_new_reqs {
-            let state = self.new_request_state(new_request);
+            let state = new_request_state(new_request);
             self.requests.insert(new_request.req_id.clone(), state);
         }
         let cached = &scheduler_output.scheduled_cached_reqs;
+        let first_resumed = cached.req_ids.len() - cached.resumed_req_ids.len();
         for (index, request_id) in cached.req_ids.iter().enumerate() {
             let request = self
                 .requests
                 .get_mut(request_id)
                 .ok_or_else(|| ModelRunnerError::UnknownRequest(request_id.clone()))?;
             request.num_computed_tokens = cached.num_computed_tokens[index] as usize;
-            if cached.resumed[index] {
+            if index >= first_resumed {
                 request.block_ids.clear();
             }
             request.block_ids.extend_from_slice(&cached.new_block_ids[index]);
         }
         Ok(())
-    }
-
-    fn new_request_state(&self, new_request: &NewRequestData) -> CachedRequestState {
-        let prompt = &new_request.prompt_token_ids;
-        let output = &new_request.output_token_ids;
-        let params = &new_request.sampling_params;
-        // With output from before, the prompt logprobs went out with its first token.
-        let wants_prompt_logprobs = output.is_empty()
-            && (params.prompt_logprobs.is_some() || params.prompt_logprob_token_ids.is_some());
-        CachedRequestState {
-            token_ids: prompt.iter().chain(output.iter()).copied().collect(),
-            num_prompt_tokens: prompt.len(),
-            num_computed_tokens: new_request.num_computed_tokens as usize,
-            block_ids: new_request.block_ids.clone(),
-            sampling_params: Arc::clone(params),
-            sampling_state: crate::sample::RequestSamplingState::new(
-                Arc::clone(params),
-                prompt,
-                output,
-                self.vocab,
-            ),
-            prompt_logprobs: wants_prompt_logprobs.then(|| PromptLogprobs::new(params)),
-        }
     }
 
     /// Fills the flat batch and lists the rows that need logits.
@@ -219,7 +206,6 @@ impl ModelRunner {
         self.input_batch.clear();
         let mut state = ExecuteModelState { scheduled: Vec::new(), rows: Vec::new() };
         for (request_id, num_scheduled) in scheduler_output.num_scheduled_tokens.iter() {
-            let num_scheduled = num_scheduled as usize;
             let request = self
                 .requests
                 .get(request_id)
@@ -264,53 +250,39 @@ impl ModelRunner {
         grammar_output: Option<&GrammarOutput>,
     ) -> Result<Vec<RowResult>, ModelRunnerError> {
         struct Task<'a> {
-            row: LogitsRow,
             logits: &'a mut [f32],
-            scratch: &'a mut SamplerScratch,
             result: RowResult,
         }
-        let mut tasks: Vec<Task<'_>> = rows
-            .iter()
-            .zip(self.logits.chunks_exact_mut(self.vocab.logits))
-            .zip(&mut self.scratches)
-            .map(|((row, logits), scratch)| Task {
-                row: *row,
-                logits,
-                scratch,
-                result: Err("its row was not sampled".to_owned()),
+        let tasks: Vec<Mutex<Task<'_>>> = self
+            .logits
+            .chunks_exact_mut(self.vocab.logits)
+            .take(rows.len())
+            .map(|logits| {
+                let result = Err("its row was not sampled".to_owned());
+                Mutex::new(Task { logits, result })
             })
             .collect();
-        let (requests, sampler) = (&self.requests, &self.sampler);
-        let sample_task = |task: &mut Task<'_>| {
-            let (request_id, _) = &scheduled[task.row.request];
-            let Some(request) = requests.get(request_id) else {
-                return;
-            };
+        let (requests, sampler, scratches) = (&self.requests, &self.sampler, &self.scratches);
+        self.pool.run(rows.len(), &|index, thread| {
+            let (request_id, _) = &scheduled[rows[index].request];
+            // Each row is one tile's and each scratch one thread's: neither lock is ever waited for.
+            let mut task = lock(&tasks[index]);
+            let mut scratch = lock(&scratches[thread]);
+            let bitmask = grammar_output.and_then(|output| output.row(request_id));
+            let Some(request) = requests.get(request_id) else { return };
+            let task = &mut *task;
             // A panic here concerns one row: its request fails, the batch goes on.
-            let sampled = catch_unwind(AssertUnwindSafe(|| match task.row.purpose {
-                RowPurpose::Sample => {
-                    let bitmask = grammar_output.and_then(|output| output.row(request_id));
-                    sampler
-                        .sample_row(task.logits, &request.sampling_state, bitmask, task.scratch)
-                        .map_err(|error| error.to_string())
-                }
-                RowPurpose::PromptLogprobs { target_token_id } => sampler
-                    .prompt_logprobs_row(
-                        task.logits,
-                        &request.sampling_params,
-                        target_token_id,
-                        task.scratch,
-                    )
-                    .map_err(|error| error.to_string()),
+            let sampled = catch_unwind(AssertUnwindSafe(|| {
+                sample_row(sampler, rows[index].purpose, request, task.logits, bitmask, &mut scratch)
             }));
             task.result = sampled.unwrap_or_else(|panic| {
                 Err(format!("sampling panicked: {}", panic_message(panic.as_ref())))
             });
-        };
-        self.pool
-            .for_each_mut(&mut tasks, |_, task| sample_task(task))
-            .map_err(|error| ModelRunnerError::Pool(error.to_string()))?;
-        Ok(tasks.into_iter().map(|task| task.result).collect())
+        })?;
+        let results = tasks.into_iter().map(|task| {
+            task.into_inner().unwrap_or_else(PoisonError::into_inner).result
+        });
+        Ok(results.collect())
     }
 
     /// Books what a row brought to its request.
@@ -325,33 +297,52 @@ impl ModelRunner {
         let Some(request) = self.requests.get_mut(&scheduled[index].0) else {
             return;
         };
-        let sampled = match result {
-            Ok(sampled) => sampled,
-            Err(message) => {
-                output.errors[index].get_or_insert(message);
-                return;
-            }
-        };
-        match row.purpose {
-            RowPurpose::Sample => {
+        match result {
+            Ok(RowOutput::Sampled(sampled)) => {
                 request.append(sampled.token_id);
                 output.sampled_token_ids[index].push(sampled.token_id);
                 output.num_nans_in_logits[index] += sampled.num_nans;
                 output.num_restored_rows += u32::from(sampled.restored);
                 if let Some(row) = sampled.logprobs {
-                    let rows = output.logprobs[index].get_or_insert_default();
-                    push_logprobs_row(rows, row);
+                    row.push_to(output.logprobs[index].get_or_insert_default());
                 }
             }
-            RowPurpose::PromptLogprobs { .. } => {
-                if let (Some(prompt_logprobs), Some(row)) =
-                    (&mut request.prompt_logprobs, sampled.logprobs)
-                {
-                    push_logprobs_row(&mut prompt_logprobs.rows, row);
+            Ok(RowOutput::PromptLogprobs(row)) => {
+                if let Some(prompt_logprobs) = &mut request.prompt_logprobs {
+                    row.push_to(&mut prompt_logprobs.rows);
                 }
+            }
+            Err(message) => {
+                output.errors[index].get_or_insert(message);
             }
         }
     }
+}
+
+/// Samples one row, or gathers its prompt logprobs.
+fn sample_row(
+    sampler: &Sampler,
+    purpose: RowPurpose,
+    request: &CachedRequestState,
+    logits: &mut [f32],
+    bitmask: Option<&[u32]>,
+    scratch: &mut SamplerScratch,
+) -> RowResult {
+    let result = match purpose {
+        RowPurpose::Sample => sampler
+            .sample_row(logits, &request.sampling_state, bitmask, scratch)
+            .map(RowOutput::Sampled),
+        RowPurpose::PromptLogprobs { target_token_id } => sampler
+            .prompt_logprobs_row(logits, request.sampling_state.params(), target_token_id, scratch)
+            .map(RowOutput::PromptLogprobs),
+    };
+    result.map_err(|error| error.to_string())
+}
+
+/// A lock whose data no panic leaves half changed in a way that matters: a scratch is overwritten,
+/// a row's result replaced.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The prompt logprobs of `request`, once, when its whole prompt is computed.
@@ -362,8 +353,20 @@ fn take_finished_prompt_logprobs(request: &mut CachedRequestState) -> Option<Log
     request.prompt_logprobs.take().map(|prompt_logprobs| prompt_logprobs.rows)
 }
 
-fn push_logprobs_row(rows: &mut LogprobsLists, row: LogprobsRow) {
-    rows.logprob_token_ids.push(row.token_ids);
-    rows.logprobs.push(row.logprobs);
-    rows.sampled_token_ranks.push(row.rank);
+/// What the runner keeps of a request that it sees for the first time.
+fn new_request_state(new_request: &NewRequestData) -> CachedRequestState {
+    let prompt = &new_request.prompt_token_ids;
+    let output = &new_request.output_token_ids;
+    let params = &new_request.sampling_params;
+    // With output from before, the prompt logprobs went out with its first token.
+    let wants_prompt_logprobs = output.is_empty()
+        && (params.prompt_logprobs.is_some() || params.prompt_logprob_token_ids.is_some());
+    CachedRequestState {
+        token_ids: prompt.iter().chain(output.iter()).copied().collect(),
+        num_prompt_tokens: prompt.len(),
+        num_computed_tokens: new_request.num_computed_tokens as usize,
+        block_ids: new_request.block_ids.clone(),
+        sampling_state: RequestSamplingState::new(Arc::clone(params), prompt, output),
+        prompt_logprobs: wants_prompt_logprobs.then(|| PromptLogprobs::new(params)),
+    }
 }

@@ -1,7 +1,5 @@
 //! What the worker keeps of a request between steps.
 
-use std::sync::Arc;
-
 use protocol::{LogprobsLists, SamplingParams};
 
 use crate::sample::RequestSamplingState;
@@ -16,7 +14,6 @@ pub(crate) struct CachedRequestState {
     pub(crate) num_computed_tokens: usize,
     /// Blocks that hold them, in order.
     pub(crate) block_ids: Vec<u32>,
-    pub(crate) sampling_params: Arc<SamplingParams>,
     pub(crate) sampling_state: RequestSamplingState,
     /// Present while prompt logprobs are asked for and not yet delivered.
     pub(crate) prompt_logprobs: Option<PromptLogprobs>,

@@ -1,0 +1,185 @@
+//! How many KV blocks there are, and how long a sequence may be.
+
+use protocol::CacheConfig;
+
+use crate::engine::memory::available_memory_bytes;
+
+/// Share of the memory that is free after loading which the KV cache may take by default. It is
+/// touched block by block as requests need it, so an idle engine doesn't use it.
+const DEFAULT_MEMORY_SHARE: f64 = 0.5;
+
+/// Memory for the cache where the system doesn't say how much is free: 1 GiB.
+const FALLBACK_BYTES: u64 = 1 << 30;
+
+/// A size that fits the model, the machine and the configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct KvCacheSize {
+    /// Blocks, the null block included.
+    pub(crate) num_blocks: u32,
+    /// Longest sequence; one of this length always fits into the cache.
+    pub(crate) max_model_len: u32,
+}
+
+/// Why no such size exists.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KvCacheSizeError {
+    /// Blocks of no tokens.
+    #[error("block_size is 0: it must be at least 1")]
+    BlockSize,
+    /// Longer than the model can.
+    #[error(
+        "max_model_len is {asked}: it must be from 1 to {limit}, which config.json's \
+         max_position_embeddings allows"
+    )]
+    MaxModelLen {
+        /// The value given.
+        asked: u32,
+        /// The model's.
+        limit: u32,
+    },
+    /// The cache can't hold one sequence.
+    #[error(
+        "the KV cache has {num_blocks} blocks of {block_size} tokens, which hold {holds} tokens: \
+         not enough for one sequence of max_model_len {max_model_len} ({needed} blocks). Give it \
+         more memory (kv_cache_memory_bytes), or lower max_model_len"
+    )]
+    TooSmall {
+        /// Blocks, the null block included.
+        num_blocks: u32,
+        /// Tokens per block.
+        block_size: u32,
+        /// Tokens in all.
+        holds: u64,
+        /// The value given, or 1.
+        max_model_len: u32,
+        /// Blocks that it takes.
+        needed: u64,
+    },
+}
+
+/// Chooses the number of blocks: `num_blocks_override`, else what `kv_cache_memory_bytes` hold, else
+/// what `max_num_seqs` sequences of full length need, up to half of the free memory.
+///
+/// A `max_model_len` that was asked for is kept or refused; the model's own is lowered to what
+/// the cache holds.
+pub(crate) fn size_kv_cache(
+    config: &CacheConfig,
+    asked_len: Option<u32>,
+    model_len: usize,
+    max_num_seqs: u32,
+    bytes_per_block: usize,
+) -> Result<KvCacheSize, KvCacheSizeError> {
+    size_with_memory(
+        config,
+        asked_len,
+        u32::try_from(model_len).unwrap_or(u32::MAX),
+        max_num_seqs,
+        bytes_per_block.max(1) as u64,
+        || available_memory_bytes().unwrap_or(FALLBACK_BYTES),
+    )
+}
+
+fn size_with_memory(
+    config: &CacheConfig,
+    asked_len: Option<u32>,
+    model_len: u32,
+    max_num_seqs: u32,
+    bytes_per_block: u64,
+    available_memory: impl FnOnce() -> u64,
+) -> Result<KvCacheSize, KvCacheSizeError> {
+    let block_size = config.block_size;
+    if block_size == 0 {
+        return Err(KvCacheSizeError::BlockSize);
+    }
+    if let Some(asked) = asked_len
+        && (asked == 0 || asked > model_len)
+    {
+        return Err(KvCacheSizeError::MaxModelLen { asked, limit: model_len });
+    }
+    let wanted_len = asked_len.unwrap_or(model_len);
+    // One more for the null block.
+    let blocks_for = |num_tokens: u32| u64::from(num_tokens.div_ceil(block_size)) + 1;
+    let num_blocks = match (config.num_blocks_override, config.kv_cache_memory_bytes) {
+        (Some(num_blocks), _) => u64::from(num_blocks),
+        (None, Some(bytes)) => bytes / bytes_per_block,
+        (None, None) => {
+            let affordable = available_memory() as f64 * DEFAULT_MEMORY_SHARE;
+            let useful = (blocks_for(wanted_len) - 1) * u64::from(max_num_seqs.max(1)) + 1;
+            useful.min(affordable as u64 / bytes_per_block)
+        }
+    };
+    let num_blocks = u32::try_from(num_blocks).unwrap_or(u32::MAX);
+    let holds = u64::from(num_blocks.saturating_sub(1)) * u64::from(block_size);
+    // A length that nobody asked for gives way, one that somebody did doesn't.
+    let least_len = asked_len.unwrap_or(1);
+    if holds < u64::from(least_len) {
+        return Err(KvCacheSizeError::TooSmall {
+            num_blocks,
+            block_size,
+            holds,
+            max_model_len: least_len,
+            needed: blocks_for(least_len),
+        });
+    }
+    let max_model_len = u32::try_from(holds).unwrap_or(u32::MAX).min(wanted_len);
+    Ok(KvCacheSize { num_blocks, max_model_len })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MODEL_LEN: u32 = 1000;
+
+    fn size(
+        config: CacheConfig,
+        asked_len: Option<u32>,
+        memory: u64,
+    ) -> Result<KvCacheSize, KvCacheSizeError> {
+        size_with_memory(&config, asked_len, MODEL_LEN, 4, 100, || memory)
+    }
+
+    #[test]
+    fn with_much_memory_every_sequence_has_its_blocks() {
+        // 1000 tokens take 63 blocks of 16; 4 sequences and the null block.
+        let found = size(CacheConfig::default(), None, 1 << 30);
+        assert_eq!(found, Ok(KvCacheSize { num_blocks: 4 * 63 + 1, max_model_len: 1000 }));
+    }
+
+    #[test]
+    fn little_memory_shortens_a_length_that_nobody_asked_for() {
+        // Half of 2,200 bytes hold 11 blocks, one of them the null block.
+        let found = size(CacheConfig::default(), None, 2200);
+        assert_eq!(found, Ok(KvCacheSize { num_blocks: 11, max_model_len: 160 }));
+        let error = size(CacheConfig::default(), Some(161), 2200).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "the KV cache has 11 blocks of 16 tokens, which hold 160 tokens: not enough for one \
+             sequence of max_model_len 161 (12 blocks). Give it more memory \
+             (kv_cache_memory_bytes), or lower max_model_len"
+        );
+    }
+
+    #[test]
+    fn given_memory_and_given_blocks_are_taken_as_they_are() {
+        let bytes = CacheConfig { kv_cache_memory_bytes: Some(1099), ..CacheConfig::default() };
+        let found = size(bytes, Some(100), 0);
+        assert_eq!(found, Ok(KvCacheSize { num_blocks: 10, max_model_len: 100 }));
+        let blocks = CacheConfig { num_blocks_override: Some(3), ..CacheConfig::default() };
+        let found = size(blocks, None, 0);
+        assert_eq!(found, Ok(KvCacheSize { num_blocks: 3, max_model_len: 32 }));
+    }
+
+    #[test]
+    fn lengths_that_cannot_be_are_refused() {
+        let config = CacheConfig::default();
+        for asked in [0, MODEL_LEN + 1] {
+            let error = size(config.clone(), Some(asked), 1 << 30).unwrap_err();
+            assert_eq!(error, KvCacheSizeError::MaxModelLen { asked, limit: MODEL_LEN });
+        }
+        let no_blocks = CacheConfig { num_blocks_override: Some(1), ..config.clone() };
+        assert!(matches!(size(no_blocks, None, 0), Err(KvCacheSizeError::TooSmall { .. })));
+        let no_tokens = CacheConfig { block_size: 0, ..config };
+        assert_eq!(size(no_tokens, None, 0), Err(KvCacheSizeError::BlockSize));
+    }
+}
