@@ -80,10 +80,15 @@ impl KVCacheManager {
         }
     }
 
+    /// Whether `request` may start from a cached prefix.
+    pub fn reads_prefix_cache(&self, request: &Request) -> bool {
+        self.enable_caching && !request.skip_reading_prefix_cache()
+    }
+
     /// The longest prefix of `request` that is cached, at most all tokens but the last: the last
     /// one has to be computed for its logits.
     pub fn get_computed_blocks(&self, request: &Request) -> ComputedBlocks {
-        if !self.enable_caching || request.skip_reading_prefix_cache() {
+        if !self.reads_prefix_cache(request) {
             return ComputedBlocks::default();
         }
         let max_blocks = request.num_tokens().saturating_sub(1) / self.block_size();

@@ -5,16 +5,19 @@
 
 mod admission;
 pub mod clock;
+mod config;
 mod finish;
 pub mod output;
 mod preempt;
 mod request_queue;
 pub mod scheduler;
+mod step;
 mod stop;
 mod update;
 
 pub use clock::EngineClock;
+pub use config::SchedulerError;
 pub use output::{
     CachedRequestData, ModelRunnerOutput, NewRequestData, NumScheduledTokens, SchedulerOutput,
 };
-pub use scheduler::{ClientOutput, PauseState, Scheduler, SchedulerError};
+pub use scheduler::{ClientOutput, PauseState, Scheduler};

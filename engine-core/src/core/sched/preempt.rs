@@ -1,26 +1,50 @@
 //! Who gives up blocks when there are none left.
 
+use std::cmp::Ordering;
+
 use protocol::{EngineCoreEventType, SchedulingPolicy};
 
 use crate::core::sched::request_queue::PriorityKey;
-use crate::core::sched::scheduler::{Place, RunningRequest, Scheduler, Step};
+use crate::core::sched::scheduler::{Place, RunningRequest, Scheduler};
+use crate::core::sched::step::Step;
 
 impl Scheduler {
+    /// Blocks for `num_tokens` more tokens of the running request at `index`, preempting others
+    /// until they are there. `index` follows the request. `None` where it was preempted itself.
+    pub(super) fn allocate_or_preempt(
+        &mut self,
+        index: &mut usize,
+        num_tokens: usize,
+        step: &mut Step,
+    ) -> Option<Vec<u32>> {
+        loop {
+            let RunningRequest {
+                request, blocks, ..
+            } = &mut self.running[*index];
+            let num_tokens = request.num_computed_tokens + num_tokens;
+            if let Some(new) = self.kv_cache_manager.allocate_slots(blocks, num_tokens) {
+                return Some(new);
+            }
+            let victim = self.choose_victim();
+            self.preempt(victim, step);
+            match victim.cmp(index) {
+                Ordering::Less => *index -= 1,
+                Ordering::Equal => return None,
+                Ordering::Greater => {}
+            }
+        }
+    }
+
     /// Index of the running request that is preempted next: under FCFS the last admitted, under
     /// the priority policy the first of those with the largest (priority, arrival time).
-    pub(super) fn choose_victim(&self) -> usize {
+    fn choose_victim(&self) -> usize {
         match self.config.policy {
             SchedulingPolicy::Fcfs => self.running.len().saturating_sub(1),
             SchedulingPolicy::Priority => {
-                let keys = self
-                    .running
-                    .iter()
-                    .map(|running| PriorityKey::of(&running.request));
-                // `max_by` takes the last of equals: look from the end.
-                keys.enumerate()
-                    .rev()
-                    .max_by(|(_, a), (_, b)| a.cmp(b))
-                    .map_or(0, |(index, _)| index)
+                // `max_by_key` takes the last of equals, so look from the end.
+                let indices = (0..self.running.len()).rev();
+                let key = |&index: &usize| PriorityKey::of(&self.running[index].request);
+                indices.max_by_key(key).unwrap_or_default()
             }
         }
     }
@@ -28,18 +52,13 @@ impl Scheduler {
     /// Takes the blocks of a running request and puts it back into the queue. Its output stays;
     /// all tokens are computed again when it resumes, but for what the prefix cache still has.
     /// Budget that it had in this step goes back.
-    pub(super) fn preempt(&mut self, index: usize, step: &mut Step) {
+    fn preempt(&mut self, index: usize, step: &mut Step) {
         let RunningRequest {
             admission,
             mut request,
             blocks,
         } = self.running.remove(index);
-        let scheduled = step
-            .scheduled
-            .binary_search_by_key(&admission, |scheduled| scheduled.admission);
-        if let Ok(position) = scheduled {
-            step.token_budget += step.scheduled.remove(position).num_tokens;
-        }
+        step.unschedule(admission);
         self.kv_cache_manager.free(blocks);
         request.num_computed_tokens = 0;
         request.num_preemptions += 1;
