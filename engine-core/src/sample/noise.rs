@@ -5,18 +5,27 @@
 //! the noise of any other token.
 //!
 //! Generator: Philox-4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as
-//! 1, 2, 3", SC 2011). The seed is its key; counter and output word name the token.
+//! 1, 2, 3", SC 2011). The seed is its key, output index and token its counter.
+//!
+//! Every token gets an exponential variate. So that a search for the smallest can pass over 64
+//! tokens by one number, they are made per block: the smallest of 64 variates of rate 1 has rate
+//! 64, each token is equally likely to have it, and, an exponential having no memory, what the
+//! others have beyond it is again of rate 1. The 64 are independent, as if drawn one by one.
 
 use super::math;
 
-/// Tokens whose noise is made at once, and the grain of everything that walks a row.
+/// Tokens that share a smallest variate, and the grain of everything that walks a row.
 pub(super) const BLOCK: usize = 64;
 
-/// Counters per block: each gives four words.
-const LANES: usize = BLOCK / 4;
+/// Blocks whose random words are made side by side.
+pub(super) const GROUP: usize = 16;
 
-/// No Gumbel value of [`Noise::gumbel`] is above this: `-ln(2^-65)`, rounded up.
-pub(super) const GUMBEL_MAX: f64 = 45.06;
+/// What the counter's last word says about the use of the output.
+#[derive(Clone, Copy)]
+enum Purpose {
+    Token = 0,
+    Block = 1,
+}
 
 /// The noise of one position of one request's output.
 #[derive(Debug, Clone, Copy)]
@@ -25,11 +34,13 @@ pub struct Noise {
     index: [u32; 2],
 }
 
-/// Which half of a token's 64 random bits; the fourth counter word.
-#[derive(Clone, Copy)]
-enum Half {
-    High = 0,
-    Low = 1,
+/// What the tokens of one block have in common.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct BlockNoise {
+    /// The smallest variate of the block.
+    pub(super) smallest: f64,
+    /// The token that has it.
+    owner: u32,
 }
 
 impl Noise {
@@ -41,61 +52,66 @@ impl Noise {
         }
     }
 
-    /// A standard Gumbel variate for `token_id`: location 0, scale 1, within `-3.82..=45.06`.
-    ///
-    /// From 64 random bits as `-ln(-ln(1 - v))`, `v` the centre of one of 2^64 equal parts of
-    /// `0..1`. The largest values have the finest grid: they decide who wins.
-    pub fn gumbel(&self, token_id: u32) -> f64 {
-        let bits = u64::from(self.word(token_id, Half::High)) << 32
-            | u64::from(self.word(token_id, Half::Low));
-        gumbel_of_bits(bits)
+    /// An exponential variate of rate 1 for `token_id`, independent between tokens, indices and
+    /// seeds; above 0, at most about 46.
+    pub fn exponential(&self, token_id: u32) -> f64 {
+        self.exponential_within(self.block(token_id / BLOCK as u32), token_id)
     }
 
-    /// The upper half of the random bits of the tokens `block * 64 ..`, in order.
-    ///
-    /// A large Gumbel value needs a small upper half (see [`gumbel_of_bits`]), so most tokens
-    /// are ruled out by these words before any logarithm.
-    #[inline]
-    pub(super) fn high_words(&self, block: u32) -> [u32; BLOCK] {
-        let first = block * LANES as u32;
-        let counters = [
-            std::array::from_fn(|lane| first + lane as u32),
-            [self.index[0]; LANES],
-            [self.index[1]; LANES],
-            [Half::High as u32; LANES],
-        ];
-        let words = philox(counters, self.key);
-        let mut out = [0; BLOCK];
-        for (chunk, word) in out.chunks_exact_mut(LANES).zip(&words) {
-            chunk.copy_from_slice(word);
+    /// The same, for a token of this block.
+    pub(super) fn exponential_within(&self, block: BlockNoise, token_id: u32) -> f64 {
+        if token_id == block.owner {
+            return block.smallest;
         }
-        out
+        let [[low], [high], _, _] = self.words([token_id], Purpose::Token);
+        block.smallest + exponential_of_bits(low, high)
     }
 
-    /// One word: token `b * 64 + w * 16 + l` is word `w` of counter `b * 16 + l`, the order in
-    /// which a whole block comes out of [`philox`].
-    fn word(&self, token_id: u32, half: Half) -> u32 {
-        let (block, lane) = (token_id / BLOCK as u32, token_id % LANES as u32);
-        let word = (token_id % BLOCK as u32) as usize / LANES;
-        let counter = block * LANES as u32 + lane;
-        let words = philox(
-            [[counter], [self.index[0]], [self.index[1]], [half as u32]],
+    /// What the tokens `block * 64 ..` have in common.
+    pub(super) fn block(&self, block: u32) -> BlockNoise {
+        let [[low], [high], [owner], _] = self.words([block], Purpose::Block);
+        BlockNoise {
+            smallest: exponential_of_bits(low, high) / BLOCK as f64,
+            owner: block * BLOCK as u32 + owner % BLOCK as u32,
+        }
+    }
+
+    /// A lower bound of the variates of each of the blocks `first_block ..`, without a logarithm.
+    #[inline]
+    pub(super) fn lower_bounds(&self, first_block: u32) -> [f64; GROUP] {
+        let blocks = std::array::from_fn(|lane| first_block + lane as u32);
+        let [_, high, _, _] = self.words(blocks, Purpose::Block);
+        // -ln(1 - v) >= v, and v is at least its upper 32 bits.
+        high.map(|high| f64::from(high) * (TWO_TO_MINUS_32 / BLOCK as f64))
+    }
+
+    #[inline(always)]
+    fn words<const N: usize>(&self, numbers: [u32; N], purpose: Purpose) -> [[u32; N]; 4] {
+        philox(
+            [
+                numbers,
+                [self.index[0]; N],
+                [self.index[1]; N],
+                [purpose as u32; N],
+            ],
             self.key,
-        );
-        words[word][0]
+        )
     }
 }
 
-/// The Gumbel variate of 64 random bits; falling in `bits`.
-fn gumbel_of_bits(bits: u64) -> f64 {
-    const TWO_TO_MINUS_64: f64 = 1.0 / 18_446_744_073_709_551_616.0;
-    let exponential = if bits < 1 << 63 {
+const TWO_TO_MINUS_32: f64 = 1.0 / 4_294_967_296.0;
+const TWO_TO_MINUS_64: f64 = TWO_TO_MINUS_32 * TWO_TO_MINUS_32;
+
+/// The exponential variate of 64 random bits, rising in them: `-ln(1 - v)`, `v` the centre of one
+/// of 2^64 equal parts of `0..1`. Small variates have the finest grid: they decide who wins.
+fn exponential_of_bits(low: u32, high: u32) -> f64 {
+    let bits = u64::from(high) << 32 | u64::from(low);
+    if bits < 1 << 63 {
         math::neg_ln_one_minus((bits as f64 + 0.5) * TWO_TO_MINUS_64)
     } else {
         // 1 - v from the complement of the bits: exact where v is near 1.
         -math::ln((!bits as f64 + 0.5) * TWO_TO_MINUS_64)
-    };
-    -math::ln(exponential)
+    }
 }
 
 /// Lower word first.

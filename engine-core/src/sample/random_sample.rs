@@ -1,18 +1,21 @@
-//! Drawing a token: the argmax of logit plus noise over the kept tokens.
+//! Drawing a token: a race of exponential variates among the kept tokens.
 
 use super::math;
-use super::noise::{BLOCK, GUMBEL_MAX, Noise};
+use super::noise::{BLOCK, GROUP, Noise};
 use super::row::BlockMaxima;
 use super::topk_topp::Cutoff;
 
-/// Draws from `softmax(logit / temperature)` over what `cutoff` keeps (the Gumbel-max trick:
-/// Gumbel, "Statistical theory of extreme values", 1954). Equal sums go to the lower id; `None`
-/// where the row has no finite logit.
+/// Keeps rounding from ruling out a token that ties.
+const SLACK: f64 = 1.000_001;
+
+/// Draws from `softmax(logit / temperature)` over what `cutoff` keeps: the token with the
+/// smallest `noise / exp(logit / temperature)`. (vLLM's `random_sample` does the same. By minus
+/// the logarithm it is the largest `logit / temperature + Gumbel noise`.) Equal values go to the
+/// lower id; `None` where the row has no finite logit.
 ///
-/// Every token has its noise, but few can win. A token's Gumbel value is at most
-/// `-ln(h / 2^32)`, `h` the upper half of its random bits; so with the best sum so far and the
-/// block's largest logit, one integer comparison per token rules out all but a handful, exactly.
-/// Cost: the random words of the blocks that hold kept tokens, about one pass.
+/// Every token has its noise, but few can win: a block's noise has a lower bound and its weights
+/// an upper one, and together they rule out all but a handful of blocks, exactly. Cost: one
+/// `exp` and one call of the generator per 64 tokens, plus a few blocks in full.
 pub(super) fn random_sample(
     row: &[f32],
     maxima: &BlockMaxima,
@@ -21,29 +24,40 @@ pub(super) fn random_sample(
     noise: &Noise,
 ) -> Option<u32> {
     let max = f64::from(maxima.max);
-    let scaled = |logit: f32| (f64::from(logit) - max) * inverse_temperature;
-    // The most probable token is always kept, and a good sum to beat.
+    let weight = |logit: f32| math::exp((f64::from(logit) - max) * inverse_temperature);
+    // The most probable token is always kept; its weight is 1.
     let mut best_id = maxima.argmax(row)?;
-    let mut best = noise.gumbel(best_id);
-    for (index, (block, &block_max)) in (0..).zip(row.chunks(BLOCK).zip(&maxima.blocks)) {
-        let block_best = scaled(block_max);
-        if block_max < cutoff.logit || block_best + GUMBEL_MAX < best {
+    let mut best = noise.exponential(best_id);
+    for (group, block_maxima) in (0..).zip(maxima.blocks.chunks(GROUP)) {
+        if block_maxima
+            .iter()
+            .all(|&block_max| block_max < cutoff.logit)
+        {
             continue;
         }
-        // The factor is slack for rounding; the conversion saturates.
-        let limit = (math::exp(block_best - best) * 1.000_001 * 4_294_967_296.0 + 1.0) as u32;
-        let words = noise.high_words(index);
-        let possible: u32 = words.iter().map(|&word| u32::from(word <= limit)).sum();
-        if possible == 0 {
-            continue;
-        }
-        for ((id, &logit), &word) in (index * BLOCK as u32..).zip(block).zip(&words) {
-            if word > limit || !cutoff.keeps(logit, id) {
+        let first_block = group * GROUP as u32;
+        let lower_bounds = noise.lower_bounds(first_block);
+        for ((index, &block_max), bound) in (first_block..).zip(block_maxima).zip(lower_bounds) {
+            if block_max < cutoff.logit || bound > best * weight(block_max) * SLACK {
                 continue;
             }
-            let sum = scaled(logit) + noise.gumbel(id);
-            if sum > best || (sum == best && id < best_id) {
-                (best, best_id) = (sum, id);
+            let block_noise = noise.block(index);
+            let first_id = index * BLOCK as u32;
+            let logits = row
+                .get(first_id as usize..)
+                .unwrap_or_default()
+                .iter()
+                .take(BLOCK);
+            for (id, &logit) in (first_id..).zip(logits) {
+                let weight = weight(logit);
+                // No variate of the block is smaller than its smallest.
+                if !cutoff.keeps(logit, id) || block_noise.smallest > best * weight * SLACK {
+                    continue;
+                }
+                let time = noise.exponential_within(block_noise, id) / weight;
+                if time < best || (time == best && id < best_id) {
+                    (best, best_id) = (time, id);
+                }
             }
         }
     }

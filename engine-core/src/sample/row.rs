@@ -140,25 +140,31 @@ impl BlockMaxima {
             if block_max < floor {
                 continue;
             }
-            let mut lanes = [0.0; LANES];
-            let chunks = block.chunks_exact(LANES);
-            let rest = chunks.remainder();
-            let term = |logit: f32| {
-                let value = math::exp((f64::from(logit) - max) * inverse_temperature);
-                if logit >= floor { value } else { 0.0 }
-            };
-            for chunk in chunks {
-                for (lane, &logit) in lanes.iter_mut().zip(chunk) {
-                    *lane += term(logit);
-                }
-            }
-            for (lane, &logit) in lanes.iter_mut().zip(rest) {
-                *lane += term(logit);
-            }
-            total += lanes.iter().sum::<f64>();
+            total += sum_exp_of_block(block, floor, max, inverse_temperature);
         }
         total
     }
+}
+
+/// See [`BlockMaxima::sum_exp`].
+#[inline(always)]
+fn sum_exp_of_block(block: &[f32], floor: f32, max: f64, inverse_temperature: f64) -> f64 {
+    let term = |logit: f32| {
+        let value = math::exp((f64::from(logit) - max) * inverse_temperature);
+        if logit >= floor { value } else { 0.0 }
+    };
+    let mut lanes = [0.0; LANES];
+    let (chunks, rest) = block.as_chunks::<LANES>();
+    for chunk in chunks {
+        let terms = chunk.map(term);
+        for lane in 0..LANES {
+            lanes[lane] += terms[lane];
+        }
+    }
+    for (lane, &logit) in lanes.iter_mut().zip(rest) {
+        *lane += term(logit);
+    }
+    lanes.iter().sum()
 }
 
 /// How many logits are at least `logit`.
