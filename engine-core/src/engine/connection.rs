@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::{bounded, unbounded};
-use protocol::handshake::startup_handshake;
+use protocol::handshake::{HandshakeError, startup_handshake};
 use protocol::transport::{FrameReader, FrameWriter, Listener, Stream, TransportError};
 use protocol::{
-    EngineConfig, EngineCoreReadyResponse, EngineCoreStartupMessage, HandshakeError, LoadProgress,
+    EngineConfig, EngineCoreReadyResponse, EngineCoreStartupMessage, LoadProgress,
     StartupFailure,
 };
 use signal_hook::consts::{SIGINT, SIGTERM};

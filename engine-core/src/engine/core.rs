@@ -1,16 +1,16 @@
 //! The engine without its process: scheduler and worker, one step at a time.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Receiver;
-use protocol::EngineCoreOutputs;
+use protocol::{EngineCoreOutputs, FinishReason};
 
 use crate::core::sched::output::GrammarOutput;
 use crate::core::sched::scheduler::Scheduler;
 use crate::engine::input_thread::AbortRequests;
-use crate::request::{Request, RequestStatus};
+use crate::request::Request;
 use crate::worker::{Executor, ExecutorError};
 
 /// Scheduler and worker. Only the busy loop's thread touches it.
@@ -59,7 +59,7 @@ impl EngineCore {
     ///
     /// # Errors
     /// What concerns every request; the core must end.
-    pub fn step(&mut self) -> Result<HashMap<u32, EngineCoreOutputs>, EngineCoreError> {
+    pub fn step(&mut self) -> Result<BTreeMap<u32, EngineCoreOutputs>, EngineCoreError> {
         let started = Instant::now();
         let scheduler_output = Arc::new(self.scheduler.schedule());
         let scheduled = Instant::now();
@@ -91,13 +91,29 @@ impl EngineCore {
         self.scheduler.add_request(request);
     }
 
-    /// Ends requests from outside; unknown or finished ids are ignored.
+    /// Ends requests of one client at its wish; ids that are unknown, over, or another client's
+    /// are ignored.
     pub fn abort_requests(&mut self, aborts: &AbortRequests) {
-        self.scheduler.finish_client_requests(
-            aborts.client_index,
-            &aborts.request_ids,
-            RequestStatus::FinishedAborted,
-        );
+        self.scheduler.abort_requests(aborts.client_index, &aborts.request_ids);
+    }
+
+    /// Ends all requests of a client that left.
+    pub(crate) fn abort_client(&mut self, client_index: u32) {
+        self.scheduler.finish_client_requests(client_index, FinishReason::Abort);
+    }
+
+    /// Ends everything; returns what the clients are to be told.
+    pub(crate) fn abort_all_requests(&mut self) -> BTreeMap<u32, EngineCoreOutputs> {
+        let mut by_client: BTreeMap<u32, EngineCoreOutputs> = BTreeMap::new();
+        for aborted in self.scheduler.finish_all_requests(FinishReason::Abort) {
+            by_client.entry(aborted.client_index).or_default().outputs.push(aborted.output);
+        }
+        by_client
+    }
+
+    /// Whether requests are waiting or running.
+    pub(crate) fn has_unfinished_requests(&self) -> bool {
+        self.scheduler.has_unfinished_requests()
     }
 
     /// Whether a step has something to do.

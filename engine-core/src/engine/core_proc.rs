@@ -149,7 +149,7 @@ impl EngineCoreProc {
 
     fn refuse_while_ending(&self, request: &Request) {
         let output = EngineCoreOutput {
-            request_id: request.request_id.to_string(),
+            request_id: request.request_id().to_string(),
             finish_reason: Some(FinishReason::Abort),
             error: Some(RequestError {
                 code: RequestErrorCode::ShuttingDown,
@@ -159,7 +159,7 @@ impl EngineCoreProc {
             ..Default::default()
         };
         let outputs = EngineCoreOutputs { outputs: vec![output], ..Default::default() };
-        self.output_queues.send(request.client_index, EngineCoreMessage::Outputs(outputs));
+        self.output_queues.send(request.client_index(), EngineCoreMessage::Outputs(outputs));
     }
 
     fn process_engine_step(&mut self) -> Result<(), EngineCoreError> {

@@ -137,11 +137,12 @@ impl InputContext {
         client_index: u32,
     ) -> Result<Request, RequestError> {
         request.client_index = client_index;
-        self.check_request(&request).map_err(|message| RequestError {
+        self.check_token_ids(&request).map_err(|message| RequestError {
             code: RequestErrorCode::ValidationError,
             message,
             retryable: false,
         })?;
+        check_params(&request.sampling_params, self.vocab)?;
         catch_unwind(AssertUnwindSafe(|| {
             Request::from_engine_core_request(request, &self.block_hasher)
         }))
@@ -153,7 +154,7 @@ impl InputContext {
     }
 
     /// What the frontend has checked already, so far as the core's life depends on it.
-    fn check_request(&self, request: &EngineCoreRequest) -> Result<(), String> {
+    fn check_token_ids(&self, request: &EngineCoreRequest) -> Result<(), String> {
         if request.prompt_token_ids.is_empty() {
             return Err("prompt_token_ids must not be empty".to_owned());
         }
@@ -166,7 +167,7 @@ impl InputContext {
                 return Err(format!("{field}: {id} is not a token id of this model (0..{limit})"));
             }
         }
-        check_params(&request.sampling_params, self.vocab).map_err(|error| error.to_string())
+        Ok(())
     }
 
     fn refuse(&self, client_index: u32, request_id: String, error: RequestError) {

@@ -8,13 +8,11 @@ use tokenizer::{Tokenizer, TokenizerError};
 
 use crate::core::block_hash::BlockHasher;
 use crate::core::kv_cache_manager::KVCacheConfig;
-use crate::core::sched::clock::EngineClock;
-use crate::core::sched::scheduler::{Scheduler, SchedulerError};
+use crate::core::sched::{EngineClock, Scheduler, SchedulerError};
 use crate::engine::heartbeat::Heartbeat;
 use crate::engine::kv_cache_size::{KvCacheSize, KvCacheSizeError, size_kv_cache};
 use crate::model_executor::{
-    CheckpointFiles, ComputePool, LoadOptions, LoadedModel, ModelError, ModelLimits, PoolError,
-    load_model, load_model_files,
+    self, ComputePool, LoadOptions, LoadedModel, ModelError, ModelLimits, PoolError, load_model,
 };
 use crate::sample::VocabSizes;
 use crate::worker::{Executor, ExecutorError, ModelRunner, ModelRunnerConfig};
@@ -174,19 +172,16 @@ fn load_checkpoint(
     pool: &Arc<ComputePool>,
     progress: &mut dyn FnMut(LoadProgress),
 ) -> Result<(Tokenizer, LoadedModel), StartupError> {
-    let pool = Arc::clone(pool);
-    Ok(match source {
-        ModelSource::Path(folder) => {
-            // The model first: its errors are about the folder as a whole.
-            let model = load_model(folder, options, pool, progress)?;
-            (Tokenizer::from_files(folder)?, model)
-        }
-        ModelSource::BuiltIn => {
-            let files = CheckpointFiles::embedded(builtin_model::FILES);
-            let model = load_model_files(builtin_model::NAME, &files, options, pool, progress)?;
-            (Tokenizer::from_bytes(builtin_model::FILES)?, model)
-        }
-    })
+    let progress = &mut |loaded: model_executor::LoadProgress| {
+        let (done_bytes, total_bytes) = (loaded.done_bytes, loaded.total_bytes);
+        progress(LoadProgress { done_bytes, total_bytes });
+    };
+    let model = load_model(source, options, Arc::clone(pool), progress)?;
+    let tokenizer = match source {
+        ModelSource::Path(folder) => Tokenizer::from_files(folder)?,
+        ModelSource::BuiltIn => Tokenizer::from_bytes(builtin_model::FILES)?,
+    };
+    Ok((tokenizer, model))
 }
 
 /// The threads asked for, or as many as this process has cores (cgroup quotas are respected).

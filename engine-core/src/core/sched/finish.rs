@@ -21,6 +21,28 @@ impl Scheduler {
             .collect()
     }
 
+    /// Ends those of `request_ids` that belong to `client_index`, silently: their client asked.
+    pub fn abort_requests(&mut self, client_index: u32, request_ids: &[String]) {
+        for request_id in request_ids {
+            if self.client_of(request_id) == Some(client_index) {
+                self.finish_request(request_id, FinishReason::Abort);
+            }
+        }
+    }
+
+    fn client_of(&self, request_id: &str) -> Option<u32> {
+        match self.in_flight.get(request_id)? {
+            Place::Waiting(key) => self.waiting.get(key).map(Request::client_index),
+            Place::Running(admission) => {
+                let index = self
+                    .running
+                    .binary_search_by_key(admission, |running| running.admission)
+                    .ok()?;
+                Some(self.running[index].request.client_index())
+            }
+        }
+    }
+
     /// Ends all requests of one client, as [`Scheduler::finish_requests`] does, and drops what
     /// was still to be sent to it.
     pub fn finish_client_requests(

@@ -120,3 +120,37 @@ pub struct ModelRunnerOutput {
     /// Rows that sampling limits had emptied, and a guard restored.
     pub num_restored_rows: u32,
 }
+
+impl ModelRunnerOutput {
+    /// An output of `num_requests` entries that brought nothing yet.
+    pub fn empty(num_requests: usize) -> Self {
+        Self {
+            sampled_token_ids: vec![Vec::new(); num_requests],
+            logprobs: vec![None; num_requests],
+            prompt_logprobs: vec![None; num_requests],
+            num_nans_in_logits: vec![0; num_requests],
+            errors: vec![None; num_requests],
+            num_restored_rows: 0,
+        }
+    }
+}
+
+/// The masks of one batch: which tokens each constrained request may get.
+#[derive(Debug, Clone, Default)]
+pub struct GrammarOutput {
+    /// Requests that have a row; the others are free.
+    pub structured_output_request_ids: Vec<RequestId>,
+    /// `[num_rows, words_per_row]`, bit 1 = allowed.
+    pub grammar_bitmask: Vec<u32>,
+    /// Words of a row: the logits' width / 32, rounded up.
+    pub words_per_row: usize,
+}
+
+impl GrammarOutput {
+    /// The row of one request; `None` where it is free.
+    pub fn row(&self, request_id: &RequestId) -> Option<&[u32]> {
+        let ids = &self.structured_output_request_ids;
+        let row = ids.iter().position(|other| other == request_id)?;
+        self.grammar_bitmask.get(row * self.words_per_row..(row + 1) * self.words_per_row)
+    }
+}

@@ -96,6 +96,11 @@ impl RequestQueue {
         self.by_key.values().map(|request| &**request)
     }
 
+    /// A request, wherever it stands.
+    pub(crate) fn get(&self, key: &QueueKey) -> Option<&Request> {
+        self.by_key.get(key).map(|request| &**request)
+    }
+
     /// Adds a request that arrived.
     pub(crate) fn add(&mut self, request: Box<Request>) -> QueueKey {
         let key = match self.policy {
