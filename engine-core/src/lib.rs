@@ -1,1 +1,3 @@
-//! placeholder, written in the next commits.
+//! The EngineCore: scheduler, KV cache, model and sampler of one process.
+
+pub mod model_executor;
