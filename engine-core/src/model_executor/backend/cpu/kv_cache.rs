@@ -1,0 +1,201 @@
+//! The paged cache of one layer: where keys and values stand, and their writing.
+//!
+//! A block holds, per key head, its keys as a panel `[head_dim, block_size]` and its values as a
+//! panel `[block_size, head_dim]`, so that both products of attention are the same kernel as a
+//! linear layer: 16 tokens at once for the scores, 16 dimensions at once for the output.
+
+use super::activation::{Activation, for_each_row, rms_norm_row};
+use super::buffer::{Buffer, SharedMut};
+use super::format::Format;
+use super::simd::{self, LANES, Simd, SimdLevel, dispatch};
+use crate::model_executor::backend::AttentionShape;
+use crate::model_executor::compute_pool::ComputePool;
+use crate::model_executor::error::ModelError;
+use crate::model_executor::rotary::RotaryTable;
+
+/// Sizes of a block's panels for one key head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BlockShape {
+    pub(crate) block_size: usize,
+    pub(crate) head_dim: usize,
+    pub(crate) num_kv_heads: usize,
+}
+
+impl BlockShape {
+    pub(crate) fn new(shape: AttentionShape, block_size: usize) -> Self {
+        Self { block_size, head_dim: shape.head_dim, num_kv_heads: shape.num_kv_heads }
+    }
+
+    /// Width of a value's row, a whole number of vectors.
+    pub(crate) fn value_width(&self) -> usize {
+        self.head_dim.next_multiple_of(LANES)
+    }
+
+    /// Elements of the keys of one head in one block.
+    pub(crate) fn key_len<F: Format>(&self) -> usize {
+        F::panel_len(self.head_dim, self.block_size)
+    }
+
+    /// Elements of the values of one head in one block.
+    pub(crate) fn value_len<F: Format>(&self) -> usize {
+        F::panel_len(self.block_size, self.value_width())
+    }
+
+    /// Bytes of one block over all key heads.
+    pub(crate) fn bytes<F: Format>(&self) -> usize {
+        self.num_kv_heads
+            * (self.key_len::<F>() + self.value_len::<F>())
+            * size_of::<F::Element>()
+    }
+}
+
+/// Keys and values of one layer.
+pub(crate) struct KvCache<F: Format> {
+    pub(crate) shape: BlockShape,
+    /// `[num_blocks, num_kv_heads]` panels `[head_dim, block_size]`.
+    keys: Buffer<F::Element>,
+    /// `[num_blocks, num_kv_heads]` panels `[block_size, head_dim]`.
+    values: Buffer<F::Element>,
+}
+
+impl<F: Format> KvCache<F> {
+    pub(crate) fn allocate(shape: BlockShape, num_blocks: usize) -> Result<Self, ModelError> {
+        let heads = num_blocks.saturating_mul(shape.num_kv_heads);
+        Ok(Self {
+            shape,
+            keys: Buffer::zeroed("KV cache", heads.saturating_mul(shape.key_len::<F>()))?,
+            values: Buffer::zeroed("KV cache", heads.saturating_mul(shape.value_len::<F>()))?,
+        })
+    }
+
+    /// The keys of one head in one block.
+    pub(crate) fn keys(&self, block: usize, head: usize) -> &[F::Element] {
+        let len = self.shape.key_len::<F>();
+        &self.keys[(block * self.shape.num_kv_heads + head) * len..][..len]
+    }
+
+    /// The values of one head in one block.
+    pub(crate) fn values(&self, block: usize, head: usize) -> &[F::Element] {
+        let len = self.shape.value_len::<F>();
+        &self.values[(block * self.shape.num_kv_heads + head) * len..][..len]
+    }
+}
+
+/// Rotates one head in place: `(x_i, x_i+half)` by the angle of pair `i`.
+#[inline(always)]
+unsafe fn rotate_body<S: Simd>(x: *mut f32, cos: *const f32, sin: *const f32, half: usize) {
+    // SAFETY: the caller vouches for `2 * half` values of `x` and `half` of the others.
+    unsafe {
+        let (whole, rest) = (half - half % LANES, half % LANES);
+        let turn = |first: S::V, second: S::V, cos: S::V, sin: S::V| {
+            let zero = S::splat(0.0);
+            (
+                S::fma(first, cos, S::sub(zero, S::mul(second, sin))),
+                S::fma(second, cos, S::mul(first, sin)),
+            )
+        };
+        for i in (0..whole).step_by(LANES) {
+            let (first, second) = (S::load(x.add(i)), S::load(x.add(half + i)));
+            let (first, second) = turn(first, second, S::load(cos.add(i)), S::load(sin.add(i)));
+            S::store(x.add(i), first);
+            S::store(x.add(half + i), second);
+        }
+        if rest > 0 {
+            let (first, second) = turn(
+                simd::load_first::<S>(x.add(whole), rest),
+                simd::load_first::<S>(x.add(half + whole), rest),
+                simd::load_first::<S>(cos.add(whole), rest),
+                simd::load_first::<S>(sin.add(whole), rest),
+            );
+            simd::store_first::<S>(x.add(whole), first, rest);
+            simd::store_first::<S>(x.add(half + whole), second, rest);
+        }
+    }
+}
+
+dispatch! {
+    /// Rotates one head in place.
+    ///
+    /// # Safety
+    /// `x` must be valid for `2 * half` values, `cos` and `sin` for `half`.
+    unsafe fn rotate[](x: *mut f32, cos: *const f32, sin: *const f32, half: usize) = rotate_body
+}
+
+/// Rotates queries and keys of `[queries | keys | values]` and writes keys and values to `slots`.
+#[allow(clippy::too_many_arguments, reason = "the step's inputs")]
+pub(crate) fn rotary_and_kv_write<F: Format>(
+    pool: &ComputePool,
+    level: SimdLevel,
+    qkv: &mut Activation,
+    shape: AttentionShape,
+    rotary: &RotaryTable,
+    positions: &[u32],
+    slots: &[u32],
+    cache: &mut KvCache<F>,
+) -> Result<(), ModelError> {
+    let (rows, width, stride) = (qkv.rows(), qkv.width(), qkv.stride());
+    assert!(width == shape.qkv_width() && rows == positions.len() && rows == slots.len());
+    assert!(rotary.half * 2 == shape.head_dim, "rotary table of another model");
+    let block = cache.shape;
+    let (key_len, value_len) = (block.key_len::<F>(), block.value_len::<F>());
+    let qkv = SharedMut::new(qkv.as_mut_slice());
+    let keys = SharedMut::new(&mut cache.keys);
+    let values = SharedMut::new(&mut cache.values);
+    for_each_row(pool, rows, width, &|row, _| {
+        // SAFETY: each row belongs to one call.
+        let x = unsafe { std::slice::from_raw_parts_mut(qkv.ptr(row * stride, width), width) };
+        let angle = positions[row] as usize * rotary.half;
+        let cos = &rotary.cos[angle..angle + rotary.half];
+        let sin = &rotary.sin[angle..angle + rotary.half];
+        let (rotated, x_values) = x.split_at_mut(shape.q_width() + shape.kv_width());
+        for head in rotated.chunks_exact_mut(shape.head_dim) {
+            // SAFETY: a head is `2 * half` values, as asserted above.
+            unsafe { rotate(level, head.as_mut_ptr(), cos.as_ptr(), sin.as_ptr(), rotary.half) };
+        }
+        let (slot_block, token) =
+            (slots[row] as usize / block.block_size, slots[row] as usize % block.block_size);
+        let x_keys = rotated[shape.q_width()..].chunks_exact(shape.head_dim);
+        for (head, (key, value)) in
+            x_keys.zip(x_values.chunks_exact(shape.head_dim)).enumerate()
+        {
+            let panel = slot_block * block.num_kv_heads + head;
+            for (dim, (key, value)) in key.iter().zip(value).enumerate() {
+                let key_at = panel * key_len + F::index(dim, token, block.block_size);
+                let value_at = panel * value_len + F::index(token, dim, block.value_width());
+                // SAFETY: the elements of one slot belong to one row, since slots differ.
+                unsafe {
+                    *keys.ptr(key_at, 1) = F::from_f32(*key);
+                    *values.ptr(value_at, 1) = F::from_f32(*value);
+                }
+            }
+        }
+    })?;
+    Ok(())
+}
+
+/// RMS norm of each query head and key head of `[queries | keys | values]`, in place.
+pub(crate) fn qk_norm(
+    pool: &ComputePool,
+    level: SimdLevel,
+    qkv: &mut Activation,
+    shape: AttentionShape,
+    q_weight: &[f32],
+    k_weight: &[f32],
+    eps: f32,
+) -> Result<(), ModelError> {
+    let (rows, width, stride) = (qkv.rows(), qkv.width(), qkv.stride());
+    assert!(width == shape.qkv_width(), "widths differ");
+    assert!(q_weight.len() == shape.head_dim && k_weight.len() == shape.head_dim);
+    let qkv = SharedMut::new(qkv.as_mut_slice());
+    for_each_row(pool, rows, width, &|row, _| {
+        for head in 0..shape.num_heads + shape.num_kv_heads {
+            let weight = if head < shape.num_heads { q_weight } else { k_weight };
+            // SAFETY: each row belongs to one call; a head and its weight hold `head_dim` values.
+            unsafe {
+                let x = qkv.ptr(row * stride + head * shape.head_dim, shape.head_dim);
+                rms_norm_row(level, x, weight.as_ptr(), shape.head_dim, eps, x);
+            }
+        }
+    })?;
+    Ok(())
+}

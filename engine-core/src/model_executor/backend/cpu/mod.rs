@@ -1,0 +1,312 @@
+//! Our own kernels on the CPU.
+//!
+//! Weights are packed at load, all buffers exist before the first step, and a step allocates
+//! nothing. Every output element is computed by the same operations in the same order whatever
+//! the batch, the chunking and the number of threads, so a row's logits are bit-identical alone
+//! and in company.
+
+mod activation;
+mod attention;
+mod buffer;
+mod format;
+mod kv_cache;
+mod linear;
+mod simd;
+#[cfg(target_arch = "x86_64")]
+mod simd_x86;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use self::activation::{Activation, for_each_row};
+use self::attention::{Batch, QueryTile, Scratch};
+use self::buffer::SharedMut;
+pub(crate) use self::format::{Bf16, F32};
+use self::format::Format;
+use self::kv_cache::{BlockShape, KvCache};
+use self::linear::{PackedMatrix, Rows};
+use self::simd::{LANES, SimdLevel};
+use super::{AttentionShape, Backend};
+use crate::model_executor::compute_pool::ComputePool;
+use crate::model_executor::error::ModelError;
+use crate::model_executor::rotary::RotaryTable;
+use crate::model_executor::weights::StoredTensor;
+use crate::model_executor::{ForwardInput, ModelLimits};
+
+/// The CPU backend with weights and KV cache in format `F`; activations are f32.
+pub(crate) struct CpuBackend<F: Format> {
+    pool: Arc<ComputePool>,
+    level: SimdLevel,
+    step: Option<StepBuffers>,
+    format: std::marker::PhantomData<F>,
+}
+
+/// The batch of the step, and what its operations share.
+struct StepBuffers {
+    rotary: RotaryTable,
+    scratch: Scratch,
+    input_ids: Vec<u32>,
+    positions: Vec<u32>,
+    slot_mapping: Vec<u32>,
+    logits_indices: Vec<u32>,
+    /// `[num_reqs, block_table_stride]`, without the caller's unused columns.
+    block_tables: Vec<u32>,
+    block_table_stride: usize,
+    shape: AttentionShape,
+    tiles: Vec<QueryTile>,
+}
+
+impl<F: Format> CpuBackend<F> {
+    pub(crate) fn new(pool: Arc<ComputePool>) -> Self {
+        Self { pool, level: SimdLevel::detect(), step: None, format: std::marker::PhantomData }
+    }
+
+    fn step(&self) -> Result<&StepBuffers, ModelError> {
+        self.step.as_ref().ok_or_else(not_reserved)
+    }
+}
+
+/// The decoder reserves before it runs; this is what a caller that doesn't would see.
+fn not_reserved() -> ModelError {
+    ModelError::Input { field: "limits", problem: "must be reserved before a step".to_owned() }
+}
+
+impl<F: Format> Backend for CpuBackend<F> {
+    type Matrix = PackedMatrix<F>;
+    type Vector = Vec<f32>;
+    type Activation = Activation;
+    type KvCache = KvCache<F>;
+
+    fn load_matrix(
+        &self,
+        in_features: usize,
+        parts: &[StoredTensor<'_>],
+        bias: Option<&[f32]>,
+    ) -> Result<PackedMatrix<F>, ModelError> {
+        PackedMatrix::pack(&self.pool, in_features, parts, bias)
+    }
+
+    fn load_vector(&self, tensor: StoredTensor<'_>) -> Result<Vec<f32>, ModelError> {
+        // Norms are a few kilobytes: they stay f32, rounded as the format would have them.
+        Ok(tensor.to_f32().into_iter().map(|value| F::to_f32(F::from_f32(value))).collect())
+    }
+
+    fn kv_cache_bytes_per_block(&self, shape: AttentionShape, block_size: usize) -> usize {
+        BlockShape::new(shape, block_size).bytes::<F>()
+    }
+
+    fn reserve(
+        &mut self,
+        limits: &ModelLimits,
+        shape: AttentionShape,
+        rotary: RotaryTable,
+    ) -> Result<(), ModelError> {
+        if !limits.block_size.is_multiple_of(LANES) {
+            return Err(ModelError::Limits {
+                field: "block_size",
+                problem: format!("{} must be a multiple of {LANES}", limits.block_size),
+            });
+        }
+        let (tokens, requests) = (limits.max_num_batched_tokens, limits.max_num_seqs);
+        let block_table_stride = limits.max_model_len.div_ceil(limits.block_size);
+        let tiles = attention::most_tiles(shape, tokens, requests);
+        self.step = Some(StepBuffers {
+            rotary,
+            scratch: Scratch::allocate(self.pool.num_threads(), shape)?,
+            input_ids: Vec::with_capacity(tokens),
+            positions: Vec::with_capacity(tokens),
+            slot_mapping: Vec::with_capacity(tokens),
+            logits_indices: Vec::with_capacity(limits.max_num_logits_rows),
+            block_tables: Vec::with_capacity(requests * block_table_stride),
+            block_table_stride,
+            shape,
+            tiles: Vec::with_capacity(tiles),
+        });
+        Ok(())
+    }
+
+    fn allocate(&self, rows: usize, width: usize) -> Result<Activation, ModelError> {
+        Activation::allocate(rows, width)
+    }
+
+    fn allocate_kv_cache(
+        &self,
+        shape: AttentionShape,
+        limits: &ModelLimits,
+    ) -> Result<KvCache<F>, ModelError> {
+        KvCache::allocate(BlockShape::new(shape, limits.block_size), limits.num_blocks)
+    }
+
+    fn begin_step(&mut self, input: &ForwardInput<'_>) -> Result<(), ModelError> {
+        let step = self.step.as_mut().ok_or_else(not_reserved)?;
+        for (to, from) in [
+            (&mut step.input_ids, input.input_ids),
+            (&mut step.positions, input.positions),
+            (&mut step.slot_mapping, input.slot_mapping),
+            (&mut step.logits_indices, input.logits_indices),
+        ] {
+            to.clear();
+            to.extend_from_slice(from);
+        }
+        step.block_tables.clear();
+        for row in input.block_tables.chunks_exact(input.block_table_stride.max(1)) {
+            let used = &row[..row.len().min(step.block_table_stride)];
+            step.block_tables.extend_from_slice(used);
+            let missing = step.block_table_stride - used.len();
+            step.block_tables.extend(std::iter::repeat_n(0, missing));
+        }
+        attention::cut_into_tiles(
+            step.shape,
+            input.query_start_loc,
+            input.seq_lens,
+            &mut step.tiles,
+        );
+        Ok(())
+    }
+
+    fn embed(&mut self, table: &PackedMatrix<F>, out: &mut Activation) -> Result<(), ModelError> {
+        let input_ids = &self.step()?.input_ids;
+        out.set_rows(input_ids.len())?;
+        let (width, stride) = (out.width(), out.stride());
+        assert!(table.in_features() == width, "widths differ");
+        let to = SharedMut::new(out.as_mut_slice());
+        for_each_row(&self.pool, input_ids.len(), width, &|row, _| {
+            // SAFETY: each row belongs to one call.
+            let to = unsafe { std::slice::from_raw_parts_mut(to.ptr(row * stride, width), width) };
+            table.read_row(input_ids[row] as usize, to);
+        })?;
+        Ok(())
+    }
+
+    fn linear(
+        &mut self,
+        x: &Activation,
+        matrix: &PackedMatrix<F>,
+        out: &mut Activation,
+    ) -> Result<(), ModelError> {
+        out.set_rows(x.rows())?;
+        assert!(out.width() == matrix.out_features(), "widths differ");
+        let stride = out.stride();
+        matrix.multiply(&self.pool, self.level, Rows::of(x), out.as_mut_slice(), stride)
+    }
+
+    fn rms_norm(
+        &mut self,
+        x: &Activation,
+        weight: &Vec<f32>,
+        eps: f32,
+        out: &mut Activation,
+    ) -> Result<(), ModelError> {
+        activation::rms_norm(&self.pool, self.level, x, weight, eps, out)
+    }
+
+    fn add_rms_norm(
+        &mut self,
+        residual: &mut Activation,
+        delta: &Activation,
+        weight: &Vec<f32>,
+        eps: f32,
+        out: &mut Activation,
+    ) -> Result<(), ModelError> {
+        activation::add_rms_norm(&self.pool, self.level, residual, delta, weight, eps, out)
+    }
+
+    fn qk_norm(
+        &mut self,
+        qkv: &mut Activation,
+        shape: AttentionShape,
+        q_weight: &Vec<f32>,
+        k_weight: &Vec<f32>,
+        eps: f32,
+    ) -> Result<(), ModelError> {
+        kv_cache::qk_norm(&self.pool, self.level, qkv, shape, q_weight, k_weight, eps)
+    }
+
+    fn rotary_and_kv_write(
+        &mut self,
+        qkv: &mut Activation,
+        shape: AttentionShape,
+        cache: &mut KvCache<F>,
+    ) -> Result<(), ModelError> {
+        let step = self.step()?;
+        kv_cache::rotary_and_kv_write(
+            &self.pool,
+            self.level,
+            qkv,
+            shape,
+            &step.rotary,
+            &step.positions,
+            &step.slot_mapping,
+            cache,
+        )
+    }
+
+    fn paged_attention(
+        &mut self,
+        qkv: &Activation,
+        shape: AttentionShape,
+        cache: &KvCache<F>,
+        window: Option<usize>,
+        out: &mut Activation,
+    ) -> Result<(), ModelError> {
+        let step = self.step.as_mut().ok_or_else(not_reserved)?;
+        let batch = Batch {
+            tiles: &step.tiles,
+            block_tables: &step.block_tables,
+            block_table_stride: step.block_table_stride,
+        };
+        let (pool, scratch) = (&self.pool, &mut step.scratch);
+        attention::paged_attention(
+            pool, self.level, scratch, batch, qkv, shape, cache, window, out,
+        )
+    }
+
+    fn silu_and_mul(
+        &mut self,
+        gate_up: &Activation,
+        out: &mut Activation,
+    ) -> Result<(), ModelError> {
+        activation::silu_and_mul(&self.pool, self.level, gate_up, out)
+    }
+
+    fn select_logits_rows(
+        &mut self,
+        x: &Activation,
+        out: &mut Activation,
+    ) -> Result<(), ModelError> {
+        let indices = &self.step()?.logits_indices;
+        out.set_rows(indices.len())?;
+        let (width, stride) = (out.width(), out.stride());
+        for (to, index) in out.as_mut_slice().chunks_exact_mut(stride).zip(indices) {
+            to[..width].copy_from_slice(x.row(*index as usize));
+        }
+        Ok(())
+    }
+
+    fn lm_head(
+        &mut self,
+        hidden: &Activation,
+        rows: Range<usize>,
+        head: &PackedMatrix<F>,
+        logits: &mut [f32],
+    ) -> Result<(), ModelError> {
+        let stride = hidden.stride();
+        let x = Rows {
+            data: &hidden.as_slice()[rows.start * stride..rows.end * stride],
+            count: rows.len(),
+            stride,
+        };
+        head.multiply(&self.pool, self.level, x, logits, head.out_features())
+    }
+
+    fn lm_head_for(
+        &mut self,
+        hidden: &Activation,
+        row: usize,
+        token_ids: &[u32],
+        head: &PackedMatrix<F>,
+        logits: &mut [f32],
+    ) -> Result<(), ModelError> {
+        head.multiply_chosen(&self.pool, self.level, hidden.row(row), token_ids, logits)
+    }
+}

@@ -1,0 +1,186 @@
+//! [`Simd`] by the vector instructions of x86-64.
+
+use std::arch::x86_64::*;
+
+use super::simd::Simd;
+
+/// One 512-bit register.
+pub(crate) struct Avx512;
+
+/// Two 256-bit registers.
+pub(crate) struct Avx2;
+
+// SAFETY in both implementations: the trait's callers vouch that the processor has the
+// instructions and that the pointers are valid for the lanes read or written.
+
+#[allow(clippy::undocumented_unsafe_blocks, reason = "one reason for all, above")]
+impl Simd for Avx512 {
+    type V = __m512;
+    const MANY_REGISTERS: bool = true;
+
+    #[inline(always)]
+    unsafe fn splat(value: f32) -> Self::V {
+        unsafe { _mm512_set1_ps(value) }
+    }
+    #[inline(always)]
+    unsafe fn load(from: *const f32) -> Self::V {
+        unsafe { _mm512_loadu_ps(from) }
+    }
+    #[inline(always)]
+    unsafe fn store(to: *mut f32, v: Self::V) {
+        unsafe { _mm512_storeu_ps(to, v) }
+    }
+    #[inline(always)]
+    unsafe fn load_bf16_pairs(from: *const u16) -> (Self::V, Self::V) {
+        unsafe {
+            // A bfloat16 is the upper half of the f32 of the same value.
+            let pairs = _mm512_loadu_si512(from.cast());
+            let even = _mm512_slli_epi32::<16>(pairs);
+            let odd = _mm512_and_si512(pairs, _mm512_set1_epi32(0xffff_0000_u32 as i32));
+            (_mm512_castsi512_ps(even), _mm512_castsi512_ps(odd))
+        }
+    }
+    #[inline(always)]
+    unsafe fn fma(a: Self::V, b: Self::V, c: Self::V) -> Self::V {
+        unsafe { _mm512_fmadd_ps(a, b, c) }
+    }
+    #[inline(always)]
+    unsafe fn add(a: Self::V, b: Self::V) -> Self::V {
+        unsafe { _mm512_add_ps(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn sub(a: Self::V, b: Self::V) -> Self::V {
+        unsafe { _mm512_sub_ps(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn mul(a: Self::V, b: Self::V) -> Self::V {
+        unsafe { _mm512_mul_ps(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn div(a: Self::V, b: Self::V) -> Self::V {
+        unsafe { _mm512_div_ps(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn max(a: Self::V, b: Self::V) -> Self::V {
+        unsafe { _mm512_max_ps(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn min(a: Self::V, b: Self::V) -> Self::V {
+        unsafe { _mm512_min_ps(a, b) }
+    }
+    #[inline(always)]
+    unsafe fn max_lane(a: Self::V) -> f32 {
+        unsafe { _mm512_reduce_max_ps(a) }
+    }
+    #[inline(always)]
+    unsafe fn round(a: Self::V) -> Self::V {
+        unsafe { _mm512_roundscale_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(a) }
+    }
+    #[inline(always)]
+    unsafe fn exp2_whole(a: Self::V) -> Self::V {
+        unsafe {
+            let exponent = _mm512_add_epi32(_mm512_cvtps_epi32(a), _mm512_set1_epi32(127));
+            _mm512_castsi512_ps(_mm512_slli_epi32::<23>(exponent))
+        }
+    }
+    #[inline(always)]
+    unsafe fn prefetch(from: *const u8) {
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) }
+    }
+}
+
+#[allow(clippy::undocumented_unsafe_blocks, reason = "one reason for all, above")]
+impl Simd for Avx2 {
+    type V = (__m256, __m256);
+    const MANY_REGISTERS: bool = false;
+
+    #[inline(always)]
+    unsafe fn splat(value: f32) -> Self::V {
+        unsafe {
+            let v = _mm256_set1_ps(value);
+            (v, v)
+        }
+    }
+    #[inline(always)]
+    unsafe fn load(from: *const f32) -> Self::V {
+        unsafe { (_mm256_loadu_ps(from), _mm256_loadu_ps(from.add(8))) }
+    }
+    #[inline(always)]
+    unsafe fn store(to: *mut f32, v: Self::V) {
+        unsafe {
+            _mm256_storeu_ps(to, v.0);
+            _mm256_storeu_ps(to.add(8), v.1);
+        }
+    }
+    #[inline(always)]
+    unsafe fn load_bf16_pairs(from: *const u16) -> (Self::V, Self::V) {
+        unsafe {
+            let mask = _mm256_set1_epi32(0xffff_0000_u32 as i32);
+            let first = _mm256_loadu_si256(from.cast());
+            let second = _mm256_loadu_si256(from.add(16).cast());
+            let even = (_mm256_slli_epi32::<16>(first), _mm256_slli_epi32::<16>(second));
+            let odd = (_mm256_and_si256(first, mask), _mm256_and_si256(second, mask));
+            (
+                (_mm256_castsi256_ps(even.0), _mm256_castsi256_ps(even.1)),
+                (_mm256_castsi256_ps(odd.0), _mm256_castsi256_ps(odd.1)),
+            )
+        }
+    }
+    #[inline(always)]
+    unsafe fn fma(a: Self::V, b: Self::V, c: Self::V) -> Self::V {
+        unsafe { (_mm256_fmadd_ps(a.0, b.0, c.0), _mm256_fmadd_ps(a.1, b.1, c.1)) }
+    }
+    #[inline(always)]
+    unsafe fn add(a: Self::V, b: Self::V) -> Self::V {
+        unsafe { (_mm256_add_ps(a.0, b.0), _mm256_add_ps(a.1, b.1)) }
+    }
+    #[inline(always)]
+    unsafe fn sub(a: Self::V, b: Self::V) -> Self::V {
+        unsafe { (_mm256_sub_ps(a.0, b.0), _mm256_sub_ps(a.1, b.1)) }
+    }
+    #[inline(always)]
+    unsafe fn mul(a: Self::V, b: Self::V) -> Self::V {
+        unsafe { (_mm256_mul_ps(a.0, b.0), _mm256_mul_ps(a.1, b.1)) }
+    }
+    #[inline(always)]
+    unsafe fn div(a: Self::V, b: Self::V) -> Self::V {
+        unsafe { (_mm256_div_ps(a.0, b.0), _mm256_div_ps(a.1, b.1)) }
+    }
+    #[inline(always)]
+    unsafe fn max(a: Self::V, b: Self::V) -> Self::V {
+        unsafe { (_mm256_max_ps(a.0, b.0), _mm256_max_ps(a.1, b.1)) }
+    }
+    #[inline(always)]
+    unsafe fn min(a: Self::V, b: Self::V) -> Self::V {
+        unsafe { (_mm256_min_ps(a.0, b.0), _mm256_min_ps(a.1, b.1)) }
+    }
+    #[inline(always)]
+    unsafe fn max_lane(a: Self::V) -> f32 {
+        unsafe {
+            let eight = _mm256_max_ps(a.0, a.1);
+            let four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps::<1>(eight));
+            let two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+            _mm_cvtss_f32(_mm_max_ss(two, _mm_shuffle_ps::<1>(two, two)))
+        }
+    }
+    #[inline(always)]
+    unsafe fn round(a: Self::V) -> Self::V {
+        const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+        unsafe { (_mm256_round_ps::<NEAREST>(a.0), _mm256_round_ps::<NEAREST>(a.1)) }
+    }
+    #[inline(always)]
+    unsafe fn exp2_whole(a: Self::V) -> Self::V {
+        #[inline(always)]
+        unsafe fn half(a: __m256) -> __m256 {
+            unsafe {
+                let exponent = _mm256_add_epi32(_mm256_cvtps_epi32(a), _mm256_set1_epi32(127));
+                _mm256_castsi256_ps(_mm256_slli_epi32::<23>(exponent))
+            }
+        }
+        unsafe { (half(a.0), half(a.1)) }
+    }
+    #[inline(always)]
+    unsafe fn prefetch(from: *const u8) {
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) }
+    }
+}

@@ -1,0 +1,193 @@
+//! What a model is made of: about a dozen operations on a flat batch, and who executes them.
+//!
+//! A model family is written once against [`Backend`]. Two backends stand behind it: [`cpu`], our
+//! own kernels over buffers that exist before the first step, and [`candle`], tensors on any
+//! device of candle, which is also the slow reference of the former.
+
+pub(crate) mod candle;
+pub(crate) mod cpu;
+
+use std::ops::Range;
+
+use super::error::ModelError;
+use super::rotary::RotaryTable;
+use super::weights::StoredTensor;
+use super::{ForwardInput, ModelLimits};
+
+/// Heads of an attention layer and the pages of its cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct AttentionShape {
+    /// Query heads.
+    pub(crate) num_heads: usize,
+    /// Key and value heads; divides `num_heads`.
+    pub(crate) num_kv_heads: usize,
+    /// Width of a head.
+    pub(crate) head_dim: usize,
+}
+
+impl AttentionShape {
+    /// Width of all query heads.
+    pub(crate) fn q_width(&self) -> usize {
+        self.num_heads * self.head_dim
+    }
+
+    /// Width of all key heads, and of all value heads.
+    pub(crate) fn kv_width(&self) -> usize {
+        self.num_kv_heads * self.head_dim
+    }
+
+    /// Width of `[queries | keys | values]`.
+    pub(crate) fn qkv_width(&self) -> usize {
+        self.q_width() + 2 * self.kv_width()
+    }
+
+    /// Query heads per key head.
+    pub(crate) fn group(&self) -> usize {
+        self.num_heads / self.num_kv_heads
+    }
+}
+
+/// What executes a model's layers.
+///
+/// Operations write whole activations; the number of rows of an output is that of its input.
+/// Those that need to know which request a row belongs to refer to the batch of `begin_step`.
+pub(crate) trait Backend: Send + Sized + 'static {
+    /// A weight `[out_features, in_features]` with its bias.
+    type Matrix: Send;
+    /// A weight `[width]`.
+    type Vector: Send;
+    /// `[rows, width]` of f32, room for a fixed number of rows.
+    type Activation: Send;
+    /// Keys and values of one layer, `[num_blocks, block_size]` slots.
+    type KvCache: Send;
+
+    /// Loads weights `[n_i, in_features]` stacked to one matrix `[sum of n_i, in_features]`.
+    fn load_matrix(
+        &self,
+        in_features: usize,
+        parts: &[StoredTensor<'_>],
+        bias: Option<&[f32]>,
+    ) -> Result<Self::Matrix, ModelError>;
+
+    /// Loads a weight vector.
+    fn load_vector(&self, tensor: StoredTensor<'_>) -> Result<Self::Vector, ModelError>;
+
+    /// Bytes of one block's keys and values in one layer.
+    fn kv_cache_bytes_per_block(&self, shape: AttentionShape, block_size: usize) -> usize;
+
+    /// Prepares for steps within `limits`: everything whose size depends on them.
+    fn reserve(
+        &mut self,
+        limits: &ModelLimits,
+        shape: AttentionShape,
+        rotary: RotaryTable,
+    ) -> Result<(), ModelError>;
+
+    /// Room for `rows` rows.
+    fn allocate(&self, rows: usize, width: usize) -> Result<Self::Activation, ModelError>;
+
+    /// A layer's cache, empty, after [`Self::reserve`].
+    fn allocate_kv_cache(
+        &self,
+        shape: AttentionShape,
+        limits: &ModelLimits,
+    ) -> Result<Self::KvCache, ModelError>;
+
+    /// Takes over the batch of the next operations. The caller has validated it.
+    fn begin_step(&mut self, input: &ForwardInput<'_>) -> Result<(), ModelError>;
+
+    /// `out[t] = table[input_ids[t]]`
+    fn embed(&mut self, table: &Self::Matrix, out: &mut Self::Activation)
+    -> Result<(), ModelError>;
+
+    /// `out = x * matrix^T + bias`
+    fn linear(
+        &mut self,
+        x: &Self::Activation,
+        matrix: &Self::Matrix,
+        out: &mut Self::Activation,
+    ) -> Result<(), ModelError>;
+
+    /// `out = x / rms(x) * weight`, by row.
+    fn rms_norm(
+        &mut self,
+        x: &Self::Activation,
+        weight: &Self::Vector,
+        eps: f32,
+        out: &mut Self::Activation,
+    ) -> Result<(), ModelError>;
+
+    /// `residual += delta`, then `out = rms_norm(residual)`.
+    fn add_rms_norm(
+        &mut self,
+        residual: &mut Self::Activation,
+        delta: &Self::Activation,
+        weight: &Self::Vector,
+        eps: f32,
+        out: &mut Self::Activation,
+    ) -> Result<(), ModelError>;
+
+    /// RMS norm of each query head and each key head inside `[queries | keys | values]`.
+    fn qk_norm(
+        &mut self,
+        qkv: &mut Self::Activation,
+        shape: AttentionShape,
+        q_weight: &Self::Vector,
+        k_weight: &Self::Vector,
+        eps: f32,
+    ) -> Result<(), ModelError>;
+
+    /// Rotates queries and keys in place by their positions and writes keys and values to the
+    /// slots of the batch.
+    fn rotary_and_kv_write(
+        &mut self,
+        qkv: &mut Self::Activation,
+        shape: AttentionShape,
+        cache: &mut Self::KvCache,
+    ) -> Result<(), ModelError>;
+
+    /// Causal attention of each row's queries over its request's blocks: positions
+    /// `position - window + 1 ..= position`, or all up to `position`. `out` is
+    /// `[num_tokens, num_heads * head_dim]`.
+    fn paged_attention(
+        &mut self,
+        qkv: &Self::Activation,
+        shape: AttentionShape,
+        cache: &Self::KvCache,
+        window: Option<usize>,
+        out: &mut Self::Activation,
+    ) -> Result<(), ModelError>;
+
+    /// `out = silu(gate) * up` of `[gate | up]`.
+    fn silu_and_mul(
+        &mut self,
+        gate_up: &Self::Activation,
+        out: &mut Self::Activation,
+    ) -> Result<(), ModelError>;
+
+    /// `out[i] = x[logits_indices[i]]`
+    fn select_logits_rows(
+        &mut self,
+        x: &Self::Activation,
+        out: &mut Self::Activation,
+    ) -> Result<(), ModelError>;
+
+    /// Logits `[rows.len(), vocab_size]` of some rows of `hidden`.
+    fn lm_head(
+        &mut self,
+        hidden: &Self::Activation,
+        rows: Range<usize>,
+        head: &Self::Matrix,
+        logits: &mut [f32],
+    ) -> Result<(), ModelError>;
+
+    /// Logits of one row of `hidden` for chosen token ids, equal to those of [`Self::lm_head`].
+    fn lm_head_for(
+        &mut self,
+        hidden: &Self::Activation,
+        row: usize,
+        token_ids: &[u32],
+        head: &Self::Matrix,
+        logits: &mut [f32],
+    ) -> Result<(), ModelError>;
+}

@@ -1,0 +1,217 @@
+//! The files of a checkpoint: a folder, memory-mapped, or bytes inside the executable.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use memmap2::Mmap;
+use safetensors::tensor::{Metadata, SafeTensors};
+use serde_json::Value;
+
+use super::error::{ModelError, cut};
+
+const SINGLE_FILE: &str = "model.safetensors";
+const INDEX_FILE: &str = "model.safetensors.index.json";
+
+/// Where a checkpoint's files come from.
+#[derive(Debug, Clone)]
+pub enum CheckpointFiles {
+    /// A folder in the Hugging Face layout.
+    Folder(PathBuf),
+    /// Names and contents.
+    Embedded(Vec<(String, &'static [u8])>),
+}
+
+/// The content of one file.
+pub(crate) enum FileBytes {
+    Mapped(Mmap),
+    Embedded(&'static [u8]),
+    Empty,
+}
+
+impl FileBytes {
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        match self {
+            Self::Mapped(map) => map,
+            Self::Embedded(bytes) => bytes,
+            Self::Empty => &[],
+        }
+    }
+}
+
+impl CheckpointFiles {
+    /// A folder, checked to be one.
+    ///
+    /// # Errors
+    /// [`ModelError::Folder`] where it doesn't exist or is something else.
+    pub fn folder(path: &Path) -> Result<Self, ModelError> {
+        let problem = match path.metadata() {
+            Ok(metadata) if metadata.is_dir() => return Ok(Self::Folder(path.to_owned())),
+            Ok(_) => "not a folder; the folder with config.json and *.safetensors is needed".to_owned(),
+            Err(error) => format!("{error}; a folder with config.json and *.safetensors is needed"),
+        };
+        Err(ModelError::Folder { path: path.to_owned(), problem })
+    }
+
+    /// The file's content, or `None` where the checkpoint has no such file.
+    pub(crate) fn find(&self, name: &str) -> Result<Option<FileBytes>, ModelError> {
+        match self {
+            Self::Embedded(files) => {
+                let found = files.iter().find(|(file, _)| file == name);
+                Ok(found.map(|(_, bytes)| FileBytes::Embedded(bytes)))
+            }
+            Self::Folder(folder) => map_file(&folder.join(name)).map_err(|error| {
+                ModelError::File { file: name.to_owned(), problem: error.to_string() }
+            }),
+        }
+    }
+
+    /// The file's content.
+    pub(crate) fn read(&self, name: &str) -> Result<FileBytes, ModelError> {
+        self.find(name)?.ok_or_else(|| ModelError::File {
+            file: name.to_owned(),
+            problem: match self {
+                Self::Folder(folder) => format!("missing in {}", folder.display()),
+                Self::Embedded(_) => "missing".to_owned(),
+            },
+        })
+    }
+}
+
+fn map_file(path: &Path) -> std::io::Result<Option<FileBytes>> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    if file.metadata()?.len() == 0 {
+        return Ok(Some(FileBytes::Empty));
+    }
+    // SAFETY: the map is read only. A file that another process shortens while it is mapped is
+    // the caller's fault, as for every program that maps its model.
+    let map = unsafe { Mmap::map(&file)? };
+    Ok(Some(FileBytes::Mapped(map)))
+}
+
+/// One safetensors file.
+struct Shard {
+    name: String,
+    bytes: FileBytes,
+    /// Where the tensors' data begins.
+    data_start: usize,
+    metadata: Metadata,
+}
+
+/// All tensors of a checkpoint, by name.
+pub(crate) struct Checkpoint {
+    shards: Vec<Shard>,
+    /// Tensor name to index in `shards`.
+    shard_of: HashMap<String, usize>,
+}
+
+/// One tensor as the file has it.
+#[derive(Clone, Copy)]
+pub(crate) struct RawTensor<'a> {
+    pub(crate) file: &'a str,
+    pub(crate) dtype: safetensors::Dtype,
+    pub(crate) shape: &'a [usize],
+    pub(crate) data: &'a [u8],
+}
+
+impl Checkpoint {
+    /// Maps `model.safetensors`, or the shards that `model.safetensors.index.json` lists, and
+    /// checks their headers.
+    pub(crate) fn open(files: &CheckpointFiles) -> Result<Self, ModelError> {
+        let mut checkpoint = Self { shards: Vec::new(), shard_of: HashMap::new() };
+        if let Some(index) = files.find(INDEX_FILE)? {
+            for name in shard_names(index.as_slice())? {
+                checkpoint.add_shard(&name, files.read(&name)?)?;
+            }
+        } else if let Some(bytes) = files.find(SINGLE_FILE)? {
+            checkpoint.add_shard(SINGLE_FILE, bytes)?;
+        } else {
+            return Err(ModelError::File {
+                file: SINGLE_FILE.to_owned(),
+                problem: format!("missing; the weights are needed as {SINGLE_FILE} or as shards with {INDEX_FILE}"),
+            });
+        }
+        Ok(checkpoint)
+    }
+
+    fn add_shard(&mut self, name: &str, bytes: FileBytes) -> Result<(), ModelError> {
+        let (header_len, metadata) =
+            SafeTensors::read_metadata(bytes.as_slice()).map_err(|error| ModelError::File {
+                file: name.to_owned(),
+                problem: format!("not a complete safetensors file: {error}"),
+            })?;
+        let index = self.shards.len();
+        for tensor in metadata.offset_keys() {
+            self.shard_of.insert(tensor, index);
+        }
+        // The header's length stands in 8 bytes before it.
+        let data_start = 8 + header_len;
+        self.shards.push(Shard { name: name.to_owned(), bytes, data_start, metadata });
+        Ok(())
+    }
+
+    /// Bytes of all tensors.
+    pub(crate) fn num_bytes(&self) -> usize {
+        self.shards.iter().map(|shard| shard.metadata.data_len()).sum()
+    }
+
+    /// The tensor, or `None` where there is none of this name.
+    pub(crate) fn find(&self, name: &str) -> Option<RawTensor<'_>> {
+        let shard = self.shards.get(*self.shard_of.get(name)?)?;
+        let info = shard.metadata.info(name)?;
+        let (start, end) = info.data_offsets;
+        let data = shard.bytes.as_slice().get(shard.data_start + start..shard.data_start + end)?;
+        Some(RawTensor { file: &shard.name, dtype: info.dtype, shape: &info.shape, data })
+    }
+}
+
+/// The distinct file names in an index, in order of their first mention.
+fn shard_names(index: &[u8]) -> Result<Vec<String>, ModelError> {
+    let wrong = |problem: String| ModelError::File { file: INDEX_FILE.to_owned(), problem };
+    let index: Value =
+        serde_json::from_slice(index).map_err(|error| wrong(format!("not JSON: {error}")))?;
+    let map = index
+        .get("weight_map")
+        .and_then(Value::as_object)
+        .ok_or_else(|| wrong("weight_map: an object of tensor names and files is needed".to_owned()))?;
+    let mut names: Vec<String> = Vec::new();
+    for (tensor, file) in map {
+        let file = file.as_str().filter(|file| is_plain_file_name(file)).ok_or_else(|| {
+            wrong(format!("weight_map: {tensor}: {} must be a file name", cut(&file.to_string())))
+        })?;
+        if !names.iter().any(|name| name == file) {
+            names.push(file.to_owned());
+        }
+    }
+    Ok(names)
+}
+
+/// Whether a name from outside stays inside the checkpoint's folder.
+fn is_plain_file_name(name: &str) -> bool {
+    let mut components = Path::new(name).components();
+    matches!(components.next(), Some(std::path::Component::Normal(_))) && components.next().is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_cannot_lead_out_of_the_folder() {
+        for name in ["../model.safetensors", "/etc/passwd", "a/b.safetensors", "", "."] {
+            let index = serde_json::json!({"weight_map": {"x": name}}).to_string();
+            let error = shard_names(index.as_bytes()).unwrap_err().to_string();
+            assert!(error.contains("must be a file name"), "{name}: {error}");
+        }
+    }
+
+    #[test]
+    fn shards_are_listed_once() {
+        let index = br#"{"weight_map": {"x": "b", "y": "a", "z": "b"}}"#;
+        assert_eq!(shard_names(index).unwrap(), ["b", "a"]);
+    }
+}

@@ -1,0 +1,346 @@
+//! The compute pool: one per process, its threads persistent.
+//!
+//! Work comes as a job of numbered tiles. Threads take tiles one by one, so that a thread that the
+//! system has slowed down delays a job by a tile at most. The calling thread takes part. Between
+//! jobs the workers spin for some microseconds, since the next layer's job is near, and then park:
+//! an idle pool uses no CPU.
+//!
+//! A worker joins a job by raising a count in `gate`; the caller closes the gate when no tile is
+//! left and waits for that count alone, never for workers that are still asleep.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{JoinHandle, Thread};
+
+use thiserror::Error;
+
+/// An error of the pool or of the work given to it.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum PoolError {
+    /// A tile panicked. The pool stays usable.
+    #[error("a compute thread panicked: {message}")]
+    Panicked {
+        /// What the panic said.
+        message: String,
+    },
+    /// A thread could not be started.
+    #[error("compute thread {index} could not be started: {source}")]
+    Spawn {
+        /// Which one.
+        index: usize,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+/// How often a worker looks for a job before it parks: some 20 to 50 microseconds.
+const SPINS_BEFORE_PARK: u32 = 2_000;
+
+/// Lowest bit of the job's number in `gate`; below it stand `OPEN` and the count of workers inside.
+const JOB_SHIFT: u32 = 32;
+const OPEN: u64 = 1 << 31;
+const INSIDE: u64 = OPEN - 1;
+
+type Job<'a> = dyn Fn(usize, usize) + Sync + 'a;
+
+struct Shared {
+    /// Number of the job, whether it may be joined, how many workers are inside.
+    gate: AtomicU64,
+    /// The job's function, valid while the gate is open or a worker is inside.
+    job: Mutex<Option<JobPointer>>,
+    num_tiles: AtomicUsize,
+    next_tile: AtomicUsize,
+    panic_message: Mutex<Option<String>>,
+    stop: AtomicBool,
+    parked: Vec<AtomicBool>,
+    /// The thread that waits for the last worker to leave.
+    caller: Mutex<Option<Thread>>,
+}
+
+#[derive(Clone, Copy)]
+struct JobPointer(*const Job<'static>);
+
+// SAFETY: the pointee is `Sync`, and `ComputePool::run` keeps it alive while workers use it.
+unsafe impl Send for JobPointer {}
+
+/// Persistent threads that share the tiles of one job at a time.
+pub struct ComputePool {
+    shared: Arc<Shared>,
+    workers: Vec<JoinHandle<()>>,
+    /// Held during a job.
+    running: Mutex<()>,
+}
+
+impl ComputePool {
+    /// A pool of `num_threads` threads, the caller of [`Self::run`] being one of them.
+    ///
+    /// # Errors
+    /// [`PoolError::Spawn`] where the system refuses a thread.
+    pub fn new(num_threads: usize) -> Result<Self, PoolError> {
+        let num_workers = num_threads.saturating_sub(1);
+        let shared = Arc::new(Shared {
+            gate: AtomicU64::new(0),
+            job: Mutex::new(None),
+            num_tiles: AtomicUsize::new(0),
+            next_tile: AtomicUsize::new(0),
+            panic_message: Mutex::new(None),
+            stop: AtomicBool::new(false),
+            parked: (0..num_workers).map(|_| AtomicBool::new(false)).collect(),
+            caller: Mutex::new(None),
+        });
+        let mut pool = Self { shared, workers: Vec::new(), running: Mutex::new(()) };
+        for index in 0..num_workers {
+            let shared = Arc::clone(&pool.shared);
+            let worker = std::thread::Builder::new()
+                .name(format!("compute-{}", index + 1))
+                .spawn(move || shared.work(index))
+                .map_err(|source| PoolError::Spawn { index: index + 1, source })?;
+            pool.workers.push(worker);
+        }
+        Ok(pool)
+    }
+
+    /// Threads that a job may run on, the caller included.
+    pub fn num_threads(&self) -> usize {
+        self.workers.len() + 1
+    }
+
+    /// Calls `tile(index, thread)` once for every `index` in `0..num_tiles`, on any thread
+    /// (`thread < num_threads`), and returns when all are done. A call from inside a tile runs its
+    /// tiles on the thread it came from.
+    ///
+    /// # Errors
+    /// [`PoolError::Panicked`] where a tile panicked; other tiles may then be left out.
+    pub fn run(
+        &self,
+        num_tiles: usize,
+        tile: &(dyn Fn(usize, usize) + Sync),
+    ) -> Result<(), PoolError> {
+        let guard = match self.running.try_lock() {
+            Ok(guard) => Some(guard),
+            Err(std::sync::TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(std::sync::TryLockError::WouldBlock) => None,
+        };
+        if self.workers.is_empty() || num_tiles <= 1 || guard.is_none() {
+            return catch_unwind(AssertUnwindSafe(|| {
+                // Thread 0's scratch memory is the caller's also here: a nested call has none of
+                // its own, which is why kernels never nest.
+                (0..num_tiles).for_each(|index| tile(index, 0));
+            }))
+            .map_err(|payload| PoolError::Panicked { message: panic_text(&*payload) });
+        }
+        self.run_shared(num_tiles, tile)
+    }
+
+    fn run_shared(&self, num_tiles: usize, tile: &Job<'_>) -> Result<(), PoolError> {
+        let shared = &*self.shared;
+        // SAFETY: only the lifetime changes. The pointer is used by threads that are inside the
+        // gate, and this function leaves only when the gate is closed and nobody is inside.
+        let job: *const Job<'static> = unsafe {
+            std::mem::transmute::<*const Job<'_>, *const Job<'static>>(std::ptr::from_ref(tile))
+        };
+        *lock(&shared.job) = Some(JobPointer(job));
+        *lock(&shared.caller) = Some(std::thread::current());
+        shared.num_tiles.store(num_tiles, Ordering::Relaxed);
+        shared.next_tile.store(0, Ordering::Relaxed);
+        let number = (shared.gate.load(Ordering::Relaxed) >> JOB_SHIFT).wrapping_add(1);
+        shared.gate.store((number << JOB_SHIFT) | OPEN, Ordering::SeqCst);
+        // No more sleepers are woken than there are tiles for.
+        for (index, parked) in shared.parked.iter().enumerate().take(num_tiles - 1) {
+            if parked.swap(false, Ordering::SeqCst) {
+                self.workers[index].thread().unpark();
+            }
+        }
+        shared.take_tiles(JobPointer(job), 0);
+        shared.gate.fetch_and(!OPEN, Ordering::SeqCst);
+        let mut spins = 0;
+        while shared.gate.load(Ordering::Acquire) & INSIDE != 0 {
+            spins += 1;
+            if spins < SPINS_BEFORE_PARK {
+                std::hint::spin_loop();
+            } else {
+                // The last worker to leave unparks this thread.
+                std::thread::park();
+            }
+        }
+        match lock(&shared.panic_message).take() {
+            Some(message) => Err(PoolError::Panicked { message }),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for ComputePool {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::SeqCst);
+        for worker in self.workers.drain(..) {
+            worker.thread().unpark();
+            // A worker catches the panics of tiles; its own end carries no news.
+            let _ = worker.join();
+        }
+    }
+}
+
+impl Shared {
+    /// A worker's life.
+    fn work(&self, index: usize) {
+        let mut last_job = 0;
+        while let Some(job) = self.wait_for_job(index, last_job) {
+            last_job = job;
+            let pointer = *lock(&self.job);
+            if let Some(pointer) = pointer {
+                self.take_tiles(pointer, index + 1);
+            }
+            let before = self.gate.fetch_sub(1, Ordering::AcqRel);
+            if before & (OPEN | INSIDE) == 1
+                && let Some(caller) = lock(&self.caller).as_ref()
+            {
+                caller.unpark();
+            }
+        }
+    }
+
+    /// Waits for a job newer than `last_job` and joins it; `None` when the pool ends.
+    fn wait_for_job(&self, index: usize, last_job: u64) -> Option<u64> {
+        let mut spins = 0;
+        loop {
+            if self.stop.load(Ordering::SeqCst) {
+                return None;
+            }
+            let gate = self.gate.load(Ordering::SeqCst);
+            if gate & OPEN != 0 && gate >> JOB_SHIFT != last_job {
+                let joined = self.gate.compare_exchange_weak(
+                    gate,
+                    gate + 1,
+                    Ordering::AcqRel,
+                    Ordering::Relaxed,
+                );
+                if joined.is_ok() {
+                    self.parked[index].store(false, Ordering::SeqCst);
+                    return Some(gate >> JOB_SHIFT);
+                }
+                continue;
+            }
+            spins += 1;
+            if spins < SPINS_BEFORE_PARK {
+                std::hint::spin_loop();
+            } else if !self.parked[index].swap(true, Ordering::SeqCst) {
+                // Announced; the loop looks once more before it sleeps, so that a job opened
+                // before the announcement is seen here and one opened after it unparks.
+            } else {
+                std::thread::park();
+            }
+        }
+    }
+
+    fn take_tiles(&self, job: JobPointer, thread: usize) {
+        let num_tiles = self.num_tiles.load(Ordering::Relaxed);
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            // SAFETY: this thread is inside the gate (or is the caller), so the job is alive.
+            let tile = unsafe { &*job.0 };
+            loop {
+                let index = self.next_tile.fetch_add(1, Ordering::Relaxed);
+                if index >= num_tiles {
+                    break;
+                }
+                tile(index, thread);
+            }
+        }));
+        if let Err(payload) = outcome {
+            // The other threads find no tile left and finish early.
+            self.next_tile.store(num_tiles, Ordering::Relaxed);
+            *lock(&self.panic_message) = Some(panic_text(&*payload));
+        }
+    }
+}
+
+/// None of these locks guards an invariant that a panic could break.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn panic_text(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| payload.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "unknown panic".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU32;
+
+    use super::*;
+
+    #[test]
+    fn every_tile_runs_once_at_any_thread_count() {
+        for num_threads in 1..=5 {
+            let pool = ComputePool::new(num_threads).unwrap();
+            for num_tiles in [0, 1, 2, 3, 17, 1000] {
+                let counts: Vec<AtomicU32> = (0..num_tiles).map(|_| AtomicU32::new(0)).collect();
+                pool.run(num_tiles, &|index, thread| {
+                    assert!(thread < num_threads);
+                    counts[index].fetch_add(1, Ordering::Relaxed);
+                })
+                .unwrap();
+                assert!(counts.iter().all(|count| count.load(Ordering::Relaxed) == 1));
+            }
+        }
+    }
+
+    #[test]
+    fn many_short_jobs_in_a_row() {
+        let pool = ComputePool::new(3).unwrap();
+        let sum = AtomicU64::new(0);
+        for _ in 0..20_000 {
+            pool.run(4, &|index, _| {
+                sum.fetch_add(index as u64, Ordering::Relaxed);
+            })
+            .unwrap();
+        }
+        assert_eq!(sum.load(Ordering::Relaxed), 20_000 * 6);
+    }
+
+    #[test]
+    fn parked_workers_wake_for_a_job_that_needs_all_threads() {
+        let pool = ComputePool::new(3).unwrap();
+        for _ in 0..20 {
+            while !pool.shared.parked.iter().all(|parked| parked.load(Ordering::SeqCst)) {
+                std::thread::yield_now();
+            }
+            // Each tile waits for the others: with a sleeper left out this would not end.
+            let barrier = std::sync::Barrier::new(3);
+            pool.run(3, &|_, _| {
+                barrier.wait();
+            })
+            .unwrap();
+        }
+    }
+
+    #[test]
+    fn a_panic_is_an_error_and_the_pool_goes_on() {
+        for num_threads in [1, 3] {
+            let pool = ComputePool::new(num_threads).unwrap();
+            let error = pool.run(100, &|index, _| assert!(index != 57, "tile {index} broke"));
+            let message = error.unwrap_err().to_string();
+            assert!(message.contains("tile 57 broke"), "{message}");
+            pool.run(10, &|_, _| {}).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_nested_job_runs_on_its_own_thread() {
+        let pool = ComputePool::new(2).unwrap();
+        let count = AtomicU32::new(0);
+        pool.run(4, &|_, _| {
+            pool.run(5, &|_, _| {
+                count.fetch_add(1, Ordering::Relaxed);
+            })
+            .unwrap();
+        })
+        .unwrap();
+        assert_eq!(count.load(Ordering::Relaxed), 20);
+    }
+}

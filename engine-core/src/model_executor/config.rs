@@ -1,0 +1,403 @@
+//! `config.json` of a Hugging Face checkpoint.
+//!
+//! Parses what the supported families have in common; a setting that would change the result and
+//! isn't implemented is refused by name.
+
+use serde_json::{Map, Value};
+
+use super::error::{ModelError, cut};
+use super::rotary::{RopeParameters, RopeScaling};
+
+/// What `config.json` says about a decoder.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HfConfig {
+    /// First entry of `architectures`, such as `LlamaForCausalLM`.
+    pub architecture: String,
+    /// Width of the residual stream.
+    pub hidden_size: usize,
+    /// Width inside the MLP.
+    pub intermediate_size: usize,
+    /// Decoder layers.
+    pub num_hidden_layers: usize,
+    /// Query heads.
+    pub num_attention_heads: usize,
+    /// Key and value heads; divides `num_attention_heads`.
+    pub num_key_value_heads: usize,
+    /// Width of a head.
+    pub head_dim: usize,
+    /// Width of a logits row; may exceed the tokenizer's vocabulary.
+    pub vocab_size: usize,
+    /// Longest sequence that the model was made for.
+    pub max_position_embeddings: usize,
+    /// Added to the mean square in RMS norms.
+    pub rms_norm_eps: f32,
+    /// Whether the LM head is the embedding table.
+    pub tie_word_embeddings: bool,
+    /// Whether the attention's projections have biases (families with a fixed answer ignore it).
+    pub attention_bias: bool,
+    /// Whether the MLP's projections have biases.
+    pub mlp_bias: bool,
+    /// Rotary position embedding.
+    pub rope: RopeParameters,
+    /// `[num_hidden_layers]` tokens that each layer attends to, itself included; `None` is all.
+    pub sliding_windows: Vec<Option<usize>>,
+}
+
+impl HfConfig {
+    /// Parses `config.json`.
+    ///
+    /// # Errors
+    /// [`ModelError::File`] where it isn't a JSON object, [`ModelError::Config`] where a field is
+    /// missing, out of range, or asks for something that isn't implemented.
+    pub fn parse(json: &[u8]) -> Result<Self, ModelError> {
+        let root: Value = serde_json::from_slice(json).map_err(|error| ModelError::File {
+            file: "config.json".to_owned(),
+            problem: format!("not JSON: {error}"),
+        })?;
+        let Value::Object(root) = root else {
+            return Err(ModelError::File {
+                file: "config.json".to_owned(),
+                problem: "must be a JSON object".to_owned(),
+            });
+        };
+        let fields = Fields { root: &root, path: "" };
+        fields.refuse_unsupported()?;
+
+        let architecture = fields.architecture()?;
+        let hidden_size = fields.positive("hidden_size")?;
+        let num_attention_heads = fields.positive("num_attention_heads")?;
+        let num_hidden_layers = fields.positive("num_hidden_layers")?;
+        let num_key_value_heads =
+            fields.optional_positive("num_key_value_heads")?.unwrap_or(num_attention_heads);
+        if num_attention_heads % num_key_value_heads != 0 {
+            return Err(config_error(
+                "num_key_value_heads",
+                format!(
+                    "{num_key_value_heads} must divide num_attention_heads ({num_attention_heads})"
+                ),
+            ));
+        }
+        let head_dim = match fields.optional_positive("head_dim")? {
+            Some(head_dim) => head_dim,
+            None if hidden_size % num_attention_heads == 0 => hidden_size / num_attention_heads,
+            None => {
+                return Err(config_error(
+                    "num_attention_heads",
+                    format!(
+                        "{num_attention_heads} must divide hidden_size ({hidden_size}) where head_dim is not given"
+                    ),
+                ));
+            }
+        };
+        if head_dim % 2 != 0 {
+            return Err(config_error("head_dim", format!("{head_dim} must be even")));
+        }
+        Ok(Self {
+            sliding_windows: fields.sliding_windows(num_hidden_layers)?,
+            rope: fields.rope()?,
+            architecture,
+            hidden_size,
+            intermediate_size: fields.positive("intermediate_size")?,
+            num_hidden_layers,
+            num_attention_heads,
+            num_key_value_heads,
+            head_dim,
+            vocab_size: fields.positive("vocab_size")?,
+            max_position_embeddings: fields.positive("max_position_embeddings")?,
+            rms_norm_eps: fields.positive_float("rms_norm_eps")?.unwrap_or(1e-6) as f32,
+            tie_word_embeddings: fields.flag("tie_word_embeddings")?,
+            attention_bias: fields.flag("attention_bias")?,
+            mlp_bias: fields.flag("mlp_bias")?,
+        })
+    }
+}
+
+fn config_error(field: impl Into<String>, problem: impl Into<String>) -> ModelError {
+    ModelError::Config { field: field.into(), problem: problem.into() }
+}
+
+/// Typed access to the fields of one JSON object; `path` precedes names in errors.
+struct Fields<'a> {
+    root: &'a Map<String, Value>,
+    path: &'static str,
+}
+
+impl<'a> Fields<'a> {
+    /// The field's value, where it is there and not null.
+    fn get(&self, name: &str) -> Option<&'a Value> {
+        self.root.get(name).filter(|value| !value.is_null())
+    }
+
+    fn wrong(&self, name: &str, value: &Value, right: &str) -> ModelError {
+        config_error(
+            format!("{}{name}", self.path),
+            format!("{} must be {right}", cut(&value.to_string())),
+        )
+    }
+
+    fn optional_positive(&self, name: &str) -> Result<Option<usize>, ModelError> {
+        // Far above any model, far below what overflows when sizes are multiplied.
+        const LARGEST: u64 = 1 << 28;
+        let Some(value) = self.get(name) else { return Ok(None) };
+        match value.as_u64() {
+            Some(number @ 1..=LARGEST) => Ok(Some(number as usize)),
+            _ => Err(self.wrong(name, value, "a whole number from 1 to 2^28")),
+        }
+    }
+
+    fn positive(&self, name: &str) -> Result<usize, ModelError> {
+        self.optional_positive(name)?.ok_or_else(|| {
+            config_error(format!("{}{name}", self.path), "missing; a whole number is needed")
+        })
+    }
+
+    fn positive_float(&self, name: &str) -> Result<Option<f64>, ModelError> {
+        let Some(value) = self.get(name) else { return Ok(None) };
+        match value.as_f64() {
+            Some(number) if number > 0.0 && number.is_finite() => Ok(Some(number)),
+            _ => Err(self.wrong(name, value, "a number above 0")),
+        }
+    }
+
+    fn required_float(&self, name: &str) -> Result<f64, ModelError> {
+        self.positive_float(name)?.ok_or_else(|| {
+            config_error(format!("{}{name}", self.path), "missing; a number is needed")
+        })
+    }
+
+    fn flag(&self, name: &str) -> Result<bool, ModelError> {
+        match self.get(name) {
+            None => Ok(false),
+            Some(Value::Bool(flag)) => Ok(*flag),
+            Some(value) => Err(self.wrong(name, value, "true or false")),
+        }
+    }
+
+    fn architecture(&self) -> Result<String, ModelError> {
+        let first = self.get("architectures").and_then(|list| list.get(0)).and_then(Value::as_str);
+        first.map(str::to_owned).ok_or_else(|| {
+            config_error(
+                "architectures",
+                "missing; a list with the model's class is needed, such as [\"LlamaForCausalLM\"]",
+            )
+        })
+    }
+
+    fn refuse_unsupported(&self) -> Result<(), ModelError> {
+        if let Some(value) = self.get("quantization_config") {
+            let method = value.get("quant_method").and_then(Value::as_str).unwrap_or("unknown");
+            return Err(config_error(
+                "quantization_config",
+                format!(
+                    "quantized checkpoints ({}) are not supported; use one with f32, f16 or bf16 weights",
+                    cut(method)
+                ),
+            ));
+        }
+        let activation = self.get("hidden_act").or_else(|| self.get("hidden_activation"));
+        if let Some(value) = activation
+            && value.as_str() != Some("silu")
+        {
+            return Err(self.wrong("hidden_act", value, "\"silu\""));
+        }
+        if let Some(value) = self.get("partial_rotary_factor")
+            && value.as_f64() != Some(1.0)
+        {
+            return Err(self.wrong("partial_rotary_factor", value, "1"));
+        }
+        Ok(())
+    }
+
+    /// `layer_types` where given, else the rules by which Qwen derives them.
+    fn sliding_windows(&self, num_layers: usize) -> Result<Vec<Option<usize>>, ModelError> {
+        // Absent means yes: Mistral has a window and no such flag.
+        let used = self.get("use_sliding_window").is_none() || self.flag("use_sliding_window")?;
+        let window = if used { self.optional_positive("sliding_window")? } else { None };
+        if let Some(value) = self.get("layer_types") {
+            return self.windows_of_layer_types(value, window, num_layers);
+        }
+        // Qwen: only the layers from `max_window_layers` on have a window. Others lack the field.
+        let first = match self.get("max_window_layers") {
+            None => 0,
+            Some(value) => value
+                .as_u64()
+                .ok_or_else(|| self.wrong("max_window_layers", value, "a whole number"))?,
+        };
+        Ok((0..num_layers as u64).map(|layer| window.filter(|_| layer >= first)).collect())
+    }
+
+    fn windows_of_layer_types(
+        &self,
+        value: &Value,
+        window: Option<usize>,
+        num_layers: usize,
+    ) -> Result<Vec<Option<usize>>, ModelError> {
+        let types = value.as_array().filter(|types| types.len() == num_layers).ok_or_else(|| {
+            self.wrong("layer_types", value, &format!("a list of {num_layers} names, one per layer"))
+        })?;
+        types
+            .iter()
+            .map(|layer_type| match layer_type.as_str() {
+                Some("full_attention") => Ok(None),
+                Some("sliding_attention") if window.is_some() => Ok(window),
+                Some("sliding_attention") => Err(config_error(
+                    "sliding_window",
+                    "missing; layer_types has \"sliding_attention\"",
+                )),
+                _ => Err(self.wrong(
+                    "layer_types",
+                    layer_type,
+                    "\"full_attention\" or \"sliding_attention\"",
+                )),
+            })
+            .collect()
+    }
+
+    /// Either spelling: `rope_parameters`, or `rope_theta` with `rope_scaling`.
+    fn rope(&self) -> Result<RopeParameters, ModelError> {
+        const DEFAULT_THETA: f64 = 10_000.0;
+        let (settings, path) = match (self.get("rope_parameters"), self.get("rope_scaling")) {
+            (Some(settings), _) => (settings, "rope_parameters."),
+            (None, Some(settings)) => (settings, "rope_scaling."),
+            (None, None) => {
+                let theta = self.positive_float("rope_theta")?.unwrap_or(DEFAULT_THETA);
+                return Ok(RopeParameters { theta, scaling: RopeScaling::Default });
+            }
+        };
+        let Value::Object(root) = settings else {
+            return Err(self.wrong(path.trim_end_matches('.'), settings, "an object"));
+        };
+        let inner = Fields { root, path };
+        let theta = match inner.positive_float("rope_theta")? {
+            Some(theta) => theta,
+            None => self.positive_float("rope_theta")?.unwrap_or(DEFAULT_THETA),
+        };
+        let rope_type = inner.get("rope_type").or_else(|| inner.get("type"));
+        let scaling = match rope_type.map(|value| (value, value.as_str())) {
+            None | Some((_, Some("default"))) => RopeScaling::Default,
+            Some((_, Some("linear"))) => {
+                RopeScaling::Linear { factor: inner.required_float("factor")? }
+            }
+            Some((_, Some("llama3"))) => RopeScaling::Llama3 {
+                factor: inner.required_float("factor")?,
+                low_freq_factor: inner.required_float("low_freq_factor")?,
+                high_freq_factor: inner.required_float("high_freq_factor")?,
+                original_max_position_embeddings: inner
+                    .positive("original_max_position_embeddings")?,
+            },
+            Some((value, _)) => {
+                return Err(inner.wrong(
+                    "rope_type",
+                    value,
+                    "\"default\", \"linear\" or \"llama3\"",
+                ));
+            }
+        };
+        if let RopeScaling::Llama3 { low_freq_factor, high_freq_factor, .. } = scaling
+            && low_freq_factor >= high_freq_factor
+        {
+            return Err(config_error(
+                format!("{path}low_freq_factor"),
+                format!("{low_freq_factor} must be below high_freq_factor ({high_freq_factor})"),
+            ));
+        }
+        if let Some(value) = inner.get("partial_rotary_factor")
+            && value.as_f64() != Some(1.0)
+        {
+            return Err(inner.wrong("partial_rotary_factor", value, "1"));
+        }
+        Ok(RopeParameters { theta, scaling })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn base() -> Value {
+        json!({
+            "architectures": ["LlamaForCausalLM"], "hidden_size": 64, "intermediate_size": 96,
+            "num_hidden_layers": 4, "num_attention_heads": 4, "vocab_size": 100,
+            "max_position_embeddings": 512,
+        })
+    }
+
+    fn parse(changes: Value) -> Result<HfConfig, String> {
+        let mut config = base();
+        for (name, value) in changes.as_object().unwrap() {
+            config[name] = value.clone();
+        }
+        HfConfig::parse(config.to_string().as_bytes()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn fills_in_what_a_config_may_leave_out() {
+        let config = parse(json!({})).unwrap();
+        assert_eq!(config.num_key_value_heads, 4);
+        assert_eq!(config.head_dim, 16);
+        assert_eq!(config.rms_norm_eps, 1e-6);
+        assert_eq!(config.rope, RopeParameters { theta: 10_000.0, scaling: RopeScaling::Default });
+        assert_eq!(config.sliding_windows, [None; 4]);
+        assert!(!config.tie_word_embeddings && !config.attention_bias && !config.mlp_bias);
+    }
+
+    #[test]
+    fn both_spellings_of_rotary_settings_mean_the_same() {
+        let scaling = json!({"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0, "original_max_position_embeddings": 256});
+        let old = parse(json!({"rope_theta": 5e5, "rope_scaling": scaling})).unwrap();
+        let mut parameters = scaling;
+        parameters["rope_theta"] = json!(5e5);
+        let new = parse(json!({"rope_parameters": parameters})).unwrap();
+        assert_eq!(old.rope, new.rope);
+        assert_eq!(old.rope.theta, 5e5);
+        assert!(matches!(old.rope.scaling, RopeScaling::Llama3 { factor: 8.0, .. }));
+
+        let linear = parse(json!({"rope_scaling": {"type": "linear", "factor": 4.0}})).unwrap();
+        assert_eq!(linear.rope.scaling, RopeScaling::Linear { factor: 4.0 });
+    }
+
+    #[test]
+    fn windows_follow_the_flag_the_first_layer_and_the_layer_types() {
+        let windows = |changes| parse(changes).unwrap().sliding_windows;
+        assert_eq!(windows(json!({"sliding_window": 16})), [Some(16); 4]);
+        assert_eq!(windows(json!({"sliding_window": 16, "use_sliding_window": false})), [None; 4]);
+        assert_eq!(
+            windows(json!({"sliding_window": 8, "use_sliding_window": true, "max_window_layers": 2})),
+            [None, None, Some(8), Some(8)]
+        );
+        assert_eq!(
+            windows(json!({"sliding_window": 8, "layer_types":
+                ["full_attention", "sliding_attention", "full_attention", "sliding_attention"]})),
+            [None, Some(8), None, Some(8)]
+        );
+    }
+
+    #[test]
+    fn refusals_name_the_field_the_value_and_what_is_right() {
+        for (changes, parts) in [
+            (json!({"hidden_size": "big"}), ["hidden_size", "\"big\""]),
+            (json!({"hidden_size": null}), ["hidden_size", "missing"]),
+            (json!({"num_key_value_heads": 3}), ["num_key_value_heads", "must divide"]),
+            (json!({"hidden_act": "gelu"}), ["hidden_act", "\"silu\""]),
+            (json!({"quantization_config": {"quant_method": "gptq"}}), ["quantization_config", "gptq"]),
+            (json!({"rope_scaling": {"rope_type": "yarn", "factor": 2}}), ["rope_scaling.rope_type", "yarn"]),
+            (json!({"rope_scaling": {"rope_type": "linear"}}), ["rope_scaling.factor", "missing"]),
+            (json!({"partial_rotary_factor": 0.5}), ["partial_rotary_factor", "0.5"]),
+            (json!({"layer_types": ["full_attention"]}), ["layer_types", "list of 4"]),
+            (json!({"layer_types": vec!["sliding_attention"; 4]}), ["sliding_window", "missing"]),
+            (json!({"head_dim": 15}), ["head_dim", "even"]),
+            (json!({"architectures": []}), ["architectures", "missing"]),
+            (json!({"tie_word_embeddings": 1}), ["tie_word_embeddings", "true or false"]),
+        ] {
+            let message = parse(changes.clone()).unwrap_err();
+            for part in parts {
+                assert!(message.contains(part), "{changes}: {message}");
+            }
+        }
+        assert!(HfConfig::parse(b"{").unwrap_err().to_string().contains("not JSON"));
+        assert!(HfConfig::parse(b"[]").unwrap_err().to_string().contains("JSON object"));
+    }
+}

@@ -1,0 +1,127 @@
+//! What can go wrong between a checkpoint and its logits.
+
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+use super::compute_pool::PoolError;
+
+/// An error of loading or executing a model.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ModelError {
+    /// The model folder can't be used.
+    #[error("model folder {path}: {problem}")]
+    Folder {
+        /// The folder as given.
+        path: PathBuf,
+        /// What is wrong with it and what would be right.
+        problem: String,
+    },
+    /// A file of the checkpoint can't be read or is not what its name says.
+    #[error("{file}: {problem}")]
+    File {
+        /// File name inside the checkpoint.
+        file: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// `config.json` lacks a field or has a value that can't be used.
+    #[error("config.json: {field}: {problem}")]
+    Config {
+        /// The field.
+        field: String,
+        /// The value found (cut short) and what would be right.
+        problem: String,
+    },
+    /// `config.json` names a model that this build doesn't know.
+    #[error(
+        "config.json: architectures: {found} is not supported; supported are {}",
+        supported.join(", ")
+    )]
+    UnknownArchitecture {
+        /// What the checkpoint names.
+        found: String,
+        /// What would be right.
+        supported: Vec<&'static str>,
+    },
+    /// The checkpoint has no tensor of this name.
+    #[error("tensor {name} is missing from the checkpoint ({} expected)", shape(.expected))]
+    MissingTensor {
+        /// The tensor's name.
+        name: String,
+        /// The shape that `config.json` implies.
+        expected: Vec<usize>,
+    },
+    /// A tensor has another shape than `config.json` implies.
+    #[error(
+        "tensor {name} in {file} has shape {}, config.json implies {}",
+        shape(.found),
+        shape(.expected)
+    )]
+    TensorShape {
+        /// The tensor's name.
+        name: String,
+        /// The file that holds it.
+        file: String,
+        /// The shape that `config.json` implies.
+        expected: Vec<usize>,
+        /// The shape in the file.
+        found: Vec<usize>,
+    },
+    /// A tensor has a number format that can't be loaded.
+    #[error("tensor {name} in {file} is {found}; supported are F32, F16 and BF16")]
+    TensorDtype {
+        /// The tensor's name.
+        name: String,
+        /// The file that holds it.
+        file: String,
+        /// The format in the file.
+        found: String,
+    },
+    /// A step's batch contradicts itself or exceeds what was allocated.
+    #[error("forward pass: {field}: {problem}")]
+    Input {
+        /// The field of `ForwardInput`, or the argument.
+        field: &'static str,
+        /// The value found and what would be right.
+        problem: String,
+    },
+    /// Limits that the backend can't serve.
+    #[error("{field}: {problem}")]
+    Limits {
+        /// The field of `ModelLimits`.
+        field: &'static str,
+        /// The value found and what would be right.
+        problem: String,
+    },
+    /// Memory could not be had.
+    #[error("out of memory: {what} needs {bytes} bytes")]
+    OutOfMemory {
+        /// What was to be allocated.
+        what: &'static str,
+        /// How much.
+        bytes: usize,
+    },
+    /// A compute thread failed.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    /// A tensor operation of candle failed.
+    #[error("candle: {0}")]
+    Candle(#[from] candle_core::Error),
+}
+
+/// `[2, 3]` as a tensor's shape is written.
+fn shape(dims: &[usize]) -> String {
+    let dims: Vec<String> = dims.iter().map(usize::to_string).collect();
+    format!("[{}]", dims.join(", "))
+}
+
+/// A value from outside, cut to a length that fits into a message.
+pub(crate) fn cut(value: &str) -> String {
+    const LONGEST: usize = 80;
+    match value.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}...", &value[..end]),
+        None => value.to_owned(),
+    }
+}

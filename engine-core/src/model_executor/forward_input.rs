@@ -1,0 +1,158 @@
+//! The check of a batch before kernels rely on it.
+
+use super::{ForwardInput, ModelError, ModelLimits};
+
+impl ForwardInput<'_> {
+    /// Checks that lengths agree, that nothing exceeds `limits`, and that each request's rows end
+    /// its sequence and are written where its block table says.
+    pub(crate) fn validate(
+        &self,
+        limits: &ModelLimits,
+        vocab_size: usize,
+    ) -> Result<(), ModelError> {
+        let num_tokens = self.input_ids.len();
+        let num_reqs = self.seq_lens.len();
+        at_most("input_ids", num_tokens, limits.max_num_batched_tokens)?;
+        at_most("seq_lens", num_reqs, limits.max_num_seqs)?;
+        at_most("logits_indices", self.logits_indices.len(), limits.max_num_logits_rows)?;
+        length("positions", self.positions.len(), num_tokens)?;
+        length("slot_mapping", self.slot_mapping.len(), num_tokens)?;
+        length("query_start_loc", self.query_start_loc.len(), num_reqs + 1)?;
+        length("block_tables", self.block_tables.len(), num_reqs * self.block_table_stride)?;
+        below("input_ids", self.input_ids, vocab_size)?;
+        below("logits_indices", self.logits_indices, num_tokens)?;
+        let (first, last) = (self.query_start_loc.first(), self.query_start_loc.last());
+        if first != Some(&0) || last.map(|last| *last as usize) != Some(num_tokens) {
+            return Err(ModelError::Input {
+                field: "query_start_loc",
+                problem: format!("must begin with 0 and end with the {num_tokens} rows"),
+            });
+        }
+        (0..num_reqs).try_for_each(|request| self.validate_request(request, limits))
+    }
+
+    fn validate_request(&self, request: usize, limits: &ModelLimits) -> Result<(), ModelError> {
+        let start = self.query_start_loc[request] as usize;
+        let end = self.query_start_loc[request + 1] as usize;
+        let seq_len = self.seq_lens[request] as usize;
+        if start > end || end > self.input_ids.len() {
+            return Err(ModelError::Input {
+                field: "query_start_loc",
+                problem: format!("request {request}: rows {start}..{end} must ascend"),
+            });
+        }
+        at_most("seq_lens", seq_len, limits.max_model_len)?;
+        let computed = seq_len.checked_sub(end - start).ok_or_else(|| ModelError::Input {
+            field: "seq_lens",
+            problem: format!("request {request}: {seq_len} must be at least its {} rows", end - start),
+        })?;
+        let row = request * self.block_table_stride;
+        let table = &self.block_tables[row..row + self.block_table_stride];
+        let num_blocks = seq_len.div_ceil(limits.block_size);
+        let table = table.get(..num_blocks).ok_or_else(|| ModelError::Input {
+            field: "block_tables",
+            problem: format!(
+                "request {request}: {num_blocks} blocks are needed, the stride is {}",
+                self.block_table_stride
+            ),
+        })?;
+        below("block_tables", table, limits.num_blocks)?;
+        for (row, position) in (start..end).zip(computed..) {
+            let slot = table[position / limits.block_size] as usize * limits.block_size
+                + position % limits.block_size;
+            for (field, found, expected) in [
+                ("positions", self.positions[row], position),
+                ("slot_mapping", self.slot_mapping[row], slot),
+            ] {
+                if found as usize != expected {
+                    return Err(ModelError::Input {
+                        field,
+                        problem: format!("row {row}: {found} must be {expected}"),
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn at_most(field: &'static str, found: usize, most: usize) -> Result<(), ModelError> {
+    if found <= most {
+        return Ok(());
+    }
+    Err(ModelError::Input { field, problem: format!("{found} must be at most {most}") })
+}
+
+fn length(field: &'static str, found: usize, expected: usize) -> Result<(), ModelError> {
+    if found == expected {
+        return Ok(());
+    }
+    Err(ModelError::Input { field, problem: format!("length {found} must be {expected}") })
+}
+
+fn below(field: &'static str, values: &[u32], bound: usize) -> Result<(), ModelError> {
+    match values.iter().find(|value| **value as usize >= bound) {
+        None => Ok(()),
+        Some(value) => {
+            Err(ModelError::Input { field, problem: format!("{value} must be below {bound}") })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: ModelLimits = ModelLimits {
+        num_blocks: 8,
+        block_size: 4,
+        max_num_batched_tokens: 6,
+        max_num_logits_rows: 2,
+        max_num_seqs: 2,
+        max_model_len: 10,
+    };
+
+    /// Two requests: three tokens from position 3 on in blocks 5 and 2, one token in block 7.
+    fn good() -> ForwardInput<'static> {
+        ForwardInput {
+            input_ids: &[1, 2, 3, 4],
+            positions: &[3, 4, 5, 0],
+            slot_mapping: &[23, 8, 9, 28],
+            query_start_loc: &[0, 3, 4],
+            seq_lens: &[6, 1],
+            block_tables: &[5, 2, 0, 7, 0, 0],
+            block_table_stride: 3,
+            logits_indices: &[2, 3],
+        }
+    }
+
+    #[test]
+    fn a_consistent_batch_passes() {
+        good().validate(&LIMITS, 100).unwrap();
+    }
+
+    #[test]
+    fn every_contradiction_is_named() {
+        let cases: [(&str, ForwardInput<'static>); 12] = [
+            ("input_ids", ForwardInput { input_ids: &[1, 2, 3, 100], ..good() }),
+            ("positions", ForwardInput { positions: &[3, 4, 6, 0], ..good() }),
+            ("positions", ForwardInput { positions: &[3, 4, 5], ..good() }),
+            ("slot_mapping", ForwardInput { slot_mapping: &[23, 8, 9, 29], ..good() }),
+            ("query_start_loc", ForwardInput { query_start_loc: &[0, 3, 3], ..good() }),
+            ("query_start_loc", ForwardInput { query_start_loc: &[0, 5, 4], ..good() }),
+            ("seq_lens", ForwardInput { seq_lens: &[2, 1], ..good() }),
+            ("seq_lens", ForwardInput { seq_lens: &[11, 1], ..good() }),
+            ("block_tables", ForwardInput { block_tables: &[5, 8, 0, 7, 0, 0], ..good() }),
+            (
+                "block_tables",
+                ForwardInput { block_tables: &[5, 7], block_table_stride: 1, ..good() },
+            ),
+            ("logits_indices", ForwardInput { logits_indices: &[4], ..good() }),
+            ("logits_indices", ForwardInput { logits_indices: &[1, 2, 3], ..good() }),
+        ];
+        for (field, input) in cases {
+            let message = input.validate(&LIMITS, 100).unwrap_err().to_string();
+            assert!(message.contains(field), "{field}: {message}");
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! Models: from a checkpoint to logits.
+//!
+//! [`load_model`] reads a Hugging Face checkpoint onto a backend; [`LoadedModel::into_model`]
+//! allocates the KV cache and all step buffers, once it is known how large they may be. What the
+//! runner then sees of any model on any backend is [`CausalLm`].
+//!
+//! Knows nothing of requests' lives: no scheduler, no sampler, no tokenizer.
+
+mod backend;
+mod checkpoint;
+mod compute_pool;
+mod config;
+mod error;
+mod forward_input;
+mod models;
+mod rotary;
+mod weights;
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+pub use checkpoint::CheckpointFiles;
+pub use compute_pool::{ComputePool, PoolError};
+pub use config::HfConfig;
+pub use error::ModelError;
+pub use models::supported_architectures;
+pub use rotary::{RopeParameters, RopeScaling, RotaryTable};
+
+use protocol::{BackendKind, Dtype, ModelSource};
+
+/// One flat batch: tokens of several requests, prefill chunks and decode tokens together.
+#[derive(Debug, Clone, Copy)]
+pub struct ForwardInput<'a> {
+    /// `[num_tokens]` token ids.
+    pub input_ids: &'a [u32],
+    /// `[num_tokens]` position of each token in its sequence.
+    pub positions: &'a [u32],
+    /// `[num_tokens]` where the token's keys and values are written:
+    /// `block_id * block_size + offset`.
+    pub slot_mapping: &'a [u32],
+    /// `[num_reqs + 1]` first row of each request, and the number of rows.
+    pub query_start_loc: &'a [u32],
+    /// `[num_reqs]` tokens in the KV cache after this step.
+    pub seq_lens: &'a [u32],
+    /// `[num_reqs, block_table_stride]` block ids of each request in order of position.
+    pub block_tables: &'a [u32],
+    /// Width of a row of `block_tables`.
+    pub block_table_stride: usize,
+    /// Rows whose hidden states are kept: sampled positions and those with prompt logprobs.
+    pub logits_indices: &'a [u32],
+}
+
+/// What the runner sees of any model on any backend.
+pub trait CausalLm: Send {
+    /// Runs the layers over a batch. Ends at the normed hidden states of `logits_indices`, which
+    /// stay inside until the next call.
+    ///
+    /// # Errors
+    /// [`ModelError::Input`] where the batch contradicts itself or exceeds the limits given to
+    /// [`LoadedModel::into_model`]; the KV cache is then unchanged.
+    fn forward(&mut self, input: &ForwardInput<'_>) -> Result<(), ModelError>;
+
+    /// Logits `[rows.len(), vocab_size]` of the last batch; `rows` index its `logits_indices`.
+    ///
+    /// # Errors
+    /// [`ModelError::Input`] where `rows` or the length of `logits` is wrong.
+    fn compute_logits(&mut self, rows: Range<usize>, logits: &mut [f32]) -> Result<(), ModelError>;
+
+    /// Logits of one row for chosen token ids, bit-identical on the CPU backend to the same
+    /// entries of [`Self::compute_logits`]. Costs a share of the head's work by their number.
+    ///
+    /// # Errors
+    /// [`ModelError::Input`] where `row`, a token id or the length of `logits` is wrong.
+    fn compute_logits_for(
+        &mut self,
+        row: usize,
+        token_ids: &[u32],
+        logits: &mut [f32],
+    ) -> Result<(), ModelError>;
+
+    /// Width of a logits row; may exceed the tokenizer's vocabulary.
+    fn vocab_size(&self) -> usize;
+
+    /// Width of the hidden states.
+    fn hidden_size(&self) -> usize;
+}
+
+/// How a model is loaded.
+#[derive(Debug, Clone)]
+pub struct LoadOptions {
+    /// Number format of weights and KV cache.
+    pub dtype: Dtype,
+    /// What executes the model.
+    pub backend: BackendKind,
+    /// Raised by one at every layer of every step.
+    pub heartbeat: Arc<AtomicU64>,
+}
+
+/// How far loading is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LoadProgress {
+    /// Bytes of weights done.
+    pub done_bytes: u64,
+    /// Bytes of weights in all.
+    pub total_bytes: u64,
+}
+
+/// Number format in force.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ModelDtype {
+    /// 32-bit weights and KV cache.
+    Float32,
+    /// bfloat16 weights and KV cache; sums are made in 32 bits.
+    BFloat16,
+}
+
+impl ModelDtype {
+    /// `float32` or `bfloat16`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Float32 => "float32",
+            Self::BFloat16 => "bfloat16",
+        }
+    }
+}
+
+/// The largest step and cache that a model has to serve.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ModelLimits {
+    /// KV blocks, the null block included.
+    pub num_blocks: usize,
+    /// Tokens per KV block.
+    pub block_size: usize,
+    /// Most tokens of one step.
+    pub max_num_batched_tokens: usize,
+    /// Most `logits_indices` of one step.
+    pub max_num_logits_rows: usize,
+    /// Most requests of one step.
+    pub max_num_seqs: usize,
+    /// Longest sequence.
+    pub max_model_len: usize,
+}
+
+/// A model whose weights are loaded and whose KV cache is not yet allocated.
+pub struct LoadedModel {
+    name: String,
+    config: HfConfig,
+    dtype: ModelDtype,
+    weights: Box<dyn models::LoadedWeights>,
+}
+
+impl LoadedModel {
+    /// The folder's name, or the one given with the files.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What `config.json` says.
+    pub fn config(&self) -> &HfConfig {
+        &self.config
+    }
+
+    /// Number format in force.
+    pub fn dtype(&self) -> ModelDtype {
+        self.dtype
+    }
+
+    /// Bytes of keys and values that one block takes over all layers.
+    pub fn kv_cache_bytes_per_block(&self, block_size: usize) -> usize {
+        self.weights.kv_cache_bytes_per_block(block_size)
+    }
+
+    /// Allocates the KV cache and every buffer of a step. No step allocates afterwards (on the
+    /// CPU backend).
+    ///
+    /// # Errors
+    /// [`ModelError::Limits`] where a limit is 0 or the backend can't serve it,
+    /// [`ModelError::OutOfMemory`].
+    pub fn into_model(self, limits: &ModelLimits) -> Result<Box<dyn CausalLm>, ModelError> {
+        for (field, value) in [
+            ("num_blocks", limits.num_blocks),
+            ("block_size", limits.block_size),
+            ("max_num_batched_tokens", limits.max_num_batched_tokens),
+            ("max_num_logits_rows", limits.max_num_logits_rows),
+            ("max_num_seqs", limits.max_num_seqs),
+            ("max_model_len", limits.max_model_len),
+        ] {
+            if value == 0 {
+                return Err(ModelError::Limits { field, problem: "0 must be at least 1".to_owned() });
+            }
+        }
+        self.weights.into_model(limits)
+    }
+}
+
+/// Loads a model.
+///
+/// # Errors
+/// Everything that can be wrong with a checkpoint; see [`ModelError`].
+pub fn load_model(
+    source: &ModelSource,
+    options: &LoadOptions,
+    pool: Arc<ComputePool>,
+    progress: &mut dyn FnMut(LoadProgress),
+) -> Result<LoadedModel, ModelError> {
+    match source {
+        ModelSource::Path(path) => {
+            let files = CheckpointFiles::folder(path)?;
+            // `.` and `..` have a name only once they are resolved.
+            let resolved = path.canonicalize().unwrap_or_else(|_| path.clone());
+            let name = resolved.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+            load_model_files(&name, &files, options, pool, progress)
+        }
+        ModelSource::BuiltIn => Err(ModelError::File {
+            file: "built-in model".to_owned(),
+            problem: "not part of this build; name a model folder".to_owned(),
+        }),
+    }
+}
+
+/// Loads a model from a folder or from files inside the executable.
+///
+/// # Errors
+/// As [`load_model`].
+pub fn load_model_files(
+    name: &str,
+    files: &CheckpointFiles,
+    options: &LoadOptions,
+    pool: Arc<ComputePool>,
+    progress: &mut dyn FnMut(LoadProgress),
+) -> Result<LoadedModel, ModelError> {
+    let config = HfConfig::parse(files.read("config.json")?.as_slice())?;
+    models::load(name, config, files, options, pool, progress)
+}

@@ -1,0 +1,255 @@
+//! The decoder around a family's layers: embedding, residual stream, final norm, LM head.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::LoadedWeights;
+use crate::model_executor::backend::{AttentionShape, Backend};
+use crate::model_executor::checkpoint::Checkpoint;
+use crate::model_executor::config::HfConfig;
+use crate::model_executor::error::ModelError;
+use crate::model_executor::weights::{LinearSpec, WeightLoader};
+use crate::model_executor::{CausalLm, ForwardInput, LoadProgress, ModelLimits};
+
+/// The tensor whose format `--dtype auto` follows.
+pub(super) const EMBED_TOKENS: &str = "model.embed_tokens.weight";
+
+/// A model family: which layers it has.
+pub(super) trait Family: 'static {
+    /// One of its layers.
+    type Layer<B: Backend>: DecoderLayer<B> + 'static;
+
+    /// Loads layer `index`, whose tensors' names begin with `prefix`.
+    fn load_layer<B: Backend>(
+        config: &HfConfig,
+        prefix: &str,
+        index: usize,
+        loader: &mut WeightLoader<'_, B>,
+    ) -> Result<Self::Layer<B>, ModelError>;
+}
+
+/// One layer of a decoder.
+pub(super) trait DecoderLayer<B: Backend>: Send {
+    /// Reads the residual stream, leaves what is to be added to it in `delta`.
+    fn forward(
+        &self,
+        backend: &mut B,
+        cache: &mut B::KvCache,
+        buffers: &mut Buffers<B>,
+    ) -> Result<(), ModelError>;
+}
+
+/// The activations of a step, allocated once.
+pub(super) struct Buffers<B: Backend> {
+    /// `[num_tokens, hidden]` the residual stream.
+    pub(super) residual: B::Activation,
+    /// `[num_tokens, hidden]` the last block's output, where `delta_pending` not yet added.
+    pub(super) delta: B::Activation,
+    delta_pending: bool,
+    /// `[num_tokens, hidden]` input of the current block.
+    pub(super) normed: B::Activation,
+    /// `[num_tokens, qkv]` queries, keys and values.
+    pub(super) qkv: B::Activation,
+    /// `[num_tokens, num_heads * head_dim]` output of the attention.
+    pub(super) attention: B::Activation,
+    /// `[num_tokens, 2 * intermediate]`
+    pub(super) gate_up: B::Activation,
+    /// `[num_tokens, intermediate]`
+    pub(super) mlp: B::Activation,
+    /// `[logits_indices, hidden]` normed hidden states for the LM head.
+    logits_hidden: B::Activation,
+}
+
+impl<B: Backend> Buffers<B> {
+    fn allocate(backend: &B, config: &HfConfig, limits: &ModelLimits) -> Result<Self, ModelError> {
+        let tokens = limits.max_num_batched_tokens;
+        let shape = AttentionShape::of(config);
+        let hidden = |rows| backend.allocate(rows, config.hidden_size);
+        Ok(Self {
+            residual: hidden(tokens)?,
+            delta: hidden(tokens)?,
+            delta_pending: false,
+            normed: hidden(tokens)?,
+            qkv: backend.allocate(tokens, shape.qkv_width())?,
+            attention: backend.allocate(tokens, shape.q_width())?,
+            gate_up: backend.allocate(tokens, 2 * config.intermediate_size)?,
+            mlp: backend.allocate(tokens, config.intermediate_size)?,
+            logits_hidden: hidden(limits.max_num_logits_rows)?,
+        })
+    }
+
+    /// Adds the last block's output to the residual stream and norms the sum into `normed`.
+    /// What is computed next into `delta` counts as pending.
+    pub(super) fn add_and_norm(
+        &mut self,
+        backend: &mut B,
+        weight: &B::Vector,
+        eps: f32,
+    ) -> Result<(), ModelError> {
+        let Self { residual, delta, normed, .. } = self;
+        if self.delta_pending {
+            backend.add_rms_norm(residual, delta, weight, eps, normed)
+        } else {
+            // The first block: the stream is the embedding alone.
+            self.delta_pending = true;
+            backend.rms_norm(residual, weight, eps, normed)
+        }
+    }
+}
+
+/// A family's weights on a backend.
+pub(super) struct DecoderWeights<B: Backend, F: Family> {
+    config: HfConfig,
+    backend: B,
+    heartbeat: Arc<AtomicU64>,
+    embed_tokens: B::Matrix,
+    layers: Vec<F::Layer<B>>,
+    norm: B::Vector,
+    /// `None` where it is the embedding.
+    lm_head: Option<B::Matrix>,
+}
+
+impl<B: Backend, F: Family> DecoderWeights<B, F> {
+    pub(super) fn load(
+        config: &HfConfig,
+        checkpoint: &Checkpoint,
+        backend: B,
+        heartbeat: Arc<AtomicU64>,
+        progress: &mut dyn FnMut(LoadProgress),
+    ) -> Result<Self, ModelError> {
+        let mut loader = WeightLoader::new(checkpoint, &backend, progress);
+        let vocabulary =
+            |name| [LinearSpec { name, out_features: config.vocab_size, bias: false }];
+        let embed_tokens =
+            loader.fused_linear(config.hidden_size, &vocabulary("model.embed_tokens"))?;
+        let layers = (0..config.num_hidden_layers)
+            .map(|index| {
+                F::load_layer(config, &format!("model.layers.{index}"), index, &mut loader)
+            })
+            .collect::<Result<_, _>>()?;
+        let norm = loader.vector("model.norm", config.hidden_size)?;
+        let lm_head = if config.tie_word_embeddings {
+            None
+        } else {
+            Some(loader.fused_linear(config.hidden_size, &vocabulary("lm_head"))?)
+        };
+        loader.finish();
+        Ok(Self { config: config.clone(), backend, heartbeat, embed_tokens, layers, norm, lm_head })
+    }
+}
+
+impl<B: Backend, F: Family> LoadedWeights for DecoderWeights<B, F> {
+    fn kv_cache_bytes_per_block(&self, block_size: usize) -> usize {
+        let shape = AttentionShape::of(&self.config);
+        self.layers.len() * self.backend.kv_cache_bytes_per_block(shape, block_size)
+    }
+
+    fn into_model(
+        mut self: Box<Self>,
+        limits: &ModelLimits,
+    ) -> Result<Box<dyn CausalLm>, ModelError> {
+        let shape = AttentionShape::of(&self.config);
+        let rotary = self.config.rope.table(shape.head_dim, limits.max_model_len);
+        self.backend.reserve(limits, shape, rotary)?;
+        let caches = (0..self.layers.len())
+            .map(|_| self.backend.allocate_kv_cache(shape, limits))
+            .collect::<Result<_, _>>()?;
+        let buffers = Buffers::allocate(&self.backend, &self.config, limits)?;
+        Ok(Box::new(Decoder { weights: *self, limits: *limits, caches, buffers, num_logits_rows: 0 }))
+    }
+}
+
+/// A model that is ready to run.
+struct Decoder<B: Backend, F: Family> {
+    weights: DecoderWeights<B, F>,
+    limits: ModelLimits,
+    /// One per layer.
+    caches: Vec<B::KvCache>,
+    buffers: Buffers<B>,
+    /// Rows that the last batch left in `logits_hidden`.
+    num_logits_rows: usize,
+}
+
+impl<B: Backend, F: Family> Decoder<B, F> {
+    fn check_logits(&self, rows: &Range<usize>, found: usize, expected: usize) -> Result<(), ModelError> {
+        if rows.start > rows.end || rows.end > self.num_logits_rows {
+            return Err(ModelError::Input {
+                field: "rows",
+                problem: format!("{rows:?} must lie within the {} rows of the last batch", self.num_logits_rows),
+            });
+        }
+        if found != expected {
+            return Err(ModelError::Input {
+                field: "logits",
+                problem: format!("length {found} must be {expected}"),
+            });
+        }
+        Ok(())
+    }
+}
+
+impl<B: Backend, F: Family> CausalLm for Decoder<B, F> {
+    fn forward(&mut self, input: &ForwardInput<'_>) -> Result<(), ModelError> {
+        input.validate(&self.limits, self.weights.config.vocab_size)?;
+        let DecoderWeights { config, backend, heartbeat, embed_tokens, layers, norm, .. } =
+            &mut self.weights;
+        let buffers = &mut self.buffers;
+        self.num_logits_rows = 0;
+        if input.input_ids.is_empty() {
+            return Ok(());
+        }
+        backend.begin_step(input)?;
+        backend.embed(embed_tokens, &mut buffers.residual)?;
+        buffers.delta_pending = false;
+        for (layer, cache) in layers.iter().zip(&mut self.caches) {
+            layer.forward(backend, cache, buffers)?;
+            heartbeat.fetch_add(1, Ordering::Relaxed);
+        }
+        if input.logits_indices.is_empty() {
+            return Ok(());
+        }
+        buffers.add_and_norm(backend, norm, config.rms_norm_eps)?;
+        backend.select_logits_rows(&buffers.normed, &mut buffers.logits_hidden)?;
+        self.num_logits_rows = input.logits_indices.len();
+        Ok(())
+    }
+
+    fn compute_logits(&mut self, rows: Range<usize>, logits: &mut [f32]) -> Result<(), ModelError> {
+        let expected = rows.len().saturating_mul(self.weights.config.vocab_size);
+        self.check_logits(&rows, logits.len(), expected)?;
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let DecoderWeights { backend, lm_head, embed_tokens, .. } = &mut self.weights;
+        let head = lm_head.as_ref().unwrap_or(embed_tokens);
+        backend.lm_head(&self.buffers.logits_hidden, rows, head, logits)
+    }
+
+    fn compute_logits_for(
+        &mut self,
+        row: usize,
+        token_ids: &[u32],
+        logits: &mut [f32],
+    ) -> Result<(), ModelError> {
+        self.check_logits(&(row..row.saturating_add(1)), logits.len(), token_ids.len())?;
+        let vocab_size = self.weights.config.vocab_size;
+        if let Some(id) = token_ids.iter().find(|id| **id as usize >= vocab_size) {
+            return Err(ModelError::Input {
+                field: "token_ids",
+                problem: format!("{id} must be below the vocabulary size {vocab_size}"),
+            });
+        }
+        let DecoderWeights { backend, lm_head, embed_tokens, .. } = &mut self.weights;
+        let head = lm_head.as_ref().unwrap_or(embed_tokens);
+        backend.lm_head_for(&self.buffers.logits_hidden, row, token_ids, head, logits)
+    }
+
+    fn vocab_size(&self) -> usize {
+        self.weights.config.vocab_size
+    }
+
+    fn hidden_size(&self) -> usize {
+        self.weights.config.hidden_size
+    }
+}

@@ -1,0 +1,70 @@
+//! The model families, one file each, and what they share.
+
+mod decoder;
+mod layers;
+mod llama;
+mod mistral;
+mod qwen2;
+mod qwen3;
+mod registry;
+
+use std::sync::Arc;
+
+use protocol::{BackendKind, Dtype};
+
+use super::backend::candle::CandleBackend;
+use super::backend::cpu::{Bf16, CpuBackend, F32};
+use super::checkpoint::{Checkpoint, CheckpointFiles};
+use super::config::HfConfig;
+use super::error::ModelError;
+use super::{
+    CausalLm, ComputePool, LoadOptions, LoadProgress, LoadedModel, ModelDtype, ModelLimits,
+};
+
+pub use registry::supported_architectures;
+
+/// Weights on a backend, whichever family and backend that is.
+pub(crate) trait LoadedWeights: Send {
+    /// Bytes of keys and values that one block takes over all layers.
+    fn kv_cache_bytes_per_block(&self, block_size: usize) -> usize;
+
+    /// Allocates cache and step buffers.
+    fn into_model(self: Box<Self>, limits: &ModelLimits) -> Result<Box<dyn CausalLm>, ModelError>;
+}
+
+/// Chooses dtype and backend and loads the family's weights.
+pub(crate) fn load(
+    name: &str,
+    config: HfConfig,
+    files: &CheckpointFiles,
+    options: &LoadOptions,
+    pool: Arc<ComputePool>,
+    progress: &mut dyn FnMut(LoadProgress),
+) -> Result<LoadedModel, ModelError> {
+    registry::check(&config.architecture)?;
+    let checkpoint = Checkpoint::open(files)?;
+    let dtype = match options.dtype {
+        Dtype::Float32 => ModelDtype::Float32,
+        Dtype::BFloat16 => ModelDtype::BFloat16,
+        Dtype::Auto => match checkpoint.find(decoder::EMBED_TOKENS).map(|tensor| tensor.dtype) {
+            Some(safetensors::Dtype::F16 | safetensors::Dtype::BF16) => ModelDtype::BFloat16,
+            _ => ModelDtype::Float32,
+        },
+    };
+    let heartbeat = Arc::clone(&options.heartbeat);
+    let weights = match options.backend {
+        BackendKind::Cpu if dtype == ModelDtype::BFloat16 => {
+            let backend = CpuBackend::<Bf16>::new(pool);
+            registry::load(&config, &checkpoint, backend, heartbeat, progress)?
+        }
+        BackendKind::Cpu => {
+            let backend = CpuBackend::<F32>::new(pool);
+            registry::load(&config, &checkpoint, backend, heartbeat, progress)?
+        }
+        BackendKind::Candle => {
+            let backend = CandleBackend::new(dtype)?;
+            registry::load(&config, &checkpoint, backend, heartbeat, progress)?
+        }
+    };
+    Ok(LoadedModel { name: name.to_owned(), config, dtype, weights })
+}

@@ -1,0 +1,64 @@
+//! Which class name in `config.json` is which family.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use super::LoadedWeights;
+use super::decoder::DecoderWeights;
+use super::llama::Llama;
+use super::mistral::Mistral;
+use super::qwen2::Qwen2;
+use super::qwen3::Qwen3;
+use crate::model_executor::LoadProgress;
+use crate::model_executor::backend::Backend;
+use crate::model_executor::checkpoint::Checkpoint;
+use crate::model_executor::config::HfConfig;
+use crate::model_executor::error::{ModelError, cut};
+
+/// One line per family: the class that `architectures` names, and the type that loads it.
+macro_rules! families {
+    ($($architecture:literal => $family:ty,)*) => {
+        /// The entries of `architectures` that can be loaded.
+        pub fn supported_architectures() -> &'static [&'static str] {
+            &[$($architecture),*]
+        }
+
+        /// Loads the family that `config` names.
+        pub(super) fn load<B: Backend>(
+            config: &HfConfig,
+            checkpoint: &Checkpoint,
+            backend: B,
+            heartbeat: Arc<AtomicU64>,
+            progress: &mut dyn FnMut(LoadProgress),
+        ) -> Result<Box<dyn LoadedWeights>, ModelError> {
+            match config.architecture.as_str() {
+                $($architecture => Ok(Box::new(DecoderWeights::<B, $family>::load(
+                    config, checkpoint, backend, heartbeat, progress,
+                )?)),)*
+                other => Err(unknown(other)),
+            }
+        }
+    };
+}
+
+families! {
+    "LlamaForCausalLM" => Llama,
+    "MistralForCausalLM" => Mistral,
+    "Qwen2ForCausalLM" => Qwen2,
+    "Qwen3ForCausalLM" => Qwen3,
+}
+
+/// Refuses an architecture that no family has, before anything is mapped.
+pub(super) fn check(architecture: &str) -> Result<(), ModelError> {
+    if supported_architectures().contains(&architecture) {
+        return Ok(());
+    }
+    Err(unknown(architecture))
+}
+
+fn unknown(architecture: &str) -> ModelError {
+    ModelError::UnknownArchitecture {
+        found: cut(architecture),
+        supported: supported_architectures().to_vec(),
+    }
+}

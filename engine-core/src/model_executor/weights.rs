@@ -1,0 +1,182 @@
+//! Tensors on their way from the checkpoint to a backend.
+
+use half::{bf16, f16};
+
+use super::LoadProgress;
+use super::backend::Backend;
+use super::checkpoint::{Checkpoint, RawTensor};
+use super::error::ModelError;
+
+/// Number format of a stored tensor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StoredDtype {
+    F32,
+    F16,
+    BF16,
+}
+
+/// A matrix (or, with one row, a vector) as the checkpoint stores it, row-major.
+#[derive(Clone, Copy)]
+pub(crate) struct StoredTensor<'a> {
+    dtype: StoredDtype,
+    rows: usize,
+    cols: usize,
+    data: &'a [u8],
+}
+
+impl<'a> StoredTensor<'a> {
+    fn new(raw: RawTensor<'a>, name: &str, expected: &[usize]) -> Result<Self, ModelError> {
+        let dtype = match raw.dtype {
+            safetensors::Dtype::F32 => StoredDtype::F32,
+            safetensors::Dtype::F16 => StoredDtype::F16,
+            safetensors::Dtype::BF16 => StoredDtype::BF16,
+            other => {
+                return Err(ModelError::TensorDtype {
+                    name: name.to_owned(),
+                    file: raw.file.to_owned(),
+                    found: format!("{other:?}"),
+                });
+            }
+        };
+        if raw.shape != expected {
+            return Err(ModelError::TensorShape {
+                name: name.to_owned(),
+                file: raw.file.to_owned(),
+                expected: expected.to_owned(),
+                found: raw.shape.to_owned(),
+            });
+        }
+        let cols = expected.last().copied().unwrap_or(1);
+        let rows = if cols == 0 { 0 } else { expected.iter().product::<usize>() / cols };
+        Ok(Self { dtype, rows, cols, data: raw.data })
+    }
+
+    pub(crate) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    pub(crate) fn cols(&self) -> usize {
+        self.cols
+    }
+
+    pub(crate) fn num_bytes(&self) -> usize {
+        self.data.len()
+    }
+
+    /// Calls `each(column, value)` over one row.
+    #[inline]
+    pub(crate) fn for_each_in_row(&self, row: usize, mut each: impl FnMut(usize, f32)) {
+        fn split<const N: usize>(bytes: &[u8]) -> impl Iterator<Item = [u8; N]> + '_ {
+            bytes.as_chunks::<N>().0.iter().copied()
+        }
+        let width = match self.dtype {
+            StoredDtype::F32 => 4,
+            StoredDtype::F16 | StoredDtype::BF16 => 2,
+        };
+        let start = row * self.cols * width;
+        let Some(bytes) = self.data.get(start..start + self.cols * width) else { return };
+        match self.dtype {
+            StoredDtype::F32 => split::<4>(bytes)
+                .enumerate()
+                .for_each(|(col, bytes)| each(col, f32::from_le_bytes(bytes))),
+            StoredDtype::F16 => split::<2>(bytes)
+                .enumerate()
+                .for_each(|(col, bytes)| each(col, f16::from_le_bytes(bytes).to_f32())),
+            StoredDtype::BF16 => split::<2>(bytes)
+                .enumerate()
+                .for_each(|(col, bytes)| each(col, bf16::from_le_bytes(bytes).to_f32())),
+        }
+    }
+
+    /// All values in order.
+    pub(crate) fn to_f32(self) -> Vec<f32> {
+        let mut values = vec![0.0; self.rows * self.cols];
+        for (row, values) in values.chunks_exact_mut(self.cols.max(1)).enumerate() {
+            self.for_each_in_row(row, |col, value| values[col] = value);
+        }
+        values
+    }
+}
+
+/// A weight `[out_features, in_features]` by name, and whether a bias `[out_features]` goes with it.
+pub(crate) struct LinearSpec<'n> {
+    /// Name without `.weight` or `.bias`.
+    pub(crate) name: &'n str,
+    pub(crate) out_features: usize,
+    pub(crate) bias: bool,
+}
+
+/// Hands the checkpoint's tensors to a backend, one by one.
+pub(crate) struct WeightLoader<'a, B: Backend> {
+    checkpoint: &'a Checkpoint,
+    backend: &'a B,
+    progress: &'a mut dyn FnMut(LoadProgress),
+    done: LoadProgress,
+}
+
+impl<'a, B: Backend> WeightLoader<'a, B> {
+    pub(crate) fn new(
+        checkpoint: &'a Checkpoint,
+        backend: &'a B,
+        progress: &'a mut dyn FnMut(LoadProgress),
+    ) -> Self {
+        let done = LoadProgress { done_bytes: 0, total_bytes: checkpoint.num_bytes() as u64 };
+        Self { checkpoint, backend, progress, done }
+    }
+
+    /// Reports the end. Tensors that the model doesn't use count as done.
+    pub(crate) fn finish(mut self) {
+        self.done.done_bytes = self.done.total_bytes;
+        (self.progress)(self.done);
+    }
+
+    fn find(&self, name: &str, expected: &[usize]) -> Result<StoredTensor<'a>, ModelError> {
+        let raw = self.checkpoint.find(name).ok_or_else(|| ModelError::MissingTensor {
+            name: name.to_owned(),
+            expected: expected.to_owned(),
+        })?;
+        StoredTensor::new(raw, name, expected)
+    }
+
+    fn advance(&mut self, tensors: &[StoredTensor<'_>]) {
+        let bytes: usize = tensors.iter().map(StoredTensor::num_bytes).sum();
+        self.done.done_bytes += bytes as u64;
+        (self.progress)(self.done);
+    }
+
+    /// A norm's weight `[width]`, named without `.weight`.
+    pub(crate) fn vector(&mut self, name: &str, width: usize) -> Result<B::Vector, ModelError> {
+        let tensor = self.find(&format!("{name}.weight"), &[width])?;
+        let vector = self.backend.load_vector(tensor)?;
+        self.advance(&[tensor]);
+        Ok(vector)
+    }
+
+    /// One matrix of several linear layers with the same input, stacked in the order given.
+    pub(crate) fn fused_linear(
+        &mut self,
+        in_features: usize,
+        parts: &[LinearSpec<'_>],
+    ) -> Result<B::Matrix, ModelError> {
+        let mut weights = Vec::with_capacity(parts.len());
+        let mut bias = Vec::new();
+        let mut biases = Vec::new();
+        let any_bias = parts.iter().any(|part| part.bias);
+        for part in parts {
+            let shape = [part.out_features, in_features];
+            weights.push(self.find(&format!("{}.weight", part.name), &shape)?);
+            if part.bias {
+                let tensor = self.find(&format!("{}.bias", part.name), &[part.out_features])?;
+                bias.extend(tensor.to_f32());
+                biases.push(tensor);
+            } else if any_bias {
+                bias.resize(bias.len() + part.out_features, 0.0);
+            }
+        }
+        let bias = any_bias.then_some(bias);
+        let matrix = self.backend.load_matrix(in_features, &weights, bias.as_deref())?;
+        self.advance(&weights);
+        self.advance(&biases);
+        Ok(matrix)
+    }
+}
