@@ -212,10 +212,11 @@ pub fn load_model(
             let name = resolved.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
             load_model_files(&name, &files, options, pool, progress)
         }
-        ModelSource::BuiltIn => Err(ModelError::File {
-            file: "built-in model".to_owned(),
-            problem: "not part of this build; name a model folder".to_owned(),
-        }),
+        ModelSource::BuiltIn => {
+            let files = builtin_model::FILES.iter().map(|(name, bytes)| ((*name).to_owned(), *bytes));
+            let files = CheckpointFiles::Embedded(files.collect());
+            load_model_files(builtin_model::NAME, &files, options, pool, progress)
+        }
     }
 }
 
