@@ -1,0 +1,128 @@
+//! On the CPU backend a row's logits are bit-identical however it came about.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod model_runner;
+mod random_checkpoint;
+
+use std::path::Path;
+
+use model_runner::{Runner, Sequence, bits};
+use protocol::{BackendKind, Dtype};
+use random_checkpoint::{Random, RandomCheckpoint};
+
+fn random_ids(seed: u64, len: usize) -> Vec<u32> {
+    let mut random = Random(seed);
+    (0..len).map(|_| random.below(203) as u32).collect()
+}
+
+/// Every way to compute the last row of `ids`, by name.
+fn all_ways(folder: &Path, dtype: Dtype, ids: &[u32]) -> Vec<(String, Vec<u32>)> {
+    let tables: [&[u32]; 2] = [&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10], &[33, 8, 60, 1, 17, 40, 2, 9, 5, 3]];
+    let mut ways = Vec::new();
+    for num_threads in [1, 2, 3] {
+        let mut runner = Runner::new(folder, BackendKind::Cpu, dtype, num_threads);
+        for (table_index, table) in tables.into_iter().enumerate() {
+            for chunk in [ids.len(), 7, 16, 64, 1] {
+                let logits = runner.prefill(&mut Sequence::new(ids, table), chunk);
+                let name = format!("{num_threads} threads, table {table_index}, chunks of {chunk}");
+                ways.push((name, bits(&logits)));
+            }
+        }
+
+        // The first two blocks computed by another request with the same prefix.
+        let mut first = Sequence::new(&ids[..40], tables[1]);
+        runner.prefill(&mut first, 40);
+        let mut hit = Sequence::new(ids, &[33, 8, 50, 51, 52, 53, 54, 55, 56, 57]);
+        hit.num_computed_tokens = 32;
+        ways.push((format!("{num_threads} threads, prefix hit"), bits(&runner.prefill(&mut hit, 512))));
+
+        // In company: a long prefill and decodes of others before and behind it.
+        let mut others: Vec<Sequence> = (0..5)
+            .map(|index| {
+                let ids = random_ids(100 + index, 30 + 7 * index as usize);
+                let block = 12 + 6 * index as u32;
+                Sequence::new(&ids, &[block, block + 1, block + 2, block + 3, block + 4])
+            })
+            .collect();
+        for other in &mut others {
+            let len = other.token_ids.len();
+            runner.prefill(&mut Sequence::new(&other.token_ids[..len - 2], &other.block_table), 512);
+            other.num_computed_tokens = len - 2;
+        }
+        let mut sequence = Sequence::new(ids, tables[0]);
+        let mut logits = Vec::new();
+        for count in [ids.len() - 1, 1] {
+            let (before, behind) = others.split_at_mut(2);
+            let mut batch: Vec<(&mut Sequence, usize)> = Vec::new();
+            batch.extend(before.iter_mut().map(|other| (other, 1)));
+            batch.push((&mut sequence, count));
+            batch.extend(behind.iter_mut().map(|other| (other, 1)));
+            logits = runner.step(&mut batch).remove(2);
+        }
+        ways.push((format!("{num_threads} threads, mixed batch"), bits(&logits)));
+    }
+    ways
+}
+
+fn check(checkpoint: &RandomCheckpoint, dtype: Dtype) {
+    let folder = tempfile::tempdir().unwrap();
+    checkpoint.write(folder.path()).unwrap();
+    // 130 tokens cross two spans of the attention and the window of the sliding one.
+    let ways = all_ways(folder.path(), dtype, &random_ids(7, 130));
+    let (_, expected) = &ways[0];
+    assert!(expected.iter().all(|bits| f32::from_bits(*bits).is_finite()));
+    for (name, found) in &ways {
+        assert!(found == expected, "{} {dtype:?}: {name}", checkpoint.architecture);
+    }
+}
+
+#[test]
+fn qwen2_rows_are_bit_identical_in_f32_and_bf16() {
+    let checkpoint = RandomCheckpoint::tiny("Qwen2ForCausalLM", 1);
+    check(&checkpoint, Dtype::Float32);
+    check(&checkpoint, Dtype::BFloat16);
+}
+
+#[test]
+fn qwen3_rows_are_bit_identical_in_f32_and_bf16() {
+    let checkpoint = RandomCheckpoint::tiny("Qwen3ForCausalLM", 2);
+    check(&checkpoint, Dtype::Float32);
+    check(&checkpoint, Dtype::BFloat16);
+}
+
+#[test]
+fn rows_with_a_sliding_window_are_bit_identical_in_f32_and_bf16() {
+    let checkpoint = RandomCheckpoint::tiny("MistralForCausalLM", 3);
+    check(&checkpoint, Dtype::Float32);
+    check(&checkpoint, Dtype::BFloat16);
+}
+
+#[test]
+fn rows_of_wider_matrices_are_bit_identical() {
+    // Deep enough for products in several blocks of depth, and many tiles per matrix.
+    let checkpoint = RandomCheckpoint {
+        hidden_size: 160,
+        intermediate_size: 1300,
+        num_hidden_layers: 1,
+        ..RandomCheckpoint::tiny("LlamaForCausalLM", 4)
+    };
+    check(&checkpoint, Dtype::Float32);
+    check(&checkpoint, Dtype::BFloat16);
+}
+
+#[test]
+fn chosen_logits_equal_the_full_row() {
+    let folder = tempfile::tempdir().unwrap();
+    for dtype in [Dtype::Float32, Dtype::BFloat16] {
+        RandomCheckpoint::tiny("MistralForCausalLM", 5).write(folder.path()).unwrap();
+        let mut runner = Runner::new(folder.path(), BackendKind::Cpu, dtype, 2);
+        let logits = runner.prefill(&mut Sequence::new(&random_ids(9, 20), &[3, 4]), 20);
+        let ids: Vec<u32> = (0..203).rev().chain([5, 5, 17]).collect();
+        let mut chosen = vec![0.0; ids.len()];
+        runner.model.compute_logits_for(0, &ids, &mut chosen).unwrap();
+        let expected: Vec<f32> = ids.iter().map(|id| logits[*id as usize]).collect();
+        assert_eq!(bits(&chosen), bits(&expected), "{dtype:?}");
+        runner.model.compute_logits_for(0, &[], &mut []).unwrap();
+    }
+}

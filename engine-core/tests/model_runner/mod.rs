@@ -1,0 +1,144 @@
+//! Drives a [`CausalLm`] as the engine's runner does, with its own block tables.
+
+#![allow(dead_code, reason = "each test file needs a part of it")]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use engine_core::model_executor::{
+    CausalLm, ComputePool, ForwardInput, LoadOptions, LoadedModel, ModelError, ModelLimits,
+    load_model,
+};
+use protocol::{BackendKind, Dtype, ModelSource};
+
+pub const BLOCK_SIZE: usize = 16;
+pub const NUM_BLOCKS: usize = 64;
+
+pub const LIMITS: ModelLimits = ModelLimits {
+    num_blocks: NUM_BLOCKS,
+    block_size: BLOCK_SIZE,
+    max_num_batched_tokens: 512,
+    max_num_logits_rows: 256,
+    max_num_seqs: 16,
+    max_model_len: 512,
+};
+
+/// The folder with data for tests, if it is there. Absent in CI it is a failure.
+pub fn shared(path: &str) -> Option<PathBuf> {
+    let root = std::env::var_os("FORMWORK_SHARED").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared"),
+        PathBuf::from,
+    );
+    let path = root.join(path);
+    if path.exists() {
+        return Some(path);
+    }
+    assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "{} is missing", path.display());
+    println!("skipped: {} is missing", path.display());
+    None
+}
+
+pub fn load(
+    folder: &Path,
+    backend: BackendKind,
+    dtype: Dtype,
+    num_threads: usize,
+) -> Result<LoadedModel, ModelError> {
+    let options = LoadOptions { dtype, backend, heartbeat: Arc::new(AtomicU64::new(0)) };
+    let pool = Arc::new(ComputePool::new(num_threads).unwrap());
+    load_model(&ModelSource::Path(folder.to_owned()), &options, pool, &mut |_| {})
+}
+
+/// One sequence in the cache.
+#[derive(Clone)]
+pub struct Sequence {
+    pub token_ids: Vec<u32>,
+    pub num_computed_tokens: usize,
+    pub block_table: Vec<u32>,
+}
+
+impl Sequence {
+    pub fn new(token_ids: &[u32], block_table: &[u32]) -> Self {
+        Self {
+            token_ids: token_ids.to_vec(),
+            num_computed_tokens: 0,
+            block_table: block_table.to_vec(),
+        }
+    }
+}
+
+pub struct Runner {
+    pub model: Box<dyn CausalLm>,
+}
+
+impl Runner {
+    pub fn new(folder: &Path, backend: BackendKind, dtype: Dtype, num_threads: usize) -> Self {
+        let loaded = load(folder, backend, dtype, num_threads).unwrap();
+        Self { model: loaded.into_model(&LIMITS).unwrap() }
+    }
+
+    /// One step: the next `count` tokens of each sequence. Returns each one's last logits row.
+    pub fn step(&mut self, batch: &mut [(&mut Sequence, usize)]) -> Vec<Vec<f32>> {
+        let stride = batch.iter().map(|(sequence, _)| sequence.block_table.len()).max().unwrap();
+        let (mut ids, mut positions, mut slots) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut starts, mut seq_lens, mut tables) = (vec![0], Vec::new(), Vec::new());
+        let mut indices = Vec::new();
+        for (sequence, count) in batch.iter_mut() {
+            for position in sequence.num_computed_tokens..sequence.num_computed_tokens + *count {
+                let block = sequence.block_table[position / BLOCK_SIZE];
+                ids.push(sequence.token_ids[position]);
+                positions.push(position as u32);
+                slots.push(block * BLOCK_SIZE as u32 + (position % BLOCK_SIZE) as u32);
+            }
+            sequence.num_computed_tokens += *count;
+            starts.push(ids.len() as u32);
+            indices.push(ids.len() as u32 - 1);
+            seq_lens.push(sequence.num_computed_tokens as u32);
+            tables.extend_from_slice(&sequence.block_table);
+            tables.resize(seq_lens.len() * stride, 0);
+        }
+        self.model
+            .forward(&ForwardInput {
+                input_ids: &ids,
+                positions: &positions,
+                slot_mapping: &slots,
+                query_start_loc: &starts,
+                seq_lens: &seq_lens,
+                block_tables: &tables,
+                block_table_stride: stride,
+                logits_indices: &indices,
+            })
+            .unwrap();
+        let vocab_size = self.model.vocab_size();
+        let mut logits = vec![0.0; indices.len() * vocab_size];
+        self.model.compute_logits(0..indices.len(), &mut logits).unwrap();
+        logits.chunks_exact(vocab_size).map(<[f32]>::to_vec).collect()
+    }
+
+    /// The rest of one sequence in chunks; the last logits row.
+    pub fn prefill(&mut self, sequence: &mut Sequence, chunk: usize) -> Vec<f32> {
+        let mut logits = Vec::new();
+        while sequence.num_computed_tokens < sequence.token_ids.len() {
+            let left = sequence.token_ids.len() - sequence.num_computed_tokens;
+            logits = self.step(&mut [(&mut *sequence, chunk.min(left))]).remove(0);
+        }
+        logits
+    }
+}
+
+/// The place of the largest of the first `vocab_size` logits.
+pub fn argmax(logits: &[f32], vocab_size: usize) -> u32 {
+    let mut best = 0;
+    for (id, logit) in logits[..vocab_size].iter().enumerate() {
+        if *logit > logits[best] {
+            best = id;
+        }
+    }
+    best as u32
+}
+
+/// Bits, so that equality means bit-identity.
+pub fn bits(logits: &[f32]) -> Vec<u32> {
+    logits.iter().map(|logit| logit.to_bits()).collect()
+}
