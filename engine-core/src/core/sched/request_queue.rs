@@ -13,15 +13,16 @@ use crate::request::{Request, RequestId};
 pub(crate) enum QueueKey {
     /// First come, first served: counts up at the end, down at the front.
     Fcfs(i64),
-    /// Lower priority number first, then arrival, then id.
-    Priority(PriorityKey, RequestId),
+    Priority(PriorityKey),
 }
 
-/// What the priority policy compares: the smaller runs earlier, the largest is preempted first.
-#[derive(Debug, Clone, Copy)]
+/// What the priority policy compares: lower priority number first, then arrival, then id. The
+/// smallest is admitted first, the largest preempted first. No two requests are equal.
+#[derive(Debug, Clone)]
 pub(crate) struct PriorityKey {
     priority: i64,
     arrival_time: f64,
+    request_id: RequestId,
 }
 
 impl PriorityKey {
@@ -29,6 +30,7 @@ impl PriorityKey {
         Self {
             priority: request.priority(),
             arrival_time: request.arrival_time(),
+            request_id: request.request_id().clone(),
         }
     }
 }
@@ -38,6 +40,7 @@ impl Ord for PriorityKey {
         self.priority
             .cmp(&other.priority)
             .then_with(|| self.arrival_time.total_cmp(&other.arrival_time))
+            .then_with(|| self.request_id.cmp(&other.request_id))
     }
 }
 
@@ -103,7 +106,7 @@ impl RequestQueue {
                 self.next_back += 1;
                 QueueKey::Fcfs(self.next_back - 1)
             }
-            SchedulingPolicy::Priority => priority_key(&request),
+            SchedulingPolicy::Priority => QueueKey::Priority(PriorityKey::of(&request)),
         };
         self.insert(key, request)
     }
@@ -116,7 +119,7 @@ impl RequestQueue {
                 self.next_front -= 1;
                 QueueKey::Fcfs(self.next_front + 1)
             }
-            SchedulingPolicy::Priority => priority_key(&request),
+            SchedulingPolicy::Priority => QueueKey::Priority(PriorityKey::of(&request)),
         };
         self.insert(key, request)
     }
@@ -160,10 +163,6 @@ impl NextRequest<'_> {
         *self.num_tokens -= request.num_tokens() as u64;
         request
     }
-}
-
-fn priority_key(request: &Request) -> QueueKey {
-    QueueKey::Priority(PriorityKey::of(request), request.request_id().clone())
 }
 
 #[cfg(test)]

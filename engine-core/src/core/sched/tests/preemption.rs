@@ -136,16 +136,39 @@ fn priority_preempts_the_largest_priority_then_the_latest() {
 }
 
 #[test]
-fn of_equal_victims_the_first_admitted_goes() {
+fn of_equal_victims_the_last_in_the_queues_order_goes() {
     let mut scheduler = scheduler(priority_config(100, 4), 6);
     add(&mut scheduler, with_priority("x", 7, 0, 0.0));
     step(&mut scheduler);
-    add(&mut scheduler, with_priority("m", 5, 1, 1.0));
     add(&mut scheduler, with_priority("n", 5, 1, 1.0));
+    add(&mut scheduler, with_priority("m", 5, 1, 1.0));
     assert_eq!(step(&mut scheduler), "x:1 m:5 n:5");
     let output = scheduler.schedule();
-    assert_eq!(strings(&output.preempted_req_ids), ["m"]);
-    assert_eq!(trace(&output), "x:1 n:1");
+    assert_eq!(strings(&output.preempted_req_ids), ["n"]);
+    assert_eq!(trace(&output), "x:1 m:1");
+}
+
+#[test]
+fn equal_requests_do_not_preempt_each_other_in_turn() {
+    // Both together never fit to their ends, and each lost token is computed again.
+    let piecewise = SchedulerConfig {
+        scheduler_reserve_full_isl: false,
+        long_prefill_token_threshold: 1,
+        ..priority_config(4, 4)
+    };
+    let mut scheduler = scheduler(piecewise, 5);
+    for id in ["a", "b"] {
+        let mut equal = with_priority(id, 18, 1, 1.0);
+        equal.sampling_params.skip_reading_prefix_cache = true;
+        add(&mut scheduler, equal);
+    }
+    let mut num_steps = 0;
+    while scheduler.has_requests() {
+        step(&mut scheduler);
+        num_steps += 1;
+        assert!(num_steps < 100);
+    }
+    assert_idle(&scheduler);
 }
 
 #[test]
