@@ -93,6 +93,8 @@ fn execute(
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     /// In a pool where nothing is evicted, hits are what a set of prefixes predicts.
     #[test]
     fn hits_are_what_a_set_of_prefixes_predicts(

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use engine_core::core::BlockHash;
 use engine_core::core::sched::{ModelRunnerOutput, NewRequestData, Scheduler, SchedulerOutput};
 use engine_core::request::RequestId;
 
@@ -23,6 +24,8 @@ pub(crate) struct SimulatedRunner {
     /// `[num_blocks * block_size]`: digest of the tokens up to and including the slot's own.
     memory: Vec<Option<u64>>,
     requests: BTreeMap<RequestId, RunnerRequest>,
+    /// What the last slot of a block with this name must hold.
+    named: BTreeMap<BlockHash, u64>,
 }
 
 impl SimulatedRunner {
@@ -31,6 +34,7 @@ impl SimulatedRunner {
             block_size: case.block_size as usize,
             memory: vec![None; (case.num_blocks * case.block_size) as usize],
             requests: BTreeMap::new(),
+            named: BTreeMap::new(),
         }
     }
 
@@ -46,6 +50,7 @@ impl SimulatedRunner {
         failing: Option<proptest::sample::Index>,
     ) -> ModelRunnerOutput {
         self.apply(output);
+        self.learn_names(scheduler);
         let failing = failing
             .filter(|_| !output.num_scheduled_tokens.is_empty())
             .map(|index| index.index(output.num_scheduled_tokens.len()));
@@ -89,8 +94,27 @@ impl SimulatedRunner {
         answer
     }
 
-    /// Everything that running requests may still read is as it should be.
+    fn learn_names(&mut self, scheduler: &Scheduler) {
+        for (request, _) in scheduler.running() {
+            let cache_salt = request.cache_salt().map(str::to_owned);
+            let prefixes = request.block_hashes().iter().zip(1..);
+            self.named.extend(prefixes.map(|(&block_hash, num_blocks)| {
+                let token_ids = &request.all_token_ids()[..num_blocks * self.block_size];
+                (block_hash, digest(token_ids, &cache_salt))
+            }));
+        }
+    }
+
+    /// Everything that running requests may still read is as it should be, and so is every block
+    /// that a request may find by its name.
     pub(crate) fn check_memory(&self, scheduler: &Scheduler) {
+        let pool = scheduler.kv_cache_manager().block_pool();
+        for block_id in 0..pool.num_blocks() {
+            if let Some(block_hash) = pool.block_hash(block_id as u32) {
+                let last_slot = (block_id + 1) * self.block_size - 1;
+                assert_eq!(self.memory[last_slot], Some(self.named[&block_hash]));
+            }
+        }
         for (request, _) in scheduler.running() {
             self.check_request(scheduler, request.request_id());
         }
