@@ -114,6 +114,11 @@ impl Request {
         &self.sampling_params
     }
 
+    /// What separates its cached prefixes from those of others.
+    pub fn cache_salt(&self) -> Option<&str> {
+        self.cache_salt.as_deref()
+    }
+
     /// The prompt.
     pub fn prompt_token_ids(&self) -> &Arc<[u32]> {
         &self.prompt_token_ids

@@ -78,7 +78,7 @@ impl BlockPool {
         if usable == 0 {
             return 0.0;
         }
-        1.0 - self.num_free_blocks() as f64 / usable as f64
+        (usable - self.num_free_blocks()) as f64 / usable as f64
     }
 
     /// A block with this hash, the one cached first where there are several.
@@ -180,5 +180,111 @@ impl BlockPool {
             block.block_hash = None;
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroUsize;
+
+    use super::*;
+    use crate::core::block_hash::BlockHasher;
+
+    /// Different hashes.
+    fn hashes(count: usize) -> Vec<BlockHash> {
+        let tokens: Vec<u32> = (0..count as u32).collect();
+        let mut hashes = Vec::new();
+        BlockHasher::new(NonZeroUsize::MIN).hash_new_full_blocks(&tokens, None, &mut hashes);
+        hashes
+    }
+
+    fn free(pool: &BlockPool) -> Vec<u32> {
+        pool.free_block_ids().collect()
+    }
+
+    #[test]
+    fn the_null_block_is_never_handed_out() {
+        let mut pool = BlockPool::new(4);
+        assert_eq!(pool.num_free_blocks(), 3);
+        assert_eq!(pool.get_new_blocks(4), None);
+        assert_eq!(pool.get_new_blocks(3), Some(vec![1, 2, 3]));
+        assert_eq!(pool.get_new_blocks(1), None);
+        assert_eq!(pool.get_new_blocks(0), Some(vec![]));
+        assert_eq!(pool.usage(), 1.0);
+    }
+
+    #[test]
+    fn plain_blocks_are_used_again_first_and_cached_ones_last() {
+        let mut pool = BlockPool::new(8);
+        let hash = hashes(2);
+        let blocks = pool.get_new_blocks(4).unwrap();
+        assert_eq!(blocks, [1, 2, 3, 4]);
+        pool.cache_full_block(1, hash[0]);
+        pool.cache_full_block(2, hash[1]);
+        pool.free_blocks(blocks.into_iter().rev());
+        assert_eq!(free(&pool), [4, 3, 5, 6, 7, 2, 1]);
+        assert_eq!(pool.get_cached_block(&hash[0]), Some(1));
+        assert_eq!(pool.get_cached_block(&hash[1]), Some(2));
+    }
+
+    #[test]
+    fn a_cached_block_is_found_until_it_is_handed_out_again() {
+        let mut pool = BlockPool::new(3);
+        let hash = hashes(1)[0];
+        pool.get_new_blocks(1).unwrap();
+        pool.cache_full_block(1, hash);
+        pool.free_blocks([1].into_iter());
+        assert_eq!(pool.get_new_blocks(1), Some(vec![2]));
+        assert_eq!(pool.get_cached_block(&hash), Some(1));
+        assert_eq!(pool.get_new_blocks(1), Some(vec![1]));
+        assert_eq!(pool.get_cached_block(&hash), None);
+        assert_eq!(pool.block_hash(1), None);
+    }
+
+    #[test]
+    fn a_touched_block_is_free_no_longer() {
+        let mut pool = BlockPool::new(5);
+        let hash = hashes(1)[0];
+        pool.get_new_blocks(1).unwrap();
+        pool.cache_full_block(1, hash);
+        pool.touch(&[1]);
+        assert_eq!(pool.ref_cnt(1), 2);
+        pool.free_blocks([1].into_iter());
+        assert_eq!((pool.ref_cnt(1), free(&pool)), (1, vec![2, 3, 4]));
+        pool.free_blocks([1].into_iter());
+        assert_eq!((pool.ref_cnt(1), free(&pool)), (0, vec![2, 3, 4, 1]));
+        pool.touch(&[1]);
+        assert_eq!((pool.ref_cnt(1), free(&pool)), (1, vec![2, 3, 4]));
+    }
+
+    #[test]
+    fn equal_blocks_stay_apart_and_the_first_is_found() {
+        let mut pool = BlockPool::new(5);
+        let hash = hashes(1)[0];
+        pool.get_new_blocks(3).unwrap();
+        for block_id in [2, 1, 3] {
+            pool.cache_full_block(block_id, hash);
+        }
+        assert_eq!(pool.get_cached_block(&hash), Some(2));
+        pool.evict_cached_block(2);
+        assert_eq!(pool.get_cached_block(&hash), Some(1));
+        pool.evict_cached_block(3);
+        assert_eq!(pool.get_cached_block(&hash), Some(1));
+        pool.evict_cached_block(1);
+        assert_eq!(pool.get_cached_block(&hash), None);
+    }
+
+    #[test]
+    fn a_reset_needs_all_blocks_free() {
+        let mut pool = BlockPool::new(3);
+        let hash = hashes(1)[0];
+        pool.get_new_blocks(1).unwrap();
+        pool.cache_full_block(1, hash);
+        assert!(!pool.reset_prefix_cache());
+        assert_eq!(pool.get_cached_block(&hash), Some(1));
+        pool.free_blocks([1].into_iter());
+        assert!(pool.reset_prefix_cache());
+        assert_eq!(pool.get_cached_block(&hash), None);
+        assert_eq!(pool.num_free_blocks(), 2);
     }
 }

@@ -213,3 +213,117 @@ impl KVCacheManager {
         num_tokens.div_ceil(self.block_size())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use protocol::EngineCoreRequest;
+
+    use super::*;
+
+    fn manager(num_blocks: u32) -> KVCacheManager {
+        KVCacheManager::new(num_blocks + 1, NonZeroUsize::new(4).unwrap(), true)
+    }
+
+    fn request(manager: &KVCacheManager, num_tokens: u32) -> Request {
+        let message = EngineCoreRequest {
+            prompt_token_ids: (0..num_tokens).collect(),
+            ..EngineCoreRequest::default()
+        };
+        Request::from_engine_core_request(message, &manager.block_hasher())
+    }
+
+    fn first(
+        manager: &mut KVCacheManager,
+        request: &Request,
+        num_watermark_blocks: usize,
+    ) -> Option<RequestBlocks> {
+        let computed = manager.get_computed_blocks(request);
+        let num_tokens = request.num_tokens();
+        let mut blocks = manager.allocate_first_slots(
+            &computed,
+            num_tokens,
+            num_tokens,
+            num_watermark_blocks,
+        )?;
+        manager.cache_blocks(request, &mut blocks, num_tokens);
+        Some(blocks)
+    }
+
+    #[test]
+    fn a_table_grows_by_what_is_missing() {
+        let mut manager = manager(5);
+        let mut blocks = RequestBlocks::default();
+        assert_eq!(manager.allocate_slots(&mut blocks, 5), Some(vec![1, 2]));
+        assert_eq!(manager.allocate_slots(&mut blocks, 8), Some(vec![]));
+        assert_eq!(manager.allocate_slots(&mut blocks, 9), Some(vec![3]));
+        assert_eq!(manager.allocate_slots(&mut blocks, 21), None);
+        assert_eq!(blocks.block_ids(), [1, 2, 3]);
+        assert_eq!(manager.block_pool().num_free_blocks(), 2);
+        manager.free(blocks);
+        assert_eq!(manager.usage(), 0.0);
+    }
+
+    #[test]
+    fn free_hits_count_as_needed_blocks() {
+        let mut manager = manager(5);
+        let twelve = request(&manager, 12);
+        let held = first(&mut manager, &twelve, 0).unwrap();
+        // Two hits that another holds, two new blocks.
+        let fourteen = request(&manager, 14);
+        let hits = manager.get_computed_blocks(&fourteen);
+        assert_eq!(
+            (hits.block_ids.as_slice(), hits.num_tokens),
+            (&[1, 2, 3][..], 12)
+        );
+        assert!(first(&mut manager, &fourteen, 2).is_none());
+        assert!(first(&mut manager, &fourteen, 1).is_some_and(|blocks| {
+            manager.free(blocks);
+            true
+        }));
+        // Nobody holds the three hits now: they are taken from the free ones.
+        manager.free(held);
+        assert!(first(&mut manager, &fourteen, 2).is_none());
+        let blocks = first(&mut manager, &fourteen, 1).unwrap();
+        assert_eq!(blocks.block_ids()[..3], [1, 2, 3]);
+        assert_eq!(manager.block_pool().num_free_blocks(), 1);
+    }
+
+    #[test]
+    fn a_refusal_changes_nothing() {
+        let mut manager = manager(4);
+        let twelve = request(&manager, 12);
+        let held = first(&mut manager, &twelve, 0).unwrap();
+        manager.free(held);
+        let before: Vec<u32> = manager.block_pool().free_block_ids().collect();
+        let too_long = request(&manager, 17);
+        assert!(first(&mut manager, &too_long, 0).is_none());
+        assert_eq!(
+            manager.block_pool().free_block_ids().collect::<Vec<_>>(),
+            before
+        );
+        assert!((0..5).all(|block_id| manager.block_pool().ref_cnt(block_id) == 0));
+    }
+
+    #[test]
+    fn only_full_blocks_of_known_tokens_are_named() {
+        let mut manager = manager(8);
+        let seven = request(&manager, 7);
+        let mut blocks = RequestBlocks::default();
+        manager.allocate_slots(&mut blocks, 16).unwrap();
+        manager.cache_blocks(&seven, &mut blocks, 3);
+        assert_eq!(manager.block_pool().block_hash(1), None);
+        manager.cache_blocks(&seven, &mut blocks, 16);
+        assert_eq!(
+            manager.block_pool().block_hash(1),
+            Some(seven.block_hashes()[0])
+        );
+        assert_eq!(manager.block_pool().block_hash(2), None);
+        manager.evict_blocks_after(&mut blocks, 4);
+        assert_eq!(
+            manager.block_pool().block_hash(1),
+            Some(seven.block_hashes()[0])
+        );
+        manager.evict_blocks_after(&mut blocks, 3);
+        assert_eq!(manager.block_pool().block_hash(1), None);
+    }
+}

@@ -13,6 +13,8 @@ mod request_queue;
 pub mod scheduler;
 mod step;
 mod stop;
+#[cfg(test)]
+mod tests;
 mod update;
 
 pub use clock::EngineClock;

@@ -36,16 +36,16 @@ impl Scheduler {
     }
 
     /// Index of the running request that is preempted next: under FCFS the last admitted, under
-    /// the priority policy the first of those with the largest (priority, arrival time).
+    /// the priority policy the one that the queue would put last.
+    ///
+    /// vLLM compares only (priority, arrival time) here. Of two requests that are equal in both
+    /// (answers to one prompt are), each would then be the other's victim in turn, for ever.
     fn choose_victim(&self) -> usize {
         match self.config.policy {
             SchedulingPolicy::Fcfs => self.running.len().saturating_sub(1),
-            SchedulingPolicy::Priority => {
-                // `max_by_key` takes the last of equals, so look from the end.
-                let indices = (0..self.running.len()).rev();
-                let key = |&index: &usize| PriorityKey::of(&self.running[index].request);
-                indices.max_by_key(key).unwrap_or_default()
-            }
+            SchedulingPolicy::Priority => (0..self.running.len())
+                .max_by_key(|&index| PriorityKey::of(&self.running[index].request))
+                .unwrap_or_default(),
         }
     }
 

@@ -13,15 +13,16 @@ use crate::request::{Request, RequestId};
 pub(crate) enum QueueKey {
     /// First come, first served: counts up at the end, down at the front.
     Fcfs(i64),
-    /// Lower priority number first, then arrival, then id.
-    Priority(PriorityKey, RequestId),
+    Priority(PriorityKey),
 }
 
-/// What the priority policy compares: the smaller runs earlier, the largest is preempted first.
-#[derive(Debug, Clone, Copy)]
+/// What the priority policy compares: lower priority number first, then arrival, then id. The
+/// smallest is admitted first, the largest preempted first. No two requests are equal.
+#[derive(Debug, Clone)]
 pub(crate) struct PriorityKey {
     priority: i64,
     arrival_time: f64,
+    request_id: RequestId,
 }
 
 impl PriorityKey {
@@ -29,6 +30,7 @@ impl PriorityKey {
         Self {
             priority: request.priority(),
             arrival_time: request.arrival_time(),
+            request_id: request.request_id().clone(),
         }
     }
 }
@@ -38,6 +40,7 @@ impl Ord for PriorityKey {
         self.priority
             .cmp(&other.priority)
             .then_with(|| self.arrival_time.total_cmp(&other.arrival_time))
+            .then_with(|| self.request_id.cmp(&other.request_id))
     }
 }
 
@@ -108,7 +111,7 @@ impl RequestQueue {
                 self.next_back += 1;
                 QueueKey::Fcfs(self.next_back - 1)
             }
-            SchedulingPolicy::Priority => priority_key(&request),
+            SchedulingPolicy::Priority => QueueKey::Priority(PriorityKey::of(&request)),
         };
         self.insert(key, request)
     }
@@ -121,7 +124,7 @@ impl RequestQueue {
                 self.next_front -= 1;
                 QueueKey::Fcfs(self.next_front + 1)
             }
-            SchedulingPolicy::Priority => priority_key(&request),
+            SchedulingPolicy::Priority => QueueKey::Priority(PriorityKey::of(&request)),
         };
         self.insert(key, request)
     }
@@ -167,6 +170,66 @@ impl NextRequest<'_> {
     }
 }
 
-fn priority_key(request: &Request) -> QueueKey {
-    QueueKey::Priority(PriorityKey::of(request), request.request_id().clone())
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use protocol::EngineCoreRequest;
+
+    use super::*;
+    use crate::core::block_hash::BlockHasher;
+
+    fn request(id: usize, priority: i64, arrival_time: f64) -> Box<Request> {
+        let message = EngineCoreRequest {
+            request_id: format!("{id:02}"),
+            prompt_token_ids: vec![0; id + 1],
+            priority,
+            arrival_time,
+            ..EngineCoreRequest::default()
+        };
+        Box::new(Request::from_engine_core_request(
+            message,
+            &BlockHasher::disabled(),
+        ))
+    }
+
+    proptest! {
+        /// Adds, prepends, pops and removals against a list that is searched.
+        #[test]
+        fn the_order_is_kept(
+            fcfs in any::<bool>(),
+            operations in prop::collection::vec((0u8..5, -2i64..2, 0u8..3, any::<prop::sample::Index>()), 0..60),
+        ) {
+            let policy = if fcfs { SchedulingPolicy::Fcfs } else { SchedulingPolicy::Priority };
+            let mut queue = RequestQueue::new(policy);
+            let mut model: Vec<(i64, u8, String, usize, QueueKey)> = Vec::new();
+            for (id, (operation, priority, arrival, index)) in operations.into_iter().enumerate() {
+                let new = request(id, priority, f64::from(arrival));
+                let entry = (priority, arrival, format!("{id:02}"), id + 1);
+                let with_key = |key| (entry.0, entry.1, entry.2.clone(), entry.3, key);
+                match operation {
+                    0 | 1 => model.push(with_key(queue.add(new))),
+                    2 => model.insert(0, with_key(queue.prepend(new))),
+                    3 => {
+                        let popped = queue.peek().map(|next| next.pop().request_id().to_string());
+                        prop_assert_eq!(popped, model.first().map(|first| first.2.clone()));
+                        if !model.is_empty() { model.remove(0); }
+                    }
+                    _ if !model.is_empty() => {
+                        let gone = model.remove(index.index(model.len()));
+                        let removed = queue.remove(&gone.4);
+                        prop_assert_eq!(removed.map(|request| request.request_id().to_string()), Some(gone.2));
+                        prop_assert!(queue.remove(&gone.4).is_none());
+                    }
+                    _ => {}
+                }
+                if !fcfs {
+                    model.sort_by(|a, b| (a.0, a.1, &a.2).cmp(&(b.0, b.1, &b.2)));
+                }
+                let listed: Vec<&str> = queue.iter().map(|request| &**request.request_id()).collect();
+                prop_assert_eq!(listed, model.iter().map(|entry| &*entry.2).collect::<Vec<_>>());
+                prop_assert_eq!(queue.len(), model.len());
+                prop_assert_eq!(queue.num_tokens(), model.iter().map(|entry| entry.3 as u64).sum::<u64>());
+            }
+        }
+    }
 }

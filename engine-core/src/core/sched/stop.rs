@@ -70,3 +70,86 @@ fn ends_in_repetition(token_ids: &[u32], detection: RepetitionDetection) -> bool
             .all(|(token, before)| token == before)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use protocol::{EngineCoreRequest, SamplingParams};
+
+    use super::*;
+    use crate::core::block_hash::BlockHasher;
+
+    fn detection(min: u32, max: u32, count: u32) -> RepetitionDetection {
+        RepetitionDetection {
+            min_pattern_size: min,
+            max_pattern_size: max,
+            min_count: count,
+        }
+    }
+
+    #[test]
+    fn a_repeated_tail_is_found() {
+        assert!(ends_in_repetition(
+            &[5, 1, 2, 1, 2, 1, 2],
+            detection(1, 4, 3)
+        ));
+        assert!(!ends_in_repetition(
+            &[5, 1, 2, 1, 2, 1, 2],
+            detection(1, 4, 4)
+        ));
+        assert!(!ends_in_repetition(
+            &[5, 1, 2, 1, 2, 1, 2],
+            detection(1, 1, 2)
+        ));
+        assert!(!ends_in_repetition(
+            &[5, 1, 2, 1, 2, 1, 2],
+            detection(3, 4, 2)
+        ));
+        assert!(ends_in_repetition(&[9, 9, 9], detection(1, 1, 3)));
+        assert!(!ends_in_repetition(&[9, 9, 9, 1], detection(1, 4, 2)));
+        assert!(!ends_in_repetition(&[], detection(0, 4, 0)));
+        // Once is no repetition.
+        assert!(!ends_in_repetition(&[1, 2, 3], detection(0, u32::MAX, 0)));
+        assert!(ends_in_repetition(&[3, 3], detection(0, u32::MAX, 0)));
+    }
+
+    #[test]
+    fn repetition_is_looked_for_in_the_output_from_min_tokens_on() {
+        let stop = |output_token_ids: &[u32], min_tokens| {
+            let message = EngineCoreRequest {
+                prompt_token_ids: vec![4, 4, 4, 4],
+                output_token_ids: output_token_ids.to_vec(),
+                sampling_params: SamplingParams {
+                    min_tokens,
+                    repetition_detection: Some(detection(1, 3, 3)),
+                    ..SamplingParams::default()
+                },
+                ..EngineCoreRequest::default()
+            };
+            let request = Request::from_engine_core_request(message, &BlockHasher::disabled());
+            check_stop(&request, 100).map(|stop| stop.finish_reason)
+        };
+        assert_eq!(stop(&[4, 4], 0), None);
+        assert_eq!(stop(&[4, 4, 4], 0), Some(FinishReason::Repetition));
+        assert_eq!(stop(&[4, 4, 4], 4), None);
+        assert_eq!(stop(&[], 0), None);
+    }
+
+    proptest! {
+        /// Against the definition: the tail is some pattern, repeated.
+        #[test]
+        fn repetition_is_as_defined(
+            token_ids in prop::collection::vec(0u32..3, 0..14),
+            min in 1usize..4,
+            max in 1usize..6,
+            count in 2usize..5,
+        ) {
+            let expected = (min..=max).any(|size| {
+                token_ids.len() >= size * count
+                    && token_ids.ends_with(&token_ids[token_ids.len() - size..].repeat(count))
+            });
+            let detection = detection(min as u32, max as u32, count as u32);
+            prop_assert_eq!(ends_in_repetition(&token_ids, detection), expected);
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! What the runner's answer does to the requests, and what each client hears.
+
+use protocol::{FinishReason, LogprobsLists, RequestErrorCode};
+
+use super::*;
+
+fn logprobs(rows: u32) -> LogprobsLists {
+    LogprobsLists {
+        logprob_token_ids: (0..rows).map(|row| vec![row]).collect(),
+        logprobs: (0..rows).map(|row| vec![-(row as f32)]).collect(),
+        sampled_token_ranks: (1..=rows).collect(),
+    }
+}
+
+#[test]
+fn an_error_ends_one_request_alone() {
+    let mut scheduler = scheduler(config(100, 4), 20);
+    for id in ["a", "b", "c"] {
+        add(&mut scheduler, request(id, 9));
+    }
+    let output = scheduler.schedule();
+    let answer = ModelRunnerOutput {
+        errors: vec![None, Some("the sampler failed".to_owned()), None],
+        ..sampling(&scheduler, &output, 7)
+    };
+    let outputs = flat(scheduler.update_from_output(&output, answer));
+    assert_eq!(outputs.len(), 3);
+    assert_eq!(outputs[0].new_token_ids, [7]);
+    assert_eq!(outputs[2].new_token_ids, [7]);
+    assert_eq!(outputs[1].finish_reason, Some(FinishReason::Error));
+    assert_eq!(outputs[1].new_token_ids, [0; 0]);
+    let error = outputs[1].error.as_ref().unwrap();
+    assert_eq!(error.code, RequestErrorCode::InternalError);
+    assert_eq!(error.message, "the sampler failed");
+    assert_eq!(running_ids(&scheduler), ["a", "c"]);
+    // What the failed step should have written is not found by others.
+    add(
+        &mut scheduler,
+        EngineCoreRequest {
+            request_id: "d".to_owned(),
+            ..request("b", 9)
+        },
+    );
+    assert_eq!(step(&mut scheduler), "a:1 c:1 d:9");
+}
+
+#[test]
+fn an_answer_that_makes_no_sense_ends_its_request() {
+    let mut scheduler = scheduler(config(12, 4), 20);
+    add(&mut scheduler, request("done", 5));
+    add(&mut scheduler, request("part", 9));
+    let output = scheduler.schedule();
+    assert_eq!(trace(&output), "done:5 part:7");
+    let answer = ModelRunnerOutput {
+        sampled_token_ids: vec![vec![], vec![3]],
+        ..ModelRunnerOutput::default()
+    };
+    let outputs = flat(scheduler.update_from_output(&output, answer));
+    let messages: Vec<_> = outputs
+        .iter()
+        .map(|output| &*output.error.as_ref().unwrap().message)
+        .collect();
+    let sampled_nothing = "the model runner sampled no token";
+    let sampled_early = "the model runner sampled 1 tokens after part of a prefill";
+    assert_eq!(messages, [sampled_nothing, sampled_early]);
+    assert_idle(&scheduler);
+}
+
+#[test]
+fn an_empty_answer_ends_only_what_was_due() {
+    let mut scheduler = scheduler(config(12, 4), 20);
+    add(&mut scheduler, request("done", 5));
+    add(&mut scheduler, request("part", 9));
+    let output = scheduler.schedule();
+    let outputs = flat(scheduler.update_from_output(&output, ModelRunnerOutput::default()));
+    assert_eq!(outputs.len(), 1);
+    assert_eq!(running_ids(&scheduler), ["part"]);
+}
+
+#[test]
+fn a_part_of_a_prefill_says_nothing() {
+    let mut scheduler = scheduler(config(4, 4), 20);
+    add(&mut scheduler, request("a", 9));
+    assert_eq!(flat(step_outputs(&mut scheduler, 7)), []);
+    assert_eq!(flat(step_outputs(&mut scheduler, 7)), []);
+    assert_eq!(flat(step_outputs(&mut scheduler, 7))[0].new_token_ids, [7]);
+}
+
+#[test]
+fn what_follows_a_stop_is_dropped() {
+    let mut scheduler = scheduler(config(100, 4), 20);
+    let mut stopping = request("a", 5);
+    stopping.sampling_params.stop_token_ids = vec![50];
+    add(&mut scheduler, stopping);
+    let output = scheduler.schedule();
+    let answer = ModelRunnerOutput {
+        sampled_token_ids: vec![vec![1, 50, 3, 4]],
+        logprobs: vec![Some(logprobs(4))],
+        prompt_logprobs: vec![Some(logprobs(4))],
+        num_nans_in_logits: vec![2],
+        ..ModelRunnerOutput::default()
+    };
+    let outputs = flat(scheduler.update_from_output(&output, answer));
+    assert_eq!(outputs[0].new_token_ids, [1, 50]);
+    assert_eq!(outputs[0].new_logprobs, Some(logprobs(2)));
+    assert_eq!(outputs[0].finish_reason, Some(FinishReason::Stop));
+    assert_eq!(outputs[0].num_nans_in_logits, 2);
+    // Not asked for.
+    assert_eq!(outputs[0].new_prompt_logprobs, None);
+}
+
+#[test]
+fn prompt_logprobs_are_emitted_once() {
+    let mut scheduler = scheduler(config(100, 4), 20);
+    let mut asking = request("a", 5);
+    asking.sampling_params.prompt_logprobs = Some(1);
+    let replayed = EngineCoreRequest {
+        request_id: "b".to_owned(),
+        output_token_ids: vec![1],
+        ..asking.clone()
+    };
+    add(&mut scheduler, asking);
+    add(&mut scheduler, replayed);
+    let mut step = || {
+        let output = scheduler.schedule();
+        let answer = ModelRunnerOutput {
+            prompt_logprobs: vec![Some(logprobs(4)); 2],
+            ..sampling(&scheduler, &output, 7)
+        };
+        let outputs = flat(scheduler.update_from_output(&output, answer));
+        outputs
+            .into_iter()
+            .map(|output| output.new_prompt_logprobs.is_some())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(step(), [true, false]);
+    assert_eq!(step(), [false, false]);
+}
+
+#[test]
+fn each_client_gets_its_own_and_one_gets_the_statistics() {
+    let mut scheduler = scheduler(config(100, 4), 20);
+    for (id, client_index) in [("a", 3), ("b", 1), ("c", 3)] {
+        add(
+            &mut scheduler,
+            EngineCoreRequest {
+                client_index,
+                ..request(id, 5)
+            },
+        );
+    }
+    let outputs = step_outputs(&mut scheduler, 7);
+    let heard: Vec<_> = outputs
+        .iter()
+        .map(|(client_index, outputs)| {
+            let ids = outputs
+                .outputs
+                .iter()
+                .map(|output| &*output.request_id)
+                .collect::<Vec<_>>();
+            (*client_index, ids, outputs.scheduler_stats.is_some())
+        })
+        .collect();
+    assert_eq!(heard, [(1, vec!["b"], true), (3, vec!["a", "c"], false)]);
+}
+
+#[test]
+fn statistics_come_without_outputs_too() {
+    let mut scheduler = scheduler(config(4, 4), 20);
+    add(&mut scheduler, request("a", 9));
+    let outputs = step_outputs(&mut scheduler, 7);
+    assert_eq!(outputs.len(), 1);
+    assert_eq!(outputs[&0].outputs, []);
+    assert_eq!(
+        outputs[&0]
+            .scheduler_stats
+            .as_ref()
+            .unwrap()
+            .num_scheduled_tokens,
+        4
+    );
+}
