@@ -84,10 +84,14 @@ pub(super) fn gather(
     floats: &mut Vec<f32>,
     candidates: &mut Vec<Candidate>,
 ) -> LogprobsRow {
-    let log_sum = if normalised {
-        f64::from(maxima.max) + math::ln(maxima.sum_exp(row, f32::MIN, 1.0))
+    // Subtracted one after the other: their sum would lose the smaller one where logits are huge.
+    let (max, log_sum) = if normalised {
+        (
+            f64::from(maxima.max),
+            math::ln(maxima.sum_exp(row, f32::MIN, 1.0)),
+        )
     } else {
-        0.0
+        (0.0, 0.0)
     };
     let logit_of = |id: u32| row.get(id as usize).copied().unwrap_or(f32::NEG_INFINITY);
     let mut token_ids = vec![token_id];
@@ -102,7 +106,7 @@ pub(super) fn gather(
     }
     let logprobs = token_ids
         .iter()
-        .map(|&id| (f64::from(logit_of(id)) - log_sum) as f32)
+        .map(|&id| (f64::from(logit_of(id)) - max - log_sum) as f32)
         .collect();
     LogprobsRow {
         token_ids,
