@@ -11,7 +11,8 @@ pub struct LogprobsRow {
     /// `[1 + k]` ids: the chosen token, then those asked for, most probable first (named ids in
     /// the order of the request). The chosen one may occur among those again.
     pub token_ids: Vec<u32>,
-    /// `[1 + k]` logprobs (or logits, by `LogprobsMode`) beside the ids; -inf for a masked token.
+    /// `[1 + k]` logprobs (or logits, by `LogprobsMode`) beside the ids; -inf for a masked token
+    /// and where a logprob is below what `f32` holds.
     pub logprobs: Vec<f32>,
     /// 1-based rank of the chosen token: how many logits are at least its own.
     pub rank: u32,

@@ -114,7 +114,9 @@ pub(super) fn cutoff(
         maxima.collect(row, cutoff.logit.max(floor as f32), candidates);
         total
     };
-    match nucleus(candidates, f64::from(top_p) * total, weight) {
+    let target = f64::from(top_p) * total;
+    let before = narrow(candidates, target, weight);
+    match nucleus(candidates, before, target, weight) {
         Some(last) => last.into(),
         None => cutoff,
     }
@@ -135,17 +137,56 @@ fn min_p_floor(max: f32, min_p: f32, inverse_temperature: f64) -> f32 {
     floor
 }
 
-/// The token at which the weights, added in rank order, reach `target`.
+/// Drops candidates that are far from where the weights, added in rank order, reach `target`.
+/// Returns the weight of those dropped from the front.
+///
+/// Adds the weights up in buckets of equal width in logits, and leaves the bucket that crosses.
+fn narrow(candidates: &mut Vec<Candidate>, target: f64, weight: impl Fn(f32) -> f64) -> f64 {
+    const BUCKETS: usize = 256;
+    /// Fewer candidates are not worth the buckets.
+    const WORTHWHILE: usize = 128;
+    if candidates.len() < WORTHWHILE {
+        return 0.0;
+    }
+    let (mut lowest, mut highest) = (f64::INFINITY, f64::NEG_INFINITY);
+    for candidate in candidates.iter() {
+        lowest = lowest.min(f64::from(candidate.logit));
+        highest = highest.max(f64::from(candidate.logit));
+    }
+    if lowest == highest {
+        return 0.0;
+    }
+    // Each step of this rounds monotonically, so no bucket holds a token that ranks before one
+    // of an earlier bucket.
+    let scale = BUCKETS as f64 / (highest - lowest);
+    let bucket_of = |logit: f32| (((highest - f64::from(logit)) * scale) as usize).min(BUCKETS - 1);
+    let mut sums = [0.0; BUCKETS];
+    for candidate in candidates.iter() {
+        sums[bucket_of(candidate.logit)] += weight(candidate.logit);
+    }
+    // The lowest token is in the last bucket, so that one is never empty.
+    let (mut before, mut crossing) = (0.0, 0);
+    while crossing < BUCKETS - 1 && before + sums[crossing] < target {
+        before += sums[crossing];
+        crossing += 1;
+    }
+    candidates.retain(|candidate| bucket_of(candidate.logit) == crossing);
+    before
+}
+
+/// The token at which the weights, added to `before` in rank order, reach `target`; the last one
+/// where they don't.
 ///
 /// Bisection by selection: each round puts the heavier half of what is undecided in front and
 /// adds it up. Linear in the number of candidates.
 fn nucleus(
     candidates: &mut [Candidate],
+    before: f64,
     target: f64,
     weight: impl Fn(f32) -> f64,
 ) -> Option<Candidate> {
     // The candidates before `low` don't reach the target; those before `high` do, or are all.
-    let (mut low, mut high, mut before) = (0, candidates.len(), 0.0);
+    let (mut low, mut high, mut before) = (0, candidates.len(), before);
     while high - low > 1 {
         let middle = low + (high - low) / 2;
         let undecided = &mut candidates[low..high];

@@ -39,7 +39,7 @@ fn assert_is_reference(row: &[f32], logprobs: &LogprobsRow, token_id: u32, ids: 
         let exact = reference[id as usize];
         let close = (f64::from(ours) - exact).abs() <= 1e-6 * exact.abs().max(1.0);
         assert!(
-            close || f64::from(ours) == exact,
+            close || ours == exact as f32,
             "token {id}: {ours} is not {exact}"
         );
     }
