@@ -71,7 +71,11 @@ fn check(params: &SamplingParams, vocab: VocabSizes) -> Result<(), String> {
     }
     for &(id, bias) in &params.logit_bias {
         ids("logit_bias", &[id])?;
-        within("logit_bias", bias, -100.0..=100.0)?;
+        within(
+            &format!("logit_bias of token id {id}"),
+            bias,
+            -100.0..=100.0,
+        )?;
     }
     if let Some(allowed) = &params.allowed_token_ids {
         if allowed.is_empty() {
@@ -243,7 +247,7 @@ mod tests {
         );
         assert_eq!(
             message(|p| p.logit_bias = vec![(1, f32::NAN)]),
-            "logit_bias is NaN; it must be within -100..=100"
+            "logit_bias of token id 1 is NaN; it must be within -100..=100"
         );
     }
 

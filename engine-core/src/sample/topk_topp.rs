@@ -64,7 +64,7 @@ pub(super) struct Filters {
 /// - `top_p` keeps the smallest set whose probability, renormalised over what is left, reaches
 ///   `top_p`; the token that crosses it is kept.
 ///
-/// `maxima` must have read `row` and found a finite logit. Cost: nothing for `min_p`; about `k`
+/// `maxima` must have read `row` and found a finite logit. Cost: next to nothing for `min_p`; about `k`
 /// blocks for `top_k`; for `top_p` without `top_k` one pass and a selection among the tokens with
 /// at least `(1 - top_p) / row.len()` of the probability.
 pub(super) fn cutoff(
@@ -108,10 +108,14 @@ pub(super) fn cutoff(
     } else {
         let total = maxima.sum_exp(row, cutoff.logit, inverse_temperature);
         // Tokens below this hold less than 1 - top_p together, so the others reach top_p without
-        // them. The factor is slack for rounding.
+        // them. The factor and the step down are slack for rounding.
         let least = (1.0 - f64::from(top_p)) * total / row.len() as f64 * 0.999;
         let floor = f64::from(maxima.max) + math::ln(least) / inverse_temperature;
-        maxima.collect(row, cutoff.logit.max(floor as f32), candidates);
+        maxima.collect(
+            row,
+            cutoff.logit.max((floor as f32).next_down()),
+            candidates,
+        );
         total
     };
     let target = f64::from(top_p) * total;
@@ -122,19 +126,34 @@ pub(super) fn cutoff(
     }
 }
 
-/// The smallest logit that `min_p` keeps.
+/// The smallest logit that `min_p` keeps, found by bisection over all floats up to `max`: a
+/// formula would round, and stepping from there to the boundary can take forever around 0.
 fn min_p_floor(max: f32, min_p: f32, inverse_temperature: f64) -> f32 {
     let least = math::ln(f64::from(min_p));
     let keeps = |logit: f32| (f64::from(logit) - f64::from(max)) * inverse_temperature >= least;
-    let mut floor = ((f64::from(max) + least / inverse_temperature) as f32).clamp(f32::MIN, max);
-    // The conversion rounded: step to the exact boundary.
-    while !keeps(floor) && floor < max {
-        floor = floor.next_up();
+    let (mut low, mut high) = (sortable(f32::MIN), sortable(max));
+    while low < high {
+        let middle = low.midpoint(high);
+        if keeps(unsortable(middle)) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
     }
-    while keeps(floor.next_down()) {
-        floor = floor.next_down();
-    }
-    floor
+    unsortable(high)
+}
+
+const SIGN: u32 = 1 << 31;
+
+/// An integer that sorts as the float does.
+fn sortable(value: f32) -> u32 {
+    let bits = value.to_bits();
+    if bits & SIGN == 0 { bits | SIGN } else { !bits }
+}
+
+/// The float of [`sortable`].
+fn unsortable(key: u32) -> f32 {
+    f32::from_bits(if key & SIGN == 0 { !key } else { key & !SIGN })
 }
 
 /// Drops candidates that are far from where the weights, added in rank order, reach `target`.

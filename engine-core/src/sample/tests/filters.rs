@@ -130,6 +130,33 @@ fn min_p_is_a_share_of_the_largest_probability() {
 }
 
 #[test]
+fn min_p_is_quick_where_its_boundary_is_near_zero() {
+    // Around 0 there are a billion floats between the exact boundary and a rounded one.
+    let settings = Settings {
+        min_p: (-2.0f32).exp(),
+        ..OFF
+    };
+    assert_eq!(
+        kept(&[2.0, 1e-6, 1e-30, 0.0, -1e-30, -1e-6], settings)[..2],
+        [0, 1]
+    );
+    let settings = Settings {
+        min_p: 0.5,
+        temperature: 1e-5,
+        ..OFF
+    };
+    assert_eq!(kept(&[0.0, -6.9e-6, -7e-6, f32::MIN], settings), [0, 1]);
+    let settings = Settings {
+        min_p: f32::MIN_POSITIVE,
+        ..OFF
+    };
+    assert_eq!(
+        kept(&[f32::MIN, f32::MAX, f32::MAX.next_down()], settings),
+        [1]
+    );
+}
+
+#[test]
 fn top_p_looks_at_what_min_p_and_top_k_left() {
     // Ten equal tokens; of the 4 that top_k leaves, 2 hold half.
     let settings = Settings {
