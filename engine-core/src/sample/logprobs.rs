@@ -11,7 +11,8 @@ pub struct LogprobsRow {
     /// `[1 + k]` ids: the chosen token, then those asked for, most probable first (named ids in
     /// the order of the request). The chosen one may occur among those again.
     pub token_ids: Vec<u32>,
-    /// `[1 + k]` logprobs (or logits, by `LogprobsMode`) beside the ids; -inf for a masked token.
+    /// `[1 + k]` logprobs (or logits, by `LogprobsMode`) beside the ids; -inf for a masked token
+    /// and where a logprob is below what `f32` holds.
     pub logprobs: Vec<f32>,
     /// 1-based rank of the chosen token: how many logits are at least its own.
     pub rank: u32,
@@ -84,10 +85,14 @@ pub(super) fn gather(
     floats: &mut Vec<f32>,
     candidates: &mut Vec<Candidate>,
 ) -> LogprobsRow {
-    let log_sum = if normalised {
-        f64::from(maxima.max) + math::ln(maxima.sum_exp(row, f32::MIN, 1.0))
+    // Subtracted one after the other: their sum would lose the smaller one where logits are huge.
+    let (max, log_sum) = if normalised {
+        (
+            f64::from(maxima.max),
+            math::ln(maxima.sum_exp(row, f32::MIN, 1.0)),
+        )
     } else {
-        0.0
+        (0.0, 0.0)
     };
     let logit_of = |id: u32| row.get(id as usize).copied().unwrap_or(f32::NEG_INFINITY);
     let mut token_ids = vec![token_id];
@@ -102,7 +107,7 @@ pub(super) fn gather(
     }
     let logprobs = token_ids
         .iter()
-        .map(|&id| (f64::from(logit_of(id)) - log_sum) as f32)
+        .map(|&id| (f64::from(logit_of(id)) - max - log_sum) as f32)
         .collect();
     LogprobsRow {
         token_ids,

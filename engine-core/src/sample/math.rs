@@ -7,22 +7,22 @@
 const EXP_MIN: f64 = -708.0;
 const EXP_MAX: f64 = 709.0;
 
-/// `1 / n!` from n = 13 down to 0: the Taylor polynomial of `exp`, highest power first.
+/// `1 / n!` for n = 0 to 13: the Taylor polynomial of `exp`.
 const INVERSE_FACTORIALS: [f64; 14] = [
-    1.0 / 6_227_020_800.0,
-    1.0 / 479_001_600.0,
-    1.0 / 39_916_800.0,
-    1.0 / 3_628_800.0,
-    1.0 / 362_880.0,
-    1.0 / 40_320.0,
-    1.0 / 5_040.0,
-    1.0 / 720.0,
-    1.0 / 120.0,
-    1.0 / 24.0,
-    1.0 / 6.0,
+    1.0,
+    1.0,
     0.5,
-    1.0,
-    1.0,
+    1.0 / 6.0,
+    1.0 / 24.0,
+    1.0 / 120.0,
+    1.0 / 720.0,
+    1.0 / 5_040.0,
+    1.0 / 40_320.0,
+    1.0 / 362_880.0,
+    1.0 / 3_628_800.0,
+    1.0 / 39_916_800.0,
+    1.0 / 479_001_600.0,
+    1.0 / 6_227_020_800.0,
 ];
 
 /// e to the power of `x`, within 2 units in the last place.
@@ -42,10 +42,14 @@ pub(super) fn exp(x: f64) -> f64 {
     let shifted = x * std::f64::consts::LOG2_E + ROUND;
     let k = shifted - ROUND;
     let r = (x - k * LN_2_HIGH) - k * LN_2_LOW;
-    let mut power = 0.0;
-    for coefficient in INVERSE_FACTORIALS {
-        power = power * r + coefficient;
-    }
+    // Estrin's scheme: a quarter of the latency of Horner's, which would be the bottleneck.
+    let c = &INVERSE_FACTORIALS;
+    let pair = |n: usize| c[n] + c[n + 1] * r;
+    let r2 = r * r;
+    let r4 = r2 * r2;
+    let low = (pair(0) + pair(2) * r2) + (pair(4) + pair(6) * r2) * r4;
+    let high = (pair(8) + pair(10) * r2) + pair(12) * r4;
+    let power = low + high * (r4 * r4);
     let two_to_k = f64::from_bits((shifted.to_bits() << 52).wrapping_add(1023 << 52));
     power * two_to_k
 }

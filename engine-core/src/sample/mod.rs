@@ -38,6 +38,9 @@ mod sampler;
 mod thinking_budget;
 mod topk_topp;
 
+#[cfg(test)]
+mod tests;
+
 pub use error::SampleError;
 pub use logprobs::LogprobsRow;
 pub use metadata::{RequestSamplingState, VocabSizes};

@@ -140,3 +140,46 @@ fn philox<const N: usize>(mut counters: [[u32; N]; 4], mut key: [u32; 2]) -> [[u
     }
     counters
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The generator's published test vectors (Random123, `kat_vectors`).
+    #[test]
+    fn philox_is_the_published_one() {
+        let cases = [
+            (
+                [0; 4],
+                [0; 2],
+                [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8],
+            ),
+            (
+                [u32::MAX; 4],
+                [u32::MAX; 2],
+                [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd],
+            ),
+            (
+                [0x243f_6a88, 0x85a3_08d3, 0x1319_8a2e, 0x0370_7344],
+                [0xa409_3822, 0x299f_31d0],
+                [0xd16c_fe09, 0x94fd_cceb, 0x5001_e420, 0x2412_6ea1],
+            ),
+        ];
+        for (counter, key, words) in cases {
+            assert_eq!(
+                philox(counter.map(|word| [word]), key),
+                words.map(|word| [word])
+            );
+        }
+    }
+
+    #[test]
+    fn exponentials_are_the_quantiles_of_their_bits() {
+        let ln_2 = std::f64::consts::LN_2;
+        assert!((exponential_of_bits(0, 1 << 31) - ln_2).abs() < 1e-15);
+        assert!((exponential_of_bits(u32::MAX, (1 << 31) - 1) - ln_2).abs() < 1e-15);
+        assert_eq!(exponential_of_bits(0, 0), TWO_TO_MINUS_64 / 2.0);
+        let largest = exponential_of_bits(u32::MAX, u32::MAX);
+        assert!((largest - 65.0 * ln_2).abs() < 1e-13, "{largest}");
+    }
+}

@@ -64,14 +64,18 @@ fn check(params: &SamplingParams, vocab: VocabSizes) -> Result<(), String> {
         if list.len() > MAX_LOGPROB_TOKEN_IDS {
             let found = list.len();
             return Err(format!(
-                "{name} has {found} ids; at most {MAX_LOGPROB_TOKEN_IDS} go"
+                "{name} has {found} ids; at most {MAX_LOGPROB_TOKEN_IDS} are allowed"
             ));
         }
         ids(name, list)?;
     }
     for &(id, bias) in &params.logit_bias {
         ids("logit_bias", &[id])?;
-        within("logit_bias", bias, -100.0..=100.0)?;
+        within(
+            &format!("logit_bias of token id {id}"),
+            bias,
+            -100.0..=100.0,
+        )?;
     }
     if let Some(allowed) = &params.allowed_token_ids {
         if allowed.is_empty() {
@@ -132,4 +136,174 @@ fn thinking(params: &SamplingParams, vocab: VocabSizes) -> Result<(), String> {
         token_ids(name, sequence, vocab)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use protocol::ThinkingTokens;
+
+    const VOCAB: VocabSizes = VocabSizes {
+        logits: 128,
+        tokenizer: 100,
+    };
+
+    fn message(change: impl FnOnce(&mut SamplingParams)) -> String {
+        let mut params = SamplingParams::default();
+        change(&mut params);
+        let error = check_params(&params, VOCAB).unwrap_err();
+        assert_eq!(error.code, RequestErrorCode::ValidationError);
+        assert!(!error.retryable);
+        error.message
+    }
+
+    fn thinking_tokens(start: &[u32], end: &[u32]) -> Option<ThinkingTokens> {
+        Some(ThinkingTokens {
+            start_token_ids: start.to_vec(),
+            end_token_ids: end.to_vec(),
+        })
+    }
+
+    #[test]
+    fn the_ends_of_every_range_are_accepted() {
+        let lowest = SamplingParams {
+            temperature: 0.0,
+            top_p: f32::MIN_POSITIVE,
+            presence_penalty: -2.0,
+            frequency_penalty: -2.0,
+            repetition_penalty: f32::MIN_POSITIVE,
+            logprobs: Some(-1),
+            prompt_logprobs: Some(0),
+            ..Default::default()
+        };
+        let highest = SamplingParams {
+            temperature: 2.0,
+            min_p: 1.0,
+            top_k: u32::MAX,
+            presence_penalty: 2.0,
+            frequency_penalty: 2.0,
+            repetition_penalty: f32::MAX,
+            logprobs: Some(i32::MAX),
+            logprob_token_ids: Some(vec![99; 128]),
+            logit_bias: vec![(99, 100.0), (0, -100.0)],
+            allowed_token_ids: Some(vec![99]),
+            bad_words_token_ids: vec![vec![99]],
+            stop_token_ids: vec![u32::MAX],
+            eos_token_id: Some(u32::MAX),
+            thinking_token_budget: Some(0),
+            thinking_tokens: thinking_tokens(&[1], &[99]),
+            ..Default::default()
+        };
+        for params in [SamplingParams::default(), lowest, highest] {
+            assert_eq!(check_params(&params, VOCAB), Ok(()));
+        }
+    }
+
+    #[test]
+    fn numbers_outside_their_ranges_are_refused() {
+        assert_eq!(
+            message(|p| p.n = 3),
+            "n is 3; a request to the core is for 1 answer"
+        );
+        assert_eq!(
+            message(|p| p.temperature = f32::NAN),
+            "temperature is NaN; it must be within 0..=2"
+        );
+        assert_eq!(
+            message(|p| p.temperature = -0.1),
+            "temperature is -0.1; it must be within 0..=2"
+        );
+        assert_eq!(
+            message(|p| p.presence_penalty = 2.5),
+            "presence_penalty is 2.5; it must be within -2..=2"
+        );
+        assert_eq!(
+            message(|p| p.frequency_penalty = f32::INFINITY),
+            "frequency_penalty is inf; it must be within -2..=2"
+        );
+        assert_eq!(
+            message(|p| p.min_p = 1.5),
+            "min_p is 1.5; it must be within 0..=1"
+        );
+        assert_eq!(
+            message(|p| p.top_p = 0.0),
+            "top_p is 0; it must be above 0 and at most 1"
+        );
+        assert_eq!(
+            message(|p| p.top_p = 1.5),
+            "top_p is 1.5; it must be above 0 and at most 1"
+        );
+        assert_eq!(
+            message(|p| p.repetition_penalty = f32::INFINITY),
+            "repetition_penalty is inf; it must be above 0 and finite"
+        );
+        assert_eq!(
+            message(|p| p.logprobs = Some(-2)),
+            "logprobs is -2; it must be -1 (all) or at least 0"
+        );
+        assert_eq!(
+            message(|p| p.prompt_logprobs = Some(-7)),
+            "prompt_logprobs is -7; it must be -1 (all) or at least 0"
+        );
+        assert_eq!(
+            message(|p| p.logit_bias = vec![(1, f32::NAN)]),
+            "logit_bias of token id 1 is NaN; it must be within -100..=100"
+        );
+    }
+
+    #[test]
+    fn ids_without_a_token_are_refused() {
+        let outside = "has token id 100; the vocabulary's ids are below 100";
+        type Change = fn(&mut SamplingParams);
+        let cases: [(&str, Change); 6] = [
+            ("logit_bias", |p| p.logit_bias = vec![(100, 0.0)]),
+            ("allowed_token_ids", |p| {
+                p.allowed_token_ids = Some(vec![1, 100])
+            }),
+            ("bad_words_token_ids", |p| {
+                p.bad_words_token_ids = vec![vec![1], vec![2, 100]]
+            }),
+            ("logprob_token_ids", |p| {
+                p.logprob_token_ids = Some(vec![100])
+            }),
+            ("prompt_logprob_token_ids", |p| {
+                p.prompt_logprob_token_ids = Some(vec![100])
+            }),
+            ("thinking_tokens.end_token_ids", |p| {
+                p.thinking_token_budget = Some(1);
+                p.thinking_tokens = thinking_tokens(&[1], &[100]);
+            }),
+        ];
+        for (name, change) in cases {
+            assert_eq!(message(change), format!("{name} {outside}"));
+        }
+    }
+
+    #[test]
+    fn empty_and_overlong_lists_are_refused() {
+        assert_eq!(
+            message(|p| p.allowed_token_ids = Some(Vec::new())),
+            "allowed_token_ids is empty; it must name at least one id"
+        );
+        assert_eq!(
+            message(|p| p.bad_words_token_ids = vec![Vec::new()]),
+            "bad_words_token_ids has an empty sequence; each needs a token"
+        );
+        assert_eq!(
+            message(|p| p.logprob_token_ids = Some(vec![0; 129])),
+            "logprob_token_ids has 129 ids; at most 128 are allowed"
+        );
+        assert_eq!(
+            message(|p| p.thinking_token_budget = Some(1)),
+            "thinking_token_budget is set, but thinking_tokens is missing; a budget needs the \
+             tokens that open and close thinking"
+        );
+        assert_eq!(
+            message(|p| {
+                p.thinking_token_budget = Some(1);
+                p.thinking_tokens = thinking_tokens(&[], &[1]);
+            }),
+            "thinking_tokens.start_token_ids is empty; it must name at least one token"
+        );
+    }
 }

@@ -10,7 +10,7 @@ use super::metadata::{RequestSamplingState, VocabSizes};
 use super::noise::Noise;
 use super::random_sample::random_sample;
 use super::row::{BlockMaxima, Candidate};
-use super::topk_topp::{Cutoff, cutoff};
+use super::topk_topp::{Cutoff, Filters, cutoff};
 
 /// The token of one row and what was asked for besides.
 #[derive(Debug, Clone, PartialEq)]
@@ -113,15 +113,15 @@ impl Sampler {
         let requested = RequestedLogprobs::of_output(state.params());
         let wants_raw = requested.is_some() && !is_processed(self.logprobs_mode);
         let mut masking = Masking::Applied;
+        let mut raw_row = None;
         if logits_processor::is_needed(state) {
             if wants_raw {
                 raw.clear();
                 raw.extend_from_slice(row);
+                raw_row = Some(raw.as_slice());
             }
             masking = logits_processor::apply(row, state, saved);
             maxima.read(row);
-        } else {
-            raw.clear();
         }
 
         let filters = state.filters();
@@ -138,17 +138,16 @@ impl Sampler {
         let token_id = token_id.ok_or(no_finite_logits)?;
 
         let logprobs = requested.map(|requested| {
-            let row = if is_processed(self.logprobs_mode) {
-                let inverse_temperature =
-                    filters.map_or(1.0, |filters| filters.inverse_temperature);
-                process(row, inverse_temperature, cutoff);
+            if is_processed(self.logprobs_mode) {
+                process(row, filters, cutoff);
                 maxima.read(row);
-                &*row
-            } else if raw.is_empty() {
-                &*row
-            } else {
-                maxima.read(raw);
-                raw.as_slice()
+            }
+            let row = match raw_row {
+                Some(raw) => {
+                    maxima.read(raw);
+                    raw
+                }
+                None => row,
             };
             let normalised = is_normalised(self.logprobs_mode);
             gather(
@@ -215,8 +214,16 @@ impl Sampler {
     }
 }
 
-/// The row as the draw saw it: divided by temperature, and masked where a filter drops.
-fn process(row: &mut [f32], inverse_temperature: f64, cutoff: Cutoff) {
+/// The row as the draw saw it: divided by temperature, and masked where a filter drops. As it is
+/// for greedy decoding.
+fn process(row: &mut [f32], filters: Option<Filters>, cutoff: Cutoff) {
+    let Some(Filters {
+        inverse_temperature,
+        ..
+    }) = filters
+    else {
+        return;
+    };
     for (id, logit) in (0..).zip(row) {
         *logit = if cutoff.keeps(*logit, id) {
             let scaled = f64::from(*logit) * inverse_temperature;

@@ -64,7 +64,7 @@ pub(super) struct Filters {
 /// - `top_p` keeps the smallest set whose probability, renormalised over what is left, reaches
 ///   `top_p`; the token that crosses it is kept.
 ///
-/// `maxima` must have read `row` and found a finite logit. Cost: nothing for `min_p`; about `k`
+/// `maxima` must have read `row` and found a finite logit. Cost: next to nothing for `min_p`; about `k`
 /// blocks for `top_k`; for `top_p` without `top_k` one pass and a selection among the tokens with
 /// at least `(1 - top_p) / row.len()` of the probability.
 pub(super) fn cutoff(
@@ -108,44 +108,104 @@ pub(super) fn cutoff(
     } else {
         let total = maxima.sum_exp(row, cutoff.logit, inverse_temperature);
         // Tokens below this hold less than 1 - top_p together, so the others reach top_p without
-        // them. The factor is slack for rounding.
+        // them. The factor and the step down are slack for rounding.
         let least = (1.0 - f64::from(top_p)) * total / row.len() as f64 * 0.999;
         let floor = f64::from(maxima.max) + math::ln(least) / inverse_temperature;
-        maxima.collect(row, cutoff.logit.max(floor as f32), candidates);
+        maxima.collect(
+            row,
+            cutoff.logit.max((floor as f32).next_down()),
+            candidates,
+        );
         total
     };
-    match nucleus(candidates, f64::from(top_p) * total, weight) {
+    let target = f64::from(top_p) * total;
+    let before = narrow(candidates, target, weight);
+    match nucleus(candidates, before, target, weight) {
         Some(last) => last.into(),
         None => cutoff,
     }
 }
 
-/// The smallest logit that `min_p` keeps.
+/// The smallest logit that `min_p` keeps, found by bisection over all floats up to `max`: a
+/// formula would round, and stepping from there to the boundary can take forever around 0.
 fn min_p_floor(max: f32, min_p: f32, inverse_temperature: f64) -> f32 {
     let least = math::ln(f64::from(min_p));
     let keeps = |logit: f32| (f64::from(logit) - f64::from(max)) * inverse_temperature >= least;
-    let mut floor = ((f64::from(max) + least / inverse_temperature) as f32).clamp(f32::MIN, max);
-    // The conversion rounded: step to the exact boundary.
-    while !keeps(floor) && floor < max {
-        floor = floor.next_up();
+    let (mut low, mut high) = (sortable(f32::MIN), sortable(max));
+    while low < high {
+        let middle = low.midpoint(high);
+        if keeps(unsortable(middle)) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
     }
-    while keeps(floor.next_down()) {
-        floor = floor.next_down();
-    }
-    floor
+    unsortable(high)
 }
 
-/// The token at which the weights, added in rank order, reach `target`.
+const SIGN: u32 = 1 << 31;
+
+/// An integer that sorts as the float does.
+fn sortable(value: f32) -> u32 {
+    let bits = value.to_bits();
+    if bits & SIGN == 0 { bits | SIGN } else { !bits }
+}
+
+/// The float of [`sortable`].
+fn unsortable(key: u32) -> f32 {
+    f32::from_bits(if key & SIGN == 0 { !key } else { key & !SIGN })
+}
+
+/// Drops candidates that are far from where the weights, added in rank order, reach `target`.
+/// Returns the weight of those dropped from the front.
+///
+/// Adds the weights up in buckets of equal width in logits, and leaves the bucket that crosses.
+fn narrow(candidates: &mut Vec<Candidate>, target: f64, weight: impl Fn(f32) -> f64) -> f64 {
+    const BUCKETS: usize = 256;
+    /// Fewer candidates are not worth the buckets.
+    const WORTHWHILE: usize = 128;
+    if candidates.len() < WORTHWHILE {
+        return 0.0;
+    }
+    let (mut lowest, mut highest) = (f64::INFINITY, f64::NEG_INFINITY);
+    for candidate in candidates.iter() {
+        lowest = lowest.min(f64::from(candidate.logit));
+        highest = highest.max(f64::from(candidate.logit));
+    }
+    if lowest == highest {
+        return 0.0;
+    }
+    // Each step of this rounds monotonically, so no bucket holds a token that ranks before one
+    // of an earlier bucket.
+    let scale = BUCKETS as f64 / (highest - lowest);
+    let bucket_of = |logit: f32| (((highest - f64::from(logit)) * scale) as usize).min(BUCKETS - 1);
+    let mut sums = [0.0; BUCKETS];
+    for candidate in candidates.iter() {
+        sums[bucket_of(candidate.logit)] += weight(candidate.logit);
+    }
+    // The lowest token is in the last bucket, so that one is never empty.
+    let (mut before, mut crossing) = (0.0, 0);
+    while crossing < BUCKETS - 1 && before + sums[crossing] < target {
+        before += sums[crossing];
+        crossing += 1;
+    }
+    candidates.retain(|candidate| bucket_of(candidate.logit) == crossing);
+    before
+}
+
+/// The token at which the weights, added to `before` in rank order, reach `target`; the last one
+/// where they don't.
 ///
 /// Bisection by selection: each round puts the heavier half of what is undecided in front and
 /// adds it up. Linear in the number of candidates.
 fn nucleus(
     candidates: &mut [Candidate],
+    before: f64,
     target: f64,
     weight: impl Fn(f32) -> f64,
 ) -> Option<Candidate> {
     // The candidates before `low` don't reach the target; those before `high` do, or are all.
-    let (mut low, mut high, mut before) = (0, candidates.len(), 0.0);
+    let (mut low, mut high, mut before) = (0, candidates.len(), before);
     while high - low > 1 {
         let middle = low + (high - low) / 2;
         let undecided = &mut candidates[low..high];
