@@ -2,15 +2,19 @@
 //!
 //! A frame is a `u32` in little-endian order, the length of the body, and then the body, one
 //! message in bincode 2's standard configuration. Lengths that a body claims are never trusted:
-//! bincode refuses what would not fit [`MAX_FRAME`] before it allocates.
+//! whatever it holds, decoding takes no more memory than [`MAX_FRAME`] and a few MiB.
+
+mod memory_budget;
 
 use std::any::type_name;
 
-use bincode::enc::write::{SizeWriter, Writer};
+use bincode::enc::write::Writer;
 use bincode::error::{DecodeError, EncodeError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
+
+use memory_budget::WithinBudget;
 
 /// Longest body of a frame in bytes: 64 MiB.
 pub const MAX_FRAME: usize = 64 << 20;
@@ -18,8 +22,10 @@ pub const MAX_FRAME: usize = 64 << 20;
 /// Bytes of a frame before its body.
 pub const FRAME_HEADER: usize = 4;
 
-/// An integer takes at least one byte, and counts as at most this many against [`MAX_FRAME`].
-const MAX_INTEGER_WIDTH: usize = 8;
+/// A body up to this length takes less than [`MAX_FRAME`] of memory, whatever it holds: every byte
+/// of a message stands for at most 3 * 30 in memory (an empty `EngineCoreOutput`, while its `Vec`
+/// grows).
+const ALWAYS_DECODABLE: usize = MAX_FRAME / 128;
 
 /// Why bytes are not a message, or a message doesn't become bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -49,7 +55,7 @@ pub enum CodecError {
         reason: String,
     },
     /// A message, and then more in the same body.
-    #[error("frame has {extra} bytes after its {message_type}")]
+    #[error("frame goes on for {extra} byte(s) after its {message_type}")]
     TrailingBytes {
         /// The message.
         message_type: &'static str,
@@ -76,13 +82,13 @@ pub enum CodecError {
 
 /// Appends the frame of `message` to `buffer`.
 ///
-/// A frame that this returns is one that [`decode_body`] accepts: besides the length of the body
-/// (at most `max_frame` bytes, and never more than [`MAX_FRAME`]) it checks what the decoder
-/// counts, in which every integer has its full width.
+/// The body is at most `max_frame` bytes long, and never more than [`MAX_FRAME`]. What this returns
+/// is also within the limits of [`decode_body`]: a large body (above 512 KiB) is decoded once to
+/// make sure, so that the receiver of a frame never has to refuse it.
 ///
 /// # Errors
 /// [`CodecError::MessageTooLarge`] and [`CodecError::Unencodable`]; `buffer` is then as before.
-pub fn encode_frame<T: Serialize>(
+pub fn encode_frame<T: Serialize + DeserializeOwned>(
     message: &T,
     max_frame: usize,
     buffer: &mut Vec<u8>,
@@ -95,7 +101,7 @@ pub fn encode_frame<T: Serialize>(
     result
 }
 
-fn append_frame<T: Serialize>(
+fn append_frame<T: Serialize + DeserializeOwned>(
     message: &T,
     max_frame: usize,
     buffer: &mut Vec<u8>,
@@ -124,7 +130,7 @@ fn append_frame<T: Serialize>(
     })?;
 
     let length = buffer.len() - body;
-    if length > MAX_FRAME / MAX_INTEGER_WIDTH && full_width_size(message) > MAX_FRAME {
+    if length > ALWAYS_DECODABLE && decode_body::<T>(&buffer[body..]).is_err() {
         return Err(too_large());
     }
     let header = u32::try_from(length)
@@ -149,45 +155,25 @@ pub fn decode_header(header: [u8; FRAME_HEADER], max_frame: usize) -> Result<usi
     }
 }
 
-/// The message that a frame's body holds.
+/// The message that a frame's body holds. Takes at most [`MAX_FRAME`] bytes of memory, and a few
+/// MiB.
 ///
 /// # Errors
 /// [`CodecError::Undecodable`] and [`CodecError::TrailingBytes`].
 pub fn decode_body<T: DeserializeOwned>(body: &[u8]) -> Result<T, CodecError> {
     let config = bincode::config::standard().with_limit::<MAX_FRAME>();
-    let (message, length) = bincode::serde::decode_from_slice(body, config).map_err(|error| {
-        CodecError::Undecodable {
+    let decoded = bincode::serde::borrow_decode_from_slice(body, config);
+    let (WithinBudget::<T, MAX_FRAME>(message), length) =
+        decoded.map_err(|error| CodecError::Undecodable {
             message_type: short_name::<T>(),
             reason: describe_decode_error(error),
-        }
-    })?;
+        })?;
     match body.len() - length {
         0 => Ok(message),
         extra => Err(CodecError::TrailingBytes {
             message_type: short_name::<T>(),
             extra,
         }),
-    }
-}
-
-/// What the decoder's limit counts: the size with every integer at its full width.
-fn full_width_size<T: Serialize>(message: &T) -> usize {
-    let config = bincode::config::standard().with_fixed_int_encoding();
-    let mut size = CountingWriter::default();
-    match bincode::serde::encode_into_writer(message, &mut size, config) {
-        Ok(()) => size.0.bytes_written,
-        // It was encoded a moment ago; a type whose `Serialize` changes its mind isn't sent.
-        Err(_) => usize::MAX,
-    }
-}
-
-/// A `SizeWriter` that is still there after the encoder took it.
-#[derive(Default)]
-struct CountingWriter(SizeWriter);
-
-impl Writer for &mut CountingWriter {
-    fn write(&mut self, bytes: &[u8]) -> Result<(), EncodeError> {
-        self.0.write(bytes)
     }
 }
 

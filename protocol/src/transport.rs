@@ -58,7 +58,7 @@ pub enum TransportError {
         error: io::Error,
     },
     /// No message came in time. What has arrived of one is kept.
-    #[error("no message within {:.1} s", .0.as_secs_f64())]
+    #[error("no message within {0:?}")]
     Timeout(Duration),
     /// Reading or writing failed; the connection is of no use any more.
     #[error("connection failed: {0}")]

@@ -194,7 +194,10 @@ impl FrameWriter {
     /// # Errors
     /// [`TransportError::Codec`] where the message has no frame: nothing was sent, and the
     /// connection is as before. [`TransportError::Io`] where the connection is gone.
-    pub fn write<T: Serialize>(&mut self, message: &T) -> Result<(), TransportError> {
+    pub fn write<T: Serialize + DeserializeOwned>(
+        &mut self,
+        message: &T,
+    ) -> Result<(), TransportError> {
         self.buffer.clear();
         codec::encode_frame(message, self.max_frame, &mut self.buffer)?;
         (&*self.stream).write_all(&self.buffer)?;

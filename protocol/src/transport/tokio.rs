@@ -151,7 +151,10 @@ impl FrameWriter {
     /// # Errors
     /// [`TransportError::Codec`] where the message has no frame: nothing was sent, and the
     /// connection is as before. [`TransportError::Io`] where the connection is gone.
-    pub async fn write<T: Serialize>(&mut self, message: &T) -> Result<(), TransportError> {
+    pub async fn write<T: Serialize + DeserializeOwned>(
+        &mut self,
+        message: &T,
+    ) -> Result<(), TransportError> {
         let mut frame = Vec::new();
         codec::encode_frame(message, self.max_frame, &mut frame)?;
         self.write_frames(&frame).await

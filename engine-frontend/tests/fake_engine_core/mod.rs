@@ -1,0 +1,109 @@
+//! A core made of a thread: the real protocol over a real socket, and answers by script.
+
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use engine_frontend::engine_core_client::{EngineCoreClient, EngineCoreStartupError};
+use protocol::handshake::startup_handshake;
+use protocol::transport::{FrameReader, FrameWriter, Listener, PrivateAddress};
+use protocol::*;
+
+/// Longer than any test takes.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+
+pub(crate) fn ready() -> EngineCoreReadyResponse {
+    EngineCoreReadyResponse {
+        client_index: 7,
+        model_name: "tiny".to_owned(),
+        vocab_size: 512,
+        tokenizer_fingerprint: "ab".to_owned(),
+        max_model_len: 128,
+        block_size: 16,
+        num_blocks: 9,
+        kv_cache_bytes: 4096,
+        dtype: "float32".to_owned(),
+        num_threads: 1,
+        max_num_seqs: 4,
+        max_num_batched_tokens: 64,
+        max_logprobs: 20,
+    }
+}
+
+/// One step's output: one token for one request.
+pub(crate) fn step(request_id: &str, token: u32) -> EngineCoreOutputs {
+    EngineCoreOutputs {
+        outputs: vec![EngineCoreOutput {
+            request_id: request_id.to_owned(),
+            new_token_ids: vec![token],
+            ..EngineCoreOutput::default()
+        }],
+        ..EngineCoreOutputs::default()
+    }
+}
+
+pub(crate) fn answer(call_id: u64, result: UtilityResult) -> EngineCoreMessage {
+    EngineCoreMessage::Outputs(EngineCoreOutputs {
+        utility_output: Some(UtilityOutput { call_id, result }),
+        ..EngineCoreOutputs::default()
+    })
+}
+
+/// The core's side up to and including "ready".
+pub(crate) fn get_ready(
+    reader: &mut FrameReader,
+    writer: &mut FrameWriter,
+) -> EngineHandshakeMetadata {
+    let metadata = startup_handshake(reader, writer, LONG).unwrap();
+    for done_bytes in [50, 100] {
+        let progress = LoadProgress {
+            done_bytes,
+            total_bytes: 100,
+        };
+        writer
+            .write(&EngineCoreStartupMessage::LoadProgress(progress))
+            .unwrap();
+    }
+    writer
+        .write(&EngineCoreStartupMessage::Ready(ready()))
+        .unwrap();
+    metadata
+}
+
+/// The next request; the test fails if there is none.
+pub(crate) fn next(reader: &mut FrameReader) -> EngineCoreRequestType {
+    reader
+        .read()
+        .unwrap()
+        .expect("the client closed the connection")
+}
+
+/// A client of `core`, which has the connection from its first byte on.
+pub(crate) async fn connect_raw<T: Send + 'static>(
+    core: impl FnOnce(FrameReader, FrameWriter) -> T + Send + 'static,
+) -> (
+    Result<EngineCoreClient, EngineCoreStartupError>,
+    JoinHandle<T>,
+) {
+    let address = PrivateAddress::new().unwrap();
+    let listener = Listener::bind(address.path()).unwrap();
+    let core = thread::spawn(move || {
+        let (reader, writer) = listener.accept().unwrap().split();
+        core(reader, writer)
+    });
+    (
+        EngineCoreClient::connect(address.path(), LONG, |_| ()).await,
+        core,
+    )
+}
+
+/// A client of `core`, which starts after "ready".
+pub(crate) async fn connect<T: Send + 'static>(
+    core: impl FnOnce(FrameReader, FrameWriter) -> T + Send + 'static,
+) -> (EngineCoreClient, JoinHandle<T>) {
+    let (client, core) = connect_raw(|mut reader, mut writer| {
+        get_ready(&mut reader, &mut writer);
+        core(reader, writer)
+    })
+    .await;
+    (client.unwrap(), core)
+}
