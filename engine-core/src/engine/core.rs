@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::Receiver;
 use protocol::{EngineCoreOutputs, FinishReason};
 
+use crate::core::block_hash::BlockHasher;
 use crate::core::sched::output::GrammarOutput;
 use crate::core::sched::scheduler::Scheduler;
 use crate::engine::input_thread::AbortRequests;
@@ -84,6 +85,11 @@ impl EngineCore {
             self.step_times.update_from_output += sampled.elapsed();
         }
         Ok(outputs)
+    }
+
+    /// Hashes the blocks of requests for this engine's prefix cache.
+    pub fn block_hasher(&self) -> BlockHasher {
+        self.scheduler.block_hasher()
     }
 
     /// Takes a request into the scheduler's queue. A refusal comes out of the next step.
