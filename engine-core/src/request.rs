@@ -203,3 +203,41 @@ impl Request {
 fn asks_prompt_logprobs(sampling_params: &SamplingParams) -> bool {
     sampling_params.prompt_logprobs.is_some() || sampling_params.prompt_logprob_token_ids.is_some()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroUsize;
+
+    use super::*;
+
+    #[test]
+    fn a_request_is_built_in_one_thread_and_kept_in_another() {
+        fn is_send<T: Send>() {}
+        is_send::<Request>();
+    }
+
+    #[test]
+    fn tokens_and_hashes_grow_together() {
+        let hasher = BlockHasher::new(NonZeroUsize::new(4).unwrap());
+        let message = |prompt_token_ids: &[u32], output_token_ids: &[u32]| EngineCoreRequest {
+            prompt_token_ids: prompt_token_ids.to_vec(),
+            output_token_ids: output_token_ids.to_vec(),
+            cache_salt: Some("salt".to_owned()),
+            ..EngineCoreRequest::default()
+        };
+        let mut grown = Request::from_engine_core_request(message(&[1, 2, 3], &[4]), &hasher);
+        assert_eq!(grown.block_hashes().len(), 1);
+        (5..=8).for_each(|token_id| grown.append_output_token_id(token_id));
+        let whole = message(&[1, 2, 3, 4, 5, 6, 7, 8], &[]);
+        let whole = Request::from_engine_core_request(whole, &hasher);
+        assert_eq!(grown.all_token_ids(), whole.all_token_ids());
+        assert_eq!(grown.block_hashes(), whole.block_hashes());
+        assert_eq!(grown.block_hashes().len(), 2);
+        assert_eq!(grown.output_token_ids(), [4, 5, 6, 7, 8]);
+        assert_eq!(
+            (grown.num_prompt_tokens(), grown.num_output_tokens()),
+            (3, 5)
+        );
+        assert_eq!(grown.num_replayed_tokens(), 1);
+    }
+}

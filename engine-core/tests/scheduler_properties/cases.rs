@@ -23,8 +23,8 @@ pub(crate) struct Case {
 
 /// Limits that a scheduler accepts, most of them tight.
 pub(crate) fn case() -> impl Strategy<Value = Case> {
-    let sizes = (1u32..6, 4u32..40, 0u32..12, any::<bool>());
-    let limits = (1u32..6, 0u32..40, 0u32..3, any::<bool>());
+    let sizes = (1u32..6, 4u32..40, 0u32..6, prop::bool::weighted(0.7));
+    let limits = (1u32..6, 0u32..12, 0u32..3, any::<bool>());
     let admission = (
         any::<bool>(),
         any::<bool>(),

@@ -1,5 +1,7 @@
 //! The rules between the scheduler's limits.
 
+use std::num::NonZeroUsize;
+
 use protocol::SchedulerConfig;
 
 use crate::core::kv_cache_manager::KVCacheConfig;
@@ -20,7 +22,7 @@ pub enum SchedulerError {
 }
 
 /// An [`SchedulerError::InvalidConfig`].
-pub(super) fn invalid(
+fn invalid(
     field: &'static str,
     value: impl ToString,
     expected: impl Into<String>,
@@ -32,12 +34,12 @@ pub(super) fn invalid(
     }
 }
 
-/// Whether a scheduler can work with these limits.
+/// Whether a scheduler can work with these limits; the block size if so.
 pub(super) fn validate(
     config: &SchedulerConfig,
     kv_cache_config: &KVCacheConfig,
     max_model_len: u32,
-) -> Result<(), SchedulerError> {
+) -> Result<NonZeroUsize, SchedulerError> {
     let SchedulerConfig {
         max_num_batched_tokens,
         max_num_seqs,
@@ -58,9 +60,9 @@ pub(super) fn validate(
         let expected = "at least 2, one prompt token and one output token";
         return Err(invalid("max_model_len", max_model_len, expected));
     }
-    if block_size == 0 {
+    let Some(tokens_per_block) = NonZeroUsize::new(block_size as usize) else {
         return Err(invalid("block_size", block_size, "at least 1"));
-    }
+    };
     let capacity = u64::from(num_blocks.saturating_sub(1)) * u64::from(block_size);
     if capacity < u64::from(max_model_len) {
         let expected = format!(
@@ -128,5 +130,5 @@ pub(super) fn validate(
             "at least 1, or absent for no limit",
         ));
     }
-    Ok(())
+    Ok(tokens_per_block)
 }

@@ -53,6 +53,11 @@ impl NumScheduledTokens {
             .map(|(request_id, num_tokens)| (request_id, *num_tokens))
     }
 
+    /// Tokens of the entry at `index`; 0 beyond the end.
+    pub(crate) fn at(&self, index: usize) -> usize {
+        self.0.get(index).map_or(0, |(_, num_tokens)| *num_tokens)
+    }
+
     /// Tokens of one request. Compares ids one by one: not for inner loops.
     pub fn get(&self, request_id: &str) -> Option<usize> {
         self.iter()

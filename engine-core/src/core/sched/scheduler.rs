@@ -1,7 +1,6 @@
 //! Which tokens of which requests the next step computes.
 
 use std::collections::HashMap;
-use std::num::NonZeroUsize;
 
 use protocol::{
     EngineCoreEventType, EngineCoreOutput, PrefillStats, PrefixCacheStats, SchedulerConfig,
@@ -10,7 +9,7 @@ use protocol::{
 use crate::core::block_hash::BlockHasher;
 use crate::core::kv_cache_manager::{KVCacheConfig, KVCacheManager, RequestBlocks};
 use crate::core::sched::clock::EngineClock;
-use crate::core::sched::config::{SchedulerError, invalid, validate};
+use crate::core::sched::config::{SchedulerError, validate};
 use crate::core::sched::output::SchedulerOutput;
 use crate::core::sched::request_queue::{QueueKey, RequestQueue};
 use crate::core::sched::step::{News, Step};
@@ -96,9 +95,7 @@ impl Scheduler {
         max_model_len: u32,
         clock: EngineClock,
     ) -> Result<Self, SchedulerError> {
-        validate(&config, &kv_cache_config, max_model_len)?;
-        let block_size = NonZeroUsize::new(kv_cache_config.block_size as usize)
-            .ok_or_else(|| invalid("block_size", 0, "at least 1"))?;
+        let block_size = validate(&config, &kv_cache_config, max_model_len)?;
         Ok(Self {
             max_model_len: max_model_len as usize,
             kv_cache_manager: KVCacheManager::new(

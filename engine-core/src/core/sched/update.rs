@@ -8,7 +8,7 @@ use protocol::{
 };
 
 use crate::core::sched::output::{ModelRunnerOutput, SchedulerOutput};
-use crate::core::sched::scheduler::{Admission, ClientOutput, RunningRequest, Scheduler};
+use crate::core::sched::scheduler::{ClientOutput, RunningRequest, Scheduler};
 use crate::core::sched::stop::{Stop, check_stop};
 
 /// What a step brought for one request.
@@ -31,45 +31,53 @@ impl Scheduler {
     pub fn update_from_output(
         &mut self,
         scheduler_output: &SchedulerOutput,
-        runner_output: ModelRunnerOutput,
+        mut runner_output: ModelRunnerOutput,
     ) -> BTreeMap<u32, EngineCoreOutputs> {
-        let num_restored_rows = runner_output.num_restored_rows;
-        let mut outputs: Vec<ClientOutput> = std::mem::take(&mut self.pending_outputs);
-        let mut step_outputs = split_by_request(scheduler_output, runner_output).peekable();
+        let mut outputs = OutputsByClient::default();
+        for ClientOutput {
+            client_index,
+            output,
+        } in std::mem::take(&mut self.pending_outputs)
+        {
+            outputs.push(client_index, output);
+        }
+        let admissions = &scheduler_output.admissions;
+        let mut index = 0;
         let running = std::mem::take(&mut self.running);
         self.running.reserve(running.len());
         for mut running in running {
             // What belongs to earlier admissions was aborted during the step.
-            while step_outputs
-                .next_if(|(admission, _)| *admission < running.admission)
-                .is_some()
-            {}
-            let Some((_, step_output)) =
-                step_outputs.next_if(|(admission, _)| *admission == running.admission)
-            else {
+            while admissions
+                .get(index)
+                .is_some_and(|admission| *admission < running.admission)
+            {
+                index += 1;
+            }
+            if admissions.get(index) != Some(&running.admission) {
                 self.running.push(running);
                 continue;
-            };
+            }
+            let num_tokens = scheduler_output.num_scheduled_tokens.at(index);
+            let step_output = RequestStepOutput::take(&mut runner_output, index, num_tokens);
             let output = self.update_request(&mut running, step_output);
             let client_index = running.request.client_index();
-            if output
+            let is_over = output
                 .as_ref()
-                .is_some_and(|output| output.finish_reason.is_some())
-            {
-                self.in_flight.remove(running.request.request_id());
-                self.finished_req_ids
-                    .push(running.request.request_id().clone());
+                .is_some_and(|output| output.finish_reason.is_some());
+            if let Some(output) = output {
+                outputs.push(client_index, output);
+            }
+            if is_over {
+                let request_id = running.request.request_id();
+                self.in_flight.remove(request_id);
+                self.finished_req_ids.push(request_id.clone());
                 self.kv_cache_manager.free(running.blocks);
             } else {
                 self.running.push(running);
             }
-            outputs.extend(output.map(|output| ClientOutput {
-                client_index,
-                output,
-            }));
         }
-        let stats = self.make_stats(scheduler_output, num_restored_rows);
-        self.gather_by_client(outputs, stats)
+        let stats = self.make_stats(scheduler_output, runner_output.num_restored_rows);
+        outputs.finish(stats, self.clock.now())
     }
 
     /// Applies one request's part; `None` where it has nothing to say.
@@ -152,32 +160,6 @@ impl Scheduler {
         })
     }
 
-    fn gather_by_client(
-        &self,
-        outputs: Vec<ClientOutput>,
-        stats: SchedulerStats,
-    ) -> BTreeMap<u32, EngineCoreOutputs> {
-        let mut by_client: BTreeMap<u32, EngineCoreOutputs> = BTreeMap::new();
-        for ClientOutput {
-            client_index,
-            output,
-        } in outputs
-        {
-            by_client
-                .entry(client_index)
-                .or_default()
-                .outputs
-                .push(output);
-        }
-        let first = by_client.keys().next().copied().unwrap_or_default();
-        by_client.entry(first).or_default().scheduler_stats = Some(stats);
-        let timestamp = self.clock.now();
-        for outputs in by_client.values_mut() {
-            outputs.timestamp = timestamp;
-        }
-        by_client
-    }
-
     /// The state after a step. Takes the prefix cache's figures since the last call.
     fn make_stats(
         &mut self,
@@ -196,30 +178,39 @@ impl Scheduler {
     }
 }
 
-/// Turns the runner's arrays into one entry per scheduled request. What is missing in an array is
-/// absent, zero or empty.
-fn split_by_request(
-    scheduler_output: &SchedulerOutput,
-    runner_output: ModelRunnerOutput,
-) -> impl Iterator<Item = (Admission, RequestStepOutput)> + '_ {
-    let mut sampled_token_ids = runner_output.sampled_token_ids.into_iter();
-    let mut logprobs = runner_output.logprobs.into_iter();
-    let mut prompt_logprobs = runner_output.prompt_logprobs.into_iter();
-    let mut num_nans_in_logits = runner_output.num_nans_in_logits.into_iter();
-    let mut errors = runner_output.errors.into_iter();
-    let scheduled = scheduler_output
-        .admissions
-        .iter()
-        .zip(scheduler_output.num_scheduled_tokens.iter());
-    scheduled.map(move |(&admission, (_, num_tokens))| {
-        let step_output = RequestStepOutput {
+impl RequestStepOutput {
+    /// Entry `index` of the runner's arrays. What is missing in one is absent, zero or empty.
+    fn take(runner_output: &mut ModelRunnerOutput, index: usize, num_tokens: usize) -> Self {
+        fn entry<T: Default>(array: &mut [T], index: usize) -> T {
+            array.get_mut(index).map(std::mem::take).unwrap_or_default()
+        }
+        Self {
             num_tokens,
-            sampled_token_ids: sampled_token_ids.next().unwrap_or_default(),
-            logprobs: logprobs.next().flatten(),
-            prompt_logprobs: prompt_logprobs.next().flatten(),
-            num_nans_in_logits: num_nans_in_logits.next().unwrap_or_default(),
-            error: errors.next().flatten(),
-        };
-        (admission, step_output)
-    })
+            sampled_token_ids: entry(&mut runner_output.sampled_token_ids, index),
+            logprobs: entry(&mut runner_output.logprobs, index),
+            prompt_logprobs: entry(&mut runner_output.prompt_logprobs, index),
+            num_nans_in_logits: entry(&mut runner_output.num_nans_in_logits, index),
+            error: entry(&mut runner_output.errors, index),
+        }
+    }
+}
+
+/// The outputs of a step, sorted by whom they are for.
+#[derive(Default)]
+struct OutputsByClient(BTreeMap<u32, EngineCoreOutputs>);
+
+impl OutputsByClient {
+    fn push(&mut self, client_index: u32, output: EngineCoreOutput) {
+        self.0.entry(client_index).or_default().outputs.push(output);
+    }
+
+    /// Adds the statistics for one client, the first, or for client 0 where no client gets anything.
+    fn finish(mut self, stats: SchedulerStats, timestamp: f64) -> BTreeMap<u32, EngineCoreOutputs> {
+        let first = self.0.keys().next().copied().unwrap_or_default();
+        self.0.entry(first).or_default().scheduler_stats = Some(stats);
+        for outputs in self.0.values_mut() {
+            outputs.timestamp = timestamp;
+        }
+        self.0
+    }
 }
