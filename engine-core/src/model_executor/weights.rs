@@ -51,6 +51,12 @@ impl<'a> StoredTensor<'a> {
         Ok(Self { dtype, rows, cols, data: raw.data })
     }
 
+    /// A tensor of f32 bytes.
+    #[cfg(test)]
+    pub(crate) fn f32(rows: usize, cols: usize, data: &'a [u8]) -> Self {
+        Self { dtype: StoredDtype::F32, rows, cols, data }
+    }
+
     pub(crate) fn rows(&self) -> usize {
         self.rows
     }

@@ -120,7 +120,7 @@ dispatch! {
     ///
     /// # Safety
     /// `x`, `weight` and `out` must be valid for `width` values.
-    pub(crate) unsafe fn rms_norm_row[](
+    pub(crate) unsafe fn rms_norm_row(
         x: *const f32, weight: *const f32, width: usize, eps: f32, out: *mut f32,
     ) = rms_norm_body
 }
@@ -145,7 +145,7 @@ dispatch! {
     ///
     /// # Safety
     /// `x` and `delta` must be valid for `width` values.
-    unsafe fn add_row[](x: *mut f32, delta: *const f32, width: usize) = add_body
+    unsafe fn add_row(x: *mut f32, delta: *const f32, width: usize) = add_body
 }
 
 /// `out = gate / (1 + exp(-gate)) * up` over `width` values.
@@ -183,7 +183,7 @@ dispatch! {
     ///
     /// # Safety
     /// `gate`, `up` and `out` must be valid for `width` values.
-    unsafe fn silu_and_mul_row[](
+    unsafe fn silu_and_mul_row(
         gate: *const f32, up: *const f32, width: usize, out: *mut f32,
     ) = silu_and_mul_body
 }

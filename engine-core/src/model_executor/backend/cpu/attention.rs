@@ -8,8 +8,9 @@
 
 use super::activation::Activation;
 use super::buffer::{Buffer, SharedMut};
-use super::format::{Format, MAX_ROWS, multiply_rows};
+use super::format::Format;
 use super::kv_cache::KvCache;
+use super::multiply::{MAX_ROWS, Product, multiply_rows};
 use super::simd::{self, LANES, Simd, SimdLevel, dispatch};
 use crate::model_executor::backend::AttentionShape;
 use crate::model_executor::compute_pool::ComputePool;
@@ -171,7 +172,7 @@ pub(crate) fn paged_attention<F: Format>(
         unsafe {
             attend::<F>(
                 level,
-                &raw const context,
+                &context,
                 scratch.ptr(thread * per_thread, per_thread),
                 out.ptr(tile.first_row * out_stride + head * width, width),
                 out_stride,
@@ -211,15 +212,18 @@ impl<F: Format> Context<'_, F> {
     }
 }
 
-#[inline(always)]
-unsafe fn attend_body<S: Simd, F: Format>(
-    context: *const Context<'_, F>,
+/// Attention of one tile and key head.
+///
+/// # Safety
+/// `scratch` must hold what `ScratchLayout` says and belong to this thread; `out` must be valid
+/// for the tile's rows of `group * head_dim` values.
+unsafe fn attend<F: Format>(
+    level: SimdLevel,
+    context: &Context<'_, F>,
     scratch: *mut f32,
     out: *mut f32,
     out_stride: usize,
 ) {
-    // SAFETY: the caller passes a context that is alive.
-    let context = unsafe { &*context };
     let (tile, shape) = (context.tile, context.shape);
     let layout = ScratchLayout::of(shape);
     let group = shape.group();
@@ -258,14 +262,15 @@ unsafe fn attend_body<S: Simd, F: Format>(
             let mut row = first * group;
             while row < last * group {
                 let count = (last * group - row).min(MAX_ROWS);
-                attend_span::<S, F>(context, scratch, layout, span, row, count);
+                attend_span(level, context, scratch, layout, span, row, count);
                 row += count;
             }
         }
 
         for row in 0..rows {
-            let total = simd::sum::<S>(S::load(weights.add(row * LANES)));
-            let inverse = 1.0 / total;
+            let inverse = 1.0 / std::slice::from_raw_parts(weights.add(row * LANES), LANES)
+                .iter()
+                .sum::<f32>();
             let to = out.add((row / group) * out_stride + (row % group) * shape.head_dim);
             for dim in 0..shape.head_dim {
                 *to.add(dim) = *sums.add(row * layout.value_width + dim) * inverse;
@@ -275,8 +280,11 @@ unsafe fn attend_body<S: Simd, F: Format>(
 }
 
 /// Takes the positions `span..span + 64` into the running sums of the rows `first_row..+count`.
-#[inline(always)]
-unsafe fn attend_span<S: Simd, F: Format>(
+///
+/// # Safety
+/// As for [`attend`]; the rows must be the tile's and see something of the span.
+unsafe fn attend_span<F: Format>(
+    level: SimdLevel,
     context: &Context<'_, F>,
     scratch: *mut f32,
     layout: ScratchLayout,
@@ -291,7 +299,7 @@ unsafe fn attend_span<S: Simd, F: Format>(
     let visible_from = context.first_visible(position_of(first_row)).max(span);
     let visible_to = (position_of(first_row + count - 1) + 1).min(span + SPAN);
     let zeros = [0.0f32; LANES];
-    // SAFETY: as in `attend_body`; only blocks that the table holds are read, since
+    // SAFETY: as in `attend`; only blocks that the table holds are read, since
     // `visible_to` is at most the sequence's length.
     unsafe {
         let scores = scratch.add(layout.scores());
@@ -300,33 +308,35 @@ unsafe fn attend_span<S: Simd, F: Format>(
             let to = scores.add(vec * LANES);
             if position >= visible_to || position + LANES <= visible_from {
                 for row in 0..count {
-                    S::store(to.add(row * SPAN), S::splat(f32::NEG_INFINITY));
+                    std::slice::from_raw_parts_mut(to.add(row * SPAN), LANES)
+                        .fill(f32::NEG_INFINITY);
                 }
                 continue;
             }
             let (block_id, offset) = context.block_of(position);
-            multiply_rows::<S, F>(
-                count,
-                false,
-                scratch.add(first_row * shape.head_dim),
-                shape.head_dim,
-                context.cache.keys(block_id, context.head).as_ptr(),
-                offset,
-                block.block_size,
-                shape.head_dim,
-                zeros.as_ptr(),
-                0,
-                to,
-                SPAN,
-            );
+            let product = Product::<F> {
+                a: scratch.add(first_row * shape.head_dim),
+                a_stride: shape.head_dim,
+                panel: context.cache.keys(block_id, context.head).as_ptr(),
+                col: offset,
+                width: block.block_size,
+                depth: shape.head_dim,
+                init: zeros.as_ptr(),
+                init_stride: 0,
+                c: to,
+                c_stride: SPAN,
+            };
+            multiply_rows(level, count, false, &product);
         }
         for row in 0..count {
             let position = position_of(first_row + row);
             let from = context.first_visible(position).max(span) - span;
             let to = (position + 1).min(span + SPAN) - span;
-            softmax_step::<S>(
+            softmax_step(
+                level,
                 scores.add(row * SPAN),
-                from..to,
+                from,
+                to,
                 scratch.add(layout.maxima() + first_row + row),
                 scratch.add(layout.weights() + (first_row + row) * LANES),
                 scratch.add(layout.sums() + (first_row + row) * layout.value_width),
@@ -342,43 +352,44 @@ unsafe fn attend_span<S: Simd, F: Format>(
             // Slots after the last visible one may hold anything.
             let depth = (visible_to - position).min(LANES);
             let sums = scratch.add(layout.sums() + first_row * layout.value_width);
-            let mut dim = 0;
-            while dim < layout.value_width {
-                let wide = layout.value_width - dim >= 2 * LANES;
-                multiply_rows::<S, F>(
-                    count,
-                    wide,
-                    scores.add(vec * LANES),
-                    SPAN,
-                    values.add(F::index(offset, 0, block.value_width())),
-                    dim,
-                    block.value_width(),
-                    depth,
-                    sums.add(dim).cast_const(),
-                    layout.value_width,
-                    sums.add(dim),
-                    layout.value_width,
-                );
-                dim += if wide { 2 * LANES } else { LANES };
+            let mut product = Product::<F> {
+                a: scores.add(vec * LANES),
+                a_stride: SPAN,
+                panel: values.add(F::index(offset, 0, block.value_width())),
+                col: 0,
+                width: block.value_width(),
+                depth,
+                init: sums.cast_const(),
+                init_stride: layout.value_width,
+                c: sums,
+                c_stride: layout.value_width,
+            };
+            while product.col < layout.value_width {
+                let wide = layout.value_width - product.col >= 2 * LANES;
+                multiply_rows(level, count, wide, &product);
+                product.col += if wide { 2 * LANES } else { LANES };
+                product.c = sums.add(product.col);
+                product.init = product.c.cast_const();
             }
         }
     }
 }
 
 /// Turns one row's scores into weights and rescales its sums to the new maximum. Scores outside
-/// `visible` get weight 0 exactly.
+/// `visible_from..visible_to` get weight 0 exactly.
 #[inline(always)]
-unsafe fn softmax_step<S: Simd>(
+unsafe fn softmax_step_body<S: Simd>(
     scores: *mut f32,
-    visible: std::ops::Range<usize>,
+    visible_from: usize,
+    visible_to: usize,
     maximum: *mut f32,
     weights: *mut f32,
     sums: *mut f32,
     value_width: usize,
 ) {
-    let whole = visible == (0..SPAN);
+    let whole = visible_from == 0 && visible_to == SPAN;
     let hide = |value: f32| {
-        for hidden in (0..visible.start).chain(visible.end..SPAN) {
+        for hidden in (0..visible_from).chain(visible_to..SPAN) {
             // SAFETY: within the 64 scores of the row.
             unsafe { *scores.add(hidden) = value };
         }
@@ -418,12 +429,12 @@ unsafe fn softmax_step<S: Simd>(
 }
 
 dispatch! {
-    /// Attention of one tile and key head.
+    /// Takes one row's scores into its running maximum, weights and sums.
     ///
     /// # Safety
-    /// `context` must be alive; `scratch` must hold what `ScratchLayout` says and belong to this
-    /// thread; `out` must be valid for the tile's rows of `group * head_dim` values.
-    unsafe fn attend[F: Format](
-        context: *const Context<'_, F>, scratch: *mut f32, out: *mut f32, out_stride: usize,
-    ) = attend_body
+    /// 64 scores, one maximum, 16 weights and `value_width` (whole vectors) sums must be valid.
+    unsafe fn softmax_step(
+        scores: *mut f32, visible_from: usize, visible_to: usize, maximum: *mut f32,
+        weights: *mut f32, sums: *mut f32, value_width: usize,
+    ) = softmax_step_body
 }

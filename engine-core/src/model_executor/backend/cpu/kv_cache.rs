@@ -118,7 +118,7 @@ dispatch! {
     ///
     /// # Safety
     /// `x` must be valid for `2 * half` values, `cos` and `sin` for `half`.
-    unsafe fn rotate[](x: *mut f32, cos: *const f32, sin: *const f32, half: usize) = rotate_body
+    unsafe fn rotate(x: *mut f32, cos: *const f32, sin: *const f32, half: usize) = rotate_body
 }
 
 /// Rotates queries and keys of `[queries | keys | values]` and writes keys and values to `slots`.

@@ -7,8 +7,9 @@
 
 use super::activation::Activation;
 use super::buffer::{Buffer, SharedMut};
-use super::format::{Format, MAX_ROWS, multiply_rows};
-use super::simd::{LANES, Simd, SimdLevel, dispatch};
+use super::format::Format;
+use super::multiply::{MAX_ROWS, Product, multiply_rows};
+use super::simd::{LANES, SimdLevel};
 use crate::model_executor::compute_pool::ComputePool;
 use crate::model_executor::error::ModelError;
 use crate::model_executor::weights::StoredTensor;
@@ -86,6 +87,22 @@ impl<F: Format> PackedMatrix<F> {
         &self.panels[index * len..][..len]
     }
 
+    /// A product with one panel that begins with the bias; the rows are the caller's.
+    fn panel_of_product(&self, index: usize) -> Product<F> {
+        Product {
+            a: std::ptr::null(),
+            a_stride: 0,
+            panel: self.panel(index).as_ptr(),
+            col: 0,
+            width: PANEL_WIDTH,
+            depth: self.in_features,
+            init: self.bias[index * PANEL_WIDTH..].as_ptr(),
+            init_stride: 0,
+            c: std::ptr::null_mut(),
+            c_stride: 0,
+        }
+    }
+
     /// Writes row `feature` of the matrix, as a table of embeddings is read.
     pub(crate) fn read_row(&self, feature: usize, out: &mut [f32]) {
         let panel = self.panel(feature / PANEL_WIDTH);
@@ -126,18 +143,14 @@ impl<F: Format> PackedMatrix<F> {
                 // SAFETY: `x` holds the rows, `self` a panel and its bias; `cols` values of each
                 // row of `out` belong to this tile and lie within it, as just checked.
                 unsafe {
-                    panel_product::<F>(
-                        level,
-                        tile_rows,
-                        x.data.as_ptr().add(first_row * x.stride),
-                        x.stride,
-                        self.panel(panel).as_ptr(),
-                        self.in_features,
-                        self.bias[col..].as_ptr(),
-                        to.ptr(first_row * out_stride + col, cols),
-                        out_stride,
-                        cols,
-                    );
+                    let product = Product {
+                        a: x.data.as_ptr().add(first_row * x.stride),
+                        a_stride: x.stride,
+                        c: to.ptr(first_row * out_stride + col, cols),
+                        c_stride: out_stride,
+                        ..self.panel_of_product(panel)
+                    };
+                    panel_product(level, tile_rows, cols, product);
                 }
             }
         })?;
@@ -169,15 +182,15 @@ impl<F: Format> PackedMatrix<F> {
                 // SAFETY: one row of `x`, half a panel and its bias, 16 results; `out[index]`
                 // belongs to this tile.
                 unsafe {
-                    half_panel_product::<F>(
-                        level,
-                        x.data.as_ptr(),
-                        self.panel(panel).as_ptr(),
-                        vec,
-                        self.in_features,
-                        self.bias[panel * PANEL_WIDTH + vec..].as_ptr(),
-                        lanes.as_mut_ptr(),
-                    );
+                    let whole = self.panel_of_product(panel);
+                    let product = Product {
+                        a: x.data.as_ptr(),
+                        col: vec,
+                        init: whole.init.add(vec),
+                        c: lanes.as_mut_ptr(),
+                        ..whole
+                    };
+                    multiply_rows(level, 1, false, &product);
                     *to.ptr(index, 1) = lanes[col - vec];
                 }
             }
@@ -211,92 +224,45 @@ impl<'a> Rows<'a> {
 }
 
 /// Rows times one panel, `cols` results each.
-#[inline(always)]
-#[allow(clippy::too_many_arguments, reason = "a kernel takes pointers, strides and sizes")]
-unsafe fn panel_product_body<S: Simd, F: Format>(
+///
+/// # Safety
+/// `product` must hold what `multiply_rows` asks for, `c` being valid for `cols` values per row
+/// only; `init` must be the panel's bias.
+unsafe fn panel_product<F: Format>(
+    level: SimdLevel,
     rows: usize,
-    x: *const f32,
-    x_stride: usize,
-    panel: *const F::Element,
-    depth: usize,
-    bias: *const f32,
-    out: *mut f32,
-    out_stride: usize,
     cols: usize,
+    product: Product<F>,
 ) {
-    // SAFETY: the caller vouches for `rows` rows, the panel and its bias, and `cols` results per
-    // row; where these are less than a panel's width, the kernel writes to a buffer of its own.
+    // SAFETY: the caller vouches for all columns or, where a panel is cut, results go by way of
+    // a buffer as wide as the panel.
     unsafe {
         if cols == PANEL_WIDTH {
-            let depth_block = if rows > MAX_ROWS { DEPTH_BLOCK } else { depth.max(1) };
-            let mut first = 0;
-            while first == 0 || first < depth {
-                let (init, init_stride) =
-                    if first == 0 { (bias, 0) } else { (out.cast_const(), out_stride) };
-                multiply_rows::<S, F>(
-                    rows,
-                    true,
-                    x.add(first),
-                    x_stride,
-                    panel.add(F::index(first, 0, PANEL_WIDTH)),
-                    0,
-                    PANEL_WIDTH,
-                    (depth - first).min(depth_block),
-                    init,
-                    init_stride,
-                    out,
-                    out_stride,
-                );
+            let depth_block = if rows > MAX_ROWS { DEPTH_BLOCK } else { product.depth };
+            let mut part = Product { depth: product.depth.min(depth_block), ..product };
+            multiply_rows(level, rows, true, &part);
+            let mut first = depth_block;
+            while first < product.depth {
+                // The sums go on where they stopped.
+                part.a = product.a.add(first);
+                part.panel = product.panel.add(F::index(first, 0, PANEL_WIDTH));
+                part.depth = (product.depth - first).min(depth_block);
+                (part.init, part.init_stride) = (part.c.cast_const(), part.c_stride);
+                multiply_rows(level, rows, true, &part);
                 first += depth_block;
             }
         } else {
             let mut results = [0.0f32; PANEL_WIDTH];
             for row in 0..rows {
-                let (x, to) = (x.add(row * x_stride), results.as_mut_ptr());
-                multiply_rows::<S, F>(
-                    1, true, x, 0, panel, 0, PANEL_WIDTH, depth, bias, 0, to, 0,
-                );
-                std::ptr::copy_nonoverlapping(to, out.add(row * out_stride), cols);
+                let part = Product {
+                    a: product.a.add(row * product.a_stride),
+                    c: results.as_mut_ptr(),
+                    ..product
+                };
+                multiply_rows(level, 1, true, &part);
+                let to = product.c.add(row * product.c_stride);
+                std::ptr::copy_nonoverlapping(results.as_ptr(), to, cols);
             }
         }
     }
-}
-
-dispatch! {
-    /// Rows times one panel; see `panel_product_body`.
-    ///
-    /// # Safety
-    /// `x` must hold `rows` rows of `depth` values, `panel` a panel of that depth, `bias` 32
-    /// values, `out` `rows` rows of `cols` values, no others being touched.
-    unsafe fn panel_product[F: Format](
-        rows: usize, x: *const f32, x_stride: usize, panel: *const F::Element, depth: usize,
-        bias: *const f32, out: *mut f32, out_stride: usize, cols: usize,
-    ) = panel_product_body
-}
-
-/// One row times 16 columns of a panel.
-#[inline(always)]
-unsafe fn half_panel_product_body<S: Simd, F: Format>(
-    x: *const f32,
-    panel: *const F::Element,
-    col: usize,
-    depth: usize,
-    bias: *const f32,
-    out: *mut f32,
-) {
-    // SAFETY: passed on to the caller.
-    unsafe {
-        multiply_rows::<S, F>(1, false, x, 0, panel, col, PANEL_WIDTH, depth, bias, 0, out, 0);
-    }
-}
-
-dispatch! {
-    /// One row times 16 columns of a panel.
-    ///
-    /// # Safety
-    /// `x` must hold `depth` values, `panel` a panel of that depth, `bias` and `out` 16 values.
-    unsafe fn half_panel_product[F: Format](
-        x: *const f32, panel: *const F::Element, col: usize, depth: usize, bias: *const f32,
-        out: *mut f32,
-    ) = half_panel_product_body
 }

@@ -9,8 +9,11 @@ mod activation;
 mod attention;
 mod buffer;
 mod format;
+#[cfg(test)]
+mod kernel_tests;
 mod kv_cache;
 mod linear;
+mod multiply;
 mod simd;
 #[cfg(target_arch = "x86_64")]
 mod simd_x86;

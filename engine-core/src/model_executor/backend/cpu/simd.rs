@@ -58,9 +58,6 @@ pub(crate) trait Simd {
     /// The lanes.
     type V: Copy;
 
-    /// Whether there are registers for 12 rows of two vectors (else for 3 of two or 6 of one).
-    const MANY_REGISTERS: bool;
-
     /// All lanes `value`.
     unsafe fn splat(value: f32) -> Self::V;
     /// 16 values from `from`, of any alignment.
@@ -85,8 +82,6 @@ pub(crate) trait Simd {
     unsafe fn round(a: Self::V) -> Self::V;
     /// `2^a` for whole `a` in `-126..=127`.
     unsafe fn exp2_whole(a: Self::V) -> Self::V;
-    /// Hints that the line at `from` is needed soon. `from` may be any address.
-    unsafe fn prefetch(from: *const u8);
 }
 
 /// `e^x` with a relative error of about 1e-7; below -87 it is about 1e-38.
@@ -177,7 +172,6 @@ fn multiply_add(a: f32, b: f32, c: f32) -> f32 {
 
 impl Simd for Portable {
     type V = [f32; LANES];
-    const MANY_REGISTERS: bool = false;
 
     #[inline(always)]
     unsafe fn splat(value: f32) -> Self::V {
@@ -240,8 +234,6 @@ impl Simd for Portable {
     unsafe fn exp2_whole(a: Self::V) -> Self::V {
         std::array::from_fn(|lane| f32::from_bits(((a[lane] as i32 + 127) as u32) << 23))
     }
-    #[inline(always)]
-    unsafe fn prefetch(_from: *const u8) {}
 }
 
 /// Makes `unsafe fn name(level, ...)` that runs `body::<S>(...)` compiled for that level.
@@ -249,45 +241,38 @@ impl Simd for Portable {
 /// `body` must be `#[inline(always)]`, so that it is compiled with the level's instructions.
 /// Calling the result needs what `body` needs; the level must be one that the processor has.
 macro_rules! dispatch {
-    ($(#[$meta:meta])* $vis:vis unsafe fn $name:ident [$($generic:ident : $bound:path),*]
-        ($($arg:ident : $type:ty),* $(,)?) = $body:ident) => {
+    ($(#[$meta:meta])* $vis:vis unsafe fn $name:ident($($arg:ident : $type:ty),* $(,)?) = $body:ident) => {
         $(#[$meta])*
         #[allow(clippy::too_many_arguments, reason = "a kernel takes pointers, strides and sizes")]
-        $vis unsafe fn $name<$($generic: $bound),*>(
+        $vis unsafe fn $name(
             level: $crate::model_executor::backend::cpu::simd::SimdLevel, $($arg: $type),*
         ) {
+            use $crate::model_executor::backend::cpu::simd::{Portable, SimdLevel};
+            #[cfg(target_arch = "x86_64")]
+            use $crate::model_executor::backend::cpu::simd_x86::{Avx2, Avx512};
+
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
             #[allow(clippy::too_many_arguments)]
-            unsafe fn avx512<$($generic: $bound),*>($($arg: $type),*) {
+            unsafe fn avx512($($arg: $type),*) {
                 // SAFETY: passed on to the caller of the outer function.
-                unsafe {
-                    $body::<$crate::model_executor::backend::cpu::simd_x86::Avx512 $(, $generic)*>($($arg),*)
-                }
+                unsafe { $body::<Avx512>($($arg),*) }
             }
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx2,fma")]
             #[allow(clippy::too_many_arguments)]
-            unsafe fn avx2<$($generic: $bound),*>($($arg: $type),*) {
+            unsafe fn avx2($($arg: $type),*) {
                 // SAFETY: passed on to the caller of the outer function.
-                unsafe {
-                    $body::<$crate::model_executor::backend::cpu::simd_x86::Avx2 $(, $generic)*>($($arg),*)
-                }
+                unsafe { $body::<Avx2>($($arg),*) }
             }
             // SAFETY: passed on to the caller; `SimdLevel` values come from detection.
             unsafe {
                 match level {
                     #[cfg(target_arch = "x86_64")]
-                    $crate::model_executor::backend::cpu::simd::SimdLevel::Avx512 => {
-                        avx512::<$($generic),*>($($arg),*)
-                    }
+                    SimdLevel::Avx512 => avx512($($arg),*),
                     #[cfg(target_arch = "x86_64")]
-                    $crate::model_executor::backend::cpu::simd::SimdLevel::Avx2 => {
-                        avx2::<$($generic),*>($($arg),*)
-                    }
-                    $crate::model_executor::backend::cpu::simd::SimdLevel::Portable => {
-                        $body::<$crate::model_executor::backend::cpu::simd::Portable $(, $generic)*>($($arg),*)
-                    }
+                    SimdLevel::Avx2 => avx2($($arg),*),
+                    SimdLevel::Portable => $body::<Portable>($($arg),*),
                 }
             }
         }
@@ -304,14 +289,14 @@ mod tests {
         // SAFETY: the test passes 16 values.
         unsafe { S::store(out, exp::<S>(S::load(x))) }
     }
-    dispatch!(unsafe fn exp_at[](x: *const f32, out: *mut f32) = exp_all);
+    dispatch!(unsafe fn exp_at(x: *const f32, out: *mut f32) = exp_all);
 
     #[inline(always)]
     unsafe fn sum_all<S: Simd>(x: *const f32, out: *mut f32) {
         // SAFETY: the test passes 16 values.
         unsafe { *out = sum::<S>(S::load(x)) }
     }
-    dispatch!(unsafe fn sum_at[](x: *const f32, out: *mut f32) = sum_all);
+    dispatch!(unsafe fn sum_at(x: *const f32, out: *mut f32) = sum_all);
 
     #[inline(always)]
     unsafe fn widen_all<S: Simd>(x: *const u16, out: *mut f32) {
@@ -322,7 +307,7 @@ mod tests {
             S::store(out.add(LANES), odd);
         }
     }
-    dispatch!(unsafe fn widen_at[](x: *const u16, out: *mut f32) = widen_all);
+    dispatch!(unsafe fn widen_at(x: *const u16, out: *mut f32) = widen_all);
 
     #[test]
     fn exp_is_accurate_at_every_level() {

@@ -16,7 +16,6 @@ pub(crate) struct Avx2;
 #[allow(clippy::undocumented_unsafe_blocks, reason = "one reason for all, above")]
 impl Simd for Avx512 {
     type V = __m512;
-    const MANY_REGISTERS: bool = true;
 
     #[inline(always)]
     unsafe fn splat(value: f32) -> Self::V {
@@ -83,16 +82,11 @@ impl Simd for Avx512 {
             _mm512_castsi512_ps(_mm512_slli_epi32::<23>(exponent))
         }
     }
-    #[inline(always)]
-    unsafe fn prefetch(from: *const u8) {
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) }
-    }
 }
 
 #[allow(clippy::undocumented_unsafe_blocks, reason = "one reason for all, above")]
 impl Simd for Avx2 {
     type V = (__m256, __m256);
-    const MANY_REGISTERS: bool = false;
 
     #[inline(always)]
     unsafe fn splat(value: f32) -> Self::V {
@@ -178,9 +172,5 @@ impl Simd for Avx2 {
             }
         }
         unsafe { (half(a.0), half(a.1)) }
-    }
-    #[inline(always)]
-    unsafe fn prefetch(from: *const u8) {
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) }
     }
 }
