@@ -80,34 +80,10 @@ impl Sampler {
             saved,
         } = scratch;
         let row = self.tokens_of(logits)?;
-        let num_tokens = row.len();
-        maxima.read(row);
-        maxima.make_ordered(row);
+        read_models_logits(row, maxima)?;
         let num_nans = maxima.num_nans;
-        let no_finite_logits = SampleError::NoFiniteLogits {
-            num_nans,
-            num_tokens,
-        };
-        if maxima.max == MASKED {
-            return Err(no_finite_logits);
-        }
         if let Some(bitmask) = bitmask {
-            let words = num_tokens.div_ceil(32);
-            if bitmask.len() < words {
-                return Err(SampleError::BitmaskWidth {
-                    expected: words,
-                    found: bitmask.len(),
-                });
-            }
-            apply_grammar_bitmask(row, bitmask);
-            maxima.read(row);
-            if maxima.max == MASKED {
-                let output_index = state.output_token_ids().len();
-                return Err(SampleError::GrammarMaskEmpty {
-                    num_tokens,
-                    output_index,
-                });
-            }
+            constrain(row, bitmask, state, maxima)?;
         }
 
         let requested = RequestedLogprobs::of_output(state.params());
@@ -124,22 +100,25 @@ impl Sampler {
             maxima.read(row);
         }
 
-        let filters = state.filters();
-        let (token_id, cutoff) = match filters {
-            None => (maxima.argmax(row), Cutoff::NONE),
+        let (filters, mut kept) = (state.filters(), Cutoff::NONE);
+        let token_id = match filters {
+            None => maxima.argmax(row),
             Some(filters) => {
-                let cutoff = cutoff(row, maxima, filters, floats, candidates);
+                kept = cutoff(row, maxima, filters, floats, candidates);
                 let noise = Noise::new(state.seed(), state.output_token_ids().len() as u64);
-                let token_id =
-                    random_sample(row, maxima, filters.inverse_temperature, cutoff, &noise);
-                (token_id, cutoff)
+                random_sample(row, maxima, filters.inverse_temperature, kept, &noise)
             }
         };
-        let token_id = token_id.ok_or(no_finite_logits)?;
+        // No stage empties a row; should one have, it is this request's error.
+        let num_tokens = row.len();
+        let token_id = token_id.ok_or(SampleError::NoFiniteLogits {
+            num_nans,
+            num_tokens,
+        })?;
 
         let logprobs = requested.map(|requested| {
             if is_processed(self.logprobs_mode) {
-                process(row, filters, cutoff);
+                process(row, filters, kept);
                 maxima.read(row);
             }
             let row = match raw_row {
@@ -182,15 +161,7 @@ impl Sampler {
             ..
         } = scratch;
         let row = self.tokens_of(logits)?;
-        maxima.read(row);
-        maxima.make_ordered(row);
-        if maxima.max == MASKED {
-            let (num_nans, num_tokens) = (maxima.num_nans, row.len());
-            return Err(SampleError::NoFiniteLogits {
-                num_nans,
-                num_tokens,
-            });
-        }
+        read_models_logits(row, maxima)?;
         let requested = RequestedLogprobs::of_prompt(params).unwrap_or(RequestedLogprobs::Top(0));
         let normalised = is_normalised(self.logprobs_mode);
         Ok(gather(
@@ -212,6 +183,44 @@ impl Sampler {
         }
         Ok(&mut logits[..self.vocab.num_tokens()])
     }
+}
+
+/// Makes the row ordered (see [`BlockMaxima::make_ordered`]); an error where nothing is finite.
+fn read_models_logits(row: &mut [f32], maxima: &mut BlockMaxima) -> Result<(), SampleError> {
+    maxima.read(row);
+    maxima.make_ordered(row);
+    if maxima.max == MASKED {
+        let (num_nans, num_tokens) = (maxima.num_nans, row.len());
+        return Err(SampleError::NoFiniteLogits {
+            num_nans,
+            num_tokens,
+        });
+    }
+    Ok(())
+}
+
+/// Applies the grammar's mask; an error where it leaves nothing.
+fn constrain(
+    row: &mut [f32],
+    bitmask: &[u32],
+    state: &RequestSamplingState,
+    maxima: &mut BlockMaxima,
+) -> Result<(), SampleError> {
+    let (num_tokens, found) = (row.len(), bitmask.len());
+    let expected = num_tokens.div_ceil(32);
+    if found < expected {
+        return Err(SampleError::BitmaskWidth { expected, found });
+    }
+    apply_grammar_bitmask(row, bitmask);
+    maxima.read(row);
+    if maxima.max == MASKED {
+        let output_index = state.output_token_ids().len();
+        return Err(SampleError::GrammarMaskEmpty {
+            num_tokens,
+            output_index,
+        });
+    }
+    Ok(())
 }
 
 /// The row as the draw saw it: divided by temperature, and masked where a filter drops. As it is

@@ -64,9 +64,9 @@ pub(super) struct Filters {
 /// - `top_p` keeps the smallest set whose probability, renormalised over what is left, reaches
 ///   `top_p`; the token that crosses it is kept.
 ///
-/// `maxima` must have read `row` and found a finite logit. Cost: next to nothing for `min_p`; about `k`
-/// blocks for `top_k`; for `top_p` without `top_k` one pass and a selection among the tokens with
-/// at least `(1 - top_p) / row.len()` of the probability.
+/// `maxima` must have read `row` and found a finite logit. Cost: next to nothing for `min_p`;
+/// about `k` blocks for `top_k`; for `top_p` without `top_k` one pass of `exp`, and a selection
+/// among the tokens with at least `(1 - top_p) / row.len()` of the probability.
 pub(super) fn cutoff(
     row: &[f32],
     maxima: &BlockMaxima,
