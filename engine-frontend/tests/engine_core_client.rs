@@ -160,9 +160,9 @@ async fn nobody_at_the_address_is_an_error() {
         .await
         .unwrap_err();
     assert!(
-        error
-            .to_string()
-            .starts_with("can't connect to /nonexistent/core.sock: "),
+        error.to_string().starts_with(
+            "no connection to the engine core: can't connect to /nonexistent/core.sock: "
+        ),
         "{error}"
     );
 }
