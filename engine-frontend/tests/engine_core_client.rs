@@ -5,17 +5,20 @@
 
 mod fake_engine_core;
 
+use std::io::Write;
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use engine_frontend::engine_core_client::{
     EngineCoreClient, EngineCoreClientError, EngineCoreStartupError, EngineDeadError,
 };
-use fake_engine_core::{LONG, answer, connect, connect_raw, get_ready, next, ready, step};
-use protocol::codec::CodecError;
+use fake_engine_core::{LONG, get_ready, ready, step};
+use protocol::codec::{CodecError, MAX_FRAME, encode_frame};
 use protocol::handshake::HandshakeError;
-use protocol::transport::{FrameReader, FrameWriter};
+use protocol::transport::{FrameReader, FrameWriter, Listener, PrivateAddress};
 use protocol::*;
 use serde_json::json;
 
@@ -32,6 +35,52 @@ fn died(reason: &str) -> EngineDeadError {
         reason: reason.to_owned(),
         exit_status: None,
     }
+}
+
+/// The next request; the test fails if there is none.
+fn next(reader: &mut FrameReader) -> EngineCoreRequestType {
+    reader
+        .read()
+        .unwrap()
+        .expect("the client closed the connection")
+}
+
+fn answer(call_id: u64, result: UtilityResult) -> EngineCoreMessage {
+    EngineCoreMessage::Outputs(EngineCoreOutputs {
+        utility_output: Some(UtilityOutput { call_id, result }),
+        ..EngineCoreOutputs::default()
+    })
+}
+
+/// A client of `core`, which has the connection from its first byte on.
+async fn connect_raw<T: Send + 'static>(
+    core: impl FnOnce(FrameReader, FrameWriter) -> T + Send + 'static,
+) -> (
+    Result<EngineCoreClient, EngineCoreStartupError>,
+    JoinHandle<T>,
+) {
+    let address = PrivateAddress::new().unwrap();
+    let listener = Listener::bind(address.path()).unwrap();
+    let core = thread::spawn(move || {
+        let (reader, writer) = listener.accept().unwrap().split();
+        core(reader, writer)
+    });
+    (
+        EngineCoreClient::connect(address.path(), LONG, |_| ()).await,
+        core,
+    )
+}
+
+/// A client of `core`, which starts after "ready".
+async fn connect<T: Send + 'static>(
+    core: impl FnOnce(FrameReader, FrameWriter) -> T + Send + 'static,
+) -> (EngineCoreClient, JoinHandle<T>) {
+    let (client, core) = connect_raw(|mut reader, mut writer| {
+        get_ready(&mut reader, &mut writer);
+        core(reader, writer)
+    })
+    .await;
+    (client.unwrap(), core)
 }
 
 /// Reads until the client closes the connection.
@@ -111,17 +160,17 @@ async fn nobody_at_the_address_is_an_error() {
         .await
         .unwrap_err();
     assert!(
-        error
-            .to_string()
-            .starts_with("can't connect to /nonexistent/core.sock: "),
+        error.to_string().starts_with(
+            "no connection to the engine core: can't connect to /nonexistent/core.sock: "
+        ),
         "{error}"
     );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_silent_core_is_an_error() {
-    let address = protocol::transport::PrivateAddress::new().unwrap();
-    let _listener = protocol::transport::Listener::bind(address.path()).unwrap();
+    let address = PrivateAddress::new().unwrap();
+    let _listener = Listener::bind(address.path()).unwrap();
     let timeout = Duration::from_millis(20);
     let error = EngineCoreClient::connect(address.path(), timeout, |_| ())
         .await
@@ -212,18 +261,14 @@ async fn a_frame_that_is_no_message_ends_the_connection() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_truncated_frame_ends_the_connection() {
     // A listener of the standard library, since ours sends whole frames only.
-    use std::io::Write;
-    let address = protocol::transport::PrivateAddress::new().unwrap();
-    let listener = std::os::unix::net::UnixListener::bind(address.path()).unwrap();
-    let core = std::thread::spawn(move || {
+    let address = PrivateAddress::new().unwrap();
+    let listener = UnixListener::bind(address.path()).unwrap();
+    let core = thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         let mut bytes = Vec::new();
-        let mut frame = |message: &dyn Fn(&mut Vec<u8>)| message(&mut bytes);
-        frame(&|bytes| protocol::codec::encode_frame(&Hello::current(), 99, bytes).unwrap());
-        frame(&|bytes| {
-            let message = EngineCoreStartupMessage::Ready(ready());
-            protocol::codec::encode_frame(&message, 99, bytes).unwrap();
-        });
+        encode_frame(&Hello::current(), MAX_FRAME, &mut bytes).unwrap();
+        let message = EngineCoreStartupMessage::Ready(ready());
+        encode_frame(&message, MAX_FRAME, &mut bytes).unwrap();
         bytes.extend([100, 0, 0, 0, 1]);
         stream.write_all(&bytes).unwrap();
         stream

@@ -18,7 +18,7 @@ use tokio::time::timeout;
 
 use super::connection::{Connection, End, Shared};
 use super::error::{EngineCoreClientError, EngineCoreStartupError, EngineDeadError};
-use super::process::{EXIT_GRACE, EngineCoreProcess, LaunchOptions, StartedEngineCore};
+use super::process::{EngineCoreProcess, LaunchOptions, StartedEngineCore};
 
 /// Steps whose outputs may wait for [`EngineCoreClient::get_output`].
 const MAX_WAITING_OUTPUTS: usize = 64;
@@ -33,6 +33,8 @@ pub struct EngineCoreClient {
     ready: EngineCoreReadyResponse,
     /// The core's process, where this client started it.
     process_id: Option<u32>,
+    /// How long that may take to end when it has nothing left to do.
+    exit_grace: Duration,
     /// To the connection's task. Not bounded: callers bound the requests in flight.
     frames: mpsc::UnboundedSender<Vec<u8>>,
     outputs: Mutex<mpsc::Receiver<EngineCoreOutputs>>,
@@ -101,6 +103,9 @@ impl EngineCoreClient {
         let (outputs, received_outputs) = mpsc::channel(MAX_WAITING_OUTPUTS);
         let shared = Arc::new(Shared::default());
         let process_id = process.as_ref().and_then(EngineCoreProcess::id);
+        let exit_grace = process
+            .as_ref()
+            .map_or(Duration::ZERO, EngineCoreProcess::exit_grace);
         let connection = Connection {
             reader,
             writer,
@@ -112,6 +117,7 @@ impl EngineCoreClient {
         Self {
             ready,
             process_id,
+            exit_grace,
             frames,
             outputs: Mutex::new(received_outputs),
             next_call_id: AtomicU64::new(0),
@@ -224,7 +230,7 @@ impl EngineCoreClient {
                 Duration::try_from_secs_f64(drain_seconds.max(0.0)).unwrap_or(Duration::MAX);
             // That the core is gone already is found below.
             let _ = self.send(&EngineCoreRequestType::Shutdown { drain_seconds });
-            let _ = timeout(drain.saturating_add(EXIT_GRACE), self.shared.ended()).await;
+            let _ = timeout(drain.saturating_add(self.exit_grace), self.shared.ended()).await;
         }
         self.shared.stop.notify_one();
         match self.shared.ended().await {

@@ -12,7 +12,7 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::timeout;
 
 use super::error::EngineDeadError;
-use super::process::{EXIT_GRACE, EngineCoreProcess};
+use super::process::EngineCoreProcess;
 
 /// How long reading what a core sent before its process ended may take.
 const LAST_WORDS: Duration = Duration::from_secs(5);
@@ -125,13 +125,10 @@ impl Connection {
         let was_started = process.is_some();
         let exit_status = match process {
             None => None,
-            Some(mut process) => {
-                let grace = match cause {
-                    Cause::Stopped => Duration::ZERO,
-                    Cause::Closed | Cause::Failed(_) => EXIT_GRACE,
-                };
-                process.end(grace).await
-            }
+            Some(mut process) => match cause {
+                Cause::Stopped => process.kill().await,
+                Cause::Closed | Cause::Failed(_) => process.end().await,
+            },
         };
         let is_shutting_down = shared.is_shutting_down.load(Ordering::Relaxed);
         let end = conclude(cause, exit_status, is_shutting_down, was_started);

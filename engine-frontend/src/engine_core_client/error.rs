@@ -77,8 +77,8 @@ pub enum EngineCoreStartupError {
         error: io::Error,
     },
     /// The socket can't be made, or nobody answers there.
-    #[error(transparent)]
-    Transport(#[from] TransportError),
+    #[error("no connection to the engine core: {0}")]
+    Transport(TransportError),
     /// The core's process ended without a word. Its log says more.
     #[error("the engine core ended while it started{}: see its log", in_parentheses(.exit_status))]
     Exited {
@@ -88,4 +88,10 @@ pub enum EngineCoreStartupError {
     /// The two don't work together, or the core says that it can't start.
     #[error(transparent)]
     Handshake(#[from] HandshakeError),
+}
+
+impl From<TransportError> for EngineCoreStartupError {
+    fn from(error: TransportError) -> Self {
+        Self::Transport(error)
+    }
 }

@@ -17,9 +17,6 @@ use super::error::EngineCoreStartupError;
 /// Name of the core's executable.
 const EXECUTABLE: &str = "formwork-engine-core";
 
-/// How long a core that has nothing left to do may take to end.
-pub(super) const EXIT_GRACE: Duration = Duration::from_secs(5);
-
 /// How a core is started.
 #[derive(Debug, Clone)]
 pub struct LaunchOptions {
@@ -27,14 +24,17 @@ pub struct LaunchOptions {
     pub engine_core: Option<PathBuf>,
     /// Longest silence of the core while it starts. Loading a model is not silent.
     pub startup_timeout: Duration,
+    /// How long a core that has nothing left to do may take to end before it is killed.
+    pub exit_grace: Duration,
 }
 
 impl Default for LaunchOptions {
-    /// The core beside this program, and vLLM's ten minutes.
+    /// The core beside this program, and vLLM's ten minutes and five seconds.
     fn default() -> Self {
         Self {
             engine_core: None,
             startup_timeout: Duration::from_secs(600),
+            exit_grace: Duration::from_secs(5),
         }
     }
 }
@@ -52,6 +52,8 @@ pub(super) struct StartedEngineCore {
 #[derive(Debug)]
 pub(super) struct EngineCoreProcess {
     child: Child,
+    /// See [`LaunchOptions::exit_grace`].
+    exit_grace: Duration,
 }
 
 impl EngineCoreProcess {
@@ -64,7 +66,7 @@ impl EngineCoreProcess {
         let executable = find_executable(options.engine_core.as_deref())?;
         let address = PrivateAddress::new()?;
         let listener = Listener::bind(address.path())?;
-        let mut process = Self::spawn(&executable, address.path())?;
+        let mut process = Self::spawn(&executable, address.path(), options.exit_grace)?;
 
         let stream = tokio::select! {
             accepted = timeout(options.startup_timeout, listener.accept()) => match accepted {
@@ -100,7 +102,11 @@ impl EngineCoreProcess {
 
     /// The core connects to `address`. It has a process group of its own, since an interrupt at
     /// the terminal is the frontend's to handle, and no standard output, which is the frontend's.
-    fn spawn(executable: &Path, address: &Path) -> Result<Self, EngineCoreStartupError> {
+    fn spawn(
+        executable: &Path,
+        address: &Path,
+        exit_grace: Duration,
+    ) -> Result<Self, EngineCoreStartupError> {
         let child = Command::new(executable)
             .arg("--connect")
             .arg(address)
@@ -110,7 +116,7 @@ impl EngineCoreProcess {
             .kill_on_drop(true)
             .spawn();
         match child {
-            Ok(child) => Ok(Self { child }),
+            Ok(child) => Ok(Self { child, exit_grace }),
             Err(error) => Err(EngineCoreStartupError::Spawn {
                 path: executable.to_owned(),
                 error,
@@ -120,7 +126,7 @@ impl EngineCoreProcess {
 
     /// What a failed handshake means. The core ends by itself: its connection is closed.
     async fn startup_error(&mut self, error: HandshakeError) -> EngineCoreStartupError {
-        let exit_status = self.end(EXIT_GRACE).await;
+        let exit_status = self.end().await;
         match error {
             // A core without a word for it: how it ended says more than that it did.
             HandshakeError::Closed { .. }
@@ -143,21 +149,24 @@ impl EngineCoreProcess {
         self.child.wait().await.ok()
     }
 
-    /// Waits until the process ends, at most for `grace`, and then kills it.
-    pub(super) async fn end(&mut self, grace: Duration) -> Option<ExitStatus> {
-        match timeout(grace, self.wait()).await {
+    /// How long the process may take to end by itself.
+    pub(super) fn exit_grace(&self) -> Duration {
+        self.exit_grace
+    }
+
+    /// Waits for as long as the process may take to end, and then kills it.
+    pub(super) async fn end(&mut self) -> Option<ExitStatus> {
+        match timeout(self.exit_grace, self.wait()).await {
             Ok(exit_status) => exit_status,
-            Err(_) => {
-                self.kill();
-                self.wait().await
-            }
+            Err(_) => self.kill().await,
         }
     }
 
     /// Kills the process, where it hasn't ended yet.
-    pub(super) fn kill(&mut self) {
+    pub(super) async fn kill(&mut self) -> Option<ExitStatus> {
         // It fails only for a process that has ended.
         let _ = self.child.start_kill();
+        self.wait().await
     }
 }
 

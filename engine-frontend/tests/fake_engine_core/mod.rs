@@ -1,11 +1,9 @@
-//! A core made of a thread: the real protocol over a real socket, and answers by script.
+//! What the cores of these tests say: the real protocol over a real socket, answers by script.
 
-use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use engine_frontend::engine_core_client::{EngineCoreClient, EngineCoreStartupError};
 use protocol::handshake::startup_handshake;
-use protocol::transport::{FrameReader, FrameWriter, Listener, PrivateAddress};
+use protocol::transport::{FrameReader, FrameWriter};
 use protocol::*;
 
 /// Longer than any test takes.
@@ -41,13 +39,6 @@ pub(crate) fn step(request_id: &str, token: u32) -> EngineCoreOutputs {
     }
 }
 
-pub(crate) fn answer(call_id: u64, result: UtilityResult) -> EngineCoreMessage {
-    EngineCoreMessage::Outputs(EngineCoreOutputs {
-        utility_output: Some(UtilityOutput { call_id, result }),
-        ..EngineCoreOutputs::default()
-    })
-}
-
 /// The core's side up to and including "ready".
 pub(crate) fn get_ready(
     reader: &mut FrameReader,
@@ -67,43 +58,4 @@ pub(crate) fn get_ready(
         .write(&EngineCoreStartupMessage::Ready(ready()))
         .unwrap();
     metadata
-}
-
-/// The next request; the test fails if there is none.
-pub(crate) fn next(reader: &mut FrameReader) -> EngineCoreRequestType {
-    reader
-        .read()
-        .unwrap()
-        .expect("the client closed the connection")
-}
-
-/// A client of `core`, which has the connection from its first byte on.
-pub(crate) async fn connect_raw<T: Send + 'static>(
-    core: impl FnOnce(FrameReader, FrameWriter) -> T + Send + 'static,
-) -> (
-    Result<EngineCoreClient, EngineCoreStartupError>,
-    JoinHandle<T>,
-) {
-    let address = PrivateAddress::new().unwrap();
-    let listener = Listener::bind(address.path()).unwrap();
-    let core = thread::spawn(move || {
-        let (reader, writer) = listener.accept().unwrap().split();
-        core(reader, writer)
-    });
-    (
-        EngineCoreClient::connect(address.path(), LONG, |_| ()).await,
-        core,
-    )
-}
-
-/// A client of `core`, which starts after "ready".
-pub(crate) async fn connect<T: Send + 'static>(
-    core: impl FnOnce(FrameReader, FrameWriter) -> T + Send + 'static,
-) -> (EngineCoreClient, JoinHandle<T>) {
-    let (client, core) = connect_raw(|mut reader, mut writer| {
-        get_ready(&mut reader, &mut writer);
-        core(reader, writer)
-    })
-    .await;
-    (client.unwrap(), core)
 }
