@@ -17,7 +17,7 @@ use signal_hook::iterator::Signals;
 
 use crate::engine::core::{EngineCore, EngineCoreError};
 use crate::engine::core_proc::{CoreInput, EngineCoreProc};
-use crate::engine::input_thread::{InputContext, Ownership, process_input_socket};
+use crate::engine::input_thread::{AbortRequests, InputContext, Ownership, process_input_socket};
 use crate::engine::output_thread::OutputQueues;
 use crate::engine::startup::{LoadedEngineCore, StartupError, load_engine_core};
 
@@ -162,7 +162,13 @@ impl Server {
     ) -> Result<(), ServeError> {
         let ready = EngineCoreReadyResponse { client_index, ..self.ready.clone() };
         writer.write(&EngineCoreStartupMessage::Ready(ready))?;
-        self.context.output_queues.spawn_output_thread(client_index, writer)?;
+        let input_queue = self.context.input_queue.clone();
+        let abort = move |request_ids| {
+            let aborts = AbortRequests { client_index, request_ids };
+            // Where the busy loop is gone, so are the requests.
+            let _ = input_queue.send(CoreInput::Abort(aborts));
+        };
+        self.context.output_queues.spawn_output_thread(client_index, writer, abort)?;
         let context = self.context.clone();
         std::thread::Builder::new().name(format!("input-{client_index}")).spawn(move || {
             process_input_socket(&context, reader, client_index, ownership);

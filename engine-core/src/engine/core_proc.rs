@@ -170,9 +170,12 @@ impl EngineCoreProc {
         Ok(())
     }
 
-    fn send_outputs(&self, outputs: impl IntoIterator<Item = (u32, EngineCoreOutputs)>) {
+    fn send_outputs(&mut self, outputs: impl IntoIterator<Item = (u32, EngineCoreOutputs)>) {
         for (client_index, outputs) in outputs {
-            self.output_queues.send(client_index, EngineCoreMessage::Outputs(outputs));
+            if !self.output_queues.send(client_index, EngineCoreMessage::Outputs(outputs)) {
+                // Nobody reads what its requests would bring.
+                self.engine_core.abort_client(client_index);
+            }
         }
     }
 }

@@ -7,8 +7,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
-use protocol::EngineCoreMessage;
-use protocol::transport::FrameWriter;
+use protocol::codec::CodecError;
+use protocol::transport::{FrameWriter, TransportError};
+use protocol::{EngineCoreMessage, EngineCoreOutput, FinishReason, RequestError, RequestErrorCode};
 
 /// Frames that may wait for a client that doesn't read; a client with more is dropped.
 const MAX_WAITING_FRAMES: usize = 65_536;
@@ -28,18 +29,20 @@ struct RunningThreads {
 }
 
 impl OutputQueues {
-    /// Opens the queue of a new client and starts the thread that writes it to the socket.
+    /// Opens the queue of a new client and starts the thread that writes it to the socket;
+    /// `abort` ends requests whose outputs no frame can hold.
     pub(crate) fn spawn_output_thread(
         &self,
         client_index: u32,
         writer: FrameWriter,
+        abort: impl Fn(Vec<String>) + Send + 'static,
     ) -> io::Result<()> {
         let (sender, receiver) = bounded(MAX_WAITING_FRAMES);
         let running = Arc::clone(&self.running);
         *lock(&running.count) += 1;
         let thread = std::thread::Builder::new().name(format!("output-{client_index}"));
         let spawned = thread.spawn(move || {
-            process_output_queue(&receiver, writer, client_index);
+            process_output_queue(&receiver, writer, client_index, abort);
             running.leave();
         });
         match spawned {
@@ -67,18 +70,22 @@ impl OutputQueues {
         let _ = self.running.ended.wait_timeout_while(count, timeout, |count| *count > 0);
     }
 
-    /// Queues a message for one client. A client that is gone, or so far behind that its queue
-    /// is full, gets nothing more.
-    pub(crate) fn send(&self, client_index: u32, message: EngineCoreMessage) {
+    /// Queues a message for one client. False for a client that is gone, or so far behind that its
+    /// queue is full: that one gets nothing more.
+    pub(crate) fn send(&self, client_index: u32, message: EngineCoreMessage) -> bool {
         let mut senders = lock(&self.senders);
         let Some(sender) = senders.get(&client_index) else {
-            return;
+            return false;
         };
-        if let Err(error) = sender.try_send(message) {
-            if matches!(error, TrySendError::Full(_)) {
-                tracing::warn!(client_index, MAX_WAITING_FRAMES, "client doesn't read: dropped");
+        match sender.try_send(message) {
+            Ok(()) => true,
+            Err(error) => {
+                if matches!(error, TrySendError::Full(_)) {
+                    tracing::warn!(client_index, MAX_WAITING_FRAMES, "client doesn't read: dropped");
+                }
+                senders.remove(&client_index);
+                false
             }
-            senders.remove(&client_index);
         }
     }
 
@@ -108,11 +115,90 @@ fn process_output_queue(
     queue: &Receiver<EngineCoreMessage>,
     mut writer: FrameWriter,
     client_index: u32,
+    abort: impl Fn(Vec<String>),
 ) {
     for message in queue {
-        if let Err(error) = writer.write(&message) {
+        let written = match writer.write(&message) {
+            Err(TransportError::Codec(error)) => {
+                // Nothing was sent; only logprobs can be so large, and only of single requests.
+                let (replacement, failed) = without_oversized_outputs(message, &error);
+                abort(failed);
+                writer.write(&replacement)
+            }
+            other => other,
+        };
+        if let Err(error) = written {
             tracing::debug!(client_index, %error, "client is gone");
             return;
         }
+    }
+}
+
+/// The message with every output that carries logprobs turned into an error of its request, and
+/// the ids of those requests.
+fn without_oversized_outputs(
+    message: EngineCoreMessage,
+    reason: &CodecError,
+) -> (EngineCoreMessage, Vec<String>) {
+    let EngineCoreMessage::Outputs(mut outputs) = message else {
+        return (message, Vec::new());
+    };
+    let mut failed = Vec::new();
+    for output in &mut outputs.outputs {
+        if output.new_logprobs.is_some() || output.new_prompt_logprobs.is_some() {
+            failed.push(output.request_id.clone());
+            *output = EngineCoreOutput {
+                request_id: std::mem::take(&mut output.request_id),
+                finish_reason: Some(FinishReason::Error),
+                error: Some(RequestError {
+                    code: RequestErrorCode::ValidationError,
+                    message: format!("the logprobs asked for are too many: {reason}"),
+                    retryable: false,
+                }),
+                ..EngineCoreOutput::default()
+            };
+        }
+    }
+    (EngineCoreMessage::Outputs(outputs), failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::{EngineCoreOutputs, LogprobsLists};
+
+    use super::*;
+
+    #[test]
+    fn logprobs_too_large_for_a_frame_fail_their_request_alone() {
+        let plain = EngineCoreOutput {
+            request_id: "plain".to_owned(),
+            new_token_ids: vec![1],
+            ..EngineCoreOutput::default()
+        };
+        let large = EngineCoreOutput {
+            request_id: "large".to_owned(),
+            new_prompt_logprobs: Some(LogprobsLists::default()),
+            ..EngineCoreOutput::default()
+        };
+        let outputs = vec![plain.clone(), large];
+        let message =
+            EngineCoreMessage::Outputs(EngineCoreOutputs { outputs, ..Default::default() });
+        let reason = CodecError::MessageTooLarge { message_type: "EngineCoreMessage", max: 64 };
+        let (message, failed) = without_oversized_outputs(message, &reason);
+        assert_eq!(failed, ["large"]);
+        let EngineCoreMessage::Outputs(outputs) = message else {
+            panic!("the message became another");
+        };
+        assert_eq!(outputs.outputs[0], plain);
+        assert_eq!(outputs.outputs[1].finish_reason, Some(FinishReason::Error));
+        assert!(outputs.outputs[1].new_prompt_logprobs.is_none());
+    }
+
+    #[test]
+    fn a_client_without_a_queue_gets_nothing() {
+        let queues = OutputQueues::default();
+        let message = EngineCoreMessage::Outputs(EngineCoreOutputs::default());
+        assert!(!queues.send(7, message));
+        queues.flush(Duration::ZERO);
     }
 }
