@@ -1,1 +1,7 @@
-//! Both real processes, as users run them.
+//! Both real processes, as users run them: one file per thing that a user relies on.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod engine_core_process;
+mod shared_core;
+mod support;

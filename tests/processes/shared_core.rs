@@ -1,0 +1,79 @@
+//! A core that was started by hand and serves several frontends.
+
+use std::path::Path;
+use std::process::Stdio;
+
+use protocol::{EngineCoreRequestType, FinishReason};
+
+use crate::support::{Client, Process, connect, greedy};
+
+fn listen(address: &Path) -> Process {
+    let mut command = integration_tests::formwork_engine_core();
+    command.arg("--listen").arg(address);
+    command.args(["--engine-config", r#"{"cache_config": {"num_blocks_override": 256}}"#]);
+    Process::spawn(&mut command)
+}
+
+#[test]
+fn it_serves_several_clients_and_outlives_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let address = folder.path().join("core.sock");
+    let mut process = listen(&address);
+    let (mut first, ready) = Client::new(connect(&address), None);
+    let (mut second, second_ready) = Client::new(connect(&address), None);
+    assert_ne!(ready.client_index, second_ready.client_index);
+
+    first.add("first", greedy(1000));
+    first.outputs();
+    // Neither another's request nor the core is theirs to end.
+    second.send(&EngineCoreRequestType::Abort(vec!["first".to_owned()]));
+    second.send(&EngineCoreRequestType::Shutdown { drain_seconds: 0.0 });
+    second.add("second", greedy(4));
+    assert_eq!(second.finish("second").0.len(), 4);
+    first.outputs();
+    drop(second);
+    first.add("again", greedy(4));
+    assert_eq!(first.finish("again").1, FinishReason::Length);
+
+    // Its requests end with it: the next client finds every block free again.
+    drop(first);
+    let (mut third, _) = Client::new(connect(&address), None);
+    third.add("third", greedy(4));
+    assert_eq!(third.finish("third").0.len(), 4);
+
+    process.signal(libc::SIGTERM);
+    assert!(process.wait().success());
+    assert!(!address.exists(), "the socket file is removed");
+}
+
+#[test]
+fn an_address_in_use_is_named_and_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let address = folder.path().join("core.sock");
+    let _process = listen(&address);
+    let (mut client, _) = Client::new(connect(&address), None);
+    let mut command = integration_tests::formwork_engine_core();
+    let output = command.arg("--listen").arg(&address).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let log = String::from_utf8(output.stderr).unwrap();
+    assert!(log.contains(&address.display().to_string()) && log.contains("in use"), "{log}");
+    client.add("still served", greedy(2));
+    assert_eq!(client.finish("still served").0.len(), 2);
+}
+
+#[test]
+fn wrong_usage_is_exit_code_2() {
+    for arguments in [
+        &["--no-such-flag"][..],
+        &[],
+        &["--listen", "x", "--connect", "y"],
+        &["--connect", "x", "--model", "y"],
+        &["--listen", "x", "--engine-config", "{"],
+        &["--listen", "x", "--engine-config", r#"{"no_such_field": 1}"#],
+    ] {
+        let mut command = integration_tests::formwork_engine_core();
+        let status = command.args(arguments).stderr(Stdio::null()).status().unwrap();
+        assert_eq!(status.code(), Some(2), "{arguments:?}");
+    }
+    assert!(!Path::new("x").exists());
+}
