@@ -1,0 +1,264 @@
+//! The engine for async programs: requests in, streams of outputs out.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use protocol::{
+    EngineCoreOutputs, EngineCoreReadyResponse, EngineCoreRequestType, RequestError,
+    RequestErrorCode, RequestOutputKind,
+};
+use tokenizer::Tokenizer;
+use tokio::sync::mpsc;
+
+use crate::error::{EngineDeadError, GenerateError};
+use crate::input_processor::{GenerateRequest, InputProcessor};
+use crate::output_processor::OutputProcessor;
+use crate::outputs::RequestOutput;
+use crate::request_output_collector::RequestOutputCollector;
+use crate::sampling_params::ModelLimits;
+
+/// Outputs processed before other tasks get their turn.
+const OUTPUT_PROC_CHUNK_SIZE: usize = 128;
+
+/// The two directions to a core, behind which its process and socket are hidden.
+///
+/// The seam between text and transport: `EngineCoreClient` serves one end, tests can be the core
+/// themselves.
+#[derive(Debug)]
+pub struct EngineCoreChannels {
+    /// To the core. Never blocks: who may send how much is the callers' concern. Closed when the
+    /// core is gone.
+    pub requests: mpsc::UnboundedSender<EngineCoreRequestType>,
+    /// From the core, step by step; an error or the end when the core is gone.
+    pub outputs: mpsc::Receiver<Result<EngineCoreOutputs, EngineDeadError>>,
+}
+
+/// Runs requests on one core. Cheap to share behind an [`Arc`]; ends when it and all its streams
+/// are dropped.
+#[derive(Debug)]
+pub struct AsyncLLM {
+    inner: Arc<Inner>,
+    input_processor: Arc<InputProcessor>,
+    tokenizer: Arc<Tokenizer>,
+    ready: EngineCoreReadyResponse,
+}
+
+#[derive(Debug)]
+struct Inner {
+    requests: mpsc::UnboundedSender<EngineCoreRequestType>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    output_processor: OutputProcessor,
+    engine_dead: Option<EngineDeadError>,
+}
+
+impl AsyncLLM {
+    /// An engine over a core that is ready. Starts the output handler; call it within a tokio
+    /// runtime.
+    pub fn new(
+        channels: EngineCoreChannels,
+        ready: EngineCoreReadyResponse,
+        tokenizer: Arc<Tokenizer>,
+    ) -> Self {
+        // Ids above the tokenizer's own exist in the logits of padded models. They have no text.
+        let tokenizer_size = u32::try_from(tokenizer.vocab_size()).unwrap_or(u32::MAX);
+        let limits = ModelLimits {
+            max_model_len: ready.max_model_len,
+            vocab_size: ready.vocab_size.min(tokenizer_size),
+            max_logprobs: ready.max_logprobs,
+        };
+        let inner = Arc::new(Inner {
+            requests: channels.requests,
+            state: Mutex::new(State {
+                output_processor: OutputProcessor::new(tokenizer.clone()),
+                engine_dead: None,
+            }),
+        });
+        tokio::spawn(output_handler(Arc::downgrade(&inner), channels.outputs));
+        Self {
+            inner,
+            input_processor: Arc::new(InputProcessor::new(tokenizer.clone(), limits)),
+            tokenizer,
+            ready,
+        }
+    }
+
+    /// Starts a request. Dropping the stream aborts it.
+    ///
+    /// # Errors
+    /// The request is wrong, or the core is gone. What the core finds wrong comes by the stream.
+    pub async fn generate(&self, request: GenerateRequest) -> Result<RequestStream, GenerateError> {
+        if let Some(dead) = self.errored() {
+            return Err(dead.into());
+        }
+        let input_processor = self.input_processor.clone();
+        // A long prompt takes a while to tokenize: not on a thread that serves streams.
+        let processed = tokio::task::spawn_blocking(move || input_processor.process_inputs(request))
+            .await
+            .map_err(|error| internal_error(&error.to_string()))??;
+        let mut request = processed.request;
+        request.client_index = self.ready.client_index;
+        let kind = request.sampling_params.output_kind;
+        let stream = RequestStream {
+            inner: self.inner.clone(),
+            queue: Arc::new(RequestOutputCollector::new(
+                kind == RequestOutputKind::Delta,
+            )),
+            request_id: request.request_id.clone(),
+            aggregate: kind == RequestOutputKind::Delta,
+            finished: false,
+        };
+        let mut state = self.inner.state();
+        if let Some(dead) = &state.engine_dead {
+            return Err(dead.clone().into());
+        }
+        // Registered before it is sent, and sent under the lock: no output can be too early.
+        for child in state
+            .output_processor
+            .add_request(request, processed.prompt, &stream.queue)
+        {
+            self.inner.send(EngineCoreRequestType::Add(Box::new(child)));
+        }
+        drop(state);
+        Ok(stream)
+    }
+
+    /// Why the core is gone, if it is.
+    pub fn errored(&self) -> Option<EngineDeadError> {
+        self.inner.state().engine_dead.clone()
+    }
+
+    /// What the core said about itself when it was ready.
+    pub fn ready_response(&self) -> &EngineCoreReadyResponse {
+        &self.ready
+    }
+
+    /// The model's tokenizer.
+    pub fn tokenizer(&self) -> &Arc<Tokenizer> {
+        &self.tokenizer
+    }
+
+    /// Requests in flight, each of `n` counted.
+    pub fn num_unfinished_requests(&self) -> usize {
+        self.inner.state().output_processor.num_unfinished_requests()
+    }
+
+    /// Tokens generated since the start, for all requests.
+    pub fn num_generation_tokens(&self) -> u64 {
+        self.inner.state().output_processor.num_generation_tokens()
+    }
+}
+
+impl Inner {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // The state is consistent between any two calls into it, so a panic elsewhere is no
+        // reason to give up the other requests.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn send(&self, message: EngineCoreRequestType) {
+        // A closed channel means that the core is gone; the output handler hears that too, and
+        // ends every stream with the reason.
+        let _ = self.requests.send(message);
+    }
+
+    fn abort(&self, ids: Vec<String>) {
+        if !ids.is_empty() {
+            self.send(EngineCoreRequestType::Abort(ids));
+        }
+    }
+
+    fn engine_dead(&self, error: EngineDeadError) {
+        let mut state = self.state();
+        state.output_processor.propagate_error(&error);
+        state.engine_dead.get_or_insert(error);
+    }
+}
+
+/// Takes outputs as they come until the core or the engine's last user is gone.
+async fn output_handler(
+    inner: Weak<Inner>,
+    mut outputs: mpsc::Receiver<Result<EngineCoreOutputs, EngineDeadError>>,
+) {
+    loop {
+        let received = outputs.recv().await;
+        let Some(inner) = inner.upgrade() else { return };
+        match received {
+            Some(Ok(step)) => {
+                for chunk in step.outputs.chunks(OUTPUT_PROC_CHUNK_SIZE) {
+                    let aborts = inner.state().output_processor.process_outputs(chunk);
+                    inner.abort(aborts);
+                    tokio::task::yield_now().await;
+                }
+            }
+            Some(Err(error)) => return inner.engine_dead(error),
+            None => {
+                return inner.engine_dead(EngineDeadError {
+                    reason: "its connection closed".to_owned(),
+                });
+            }
+        }
+    }
+}
+
+fn internal_error(message: &str) -> GenerateError {
+    GenerateError::Request(RequestError {
+        code: RequestErrorCode::InternalError,
+        message: message.to_owned(),
+        retryable: false,
+    })
+}
+
+/// The outputs of one request. Dropped before its end, it aborts the request.
+#[derive(Debug)]
+pub struct RequestStream {
+    inner: Arc<Inner>,
+    queue: Arc<RequestOutputCollector>,
+    request_id: String,
+    aggregate: bool,
+    finished: bool,
+}
+
+impl RequestStream {
+    /// The next output; `None` after the last one or after an error. Safe to cancel. A reader
+    /// that lags gets merged outputs, never a queue of them.
+    pub async fn next(&mut self) -> Option<Result<RequestOutput, GenerateError>> {
+        if self.finished {
+            return None;
+        }
+        let item = self.queue.get().await;
+        self.finished = item.as_ref().map_or(true, |output| output.finished);
+        Some(item)
+    }
+
+    /// Waits for the end and returns everything as one output.
+    ///
+    /// # Errors
+    /// Why the request has no (complete) answer.
+    pub async fn collect(mut self) -> Result<RequestOutput, GenerateError> {
+        let mut whole: Option<RequestOutput> = None;
+        while let Some(item) = self.next().await {
+            let next = item?;
+            match &mut whole {
+                Some(held) => held.add(next, self.aggregate),
+                None => whole = Some(next),
+            }
+        }
+        whole.ok_or_else(|| internal_error("the stream was read to its end before"))
+    }
+}
+
+impl Drop for RequestStream {
+    fn drop(&mut self) {
+        if !self.finished {
+            let ids = self
+                .inner
+                .state()
+                .output_processor
+                .abort_request(&self.request_id);
+            self.inner.abort(ids);
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! The engine for programs without an async runtime.
+
+use std::io;
+
+use protocol::{RequestOutputKind, SamplingParams};
+use serde_json::Value;
+use tokio::runtime::Runtime;
+
+use crate::arg_utils::EngineArgs;
+use crate::async_llm::{AsyncLLM, RequestStream};
+use crate::error::GenerateError;
+use crate::input_processor::{ChatPrompt, GenerateRequest, Prompt};
+use crate::openai::DefaultSamplingParams;
+use crate::outputs::RequestOutput;
+use crate::startup::{StartupError, start_engine};
+
+/// An engine with its own core process, for programs that wait for whole answers.
+///
+/// ```no_run
+/// use engine_frontend::{EngineArgs, LLM, SamplingParams};
+///
+/// let llm = LLM::new(&EngineArgs::default())?;
+/// let params = SamplingParams { max_tokens: Some(32), ..llm.default_sampling_params() };
+/// for output in llm.generate(&["Once upon a time"], &params)? {
+///     println!("{}", output?.outputs[0].text);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct LLM {
+    // Before the runtime, so that it is dropped first: the core is told to end.
+    engine: AsyncLLM,
+    default_sampling_params: DefaultSamplingParams,
+    runtime: Runtime,
+}
+
+/// What a prompt of [`LLM::generate`] can be.
+impl From<&str> for Prompt {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<String> for Prompt {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<Vec<u32>> for Prompt {
+    fn from(token_ids: Vec<u32>) -> Self {
+        Self::TokenIds(token_ids)
+    }
+}
+
+impl LLM {
+    /// Starts a core and loads the model.
+    ///
+    /// # Errors
+    /// No model there, or it can't be loaded; no core executable; no memory.
+    pub fn new(args: &EngineArgs) -> Result<Self, StartupError> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .map_err(StartupError::Runtime)?;
+        let (engine, default_sampling_params) = runtime.block_on(start_engine(args))?;
+        Ok(Self {
+            engine,
+            default_sampling_params,
+            runtime,
+        })
+    }
+
+    /// Sampling parameters as the model's `generation_config.json` recommends them.
+    pub fn default_sampling_params(&self) -> SamplingParams {
+        self.default_sampling_params.to_sampling_params()
+    }
+
+    /// Continues prompts. The outputs are in the prompts' order; what is wrong with one prompt is
+    /// no matter for the others.
+    ///
+    /// # Errors
+    /// The core is gone. Errors of single prompts are in the list.
+    pub fn generate<P: Clone + Into<Prompt>>(
+        &self,
+        prompts: &[P],
+        sampling_params: &SamplingParams,
+    ) -> Result<Vec<Result<RequestOutput, GenerateError>>, GenerateError> {
+        let prompts = prompts.iter().cloned().map(Into::into);
+        self.run(prompts, sampling_params)
+    }
+
+    /// Answers one conversation: objects with `role` and `content`, through the model's chat
+    /// template.
+    ///
+    /// # Errors
+    /// The request is wrong, the model has no chat template, or the core is gone.
+    pub fn chat(
+        &self,
+        messages: &[Value],
+        sampling_params: &SamplingParams,
+    ) -> Result<RequestOutput, GenerateError> {
+        let prompt = Prompt::Chat(ChatPrompt {
+            messages: messages.to_vec(),
+            add_generation_prompt: true,
+            ..ChatPrompt::default()
+        });
+        let request = self.request(0, prompt, sampling_params, RequestOutputKind::FinalOnly);
+        self.runtime
+            .block_on(async { self.engine.generate(request).await?.collect().await })
+    }
+
+    /// Continues one prompt and calls `on_text` with each new piece of its text.
+    ///
+    /// # Errors
+    /// The request is wrong, or the core is gone.
+    pub fn stream(
+        &self,
+        prompt: impl Into<Prompt>,
+        sampling_params: &SamplingParams,
+        mut on_text: impl FnMut(&str) -> io::Result<()>,
+    ) -> Result<io::Result<()>, GenerateError> {
+        let request = self.request(0, prompt.into(), sampling_params, RequestOutputKind::Delta);
+        self.runtime.block_on(async {
+            let mut stream = self.engine.generate(request).await?;
+            while let Some(output) = stream.next().await {
+                for completion in &output?.outputs {
+                    if let Err(error) = on_text(&completion.text) {
+                        return Ok(Err(error));
+                    }
+                }
+            }
+            Ok(Ok(()))
+        })
+    }
+
+    fn run(
+        &self,
+        prompts: impl Iterator<Item = Prompt>,
+        sampling_params: &SamplingParams,
+    ) -> Result<Vec<Result<RequestOutput, GenerateError>>, GenerateError> {
+        self.runtime.block_on(async {
+            let mut streams: Vec<Result<RequestStream, GenerateError>> = Vec::new();
+            for (i, prompt) in prompts.enumerate() {
+                let request =
+                    self.request(i, prompt, sampling_params, RequestOutputKind::FinalOnly);
+                streams.push(self.engine.generate(request).await);
+            }
+            let mut outputs = Vec::with_capacity(streams.len());
+            for stream in streams {
+                let output = match stream {
+                    Ok(stream) => stream.collect().await,
+                    Err(error) => Err(error),
+                };
+                if let Err(error @ GenerateError::EngineDead(_)) = output {
+                    return Err(error);
+                }
+                outputs.push(output);
+            }
+            Ok(outputs)
+        })
+    }
+
+    fn request(
+        &self,
+        index: usize,
+        prompt: Prompt,
+        sampling_params: &SamplingParams,
+        output_kind: RequestOutputKind,
+    ) -> GenerateRequest {
+        let params = SamplingParams {
+            output_kind,
+            ..sampling_params.clone()
+        };
+        GenerateRequest::new(index.to_string(), prompt, params)
+    }
+}

@@ -1,0 +1,300 @@
+//! From the core's tokens to text: detokenization, stop strings, logprobs, streams.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use protocol::{
+    EngineCoreOutput, EngineCoreRequest, FinishReason, RequestError, RequestErrorCode,
+    RequestOutputKind, StopReason,
+};
+use tokenizer::Tokenizer;
+
+use crate::detokenizer::IncrementalDetokenizer;
+use crate::error::{EngineDeadError, GenerateError};
+use crate::logprobs::LogprobsProcessor;
+use crate::outputs::{CompletionOutput, RequestOutput};
+use crate::parallel_sampling::ParentRequest;
+use crate::request_output_collector::RequestOutputCollector;
+
+/// Everything that the frontend knows about one request in flight (one of `n`).
+#[derive(Debug)]
+struct RequestState {
+    external_req_id: String,
+    /// Internal id of the request that this is one answer to, where `n > 1`.
+    parent_id: Option<String>,
+    index: u32,
+    prompt: Option<Arc<str>>,
+    prompt_token_ids: Arc<[u32]>,
+    output_kind: RequestOutputKind,
+    stream_interval: usize,
+    detokenizer: IncrementalDetokenizer,
+    logprobs_processor: LogprobsProcessor,
+    num_cached_tokens: u32,
+    /// Tokens that earlier outputs of a stream brought.
+    sent_tokens: usize,
+    queue: Arc<RequestOutputCollector>,
+}
+
+impl RequestState {
+    /// What there is to say after an update; `None` where the caller doesn't want to hear it yet.
+    fn make_completion_output(
+        &mut self,
+        finish_reason: Option<FinishReason>,
+        stop_reason: Option<StopReason>,
+    ) -> Option<CompletionOutput> {
+        let finished = finish_reason.is_some();
+        let num_tokens = self.detokenizer.output_token_ids().len();
+        if !finished {
+            if self.output_kind == RequestOutputKind::FinalOnly {
+                return None;
+            }
+            let new_tokens = num_tokens - self.sent_tokens;
+            if self.sent_tokens > 0 && new_tokens < self.stream_interval {
+                return None;
+            }
+        }
+        let delta = self.output_kind == RequestOutputKind::Delta;
+        let start = if delta { self.sent_tokens } else { 0 };
+        self.sent_tokens = num_tokens;
+        let token_ids = self.detokenizer.output_token_ids();
+        Some(CompletionOutput {
+            index: self.index,
+            token_ids: token_ids.get(start..).unwrap_or_default().to_vec(),
+            text: self.detokenizer.get_next_output_text(finished, delta),
+            cumulative_logprob: self.logprobs_processor.cumulative_logprob(),
+            logprobs: self.logprobs_processor.logprobs_from(start),
+            finish_reason,
+            stop_reason,
+        })
+    }
+}
+
+/// All requests in flight, by internal id.
+#[derive(Debug)]
+pub struct OutputProcessor {
+    tokenizer: Arc<Tokenizer>,
+    request_states: HashMap<String, RequestState>,
+    parent_requests: HashMap<String, ParentRequest>,
+    num_generation_tokens: u64,
+}
+
+impl OutputProcessor {
+    /// A processor without requests.
+    pub fn new(tokenizer: Arc<Tokenizer>) -> Self {
+        Self {
+            tokenizer,
+            request_states: HashMap::new(),
+            parent_requests: HashMap::new(),
+            num_generation_tokens: 0,
+        }
+    }
+
+    /// Registers a request before it is sent, so that no output can arrive for an unknown one.
+    /// Returns the requests to send: `n` children where `n > 1`.
+    pub fn add_request(
+        &mut self,
+        request: EngineCoreRequest,
+        prompt: Option<Arc<str>>,
+        queue: &Arc<RequestOutputCollector>,
+    ) -> Vec<EngineCoreRequest> {
+        let external = request
+            .external_req_id
+            .clone()
+            .unwrap_or_else(|| request.request_id.clone());
+        if request.sampling_params.n <= 1 {
+            self.add_state(&request, external, None, 0, prompt, queue);
+            return vec![request];
+        }
+        let parent_id = request.request_id.clone();
+        let (parent, children) = ParentRequest::split(request, external.clone());
+        self.parent_requests.insert(parent_id.clone(), parent);
+        for (index, child) in (0..).zip(&children) {
+            let parent_id = Some(parent_id.clone());
+            self.add_state(child, external.clone(), parent_id, index, prompt.clone(), queue);
+        }
+        children
+    }
+
+    fn add_state(
+        &mut self,
+        request: &EngineCoreRequest,
+        external_req_id: String,
+        parent_id: Option<String>,
+        index: u32,
+        prompt: Option<Arc<str>>,
+        queue: &Arc<RequestOutputCollector>,
+    ) {
+        let params = &request.sampling_params;
+        let state = RequestState {
+            external_req_id,
+            parent_id,
+            index,
+            prompt,
+            prompt_token_ids: request.prompt_token_ids.as_slice().into(),
+            output_kind: params.output_kind,
+            stream_interval: params.stream_interval.unwrap_or(1) as usize,
+            detokenizer: IncrementalDetokenizer::new(&self.tokenizer, request),
+            logprobs_processor: LogprobsProcessor::new(self.tokenizer.clone(), params),
+            num_cached_tokens: 0,
+            sent_tokens: 0,
+            queue: queue.clone(),
+        };
+        self.request_states
+            .insert(request.request_id.clone(), state);
+    }
+
+    /// Takes what a step brought and fills the queues. Returns the internal ids that the core
+    /// must stop generating for: a stop string was found, or a sibling failed. Outputs for
+    /// unknown ids are ignored: their requests were aborted meanwhile.
+    pub fn process_outputs(&mut self, outputs: &[EngineCoreOutput]) -> Vec<String> {
+        let mut reqs_to_abort = Vec::new();
+        for output in outputs {
+            if let Some(error) = request_error(output) {
+                reqs_to_abort.extend(self.fail_request(&output.request_id, &error));
+            } else if self.process_output(output) == Some(true) {
+                reqs_to_abort.push(output.request_id.clone());
+            }
+        }
+        reqs_to_abort
+    }
+
+    /// Returns whether the core must be told to stop; `None` for an unknown request.
+    fn process_output(&mut self, output: &EngineCoreOutput) -> Option<bool> {
+        let state = self.request_states.get_mut(&output.request_id)?;
+        self.num_generation_tokens += output.new_token_ids.len() as u64;
+        if let Some(stats) = &output.prefill_stats {
+            state.num_cached_tokens = stats.num_cached_tokens;
+        }
+        let mut finish_reason = output.finish_reason;
+        let mut stop_reason = output.stop_reason.clone();
+        let stopped_by_token = finish_reason == Some(FinishReason::Stop);
+        let stop_string = state
+            .detokenizer
+            .update(&output.new_token_ids, stopped_by_token);
+        if let Some(stop_string) = stop_string {
+            finish_reason = Some(FinishReason::Stop);
+            stop_reason = Some(StopReason::String(stop_string));
+        }
+        if let Some(rows) = &output.new_prompt_logprobs {
+            let prompt_len = state.prompt_token_ids.len();
+            state.logprobs_processor.update_prompt(rows, prompt_len);
+        }
+        if let Some(rows) = &output.new_logprobs {
+            state.logprobs_processor.update(rows);
+        }
+        state
+            .logprobs_processor
+            .truncate(state.detokenizer.output_token_ids().len());
+        if let Some(completion) = state.make_completion_output(finish_reason, stop_reason) {
+            Self::deliver(
+                &mut self.parent_requests,
+                &output.request_id,
+                state,
+                completion,
+            );
+        }
+        if finish_reason.is_some() {
+            self.request_states.remove(&output.request_id);
+        }
+        Some(finish_reason.is_some() && output.finish_reason.is_none())
+    }
+
+    /// Hands a completion to its stream, through its parent where it has one.
+    fn deliver(
+        parent_requests: &mut HashMap<String, ParentRequest>,
+        request_id: &str,
+        state: &mut RequestState,
+        completion: CompletionOutput,
+    ) {
+        let (outputs, finished) = match &state.parent_id {
+            None => {
+                let finished = completion.finished();
+                (vec![completion], finished)
+            }
+            Some(parent_id) => {
+                let Some(parent) = parent_requests.get_mut(parent_id) else {
+                    return;
+                };
+                let (outputs, finished) = parent.get_outputs(request_id, completion);
+                if finished {
+                    parent_requests.remove(parent_id);
+                }
+                (outputs, finished)
+            }
+        };
+        if outputs.is_empty() {
+            return;
+        }
+        state.queue.put(Ok(RequestOutput {
+            request_id: state.external_req_id.clone(),
+            prompt: state.prompt.clone(),
+            prompt_token_ids: state.prompt_token_ids.clone(),
+            prompt_logprobs: state.logprobs_processor.take_prompt_logprobs(),
+            outputs,
+            finished,
+            num_cached_tokens: state.num_cached_tokens,
+        }));
+    }
+
+    /// Ends a request and its siblings with an error; returns the siblings, which the core still
+    /// works on.
+    fn fail_request(&mut self, request_id: &str, error: &GenerateError) -> Vec<String> {
+        let Some(state) = self.request_states.remove(request_id) else {
+            return Vec::new();
+        };
+        state.queue.put(Err(error.clone()));
+        let parent = state
+            .parent_id
+            .and_then(|parent_id| self.parent_requests.remove(&parent_id));
+        let siblings: Vec<String> = parent
+            .iter()
+            .flat_map(ParentRequest::unfinished_children)
+            .filter(|child| self.request_states.remove(*child).is_some())
+            .cloned()
+            .collect();
+        siblings
+    }
+
+    /// Forgets a request (all its answers) that nobody waits for any more; returns the internal
+    /// ids that the core still works on.
+    pub fn abort_request(&mut self, request_id: &str) -> Vec<String> {
+        let ids = match self.parent_requests.remove(request_id) {
+            Some(parent) => parent.unfinished_children().cloned().collect(),
+            None => vec![request_id.to_owned()],
+        };
+        ids.into_iter()
+            .filter(|id| self.request_states.remove(id).is_some())
+            .collect()
+    }
+
+    /// Ends every request: the core is gone.
+    pub fn propagate_error(&mut self, error: &EngineDeadError) {
+        self.parent_requests.clear();
+        for (_, state) in self.request_states.drain() {
+            state.queue.put(Err(error.clone().into()));
+        }
+    }
+
+    /// Requests in flight, each of `n` counted.
+    pub fn num_unfinished_requests(&self) -> usize {
+        self.request_states.len()
+    }
+
+    /// Tokens received since the start, for all requests.
+    pub fn num_generation_tokens(&self) -> u64 {
+        self.num_generation_tokens
+    }
+}
+
+fn request_error(output: &EngineCoreOutput) -> Option<GenerateError> {
+    let error = match (&output.error, output.finish_reason) {
+        (Some(error), _) => error.clone(),
+        (None, Some(FinishReason::Error)) => RequestError {
+            code: RequestErrorCode::InternalError,
+            message: "the engine core failed on this request".to_owned(),
+            retryable: false,
+        },
+        (None, _) => return None,
+    };
+    Some(GenerateError::Request(error))
+}
