@@ -1,0 +1,213 @@
+//! Chat templates: a conversation to the one prompt that the model was trained on.
+//!
+//! Templates are Jinja, as Hugging Face's libraries run them: `trim_blocks` and `lstrip_blocks`
+//! on, no HTML escaping, Python's string and mapping methods, and the functions
+//! `raise_exception`, `strftime_now` and `tojson`. A template is a program that came with the
+//! model: it gets a budget of instructions, a depth and an output size, and nothing else of the
+//! process.
+
+mod environment;
+mod error;
+mod messages;
+mod python_json;
+mod python_methods;
+mod strftime;
+
+use std::sync::OnceLock;
+use std::time::SystemTime;
+
+use minijinja::{Environment, Value};
+use serde_json::Map;
+
+pub use error::ChatTemplateError;
+
+use crate::config::{ChatTemplateField, TokenizerConfig};
+use environment::{TEMPLATE_NAME, render_limited};
+use messages::ContentFormat;
+
+/// What a chat template is rendered with. Field names are the variables that templates see.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ChatTemplateRequest<'a> {
+    /// The conversation, in the OpenAI API's shape: objects with `role`, `content` (a string, a
+    /// list of text parts or null), `tool_calls` and whatever else the template knows.
+    pub messages: &'a [serde_json::Value],
+    /// Tools that the model may call, in the OpenAI API's shape.
+    pub tools: Option<&'a [serde_json::Value]>,
+    /// Documents for retrieval-augmented generation.
+    pub documents: Option<&'a [serde_json::Value]>,
+    /// Whether the prompt ends with the opening of the assistant's turn.
+    pub add_generation_prompt: bool,
+    /// Further variables (`chat_template_kwargs`), such as `enable_thinking`.
+    pub chat_template_kwargs: Option<&'a Map<String, serde_json::Value>>,
+    /// What `strftime_now` takes for now, in UTC; `None` is the clock.
+    pub now: Option<SystemTime>,
+}
+
+/// The variables that have their own field in [`ChatTemplateRequest`].
+const OWN_FIELDS: [&str; 4] = ["messages", "tools", "documents", "add_generation_prompt"];
+
+/// One compiled chat template.
+#[derive(Debug)]
+pub struct ChatTemplate {
+    environment: Environment<'static>,
+    special_tokens: Vec<(String, String)>,
+    /// Found out by rendering once, when first needed.
+    content_format: OnceLock<ContentFormat>,
+}
+
+impl ChatTemplate {
+    /// Compiles a template. `special_tokens` are further variables, such as `bos_token`.
+    ///
+    /// # Errors
+    /// [`ChatTemplateError::Syntax`], with the line.
+    pub fn new(
+        source: &str,
+        special_tokens: Vec<(String, String)>,
+    ) -> Result<Self, ChatTemplateError> {
+        Ok(Self {
+            environment: environment::compile(source)?,
+            special_tokens,
+            content_format: OnceLock::new(),
+        })
+    }
+
+    /// The prompt of a conversation.
+    ///
+    /// # Errors
+    /// [`ChatTemplateError`]: a message has a wrong shape, or the template fails, refuses the
+    /// conversation (`raise_exception`) or exceeds its budget.
+    pub fn render(&self, request: &ChatTemplateRequest<'_>) -> Result<String, ChatTemplateError> {
+        let content_format = *self
+            .content_format
+            .get_or_init(|| self.find_content_format());
+        let messages = messages::prepare(request.messages, content_format)?;
+        self.render_prepared(messages, request)
+    }
+
+    fn render_prepared(
+        &self,
+        messages: Vec<Value>,
+        request: &ChatTemplateRequest<'_>,
+    ) -> Result<String, ChatTemplateError> {
+        let list = |items: Option<&[serde_json::Value]>| match items {
+            Some(items) => items.iter().map(messages::to_template_value).collect(),
+            None => Value::from(()),
+        };
+        let mut variables: Vec<(String, Value)> = Vec::new();
+        for (name, content) in &self.special_tokens {
+            variables.push((name.clone(), Value::from(content.as_str())));
+        }
+        for (name, value) in request.chat_template_kwargs.into_iter().flatten() {
+            if OWN_FIELDS.contains(&name.as_str()) {
+                return Err(ChatTemplateError::ReservedKwarg { name: name.clone() });
+            }
+            variables.push((name.clone(), messages::to_template_value(value)));
+        }
+        let now = request.now.unwrap_or_else(SystemTime::now);
+        variables.extend([
+            ("messages".to_owned(), Value::from(messages)),
+            ("tools".to_owned(), list(request.tools)),
+            ("documents".to_owned(), list(request.documents)),
+            (
+                "add_generation_prompt".to_owned(),
+                Value::from(request.add_generation_prompt),
+            ),
+            (
+                "strftime_now".to_owned(),
+                Value::from_function(move |format: &str| strftime::strftime(format, now)),
+            ),
+        ]);
+        let template = self
+            .environment
+            .get_template(TEMPLATE_NAME)
+            .map_err(|error| ChatTemplateError::syntax(&error))?;
+        render_limited(&template, Value::from_pairs(variables))
+    }
+
+    /// Which shapes of `content` the template writes as text, by trying.
+    fn find_content_format(&self) -> ContentFormat {
+        const TEXT: &str = "formwork-probe";
+        let writes = |content: Value| {
+            let message = Value::from_pairs([("role", Value::from("user")), ("content", content)]);
+            self.render_prepared(vec![message], &ChatTemplateRequest::default())
+                .is_ok_and(|prompt| {
+                    // A template that knows only strings may print the list itself.
+                    prompt.contains(TEXT)
+                        && !["'type'", "\"type\""].iter().any(|s| prompt.contains(s))
+                })
+        };
+        let part = Value::from_pairs([("type", "text"), ("text", TEXT)]);
+        ContentFormat {
+            strings: writes(Value::from(TEXT)),
+            parts: writes(Value::from(vec![part])),
+        }
+    }
+}
+
+/// The chat templates of a model: none, one, or several by name.
+#[derive(Debug)]
+pub struct ChatTemplates(Vec<(String, Result<ChatTemplate, ChatTemplateError>)>);
+
+/// The name of a template that has none, as in Hugging Face's libraries.
+const DEFAULT: &str = "default";
+/// The named template for conversations with tools.
+const TOOL_USE: &str = "tool_use";
+
+impl ChatTemplates {
+    pub(crate) fn new(config: &TokenizerConfig) -> Self {
+        let sources: Vec<(&str, &str)> = match &config.chat_template {
+            None => Vec::new(),
+            Some(ChatTemplateField::One(source)) => vec![(DEFAULT, source)],
+            Some(ChatTemplateField::Named(templates)) => templates
+                .iter()
+                .map(|named| (named.name.as_str(), named.template.as_str()))
+                .collect(),
+        };
+        Self(
+            sources
+                .into_iter()
+                .map(|(name, source)| {
+                    let template = ChatTemplate::new(source, config.special_tokens());
+                    (name.to_owned(), template)
+                })
+                .collect(),
+        )
+    }
+
+    /// The names of the templates; a single template is called `default`.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(name, _)| name.as_str())
+    }
+
+    /// A template by its name.
+    ///
+    /// # Errors
+    /// [`ChatTemplateError::Missing`], [`ChatTemplateError::UnknownName`], or why that template
+    /// doesn't compile.
+    pub fn get(&self, name: &str) -> Result<&ChatTemplate, ChatTemplateError> {
+        if self.0.is_empty() {
+            return Err(ChatTemplateError::Missing);
+        }
+        match self.0.iter().find(|(candidate, _)| candidate == name) {
+            Some((_, template)) => template.as_ref().map_err(Clone::clone),
+            None => Err(ChatTemplateError::UnknownName {
+                name: name.to_owned(),
+                names: self.names().map(str::to_owned).collect(),
+            }),
+        }
+    }
+
+    /// The template for a conversation: with tools the one called `tool_use` where it exists,
+    /// else `default`.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn select(&self, has_tools: bool) -> Result<&ChatTemplate, ChatTemplateError> {
+        let name = if has_tools && self.names().any(|name| name == TOOL_USE) {
+            TOOL_USE
+        } else {
+            DEFAULT
+        };
+        self.get(name)
+    }
+}

@@ -1,0 +1,112 @@
+//! Why a conversation can't be turned into a prompt.
+
+use std::error::Error as _;
+
+use minijinja::ErrorKind;
+
+/// Why a conversation can't be turned into a prompt.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ChatTemplateError {
+    /// The model has no chat template.
+    #[error(
+        "the model has no chat template: add a chat_template.jinja beside its tokenizer.json, \
+         or send a plain prompt"
+    )]
+    Missing,
+    /// The model has chat templates by name, but not this one.
+    #[error("the model has no chat template named {name:?}; it has {names:?}")]
+    UnknownName {
+        /// The name asked for.
+        name: String,
+        /// The names there are.
+        names: Vec<String>,
+    },
+    /// The template doesn't compile.
+    #[error("chat template, line {line}: {message}")]
+    Syntax {
+        /// 1-based; 0 where it is not known.
+        line: usize,
+        /// What is wrong there.
+        message: String,
+    },
+    /// The template fails on this conversation.
+    #[error("chat template, line {line}: {message}")]
+    Render {
+        /// 1-based; 0 where it is not known.
+        line: usize,
+        /// What failed there.
+        message: String,
+    },
+    /// The template itself refuses the conversation, by `raise_exception`.
+    #[error("the chat template refuses this conversation: {message}")]
+    Raised {
+        /// The template's words.
+        message: String,
+    },
+    /// The template runs longer or writes more than it may.
+    #[error("chat template: {limit} exceeded")]
+    LimitExceeded {
+        /// Which limit.
+        limit: &'static str,
+    },
+    /// A message is not what the API says.
+    #[error("{field}: {message}")]
+    InvalidMessage {
+        /// Where, as `messages[2].content[0]`.
+        field: String,
+        /// What is there and what would be right.
+        message: String,
+    },
+    /// `chat_template_kwargs` names a variable that has a field of its own.
+    #[error("chat_template_kwargs: {name:?} can't be set there, it has a field of its own")]
+    ReservedKwarg {
+        /// The variable.
+        name: String,
+    },
+}
+
+/// What `raise_exception` raises.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct Raised(pub(super) String);
+
+impl ChatTemplateError {
+    pub(super) fn syntax(error: &minijinja::Error) -> Self {
+        Self::Syntax {
+            line: error.line().unwrap_or(0),
+            message: describe(error),
+        }
+    }
+
+    pub(super) fn render(error: &minijinja::Error) -> Self {
+        let mut source = error.source();
+        while let Some(cause) = source {
+            if let Some(Raised(message)) = cause.downcast_ref() {
+                return Self::Raised {
+                    message: message.clone(),
+                };
+            }
+            source = cause.source();
+        }
+        match error.kind() {
+            ErrorKind::OutOfFuel => Self::LimitExceeded {
+                limit: "the budget of instructions",
+            },
+            ErrorKind::WriteFailure => Self::LimitExceeded {
+                limit: "the size of its output",
+            },
+            _ => Self::Render {
+                line: error.line().unwrap_or(0),
+                message: describe(error),
+            },
+        }
+    }
+}
+
+/// Kind and detail, without the place, which has its own field.
+fn describe(error: &minijinja::Error) -> String {
+    match error.detail() {
+        Some(detail) => format!("{}: {detail}", error.kind()),
+        None => error.kind().to_string(),
+    }
+}

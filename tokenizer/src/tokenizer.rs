@@ -1,0 +1,295 @@
+//! [`Tokenizer`]: one loaded tokenizer with everything that stands beside it.
+
+use std::path::Path;
+
+use structured_output::TokenizerInfo;
+
+use crate::chat_template::{ChatTemplateError, ChatTemplateRequest, ChatTemplates};
+use crate::config::{GenerationConfig, TokenizerConfig};
+use crate::decode_stream::DecodeStream;
+use crate::error::TokenizerError;
+use crate::files::{GENERATION_CONFIG_JSON, TOKENIZER_CONFIG_JSON, TokenizerFiles};
+use crate::token_bytes::{Decoding, TokenizerJson};
+
+/// A tokenizer: text to token ids and back, what each token writes, which tokens are special,
+/// and the chat template and sampling defaults that stand beside it.
+///
+/// Immutable, `Send + Sync`. Encoding is done by the `tokenizers` library. Decoding is ours, over
+/// [`token_bytes`](Self::token_bytes), so that text decoded at once and text decoded token by
+/// token ([`DecodeStream`]) are the same for any ids.
+#[derive(Debug)]
+pub struct Tokenizer {
+    inner: tokenizers::Tokenizer,
+    fingerprint: String,
+    /// All tokens' bytes; token `t` is `bytes[ends[t - 1]..ends[t]]`.
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+    leading_spaces: usize,
+    special_token_ids: Vec<u32>,
+    bos_token_id: Option<u32>,
+    eos_token_id: Option<u32>,
+    stop_token_ids: Vec<u32>,
+    generation_config: GenerationConfig,
+    chat_templates: ChatTemplates,
+}
+
+impl Tokenizer {
+    /// Loads a Hugging Face folder: `tokenizer.json`, and where they are there
+    /// `tokenizer_config.json`, `chat_template.jinja` and `generation_config.json`.
+    ///
+    /// # Errors
+    /// [`TokenizerError`], which names the file and in it the field or line. A chat template
+    /// that doesn't compile is no error here but in
+    /// [`apply_chat_template`](Self::apply_chat_template): prompts without one still work.
+    pub fn from_files(folder: &Path) -> Result<Self, TokenizerError> {
+        Self::load(&TokenizerFiles::from_folder(folder)?)
+    }
+
+    /// The same from files in memory, as `(name, contents)`. Other names are ignored.
+    ///
+    /// # Errors
+    /// As [`from_files`](Self::from_files).
+    pub fn from_bytes(files: &[(&str, &[u8])]) -> Result<Self, TokenizerError> {
+        Self::load(&TokenizerFiles::from_list(files)?)
+    }
+
+    fn load(files: &TokenizerFiles<'_>) -> Result<Self, TokenizerError> {
+        let json = TokenizerJson::parse(&files.tokenizer_json)?;
+        let decoding = Decoding::new(json.decoder.as_ref())?;
+        let config = TokenizerConfig::parse(files)?;
+        let generation_config = GenerationConfig::parse(files)?;
+
+        let invalid = |error: tokenizers::Error| TokenizerError::Invalid {
+            message: error.to_string(),
+        };
+        let mut inner =
+            tokenizers::Tokenizer::from_bytes(&files.tokenizer_json).map_err(invalid)?;
+        // A file may carry settings of a training run; prompts are never cut or padded here.
+        inner.with_truncation(None).map_err(invalid)?;
+        inner.with_padding(None);
+
+        let added_tokens = inner.get_added_tokens_decoder();
+        let mut tokens: Vec<(u32, String)> = inner
+            .get_vocab(false)
+            .into_iter()
+            .map(|(token, id)| (id, token))
+            .collect();
+        tokens.retain(|(id, _)| !added_tokens.contains_key(id));
+        let vocabulary = tokens
+            .iter()
+            .map(|(id, token)| (*id, token.as_str(), false))
+            .chain(
+                added_tokens
+                    .iter()
+                    .map(|(&id, token)| (id, token.content.as_str(), true)),
+            );
+        let mut entries: Vec<(u32, &str, bool)> = vocabulary.collect();
+        entries.sort_unstable_by_key(|&(id, ..)| id);
+        // Ids index a table; a file with a far-off id would make it enormous.
+        let max_id = entries.last().map_or(0, |&(id, ..)| id as usize);
+        if max_id >= entries.len().saturating_mul(4).saturating_add(1024) {
+            return Err(TokenizerError::Invalid {
+                message: format!(
+                    "token id {max_id} is far beyond its {} tokens",
+                    entries.len()
+                ),
+            });
+        }
+        let mut bytes = Vec::new();
+        let mut ends = Vec::with_capacity(max_id + 1);
+        for (id, token, is_added) in entries {
+            // Ids without a token write nothing.
+            ends.resize(id as usize, bytes.len());
+            if is_added {
+                decoding.spelling.append_added_token(token, &mut bytes);
+            } else {
+                decoding.spelling.append_token(token, &mut bytes);
+            }
+            ends.push(bytes.len());
+        }
+
+        let mut special_token_ids: Vec<u32> = added_tokens
+            .iter()
+            .filter(|(_, token)| token.special)
+            .map(|(&id, _)| id)
+            .collect();
+        special_token_ids.sort_unstable();
+
+        let token_id = |field, token: Option<&crate::config::TokenName>| match token {
+            None => Ok(None),
+            Some(token) => match inner.token_to_id(token.content()) {
+                Some(id) => Ok(Some(id)),
+                None => Err(TokenizerError::UnknownToken {
+                    file: TOKENIZER_CONFIG_JSON,
+                    field,
+                    token: token.content().chars().take(80).collect(),
+                }),
+            },
+        };
+        let bos_token_id = token_id("bos_token", config.bos_token.as_ref())?;
+        let eos_token_id = token_id("eos_token", config.eos_token.as_ref())?
+            .or_else(|| generation_config.eos_token_ids.first().copied());
+        let mut stop_token_ids = generation_config.eos_token_ids.clone();
+        if let Some(&token_id) = stop_token_ids.iter().find(|&&id| id as usize >= ends.len()) {
+            return Err(TokenizerError::UnknownTokenId {
+                file: GENERATION_CONFIG_JSON,
+                field: "eos_token_id",
+                token_id,
+                vocab_size: ends.len(),
+            });
+        }
+        stop_token_ids.extend(eos_token_id);
+        stop_token_ids.sort_unstable();
+        stop_token_ids.dedup();
+
+        Ok(Self {
+            fingerprint: blake3::hash(&files.tokenizer_json).to_hex().to_string(),
+            bytes,
+            ends,
+            leading_spaces: decoding.leading_spaces,
+            special_token_ids,
+            bos_token_id,
+            eos_token_id,
+            stop_token_ids,
+            generation_config,
+            chat_templates: ChatTemplates::new(&config),
+            inner,
+        })
+    }
+
+    /// The token ids of `text`. Added tokens are recognised in it. `add_special_tokens` adds what
+    /// the file's post-processor says (often a beginning-of-text token): true for plain prompts,
+    /// false for rendered chat templates, which write their own.
+    ///
+    /// # Errors
+    /// [`TokenizerError::Encode`], where the library fails.
+    pub fn encode(&self, text: &str, add_special_tokens: bool) -> Result<Vec<u32>, TokenizerError> {
+        match self.inner.encode_fast(text, add_special_tokens) {
+            Ok(encoding) => Ok(encoding.get_ids().to_vec()),
+            Err(error) => Err(TokenizerError::Encode {
+                message: error.to_string(),
+            }),
+        }
+    }
+
+    /// The text of `token_ids`; bytes that are no UTF-8 become U+FFFD, ids that the tokenizer
+    /// doesn't have write nothing. `skip_special_tokens` leaves out control tokens.
+    pub fn decode(&self, token_ids: &[u32], skip_special_tokens: bool) -> String {
+        let mut stream = DecodeStream::new(self, skip_special_tokens);
+        let mut text = String::new();
+        for &token_id in token_ids {
+            stream.step(self, token_id, &mut text);
+        }
+        stream.finish(&mut text);
+        text
+    }
+
+    /// The id of a token as `tokenizer.json` spells it.
+    pub fn token_to_id(&self, token: &str) -> Option<u32> {
+        self.inner.token_to_id(token)
+    }
+
+    /// A token as `tokenizer.json` spells it.
+    pub fn id_to_token(&self, token_id: u32) -> Option<String> {
+        self.inner.id_to_token(token_id)
+    }
+
+    /// Highest token id plus 1. A model's logits may be wider.
+    pub fn vocab_size(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// What a token writes; empty for ids without a token.
+    pub fn token_bytes(&self, token_id: u32) -> &[u8] {
+        let token = token_id as usize;
+        let Some(&end) = self.ends.get(token) else {
+            return &[];
+        };
+        let start = match token.checked_sub(1) {
+            Some(previous) => self.ends[previous],
+            None => 0,
+        };
+        &self.bytes[start..end]
+    }
+
+    /// Control tokens (`special: true`), ascending. They are never text. Other added tokens are.
+    pub fn special_token_ids(&self) -> &[u32] {
+        &self.special_token_ids
+    }
+
+    /// Whether a token is a control token.
+    pub fn is_special_token(&self, token_id: u32) -> bool {
+        self.special_token_ids.binary_search(&token_id).is_ok()
+    }
+
+    /// The beginning-of-text token of `tokenizer_config.json`.
+    pub fn bos_token_id(&self) -> Option<u32> {
+        self.bos_token_id
+    }
+
+    /// The end-of-text token of `tokenizer_config.json`, or where that names none, the first of
+    /// `generation_config.json`.
+    pub fn eos_token_id(&self) -> Option<u32> {
+        self.eos_token_id
+    }
+
+    /// Every token that ends the text: [`eos_token_id`](Self::eos_token_id) and those of
+    /// `generation_config.json`, ascending, each once.
+    pub fn stop_token_ids(&self) -> &[u32] {
+        &self.stop_token_ids
+    }
+
+    /// The model's own defaults for sampling.
+    pub fn generation_config(&self) -> &GenerationConfig {
+        &self.generation_config
+    }
+
+    /// blake3 of `tokenizer.json` in hex: two processes with equal fingerprints mean the same
+    /// text by the same ids.
+    pub fn fingerprint(&self) -> &str {
+        &self.fingerprint
+    }
+
+    /// The chat templates beside the tokenizer.
+    pub fn chat_templates(&self) -> &ChatTemplates {
+        &self.chat_templates
+    }
+
+    /// The prompt of a conversation, by the model's chat template. Encode it without special
+    /// tokens: it writes its own.
+    ///
+    /// # Errors
+    /// [`ChatTemplateError`]: there is no template, it doesn't compile, or it fails on these
+    /// messages.
+    pub fn apply_chat_template(
+        &self,
+        request: &ChatTemplateRequest<'_>,
+    ) -> Result<String, ChatTemplateError> {
+        self.chat_templates
+            .select(request.tools.is_some())?
+            .render(request)
+    }
+
+    /// The vocabulary for structured output. `vocab_size` is the width of the model's logits;
+    /// every token of [`stop_token_ids`](Self::stop_token_ids) ends the text.
+    ///
+    /// # Errors
+    /// [`TokenizerError::TokenizerInfo`], for instance where `vocab_size` is less than
+    /// [`vocab_size`](Self::vocab_size) or the tokenizer has no end-of-text token.
+    pub fn tokenizer_info(&self, vocab_size: usize) -> Result<TokenizerInfo, TokenizerError> {
+        let vocab: Vec<Vec<u8>> = (0..self.ends.len() as u32)
+            .map(|token_id| self.token_bytes(token_id).to_vec())
+            .collect();
+        Ok(TokenizerInfo::new(
+            &vocab,
+            vocab_size,
+            &self.stop_token_ids,
+            &self.special_token_ids,
+        )?)
+    }
+
+    /// Most spaces that decoding drops at a text's start.
+    pub(crate) fn leading_spaces(&self) -> usize {
+        self.leading_spaces
+    }
+}
