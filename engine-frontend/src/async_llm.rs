@@ -1,15 +1,19 @@
 //! The engine for async programs: requests in, streams of outputs out.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use protocol::{
-    EngineCoreOutputs, EngineCoreReadyResponse, EngineCoreRequestType, RequestError,
-    RequestErrorCode, RequestOutputKind,
+    EngineCoreOutputs, EngineCoreReadyResponse, EngineCoreRequest, RequestError, RequestErrorCode,
+    RequestOutputKind,
 };
 use tokenizer::Tokenizer;
-use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
 
-use crate::error::{EngineDeadError, GenerateError};
+use crate::engine_core_client::{EngineCoreClient, EngineCoreClientError};
+use crate::error::{EngineDeadError, GenerateError, ValidationError};
 use crate::input_processor::{GenerateRequest, InputProcessor};
 use crate::output_processor::OutputProcessor;
 use crate::outputs::RequestOutput;
@@ -19,17 +23,47 @@ use crate::sampling_params::ModelLimits;
 /// Outputs processed before other tasks get their turn.
 const OUTPUT_PROC_CHUNK_SIZE: usize = 128;
 
-/// The two directions to a core, behind which its process and socket are hidden.
-///
-/// The seam between text and transport: `EngineCoreClient` serves one end, tests can be the core
-/// themselves.
-#[derive(Debug)]
-pub struct EngineCoreChannels {
-    /// To the core. Never blocks: who may send how much is the callers' concern. Closed when the
-    /// core is gone.
-    pub requests: mpsc::UnboundedSender<EngineCoreRequestType>,
-    /// From the core, step by step; an error or the end when the core is gone.
-    pub outputs: mpsc::Receiver<Result<EngineCoreOutputs, EngineDeadError>>,
+/// What [`AsyncLLM`] needs of a core. The seam between text and transport: [`EngineCoreClient`]
+/// hides a process and a socket behind it, tests are a core themselves.
+pub trait CoreClient: fmt::Debug + Send + Sync {
+    /// Sends a request. Never waits.
+    ///
+    /// # Errors
+    /// The core is gone, or this request doesn't fit a frame.
+    fn add_request(&self, request: EngineCoreRequest) -> Result<(), EngineCoreClientError>;
+
+    /// Ends requests, by their internal ids. Unknown ones are ignored. Never waits.
+    ///
+    /// # Errors
+    /// The core is gone.
+    fn abort_requests(&self, request_ids: Vec<String>) -> Result<(), EngineCoreClientError>;
+
+    /// Waits for the outputs of the next step; `None` after a shutdown that was asked for.
+    fn get_output(&self) -> BoxFuture<'_, Result<Option<EngineCoreOutputs>, EngineDeadError>>;
+
+    /// Ends the core, if this client started it; requests in flight have `drain_seconds`.
+    fn shutdown(&self, drain_seconds: f64) -> BoxFuture<'_, Result<(), EngineDeadError>>;
+}
+
+/// A future behind a pointer: one per step.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+impl CoreClient for EngineCoreClient {
+    fn add_request(&self, request: EngineCoreRequest) -> Result<(), EngineCoreClientError> {
+        Self::add_request(self, request)
+    }
+
+    fn abort_requests(&self, request_ids: Vec<String>) -> Result<(), EngineCoreClientError> {
+        Self::abort_requests(self, request_ids)
+    }
+
+    fn get_output(&self) -> BoxFuture<'_, Result<Option<EngineCoreOutputs>, EngineDeadError>> {
+        Box::pin(Self::get_output(self))
+    }
+
+    fn shutdown(&self, drain_seconds: f64) -> BoxFuture<'_, Result<(), EngineDeadError>> {
+        Box::pin(Self::shutdown(self, drain_seconds))
+    }
 }
 
 /// Runs requests on one core. Cheap to share behind an [`Arc`]; ends when it and all its streams
@@ -44,8 +78,9 @@ pub struct AsyncLLM {
 
 #[derive(Debug)]
 struct Inner {
-    requests: mpsc::UnboundedSender<EngineCoreRequestType>,
+    client: Arc<dyn CoreClient>,
     state: Mutex<State>,
+    output_handler: OnceLock<AbortHandle>,
 }
 
 #[derive(Debug)]
@@ -58,7 +93,7 @@ impl AsyncLLM {
     /// An engine over a core that is ready. Starts the output handler; call it within a tokio
     /// runtime.
     pub fn new(
-        channels: EngineCoreChannels,
+        client: Arc<dyn CoreClient>,
         ready: EngineCoreReadyResponse,
         tokenizer: Arc<Tokenizer>,
     ) -> Self {
@@ -70,13 +105,15 @@ impl AsyncLLM {
             max_logprobs: ready.max_logprobs,
         };
         let inner = Arc::new(Inner {
-            requests: channels.requests,
+            client: client.clone(),
             state: Mutex::new(State {
                 output_processor: OutputProcessor::new(tokenizer.clone()),
                 engine_dead: None,
             }),
+            output_handler: OnceLock::new(),
         });
-        tokio::spawn(output_handler(Arc::downgrade(&inner), channels.outputs));
+        let handler = tokio::spawn(output_handler(Arc::downgrade(&inner), client));
+        inner.output_handler.get_or_init(|| handler.abort_handle());
         Self {
             inner,
             input_processor: Arc::new(InputProcessor::new(tokenizer.clone(), limits)),
@@ -98,8 +135,7 @@ impl AsyncLLM {
         let processed = tokio::task::spawn_blocking(move || input_processor.process_inputs(request))
             .await
             .map_err(|error| internal_error(&error.to_string()))??;
-        let mut request = processed.request;
-        request.client_index = self.ready.client_index;
+        let request = processed.request;
         let kind = request.sampling_params.output_kind;
         let stream = RequestStream {
             inner: self.inner.clone(),
@@ -119,7 +155,11 @@ impl AsyncLLM {
             .output_processor
             .add_request(request, processed.prompt, &stream.queue)
         {
-            self.inner.send(EngineCoreRequestType::Add(Box::new(child)));
+            if let Err(error) = self.inner.client.add_request(child) {
+                drop(state);
+                // Dropping the stream takes back what was sent of it.
+                return Err(refused(error));
+            }
         }
         drop(state);
         Ok(stream)
@@ -145,6 +185,15 @@ impl AsyncLLM {
         self.inner.state().output_processor.num_unfinished_requests()
     }
 
+    /// Ends the core and waits for it, if this engine started it; requests in flight have
+    /// `drain_seconds` to finish. Every later request is refused.
+    ///
+    /// # Errors
+    /// The core died before or meanwhile.
+    pub async fn shutdown(&self, drain_seconds: f64) -> Result<(), EngineDeadError> {
+        self.inner.client.shutdown(drain_seconds).await
+    }
+
     /// Tokens generated since the start, for all requests.
     pub fn num_generation_tokens(&self) -> u64 {
         self.inner.state().output_processor.num_generation_tokens()
@@ -158,15 +207,11 @@ impl Inner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn send(&self, message: EngineCoreRequestType) {
-        // A closed channel means that the core is gone; the output handler hears that too, and
-        // ends every stream with the reason.
-        let _ = self.requests.send(message);
-    }
-
     fn abort(&self, ids: Vec<String>) {
         if !ids.is_empty() {
-            self.send(EngineCoreRequestType::Abort(ids));
+            // An error means that the core is gone; the output handler hears that too, and ends
+            // every stream with the reason.
+            let _ = self.client.abort_requests(ids);
         }
     }
 
@@ -177,29 +222,44 @@ impl Inner {
     }
 }
 
-/// Takes outputs as they come until the core or the engine's last user is gone.
-async fn output_handler(
-    inner: Weak<Inner>,
-    mut outputs: mpsc::Receiver<Result<EngineCoreOutputs, EngineDeadError>>,
-) {
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // The handler waits on the client, and would keep it and the core alive.
+        if let Some(handler) = self.output_handler.get() {
+            handler.abort();
+        }
+    }
+}
+
+/// Takes outputs as they come, until the core or the engine's last user is gone.
+async fn output_handler(inner: Weak<Inner>, client: Arc<dyn CoreClient>) {
     loop {
-        let received = outputs.recv().await;
+        let received = client.get_output().await;
         let Some(inner) = inner.upgrade() else { return };
         match received {
-            Some(Ok(step)) => {
+            Ok(Some(step)) => {
                 for chunk in step.outputs.chunks(OUTPUT_PROC_CHUNK_SIZE) {
                     let aborts = inner.state().output_processor.process_outputs(chunk);
                     inner.abort(aborts);
                     tokio::task::yield_now().await;
                 }
             }
-            Some(Err(error)) => return inner.engine_dead(error),
-            None => {
+            Ok(None) => {
                 return inner.engine_dead(EngineDeadError {
-                    reason: "its connection closed".to_owned(),
+                    reason: "it was shut down".to_owned(),
+                    exit_status: None,
                 });
             }
+            Err(error) => return inner.engine_dead(error),
         }
+    }
+}
+
+/// A request that could not be sent.
+fn refused(error: EngineCoreClientError) -> GenerateError {
+    match error {
+        EngineCoreClientError::EngineDead(dead) => dead.into(),
+        other => ValidationError::new(other.to_string()).into(),
     }
 }
 

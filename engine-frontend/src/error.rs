@@ -4,6 +4,8 @@ use std::fmt;
 
 use protocol::{RequestError, RequestErrorCode};
 
+pub use crate::engine_core_client::EngineDeadError;
+
 /// Longest value that an error message repeats, in characters.
 const MAX_VALUE_CHARS: usize = 200;
 
@@ -69,14 +71,6 @@ pub fn cut_short(value: &str) -> String {
         Some((end, _)) => format!("{}...", &value[..end]),
         None => value.to_owned(),
     }
-}
-
-/// The core is gone: every request in flight ends with this.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the engine core died: {reason}")]
-pub struct EngineDeadError {
-    /// Why, as far as known.
-    pub reason: String,
 }
 
 /// Why a request has no answer.

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use protocol::{EngineCoreRequest, SamplingParams, ThinkingTokens};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use tokenizer::Tokenizer;
+use tokenizer::{ChatTemplateRequest, Tokenizer};
 
 use crate::error::ValidationError;
 use crate::random::random_u64;
@@ -189,6 +189,30 @@ impl InputProcessor {
         Ok((Some(text), ids))
     }
 
+    fn render(&self, chat: &ChatPrompt) -> Result<String, ValidationError> {
+        let request = ChatTemplateRequest {
+            messages: &chat.messages,
+            tools: chat.tools.as_deref(),
+            documents: chat.documents.as_deref(),
+            add_generation_prompt: chat.add_generation_prompt,
+            chat_template_kwargs: Some(&chat.chat_template_kwargs),
+            now: None,
+        };
+        let mut text = self
+            .tokenizer
+            .apply_chat_template(&request)
+            .map_err(|error| ValidationError {
+                message: error.to_string(),
+                parameter: Some("messages".to_owned()),
+                value: None,
+            })?;
+        if chat.continue_final_message {
+            let end = final_message_end(&text, chat.messages.last())?;
+            text.truncate(end);
+        }
+        Ok(text)
+    }
+
     fn encode(
         &self,
         text: &str,
@@ -339,6 +363,27 @@ impl InputProcessor {
         }
         Ok(sequences)
     }
+}
+
+/// Where the last message's text ends in the rendered conversation.
+fn final_message_end(rendered: &str, message: Option<&Value>) -> Result<usize, ValidationError> {
+    let content = message
+        .and_then(|message| message.get("content"))
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .trim();
+    let start = match content {
+        "" => None,
+        content => rendered.rfind(content),
+    };
+    start.map(|start| start + content.len()).ok_or_else(|| {
+        ValidationError::field(
+            "continue_final_message",
+            true,
+            "continue_final_message needs a last message with text that the chat template keeps \
+             as it is",
+        )
+    })
 }
 
 /// `{id}-{8 random hex digits}`: callers may repeat their ids.

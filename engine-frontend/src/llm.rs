@@ -28,7 +28,6 @@ use crate::startup::{StartupError, start_engine};
 /// ```
 #[derive(Debug)]
 pub struct LLM {
-    // Before the runtime, so that it is dropped first: the core is told to end.
     engine: AsyncLLM,
     default_sampling_params: DefaultSamplingParams,
     runtime: Runtime,
@@ -174,5 +173,12 @@ impl LLM {
             ..sampling_params.clone()
         };
         GenerateRequest::new(index.to_string(), prompt, params)
+    }
+}
+
+impl Drop for LLM {
+    fn drop(&mut self) {
+        // Nobody waits for an answer any more, so how the core ends is no matter.
+        let _ = self.runtime.block_on(self.engine.shutdown(0.0));
     }
 }

@@ -132,7 +132,7 @@ fn position_logprobs(tokenizer: &Tokenizer, row: Row<'_>, top: Option<i32>) -> P
         if position.first().is_some_and(|chosen| chosen.token_id == token_id) {
             continue;
         }
-        let bytes = token_bytes(tokenizer, token_id);
+        let bytes = tokenizer.token_bytes(token_id).to_vec();
         position.push(Logprob {
             token_id,
             logprob,

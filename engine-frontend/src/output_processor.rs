@@ -43,7 +43,7 @@ impl RequestState {
         stop_reason: Option<StopReason>,
     ) -> Option<CompletionOutput> {
         let finished = finish_reason.is_some();
-        let num_tokens = self.detokenizer.output_token_ids().len();
+        let num_tokens = self.detokenizer.num_output_tokens();
         if !finished {
             if self.output_kind == RequestOutputKind::FinalOnly {
                 return None;
@@ -171,9 +171,9 @@ impl OutputProcessor {
         let stop_string = state
             .detokenizer
             .update(&output.new_token_ids, stopped_by_token);
-        if let Some(stop_string) = stop_string {
+        if let Some(found) = stop_string {
             finish_reason = Some(FinishReason::Stop);
-            stop_reason = Some(StopReason::String(stop_string));
+            stop_reason = Some(StopReason::String(found.stop_string));
         }
         if let Some(rows) = &output.new_prompt_logprobs {
             let prompt_len = state.prompt_token_ids.len();
@@ -184,7 +184,7 @@ impl OutputProcessor {
         }
         state
             .logprobs_processor
-            .truncate(state.detokenizer.output_token_ids().len());
+            .truncate(state.detokenizer.num_output_tokens());
         if let Some(completion) = state.make_completion_output(finish_reason, stop_reason) {
             Self::deliver(
                 &mut self.parent_requests,

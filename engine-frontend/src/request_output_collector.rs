@@ -114,6 +114,7 @@ mod tests {
         collector.put(Ok(output(0, "a", None)));
         let dead = GenerateError::from(EngineDeadError {
             reason: "gone".to_owned(),
+            exit_status: None,
         });
         collector.put(Err(dead.clone()));
         collector.put(Ok(output(0, "b", None)));

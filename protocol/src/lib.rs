@@ -1,26 +1,42 @@
-//! Every message between the frontend (process 0) and the EngineCore (process 1).
+//! Every message between the frontend (process 0) and the EngineCore (process 1), its encoding
+//! ([`codec`]) and the socket that carries it ([`transport`]).
 //!
-//! What it is: the vocabulary of vLLM V1 as Rust types. No tokenizer, no scheduler,
-//! no defaults that depend on a model: a type here says what travels, never what to do with it.
+//! What it is: the vocabulary of vLLM V1 as Rust types. What it is not: behaviour. No tokenizer,
+//! no scheduler, no defaults that depend on a model: a type here says what travels, never what to
+//! do with it. The core uses the blocking side of [`transport`]; the frontend the async one, behind
+//! the feature `tokio`.
+//!
+//! A connection opens with the [`handshake`]. After it the frontend sends
+//! [`EngineCoreRequestType`] frames and the core [`EngineCoreMessage`] frames:
 //!
 //! ```
-//! use protocol::{EngineCoreRequest, SamplingParams};
+//! use protocol::transport::{Listener, PrivateAddress, Stream};
+//! use protocol::{EngineCoreRequest, EngineCoreRequestType, SamplingParams};
 //!
-//! let request = EngineCoreRequest {
+//! let address = PrivateAddress::new()?;
+//! let listener = Listener::bind(address.path())?;
+//! let (_, mut frontend) = Stream::connect(address.path())?.split();
+//! let (mut core, _) = listener.accept()?.split();
+//!
+//! let request = EngineCoreRequestType::Add(Box::new(EngineCoreRequest {
 //!     request_id: "cmpl-1".to_owned(),
 //!     prompt_token_ids: vec![1, 2, 3],
 //!     sampling_params: SamplingParams { max_tokens: Some(8), ..SamplingParams::default() },
 //!     ..EngineCoreRequest::default()
-//! };
-//! assert_eq!(request.prompt_token_ids.len(), 3);
+//! }));
+//! frontend.write(&request)?;
+//! assert_eq!(core.read::<EngineCoreRequestType>()?, Some(request));
+//! # Ok::<(), protocol::transport::TransportError>(())
 //! ```
 
+pub mod codec;
 mod config;
-mod handshake;
+pub mod handshake;
 mod output;
 mod request;
 mod sampling_params;
 mod stats;
+pub mod transport;
 mod utility;
 
 pub use config::{
@@ -28,8 +44,8 @@ pub use config::{
     SchedulingPolicy,
 };
 pub use handshake::{
-    BUILD_VERSION, EngineCoreReadyResponse, EngineHandshakeMetadata, Hello, LoadProgress,
-    PROTOCOL_VERSION, StartupFailure,
+    BUILD_VERSION, EngineCoreReadyResponse, EngineCoreStartupMessage, EngineHandshakeMetadata,
+    Hello, LoadProgress, PROTOCOL_VERSION, StartupFailure,
 };
 pub use output::{
     EngineCoreEvent, EngineCoreEventType, EngineCoreMessage, EngineCoreOutput, EngineCoreOutputs,

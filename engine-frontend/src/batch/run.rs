@@ -36,7 +36,9 @@ pub fn run(args: &BatchArgs) -> Result<(), BatchError> {
             Some(input) => run_file(args, input).await,
             None => {
                 let (engine, defaults) = start_engine(&args.engine).await?;
-                run_prompts(args, &engine, &defaults).await
+                let done = run_prompts(args, &engine, &defaults).await;
+                end_core(&engine).await;
+                done
             }
         }
     });
@@ -95,6 +97,7 @@ async fn run_file(args: &BatchArgs, input_path: &Path) -> Result<(), BatchError>
     )
     .await;
     progress.finish();
+    end_core(&engine).await;
     let written = progress.written();
     let advice = output.advice();
     match end? {
@@ -105,6 +108,15 @@ async fn run_file(args: &BatchArgs, input_path: &Path) -> Result<(), BatchError>
             written,
             advice,
         }),
+    }
+}
+
+/// Nothing is in flight any more. That a core doesn't end well changes no result.
+async fn end_core(engine: &AsyncLLM) {
+    if engine.errored().is_none()
+        && let Err(error) = engine.shutdown(0.0).await
+    {
+        tracing::warn!("{error}");
     }
 }
 

@@ -153,6 +153,7 @@ fn flatten(joined: Joined) -> Result<(usize, LineResult), EngineDeadError> {
     joined.unwrap_or_else(|error| {
         Err(EngineDeadError {
             reason: format!("a task of the frontend failed: {error}"),
+            exit_status: None,
         })
     })
 }

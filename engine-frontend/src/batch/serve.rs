@@ -63,6 +63,7 @@ pub(super) async fn serve_line(
     if has_aborted_choice(&body) {
         return Err(EngineDeadError {
             reason: "it is shutting down".to_owned(),
+            exit_status: None,
         });
     }
     Ok(BatchRequestOutput::response(
@@ -125,6 +126,7 @@ fn core_is_gone(error: &ServingError) -> Option<EngineDeadError> {
         {
             Some(EngineDeadError {
                 reason: error.message.clone(),
+                exit_status: None,
             })
         }
         _ => None,

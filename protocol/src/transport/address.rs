@@ -1,0 +1,233 @@
+//! Where a socket lies.
+
+use std::fs::{self, DirBuilder};
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
+use std::path::{Path, PathBuf};
+
+use interprocess::local_socket::{GenericFilePath, ListenerOptions, Name, ToFsName, prelude::*};
+
+use super::TransportError;
+
+/// Mode of a socket file: only its owner may connect.
+const SOCKET_MODE: u32 = 0o600;
+
+/// How often a new name is drawn when a directory of that name exists.
+const MAX_ATTEMPTS: usize = 16;
+
+/// An unused address that no other user can reach: `engine-core.sock` in a new directory of mode
+/// 0700 among the system's temporary files. Dropping it removes the directory and the socket.
+///
+/// The directory's name holds the process id (to recognise it) and a random number (so that two
+/// processes with the same id, in two containers that share the folder, don't meet).
+#[derive(Debug)]
+pub struct PrivateAddress {
+    directory: PathBuf,
+    path: PathBuf,
+}
+
+impl PrivateAddress {
+    /// Makes the directory.
+    ///
+    /// # Errors
+    /// [`TransportError::Listen`] where the system's temporary folder can't be written.
+    pub fn new() -> Result<Self, TransportError> {
+        Self::new_in(&std::env::temp_dir())
+    }
+
+    fn new_in(parent: &Path) -> Result<Self, TransportError> {
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            // Every `RandomState` has keys of its own, from the system's random numbers.
+            let random = RandomState::new().hash_one(attempt);
+            let directory = parent.join(format!("formwork-{}-{random:016x}", std::process::id()));
+            match DirBuilder::new().mode(0o700).create(&directory) {
+                Ok(()) => {
+                    let path = directory.join("engine-core.sock");
+                    return Ok(Self { directory, path });
+                }
+                Err(error)
+                    if error.kind() == io::ErrorKind::AlreadyExists && attempt < MAX_ATTEMPTS => {}
+                Err(error) => {
+                    return Err(TransportError::Listen {
+                        address: directory,
+                        error,
+                    });
+                }
+            }
+        }
+    }
+
+    /// The address to listen on and to connect to.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for PrivateAddress {
+    fn drop(&mut self) {
+        // The listener may have removed its socket already; a failure leaves an empty directory.
+        let _ = fs::remove_file(&self.path);
+        let _ = fs::remove_dir(&self.directory);
+    }
+}
+
+/// The socket library's form of a path.
+pub(super) fn socket_name(address: &Path) -> io::Result<Name<'_>> {
+    address.to_fs_name::<GenericFilePath>()
+}
+
+/// Listens on `address` with whatever kind of listener `create` makes.
+///
+/// A socket file without a listener (its process was killed) is replaced, a live one is not.
+pub(super) fn bind<L>(
+    address: &Path,
+    create: impl Fn(ListenerOptions<'_>) -> io::Result<L>,
+) -> Result<L, TransportError> {
+    let try_bind = || {
+        let options = ListenerOptions::new().name(socket_name(address)?);
+        create(with_mode(options))
+    };
+    let result = match try_bind() {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            remove_stale(address)?;
+            try_bind()
+        }
+        other => other,
+    };
+    result.map_err(|error| match error.kind() {
+        // Another process was faster.
+        io::ErrorKind::AddrInUse => TransportError::AddressInUse {
+            address: address.to_owned(),
+        },
+        _ => TransportError::Listen {
+            address: address.to_owned(),
+            error,
+        },
+    })
+}
+
+/// The mode is set before the socket gets its name where the system can do that. Elsewhere the
+/// socket has the mode that the process's umask gives.
+fn with_mode(options: ListenerOptions<'_>) -> ListenerOptions<'_> {
+    #[cfg(target_os = "linux")]
+    {
+        use interprocess::os::unix::local_socket::ListenerOptionsExt;
+        options.mode(SOCKET_MODE)
+    }
+    #[cfg(not(target_os = "linux"))]
+    options
+}
+
+/// Removes a socket file that nobody listens on.
+fn remove_stale(address: &Path) -> Result<(), TransportError> {
+    let listen_error = |error| TransportError::Listen {
+        address: address.to_owned(),
+        error,
+    };
+    let is_socket = match fs::symlink_metadata(address) {
+        Ok(metadata) => metadata.file_type().is_socket(),
+        // Its listener ended meanwhile.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(listen_error(error)),
+    };
+    if !is_socket {
+        return Err(TransportError::NotASocket {
+            address: address.to_owned(),
+        });
+    }
+    let name = socket_name(address).map_err(listen_error)?;
+    match interprocess::local_socket::Stream::connect(name) {
+        Ok(_) => Err(TransportError::AddressInUse {
+            address: address.to_owned(),
+        }),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            fs::remove_file(address).map_err(listen_error)
+        }
+        Err(error) => Err(listen_error(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::super::Listener;
+    use super::*;
+
+    #[test]
+    fn a_private_address_is_new_private_and_leaves_nothing() {
+        let (a, b) = (
+            PrivateAddress::new().unwrap(),
+            PrivateAddress::new().unwrap(),
+        );
+        assert_ne!(a.path(), b.path());
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&a.directory), 0o700);
+        let listener = Listener::bind(a.path()).unwrap();
+        if cfg!(target_os = "linux") {
+            assert_eq!(mode(a.path()), SOCKET_MODE);
+        }
+        let directory = a.directory.clone();
+        drop(listener);
+        drop(a);
+        assert!(!directory.exists());
+    }
+
+    #[test]
+    fn an_unwritable_temporary_folder_is_named() {
+        let error = PrivateAddress::new_in(Path::new("/nonexistent")).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .starts_with("can't listen on /nonexistent/formwork-"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_live_listener_keeps_its_address() {
+        let address = PrivateAddress::new().unwrap();
+        let _listener = Listener::bind(address.path()).unwrap();
+        let error = Listener::bind(address.path()).unwrap_err();
+        assert!(
+            matches!(&error, TransportError::AddressInUse { address: path } if path == address.path())
+        );
+        assert!(
+            error
+                .to_string()
+                .contains(&address.path().display().to_string()),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_socket_file_without_a_listener_is_replaced() {
+        let address = PrivateAddress::new().unwrap();
+        // The standard library's listener leaves its file behind, as a killed process does.
+        drop(std::os::unix::net::UnixListener::bind(address.path()).unwrap());
+        assert!(address.path().exists());
+        Listener::bind(address.path()).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_is_no_socket_is_left_alone() {
+        let address = PrivateAddress::new().unwrap();
+        fs::write(address.path(), "precious").unwrap();
+        let error = Listener::bind(address.path()).unwrap_err();
+        assert!(
+            matches!(error, TransportError::NotASocket { .. }),
+            "{error}"
+        );
+        assert_eq!(fs::read_to_string(address.path()).unwrap(), "precious");
+    }
+
+    #[test]
+    fn a_path_too_long_for_a_socket_is_an_error() {
+        let address = PathBuf::from(format!("/tmp/{}", "x".repeat(200)));
+        let error = Listener::bind(&address).unwrap_err();
+        assert!(matches!(error, TransportError::Listen { .. }), "{error}");
+    }
+}

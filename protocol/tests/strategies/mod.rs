@@ -1,0 +1,328 @@
+//! Random messages: a strategy for every frame that travels.
+//!
+//! `fields!` names every field of its type (a missing one doesn't compile), so that a new field
+//! can't be left out of these tests.
+
+use proptest::collection::vec;
+use proptest::option::of;
+use proptest::prelude::*;
+use protocol::*;
+
+/// Values of a struct, starting from a base value: each field from its own strategy.
+macro_rules! fields {
+    ($type:ident from $base:expr; $($field:ident: $strategy:expr),* $(,)?) => {{
+        let base: $type = $base;
+        let $type { $($field: _),* } = &base;
+        let strategy = Just(base).boxed();
+        $(let strategy = (strategy, $strategy)
+            .prop_map(|(mut value, field)| {
+                value.$field = field;
+                value
+            })
+            .boxed();)*
+        strategy
+    }};
+}
+
+fn text() -> impl Strategy<Value = String> {
+    prop_oneof![Just(String::new()), "[a-z0-9-]{1,12}", any::<String>()]
+}
+
+/// Ids of every encoded width.
+fn token_id() -> impl Strategy<Value = u32> {
+    prop_oneof![0..300_u32, 0..200_000_u32, any::<u32>()]
+}
+
+fn token_ids() -> impl Strategy<Value = Vec<u32>> {
+    vec(token_id(), 0..6)
+}
+
+fn dtype() -> impl Strategy<Value = Dtype> {
+    prop_oneof![
+        Just(Dtype::Auto),
+        Just(Dtype::Float32),
+        Just(Dtype::BFloat16)
+    ]
+}
+
+fn logprobs_mode() -> impl Strategy<Value = LogprobsMode> {
+    prop_oneof![
+        Just(LogprobsMode::RawLogprobs),
+        Just(LogprobsMode::RawLogits),
+        Just(LogprobsMode::ProcessedLogprobs),
+        Just(LogprobsMode::ProcessedLogits),
+    ]
+}
+
+fn model_config() -> impl Strategy<Value = ModelConfig> {
+    fields!(ModelConfig from ModelConfig::default();
+        model: prop_oneof![
+            Just(ModelSource::BuiltIn),
+            text().prop_map(|path| ModelSource::Path(path.into())),
+        ],
+        dtype: dtype(),
+        backend: prop_oneof![Just(BackendKind::Cpu), Just(BackendKind::Candle)],
+        max_model_len: any::<Option<u32>>(),
+        num_threads: any::<Option<u32>>(),
+        logprobs_mode: logprobs_mode(),
+        max_logprobs: any::<i32>(),
+    )
+}
+
+fn cache_config() -> impl Strategy<Value = CacheConfig> {
+    fields!(CacheConfig from CacheConfig::default();
+        block_size: any::<u32>(),
+        num_blocks_override: any::<Option<u32>>(),
+        kv_cache_memory_bytes: any::<Option<u64>>(),
+        enable_prefix_caching: any::<bool>(),
+    )
+}
+
+fn scheduler_config() -> impl Strategy<Value = SchedulerConfig> {
+    fields!(SchedulerConfig from SchedulerConfig::default();
+        max_num_batched_tokens: any::<u32>(),
+        max_num_seqs: any::<u32>(),
+        long_prefill_token_threshold: any::<u32>(),
+        enable_chunked_prefill: any::<bool>(),
+        policy: prop_oneof![Just(SchedulingPolicy::Fcfs), Just(SchedulingPolicy::Priority)],
+        watermark: any::<f64>(),
+        scheduler_reserve_full_isl: any::<bool>(),
+        max_num_queued_reqs: any::<Option<u32>>(),
+        max_num_queued_tokens: any::<Option<u64>>(),
+    )
+}
+
+pub(crate) fn hello() -> impl Strategy<Value = Hello> {
+    (any::<u32>(), text()).prop_map(|(protocol_version, build_version)| Hello {
+        protocol_version,
+        build_version,
+    })
+}
+
+pub(crate) fn handshake_metadata() -> impl Strategy<Value = EngineHandshakeMetadata> {
+    let config = fields!(EngineConfig from EngineConfig::default();
+        model_config: model_config(),
+        cache_config: cache_config(),
+        scheduler_config: scheduler_config(),
+    );
+    of(config).prop_map(|config| EngineHandshakeMetadata { config })
+}
+
+pub(crate) fn startup_message() -> impl Strategy<Value = EngineCoreStartupMessage> {
+    let empty = EngineCoreReadyResponse {
+        client_index: 0,
+        model_name: String::new(),
+        vocab_size: 0,
+        tokenizer_fingerprint: String::new(),
+        max_model_len: 0,
+        block_size: 0,
+        num_blocks: 0,
+        kv_cache_bytes: 0,
+        dtype: String::new(),
+        num_threads: 0,
+        max_num_seqs: 0,
+        max_num_batched_tokens: 0,
+        max_logprobs: 0,
+    };
+    let ready = fields!(EngineCoreReadyResponse from empty;
+        client_index: any::<u32>(),
+        model_name: text(),
+        vocab_size: any::<u32>(),
+        tokenizer_fingerprint: text(),
+        max_model_len: any::<u32>(),
+        block_size: any::<u32>(),
+        num_blocks: any::<u32>(),
+        kv_cache_bytes: any::<u64>(),
+        dtype: text(),
+        num_threads: any::<u32>(),
+        max_num_seqs: any::<u32>(),
+        max_num_batched_tokens: any::<u32>(),
+        max_logprobs: any::<i32>(),
+    );
+    prop_oneof![
+        any::<(u64, u64)>().prop_map(|(done_bytes, total_bytes)| {
+            EngineCoreStartupMessage::LoadProgress(LoadProgress {
+                done_bytes,
+                total_bytes,
+            })
+        }),
+        ready.prop_map(EngineCoreStartupMessage::Ready),
+        text().prop_map(|message| EngineCoreStartupMessage::Failure(StartupFailure { message })),
+    ]
+}
+
+fn sampling_params() -> impl Strategy<Value = SamplingParams> {
+    fields!(SamplingParams from SamplingParams::default();
+        n: any::<u32>(),
+        presence_penalty: any::<f32>(),
+        frequency_penalty: any::<f32>(),
+        repetition_penalty: any::<f32>(),
+        temperature: any::<f32>(),
+        top_p: any::<f32>(),
+        top_k: any::<u32>(),
+        min_p: any::<f32>(),
+        seed: any::<Option<u64>>(),
+        stop: vec(text(), 0..4),
+        stop_token_ids: token_ids(),
+        eos_token_id: of(token_id()),
+        ignore_eos: any::<bool>(),
+        max_tokens: any::<Option<u32>>(),
+        min_tokens: any::<u32>(),
+        logprobs: any::<Option<i32>>(),
+        prompt_logprobs: any::<Option<i32>>(),
+        logprob_token_ids: of(token_ids()),
+        prompt_logprob_token_ids: of(token_ids()),
+        prompt_logprob_start: any::<u32>(),
+        detokenize: any::<bool>(),
+        skip_special_tokens: any::<bool>(),
+        spaces_between_special_tokens: any::<bool>(),
+        include_stop_str_in_output: any::<bool>(),
+        output_kind: prop_oneof![
+            Just(RequestOutputKind::Cumulative),
+            Just(RequestOutputKind::Delta),
+            Just(RequestOutputKind::FinalOnly),
+        ],
+        stream_interval: any::<Option<u32>>(),
+        logit_bias: vec((token_id(), any::<f32>()), 0..4),
+        allowed_token_ids: of(token_ids()),
+        bad_words: vec(text(), 0..4),
+        bad_words_token_ids: vec(token_ids(), 0..4),
+        thinking_token_budget: any::<Option<u32>>(),
+        thinking_tokens: of((token_ids(), token_ids()).prop_map(
+            |(start_token_ids, end_token_ids)| ThinkingTokens { start_token_ids, end_token_ids },
+        )),
+        repetition_detection: of(any::<(u32, u32, u32)>().prop_map(
+            |(max_pattern_size, min_pattern_size, min_count)| RepetitionDetection {
+                max_pattern_size,
+                min_pattern_size,
+                min_count,
+            },
+        )),
+        skip_reading_prefix_cache: any::<bool>(),
+        extra_args: of(text()),
+    )
+}
+
+pub(crate) fn request() -> impl Strategy<Value = EngineCoreRequestType> {
+    let add = fields!(EngineCoreRequest from EngineCoreRequest::default();
+        request_id: text(),
+        external_req_id: of(text()),
+        prompt_token_ids: token_ids(),
+        output_token_ids: token_ids(),
+        sampling_params: sampling_params(),
+        arrival_time: any::<f64>(),
+        cache_salt: of(text()),
+        client_index: any::<u32>(),
+        priority: any::<i64>(),
+        trace_headers: vec((text(), text()), 0..3),
+    );
+    let utility = (any::<u32>(), any::<u64>(), text(), text()).prop_map(
+        |(client_index, call_id, method, args)| UtilityRequest {
+            client_index,
+            call_id,
+            method,
+            args,
+        },
+    );
+    prop_oneof![
+        4 => add.prop_map(|request| EngineCoreRequestType::Add(Box::new(request))),
+        1 => vec(text(), 0..5).prop_map(EngineCoreRequestType::Abort),
+        1 => utility.prop_map(EngineCoreRequestType::Utility),
+        1 => any::<f64>()
+            .prop_map(|drain_seconds| EngineCoreRequestType::Shutdown { drain_seconds }),
+    ]
+}
+
+fn logprobs_lists() -> impl Strategy<Value = LogprobsLists> {
+    fields!(LogprobsLists from LogprobsLists::default();
+        logprob_token_ids: vec(token_ids(), 0..4),
+        logprobs: vec(vec(any::<f32>(), 0..6), 0..4),
+        sampled_token_ranks: vec(any::<u32>(), 0..4),
+    )
+}
+
+fn event() -> impl Strategy<Value = EngineCoreEvent> {
+    let event_type = prop_oneof![
+        Just(EngineCoreEventType::Queued),
+        Just(EngineCoreEventType::Scheduled),
+        Just(EngineCoreEventType::Preempted),
+    ];
+    (event_type, any::<f64>()).prop_map(|(event_type, timestamp)| EngineCoreEvent {
+        event_type,
+        timestamp,
+    })
+}
+
+fn request_error() -> impl Strategy<Value = RequestError> {
+    let code = prop_oneof![
+        Just(RequestErrorCode::ValidationError),
+        Just(RequestErrorCode::QueueOverflow),
+        Just(RequestErrorCode::ShuttingDown),
+        Just(RequestErrorCode::InternalError),
+    ];
+    (code, text(), any::<bool>()).prop_map(|(code, message, retryable)| RequestError {
+        code,
+        message,
+        retryable,
+    })
+}
+
+fn output() -> impl Strategy<Value = EngineCoreOutput> {
+    fields!(EngineCoreOutput from EngineCoreOutput::default();
+        request_id: text(),
+        new_token_ids: token_ids(),
+        new_logprobs: of(logprobs_lists()),
+        new_prompt_logprobs: of(logprobs_lists()),
+        finish_reason: of(prop_oneof![
+            Just(FinishReason::Stop),
+            Just(FinishReason::Length),
+            Just(FinishReason::Abort),
+            Just(FinishReason::Error),
+            Just(FinishReason::Repetition),
+        ]),
+        stop_reason: of(prop_oneof![
+            token_id().prop_map(StopReason::TokenId),
+            text().prop_map(StopReason::String),
+        ]),
+        events: vec(event(), 0..4),
+        prefill_stats: of(any::<(u32, u32)>().prop_map(
+            |(num_prompt_tokens, num_cached_tokens)| PrefillStats {
+                num_prompt_tokens,
+                num_cached_tokens,
+            },
+        )),
+        error: of(request_error()),
+        num_nans_in_logits: any::<u32>(),
+    )
+}
+
+pub(crate) fn message() -> impl Strategy<Value = EngineCoreMessage> {
+    let stats = fields!(SchedulerStats from SchedulerStats::default();
+        num_running_reqs: any::<u32>(),
+        num_waiting_reqs: any::<u32>(),
+        kv_cache_usage: any::<f64>(),
+        prefix_cache_stats: any::<(u64, u64, u64)>().prop_map(
+            |(requests, queries, hits)| PrefixCacheStats { requests, queries, hits },
+        ),
+        num_scheduled_tokens: any::<u32>(),
+        num_preempted_reqs: any::<u32>(),
+        num_restored_rows: any::<u32>(),
+    );
+    let result = prop_oneof![
+        text().prop_map(UtilityResult::Success),
+        text().prop_map(UtilityResult::Failure),
+    ];
+    let utility =
+        (any::<u64>(), result).prop_map(|(call_id, result)| UtilityOutput { call_id, result });
+    let outputs = fields!(EngineCoreOutputs from EngineCoreOutputs::default();
+        engine_index: any::<u32>(),
+        outputs: vec(output(), 0..4),
+        scheduler_stats: of(stats),
+        timestamp: any::<f64>(),
+        utility_output: of(utility),
+    );
+    prop_oneof![
+        5 => outputs.prop_map(EngineCoreMessage::Outputs),
+        1 => text().prop_map(|reason| EngineCoreMessage::EngineDead(EngineDead { reason })),
+    ]
+}
