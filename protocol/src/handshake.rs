@@ -5,7 +5,7 @@
 //! the core any number of [`EngineCoreStartupMessage::LoadProgress`] and one
 //! [`EngineCoreStartupMessage::Ready`] or [`EngineCoreStartupMessage::Failure`].
 //!
-//! [`startup_handshake`] is the core's side, up to the metadata; [`wait_for_engine_startup`] is
+//! [`startup_handshake`] is the core's side, up to the metadata; `wait_for_engine_startup` is
 //! the frontend's, up to [`EngineCoreReadyResponse`].
 
 mod engine_core;

@@ -1,4 +1,4 @@
-//! Frames over a local socket: blocking here, for async programs in [`tokio`].
+//! Frames over a local socket: blocking here, for async programs in `transport::tokio`.
 //!
 //! A socket has an address, which is a path. Only the user who runs the listener (and root) can
 //! connect: a spawned core's socket lies in a directory of mode 0700 ([`PrivateAddress`]), and

@@ -1,0 +1,13 @@
+//! The frontend's end of the connection to the EngineCore.
+//!
+//! [`EngineCoreClient::launch`] starts the core as a child process and owns its life;
+//! [`EngineCoreClient::connect`] uses one that was started by hand and stays.
+
+mod client;
+mod connection;
+mod error;
+mod process;
+
+pub use client::EngineCoreClient;
+pub use error::{EngineCoreClientError, EngineCoreStartupError, EngineDeadError};
+pub use process::LaunchOptions;
