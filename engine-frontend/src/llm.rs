@@ -1,7 +1,5 @@
 //! The engine for programs without an async runtime.
 
-use std::io;
-
 use protocol::{RequestOutputKind, SamplingParams};
 use serde_json::Value;
 use tokio::runtime::Runtime;
@@ -31,25 +29,6 @@ pub struct LLM {
     engine: AsyncLLM,
     default_sampling_params: DefaultSamplingParams,
     runtime: Runtime,
-}
-
-/// What a prompt of [`LLM::generate`] can be.
-impl From<&str> for Prompt {
-    fn from(text: &str) -> Self {
-        Self::Text(text.to_owned())
-    }
-}
-
-impl From<String> for Prompt {
-    fn from(text: String) -> Self {
-        Self::Text(text)
-    }
-}
-
-impl From<Vec<u32>> for Prompt {
-    fn from(token_ids: Vec<u32>) -> Self {
-        Self::TokenIds(token_ids)
-    }
 }
 
 impl LLM {
@@ -105,33 +84,9 @@ impl LLM {
             add_generation_prompt: true,
             ..ChatPrompt::default()
         });
-        let request = self.request(0, prompt, sampling_params, RequestOutputKind::FinalOnly);
+        let request = request(0, prompt, sampling_params);
         self.runtime
             .block_on(async { self.engine.generate(request).await?.collect().await })
-    }
-
-    /// Continues one prompt and calls `on_text` with each new piece of its text.
-    ///
-    /// # Errors
-    /// The request is wrong, or the core is gone.
-    pub fn stream(
-        &self,
-        prompt: impl Into<Prompt>,
-        sampling_params: &SamplingParams,
-        mut on_text: impl FnMut(&str) -> io::Result<()>,
-    ) -> Result<io::Result<()>, GenerateError> {
-        let request = self.request(0, prompt.into(), sampling_params, RequestOutputKind::Delta);
-        self.runtime.block_on(async {
-            let mut stream = self.engine.generate(request).await?;
-            while let Some(output) = stream.next().await {
-                for completion in &output?.outputs {
-                    if let Err(error) = on_text(&completion.text) {
-                        return Ok(Err(error));
-                    }
-                }
-            }
-            Ok(Ok(()))
-        })
     }
 
     fn run(
@@ -142,8 +97,7 @@ impl LLM {
         self.runtime.block_on(async {
             let mut streams: Vec<Result<RequestStream, GenerateError>> = Vec::new();
             for (i, prompt) in prompts.enumerate() {
-                let request =
-                    self.request(i, prompt, sampling_params, RequestOutputKind::FinalOnly);
+                let request = request(i, prompt, sampling_params);
                 streams.push(self.engine.generate(request).await);
             }
             let mut outputs = Vec::with_capacity(streams.len());
@@ -160,20 +114,15 @@ impl LLM {
             Ok(outputs)
         })
     }
+}
 
-    fn request(
-        &self,
-        index: usize,
-        prompt: Prompt,
-        sampling_params: &SamplingParams,
-        output_kind: RequestOutputKind,
-    ) -> GenerateRequest {
-        let params = SamplingParams {
-            output_kind,
-            ..sampling_params.clone()
-        };
-        GenerateRequest::new(index.to_string(), prompt, params)
-    }
+/// Streams are no use to a caller who waits for the end.
+fn request(index: usize, prompt: Prompt, sampling_params: &SamplingParams) -> GenerateRequest {
+    let params = SamplingParams {
+        output_kind: RequestOutputKind::FinalOnly,
+        ..sampling_params.clone()
+    };
+    GenerateRequest::new(index.to_string(), prompt, params)
 }
 
 impl Drop for LLM {

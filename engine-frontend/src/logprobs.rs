@@ -129,7 +129,10 @@ fn position_logprobs(tokenizer: &Tokenizer, row: Row<'_>, top: Option<i32>) -> P
     let (ids, values, chosen_rank) = row;
     let mut position = PositionLogprobs::with_capacity(ids.len());
     for (i, (&token_id, &logprob)) in ids.iter().zip(values).enumerate() {
-        if position.first().is_some_and(|chosen| chosen.token_id == token_id) {
+        if position
+            .first()
+            .is_some_and(|chosen| chosen.token_id == token_id)
+        {
             continue;
         }
         let bytes = tokenizer.token_bytes(token_id).to_vec();

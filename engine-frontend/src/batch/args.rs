@@ -28,7 +28,12 @@ pub struct BatchArgs {
     #[arg(long, value_name = "N", requires = "input_file", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub max_inflight: Option<u32>,
     /// A prompt to answer; may be repeated
-    #[arg(short, long = "prompt", value_name = "TEXT", conflicts_with = "input_file")]
+    #[arg(
+        short,
+        long = "prompt",
+        value_name = "TEXT",
+        conflicts_with = "input_file"
+    )]
     pub prompts: Vec<String>,
     /// Continue --prompt as it is, without the model's chat template
     #[arg(long, requires = "prompts")]
@@ -56,7 +61,13 @@ pub struct BatchArgs {
     #[arg(long, value_name = "K", requires = "prompts")]
     pub top_k: Option<u32>,
     /// Number of answers to each --prompt
-    #[arg(short, long, value_name = "N", requires = "prompts", default_value_t = 1)]
+    #[arg(
+        short,
+        long,
+        value_name = "N",
+        requires = "prompts",
+        default_value_t = 1
+    )]
     pub n: u32,
     /// A string that ends an answer to --prompt; may be repeated
     #[arg(long, value_name = "TEXT", requires = "prompts")]

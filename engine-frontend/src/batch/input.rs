@@ -92,7 +92,10 @@ impl InputReader {
             if too_long {
                 self.skip_line()?;
             }
-            while bytes.last().is_some_and(|byte| matches!(byte, b'\n' | b'\r')) {
+            while bytes
+                .last()
+                .is_some_and(|byte| matches!(byte, b'\n' | b'\r'))
+            {
                 bytes.pop();
             }
             if self.number == 1 && bytes.starts_with(b"\xef\xbb\xbf") {

@@ -237,7 +237,11 @@ mod tests {
             ("{", None, "not a JSON object"),
             ("[]", None, "not a JSON object"),
             ("{}", None, "custom_id is missing"),
-            (r#"{"custom_id": 5}"#, None, "custom_id must be a string, got 5"),
+            (
+                r#"{"custom_id": 5}"#,
+                None,
+                "custom_id must be a string, got 5",
+            ),
             (r#"{"custom_id": "a"}"#, Some("a"), "method is missing"),
             (
                 r#"{"custom_id": "a", "method": "GET"}"#,

@@ -118,7 +118,10 @@ mod tests {
         for cut in 0..=output.len() {
             let kept = output.get(..cut).unwrap();
             let newlines = kept.iter().filter(|&&b| b == b'\n').count();
-            let length = kept.iter().rposition(|&b| b == b'\n').map_or(0, |at| at + 1);
+            let length = kept
+                .iter()
+                .rposition(|&b| b == b'\n')
+                .map_or(0, |at| at + 1);
             let point = point(kept, INPUT).unwrap();
             assert_eq!((point.done, point.length), (newlines as u64, length as u64));
         }
@@ -144,9 +147,21 @@ mod tests {
     fn foreign_outputs_are_refused() {
         let output = results();
         for (output, input, says) in [
-            (&output[..], "{\"custom_id\":\"x\"}\n", "line 1 is batch_req_1"),
-            (&output[..], "\n{\"custom_id\":\"a\"}\n", "line 2 with custom_id"),
-            (&output[..], "{\"custom_id\":\"a\"}\n", "line 2 has no request"),
+            (
+                &output[..],
+                "{\"custom_id\":\"x\"}\n",
+                "line 1 is batch_req_1",
+            ),
+            (
+                &output[..],
+                "\n{\"custom_id\":\"a\"}\n",
+                "line 2 with custom_id",
+            ),
+            (
+                &output[..],
+                "{\"custom_id\":\"a\"}\n",
+                "line 2 has no request",
+            ),
             (&b"hello\n"[..], INPUT, "line 1 is not a result"),
             (&b"\n"[..], INPUT, "line 1 is not a result"),
         ] {

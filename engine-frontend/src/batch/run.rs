@@ -48,7 +48,10 @@ pub fn run(args: &BatchArgs) -> Result<(), BatchError> {
 }
 
 async fn run_file(args: &BatchArgs, input_path: &Path) -> Result<(), BatchError> {
-    let output_path = args.output_file.clone().unwrap_or_else(|| PathBuf::from("-"));
+    let output_path = args
+        .output_file
+        .clone()
+        .unwrap_or_else(|| PathBuf::from("-"));
     let policy = match (args.resume, args.overwrite) {
         (true, _) => OutputPolicy::Resume,
         (_, true) => OutputPolicy::Overwrite,
@@ -93,7 +96,13 @@ async fn run_file(args: &BatchArgs, input_path: &Path) -> Result<(), BatchError>
         async move { serve_to_bytes(serving, line, seed, as_text).await }
     };
     let end = run_lines(
-        input, input_path, &mut output, config, serve, stop, &mut progress,
+        input,
+        input_path,
+        &mut output,
+        config,
+        serve,
+        stop,
+        &mut progress,
     )
     .await;
     progress.finish();
@@ -138,7 +147,11 @@ async fn serve_to_bytes(
     seed: u64,
     as_text: bool,
 ) -> Result<LineResult, EngineDeadError> {
-    let question = if as_text { question(&line) } else { String::new() };
+    let question = if as_text {
+        question(&line)
+    } else {
+        String::new()
+    };
     let output = serve_line(serving, line, seed).await?;
     let success = output.is_success();
     let bytes = if as_text {

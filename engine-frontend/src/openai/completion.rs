@@ -239,7 +239,10 @@ mod tests {
         assert_eq!(p.repetition_detection.unwrap().min_count, 3);
         assert_eq!(p.output_kind, RequestOutputKind::FinalOnly);
         assert_eq!(requests[0].truncate_prompt_tokens, Some(-1));
-        assert_eq!((requests[0].priority, requests[0].add_special_tokens), (-3, false));
+        assert_eq!(
+            (requests[0].priority, requests[0].add_special_tokens),
+            (-3, false)
+        );
     }
 
     #[test]
@@ -254,10 +257,7 @@ mod tests {
             ..DefaultSamplingParams::default()
         };
         let p = &request.to_generate_requests("x", &defaults)[0].sampling_params;
-        assert_eq!(
-            (p.temperature, p.top_k, p.max_tokens),
-            (0.6, 20, Some(99))
-        );
+        assert_eq!((p.temperature, p.top_k, p.max_tokens), (0.6, 20, Some(99)));
     }
 
     #[test]

@@ -166,7 +166,10 @@ mod tests {
         let mut logprobs = CompletionLogProbs::default();
         logprobs.push(None, "né", false);
         logprobs.push(
-            Some(&vec![token(3, "ab", -0.5), token(4, "c", f32::NEG_INFINITY)]),
+            Some(&vec![
+                token(3, "ab", -0.5),
+                token(4, "c", f32::NEG_INFINITY),
+            ]),
             "",
             false,
         );

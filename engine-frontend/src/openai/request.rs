@@ -83,7 +83,10 @@ impl UsageInfo {
 
 /// The fields that both kinds of request have. `None` is absent or `null`.
 #[derive(Debug, Clone, PartialEq, Default)]
-#[allow(missing_docs, reason = "the API's names; their meaning is SamplingParams'")]
+#[allow(
+    missing_docs,
+    reason = "the API's names; their meaning is SamplingParams'"
+)]
 pub struct CommonFields {
     pub model: Option<String>,
     pub n: Option<u32>,
@@ -147,9 +150,7 @@ impl CommonFields {
             seed: take_seed(fields)?,
             stop: take_stop(fields)?,
             stop_token_ids: fields.take("stop_token_ids")?.unwrap_or_default(),
-            include_stop_str_in_output: fields
-                .take("include_stop_str_in_output")?
-                .unwrap_or(false),
+            include_stop_str_in_output: fields.take("include_stop_str_in_output")?.unwrap_or(false),
             ignore_eos: fields.take("ignore_eos")?.unwrap_or(false),
             max_tokens: fields.take("max_tokens")?,
             min_tokens: fields.take("min_tokens")?.unwrap_or(0),
@@ -174,9 +175,7 @@ impl CommonFields {
             request_id: fields.take("request_id")?,
             cache_salt: fields.take("cache_salt")?,
             return_token_ids: fields.take("return_token_ids")?.unwrap_or(false),
-            return_tokens_as_token_ids: fields
-                .take("return_tokens_as_token_ids")?
-                .unwrap_or(false),
+            return_tokens_as_token_ids: fields.take("return_tokens_as_token_ids")?.unwrap_or(false),
         };
         common.verify()?;
         Ok(common)

@@ -181,8 +181,7 @@ impl OpenAIServing {
             text.push_str(&self.prompt_text(output));
             let prompt_positions = output.prompt_logprobs.as_deref().unwrap_or_default();
             if let Some(logprobs) = &mut logprobs {
-                for (position, &id) in prompt_positions.iter().zip(output.prompt_token_ids.iter())
-                {
+                for (position, &id) in prompt_positions.iter().zip(output.prompt_token_ids.iter()) {
                     let bytes = self.engine.tokenizer().token_bytes(id);
                     let fallback = String::from_utf8_lossy(bytes);
                     logprobs.push(position.as_ref(), &fallback, as_token_ids);
