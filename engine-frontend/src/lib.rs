@@ -1,3 +1,68 @@
-//! placeholder, written in the next commits.
+//! Process 0 of Formwork: everything between a user and the EngineCore process.
+//!
+//! What it is: validation, chat template and tokenization of requests ([`InputProcessor`]), the
+//! connection to the core ([`engine_core_client`]), detokenization and streams
+//! ([`OutputProcessor`]), put together as [`AsyncLLM`] for async programs and [`LLM`] for others;
+//! the OpenAI API's types and behaviour without a transport ([`openai`]); the offline runner
+//! ([`batch`]). Types have the names that vLLM V1 gives them.
+//!
+//! What it is not: it holds no tensor and no scheduler, compiles no grammar, and never touches
+//! the model's weights; those are the core's, in another process.
+//!
+//! ```
+//! use engine_frontend::openai::{CompletionRequest, DefaultSamplingParams};
+//! use serde_json::json;
+//!
+//! let body = json!({"prompt": "Once upon a time", "max_tokens": 8, "temperature": 0});
+//! let request = CompletionRequest::from_json(body)?;
+//! let requests = request.to_generate_requests("cmpl-1", &DefaultSamplingParams::default());
+//! assert_eq!(requests[0].sampling_params.max_tokens, Some(8));
+//!
+//! // What can't be honoured is refused by name.
+//! let body = json!({"prompt": "Once upon a time", "guided_regex": "a+"});
+//! let error = CompletionRequest::from_json(body).unwrap_err();
+//! assert_eq!(error.parameter.as_deref(), Some("guided_regex"));
+//! # Ok::<(), engine_frontend::ValidationError>(())
+//! ```
 
+pub mod batch;
 pub mod engine_core_client;
+pub mod openai;
+
+mod arg_utils;
+mod async_llm;
+mod detokenizer;
+mod error;
+mod input_processor;
+mod llm;
+mod logging;
+mod logprobs;
+mod output_processor;
+mod outputs;
+mod parallel_sampling;
+mod random;
+mod request_output_collector;
+mod sampling_params;
+mod startup;
+#[cfg(test)]
+mod test_support;
+
+pub use arg_utils::{
+    BackendArg, DtypeArg, EngineArgs, GenerationConfigArg, LogprobsModeArg, PolicyArg,
+};
+pub use async_llm::{AsyncLLM, CoreClient, RequestStream};
+pub use detokenizer::{IncrementalDetokenizer, StopStringMatch};
+pub use error::{EngineDeadError, GenerateError, ValidationError, cut_short};
+pub use input_processor::{
+    ChatPrompt, GenerateRequest, InputProcessor, ProcessedInputs, Prompt, TruncationSide,
+};
+pub use llm::LLM;
+pub use logging::init_logging;
+pub use logprobs::{Logprob, LogprobsProcessor, PositionLogprobs};
+pub use output_processor::OutputProcessor;
+pub use outputs::{CompletionOutput, RequestOutput};
+pub use parallel_sampling::ParentRequest;
+pub use protocol::{FinishReason, RequestOutputKind, SamplingParams, StopReason};
+pub use request_output_collector::RequestOutputCollector;
+pub use sampling_params::{ModelLimits, verify};
+pub use startup::{StartupError, start_engine};

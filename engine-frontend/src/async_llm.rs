@@ -1,0 +1,456 @@
+//! The engine for async programs: requests in, streams of outputs out.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+use protocol::{
+    EngineCoreOutputs, EngineCoreReadyResponse, EngineCoreRequest, RequestError, RequestErrorCode,
+    RequestOutputKind,
+};
+use tokenizer::Tokenizer;
+use tokio::task::AbortHandle;
+
+use crate::engine_core_client::{EngineCoreClient, EngineCoreClientError};
+use crate::error::{EngineDeadError, GenerateError, ValidationError};
+use crate::input_processor::{GenerateRequest, InputProcessor};
+use crate::output_processor::OutputProcessor;
+use crate::outputs::RequestOutput;
+use crate::request_output_collector::RequestOutputCollector;
+use crate::sampling_params::ModelLimits;
+
+/// Outputs processed before other tasks get their turn.
+const OUTPUT_PROC_CHUNK_SIZE: usize = 128;
+
+/// What [`AsyncLLM`] needs of a core. The seam between text and transport: [`EngineCoreClient`]
+/// hides a process and a socket behind it, tests are a core themselves.
+pub trait CoreClient: fmt::Debug + Send + Sync {
+    /// Sends a request. Never waits.
+    ///
+    /// # Errors
+    /// The core is gone, or this request doesn't fit a frame.
+    fn add_request(&self, request: EngineCoreRequest) -> Result<(), EngineCoreClientError>;
+
+    /// Ends requests, by their internal ids. Unknown ones are ignored. Never waits.
+    ///
+    /// # Errors
+    /// The core is gone.
+    fn abort_requests(&self, request_ids: Vec<String>) -> Result<(), EngineCoreClientError>;
+
+    /// Waits for the outputs of the next step; `None` after a shutdown that was asked for.
+    fn get_output(&self) -> BoxFuture<'_, Result<Option<EngineCoreOutputs>, EngineDeadError>>;
+
+    /// Ends the core, if this client started it; requests in flight have `drain_seconds`.
+    fn shutdown(&self, drain_seconds: f64) -> BoxFuture<'_, Result<(), EngineDeadError>>;
+}
+
+/// A future behind a pointer: one per step.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+impl CoreClient for EngineCoreClient {
+    fn add_request(&self, request: EngineCoreRequest) -> Result<(), EngineCoreClientError> {
+        Self::add_request(self, request)
+    }
+
+    fn abort_requests(&self, request_ids: Vec<String>) -> Result<(), EngineCoreClientError> {
+        Self::abort_requests(self, request_ids)
+    }
+
+    fn get_output(&self) -> BoxFuture<'_, Result<Option<EngineCoreOutputs>, EngineDeadError>> {
+        Box::pin(Self::get_output(self))
+    }
+
+    fn shutdown(&self, drain_seconds: f64) -> BoxFuture<'_, Result<(), EngineDeadError>> {
+        Box::pin(Self::shutdown(self, drain_seconds))
+    }
+}
+
+/// Runs requests on one core. Cheap to share behind an [`Arc`]; ends when it and all its streams
+/// are dropped.
+#[derive(Debug)]
+pub struct AsyncLLM {
+    inner: Arc<Inner>,
+    input_processor: Arc<InputProcessor>,
+    tokenizer: Arc<Tokenizer>,
+    ready: EngineCoreReadyResponse,
+}
+
+#[derive(Debug)]
+struct Inner {
+    client: Arc<dyn CoreClient>,
+    state: Mutex<State>,
+    output_handler: OnceLock<AbortHandle>,
+}
+
+#[derive(Debug)]
+struct State {
+    output_processor: OutputProcessor,
+    engine_dead: Option<EngineDeadError>,
+}
+
+impl AsyncLLM {
+    /// An engine over a core that is ready. Starts the output handler; call it within a tokio
+    /// runtime.
+    pub fn new(
+        client: Arc<dyn CoreClient>,
+        ready: EngineCoreReadyResponse,
+        tokenizer: Arc<Tokenizer>,
+    ) -> Self {
+        // Ids above the tokenizer's own exist in the logits of padded models. They have no text.
+        let tokenizer_size = u32::try_from(tokenizer.vocab_size()).unwrap_or(u32::MAX);
+        let limits = ModelLimits {
+            max_model_len: ready.max_model_len,
+            vocab_size: ready.vocab_size.min(tokenizer_size),
+            max_logprobs: ready.max_logprobs,
+        };
+        let inner = Arc::new(Inner {
+            client: client.clone(),
+            state: Mutex::new(State {
+                output_processor: OutputProcessor::new(tokenizer.clone()),
+                engine_dead: None,
+            }),
+            output_handler: OnceLock::new(),
+        });
+        let handler = tokio::spawn(output_handler(Arc::downgrade(&inner), client));
+        inner.output_handler.get_or_init(|| handler.abort_handle());
+        Self {
+            inner,
+            input_processor: Arc::new(InputProcessor::new(tokenizer.clone(), limits)),
+            tokenizer,
+            ready,
+        }
+    }
+
+    /// Starts a request. Dropping the stream aborts it.
+    ///
+    /// # Errors
+    /// The request is wrong, or the core is gone. What the core finds wrong comes by the stream.
+    pub async fn generate(&self, request: GenerateRequest) -> Result<RequestStream, GenerateError> {
+        if let Some(dead) = self.errored() {
+            return Err(dead.into());
+        }
+        let input_processor = self.input_processor.clone();
+        // A long prompt takes a while to tokenize: not on a thread that serves streams.
+        let processed =
+            tokio::task::spawn_blocking(move || input_processor.process_inputs(request))
+                .await
+                .map_err(|error| internal_error(&error.to_string()))??;
+        let request = processed.request;
+        let kind = request.sampling_params.output_kind;
+        let stream = RequestStream {
+            inner: self.inner.clone(),
+            queue: Arc::new(RequestOutputCollector::new(
+                kind == RequestOutputKind::Delta,
+            )),
+            request_id: request.request_id.clone(),
+            aggregate: kind == RequestOutputKind::Delta,
+            finished: false,
+        };
+        let mut state = self.inner.state();
+        if let Some(dead) = &state.engine_dead {
+            return Err(dead.clone().into());
+        }
+        // Registered before it is sent, and sent under the lock: no output can be too early.
+        for child in state
+            .output_processor
+            .add_request(request, processed.prompt, &stream.queue)
+        {
+            if let Err(error) = self.inner.client.add_request(child) {
+                drop(state);
+                // Dropping the stream takes back what was sent of it.
+                return Err(refused(error));
+            }
+        }
+        drop(state);
+        Ok(stream)
+    }
+
+    /// Why the core is gone, if it is.
+    pub fn errored(&self) -> Option<EngineDeadError> {
+        self.inner.state().engine_dead.clone()
+    }
+
+    /// What the core said about itself when it was ready.
+    pub fn ready_response(&self) -> &EngineCoreReadyResponse {
+        &self.ready
+    }
+
+    /// The model's tokenizer.
+    pub fn tokenizer(&self) -> &Arc<Tokenizer> {
+        &self.tokenizer
+    }
+
+    /// Requests in flight, each of `n` counted.
+    pub fn num_unfinished_requests(&self) -> usize {
+        self.inner
+            .state()
+            .output_processor
+            .num_unfinished_requests()
+    }
+
+    /// Ends the core and waits for it, if this engine started it; requests in flight have
+    /// `drain_seconds` to finish. Every later request is refused.
+    ///
+    /// # Errors
+    /// The core died before or meanwhile.
+    pub async fn shutdown(&self, drain_seconds: f64) -> Result<(), EngineDeadError> {
+        self.inner.client.shutdown(drain_seconds).await
+    }
+
+    /// Tokens generated since the start, for all requests.
+    pub fn num_generation_tokens(&self) -> u64 {
+        self.inner.state().output_processor.num_generation_tokens()
+    }
+}
+
+impl Inner {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // The state is consistent between any two calls into it, so a panic elsewhere is no
+        // reason to give up the other requests.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn abort(&self, ids: Vec<String>) {
+        if !ids.is_empty() {
+            // An error means that the core is gone; the output handler hears that too, and ends
+            // every stream with the reason.
+            let _ = self.client.abort_requests(ids);
+        }
+    }
+
+    fn engine_dead(&self, error: EngineDeadError) {
+        let mut state = self.state();
+        state.output_processor.propagate_error(&error);
+        state.engine_dead.get_or_insert(error);
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // The handler waits on the client, and would keep it and the core alive.
+        if let Some(handler) = self.output_handler.get() {
+            handler.abort();
+        }
+    }
+}
+
+/// Takes outputs as they come, until the core or the engine's last user is gone.
+async fn output_handler(inner: Weak<Inner>, client: Arc<dyn CoreClient>) {
+    loop {
+        let received = client.get_output().await;
+        let Some(inner) = inner.upgrade() else { return };
+        match received {
+            Ok(Some(step)) => {
+                for chunk in step.outputs.chunks(OUTPUT_PROC_CHUNK_SIZE) {
+                    let aborts = inner.state().output_processor.process_outputs(chunk);
+                    inner.abort(aborts);
+                    tokio::task::yield_now().await;
+                }
+            }
+            Ok(None) => {
+                return inner.engine_dead(EngineDeadError {
+                    reason: "it was shut down".to_owned(),
+                    exit_status: None,
+                });
+            }
+            Err(error) => return inner.engine_dead(error),
+        }
+    }
+}
+
+/// A request that could not be sent.
+fn refused(error: EngineCoreClientError) -> GenerateError {
+    match error {
+        EngineCoreClientError::EngineDead(dead) => dead.into(),
+        other => ValidationError::new(other.to_string()).into(),
+    }
+}
+
+fn internal_error(message: &str) -> GenerateError {
+    GenerateError::Request(RequestError {
+        code: RequestErrorCode::InternalError,
+        message: message.to_owned(),
+        retryable: false,
+    })
+}
+
+/// The outputs of one request. Dropped before its end, it aborts the request.
+#[derive(Debug)]
+pub struct RequestStream {
+    inner: Arc<Inner>,
+    queue: Arc<RequestOutputCollector>,
+    request_id: String,
+    aggregate: bool,
+    finished: bool,
+}
+
+impl RequestStream {
+    /// The next output; `None` after the last one or after an error. Safe to cancel. A reader
+    /// that lags gets merged outputs, never a queue of them.
+    pub async fn next(&mut self) -> Option<Result<RequestOutput, GenerateError>> {
+        if self.finished {
+            return None;
+        }
+        let item = self.queue.get().await;
+        self.finished = item.as_ref().map_or(true, |output| output.finished);
+        Some(item)
+    }
+
+    /// Waits for the end and returns everything as one output.
+    ///
+    /// # Errors
+    /// Why the request has no (complete) answer.
+    pub async fn collect(mut self) -> Result<RequestOutput, GenerateError> {
+        let mut whole: Option<RequestOutput> = None;
+        while let Some(item) = self.next().await {
+            let next = item?;
+            match &mut whole {
+                Some(held) => held.add(next, self.aggregate),
+                None => whole = Some(next),
+            }
+        }
+        whole.ok_or_else(|| internal_error("the stream was read to its end before"))
+    }
+}
+
+impl Drop for RequestStream {
+    fn drop(&mut self) {
+        if !self.finished {
+            let ids = self
+                .inner
+                .state()
+                .output_processor
+                .abort_request(&self.request_id);
+            self.inner.abort(ids);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::{FinishReason, SamplingParams};
+
+    use super::*;
+    use crate::input_processor::Prompt;
+    use crate::test_support::{Told, fake_engine, ids, output};
+
+    fn request(output_kind: RequestOutputKind) -> GenerateRequest {
+        let params = SamplingParams {
+            output_kind,
+            ..SamplingParams::default()
+        };
+        GenerateRequest::new("id".to_owned(), Prompt::Text("hi".to_owned()), params)
+    }
+
+    #[tokio::test]
+    async fn a_request_streams_its_answer() {
+        let (engine, mut core) = fake_engine(64);
+        let mut stream = engine
+            .generate(request(RequestOutputKind::Delta))
+            .await
+            .unwrap();
+        let sent = core.added().await;
+        assert_eq!(sent.prompt_token_ids, ids("hi"));
+        core.send(vec![output(&sent.request_id, "a", None)]);
+        let first = stream.next().await.unwrap().unwrap();
+        assert_eq!(first.outputs[0].text, "a");
+        core.send(vec![output(
+            &sent.request_id,
+            "b",
+            Some(FinishReason::Length),
+        )]);
+        assert!(stream.next().await.unwrap().unwrap().finished);
+        assert!(stream.next().await.is_none());
+        drop(stream);
+        assert!(core.told.try_recv().is_err(), "nothing to abort");
+        assert_eq!(engine.num_generation_tokens(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_dropped_stream_aborts_its_request() {
+        let (engine, mut core) = fake_engine(64);
+        let stream = engine
+            .generate(request(RequestOutputKind::Delta))
+            .await
+            .unwrap();
+        let sent = core.added().await;
+        drop(stream);
+        assert_eq!(core.aborted().await, [sent.request_id]);
+        assert_eq!(engine.num_unfinished_requests(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_stop_string_aborts_in_the_core() {
+        let (engine, mut core) = fake_engine(64);
+        let mut wanted = request(RequestOutputKind::FinalOnly);
+        wanted.sampling_params.stop = vec!["b".to_owned()];
+        let stream = engine.generate(wanted).await.unwrap();
+        let sent = core.added().await;
+        core.send(vec![output(&sent.request_id, "ab", None)]);
+        assert_eq!(stream.collect().await.unwrap().outputs[0].text, "a");
+        assert_eq!(core.aborted().await, [sent.request_id]);
+    }
+
+    #[tokio::test]
+    async fn a_dead_core_ends_every_stream_and_later_request() {
+        let (engine, mut core) = fake_engine(64);
+        let mut first = engine
+            .generate(request(RequestOutputKind::Delta))
+            .await
+            .unwrap();
+        let second = engine
+            .generate(request(RequestOutputKind::FinalOnly))
+            .await
+            .unwrap();
+        core.added().await;
+        core.added().await;
+        core.die();
+        let dead = first.next().await.unwrap().unwrap_err();
+        assert!(matches!(&dead, GenerateError::EngineDead(e) if e.reason.contains("by the test")));
+        assert!(first.next().await.is_none());
+        assert_eq!(second.collect().await.unwrap_err(), dead);
+        let later = engine.generate(request(RequestOutputKind::Delta)).await;
+        assert_eq!(later.unwrap_err(), dead);
+        assert!(engine.errored().is_some());
+    }
+
+    #[tokio::test]
+    async fn a_wrong_request_never_reaches_the_core() {
+        let (engine, mut core) = fake_engine(64);
+        let mut wrong = request(RequestOutputKind::Delta);
+        wrong.sampling_params.top_p = 7.0;
+        let error = engine.generate(wrong).await.unwrap_err();
+        assert_eq!(error.status_code(), 400);
+        assert!(core.told.try_recv().is_err());
+    }
+
+    #[tokio::test]
+    async fn the_engine_lets_go_of_its_core() {
+        let (engine, mut core) = fake_engine(64);
+        drop(engine);
+        // The handler and with it the client are gone: the channel ends.
+        assert_eq!(core.told.recv().await, None::<Told>);
+    }
+
+    #[tokio::test]
+    async fn several_answers_can_be_collected_from_deltas() {
+        let (engine, mut core) = fake_engine(64);
+        let mut wanted = request(RequestOutputKind::Delta);
+        wanted.sampling_params.n = 2;
+        let stream = engine.generate(wanted).await.unwrap();
+        let (first, second) = (core.added().await, core.added().await);
+        core.send(vec![
+            output(&second.request_id, "x", None),
+            output(&first.request_id, "a", Some(FinishReason::Length)),
+        ]);
+        core.send(vec![output(
+            &second.request_id,
+            "y",
+            Some(FinishReason::Length),
+        )]);
+        let whole = stream.collect().await.unwrap();
+        let texts: Vec<_> = whole.outputs.iter().map(|o| &*o.text).collect();
+        assert_eq!(texts, ["a", "xy"]);
+    }
+}

@@ -1,0 +1,282 @@
+//! The output: who may write it, and one write per line.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use super::error::BatchError;
+
+/// What to do with an output file that has something in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OutputPolicy {
+    /// Refuse it.
+    Refuse,
+    /// Replace it.
+    Overwrite,
+    /// Go on with it.
+    Resume,
+}
+
+/// Where the results go.
+#[derive(Debug)]
+pub struct OutputFile {
+    path: PathBuf,
+    target: Target,
+}
+
+#[derive(Debug)]
+enum Target {
+    Stdout(io::Stdout),
+    /// A pipe or a device: nothing to lock or to cut.
+    Stream(File),
+    File(File),
+}
+
+impl OutputFile {
+    /// Opens the output and claims it for this process; nothing in it changes yet. `-` is
+    /// standard output.
+    ///
+    /// # Errors
+    /// It can't be written, is the input itself (by whatever name), belongs to another running
+    /// batch, or has something in it that the policy doesn't allow.
+    pub fn open(path: &Path, input: &Path, policy: OutputPolicy) -> Result<Self, BatchError> {
+        let not_resumable = || BatchError::NotResumable {
+            path: path.to_owned(),
+        };
+        if path == Path::new("-") {
+            if policy == OutputPolicy::Resume {
+                return Err(not_resumable());
+            }
+            return Ok(Self {
+                path: path.to_owned(),
+                target: Target::Stdout(io::stdout()),
+            });
+        }
+        if is_same_file(path, input) {
+            return Err(BatchError::SameFile {
+                path: path.to_owned(),
+            });
+        }
+        let failed = |source| BatchError::Output {
+            path: path.to_owned(),
+            source,
+        };
+        let is_stream = path
+            .metadata()
+            .is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir());
+        if is_stream {
+            if policy == OutputPolicy::Resume {
+                return Err(not_resumable());
+            }
+            let file = OpenOptions::new().write(true).open(path).map_err(failed)?;
+            return Ok(Self {
+                path: path.to_owned(),
+                target: Target::Stream(file),
+            });
+        }
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)
+            .map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(BatchError::OutputLocked {
+                    path: path.to_owned(),
+                });
+            }
+            // Some file systems have no locks.
+            Err(TryLockError::Error(_)) => {}
+        }
+        let length = file.metadata().map_err(failed)?.len();
+        if length > 0 && policy == OutputPolicy::Refuse {
+            return Err(BatchError::OutputExists {
+                path: path.to_owned(),
+            });
+        }
+        Ok(Self {
+            path: path.to_owned(),
+            target: Target::File(file),
+        })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Another handle for reading from the start; `None` where there is no file.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn reader(&self) -> Result<Option<File>, BatchError> {
+        let Target::File(file) = &self.target else {
+            return Ok(None);
+        };
+        let open = || {
+            let mut reader = file.try_clone()?;
+            reader.seek(SeekFrom::Start(0))?;
+            Ok(Some(reader))
+        };
+        open().map_err(|source| self.failed(source))
+    }
+
+    /// Cuts the file to `length` bytes; what is written next follows them.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn start_at(&mut self, length: u64) -> Result<(), BatchError> {
+        if let Target::File(file) = &mut self.target {
+            let mut cut = || {
+                file.set_len(length)?;
+                file.seek(SeekFrom::Start(length))
+            };
+            if let Err(source) = cut() {
+                return Err(self.failed(source));
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a line, its end included, at once.
+    ///
+    /// # Errors
+    /// The disk is full, the reader of a pipe is gone, and the like.
+    pub fn write_line(&mut self, line: &[u8]) -> Result<(), BatchError> {
+        let written = match &mut self.target {
+            Target::Stdout(stdout) => stdout.write_all(line).and_then(|()| stdout.flush()),
+            Target::Stream(file) | Target::File(file) => file.write_all(line),
+        };
+        written.map_err(|source| self.failed(source))
+    }
+
+    /// Makes sure that the file outlives the machine.
+    ///
+    /// # Errors
+    /// The disk reports one.
+    pub fn finish(&mut self) -> Result<(), BatchError> {
+        match &self.target {
+            Target::File(file) => file.sync_all().map_err(|source| self.failed(source)),
+            Target::Stdout(_) | Target::Stream(_) => Ok(()),
+        }
+    }
+
+    /// How to go on after an end before the end.
+    pub(super) fn advice(&self) -> &'static str {
+        match self.target {
+            Target::File(_) => "the same command with --resume goes on from there",
+            Target::Stdout(_) | Target::Stream(_) => "the output can't be resumed",
+        }
+    }
+
+    fn failed(&self, source: io::Error) -> BatchError {
+        BatchError::Output {
+            path: self.path.clone(),
+            source,
+        }
+    }
+}
+
+/// Whether two paths lead to one file: by name, symbolic link or hard link.
+fn is_same_file(a: &Path, b: &Path) -> bool {
+    #[cfg(unix)]
+    if let (Ok(a), Ok(b)) = (a.metadata(), b.metadata()) {
+        use std::os::unix::fs::MetadataExt;
+        return a.is_file() && (a.dev(), a.ino()) == (b.dev(), b.ino());
+    }
+    match (a.canonicalize(), b.canonicalize()) {
+        (Ok(a), Ok(b)) => a == b,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    const NO_INPUT: &str = "-";
+
+    fn open(path: &Path, policy: OutputPolicy) -> Result<OutputFile, BatchError> {
+        OutputFile::open(path, Path::new(NO_INPUT), policy)
+    }
+
+    #[test]
+    fn a_file_with_content_needs_a_decision() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out");
+        drop(open(&path, OutputPolicy::Refuse).unwrap());
+        // An empty file, as a failed start leaves it, is nobody's loss.
+        drop(open(&path, OutputPolicy::Refuse).unwrap());
+        fs::write(&path, "x\n").unwrap();
+        let error = open(&path, OutputPolicy::Refuse).unwrap_err();
+        assert!(matches!(error, BatchError::OutputExists { .. }));
+        assert_eq!(error.exit_code(), 2);
+        drop(open(&path, OutputPolicy::Overwrite).unwrap());
+        assert_eq!(fs::read_to_string(&path).unwrap(), "x\n");
+    }
+
+    #[test]
+    fn the_input_by_any_name_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let input = folder.path().join("in");
+        fs::write(&input, "x\n").unwrap();
+        let mut names = vec![input.clone(), folder.path().join(".").join("in")];
+        let hard = folder.path().join("hard");
+        fs::hard_link(&input, &hard).unwrap();
+        names.push(hard);
+        #[cfg(unix)]
+        {
+            let soft = folder.path().join("soft");
+            std::os::unix::fs::symlink(&input, &soft).unwrap();
+            names.push(soft);
+        }
+        for name in names {
+            let error = OutputFile::open(&name, &input, OutputPolicy::Overwrite).unwrap_err();
+            assert!(matches!(error, BatchError::SameFile { .. }), "{error}");
+            assert_eq!(error.exit_code(), 2);
+        }
+        assert_eq!(fs::read_to_string(&input).unwrap(), "x\n");
+    }
+
+    #[test]
+    fn two_batches_cannot_write_one_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out");
+        let _held = open(&path, OutputPolicy::Refuse).unwrap();
+        let error = open(&path, OutputPolicy::Resume).unwrap_err();
+        assert!(matches!(error, BatchError::OutputLocked { .. }), "{error}");
+    }
+
+    #[test]
+    fn unwritable_outputs_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        for path in [folder.path().to_owned(), folder.path().join("no/out")] {
+            let error = open(&path, OutputPolicy::Refuse).unwrap_err();
+            assert!(error.to_string().contains(&path.display().to_string()));
+            assert_eq!(error.exit_code(), 1);
+        }
+    }
+
+    #[test]
+    fn writing_starts_after_what_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out");
+        fs::write(&path, "one\ntw").unwrap();
+        let mut output = open(&path, OutputPolicy::Resume).unwrap();
+        output.start_at(4).unwrap();
+        output.write_line(b"2\n").unwrap();
+        output.finish().unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "one\n2\n");
+    }
+
+    #[test]
+    fn only_files_can_be_resumed() {
+        let error = open(Path::new("-"), OutputPolicy::Resume).unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+    }
+}

@@ -1,0 +1,173 @@
+//! How far an output file got, and whether it is this input's.
+
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::error::BatchError;
+use super::input::InputReader;
+use super::line::{BatchRequestInput, BatchRequestOutput};
+
+/// Where to go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ResumePoint {
+    /// Results that are complete.
+    pub done: u64,
+    /// Their bytes; what follows is half a line.
+    pub length: u64,
+    /// Bytes of the input that they answer.
+    pub input_offset: u64,
+}
+
+/// What of a result tells which input line it answers.
+#[derive(Deserialize)]
+struct ResultHead {
+    id: String,
+    custom_id: Option<String>,
+}
+
+/// Compares the complete lines of an output with the input's beginning; leaves `input` at the
+/// first line without a result. Takes the memory of one line of each.
+///
+/// A line is complete when its newline is there: lines are written at once, newline last, so a
+/// kill can only leave the last one without.
+///
+/// # Errors
+/// A line that isn't the result of the input line in its place, or more results than requests.
+pub fn resume(
+    output: impl Read,
+    output_path: &Path,
+    input: &mut InputReader,
+    input_path: &Path,
+) -> Result<ResumePoint, BatchError> {
+    let mut output = BufReader::new(output);
+    let mut point = ResumePoint::default();
+    let mut bytes = Vec::new();
+    loop {
+        bytes.clear();
+        let read = output
+            .read_until(b'\n', &mut bytes)
+            .map_err(|source| unreadable(output_path, source))?;
+        if bytes.last() != Some(&b'\n') {
+            return Ok(point);
+        }
+        let foreign = |problem: String| BatchError::ForeignOutput {
+            path: output_path.to_owned(),
+            line: point.done + 1,
+            problem,
+        };
+        let head: ResultHead = serde_json::from_slice(&bytes)
+            .map_err(|error| foreign(format!("is not a result ({error})")))?;
+        let line = input
+            .next_line()
+            .map_err(|source| BatchError::Input {
+                path: input_path.to_owned(),
+                source,
+            })?
+            .ok_or_else(|| foreign("has no request: the input ends before it".to_owned()))?;
+        let expected_id = BatchRequestOutput::id_of(line.number);
+        let expected = BatchRequestInput::custom_id_of(&line);
+        if head.custom_id != expected || head.id != expected_id {
+            return Err(foreign(format!(
+                "is {} with custom_id {:?}, and the input has line {} with custom_id {:?} there",
+                head.id, head.custom_id, line.number, expected
+            )));
+        }
+        point.done += 1;
+        point.length += read as u64;
+        point.input_offset = line.end_offset;
+    }
+}
+
+fn unreadable(path: &Path, source: io::Error) -> BatchError {
+    BatchError::Output {
+        path: path.to_owned(),
+        source,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use super::*;
+
+    const INPUT: &str = "{\"custom_id\":\"a\"}\n\nnot json\n{\"custom_id\":\"b\"}\n";
+
+    fn results() -> Vec<u8> {
+        let mut input = InputReader::new(Cursor::new(INPUT));
+        let mut output = Vec::new();
+        while let Some(line) = input.next_line().unwrap() {
+            let bad = BatchRequestInput::parse(&line).unwrap_err();
+            let result = BatchRequestOutput::bad_line(line.number, bad);
+            serde_json::to_writer(&mut output, &result).unwrap();
+            output.push(b'\n');
+        }
+        output
+    }
+
+    fn point(output: &[u8], input: &'static str) -> Result<ResumePoint, BatchError> {
+        let mut input = InputReader::new(Cursor::new(input));
+        resume(output, Path::new("out"), &mut input, Path::new("in"))
+    }
+
+    #[test]
+    fn every_cut_is_accepted_at_its_last_complete_line() {
+        let output = results();
+        for cut in 0..=output.len() {
+            let kept = output.get(..cut).unwrap();
+            let newlines = kept.iter().filter(|&&b| b == b'\n').count();
+            let length = kept
+                .iter()
+                .rposition(|&b| b == b'\n')
+                .map_or(0, |at| at + 1);
+            let point = point(kept, INPUT).unwrap();
+            assert_eq!((point.done, point.length), (newlines as u64, length as u64));
+        }
+    }
+
+    #[test]
+    fn the_input_is_left_at_the_first_open_line() {
+        let output = results();
+        let first = output.iter().position(|&b| b == b'\n').unwrap() + 1;
+        let mut input = InputReader::new(Cursor::new(INPUT));
+        let point = resume(
+            output.get(..first + 5).unwrap(),
+            Path::new("out"),
+            &mut input,
+            Path::new("in"),
+        )
+        .unwrap();
+        assert_eq!((point.done, point.input_offset), (1, 18));
+        assert_eq!(input.next_line().unwrap().unwrap().number, 3);
+    }
+
+    #[test]
+    fn foreign_outputs_are_refused() {
+        let output = results();
+        for (output, input, says) in [
+            (
+                &output[..],
+                "{\"custom_id\":\"x\"}\n",
+                "line 1 is batch_req_1",
+            ),
+            (
+                &output[..],
+                "\n{\"custom_id\":\"a\"}\n",
+                "line 2 with custom_id",
+            ),
+            (
+                &output[..],
+                "{\"custom_id\":\"a\"}\n",
+                "line 2 has no request",
+            ),
+            (&b"hello\n"[..], INPUT, "line 1 is not a result"),
+            (&b"\n"[..], INPUT, "line 1 is not a result"),
+        ] {
+            let error = point(output, input).unwrap_err();
+            assert!(error.to_string().contains(says), "{error}");
+            assert_eq!(error.exit_code(), 1);
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! What can go wrong between a request and its answer.
+
+use std::fmt;
+
+use protocol::{RequestError, RequestErrorCode};
+
+pub use crate::engine_core_client::EngineDeadError;
+
+/// Longest value that an error message repeats, in characters.
+const MAX_VALUE_CHARS: usize = 200;
+
+/// A request that is wrong in itself: HTTP 400.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub struct ValidationError {
+    /// What is wrong and what would be right.
+    pub message: String,
+    /// The field at fault; `error.param` of the API.
+    pub parameter: Option<String>,
+    /// The value at fault, cut short.
+    pub value: Option<String>,
+}
+
+impl ValidationError {
+    /// An error about the request as a whole.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            parameter: None,
+            value: None,
+        }
+    }
+
+    /// An error about one field; `value` is cut short.
+    pub fn field(
+        parameter: impl Into<String>,
+        value: impl fmt::Display,
+        message: impl Into<String>,
+    ) -> Self {
+        Self {
+            message: message.into(),
+            parameter: Some(parameter.into()),
+            value: Some(cut_short(&value.to_string())),
+        }
+    }
+
+    /// A field that asks for something that this version can't do.
+    pub fn not_available(parameter: impl Into<String>, value: impl fmt::Display) -> Self {
+        let parameter = parameter.into();
+        let message = format!("{parameter} is not available yet; leave it out");
+        Self::field(parameter, value, message)
+    }
+}
+
+impl fmt::Display for ValidationError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        match (&self.parameter, &self.value) {
+            (Some(parameter), Some(value)) => {
+                write!(f, " (parameter={parameter}, value={value})")
+            }
+            (Some(parameter), None) => write!(f, " (parameter={parameter})"),
+            (None, Some(value)) => write!(f, " (value={value})"),
+            (None, None) => Ok(()),
+        }
+    }
+}
+
+/// Cuts a value for use in a message: at most 200 characters, then an ellipsis.
+pub fn cut_short(value: &str) -> String {
+    match value.char_indices().nth(MAX_VALUE_CHARS) {
+        Some((end, _)) => format!("{}...", &value[..end]),
+        None => value.to_owned(),
+    }
+}
+
+/// Why a request has no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum GenerateError {
+    /// Refused before it reached the core.
+    #[error(transparent)]
+    Validation(#[from] ValidationError),
+    /// The core refused it or failed on it; other requests are untouched.
+    #[error("{}", .0.message)]
+    Request(RequestError),
+    /// The core is gone.
+    #[error(transparent)]
+    EngineDead(#[from] EngineDeadError),
+}
+
+impl GenerateError {
+    /// The HTTP status that the API answers with.
+    pub fn status_code(&self) -> u16 {
+        match self {
+            Self::Validation(_) => 400,
+            Self::Request(error) => match error.code {
+                RequestErrorCode::ValidationError => 400,
+                RequestErrorCode::QueueOverflow | RequestErrorCode::ShuttingDown => 503,
+                RequestErrorCode::InternalError => 500,
+            },
+            Self::EngineDead(_) => 500,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn display_appends_parameter_and_value() {
+        let error = ValidationError::field("top_p", 2.0, "top_p must be in (0, 1]");
+        assert_eq!(
+            error.to_string(),
+            "top_p must be in (0, 1] (parameter=top_p, value=2)"
+        );
+        assert_eq!(ValidationError::new("broken").to_string(), "broken");
+    }
+
+    #[test]
+    fn long_values_are_cut_at_a_character() {
+        let error = ValidationError::field("stop", "ü".repeat(1000), "wrong");
+        let value = error.value.unwrap();
+        assert_eq!(value.chars().count(), 203);
+        assert!(value.ends_with("ü..."));
+    }
+
+    #[test]
+    fn statuses_follow_the_cause() {
+        let request = |code| {
+            GenerateError::Request(RequestError {
+                code,
+                message: String::new(),
+                retryable: false,
+            })
+            .status_code()
+        };
+        assert_eq!(request(RequestErrorCode::ValidationError), 400);
+        assert_eq!(request(RequestErrorCode::QueueOverflow), 503);
+        assert_eq!(request(RequestErrorCode::ShuttingDown), 503);
+        assert_eq!(request(RequestErrorCode::InternalError), 500);
+    }
+}

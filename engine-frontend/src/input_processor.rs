@@ -1,0 +1,621 @@
+//! From a caller's request to an [`EngineCoreRequest`]: validation, template, tokens, lengths.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use protocol::{EngineCoreRequest, SamplingParams, ThinkingTokens};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use tokenizer::{ChatTemplateRequest, Tokenizer};
+
+use crate::error::ValidationError;
+use crate::random::random_u64;
+use crate::sampling_params::{MAX_BAD_WORDS, ModelLimits, verify, verify_lengths};
+
+/// The tokens around thinking, in every family that has them.
+const THINK_START: &str = "<think>";
+const THINK_END: &str = "</think>";
+
+/// What the model is asked to continue.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Prompt {
+    /// Text.
+    Text(String),
+    /// Token ids.
+    TokenIds(Vec<u32>),
+    /// A conversation for the model's chat template.
+    Chat(ChatPrompt),
+}
+
+impl From<&str> for Prompt {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<String> for Prompt {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<Vec<u32>> for Prompt {
+    fn from(token_ids: Vec<u32>) -> Self {
+        Self::TokenIds(token_ids)
+    }
+}
+
+/// What a chat template sees.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ChatPrompt {
+    /// Objects with `role` and `content`.
+    pub messages: Vec<Value>,
+    /// Functions that the model may call.
+    pub tools: Option<Vec<Value>>,
+    /// Documents to answer from.
+    pub documents: Option<Vec<Value>>,
+    /// Whether the template opens the assistant's turn.
+    pub add_generation_prompt: bool,
+    /// Whether the answer continues the last message.
+    pub continue_final_message: bool,
+    /// Further variables of the template.
+    pub chat_template_kwargs: Map<String, Value>,
+}
+
+/// Which end of a prompt that is too long stays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TruncationSide {
+    /// Cut at the left: the last tokens stay.
+    #[default]
+    Left,
+    /// Cut at the right: the first tokens stay.
+    Right,
+}
+
+/// A request for text.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GenerateRequest {
+    /// The caller's id; need not be unique.
+    pub request_id: String,
+    /// What to continue.
+    pub prompt: Prompt,
+    /// How.
+    pub sampling_params: SamplingParams,
+    /// Whether the tokenizer adds its begin-of-text token to text.
+    pub add_special_tokens: bool,
+    /// Keep this many tokens of a longer prompt; -1 is as many as leave room for the answer.
+    pub truncate_prompt_tokens: Option<i64>,
+    /// Which of them.
+    pub truncation_side: TruncationSide,
+    /// Lower runs earlier, under the priority policy.
+    pub priority: i64,
+    /// Requests with different salts share no cached prefix.
+    pub cache_salt: Option<String>,
+    /// Distributed-tracing headers.
+    pub trace_headers: Vec<(String, String)>,
+}
+
+impl GenerateRequest {
+    /// A request with everything optional at its default: text prompts get the begin-of-text
+    /// token, rendered templates bring their own.
+    pub fn new(request_id: String, prompt: Prompt, sampling_params: SamplingParams) -> Self {
+        Self {
+            request_id,
+            add_special_tokens: !matches!(prompt, Prompt::Chat(_)),
+            prompt,
+            sampling_params,
+            truncate_prompt_tokens: None,
+            truncation_side: TruncationSide::default(),
+            priority: 0,
+            cache_salt: None,
+            trace_headers: Vec::new(),
+        }
+    }
+}
+
+/// A request that is ready to travel, and what stays behind of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ProcessedInputs {
+    /// The request, with `n` as the caller has it.
+    pub request: EngineCoreRequest,
+    /// The prompt as text: as given or as rendered.
+    pub prompt: Option<Arc<str>>,
+}
+
+/// Makes requests ready for one model.
+#[derive(Debug)]
+pub struct InputProcessor {
+    tokenizer: Arc<Tokenizer>,
+    limits: ModelLimits,
+    eos_token_id: Option<u32>,
+    /// Further tokens that end a text, from `generation_config.json`.
+    extra_eos_token_ids: Vec<u32>,
+    thinking_tokens: Option<ThinkingTokens>,
+}
+
+impl InputProcessor {
+    /// A processor for a model with this tokenizer and these limits.
+    pub fn new(tokenizer: Arc<Tokenizer>, limits: ModelLimits) -> Self {
+        let mut eos_token_ids = tokenizer.generation_config().eos_token_ids.clone();
+        let eos_token_id = tokenizer
+            .eos_token_id()
+            .or_else(|| eos_token_ids.first().copied());
+        eos_token_ids.retain(|&id| Some(id) != eos_token_id);
+        let thinking_tokens = tokenizer
+            .token_to_id(THINK_START)
+            .zip(tokenizer.token_to_id(THINK_END))
+            .map(|(start, end)| ThinkingTokens {
+                start_token_ids: vec![start],
+                end_token_ids: vec![end],
+            });
+        Self {
+            tokenizer,
+            limits,
+            eos_token_id,
+            extra_eos_token_ids: eos_token_ids,
+            thinking_tokens,
+        }
+    }
+
+    /// Validates a request and turns it into what the core needs.
+    ///
+    /// # Errors
+    /// The first thing that is wrong: a sampling parameter out of range, a template that refuses
+    /// the messages, an empty or too long prompt, a token id that the model doesn't have.
+    pub fn process_inputs(
+        &self,
+        request: GenerateRequest,
+    ) -> Result<ProcessedInputs, ValidationError> {
+        let mut params = request.sampling_params;
+        verify(&mut params, &self.limits)?;
+        let (prompt, mut token_ids) = self.tokenize(request.prompt, request.add_special_tokens)?;
+        if let Some(keep) = request.truncate_prompt_tokens {
+            self.truncate(&mut token_ids, keep, request.truncation_side, &params)?;
+        }
+        let prompt_len = self.verify_prompt(&token_ids)?;
+        self.complete(&mut params, prompt_len)?;
+        Ok(ProcessedInputs {
+            request: EngineCoreRequest {
+                request_id: internal_request_id(&request.request_id),
+                external_req_id: Some(request.request_id),
+                prompt_token_ids: token_ids,
+                sampling_params: params,
+                arrival_time: SystemTime::now()
+                    .duration_since(UNIX_EPOCH)
+                    .map_or(0.0, |since| since.as_secs_f64()),
+                cache_salt: request.cache_salt,
+                priority: request.priority,
+                trace_headers: request.trace_headers,
+                ..EngineCoreRequest::default()
+            },
+            prompt: prompt.map(Arc::from),
+        })
+    }
+
+    fn tokenize(
+        &self,
+        prompt: Prompt,
+        add_special_tokens: bool,
+    ) -> Result<(Option<String>, Vec<u32>), ValidationError> {
+        let text = match prompt {
+            Prompt::TokenIds(ids) => return Ok((None, ids)),
+            Prompt::Text(text) => text,
+            Prompt::Chat(chat) => self.render(&chat)?,
+        };
+        let ids = self.encode(&text, add_special_tokens, "prompt")?;
+        Ok((Some(text), ids))
+    }
+
+    fn render(&self, chat: &ChatPrompt) -> Result<String, ValidationError> {
+        let request = ChatTemplateRequest {
+            messages: &chat.messages,
+            tools: chat.tools.as_deref(),
+            documents: chat.documents.as_deref(),
+            add_generation_prompt: chat.add_generation_prompt,
+            chat_template_kwargs: Some(&chat.chat_template_kwargs),
+            now: None,
+        };
+        let mut text = self
+            .tokenizer
+            .apply_chat_template(&request)
+            .map_err(|error| ValidationError {
+                message: error.to_string(),
+                parameter: Some("messages".to_owned()),
+                value: None,
+            })?;
+        if chat.continue_final_message {
+            let end = final_message_end(&text, chat.messages.last())?;
+            text.truncate(end);
+        }
+        Ok(text)
+    }
+
+    fn encode(
+        &self,
+        text: &str,
+        add_special_tokens: bool,
+        parameter: &str,
+    ) -> Result<Vec<u32>, ValidationError> {
+        self.tokenizer
+            .encode(text, add_special_tokens)
+            .map_err(|error| ValidationError::field(parameter, text, error.to_string()))
+    }
+
+    /// Cuts a prompt to `keep` tokens.
+    fn truncate(
+        &self,
+        token_ids: &mut Vec<u32>,
+        keep: i64,
+        side: TruncationSide,
+        params: &SamplingParams,
+    ) -> Result<(), ValidationError> {
+        let max_model_len = self.limits.max_model_len;
+        let keep = match keep {
+            -1 => max_model_len.saturating_sub(params.max_tokens.unwrap_or(1)),
+            _ => u32::try_from(keep)
+                .ok()
+                .filter(|keep| (1..=max_model_len).contains(keep))
+                .ok_or_else(|| {
+                    ValidationError::field(
+                        "truncate_prompt_tokens",
+                        keep,
+                        format!(
+                            "truncate_prompt_tokens must be between 1 and the model's context \
+                             length {max_model_len}, or -1 for what leaves room for the answer"
+                        ),
+                    )
+                })?,
+        };
+        let excess = token_ids.len().saturating_sub(keep as usize);
+        match side {
+            TruncationSide::Left => drop(token_ids.drain(..excess)),
+            TruncationSide::Right => token_ids.truncate(keep as usize),
+        }
+        Ok(())
+    }
+
+    /// Checks a prompt's length and its ids; returns the length.
+    fn verify_prompt(&self, token_ids: &[u32]) -> Result<u32, ValidationError> {
+        if token_ids.is_empty() {
+            return Err(ValidationError::field(
+                "prompt",
+                "",
+                "the prompt is empty; it must have at least one token",
+            ));
+        }
+        let max_model_len = self.limits.max_model_len;
+        let Some(prompt_len) = u32::try_from(token_ids.len())
+            .ok()
+            .filter(|&len| len < max_model_len)
+        else {
+            return Err(ValidationError::field(
+                "input_tokens",
+                token_ids.len(),
+                format!(
+                    "This model's maximum context length is {max_model_len} tokens, and the \
+                     answer needs at least one of them. However, your prompt contains {} input \
+                     tokens. Shorten it, or set truncate_prompt_tokens",
+                    token_ids.len()
+                ),
+            ));
+        };
+        if let Some(id) = token_ids.iter().find(|&&id| id >= self.limits.vocab_size) {
+            return Err(ValidationError::field(
+                "prompt",
+                id,
+                format!(
+                    "token id {id} is out of range: the model's ids are below {}",
+                    self.limits.vocab_size
+                ),
+            ));
+        }
+        Ok(prompt_len)
+    }
+
+    /// Fills what depends on the model and on the prompt.
+    fn complete(
+        &self,
+        params: &mut SamplingParams,
+        prompt_len: u32,
+    ) -> Result<(), ValidationError> {
+        let room = self.limits.max_model_len - prompt_len;
+        params.max_tokens = Some(params.max_tokens.map_or(room, |limit| limit.min(room)));
+        verify_lengths(params)?;
+        if params.ignore_eos {
+            params.eos_token_id = None;
+        } else {
+            params.eos_token_id = self.eos_token_id;
+            for &id in &self.extra_eos_token_ids {
+                if !params.stop_token_ids.contains(&id) {
+                    params.stop_token_ids.push(id);
+                }
+            }
+        }
+        params.bad_words_token_ids = self.bad_words_token_ids(&params.bad_words)?;
+        // Positions taken from the cache have no logits.
+        params.skip_reading_prefix_cache |=
+            params.prompt_logprobs.is_some() || params.prompt_logprob_token_ids.is_some();
+        if let Some(budget) = params.thinking_token_budget {
+            let tokens = self.thinking_tokens.clone().ok_or_else(|| {
+                ValidationError::field(
+                    "thinking_token_budget",
+                    budget,
+                    format!(
+                        "thinking_token_budget needs a model whose tokenizer has the tokens \
+                         {THINK_START} and {THINK_END}; leave it out"
+                    ),
+                )
+            })?;
+            params.thinking_tokens = Some(tokens);
+        }
+        params.seed.get_or_insert_with(random_u64);
+        Ok(())
+    }
+
+    /// Each word as token sequences: at the start of a text, and after a space.
+    fn bad_words_token_ids(&self, bad_words: &[String]) -> Result<Vec<Vec<u32>>, ValidationError> {
+        let mut sequences: Vec<Vec<u32>> = Vec::new();
+        for word in bad_words {
+            let bare = match word.trim_start() {
+                "" => word.as_str(),
+                bare => bare,
+            };
+            for text in [bare.to_owned(), format!(" {bare}")] {
+                let ids = self.encode(&text, false, "bad_words")?;
+                if !ids.is_empty() && !sequences.contains(&ids) {
+                    sequences.push(ids);
+                }
+            }
+        }
+        if sequences.len() > MAX_BAD_WORDS {
+            return Err(ValidationError::field(
+                "bad_words",
+                format!("{} words", bad_words.len()),
+                format!(
+                    "bad_words must turn into at most {MAX_BAD_WORDS} token sequences (a word \
+                     may be two: with and without a space before it), got {}",
+                    sequences.len()
+                ),
+            ));
+        }
+        Ok(sequences)
+    }
+}
+
+/// Where the last message's text ends in the rendered conversation.
+fn final_message_end(rendered: &str, message: Option<&Value>) -> Result<usize, ValidationError> {
+    let content = message
+        .and_then(|message| message.get("content"))
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .trim();
+    let start = match content {
+        "" => None,
+        content => rendered.rfind(content),
+    };
+    start.map(|start| start + content.len()).ok_or_else(|| {
+        ValidationError::field(
+            "continue_final_message",
+            true,
+            "continue_final_message needs a last message with text that the chat template keeps \
+             as it is",
+        )
+    })
+}
+
+/// `{id}-{8 random hex digits}`: callers may repeat their ids.
+fn internal_request_id(external: &str) -> String {
+    format!("{external}-{:08x}", random_u64() >> 32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_support::{EOS, IM_END, VOCAB_SIZE, ids, tokenizer, tokenizer_with};
+
+    fn processor() -> InputProcessor {
+        let limits = ModelLimits {
+            max_model_len: 32,
+            vocab_size: VOCAB_SIZE,
+            max_logprobs: 20,
+        };
+        InputProcessor::new(tokenizer(), limits)
+    }
+
+    fn request(prompt: impl Into<Prompt>) -> GenerateRequest {
+        GenerateRequest::new("id".to_owned(), prompt.into(), SamplingParams::default())
+    }
+
+    fn processed(request: GenerateRequest) -> ProcessedInputs {
+        processor().process_inputs(request).unwrap()
+    }
+
+    fn refused(request: GenerateRequest) -> ValidationError {
+        processor().process_inputs(request).unwrap_err()
+    }
+
+    fn with_params(change: impl FnOnce(&mut SamplingParams)) -> GenerateRequest {
+        let mut request = request("abc");
+        change(&mut request.sampling_params);
+        request
+    }
+
+    #[test]
+    fn text_becomes_a_request() {
+        let inputs = processed(request("abc"));
+        assert_eq!(inputs.prompt.as_deref(), Some("abc"));
+        let request = inputs.request;
+        assert_eq!(request.prompt_token_ids, ids("abc"));
+        assert_eq!(request.external_req_id.as_deref(), Some("id"));
+        let suffix = request.request_id.strip_prefix("id-").unwrap();
+        assert!(suffix.len() == 8 && suffix.bytes().all(|b| b.is_ascii_hexdigit()));
+        assert!(request.sampling_params.seed.is_some());
+        assert!(request.arrival_time > 1e9);
+        assert_ne!(
+            processed(super::tests::request("abc")).request.request_id,
+            request.request_id
+        );
+    }
+
+    #[test]
+    fn conversations_go_through_the_template() {
+        let chat = |continue_final_message| {
+            Prompt::Chat(ChatPrompt {
+                messages: vec![
+                    serde_json::json!({"role": "user", "content": "hi"}),
+                    serde_json::json!({"role": "assistant", "content": "yo"}),
+                ],
+                add_generation_prompt: !continue_final_message,
+                continue_final_message,
+                ..ChatPrompt::default()
+            })
+        };
+        let opened = processed(request(chat(false)));
+        assert_eq!(
+            opened.prompt.as_deref(),
+            Some("[user]hi[assistant]yo[assistant]")
+        );
+        let continued = processed(request(chat(true)));
+        assert_eq!(continued.prompt.as_deref(), Some("[user]hi[assistant]yo"));
+        let empty = Prompt::Chat(ChatPrompt {
+            messages: vec![serde_json::json!({"role": "assistant", "content": ""})],
+            continue_final_message: true,
+            ..ChatPrompt::default()
+        });
+        let error = refused(request(empty));
+        assert_eq!(error.parameter.as_deref(), Some("continue_final_message"));
+    }
+
+    #[test]
+    fn lengths_name_both_numbers() {
+        assert!(refused(request("")).message.contains("empty"));
+        assert!(refused(request(Vec::new())).message.contains("empty"));
+        for length in [32, 33] {
+            let error = refused(request("x".repeat(length)));
+            assert_eq!(error.parameter.as_deref(), Some("input_tokens"));
+            let message = error.to_string();
+            assert!(message.contains("32 tokens"), "{message}");
+            assert!(message.contains(&length.to_string()), "{message}");
+        }
+        assert!(processor().process_inputs(request("x".repeat(31))).is_ok());
+    }
+
+    #[test]
+    fn ids_are_checked_against_the_vocabulary() {
+        let error = refused(request(vec![1, VOCAB_SIZE]));
+        assert!(error.message.contains("260"), "{error}");
+        let inputs = processed(request(vec![1, VOCAB_SIZE - 1]));
+        assert_eq!(inputs.prompt, None);
+    }
+
+    #[test]
+    fn max_tokens_is_bounded_by_the_context() {
+        let limit = |max_tokens| {
+            let inputs = processed(with_params(|p| p.max_tokens = max_tokens));
+            inputs.request.sampling_params.max_tokens
+        };
+        assert_eq!(limit(None), Some(29));
+        assert_eq!(limit(Some(29)), Some(29));
+        assert_eq!(limit(Some(1000)), Some(29));
+        assert_eq!(limit(Some(5)), Some(5));
+        let error = refused(with_params(|p| {
+            p.max_tokens = None;
+            p.min_tokens = 30;
+        }));
+        assert_eq!(error.parameter.as_deref(), Some("min_tokens"));
+    }
+
+    #[test]
+    fn end_of_text_tokens_come_from_the_model() {
+        let params = processed(request("abc")).request.sampling_params;
+        assert_eq!(params.eos_token_id, Some(EOS));
+        assert_eq!(params.stop_token_ids, [IM_END]);
+        let params = processed(with_params(|p| p.stop_token_ids = vec![7, IM_END]))
+            .request
+            .sampling_params;
+        assert_eq!(params.stop_token_ids, [7, IM_END]);
+        let params = processed(with_params(|p| p.ignore_eos = true))
+            .request
+            .sampling_params;
+        assert_eq!(params.eos_token_id, None);
+        assert!(params.stop_token_ids.is_empty());
+    }
+
+    #[test]
+    fn bad_words_with_and_without_a_space() {
+        let params = processed(with_params(|p| {
+            p.bad_words = vec![" ab".to_owned(), "ab".to_owned(), "c".to_owned()];
+        }))
+        .request
+        .sampling_params;
+        assert_eq!(
+            params.bad_words_token_ids,
+            [ids("ab"), ids(" ab"), ids("c"), ids(" c")]
+        );
+        let error = refused(with_params(|p| {
+            p.bad_words = (0..65).map(|i| format!("w{i}")).collect();
+        }));
+        assert_eq!(error.parameter.as_deref(), Some("bad_words"));
+    }
+
+    #[test]
+    fn thinking_needs_its_tokens() {
+        let params = processed(with_params(|p| p.thinking_token_budget = Some(5)))
+            .request
+            .sampling_params;
+        let tokens = params.thinking_tokens.unwrap();
+        assert_eq!(
+            (tokens.start_token_ids, tokens.end_token_ids),
+            (vec![258], vec![259])
+        );
+        let limits = ModelLimits {
+            max_model_len: 32,
+            vocab_size: 258,
+            max_logprobs: 20,
+        };
+        let without = InputProcessor::new(tokenizer_with("[256]", false), limits);
+        let error = without
+            .process_inputs(with_params(|p| p.thinking_token_budget = Some(5)))
+            .unwrap_err();
+        assert_eq!(error.parameter.as_deref(), Some("thinking_token_budget"));
+    }
+
+    #[test]
+    fn truncation_keeps_the_chosen_end() {
+        let kept = |keep, side| {
+            let inputs = processed(GenerateRequest {
+                truncate_prompt_tokens: Some(keep),
+                truncation_side: side,
+                ..request("0123456789".repeat(4))
+            });
+            String::from_utf8(
+                inputs
+                    .request
+                    .prompt_token_ids
+                    .iter()
+                    .map(|&id| u8::try_from(id).unwrap())
+                    .collect(),
+            )
+            .unwrap()
+        };
+        assert_eq!(kept(3, TruncationSide::Left), "789");
+        assert_eq!(kept(3, TruncationSide::Right), "012");
+        assert_eq!(kept(-1, TruncationSide::Right).len(), 16);
+        for bad in [0, -2, 33] {
+            let error = refused(GenerateRequest {
+                truncate_prompt_tokens: Some(bad),
+                ..request("abc")
+            });
+            assert_eq!(error.parameter.as_deref(), Some("truncate_prompt_tokens"));
+        }
+    }
+
+    #[test]
+    fn prompt_logprobs_need_the_whole_prompt() {
+        let params = processed(with_params(|p| p.prompt_logprobs = Some(1)))
+            .request
+            .sampling_params;
+        assert!(params.skip_reading_prefix_cache);
+    }
+}

@@ -1,0 +1,151 @@
+//! Logprobs as callers read them: with the token's text and bytes, and the sum of the chosen ones.
+
+use std::sync::Arc;
+
+use protocol::{LogprobsLists, SamplingParams};
+use tokenizer::Tokenizer;
+
+/// One token's logprob.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Logprob {
+    /// The token.
+    pub token_id: u32,
+    /// Natural logarithm of its probability (or a logit, by `--logprobs-mode`).
+    pub logprob: f32,
+    /// 1-based rank in the vocabulary where known: for the chosen token and the top ones.
+    pub rank: Option<u32>,
+    /// Its text by itself; bytes that aren't whole characters become U+FFFD.
+    pub decoded_token: String,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// The logprobs of one position: the chosen token first, then the others that were asked for,
+/// most probable first; no token twice.
+pub type PositionLogprobs = Vec<Logprob>;
+
+/// Collects the logprobs of one request.
+#[derive(Debug)]
+pub struct LogprobsProcessor {
+    tokenizer: Arc<Tokenizer>,
+    /// Top logprobs asked for per generated token; `None` where only chosen ids are reported.
+    num_logprobs: Option<i32>,
+    num_prompt_logprobs: Option<i32>,
+    cumulative_logprob: Option<f64>,
+    logprobs: Option<Vec<PositionLogprobs>>,
+    prompt_logprobs: Option<Vec<Option<PositionLogprobs>>>,
+}
+
+impl LogprobsProcessor {
+    /// A processor for a request with these parameters.
+    pub fn new(tokenizer: Arc<Tokenizer>, params: &SamplingParams) -> Self {
+        let wanted = params.logprobs.is_some() || params.logprob_token_ids.is_some();
+        Self {
+            tokenizer,
+            num_logprobs: params.logprobs,
+            num_prompt_logprobs: params.prompt_logprobs,
+            cumulative_logprob: wanted.then_some(0.0),
+            logprobs: wanted.then(Vec::new),
+            prompt_logprobs: None,
+        }
+    }
+
+    /// Takes the rows of newly generated tokens.
+    pub fn update(&mut self, rows: &LogprobsLists) {
+        let Some(logprobs) = &mut self.logprobs else {
+            return;
+        };
+        for row in positions(rows) {
+            let position = position_logprobs(&self.tokenizer, row, self.num_logprobs);
+            if let (Some(sum), Some(chosen)) = (&mut self.cumulative_logprob, position.first()) {
+                *sum += f64::from(chosen.logprob);
+            }
+            logprobs.push(position);
+        }
+    }
+
+    /// Takes the rows of the prompt, which arrive at once. They end at the prompt's last token;
+    /// positions before the first row have none.
+    pub fn update_prompt(&mut self, rows: &LogprobsLists, prompt_len: usize) {
+        let without = prompt_len.saturating_sub(rows.logprob_token_ids.len());
+        let mut all = vec![None; without];
+        all.extend(
+            positions(rows)
+                .map(|row| position_logprobs(&self.tokenizer, row, self.num_prompt_logprobs))
+                .map(Some),
+        );
+        self.prompt_logprobs = Some(all);
+    }
+
+    /// Forgets the rows of tokens that turned out to lie behind a stop string.
+    pub fn truncate(&mut self, num_tokens: usize) {
+        let Some(logprobs) = &mut self.logprobs else {
+            return;
+        };
+        for dropped in logprobs.drain(num_tokens.min(logprobs.len())..) {
+            if let (Some(sum), Some(chosen)) = (&mut self.cumulative_logprob, dropped.first()) {
+                *sum -= f64::from(chosen.logprob);
+            }
+        }
+    }
+
+    /// The positions from `start` on.
+    pub fn logprobs_from(&self, start: usize) -> Option<Vec<PositionLogprobs>> {
+        let logprobs = self.logprobs.as_ref()?;
+        Some(logprobs.get(start..).unwrap_or_default().to_vec())
+    }
+
+    /// The sum of the chosen tokens' logprobs.
+    pub fn cumulative_logprob(&self) -> Option<f64> {
+        self.cumulative_logprob
+    }
+
+    /// The prompt's logprobs, once.
+    pub fn take_prompt_logprobs(&mut self) -> Option<Vec<Option<PositionLogprobs>>> {
+        self.prompt_logprobs.take()
+    }
+}
+
+/// One position as it travels: ids, logprobs beside them, rank of the first.
+type Row<'a> = (&'a [u32], &'a [f32], Option<u32>);
+
+fn positions(rows: &LogprobsLists) -> impl Iterator<Item = Row<'_>> {
+    rows.logprob_token_ids
+        .iter()
+        .zip(&rows.logprobs)
+        .enumerate()
+        .map(|(i, (ids, values))| {
+            (
+                ids.as_slice(),
+                values.as_slice(),
+                rows.sampled_token_ranks.get(i).copied(),
+            )
+        })
+}
+
+/// `top` is the number of top tokens asked for: where given, what follows the chosen token is in
+/// order of rank.
+fn position_logprobs(tokenizer: &Tokenizer, row: Row<'_>, top: Option<i32>) -> PositionLogprobs {
+    let (ids, values, chosen_rank) = row;
+    let mut position = PositionLogprobs::with_capacity(ids.len());
+    for (i, (&token_id, &logprob)) in ids.iter().zip(values).enumerate() {
+        if position
+            .first()
+            .is_some_and(|chosen| chosen.token_id == token_id)
+        {
+            continue;
+        }
+        let bytes = tokenizer.token_bytes(token_id).to_vec();
+        position.push(Logprob {
+            token_id,
+            logprob,
+            rank: match i {
+                0 => chosen_rank,
+                _ => top.and_then(|_| u32::try_from(i).ok()),
+            },
+            decoded_token: String::from_utf8_lossy(&bytes).into_owned(),
+            bytes,
+        });
+    }
+    position
+}

@@ -1,0 +1,479 @@
+//! `/v1/chat/completions`: messages in, one message out.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::fields::{Fields, parse};
+use super::logprobs::ChatCompletionLogProbs;
+use super::request::{CommonFields, DefaultSamplingParams, UsageInfo};
+use crate::error::ValidationError;
+use crate::input_processor::{ChatPrompt, GenerateRequest, Prompt};
+
+/// A request for `/v1/chat/completions`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ChatCompletionRequest {
+    /// The conversation as the template sees it: every message an object with a `role`; text
+    /// parts joined by newlines.
+    pub messages: Vec<Value>,
+    /// Functions that the model may call, as the template sees them.
+    pub tools: Option<Vec<Value>>,
+    /// Whether the model may call them.
+    pub tool_choice: ToolChoice,
+    /// Whether logprobs are reported.
+    pub logprobs: bool,
+    /// Number of top logprobs per token.
+    pub top_logprobs: i32,
+    /// Most tokens of the answer; `max_tokens` is its older name.
+    pub max_completion_tokens: Option<u32>,
+    /// Whether the template opens the assistant's turn.
+    pub add_generation_prompt: bool,
+    /// Whether the answer continues the last message.
+    pub continue_final_message: bool,
+    /// Whether the tokenizer adds its begin-of-text token to the rendered template.
+    pub add_special_tokens: bool,
+    /// Documents for the template.
+    pub documents: Option<Vec<Value>>,
+    /// Further variables of the template.
+    pub chat_template_kwargs: Map<String, Value>,
+    /// Everything else.
+    pub common: CommonFields,
+}
+
+/// `tool_choice` as far as it is available: an answer that must be a call needs a constraint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ToolChoice {
+    /// No calls.
+    None,
+    /// As the model likes.
+    Auto,
+}
+
+impl ChatCompletionRequest {
+    /// Reads a request's body.
+    ///
+    /// # Errors
+    /// The first field that is missing, unknown, of the wrong type or not available, by name.
+    pub fn from_json(body: Value) -> Result<Self, ValidationError> {
+        let mut fields = Fields::new(body)?;
+        let common = CommonFields::take(&mut fields)?;
+        refuse_unavailable(&mut fields)?;
+        let messages: Vec<Value> = fields.require("messages")?;
+        let tools = take_tools(&mut fields)?;
+        let tool_choice = take_tool_choice(&mut fields, tools.is_some())?;
+        let mut chat_template_kwargs: Map<String, Value> =
+            fields.take("chat_template_kwargs")?.unwrap_or_default();
+        if let Some(effort) = fields.take::<String>("reasoning_effort")? {
+            chat_template_kwargs.insert("reasoning_effort".to_owned(), Value::from(effort));
+        }
+        let continue_final_message = fields.take("continue_final_message")?.unwrap_or(false);
+        let request = Self {
+            messages: messages
+                .into_iter()
+                .enumerate()
+                .map(|(i, message)| chat_message(i, message))
+                .collect::<Result<_, _>>()?,
+            tools,
+            tool_choice,
+            logprobs: fields.take("logprobs")?.unwrap_or(false),
+            top_logprobs: fields.take("top_logprobs")?.unwrap_or(0),
+            max_completion_tokens: fields.take("max_completion_tokens")?,
+            add_generation_prompt: fields
+                .take("add_generation_prompt")?
+                .unwrap_or(!continue_final_message),
+            continue_final_message,
+            add_special_tokens: fields.take("add_special_tokens")?.unwrap_or(false),
+            documents: fields.take("documents")?,
+            chat_template_kwargs,
+            common,
+        };
+        fields.finish()?;
+        request.verify()?;
+        Ok(request)
+    }
+
+    fn verify(&self) -> Result<(), ValidationError> {
+        if self.messages.is_empty() {
+            return Err(ValidationError::field(
+                "messages",
+                "[]",
+                "messages must hold at least one message",
+            ));
+        }
+        if self.top_logprobs != 0 && !self.logprobs {
+            return Err(ValidationError::field(
+                "top_logprobs",
+                self.top_logprobs,
+                "top_logprobs needs logprobs=true",
+            ));
+        }
+        if self.continue_final_message && self.add_generation_prompt {
+            return Err(ValidationError::field(
+                "continue_final_message",
+                true,
+                "continue_final_message and add_generation_prompt can't both be true",
+            ));
+        }
+        Ok(())
+    }
+
+    /// The engine's request. Without a limit of its own it may use the rest of the context.
+    pub fn to_generate_request(
+        &self,
+        request_id: &str,
+        defaults: &DefaultSamplingParams,
+    ) -> GenerateRequest {
+        let prompt = Prompt::Chat(ChatPrompt {
+            messages: self.messages.clone(),
+            tools: self.tools.clone(),
+            documents: self.documents.clone(),
+            add_generation_prompt: self.add_generation_prompt,
+            continue_final_message: self.continue_final_message,
+            chat_template_kwargs: self.chat_template_kwargs.clone(),
+        });
+        let max_tokens = self
+            .max_completion_tokens
+            .or(self.common.max_tokens)
+            .or(defaults.max_tokens);
+        let mut request =
+            self.common
+                .generate_request(request_id.to_owned(), prompt, max_tokens, defaults);
+        request.add_special_tokens = self.add_special_tokens;
+        request.sampling_params.logprobs = self.logprobs.then_some(self.top_logprobs);
+        request
+    }
+}
+
+/// Fields of chat requests that only pass where they ask for nothing.
+fn refuse_unavailable(fields: &mut Fields) -> Result<(), ValidationError> {
+    for name in ["echo", "return_prompt_text"] {
+        fields.refuse_unless(name, |v| v == &Value::Bool(false))?;
+    }
+    for name in ["parallel_tool_calls", "include_reasoning"] {
+        fields.refuse_unless(name, |v| v == &Value::Bool(true))?;
+    }
+    fields.refuse_unless("modalities", |v| v == &serde_json::json!(["text"]))?;
+    for name in [
+        "chat_template",
+        "media_io_kwargs",
+        "mm_processor_kwargs",
+        "functions",
+        "function_call",
+        "audio",
+        "prediction",
+        "web_search_options",
+        "verbosity",
+    ] {
+        fields.refuse_unless(name, |_| false)?;
+    }
+    Ok(())
+}
+
+fn take_tools(fields: &mut Fields) -> Result<Option<Vec<Value>>, ValidationError> {
+    let Some(tools) = fields.take::<Vec<Value>>("tools")? else {
+        return Ok(None);
+    };
+    if tools.is_empty() {
+        return Err(ValidationError::field(
+            "tools",
+            "[]",
+            "tools must be absent or hold at least one tool",
+        ));
+    }
+    for (i, tool) in tools.iter().enumerate() {
+        let named = tool.get("type") == Some(&Value::from("function"))
+            && tool.pointer("/function/name").is_some_and(Value::is_string);
+        if !named {
+            return Err(ValidationError::field(
+                format!("tools[{i}]"),
+                tool,
+                format!(
+                    "tools[{i}] must look like \
+                     {{\"type\": \"function\", \"function\": {{\"name\": ...}}}}"
+                ),
+            ));
+        }
+    }
+    Ok(Some(tools))
+}
+
+fn take_tool_choice(fields: &mut Fields, tools: bool) -> Result<ToolChoice, ValidationError> {
+    const NAME: &str = "tool_choice";
+    let Some(choice) = fields.take::<Value>(NAME)? else {
+        return Ok(if tools {
+            ToolChoice::Auto
+        } else {
+            ToolChoice::None
+        });
+    };
+    match choice.as_str() {
+        Some("none") => Ok(ToolChoice::None),
+        _ if !tools => Err(ValidationError::field(
+            NAME,
+            &choice,
+            "tool_choice needs tools",
+        )),
+        Some("auto") => Ok(ToolChoice::Auto),
+        Some("required") | None => Err(ValidationError::field(
+            NAME,
+            &choice,
+            "tool_choice that forces a call is not available yet; use \"auto\" or \"none\"",
+        )),
+        Some(_) => Err(ValidationError::field(
+            NAME,
+            &choice,
+            "tool_choice must be \"none\", \"auto\", \"required\" or a named function",
+        )),
+    }
+}
+
+/// Checks a message and brings it to the form that templates expect: `content` as one string,
+/// the arguments of tool calls as objects. Other keys reach the template as they are.
+fn chat_message(i: usize, message: Value) -> Result<Value, ValidationError> {
+    let mut message: Map<String, Value> = parse(&format!("messages[{i}]"), message)?;
+    let role = message.get("role").and_then(Value::as_str).unwrap_or("");
+    if role.is_empty() {
+        let value = message.get("role").cloned().unwrap_or_default();
+        return Err(ValidationError::field(
+            format!("messages[{i}].role"),
+            value,
+            format!("messages[{i}].role must be a string such as \"user\""),
+        ));
+    }
+    let is_assistant = role == "assistant";
+    let content = message.remove("content").unwrap_or_default();
+    let content = match content {
+        Value::String(_) => content,
+        Value::Null if is_assistant => content,
+        Value::Array(parts) => Value::from(join_text_parts(i, &parts)?),
+        other => {
+            return Err(ValidationError::field(
+                format!("messages[{i}].content"),
+                &other,
+                format!("messages[{i}].content must be a string or a list of text parts"),
+            ));
+        }
+    };
+    message.insert("content".to_owned(), content);
+    if let Some(Value::Array(calls)) = message.get_mut("tool_calls") {
+        for call in calls {
+            let Some(arguments) = call.pointer_mut("/function/arguments") else {
+                continue;
+            };
+            let object = arguments
+                .as_str()
+                .and_then(|text| serde_json::from_str::<Map<String, Value>>(text).ok());
+            if let Some(object) = object {
+                *arguments = Value::Object(object);
+            }
+        }
+    }
+    Ok(Value::Object(message))
+}
+
+fn join_text_parts(i: usize, parts: &[Value]) -> Result<String, ValidationError> {
+    let mut texts = Vec::with_capacity(parts.len());
+    for (j, part) in parts.iter().enumerate() {
+        let text = match part {
+            Value::String(text) => Some(text.as_str()),
+            _ if part.get("type") == Some(&Value::from("text")) => {
+                part.get("text").and_then(Value::as_str)
+            }
+            _ => None,
+        };
+        texts.push(text.ok_or_else(|| {
+            ValidationError::field(
+                format!("messages[{i}].content[{j}]"),
+                part,
+                format!(
+                    "messages[{i}].content[{j}] must be {{\"type\": \"text\", \"text\": ...}}: \
+                     this engine reads text only"
+                ),
+            )
+        })?);
+    }
+    Ok(texts.join("\n"))
+}
+
+/// The answer to a [`ChatCompletionRequest`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ChatCompletionResponse {
+    /// `chatcmpl-...`.
+    pub id: String,
+    /// `chat.completion`.
+    pub object: String,
+    /// Unix time in seconds.
+    pub created: u64,
+    /// The model's name.
+    pub model: String,
+    /// The answers.
+    pub choices: Vec<ChatCompletionResponseChoice>,
+    /// Tokens taken.
+    pub usage: UsageInfo,
+    /// The prompt's logprobs, with `prompt_logprobs`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt_logprobs: Option<Vec<Option<Value>>>,
+    /// The prompt's tokens, with `return_token_ids`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt_token_ids: Option<Vec<u32>>,
+}
+
+/// One answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ChatCompletionResponseChoice {
+    /// Position in `choices`.
+    pub index: u32,
+    /// The message.
+    pub message: ChatMessage,
+    /// Logprobs where asked for.
+    pub logprobs: Option<ChatCompletionLogProbs>,
+    /// `stop`, `length`, `abort`, `error` or `repetition`.
+    pub finish_reason: Option<String>,
+    /// The stop string or stop token id.
+    pub stop_reason: Option<Value>,
+    /// The answer's tokens, with `return_token_ids`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token_ids: Option<Vec<u32>>,
+}
+
+/// The assistant's message.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChatMessage {
+    /// `assistant`.
+    pub role: String,
+    /// The text, exactly as the model wrote it.
+    pub content: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn body(field: &str, value: Value) -> Value {
+        let mut body = json!({"messages": [{"role": "user", "content": "hi"}]});
+        body[field] = value;
+        body
+    }
+
+    fn refused(field: &str, value: Value) -> String {
+        let error = ChatCompletionRequest::from_json(body(field, value)).unwrap_err();
+        error.parameter.unwrap()
+    }
+
+    fn accepted(field: &str, value: Value) -> ChatCompletionRequest {
+        ChatCompletionRequest::from_json(body(field, value)).unwrap()
+    }
+
+    fn tools() -> Value {
+        json!([{"type": "function", "function": {"name": "f", "parameters": {}}}])
+    }
+
+    #[test]
+    fn content_is_a_string_or_text_parts() {
+        let parts = json!([{"role": "user", "content": [
+            {"type": "text", "text": "a"}, {"type": "text", "text": "b"},
+        ]}]);
+        let request = accepted("messages", parts);
+        assert_eq!(request.messages[0]["content"], "a\nb");
+        let image = json!([{"role": "user", "content": [{"type": "image_url"}]}]);
+        assert_eq!(refused("messages", image), "messages[0].content[0]");
+        for (message, at) in [
+            (json!({"content": "x"}), "messages[0].role"),
+            (json!({"role": "user"}), "messages[0].content"),
+            (json!({"role": "user", "content": 3}), "messages[0].content"),
+            (json!("hi"), "messages[0]"),
+        ] {
+            assert_eq!(refused("messages", json!([message])), at);
+        }
+        assert_eq!(refused("messages", json!([])), "messages");
+    }
+
+    #[test]
+    fn tool_calls_reach_the_template_as_objects() {
+        let request = accepted(
+            "messages",
+            json!([{"role": "assistant", "content": null, "tool_calls": [
+                {"function": {"name": "f", "arguments": "{\"a\": 1}"}},
+                {"function": {"name": "f", "arguments": "broken"}},
+            ]}]),
+        );
+        let calls = &request.messages[0]["tool_calls"];
+        assert_eq!(calls[0]["function"]["arguments"], json!({"a": 1}));
+        assert_eq!(calls[1]["function"]["arguments"], json!("broken"));
+        assert_eq!(request.messages[0]["content"], Value::Null);
+    }
+
+    #[test]
+    fn tool_choice() {
+        assert_eq!(accepted("tools", tools()).tool_choice, ToolChoice::Auto);
+        assert_eq!(
+            accepted("tool_choice", json!("none")).tool_choice,
+            ToolChoice::None
+        );
+        assert_eq!(refused("tools", json!([])), "tools");
+        assert_eq!(refused("tools", json!([{"name": "f"}])), "tools[0]");
+        assert_eq!(refused("tool_choice", json!("auto")), "tool_choice");
+        for choice in [
+            json!("required"),
+            json!({"type": "function", "function": {"name": "f"}}),
+            json!("maybe"),
+        ] {
+            let mut with_tools = body("tools", tools());
+            with_tools["tool_choice"] = choice;
+            let error = ChatCompletionRequest::from_json(with_tools).unwrap_err();
+            assert_eq!(error.parameter.as_deref(), Some("tool_choice"));
+        }
+    }
+
+    #[test]
+    fn limits_and_logprobs() {
+        let defaults = DefaultSamplingParams::default();
+        let params = |field, value| {
+            accepted(field, value)
+                .to_generate_request("x", &defaults)
+                .sampling_params
+        };
+        assert_eq!(params("max_tokens", json!(5)).max_tokens, Some(5));
+        assert_eq!(
+            params("max_completion_tokens", json!(6)).max_tokens,
+            Some(6)
+        );
+        assert_eq!(params("seed", json!(1)).max_tokens, None);
+        assert_eq!(params("logprobs", json!(true)).logprobs, Some(0));
+        assert_eq!(params("logprobs", json!(false)).logprobs, None);
+        assert_eq!(refused("top_logprobs", json!(2)), "top_logprobs");
+    }
+
+    #[test]
+    fn template_variables() {
+        let request = accepted("reasoning_effort", json!("low"));
+        assert_eq!(request.chat_template_kwargs["reasoning_effort"], "low");
+        assert!(request.add_generation_prompt);
+        let request = accepted("continue_final_message", json!(true));
+        assert!(!request.add_generation_prompt);
+        let mut both = body("continue_final_message", json!(true));
+        both["add_generation_prompt"] = json!(true);
+        assert!(ChatCompletionRequest::from_json(both).is_err());
+    }
+
+    #[test]
+    fn what_is_not_available_is_refused_by_name() {
+        for (name, value) in [
+            (
+                "response_format",
+                json!({"type": "json_schema", "json_schema": {}}),
+            ),
+            ("structured_outputs", json!({"json": {}})),
+            ("guided_regex", json!("a")),
+            ("chat_template", json!("x")),
+            ("parallel_tool_calls", json!(false)),
+            ("include_reasoning", json!(false)),
+            ("modalities", json!(["audio"])),
+            ("prompt", json!("a")),
+            ("grammar", json!("a")),
+        ] {
+            assert_eq!(refused(name, value), name);
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! `/v1/completions`: text in, text on.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::fields::Fields;
+use super::logprobs::CompletionLogProbs;
+use super::request::{CommonFields, DefaultSamplingParams, UsageInfo};
+use crate::error::ValidationError;
+use crate::input_processor::{GenerateRequest, Prompt};
+
+/// Most prompts in one request.
+const MAX_PROMPTS: usize = 1024;
+
+/// One prompt or several.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(
+    untagged,
+    expecting = "expected a string, a list of strings, a list of token ids, or a list of such lists"
+)]
+pub enum CompletionPrompt {
+    /// Text.
+    Text(String),
+    /// One prompt as token ids.
+    TokenIds(Vec<u32>),
+    /// Several texts.
+    Texts(Vec<String>),
+    /// Several prompts as token ids.
+    TokenIdLists(Vec<Vec<u32>>),
+}
+
+impl CompletionPrompt {
+    /// The prompts one by one.
+    fn to_prompts(&self) -> Vec<Prompt> {
+        match self {
+            Self::Text(text) => vec![Prompt::Text(text.clone())],
+            Self::TokenIds(ids) => vec![Prompt::TokenIds(ids.clone())],
+            Self::Texts(texts) => texts.iter().cloned().map(Prompt::Text).collect(),
+            Self::TokenIdLists(lists) => lists.iter().cloned().map(Prompt::TokenIds).collect(),
+        }
+    }
+}
+
+/// A request for `/v1/completions`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CompletionRequest {
+    /// What the answers continue.
+    pub prompt: CompletionPrompt,
+    /// Whether the answer starts with the prompt.
+    pub echo: bool,
+    /// Number of top logprobs per token.
+    pub logprobs: Option<i32>,
+    /// Whether the tokenizer adds its begin-of-text token.
+    pub add_special_tokens: bool,
+    /// Everything else.
+    pub common: CommonFields,
+}
+
+impl CompletionRequest {
+    /// Reads a request's body.
+    ///
+    /// # Errors
+    /// The first field that is missing, unknown, of the wrong type or not available, by name.
+    pub fn from_json(body: Value) -> Result<Self, ValidationError> {
+        let mut fields = Fields::new(body)?;
+        let common = CommonFields::take(&mut fields)?;
+        fields.refuse_unless("suffix", |v| v == &Value::from(""))?;
+        let request = Self {
+            prompt: fields.require("prompt")?,
+            echo: fields.take("echo")?.unwrap_or(false),
+            logprobs: fields.take("logprobs")?,
+            add_special_tokens: fields.take("add_special_tokens")?.unwrap_or(true),
+            common,
+        };
+        fields.finish()?;
+        request.verify()?;
+        Ok(request)
+    }
+
+    fn verify(&self) -> Result<(), ValidationError> {
+        let count = match &self.prompt {
+            CompletionPrompt::Text(_) | CompletionPrompt::TokenIds(_) => 1,
+            CompletionPrompt::Texts(texts) => texts.len(),
+            CompletionPrompt::TokenIdLists(lists) => lists.len(),
+        };
+        if count == 0 || count > MAX_PROMPTS {
+            return Err(ValidationError::field(
+                "prompt",
+                format!("{count} prompts"),
+                format!("prompt must hold between 1 and {MAX_PROMPTS} prompts, got {count}"),
+            ));
+        }
+        if self.common.stream && self.echo {
+            return Err(ValidationError::not_available("echo", "true with stream"));
+        }
+        Ok(())
+    }
+
+    /// Whether the answer is the prompt alone: `echo` with `max_tokens: 0`.
+    pub(super) fn echo_only(&self) -> bool {
+        self.echo && self.common.max_tokens == Some(0)
+    }
+
+    /// The engine's requests, one per prompt, with the ids `{request_id}-{i}`.
+    pub fn to_generate_requests(
+        &self,
+        request_id: &str,
+        defaults: &DefaultSamplingParams,
+    ) -> Vec<GenerateRequest> {
+        // Where nothing says otherwise a completion has 16 tokens.
+        let base = defaults.to_sampling_params();
+        let max_tokens = match self.common.max_tokens {
+            // The engine always generates; the one token is left out of the answer.
+            Some(0) if self.echo => Some(1),
+            Some(max_tokens) => Some(max_tokens),
+            None => base.max_tokens,
+        };
+        let mut requests = Vec::new();
+        for (i, prompt) in self.prompt.to_prompts().into_iter().enumerate() {
+            let id = format!("{request_id}-{i}");
+            let mut request = self
+                .common
+                .generate_request(id, prompt, max_tokens, defaults);
+            request.add_special_tokens = self.add_special_tokens;
+            let params = &mut request.sampling_params;
+            params.logprobs = self.logprobs;
+            if self.echo && params.prompt_logprobs.is_none() {
+                params.prompt_logprobs = self.logprobs;
+            }
+            requests.push(request);
+        }
+        requests
+    }
+}
+
+/// The answer to a [`CompletionRequest`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CompletionResponse {
+    /// `cmpl-...`.
+    pub id: String,
+    /// `text_completion`.
+    pub object: String,
+    /// Unix time in seconds.
+    pub created: u64,
+    /// The model's name.
+    pub model: String,
+    /// `n` answers to the first prompt, then to the second, and so on.
+    pub choices: Vec<CompletionResponseChoice>,
+    /// Tokens taken.
+    pub usage: UsageInfo,
+}
+
+/// One answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CompletionResponseChoice {
+    /// Position in `choices`.
+    pub index: u32,
+    /// The text.
+    pub text: String,
+    /// Logprobs where asked for.
+    pub logprobs: Option<CompletionLogProbs>,
+    /// `stop`, `length`, `abort`, `error` or `repetition`.
+    pub finish_reason: Option<String>,
+    /// The stop string or stop token id.
+    pub stop_reason: Option<Value>,
+    /// The answer's tokens, with `return_token_ids`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token_ids: Option<Vec<u32>>,
+    /// The prompt's tokens, with `return_token_ids`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt_token_ids: Option<Vec<u32>>,
+    /// The prompt's logprobs, with `prompt_logprobs`: per token a map from id to logprob, rank
+    /// and text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt_logprobs: Option<Vec<Option<Value>>>,
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::RequestOutputKind;
+    use serde_json::json;
+
+    use super::*;
+
+    fn refused(body: Value) -> String {
+        let error = CompletionRequest::from_json(body).unwrap_err();
+        error.parameter.unwrap()
+    }
+
+    #[test]
+    fn every_prompt_shape() {
+        for (shape, count) in [
+            (json!("a"), 1),
+            (json!(["a", "b"]), 2),
+            (json!([1, 2, 3]), 1),
+            (json!([[1], [2, 3]]), 2),
+        ] {
+            let request = CompletionRequest::from_json(json!({"prompt": shape})).unwrap();
+            let requests = request.to_generate_requests("x", &DefaultSamplingParams::default());
+            assert_eq!(requests.len(), count, "{shape}");
+            assert_eq!(requests[0].request_id, "x-0");
+        }
+        assert_eq!(refused(json!({})), "prompt");
+        assert_eq!(refused(json!({"prompt": 5})), "prompt");
+        assert_eq!(refused(json!({"prompt": ["a", 1]})), "prompt");
+        assert_eq!(refused(json!({"prompt": vec!["a"; 1025]})), "prompt");
+    }
+
+    #[test]
+    fn fields_reach_the_sampling_parameters() {
+        let request = CompletionRequest::from_json(json!({
+            "prompt": "a", "n": 2, "temperature": 0.5, "top_p": 0.9, "top_k": -1, "min_p": 0.1,
+            "presence_penalty": 0.1, "frequency_penalty": 0.2, "repetition_penalty": 1.1,
+            "seed": -2, "stop": "x", "stop_token_ids": [3], "ignore_eos": true,
+            "max_tokens": 9, "min_tokens": 2, "logprobs": 3, "prompt_logprobs": 1,
+            "logit_bias": {"7": 1e300}, "allowed_token_ids": [1, 2], "bad_words": ["w"],
+            "thinking_token_budget": -1, "skip_special_tokens": false, "vllm_xargs": {"a": 1},
+            "repetition_detection":
+                {"max_pattern_size": 4, "min_pattern_size": 1, "min_count": 3},
+            "truncate_prompt_tokens": -1, "truncation_side": "right", "priority": -3,
+            "cache_salt": "s", "add_special_tokens": false, "user": "me",
+        }))
+        .unwrap();
+        let defaults = DefaultSamplingParams {
+            top_k: Some(50),
+            temperature: Some(0.1),
+            ..DefaultSamplingParams::default()
+        };
+        let requests = request.to_generate_requests("x", &defaults);
+        let p = &requests[0].sampling_params;
+        assert_eq!((p.n, p.temperature, p.top_p, p.top_k), (2, 0.5, 0.9, 0));
+        assert_eq!(p.seed, Some(u64::MAX - 1));
+        assert_eq!(p.logit_bias, [(7, 100.0)]);
+        assert_eq!(p.stop, ["x"]);
+        assert_eq!((p.max_tokens, p.min_tokens), (Some(9), 2));
+        assert_eq!((p.logprobs, p.prompt_logprobs), (Some(3), Some(1)));
+        assert_eq!(p.thinking_token_budget, None);
+        assert_eq!(p.extra_args.as_deref(), Some(r#"{"a":1}"#));
+        assert_eq!(p.repetition_detection.unwrap().min_count, 3);
+        assert_eq!(p.output_kind, RequestOutputKind::FinalOnly);
+        assert_eq!(requests[0].truncate_prompt_tokens, Some(-1));
+        assert_eq!(
+            (requests[0].priority, requests[0].add_special_tokens),
+            (-3, false)
+        );
+    }
+
+    #[test]
+    fn absent_fields_come_from_the_generation_config() {
+        let request = CompletionRequest::from_json(json!({"prompt": "a"})).unwrap();
+        let plain = request.to_generate_requests("x", &DefaultSamplingParams::default());
+        assert_eq!(plain[0].sampling_params.max_tokens, Some(16));
+        let defaults = DefaultSamplingParams {
+            temperature: Some(0.6),
+            top_k: Some(20),
+            max_tokens: Some(99),
+            ..DefaultSamplingParams::default()
+        };
+        let p = &request.to_generate_requests("x", &defaults)[0].sampling_params;
+        assert_eq!((p.temperature, p.top_k, p.max_tokens), (0.6, 20, Some(99)));
+    }
+
+    #[test]
+    fn what_is_not_available_is_refused_by_name() {
+        for (name, value) in [
+            ("response_format", json!({"type": "json_object"})),
+            ("structured_outputs", json!({"regex": "a"})),
+            ("guided_json", json!({})),
+            ("guided_whitespace_pattern", json!("x")),
+            ("use_beam_search", json!(true)),
+            ("suffix", json!("x")),
+            ("length_penalty", json!(1.5)),
+            ("prompt_embeds", json!("x")),
+            ("best_of", json!(2)),
+            ("messages", json!([])),
+            ("temperatur", json!(1)),
+        ] {
+            let mut body = json!({"prompt": "a"});
+            body[name] = value;
+            assert_eq!(refused(body), name);
+        }
+        let harmless = json!({
+            "prompt": "a", "response_format": {"type": "text"}, "use_beam_search": false,
+            "suffix": "", "length_penalty": 1.0, "guided_json": null,
+        });
+        assert!(CompletionRequest::from_json(harmless).is_ok());
+    }
+
+    #[test]
+    fn wrong_values_are_refused_by_name() {
+        for (name, value) in [
+            ("stop", json!(["a", "b", "c", "d", "e"])),
+            ("stop", json!(3)),
+            ("seed", json!(1.5)),
+            ("top_k", json!(-2)),
+            ("logit_bias", json!({"x": 1})),
+            ("logit_bias", json!({"1": "x"})),
+            ("cache_salt", json!("a/b")),
+            ("stream_options", json!({"include_usage": true})),
+            ("truncation_side", json!("up")),
+            ("n", json!(-1)),
+        ] {
+            let mut body = json!({"prompt": "a"});
+            body[name] = value;
+            assert_eq!(refused(body), name);
+        }
+    }
+}

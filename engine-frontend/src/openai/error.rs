@@ -1,0 +1,117 @@
+//! The API's error body.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{GenerateError, ValidationError};
+
+/// `{"error": {...}}`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorResponse {
+    /// What went wrong.
+    pub error: ErrorInfo,
+}
+
+/// What went wrong.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorInfo {
+    /// For people.
+    pub message: String,
+    /// Kind, such as `BadRequestError`.
+    #[serde(rename = "type")]
+    pub error_type: String,
+    /// The field at fault.
+    pub param: Option<String>,
+    /// The HTTP status.
+    pub code: u16,
+}
+
+impl ErrorResponse {
+    /// An error with this HTTP status.
+    pub fn new(code: u16, message: impl Into<String>, param: Option<String>) -> Self {
+        let error_type = match code {
+            400 => "BadRequestError",
+            404 => "NotFoundError",
+            503 => "ServiceUnavailable",
+            _ => "InternalServerError",
+        };
+        Self {
+            error: ErrorInfo {
+                message: message.into(),
+                error_type: error_type.to_owned(),
+                param,
+                code,
+            },
+        }
+    }
+}
+
+/// Why a request to the API has no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ServingError {
+    /// The request names a model that isn't served here: HTTP 404.
+    #[error("The model `{model}` does not exist. Valid names: {}", served.join(", "))]
+    ModelNotFound {
+        /// The name in the request.
+        model: String,
+        /// The names that would do.
+        served: Vec<String>,
+    },
+    /// Anything else.
+    #[error(transparent)]
+    Generate(#[from] GenerateError),
+}
+
+impl From<ValidationError> for ServingError {
+    fn from(error: ValidationError) -> Self {
+        Self::Generate(error.into())
+    }
+}
+
+impl ServingError {
+    /// The body that the API answers with; its `code` is the HTTP status.
+    pub fn to_response(&self) -> ErrorResponse {
+        let message = self.to_string();
+        match self {
+            Self::ModelNotFound { .. } => {
+                ErrorResponse::new(404, message, Some("model".to_owned()))
+            }
+            Self::Generate(error) => {
+                let param = match error {
+                    GenerateError::Validation(error) => error.parameter.clone(),
+                    GenerateError::Request(_) | GenerateError::EngineDead(_) => None,
+                };
+                ErrorResponse::new(error.status_code(), message, param)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn bodies_have_the_shape_of_the_api() {
+        let error = ServingError::from(ValidationError::field("n", 0, "n must be positive"));
+        assert_eq!(
+            serde_json::to_value(error.to_response()).unwrap(),
+            json!({"error": {
+                "message": "n must be positive (parameter=n, value=0)",
+                "type": "BadRequestError", "param": "n", "code": 400,
+            }})
+        );
+        let error = ServingError::ModelNotFound {
+            model: "x".to_owned(),
+            served: vec!["a".to_owned(), "b".to_owned()],
+        };
+        assert_eq!(
+            serde_json::to_value(error.to_response()).unwrap(),
+            json!({"error": {
+                "message": "The model `x` does not exist. Valid names: a, b",
+                "type": "NotFoundError", "param": "model", "code": 404,
+            }})
+        );
+    }
+}

@@ -1,0 +1,154 @@
+//! Reading a request's JSON object field by field, so that every error names its field.
+
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use crate::error::ValidationError;
+
+/// Fields of the API that say who asks or how to bill, and never change an answer.
+pub const INERT_FIELDS: &[&str] = &[
+    "user",
+    "metadata",
+    "service_tier",
+    "safety_identifier",
+    "prompt_cache_key",
+    "session_id",
+];
+
+/// Names under which clients of several servers send a constraint on the output.
+const CONSTRAINT_FIELDS: &[&str] = &[
+    "structured_outputs",
+    "grammar",
+    "ebnf",
+    "lark",
+    "regex",
+    "json_schema",
+    "json",
+    "choice",
+    "structural_tag",
+    "format",
+    "schema",
+];
+
+/// The fields of a request that nobody has read yet.
+#[derive(Debug)]
+pub(super) struct Fields {
+    map: Map<String, Value>,
+}
+
+impl Fields {
+    /// The fields of a body, less those that are `null`.
+    pub(super) fn new(body: Value) -> Result<Self, ValidationError> {
+        match body {
+            Value::Object(mut map) => {
+                map.retain(|_, value| !value.is_null());
+                Ok(Self { map })
+            }
+            other => Err(ValidationError::field(
+                "body",
+                &other,
+                "the request's body must be a JSON object",
+            )),
+        }
+    }
+
+    /// Takes a field.
+    pub(super) fn take<T: DeserializeOwned>(
+        &mut self,
+        name: &str,
+    ) -> Result<Option<T>, ValidationError> {
+        let Some(value) = self.map.remove(name) else {
+            return Ok(None);
+        };
+        parse(name, value).map(Some)
+    }
+
+    /// Takes a field that must be there.
+    pub(super) fn require<T: DeserializeOwned>(
+        &mut self,
+        name: &str,
+    ) -> Result<T, ValidationError> {
+        self.take(name)?.ok_or_else(|| ValidationError {
+            message: format!("{name} is missing"),
+            parameter: Some(name.to_owned()),
+            value: None,
+        })
+    }
+
+    /// Takes a field that this version can't honour; it may only say `off`.
+    pub(super) fn refuse_unless(
+        &mut self,
+        name: &str,
+        off: impl FnOnce(&Value) -> bool,
+    ) -> Result<(), ValidationError> {
+        match self.map.remove(name) {
+            Some(value) if !off(&value) => Err(ValidationError::not_available(name, &value)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Ends the reading: what is left is unknown, and refused.
+    pub(super) fn finish(mut self) -> Result<(), ValidationError> {
+        for name in INERT_FIELDS {
+            self.map.remove(*name);
+        }
+        let Some((name, value)) = self.map.into_iter().next() else {
+            return Ok(());
+        };
+        if name.starts_with("guided_") || CONSTRAINT_FIELDS.contains(&name.as_str()) {
+            let message = format!(
+                "{name} asks for a constraint on the output, which is not available yet; \
+                 leave it out"
+            );
+            return Err(ValidationError::field(name, &value, message));
+        }
+        let message = format!("unknown field {name}; remove it or correct its name");
+        Err(ValidationError::field(name, &value, message))
+    }
+}
+
+/// Turns JSON into a type; the error names the field.
+pub(super) fn parse<T: DeserializeOwned>(name: &str, value: Value) -> Result<T, ValidationError> {
+    T::deserialize(&value)
+        .map_err(|error| ValidationError::field(name, &value, format!("{name}: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn left(body: Value) -> ValidationError {
+        Fields::new(body).unwrap().finish().unwrap_err()
+    }
+
+    #[test]
+    fn unknown_fields_are_named() {
+        let error = left(json!({"temprature": 1}));
+        assert_eq!(error.parameter.as_deref(), Some("temprature"));
+        assert!(error.message.contains("unknown field temprature"));
+        let error = left(json!({"guided_yaml": "x"}));
+        assert!(error.message.contains("not available yet"), "{error}");
+    }
+
+    #[test]
+    fn null_and_inert_fields_pass() {
+        let fields = Fields::new(json!({"guided_json": null, "user": "u"})).unwrap();
+        assert!(fields.finish().is_ok());
+    }
+
+    #[test]
+    fn type_errors_name_the_field_and_the_value() {
+        let mut fields = Fields::new(json!({"n": "two"})).unwrap();
+        let error = fields.take::<u32>("n").unwrap_err();
+        assert_eq!(error.parameter.as_deref(), Some("n"));
+        assert_eq!(error.value.as_deref(), Some("\"two\""));
+        assert!(error.message.contains("expected u32"), "{error}");
+    }
+
+    #[test]
+    fn a_body_is_an_object() {
+        assert!(Fields::new(json!([1])).is_err());
+    }
+}

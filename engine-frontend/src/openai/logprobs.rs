@@ -1,0 +1,217 @@
+//! Logprobs in the two shapes of the API.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::logprobs::{Logprob, PositionLogprobs};
+
+/// Logprobs below this are reported as this: JSON has no infinity.
+const MIN_LOGPROB: f32 = -9999.0;
+
+/// Logprobs of a completion: four lists with one entry per token.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct CompletionLogProbs {
+    /// Where each token starts in the text, in characters.
+    pub text_offset: Vec<u32>,
+    /// The token's logprob; `None` for the first token of an echoed prompt.
+    pub token_logprobs: Vec<Option<f32>>,
+    /// The token's text.
+    pub tokens: Vec<String>,
+    /// Text and logprob of the token and of the most probable ones.
+    pub top_logprobs: Vec<Option<Map<String, Value>>>,
+}
+
+/// Logprobs of a chat answer.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct ChatCompletionLogProbs {
+    /// One entry per token.
+    pub content: Vec<ChatCompletionLogProbsContent>,
+}
+
+/// One token and its rivals.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ChatCompletionLogProbsContent {
+    /// The token that was chosen.
+    #[serde(flatten)]
+    pub chosen: ChatCompletionLogProb,
+    /// The most probable tokens, best first.
+    pub top_logprobs: Vec<ChatCompletionLogProb>,
+}
+
+/// One token's logprob.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ChatCompletionLogProb {
+    /// Its text.
+    pub token: String,
+    /// Its logprob.
+    pub logprob: f32,
+    /// Its bytes: the text of several tokens may be one character.
+    pub bytes: Vec<u8>,
+}
+
+/// The token as text, or as `token_id:N`, which tells equal texts apart.
+fn token_text(token: &Logprob, as_token_ids: bool) -> String {
+    if as_token_ids {
+        format!("token_id:{}", token.token_id)
+    } else {
+        token.decoded_token.clone()
+    }
+}
+
+fn number(logprob: f32) -> f32 {
+    if logprob.is_nan() {
+        MIN_LOGPROB
+    } else {
+        logprob.max(MIN_LOGPROB)
+    }
+}
+
+impl CompletionLogProbs {
+    /// Appends one position; `None` where the token has no logprob.
+    pub(super) fn push(
+        &mut self,
+        position: Option<&PositionLogprobs>,
+        fallback_text: &str,
+        as_token_ids: bool,
+    ) {
+        let offset = match (self.text_offset.last(), self.tokens.last()) {
+            (Some(offset), Some(token)) => {
+                offset + u32::try_from(token.chars().count()).unwrap_or(u32::MAX - offset)
+            }
+            _ => 0,
+        };
+        self.text_offset.push(offset);
+        let Some(chosen) = position.and_then(|position| position.first()) else {
+            self.tokens.push(fallback_text.to_owned());
+            self.token_logprobs.push(None);
+            self.top_logprobs.push(None);
+            return;
+        };
+        self.tokens.push(token_text(chosen, as_token_ids));
+        self.token_logprobs.push(Some(number(chosen.logprob)));
+        let mut top = Map::new();
+        for token in position.into_iter().flatten() {
+            // Of two tokens with one text the more probable stays: the first of them.
+            top.entry(token_text(token, as_token_ids))
+                .or_insert_with(|| json!(number(token.logprob)));
+        }
+        self.top_logprobs.push(Some(top));
+    }
+}
+
+impl ChatCompletionLogProbs {
+    /// The positions of an answer, each with its `top` most probable tokens (-1 is all there are).
+    pub(super) fn new(positions: &[PositionLogprobs], top: i32, as_token_ids: bool) -> Self {
+        let one = |token: &Logprob| ChatCompletionLogProb {
+            token: token_text(token, as_token_ids),
+            logprob: number(token.logprob),
+            bytes: token.bytes.clone(),
+        };
+        let content = positions
+            .iter()
+            .filter_map(|position| {
+                let chosen = position.first()?;
+                let mut ranked: Vec<&Logprob> = position.iter().collect();
+                ranked.sort_by(|a, b| b.logprob.total_cmp(&a.logprob));
+                let top = usize::try_from(top).unwrap_or(usize::MAX);
+                Some(ChatCompletionLogProbsContent {
+                    chosen: one(chosen),
+                    top_logprobs: ranked.into_iter().take(top).map(one).collect(),
+                })
+            })
+            .collect();
+        Self { content }
+    }
+}
+
+/// Prompt logprobs as vLLM's extra field has them: per token a map from token id to logprob, rank
+/// and text.
+pub(super) fn prompt_logprobs(positions: &[Option<PositionLogprobs>]) -> Vec<Option<Value>> {
+    let one = |position: &PositionLogprobs| {
+        let tokens: Map<String, Value> = position
+            .iter()
+            .map(|token| {
+                let value = json!({
+                    "logprob": number(token.logprob),
+                    "rank": token.rank,
+                    "decoded_token": token.decoded_token,
+                });
+                (token.token_id.to_string(), value)
+            })
+            .collect();
+        Value::Object(tokens)
+    };
+    positions
+        .iter()
+        .map(|position| position.as_ref().map(one))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn token(id: u32, text: &str, logprob: f32) -> Logprob {
+        Logprob {
+            token_id: id,
+            logprob,
+            rank: None,
+            decoded_token: text.to_owned(),
+            bytes: text.as_bytes().to_vec(),
+        }
+    }
+
+    #[test]
+    fn completion_shape() {
+        let mut logprobs = CompletionLogProbs::default();
+        logprobs.push(None, "né", false);
+        logprobs.push(
+            Some(&vec![
+                token(3, "ab", -0.5),
+                token(4, "c", f32::NEG_INFINITY),
+            ]),
+            "",
+            false,
+        );
+        logprobs.push(Some(&vec![token(5, "d", -2.0)]), "", true);
+        assert_eq!(
+            serde_json::to_value(&logprobs).unwrap(),
+            json!({
+                "text_offset": [0, 2, 4],
+                "token_logprobs": [null, -0.5, -2.0],
+                "tokens": ["né", "ab", "token_id:5"],
+                "top_logprobs": [null, {"ab": -0.5, "c": -9999.0}, {"token_id:5": -2.0}],
+            })
+        );
+    }
+
+    #[test]
+    fn chat_shape_ranks_the_rivals() {
+        let positions = [vec![
+            token(3, "x", -3.0),
+            token(4, "y", -0.5),
+            token(5, "z", -1.0),
+        ]];
+        let logprobs = ChatCompletionLogProbs::new(&positions, 2, false);
+        assert_eq!(
+            serde_json::to_value(&logprobs).unwrap(),
+            json!({"content": [{
+                "token": "x", "logprob": -3.0, "bytes": [120],
+                "top_logprobs": [
+                    {"token": "y", "logprob": -0.5, "bytes": [121]},
+                    {"token": "z", "logprob": -1.0, "bytes": [122]},
+                ],
+            }]})
+        );
+    }
+
+    #[test]
+    fn prompt_shape() {
+        let shaped = prompt_logprobs(&[None, Some(vec![token(3, "x", -0.5)])]);
+        assert_eq!(shaped[0], None);
+        assert_eq!(
+            shaped[1],
+            Some(json!({"3": {"logprob": -0.5, "rank": null, "decoded_token": "x"}}))
+        );
+    }
+}

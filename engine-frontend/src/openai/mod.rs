@@ -1,0 +1,33 @@
+//! The OpenAI API's requests and responses, with vLLM's extra fields, apart from any transport:
+//! the batch runner and an HTTP server use the same types and the same [`OpenAIServing`].
+//!
+//! A field is honoured, refused by name, or one of a few that can't change an answer
+//! ([`INERT_FIELDS`]). Nothing is dropped in silence. `null` counts as absent.
+//!
+//! Differences from the API as OpenAI runs it: an answer with tool calls or reasoning in it is
+//! returned as plain `content`, exactly as the model wrote it; `response_format` other than
+//! `text`, `structured_outputs`, `guided_*` and `tool_choice` that forces a call are refused.
+
+mod chat;
+mod completion;
+mod error;
+mod fields;
+mod logprobs;
+mod request;
+mod serving;
+
+pub use chat::{
+    ChatCompletionRequest, ChatCompletionResponse, ChatCompletionResponseChoice, ChatMessage,
+    ToolChoice,
+};
+pub use completion::{
+    CompletionPrompt, CompletionRequest, CompletionResponse, CompletionResponseChoice,
+};
+pub use error::{ErrorInfo, ErrorResponse, ServingError};
+pub use fields::INERT_FIELDS;
+pub use logprobs::{
+    ChatCompletionLogProb, ChatCompletionLogProbs, ChatCompletionLogProbsContent,
+    CompletionLogProbs,
+};
+pub use request::{CommonFields, DefaultSamplingParams, StreamOptions, UsageInfo};
+pub use serving::{OpenAIServing, RequestContext};

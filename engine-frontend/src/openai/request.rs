@@ -1,0 +1,385 @@
+//! What completions and chat completions have in common.
+
+use protocol::{RepetitionDetection, RequestOutputKind, SamplingParams};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::fields::Fields;
+use crate::error::ValidationError;
+use crate::input_processor::{GenerateRequest, Prompt, TruncationSide};
+
+/// Most stop strings per request.
+const MAX_STOP_STRINGS: usize = 4;
+/// Longest `cache_salt` in characters.
+const MAX_CACHE_SALT_CHARS: usize = 128;
+
+/// Sampling parameters that a request without them gets: the model's `generation_config.json`,
+/// or vLLM's defaults where a field is `None`.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct DefaultSamplingParams {
+    /// See [`SamplingParams::temperature`].
+    pub temperature: Option<f32>,
+    /// See [`SamplingParams::top_p`].
+    pub top_p: Option<f32>,
+    /// See [`SamplingParams::top_k`].
+    pub top_k: Option<u32>,
+    /// See [`SamplingParams::min_p`].
+    pub min_p: Option<f32>,
+    /// See [`SamplingParams::repetition_penalty`].
+    pub repetition_penalty: Option<f32>,
+    /// `max_new_tokens` of the file: the limit where a request gives none.
+    pub max_tokens: Option<u32>,
+}
+
+impl DefaultSamplingParams {
+    /// [`SamplingParams::default`] with these fields in place.
+    pub fn to_sampling_params(&self) -> SamplingParams {
+        let base = SamplingParams::default();
+        SamplingParams {
+            temperature: self.temperature.unwrap_or(base.temperature),
+            top_p: self.top_p.unwrap_or(base.top_p),
+            top_k: self.top_k.unwrap_or(base.top_k),
+            min_p: self.min_p.unwrap_or(base.min_p),
+            repetition_penalty: self.repetition_penalty.unwrap_or(base.repetition_penalty),
+            max_tokens: self.max_tokens.or(base.max_tokens),
+            ..base
+        }
+    }
+}
+
+/// How a stream ends; only with `stream: true`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StreamOptions {
+    /// A last chunk with the usage.
+    #[serde(default)]
+    pub include_usage: bool,
+    /// The usage so far in every chunk.
+    #[serde(default)]
+    pub continuous_usage_stats: bool,
+}
+
+/// How many tokens a request took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct UsageInfo {
+    /// Tokens of all prompts.
+    pub prompt_tokens: u64,
+    /// Both together.
+    pub total_tokens: u64,
+    /// Tokens of all answers.
+    pub completion_tokens: u64,
+}
+
+impl UsageInfo {
+    /// Usage of these many tokens.
+    pub fn new(prompt_tokens: u64, completion_tokens: u64) -> Self {
+        Self {
+            prompt_tokens,
+            total_tokens: prompt_tokens + completion_tokens,
+            completion_tokens,
+        }
+    }
+}
+
+/// The fields that both kinds of request have. `None` is absent or `null`.
+#[derive(Debug, Clone, PartialEq, Default)]
+#[allow(
+    missing_docs,
+    reason = "the API's names; their meaning is SamplingParams'"
+)]
+pub struct CommonFields {
+    pub model: Option<String>,
+    pub n: Option<u32>,
+    pub temperature: Option<f32>,
+    pub top_p: Option<f32>,
+    pub top_k: Option<u32>,
+    pub min_p: Option<f32>,
+    pub presence_penalty: Option<f32>,
+    pub frequency_penalty: Option<f32>,
+    pub repetition_penalty: Option<f32>,
+    pub seed: Option<u64>,
+    pub stop: Vec<String>,
+    pub stop_token_ids: Vec<u32>,
+    pub include_stop_str_in_output: bool,
+    pub ignore_eos: bool,
+    pub max_tokens: Option<u32>,
+    pub min_tokens: u32,
+    pub skip_special_tokens: bool,
+    pub spaces_between_special_tokens: bool,
+    pub logit_bias: Vec<(u32, f32)>,
+    pub allowed_token_ids: Option<Vec<u32>>,
+    pub bad_words: Vec<String>,
+    pub prompt_logprobs: Option<i32>,
+    pub logprob_token_ids: Option<Vec<u32>>,
+    pub repetition_detection: Option<RepetitionDetection>,
+    pub thinking_token_budget: Option<u32>,
+    pub truncate_prompt_tokens: Option<i64>,
+    pub truncation_side: TruncationSide,
+    pub vllm_xargs: Option<Map<String, Value>>,
+    pub stream: bool,
+    pub stream_options: Option<StreamOptions>,
+    pub stream_interval: Option<u32>,
+    pub priority: i64,
+    pub request_id: Option<String>,
+    pub cache_salt: Option<String>,
+    pub return_token_ids: bool,
+    pub return_tokens_as_token_ids: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected a string or a list of strings")]
+enum OneOrMany {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl CommonFields {
+    /// Takes the common fields out of a request.
+    pub(super) fn take(fields: &mut Fields) -> Result<Self, ValidationError> {
+        refuse_unavailable(fields)?;
+        let common = Self {
+            model: fields.take("model")?,
+            n: fields.take("n")?,
+            temperature: fields.take("temperature")?,
+            top_p: fields.take("top_p")?,
+            top_k: take_or_off(fields, "top_k")?.map(|top_k| top_k.unwrap_or(0)),
+            min_p: fields.take("min_p")?,
+            presence_penalty: fields.take("presence_penalty")?,
+            frequency_penalty: fields.take("frequency_penalty")?,
+            repetition_penalty: fields.take("repetition_penalty")?,
+            seed: take_seed(fields)?,
+            stop: take_stop(fields)?,
+            stop_token_ids: fields.take("stop_token_ids")?.unwrap_or_default(),
+            include_stop_str_in_output: fields.take("include_stop_str_in_output")?.unwrap_or(false),
+            ignore_eos: fields.take("ignore_eos")?.unwrap_or(false),
+            max_tokens: fields.take("max_tokens")?,
+            min_tokens: fields.take("min_tokens")?.unwrap_or(0),
+            skip_special_tokens: fields.take("skip_special_tokens")?.unwrap_or(true),
+            spaces_between_special_tokens: fields
+                .take("spaces_between_special_tokens")?
+                .unwrap_or(true),
+            logit_bias: take_logit_bias(fields)?,
+            allowed_token_ids: fields.take("allowed_token_ids")?,
+            bad_words: fields.take("bad_words")?.unwrap_or_default(),
+            prompt_logprobs: fields.take("prompt_logprobs")?,
+            logprob_token_ids: fields.take("logprob_token_ids")?,
+            repetition_detection: take_repetition_detection(fields)?,
+            thinking_token_budget: take_or_off(fields, "thinking_token_budget")?.flatten(),
+            truncate_prompt_tokens: fields.take("truncate_prompt_tokens")?,
+            truncation_side: fields.take("truncation_side")?.unwrap_or_default(),
+            vllm_xargs: fields.take("vllm_xargs")?,
+            stream: fields.take("stream")?.unwrap_or(false),
+            stream_options: fields.take("stream_options")?,
+            stream_interval: fields.take("stream_interval")?,
+            priority: fields.take("priority")?.unwrap_or(0),
+            request_id: fields.take("request_id")?,
+            cache_salt: fields.take("cache_salt")?,
+            return_token_ids: fields.take("return_token_ids")?.unwrap_or(false),
+            return_tokens_as_token_ids: fields.take("return_tokens_as_token_ids")?.unwrap_or(false),
+        };
+        common.verify()?;
+        Ok(common)
+    }
+
+    fn verify(&self) -> Result<(), ValidationError> {
+        if self.stream_options.is_some() && !self.stream {
+            return Err(ValidationError::field(
+                "stream_options",
+                "given",
+                "stream_options is only allowed with stream=true",
+            ));
+        }
+        if self.prompt_logprobs.is_some() && self.stream {
+            return Err(ValidationError::field(
+                "prompt_logprobs",
+                self.prompt_logprobs.unwrap_or_default(),
+                "prompt_logprobs is not available with stream=true",
+            ));
+        }
+        if self.stop.len() > MAX_STOP_STRINGS {
+            return Err(ValidationError::field(
+                "stop",
+                format!("{} strings", self.stop.len()),
+                format!("stop must hold at most {MAX_STOP_STRINGS} strings"),
+            ));
+        }
+        if let Some(salt) = &self.cache_salt
+            && (salt.is_empty()
+                || salt.chars().count() > MAX_CACHE_SALT_CHARS
+                || salt.contains(['@', '/', '\\', '\0']))
+        {
+            return Err(ValidationError::field(
+                "cache_salt",
+                salt,
+                format!(
+                    "cache_salt must have 1 to {MAX_CACHE_SALT_CHARS} characters, none of \
+                     them @, /, \\ or NUL"
+                ),
+            ));
+        }
+        Ok(())
+    }
+
+    /// The engine's request for one prompt. `max_tokens` is the limit that the request or its
+    /// kind gives.
+    pub(super) fn generate_request(
+        &self,
+        request_id: String,
+        prompt: Prompt,
+        max_tokens: Option<u32>,
+        defaults: &DefaultSamplingParams,
+    ) -> GenerateRequest {
+        let base = defaults.to_sampling_params();
+        let sampling_params = SamplingParams {
+            n: self.n.unwrap_or(1),
+            temperature: self.temperature.unwrap_or(base.temperature),
+            top_p: self.top_p.unwrap_or(base.top_p),
+            top_k: self.top_k.unwrap_or(base.top_k),
+            min_p: self.min_p.unwrap_or(base.min_p),
+            presence_penalty: self.presence_penalty.unwrap_or(0.0),
+            frequency_penalty: self.frequency_penalty.unwrap_or(0.0),
+            repetition_penalty: self.repetition_penalty.unwrap_or(base.repetition_penalty),
+            seed: self.seed,
+            stop: self.stop.clone(),
+            stop_token_ids: self.stop_token_ids.clone(),
+            include_stop_str_in_output: self.include_stop_str_in_output,
+            ignore_eos: self.ignore_eos,
+            max_tokens,
+            min_tokens: self.min_tokens,
+            skip_special_tokens: self.skip_special_tokens,
+            spaces_between_special_tokens: self.spaces_between_special_tokens,
+            logit_bias: self.logit_bias.clone(),
+            allowed_token_ids: self.allowed_token_ids.clone(),
+            bad_words: self.bad_words.clone(),
+            prompt_logprobs: self.prompt_logprobs,
+            logprob_token_ids: self.logprob_token_ids.clone(),
+            repetition_detection: self.repetition_detection,
+            thinking_token_budget: self.thinking_token_budget,
+            stream_interval: self.stream_interval,
+            extra_args: self
+                .vllm_xargs
+                .as_ref()
+                .map(|args| Value::Object(args.clone()).to_string()),
+            output_kind: if self.stream {
+                RequestOutputKind::Delta
+            } else {
+                RequestOutputKind::FinalOnly
+            },
+            ..base
+        };
+        GenerateRequest {
+            truncate_prompt_tokens: self.truncate_prompt_tokens,
+            truncation_side: self.truncation_side,
+            priority: self.priority,
+            cache_salt: self.cache_salt.clone(),
+            ..GenerateRequest::new(request_id, prompt, sampling_params)
+        }
+    }
+}
+
+/// Fields of both kinds that only pass where they ask for nothing.
+fn refuse_unavailable(fields: &mut Fields) -> Result<(), ValidationError> {
+    fields.refuse_unless("response_format", |v| {
+        v.get("type") == Some(&Value::from("text"))
+    })?;
+    for name in ["use_beam_search", "return_weight_versions", "store"] {
+        fields.refuse_unless(name, |v| v == &Value::Bool(false))?;
+    }
+    fields.refuse_unless("length_penalty", |v| v.as_f64() == Some(1.0))?;
+    for name in [
+        "prompt_embeds",
+        "kv_transfer_params",
+        "ec_transfer_params",
+        "watermarking",
+    ] {
+        fields.refuse_unless(name, |_| false)?;
+    }
+    Ok(())
+}
+
+/// A count that may be -1 for "off": `Some(None)` is off.
+fn take_or_off(fields: &mut Fields, name: &str) -> Result<Option<Option<u32>>, ValidationError> {
+    let Some(value) = fields.take::<i64>(name)? else {
+        return Ok(None);
+    };
+    if value == -1 {
+        return Ok(Some(None));
+    }
+    u32::try_from(value)
+        .map(|value| Some(Some(value)))
+        .map_err(|_| {
+            ValidationError::field(
+                name,
+                value,
+                format!("{name} must be between 0 and 4294967295, or -1 for off, got {value}"),
+            )
+        })
+}
+
+fn take_seed(fields: &mut Fields) -> Result<Option<u64>, ValidationError> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "expected an integer of 64 bits")]
+    enum Seed {
+        Signed(i64),
+        Unsigned(u64),
+    }
+    Ok(match fields.take("seed")? {
+        None | Some(Seed::Signed(-1)) => None,
+        // Every 64-bit pattern is a seed of its own.
+        Some(Seed::Signed(seed)) => Some(u64::from_le_bytes(seed.to_le_bytes())),
+        Some(Seed::Unsigned(seed)) => Some(seed),
+    })
+}
+
+fn take_stop(fields: &mut Fields) -> Result<Vec<String>, ValidationError> {
+    Ok(match fields.take("stop")? {
+        None => Vec::new(),
+        Some(OneOrMany::One(stop)) => vec![stop],
+        Some(OneOrMany::Many(stop)) => stop,
+    })
+}
+
+fn take_logit_bias(fields: &mut Fields) -> Result<Vec<(u32, f32)>, ValidationError> {
+    let Some(bias) = fields.take::<Map<String, Value>>("logit_bias")? else {
+        return Ok(Vec::new());
+    };
+    bias.iter()
+        .map(|(id, value)| {
+            let id = id.parse().map_err(|_| {
+                ValidationError::field(
+                    "logit_bias",
+                    id,
+                    format!("logit_bias: keys are token ids, got {id:?}"),
+                )
+            })?;
+            // Narrowed after clamping, so that no large number turns infinite.
+            match value.as_f64() {
+                #[allow(clippy::cast_possible_truncation, reason = "within -100..=100")]
+                Some(value) => Ok((id, value.clamp(-100.0, 100.0) as f32)),
+                None => Err(ValidationError::field(
+                    "logit_bias",
+                    value,
+                    format!("logit_bias: values are numbers between -100 and 100, got {value}"),
+                )),
+            }
+        })
+        .collect()
+}
+
+fn take_repetition_detection(
+    fields: &mut Fields,
+) -> Result<Option<RepetitionDetection>, ValidationError> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Spelling {
+        max_pattern_size: u32,
+        min_pattern_size: u32,
+        min_count: u32,
+    }
+    let spelled: Option<Spelling> = fields.take("repetition_detection")?;
+    Ok(spelled.map(|s| RepetitionDetection {
+        max_pattern_size: s.max_pattern_size,
+        min_pattern_size: s.min_pattern_size,
+        min_count: s.min_count,
+    }))
+}

@@ -1,0 +1,279 @@
+//! Answers API requests with an engine.
+
+use std::sync::Arc;
+
+use protocol::StopReason;
+use serde_json::Value;
+
+use super::chat::{
+    ChatCompletionRequest, ChatCompletionResponse, ChatCompletionResponseChoice, ChatMessage,
+};
+use super::completion::{CompletionRequest, CompletionResponse, CompletionResponseChoice};
+use super::error::ServingError;
+use super::logprobs::{ChatCompletionLogProbs, CompletionLogProbs, prompt_logprobs};
+use super::request::{DefaultSamplingParams, UsageInfo};
+use crate::async_llm::{AsyncLLM, RequestStream};
+use crate::input_processor::GenerateRequest;
+use crate::outputs::{CompletionOutput, RequestOutput};
+
+/// What a request doesn't say itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestContext {
+    /// The request's id without prefix; a `request_id` in the body wins.
+    pub request_id: String,
+    /// Unix time in seconds.
+    pub created: u64,
+    /// Seed for a request without one; `None` draws one.
+    pub default_seed: Option<u64>,
+}
+
+/// The API on one model.
+#[derive(Debug)]
+pub struct OpenAIServing {
+    engine: Arc<AsyncLLM>,
+    served_model_names: Vec<String>,
+    default_sampling_params: DefaultSamplingParams,
+}
+
+impl OpenAIServing {
+    /// The API on `engine`, whose model answers to each of `served_model_names`; responses carry
+    /// the first.
+    pub fn new(
+        engine: Arc<AsyncLLM>,
+        served_model_names: Vec<String>,
+        default_sampling_params: DefaultSamplingParams,
+    ) -> Self {
+        Self {
+            engine,
+            served_model_names,
+            default_sampling_params,
+        }
+    }
+
+    /// The engine.
+    pub fn engine(&self) -> &Arc<AsyncLLM> {
+        &self.engine
+    }
+
+    /// Answers a completion request as a whole (`stream: true` is the caller's affair).
+    ///
+    /// # Errors
+    /// The request is wrong, names another model, or has no answer.
+    pub async fn create_completion(
+        &self,
+        request: &CompletionRequest,
+        context: &RequestContext,
+    ) -> Result<CompletionResponse, ServingError> {
+        self.check_model(request.common.model.as_deref())?;
+        let id = request_id("cmpl", request.common.request_id.as_deref(), context);
+        let requests = request.to_generate_requests(&id, &self.default_sampling_params);
+        let outputs = self.generate(requests, context).await?;
+        let n = request.common.n.unwrap_or(1);
+        let mut choices = Vec::new();
+        for (i, output) in (0..).zip(&outputs) {
+            for completion in &output.outputs {
+                let index = i * n + completion.index;
+                choices.push(self.completion_choice(request, output, completion, index));
+            }
+        }
+        let usage = if request.echo_only() {
+            UsageInfo::new(usage(&outputs).prompt_tokens, 0)
+        } else {
+            usage(&outputs)
+        };
+        Ok(CompletionResponse {
+            id,
+            object: "text_completion".to_owned(),
+            created: context.created,
+            model: self.model_name(),
+            choices,
+            usage,
+        })
+    }
+
+    /// Answers a chat request as a whole (`stream: true` is the caller's affair).
+    ///
+    /// # Errors
+    /// The request is wrong, names another model, or has no answer.
+    pub async fn create_chat_completion(
+        &self,
+        request: &ChatCompletionRequest,
+        context: &RequestContext,
+    ) -> Result<ChatCompletionResponse, ServingError> {
+        self.check_model(request.common.model.as_deref())?;
+        let id = request_id("chatcmpl", request.common.request_id.as_deref(), context);
+        let generate = request.to_generate_request(&id, &self.default_sampling_params);
+        let outputs = self.generate(vec![generate], context).await?;
+        let usage = usage(&outputs);
+        let return_token_ids = request.common.return_token_ids;
+        let mut response = ChatCompletionResponse {
+            id,
+            object: "chat.completion".to_owned(),
+            created: context.created,
+            model: self.model_name(),
+            choices: Vec::new(),
+            usage,
+            prompt_logprobs: None,
+            prompt_token_ids: None,
+        };
+        for output in outputs {
+            if return_token_ids {
+                response.prompt_token_ids = Some(output.prompt_token_ids.to_vec());
+            }
+            response.prompt_logprobs = output.prompt_logprobs.as_deref().map(prompt_logprobs);
+            for completion in output.outputs {
+                response
+                    .choices
+                    .push(chat_choice(request, completion, return_token_ids));
+            }
+        }
+        Ok(response)
+    }
+
+    fn check_model(&self, model: Option<&str>) -> Result<(), ServingError> {
+        match model {
+            Some(model) if !self.served_model_names.iter().any(|name| name == model) => {
+                Err(ServingError::ModelNotFound {
+                    model: model.to_owned(),
+                    served: self.served_model_names.clone(),
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn model_name(&self) -> String {
+        self.served_model_names.first().cloned().unwrap_or_default()
+    }
+
+    /// Runs the requests of one API request side by side. The first error drops, and so aborts,
+    /// the others.
+    async fn generate(
+        &self,
+        requests: Vec<GenerateRequest>,
+        context: &RequestContext,
+    ) -> Result<Vec<RequestOutput>, ServingError> {
+        let mut streams: Vec<RequestStream> = Vec::with_capacity(requests.len());
+        for mut request in requests {
+            let params = &mut request.sampling_params;
+            params.seed = params.seed.or(context.default_seed);
+            streams.push(self.engine.generate(request).await?);
+        }
+        let mut outputs = Vec::with_capacity(streams.len());
+        for stream in streams {
+            outputs.push(stream.collect().await?);
+        }
+        Ok(outputs)
+    }
+
+    fn completion_choice(
+        &self,
+        request: &CompletionRequest,
+        output: &RequestOutput,
+        completion: &CompletionOutput,
+        index: u32,
+    ) -> CompletionResponseChoice {
+        let as_token_ids = request.common.return_tokens_as_token_ids;
+        let keep_answer = !request.echo_only();
+        let mut text = String::new();
+        let mut logprobs = request.logprobs.map(|_| CompletionLogProbs::default());
+        if request.echo {
+            text.push_str(&self.prompt_text(output));
+            let prompt_positions = output.prompt_logprobs.as_deref().unwrap_or_default();
+            if let Some(logprobs) = &mut logprobs {
+                for (position, &id) in prompt_positions.iter().zip(output.prompt_token_ids.iter()) {
+                    let bytes = self.engine.tokenizer().token_bytes(id);
+                    let fallback = String::from_utf8_lossy(bytes);
+                    logprobs.push(position.as_ref(), &fallback, as_token_ids);
+                }
+            }
+        }
+        if keep_answer {
+            text.push_str(&completion.text);
+            if let (Some(logprobs), Some(positions)) = (&mut logprobs, &completion.logprobs) {
+                for position in positions {
+                    logprobs.push(Some(position), "", as_token_ids);
+                }
+            }
+        }
+        let return_token_ids = request.common.return_token_ids;
+        CompletionResponseChoice {
+            index,
+            text,
+            logprobs,
+            finish_reason: completion.finish_reason.map(|r| r.as_str().to_owned()),
+            stop_reason: completion.stop_reason.as_ref().map(stop_reason),
+            token_ids: return_token_ids.then(|| {
+                if keep_answer {
+                    completion.token_ids.clone()
+                } else {
+                    Vec::new()
+                }
+            }),
+            prompt_token_ids: return_token_ids.then(|| output.prompt_token_ids.to_vec()),
+            prompt_logprobs: match request.common.prompt_logprobs {
+                Some(_) => output.prompt_logprobs.as_deref().map(prompt_logprobs),
+                None => None,
+            },
+        }
+    }
+
+    fn prompt_text(&self, output: &RequestOutput) -> String {
+        match &output.prompt {
+            Some(text) => text.to_string(),
+            None => self
+                .engine
+                .tokenizer()
+                .decode(&output.prompt_token_ids, false),
+        }
+    }
+}
+
+fn chat_choice(
+    request: &ChatCompletionRequest,
+    completion: CompletionOutput,
+    return_token_ids: bool,
+) -> ChatCompletionResponseChoice {
+    let as_token_ids = request.common.return_tokens_as_token_ids;
+    let top = match &request.common.logprob_token_ids {
+        Some(_) => -1,
+        None => request.top_logprobs,
+    };
+    ChatCompletionResponseChoice {
+        index: completion.index,
+        message: ChatMessage {
+            role: "assistant".to_owned(),
+            content: completion.text,
+        },
+        logprobs: match (&completion.logprobs, request.logprobs) {
+            (Some(positions), true) => {
+                Some(ChatCompletionLogProbs::new(positions, top, as_token_ids))
+            }
+            _ => None,
+        },
+        finish_reason: completion.finish_reason.map(|r| r.as_str().to_owned()),
+        stop_reason: completion.stop_reason.as_ref().map(stop_reason),
+        token_ids: return_token_ids.then_some(completion.token_ids),
+    }
+}
+
+fn stop_reason(reason: &StopReason) -> Value {
+    match reason {
+        StopReason::TokenId(id) => Value::from(*id),
+        StopReason::String(string) => Value::from(string.as_str()),
+    }
+}
+
+fn usage(outputs: &[RequestOutput]) -> UsageInfo {
+    let prompt: usize = outputs.iter().map(|o| o.prompt_token_ids.len()).sum();
+    let completion: usize = outputs
+        .iter()
+        .flat_map(|o| &o.outputs)
+        .map(|c| c.token_ids.len())
+        .sum();
+    UsageInfo::new(prompt as u64, completion as u64)
+}
+
+fn request_id(prefix: &str, own: Option<&str>, context: &RequestContext) -> String {
+    format!("{prefix}-{}", own.unwrap_or(&context.request_id))
+}

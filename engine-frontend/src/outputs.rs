@@ -1,0 +1,136 @@
+//! What a caller gets: the text and tokens of a request, so far or in the end.
+
+use std::sync::Arc;
+
+use protocol::{FinishReason, StopReason};
+
+use crate::logprobs::PositionLogprobs;
+
+/// The state of one request: complete, cumulative so far, or what is new, depending on
+/// [`RequestOutputKind`](protocol::RequestOutputKind).
+#[derive(Debug, Clone, PartialEq)]
+pub struct RequestOutput {
+    /// The caller's id.
+    pub request_id: String,
+    /// The prompt as text, where it was given as text.
+    pub prompt: Option<Arc<str>>,
+    /// The prompt as tokens.
+    pub prompt_token_ids: Arc<[u32]>,
+    /// Logprobs of the prompt's tokens where asked for, with the first output. One entry per
+    /// prompt token; `None` at positions without one (the first has nothing before it).
+    pub prompt_logprobs: Option<Vec<Option<PositionLogprobs>>>,
+    /// The answers, by index.
+    pub outputs: Vec<CompletionOutput>,
+    /// Whether all answers are complete.
+    pub finished: bool,
+    /// Prompt tokens that came from the prefix cache.
+    pub num_cached_tokens: u32,
+}
+
+/// One answer.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct CompletionOutput {
+    /// Which of the `n` answers.
+    pub index: u32,
+    /// The text; empty without detokenization.
+    pub text: String,
+    /// The tokens.
+    pub token_ids: Vec<u32>,
+    /// Sum of the logprobs of all tokens so far, where logprobs were asked for.
+    pub cumulative_logprob: Option<f64>,
+    /// Logprobs, one entry per token of `token_ids`, where asked for.
+    pub logprobs: Option<Vec<PositionLogprobs>>,
+    /// Why the answer is complete; `None` while it isn't.
+    pub finish_reason: Option<FinishReason>,
+    /// What stopped it.
+    pub stop_reason: Option<StopReason>,
+}
+
+impl CompletionOutput {
+    /// Whether the answer is complete.
+    pub fn finished(&self) -> bool {
+        self.finish_reason.is_some()
+    }
+
+    /// Appends a later delta of the same answer.
+    fn append(&mut self, next: Self) {
+        self.text.push_str(&next.text);
+        self.token_ids.extend(next.token_ids);
+        if let Some(new) = next.logprobs {
+            self.logprobs.get_or_insert_default().extend(new);
+        }
+        self.cumulative_logprob = next.cumulative_logprob;
+        self.finish_reason = next.finish_reason;
+        self.stop_reason = next.stop_reason;
+    }
+}
+
+impl RequestOutput {
+    /// Merges a later output of the same request into this one: deltas are appended
+    /// (`aggregate`), cumulative outputs replaced.
+    pub fn add(&mut self, next: Self, aggregate: bool) {
+        self.finished |= next.finished;
+        if next.prompt_logprobs.is_some() {
+            self.prompt_logprobs = next.prompt_logprobs;
+        }
+        self.num_cached_tokens = self.num_cached_tokens.max(next.num_cached_tokens);
+        for completion in next.outputs {
+            match self
+                .outputs
+                .iter_mut()
+                .find(|o| o.index == completion.index)
+            {
+                Some(held) if aggregate => held.append(completion),
+                Some(held) => *held = completion,
+                None => self.outputs.push(completion),
+            }
+        }
+        self.outputs.sort_by_key(|output| output.index);
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn output(index: u32, text: &str, finish: Option<FinishReason>) -> RequestOutput {
+        RequestOutput {
+            request_id: "r".to_owned(),
+            prompt: None,
+            prompt_token_ids: [1].into(),
+            prompt_logprobs: None,
+            outputs: vec![CompletionOutput {
+                index,
+                text: text.to_owned(),
+                token_ids: text.bytes().map(u32::from).collect(),
+                finish_reason: finish,
+                ..CompletionOutput::default()
+            }],
+            finished: finish.is_some(),
+            num_cached_tokens: 0,
+        }
+    }
+
+    #[test]
+    fn deltas_are_appended_by_index() {
+        let mut held = output(1, "a", None);
+        held.add(output(0, "x", None), true);
+        held.add(output(1, "b", Some(FinishReason::Stop)), true);
+        let texts: Vec<_> = held
+            .outputs
+            .iter()
+            .map(|o| (o.index, o.text.as_str()))
+            .collect();
+        assert_eq!(texts, [(0, "x"), (1, "ab")]);
+        assert_eq!(held.outputs[1].finish_reason, Some(FinishReason::Stop));
+        assert_eq!(held.outputs[1].token_ids, [97, 98]);
+        assert!(held.finished);
+    }
+
+    #[test]
+    fn cumulative_outputs_are_replaced() {
+        let mut held = output(0, "a", None);
+        held.add(output(0, "ab", None), false);
+        assert_eq!(held.outputs[0].text, "ab");
+    }
+}

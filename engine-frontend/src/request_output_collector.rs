@@ -1,0 +1,136 @@
+//! The hand-over point between the output handler and the one who reads a request's stream.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use crate::error::GenerateError;
+use crate::outputs::RequestOutput;
+
+/// Holds at most one output. Where the reader lags, the next output is merged into the one that
+/// waits: deltas are appended, cumulative outputs replaced. So a slow reader costs the memory of
+/// its own text and never more, and nobody waits for it.
+#[derive(Debug)]
+pub struct RequestOutputCollector {
+    aggregate: bool,
+    slot: Mutex<Slot>,
+    ready: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    output: Option<RequestOutput>,
+    error: Option<GenerateError>,
+}
+
+impl RequestOutputCollector {
+    /// An empty collector; `aggregate` for outputs that are deltas.
+    pub fn new(aggregate: bool) -> Self {
+        Self {
+            aggregate,
+            slot: Mutex::default(),
+            ready: Notify::new(),
+        }
+    }
+
+    /// Adds an output or the error that ends the request. Never blocks. After an error, which
+    /// replaces what waits, nothing more is accepted.
+    pub fn put(&self, item: Result<RequestOutput, GenerateError>) {
+        {
+            let mut slot = self.slot();
+            if slot.error.is_some() {
+                return;
+            }
+            match item {
+                Ok(next) => match &mut slot.output {
+                    Some(held) => held.add(next, self.aggregate),
+                    None => slot.output = Some(next),
+                },
+                Err(error) => {
+                    slot.output = None;
+                    slot.error = Some(error);
+                }
+            }
+        }
+        self.ready.notify_one();
+    }
+
+    /// Takes what waits, or `None`.
+    pub fn get_nowait(&self) -> Option<Result<RequestOutput, GenerateError>> {
+        let mut slot = self.slot();
+        match &slot.error {
+            Some(error) => Some(Err(error.clone())),
+            None => slot.output.take().map(Ok),
+        }
+    }
+
+    /// Waits for the next output. For one reader at a time.
+    pub async fn get(&self) -> Result<RequestOutput, GenerateError> {
+        loop {
+            if let Some(item) = self.get_nowait() {
+                return item;
+            }
+            self.ready.notified().await;
+        }
+    }
+
+    fn slot(&self) -> MutexGuard<'_, Slot> {
+        // A panic between lock and unlock can't leave the slot half-written.
+        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::FinishReason;
+
+    use super::*;
+    use crate::error::EngineDeadError;
+    use crate::outputs::tests::output;
+
+    #[tokio::test]
+    async fn a_lagging_reader_gets_merged_deltas() {
+        let collector = RequestOutputCollector::new(true);
+        collector.put(Ok(output(0, "a", None)));
+        collector.put(Ok(output(0, "b", None)));
+        collector.put(Ok(output(0, "c", Some(FinishReason::Length))));
+        let merged = collector.get().await.unwrap();
+        assert_eq!(merged.outputs[0].text, "abc");
+        assert!(merged.finished);
+        assert!(collector.get_nowait().is_none());
+    }
+
+    #[tokio::test]
+    async fn a_lagging_reader_gets_the_latest_cumulative_output() {
+        let collector = RequestOutputCollector::new(false);
+        collector.put(Ok(output(0, "a", None)));
+        collector.put(Ok(output(0, "ab", None)));
+        assert_eq!(collector.get().await.unwrap().outputs[0].text, "ab");
+    }
+
+    #[tokio::test]
+    async fn an_error_is_final() {
+        let collector = RequestOutputCollector::new(true);
+        collector.put(Ok(output(0, "a", None)));
+        let dead = GenerateError::from(EngineDeadError {
+            reason: "gone".to_owned(),
+            exit_status: None,
+        });
+        collector.put(Err(dead.clone()));
+        collector.put(Ok(output(0, "b", None)));
+        assert_eq!(collector.get().await, Err(dead.clone()));
+        assert_eq!(collector.get().await, Err(dead));
+    }
+
+    #[tokio::test]
+    async fn a_waiting_reader_is_woken() {
+        let collector = std::sync::Arc::new(RequestOutputCollector::new(true));
+        let reader = tokio::spawn({
+            let collector = collector.clone();
+            async move { collector.get().await }
+        });
+        tokio::task::yield_now().await;
+        collector.put(Ok(output(0, "a", None)));
+        assert_eq!(reader.await.unwrap().unwrap().outputs[0].text, "a");
+    }
+}

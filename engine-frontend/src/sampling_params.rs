@@ -1,0 +1,473 @@
+//! Validation of sampling parameters against a model's limits.
+//!
+//! Ranges are vLLM V1's. Everything is checked here, before a request travels, so that the core
+//! can rely on it; what the core nevertheless finds wrong ends that one request.
+
+use protocol::SamplingParams;
+
+use crate::error::ValidationError;
+
+/// Most answers to one prompt.
+pub const MAX_N_SEQUENCES: u32 = 16_384;
+/// Most ids in `logprob_token_ids` and in `prompt_logprob_token_ids`.
+pub const MAX_LOGPROB_TOKEN_IDS: usize = 128;
+/// Most entries of `bad_words`, and most token sequences that they turn into.
+pub const MAX_BAD_WORDS: usize = 128;
+/// Temperatures below this mean greedy decoding.
+pub const SAMPLING_EPS: f32 = 1e-5;
+/// Lowest temperature above zero: lower ones overflow the softmax.
+pub const MIN_TEMPERATURE: f32 = 0.01;
+
+/// What a model and its engine allow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ModelLimits {
+    /// Longest sequence, prompt and output together.
+    pub max_model_len: u32,
+    /// Token ids are below this.
+    pub vocab_size: u32,
+    /// Most logprobs per token; -1 is no limit.
+    pub max_logprobs: i32,
+}
+
+/// Checks every field and brings equal meanings to one form: greedy parameters lose their
+/// filters, near-zero temperatures are raised to [`MIN_TEMPERATURE`], biases are clamped.
+///
+/// # Errors
+/// The first field out of range, with its value and its range.
+pub fn verify(params: &mut SamplingParams, limits: &ModelLimits) -> Result<(), ValidationError> {
+    verify_ranges(params)?;
+    verify_lengths(params)?;
+    verify_stops(params, limits)?;
+    verify_logprobs(params, limits)?;
+    verify_token_lists(params, limits)?;
+    normalise(params)
+}
+
+fn check(
+    ok: bool,
+    parameter: &str,
+    value: impl std::fmt::Display,
+    range: &str,
+) -> Result<(), ValidationError> {
+    if ok {
+        return Ok(());
+    }
+    let message = format!("{parameter} must be {range}, got {value}");
+    Err(ValidationError::field(parameter, value, message))
+}
+
+fn verify_ranges(p: &SamplingParams) -> Result<(), ValidationError> {
+    let within = |low: f32, high: f32, v: f32| v >= low && v <= high;
+    check(
+        (1..=MAX_N_SEQUENCES).contains(&p.n),
+        "n",
+        p.n,
+        "between 1 and 16384",
+    )?;
+    check(
+        within(-2.0, 2.0, p.presence_penalty),
+        "presence_penalty",
+        p.presence_penalty,
+        "between -2 and 2",
+    )?;
+    check(
+        within(-2.0, 2.0, p.frequency_penalty),
+        "frequency_penalty",
+        p.frequency_penalty,
+        "between -2 and 2",
+    )?;
+    check(
+        p.repetition_penalty.is_finite() && p.repetition_penalty > 0.0,
+        "repetition_penalty",
+        p.repetition_penalty,
+        "finite and greater than 0",
+    )?;
+    check(
+        within(0.0, 2.0, p.temperature),
+        "temperature",
+        p.temperature,
+        "between 0 and 2",
+    )?;
+    check(
+        p.top_p > 0.0 && p.top_p <= 1.0,
+        "top_p",
+        p.top_p,
+        "greater than 0 and at most 1",
+    )?;
+    check(
+        within(0.0, 1.0, p.min_p),
+        "min_p",
+        p.min_p,
+        "between 0 and 1",
+    )?;
+    if let Some(interval) = p.stream_interval {
+        check(interval >= 1, "stream_interval", interval, "at least 1")?;
+    }
+    if let Some(r) = p.repetition_detection {
+        check(
+            r.max_pattern_size >= 1,
+            "repetition_detection.max_pattern_size",
+            r.max_pattern_size,
+            "at least 1",
+        )?;
+        check(
+            (1..=r.max_pattern_size).contains(&r.min_pattern_size),
+            "repetition_detection.min_pattern_size",
+            r.min_pattern_size,
+            "at least 1 and at most max_pattern_size",
+        )?;
+        check(
+            r.min_count >= 2,
+            "repetition_detection.min_count",
+            r.min_count,
+            "at least 2",
+        )?;
+    }
+    Ok(())
+}
+
+/// Checks `max_tokens` and `min_tokens`; called again once an open `max_tokens` is known.
+pub(crate) fn verify_lengths(p: &SamplingParams) -> Result<(), ValidationError> {
+    if let Some(max_tokens) = p.max_tokens {
+        check(
+            max_tokens >= 1,
+            "max_tokens",
+            max_tokens,
+            "at least 1, or absent for the rest of the context",
+        )?;
+        check(
+            p.min_tokens <= max_tokens,
+            "min_tokens",
+            p.min_tokens,
+            &format!("at most max_tokens ({max_tokens})"),
+        )?;
+    }
+    Ok(())
+}
+
+fn verify_stops(p: &SamplingParams, limits: &ModelLimits) -> Result<(), ValidationError> {
+    if p.stop.iter().any(String::is_empty) {
+        return Err(ValidationError::field(
+            "stop",
+            format!("{:?}", p.stop),
+            "stop must not hold an empty string",
+        ));
+    }
+    if !p.stop.is_empty() && !p.detokenize {
+        return Err(ValidationError::field(
+            "stop",
+            format!("{:?}", p.stop),
+            "stop strings are matched on text: they need detokenize=true",
+        ));
+    }
+    verify_ids("stop_token_ids", &p.stop_token_ids, limits)
+}
+
+fn verify_logprobs(p: &SamplingParams, limits: &ModelLimits) -> Result<(), ValidationError> {
+    for (name, value) in [
+        ("logprobs", p.logprobs),
+        ("prompt_logprobs", p.prompt_logprobs),
+    ] {
+        let Some(value) = value else { continue };
+        check(
+            value >= -1,
+            name,
+            value,
+            "at least 0, or -1 for the whole vocabulary",
+        )?;
+        if limits.max_logprobs >= 0 {
+            check(
+                value >= 0 && value <= limits.max_logprobs,
+                name,
+                value,
+                &format!(
+                    "at most {} here (--max-logprobs raises the limit; -1 lifts it)",
+                    limits.max_logprobs
+                ),
+            )?;
+        }
+    }
+    for (name, ids) in [
+        ("logprob_token_ids", &p.logprob_token_ids),
+        ("prompt_logprob_token_ids", &p.prompt_logprob_token_ids),
+    ] {
+        let Some(ids) = ids else { continue };
+        check(
+            !ids.is_empty() && ids.len() <= MAX_LOGPROB_TOKEN_IDS,
+            name,
+            format!("{} ids", ids.len()),
+            "a list of 1 to 128 token ids",
+        )?;
+        verify_ids(name, ids, limits)?;
+    }
+    Ok(())
+}
+
+fn verify_token_lists(p: &SamplingParams, limits: &ModelLimits) -> Result<(), ValidationError> {
+    for &(id, bias) in &p.logit_bias {
+        check_id("logit_bias", id, limits)?;
+        check(
+            !bias.is_nan(),
+            "logit_bias",
+            bias,
+            "a number between -100 and 100",
+        )?;
+    }
+    if let Some(ids) = &p.allowed_token_ids {
+        check(
+            !ids.is_empty(),
+            "allowed_token_ids",
+            "[]",
+            "absent or a non-empty list of token ids",
+        )?;
+        verify_ids("allowed_token_ids", ids, limits)?;
+    }
+    check(
+        p.bad_words.len() <= MAX_BAD_WORDS,
+        "bad_words",
+        format!("{} words", p.bad_words.len()),
+        "a list of at most 128 words",
+    )?;
+    if p.bad_words.iter().any(String::is_empty) {
+        return Err(ValidationError::field(
+            "bad_words",
+            format!("{:?}", p.bad_words),
+            "bad_words must not hold an empty string",
+        ));
+    }
+    if let Some(args) = &p.extra_args {
+        let is_object = serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(args);
+        if let Err(error) = is_object {
+            return Err(ValidationError::field(
+                "extra_args",
+                args,
+                format!("extra_args must be a JSON object: {error}"),
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn verify_ids(name: &str, ids: &[u32], limits: &ModelLimits) -> Result<(), ValidationError> {
+    ids.iter().try_for_each(|&id| check_id(name, id, limits))
+}
+
+fn check_id(name: &str, id: u32, limits: &ModelLimits) -> Result<(), ValidationError> {
+    check(
+        id < limits.vocab_size,
+        name,
+        id,
+        &format!(
+            "token ids below the vocabulary's size, {}",
+            limits.vocab_size
+        ),
+    )
+}
+
+fn normalise(p: &mut SamplingParams) -> Result<(), ValidationError> {
+    if p.temperature < SAMPLING_EPS {
+        check(
+            p.n == 1,
+            "n",
+            p.n,
+            "1 with greedy decoding (temperature 0): all answers would be the same",
+        )?;
+        p.temperature = 0.0;
+        p.top_p = 1.0;
+        p.top_k = 0;
+        p.min_p = 0.0;
+    } else if p.temperature < MIN_TEMPERATURE {
+        tracing::warn!(
+            "temperature {} is below {MIN_TEMPERATURE} and may overflow; using {MIN_TEMPERATURE}",
+            p.temperature
+        );
+        p.temperature = MIN_TEMPERATURE;
+    }
+    for (_, bias) in &mut p.logit_bias {
+        *bias = bias.clamp(-100.0, 100.0);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::RepetitionDetection;
+
+    use super::*;
+
+    const LIMITS: ModelLimits = ModelLimits {
+        max_model_len: 64,
+        vocab_size: 100,
+        max_logprobs: 20,
+    };
+
+    fn verified(
+        change: impl FnOnce(&mut SamplingParams),
+    ) -> Result<SamplingParams, ValidationError> {
+        let mut params = SamplingParams::default();
+        change(&mut params);
+        verify(&mut params, &LIMITS)?;
+        Ok(params)
+    }
+
+    /// The refused parameter's name, or "accepted".
+    fn refused(change: impl FnOnce(&mut SamplingParams)) -> String {
+        match verified(change) {
+            Ok(_) => "accepted".to_owned(),
+            Err(error) => {
+                assert!(error.value.is_some(), "{error:?} lacks its value");
+                error.parameter.unwrap()
+            }
+        }
+    }
+
+    #[test]
+    fn defaults_are_valid_and_unchanged() {
+        assert_eq!(verified(|_| ()).unwrap(), SamplingParams::default());
+    }
+
+    #[test]
+    fn range_edges() {
+        assert_eq!(refused(|p| p.n = 0), "n");
+        assert_eq!(refused(|p| p.n = 16_385), "n");
+        assert_eq!(refused(|p| p.n = 16_384), "accepted");
+        for bad in [-2.01, 2.01, f32::NAN, f32::INFINITY] {
+            assert_eq!(refused(|p| p.presence_penalty = bad), "presence_penalty");
+            assert_eq!(refused(|p| p.frequency_penalty = bad), "frequency_penalty");
+        }
+        assert_eq!(refused(|p| p.presence_penalty = -2.0), "accepted");
+        assert_eq!(refused(|p| p.frequency_penalty = 2.0), "accepted");
+        for bad in [0.0, -1.0, f32::NAN, f32::INFINITY] {
+            assert_eq!(
+                refused(|p| p.repetition_penalty = bad),
+                "repetition_penalty"
+            );
+        }
+        for bad in [-0.1, 2.1, f32::NAN, f32::INFINITY] {
+            assert_eq!(refused(|p| p.temperature = bad), "temperature");
+        }
+        assert_eq!(refused(|p| p.temperature = 2.0), "accepted");
+        for bad in [0.0, -0.5, 1.01, f32::NAN] {
+            assert_eq!(refused(|p| p.top_p = bad), "top_p");
+        }
+        for bad in [-0.01, 1.01, f32::NAN] {
+            assert_eq!(refused(|p| p.min_p = bad), "min_p");
+        }
+        assert_eq!(refused(|p| p.stream_interval = Some(0)), "stream_interval");
+        assert_eq!(refused(|p| p.max_tokens = Some(0)), "max_tokens");
+        assert_eq!(refused(|p| p.min_tokens = 17), "min_tokens");
+        assert_eq!(refused(|p| p.min_tokens = 16), "accepted");
+    }
+
+    #[test]
+    fn repetition_detection_edges() {
+        let with = |max, min, count| {
+            refused(|p| {
+                p.repetition_detection = Some(RepetitionDetection {
+                    max_pattern_size: max,
+                    min_pattern_size: min,
+                    min_count: count,
+                })
+            })
+        };
+        assert_eq!(with(4, 1, 2), "accepted");
+        assert_eq!(with(0, 0, 2), "repetition_detection.max_pattern_size");
+        assert_eq!(with(4, 0, 2), "repetition_detection.min_pattern_size");
+        assert_eq!(with(4, 5, 2), "repetition_detection.min_pattern_size");
+        assert_eq!(with(4, 1, 1), "repetition_detection.min_count");
+    }
+
+    #[test]
+    fn lists_and_ids() {
+        assert_eq!(refused(|p| p.stop = vec![String::new()]), "stop");
+        assert_eq!(
+            refused(|p| {
+                p.stop = vec!["x".to_owned()];
+                p.detokenize = false;
+            }),
+            "stop"
+        );
+        assert_eq!(refused(|p| p.stop_token_ids = vec![99]), "accepted");
+        assert_eq!(refused(|p| p.stop_token_ids = vec![100]), "stop_token_ids");
+        assert_eq!(refused(|p| p.logit_bias = vec![(100, 1.0)]), "logit_bias");
+        assert_eq!(
+            refused(|p| p.logit_bias = vec![(1, f32::NAN)]),
+            "logit_bias"
+        );
+        assert_eq!(
+            refused(|p| p.allowed_token_ids = Some(vec![])),
+            "allowed_token_ids"
+        );
+        assert_eq!(
+            refused(|p| p.allowed_token_ids = Some(vec![5, 100])),
+            "allowed_token_ids"
+        );
+        assert_eq!(refused(|p| p.bad_words = vec![String::new()]), "bad_words");
+        assert_eq!(
+            refused(|p| p.bad_words = vec!["a".to_owned(); 129]),
+            "bad_words"
+        );
+        assert_eq!(
+            refused(|p| p.logprob_token_ids = Some(vec![1; 129])),
+            "logprob_token_ids"
+        );
+        assert_eq!(
+            refused(|p| p.prompt_logprob_token_ids = Some(vec![100])),
+            "prompt_logprob_token_ids"
+        );
+        assert_eq!(
+            refused(|p| p.extra_args = Some("[]".to_owned())),
+            "extra_args"
+        );
+    }
+
+    #[test]
+    fn logprobs_limit_can_be_lifted() {
+        assert_eq!(refused(|p| p.logprobs = Some(-2)), "logprobs");
+        assert_eq!(refused(|p| p.logprobs = Some(-1)), "logprobs");
+        assert_eq!(refused(|p| p.logprobs = Some(20)), "accepted");
+        assert_eq!(refused(|p| p.prompt_logprobs = Some(21)), "prompt_logprobs");
+        let unlimited = ModelLimits {
+            max_logprobs: -1,
+            ..LIMITS
+        };
+        let mut params = SamplingParams {
+            logprobs: Some(-1),
+            ..SamplingParams::default()
+        };
+        assert!(verify(&mut params, &unlimited).is_ok());
+    }
+
+    #[test]
+    fn greedy_drops_filters_and_refuses_several_answers() {
+        let greedy = verified(|p| {
+            p.temperature = 1e-6;
+            p.top_p = 0.5;
+            p.top_k = 7;
+            p.min_p = 0.1;
+        })
+        .unwrap();
+        assert_eq!(
+            (greedy.temperature, greedy.top_p, greedy.top_k, greedy.min_p),
+            (0.0, 1.0, 0, 0.0)
+        );
+        assert_eq!(
+            refused(|p| {
+                p.temperature = 0.0;
+                p.n = 2;
+            }),
+            "n"
+        );
+    }
+
+    #[test]
+    fn tiny_temperatures_and_large_biases_are_pulled_in() {
+        let params = verified(|p| {
+            p.temperature = 0.005;
+            p.logit_bias = vec![(1, 1000.0), (2, f32::NEG_INFINITY)];
+        })
+        .unwrap();
+        assert_eq!(params.temperature, MIN_TEMPERATURE);
+        assert_eq!(params.logit_bias, vec![(1, 100.0), (2, -100.0)]);
+    }
+}
