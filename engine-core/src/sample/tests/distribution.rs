@@ -7,7 +7,7 @@ use super::super::{Sampler, SamplerScratch, VocabSizes};
 use super::reference::{Settings, chi_square, critical_value, probabilities};
 use super::{sample, state_of};
 
-const DRAWS: u32 = 50_000;
+const DRAWS: u32 = 30_000;
 
 const OFF: Settings = Settings {
     temperature: 1.0,
