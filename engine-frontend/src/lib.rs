@@ -1,1 +1,3 @@
 //! placeholder, written in the next commits.
+
+pub mod detokenizer;

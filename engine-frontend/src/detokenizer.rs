@@ -1,0 +1,224 @@
+//! Tokens to text, as they come, with stop strings: vLLM's `IncrementalDetokenizer`.
+
+use std::sync::Arc;
+
+use protocol::EngineCoreRequest;
+use tokenizer::{DecodeStream, Tokenizer};
+
+/// The text of one request's output, built token by token.
+///
+/// The text is what [`Tokenizer::decode`] gives for all output tokens after the prompt: a
+/// character spread over several tokens appears once it is complete, bytes that can't become a
+/// character appear as U+FFFD. Memory: the output's ids and text.
+///
+/// `spaces_between_special_tokens` changes nothing: the supported tokenizers write added tokens
+/// as their text, with no space between them.
+#[derive(Debug)]
+pub struct IncrementalDetokenizer {
+    /// `None` where the request wants no text.
+    decoder: Option<Decoder>,
+    token_ids: Vec<u32>,
+    output_text: String,
+    /// Never empty strings.
+    stop: Vec<String>,
+    include_stop_str_in_output: bool,
+    min_tokens: usize,
+    /// Characters held back while the request runs: they may yet be part of a stop string.
+    stop_buffer_length: usize,
+    /// Bytes of `output_text` that deltas have given out.
+    last_output_text_offset: usize,
+}
+
+#[derive(Debug)]
+struct Decoder {
+    tokenizer: Arc<Tokenizer>,
+    stream: DecodeStream,
+}
+
+/// A stop string that ended a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StopStringMatch {
+    /// Which of the request's stop strings.
+    pub stop_string: String,
+    /// How many of the new tokens belong to the output; the rest came after the stop string and
+    /// are dropped.
+    pub num_new_tokens: usize,
+}
+
+impl IncrementalDetokenizer {
+    /// The detokenizer of a new request. Tokens in `output_token_ids` count as output that was
+    /// given out before: they are part of the text, but of no delta.
+    pub fn new(tokenizer: &Arc<Tokenizer>, request: &EngineCoreRequest) -> Self {
+        let params = &request.sampling_params;
+        let decoder = params.detokenize.then(|| Decoder {
+            tokenizer: Arc::clone(tokenizer),
+            stream: DecodeStream::after_prompt(
+                tokenizer,
+                &request.prompt_token_ids,
+                params.skip_special_tokens,
+            ),
+        });
+        let stop: Vec<String> = params
+            .stop
+            .iter()
+            .filter(|s| !s.is_empty())
+            .cloned()
+            .collect();
+        let longest_stop = stop.iter().map(|s| s.chars().count()).max().unwrap_or(0);
+        let mut detokenizer = Self {
+            decoder,
+            token_ids: Vec::new(),
+            output_text: String::new(),
+            stop,
+            include_stop_str_in_output: params.include_stop_str_in_output,
+            min_tokens: params.min_tokens as usize,
+            stop_buffer_length: if params.include_stop_str_in_output {
+                0
+            } else {
+                longest_stop.saturating_sub(1)
+            },
+            last_output_text_offset: 0,
+        };
+        for &token_id in &request.output_token_ids {
+            detokenizer.push(token_id);
+        }
+        detokenizer.last_output_text_offset = detokenizer.released_len(false);
+        detokenizer
+    }
+
+    /// Takes the tokens of one step; returns the stop string that they complete, if any. The text
+    /// then ends before it, or with it where `include_stop_str_in_output` is set.
+    ///
+    /// `stop_terminated` says that the last token is a stop token that ended the request: it
+    /// counts as output, and is text only where `include_stop_str_in_output` is set.
+    ///
+    /// Of several stop strings the one that is complete first wins; of those that end at the
+    /// same place, the first in the request's list. One that ends within the first `min_tokens`
+    /// tokens doesn't count.
+    pub fn update(
+        &mut self,
+        new_token_ids: &[u32],
+        stop_terminated: bool,
+    ) -> Option<StopStringMatch> {
+        let (text_token_ids, silent_token_id) = match new_token_ids.split_last() {
+            Some((last, rest)) if stop_terminated && !self.include_stop_str_in_output => {
+                (rest, Some(*last))
+            }
+            _ => (new_token_ids, None),
+        };
+        for (index, &token_id) in text_token_ids.iter().enumerate() {
+            let new_text_start = self.output_text.len();
+            self.push(token_id);
+            if self.token_ids.len() <= self.min_tokens {
+                continue;
+            }
+            let Some((stop, range)) = self.find_stop(new_text_start) else {
+                continue;
+            };
+            let stop_string = stop.to_owned();
+            self.output_text
+                .truncate(if self.include_stop_str_in_output {
+                    range.end
+                } else {
+                    range.start
+                });
+            // What was held back came after the stop string.
+            self.finish_text_into(&mut String::new());
+            return Some(StopStringMatch {
+                stop_string,
+                num_new_tokens: index + 1,
+            });
+        }
+        self.token_ids.extend(silent_token_id);
+        None
+    }
+
+    /// The text to give out now: with `delta` what is new since the last call, else all of it.
+    ///
+    /// Until the request is finished, as many characters are held back as could be the start of
+    /// a stop string. With `finished`, everything is given out, and a character whose end never
+    /// came becomes U+FFFD.
+    pub fn get_next_output_text(&mut self, finished: bool, delta: bool) -> String {
+        if finished {
+            let mut text = std::mem::take(&mut self.output_text);
+            self.finish_text_into(&mut text);
+            self.output_text = text;
+        }
+        let end = self.released_len(finished);
+        let start = if delta {
+            let start = self.last_output_text_offset;
+            self.last_output_text_offset = start.max(end);
+            start
+        } else {
+            0
+        };
+        self.output_text
+            .get(start..end)
+            .unwrap_or_default()
+            .to_owned()
+    }
+
+    /// All text so far, nothing held back but incomplete characters.
+    pub fn output_text(&self) -> &str {
+        &self.output_text
+    }
+
+    /// All output tokens so far.
+    pub fn output_token_ids(&self) -> &[u32] {
+        &self.token_ids
+    }
+
+    /// How many output tokens there are.
+    pub fn num_output_tokens(&self) -> usize {
+        self.token_ids.len()
+    }
+
+    fn push(&mut self, token_id: u32) {
+        self.token_ids.push(token_id);
+        if let Some(Decoder { tokenizer, stream }) = &mut self.decoder {
+            stream.step(tokenizer, token_id, &mut self.output_text);
+        }
+    }
+
+    fn finish_text_into(&mut self, text: &mut String) {
+        if let Some(decoder) = &mut self.decoder {
+            decoder.stream.finish(text);
+        }
+    }
+
+    /// Bytes of the text that may be given out.
+    fn released_len(&self, finished: bool) -> usize {
+        if finished || self.stop_buffer_length == 0 {
+            return self.output_text.len();
+        }
+        self.output_text
+            .char_indices()
+            .rev()
+            .nth(self.stop_buffer_length - 1)
+            .map_or(0, |(index, _)| index)
+    }
+
+    /// The stop string that ends first after `new_text_start`, and where it lies. Looks only at
+    /// the new text and what a stop string can reach back before it.
+    fn find_stop(&self, new_text_start: usize) -> Option<(&str, std::ops::Range<usize>)> {
+        let text = self.output_text.as_str();
+        let mut first: Option<(&str, std::ops::Range<usize>)> = None;
+        for stop in &self.stop {
+            let mut from = (new_text_start + 1).saturating_sub(stop.len());
+            while !text.is_char_boundary(from) {
+                from += 1;
+            }
+            let Some(offset) = text.get(from..).and_then(|tail| tail.find(stop.as_str())) else {
+                continue;
+            };
+            let range = from + offset..from + offset + stop.len();
+            if first
+                .as_ref()
+                .is_none_or(|(_, first)| range.end < first.end)
+            {
+                first = Some((stop, range));
+            }
+        }
+        first
+    }
+}
