@@ -69,6 +69,9 @@ pub struct EngineArgs {
     /// Seed for requests that bring none of their own
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
+    /// Seconds that requests in flight may take to finish when the core gets SIGTERM; 0 aborts
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.0)]
+    pub shutdown_timeout: f64,
     /// The engine core's executable; the one beside this executable where absent
     #[arg(long, value_name = "PATH")]
     pub engine_core: Option<PathBuf>,
@@ -102,6 +105,7 @@ impl Default for EngineArgs {
             logprobs_mode: LogprobsModeArg::RawLogprobs,
             threads: None,
             seed: None,
+            shutdown_timeout: 0.0,
             engine_core: None,
             engine_core_address: None,
             generation_config: GenerationConfigArg::Auto,
@@ -162,6 +166,7 @@ impl EngineArgs {
                 },
                 ..SchedulerConfig::default()
             },
+            shutdown_timeout_seconds: self.shutdown_timeout,
         }
     }
 }

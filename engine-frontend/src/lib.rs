@@ -1,3 +1,4 @@
+<<<<<<< HEAD
 //! Process 0 of Formwork: everything between a user and the EngineCore process.
 //!
 //! What it is: validation, chat template and tokenization of requests ([`InputProcessor`]), the
@@ -66,3 +67,8 @@ pub use protocol::{FinishReason, RequestOutputKind, SamplingParams, StopReason};
 pub use request_output_collector::RequestOutputCollector;
 pub use sampling_params::{ModelLimits, verify};
 pub use startup::{StartupError, start_engine};
+=======
+//! placeholder, written in the next commits.
+
+pub mod detokenizer;
+>>>>>>> tok

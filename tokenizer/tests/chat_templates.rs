@@ -227,6 +227,13 @@ fn a_hostile_template_ends_with_an_error() {
     let nested = "{% set ns = namespace(x=[]) %}{% for i in range(1000) %}{% set ns.x = [ns.x] %}\
                   {% endfor %}{{ ns.x | tojson }}";
     assert!(render_error(nested).contains("more than 128 levels deep"));
+    // As deep as the budget of instructions allows: no stack overflow when it is dropped.
+    let brackets = ("[".repeat(40), "]".repeat(40));
+    let deepest = format!(
+        "{{% set ns = namespace(x=[]) %}}{{% for i in range(99999) %}}{{% set ns.x = {}ns.x{} %}}{{% endfor %}}",
+        brackets.0, brackets.1
+    );
+    assert_eq!(render_error(&deepest), budget);
 }
 
 #[test]
