@@ -1,4 +1,3 @@
-<<<<<<< HEAD
 //! Process 0 of Formwork: everything between a user and the EngineCore process.
 //!
 //! What it is: validation, chat template and tokenization of requests ([`InputProcessor`]), the
@@ -32,7 +31,7 @@ pub mod openai;
 
 mod arg_utils;
 mod async_llm;
-mod detokenizer;
+pub mod detokenizer;
 mod error;
 mod input_processor;
 mod llm;
@@ -67,8 +66,3 @@ pub use protocol::{FinishReason, RequestOutputKind, SamplingParams, StopReason};
 pub use request_output_collector::RequestOutputCollector;
 pub use sampling_params::{ModelLimits, verify};
 pub use startup::{StartupError, start_engine};
-=======
-//! placeholder, written in the next commits.
-
-pub mod detokenizer;
->>>>>>> tok
