@@ -65,7 +65,7 @@ fn bytes_of_an_encoded_text_are_the_texts() {
     for loaded in loaded() {
         for text in CORPUS {
             let ids = loaded.tokenizer.encode(text, false).unwrap();
-            let kept = kept(&loaded.name, text);
+            let kept = kept(loaded.name, text);
             assert_eq!(
                 bytes_of(&loaded.tokenizer, &ids),
                 kept.as_bytes(),
@@ -95,7 +95,7 @@ fn bytes_of_any_encoded_text_are_the_texts() {
         runner
             .run(&text, |text| {
                 let ids = loaded.tokenizer.encode(&text, false).unwrap();
-                let kept = kept(&loaded.name, &text);
+                let kept = kept(loaded.name, &text);
                 prop_assert_eq!(
                     bytes_of(&loaded.tokenizer, &ids),
                     kept.as_bytes(),
@@ -128,7 +128,7 @@ fn every_token_writes_what_the_library_decodes() {
             texts += 1;
         }
         assert!(
-            texts > tokenizer.vocab_size() * 9 / 10,
+            texts > tokenizer.vocab_size() * 8 / 10,
             "{}: {texts} tokens of text",
             loaded.name
         );
@@ -166,10 +166,28 @@ fn ids_and_tokens_are_the_librarys() {
 fn special_tokens_of_each() {
     // eos, bos, a control token, an ordinary added token
     let expected = [
-        ("gpt2", Some(50256), Some(50256), Some(50256), None),
-        ("llama3_1", Some(128009), Some(128000), Some(128006), None),
-        ("qwen2_5", Some(151645), None, Some(151644), Some(151657)),
-        ("gemma2", Some(1), Some(2), Some(106), Some(4)),
+        (
+            "tokenizers/gpt2",
+            Some(50256),
+            Some(50256),
+            Some(50256),
+            None,
+        ),
+        (
+            "tokenizers/llama3_1",
+            Some(128009),
+            Some(128000),
+            Some(128006),
+            None,
+        ),
+        (
+            "tokenizers/qwen2_5",
+            Some(151645),
+            None,
+            Some(151644),
+            Some(151657),
+        ),
+        ("tokenizers/gemma2", Some(1), Some(2), Some(106), Some(4)),
         ("checkpoints/llama", Some(955), None, Some(954), Some(958)),
     ];
     for (name, eos, bos, control, ordinary) in expected {
@@ -220,7 +238,7 @@ fn fingerprints_are_equal_only_for_equal_files() {
     for loaded in loaded() {
         let fingerprint = loaded.tokenizer.fingerprint();
         assert_eq!(fingerprint.len(), 64);
-        assert!(seen.insert(fingerprint.to_owned()), "{}", loaded.name);
+        assert!(seen.insert(fingerprint), "{}", loaded.name);
         let json = std::fs::read(loaded.folder.join("tokenizer.json")).unwrap();
         assert_eq!(fingerprint, blake3::hash(&json).to_hex().as_str());
     }

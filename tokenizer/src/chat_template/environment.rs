@@ -10,8 +10,12 @@ use super::{python_json, python_methods};
 
 pub(super) const TEMPLATE_NAME: &str = "chat_template";
 
-/// Instructions of one rendering: enough for some ten thousand messages.
-const FUEL: u64 = 2_000_000;
+/// Instructions of one rendering: enough for some thousand messages.
+const FUEL: u64 = 500_000;
+/// Stack of the rendering thread. Values that a template nests are compared, printed and dropped
+/// recursively, at up to 410 bytes a level (measured), and one instruction nests one level; so
+/// this is more than [`FUEL`] can use up. Pages that are not touched cost nothing.
+const STACK_BYTES: usize = 256 << 20;
 /// Nested macros, loops and blocks.
 const RECURSION_LIMIT: usize = 100;
 /// Bytes of one prompt.
@@ -31,6 +35,8 @@ pub(super) fn compile(source: &str) -> Result<Environment<'static>, ChatTemplate
     environment.set_fuel(Some(FUEL));
     environment.set_recursion_limit(RECURSION_LIMIT);
     environment.set_unknown_method_callback(python_methods::unknown_method_callback);
+    // Its indentation of nested values grows with the square of their depth.
+    environment.remove_filter("pprint");
     environment.add_filter("tojson", python_json::tojson);
     environment.add_function(
         "raise_exception",
@@ -45,17 +51,33 @@ pub(super) fn compile(source: &str) -> Result<Environment<'static>, ChatTemplate
     Ok(environment)
 }
 
-/// Renders, up to [`MAX_OUTPUT`] bytes.
+/// Renders, up to [`MAX_OUTPUT`] bytes, on a thread of its own with [`STACK_BYTES`] of stack.
 pub(super) fn render_limited(
     template: &Template<'_, '_>,
     variables: Value,
 ) -> Result<String, ChatTemplateError> {
-    let mut output = LimitedOutput(Vec::new());
-    template
-        .render_captured_to(variables, &mut output)
-        .map_err(|error| ChatTemplateError::render(&error))?;
-    // minijinja writes `str`s only.
-    Ok(String::from_utf8_lossy(&output.0).into_owned())
+    let render = || {
+        let mut output = LimitedOutput(Vec::new());
+        template
+            .render_captured_to(variables, &mut output)
+            .map_err(|error| ChatTemplateError::render(&error))?;
+        // minijinja writes `str`s only.
+        Ok(String::from_utf8_lossy(&output.0).into_owned())
+    };
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new()
+            .name("chat-template".to_owned())
+            .stack_size(STACK_BYTES)
+            .spawn_scoped(scope, render)
+            .map_err(|error| ChatTemplateError::Thread {
+                message: format!("can't start a thread for it: {error}"),
+            })?;
+        thread.join().unwrap_or_else(|_| {
+            Err(ChatTemplateError::Thread {
+                message: "its thread panicked".to_owned(),
+            })
+        })
+    })
 }
 
 struct LimitedOutput(Vec<u8>);

@@ -49,6 +49,12 @@ pub enum ChatTemplateError {
         /// Which limit.
         limit: &'static str,
     },
+    /// The thread that renders failed.
+    #[error("chat template: {message}")]
+    Thread {
+        /// How.
+        message: String,
+    },
     /// A message is not what the API says.
     #[error("{field}: {message}")]
     InvalidMessage {

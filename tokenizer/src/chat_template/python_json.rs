@@ -1,14 +1,15 @@
 //! The filter `tojson` as Hugging Face's libraries define it: Python's `json.dumps` with
 //! `ensure_ascii=False`, and no HTML escaping.
 
-use minijinja::value::{Kwargs, Rest, ValueKind, from_args};
+use minijinja::value::{Kwargs, Rest, ValueKind, ValueOrKwargs, from_args};
 use minijinja::{Error, ErrorKind, Value};
 
 /// Nesting of a value; deeper ones (or a cycle) are refused.
 const MAX_DEPTH: usize = 128;
 
 /// `value | tojson(ensure_ascii=False, indent=None, separators=None, sort_keys=False)`.
-pub(super) fn tojson(value: &Value, arguments: Rest<Value>) -> Result<Value, Error> {
+pub(super) fn tojson(value: &Value, arguments: Rest<ValueOrKwargs>) -> Result<Value, Error> {
+    let arguments = arguments.into_values();
     let (positional, kwargs): (&[Value], Kwargs) = from_args(&arguments)?;
     // An argument by its place or name; `None` in the template is as good as none.
     let argument = |index: usize, name| -> Result<Option<Value>, Error> {

@@ -1,7 +1,7 @@
 //! Where the tests' tokenizers lie.
 
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use tokenizer::Tokenizer;
 
@@ -23,49 +23,43 @@ fn shared() -> Option<PathBuf> {
 }
 
 /// A tokenizer of the tests, with the library's own reading of the same file as the reference.
+#[allow(dead_code, reason = "not every test binary needs every field")]
 pub(crate) struct Loaded {
-    pub(crate) name: String,
+    pub(crate) name: &'static str,
     pub(crate) folder: PathBuf,
     pub(crate) tokenizer: Tokenizer,
     pub(crate) reference: tokenizers::Tokenizer,
 }
 
-/// All shared tokenizers, loaded once per test binary: four published ones, and the one that all
-/// tiny checkpoints share. Empty where there is no test data.
-pub(crate) fn loaded() -> &'static [Arc<Loaded>] {
-    static LOADED: OnceLock<Vec<Arc<Loaded>>> = OnceLock::new();
-    LOADED.get_or_init(|| {
-        let Some(shared) = shared() else {
-            return Vec::new();
-        };
-        [
-            "tokenizers/gpt2",
-            "tokenizers/llama3_1",
-            "tokenizers/qwen2_5",
-            "tokenizers/gemma2",
-            "checkpoints/llama",
-        ]
-        .into_iter()
-        .map(|name| {
-            let folder = shared.join(name);
-            Arc::new(Loaded {
-                name: name.to_owned(),
+/// Four published tokenizers, and the one that all tiny checkpoints share.
+const NAMES: [&str; 5] = [
+    "tokenizers/gpt2",
+    "tokenizers/llama3_1",
+    "tokenizers/qwen2_5",
+    "tokenizers/gemma2",
+    "checkpoints/llama",
+];
+
+/// One of [`NAMES`], loaded once per test binary; `None` where there is no test data.
+pub(crate) fn named(name: &str) -> Option<&'static Loaded> {
+    static LOADED: [OnceLock<Option<Loaded>>; NAMES.len()] =
+        [const { OnceLock::new() }; NAMES.len()];
+    let index = NAMES.iter().position(|known| *known == name).unwrap();
+    LOADED[index]
+        .get_or_init(|| {
+            let folder = shared()?.join(name);
+            Some(Loaded {
+                name: NAMES[index],
                 tokenizer: Tokenizer::from_files(&folder).unwrap(),
                 reference: tokenizers::Tokenizer::from_file(folder.join("tokenizer.json")).unwrap(),
                 folder,
             })
         })
-        .collect()
-    })
+        .as_ref()
 }
 
-/// One of [`loaded`] by its folder's name.
-#[allow(dead_code, reason = "not every test binary needs it")]
-pub(crate) fn named(name: &str) -> Option<&'static Loaded> {
-    let found = loaded().iter().find(|loaded| loaded.name.ends_with(name));
-    assert!(
-        found.is_some() || loaded().is_empty(),
-        "{name} is not among the shared tokenizers"
-    );
-    found.map(Arc::as_ref)
+/// All of [`NAMES`]; none where there is no test data.
+#[allow(dead_code, reason = "not every test binary needs all")]
+pub(crate) fn loaded() -> impl Iterator<Item = &'static Loaded> {
+    NAMES.into_iter().filter_map(named)
 }
