@@ -32,10 +32,6 @@ pub mod openai;
 
 mod arg_utils;
 mod async_llm;
-<<<<<<< HEAD
-pub mod detokenizer;
-=======
->>>>>>> front
 mod error;
 mod input_processor;
 mod llm;

@@ -53,7 +53,11 @@ impl Batch {
 
     fn command(&self) -> Command {
         let mut command = formwork_batch();
-        command.arg("-i").arg(self.input()).arg("-o").arg(self.output());
+        command
+            .arg("-i")
+            .arg(self.input())
+            .arg("-o")
+            .arg(self.output());
         command.args(["--threads", "2", "--num-blocks-override", "512"]);
         command.stdin(Stdio::null()).stderr(Stdio::piped());
         command
@@ -65,7 +69,9 @@ impl Batch {
 
     fn results(&self) -> Vec<Value> {
         let text = fs::read_to_string(self.output()).unwrap();
-        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        text.lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
     }
 
     /// Waits until the output has `count` complete lines.
@@ -102,11 +108,16 @@ fn answers(results: &[Value]) -> Vec<(String, Value, Value)> {
 /// The core that `frontend` started.
 fn core_of(frontend: &Process) -> i32 {
     let task = format!("/proc/{0}/task", frontend.0.id());
-    let children = fs::read_dir(task).unwrap().filter_map(|thread| {
-        fs::read_to_string(thread.ok()?.path().join("children")).ok()
-    });
+    let children = fs::read_dir(task)
+        .unwrap()
+        .filter_map(|thread| fs::read_to_string(thread.ok()?.path().join("children")).ok());
     let children: String = children.collect();
-    children.split_whitespace().next().expect("the frontend has a core").parse().unwrap()
+    children
+        .split_whitespace()
+        .next()
+        .expect("the frontend has a core")
+        .parse()
+        .unwrap()
 }
 
 /// Waits until process `id` is gone or waits to be collected.
@@ -156,7 +167,9 @@ fn results_come_in_input_order_and_repeat() {
 #[test]
 fn a_shared_checkpoint_gives_what_transformers_gives() {
     for model in ["llama", "qwen2", "qwen3", "mistral"] {
-        let Some(folder) = shared(&format!("checkpoints/{model}")) else { continue };
+        let Some(folder) = shared(&format!("checkpoints/{model}")) else {
+            continue;
+        };
         let expected = fs::read_to_string(folder.join("expected.json")).unwrap();
         let expected: Value = serde_json::from_str(&expected).unwrap();
         let prompts = expected["prompts"].as_array().unwrap();
@@ -199,8 +212,10 @@ fn bad_lines_become_error_lines() {
         "{\"custom_id\": ".to_owned(),
         String::new(),
         "[]".to_owned(),
-        json!({"custom_id": "d", "method": "GET", "url": "/v1/completions", "body": {}}).to_string(),
-        json!({"custom_id": "e", "method": "POST", "url": "/v1/embeddings", "body": {}}).to_string(),
+        json!({"custom_id": "d", "method": "GET", "url": "/v1/completions", "body": {}})
+            .to_string(),
+        json!({"custom_id": "e", "method": "POST", "url": "/v1/embeddings", "body": {}})
+            .to_string(),
         chat(json!({"messages": messages, "temperature": 9})),
         chat(json!({"messages": messages, "response_format": {"type": "json_object"}})),
         chat(json!({"messages": messages, "guided_json": {"type": "object"}})),
@@ -217,12 +232,18 @@ fn bad_lines_become_error_lines() {
         .iter()
         .map(|result| {
             let error = &result["response"]["body"]["error"]["message"];
-            let error = error.as_str().or(result["error"]["message"].as_str()).unwrap_or_default();
+            let error = error
+                .as_str()
+                .or(result["error"]["message"].as_str())
+                .unwrap_or_default();
             (result["response"]["status_code"].clone(), error.to_owned())
         })
         .collect();
     assert_eq!(described.len(), 12, "{described:?}");
-    assert_eq!((&described[0], &described[11]), (&(json!(200), String::new()), &(json!(200), String::new())));
+    assert_eq!(
+        (&described[0], &described[11]),
+        (&(json!(200), String::new()), &(json!(200), String::new()))
+    );
     for (index, word) in [
         (1, "line 2"),
         (2, "line 4"),
@@ -235,7 +256,11 @@ fn bad_lines_become_error_lines() {
         (9, "another"),
         (10, "no_such_field"),
     ] {
-        assert!(described[index].1.contains(word), "{index}: {:?}", described[index]);
+        assert!(
+            described[index].1.contains(word),
+            "{index}: {:?}",
+            described[index]
+        );
         assert_ne!(described[index].0, 200);
     }
 }
@@ -243,7 +268,12 @@ fn bad_lines_become_error_lines() {
 #[test]
 fn after_a_killed_core_the_file_can_be_resumed() {
     let batch = Batch::new(&requests(60, 60));
-    let mut frontend = Process::spawn(batch.command().args(["--max-num-seqs", "4", "--max-inflight", "8"]));
+    let mut frontend =
+        Process::spawn(
+            batch
+                .command()
+                .args(["--max-num-seqs", "4", "--max-inflight", "8"]),
+        );
     batch.wait_for_lines(3);
     let core = core_of(&frontend);
     // SAFETY: `kill` has no memory effects; the core is the frontend's child and still running.
@@ -252,14 +282,21 @@ fn after_a_killed_core_the_file_can_be_resumed() {
     assert_eq!(status.code(), Some(1));
     let mut log = String::new();
     std::io::Read::read_to_string(frontend.0.stderr.as_mut().unwrap(), &mut log).unwrap();
-    assert!(log.contains("engine core") && log.contains("--resume"), "{log}");
+    assert!(
+        log.contains("engine core") && log.contains("--resume"),
+        "{log}"
+    );
 
     let before = batch.results();
     assert!(before.len() >= 3 && before.len() < 60);
     let output = batch.run(&["--resume"]);
     assert!(output.status.success(), "{}", stderr(&output));
     let resumed = batch.results();
-    assert_eq!(resumed[..before.len()], before, "what was written stays as it is");
+    assert_eq!(
+        resumed[..before.len()],
+        before,
+        "what was written stays as it is"
+    );
     let whole = Batch::new(&requests(60, 60));
     assert!(whole.run(&[]).status.success());
     assert_eq!(answers(&resumed), answers(&whole.results()));
@@ -280,9 +317,14 @@ fn after_a_killed_frontend_the_core_ends_and_the_file_can_be_resumed() {
     fs::write(batch.output(), bytes).unwrap();
     let output = batch.run(&["--resume"]);
     assert!(output.status.success(), "{}", stderr(&output));
-    let ids: Vec<Value> =
-        batch.results().iter().map(|result| result["custom_id"].clone()).collect();
-    let expected: Vec<Value> = (0..60).map(|index| json!(format!("request-{index}"))).collect();
+    let ids: Vec<Value> = batch
+        .results()
+        .iter()
+        .map(|result| result["custom_id"].clone())
+        .collect();
+    let expected: Vec<Value> = (0..60)
+        .map(|index| json!(format!("request-{index}")))
+        .collect();
     assert_eq!(ids, expected);
 }
 
@@ -290,7 +332,11 @@ fn after_a_killed_frontend_the_core_ends_and_the_file_can_be_resumed() {
 fn sigterm_leaves_a_file_that_can_be_resumed_and_no_process() {
     let batch = Batch::new(&requests(400, 40));
     let mut frontend =
-        Process::spawn(batch.command().args(["--max-num-seqs", "4", "--max-inflight", "8"]));
+        Process::spawn(
+            batch
+                .command()
+                .args(["--max-num-seqs", "4", "--max-inflight", "8"]),
+        );
     batch.wait_for_lines(2);
     let core = core_of(&frontend);
     frontend.signal(libc::SIGTERM);
@@ -298,7 +344,11 @@ fn sigterm_leaves_a_file_that_can_be_resumed_and_no_process() {
     wait_for_end(core, PATIENCE);
     let before = batch.results();
     assert!(before.len() < 400);
-    assert!(before.iter().all(|result| result["response"]["status_code"] == 200));
+    assert!(
+        before
+            .iter()
+            .all(|result| result["response"]["status_code"] == 200)
+    );
     let output = batch.run(&["--resume"]);
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(batch.results().len(), 400);
@@ -307,12 +357,18 @@ fn sigterm_leaves_a_file_that_can_be_resumed_and_no_process() {
 #[test]
 fn two_batches_at_once_do_not_meet() {
     let batches = [Batch::new(&requests(20, 20)), Batch::new(&requests(20, 20))];
-    let running: Vec<_> = batches.iter().map(|batch| batch.command().spawn().unwrap()).collect();
+    let running: Vec<_> = batches
+        .iter()
+        .map(|batch| batch.command().spawn().unwrap())
+        .collect();
     for process in running {
         let output = process.wait_with_output().unwrap();
         assert!(output.status.success(), "{}", stderr(&output));
     }
-    assert_eq!(answers(&batches[0].results()), answers(&batches[1].results()));
+    assert_eq!(
+        answers(&batches[0].results()),
+        answers(&batches[1].results())
+    );
 }
 
 #[test]
@@ -320,8 +376,17 @@ fn standard_input_and_output_work() {
     use std::io::Write;
     let mut command = formwork_batch();
     command.args(["-i", "-", "-o", "-", "--num-blocks-override", "512"]);
-    let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    process.stdin.take().unwrap().write_all(requests(3, 4).as_bytes()).unwrap();
+    let mut process = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    process
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(requests(3, 4).as_bytes())
+        .unwrap();
     let output = process.wait_with_output().unwrap();
     assert!(output.status.success());
     assert_eq!(String::from_utf8(output.stdout).unwrap().lines().count(), 3);
@@ -353,29 +418,46 @@ fn what_cannot_begin_says_why_and_leaves_nothing() {
     assert!(message.contains(&text(&batch.input())), "{message}");
     let (code, message) = refusal(&mut with(&["--model", &text(folder)]));
     assert_eq!(code, Some(1), "{message}");
-    assert!(message.contains("tokenizer.json") || message.contains("config.json"), "{message}");
+    assert!(
+        message.contains("tokenizer.json") || message.contains("config.json"),
+        "{message}"
+    );
     let (code, message) = refusal(&mut with(&["--engine-core", &text(&missing)]));
     assert_eq!(code, Some(1), "{message}");
     assert!(message.contains(&text(&missing)), "{message}");
     let (code, message) = refusal(&mut with(&["--max-model-len", "9999999"]));
     assert_eq!(code, Some(1), "{message}");
-    assert!(message.contains("max_model_len") && message.contains("9999999"), "{message}");
+    assert!(
+        message.contains("max_model_len") && message.contains("9999999"),
+        "{message}"
+    );
     let (code, message) = refusal(&mut with(&["--no-such-flag"]));
     assert_eq!(code, Some(2), "{message}");
 
     let mut same = formwork_batch();
-    same.arg("-i").arg(batch.input()).arg("-o").arg(batch.input());
+    same.arg("-i")
+        .arg(batch.input())
+        .arg("-o")
+        .arg(batch.input());
     let (code, message) = refusal(&mut same);
     assert!(matches!(code, Some(1 | 2)), "{message}");
     assert!(message.contains("same"), "{message}");
     let mut no_input = formwork_batch();
-    no_input.arg("-i").arg(&missing).arg("-o").arg(batch.output());
+    no_input
+        .arg("-i")
+        .arg(&missing)
+        .arg("-o")
+        .arg(batch.output());
     let (code, message) = refusal(&mut no_input);
     assert_eq!(code, Some(1), "{message}");
     assert!(message.contains(&text(&missing)), "{message}");
     let unwritable = missing.join("output.jsonl");
     let mut no_output = formwork_batch();
-    no_output.arg("-i").arg(batch.input()).arg("-o").arg(&unwritable);
+    no_output
+        .arg("-i")
+        .arg(batch.input())
+        .arg("-o")
+        .arg(&unwritable);
     let (code, message) = refusal(&mut no_output);
     assert_eq!(code, Some(1), "{message}");
     assert!(message.contains(&text(&unwritable)), "{message}");
@@ -396,15 +478,23 @@ fn a_core_of_another_version_is_refused_with_both_versions() {
     let listener = Listener::bind(address.path()).unwrap();
     let other_core = std::thread::spawn(move || {
         let (mut reader, mut writer) = listener.accept().unwrap().split();
-        let hello = protocol::Hello { protocol_version: 77, build_version: "9.9.9".to_owned() };
+        let hello = protocol::Hello {
+            protocol_version: 77,
+            build_version: "9.9.9".to_owned(),
+        };
         writer.write(&hello).unwrap();
         let _ = reader.read_within::<protocol::Hello>(PATIENCE);
     });
     let mut command = formwork_batch();
-    command.args(["--prompt", "Hello!", "--engine-core-address"]).arg(address.path());
+    command
+        .args(["--prompt", "Hello!", "--engine-core-address"])
+        .arg(address.path());
     let (code, message) = refusal(&mut command);
     other_core.join().unwrap();
     assert_eq!(code, Some(1));
     assert!(message.contains("9.9.9 (protocol 77)"), "{message}");
-    assert!(message.contains(&protocol::Hello::current().to_string()), "{message}");
+    assert!(
+        message.contains(&protocol::Hello::current().to_string()),
+        "{message}"
+    );
 }
