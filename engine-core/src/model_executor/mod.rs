@@ -187,7 +187,10 @@ impl LoadedModel {
             ("max_model_len", limits.max_model_len),
         ] {
             if value == 0 {
-                return Err(ModelError::Limits { field, problem: "0 must be at least 1".to_owned() });
+                return Err(ModelError::Limits {
+                    field,
+                    problem: "0 must be at least 1".to_owned(),
+                });
             }
         }
         self.weights.into_model(limits)
@@ -209,7 +212,10 @@ pub fn load_model(
             let files = CheckpointFiles::folder(path)?;
             // `.` and `..` have a name only once they are resolved.
             let resolved = path.canonicalize().unwrap_or_else(|_| path.clone());
-            let name = resolved.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+            let name = resolved
+                .file_name()
+                .unwrap_or(path.as_os_str())
+                .to_string_lossy();
             load_model_files(&name, &files, options, pool, progress)
         }
         ModelSource::BuiltIn => Err(ModelError::File {

@@ -58,7 +58,10 @@ pub(crate) fn cut_into_tiles(
     }
     // Long ones first, so that none is left for the end alone.
     tiles.sort_unstable_by_key(|tile| {
-        (std::cmp::Reverse(tile.first_position + tile.num_tokens), tile.first_row)
+        (
+            std::cmp::Reverse(tile.first_position + tile.num_tokens),
+            tile.first_row,
+        )
     });
 }
 
@@ -101,7 +104,7 @@ impl ScratchLayout {
     fn maxima(&self) -> usize {
         self.weights() + self.rows * LANES
     }
-    /// Scores of a block of rows `[12, 64]`.
+    /// Scores of a block of rows `[8, 64]`.
     fn scores(&self) -> usize {
         self.maxima() + self.rows
     }
@@ -114,7 +117,10 @@ impl ScratchLayout {
 impl Scratch {
     pub(crate) fn allocate(num_threads: usize, shape: AttentionShape) -> Result<Self, ModelError> {
         let per_thread = ScratchLayout::of(shape).len();
-        Ok(Self { data: Buffer::zeroed("scratch", num_threads * per_thread)?, per_thread })
+        Ok(Self {
+            data: Buffer::zeroed("scratch", num_threads * per_thread)?,
+            per_thread,
+        })
     }
 }
 
@@ -142,8 +148,14 @@ pub(crate) fn paged_attention<F: Format>(
 ) -> Result<(), ModelError> {
     out.set_rows(qkv.rows())?;
     assert!(qkv.width() == shape.qkv_width() && out.width() == shape.q_width());
-    assert!(scratch.per_thread >= ScratchLayout::of(shape).len(), "scratch of another model");
-    assert!(cache.shape.block_size % LANES == 0, "blocks hold whole vectors of tokens");
+    assert!(
+        scratch.per_thread >= ScratchLayout::of(shape).len(),
+        "scratch of another model"
+    );
+    assert!(
+        cache.shape.block_size % LANES == 0,
+        "blocks hold whole vectors of tokens"
+    );
     let out_stride = out.stride();
     let out = SharedMut::new(out.as_mut_slice());
     let per_thread = scratch.per_thread;
@@ -208,7 +220,10 @@ impl<F: Format> Context<'_, F> {
     #[inline(always)]
     fn block_of(&self, position: usize) -> (usize, usize) {
         let block_size = self.cache.shape.block_size;
-        (self.block_table[position / block_size] as usize, position % block_size)
+        (
+            self.block_table[position / block_size] as usize,
+            position % block_size,
+        )
     }
 }
 
@@ -268,9 +283,10 @@ unsafe fn attend<F: Format>(
         }
 
         for row in 0..rows {
-            let inverse = 1.0 / std::slice::from_raw_parts(weights.add(row * LANES), LANES)
-                .iter()
-                .sum::<f32>();
+            let inverse = 1.0
+                / std::slice::from_raw_parts(weights.add(row * LANES), LANES)
+                    .iter()
+                    .sum::<f32>();
             let to = out.add((row / group) * out_stride + (row % group) * shape.head_dim);
             for dim in 0..shape.head_dim {
                 *to.add(dim) = *sums.add(row * layout.value_width + dim) * inverse;
@@ -416,7 +432,10 @@ unsafe fn softmax_step_body<S: Simd>(
         }
         for vec in 0..SPAN / LANES {
             let score = S::load(scores.add(vec * LANES));
-            S::store(scores.add(vec * LANES), simd::exp::<S>(S::sub(score, S::splat(new))));
+            S::store(
+                scores.add(vec * LANES),
+                simd::exp::<S>(S::sub(score, S::splat(new))),
+            );
         }
         if !whole {
             hide(0.0);

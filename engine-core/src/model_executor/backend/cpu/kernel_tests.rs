@@ -30,7 +30,10 @@ impl Random {
 }
 
 fn bytes(values: &[f32]) -> Vec<u8> {
-    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+    values
+        .iter()
+        .flat_map(|value| value.to_le_bytes())
+        .collect()
 }
 
 /// What is left of a value in a format.
@@ -52,7 +55,10 @@ fn filled(rows: usize, width: usize, random: &mut Random) -> Activation {
 
 fn close(found: f32, expected: f64, tolerance: f64, what: &str) {
     let error = (f64::from(found) - expected).abs();
-    assert!(error <= tolerance * (1.0 + expected.abs()), "{what}: {found} instead of {expected}");
+    assert!(
+        error <= tolerance * (1.0 + expected.abs()),
+        "{what}: {found} instead of {expected}"
+    );
 }
 
 fn linear<F: Format>(rows: usize, n: usize, k: usize, level: SimdLevel, pool: &ComputePool) {
@@ -62,32 +68,54 @@ fn linear<F: Format>(rows: usize, n: usize, k: usize, level: SimdLevel, pool: &C
     let bias = random.values(n);
     let data = bytes(&weights);
     let (upper, lower) = data.split_at(first * k * 4);
-    let parts = [StoredTensor::f32(first, k, upper), StoredTensor::f32(second, k, lower)];
+    let parts = [
+        StoredTensor::f32(first, k, upper),
+        StoredTensor::f32(second, k, lower),
+    ];
     let matrix = PackedMatrix::<F>::pack(pool, k, &parts, Some(&bias)).unwrap();
     let x = filled(rows, k, &mut random);
     // Results at a stride of their own; what lies between them must stay.
     let stride = n + 3;
     let mut out = vec![7.0f32; rows * stride];
-    matrix.multiply(pool, level, Rows::of(&x), &mut out, stride).unwrap();
+    matrix
+        .multiply(pool, level, Rows::of(&x), &mut out, stride)
+        .unwrap();
     for row in 0..rows {
         for feature in 0..n {
             let sum: f64 = (0..k)
                 .map(|i| f64::from(x.row(row)[i]) * stored::<F>(weights[feature * k + i]))
                 .sum();
             let what = format!("{level:?} [{rows}, {k}] x [{n}, {k}] at {row}, {feature}");
-            close(out[row * stride + feature], sum + f64::from(bias[feature]), 1e-4, &what);
+            close(
+                out[row * stride + feature],
+                sum + f64::from(bias[feature]),
+                1e-4,
+                &what,
+            );
         }
-        assert!(out[row * stride + n..(row + 1) * stride].iter().all(|value| *value == 7.0));
+        assert!(
+            out[row * stride + n..(row + 1) * stride]
+                .iter()
+                .all(|value| *value == 7.0)
+        );
     }
     let features: Vec<u32> = (0..n as u32).rev().step_by(2).collect();
     let mut chosen = vec![0.0; features.len()];
-    matrix.multiply_chosen(pool, level, x.row(0), &features, &mut chosen).unwrap();
+    matrix
+        .multiply_chosen(pool, level, x.row(0), &features, &mut chosen)
+        .unwrap();
     for (feature, found) in features.iter().zip(&chosen) {
-        assert_eq!(found.to_bits(), out[*feature as usize].to_bits(), "{level:?} {feature}");
+        assert_eq!(
+            found.to_bits(),
+            out[*feature as usize].to_bits(),
+            "{level:?} {feature}"
+        );
     }
     let mut table_row = vec![0.0; k];
     matrix.read_row(n - 1, &mut table_row);
-    let last = weights[(n - 1) * k..].iter().map(|value| stored::<F>(*value) as f32);
+    let last = weights[(n - 1) * k..]
+        .iter()
+        .map(|value| stored::<F>(*value) as f32);
     assert!(table_row.iter().copied().eq(last));
 }
 
@@ -115,9 +143,15 @@ fn a_row_is_the_same_in_any_number_of_rows() {
     let x = filled(150, k, &mut random);
     for level in SimdLevel::available() {
         let mut all = vec![0.0; 150 * n];
-        matrix.multiply(&pool, level, Rows::of(&x), &mut all, n).unwrap();
+        matrix
+            .multiply(&pool, level, Rows::of(&x), &mut all, n)
+            .unwrap();
         for rows in 1..=30 {
-            let some = Rows { data: x.as_slice(), count: rows, stride: x.stride() };
+            let some = Rows {
+                data: x.as_slice(),
+                count: rows,
+                stride: x.stride(),
+            };
             let mut out = vec![0.0; rows * n];
             matrix.multiply(&pool, level, some, &mut out, n).unwrap();
             assert!(out == all[..rows * n], "{level:?}: {rows} rows");
@@ -157,7 +191,10 @@ fn norms_and_silu_match_at_every_level() {
                     .map(|(x, delta)| f64::from(*x) + f64::from(*delta))
                     .collect();
                 check(&sum, out.row(row));
-                x.row(row).iter().zip(&sum).for_each(|(x, sum)| close(*x, *sum, 1e-6, "residual"));
+                x.row(row)
+                    .iter()
+                    .zip(&sum)
+                    .for_each(|(x, sum)| close(*x, *sum, 1e-6, "residual"));
             }
 
             let gate_up = filled(9, 2 * width, &mut random);
@@ -167,7 +204,12 @@ fn norms_and_silu_match_at_every_level() {
                     let (gate, up) = (gate_up.row(row)[i], gate_up.row(row)[width + i]);
                     let gate = f64::from(gate);
                     let expected = gate / (1.0 + (-gate).exp()) * f64::from(up);
-                    close(out.row(row)[i], expected, 1e-6, &format!("{level:?} silu {width}"));
+                    close(
+                        out.row(row)[i],
+                        expected,
+                        1e-6,
+                        &format!("{level:?} silu {width}"),
+                    );
                 }
             }
         }
@@ -183,22 +225,27 @@ fn attend<F: Format>(level: SimdLevel, shape: AttentionShape, window: Option<usi
     let pool = ComputePool::new(2).unwrap();
     let mut random = Random(shape.head_dim as u64);
     let head_dim = shape.head_dim;
-    let rope = RopeParameters { theta: 100.0, scaling: RopeScaling::Default };
+    let rope = RopeParameters {
+        theta: 100.0,
+        scaling: RopeScaling::Default,
+    };
     let rotary = rope.table(head_dim, 256);
-    let mut cache =
-        KvCache::<F>::allocate(BlockShape::new(shape, BLOCK_SIZE), 10).unwrap();
+    let mut cache = KvCache::<F>::allocate(BlockShape::new(shape, BLOCK_SIZE), 10).unwrap();
     let mut scratch = Scratch::allocate(2, shape).unwrap();
     let mut history: [Vec<Vec<f32>>; 2] = [Vec::new(), Vec::new()];
     let slot = |request: usize, position: usize| {
-        tables[request][position / BLOCK_SIZE] * BLOCK_SIZE as u32
-            + (position % BLOCK_SIZE) as u32
+        tables[request][position / BLOCK_SIZE] * BLOCK_SIZE as u32 + (position % BLOCK_SIZE) as u32
     };
     // Both prompts but their last five tokens, then the rest: rows in the middle of sequences.
     for step in 0..2 {
         let (mut starts, mut seq_lens) = (vec![0u32], Vec::new());
         let (mut positions, mut slots, mut owners) = (Vec::new(), Vec::new(), Vec::new());
         for (request, length) in LENGTHS.into_iter().enumerate() {
-            let range = if step == 0 { 0..length - 5 } else { length - 5..length };
+            let range = if step == 0 {
+                0..length - 5
+            } else {
+                length - 5..length
+            };
             seq_lens.push(range.end as u32);
             for position in range {
                 positions.push(position as u32);
@@ -222,10 +269,22 @@ fn attend<F: Format>(level: SimdLevel, shape: AttentionShape, window: Option<usi
         attention::cut_into_tiles(shape, &starts, &seq_lens, &mut tiles);
         assert!(tiles.len() <= attention::most_tiles(shape, rows, 2));
         let block_tables = tables.concat();
-        let batch = Batch { tiles: &tiles, block_tables: &block_tables, block_table_stride: 5 };
+        let batch = Batch {
+            tiles: &tiles,
+            block_tables: &block_tables,
+            block_table_stride: 5,
+        };
         let mut out = Activation::allocate(rows, shape.q_width()).unwrap();
         attention::paged_attention(
-            &pool, level, &mut scratch, batch, &qkv, shape, &cache, window, &mut out,
+            &pool,
+            level,
+            &mut scratch,
+            batch,
+            &qkv,
+            shape,
+            &cache,
+            window,
+            &mut out,
         )
         .unwrap();
         for row in 0..rows {
@@ -246,7 +305,11 @@ fn attend<F: Format>(level: SimdLevel, shape: AttentionShape, window: Option<usi
 
 fn check_rotation(before: &[f32], after: &[f32], shape: AttentionShape, position: u32) {
     let (half, rotated) = (shape.head_dim / 2, shape.q_width() + shape.kv_width());
-    assert_eq!(before[rotated..], after[rotated..], "values are not rotated");
+    assert_eq!(
+        before[rotated..],
+        after[rotated..],
+        "values are not rotated"
+    );
     let heads = before[..rotated]
         .chunks_exact(shape.head_dim)
         .zip(after.chunks_exact(shape.head_dim));
@@ -256,7 +319,12 @@ fn check_rotation(before: &[f32], after: &[f32], shape: AttentionShape, position
             let (sin, cos) = (f64::from(position) * frequency).sin_cos();
             let (x, y) = (f64::from(before[pair]), f64::from(before[half + pair]));
             close(after[pair], x * cos - y * sin, 2e-5, "first of a pair");
-            close(after[half + pair], y * cos + x * sin, 2e-5, "second of a pair");
+            close(
+                after[half + pair],
+                y * cos + x * sin,
+                2e-5,
+                "second of a pair",
+            );
         }
     }
 }
@@ -273,7 +341,10 @@ fn attention_reference<F: Format>(
     for head in 0..shape.num_heads {
         let query = &query[head * shape.head_dim..][..shape.head_dim];
         let kv = head / shape.group() * shape.head_dim;
-        let (keys, values) = (shape.q_width() + kv, shape.q_width() + shape.kv_width() + kv);
+        let (keys, values) = (
+            shape.q_width() + kv,
+            shape.q_width() + shape.kv_width() + kv,
+        );
         let visible = &history[first..=position];
         let weights: Vec<f64> = visible
             .iter()
@@ -301,8 +372,13 @@ fn attention_reference<F: Format>(
 #[test]
 fn attention_matches_at_every_level_and_shape() {
     for level in SimdLevel::available() {
-        for (num_heads, num_kv_heads, head_dim) in [(2, 2, 16), (6, 2, 18), (14, 2, 64), (5, 1, 50)] {
-            let shape = AttentionShape { num_heads, num_kv_heads, head_dim };
+        for (num_heads, num_kv_heads, head_dim) in [(2, 2, 16), (6, 2, 18), (14, 2, 64), (5, 1, 50)]
+        {
+            let shape = AttentionShape {
+                num_heads,
+                num_kv_heads,
+                head_dim,
+            };
             for window in [None, Some(1), Some(16), Some(70)] {
                 attend::<F32>(level, shape, window);
                 attend::<Bf16>(level, shape, window);
@@ -314,7 +390,11 @@ fn attention_matches_at_every_level_and_shape() {
 #[test]
 fn head_norms_match_at_every_level() {
     let pool = ComputePool::new(1).unwrap();
-    let shape = AttentionShape { num_heads: 4, num_kv_heads: 2, head_dim: 18 };
+    let shape = AttentionShape {
+        num_heads: 4,
+        num_kv_heads: 2,
+        head_dim: 18,
+    };
     for level in SimdLevel::available() {
         let mut random = Random(3);
         let mut qkv = filled(3, shape.qkv_width(), &mut random);
@@ -339,11 +419,18 @@ fn head_norms_match_at_every_level() {
 
 #[test]
 fn stale_values_beyond_the_sequence_do_not_leak() {
-    let shape = AttentionShape { num_heads: 1, num_kv_heads: 1, head_dim: 16 };
+    let shape = AttentionShape {
+        num_heads: 1,
+        num_kv_heads: 1,
+        head_dim: 16,
+    };
     let pool = Arc::new(ComputePool::new(1).unwrap());
     let mut random = Random(1);
-    let rotary =
-        RopeParameters { theta: 100.0, scaling: RopeScaling::Default }.table(16, 64);
+    let rotary = RopeParameters {
+        theta: 100.0,
+        scaling: RopeScaling::Default,
+    }
+    .table(16, 64);
     let mut cache = KvCache::<Bf16>::allocate(BlockShape::new(shape, 16), 1).unwrap();
     let mut scratch = Scratch::allocate(1, shape).unwrap();
     // Another request left NaN in the whole block.
@@ -351,21 +438,39 @@ fn stale_values_beyond_the_sequence_do_not_leak() {
     qkv.as_mut_slice().fill(f32::NAN);
     let all: Vec<u32> = (0..16).collect();
     let level = SimdLevel::detect();
-    kv_cache::rotary_and_kv_write(&pool, level, &mut qkv, shape, &rotary, &all, &all, &mut cache)
-        .unwrap();
+    kv_cache::rotary_and_kv_write(
+        &pool, level, &mut qkv, shape, &rotary, &all, &all, &mut cache,
+    )
+    .unwrap();
     let mut qkv = filled(3, 48, &mut random);
     let few = &all[..3];
     kv_cache::rotary_and_kv_write(&pool, level, &mut qkv, shape, &rotary, few, few, &mut cache)
         .unwrap();
     let mut tiles = Vec::new();
     attention::cut_into_tiles(shape, &[0, 3], &[3], &mut tiles);
-    let batch = Batch { tiles: &tiles, block_tables: &[0], block_table_stride: 1 };
+    let batch = Batch {
+        tiles: &tiles,
+        block_tables: &[0],
+        block_table_stride: 1,
+    };
     let mut out = Activation::allocate(3, 16).unwrap();
     attention::paged_attention(
-        &pool, level, &mut scratch, batch, &qkv, shape, &cache, None, &mut out,
+        &pool,
+        level,
+        &mut scratch,
+        batch,
+        &qkv,
+        shape,
+        &cache,
+        None,
+        &mut out,
     )
     .unwrap();
     for row in 0..3 {
-        assert!(out.row(row).iter().all(|value| value.is_finite()), "{:?}", out.row(row));
+        assert!(
+            out.row(row).iter().all(|value| value.is_finite()),
+            "{:?}",
+            out.row(row)
+        );
     }
 }

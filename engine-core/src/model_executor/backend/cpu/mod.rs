@@ -24,8 +24,8 @@ use std::sync::Arc;
 use self::activation::{Activation, for_each_row};
 use self::attention::{Batch, QueryTile, Scratch};
 use self::buffer::SharedMut;
-pub(crate) use self::format::{Bf16, F32};
 use self::format::Format;
+pub(crate) use self::format::{Bf16, F32};
 use self::kv_cache::{BlockShape, KvCache};
 use self::linear::{PackedMatrix, Rows};
 use self::simd::{LANES, SimdLevel};
@@ -61,7 +61,12 @@ struct StepBuffers {
 
 impl<F: Format> CpuBackend<F> {
     pub(crate) fn new(pool: Arc<ComputePool>) -> Self {
-        Self { pool, level: SimdLevel::detect(), step: None, format: std::marker::PhantomData }
+        Self {
+            pool,
+            level: SimdLevel::detect(),
+            step: None,
+            format: std::marker::PhantomData,
+        }
     }
 
     fn step(&self) -> Result<&StepBuffers, ModelError> {
@@ -71,7 +76,10 @@ impl<F: Format> CpuBackend<F> {
 
 /// The decoder reserves before it runs; this is what a caller that doesn't would see.
 fn not_reserved() -> ModelError {
-    ModelError::Input { field: "limits", problem: "must be reserved before a step".to_owned() }
+    ModelError::Input {
+        field: "limits",
+        problem: "must be reserved before a step".to_owned(),
+    }
 }
 
 impl<F: Format> Backend for CpuBackend<F> {
@@ -91,7 +99,11 @@ impl<F: Format> Backend for CpuBackend<F> {
 
     fn load_vector(&self, tensor: StoredTensor<'_>) -> Result<Vec<f32>, ModelError> {
         // Norms are a few kilobytes: they stay f32, rounded as the format would have them.
-        Ok(tensor.to_f32().into_iter().map(|value| F::to_f32(F::from_f32(value))).collect())
+        Ok(tensor
+            .to_f32()
+            .into_iter()
+            .map(|value| F::to_f32(F::from_f32(value)))
+            .collect())
     }
 
     fn kv_cache_bytes_per_block(&self, shape: AttentionShape, block_size: usize) -> usize {
@@ -152,7 +164,10 @@ impl<F: Format> Backend for CpuBackend<F> {
             to.extend_from_slice(from);
         }
         step.block_tables.clear();
-        for row in input.block_tables.chunks_exact(input.block_table_stride.max(1)) {
+        for row in input
+            .block_tables
+            .chunks_exact(input.block_table_stride.max(1))
+        {
             let used = &row[..row.len().min(step.block_table_stride)];
             step.block_tables.extend_from_slice(used);
             let missing = step.block_table_stride - used.len();
@@ -190,7 +205,13 @@ impl<F: Format> Backend for CpuBackend<F> {
         out.set_rows(x.rows())?;
         assert!(out.width() == matrix.out_features(), "widths differ");
         let stride = out.stride();
-        matrix.multiply(&self.pool, self.level, Rows::of(x), out.as_mut_slice(), stride)
+        matrix.multiply(
+            &self.pool,
+            self.level,
+            Rows::of(x),
+            out.as_mut_slice(),
+            stride,
+        )
     }
 
     fn rms_norm(
