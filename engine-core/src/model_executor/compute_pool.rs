@@ -36,8 +36,8 @@ pub enum PoolError {
     },
 }
 
-/// How often a worker looks for a job before it parks: some 20 to 50 microseconds.
-const SPINS_BEFORE_PARK: u32 = 2_000;
+/// How often a thread looks before it parks: some 20 to 60 microseconds.
+const SPINS_BEFORE_PARK: u32 = 1_000;
 
 /// Lowest bit of the job's number in `gate`; below it stand `OPEN` and the count of workers inside.
 const JOB_SHIFT: u32 = 32;

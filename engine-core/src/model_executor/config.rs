@@ -3,8 +3,9 @@
 //! Parses what the supported families have in common; a setting that would change the result and
 //! isn't implemented is refused by name.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
+use super::config_fields::{Fields, config_error};
 use super::error::{ModelError, cut};
 use super::rotary::{RopeParameters, RopeScaling};
 
@@ -116,80 +117,7 @@ impl HfConfig {
     }
 }
 
-fn config_error(field: impl Into<String>, problem: impl Into<String>) -> ModelError {
-    ModelError::Config {
-        field: field.into(),
-        problem: problem.into(),
-    }
-}
-
-/// Typed access to the fields of one JSON object; `path` precedes names in errors.
-struct Fields<'a> {
-    root: &'a Map<String, Value>,
-    path: &'static str,
-}
-
-impl<'a> Fields<'a> {
-    /// The field's value, where it is there and not null.
-    fn get(&self, name: &str) -> Option<&'a Value> {
-        self.root.get(name).filter(|value| !value.is_null())
-    }
-
-    fn wrong(&self, name: &str, value: &Value, right: &str) -> ModelError {
-        config_error(
-            format!("{}{name}", self.path),
-            format!("{} must be {right}", cut(&value.to_string())),
-        )
-    }
-
-    fn optional_positive(&self, name: &str) -> Result<Option<usize>, ModelError> {
-        // Far above any model, far below what overflows when sizes are multiplied.
-        const LARGEST: u64 = 1 << 28;
-        let Some(value) = self.get(name) else {
-            return Ok(None);
-        };
-        match value.as_u64() {
-            Some(number @ 1..=LARGEST) => Ok(Some(number as usize)),
-            _ => Err(self.wrong(name, value, "a whole number from 1 to 2^28")),
-        }
-    }
-
-    fn positive(&self, name: &str) -> Result<usize, ModelError> {
-        self.optional_positive(name)?.ok_or_else(|| {
-            config_error(
-                format!("{}{name}", self.path),
-                "missing; a whole number is needed",
-            )
-        })
-    }
-
-    fn positive_float(&self, name: &str) -> Result<Option<f64>, ModelError> {
-        let Some(value) = self.get(name) else {
-            return Ok(None);
-        };
-        match value.as_f64() {
-            Some(number) if number > 0.0 && number.is_finite() => Ok(Some(number)),
-            _ => Err(self.wrong(name, value, "a number above 0")),
-        }
-    }
-
-    fn required_float(&self, name: &str) -> Result<f64, ModelError> {
-        self.positive_float(name)?.ok_or_else(|| {
-            config_error(
-                format!("{}{name}", self.path),
-                "missing; a number is needed",
-            )
-        })
-    }
-
-    fn flag(&self, name: &str) -> Result<bool, ModelError> {
-        match self.get(name) {
-            None => Ok(false),
-            Some(Value::Bool(flag)) => Ok(*flag),
-            Some(value) => Err(self.wrong(name, value, "true or false")),
-        }
-    }
-
+impl Fields<'_> {
     fn architecture(&self) -> Result<String, ModelError> {
         let first = self
             .get("architectures")

@@ -10,6 +10,7 @@ mod backend;
 mod checkpoint;
 mod compute_pool;
 mod config;
+mod config_fields;
 mod error;
 mod forward_input;
 mod models;

@@ -47,11 +47,11 @@ impl<'a> StoredTensor<'a> {
             });
         }
         let cols = expected.last().copied().unwrap_or(1);
-        let rows = if cols == 0 {
-            0
-        } else {
-            expected.iter().product::<usize>() / cols
-        };
+        let rows = expected
+            .iter()
+            .product::<usize>()
+            .checked_div(cols)
+            .unwrap_or(0);
         Ok(Self {
             dtype,
             rows,

@@ -7,6 +7,8 @@
 
 mod activation;
 mod attention;
+#[cfg(test)]
+mod attention_tests;
 mod buffer;
 mod format;
 #[cfg(test)]
@@ -14,6 +16,7 @@ mod kernel_tests;
 mod kv_cache;
 mod linear;
 mod multiply;
+mod query_tiles;
 mod simd;
 #[cfg(target_arch = "x86_64")]
 mod simd_x86;
@@ -22,12 +25,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use self::activation::{Activation, for_each_row};
-use self::attention::{Batch, QueryTile, Scratch};
+use self::attention::{Batch, Scratch};
 use self::buffer::SharedMut;
 use self::format::Format;
 pub(crate) use self::format::{Bf16, F32};
 use self::kv_cache::{BlockShape, KvCache};
 use self::linear::{PackedMatrix, Rows};
+use self::query_tiles::QueryTile;
 use self::simd::{LANES, SimdLevel};
 use super::{AttentionShape, Backend};
 use crate::model_executor::compute_pool::ComputePool;
@@ -124,7 +128,7 @@ impl<F: Format> Backend for CpuBackend<F> {
         }
         let (tokens, requests) = (limits.max_num_batched_tokens, limits.max_num_seqs);
         let block_table_stride = limits.max_model_len.div_ceil(limits.block_size);
-        let tiles = attention::most_tiles(shape, tokens, requests);
+        let tiles = query_tiles::most_tiles(shape, tokens, requests);
         self.step = Some(StepBuffers {
             rotary,
             scratch: Scratch::allocate(self.pool.num_threads(), shape)?,
@@ -173,7 +177,7 @@ impl<F: Format> Backend for CpuBackend<F> {
             let missing = step.block_table_stride - used.len();
             step.block_tables.extend(std::iter::repeat_n(0, missing));
         }
-        attention::cut_into_tiles(
+        query_tiles::cut_into_tiles(
             step.shape,
             input.query_start_loc,
             input.seq_lens,
