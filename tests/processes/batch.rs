@@ -149,19 +149,32 @@ fn results_come_in_input_order_and_repeat() {
         assert_eq!(body["usage"]["completion_tokens"], 12);
         assert_eq!(body["choices"][0]["finish_reason"], "length");
     }
-    // Another batch size, chunked prefill, no prefix cache, one thread: the same answers.
-    let output = batch.run(&[
-        "--overwrite",
+    // Another batch size, chunked prefill, no prefix cache, one thread; and so few blocks that
+    // requests lose theirs again and again: the same answers.
+    let little_and_slow = [
         "--max-num-seqs",
         "3",
         "--max-num-batched-tokens",
         "5",
-        "--no-enable-prefix-caching",
         "--threads",
         "1",
-    ]);
-    assert!(output.status.success(), "{}", stderr(&output));
-    assert_eq!(answers(&batch.results()), answers(&first));
+    ];
+    let few_blocks = [
+        "--num-blocks-override",
+        "8",
+        "--max-model-len",
+        "64",
+        "--threads",
+        "3",
+    ];
+    for (arguments, cache) in [
+        (&little_and_slow[..], "--no-enable-prefix-caching"),
+        (&few_blocks, "--enable-prefix-caching"),
+    ] {
+        let output = batch.run(&[&["--overwrite", cache], arguments].concat());
+        assert!(output.status.success(), "{}", stderr(&output));
+        assert_eq!(answers(&batch.results()), answers(&first));
+    }
 }
 
 #[test]
