@@ -21,6 +21,8 @@ pub enum OutputPolicy {
 #[derive(Debug)]
 pub struct OutputFile {
     path: PathBuf,
+    /// There was no such file before.
+    is_new: bool,
     target: Target,
 }
 
@@ -49,6 +51,7 @@ impl OutputFile {
             }
             return Ok(Self {
                 path: path.to_owned(),
+                is_new: false,
                 target: Target::Stdout(io::stdout()),
             });
         }
@@ -71,9 +74,11 @@ impl OutputFile {
             let file = OpenOptions::new().write(true).open(path).map_err(failed)?;
             return Ok(Self {
                 path: path.to_owned(),
+                is_new: false,
                 target: Target::Stream(file),
             });
         }
+        let is_new = !path.exists();
         let file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -99,6 +104,7 @@ impl OutputFile {
         }
         Ok(Self {
             path: path.to_owned(),
+            is_new,
             target: Target::File(file),
         })
     }
@@ -106,6 +112,14 @@ impl OutputFile {
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Takes back a file that [`open`](Self::open) made, before anything was written to it.
+    pub fn discard(self) {
+        if self.is_new {
+            // An empty file stays behind where this fails; every policy accepts that.
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 
     /// Another handle for reading from the start; `None` where there is no file.
@@ -217,6 +231,17 @@ mod tests {
         assert!(matches!(error, BatchError::OutputExists { .. }));
         assert_eq!(error.exit_code(), 2);
         drop(open(&path, OutputPolicy::Overwrite).unwrap());
+        assert_eq!(fs::read_to_string(&path).unwrap(), "x\n");
+    }
+
+    #[test]
+    fn a_discarded_output_leaves_what_was_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out");
+        open(&path, OutputPolicy::Refuse).unwrap().discard();
+        assert!(!path.exists());
+        fs::write(&path, "x\n").unwrap();
+        open(&path, OutputPolicy::Overwrite).unwrap().discard();
         assert_eq!(fs::read_to_string(&path).unwrap(), "x\n");
     }
 

@@ -66,7 +66,13 @@ async fn run_file(args: &BatchArgs, input_path: &Path) -> Result<(), BatchError>
         }
         _ => ResumePoint::default(),
     };
-    let (engine, defaults) = start_engine(&args.engine).await?;
+    let (engine, defaults) = match start_engine(&args.engine).await {
+        Ok(started) => started,
+        Err(error) => {
+            output.discard();
+            return Err(error.into());
+        }
+    };
     let engine = Arc::new(engine);
     // From here on signals are ours: before, they may simply end the process.
     let stop = stop_signal();
