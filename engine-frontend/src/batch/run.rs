@@ -42,8 +42,10 @@ pub fn run(args: &BatchArgs) -> Result<(), BatchError> {
             }
         }
     });
-    // Reading standard input may never end; nothing else waits.
-    runtime.shutdown_background();
+    // The process ends next, and reading standard input may never do. Shutting the runtime down
+    // in the background would detach threads that are about to exit, which glibc before 2.37 turns
+    // into a crash now and then (its bug 19951).
+    std::mem::forget(runtime);
     done
 }
 

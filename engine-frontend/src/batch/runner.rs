@@ -165,10 +165,10 @@ fn flatten(joined: Joined) -> Result<(usize, LineResult), EngineDeadError> {
     })
 }
 
-/// Reads on a thread of its own: standard input can't be read asynchronously, and may never end.
+/// Reads on a blocking thread: standard input can't be read asynchronously, and may never end.
 fn read_ahead(mut input: InputReader) -> mpsc::Receiver<io::Result<InputLine>> {
     let (sender, receiver) = mpsc::channel(READ_AHEAD);
-    std::thread::spawn(move || {
+    tokio::task::spawn_blocking(move || {
         while let Some(line) = input.next_line().transpose() {
             let failed = line.is_err();
             if sender.blocking_send(line).is_err() || failed {
