@@ -117,9 +117,15 @@ fn load_tokenizer(model: Option<&Path>) -> Result<Tokenizer, StartupError> {
 fn load_built_in_tokenizer() -> Result<Tokenizer, StartupError> {
     // Without the weights, which only the core needs.
     let files = [
-        ("generation_config.json", builtin_model::GENERATION_CONFIG_JSON),
+        (
+            "generation_config.json",
+            builtin_model::GENERATION_CONFIG_JSON,
+        ),
         ("tokenizer.json", builtin_model::TOKENIZER_JSON),
-        ("tokenizer_config.json", builtin_model::TOKENIZER_CONFIG_JSON),
+        (
+            "tokenizer_config.json",
+            builtin_model::TOKENIZER_CONFIG_JSON,
+        ),
     ];
     Tokenizer::from_bytes(&files).map_err(|source| StartupError::Tokenizer {
         model: "the built-in model".to_owned(),

@@ -220,7 +220,9 @@ pub fn load_model(
             load_model_files(&name, &files, options, pool, progress)
         }
         ModelSource::BuiltIn => {
-            let files = builtin_model::FILES.iter().map(|(name, bytes)| ((*name).to_owned(), *bytes));
+            let files = builtin_model::FILES
+                .iter()
+                .map(|(name, bytes)| ((*name).to_owned(), *bytes));
             let files = CheckpointFiles::Embedded(files.collect());
             load_model_files(builtin_model::NAME, &files, options, pool, progress)
         }

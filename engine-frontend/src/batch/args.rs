@@ -8,7 +8,13 @@ use crate::arg_utils::EngineArgs;
 
 /// Answer a file of requests in the OpenAI batch format, or prompts given here.
 #[derive(Debug, Clone, PartialEq, Parser)]
-#[command(name = "formwork-batch", version, about, max_term_width = 100, args_override_self = true)]
+#[command(
+    name = "formwork-batch",
+    version,
+    about,
+    max_term_width = 100,
+    args_override_self = true
+)]
 #[command(group = ArgGroup::new("source").required(true).args(["input_file", "prompts"]))]
 pub struct BatchArgs {
     /// Requests, one JSON object per line; "-" is standard input
