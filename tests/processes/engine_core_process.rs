@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use protocol::{
-    BUILD_VERSION, EngineCoreMessage, EngineCoreRequest, EngineCoreRequestType,
+    BUILD_VERSION, EngineConfig, EngineCoreMessage, EngineCoreRequest, EngineCoreRequestType,
     EngineCoreStartupMessage, EngineHandshakeMetadata, FinishReason, Hello, ModelSource,
     PROTOCOL_VERSION, RequestErrorCode, SamplingParams, UtilityRequest, UtilityResult,
 };
@@ -85,6 +85,11 @@ fn the_core_says_both_versions_of_a_mismatch_in_its_log() {
 fn startup_failure(model: PathBuf) -> String {
     let mut config = small_config();
     config.model_config.model = ModelSource::Path(model);
+    refusal(config)
+}
+
+/// The message with which the core refuses to start.
+fn refusal(config: EngineConfig) -> String {
     let (mut process, stream) = launch_unconfigured();
     let (reader, writer) = stream.split();
     let mut client = Client { reader, writer };
@@ -239,6 +244,37 @@ fn sigterm_without_time_aborts() {
     let (_, reason, _) = client.finish("running");
     assert_eq!(reason, FinishReason::Abort);
     assert!(process.wait().success());
+    let mut dead = None;
+    while let Some(message) = client.message() {
+        dead = Some(message);
+    }
+    let Some(EngineCoreMessage::EngineDead(dead)) = dead else {
+        panic!("{dead:?}");
+    };
+    assert!(dead.reason.contains("signal"), "{dead:?}");
+}
+
+#[test]
+fn limits_beyond_the_machine_are_refused_before_anything_is_allocated() {
+    let mut blocks = small_config();
+    blocks.cache_config.num_blocks_override = Some(u32::MAX);
+    let mut bytes = small_config();
+    bytes.cache_config.num_blocks_override = None;
+    bytes.cache_config.kv_cache_memory_bytes = Some(u64::MAX);
+    let mut seqs = small_config();
+    seqs.scheduler_config.max_num_seqs = u32::MAX;
+    seqs.scheduler_config.max_num_batched_tokens = u32::MAX;
+    let mut threads = small_config();
+    threads.model_config.num_threads = Some(100_000);
+    for (config, word) in [
+        (blocks, "num_blocks_override"),
+        (bytes, "kv_cache_memory_bytes"),
+        (seqs, "max_num_seqs"),
+        (threads, "num_threads"),
+    ] {
+        let message = refusal(config);
+        assert!(message.contains(word), "{message}");
+    }
 }
 
 #[test]

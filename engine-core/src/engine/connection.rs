@@ -17,7 +17,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::engine::core::{EngineCore, EngineCoreError};
-use crate::engine::core_proc::{CoreInput, EngineCoreProc};
+use crate::engine::core_proc::{CoreInput, EngineCoreProc, ShutdownCause};
 use crate::engine::input_thread::{
     AbortRequests, InputContext, Ownership, drain_time, process_input_socket,
 };
@@ -26,7 +26,9 @@ use crate::engine::startup::{LoadedEngineCore, StartupError, load_engine_core};
 use crate::worker::panic_message;
 
 /// Longest wait for each message of a handshake.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Most connections at a time; one more is closed at once.
+const MAX_CLIENTS: usize = 256;
 /// Longest wait for the clients to take their last frames.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a core whose frontend is gone may take to end by itself; a forward pass that takes
@@ -52,6 +54,9 @@ pub enum ServeError {
     /// The model could not be loaded or served.
     #[error(transparent)]
     Startup(#[from] StartupError),
+    /// The same, and the frontend that started this process knows it.
+    #[error(transparent)]
+    StartupTold(StartupError),
     /// The busy loop ended with an error.
     #[error(transparent)]
     Engine(#[from] EngineCoreError),
@@ -61,6 +66,14 @@ pub enum ServeError {
     /// A thread or a signal handler could not be set up.
     #[error("can't set up the process: {0}")]
     Setup(#[from] io::Error),
+}
+
+impl ServeError {
+    /// Whether the frontend that started this process has the message, so that it need not stand
+    /// in the log as well.
+    pub fn is_told(&self) -> bool {
+        matches!(self, Self::StartupTold(_))
+    }
 }
 
 /// Serves the one frontend that started this process and waits at `address`.
@@ -82,8 +95,12 @@ pub fn run_connected(address: &Path) -> Result<(), ServeError> {
             let failure = StartupFailure {
                 message: error.to_string(),
             };
-            let _ = writer.write(&EngineCoreStartupMessage::Failure(failure));
-            return Err(error.into());
+            return Err(
+                match writer.write(&EngineCoreStartupMessage::Failure(failure)) {
+                    Ok(()) => ServeError::StartupTold(error),
+                    Err(_) => ServeError::Startup(error),
+                },
+            );
         }
     };
     let (mut process, server) = Server::new(loaded);
@@ -204,12 +221,16 @@ impl Server {
             Err(panic) => Err(ServeError::Panicked(panic_message(panic.as_ref()))),
         };
         let output_queues = &self.context.output_queues;
-        if let Err(error) = &result {
-            let reason = error.to_string();
+        let reason = match &result {
+            Ok(ShutdownCause::Owner) => None,
+            Ok(ShutdownCause::Signal) => Some("it was told to end by a signal".to_owned()),
+            Err(error) => Some(error.to_string()),
+        };
+        if let Some(reason) = reason {
             output_queues.broadcast(&EngineCoreMessage::EngineDead(EngineDead { reason }));
         }
         output_queues.flush(FLUSH_TIMEOUT);
-        result
+        result.map(|_| ())
     }
 
     /// Tells a client that the core is ready, and starts the thread that writes to it.
@@ -245,6 +266,7 @@ impl Server {
 
     /// Serves whoever connects. A client that doesn't shake hands in time holds up nobody else.
     fn accept_clients(&self, listener: &Listener) {
+        let num_clients = Arc::new(());
         for client_index in 0.. {
             let stream = match listener.accept() {
                 Ok(stream) => stream,
@@ -255,9 +277,20 @@ impl Server {
                     continue;
                 }
             };
+            // Every thread that serves a client holds one reference.
+            let client = Arc::clone(&num_clients);
+            if Arc::strong_count(&client) > MAX_CLIENTS + 1 {
+                tracing::warn!(
+                    client_index,
+                    MAX_CLIENTS,
+                    "too many clients: one was turned away"
+                );
+                continue;
+            }
             let server = self.clone();
             let thread = std::thread::Builder::new().name(format!("input-{client_index}"));
             let spawned = thread.spawn(move || {
+                let _client = client;
                 if let Err(error) = server.serve_guest(stream, client_index) {
                     tracing::warn!(client_index, %error, "client refused");
                 }
@@ -285,7 +318,11 @@ impl Server {
                         continue;
                     }
                     tracing::info!(signal, drain_seconds, "ending");
-                    if input_queue.send(CoreInput::Shutdown { drain }).is_err() {
+                    let cause = ShutdownCause::Signal;
+                    if input_queue
+                        .send(CoreInput::Shutdown { drain, cause })
+                        .is_err()
+                    {
                         return;
                     }
                 }

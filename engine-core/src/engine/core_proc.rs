@@ -29,7 +29,19 @@ pub(crate) enum CoreInput {
     /// A client left: its requests end, its outputs have nowhere to go.
     ClientGone(u32),
     /// The process is to end: at once with 0 seconds, else after what is in flight.
-    Shutdown { drain: Duration },
+    Shutdown {
+        drain: Duration,
+        cause: ShutdownCause,
+    },
+}
+
+/// Who wants the process to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ShutdownCause {
+    /// The frontend that started it, by a message or by its own end.
+    Owner,
+    /// SIGTERM, or SIGINT.
+    Signal,
 }
 
 /// [`EngineCore`] with its queues: what the process runs until it ends.
@@ -68,25 +80,27 @@ impl EngineCoreProc {
         }
     }
 
-    /// Runs until the process is to end.
+    /// Runs until the process is to end; returns who wanted that.
     ///
     /// # Errors
     /// After an internal error; the clients are yet to be told why.
-    pub fn run_busy_loop(&mut self) -> Result<(), EngineCoreError> {
-        while self.handle_shutdown() {
+    pub fn run_busy_loop(&mut self) -> Result<ShutdownCause, EngineCoreError> {
+        loop {
+            if let Some(cause) = self.handle_shutdown() {
+                return Ok(cause);
+            }
             self.process_input_queue();
             self.process_engine_step()?;
         }
-        Ok(())
     }
 
-    /// Whether to go on; aborts what is in flight when its time is over.
-    fn handle_shutdown(&mut self) -> bool {
-        let ShutdownState::Draining { deadline } = self.shutdown else {
-            return true;
+    /// Whether it is time to end, and why; aborts what is in flight when its time is over.
+    fn handle_shutdown(&mut self) -> Option<ShutdownCause> {
+        let ShutdownState::Draining { deadline, cause } = self.shutdown else {
+            return None;
         };
         if self.engine_core.has_unfinished_requests() && Instant::now() < deadline {
-            return true;
+            return None;
         }
         let outputs = self.engine_core.abort_all_requests();
         self.send_outputs(outputs);
@@ -94,7 +108,7 @@ impl EngineCoreProc {
         while let Ok(input) = self.input_queue.try_recv() {
             self.handle_input(input);
         }
-        false
+        Some(cause)
     }
 
     /// Takes everything that arrived; sleeps until something does when there is no work.
@@ -106,13 +120,17 @@ impl EngineCoreProc {
                     .input_queue
                     .recv()
                     .map_err(|_| RecvTimeoutError::Disconnected),
-                ShutdownState::Draining { deadline } => self.input_queue.recv_deadline(deadline),
+                ShutdownState::Draining { deadline, .. } => {
+                    self.input_queue.recv_deadline(deadline)
+                }
             };
             match input {
                 Ok(input) => self.handle_input(input),
                 Err(RecvTimeoutError::Timeout) => {}
                 // Nobody is left who could send anything.
-                Err(RecvTimeoutError::Disconnected) => self.begin_shutdown(Duration::ZERO),
+                Err(RecvTimeoutError::Disconnected) => {
+                    self.begin_shutdown(Duration::ZERO, ShutdownCause::Owner);
+                }
             }
         }
         while let Ok(input) = self.input_queue.try_recv() {
@@ -144,19 +162,24 @@ impl EngineCoreProc {
                 self.output_queues.remove(client_index);
                 self.engine_core.abort_client(client_index);
             }
-            CoreInput::Shutdown { drain } => self.begin_shutdown(drain),
+            CoreInput::Shutdown { drain, cause } => self.begin_shutdown(drain, cause),
         }
     }
 
-    fn begin_shutdown(&mut self, drain: Duration) {
+    fn begin_shutdown(&mut self, drain: Duration, cause: ShutdownCause) {
         let asked = Instant::now() + drain.min(MAX_DRAIN);
-        let deadline = match self.shutdown {
-            ShutdownState::Running => asked,
+        self.shutdown = match self.shutdown {
+            ShutdownState::Running => ShutdownState::Draining {
+                deadline: asked,
+                cause,
+            },
             // A second call can only bring the end closer.
-            ShutdownState::Draining { deadline } => deadline.min(asked),
+            ShutdownState::Draining { deadline, cause } => ShutdownState::Draining {
+                deadline: deadline.min(asked),
+                cause,
+            },
         };
         self.engine_core.resume_scheduler();
-        self.shutdown = ShutdownState::Draining { deadline };
     }
 
     fn refuse_while_ending(&self, request: &Request) {

@@ -17,7 +17,7 @@ use protocol::{
 use serde_json::json;
 
 use crate::core::block_hash::BlockHasher;
-use crate::engine::core_proc::{CoreInput, MAX_DRAIN};
+use crate::engine::core_proc::{CoreInput, MAX_DRAIN, ShutdownCause};
 use crate::engine::heartbeat::Heartbeat;
 use crate::engine::output_thread::OutputQueues;
 use crate::request::Request;
@@ -108,8 +108,8 @@ impl Drop for Leave<'_> {
         // Where the busy loop is gone, so is what had to be ended.
         let _ = input_queue.send(CoreInput::ClientGone(self.client_index));
         if self.ownership == Ownership::Owner {
-            let drain = Duration::ZERO;
-            let _ = input_queue.send(CoreInput::Shutdown { drain });
+            let (drain, cause) = (Duration::ZERO, ShutdownCause::Owner);
+            let _ = input_queue.send(CoreInput::Shutdown { drain, cause });
         }
     }
 }
@@ -157,6 +157,7 @@ impl InputContext {
             EngineCoreRequestType::Shutdown { drain_seconds } => match ownership {
                 Ownership::Owner => CoreInput::Shutdown {
                     drain: drain_time(drain_seconds),
+                    cause: ShutdownCause::Owner,
                 },
                 Ownership::Guest => {
                     tracing::warn!(client_index, "a client may not end a shared core: ignored");

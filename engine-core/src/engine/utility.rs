@@ -51,7 +51,9 @@ impl EngineCore {
                         (mode.as_str(), *clear_cache)
                     }
                     _ => {
-                        return Err("it takes the mode, a string, and clear_cache, a boolean".into());
+                        return Err(
+                            "it takes the mode, a string, and clear_cache, a boolean".into()
+                        );
                     }
                 };
                 self.pause_scheduler(mode, clear_cache, aborted)?;
