@@ -8,6 +8,37 @@ use protocol::{
     SchedulerConfig, SchedulingPolicy,
 };
 
+/// Longest time that requests may be given to finish, in seconds: a year. What is meant to be
+/// longer is a mistake.
+pub(crate) const MAX_SHUTDOWN_TIMEOUT: f64 = 365.0 * 24.0 * 3600.0;
+
+/// Flags of the core's process, its model execution, its cache and its scheduler. A core that was
+/// started by hand has its own, so they are refused rather than ignored.
+const DECIDED_BY_THE_CORE: [&str; 22] = [
+    "dtype",
+    "backend",
+    "max_model_len",
+    "max_num_seqs",
+    "max_num_batched_tokens",
+    "long_prefill_token_threshold",
+    "enable_prefix_caching",
+    "no_enable_prefix_caching",
+    "enable_chunked_prefill",
+    "no_enable_chunked_prefill",
+    "block_size",
+    "num_blocks_override",
+    "kv_cache_memory_bytes",
+    "watermark",
+    "max_num_queued_reqs",
+    "max_num_queued_tokens",
+    "scheduling_policy",
+    "max_logprobs",
+    "logprobs_mode",
+    "threads",
+    "shutdown_timeout",
+    "engine_core",
+];
+
 /// What to run and with which limits: vLLM's flags, as far as they apply here.
 #[derive(Debug, Clone, PartialEq, Args)]
 #[command(next_help_heading = "Engine")]
@@ -54,6 +85,15 @@ pub struct EngineArgs {
     /// Memory for keys and values in bytes; chosen from what is free where absent
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
     pub kv_cache_memory_bytes: Option<u64>,
+    /// Share of the KV blocks that stays free when a request is admitted, 0 to less than 1
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, allow_negative_numbers = true, value_parser = watermark)]
+    pub watermark: f64,
+    /// Most requests that wait; one more is refused. No limit where absent
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_num_queued_reqs: Option<u32>,
+    /// Most prompt tokens of waiting requests; a request beyond is refused. No limit where absent
+    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub max_num_queued_tokens: Option<u64>,
     /// Which waiting request is next
     #[arg(long, value_enum, default_value_t = PolicyArg::Fcfs)]
     pub scheduling_policy: PolicyArg,
@@ -70,13 +110,14 @@ pub struct EngineArgs {
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
     /// Seconds that requests in flight may take to finish when the core gets SIGTERM; 0 aborts
-    #[arg(long, value_name = "SECONDS", default_value_t = 0.0)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.0, allow_negative_numbers = true, value_parser = shutdown_timeout)]
     pub shutdown_timeout: f64,
     /// The engine core's executable; the one beside this executable where absent
     #[arg(long, value_name = "PATH")]
     pub engine_core: Option<PathBuf>,
-    /// Use a core that was started by hand and listens at this address
-    #[arg(long, value_name = "ADDRESS", conflicts_with = "engine_core")]
+    /// Use a core that was started by hand and listens at this address; flags that such a core
+    /// decides itself are refused
+    #[arg(long, value_name = "ADDRESS", conflicts_with_all = DECIDED_BY_THE_CORE)]
     pub engine_core_address: Option<String>,
     /// Where default sampling parameters come from
     #[arg(long, value_enum, default_value_t = GenerationConfigArg::Auto)]
@@ -100,6 +141,9 @@ impl Default for EngineArgs {
             block_size: 16,
             num_blocks_override: None,
             kv_cache_memory_bytes: None,
+            watermark: 0.0,
+            max_num_queued_reqs: None,
+            max_num_queued_tokens: None,
             scheduling_policy: PolicyArg::Fcfs,
             max_logprobs: 20,
             logprobs_mode: LogprobsModeArg::RawLogprobs,
@@ -164,11 +208,36 @@ impl EngineArgs {
                     PolicyArg::Fcfs => SchedulingPolicy::Fcfs,
                     PolicyArg::Priority => SchedulingPolicy::Priority,
                 },
+                watermark: self.watermark,
+                max_num_queued_reqs: self.max_num_queued_reqs,
+                max_num_queued_tokens: self.max_num_queued_tokens,
                 ..SchedulerConfig::default()
             },
             shutdown_timeout_seconds: self.shutdown_timeout,
         }
     }
+}
+
+/// Reads `--shutdown-timeout`.
+fn shutdown_timeout(text: &str) -> Result<f64, String> {
+    number_in(text, |seconds| {
+        (0.0..=MAX_SHUTDOWN_TIMEOUT).contains(&seconds)
+    })
+    .ok_or_else(|| {
+        format!("must be a number of seconds between 0 and {MAX_SHUTDOWN_TIMEOUT} (a year)")
+    })
+}
+
+/// Reads `--watermark`.
+fn watermark(text: &str) -> Result<f64, String> {
+    number_in(text, |share| (0.0..1.0).contains(&share))
+        .ok_or_else(|| "must be at least 0 and less than 1".to_owned())
+}
+
+/// The number in `text`, if it is one that will do. NaN is in no range.
+fn number_in(text: &str, will_do: impl FnOnce(f64) -> bool) -> Option<f64> {
+    let number: f64 = text.parse().ok()?;
+    will_do(number).then_some(number)
 }
 
 /// `--dtype`.

@@ -16,6 +16,8 @@ use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use crate::arg_utils::MAX_SHUTDOWN_TIMEOUT;
+
 use super::connection::{Connection, End, Shared};
 use super::error::{EngineCoreClientError, EngineCoreStartupError, EngineDeadError};
 use super::process::{EngineCoreProcess, LaunchOptions, StartedEngineCore};
@@ -217,8 +219,8 @@ impl EngineCoreClient {
     }
 
     /// Ends a core that this client started, and waits for it: requests in flight have
-    /// `drain_seconds` to finish, and what they bring still comes from [`Self::get_output`]. A
-    /// core that was started by hand goes on; only the connection is closed, which aborts this
+    /// `drain_seconds` to finish (at most a year; what is no positive number is 0), and what they
+    /// bring still comes from [`Self::get_output`]. A core that was started by hand goes on; only the connection is closed, which aborts this
     /// client's requests.
     ///
     /// # Errors
@@ -226,8 +228,9 @@ impl EngineCoreClient {
     pub async fn shutdown(&self, drain_seconds: f64) -> Result<(), EngineDeadError> {
         self.shared.is_shutting_down.store(true, Ordering::Relaxed);
         if self.process_id.is_some() {
-            let drain =
-                Duration::try_from_secs_f64(drain_seconds.max(0.0)).unwrap_or(Duration::MAX);
+            // NaN becomes 0.
+            let drain_seconds = drain_seconds.max(0.0).min(MAX_SHUTDOWN_TIMEOUT);
+            let drain = Duration::from_secs_f64(drain_seconds);
             // That the core is gone already is found below.
             let _ = self.send(&EngineCoreRequestType::Shutdown { drain_seconds });
             let _ = timeout(drain.saturating_add(self.exit_grace), self.shared.ended()).await;
