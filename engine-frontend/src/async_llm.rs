@@ -235,8 +235,30 @@ impl Drop for Inner {
     }
 }
 
+/// Ends every stream when the output handler ends, a panic included: without it their readers
+/// would wait for ever.
+struct EndStreams(Weak<Inner>);
+
+impl Drop for EndStreams {
+    fn drop(&mut self) {
+        let Some(inner) = self.0.upgrade() else {
+            return;
+        };
+        // Where the core's end was reported before, that stays the reason.
+        inner.engine_dead(EngineDeadError {
+            reason: if std::thread::panicking() {
+                "the frontend's output handler panicked".to_owned()
+            } else {
+                "the frontend's output handler ended".to_owned()
+            },
+            exit_status: None,
+        });
+    }
+}
+
 /// Takes outputs as they come, until the core or the engine's last user is gone.
 async fn output_handler(inner: Weak<Inner>, client: Arc<dyn CoreClient>) {
+    let _end_streams = EndStreams(inner.clone());
     loop {
         let received = client.get_output().await;
         let Some(inner) = inner.upgrade() else { return };

@@ -2,7 +2,7 @@ use protocol::{FinishReason, SamplingParams};
 
 use super::*;
 use crate::input_processor::Prompt;
-use crate::test_support::{Told, fake_engine, ids, output};
+use crate::test_support::{Told, fake_engine, ids, output, ready, tokenizer};
 
 fn request(output_kind: RequestOutputKind) -> GenerateRequest {
     let params = SamplingParams {
@@ -121,4 +121,47 @@ async fn several_answers_can_be_collected_from_deltas() {
     let whole = stream.collect().await.unwrap();
     let texts: Vec<_> = whole.outputs.iter().map(|o| &*o.text).collect();
     assert_eq!(texts, ["a", "xy"]);
+}
+
+/// A client that takes a request and then panics.
+#[derive(Debug, Default)]
+struct PanickingClient(tokio::sync::Notify);
+
+impl CoreClient for PanickingClient {
+    fn add_request(&self, _: EngineCoreRequest) -> Result<(), EngineCoreClientError> {
+        self.0.notify_one();
+        Ok(())
+    }
+
+    fn abort_requests(&self, _: Vec<String>) -> Result<(), EngineCoreClientError> {
+        Ok(())
+    }
+
+    fn get_output(&self) -> BoxFuture<'_, Result<Option<EngineCoreOutputs>, EngineDeadError>> {
+        Box::pin(async {
+            self.0.notified().await;
+            panic!("by the test");
+        })
+    }
+
+    fn shutdown(&self, _: f64) -> BoxFuture<'_, Result<(), EngineDeadError>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+#[tokio::test]
+async fn a_panic_of_the_output_handler_ends_every_stream() {
+    let client = Arc::new(PanickingClient::default());
+    let engine = AsyncLLM::new(client, ready(64), tokenizer());
+    let mut stream = engine
+        .generate(request(RequestOutputKind::Delta))
+        .await
+        .unwrap();
+    let error = stream.next().await.unwrap().unwrap_err();
+    assert!(
+        matches!(&error, GenerateError::EngineDead(e) if e.reason.contains("panicked")),
+        "{error}"
+    );
+    let later = engine.generate(request(RequestOutputKind::Delta)).await;
+    assert_eq!(later.unwrap_err(), error);
 }
