@@ -141,9 +141,10 @@ impl OutputProcessor {
             output_kind: params.output_kind,
             stream_interval: params.stream_interval.unwrap_or(1) as usize,
             detokenizer: IncrementalDetokenizer::new(&self.tokenizer, request),
-            logprobs_processor: LogprobsProcessor::new(self.tokenizer.clone(), params),
+            logprobs_processor: LogprobsProcessor::new(self.tokenizer.clone(), request),
             num_cached_tokens: 0,
-            sent_tokens: 0,
+            // A replayed request's tokens were given out before.
+            sent_tokens: request.output_token_ids.len(),
             queue: queue.clone(),
         };
         self.request_states

@@ -11,6 +11,11 @@ struct Fixture {
 
 impl Fixture {
     fn new(params: SamplingParams) -> Self {
+        Self::replaying("", params)
+    }
+
+    /// A request whose output so far is `replayed`.
+    fn replaying(replayed: &str, params: SamplingParams) -> Self {
         let mut processor = OutputProcessor::new(tokenizer());
         let delta = params.output_kind == RequestOutputKind::Delta;
         let queue = Arc::new(RequestOutputCollector::new(delta));
@@ -19,6 +24,7 @@ impl Fixture {
             external_req_id: Some("mine".to_owned()),
             prompt_token_ids: ids("p"),
             sampling_params: params,
+            output_token_ids: ids(replayed),
             ..EngineCoreRequest::default()
         };
         let children = processor.add_request(request, Some("p".into()), &queue);
@@ -146,6 +152,7 @@ fn an_error_ends_all_siblings() {
         ..EngineCoreOutput::default()
     };
     assert_eq!(fixture.feed(failed), ["1_r"]);
+    assert_eq!(fixture.text().as_deref(), Some("x"));
     let error = fixture.queue.get_nowait().unwrap().unwrap_err();
     assert_eq!(error.status_code(), 400);
     assert_eq!(fixture.processor.num_unfinished_requests(), 0);
@@ -208,4 +215,94 @@ fn logprobs_follow_the_tokens() {
     assert_eq!(last.outputs[0].token_ids, ids("b"));
     assert_eq!(last.outputs[0].logprobs.as_ref().unwrap().len(), 1);
     assert_eq!(last.outputs[0].cumulative_logprob, Some(-3.0));
+}
+
+/// A request's share of a step with one logprob per token.
+fn output_with_logprobs(
+    text: &str,
+    logprob: f32,
+    finish: Option<FinishReason>,
+) -> EngineCoreOutput {
+    let token_ids = ids(text);
+    EngineCoreOutput {
+        new_logprobs: Some(LogprobsLists {
+            logprob_token_ids: token_ids.iter().map(|&id| vec![id]).collect(),
+            logprobs: vec![vec![logprob]; token_ids.len()],
+            sampled_token_ranks: vec![1; token_ids.len()],
+        }),
+        ..output("r", text, finish)
+    }
+}
+
+/// The token and the logprob of each position; `None` for a position without any.
+fn chosen(completion: &CompletionOutput) -> Vec<Option<(u32, f32)>> {
+    let positions = completion.logprobs.as_ref().unwrap();
+    let first = |position: &Vec<crate::logprobs::Logprob>| {
+        position.first().map(|l| (l.token_id, l.logprob))
+    };
+    positions.iter().map(first).collect()
+}
+
+#[test]
+fn a_replayed_stream_goes_on_where_it_was() {
+    let mut fixture = Fixture::replaying(
+        "xyz",
+        SamplingParams {
+            logprobs: Some(0),
+            ..kind(RequestOutputKind::Delta)
+        },
+    );
+    fixture.feed(output_with_logprobs("a", -1.0, None));
+    let first = fixture.next().unwrap();
+    assert_eq!(first.outputs[0].text, "a");
+    assert_eq!(first.outputs[0].token_ids, ids("a"));
+    assert_eq!(chosen(&first.outputs[0]), [Some((97, -1.0))]);
+    assert_eq!(first.outputs[0].cumulative_logprob, Some(-1.0));
+    fixture.feed(output_with_logprobs("bc", -2.0, Some(FinishReason::Length)));
+    let last = fixture.next().unwrap();
+    assert_eq!(last.outputs[0].text, "bc");
+    assert_eq!(last.outputs[0].token_ids, ids("bc"));
+    assert_eq!(
+        chosen(&last.outputs[0]),
+        [Some((98, -2.0)), Some((99, -2.0))]
+    );
+}
+
+#[test]
+fn a_replayed_request_is_answered_as_a_whole() {
+    for output_kind in [RequestOutputKind::Cumulative, RequestOutputKind::FinalOnly] {
+        let mut fixture = Fixture::replaying(
+            "xyz",
+            SamplingParams {
+                logprobs: Some(0),
+                stop: vec!["b".to_owned()],
+                ..kind(output_kind)
+            },
+        );
+        fixture.feed(output_with_logprobs("abc", -1.0, None));
+        let last = fixture.next().unwrap();
+        assert_eq!(last.outputs[0].text, "xyza");
+        assert_eq!(last.outputs[0].token_ids, ids("xyzab"));
+        // One entry per token; the token behind the stop string is gone with its row.
+        assert_eq!(
+            chosen(&last.outputs[0]),
+            [None, None, None, Some((97, -1.0)), Some((98, -1.0))]
+        );
+        assert_eq!(last.outputs[0].cumulative_logprob, Some(-2.0));
+    }
+}
+
+#[test]
+fn an_interval_counts_from_the_replayed_tokens_on() {
+    let mut fixture = Fixture::replaying(
+        "xyz",
+        SamplingParams {
+            stream_interval: Some(2),
+            ..kind(RequestOutputKind::Delta)
+        },
+    );
+    fixture.feed(output("r", "a", None));
+    assert_eq!(fixture.text(), None);
+    fixture.feed(output("r", "b", None));
+    assert_eq!(fixture.text().as_deref(), Some("ab"));
 }
