@@ -292,3 +292,32 @@ async fn a_missing_or_broken_executable_is_named() {
     let expected = format!("can't start {}: Permission denied", manifest.display());
     assert!(not_executable.starts_with(&expected), "{not_executable}");
 }
+
+#[tokio::test]
+async fn a_core_whose_start_is_given_up_is_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    let process_id = folder.path().join("process-id");
+    let core = folder.path().join("core");
+    let script = format!(
+        "#!/bin/sh\necho $$ > '{0}.new'\nmv '{0}.new' '{0}'\nexec sleep 100000\n",
+        process_id.display()
+    );
+    fs::write(&core, script).unwrap();
+    fs::set_permissions(&core, fs::Permissions::from_mode(0o755)).unwrap();
+    let options = LaunchOptions {
+        engine_core: Some(core),
+        ..options("hangs")
+    };
+    let launch = EngineCoreClient::launch(&options, EngineConfig::default(), |_| ());
+    let started = async {
+        while !process_id.exists() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::select! {
+        launched = launch => panic!("{launched:?}"),
+        () = started => {}
+    }
+    let process_id = fs::read_to_string(process_id).unwrap();
+    wait_until_gone(process_id.trim().parse().unwrap()).await;
+}
