@@ -4,6 +4,7 @@
 //! can rely on it; what the core nevertheless finds wrong ends that one request.
 
 use protocol::SamplingParams;
+use serde_json::{Map, Value};
 
 use crate::error::ValidationError;
 
@@ -13,6 +14,9 @@ pub(crate) const MAX_N_SEQUENCES: u32 = 16_384;
 pub(crate) const MAX_LOGPROB_TOKEN_IDS: usize = 128;
 /// Most entries of `bad_words`, and most token sequences that they turn into.
 pub(crate) const MAX_BAD_WORDS: usize = 128;
+/// The least signed integer of 64 bits, and the first number above the unsigned ones.
+const I64_MIN: f64 = -9_223_372_036_854_775_808.0;
+const U64_END: f64 = 18_446_744_073_709_551_616.0;
 /// Temperatures below this mean greedy decoding.
 pub(crate) const SAMPLING_EPS: f32 = 1e-5;
 /// Lowest temperature above zero: lower ones overflow the softmax.
@@ -236,16 +240,33 @@ fn verify_token_lists(p: &SamplingParams, limits: &ModelLimits) -> Result<(), Va
         ));
     }
     if let Some(args) = &p.extra_args {
-        let is_object = serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(args);
-        if let Err(error) = is_object {
-            return Err(ValidationError::field(
-                "extra_args",
-                args,
-                format!("extra_args must be a JSON object: {error}"),
-            ));
-        }
+        let map: Map<String, Value> = serde_json::from_str(args).map_err(|error| {
+            let message = format!("extra_args must be a JSON object: {error}");
+            ValidationError::field("extra_args", args, message)
+        })?;
+        map.values().try_for_each(verify_extra_arg)?;
     }
     Ok(())
+}
+
+/// Integers must have 64 bits, signed or unsigned. One that has more is read as a float, so a
+/// float without a fraction and of that size is refused as well.
+fn verify_extra_arg(value: &Value) -> Result<(), ValidationError> {
+    match value {
+        Value::Number(number) => {
+            let has_64_bits =
+                |float: f64| float.fract() != 0.0 || (I64_MIN..U64_END).contains(&float);
+            check(
+                number.is_i64() || number.is_u64() || number.as_f64().is_some_and(has_64_bits),
+                "extra_args",
+                number,
+                "made of integers from -2^63 to 2^64-1",
+            )
+        }
+        Value::Array(values) => values.iter().try_for_each(verify_extra_arg),
+        Value::Object(map) => map.values().try_for_each(verify_extra_arg),
+        Value::Null | Value::Bool(_) | Value::String(_) => Ok(()),
+    }
 }
 
 fn verify_ids(name: &str, ids: &[u32], limits: &ModelLimits) -> Result<(), ValidationError> {

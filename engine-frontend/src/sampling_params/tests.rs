@@ -175,3 +175,25 @@ fn tiny_temperatures_and_large_biases_are_pulled_in() {
     assert_eq!(params.temperature, MIN_TEMPERATURE);
     assert_eq!(params.logit_bias, vec![(1, 100.0), (2, -100.0)]);
 }
+
+#[test]
+fn integers_of_extra_args_have_64_bits() {
+    let with = |value: &str| {
+        let args = format!("{{\"a\": {{\"b\": [0, {value}]}}}}");
+        refused(|p| p.extra_args = Some(args))
+    };
+    for good in [
+        "-9223372036854775808",
+        "18446744073709551615",
+        "0.5",
+        "-1.5e-300",
+        "1e19",
+        "\"18446744073709551616\"",
+        "null",
+    ] {
+        assert_eq!(with(good), "accepted", "{good}");
+    }
+    for bad in ["18446744073709551616", "-9223372036854777856", "1e300"] {
+        assert_eq!(with(bad), "extra_args", "{bad}");
+    }
+}
