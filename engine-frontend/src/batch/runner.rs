@@ -5,9 +5,10 @@ use std::future::Future;
 use std::io;
 use std::path::Path;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
 
 use super::error::BatchError;
@@ -29,11 +30,15 @@ const TICK: Duration = Duration::from_millis(200);
 /// How much may be under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RunnerConfig {
-    /// Most requests in the engine at the same time.
+    /// Most lines that are served at the same time.
     pub max_inflight: usize,
+    /// No line is taken while the lines that are served and the results that wait to be written
+    /// hold this many bytes. As many are read ahead. What a line or its result needs beyond its
+    /// own bytes is not counted.
+    pub max_held_bytes: usize,
 }
 
-/// What a line came to.
+/// The result of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LineResult {
     /// What is written, its newline included.
@@ -57,11 +62,12 @@ pub enum RunEnd {
 #[derive(Debug)]
 struct Place {
     end_offset: u64,
+    /// Bytes of the line, until the result is there.
+    line_bytes: usize,
     result: Option<LineResult>,
 }
 
-/// Serves the lines of `input` with at most `max_inflight` at a time and writes their results in
-/// order. When `stop` resolves no further line is taken; those in flight are finished.
+/// Serves the lines of `input` within the limits of `config` and writes their results in order. When `stop` resolves no further line is taken; those in flight are finished.
 ///
 /// # Errors
 /// The input can't be read or the output can't be written. Then, too, what was written before is
@@ -80,19 +86,24 @@ where
     F: Future<Output = Result<LineResult, EngineDeadError>> + Send + 'static,
 {
     let max_window = config.max_inflight.saturating_mul(WINDOW_FACTOR);
-    let mut lines = read_ahead(input);
+    let mut lines = ReadAhead::start(input, config.max_held_bytes);
     let mut stop = pin!(stop);
     let mut ticker = tokio::time::interval(TICK);
     let mut running = JoinSet::new();
     let mut window: VecDeque<Place> = VecDeque::new();
     // Sequence number of the window's front.
     let mut front: usize = 0;
+    // Bytes of the window's lines and results.
+    let mut held_bytes: usize = 0;
     let mut input_ended = false;
     let mut end = RunEnd::Complete;
     let mut input_error = None;
     while !(input_ended && running.is_empty()) {
-        let may_take =
-            !input_ended && running.len() < config.max_inflight && window.len() < max_window;
+        // Never false for good: the window's front is being served, and is written then.
+        let may_take = !input_ended
+            && running.len() < config.max_inflight
+            && window.len() < max_window
+            && (held_bytes < config.max_held_bytes || window.is_empty());
         tokio::select! {
             biased;
             () = &mut stop, if !input_ended => {
@@ -105,6 +116,7 @@ where
                     Ok((sequence, result)) => {
                         let place = window.get_mut(usize::wrapping_sub(sequence, front));
                         if let Some(place) = place {
+                            held_bytes = held_bytes - place.line_bytes + result.bytes.len();
                             place.result = Some(result);
                         }
                     }
@@ -114,10 +126,15 @@ where
                     }
                 }
             }
-            received = lines.recv(), if may_take => match received {
+            received = lines.next(), if may_take => match received {
                 Some(Ok(line)) => {
                     let sequence = front + window.len();
-                    window.push_back(Place { end_offset: line.end_offset, result: None });
+                    held_bytes += line.num_bytes();
+                    window.push_back(Place {
+                        end_offset: line.end_offset,
+                        line_bytes: line.num_bytes(),
+                        result: None,
+                    });
                     let served = serve(line);
                     running.spawn(async move { served.await.map(|result| (sequence, result)) });
                 }
@@ -136,8 +153,10 @@ where
             if let Some(Place {
                 end_offset,
                 result: Some(result),
+                ..
             }) = window.pop_front()
             {
+                held_bytes -= result.bytes.len();
                 output.write_line(&result.bytes)?;
                 progress.line_written(end_offset, result.success);
             }
@@ -165,18 +184,49 @@ fn flatten(joined: Joined) -> Result<(usize, LineResult), EngineDeadError> {
     })
 }
 
-/// Reads on a blocking thread: standard input can't be read asynchronously, and may never end.
-fn read_ahead(mut input: InputReader) -> mpsc::Receiver<io::Result<InputLine>> {
-    let (sender, receiver) = mpsc::channel(READ_AHEAD);
-    tokio::task::spawn_blocking(move || {
-        while let Some(line) = input.next_line().transpose() {
-            let failed = line.is_err();
-            if sender.blocking_send(line).is_err() || failed {
-                return;
+/// Lines that a blocking thread reads before they are needed: standard input can't be read
+/// asynchronously, and may never end.
+struct ReadAhead {
+    lines: mpsc::Receiver<(io::Result<InputLine>, OwnedSemaphorePermit)>,
+    /// One permit per byte that may be read ahead.
+    budget: Arc<Semaphore>,
+}
+
+impl ReadAhead {
+    /// Reads until `max_bytes` or [`READ_AHEAD`] lines wait; one line more is in the reader's hand.
+    fn start(mut input: InputReader, max_bytes: usize) -> Self {
+        let max_bytes = u32::try_from(max_bytes).unwrap_or(u32::MAX);
+        let budget = Arc::new(Semaphore::new(max_bytes as usize));
+        let (sender, lines) = mpsc::channel(READ_AHEAD);
+        let reader_budget = budget.clone();
+        let runtime = tokio::runtime::Handle::current();
+        tokio::task::spawn_blocking(move || {
+            while let Some(line) = input.next_line().transpose() {
+                let failed = line.is_err();
+                let bytes = line.as_ref().map_or(0, InputLine::num_bytes);
+                // A line that is longer than the budget waits for all of it.
+                let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).min(max_bytes);
+                let permit = runtime.block_on(reader_budget.clone().acquire_many_owned(bytes));
+                let Ok(permit) = permit else { return };
+                if sender.blocking_send((line, permit)).is_err() || failed {
+                    return;
+                }
             }
-        }
-    });
-    receiver
+        });
+        Self { lines, budget }
+    }
+
+    /// The next line; `None` at the input's end. A dropped future loses nothing.
+    async fn next(&mut self) -> Option<io::Result<InputLine>> {
+        self.lines.recv().await.map(|(line, _permit)| line)
+    }
+}
+
+impl Drop for ReadAhead {
+    fn drop(&mut self) {
+        // The reader may wait for it.
+        self.budget.close();
+    }
 }
 
 #[cfg(test)]

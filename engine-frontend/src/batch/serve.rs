@@ -1,11 +1,11 @@
 //! One line of a batch: from its bytes to its result.
 
-use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use protocol::{FinishReason, RequestErrorCode};
 use serde::Serialize;
 use serde_json::Value;
+use tokio::sync::Semaphore;
 
 use super::input::InputLine;
 use super::line::{BatchRequestInput, BatchRequestOutput, BatchUrl};
@@ -19,83 +19,175 @@ use crate::random::mix;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// Serves one line. What is wrong with it becomes its result; a core that is gone does not.
-///
-/// A request without a seed gets one from `seed` and its line number, so that another run of the
-/// batch, or a resumed one, gives the same answers.
-pub(super) async fn serve_line(
-    serving: Arc<OpenAIServing>,
-    line: InputLine,
+/// Attempts at a full queue before a line waits until it is the only one in the engine.
+const ATTEMPTS_AMONG_OTHERS: u32 = 8;
+
+/// Serves lines, with a bound on the answers that are generated at the same time: a line may ask
+/// for many.
+#[derive(Debug)]
+pub(super) struct LineServing {
+    serving: OpenAIServing,
+    /// What requests without a seed get theirs from.
     seed: u64,
-) -> Result<BatchRequestOutput, EngineDeadError> {
-    let number = line.number;
-    let parsed = BatchRequestInput::parse(&line);
-    drop(line);
-    let request = match parsed {
-        Ok(request) => request,
-        Err(bad) => return Ok(BatchRequestOutput::bad_line(number, bad)),
-    };
-    let context = RequestContext {
-        request_id: format!("batch-{number}"),
-        created: SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |since| since.as_secs()),
-        default_seed: Some(mix(seed, number)),
-    };
-    let mut pause = FIRST_PAUSE;
-    let served = loop {
-        match serve(&serving, request.url, request.body.clone(), &context).await {
-            Err(error) if queue_is_full(&error) => tokio::time::sleep(pause).await,
-            served => break served,
-        }
-        pause = (pause * 2).min(LONGEST_PAUSE);
-    };
-    let (status_code, body) = match served {
-        Ok(body) => (200, body),
-        Err(error) => {
-            if let Some(dead) = core_is_gone(&error) {
-                return Err(dead);
-            }
-            let response = error.to_response();
-            (response.error.code, to_json(&response))
-        }
-    };
-    if has_aborted_choice(&body) {
-        return Err(EngineDeadError {
-            reason: "it is shutting down".to_owned(),
-            exit_status: None,
-        });
-    }
-    Ok(BatchRequestOutput::response(
-        number,
-        request.custom_id,
-        context.request_id,
-        status_code,
-        body,
-    ))
+    max_sequences: u32,
+    /// One permit per answer.
+    sequences: Semaphore,
+    /// Whether no other frontend fills the core's queue.
+    owns_core: bool,
+    first_pause: Duration,
 }
 
-async fn serve(
-    serving: &OpenAIServing,
-    url: BatchUrl,
-    body: Value,
-    context: &RequestContext,
-) -> Result<Value, ServingError> {
-    match url {
-        BatchUrl::Completions => {
-            let request = CompletionRequest::from_json(body)?;
-            refuse_stream(request.common.stream)?;
-            Ok(to_json(
-                &serving.create_completion(&request, context).await?,
-            ))
+impl LineServing {
+    /// Serves lines with at most `max_sequences` answers in the engine, or those of one line where
+    /// it asks for more. `owns_core` says that no other frontend uses the core.
+    ///
+    /// A request without a seed gets one from `seed` and its line number, so that another run of
+    /// the batch, or a resumed one, gives the same answers.
+    pub(super) fn new(
+        serving: OpenAIServing,
+        seed: u64,
+        max_sequences: u32,
+        owns_core: bool,
+    ) -> Self {
+        Self {
+            serving,
+            seed,
+            max_sequences,
+            sequences: Semaphore::new(max_sequences as usize),
+            owns_core,
+            first_pause: FIRST_PAUSE,
         }
-        BatchUrl::ChatCompletions => {
-            let request = ChatCompletionRequest::from_json(body)?;
-            refuse_stream(request.common.stream)?;
-            Ok(to_json(
-                &serving.create_chat_completion(&request, context).await?,
-            ))
+    }
+
+    /// Serves one line. What is wrong with it becomes its result; a core that is gone does not.
+    pub(super) async fn serve(
+        &self,
+        line: InputLine,
+    ) -> Result<BatchRequestOutput, EngineDeadError> {
+        let number = line.number;
+        let parsed = BatchRequestInput::parse(&line);
+        drop(line);
+        let request = match parsed {
+            Ok(request) => request,
+            Err(bad) => return Ok(BatchRequestOutput::bad_line(number, bad)),
+        };
+        let context = RequestContext {
+            request_id: format!("batch-{number}"),
+            created: SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .map_or(0, |since| since.as_secs()),
+            default_seed: Some(mix(self.seed, number)),
+        };
+        let served = match ApiRequest::from_json(request.url, request.body) {
+            Ok(request) => self.answer(&request, &context, number).await,
+            Err(error) => Err(error.into()),
+        };
+        let (status_code, body) = match served {
+            Ok(body) => (200, body),
+            Err(error) => {
+                if let Some(dead) = core_is_gone(&error) {
+                    return Err(dead);
+                }
+                let mut response = error.to_response();
+                // As for a line that isn't a request: whoever reads the error has the line.
+                response.error.message = format!("line {number}: {}", response.error.message);
+                (response.error.code, to_json(&response))
+            }
+        };
+        if has_aborted_choice(&body) {
+            return Err(EngineDeadError {
+                reason: "it is shutting down".to_owned(),
+                exit_status: None,
+            });
         }
+        Ok(BatchRequestOutput::response(
+            number,
+            request.custom_id,
+            context.request_id,
+            status_code,
+            body,
+        ))
+    }
+
+    /// Answers a request, and tries again while the core's queue is full. One that doesn't even
+    /// find room alone never will.
+    async fn answer(
+        &self,
+        request: &ApiRequest,
+        context: &RequestContext,
+        number: u64,
+    ) -> Result<Value, ServingError> {
+        let weight = u32::try_from(request.num_sequences()).unwrap_or(u32::MAX);
+        let mut pause = self.first_pause;
+        let mut attempt: u32 = 0;
+        loop {
+            let alone = attempt >= ATTEMPTS_AMONG_OTHERS;
+            let permits = if alone { u32::MAX } else { weight };
+            // Fails only where it is closed, which it never is.
+            let permits = self.sequences.acquire_many(permits.min(self.max_sequences));
+            let permits = permits.await.ok();
+            match request.serve(&self.serving, context).await {
+                Err(error) if queue_is_full(&error) && !(alone && self.owns_core) => {
+                    if attempt == ATTEMPTS_AMONG_OTHERS {
+                        tracing::warn!("line {number} waits for room in the core's queue: {error}");
+                    }
+                }
+                served => return served,
+            }
+            drop(permits);
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+            attempt = attempt.saturating_add(1);
+        }
+    }
+}
+
+/// The body of a line, read once for all attempts.
+#[derive(Debug)]
+enum ApiRequest {
+    Completion(CompletionRequest),
+    ChatCompletion(ChatCompletionRequest),
+}
+
+impl ApiRequest {
+    fn from_json(url: BatchUrl, body: Value) -> Result<Self, ValidationError> {
+        let (request, stream) = match url {
+            BatchUrl::Completions => {
+                let request = CompletionRequest::from_json(body)?;
+                let stream = request.common.stream;
+                (Self::Completion(request), stream)
+            }
+            BatchUrl::ChatCompletions => {
+                let request = ChatCompletionRequest::from_json(body)?;
+                let stream = request.common.stream;
+                (Self::ChatCompletion(request), stream)
+            }
+        };
+        refuse_stream(stream)?;
+        Ok(request)
+    }
+
+    /// The answers that it asks for.
+    fn num_sequences(&self) -> usize {
+        match self {
+            Self::Completion(request) => request.num_sequences(),
+            Self::ChatCompletion(request) => request.common.n.unwrap_or(1) as usize,
+        }
+    }
+
+    async fn serve(
+        &self,
+        serving: &OpenAIServing,
+        context: &RequestContext,
+    ) -> Result<Value, ServingError> {
+        Ok(match self {
+            Self::Completion(request) => {
+                to_json(&serving.create_completion(request, context).await?)
+            }
+            Self::ChatCompletion(request) => {
+                to_json(&serving.create_chat_completion(request, context).await?)
+            }
+        })
     }
 }
 

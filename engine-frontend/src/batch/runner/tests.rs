@@ -30,7 +30,7 @@ impl Output {
     }
 
     fn open(&self, policy: OutputPolicy) -> OutputFile {
-        OutputFile::open(&self.path, Path::new("-"), policy).unwrap()
+        OutputFile::open(&self.path, policy).unwrap()
     }
 
     fn text(&self) -> String {
@@ -70,7 +70,24 @@ where
     S: Fn(InputLine) -> F,
     F: Future<Output = Result<LineResult, EngineDeadError>> + Send + 'static,
 {
-    let config = RunnerConfig { max_inflight };
+    let config = RunnerConfig {
+        max_inflight,
+        max_held_bytes: usize::MAX,
+    };
+    run_within(config, input, output, serve, stop).await
+}
+
+async fn run_within<S, F>(
+    config: RunnerConfig,
+    input: InputReader,
+    output: &mut OutputFile,
+    serve: S,
+    stop: impl Future<Output = ()>,
+) -> Result<RunEnd, BatchError>
+where
+    S: Fn(InputLine) -> F,
+    F: Future<Output = Result<LineResult, EngineDeadError>> + Send + 'static,
+{
     let path = Path::new("in");
     run_lines(input, path, output, config, serve, stop, &mut progress()).await
 }
@@ -124,6 +141,109 @@ async fn a_slow_first_line_bounds_what_is_read() {
     assert_eq!(end.unwrap(), RunEnd::Complete);
     assert_eq!(file.text().lines().count(), 100);
     assert!(most.load(Ordering::SeqCst) <= 3);
+}
+
+/// Lines of 100 bytes, ends included.
+fn hundreds(count: usize) -> String {
+    (0..count).map(|i| format!("{i:099}\n")).collect()
+}
+
+#[tokio::test]
+async fn waiting_results_are_bounded_in_bytes() {
+    let file = Output::new();
+    let mut output = file.open(OutputPolicy::Refuse);
+    let started = Arc::new(AtomicUsize::new(0));
+    let held_enough = Arc::new(Notify::new());
+    let serve = |line: InputLine| {
+        let (started, held_enough) = (started.clone(), held_enough.clone());
+        async move {
+            let seen = started.fetch_add(1, Ordering::SeqCst) + 1;
+            if line.number == 1 {
+                held_enough.notified().await;
+            } else if seen == 4 {
+                // 99 bytes of the first line and 100 of each result or 99 of each line: 350 are
+                // held once the fourth is taken.
+                for _ in 0..100 {
+                    tokio::task::yield_now().await;
+                }
+                assert_eq!(started.load(Ordering::SeqCst), 4);
+                held_enough.notify_one();
+            }
+            Ok(echo(&line))
+        }
+    };
+    let config = RunnerConfig {
+        max_inflight: 8,
+        max_held_bytes: 350,
+    };
+    let lines = hundreds(50);
+    let reader = input(lines.clone());
+    let end = run_within(config, reader, &mut output, serve, std::future::pending()).await;
+    assert_eq!(end.unwrap(), RunEnd::Complete);
+    assert_eq!(file.text(), lines);
+}
+
+#[tokio::test]
+async fn a_line_beyond_the_budget_is_served_alone() {
+    let file = Output::new();
+    let mut output = file.open(OutputPolicy::Refuse);
+    let running = Arc::new(AtomicUsize::new(0));
+    let serve = |line: InputLine| {
+        let running = running.clone();
+        async move {
+            assert_eq!(running.fetch_add(1, Ordering::SeqCst), 0);
+            tokio::task::yield_now().await;
+            running.fetch_sub(1, Ordering::SeqCst);
+            Ok(echo(&line))
+        }
+    };
+    let config = RunnerConfig {
+        max_inflight: 8,
+        max_held_bytes: 1,
+    };
+    let lines = hundreds(50);
+    let reader = input(lines.clone());
+    let end = run_within(config, reader, &mut output, serve, std::future::pending()).await;
+    assert_eq!(end.unwrap(), RunEnd::Complete);
+    assert_eq!(file.text(), lines);
+}
+
+/// Counts what is read.
+struct Counting(Cursor<String>, Arc<AtomicUsize>);
+
+impl io::Read for Counting {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.0.read(buffer)?;
+        self.1.fetch_add(read, Ordering::SeqCst);
+        Ok(read)
+    }
+}
+
+impl io::BufRead for Counting {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        self.0.fill_buf()
+    }
+
+    fn consume(&mut self, bytes: usize) {
+        self.1.fetch_add(bytes, Ordering::SeqCst);
+        self.0.consume(bytes);
+    }
+}
+
+#[tokio::test]
+async fn lines_are_read_ahead_up_to_a_number_of_bytes() {
+    let read = Arc::new(AtomicUsize::new(0));
+    let reader = Counting(Cursor::new(hundreds(50)), read.clone());
+    let mut lines = ReadAhead::start(InputReader::new(reader), 250);
+    for taken in 1..=20 {
+        lines.next().await.unwrap().unwrap();
+        // Two lines wait within the budget, and a third in the reader's hand.
+        let expected = (taken + 3) * 100;
+        while read.load(Ordering::SeqCst) < expected {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        assert_eq!(read.load(Ordering::SeqCst), expected);
+    }
 }
 
 #[tokio::test]

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use protocol::{EngineCoreOutput, RequestError};
 use serde_json::json;
 
@@ -5,12 +7,23 @@ use super::*;
 use crate::openai::DefaultSamplingParams;
 use crate::test_support::{FakeCore, fake_engine, ids, output};
 
-fn serving() -> (Arc<OpenAIServing>, FakeCore) {
+fn serving() -> (OpenAIServing, FakeCore) {
     let (engine, core) = fake_engine(64);
     let names = vec!["test-model".to_owned(), "path/to/it".to_owned()];
     let defaults = DefaultSamplingParams::default();
     let serving = OpenAIServing::new(Arc::new(engine), names, defaults);
-    (Arc::new(serving), core)
+    (serving, core)
+}
+
+/// Serves one line as a batch of its own does.
+async fn serve_line(
+    serving: OpenAIServing,
+    line: InputLine,
+    seed: u64,
+) -> Result<BatchRequestOutput, EngineDeadError> {
+    let mut lines = LineServing::new(serving, seed, 4, true);
+    lines.first_pause = Duration::ZERO;
+    lines.serve(line).await
 }
 
 fn line(number: u64, url: &str, body: Value) -> InputLine {
@@ -128,6 +141,7 @@ async fn what_is_wrong_with_a_line_is_its_result() {
         let (code, body) = response(output);
         assert_eq!(code, status);
         let message = body["error"]["message"].as_str().unwrap();
+        assert!(message.starts_with("line 7: "), "{message}");
         assert!(message.contains(says), "{message}");
     }
     let (serving, _core) = serving();
@@ -183,5 +197,66 @@ async fn an_ending_core_is_nobodys_result() {
             _ => core.send(vec![output(&id, "x", Some(FinishReason::Abort))]),
         }
         assert!(served.await.unwrap().is_err(), "{ending}");
+    }
+}
+
+#[tokio::test]
+async fn what_finds_no_room_alone_has_an_error() {
+    let (serving, mut core) = serving();
+    let served = tokio::spawn(serve_line(serving, completion(json!({"prompt": "a"})), 0));
+    for _ in 0..=ATTEMPTS_AMONG_OTHERS {
+        let request = core.added().await;
+        let full = failure(&request.request_id, RequestErrorCode::QueueOverflow);
+        core.send(vec![full]);
+    }
+    let (status, body) = response(served.await.unwrap().unwrap());
+    assert_eq!(status, 503);
+    assert_eq!(body["error"]["message"], "line 7: said the core");
+}
+
+#[tokio::test]
+async fn room_in_a_shared_core_is_waited_for() {
+    let (serving, mut core) = serving();
+    let mut lines = LineServing::new(serving, 0, 4, false);
+    lines.first_pause = Duration::ZERO;
+    let served = tokio::spawn(async move {
+        let body = json!({"prompt": "a"});
+        lines.serve(completion(body)).await
+    });
+    for _ in 0..3 * ATTEMPTS_AMONG_OTHERS {
+        let request = core.added().await;
+        let full = failure(&request.request_id, RequestErrorCode::QueueOverflow);
+        core.send(vec![full]);
+    }
+    let id = core.added().await.request_id;
+    core.send(vec![output(&id, "x", Some(FinishReason::Length))]);
+    assert_eq!(response(served.await.unwrap().unwrap()).0, 200);
+}
+
+#[tokio::test]
+async fn every_answer_counts_as_in_flight() {
+    let (serving, mut core) = serving();
+    let lines = Arc::new(LineServing::new(serving, 0, 4, true));
+    let serve = |number| {
+        let lines = lines.clone();
+        let body = json!({"prompt": ["a", "b"], "n": 2});
+        tokio::spawn(async move { lines.serve(line(number, "/v1/completions", body)).await })
+    };
+    let (first, second) = (serve(1), serve(2));
+    for served in [first, second] {
+        let mut sent = Vec::new();
+        for _ in 0..4 {
+            sent.push(core.added().await);
+        }
+        // There is room for four answers.
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        assert!(core.told.try_recv().is_err());
+        for request in sent {
+            let finished = output(&request.request_id, "x", Some(FinishReason::Length));
+            core.send(vec![finished]);
+        }
+        assert_eq!(response(served.await.unwrap().unwrap()).0, 200);
     }
 }
