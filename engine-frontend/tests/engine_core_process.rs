@@ -46,11 +46,22 @@ static EXECUTABLES: LazyLock<PathBuf> = LazyLock::new(|| {
              {VARIABLE}=\"{mode} $2\" exec '{}' --exact plays_the_core --nocapture\n",
             own.display()
         );
-        fs::write(&path, script).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        write_executable(&path, &script);
     }
+    // Says which process it is, beside itself, and stays until it is killed.
+    let never_connects = folder.join("never-connects");
+    let _ = fs::remove_file(folder.join("never-connects.process-id"));
+    write_executable(
+        &never_connects,
+        "#!/bin/sh\necho $$ > \"$0.new\"\nmv \"$0.new\" \"$0.process-id\"\nexec sleep 100000\n",
+    );
     folder
 });
+
+fn write_executable(path: &Path, script: &str) {
+    fs::write(path, script).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
 
 /// The core's side of these tests; not a test of its own.
 #[test]
@@ -295,19 +306,8 @@ async fn a_missing_or_broken_executable_is_named() {
 
 #[tokio::test]
 async fn a_core_whose_start_is_given_up_is_killed() {
-    let folder = tempfile::tempdir().unwrap();
-    let process_id = folder.path().join("process-id");
-    let core = folder.path().join("core");
-    let script = format!(
-        "#!/bin/sh\necho $$ > '{0}.new'\nmv '{0}.new' '{0}'\nexec sleep 100000\n",
-        process_id.display()
-    );
-    fs::write(&core, script).unwrap();
-    fs::set_permissions(&core, fs::Permissions::from_mode(0o755)).unwrap();
-    let options = LaunchOptions {
-        engine_core: Some(core),
-        ..options("hangs")
-    };
+    let process_id = EXECUTABLES.join("never-connects.process-id");
+    let options = options("never-connects");
     let launch = EngineCoreClient::launch(&options, EngineConfig::default(), |_| ());
     let started = async {
         while !process_id.exists() {
