@@ -151,18 +151,25 @@ impl AsyncLLM {
         if let Some(dead) = &state.engine_dead {
             return Err(dead.clone().into());
         }
-        // Registered before it is sent, and sent under the lock: no output can be too early.
-        for child in state
+        // Registered before it is sent: no output can be too early.
+        let children = state
             .output_processor
-            .add_request(request, processed.prompt, &stream.queue)
-        {
-            if let Err(error) = self.inner.client.add_request(child) {
-                drop(state);
-                // Dropping the stream takes back what was sent of it.
-                return Err(refused(error));
-            }
-        }
+            .add_request(request, processed.prompt, &stream.queue);
         drop(state);
+        let child_ids: Vec<String> = children.iter().map(|c| c.request_id.clone()).collect();
+        for child in children {
+            // Dropping the stream takes back what was sent of it.
+            self.inner.client.add_request(child).map_err(refused)?;
+        }
+        // Where one of several failed meanwhile, those sent after it would run for nobody.
+        let is_gone = !self
+            .inner
+            .state()
+            .output_processor
+            .is_unfinished(&stream.request_id);
+        if is_gone && child_ids.len() > 1 {
+            self.inner.abort(child_ids);
+        }
         Ok(stream)
     }
 

@@ -101,7 +101,10 @@ impl OutputProcessor {
             .external_req_id
             .clone()
             .unwrap_or_else(|| request.request_id.clone());
+        // Shared by the children, of which there may be thousands.
+        let prompt_token_ids: Arc<[u32]> = request.prompt_token_ids.as_slice().into();
         if request.sampling_params.n <= 1 {
+            let prompt = (prompt, prompt_token_ids);
             self.add_state(&request, external, None, 0, prompt, queue);
             return vec![request];
         }
@@ -110,14 +113,8 @@ impl OutputProcessor {
         self.parent_requests.insert(parent_id.clone(), parent);
         for (index, child) in (0..).zip(&children) {
             let parent_id = Some(parent_id.clone());
-            self.add_state(
-                child,
-                external.clone(),
-                parent_id,
-                index,
-                prompt.clone(),
-                queue,
-            );
+            let prompt = (prompt.clone(), prompt_token_ids.clone());
+            self.add_state(child, external.clone(), parent_id, index, prompt, queue);
         }
         children
     }
@@ -128,7 +125,7 @@ impl OutputProcessor {
         external_req_id: String,
         parent_id: Option<String>,
         index: u32,
-        prompt: Option<Arc<str>>,
+        (prompt, prompt_token_ids): (Option<Arc<str>>, Arc<[u32]>),
         queue: &Arc<RequestOutputCollector>,
     ) {
         let params = &request.sampling_params;
@@ -137,7 +134,7 @@ impl OutputProcessor {
             parent_id,
             index,
             prompt,
-            prompt_token_ids: request.prompt_token_ids.as_slice().into(),
+            prompt_token_ids,
             output_kind: params.output_kind,
             stream_interval: params.stream_interval.unwrap_or(1) as usize,
             detokenizer: IncrementalDetokenizer::new(&self.tokenizer, request),
@@ -281,6 +278,12 @@ impl OutputProcessor {
         for (_, state) in self.request_states.drain() {
             state.queue.put(Err(error.clone().into()));
         }
+    }
+
+    /// Whether a request, by its internal id, has an answer that isn't complete.
+    pub fn is_unfinished(&self, request_id: &str) -> bool {
+        self.request_states.contains_key(request_id)
+            || self.parent_requests.contains_key(request_id)
     }
 
     /// Requests in flight, each of `n` counted.

@@ -2,7 +2,7 @@ use protocol::{FinishReason, SamplingParams};
 
 use super::*;
 use crate::input_processor::Prompt;
-use crate::test_support::{Told, fake_engine, ids, output, ready, tokenizer};
+use crate::test_support::{Told, fake_engine, ids, output, ready, step, tokenizer};
 
 fn request(output_kind: RequestOutputKind) -> GenerateRequest {
     let params = SamplingParams {
@@ -164,4 +164,76 @@ async fn a_panic_of_the_output_handler_ends_every_stream() {
     );
     let later = engine.generate(request(RequestOutputKind::Delta)).await;
     assert_eq!(later.unwrap_err(), error);
+}
+
+/// A client that reports the first of several children as failed before it takes the second.
+#[derive(Debug, Default)]
+struct FailingClient {
+    failure: Mutex<Option<EngineCoreOutputs>>,
+    has_failure: tokio::sync::Notify,
+    aborted: Mutex<Vec<Vec<String>>>,
+    has_aborted: std::sync::Condvar,
+}
+
+impl CoreClient for FailingClient {
+    fn add_request(&self, request: EngineCoreRequest) -> Result<(), EngineCoreClientError> {
+        if request.request_id.starts_with("0_") {
+            let failed = output(&request.request_id, "", Some(FinishReason::Error));
+            *self.failure.lock().unwrap() = Some(step(vec![failed]));
+            self.has_failure.notify_one();
+            return Ok(());
+        }
+        let aborted = self.aborted.lock().unwrap();
+        let waited = self
+            .has_aborted
+            .wait_timeout_while(aborted, std::time::Duration::from_secs(60), |a| {
+                a.is_empty()
+            })
+            .unwrap();
+        assert!(
+            !waited.1.timed_out(),
+            "outputs are taken while requests are sent"
+        );
+        Ok(())
+    }
+
+    fn abort_requests(&self, ids: Vec<String>) -> Result<(), EngineCoreClientError> {
+        self.aborted.lock().unwrap().push(ids);
+        self.has_aborted.notify_all();
+        Ok(())
+    }
+
+    fn get_output(&self) -> BoxFuture<'_, Result<Option<EngineCoreOutputs>, EngineDeadError>> {
+        Box::pin(async {
+            loop {
+                let failure = self.failure.lock().unwrap().take();
+                if failure.is_some() {
+                    return Ok(failure);
+                }
+                self.has_failure.notified().await;
+            }
+        })
+    }
+
+    fn shutdown(&self, _: f64) -> BoxFuture<'_, Result<(), EngineDeadError>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn siblings_of_a_failed_child_that_were_sent_after_it_are_aborted() {
+    let client = Arc::new(FailingClient::default());
+    let engine = Arc::new(AsyncLLM::new(client.clone(), ready(64), tokenizer()));
+    let mut wanted = request(RequestOutputKind::FinalOnly);
+    wanted.sampling_params.n = 2;
+    let stream = engine.generate(wanted).await.unwrap();
+    assert!(stream.collect().await.is_err());
+    let aborted = client.aborted.lock().unwrap();
+    assert_eq!(aborted.len(), 2, "{aborted:?}");
+    // Once when the first failed, and once more behind the request.
+    let second = aborted[0][0].clone();
+    assert!(
+        second.starts_with("1_") && aborted[1].contains(&second),
+        "{aborted:?}"
+    );
 }
