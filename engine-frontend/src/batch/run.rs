@@ -75,7 +75,7 @@ async fn run_file(
         biased;
         () = &mut stop => Err(BatchError::Interrupted {
             written: point.done,
-            advice: output.advice(),
+            advice: "nothing was changed; the same command starts again",
         }),
         started = start_engine(&args.engine) => started.map_err(BatchError::from),
     };
@@ -311,6 +311,7 @@ mod tests {
         let folder = folder();
         let error = run_in(folder.path(), "out", std::future::ready(())).await;
         assert!(matches!(error, BatchError::Interrupted { .. }), "{error}");
+        assert!(error.to_string().contains("nothing was changed"), "{error}");
         assert!(!folder.path().join("out").exists());
     }
 
