@@ -2,11 +2,13 @@
 
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use protocol::LoadProgress;
 use tokenizer::{GenerationConfig, Tokenizer, TokenizerError};
+use tokio::task::JoinError;
 
 use crate::arg_utils::{EngineArgs, GenerationConfigArg};
 use crate::async_llm::AsyncLLM;
@@ -62,14 +64,13 @@ pub async fn start_engine(
     if let Some(path) = model.as_ref().filter(|path| !path.is_dir()) {
         return Err(StartupError::NoModelFolder { path: path.clone() });
     }
-    // Both processes load the tokenizer, at the same time.
-    let tokenizer = tokio::task::spawn_blocking(move || load_tokenizer(model.as_deref()));
     let progress = LoadProgressBar::default();
-    let (tokenizer, client) = tokio::join!(tokenizer, start_engine_core(args, &progress));
-    progress.finish();
-    // The tokenizer's error comes first: it names the file, the core's may follow from it.
-    let tokenizer = tokenizer.map_err(|error| StartupError::Runtime(error.into()))??;
-    let client = client?;
+    let (tokenizer, client) = load_both(
+        tokio::task::spawn_blocking(move || load_tokenizer(model.as_deref())),
+        start_engine_core(args, &progress),
+    )
+    .await?;
+    drop(progress);
     let ready = client.ready_response().clone();
     if ready.tokenizer_fingerprint != tokenizer.fingerprint() {
         return Err(StartupError::TokenizerMismatch {
@@ -84,6 +85,26 @@ pub async fn start_engine(
     };
     let engine = AsyncLLM::new(Arc::new(client), ready, Arc::new(tokenizer));
     Ok((engine, defaults))
+}
+
+/// Waits for the tokenizer and for the core, which load at the same time. A tokenizer that can't
+/// be loaded is the error at once, and the core, whose future is dropped, ends. Where both fail the
+/// tokenizer's error is given: it names the file, and the core's may follow from it.
+async fn load_both(
+    tokenizer: impl Future<Output = Result<Result<Tokenizer, StartupError>, JoinError>>,
+    core: impl Future<Output = Result<EngineCoreClient, EngineCoreStartupError>>,
+) -> Result<(Tokenizer, EngineCoreClient), StartupError> {
+    let tokenizer = async {
+        tokenizer
+            .await
+            .map_err(|error| StartupError::Runtime(error.into()))?
+    };
+    let (mut tokenizer, mut core) = (pin!(tokenizer), pin!(core));
+    tokio::select! {
+        biased;
+        tokenizer = &mut tokenizer => Ok((tokenizer?, core.await?)),
+        client = &mut core => Ok((tokenizer.await?, client?)),
+    }
 }
 
 async fn start_engine_core(
@@ -167,10 +188,54 @@ impl LoadProgressBar {
         });
         bar.set_position(loaded.done_bytes);
     }
+}
 
-    fn finish(&self) {
+impl Drop for LoadProgressBar {
+    fn drop(&mut self) {
         if let Some(bar) = self.0.get() {
             bar.finish_and_clear();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_broken_tokenizer_is_reported_while_the_core_still_loads() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("tokenizer.json"), "{").unwrap();
+        // Never connects, and ends only when it is killed.
+        let core = folder.path().join("core");
+        fs::write(&core, "#!/bin/sh\nexec sleep 100000\n").unwrap();
+        fs::set_permissions(&core, fs::Permissions::from_mode(0o755)).unwrap();
+        let args = EngineArgs {
+            engine_core: Some(core),
+            ..EngineArgs::for_model(folder.path())
+        };
+        // Below the core's own ten minutes; an error takes milliseconds.
+        let started = tokio::time::timeout(Duration::from_secs(60), start_engine(&args)).await;
+        let error = started.expect("it waits for the core").unwrap_err();
+        assert!(matches!(error, StartupError::Tokenizer { .. }), "{error}");
+        assert!(error.to_string().contains("tokenizer.json"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn where_both_fail_the_tokenizer_says_why() {
+        let core_fails = async { Err(EngineCoreStartupError::Exited { exit_status: None }) };
+        let tokenizer_fails = async {
+            tokio::task::yield_now().await;
+            Ok(Err(StartupError::NoModelFolder { path: "m".into() }))
+        };
+        let error = load_both(tokenizer_fails, core_fails).await.unwrap_err();
+        assert!(
+            matches!(error, StartupError::NoModelFolder { .. }),
+            "{error}"
+        );
     }
 }

@@ -30,7 +30,7 @@ pub struct BatchArgs {
     /// Replace an output file that has something in it
     #[arg(long, requires = "output_file", conflicts_with = "resume")]
     pub overwrite: bool,
-    /// Most requests in the engine at the same time; twice --max-num-seqs where absent
+    /// Most answers in the engine at the same time; twice --max-num-seqs where absent
     #[arg(long, value_name = "N", conflicts_with = "prompts", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub max_inflight: Option<u32>,
     /// A prompt to answer; may be repeated

@@ -67,6 +67,20 @@ pub enum BatchError {
         /// What is wrong there.
         problem: String,
     },
+    /// The output file was made with another model.
+    #[error(
+        "{} was made with the model {made_with:?}, and this run has {running:?}: give the model \
+         that it was made with, or use --overwrite to start again",
+        .path.display()
+    )]
+    OtherModel {
+        /// The file.
+        path: PathBuf,
+        /// The model that its results name.
+        made_with: String,
+        /// The model that runs.
+        running: String,
+    },
     /// The engine could not start.
     #[error(transparent)]
     Startup(#[from] StartupError),

@@ -10,7 +10,7 @@ use super::input::InputReader;
 use super::line::{BatchRequestInput, BatchRequestOutput};
 
 /// Where to go on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ResumePoint {
     /// Results that are complete.
     pub done: u64,
@@ -18,13 +18,26 @@ pub struct ResumePoint {
     pub length: u64,
     /// Bytes of the input that they answer.
     pub input_offset: u64,
+    /// The model that they name; `None` where all are errors.
+    pub model: Option<String>,
 }
 
-/// What of a result tells which input line it answers.
+/// What of a result tells which input line it answers, and with which model.
 #[derive(Deserialize)]
 struct ResultHead {
     id: String,
     custom_id: Option<String>,
+    response: Option<ResponseHead>,
+}
+
+#[derive(Deserialize)]
+struct ResponseHead {
+    body: BodyHead,
+}
+
+#[derive(Deserialize)]
+struct BodyHead {
+    model: Option<String>,
 }
 
 /// Compares the complete lines of an output with the input's beginning; leaves `input` at the
@@ -34,7 +47,8 @@ struct ResultHead {
 /// kill can only leave the last one without.
 ///
 /// # Errors
-/// A line that isn't the result of the input line in its place, or more results than requests.
+/// A line that isn't the result of the input line in its place, more results than requests, or
+/// results of more than one model.
 pub fn resume(
     output: impl Read,
     output_path: &Path,
@@ -73,6 +87,16 @@ pub fn resume(
                 "is {} with custom_id {:?}, and the input has line {} with custom_id {:?} there",
                 head.id, head.custom_id, line.number, expected
             )));
+        }
+        let model = head.response.and_then(|response| response.body.model);
+        match (&point.model, &model) {
+            (Some(first), Some(other)) if first != other => {
+                return Err(foreign(format!(
+                    "is of the model {other:?}, and the lines before it are of {first:?}"
+                )));
+            }
+            (None, Some(_)) => point.model = model,
+            _ => {}
         }
         point.done += 1;
         point.length += read as u64;
@@ -169,5 +193,30 @@ mod tests {
             assert!(error.to_string().contains(says), "{error}");
             assert_eq!(error.exit_code(), 1);
         }
+    }
+    /// A result of the request in line `number` of [`INPUT`].
+    fn answer(number: u64, custom_id: &str, model: &str) -> String {
+        let body = serde_json::json!({"model": model, "choices": []});
+        let (custom_id, id) = (custom_id.to_owned(), "r".to_owned());
+        let result = BatchRequestOutput::response(number, custom_id, id, 200, body);
+        serde_json::to_string(&result).unwrap() + "\n"
+    }
+
+    #[test]
+    fn the_model_is_read_from_the_results() {
+        let results = String::from_utf8(results()).unwrap();
+        let broken = results.split_inclusive('\n').nth(1).unwrap();
+        let model = |first: &str, last: &str| {
+            let output = answer(1, "a", first) + broken + &answer(4, "b", last);
+            point(output.as_bytes(), INPUT)
+        };
+        assert_eq!(model("m", "m").unwrap().model.as_deref(), Some("m"));
+        assert_eq!(point(results.as_bytes(), INPUT).unwrap().model, None);
+        let error = model("m", "other").unwrap_err().to_string();
+        assert!(
+            error
+                .contains("line 3 is of the model \"other\", and the lines before it are of \"m\""),
+            "{error}"
+        );
     }
 }

@@ -55,7 +55,7 @@ impl OpenAIServing {
         &self.engine
     }
 
-    /// Answers a completion request as a whole (`stream: true` is the caller's affair).
+    /// Answers a completion request as a whole , whatever its `stream` says.
     ///
     /// # Errors
     /// The request is wrong, names another model, or has no answer.
@@ -91,7 +91,7 @@ impl OpenAIServing {
         })
     }
 
-    /// Answers a chat request as a whole (`stream: true` is the caller's affair).
+    /// Answers a chat request as a whole , whatever its `stream` says.
     ///
     /// # Errors
     /// The request is wrong, names another model, or has no answer.
