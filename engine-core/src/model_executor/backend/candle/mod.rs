@@ -1,0 +1,387 @@
+//! Tensors of candle: any of its devices, and the slow reference of the CPU kernels.
+//!
+//! Every operation is the plainest that says what is meant: the paged cache is gathered, attention
+//! is two matrix products and a softmax, all in f32. Weights and cache are rounded to the dtype
+//! and kept as f32, since candle multiplies bfloat16 on the CPU by widening both operands at each
+//! call.
+
+mod operations;
+
+use std::ops::Range;
+
+use candle_core::{D, DType, Device, Tensor};
+
+use self::operations::{Linear, causal_mask, linear, rms_norm, softmax};
+use super::{AttentionShape, Backend};
+use crate::model_executor::error::ModelError;
+use crate::model_executor::rotary::RotaryTable;
+use crate::model_executor::weights::StoredTensor;
+use crate::model_executor::{ForwardInput, ModelDtype, ModelLimits};
+
+/// The candle backend.
+pub(crate) struct CandleBackend {
+    device: Device,
+    dtype: ModelDtype,
+    /// Cosines and sines `[max_model_len, head_dim / 2]`.
+    rotary: Option<(Tensor, Tensor)>,
+    step: Option<Step>,
+    block_size: usize,
+}
+
+/// The batch of the step.
+struct Step {
+    input_ids: Tensor,
+    positions: Tensor,
+    slot_mapping: Tensor,
+    logits_indices: Tensor,
+    requests: Vec<Request>,
+}
+
+/// One request of the batch.
+struct Request {
+    rows: Range<usize>,
+    seq_len: usize,
+    /// `[seq_len]` slots of its tokens in order of position.
+    slots: Tensor,
+}
+
+/// Keys and values of one layer, `[num_blocks * block_size, num_kv_heads * head_dim]` each.
+pub(crate) struct KvCache {
+    keys: Tensor,
+    values: Tensor,
+}
+
+impl CandleBackend {
+    pub(crate) fn new(dtype: ModelDtype) -> Result<Self, ModelError> {
+        // The CPU where the build has no CUDA.
+        let device = if cfg!(feature = "cuda") {
+            Device::new_cuda(0)?
+        } else {
+            Device::Cpu
+        };
+        Ok(Self {
+            device,
+            dtype,
+            rotary: None,
+            step: None,
+            block_size: 0,
+        })
+    }
+
+    fn rounded(&self, tensor: &Tensor) -> Result<Tensor, ModelError> {
+        Ok(match self.dtype {
+            ModelDtype::Float32 => tensor.clone(),
+            ModelDtype::BFloat16 => tensor.to_dtype(DType::BF16)?.to_dtype(DType::F32)?,
+        })
+    }
+
+    fn tensor(&self, values: &[u32]) -> Result<Tensor, ModelError> {
+        Ok(Tensor::from_slice(values, values.len(), &self.device)?)
+    }
+
+    fn step(&self) -> Result<&Step, ModelError> {
+        self.step.as_ref().ok_or_else(|| ModelError::Input {
+            field: "input",
+            problem: "a step must have begun".to_owned(),
+        })
+    }
+
+    fn rotate(&self, x: &Tensor) -> Result<Tensor, ModelError> {
+        let Some((cos, sin)) = &self.rotary else {
+            return Err(ModelError::Input {
+                field: "limits",
+                problem: "must be reserved before a step".to_owned(),
+            });
+        };
+        let positions = &self.step()?.positions;
+        // `[num_tokens, 1, half]`, the same for every head.
+        let cos = cos.index_select(positions, 0)?.unsqueeze(1)?;
+        let sin = sin.index_select(positions, 0)?.unsqueeze(1)?;
+        let half = x.dim(D::Minus1)? / 2;
+        let first = x.narrow(D::Minus1, 0, half)?;
+        let second = x.narrow(D::Minus1, half, half)?;
+        let turned = [
+            (first.broadcast_mul(&cos)? - second.broadcast_mul(&sin)?)?,
+            (second.broadcast_mul(&cos)? + first.broadcast_mul(&sin)?)?,
+        ];
+        Ok(Tensor::cat(&turned, D::Minus1)?)
+    }
+}
+
+impl Backend for CandleBackend {
+    type Matrix = Linear;
+    type Vector = Tensor;
+    type Activation = Tensor;
+    type KvCache = KvCache;
+
+    fn load_matrix(
+        &self,
+        in_features: usize,
+        parts: &[StoredTensor<'_>],
+        bias: Option<&[f32]>,
+    ) -> Result<Linear, ModelError> {
+        let weights = parts
+            .iter()
+            .map(|part| {
+                let shape = (part.rows(), in_features);
+                self.rounded(&Tensor::from_vec(part.to_f32(), shape, &self.device)?)
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        let bias = bias
+            .map(|bias| Tensor::from_slice(bias, bias.len(), &self.device))
+            .transpose()?;
+        Ok(Linear {
+            weight: Tensor::cat(&weights, 0)?,
+            bias,
+        })
+    }
+
+    fn load_vector(&self, tensor: StoredTensor<'_>) -> Result<Tensor, ModelError> {
+        self.rounded(&Tensor::from_vec(
+            tensor.to_f32(),
+            tensor.cols(),
+            &self.device,
+        )?)
+    }
+
+    fn kv_cache_bytes_per_block(&self, shape: AttentionShape, block_size: usize) -> usize {
+        2 * block_size * shape.kv_width() * size_of::<f32>()
+    }
+
+    fn reserve(
+        &mut self,
+        limits: &ModelLimits,
+        _shape: AttentionShape,
+        rotary: RotaryTable,
+    ) -> Result<(), ModelError> {
+        let shape = (limits.max_model_len, rotary.half);
+        self.rotary = Some((
+            Tensor::from_vec(rotary.cos, shape, &self.device)?,
+            Tensor::from_vec(rotary.sin, shape, &self.device)?,
+        ));
+        self.block_size = limits.block_size;
+        Ok(())
+    }
+
+    /// Tensors are made by the operations; this one only stands in their place.
+    fn allocate(&self, _rows: usize, width: usize) -> Result<Tensor, ModelError> {
+        Ok(Tensor::zeros((1, width), DType::F32, &self.device)?)
+    }
+
+    fn allocate_kv_cache(
+        &self,
+        shape: AttentionShape,
+        limits: &ModelLimits,
+    ) -> Result<KvCache, ModelError> {
+        let size = (limits.num_blocks * limits.block_size, shape.kv_width());
+        Ok(KvCache {
+            keys: Tensor::zeros(size, DType::F32, &self.device)?,
+            values: Tensor::zeros(size, DType::F32, &self.device)?,
+        })
+    }
+
+    fn begin_step(&mut self, input: &ForwardInput<'_>) -> Result<(), ModelError> {
+        let block_size = self.block_size;
+        let mut requests = Vec::with_capacity(input.seq_lens.len());
+        for (index, (rows, seq_len)) in input
+            .query_start_loc
+            .windows(2)
+            .zip(input.seq_lens)
+            .enumerate()
+        {
+            let seq_len = *seq_len as usize;
+            let table = &input.block_tables[index * input.block_table_stride..];
+            let slots: Vec<u32> = (0..seq_len)
+                .map(|position| {
+                    table[position / block_size] * block_size as u32
+                        + (position % block_size) as u32
+                })
+                .collect();
+            if rows[0] < rows[1] {
+                requests.push(Request {
+                    rows: rows[0] as usize..rows[1] as usize,
+                    seq_len,
+                    slots: self.tensor(&slots)?,
+                });
+            }
+        }
+        self.step = Some(Step {
+            input_ids: self.tensor(input.input_ids)?,
+            positions: self.tensor(input.positions)?,
+            slot_mapping: self.tensor(input.slot_mapping)?,
+            logits_indices: self.tensor(input.logits_indices)?,
+            requests,
+        });
+        Ok(())
+    }
+
+    fn embed(&mut self, table: &Linear, out: &mut Tensor) -> Result<(), ModelError> {
+        *out = table.weight.index_select(&self.step()?.input_ids, 0)?;
+        Ok(())
+    }
+
+    fn linear(&mut self, x: &Tensor, matrix: &Linear, out: &mut Tensor) -> Result<(), ModelError> {
+        *out = linear(x, matrix)?;
+        Ok(())
+    }
+
+    fn rms_norm(
+        &mut self,
+        x: &Tensor,
+        weight: &Tensor,
+        eps: f32,
+        out: &mut Tensor,
+    ) -> Result<(), ModelError> {
+        *out = rms_norm(x, weight, eps)?;
+        Ok(())
+    }
+
+    fn add_rms_norm(
+        &mut self,
+        residual: &mut Tensor,
+        delta: &Tensor,
+        weight: &Tensor,
+        eps: f32,
+        out: &mut Tensor,
+    ) -> Result<(), ModelError> {
+        *residual = (&*residual + delta)?;
+        *out = rms_norm(residual, weight, eps)?;
+        Ok(())
+    }
+
+    fn qk_norm(
+        &mut self,
+        qkv: &mut Tensor,
+        shape: AttentionShape,
+        q_weight: &Tensor,
+        k_weight: &Tensor,
+        eps: f32,
+    ) -> Result<(), ModelError> {
+        let rows = qkv.dim(0)?;
+        let norm = |from: usize, width: usize, weight: &Tensor| -> Result<Tensor, ModelError> {
+            let heads = qkv.narrow(1, from, width)?;
+            let heads = heads.reshape((rows, width / shape.head_dim, shape.head_dim))?;
+            Ok(rms_norm(&heads, weight, eps)?.reshape((rows, width))?)
+        };
+        let queries = norm(0, shape.q_width(), q_weight)?;
+        let keys = norm(shape.q_width(), shape.kv_width(), k_weight)?;
+        let values = qkv.narrow(1, shape.q_width() + shape.kv_width(), shape.kv_width())?;
+        *qkv = Tensor::cat(&[queries, keys, values], 1)?;
+        Ok(())
+    }
+
+    fn rotary_and_kv_write(
+        &mut self,
+        qkv: &mut Tensor,
+        shape: AttentionShape,
+        cache: &mut KvCache,
+    ) -> Result<(), ModelError> {
+        let rows = qkv.dim(0)?;
+        let rotated_width = shape.q_width() + shape.kv_width();
+        let heads = (rows, shape.num_heads + shape.num_kv_heads, shape.head_dim);
+        let rotated = self.rotate(&qkv.narrow(1, 0, rotated_width)?.reshape(heads)?)?;
+        let rotated = rotated.reshape((rows, rotated_width))?;
+        let values = qkv.narrow(1, rotated_width, shape.kv_width())?;
+        let slots = self.step()?.slot_mapping.unsqueeze(1)?;
+        let slots = slots.broadcast_as((rows, shape.kv_width()))?.contiguous()?;
+        let keys = rotated.narrow(1, shape.q_width(), shape.kv_width())?;
+        cache
+            .keys
+            .scatter_set(&slots, &self.rounded(&keys)?.contiguous()?, 0)?;
+        cache
+            .values
+            .scatter_set(&slots, &self.rounded(&values)?.contiguous()?, 0)?;
+        *qkv = Tensor::cat(&[rotated, values], 1)?;
+        Ok(())
+    }
+
+    fn paged_attention(
+        &mut self,
+        qkv: &Tensor,
+        shape: AttentionShape,
+        cache: &KvCache,
+        window: Option<usize>,
+        out: &mut Tensor,
+    ) -> Result<(), ModelError> {
+        let scale = 1.0 / (shape.head_dim as f64).sqrt();
+        let mut outputs = Vec::new();
+        for request in &self.step()?.requests {
+            let (rows, seq_len) = (request.rows.len(), request.seq_len);
+            // Query heads of a key head stand together: `[kv_heads, group * rows, head_dim]`.
+            let queries = qkv
+                .narrow(0, request.rows.start, rows)?
+                .narrow(1, 0, shape.q_width())?
+                .reshape((rows, shape.num_heads, shape.head_dim))?
+                .transpose(0, 1)?
+                .contiguous()?
+                .reshape((shape.num_kv_heads, shape.group() * rows, shape.head_dim))?;
+            let gather = |cache: &Tensor| -> Result<Tensor, ModelError> {
+                Ok(cache
+                    .index_select(&request.slots, 0)?
+                    .reshape((seq_len, shape.num_kv_heads, shape.head_dim))?
+                    .transpose(0, 1)?
+                    .contiguous()?)
+            };
+            let (keys, values) = (gather(&cache.keys)?, gather(&cache.values)?);
+            let mask = causal_mask(rows, seq_len - rows, seq_len, window, &self.device)?;
+            let scores = (queries.matmul(&keys.transpose(1, 2)?)? * scale)?;
+            let scores = scores
+                .reshape((shape.num_heads, rows, seq_len))?
+                .broadcast_add(&mask)?;
+            let weights =
+                softmax(&scores)?.reshape((shape.num_kv_heads, shape.group() * rows, seq_len))?;
+            let output = weights
+                .matmul(&values)?
+                .reshape((shape.num_heads, rows, shape.head_dim))?
+                .transpose(0, 1)?
+                .reshape((rows, shape.q_width()))?;
+            outputs.push(output);
+        }
+        *out = Tensor::cat(&outputs, 0)?;
+        Ok(())
+    }
+
+    fn silu_and_mul(&mut self, gate_up: &Tensor, out: &mut Tensor) -> Result<(), ModelError> {
+        let width = gate_up.dim(1)? / 2;
+        let gate = gate_up.narrow(1, 0, width)?.silu()?;
+        *out = (gate * gate_up.narrow(1, width, width)?)?;
+        Ok(())
+    }
+
+    fn keep_logits_rows(&mut self, x: &mut Tensor) -> Result<(), ModelError> {
+        *x = x.index_select(&self.step()?.logits_indices, 0)?;
+        Ok(())
+    }
+
+    fn lm_head(
+        &mut self,
+        hidden: &Tensor,
+        rows: Range<usize>,
+        head: &Linear,
+        logits: &mut [f32],
+    ) -> Result<(), ModelError> {
+        let product = linear(&hidden.narrow(0, rows.start, rows.len())?, head)?;
+        logits.copy_from_slice(&product.flatten_all()?.to_vec1::<f32>()?);
+        Ok(())
+    }
+
+    fn lm_head_for(
+        &mut self,
+        hidden: &Tensor,
+        row: usize,
+        token_ids: &[u32],
+        head: &Linear,
+        logits: &mut [f32],
+    ) -> Result<(), ModelError> {
+        if token_ids.is_empty() {
+            return Ok(());
+        }
+        let chosen = Linear {
+            weight: head.weight.index_select(&self.tensor(token_ids)?, 0)?,
+            bias: None,
+        };
+        let product = linear(&hidden.narrow(0, row, 1)?, &chosen)?;
+        logits.copy_from_slice(&product.flatten_all()?.to_vec1::<f32>()?);
+        Ok(())
+    }
+}
