@@ -272,6 +272,7 @@ mod tests {
             "--max-logprobs=-1",
             "--logprobs-mode=processed_logits",
             "--threads=2",
+            "--shutdown-timeout=3",
         ])
         .unwrap()
         .engine_config();
@@ -299,6 +300,7 @@ mod tests {
                 policy: SchedulingPolicy::Priority,
                 ..SchedulerConfig::default()
             },
+            shutdown_timeout_seconds: 3.0,
         };
         assert_eq!(config, expected);
     }

@@ -34,7 +34,11 @@ fn the_examples_answers_are_the_ones_that_the_weights_give() {
         let input = batch.path().join("input.jsonl");
         fs::write(&input, requests.collect::<String>()).unwrap();
         let mut command = formwork_batch();
-        command.arg("-i").arg(&input).args(["-o", "-"]).args(arguments);
+        command
+            .arg("-i")
+            .arg(&input)
+            .args(["-o", "-"])
+            .args(arguments);
         let output = command.stderr(Stdio::inherit()).output().unwrap();
         assert!(output.status.success());
 
@@ -45,14 +49,21 @@ fn the_examples_answers_are_the_ones_that_the_weights_give() {
             let expected = &expected[name];
             let body = &result["response"]["body"];
             let choice = &body["choices"][0];
-            assert_eq!(body["prompt_token_ids"], expected["prompt_token_ids"], "{name}");
+            assert_eq!(
+                body["prompt_token_ids"], expected["prompt_token_ids"],
+                "{name}"
+            );
             // The token that ends the answer is counted by the engine, not by the expectation.
             let mut token_ids = choice["token_ids"].as_array().unwrap().clone();
             assert_eq!(choice["finish_reason"], expected["finish_reason"], "{name}");
             if choice["finish_reason"] == "stop" {
                 token_ids.pop();
             }
-            assert_eq!(Value::Array(token_ids), expected["token_ids"], "{name} {arguments:?}");
+            assert_eq!(
+                Value::Array(token_ids),
+                expected["token_ids"],
+                "{name} {arguments:?}"
+            );
             let text = choice["message"]["content"].as_str().unwrap();
             assert_eq!(text, expected["text"].as_str().unwrap(), "{name}");
             answered += 1;
@@ -64,8 +75,7 @@ fn the_examples_answers_are_the_ones_that_the_weights_give() {
 #[test]
 fn plain_prompts_print_plain_answers() {
     let expected = workspace().join("builtin-model/examples/expected.json");
-    let expected: Value =
-        serde_json::from_str(&fs::read_to_string(expected).unwrap()).unwrap();
+    let expected: Value = serde_json::from_str(&fs::read_to_string(expected).unwrap()).unwrap();
     let mut command = formwork_batch();
     command.args(["--temperature", "0", "--prompt"]);
     command.arg("Classify this sentiment: Formwork is wonderful!");

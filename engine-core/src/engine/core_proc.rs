@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use protocol::{
-    EngineCoreMessage, EngineCoreOutput, EngineCoreOutputs, EngineDead, FinishReason, RequestError,
+    EngineCoreMessage, EngineCoreOutput, EngineCoreOutputs, FinishReason, RequestError,
     RequestErrorCode, UtilityRequest,
 };
 
@@ -14,6 +14,9 @@ use crate::engine::heartbeat::Heartbeat;
 use crate::engine::input_thread::AbortRequests;
 use crate::engine::output_thread::OutputQueues;
 use crate::request::Request;
+
+/// Longest time that requests may take to finish once the process is to end: a year.
+pub(crate) const MAX_DRAIN: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// What the input threads hand to the busy loop, in order of arrival.
 pub(crate) enum CoreInput {
@@ -68,18 +71,11 @@ impl EngineCoreProc {
     /// Runs until the process is to end.
     ///
     /// # Errors
-    /// After an internal error; every client was told why.
+    /// After an internal error; the clients are yet to be told why.
     pub fn run_busy_loop(&mut self) -> Result<(), EngineCoreError> {
         while self.handle_shutdown() {
             self.process_input_queue();
-            if let Err(error) = self.process_engine_step() {
-                let dead = EngineDead {
-                    reason: error.to_string(),
-                };
-                self.output_queues
-                    .broadcast(&EngineCoreMessage::EngineDead(dead));
-                return Err(error);
-            }
+            self.process_engine_step()?;
         }
         Ok(())
     }
@@ -135,9 +131,10 @@ impl EngineCoreProc {
             CoreInput::Abort(aborts) => self.engine_core.abort_requests(&aborts),
             CoreInput::Utility(call) => {
                 let client_index = call.client_index;
-                let output = self.engine_core.call_utility(call);
+                let (utility_output, aborted) = self.engine_core.call_utility(call);
+                self.send_outputs(aborted);
                 let outputs = EngineCoreOutputs {
-                    utility_output: Some(output),
+                    utility_output: Some(utility_output),
                     ..Default::default()
                 };
                 self.output_queues
@@ -152,7 +149,7 @@ impl EngineCoreProc {
     }
 
     fn begin_shutdown(&mut self, drain: Duration) {
-        let asked = Instant::now() + drain;
+        let asked = Instant::now() + drain.min(MAX_DRAIN);
         let deadline = match self.shutdown {
             ShutdownState::Running => asked,
             // A second call can only bring the end closer.
@@ -191,10 +188,12 @@ impl EngineCoreProc {
 
     fn send_outputs(&mut self, outputs: impl IntoIterator<Item = (u32, EngineCoreOutputs)>) {
         for (client_index, outputs) in outputs {
-            if !self
+            // Statistics alone go to some client, or to none.
+            let has_outputs = !outputs.outputs.is_empty();
+            let sent = self
                 .output_queues
-                .send(client_index, EngineCoreMessage::Outputs(outputs))
-            {
+                .send(client_index, EngineCoreMessage::Outputs(outputs));
+            if has_outputs && !sent {
                 // Nobody reads what its requests would bring.
                 self.engine_core.abort_client(client_index);
             }

@@ -8,6 +8,9 @@ use crate::engine::memory::available_memory_bytes;
 /// touched block by block as requests need it, so an idle engine doesn't use it.
 const DEFAULT_MEMORY_SHARE: f64 = 0.5;
 
+/// One prompt token and one output token.
+const MIN_MODEL_LEN: u32 = 2;
+
 /// Memory for the cache where the system doesn't say how much is free: 1 GiB.
 const FALLBACK_BYTES: u64 = 1 << 30;
 
@@ -28,7 +31,7 @@ pub enum KvCacheSizeError {
     BlockSize,
     /// Longer than the model can.
     #[error(
-        "max_model_len is {asked}: it must be from 1 to {limit}, which config.json's \
+        "max_model_len is {asked}: it must be from 2 (a prompt and an output token) to {limit}, which config.json's \
          max_position_embeddings allows"
     )]
     MaxModelLen {
@@ -50,7 +53,7 @@ pub enum KvCacheSizeError {
         block_size: u32,
         /// Tokens in all.
         holds: u64,
-        /// The value given, or 1.
+        /// The value given, or the least that there is.
         max_model_len: u32,
         /// Blocks that it takes.
         needed: u64,
@@ -92,7 +95,7 @@ fn size_with_memory(
         return Err(KvCacheSizeError::BlockSize);
     }
     if let Some(asked) = asked_len
-        && (asked == 0 || asked > model_len)
+        && !(MIN_MODEL_LEN..=model_len).contains(&asked)
     {
         return Err(KvCacheSizeError::MaxModelLen {
             asked,
@@ -114,7 +117,7 @@ fn size_with_memory(
     let num_blocks = u32::try_from(num_blocks).unwrap_or(u32::MAX);
     let holds = u64::from(num_blocks.saturating_sub(1)) * u64::from(block_size);
     // A length that nobody asked for gives way, one that somebody did doesn't.
-    let least_len = asked_len.unwrap_or(1);
+    let least_len = asked_len.unwrap_or(MIN_MODEL_LEN);
     if holds < u64::from(least_len) {
         return Err(KvCacheSizeError::TooSmall {
             num_blocks,
@@ -209,7 +212,7 @@ mod tests {
     #[test]
     fn lengths_that_cannot_be_are_refused() {
         let config = CacheConfig::default();
-        for asked in [0, MODEL_LEN + 1] {
+        for asked in [0, 1, MODEL_LEN + 1] {
             let error = size(config.clone(), Some(asked), 1 << 30).unwrap_err();
             assert_eq!(
                 error,

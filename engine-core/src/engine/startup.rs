@@ -43,6 +43,9 @@ pub enum StartupError {
     /// More threads than make sense, or none.
     #[error("num_threads is {0}: it must be from 1 to {MAX_THREADS}")]
     NumThreads(u32),
+    /// No time that requests could be given.
+    #[error("shutdown_timeout_seconds is {0}: it must be a number of seconds from 0 on")]
+    ShutdownTimeout(f64),
     /// The compute threads could not be started.
     #[error(transparent)]
     Pool(#[from] PoolError),
@@ -87,6 +90,11 @@ pub fn load_engine_core(
         scheduler_config,
         ..
     } = config;
+    if !(config.shutdown_timeout_seconds >= 0.0) {
+        return Err(StartupError::ShutdownTimeout(
+            config.shutdown_timeout_seconds,
+        ));
+    }
     let heartbeat = Arc::new(Heartbeat::default());
     let num_threads = compute_threads(model_config.num_threads)?;
     let pool = Arc::new(ComputePool::new(num_threads)?);
