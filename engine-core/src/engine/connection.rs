@@ -199,6 +199,7 @@ impl Server {
             output_queues: output_queues.clone(),
             block_hasher: loaded.block_hasher,
             vocab: loaded.vocab,
+            max_logprobs: loaded.ready.max_logprobs,
             heartbeat: Arc::clone(&loaded.heartbeat),
         };
         let process =

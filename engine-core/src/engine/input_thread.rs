@@ -20,9 +20,9 @@ use crate::core::block_hash::BlockHasher;
 use crate::engine::core_proc::{CoreInput, MAX_DRAIN, ShutdownCause};
 use crate::engine::heartbeat::Heartbeat;
 use crate::engine::output_thread::OutputQueues;
+use crate::panic_message::panic_message;
 use crate::request::Request;
 use crate::sample::{VocabSizes, check_params};
-use crate::worker::panic_message;
 
 /// Ends requests of one client.
 #[derive(Debug, Clone)]
@@ -41,6 +41,7 @@ pub(crate) struct InputContext {
     pub(crate) output_queues: OutputQueues,
     pub(crate) block_hasher: BlockHasher,
     pub(crate) vocab: VocabSizes,
+    pub(crate) max_logprobs: i32,
     pub(crate) heartbeat: Arc<Heartbeat>,
 }
 
@@ -182,13 +183,13 @@ impl InputContext {
                 message,
                 retryable: false,
             })?;
-        check_params(&request.sampling_params, self.vocab)?;
+        check_params(&request.sampling_params, self.vocab, self.max_logprobs)?;
         catch_unwind(AssertUnwindSafe(|| {
             Request::from_engine_core_request(request, &self.block_hasher)
         }))
         .map_err(|panic| RequestError {
             code: RequestErrorCode::InternalError,
-            message: format!("preprocessing panicked: {}", panic_message(panic.as_ref())),
+            message: format!("preprocessing panicked: {}", panic_message(panic)),
             retryable: false,
         })
     }

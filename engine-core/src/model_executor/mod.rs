@@ -10,7 +10,6 @@ mod backend;
 mod checkpoint;
 mod compute_pool;
 mod config;
-mod config_fields;
 mod error;
 mod forward_input;
 mod models;
@@ -48,7 +47,8 @@ pub struct ForwardInput<'a> {
     pub block_tables: &'a [u32],
     /// Width of a row of `block_tables`.
     pub block_table_stride: usize,
-    /// Rows whose hidden states are kept: sampled positions and those with prompt logprobs.
+    /// Rows whose hidden states are kept, ascending: sampled positions and those with prompt
+    /// logprobs. The others end with their keys and values in the last layer.
     pub logits_indices: &'a [u32],
 }
 
