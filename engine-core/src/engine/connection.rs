@@ -23,7 +23,7 @@ use crate::engine::input_thread::{
 };
 use crate::engine::output_thread::OutputQueues;
 use crate::engine::startup::{LoadedEngineCore, StartupError, load_engine_core};
-use crate::worker::panic_message;
+use crate::panic_message::panic_message;
 
 /// Longest wait for each message of a handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -219,7 +219,7 @@ impl Server {
         let result = catch_unwind(AssertUnwindSafe(|| process.run_busy_loop()));
         let result = match result {
             Ok(ended) => ended.map_err(ServeError::from),
-            Err(panic) => Err(ServeError::Panicked(panic_message(panic.as_ref()))),
+            Err(panic) => Err(ServeError::Panicked(panic_message(panic))),
         };
         let output_queues = &self.context.output_queues;
         let reason = match &result {

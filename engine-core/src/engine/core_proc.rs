@@ -60,6 +60,7 @@ enum ShutdownState {
     /// No new requests; what is in flight has until then.
     Draining {
         deadline: Instant,
+        cause: ShutdownCause,
     },
 }
 
