@@ -106,7 +106,11 @@ pub fn run_connected(address: &Path) -> Result<(), ServeError> {
     let (mut process, server) = Server::new(loaded);
     // Ctrl-C at a terminal reaches both processes; what it means is for the frontend to say.
     server.handle_signals(config.shutdown_timeout_seconds, OnInterrupt::Ignore)?;
-    server.greet_client(writer, OWNER_INDEX)?;
+    match server.greet_client(writer, OWNER_INDEX) {
+        // It left while the model was loaded: there is nothing to do, and nothing failed.
+        Err(ServeError::Transport(_)) => return Ok(()),
+        result => result?,
+    }
     // It is waiting: it ends the process rather than itself.
     let _ = input_context.send(server.context.clone());
     server.run(&mut process)

@@ -139,7 +139,7 @@ fn size_with_memory(
         (None, None) => {
             let affordable = available_memory() as f64 * DEFAULT_MEMORY_SHARE;
             let useful = (blocks_for(wanted_len) - 1) * u64::from(max_num_seqs.max(1)) + 1;
-            useful.min(affordable as u64 / bytes_per_block)
+            useful.min(affordable as u64 / (bytes_per_block + BOOKKEEPING_BYTES))
         }
     };
     let available = available_memory();
@@ -206,8 +206,9 @@ mod tests {
 
     #[test]
     fn little_memory_shortens_a_length_that_nobody_asked_for() {
-        // Half of 2,200 bytes hold 11 blocks, one of them the null block.
-        let found = size(CacheConfig::default(), None, 2200);
+        // Half of it holds 11 blocks with what is kept beside them, one of them the null block.
+        let memory = 2 * 11 * (100 + BOOKKEEPING_BYTES);
+        let found = size(CacheConfig::default(), None, memory);
         assert_eq!(
             found,
             Ok(KvCacheSize {
@@ -215,7 +216,7 @@ mod tests {
                 max_model_len: 160
             })
         );
-        let error = size(CacheConfig::default(), Some(161), 2200).unwrap_err();
+        let error = size(CacheConfig::default(), Some(161), memory).unwrap_err();
         assert_eq!(
             error.to_string(),
             "the KV cache has 11 blocks of 16 tokens, which hold 160 tokens: not enough for one \
