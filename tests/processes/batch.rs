@@ -21,7 +21,7 @@ fn requests(count: usize, num_tokens: usize) -> String {
                 "prompt": format!("The record of number {index} says"),
                 "max_tokens": num_tokens,
                 "ignore_eos": true,
-                "temperature": if index % 2 == 0 { 0.0 } else { 0.9 },
+                "temperature": if index.is_multiple_of(2) { 0.0 } else { 0.9 },
                 "seed": index,
             },
         })

@@ -119,10 +119,9 @@ pub fn load_engine_core(
             return Err(StartupError::Limit { field, value, most });
         }
     }
-    if !(config.shutdown_timeout_seconds >= 0.0) {
-        return Err(StartupError::ShutdownTimeout(
-            config.shutdown_timeout_seconds,
-        ));
+    let seconds = config.shutdown_timeout_seconds;
+    if seconds.is_nan() || seconds < 0.0 {
+        return Err(StartupError::ShutdownTimeout(seconds));
     }
     let heartbeat = Arc::new(Heartbeat::default());
     let num_threads = compute_threads(model_config.num_threads);
