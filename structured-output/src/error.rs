@@ -16,6 +16,26 @@ pub enum CompileError {
         /// Column in characters, from 1.
         column: usize,
     },
+    /// A schema is not JSON.
+    #[error("schema, line {line}, column {column}: {message}")]
+    JsonSyntax {
+        /// What is wrong, and what would be right.
+        message: String,
+        /// Byte offset in the source.
+        offset: usize,
+        /// Line, from 1.
+        line: usize,
+        /// Column in characters, from 1.
+        column: usize,
+    },
+    /// A schema is malformed, or has an assertion that can't be enforced.
+    #[error("schema, at `#{pointer}`: {message}")]
+    JsonSchema {
+        /// JSON pointer to the keyword.
+        pointer: String,
+        /// What is wrong, and what would be right.
+        message: String,
+    },
     /// There is nothing to choose from.
     #[error("the choice is empty: give at least one string")]
     EmptyChoice,
@@ -41,15 +61,33 @@ pub enum CompileError {
 impl CompileError {
     /// A regex error at a byte offset of its pattern.
     pub(crate) fn regex(pattern: &str, offset: usize, message: String) -> Self {
-        let before = pattern.get(..offset).unwrap_or(pattern);
-        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+        let (line, column) = line_and_column(pattern, offset);
         Self::Regex {
             message,
             offset,
-            line: before.matches('\n').count() + 1,
-            column: before[line_start..].chars().count() + 1,
+            line,
+            column,
         }
     }
+
+    /// A syntax error at a byte offset of a JSON text.
+    pub(crate) fn json_syntax(source: &str, offset: usize, message: String) -> Self {
+        let (line, column) = line_and_column(source, offset);
+        Self::JsonSyntax {
+            message,
+            offset,
+            line,
+            column,
+        }
+    }
+}
+
+/// Line and column, in characters and from 1, of a byte offset.
+fn line_and_column(source: &str, offset: usize) -> (usize, usize) {
+    let before = source.get(..offset).unwrap_or(source);
+    let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+    let line = before.matches('\n').count() + 1;
+    (line, before[line_start..].chars().count() + 1)
 }
 
 /// Why a matcher can't answer. The matcher itself is unchanged and goes on to work.

@@ -8,7 +8,8 @@
 //!
 //! What it is not: it reads no `tokenizer.json`, knows no tensor type, no async runtime and none
 //! of the engine's messages. The caller brings token bytes and logits as plain slices. Grammars so
-//! far: regular expressions and choices.
+//! far: regular expressions, choices, any JSON object, and JSON Schema as far as
+//! `docs/json-schema.md` says.
 //!
 //! How it works, what it costs and where to change it: `docs/structured-output.md`.
 //!
@@ -71,10 +72,12 @@ mod engine;
 mod error;
 mod grammar;
 mod index;
+mod json;
 mod lexical;
 mod mask;
 mod matcher;
 mod options;
+mod pushdown;
 mod regex;
 mod tokenizer_info;
 
@@ -84,7 +87,8 @@ pub use bitmask::{
 pub use compiler::GrammarCompiler;
 pub use error::{CompileError, MatcherError};
 pub use grammar::CompiledGrammar;
+pub use json::Whitespace;
 pub use mask::{MaskRef, MaskView};
 pub use matcher::GrammarMatcher;
-pub use options::{CancelFlag, CompileBudget, CompilerOptions, Limits};
+pub use options::{CancelFlag, CompileBudget, CompilerOptions, JsonSchemaOptions, Limits};
 pub use tokenizer_info::{TokenizerInfo, TokenizerInfoError};

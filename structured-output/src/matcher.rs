@@ -166,7 +166,7 @@ impl GrammarMatcher {
         let vocab_size = self.grammar.tokenizer_info().vocab_size();
         let mut words = vec![0; bitmask_words(vocab_size)];
         mask.write_to(&mut words);
-        let may_end = self.grammar.engine().lock().is_accepting(state);
+        let may_end = self.may_end(state)?;
         for &id in self.own_stop_tokens.iter() {
             let (word, bit) = (&mut words[id as usize / 32], 1 << (id % 32));
             *word = if may_end { *word | bit } else { *word & !bit };
@@ -230,7 +230,7 @@ impl GrammarMatcher {
         let is_stop = self.grammar.tokenizer_info().is_stop_token(token_id)
             || self.own_stop_tokens.binary_search(&token_id).is_ok();
         if is_stop {
-            let ends = place.terminated || self.may_end(place.state);
+            let ends = place.terminated || self.may_end(place.state)?;
             return Ok(ends.then_some(Place {
                 terminated: true,
                 ..place
@@ -246,8 +246,10 @@ impl GrammarMatcher {
         Ok(next.map(|state| Place { state, ..place }))
     }
 
-    fn may_end(&self, state: State) -> bool {
-        self.grammar.engine().lock().is_accepting(state)
+    fn may_end(&self, state: State) -> Result<bool, MatcherError> {
+        self.grammar
+            .engine()
+            .run(|automaton, fuel| automaton.is_accepting(state, fuel))
     }
 
     /// Takes back the last `num_tokens` accepted tokens, without limit.
@@ -297,7 +299,8 @@ impl GrammarMatcher {
 
     /// Whether the text could stop here: it matches the grammar as it is.
     pub fn is_completed(&self) -> bool {
-        self.place.terminated || self.may_end(self.place.state)
+        // A few frames are looked at; that many steps there are.
+        self.place.terminated || self.may_end(self.place.state).unwrap_or(false)
     }
 
     /// How many tokens complete the text, the stop token included; 0 after termination.

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::json::Whitespace;
+
 /// How a [`crate::GrammarCompiler`] works. `Default` suits a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompilerOptions {
@@ -23,6 +25,13 @@ impl Default for CompilerOptions {
             limits: Limits::default(),
         }
     }
+}
+
+/// How a JSON Schema is read, and how JSON is to be written.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct JsonSchemaOptions {
+    /// White space in the text.
+    pub whitespace: Whitespace,
 }
 
 /// What one compilation may spend. Beyond it, the compilation ends with

@@ -24,29 +24,10 @@ impl TokenAutomaton {
         fuel: &mut Fuel,
     ) -> Result<bool, OutOfFuel> {
         if self.writes_any_text {
-            self.lexicon.is_live(state, fuel)
+            self.machine.lexicon.is_live(state.lexeme, fuel)
         } else {
             Ok(nearest_end(&mut ByTokens(self), state, fuel)? != DEAD)
         }
-    }
-
-    /// A search for the nearest end in bytes, for [`TokenAutomaton::run_by_bytes`].
-    pub(crate) fn search_by_bytes(state: State) -> Search<State> {
-        Search::new(state)
-    }
-
-    /// Runs a search by bytes: the distance, or [`DEAD`].
-    pub(crate) fn run_by_bytes(
-        &mut self,
-        search: &mut Search<State>,
-        fuel: &mut Fuel,
-    ) -> Result<u32, OutOfFuel> {
-        search.run(&mut self.lexicon, fuel)
-    }
-
-    /// A search for the nearest end in tokens, for [`TokenAutomaton::run_by_tokens`].
-    pub(crate) fn search_by_tokens(state: State) -> Search<State> {
-        Search::new(state)
     }
 
     /// Runs a search by tokens: [`DEAD`] where tokens of the vocabulary reach no end. Where they
@@ -78,7 +59,7 @@ impl TokenAutomaton {
         // Up to the end, or a token's length into what is known.
         let mut known_run = 0;
         let mut last = state;
-        while let Some((byte, next)) = self.lexicon.toward_end(last, fuel)? {
+        while let Some((byte, next)) = self.machine.toward_end(last, fuel)? {
             fuel.burn(1)?;
             let known = self.min_tokens.contains_key(&last);
             known_run = if known { known_run + 1 } else { 0 };
@@ -140,9 +121,6 @@ impl Graph for ByTokens<'_> {
     type State = State;
 
     fn known(&self, state: State) -> u32 {
-        if self.0.is_accepting(state) {
-            return 0;
-        }
         self.0
             .token_distance
             .get(&state)
@@ -150,12 +128,20 @@ impl Graph for ByTokens<'_> {
             .unwrap_or(UNKNOWN)
     }
 
-    fn bound(&self, state: State) -> u32 {
-        u32::from(!self.0.is_accepting(state))
+    fn bound(&self, _: State) -> u32 {
+        0
+    }
+
+    fn is_end(&mut self, state: State, fuel: &mut Fuel) -> Result<bool, OutOfFuel> {
+        self.0.is_accepting(state, fuel)
     }
 
     fn successors(&mut self, state: State, fuel: &mut Fuel) -> Result<Vec<State>, OutOfFuel> {
-        self.0.successors(state, fuel)
+        let reached = self.0.reached_by_tokens(state, fuel)?;
+        let mut states: Vec<State> = reached.into_iter().map(|(_, next)| next).collect();
+        states.sort_unstable();
+        states.dedup();
+        Ok(states)
     }
 
     fn remember(&mut self, state: State, distance: u32) {

@@ -1,44 +1,78 @@
 //! Masks of states.
 
-use std::ops::Range;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::memo::{LexemeMask, frames_read};
 use super::{State, TokenAutomaton};
 use crate::index::Trie;
-use crate::lexical::{Fuel, OutOfFuel};
-use crate::mask::walk::walk;
+use crate::lexical::{ExprId, Fuel, NO_MARK, OutOfFuel};
+use crate::mask::walk::{Exit, walk};
 use crate::mask::{MAX_SPARSE, Mask};
+
+/// Tokens with what they go on with after a lexeme.
+type Suffixes<'a> = Vec<(u32, &'a [u8])>;
 
 impl TokenAutomaton {
     /// The tokens that may come next, the vocabulary's stop tokens included where the text may end.
     ///
     /// A look-up where the state, or one that no token can tell from it, has been asked for before.
-    /// Otherwise a walk through the trie of the coarsest alphabet that fits.
+    /// Otherwise what the lexeme allows by itself, and for the few tokens that go on after it, a
+    /// walk of the machine through what they go on with.
     pub(crate) fn mask(&mut self, state: State, fuel: &mut Fuel) -> Result<Arc<Mask>, OutOfFuel> {
         // Saturation speaks of bytes: it holds where any text can be written.
-        let key = if self.writes_any_text {
-            self.lexicon.saturated(state)
+        let lexeme = if self.writes_any_text {
+            self.machine.lexicon.saturated(state.lexeme)
         } else {
-            state
+            state.lexeme
         };
-        if let Some(known) = self.mask_of.get(&key) {
-            return Ok(Arc::clone(known));
+        if let Some(known) = self.masks.get(lexeme, state, self.machine.stacks()) {
+            return Ok(known);
         }
-        let index = Arc::clone(&self.index);
-        let trie = index.trie(self.alphabet_of(key));
-        let ranges = if self.writes_any_text {
-            let mut ranges = Ranges::default();
-            walk(&mut self.lexicon, trie, key, fuel, |tokens, _| {
-                ranges.add(tokens)
-            })?;
-            ranges
-        } else {
-            self.ranges_where(trie, key, fuel, |automaton, next, fuel| {
+        if !self.writes_any_text {
+            let mask = self.mask_where(state, fuel, |automaton, next, fuel| {
                 automaton.is_completable(next, fuel)
-            })?
-        };
-        let mask = self.finish_mask(trie, &ranges, self.is_accepting(state));
-        self.mask_of.insert(key, Arc::clone(&mask));
+            })?;
+            self.masks
+                .insert_for_state(lexeme, state, Arc::clone(&mask));
+            return Ok(mask);
+        }
+        self.machine.start_recording();
+        let mut words = vec![0_u32; self.index.text_tokens().len()];
+        self.add_stop_tokens(&mut words, state, fuel)?;
+        let mut unsure = Vec::new();
+        let mut at = State { lexeme, ..state };
+        loop {
+            let alone = self.lexeme_mask(at.lexeme, fuel)?;
+            alone.inside.add_to(&mut words);
+            for (mark, suffixes) in &alone.exits {
+                let next = self.machine.end_lexeme(at, *mark, fuel)?;
+                let set = |tokens: &[u32], _: State| set_bits(&mut words, tokens);
+                self.walk_states(suffixes, next, fuel, set, &mut unsure)?;
+            }
+            // The lexeme may end before the token begins.
+            match self.machine.lexicon.end_mark(at.lexeme) {
+                NO_MARK => break,
+                mark => at = self.machine.end_lexeme(at, mark, fuel)?,
+            }
+            at.lexeme = self.machine.lexicon.saturated(at.lexeme);
+        }
+        let reads = self.machine.stop_recording();
+        for token in &unsure {
+            if self.advance(state, *token, fuel)?.is_some() {
+                set_bits(&mut words, &[*token]);
+            }
+        }
+        let mask = self.finish(words);
+        if unsure.is_empty() {
+            let stacks = self.machine.stacks();
+            let read = frames_read(stacks, state.stack, reads.lowest);
+            self.masks
+                .insert(lexeme, state, read, stacks, Arc::clone(&mask));
+        } else {
+            self.masks
+                .insert_for_state(lexeme, state, Arc::clone(&mask));
+        }
         Ok(mask)
     }
 
@@ -55,10 +89,8 @@ impl TokenAutomaton {
         if farthest.is_some_and(|&farthest| farthest <= left) {
             return self.mask(state, fuel);
         }
-        let index = Arc::clone(&self.index);
-        let trie = index.trie(self.alphabet_of(state));
         let mut farthest = 0;
-        let ranges = self.ranges_where(trie, state, fuel, |automaton, next, fuel| {
+        let mask = self.mask_where(state, fuel, |automaton, next, fuel| {
             if !automaton.is_completable(next, fuel)? {
                 return Ok(false);
             }
@@ -67,50 +99,20 @@ impl TokenAutomaton {
             Ok(needs <= left)
         })?;
         self.farthest_successor.insert(state, farthest);
-        let may_end = num_tokens > 0 && self.is_accepting(state);
-        Ok(self.finish_mask(trie, &ranges, may_end))
+        Ok(mask)
     }
 
-    /// The states that one token leads to and that can be completed, each once.
-    pub(super) fn successors(
+    /// The tokens that lead to states of which `keep` is true, which is asked once per state.
+    fn mask_where(
         &mut self,
-        state: State,
-        fuel: &mut Fuel,
-    ) -> Result<Vec<State>, OutOfFuel> {
-        let index = Arc::clone(&self.index);
-        let trie = index.trie(self.alphabet_of(state));
-        let mut states = Vec::new();
-        walk(&mut self.lexicon, trie, state, fuel, |_, next| {
-            states.push(next)
-        })?;
-        states.sort_unstable();
-        states.dedup();
-        Ok(states)
-    }
-
-    /// The coarsest alphabet that keeps apart what the state keeps apart.
-    fn alphabet_of(&self, state: State) -> usize {
-        let finest = self.index.num_alphabets() - 1;
-        (0..finest)
-            .find(|&alphabet| self.lexicon.fits_alphabet(state, alphabet))
-            .unwrap_or(finest)
-    }
-
-    /// The tokens that lead to states of which `keep` is true; `keep` is asked once per state.
-    fn ranges_where(
-        &mut self,
-        trie: &Trie,
         state: State,
         fuel: &mut Fuel,
         mut keep: impl FnMut(&mut Self, State, &mut Fuel) -> Result<bool, OutOfFuel>,
-    ) -> Result<Ranges, OutOfFuel> {
-        let mut reached: Vec<(Range<u32>, State)> = Vec::new();
-        walk(&mut self.lexicon, trie, state, fuel, |tokens, next| {
-            reached.push((tokens, next));
-        })?;
+    ) -> Result<Arc<Mask>, OutOfFuel> {
+        let mut words = vec![0_u32; self.index.text_tokens().len()];
+        self.add_stop_tokens(&mut words, state, fuel)?;
         let mut verdicts: hashbrown::HashMap<State, bool> = hashbrown::HashMap::new();
-        let mut ranges = Ranges::default();
-        for (tokens, next) in reached {
+        for (tokens, next) in self.reached_by_tokens(state, fuel)? {
             let kept = match verdicts.get(&next) {
                 Some(&kept) => kept,
                 None => {
@@ -120,60 +122,164 @@ impl TokenAutomaton {
                 }
             };
             if kept {
-                ranges.add(tokens);
+                set_bits(&mut words, &tokens);
             }
         }
-        Ok(ranges)
+        Ok(self.finish(words))
     }
 
-    /// The mask of ranges of a trie's tokens, and of the stop tokens where the text may end.
-    fn finish_mask(&mut self, trie: &Trie, ranges: &Ranges, may_end: bool) -> Arc<Mask> {
-        let stops: &[u32] = if may_end {
-            self.index.info().stop_token_ids()
+    /// All states that a token leads to, with such tokens. The text of a key is not kept in them.
+    pub(super) fn reached_by_tokens(
+        &mut self,
+        state: State,
+        fuel: &mut Fuel,
+    ) -> Result<Vec<(Vec<u32>, State)>, OutOfFuel> {
+        let index = Arc::clone(&self.index);
+        let mut reached: Vec<(Vec<u32>, State)> = Vec::new();
+        let mut unsure = Vec::new();
+        self.machine.start_recording();
+        if state.stack == crate::pushdown::EMPTY_STACK {
+            // One lexeme: the trie of the coarsest alphabet will do.
+            let trie = index.trie(self.alphabet_of(state.lexeme));
+            let found = |tokens: std::ops::Range<u32>, lexeme| {
+                let tokens = &trie.tokens()[tokens.start as usize..tokens.end as usize];
+                reached.push((tokens.to_vec(), State { lexeme, ..state }));
+            };
+            walk(
+                &mut self.machine.lexicon,
+                trie,
+                state.lexeme,
+                fuel,
+                found,
+                |_| {},
+            )?;
         } else {
-            &[]
+            let found = |tokens: &[u32], next| reached.push((tokens.to_vec(), next));
+            self.walk_states(index.byte_trie(), state, fuel, found, &mut unsure)?;
+        }
+        self.machine.stop_recording();
+        for token in unsure {
+            if let Some(next) = self.advance(state, token, fuel)? {
+                reached.push((vec![token], next));
+            }
+        }
+        Ok(reached)
+    }
+
+    /// The coarsest alphabet that keeps apart what the lexeme keeps apart.
+    fn alphabet_of(&self, lexeme: ExprId) -> usize {
+        let finest = self.index.num_alphabets() - 1;
+        (0..finest)
+            .find(|&alphabet| self.machine.lexicon.fits_alphabet(lexeme, alphabet))
+            .unwrap_or(finest)
+    }
+
+    /// What a lexeme allows by itself.
+    fn lexeme_mask(
+        &mut self,
+        lexeme: ExprId,
+        fuel: &mut Fuel,
+    ) -> Result<Arc<LexemeMask>, OutOfFuel> {
+        if let Some(known) = self.masks.lexeme(lexeme) {
+            return Ok(known);
+        }
+        let index = Arc::clone(&self.index);
+        let trie = index.trie(self.alphabet_of(lexeme));
+        let mut ranges = Ranges::default();
+        let mut exits: Vec<Exit> = Vec::new();
+        let inside = |tokens, _| ranges.add(tokens);
+        walk(
+            &mut self.machine.lexicon,
+            trie,
+            lexeme,
+            fuel,
+            inside,
+            |exit| exits.push(exit),
+        )?;
+        let inside = self.masks.store.intern(self.mask_of_ranges(trie, &ranges));
+        let mut suffixes: BTreeMap<u16, Suffixes<'_>> = BTreeMap::new();
+        for Exit { node, depth, mark } in exits {
+            let of_mark = suffixes.entry(mark).or_default();
+            let tokens = trie.token_start(node)..trie.token_start(trie.end(node));
+            for &token in &trie.tokens()[tokens.start as usize..tokens.end as usize] {
+                fuel.burn(1)?;
+                let suffix = &index.info().token_bytes(token)[depth as usize..];
+                of_mark.push((token, suffix));
+            }
+        }
+        let exits: Vec<(u16, Trie)> = suffixes
+            .into_iter()
+            .map(|(mark, suffixes)| (mark, Trie::of_bytes(&suffixes)))
+            .collect();
+        let bytes = exits.iter().map(|exit| exit.1.memory_bytes()).sum();
+        let alone = LexemeMask {
+            inside,
+            exits,
+            bytes,
         };
-        let count = ranges.count + stops.len();
-        let inside = |range: &Range<u32>| &trie.tokens()[range.start as usize..range.end as usize];
-        if count <= MAX_SPARSE {
-            let text = ranges.list.iter().flat_map(inside);
-            let mask = Mask::from_ids(text.chain(stops).copied().collect());
-            return self.masks.intern(mask);
+        Ok(self.masks.insert_lexeme(lexeme, alone))
+    }
+
+    fn add_stop_tokens(
+        &mut self,
+        words: &mut [u32],
+        state: State,
+        fuel: &mut Fuel,
+    ) -> Result<(), OutOfFuel> {
+        if self.is_accepting(state, fuel)? {
+            set_bits(words, self.index.info().stop_token_ids());
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, words: Vec<u32>) -> Arc<Mask> {
+        let count = words.iter().map(|word| word.count_ones() as usize).sum();
+        self.masks.store.intern(Mask::from_words(words, count))
+    }
+
+    /// The mask of ranges of a trie's tokens.
+    fn mask_of_ranges(&self, trie: &Trie, ranges: &Ranges) -> Mask {
+        let inside =
+            |range: &std::ops::Range<u32>| &trie.tokens()[range.start as usize..range.end as usize];
+        if ranges.count <= MAX_SPARSE {
+            return Mask::from_ids(ranges.list.iter().flat_map(inside).copied().collect());
         }
         // Set what is allowed or clear what isn't, whichever is less.
-        let mut words;
-        if ranges.count > trie.tokens().len() / 2 {
-            words = self.index.text_tokens().to_vec();
-            let mut start = 0;
-            let all = trie.tokens().len() as u32;
-            for range in ranges.list.iter().chain([&(all..all)]) {
-                for &id in inside(&(start..range.start)) {
-                    words[id as usize / 32] &= !(1 << (id % 32));
-                }
-                start = range.end;
+        if ranges.count <= trie.tokens().len() / 2 {
+            let mut words = vec![0; self.index.text_tokens().len()];
+            for range in &ranges.list {
+                set_bits(&mut words, inside(range));
             }
-        } else {
-            words = vec![0; self.index.text_tokens().len()];
-            for &id in ranges.list.iter().flat_map(inside) {
-                words[id as usize / 32] |= 1 << (id % 32);
+            return Mask::from_words(words, ranges.count);
+        }
+        let mut words = self.index.text_tokens().to_vec();
+        let all = trie.tokens().len() as u32;
+        let mut start = 0;
+        for range in ranges.list.iter().chain([&(all..all)]) {
+            for &id in inside(&(start..range.start)) {
+                words[id as usize / 32] &= !(1 << (id % 32));
             }
+            start = range.end;
         }
-        for &id in stops {
-            words[id as usize / 32] |= 1 << (id % 32);
-        }
-        self.masks.intern(Mask::from_words(words, count))
+        Mask::from_words(words, ranges.count)
+    }
+}
+
+fn set_bits(words: &mut [u32], ids: &[u32]) {
+    for &id in ids {
+        words[id as usize / 32] |= 1 << (id % 32);
     }
 }
 
 /// Ascending ranges, adjacent ones joined.
 #[derive(Default)]
 struct Ranges {
-    list: Vec<Range<u32>>,
+    list: Vec<std::ops::Range<u32>>,
     count: usize,
 }
 
 impl Ranges {
-    fn add(&mut self, range: Range<u32>) {
+    fn add(&mut self, range: std::ops::Range<u32>) {
         self.count += range.len();
         match self.list.last_mut() {
             Some(last) if last.end == range.start => last.end = range.end,

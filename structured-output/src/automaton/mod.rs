@@ -1,36 +1,34 @@
-//! The automaton over tokens: states of layer 1, stepped by whole tokens of a vocabulary.
+//! The automaton over tokens: the pushdown machine, stepped by whole tokens of a vocabulary.
 //!
 //! Everything that is known of a state is known here once: its mask, the tokens it needs to
 //! complete. Requests and grammars share one automaton behind the engine's lock.
 
 mod completion;
 mod mask;
+mod memo;
+mod walk;
 
 use std::sync::Arc;
 
 use hashbrown::HashMap;
 
 use crate::index::TokenizerIndex;
-use crate::lexical::{EMPTY, ExprId, Fuel, Lexicon, OutOfFuel};
-use crate::mask::Mask;
-use crate::mask::store::MaskStore;
-
-/// A place in a grammar. `Copy`; equal states have equal futures.
-pub(crate) type State = ExprId;
+use crate::lexical::{Fuel, Lexicon, OutOfFuel};
+use crate::pushdown::Machine;
+pub(crate) use crate::pushdown::State;
+use memo::MaskMemo;
 
 /// The longest forced text that is looked for at once.
 pub(crate) const MAX_FORCED_BYTES: usize = 16 << 10;
 
-/// The lexicon together with what is remembered of its states.
+/// The machine together with what is remembered of its states.
 pub(crate) struct TokenAutomaton {
     index: Arc<TokenizerIndex>,
-    lexicon: Lexicon,
+    machine: Machine,
     /// Whether completion by bytes implies completion by tokens, see
     /// [`TokenizerIndex::writes_any_text`].
     writes_any_text: bool,
-    masks: MaskStore,
-    /// Masks by saturated state.
-    mask_of: HashMap<State, Arc<Mask>>,
+    masks: MaskMemo,
     /// Tokens to the nearest end, where not every text can be written (else empty).
     token_distance: HashMap<State, u32>,
     /// Tokens of the canonical completion, its stop token included.
@@ -42,11 +40,11 @@ pub(crate) struct TokenAutomaton {
 
 impl TokenAutomaton {
     pub(crate) fn new(index: Arc<TokenizerIndex>) -> Self {
+        let lexicon = Lexicon::new(index.alphabets(), index.max_token_bytes());
         Self {
-            lexicon: Lexicon::new(index.alphabets(), index.max_token_bytes()),
+            machine: Machine::new(lexicon),
             writes_any_text: index.writes_any_text(),
-            masks: MaskStore::default(),
-            mask_of: HashMap::new(),
+            masks: MaskMemo::default(),
             token_distance: HashMap::new(),
             min_tokens: HashMap::new(),
             farthest_successor: HashMap::new(),
@@ -54,14 +52,14 @@ impl TokenAutomaton {
         }
     }
 
-    /// The expressions.
-    pub(crate) fn lexicon(&mut self) -> &mut Lexicon {
-        &mut self.lexicon
+    /// The machine.
+    pub(crate) fn machine(&mut self) -> &mut Machine {
+        &mut self.machine
     }
 
     /// Bytes of the states, the index apart.
     pub(crate) fn state_bytes(&self) -> usize {
-        self.lexicon.memory_bytes()
+        self.machine.memory_bytes()
     }
 
     /// Bytes that [`TokenAutomaton::clear_caches`] gives back.
@@ -69,15 +67,12 @@ impl TokenAutomaton {
         let numbers = self.token_distance.capacity()
             + self.min_tokens.capacity()
             + self.farthest_successor.capacity();
-        self.masks.memory_bytes()
-            + self.mask_of.capacity() * (size_of::<(State, usize)>() + 1)
-            + numbers * (size_of::<(State, u32)>() + 1)
+        self.masks.memory_bytes() + numbers * (size_of::<(State, u32)>() + 1)
     }
 
     /// Forgets what can be computed again. States stay valid.
     pub(crate) fn clear_caches(&mut self) {
-        self.masks.clear();
-        self.mask_of = HashMap::new();
+        self.masks = MaskMemo::default();
         self.token_distance = HashMap::new();
         self.min_tokens = HashMap::new();
         self.farthest_successor = HashMap::new();
@@ -85,12 +80,16 @@ impl TokenAutomaton {
 
     /// How many states there are.
     pub(crate) fn num_states(&self) -> usize {
-        self.lexicon.len()
+        self.machine.lexicon.len()
     }
 
     /// Whether the text may end here.
-    pub(crate) fn is_accepting(&self, state: State) -> bool {
-        self.lexicon.is_nullable(state)
+    pub(crate) fn is_accepting(
+        &mut self,
+        state: State,
+        fuel: &mut Fuel,
+    ) -> Result<bool, OutOfFuel> {
+        self.machine.is_accepting(state, fuel)
     }
 
     /// The state after a text token; `None` where the token isn't allowed.
@@ -107,9 +106,9 @@ impl TokenAutomaton {
         let mut next = state;
         for &byte in index.info().token_bytes(token_id) {
             fuel.burn(1)?;
-            next = self.lexicon.derivative(next, byte, fuel)?;
-            if next == EMPTY {
-                return Ok(None);
+            match self.machine.step(next, byte, fuel)? {
+                Some(after) => next = after,
+                None => return Ok(None),
             }
         }
         let live = self.is_completable(next, fuel)?;
@@ -124,21 +123,15 @@ impl TokenAutomaton {
         fuel: &mut Fuel,
     ) -> Result<Vec<u8>, OutOfFuel> {
         let mut forced = Vec::new();
-        while !self.is_accepting(state) && forced.len() < MAX_FORCED_BYTES {
+        while forced.len() < MAX_FORCED_BYTES && !self.is_accepting(state, fuel)? {
             fuel.burn(1)?;
-            let mut only = None;
-            for (bytes, next) in self.lexicon.derivatives(state, fuel)? {
-                if !self.lexicon.is_live(next, fuel)? {
-                    continue;
+            match self.machine.next_bytes(state, fuel)?[..] {
+                [(bytes, next)] if bytes.len() == 1 => {
+                    forced.extend(bytes.iter());
+                    state = next;
                 }
-                if only.is_some() || bytes.len() > 1 {
-                    return Ok(forced);
-                }
-                only = bytes.iter().next().map(|byte| (byte, next));
+                _ => break,
             }
-            let Some((byte, next)) = only else { break };
-            forced.push(byte);
-            state = next;
         }
         Ok(forced)
     }

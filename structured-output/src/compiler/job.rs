@@ -6,9 +6,10 @@ use crate::automaton::{State, TokenAutomaton};
 use crate::engine::Engine;
 use crate::error::CompileError;
 use crate::grammar::CompiledGrammar;
+use crate::json::{Frame, SchemaCompiler, Value, Whitespace};
 use crate::lexical::Fuel;
-use crate::lexical::search::DEAD;
-use crate::options::{CancelFlag, CompileBudget, Limits};
+use crate::lexical::search::{DEAD, Search};
+use crate::options::{CancelFlag, CompileBudget, JsonSchemaOptions, Limits};
 use crate::regex::{self, RegexLimits, Translator};
 
 /// What is to be compiled.
@@ -16,12 +17,16 @@ use crate::regex::{self, RegexLimits, Translator};
 pub(super) enum Source {
     Regex(String),
     Choice(Vec<String>),
+    JsonSchema(String, JsonSchemaOptions),
+    /// Any JSON object.
+    JsonObject(Whitespace),
 }
 
 impl Source {
     pub(super) fn memory_bytes(&self) -> usize {
         match self {
-            Self::Regex(pattern) => pattern.len(),
+            Self::Regex(source) | Self::JsonSchema(source, _) => source.len(),
+            Self::JsonObject(_) => 0,
             Self::Choice(choices) => choices.iter().map(|c| c.len() + size_of::<String>()).sum(),
         }
     }
@@ -29,7 +34,8 @@ impl Source {
     /// Refuses what is too large to be looked at.
     pub(super) fn check_size(&self, limits: &Limits) -> Result<(), CompileError> {
         let bytes = match self {
-            Self::Regex(pattern) => pattern.len(),
+            Self::Regex(source) | Self::JsonSchema(source, _) => source.len(),
+            Self::JsonObject(_) => 0,
             Self::Choice(choices) => {
                 if choices.len() > limits.max_choices {
                     return Err(exceeded("max_choices", limits.max_choices as u64));
@@ -67,6 +73,8 @@ pub(super) fn compile(
     let root = match source {
         Source::Regex(pattern) => job.regex(pattern, limits)?,
         Source::Choice(choices) => job.choice(choices)?,
+        Source::JsonSchema(schema, options) => job.json_schema(schema, options, limits)?,
+        Source::JsonObject(whitespace) => job.json_object(*whitespace)?,
     };
     job.check_completable(root)?;
     let bytes = job.bytes;
@@ -126,9 +134,10 @@ impl Job<'_> {
         let mut translator = Translator::new(regex::parse(pattern, limits).map_err(error)?);
         loop {
             self.steps += SLICE_PARTS as u64;
-            let done = self.slice(|automaton| translator.run(automaton.lexicon(), SLICE_PARTS))?;
+            let done = self
+                .slice(|automaton| translator.run(&mut automaton.machine().lexicon, SLICE_PARTS))?;
             if let Some(root) = done.map_err(error)? {
-                return Ok(root);
+                return self.slice(|automaton| automaton.machine().start_of_expression(root));
             }
         }
     }
@@ -141,18 +150,66 @@ impl Job<'_> {
         for some in choices.chunks(SLICE_PARTS) {
             self.steps += some.iter().map(|word| 1 + word.len() as u64).sum::<u64>();
             self.slice(|automaton| {
-                let lexicon = automaton.lexicon();
+                let lexicon = &mut automaton.machine().lexicon;
                 words.extend(some.iter().map(|word| lexicon.literal(word.as_bytes())));
             })?;
         }
-        self.slice(|automaton| automaton.lexicon().or(&words))
+        self.slice(|automaton| {
+            let root = automaton.machine().lexicon.or(&words);
+            automaton.machine().start_of_expression(root)
+        })
+    }
+
+    fn json_schema(
+        &mut self,
+        schema: &str,
+        options: &JsonSchemaOptions,
+        limits: &Limits,
+    ) -> Result<State, CompileError> {
+        let schema = Value::parse(schema, limits.max_nesting)
+            .map_err(|error| CompileError::json_syntax(schema, error.offset, error.message))?;
+        let mut compiler = SchemaCompiler::new(schema, options.whitespace);
+        loop {
+            self.steps += SLICE_PARTS as u64;
+            let done = self.slice(|automaton| {
+                let machine = automaton.machine();
+                compiler.run(&mut machine.lexicon, &mut machine.programs, SLICE_PARTS)
+            })?;
+            let done = done.map_err(|error| CompileError::JsonSchema {
+                pointer: error.pointer,
+                message: error.message,
+            })?;
+            if let Some(frames) = done {
+                return self.start(&frames);
+            }
+        }
+    }
+
+    fn json_object(&mut self, whitespace: Whitespace) -> Result<State, CompileError> {
+        let frames = self.slice(|automaton| {
+            let machine = automaton.machine();
+            machine
+                .programs
+                .any_object(&mut machine.lexicon, whitespace)
+        })?;
+        self.start(&frames)
+    }
+
+    fn start(&mut self, frames: &[Frame]) -> Result<State, CompileError> {
+        let max_steps = self.budget.max_steps;
+        let state = self.slice(|automaton| {
+            automaton
+                .machine()
+                .start_of_frames(frames, &mut Fuel::new(max_steps))
+        })?;
+        state.map_err(|_| exceeded("max_steps", max_steps))
     }
 
     /// Refuses a grammar without any completion.
     fn check_completable(&mut self, root: State) -> Result<(), CompileError> {
         let mut slice_steps = 50_000;
-        let mut by_bytes = TokenAutomaton::search_by_bytes(root);
-        let mut by_tokens = TokenAutomaton::search_by_tokens(root);
+        let mut by_bytes = Search::new(root.lexeme);
+        let mut by_tokens = Search::new(root);
         let mut text_exists = false;
         loop {
             // Doubling, since a step by tokens may need a whole walk of the vocabulary.
@@ -160,7 +217,7 @@ impl Job<'_> {
             let mut fuel = Fuel::new(steps);
             let found = self.slice(|automaton| {
                 if !text_exists {
-                    match automaton.run_by_bytes(&mut by_bytes, &mut fuel) {
+                    match by_bytes.run(&mut automaton.machine().lexicon, &mut fuel) {
                         Ok(DEAD) => return Some(Err(CompileError::Unsatisfiable)),
                         Ok(_) => text_exists = true,
                         Err(_) => return None,

@@ -10,7 +10,8 @@ use crate::engine::{Engine, Shares};
 use crate::error::CompileError;
 use crate::grammar::CompiledGrammar;
 use crate::index::TokenizerIndex;
-use crate::options::{CancelFlag, CompileBudget, CompilerOptions};
+use crate::json::Whitespace;
+use crate::options::{CancelFlag, CompileBudget, CompilerOptions, JsonSchemaOptions};
 use cache::{Cache, Turn};
 use job::Source;
 
@@ -87,6 +88,43 @@ impl GrammarCompiler {
         cancel: &CancelFlag,
     ) -> Result<CompiledGrammar, CompileError> {
         self.compile(Source::Choice(choices.to_vec()), budget, cancel)
+    }
+
+    /// Compiles a JSON Schema: the text is one JSON value that is valid under it.
+    ///
+    /// # Errors
+    /// [`CompileError::JsonSyntax`]; [`CompileError::JsonSchema`] with the JSON pointer of what is
+    /// malformed or not enforced yet; [`CompileError::Unsatisfiable`]; a limit.
+    pub fn compile_json_schema(
+        &self,
+        schema: &str,
+        options: &JsonSchemaOptions,
+    ) -> Result<CompiledGrammar, CompileError> {
+        self.compile_json_schema_with(schema, options, self.options.budget, &CancelFlag::new())
+    }
+
+    /// [`GrammarCompiler::compile_json_schema`] with the call's own budget and a flag to stop it.
+    ///
+    /// # Errors
+    /// As there, and [`CompileError::Cancelled`].
+    pub fn compile_json_schema_with(
+        &self,
+        schema: &str,
+        options: &JsonSchemaOptions,
+        budget: CompileBudget,
+        cancel: &CancelFlag,
+    ) -> Result<CompiledGrammar, CompileError> {
+        let source = Source::JsonSchema(schema.to_owned(), options.clone());
+        self.compile(source, budget, cancel)
+    }
+
+    /// Compiles the grammar of any JSON object, with flexible white space.
+    ///
+    /// # Errors
+    /// A limit.
+    pub fn compile_builtin_json(&self) -> Result<CompiledGrammar, CompileError> {
+        let source = Source::JsonObject(Whitespace::Flexible);
+        self.compile(source, self.options.budget, &CancelFlag::new())
     }
 
     fn compile(

@@ -10,10 +10,12 @@ pub(super) fn alphabets() -> Vec<Vec<ByteSet>> {
     let text = partition(&sets);
     sets.extend(word_sets());
     let words = partition(&sets);
+    sets.extend(space_sets());
+    let spaces = partition(&sets);
     sets.extend(escape_sets());
     let escapes = partition(&sets);
     let bytes = (0..=255).map(ByteSet::single).collect();
-    vec![text, words, escapes, bytes]
+    vec![text, words, spaces, escapes, bytes]
 }
 
 /// What well-formed UTF-8 tells apart (The Unicode Standard, table 3-7).
@@ -61,6 +63,18 @@ fn word_sets() -> Vec<ByteSet> {
         ByteSet::range(b'0', b'9'),
     ];
     sets.extend(signs.map(ByteSet::single));
+    sets
+}
+
+/// What Unicode's white space tells apart: U+0085, U+00A0, U+1680, U+2000 to U+200A, U+2028, U+2029,
+/// U+202F, U+205F, U+3000, and the byte order mark, which ECMAScript adds.
+fn space_sets() -> Vec<ByteSet> {
+    let mut sets = vec![ByteSet::range(0x80, 0x8a), ByteSet::range(0x1c, 0x1f)];
+    let bytes = [
+        0xc2, 0xe1, 0xe2, 0xe3, 0xef, 0x80, 0x81, 0x85, 0x9a, 0x9f, 0xa0, 0xa8, 0xa9, 0xaf, 0xbb,
+        0xbf,
+    ];
+    sets.extend(bytes.map(ByteSet::single));
     sets
 }
 

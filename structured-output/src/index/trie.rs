@@ -81,6 +81,11 @@ impl Trie {
         trie
     }
 
+    /// The trie of `tokens` over single bytes, whose labels are the bytes.
+    pub(crate) fn of_bytes(tokens: &[(u32, &[u8])]) -> Self {
+        Self::new(tokens, (0..=255).map(ByteSet::single).collect())
+    }
+
     /// The classes on the edges.
     pub(crate) fn classes(&self) -> &[ByteSet] {
         &self.classes
@@ -117,7 +122,8 @@ impl Trie {
         &self.tokens
     }
 
-    pub(super) fn memory_bytes(&self) -> usize {
+    /// Bytes of memory held.
+    pub(crate) fn memory_bytes(&self) -> usize {
         self.labels.len()
             + 4 * (self.ends.len() + self.starts.len() + self.tokens.len())
             + self.classes.len() * size_of::<ByteSet>()

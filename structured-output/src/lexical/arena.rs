@@ -30,6 +30,9 @@ pub(crate) const ANY: ExprId = ExprId(3);
 /// No upper bound on a repetition.
 pub(crate) const UNBOUNDED: u32 = u32::MAX;
 
+/// `Facts::end_mark` where there is none. Marks are below.
+pub(crate) const NO_MARK: u16 = u16::MAX;
+
 /// An interned set of bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct SetId(pub(super) u32);
@@ -55,6 +58,9 @@ pub(super) enum Node {
     /// At least two, ascending, none an `And`.
     And(Operands),
     Not(ExprId),
+    /// The empty string, marked: the end of a lexeme, and of which. Marks end an expression; they
+    /// stand at the end of concatenations and in alternatives, never under other operators.
+    Mark(u16),
     /// `min..=max` times the body; `max` may be [`UNBOUNDED`].
     Repeat {
         body: ExprId,
@@ -72,6 +78,10 @@ pub(super) struct Facts {
     pub(super) exact: bool,
     /// Contains a bounded repetition.
     pub(super) counted: bool,
+    /// Contains a mark.
+    pub(super) marked: bool,
+    /// The mark that the empty string ends with, or [`NO_MARK`].
+    pub(super) end_mark: u16,
     /// A lower bound on the length of its strings.
     pub(super) min_bytes: u32,
     /// Bit `i`: every byte set within is a union of classes of alphabet `i` (see `index`), and so
@@ -207,6 +217,21 @@ impl Lexicon {
         self.facts(expr).alphabets >> alphabet & 1 == 1
     }
 
+    /// A lower bound on the length of the language's strings, exact without `And` and `Not`.
+    pub(crate) fn min_bytes(&self, expr: ExprId) -> u32 {
+        self.facts(expr).min_bytes
+    }
+
+    /// The mark with which the empty string ends a lexeme here; [`NO_MARK`] where it doesn't.
+    pub(crate) fn end_mark(&self, expr: ExprId) -> u16 {
+        self.facts(expr).end_mark
+    }
+
+    /// Whether the expression is a mark and nothing else: the lexeme has ended, and can't go on.
+    pub(crate) fn is_mark(&self, expr: ExprId) -> bool {
+        matches!(self.node(expr), Node::Mark(_))
+    }
+
     pub(super) fn node(&self, expr: ExprId) -> Node {
         self.nodes[expr.index()]
     }
@@ -303,6 +328,8 @@ impl Lexicon {
             nullable: false,
             exact: true,
             counted: false,
+            marked: false,
+            end_mark: NO_MARK,
             min_bytes: 0,
             alphabets: u8::MAX,
         };
@@ -313,6 +340,12 @@ impl Lexicon {
             },
             Node::Epsilon => Facts {
                 nullable: true,
+                ..plain
+            },
+            Node::Mark(mark) => Facts {
+                nullable: true,
+                marked: true,
+                end_mark: mark,
                 ..plain
             },
             Node::Class(set) => Facts {
@@ -326,6 +359,8 @@ impl Lexicon {
                     nullable: a.nullable && b.nullable,
                     exact: a.exact && b.exact,
                     counted: a.counted || b.counted,
+                    marked: b.marked,
+                    end_mark: if a.nullable { b.end_mark } else { NO_MARK },
                     min_bytes: a.min_bytes.saturating_add(b.min_bytes),
                     alphabets: a.alphabets & b.alphabets,
                 }
@@ -334,6 +369,12 @@ impl Lexicon {
                 nullable: any(|facts| facts.nullable),
                 exact: all(|facts| facts.exact),
                 counted: any(|facts| facts.counted),
+                marked: any(|facts| facts.marked),
+                end_mark: list
+                    .iter()
+                    .map(|&expr| self.facts(expr).end_mark)
+                    .min()
+                    .unwrap_or(NO_MARK),
                 min_bytes: lengths().min().unwrap_or(u32::MAX),
                 alphabets: alphabets(list),
             },
@@ -343,6 +384,7 @@ impl Lexicon {
                 counted: any(|facts| facts.counted),
                 min_bytes: lengths().max().unwrap_or(0),
                 alphabets: alphabets(list),
+                ..plain
             },
             Node::Not(inner) => {
                 let inner = self.facts(inner);
@@ -352,6 +394,7 @@ impl Lexicon {
                     counted: inner.counted,
                     min_bytes: u32::from(inner.nullable),
                     alphabets: inner.alphabets,
+                    ..plain
                 }
             }
             Node::Repeat { body, min, max } => {
@@ -375,6 +418,7 @@ fn same_node(a: Node, b: Node) -> bool {
         | (Node::Or(_), Node::Or(_))
         | (Node::And(_), Node::And(_)) => true,
         (Node::Class(a), Node::Class(b)) => a == b,
+        (Node::Mark(a), Node::Mark(b)) => a == b,
         (Node::Concat(a, b), Node::Concat(c, d)) => (a, b) == (c, d),
         (Node::Not(a), Node::Not(b)) => a == b,
         (
@@ -399,6 +443,7 @@ fn hash_node(hasher: &DefaultHashBuilder, node: Node, list: &[ExprId]) -> u64 {
         Node::Or(_) => hash_list(hasher, 4, list),
         Node::And(_) => hash_list(hasher, 5, list),
         Node::Not(inner) => hasher.hash_one((6_u8, inner.0)),
+        Node::Mark(mark) => hasher.hash_one((8_u8, mark)),
         Node::Repeat { body, min, max } => hasher.hash_one((7_u8, body.0, min, max)),
     }
 }

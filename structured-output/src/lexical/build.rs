@@ -5,7 +5,7 @@
 //! overlapping counters) are equal as expressions. That keeps the number of derivatives finite
 //! (Brzozowski 1964, "Derivatives of Regular Expressions") and small.
 
-use super::arena::{ANY, EMPTY, EPSILON, ExprId, Lexicon, Node, UNBOUNDED};
+use super::arena::{ANY, EMPTY, EPSILON, ExprId, Lexicon, NO_MARK, Node, UNBOUNDED};
 use super::byte_set::ByteSet;
 
 /// `body{min,max} tail`, the shape in which alternatives with counters are compared.
@@ -25,6 +25,18 @@ impl Lexicon {
         }
         let set = self.intern_set(set);
         self.intern(Node::Class(set), &[])
+    }
+
+    /// The end of a lexeme, and of which.
+    pub(crate) fn mark(&mut self, mark: u16) -> ExprId {
+        debug_assert_ne!(mark, NO_MARK);
+        self.intern(Node::Mark(mark), &[])
+    }
+
+    /// A lexeme that ends with a mark.
+    pub(crate) fn marked(&mut self, expr: ExprId, mark: u16) -> ExprId {
+        let end = self.mark(mark);
+        self.concat(expr, end)
     }
 
     /// A string as it stands.
@@ -139,13 +151,11 @@ impl Lexicon {
     }
 
     /// Any number of times.
-    #[cfg(test)]
     pub(crate) fn star(&mut self, body: ExprId) -> ExprId {
         self.repeat(body, 0, UNBOUNDED)
     }
 
     /// Or nothing.
-    #[cfg(test)]
     pub(crate) fn optional(&mut self, body: ExprId) -> ExprId {
         self.repeat(body, 0, 1)
     }

@@ -5,7 +5,7 @@
 //! that the operands promise, which leads it straight to the end in most cases. Where it finds
 //! none, the languages of all the states it saw are empty.
 
-use super::arena::{EMPTY, ExprId, Fuel, Lexicon, OutOfFuel};
+use super::arena::{EMPTY, ExprId, Fuel, Lexicon, Node, OutOfFuel};
 use super::search::{DEAD, FARTHEST, Graph, UNKNOWN, nearest_end};
 
 /// What searches have found.
@@ -43,25 +43,34 @@ impl Lexicon {
         nearest_end(self, expr, fuel)
     }
 
-    /// The first byte of the canonical shortest completion (the smallest such byte) and the state
-    /// after it; `None` at an end. What follows the byte is that state's canonical completion.
-    pub(crate) fn toward_end(
+    /// The least over the ends of a lexeme of the bytes to it and its weight. An end without mark
+    /// weighs nothing.
+    pub(crate) fn weighted_distance(
         &mut self,
         expr: ExprId,
+        weight: impl Fn(u16) -> u32,
         fuel: &mut Fuel,
-    ) -> Result<Option<(u8, ExprId)>, OutOfFuel> {
-        let distance = self.distance(expr, fuel)?;
-        if distance == 0 || distance == DEAD {
-            return Ok(None);
-        }
-        for (bytes, next) in self.derivatives(expr, fuel)? {
-            // The lower bound spares most of the searches.
-            let nearer = self.facts(next).min_bytes < distance;
-            if nearer && self.distance(next, fuel)? == distance - 1 {
-                return Ok(bytes.iter().next().map(|byte| (byte, next)));
+    ) -> Result<u32, OutOfFuel> {
+        let mut least = DEAD;
+        let mut pending = vec![(expr, 0_u32)];
+        while let Some((expr, cost)) = pending.pop() {
+            fuel.burn(1)?;
+            if cost >= least {
+                continue;
+            }
+            match self.node(expr) {
+                Node::Mark(mark) => least = least.min(cost.saturating_add(weight(mark))),
+                Node::Or(at) if self.facts(expr).marked => {
+                    pending.extend(self.operands(at).iter().map(|&expr| (expr, cost)));
+                }
+                Node::Concat(head, tail) if self.facts(expr).marked => {
+                    let head = self.distance(head, fuel)?;
+                    pending.push((tail, cost.saturating_add(head)));
+                }
+                _ => least = least.min(cost.saturating_add(self.distance(expr, fuel)?)),
             }
         }
-        Ok(None)
+        Ok(least)
     }
 }
 
@@ -83,6 +92,11 @@ impl Graph for Lexicon {
 
     fn bound(&self, expr: ExprId) -> u32 {
         self.facts(expr).min_bytes
+    }
+
+    fn is_end(&mut self, _: ExprId, _: &mut Fuel) -> Result<bool, OutOfFuel> {
+        // Known of every expression.
+        Ok(false)
     }
 
     fn successors(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<Vec<ExprId>, OutOfFuel> {
@@ -116,7 +130,6 @@ mod tests {
         let never = l.and(&[even, odd]);
         assert!(!l.is_live(never, &mut fuel()).unwrap());
         assert_eq!(l.distance(never, &mut fuel()).unwrap(), DEAD);
-        assert_eq!(l.toward_end(never, &mut fuel()).unwrap(), None);
     }
 
     #[test]
@@ -134,13 +147,11 @@ mod tests {
         let ends_in_b = l.concat(any, b);
         let other_end = l.not(ends_in_b);
         let mut state = l.and(&[long, with_b, other_end]);
-        let mut text = Vec::new();
-        assert_eq!(l.distance(state, &mut fuel()).unwrap(), 3);
-        while let Some((byte, next)) = l.toward_end(state, &mut fuel()).unwrap() {
-            text.push(byte);
-            state = next;
+        for (left, byte) in [(3, b'a'), (2, b'b'), (1, b'a')] {
+            assert_eq!(l.distance(state, &mut fuel()).unwrap(), left);
+            state = l.derivative(state, byte, &mut fuel()).unwrap();
         }
-        assert_eq!(text, b"aba");
+        assert!(l.is_nullable(state));
     }
 
     #[test]

@@ -127,7 +127,7 @@ impl Lexicon {
             fuel.burn(1)?;
             let before = pending.len();
             match self.node(next) {
-                Node::Empty | Node::Epsilon | Node::Class(_) => {}
+                Node::Empty | Node::Epsilon | Node::Mark(_) | Node::Class(_) => {}
                 Node::Concat(head, tail) => {
                     pending.push(head);
                     if self.is_nullable(head) {
@@ -158,7 +158,9 @@ impl Lexicon {
     fn compute_row(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<(), OutOfFuel> {
         let before = self.work;
         let (map, targets) = match self.node(expr) {
-            Node::Empty | Node::Epsilon => (self.rows.intern_map(&[0; 256]), vec![EMPTY]),
+            Node::Empty | Node::Epsilon | Node::Mark(_) => {
+                (self.rows.intern_map(&[0; 256]), vec![EMPTY])
+            }
             Node::Class(set) => self.row_of(&[(self.set(set), EPSILON)]),
             Node::Not(inner) => self.mapped_row(inner, |lexicon, to| lexicon.not(to)),
             Node::Repeat { body, min, max } => {

@@ -26,5 +26,5 @@ mod saturate;
 pub(crate) mod search;
 mod unicode;
 
-pub(crate) use arena::{ANY, EMPTY, EPSILON, ExprId, Fuel, Lexicon, OutOfFuel, UNBOUNDED};
+pub(crate) use arena::{ANY, EMPTY, EPSILON, ExprId, Fuel, Lexicon, NO_MARK, OutOfFuel, UNBOUNDED};
 pub(crate) use byte_set::ByteSet;

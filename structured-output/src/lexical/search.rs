@@ -20,11 +20,14 @@ pub(crate) trait Graph {
     /// A state.
     type State: Copy + Eq + Hash + Ord;
 
-    /// The state's distance where it is known: 0 at an end, [`DEAD`], or [`UNKNOWN`].
+    /// The state's distance where it is known, or [`UNKNOWN`].
     fn known(&self, state: Self::State) -> u32;
 
     /// A lower bound on the distance, which falls by at most 1 along an edge.
     fn bound(&self, state: Self::State) -> u32;
+
+    /// Whether a state is an end, where its distance is not known.
+    fn is_end(&mut self, state: Self::State, fuel: &mut Fuel) -> Result<bool, OutOfFuel>;
 
     /// The states one edge away.
     fn successors(
@@ -101,6 +104,8 @@ impl<S: Copy + Eq + Hash + Ord> Search<S> {
             } else if known != UNKNOWN {
                 self.remember_path(graph, state, known);
                 return Ok(total.min(FARTHEST));
+            } else if graph.is_end(state, fuel)? {
+                graph.remember(state, 0);
             } else {
                 let successors = graph.successors(state, fuel)?;
                 self.queue.pop();

@@ -38,6 +38,24 @@ impl Mask {
         Self::Sparse(ids.into_boxed_slice())
     }
 
+    /// Sets the mask's bits in some words.
+    pub(crate) fn add_to(&self, words: &mut [u32]) {
+        match self {
+            Self::Dense { words: own, .. } => {
+                for (word, own) in words.iter_mut().zip(own) {
+                    *word |= own;
+                }
+            }
+            Self::Sparse(ids) => {
+                for &id in ids {
+                    if let Some(word) = words.get_mut(id as usize / BITS_PER_WORD) {
+                        *word |= 1 << (id % 32);
+                    }
+                }
+            }
+        }
+    }
+
     /// Bytes of memory held.
     pub(crate) fn memory_bytes(&self) -> usize {
         let (Self::Dense { words, .. } | Self::Sparse(words)) = self;

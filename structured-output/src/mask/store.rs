@@ -36,12 +36,6 @@ impl MaskStore {
         }
     }
 
-    /// Lets go of all masks. Those that a [`super::MaskRef`] holds live on there.
-    pub(crate) fn clear(&mut self) {
-        self.masks = HashTable::new();
-        self.bytes = 0;
-    }
-
     /// Bytes of memory held.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.bytes + self.masks.capacity() * (size_of::<usize>() + 1)
@@ -69,8 +63,6 @@ mod tests {
         let other = store.intern(Mask::from_words(vec![u32::MAX; 4], 128));
         assert_eq!(store.len(), 2);
         assert!(store.memory_bytes() > held + 16);
-        store.clear();
-        assert_eq!((store.len(), store.memory_bytes()), (0, 0));
         assert_eq!(*other, Mask::from_words(vec![u32::MAX; 4], 128));
     }
 }
