@@ -155,7 +155,7 @@ pub(super) fn listed(
             "`enum` beside `const` is not supported yet",
         )),
         (Some(value), None) => Ok(Some(("const", vec![value.clone()]))),
-        (None, Some(Value::Array(values))) => Ok(Some(("enum", values.clone()))),
+        (None, Some(Value::Array(values))) => Ok(Some(("enum", values.to_vec()))),
         (None, Some(_)) => Err(error(
             &format!("{pointer}/enum"),
             "expected an array of values",

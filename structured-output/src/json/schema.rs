@@ -5,7 +5,7 @@
 //! `additionalProperties`, local `$ref`, `anyOf` and `oneOf` whose branches differ by type where
 //! they are arrays or objects, boolean schemas. Every other assertion is refused with its pointer.
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
 use super::frame::{Frame, MAX_PROPERTIES};
 use super::keyword::{
@@ -36,7 +36,7 @@ pub(crate) struct SchemaCompiler {
     started: Option<(Spacing, ShapeId)>,
     first_shape: usize,
     by_pointer: HashMap<String, ShapeId>,
-    pending: Vec<(ShapeId, String)>,
+    pending: Vec<(ShapeId, Value, String)>,
 }
 
 impl SchemaCompiler {
@@ -63,19 +63,20 @@ impl SchemaCompiler {
             None => {
                 let spacing = lexicon.spacing(self.whitespace);
                 self.first_shape = programs.len();
-                let root = self.shape_at(programs, spacing, String::new())?;
+                let schema = self.root.clone();
+                let root = self.shape_at(programs, spacing, &schema, String::new())?;
                 *self.started.insert((spacing, root))
             }
         };
         for _ in 0..max_schemas {
-            let Some((id, pointer)) = self.pending.pop() else {
+            let Some((id, schema, pointer)) = self.pending.pop() else {
                 programs.find_shortest(lexicon, self.first_shape);
                 return Ok(Some([
                     Frame::End { shape: root },
                     Frame::Root { shape: root },
                 ]));
             };
-            let parts = self.parts(lexicon, programs, spacing, &pointer, 0)?;
+            let parts = self.parts(lexicon, programs, spacing, (&schema, &pointer), 0)?;
             let shape = Shape {
                 spacing,
                 scalars: parts.scalars,
@@ -88,19 +89,16 @@ impl SchemaCompiler {
         Ok(None)
     }
 
-    /// The schema at a pointer, behind its `$ref`s: itself and its own pointer.
-    fn resolve(&self, pointer: &str) -> Result<(Value, String), SchemaError> {
-        let mut pointer = pointer.to_owned();
+    /// A schema behind its `$ref`s, with its pointer.
+    fn resolve(&self, schema: &Value, pointer: &str) -> Result<(Value, String), SchemaError> {
+        let (mut schema, mut pointer) = (schema.clone(), pointer.to_owned());
         for _ in 0..100 {
-            let schema = self
-                .lookup(&pointer)
-                .ok_or_else(|| error(&pointer, "there is no schema here"))?;
             let Some(target) = schema.get("$ref") else {
-                return Ok((schema.clone(), pointer));
+                return Ok((schema, pointer));
             };
             let at = format!("{pointer}/$ref");
             let restricts = |key: &str| key != "$ref" && restricts_values(key);
-            if let Value::Object(members) = schema
+            if let Value::Object(members) = &schema
                 && members.iter().any(|(key, _)| restricts(key))
             {
                 return Err(error(
@@ -116,6 +114,10 @@ impl SchemaCompiler {
                     .ok_or_else(|| error(&at, "only `#` and `#/...` are supported yet"))?,
                 _ => return Err(error(&at, "a reference is a string")),
             };
+            schema = self
+                .lookup(&pointer)
+                .ok_or_else(|| error(&pointer, "there is no schema here"))?
+                .clone();
         }
         Err(error(&pointer, "this `$ref` leads back to itself"))
     }
@@ -132,20 +134,21 @@ impl SchemaCompiler {
         Some(at)
     }
 
-    /// The shape of the schema at a pointer, compiled later if it is new.
+    /// The shape of a schema, compiled later if it is new.
     fn shape_at(
         &mut self,
         programs: &mut Programs,
         spacing: Spacing,
+        schema: &Value,
         pointer: String,
     ) -> Result<ShapeId, SchemaError> {
-        let (_, pointer) = self.resolve(&pointer)?;
+        let (schema, pointer) = self.resolve(schema, &pointer)?;
         if let Some(&known) = self.by_pointer.get(&pointer) {
             return Ok(known);
         }
         let id = programs.reserve(spacing);
         self.by_pointer.insert(pointer.clone(), id);
-        self.pending.push((id, pointer));
+        self.pending.push((id, schema, pointer));
         Ok(id)
     }
 
@@ -154,10 +157,10 @@ impl SchemaCompiler {
         lexicon: &mut Lexicon,
         programs: &mut Programs,
         spacing: Spacing,
-        pointer: &str,
+        (schema, pointer): (&Value, &str),
         depth: u32,
     ) -> Result<Parts, SchemaError> {
-        let (schema, pointer) = self.resolve(pointer)?;
+        let (schema, pointer) = self.resolve(schema, pointer)?;
         let members = match &schema {
             Value::Object(members) => members.as_slice(),
             Value::Bool(true) => &[],
@@ -285,9 +288,9 @@ impl SchemaCompiler {
             return Err(error(&at, format!("this `{key}` is not supported yet")));
         }
         let mut union: Option<Parts> = None;
-        for index in 0..list.len() {
+        for (index, schema) in list.iter().enumerate() {
             let at = format!("{at}/{index}");
-            let branch = self.parts(lexicon, programs, spacing, &at, depth + 1)?;
+            let branch = self.parts(lexicon, programs, spacing, (schema, &at), depth + 1)?;
             union = Some(match union {
                 None => branch,
                 Some(before) => {
@@ -331,16 +334,16 @@ impl SchemaCompiler {
         let mut prefix = Vec::new();
         match schema.get(list_key) {
             Some(Value::Array(items)) => {
-                for index in 0..items.len() {
-                    let item = format!("{}/{index}", at(list_key));
-                    prefix.push(self.shape_at(programs, spacing, item)?);
+                for (index, item) in items.iter().enumerate() {
+                    let pointer = format!("{}/{index}", at(list_key));
+                    prefix.push(self.shape_at(programs, spacing, item, pointer)?);
                 }
             }
             Some(_) => return Err(error(&at(list_key), "expected an array of schemas")),
             None => {}
         }
         let rest = match schema.get(rest_key) {
-            Some(_) => self.shape_at(programs, spacing, at(rest_key))?,
+            Some(rest) => self.shape_at(programs, spacing, rest, at(rest_key))?,
             None => programs.any(lexicon, spacing),
         };
         Ok(ArrayShape {
@@ -363,7 +366,7 @@ impl SchemaCompiler {
         let mut required = Vec::new();
         match schema.get("required") {
             Some(Value::Array(names)) => {
-                for name in names {
+                for name in names.iter() {
                     match name {
                         Value::String(name) => required.push(name.as_str()),
                         _ => return Err(error(&at("required"), "expected an array of strings")),
@@ -375,42 +378,45 @@ impl SchemaCompiler {
             Some(_) => return Err(error(&at("required"), "expected an array of strings")),
         }
         let additional = match schema.get("additionalProperties") {
-            Some(_) => self.shape_at(programs, spacing, at("additionalProperties"))?,
+            Some(other) => self.shape_at(programs, spacing, other, at("additionalProperties"))?,
             None => programs.any(lexicon, spacing),
         };
-        let mut names = Vec::new();
+        let mut names: Vec<(&str, Option<&Value>)> = Vec::new();
         match schema.get("properties") {
             Some(Value::Object(members)) => {
-                names.extend(members.iter().map(|m| (m.0.as_str(), true)))
+                names.extend(
+                    members
+                        .iter()
+                        .map(|(name, schema)| (name.as_str(), Some(schema))),
+                );
             }
             Some(_) => return Err(error(&at("properties"), "expected an object of schemas")),
             None => {}
         }
-        for name in &required {
-            if !names.iter().any(|(known, _)| known == name) {
-                names.push((name, false));
-            }
-        }
+        let mut known: HashSet<&str> = names.iter().map(|name| name.0).collect();
+        let unnamed = required.iter().filter(|&name| known.insert(name));
+        names.extend(unnamed.map(|name| (*name, None)));
         if names.len() > MAX_PROPERTIES {
-            return Err(error(
-                &at("properties"),
-                format!("more than {MAX_PROPERTIES} properties"),
-            ));
+            let message = format!("more than {MAX_PROPERTIES} properties");
+            return Err(error(&at("properties"), message));
         }
+        let required: HashSet<&str> = required.into_iter().collect();
         let mut properties = Vec::new();
         let mut spellings = Vec::new();
         for (name, described) in names {
-            let shape = if described {
-                let token = name.replace('~', "~0").replace('/', "~1");
-                self.shape_at(programs, spacing, format!("{}/{token}", at("properties")))?
-            } else {
-                additional
+            let shape = match described {
+                Some(schema) => {
+                    let token = name.replace('~', "~0").replace('/', "~1");
+                    let pointer = format!("{}/{token}", at("properties"));
+                    self.shape_at(programs, spacing, schema, pointer)?
+                }
+                None => additional,
             };
             spellings.push(lexicon.json_string(name, true));
             properties.push(Property {
                 key: lexicon.json_string(name, false),
                 shape,
-                required: required.contains(&name),
+                required: required.contains(name),
             });
         }
         let other_keys = if properties.is_empty() {

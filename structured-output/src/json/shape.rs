@@ -67,6 +67,8 @@ pub(crate) struct Programs {
     pub(super) shapes: Vec<Shape>,
     pub(super) seen: Vec<Vec<String>>,
     pub(super) seen_ids: HashMap<Vec<String>, SeenId>,
+    /// The shape of any value, by spacing: one for all grammars.
+    any: Vec<(Spacing, ShapeId)>,
     bytes: usize,
 }
 
@@ -141,7 +143,11 @@ impl Programs {
 
     /// The shape of any value.
     pub(super) fn any(&mut self, lexicon: &mut Lexicon, spacing: Spacing) -> ShapeId {
+        if let Some(&(_, known)) = self.any.iter().find(|known| known.0 == spacing) {
+            return known;
+        }
         let id = self.reserve(spacing);
+        self.any.push((spacing, id));
         let scalars = {
             let words = [&b"null"[..], b"true", b"false"].map(|word| lexicon.literal(word));
             let [null, yes, no] = words;
@@ -166,6 +172,7 @@ impl Programs {
             min_bytes: DEAD,
         };
         self.set(id, shape);
+        self.find_shortest(lexicon, id.0 as usize);
         id
     }
 
@@ -175,9 +182,9 @@ impl Programs {
         lexicon: &mut Lexicon,
         whitespace: Whitespace,
     ) -> [Frame; 2] {
-        let first = self.shapes.len();
         let spacing = lexicon.spacing(whitespace);
         let any = self.any(lexicon, spacing);
+        let first = self.shapes.len();
         let id = self.reserve(spacing);
         let shape = Shape {
             scalars: EMPTY,

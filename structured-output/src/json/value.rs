@@ -1,6 +1,11 @@
 //! JSON as it is written: members in order, numbers as text.
 
-/// A JSON value. Nesting is bounded by the parser, so it may be read and dropped by recursion.
+use std::sync::Arc;
+
+use hashbrown::HashSet;
+
+/// A JSON value, cheap to clone. Nesting is bounded by the parser, so it may be read and dropped by
+/// recursion.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Value {
     Null,
@@ -8,9 +13,9 @@ pub(crate) enum Value {
     /// The number's text.
     Number(String),
     String(String),
-    Array(Vec<Value>),
+    Array(Arc<Vec<Value>>),
     /// Members in order; of several with one key the last.
-    Object(Vec<(String, Value)>),
+    Object(Arc<Vec<(String, Value)>>),
 }
 
 /// Why a text is not JSON, and at which byte.
@@ -32,7 +37,7 @@ impl Value {
     /// Parses a text in which values are nested at most `max_nesting` deep.
     pub(crate) fn parse(text: &str, max_nesting: usize) -> Result<Self, ParseError> {
         let mut parser = Parser { text, offset: 0 };
-        let mut open: Vec<(Self, String)> = Vec::new();
+        let mut open: Vec<Open> = Vec::new();
         loop {
             parser.skip_blanks();
             // A value, or the end of an array or object that has none.
@@ -45,64 +50,92 @@ impl Value {
                         )));
                     }
                     parser.skip_blanks();
-                    let (empty, close) = match bracket {
-                        b'[' => (Self::Array(Vec::new()), b']'),
-                        _ => (Self::Object(Vec::new()), b'}'),
+                    let outer = match bracket {
+                        b'[' => Open::Array(Vec::new()),
+                        _ => Open::Object(Vec::new(), String::new()),
                     };
-                    if parser.peek() != Some(close) {
-                        let key = match bracket {
-                            b'[' => String::new(),
-                            _ => parser.key()?,
-                        };
-                        open.push((empty, key));
+                    if parser.peek() != Some(outer.close()) {
+                        open.push(outer.with_key(&mut parser)?);
                         continue;
                     }
                     parser.offset += 1;
-                    empty
+                    outer.finish()
                 }
                 _ => parser.scalar()?,
             };
             // Values that end with this one.
             loop {
                 parser.skip_blanks();
-                let Some((mut outer, key)) = open.pop() else {
+                let Some(mut outer) = open.pop() else {
                     if parser.offset < text.len() {
                         return Err(parser.error("text after the value".into()));
                     }
                     return Ok(value);
                 };
-                let close = match &mut outer {
-                    Self::Object(members) => {
-                        members.retain(|member| member.0 != key);
-                        members.push((key, value));
-                        b'}'
-                    }
-                    Self::Array(items) => {
-                        items.push(value);
-                        b']'
-                    }
-                    _ => return Err(parser.error("a value inside a scalar".into())),
-                };
+                outer.push(value);
                 match parser.peek() {
                     Some(b',') => {
                         parser.offset += 1;
                         parser.skip_blanks();
-                        let key = match close {
-                            b'}' => parser.key()?,
-                            _ => String::new(),
-                        };
-                        open.push((outer, key));
+                        open.push(outer.with_key(&mut parser)?);
                         break;
                     }
-                    Some(byte) if byte == close => {
+                    Some(byte) if byte == outer.close() => {
                         parser.offset += 1;
-                        value = outer;
+                        value = outer.finish();
                     }
                     _ => {
-                        let close = char::from(close);
+                        let close = char::from(outer.close());
                         return Err(parser.error(format!("expected `,` or `{close}`")));
                     }
                 }
+            }
+        }
+    }
+}
+
+/// An array or object that is open, the latter with the key of its next value.
+enum Open {
+    Array(Vec<Value>),
+    Object(Vec<(String, Value)>, String),
+}
+
+impl Open {
+    fn close(&self) -> u8 {
+        match self {
+            Self::Array(_) => b']',
+            Self::Object(..) => b'}',
+        }
+    }
+
+    /// Reads the key before a value, where there is one.
+    fn with_key(self, parser: &mut Parser<'_>) -> Result<Self, ParseError> {
+        Ok(match self {
+            Self::Array(items) => Self::Array(items),
+            Self::Object(members, _) => Self::Object(members, parser.key()?),
+        })
+    }
+
+    fn push(&mut self, value: Value) {
+        match self {
+            Self::Array(items) => items.push(value),
+            Self::Object(members, key) => members.push((std::mem::take(key), value)),
+        }
+    }
+
+    fn finish(self) -> Value {
+        match self {
+            Self::Array(items) => Value::Array(Arc::new(items)),
+            Self::Object(mut members, _) => {
+                // Of several members with one key the last counts.
+                let mut seen = HashSet::new();
+                let last: Vec<bool> = members.iter().rev().map(|m| seen.insert(&m.0)).collect();
+                drop(seen);
+                if last.contains(&false) {
+                    let mut keep = last.into_iter().rev();
+                    members.retain(|_| keep.next().unwrap_or(true));
+                }
+                Value::Object(Arc::new(members))
             }
         }
     }
@@ -276,18 +309,18 @@ mod tests {
         let text = " {\"b\" : [1.50, -0e+3 , \"\\u00e9\\ud83d\\ude00\\n\"], \"a\":{}, \"b\":[ ] ,\"c\":null} ";
         let value = Value::parse(text, 4).unwrap();
         let members = vec![
-            ("a".to_owned(), Value::Object(Vec::new())),
-            ("b".to_owned(), Value::Array(Vec::new())),
+            ("a".to_owned(), Value::Object(Arc::default())),
+            ("b".to_owned(), Value::Array(Arc::default())),
             ("c".to_owned(), Value::Null),
         ];
-        assert_eq!(value, Value::Object(members));
+        assert_eq!(value, Value::Object(Arc::new(members)));
         let numbers = Value::parse("[1.50,-0e+3,\"\\u00e9\\ud83d\\ude00\\n\"]", 4).unwrap();
-        let items = [
+        let items = vec![
             Value::Number("1.50".into()),
             Value::Number("-0e+3".into()),
             Value::String("é😀\n".into()),
         ];
-        assert_eq!(numbers, Value::Array(items.to_vec()));
+        assert_eq!(numbers, Value::Array(Arc::new(items)));
     }
 
     #[test]
