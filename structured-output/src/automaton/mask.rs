@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::memo::{LexemeMask, frames_read};
+use super::memo::{LexemeMask, LexemeMasks, Part, frames_read};
 use super::{State, TokenAutomaton};
 use crate::index::Trie;
-use crate::lexical::{ExprId, Fuel, NO_MARK, OutOfFuel};
+use crate::lexical::{EMPTY, ExprId, Fuel, NO_MARK, OutOfFuel};
 use crate::mask::walk::{Exit, walk};
 use crate::mask::{MAX_SPARSE, Mask};
 
@@ -43,12 +43,19 @@ impl TokenAutomaton {
         let mut unsure = Vec::new();
         let mut at = State { lexeme, ..state };
         loop {
-            let alone = self.lexeme_mask(at.lexeme, fuel)?;
-            alone.inside.add_to(&mut words);
-            for (mark, suffixes) in &alone.exits {
-                let next = self.machine.end_lexeme(at, *mark, fuel)?;
-                let set = |tokens: &[u32], _: State| set_bits(&mut words, tokens);
-                self.walk_states(suffixes, next, fuel, set, &mut unsure)?;
+            for part in &self.lexeme_masks(at.lexeme, fuel)?.parts {
+                if part.less.is_empty() {
+                    self.add_part(&part.alone, at, &mut words, &mut unsure, fuel)?;
+                    continue;
+                }
+                let mut own = vec![0_u32; words.len()];
+                self.add_part(&part.alone, at, &mut own, &mut unsure, fuel)?;
+                for &id in &part.less {
+                    own[id as usize / 32] &= !(1 << (id % 32));
+                }
+                for (word, own) in words.iter_mut().zip(own) {
+                    *word |= own;
+                }
             }
             // The lexeme may end before the token begins.
             match self.machine.lexicon.end_mark(at.lexeme) {
@@ -174,13 +181,131 @@ impl TokenAutomaton {
             .unwrap_or(finest)
     }
 
-    /// What a lexeme allows by itself.
+    /// Adds what a part of a lexeme allows, by itself and with what follows in a state.
+    fn add_part(
+        &mut self,
+        part: &LexemeMask,
+        state: State,
+        words: &mut [u32],
+        unsure: &mut Vec<u32>,
+        fuel: &mut Fuel,
+    ) -> Result<(), OutOfFuel> {
+        part.inside.add_to(words);
+        for (mark, suffixes) in &part.exits {
+            let next = self.machine.end_lexeme(state, *mark, fuel)?;
+            let set = |tokens: &[u32], _: State| set_bits(words, tokens);
+            self.walk_states(suffixes, next, fuel, set, unsure)?;
+        }
+        Ok(())
+    }
+
+    /// What a lexeme allows by itself, as parts that lexemes have in common.
+    ///
+    /// An alternative that a coarse alphabet fits is a part of its own: the body of a string, a
+    /// number. So is one less some words, such as an object's other keys: the tokens that write
+    /// such a word to its end are found by a walk of those words alone. All others together are
+    /// one part.
+    fn lexeme_masks(
+        &mut self,
+        lexeme: ExprId,
+        fuel: &mut Fuel,
+    ) -> Result<Arc<LexemeMasks>, OutOfFuel> {
+        /// More alternatives than this are not worth to be told apart.
+        const MAX_PARTS: usize = 32;
+        if let Some(known) = self.masks.lexeme(lexeme) {
+            return Ok(known);
+        }
+        let finest = self.index.num_alphabets() - 1;
+        let mut parts = Vec::new();
+        let mut others = Vec::new();
+        for expr in self.machine.lexicon.alternatives(lexeme) {
+            if parts.len() >= MAX_PARTS {
+                others.push(expr);
+            } else if self.alphabet_of(expr) < finest {
+                let alone = self.lexeme_mask(expr, fuel)?;
+                parts.push(Part {
+                    alone,
+                    less: Vec::new(),
+                });
+            } else {
+                match self.part_with_exclusion(expr, fuel)? {
+                    Some(part) => parts.push(part),
+                    None => others.push(expr),
+                }
+            }
+        }
+        if !others.is_empty() {
+            let rest = self.machine.lexicon.or(&others);
+            parts.push(Part {
+                alone: self.lexeme_mask(rest, fuel)?,
+                less: Vec::new(),
+            });
+        }
+        Ok(self.masks.insert_lexeme(lexeme, LexemeMasks { parts }))
+    }
+
+    /// `(S & ~N) R` as `S R` less some tokens, where `S R` fits a coarse alphabet. The two differ
+    /// only on the way of strings of `S & N`, so a walk of those finds the tokens: where the former
+    /// dies on that way. `None` too where a lexeme may end there.
+    fn part_with_exclusion(
+        &mut self,
+        expr: ExprId,
+        fuel: &mut Fuel,
+    ) -> Result<Option<Part>, OutOfFuel> {
+        let finest = self.index.num_alphabets() - 1;
+        let Some((all, taken)) = self.machine.lexicon.exclusion(expr) else {
+            return Ok(None);
+        };
+        if self.alphabet_of(all) == finest {
+            return Ok(None);
+        }
+        let index = Arc::clone(&self.index);
+        let trie = index.byte_trie();
+        let lexicon = &mut self.machine.lexicon;
+        let mut less = Vec::new();
+        let mut path: Vec<((ExprId, ExprId), u32)> = Vec::new();
+        let (mut states, mut end) = ((taken, expr), trie.num_nodes());
+        let mut node = 0;
+        while node < trie.num_nodes() {
+            while node == end
+                && let Some(above) = path.pop()
+            {
+                (states, end) = above;
+            }
+            fuel.burn(1)?;
+            let byte = trie.label(node);
+            let taken = lexicon.derivative(states.0, byte, fuel)?;
+            if taken == EMPTY || !lexicon.is_live(taken, fuel)? {
+                node = trie.end(node);
+                continue;
+            }
+            let rest = lexicon.derivative(states.1, byte, fuel)?;
+            if rest == EMPTY || !lexicon.is_live(rest, fuel)? {
+                if lexicon.end_mark(states.1) != NO_MARK {
+                    return Ok(None);
+                }
+                let tokens = trie.token_start(node)..trie.token_start(trie.end(node));
+                less.extend_from_slice(&trie.tokens()[tokens.start as usize..tokens.end as usize]);
+                node = trie.end(node);
+                continue;
+            }
+            if trie.end(node) > node + 1 {
+                path.push((states, end));
+                (states, end) = ((taken, rest), trie.end(node));
+            }
+            node += 1;
+        }
+        let alone = self.lexeme_mask(all, fuel)?;
+        Ok(Some(Part { alone, less }))
+    }
+
+    /// What one part of a lexeme allows by itself.
     fn lexeme_mask(
         &mut self,
         lexeme: ExprId,
         fuel: &mut Fuel,
     ) -> Result<Arc<LexemeMask>, OutOfFuel> {
-        if let Some(known) = self.masks.lexeme(lexeme) {
+        if let Some(known) = self.masks.part(lexeme) {
             return Ok(known);
         }
         let index = Arc::clone(&self.index);
@@ -217,7 +342,7 @@ impl TokenAutomaton {
             exits,
             bytes,
         };
-        Ok(self.masks.insert_lexeme(lexeme, alone))
+        Ok(self.masks.insert_part(lexeme, alone))
     }
 
     fn add_stop_tokens(

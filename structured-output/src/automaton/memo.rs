@@ -24,6 +24,18 @@ pub(super) struct LexemeMask {
     pub(super) bytes: usize,
 }
 
+/// What a lexeme of several alternatives allows: the union of its parts.
+pub(super) struct LexemeMasks {
+    pub(super) parts: Vec<Part>,
+}
+
+/// A part of a lexeme's mask, shared with other lexemes, less some tokens.
+pub(super) struct Part {
+    pub(super) alone: Arc<LexemeMask>,
+    /// Tokens that the part must not allow here.
+    pub(super) less: Vec<u32>,
+}
+
 /// Some frames from the top of a stack down; interned.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Prefix(u32);
@@ -40,7 +52,8 @@ enum Known {
 #[derive(Default)]
 pub(super) struct MaskMemo {
     pub(super) store: MaskStore,
-    lexemes: HashMap<ExprId, Arc<LexemeMask>>,
+    lexemes: HashMap<ExprId, Arc<LexemeMasks>>,
+    parts: HashMap<ExprId, Arc<LexemeMask>>,
     lexeme_bytes: usize,
     by_stack: HashMap<(ExprId, StackId), Arc<Mask>>,
     by_frames: HashMap<(ExprId, Prefix), Known>,
@@ -54,6 +67,7 @@ impl MaskMemo {
     pub(super) fn memory_bytes(&self) -> usize {
         self.store.memory_bytes()
             + self.lexeme_bytes
+            + self.parts.capacity() * (size_of::<(ExprId, usize)>() + 1)
             + self.lexemes.capacity() * (size_of::<(ExprId, usize)>() + 1)
             + self.by_stack.capacity() * (size_of::<(ExprId, StackId, usize)>() + 1)
             + self.by_frames.capacity() * (size_of::<((ExprId, Prefix), Known)>() + 1)
@@ -119,14 +133,26 @@ impl MaskMemo {
         self.by_state.insert(State { lexeme, ..state }, mask);
     }
 
-    pub(super) fn lexeme(&self, lexeme: ExprId) -> Option<Arc<LexemeMask>> {
+    pub(super) fn lexeme(&self, lexeme: ExprId) -> Option<Arc<LexemeMasks>> {
         self.lexemes.get(&lexeme).cloned()
     }
 
-    pub(super) fn insert_lexeme(&mut self, lexeme: ExprId, mask: LexemeMask) -> Arc<LexemeMask> {
+    pub(super) fn insert_lexeme(&mut self, lexeme: ExprId, masks: LexemeMasks) -> Arc<LexemeMasks> {
+        let less: usize = masks.parts.iter().map(|part| part.less.capacity()).sum();
+        self.lexeme_bytes += masks.parts.capacity() * size_of::<Part>() + less * size_of::<u32>();
+        let masks = Arc::new(masks);
+        self.lexemes.insert(lexeme, Arc::clone(&masks));
+        masks
+    }
+
+    pub(super) fn part(&self, lexeme: ExprId) -> Option<Arc<LexemeMask>> {
+        self.parts.get(&lexeme).cloned()
+    }
+
+    pub(super) fn insert_part(&mut self, lexeme: ExprId, mask: LexemeMask) -> Arc<LexemeMask> {
         self.lexeme_bytes += mask.bytes;
         let mask = Arc::new(mask);
-        self.lexemes.insert(lexeme, Arc::clone(&mask));
+        self.parts.insert(lexeme, Arc::clone(&mask));
         mask
     }
 }
