@@ -80,8 +80,13 @@ fn space_sets() -> Vec<ByteSet> {
 
 /// What JSON's escapes, hexadecimal digits and exponents tell apart.
 fn escape_sets() -> Vec<ByteSet> {
-    let mut sets = vec![ByteSet::range(b'a', b'f'), ByteSet::range(b'A', b'F')];
-    sets.extend(b"bfnrtueEdD01".iter().map(|&byte| ByteSet::single(byte)));
+    // The digits that follow `\u`: 0 and 1 of control characters, 8 to b and c to f of surrogates.
+    let mut sets = vec![ByteSet::range(b'0', b'7')];
+    sets.extend(
+        b"01abcdefABCDEFnrtu"
+            .iter()
+            .map(|&byte| ByteSet::single(byte)),
+    );
     sets
 }
 

@@ -137,9 +137,13 @@ impl Lexicon {
     pub(crate) fn json_constrained_char(&mut self) -> ExprId {
         let plain = self.json_plain_char();
         let short = self.json_short_escape();
+        // U+0000 to U+0007, U+000B, U+000E to U+001F, by the digits that they share.
+        let low = self.class(ByteSet::from_iter(*b"01234567bBeEfF"));
+        let high = self.class(ByteSet::from_iter(*b"0123456789abcdefABCDEF"));
         let mut ways = vec![plain, short];
-        for control in (0..0x20_u8).filter(|c| short_escape(char::from(*c)).is_none()) {
-            ways.push(self.json_long_escape(u32::from(control)));
+        for (first, second) in [(b"\\u000", low), (b"\\u001", high)] {
+            let first = self.literal(first);
+            ways.push(self.concat(first, second));
         }
         self.or(&ways)
     }
@@ -276,5 +280,70 @@ impl Lexicon {
         }
         let own = self.literal(text.as_bytes());
         Some((self.or(&[expr, own]), fraction.is_empty()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lexical::Fuel;
+
+    fn accepts(l: &mut Lexicon, mut expr: ExprId, text: &[u8]) -> bool {
+        for &byte in text {
+            expr = l.derivative(expr, byte, &mut Fuel::new(10_000)).unwrap();
+        }
+        l.is_nullable(expr)
+    }
+
+    #[test]
+    fn each_character_has_its_spellings() {
+        let mut l = Lexicon::new(Vec::new(), 8);
+        let (free, constrained) = (l.json_char(), l.json_constrained_char());
+        for unit in 0..=0xffff_u32 {
+            let long = format!("\\u{unit:04x}");
+            let char = char::from_u32(unit);
+            assert_eq!(
+                accepts(&mut l, free, long.as_bytes()),
+                char.is_some(),
+                "{long}"
+            );
+            let needs = char.is_some_and(|c| c < ' ' && short_escape(c).is_none());
+            assert_eq!(
+                accepts(&mut l, constrained, long.as_bytes()),
+                needs,
+                "{long}"
+            );
+        }
+        for unit in 0..=0x7f_u8 {
+            let plain = unit >= b' ' && unit != b'"' && unit != b'\\';
+            let short = b"\"\\/bfnrt".contains(&unit);
+            for expr in [free, constrained] {
+                assert_eq!(accepts(&mut l, expr, &[unit]), plain);
+                assert_eq!(accepts(&mut l, expr, &[b'\\', unit]), short);
+            }
+        }
+        assert!(
+            accepts(&mut l, free, b"\\uD83d\\uDe00")
+                && !accepts(&mut l, constrained, b"\\uD83d\\uDe00")
+        );
+        assert!(!accepts(&mut l, free, b"\\ud83d\\u0041"));
+    }
+
+    #[test]
+    fn strings_are_written_over_a_coarse_alphabet() {
+        let vocab = [b"a".to_vec(), b"<eos>".to_vec()];
+        let info = crate::TokenizerInfo::new(&vocab, 2, &[1], &[]).unwrap();
+        let index = crate::index::TokenizerIndex::new(std::sync::Arc::new(info));
+        let mut l = Lexicon::new(index.alphabets(), 8);
+        for expr in [
+            l.json_char(),
+            l.json_constrained_char(),
+            l.json_number(),
+            l.json_integer(),
+        ] {
+            let fits =
+                (0..index.num_alphabets() - 1).any(|alphabet| l.fits_alphabet(expr, alphabet));
+            assert!(fits);
+        }
     }
 }
