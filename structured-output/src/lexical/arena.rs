@@ -2,7 +2,7 @@
 
 use std::hash::{BuildHasher, Hash};
 
-use hashbrown::{DefaultHashBuilder, HashTable};
+use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 
 use super::byte_set::ByteSet;
 use super::derivative::Rows;
@@ -143,6 +143,8 @@ pub(crate) struct Lexicon {
     pub(super) memo: super::completion::Memo,
     /// See `saturate`: the expression with its counters cut, or [`NOT_CUT`].
     pub(super) saturated: Vec<u32>,
+    /// Small sets of code points met so far, see `unicode`.
+    pub(super) code_points: HashMap<Vec<(char, char)>, ExprId>,
     /// Nodes looked up so far: what constructors have cost.
     pub(super) work: u64,
     /// The longest token, in bytes: how far one step of a matcher can go.
@@ -170,6 +172,7 @@ impl Lexicon {
             rows: Rows::default(),
             memo: Default::default(),
             saturated: Vec::new(),
+            code_points: HashMap::new(),
             work: 0,
             max_token_bytes,
         };

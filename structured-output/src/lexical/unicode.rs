@@ -12,9 +12,24 @@ impl Lexicon {
     /// Sequences that begin alike are factored, and first bytes with equal rests share them, so
     /// `.` takes a dozen expressions and `\w` some hundred.
     pub(crate) fn code_points(&mut self, ranges: impl Iterator<Item = (char, char)>) -> ExprId {
+        /// Sets of so few ranges, and so many such sets, are remembered: `.`, a string's characters.
+        const MAX_RANGES: usize = 8;
+        const MAX_SETS: usize = 256;
+        let ranges: Vec<(char, char)> = ranges.collect();
+        if let Some(&known) = self.code_points.get(&ranges) {
+            return known;
+        }
+        let expr = self.utf8_of(&ranges);
+        if ranges.len() <= MAX_RANGES && self.code_points.len() < MAX_SETS {
+            self.code_points.insert(ranges, expr);
+        }
+        expr
+    }
+
+    fn utf8_of(&mut self, ranges: &[(char, char)]) -> ExprId {
         // Byte ranges of all sequences; two that overlap at a position are equal there.
         let mut sequences: Vec<Vec<(u8, u8)>> = Vec::new();
-        for (low, high) in ranges {
+        for &(low, high) in ranges {
             for sequence in Utf8Sequences::new(low, high) {
                 let bytes = sequence.as_slice().iter();
                 sequences.push(bytes.map(|range| (range.start, range.end)).collect());
