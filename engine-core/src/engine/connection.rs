@@ -111,7 +111,7 @@ pub fn run_connected(address: &Path) -> Result<(), ServeError> {
         Err(ServeError::Transport(_)) => return Ok(()),
         result => result?,
     }
-    // It is waiting: it ends the process rather than itself.
+    // The thread waits for it; one that is gone is ending the process.
     let _ = input_context.send(server.context.clone());
     server.run(&mut process)
 }
