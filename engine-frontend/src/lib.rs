@@ -46,6 +46,7 @@ mod sampling_params;
 mod startup;
 #[cfg(test)]
 mod test_support;
+mod tokenizer_threads;
 
 pub use arg_utils::{
     BackendArg, DtypeArg, EngineArgs, GenerationConfigArg, LogprobsModeArg, PolicyArg,
@@ -66,3 +67,4 @@ pub use protocol::{FinishReason, RequestOutputKind, SamplingParams, StopReason};
 pub use request_output_collector::RequestOutputCollector;
 pub use sampling_params::{ModelLimits, verify};
 pub use startup::{StartupError, start_engine};
+pub use tokenizer_threads::frontend_runtime;
