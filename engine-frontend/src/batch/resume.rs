@@ -9,6 +9,9 @@ use super::error::BatchError;
 use super::input::InputReader;
 use super::line::{BatchRequestInput, BatchRequestOutput};
 
+/// What every result begins with; see [`BatchRequestOutput::id_of`].
+const RESULT_START: &[u8] = br#"{"id":"batch_req_"#;
+
 /// Where to go on.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ResumePoint {
@@ -47,8 +50,9 @@ struct BodyHead {
 /// kill can only leave the last one without.
 ///
 /// # Errors
-/// A line that isn't the result of the input line in its place, more results than requests, or
-/// results of more than one model.
+/// A line that isn't the result of the input line in its place, a last one without its newline
+/// that isn't the beginning of a result, more results than requests, or results of more than one
+/// model.
 pub fn resume(
     output: impl Read,
     output_path: &Path,
@@ -63,14 +67,17 @@ pub fn resume(
         let read = output
             .read_until(b'\n', &mut bytes)
             .map_err(|source| unreadable(output_path, source))?;
-        if bytes.last() != Some(&b'\n') {
-            return Ok(point);
-        }
         let foreign = |problem: String| BatchError::ForeignOutput {
             path: output_path.to_owned(),
             line: point.done + 1,
             problem,
         };
+        if bytes.last() != Some(&b'\n') {
+            if is_cut_result(&bytes) {
+                return Ok(point);
+            }
+            return Err(foreign("is not the beginning of a result".to_owned()));
+        }
         let head: ResultHead = serde_json::from_slice(&bytes)
             .map_err(|error| foreign(format!("is not a result ({error})")))?;
         let line = input
@@ -102,6 +109,14 @@ pub fn resume(
         point.length += read as u64;
         point.input_offset = line.end_offset;
     }
+}
+
+/// Whether a kill may have left these bytes of a result. A machine that goes down may leave zeros
+/// where a file had already grown but its data was not on the disk yet.
+fn is_cut_result(tail: &[u8]) -> bool {
+    let zeros = tail.iter().rev().take_while(|&&byte| byte == 0).count();
+    let (written, _) = tail.split_at(tail.len() - zeros);
+    written.starts_with(RESULT_START) || RESULT_START.starts_with(written)
 }
 
 fn unreadable(path: &Path, source: io::Error) -> BatchError {
@@ -188,12 +203,34 @@ mod tests {
             ),
             (&b"hello\n"[..], INPUT, "line 1 is not a result"),
             (&b"\n"[..], INPUT, "line 1 is not a result"),
+            (
+                &b"important note"[..],
+                INPUT,
+                "line 1 is not the beginning of a result",
+            ),
+            (&b"{\"id\":\"other_"[..], INPUT, "line 1 is not the"),
+            (&b"\0\0note"[..], INPUT, "line 1 is not the"),
         ] {
             let error = point(output, input).unwrap_err();
             assert!(error.to_string().contains(says), "{error}");
             assert_eq!(error.exit_code(), 1);
         }
     }
+
+    #[test]
+    fn zeros_after_the_last_line_are_half_a_line() {
+        for tail in [
+            &b"\0\0\0"[..],
+            b"{\"id\"\0\0",
+            b"{\"id\":\"batch_req_3\",\0",
+        ] {
+            let whole = results();
+            let output = [&whole[..], tail].concat();
+            let point = point(&output, INPUT).unwrap();
+            assert_eq!((point.done, point.length), (3, whole.len() as u64));
+        }
+    }
+
     /// A result of the request in line `number` of [`INPUT`].
     fn answer(number: u64, custom_id: &str, model: &str) -> String {
         let body = serde_json::json!({"model": model, "choices": []});
