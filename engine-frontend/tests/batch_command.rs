@@ -56,6 +56,17 @@ fn redirections_to_the_other_end_are_refused() {
 }
 
 #[test]
+fn values_out_of_range_need_no_core() {
+    for (flag, value) in [("--n", "0"), ("--temperature", "nan"), ("--stop", "")] {
+        let args = ["--prompt", "a", flag, value];
+        assert_usage_error(&formwork_batch(&args, Stdio::null(), Stdio::piped()), flag);
+    }
+    let greedy = ["--prompt", "a", "--n", "2", "--temperature", "0"];
+    let output = formwork_batch(&greedy, Stdio::null(), Stdio::piped());
+    assert_usage_error(&output, "--n must be 1");
+}
+
+#[test]
 fn a_file_that_is_no_output_survives_resume() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();

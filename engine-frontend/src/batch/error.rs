@@ -16,6 +16,12 @@ pub enum BatchError {
         /// The file.
         path: PathBuf,
     },
+    /// `--n` with greedy decoding.
+    #[error("--n must be 1 with --temperature 0, got {n}: all answers would be the same")]
+    GreedyAnswers {
+        /// The answers asked for.
+        n: u32,
+    },
     /// The output file has something in it.
     #[error(
         "{} exists and isn't empty: --resume goes on with it, --overwrite replaces it",
@@ -114,7 +120,10 @@ impl BatchError {
     /// 2 for wrong usage, 1 for the rest.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::SameFile { .. } | Self::OutputExists { .. } | Self::NotResumable { .. } => 2,
+            Self::SameFile { .. }
+            | Self::GreedyAnswers { .. }
+            | Self::OutputExists { .. }
+            | Self::NotResumable { .. } => 2,
             _ => 1,
         }
     }
