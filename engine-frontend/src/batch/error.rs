@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use super::progress::count;
 use crate::error::{EngineDeadError, GenerateError};
 use crate::startup::StartupError;
 
@@ -53,6 +54,15 @@ pub enum BatchError {
         /// Why not.
         source: io::Error,
     },
+    /// The output file has no name any more.
+    #[error(
+        "{} was deleted or replaced while the batch ran: its results are lost",
+        .path.display()
+    )]
+    OutputDeleted {
+        /// The file.
+        path: PathBuf,
+    },
     /// Another process writes the same output.
     #[error("another process is writing {}: wait for it, or choose another output", .path.display())]
     OutputLocked {
@@ -91,7 +101,7 @@ pub enum BatchError {
     #[error(transparent)]
     Startup(#[from] StartupError),
     /// The core died.
-    #[error("{error}. {written} results are complete; {advice}")]
+    #[error("{error}. {}; {advice}", complete(*.written))]
     EngineDead {
         /// Why, as far as known.
         error: EngineDeadError,
@@ -101,7 +111,7 @@ pub enum BatchError {
         advice: &'static str,
     },
     /// The user ended the batch.
-    #[error("interrupted. {written} results are complete; {advice}")]
+    #[error("interrupted. {}; {advice}", complete(*.written))]
     Interrupted {
         /// Lines in the output.
         written: u64,
@@ -114,6 +124,12 @@ pub enum BatchError {
     /// Standard output can't be written.
     #[error("can't write to standard output: {0}")]
     Stdout(io::Error),
+}
+
+/// How many results are there.
+fn complete(written: u64) -> String {
+    let are = if written == 1 { "is" } else { "are" };
+    format!("{} {are} complete", count(written, "result"))
 }
 
 impl BatchError {
