@@ -34,6 +34,7 @@ mod arg_utils;
 mod async_llm;
 mod error;
 mod input_processor;
+mod json_problem;
 mod llm;
 mod logging;
 mod logprobs;

@@ -8,6 +8,8 @@ use serde::Deserialize;
 use super::error::BatchError;
 use super::input::InputReader;
 use super::line::{BatchRequestInput, BatchRequestOutput};
+use crate::error::cut_short;
+use crate::json_problem::json_problem;
 
 /// What every result begins with; see [`BatchRequestOutput::id_of`].
 const RESULT_START: &[u8] = br#"{"id":"batch_req_"#;
@@ -79,7 +81,7 @@ pub fn resume(
             return Err(foreign("is not the beginning of a result".to_owned()));
         }
         let head: ResultHead = serde_json::from_slice(&bytes)
-            .map_err(|error| foreign(format!("is not a result ({error})")))?;
+            .map_err(|error| foreign(format!("is not a result ({})", json_problem(&error))))?;
         let line = input
             .next_line()
             .map_err(|source| BatchError::Input {
@@ -91,8 +93,11 @@ pub fn resume(
         let expected = BatchRequestInput::custom_id_of(&line);
         if head.custom_id != expected || head.id != expected_id {
             return Err(foreign(format!(
-                "is {} with custom_id {:?}, and the input has line {} with custom_id {:?} there",
-                head.id, head.custom_id, line.number, expected
+                "is {} with {}, and the input has line {} with {} there",
+                cut_short(&head.id),
+                custom_id_as_text(head.custom_id.as_deref()),
+                line.number,
+                custom_id_as_text(expected.as_deref()),
             )));
         }
         let model = head.response.and_then(|response| response.body.model);
@@ -108,6 +113,13 @@ pub fn resume(
         point.done += 1;
         point.length += read as u64;
         point.input_offset = line.end_offset;
+    }
+}
+
+fn custom_id_as_text(custom_id: Option<&str>) -> String {
+    match custom_id {
+        Some(custom_id) => format!("custom_id {:?}", cut_short(custom_id)),
+        None => "no custom_id".to_owned(),
     }
 }
 
@@ -194,7 +206,8 @@ mod tests {
             (
                 &output[..],
                 "\n{\"custom_id\":\"a\"}\n",
-                "line 2 with custom_id",
+                "its line 1 is batch_req_1 with custom_id \"a\", and the input has line 2 with \
+                 custom_id \"a\" there",
             ),
             (
                 &output[..],
