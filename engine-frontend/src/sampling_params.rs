@@ -35,7 +35,7 @@ pub struct ModelLimits {
 }
 
 /// Checks every field and brings equal meanings to one form: greedy parameters lose their
-/// filters, near-zero temperatures are raised to [`MIN_TEMPERATURE`], biases are clamped.
+/// filters, near-zero temperatures are raised to 0.01, biases are clamped.
 ///
 /// # Errors
 /// The first field out of range, with its value and its range.
