@@ -55,11 +55,12 @@ pub struct EngineArgs {
     /// Longest sequence, prompt and output together; what the model was made for where absent
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_model_len: Option<u32>,
-    /// Most requests that run at the same time
-    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
-    pub max_num_seqs: u32,
+    /// Most requests that run at the same time; 256 where absent, or --max-num-batched-tokens
+    /// where that is less
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub max_num_seqs: Option<u32>,
     /// Most tokens of one step, over all requests
-    #[arg(long, value_name = "TOKENS", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "TOKENS", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
     pub max_num_batched_tokens: u32,
     /// Most tokens of one prompt per step while others run; 0 is off
     #[arg(long, value_name = "TOKENS", default_value_t = 0)]
@@ -76,8 +77,8 @@ pub struct EngineArgs {
     /// Compute every prompt in one step
     #[arg(long, action = ArgAction::SetTrue, overrides_with = "enable_chunked_prefill")]
     pub no_enable_chunked_prefill: bool,
-    /// Tokens per KV block
-    #[arg(long, value_name = "TOKENS", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..))]
+    /// Tokens per KV block, a multiple of 16
+    #[arg(long, value_name = "TOKENS", default_value_t = 16, value_parser = block_size)]
     pub block_size: u32,
     /// KV blocks, instead of as many as the memory holds
     #[arg(long, alias = "num-gpu-blocks-override", value_name = "N", value_parser = clap::value_parser!(u32).range(2..))]
@@ -104,7 +105,7 @@ pub struct EngineArgs {
     #[arg(long, value_enum, default_value_t = LogprobsModeArg::RawLogprobs)]
     pub logprobs_mode: LogprobsModeArg,
     /// Compute threads; one per available core where absent
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: Option<u32>,
     /// Seed for requests that bring none of their own
     #[arg(long, value_name = "N")]
@@ -131,7 +132,7 @@ impl Default for EngineArgs {
             dtype: DtypeArg::Auto,
             backend: BackendArg::Cpu,
             max_model_len: None,
-            max_num_seqs: 256,
+            max_num_seqs: None,
             max_num_batched_tokens: 2048,
             long_prefill_token_threshold: 0,
             enable_prefix_caching: false,
@@ -164,6 +165,13 @@ impl EngineArgs {
             model: Some(model.as_ref().to_owned()),
             ..Self::default()
         }
+    }
+
+    /// Most requests that run at the same time. Each of them needs one of a step's tokens.
+    fn max_num_seqs(&self) -> u32 {
+        let default = SchedulerConfig::default().max_num_seqs;
+        self.max_num_seqs
+            .unwrap_or_else(|| default.min(self.max_num_batched_tokens))
     }
 
     /// The configuration that the core gets.
@@ -201,7 +209,7 @@ impl EngineArgs {
             },
             scheduler_config: SchedulerConfig {
                 max_num_batched_tokens: self.max_num_batched_tokens,
-                max_num_seqs: self.max_num_seqs,
+                max_num_seqs: self.max_num_seqs(),
                 long_prefill_token_threshold: self.long_prefill_token_threshold,
                 enable_chunked_prefill: !self.no_enable_chunked_prefill,
                 policy: match self.scheduling_policy {
@@ -226,6 +234,13 @@ fn shutdown_timeout(text: &str) -> Result<f64, String> {
     .ok_or_else(|| {
         format!("must be a number of seconds between 0 and {MAX_SHUTDOWN_TIMEOUT} (a year)")
     })
+}
+
+/// Reads `--block-size`.
+fn block_size(text: &str) -> Result<u32, String> {
+    let size = text.parse().ok();
+    size.filter(|size: &u32| *size > 0 && size.is_multiple_of(16))
+        .ok_or_else(|| "must be a multiple of 16".to_owned())
 }
 
 /// Reads `--watermark`.

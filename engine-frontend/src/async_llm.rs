@@ -19,6 +19,7 @@ use crate::output_processor::OutputProcessor;
 use crate::outputs::RequestOutput;
 use crate::request_output_collector::RequestOutputCollector;
 use crate::sampling_params::ModelLimits;
+use crate::tokenizer_threads::TokenizerThreads;
 
 /// Outputs processed before other tasks get their turn.
 const OUTPUT_PROC_CHUNK_SIZE: usize = 128;
@@ -72,6 +73,7 @@ impl CoreClient for EngineCoreClient {
 pub struct AsyncLLM {
     inner: Arc<Inner>,
     input_processor: Arc<InputProcessor>,
+    tokenizer_threads: TokenizerThreads,
     tokenizer: Arc<Tokenizer>,
     ready: EngineCoreReadyResponse,
 }
@@ -117,6 +119,7 @@ impl AsyncLLM {
         Self {
             inner,
             input_processor: Arc::new(InputProcessor::new(tokenizer.clone(), limits)),
+            tokenizer_threads: TokenizerThreads::new(),
             tokenizer,
             ready,
         }
@@ -132,10 +135,11 @@ impl AsyncLLM {
         }
         let input_processor = self.input_processor.clone();
         // A long prompt takes a while to tokenize: not on a thread that serves streams.
-        let processed =
-            tokio::task::spawn_blocking(move || input_processor.process_inputs(request))
-                .await
-                .map_err(|error| internal_error(&error.to_string()))??;
+        let processed = self
+            .tokenizer_threads
+            .run(move || input_processor.process_inputs(request))
+            .await
+            .map_err(|error| internal_error(&error.to_string()))??;
         let request = processed.request;
         let kind = request.sampling_params.output_kind;
         let stream = RequestStream {

@@ -11,6 +11,7 @@ use crate::input_processor::{ChatPrompt, GenerateRequest, Prompt};
 use crate::openai::DefaultSamplingParams;
 use crate::outputs::RequestOutput;
 use crate::startup::{StartupError, start_engine};
+use crate::tokenizer_threads::frontend_runtime;
 
 /// An engine with its own core process, for programs that wait for whole answers. Its methods
 /// block: async code, where that panics, has [`AsyncLLM`].
@@ -40,11 +41,7 @@ impl LLM {
     /// # Errors
     /// No model there, or it can't be loaded; no core executable; no memory.
     pub fn new(args: &EngineArgs) -> Result<Self, StartupError> {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .enable_all()
-            .build()
-            .map_err(StartupError::Runtime)?;
+        let runtime = frontend_runtime().map_err(StartupError::Runtime)?;
         let (engine, default_sampling_params) = runtime.block_on(start_engine(args))?;
         Ok(Self {
             engine,

@@ -7,6 +7,7 @@ use protocol::SamplingParams;
 use serde_json::{Map, Value};
 
 use crate::error::ValidationError;
+use crate::json_problem::json_problem;
 
 /// Most answers to one prompt.
 pub(crate) const MAX_N_SEQUENCES: u32 = 16_384;
@@ -34,7 +35,7 @@ pub struct ModelLimits {
 }
 
 /// Checks every field and brings equal meanings to one form: greedy parameters lose their
-/// filters, near-zero temperatures are raised to [`MIN_TEMPERATURE`], biases are clamped.
+/// filters, near-zero temperatures are raised to 0.01, biases are clamped.
 ///
 /// # Errors
 /// The first field out of range, with its value and its range.
@@ -180,8 +181,15 @@ fn verify_logprobs(p: &SamplingParams, limits: &ModelLimits) -> Result<(), Valid
             "at least 0, or -1 for the whole vocabulary",
         )?;
         if limits.max_logprobs >= 0 {
+            if value == -1 {
+                return Err(ValidationError::field(
+                    name,
+                    value,
+                    format!("{name} of -1 (all tokens) needs --max-logprobs -1"),
+                ));
+            }
             check(
-                value >= 0 && value <= limits.max_logprobs,
+                value <= limits.max_logprobs,
                 name,
                 value,
                 &format!(
@@ -214,7 +222,7 @@ fn verify_token_lists(p: &SamplingParams, limits: &ModelLimits) -> Result<(), Va
             !bias.is_nan(),
             "logit_bias",
             bias,
-            "a number between -100 and 100",
+            "a number; beyond -100 and 100 it counts as these",
         )?;
     }
     if let Some(ids) = &p.allowed_token_ids {
@@ -241,7 +249,7 @@ fn verify_token_lists(p: &SamplingParams, limits: &ModelLimits) -> Result<(), Va
     }
     if let Some(args) = &p.extra_args {
         let map: Map<String, Value> = serde_json::from_str(args).map_err(|error| {
-            let message = format!("extra_args must be a JSON object: {error}");
+            let message = format!("extra_args must be a JSON object: {}", json_problem(&error));
             ValidationError::field("extra_args", args, message)
         })?;
         map.values().try_for_each(verify_extra_arg)?;

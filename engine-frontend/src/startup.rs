@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use protocol::LoadProgress;
+use protocol::{EngineCoreReadyResponse, LoadProgress};
 use tokenizer::{GenerationConfig, Tokenizer, TokenizerError};
 use tokio::task::JoinError;
 
@@ -48,6 +48,17 @@ pub enum StartupError {
         /// Fingerprint here.
         own: String,
     },
+    /// The core runs another model with the same tokenizer.
+    #[error(
+        "the engine core runs the model {core:?}, and this frontend was given {own:?}: give both \
+         the same --model"
+    )]
+    OtherModel {
+        /// The core's model.
+        core: String,
+        /// The model given here.
+        own: String,
+    },
     /// The async runtime can't be started.
     #[error("can't start the async runtime: {0}")]
     Runtime(io::Error),
@@ -72,19 +83,47 @@ pub async fn start_engine(
     .await?;
     drop(progress);
     let ready = client.ready_response().clone();
-    if ready.tokenizer_fingerprint != tokenizer.fingerprint() {
-        return Err(StartupError::TokenizerMismatch {
-            core: ready.tokenizer_fingerprint,
-            core_model: ready.model_name,
-            own: tokenizer.fingerprint().to_owned(),
-        });
-    }
+    verify_core(&ready, tokenizer.fingerprint(), args.model.as_deref())?;
     let defaults = match args.generation_config {
         GenerationConfigArg::Auto => default_sampling_params(tokenizer.generation_config()),
         GenerationConfigArg::Vllm => DefaultSamplingParams::default(),
     };
     let engine = AsyncLLM::new(Arc::new(client), ready, Arc::new(tokenizer));
     Ok((engine, defaults))
+}
+
+/// Refuses a core that runs another model than this frontend was given: one that was started by
+/// hand may.
+fn verify_core(
+    ready: &EngineCoreReadyResponse,
+    fingerprint: &str,
+    model: Option<&Path>,
+) -> Result<(), StartupError> {
+    if ready.tokenizer_fingerprint != fingerprint {
+        return Err(StartupError::TokenizerMismatch {
+            core: ready.tokenizer_fingerprint.clone(),
+            core_model: ready.model_name.clone(),
+            own: fingerprint.to_owned(),
+        });
+    }
+    let own = match model {
+        Some(folder) => folder_name(folder),
+        None => builtin_model::NAME.to_owned(),
+    };
+    if own == ready.model_name {
+        return Ok(());
+    }
+    Err(StartupError::OtherModel {
+        core: ready.model_name.clone(),
+        own,
+    })
+}
+
+/// A model's name as the core gives it: its folder's, without links and dots.
+fn folder_name(folder: &Path) -> String {
+    let resolved = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    let name = resolved.file_name().unwrap_or(folder.as_os_str());
+    name.to_string_lossy().into_owned()
 }
 
 /// Waits for the tokenizer and for the core, which load at the same time. A tokenizer that can't
@@ -223,6 +262,39 @@ mod tests {
         let error = started.expect("it waits for the core").unwrap_err();
         assert!(matches!(error, StartupError::Tokenizer { .. }), "{error}");
         assert!(error.to_string().contains("tokenizer.json"), "{error}");
+    }
+
+    #[test]
+    fn a_core_with_another_model_is_refused() {
+        let mut ready = crate::test_support::ready(64);
+        ready.tokenizer_fingerprint = "f".to_owned();
+        let verify = |ready: &_, folder: &str| verify_core(ready, "f", Some(Path::new(folder)));
+        assert!(verify(&ready, "models/test-model").is_ok());
+        assert!(verify(&ready, "models/test-model/").is_ok());
+        let error = verify(&ready, "models/other").unwrap_err().to_string();
+        assert!(
+            error.contains("\"test-model\"") && error.contains("\"other\""),
+            "{error}"
+        );
+        let built_in = verify_core(&ready, "f", None).unwrap_err().to_string();
+        assert!(built_in.contains(builtin_model::NAME), "{built_in}");
+        assert!(matches!(
+            verify_core(&ready, "g", None),
+            Err(StartupError::TokenizerMismatch { .. })
+        ));
+        ready.model_name = builtin_model::NAME.to_owned();
+        assert!(verify_core(&ready, "f", None).is_ok());
+    }
+
+    #[test]
+    fn a_model_has_the_name_of_the_folder_that_a_link_leads_to() {
+        let parent = tempfile::tempdir().unwrap();
+        let (real, link) = (parent.path().join("real"), parent.path().join("link"));
+        fs::create_dir(&real).unwrap();
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        for folder in [&real, &link, &real.join("../link/.")] {
+            assert_eq!(folder_name(folder), "real");
+        }
     }
 
     #[tokio::test]

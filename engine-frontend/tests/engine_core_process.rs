@@ -218,7 +218,7 @@ async fn a_core_that_exits_at_once_is_reported() {
     ));
     assert_eq!(
         error.to_string(),
-        "the engine core ended while it started (exit status: 3): see its log"
+        "the engine core ended while it started (exit status: 3): what it wrote above may say why"
     );
 }
 
@@ -227,7 +227,7 @@ async fn a_core_that_exits_while_it_loads_is_reported() {
     let error = launch("exits-later").await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the engine core ended while it started (exit status: 4): see its log"
+        "the engine core ended while it started (exit status: 4): what it wrote above may say why"
     );
 }
 

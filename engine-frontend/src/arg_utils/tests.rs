@@ -106,9 +106,31 @@ fn nonsense_is_a_usage_error() {
         &["--watermark", "-0.1"],
         &["--max-num-queued-reqs=0"],
         &["--max-num-queued-tokens=0"],
+        &["--threads=0"],
+        &["--threads=1025"],
+        &["--max-num-seqs=65537"],
+        &["--max-num-batched-tokens=0"],
+        &["--max-num-batched-tokens=1048577"],
+        &["--block-size=0"],
+        &["--block-size=8"],
+        &["--block-size=24"],
+        &["--block-size=x"],
     ] {
         assert_eq!(parse(args).unwrap_err().exit_code(), 2, "{args:?}");
     }
+}
+
+#[test]
+fn a_small_step_has_few_requests() {
+    let max_num_seqs = |args: &[&str]| {
+        let config = parse(args).unwrap().engine_config();
+        config.scheduler_config.max_num_seqs
+    };
+    assert_eq!(max_num_seqs(&["--max-num-batched-tokens=64"]), 64);
+    assert_eq!(max_num_seqs(&["--max-num-batched-tokens=4096"]), 256);
+    // What is asked for is left to the core to refuse.
+    let both = ["--max-num-batched-tokens=64", "--max-num-seqs=100"];
+    assert_eq!(max_num_seqs(&both), 100);
 }
 
 #[test]

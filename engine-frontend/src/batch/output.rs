@@ -163,14 +163,24 @@ impl OutputFile {
         written.map_err(|source| self.failed(source))
     }
 
-    /// Makes sure that the file outlives the machine.
+    /// Makes sure that the file outlives this process and the machine.
     ///
     /// # Errors
-    /// The disk reports one.
+    /// The disk reports one, or somebody deleted the file.
     pub fn finish(&mut self) -> Result<(), BatchError> {
-        match &self.target {
-            Target::File(file) => file.sync_all().map_err(|source| self.failed(source)),
-            Target::Stdout(_) | Target::Stream(_) => Ok(()),
+        let Target::File(file) = &self.target else {
+            return Ok(());
+        };
+        let sync = || {
+            file.sync_all()?;
+            file.metadata()
+        };
+        match sync() {
+            Ok(metadata) if metadata.nlink() == 0 => Err(BatchError::OutputDeleted {
+                path: self.path.clone(),
+            }),
+            Ok(_) => Ok(()),
+            Err(source) => Err(self.failed(source)),
         }
     }
 
@@ -317,6 +327,19 @@ mod tests {
         output.write_line(b"2\n").unwrap();
         output.finish().unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "one\n2\n");
+    }
+
+    #[test]
+    fn a_file_that_is_deleted_meanwhile_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out");
+        let mut output = OutputFile::open(&path, OutputPolicy::Refuse).unwrap();
+        output.write_line(b"1\n").unwrap();
+        output.finish().unwrap();
+        fs::remove_file(&path).unwrap();
+        let error = output.finish().unwrap_err();
+        assert!(matches!(error, BatchError::OutputDeleted { .. }), "{error}");
+        assert_eq!(error.exit_code(), 1);
     }
 
     #[test]

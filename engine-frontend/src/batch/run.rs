@@ -36,6 +36,7 @@ const MAX_HELD_BYTES: usize = 128 << 20;
 /// # Errors
 /// Why not all of it was done; [`BatchError::exit_code`] is the process's.
 pub async fn run(args: &BatchArgs) -> Result<(), BatchError> {
+    args.verify()?;
     if let Some(input) = &args.input_file {
         return run_file(args, input, stop_signal()).await;
     }
@@ -112,8 +113,12 @@ async fn run_file(
         move || engine.num_generation_tokens()
     });
     let names = served_model_names(args, &engine);
+    let mut serving = OpenAIServing::new(engine.clone(), names, defaults);
+    if let Some(model) = &args.engine.model {
+        serving = serving.with_model_folder(model);
+    }
     let lines = Arc::new(LineServing::new(
-        OpenAIServing::new(engine.clone(), names, defaults),
+        serving,
         args.engine.seed.unwrap_or(0),
         max_inflight,
         args.engine.engine_core_address.is_none(),

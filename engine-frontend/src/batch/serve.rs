@@ -95,10 +95,7 @@ impl LineServing {
             }
         };
         if has_aborted_choice(&body) {
-            return Err(EngineDeadError {
-                reason: "it is shutting down".to_owned(),
-                exit_status: None,
-            });
+            return Err(told_to_end());
         }
         Ok(BatchRequestOutput::response(
             number,
@@ -210,16 +207,22 @@ fn queue_is_full(error: &ServingError) -> bool {
     )
 }
 
+/// The core refuses or cuts off what it has while it ends; nobody but a signal, or another owner of
+/// a shared core, makes it end during a batch.
+fn told_to_end() -> EngineDeadError {
+    EngineDeadError {
+        reason: "it was told to end".to_owned(),
+        exit_status: None,
+    }
+}
+
 fn core_is_gone(error: &ServingError) -> Option<EngineDeadError> {
     match error {
         ServingError::Generate(GenerateError::EngineDead(dead)) => Some(dead.clone()),
         ServingError::Generate(GenerateError::Request(error))
             if error.code == RequestErrorCode::ShuttingDown =>
         {
-            Some(EngineDeadError {
-                reason: error.message.clone(),
-                exit_status: None,
-            })
+            Some(told_to_end())
         }
         _ => None,
     }

@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use engine_frontend::StartupError;
 use engine_frontend::batch::{BatchArgs, BatchError, run};
+use engine_frontend::{StartupError, frontend_runtime};
 
 fn main() -> ExitCode {
     let args = BatchArgs::parse();
@@ -19,11 +19,7 @@ fn main() -> ExitCode {
 }
 
 fn run_to_end(args: &BatchArgs) -> Result<(), BatchError> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .map_err(StartupError::Runtime)?;
+    let runtime = frontend_runtime().map_err(StartupError::Runtime)?;
     let done = runtime.block_on(run(args));
     // The process ends next, and reading standard input may never do. Shutting the runtime down
     // in the background would detach threads that are about to exit, which glibc before 2.37 turns

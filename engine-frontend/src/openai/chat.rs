@@ -9,6 +9,16 @@ use super::request::{CommonFields, DefaultSamplingParams, UsageInfo};
 use crate::error::ValidationError;
 use crate::input_processor::{ChatPrompt, GenerateRequest, Prompt};
 
+/// The roles of the API.
+const ROLES: [&str; 6] = [
+    "system",
+    "developer",
+    "user",
+    "assistant",
+    "tool",
+    "function",
+];
+
 /// A request for `/v1/chat/completions`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChatCompletionRequest {
@@ -231,12 +241,12 @@ fn take_tool_choice(fields: &mut Fields, tools: bool) -> Result<ToolChoice, Vali
 fn chat_message(i: usize, message: Value) -> Result<Value, ValidationError> {
     let mut message: Map<String, Value> = parse(&format!("messages[{i}]"), message)?;
     let role = message.get("role").and_then(Value::as_str).unwrap_or("");
-    if role.is_empty() {
+    if !ROLES.contains(&role) {
         let value = message.get("role").cloned().unwrap_or_default();
         return Err(ValidationError::field(
             format!("messages[{i}].role"),
             value,
-            format!("messages[{i}].role must be a string such as \"user\""),
+            format!("messages[{i}].role must be one of {}", ROLES.join(", ")),
         ));
     }
     let is_assistant = role == "assistant";

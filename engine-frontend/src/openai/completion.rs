@@ -320,6 +320,7 @@ mod tests {
         let harmless = json!({
             "prompt": "a", "response_format": {"type": "text"}, "use_beam_search": false,
             "suffix": "", "length_penalty": 1.0, "guided_json": null,
+            "best_of": 1,
         });
         assert!(CompletionRequest::from_json(harmless).is_ok());
     }

@@ -141,6 +141,11 @@ fn logprobs_limit_can_be_lifted() {
         ..SamplingParams::default()
     };
     assert!(verify(&mut params, &unlimited).is_ok());
+    let error = verify(&mut params, &LIMITS).unwrap_err();
+    assert_eq!(
+        error.message,
+        "logprobs of -1 (all tokens) needs --max-logprobs -1"
+    );
 }
 
 #[test]

@@ -196,7 +196,11 @@ async fn an_ending_core_is_nobodys_result() {
             1 => core.send(vec![failure(&id, RequestErrorCode::ShuttingDown)]),
             _ => core.send(vec![output(&id, "x", Some(FinishReason::Abort))]),
         }
-        assert!(served.await.unwrap().is_err(), "{ending}");
+        let reason = match ending {
+            0 => "killed by the test",
+            _ => "it was told to end",
+        };
+        assert_eq!(served.await.unwrap().unwrap_err().reason, reason);
     }
 }
 

@@ -32,6 +32,7 @@ fn content_is_a_string_or_text_parts() {
     assert_eq!(refused("messages", image), "messages[0].content[0]");
     for (message, at) in [
         (json!({"content": "x"}), "messages[0].role"),
+        (json!({"role": "bot", "content": "x"}), "messages[0].role"),
         (json!({"role": "user"}), "messages[0].content"),
         (json!({"role": "user", "content": 3}), "messages[0].content"),
         (json!("hi"), "messages[0]"),
@@ -106,7 +107,8 @@ fn template_variables() {
     assert!(!request.add_generation_prompt);
     let mut both = body("continue_final_message", json!(true));
     both["add_generation_prompt"] = json!(true);
-    assert!(ChatCompletionRequest::from_json(both).is_err());
+    let error = ChatCompletionRequest::from_json(both).unwrap_err();
+    assert_eq!(error.parameter.as_deref(), Some("continue_final_message"));
 }
 
 #[test]
