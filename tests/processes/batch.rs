@@ -326,7 +326,7 @@ fn after_a_killed_frontend_the_core_ends_and_the_file_can_be_resumed() {
     wait_for_end(core, Duration::from_secs(2));
     // Half a line, as a kill in the middle of a write leaves it.
     let mut bytes = fs::read(batch.output()).unwrap();
-    bytes.extend_from_slice(b"{\"id\": \"batch_req_");
+    bytes.extend_from_slice(b"{\"id\":\"batch_req_");
     fs::write(batch.output(), bytes).unwrap();
     let output = batch.run(&["--resume"]);
     assert!(output.status.success(), "{}", stderr(&output));
