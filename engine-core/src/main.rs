@@ -22,11 +22,11 @@ struct Arguments {
     listen: Option<PathBuf>,
 
     /// Hugging Face folder of the model [default: the built-in model].
-    #[arg(long, value_name = "FOLDER", requires = "listen")]
+    #[arg(long, value_name = "FOLDER", conflicts_with = "connect")]
     model: Option<PathBuf>,
 
     /// Configuration as JSON, such as '{"scheduler_config": {"max_num_seqs": 8}}'.
-    #[arg(long, value_name = "JSON", requires = "listen", value_parser = parse_engine_config)]
+    #[arg(long, value_name = "JSON", conflicts_with = "connect", value_parser = parse_engine_config)]
     engine_config: Option<EngineConfig>,
 }
 

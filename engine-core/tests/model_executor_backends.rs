@@ -9,8 +9,12 @@ use model_runner::{Runner, Sequence};
 use protocol::{BackendKind, Dtype};
 use random_checkpoint::{Random, RandomCheckpoint};
 
-const FAMILIES: [&str; 4] =
-    ["LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM", "MistralForCausalLM"];
+const FAMILIES: [&str; 4] = [
+    "LlamaForCausalLM",
+    "Qwen2ForCausalLM",
+    "Qwen3ForCausalLM",
+    "MistralForCausalLM",
+];
 
 fn random_ids(random: &mut Random, len: usize) -> Vec<u32> {
     (0..len).map(|_| random.below(203) as u32).collect()
@@ -18,7 +22,10 @@ fn random_ids(random: &mut Random, len: usize) -> Vec<u32> {
 
 fn largest_difference(a: &[f32], b: &[f32]) -> f32 {
     assert_eq!(a.len(), b.len());
-    a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
+    a.iter()
+        .zip(b)
+        .map(|(a, b)| (a - b).abs())
+        .fold(0.0, f32::max)
 }
 
 /// Three steps of two sequences on both backends; the largest difference of any logit.
@@ -67,7 +74,10 @@ fn all_families_agree_in_bf16() {
 #[test]
 fn shards_are_one_checkpoint() {
     let single = RandomCheckpoint::tiny("Qwen3ForCausalLM", 3);
-    let sharded = RandomCheckpoint { num_shards: 3, ..single.clone() };
+    let sharded = RandomCheckpoint {
+        num_shards: 3,
+        ..single.clone()
+    };
     let logits = [single, sharded].map(|checkpoint| {
         let folder = tempfile::tempdir().unwrap();
         checkpoint.write(folder.path()).unwrap();
@@ -86,7 +96,12 @@ fn auto_takes_the_stored_format_and_16_bit_floats_as_bf16() {
     ] {
         let folder = tempfile::tempdir().unwrap();
         let base = RandomCheckpoint::tiny("LlamaForCausalLM", 1);
-        RandomCheckpoint { dtype: stored, ..base }.write(folder.path()).unwrap();
+        RandomCheckpoint {
+            dtype: stored,
+            ..base
+        }
+        .write(folder.path())
+        .unwrap();
         let loaded = model_runner::load(folder.path(), BackendKind::Cpu, Dtype::Auto, 1).unwrap();
         assert_eq!(loaded.dtype().as_str(), effective);
     }

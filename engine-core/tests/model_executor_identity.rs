@@ -18,7 +18,10 @@ fn random_ids(seed: u64, len: usize) -> Vec<u32> {
 
 /// Every way to compute the last row of `ids`, by name.
 fn all_ways(folder: &Path, dtype: Dtype, ids: &[u32]) -> Vec<(String, Vec<u32>)> {
-    let tables: [&[u32]; 2] = [&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10], &[33, 8, 60, 1, 17, 40, 2, 9, 5, 3]];
+    let tables: [&[u32]; 2] = [
+        &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10],
+        &[33, 8, 60, 1, 17, 40, 2, 9, 5, 3],
+    ];
     let mut ways = Vec::new();
     for num_threads in [1, 2, 3] {
         let mut runner = Runner::new(folder, BackendKind::Cpu, dtype, num_threads);
@@ -35,7 +38,10 @@ fn all_ways(folder: &Path, dtype: Dtype, ids: &[u32]) -> Vec<(String, Vec<u32>)>
         runner.prefill(&mut first, 40);
         let mut hit = Sequence::new(ids, &[33, 8, 50, 51, 52, 53, 54, 55, 56, 57]);
         hit.num_computed_tokens = 32;
-        ways.push((format!("{num_threads} threads, prefix hit"), bits(&runner.prefill(&mut hit, 512))));
+        ways.push((
+            format!("{num_threads} threads, prefix hit"),
+            bits(&runner.prefill(&mut hit, 512)),
+        ));
 
         // In company: a long prefill and decodes of others before and behind it.
         let mut others: Vec<Sequence> = (0..5)
@@ -47,7 +53,10 @@ fn all_ways(folder: &Path, dtype: Dtype, ids: &[u32]) -> Vec<(String, Vec<u32>)>
             .collect();
         for other in &mut others {
             let len = other.token_ids.len();
-            runner.prefill(&mut Sequence::new(&other.token_ids[..len - 2], &other.block_table), 512);
+            runner.prefill(
+                &mut Sequence::new(&other.token_ids[..len - 2], &other.block_table),
+                512,
+            );
             other.num_computed_tokens = len - 2;
         }
         let mut sequence = Sequence::new(ids, tables[0]);
@@ -71,9 +80,17 @@ fn check(checkpoint: &RandomCheckpoint, dtype: Dtype) {
     // 130 tokens cross two spans of the attention and the window of the sliding one.
     let ways = all_ways(folder.path(), dtype, &random_ids(7, 130));
     let (_, expected) = &ways[0];
-    assert!(expected.iter().all(|bits| f32::from_bits(*bits).is_finite()));
+    assert!(
+        expected
+            .iter()
+            .all(|bits| f32::from_bits(*bits).is_finite())
+    );
     for (name, found) in &ways {
-        assert!(found == expected, "{} {dtype:?}: {name}", checkpoint.architecture);
+        assert!(
+            found == expected,
+            "{} {dtype:?}: {name}",
+            checkpoint.architecture
+        );
     }
 }
 
@@ -115,12 +132,17 @@ fn rows_of_wider_matrices_are_bit_identical() {
 fn chosen_logits_equal_the_full_row() {
     let folder = tempfile::tempdir().unwrap();
     for dtype in [Dtype::Float32, Dtype::BFloat16] {
-        RandomCheckpoint::tiny("MistralForCausalLM", 5).write(folder.path()).unwrap();
+        RandomCheckpoint::tiny("MistralForCausalLM", 5)
+            .write(folder.path())
+            .unwrap();
         let mut runner = Runner::new(folder.path(), BackendKind::Cpu, dtype, 2);
         let logits = runner.prefill(&mut Sequence::new(&random_ids(9, 20), &[3, 4]), 20);
         let ids: Vec<u32> = (0..203).rev().chain([5, 5, 17]).collect();
         let mut chosen = vec![0.0; ids.len()];
-        runner.model.compute_logits_for(0, &ids, &mut chosen).unwrap();
+        runner
+            .model
+            .compute_logits_for(0, &ids, &mut chosen)
+            .unwrap();
         let expected: Vec<f32> = ids.iter().map(|id| logits[*id as usize]).collect();
         assert_eq!(bits(&chosen), bits(&expected), "{dtype:?}");
         runner.model.compute_logits_for(0, &[], &mut []).unwrap();

@@ -16,7 +16,9 @@ fn numbers<T>(value: &Value, read: impl Fn(&Value) -> T) -> Vec<T> {
 }
 
 fn check(family: &str, backend: BackendKind) {
-    let Some(folder) = shared(&format!("checkpoints/{family}")) else { return };
+    let Some(folder) = shared(&format!("checkpoints/{family}")) else {
+        return;
+    };
     let expected = std::fs::read(folder.join("expected.json")).unwrap();
     let expected: Value = serde_json::from_slice(&expected).unwrap();
     let mut runner = Runner::new(&folder, backend, Dtype::Float32, 2);
@@ -34,7 +36,11 @@ fn check(family: &str, backend: BackendKind) {
             .fold(0.0, f64::max);
         println!("{family} {backend:?}: largest difference {worst:.1e}");
         assert_eq!(logits.len(), last_logits.len());
-        assert!(worst <= 2e-3, "{family} {backend:?} {}: off by {worst}", prompt["text"]);
+        assert!(
+            worst <= 2e-3,
+            "{family} {backend:?} {}: off by {worst}",
+            prompt["text"]
+        );
 
         let mut continuation = Vec::new();
         while continuation.len() < greedy.len() {
@@ -43,7 +49,11 @@ fn check(family: &str, backend: BackendKind) {
             sequence.token_ids.push(id);
             logits = runner.step(&mut [(&mut sequence, 1)]).remove(0);
         }
-        assert_eq!(continuation, greedy, "{family} {backend:?} {}", prompt["text"]);
+        assert_eq!(
+            continuation, greedy,
+            "{family} {backend:?} {}",
+            prompt["text"]
+        );
     }
 }
 

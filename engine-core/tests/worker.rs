@@ -17,9 +17,7 @@ use engine_core::request::Request;
 use engine_core::worker::{
     Executor, ExecutorError, ModelRunner, ModelRunnerConfig, ModelRunnerError,
 };
-use protocol::{
-    EngineCoreRequest, FinishReason, LogprobsMode, SamplingParams, SchedulerConfig,
-};
+use protocol::{EngineCoreRequest, FinishReason, LogprobsMode, SamplingParams, SchedulerConfig};
 
 const VOCAB_SIZE: usize = 40;
 const BLOCK_SIZE: usize = 4;
@@ -49,7 +47,10 @@ enum Poison {
     Error,
     Panic,
     /// Says that it is in the forward pass, then waits for leave to go on.
-    Wait { entered: Sender<()>, leave: Receiver<()> },
+    Wait {
+        entered: Sender<()>,
+        leave: Receiver<()>,
+    },
 }
 
 fn next_token(token: u32, position: u32) -> u32 {
@@ -72,7 +73,10 @@ impl CausalLm for CountingModel {
         self.rows = input.logits_indices.iter().map(row).collect();
         match &self.poison {
             Some((token, poison)) if input.input_ids.contains(token) => match poison {
-                Poison::Error => Err(ModelError::Input { field: "input_ids", problem: "poisoned".to_owned() }),
+                Poison::Error => Err(ModelError::Input {
+                    field: "input_ids",
+                    problem: "poisoned".to_owned(),
+                }),
                 Poison::Panic => panic!("poisoned"),
                 Poison::Wait { entered, leave } => {
                     entered.send(()).unwrap();
@@ -85,11 +89,18 @@ impl CausalLm for CountingModel {
     }
 
     fn compute_logits(&mut self, rows: Range<usize>, logits: &mut [f32]) -> Result<(), ModelError> {
-        for (row, logits) in self.rows[rows].iter().zip(logits.chunks_exact_mut(VOCAB_SIZE)) {
+        for (row, logits) in self.rows[rows]
+            .iter()
+            .zip(logits.chunks_exact_mut(VOCAB_SIZE))
+        {
             let best = next_token(row.0, row.1) as usize;
             for (id, logit) in logits.iter_mut().enumerate() {
                 let distance = (id + 37 - best) % 37;
-                *logit = if id >= 37 { 100.0 } else { 10.0 - distance as f32 };
+                *logit = if id >= 37 {
+                    100.0
+                } else {
+                    10.0 - distance as f32
+                };
                 if self.all_nan_after == Some(row.0) {
                     *logit = f32::NAN;
                 }
@@ -99,7 +110,10 @@ impl CausalLm for CountingModel {
     }
 
     fn compute_logits_for(&mut self, _: usize, _: &[u32], _: &mut [f32]) -> Result<(), ModelError> {
-        Err(ModelError::Input { field: "row", problem: "not used here".to_owned() })
+        Err(ModelError::Input {
+            field: "row",
+            problem: "not used here".to_owned(),
+        })
     }
 
     fn vocab_size(&self) -> usize {
@@ -118,14 +132,27 @@ fn runner(model: CountingModel) -> ModelRunner {
         tokenizer_vocab_size: 37,
         logprobs_mode: LogprobsMode::RawLogprobs,
     };
-    ModelRunner::new(Box::new(model), Arc::new(ComputePool::new(2).unwrap()), &config)
+    ModelRunner::new(
+        Box::new(model),
+        Arc::new(ComputePool::new(2).unwrap()),
+        &config,
+    )
 }
 
 fn greedy() -> SamplingParams {
-    SamplingParams { temperature: 0.0, ignore_eos: true, ..SamplingParams::default() }
+    SamplingParams {
+        temperature: 0.0,
+        ignore_eos: true,
+        ..SamplingParams::default()
+    }
 }
 
-fn new_request(id: &str, prompt: &[u32], block_ids: &[u32], params: SamplingParams) -> NewRequestData {
+fn new_request(
+    id: &str,
+    prompt: &[u32],
+    block_ids: &[u32],
+    params: SamplingParams,
+) -> NewRequestData {
     NewRequestData {
         req_id: id.into(),
         prompt_token_ids: prompt.into(),
@@ -136,17 +163,29 @@ fn new_request(id: &str, prompt: &[u32], block_ids: &[u32], params: SamplingPara
     }
 }
 
-fn step_of(new: Vec<NewRequestData>, cached: CachedRequestData, scheduled: &[(&str, usize)]) -> SchedulerOutput {
+fn step_of(
+    new: Vec<NewRequestData>,
+    cached: CachedRequestData,
+    scheduled: &[(&str, usize)],
+) -> SchedulerOutput {
     SchedulerOutput {
         scheduled_new_reqs: new,
         scheduled_cached_reqs: cached,
-        num_scheduled_tokens: scheduled.iter().map(|(id, count)| ((*id).into(), *count)).collect(),
+        num_scheduled_tokens: scheduled
+            .iter()
+            .map(|(id, count)| ((*id).into(), *count))
+            .collect(),
         total_num_scheduled_tokens: scheduled.iter().map(|(_, count)| count).sum(),
         ..SchedulerOutput::default()
     }
 }
 
-fn cached(id: &str, new_block_ids: &[u32], num_computed: u32, num_output: u32) -> CachedRequestData {
+fn cached(
+    id: &str,
+    new_block_ids: &[u32],
+    num_computed: u32,
+    num_output: u32,
+) -> CachedRequestData {
     CachedRequestData {
         req_ids: vec![id.into()],
         new_block_ids: vec![new_block_ids.to_vec()],
@@ -165,9 +204,18 @@ fn a_sampled_token_is_the_next_steps_input() {
         new_request("a", &[5, 6, 7], &[3], greedy()),
         new_request("b", &[1, 2, 3, 4, 5], &[9, 1], greedy()),
     ];
-    runner.execute_model(&step_of(new, CachedRequestData::default(), &[("a", 3), ("b", 5)])).unwrap();
+    runner
+        .execute_model(&step_of(
+            new,
+            CachedRequestData::default(),
+            &[("a", 3), ("b", 5)],
+        ))
+        .unwrap();
     let output = runner.sample_tokens(None).unwrap();
-    assert_eq!(output.sampled_token_ids, [vec![next_token(7, 2)], vec![next_token(5, 4)]]);
+    assert_eq!(
+        output.sampled_token_ids,
+        [vec![next_token(7, 2)], vec![next_token(5, 4)]]
+    );
 
     let step = step_of(Vec::new(), cached("a", &[], 3, 1), &[("a", 1)]);
     runner.execute_model(&step).unwrap();
@@ -193,27 +241,41 @@ fn a_sampled_token_is_the_next_steps_input() {
 #[test]
 fn part_of_a_prefill_samples_nothing_and_prompt_logprobs_come_once() {
     let mut runner = runner(CountingModel::default());
-    let params = SamplingParams { prompt_logprobs: Some(1), ..greedy() };
+    let params = SamplingParams {
+        prompt_logprobs: Some(1),
+        ..greedy()
+    };
     let prompt = [5, 5, 6, 30, 2];
     let new = vec![new_request("a", &prompt, &[3], params)];
-    runner.execute_model(&step_of(new, CachedRequestData::default(), &[("a", 2)])).unwrap();
+    runner
+        .execute_model(&step_of(new, CachedRequestData::default(), &[("a", 2)]))
+        .unwrap();
     let output = runner.sample_tokens(None).unwrap();
     assert_eq!(output.sampled_token_ids, [Vec::<u32>::new()]);
     assert_eq!(output.prompt_logprobs, [None]);
 
-    runner.execute_model(&step_of(Vec::new(), cached("a", &[4], 2, 0), &[("a", 3)])).unwrap();
+    runner
+        .execute_model(&step_of(Vec::new(), cached("a", &[4], 2, 0), &[("a", 3)]))
+        .unwrap();
     let output = runner.sample_tokens(None).unwrap();
     assert_eq!(output.sampled_token_ids, [vec![next_token(2, 4)]]);
     let rows = output.prompt_logprobs[0].as_ref().unwrap();
     // Row i: the prompt's token i + 1, then the model's favourite.
     let ids: Vec<Vec<u32>> = (0..4)
-        .map(|position| vec![prompt[position + 1], next_token(prompt[position], position as u32)])
+        .map(|position| {
+            vec![
+                prompt[position + 1],
+                next_token(prompt[position], position as u32),
+            ]
+        })
         .collect();
     assert_eq!(rows.logprob_token_ids, ids);
     // Token 5 after token 5 at position 0 is the favourite.
     assert_eq!(rows.sampled_token_ranks[0], 1);
 
-    runner.execute_model(&step_of(Vec::new(), cached("a", &[], 5, 1), &[("a", 1)])).unwrap();
+    runner
+        .execute_model(&step_of(Vec::new(), cached("a", &[], 5, 1), &[("a", 1)]))
+        .unwrap();
     assert_eq!(runner.sample_tokens(None).unwrap().prompt_logprobs, [None]);
 }
 
@@ -224,7 +286,13 @@ fn a_row_of_the_mask_belongs_to_its_request() {
         new_request("free", &[5], &[1], greedy()),
         new_request("bound", &[5], &[2], greedy()),
     ];
-    runner.execute_model(&step_of(new, CachedRequestData::default(), &[("free", 1), ("bound", 1)])).unwrap();
+    runner
+        .execute_model(&step_of(
+            new,
+            CachedRequestData::default(),
+            &[("free", 1), ("bound", 1)],
+        ))
+        .unwrap();
     let grammar_output = GrammarOutput {
         structured_output_request_ids: vec!["bound".into()],
         grammar_bitmask: vec![1 << 20 | 1 << 30, u32::MAX],
@@ -241,11 +309,21 @@ fn a_resumed_request_uses_its_new_table() {
     let seen = Arc::clone(&model.seen);
     let mut runner = runner(model);
     let new = vec![new_request("a", &[5, 6, 7], &[3], greedy())];
-    runner.execute_model(&step_of(new, CachedRequestData::default(), &[("a", 3)])).unwrap();
+    runner
+        .execute_model(&step_of(new, CachedRequestData::default(), &[("a", 3)]))
+        .unwrap();
     let first = runner.sample_tokens(None).unwrap().sampled_token_ids[0][0];
-    let resumed = CachedRequestData { resumed_req_ids: vec!["a".into()], ..cached("a", &[8, 2], 0, 1) };
-    runner.execute_model(&step_of(Vec::new(), resumed, &[("a", 4)])).unwrap();
-    assert_eq!(runner.sample_tokens(None).unwrap().sampled_token_ids, [vec![next_token(first, 3)]]);
+    let resumed = CachedRequestData {
+        resumed_req_ids: vec!["a".into()],
+        ..cached("a", &[8, 2], 0, 1)
+    };
+    runner
+        .execute_model(&step_of(Vec::new(), resumed, &[("a", 4)]))
+        .unwrap();
+    assert_eq!(
+        runner.sample_tokens(None).unwrap().sampled_token_ids,
+        [vec![next_token(first, 3)]]
+    );
     let seen = seen.lock().unwrap();
     assert_eq!(seen[1].input_ids, [5, 6, 7, first]);
     assert_eq!(seen[1].slot_mapping, [32, 33, 34, 35]);
@@ -253,20 +331,39 @@ fn a_resumed_request_uses_its_new_table() {
 
 #[test]
 fn a_row_without_a_number_fails_its_request_alone() {
-    let model = CountingModel { all_nan_after: Some(6), ..CountingModel::default() };
+    let model = CountingModel {
+        all_nan_after: Some(6),
+        ..CountingModel::default()
+    };
     let mut runner = runner(model);
-    let new = vec![new_request("good", &[5], &[1], greedy()), new_request("bad", &[6], &[2], greedy())];
-    runner.execute_model(&step_of(new, CachedRequestData::default(), &[("good", 1), ("bad", 1)])).unwrap();
+    let new = vec![
+        new_request("good", &[5], &[1], greedy()),
+        new_request("bad", &[6], &[2], greedy()),
+    ];
+    runner
+        .execute_model(&step_of(
+            new,
+            CachedRequestData::default(),
+            &[("good", 1), ("bad", 1)],
+        ))
+        .unwrap();
     let output = runner.sample_tokens(None).unwrap();
     assert_eq!(output.sampled_token_ids, [vec![5], vec![]]);
     assert!(output.errors[0].is_none());
-    assert!(output.errors[1].as_ref().unwrap().contains("NaN"), "{:?}", output.errors[1]);
+    assert!(
+        output.errors[1].as_ref().unwrap().contains("NaN"),
+        "{:?}",
+        output.errors[1]
+    );
 }
 
 #[test]
 fn the_two_halves_of_a_step_alternate() {
     let mut runner = runner(CountingModel::default());
-    assert!(matches!(runner.sample_tokens(None), Err(ModelRunnerError::OutOfTurn)));
+    assert!(matches!(
+        runner.sample_tokens(None),
+        Err(ModelRunnerError::OutOfTurn)
+    ));
     runner.execute_model(&SchedulerOutput::default()).unwrap();
     assert!(matches!(
         runner.execute_model(&SchedulerOutput::default()),
@@ -278,40 +375,74 @@ fn the_two_halves_of_a_step_alternate() {
 fn a_scheduler_that_contradicts_itself_is_an_error() {
     let mut runner1 = runner(CountingModel::default());
     let step = step_of(Vec::new(), CachedRequestData::default(), &[("ghost", 1)]);
-    assert!(matches!(runner1.execute_model(&step), Err(ModelRunnerError::UnknownRequest(_))));
+    assert!(matches!(
+        runner1.execute_model(&step),
+        Err(ModelRunnerError::UnknownRequest(_))
+    ));
     let mut runner2 = runner(CountingModel::default());
     let new = vec![new_request("a", &[1, 2, 3, 4, 5], &[1], greedy())];
     let step = step_of(new, CachedRequestData::default(), &[("a", 5)]);
-    assert!(matches!(runner2.execute_model(&step), Err(ModelRunnerError::MissingBlocks(_))));
+    assert!(matches!(
+        runner2.execute_model(&step),
+        Err(ModelRunnerError::MissingBlocks(_))
+    ));
 }
 
 #[test]
 fn a_failing_forward_pass_is_an_error_and_a_panicking_one_too() {
-    for (poison, expected) in [(Poison::Error, "poisoned"), (Poison::Panic, "panicked: poisoned")] {
-        let model = CountingModel { poison: Some((6, poison)), ..CountingModel::default() };
+    for (poison, expected) in [
+        (Poison::Error, "poisoned"),
+        (Poison::Panic, "panicked: poisoned"),
+    ] {
+        let model = CountingModel {
+            poison: Some((6, poison)),
+            ..CountingModel::default()
+        };
         let mut executor = Executor::new(runner(model)).unwrap();
         let new = vec![new_request("a", &[6], &[1], greedy())];
         let step = Arc::new(step_of(new, CachedRequestData::default(), &[("a", 1)]));
         let error = executor.execute_model(step).unwrap().join().unwrap_err();
         assert!(error.to_string().contains(expected), "{error}");
-        assert!(matches!(error, ExecutorError::Runner(_) | ExecutorError::Panicked(_)));
+        assert!(matches!(
+            error,
+            ExecutorError::Runner(_) | ExecutorError::Panicked(_)
+        ));
     }
 }
 
 /// An engine over the model, with its aborts queue.
 fn engine(model: CountingModel) -> (EngineCore, Sender<AbortRequests>) {
-    let kv_cache = KVCacheConfig { num_blocks: 17, block_size: BLOCK_SIZE as u32, enable_prefix_caching: true };
-    let scheduler =
-        Scheduler::new(SchedulerConfig::default(), kv_cache, 64, EngineClock::start()).unwrap();
+    let kv_cache = KVCacheConfig {
+        num_blocks: 17,
+        block_size: BLOCK_SIZE as u32,
+        enable_prefix_caching: true,
+    };
+    let scheduler = Scheduler::new(
+        SchedulerConfig::default(),
+        kv_cache,
+        64,
+        EngineClock::start(),
+    )
+    .unwrap();
     let (aborts, aborts_queue) = unbounded();
-    (EngineCore::new(scheduler, Executor::new(runner(model)).unwrap(), aborts_queue), aborts)
+    (
+        EngineCore::new(
+            scheduler,
+            Executor::new(runner(model)).unwrap(),
+            aborts_queue,
+        ),
+        aborts,
+    )
 }
 
 fn add(engine_core: &mut EngineCore, id: &str, prompt: &[u32], max_tokens: u32) {
     let request = EngineCoreRequest {
         request_id: id.to_owned(),
         prompt_token_ids: prompt.to_vec(),
-        sampling_params: SamplingParams { max_tokens: Some(max_tokens), ..greedy() },
+        sampling_params: SamplingParams {
+            max_tokens: Some(max_tokens),
+            ..greedy()
+        },
         ..EngineCoreRequest::default()
     };
     let request = Request::from_engine_core_request(request, &engine_core.block_hasher());
@@ -326,16 +457,28 @@ fn steps_generate_until_every_request_is_over() {
     let mut tokens = [Vec::new(), Vec::new()];
     let mut finished = Vec::new();
     while engine_core.has_work() {
-        for output in engine_core.step().unwrap().into_values().flat_map(|outputs| outputs.outputs) {
+        for output in engine_core
+            .step()
+            .unwrap()
+            .into_values()
+            .flat_map(|outputs| outputs.outputs)
+        {
             tokens[usize::from(output.request_id == "b")].extend(output.new_token_ids);
-            finished.extend(output.finish_reason.map(|reason| (output.request_id, reason)));
+            finished.extend(
+                output
+                    .finish_reason
+                    .map(|reason| (output.request_id, reason)),
+            );
         }
     }
     // 7 at position 2, then each token at the next position.
     assert_eq!(tokens, [vec![9, 12, 16, 21], vec![1, 2]]);
     assert_eq!(
         finished,
-        [("b".to_owned(), FinishReason::Length), ("a".to_owned(), FinishReason::Length)]
+        [
+            ("b".to_owned(), FinishReason::Length),
+            ("a".to_owned(), FinishReason::Length)
+        ]
     );
     assert_eq!(engine_core.step_times().num_steps, 4);
 }
@@ -344,8 +487,14 @@ fn steps_generate_until_every_request_is_over() {
 fn an_abort_during_the_forward_pass_ends_the_request_in_the_same_step() {
     let (entered_sender, entered) = unbounded();
     let (leave, leave_receiver) = unbounded();
-    let wait = Poison::Wait { entered: entered_sender, leave: leave_receiver };
-    let model = CountingModel { poison: Some((6, wait)), ..CountingModel::default() };
+    let wait = Poison::Wait {
+        entered: entered_sender,
+        leave: leave_receiver,
+    };
+    let model = CountingModel {
+        poison: Some((6, wait)),
+        ..CountingModel::default()
+    };
     let (mut engine_core, aborts) = engine(model);
     add(&mut engine_core, "stays", &[5], 1);
     add(&mut engine_core, "goes", &[6], 8);
@@ -354,13 +503,21 @@ fn an_abort_during_the_forward_pass_ends_the_request_in_the_same_step() {
         // Another client's wish is no wish.
         for (client_index, id) in [(0, "goes"), (1, "stays")] {
             let request_ids = vec![id.to_owned()];
-            aborts.send(AbortRequests { client_index, request_ids }).unwrap();
+            aborts
+                .send(AbortRequests {
+                    client_index,
+                    request_ids,
+                })
+                .unwrap();
         }
         leave.send(()).unwrap();
     });
     let outputs = engine_core.step().unwrap();
     aborter.join().unwrap();
-    let outputs: Vec<_> = outputs.into_values().flat_map(|outputs| outputs.outputs).collect();
+    let outputs: Vec<_> = outputs
+        .into_values()
+        .flat_map(|outputs| outputs.outputs)
+        .collect();
     assert_eq!(outputs.len(), 1);
     assert_eq!(outputs[0].request_id, "stays");
     assert_eq!(outputs[0].new_token_ids, [5]);

@@ -460,10 +460,10 @@ mod tests {
 
     #[test]
     fn conversations_go_through_the_template() {
-        let chat = |continue_final_message| {
+        let chat = |continue_final_message: bool| {
             Prompt::Chat(ChatPrompt {
                 messages: vec![
-                    serde_json::json!({"role": "user", "content": "hi"}),
+                    serde_json::json!({"role": "user", "content": "h"}),
                     serde_json::json!({"role": "assistant", "content": "yo"}),
                 ],
                 add_generation_prompt: !continue_final_message,
@@ -474,10 +474,10 @@ mod tests {
         let opened = processed(request(chat(false)));
         assert_eq!(
             opened.prompt.as_deref(),
-            Some("[user]hi[assistant]yo[assistant]")
+            Some("[user]h[assistant]yo[assistant]")
         );
         let continued = processed(request(chat(true)));
-        assert_eq!(continued.prompt.as_deref(), Some("[user]hi[assistant]yo"));
+        assert_eq!(continued.prompt.as_deref(), Some("[user]h[assistant]yo"));
         let empty = Prompt::Chat(ChatPrompt {
             messages: vec![serde_json::json!({"role": "assistant", "content": ""})],
             continue_final_message: true,

@@ -26,12 +26,12 @@
 //! ```
 
 pub mod batch;
+pub mod detokenizer;
 pub mod engine_core_client;
 pub mod openai;
 
 mod arg_utils;
 mod async_llm;
-pub mod detokenizer;
 mod error;
 mod input_processor;
 mod llm;
@@ -50,7 +50,7 @@ mod test_support;
 pub use arg_utils::{
     BackendArg, DtypeArg, EngineArgs, GenerationConfigArg, LogprobsModeArg, PolicyArg,
 };
-pub use async_llm::{AsyncLLM, CoreClient, RequestStream};
+pub use async_llm::{AsyncLLM, BoxFuture, CoreClient, RequestStream};
 pub use detokenizer::{IncrementalDetokenizer, StopStringMatch};
 pub use error::{EngineDeadError, GenerateError, ValidationError, cut_short};
 pub use input_processor::{

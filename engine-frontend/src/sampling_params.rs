@@ -8,15 +8,15 @@ use protocol::SamplingParams;
 use crate::error::ValidationError;
 
 /// Most answers to one prompt.
-pub const MAX_N_SEQUENCES: u32 = 16_384;
+pub(crate) const MAX_N_SEQUENCES: u32 = 16_384;
 /// Most ids in `logprob_token_ids` and in `prompt_logprob_token_ids`.
-pub const MAX_LOGPROB_TOKEN_IDS: usize = 128;
+pub(crate) const MAX_LOGPROB_TOKEN_IDS: usize = 128;
 /// Most entries of `bad_words`, and most token sequences that they turn into.
-pub const MAX_BAD_WORDS: usize = 128;
+pub(crate) const MAX_BAD_WORDS: usize = 128;
 /// Temperatures below this mean greedy decoding.
-pub const SAMPLING_EPS: f32 = 1e-5;
+pub(crate) const SAMPLING_EPS: f32 = 1e-5;
 /// Lowest temperature above zero: lower ones overflow the softmax.
-pub const MIN_TEMPERATURE: f32 = 0.01;
+pub(crate) const MIN_TEMPERATURE: f32 = 0.01;
 
 /// What a model and its engine allow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

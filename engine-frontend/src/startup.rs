@@ -58,25 +58,18 @@ pub enum StartupError {
 pub async fn start_engine(
     args: &EngineArgs,
 ) -> Result<(AsyncLLM, DefaultSamplingParams), StartupError> {
-    // First, because it is quick and finds most of what can be wrong with a model folder.
-    let tokenizer = load_tokenizer(args.model.as_deref())?;
+    let model = args.model.clone();
+    if let Some(path) = model.as_ref().filter(|path| !path.is_dir()) {
+        return Err(StartupError::NoModelFolder { path: path.clone() });
+    }
+    // Both processes load the tokenizer, at the same time.
+    let tokenizer = tokio::task::spawn_blocking(move || load_tokenizer(model.as_deref()));
     let progress = LoadProgressBar::default();
-    let options = LaunchOptions {
-        engine_core: args.engine_core.clone(),
-        ..LaunchOptions::default()
-    };
-    let client = match &args.engine_core_address {
-        Some(address) => {
-            let address = Path::new(address);
-            let on_progress = |loaded| progress.update(loaded);
-            EngineCoreClient::connect(address, options.startup_timeout, on_progress).await?
-        }
-        None => {
-            let on_progress = |loaded| progress.update(loaded);
-            EngineCoreClient::launch(&options, args.engine_config(), on_progress).await?
-        }
-    };
+    let (tokenizer, client) = tokio::join!(tokenizer, start_engine_core(args, &progress));
     progress.finish();
+    // The tokenizer's error comes first: it names the file, the core's may follow from it.
+    let tokenizer = tokenizer.map_err(|error| StartupError::Runtime(error.into()))??;
+    let client = client?;
     let ready = client.ready_response().clone();
     if ready.tokenizer_fingerprint != tokenizer.fingerprint() {
         return Err(StartupError::TokenizerMismatch {
@@ -93,15 +86,28 @@ pub async fn start_engine(
     Ok((engine, defaults))
 }
 
+async fn start_engine_core(
+    args: &EngineArgs,
+    progress: &LoadProgressBar,
+) -> Result<EngineCoreClient, EngineCoreStartupError> {
+    let options = LaunchOptions {
+        engine_core: args.engine_core.clone(),
+        ..LaunchOptions::default()
+    };
+    let on_progress = |loaded| progress.update(loaded);
+    match &args.engine_core_address {
+        Some(address) => {
+            let address = Path::new(address);
+            EngineCoreClient::connect(address, options.startup_timeout, on_progress).await
+        }
+        None => EngineCoreClient::launch(&options, args.engine_config(), on_progress).await,
+    }
+}
+
 fn load_tokenizer(model: Option<&Path>) -> Result<Tokenizer, StartupError> {
     let Some(folder) = model else {
         return load_built_in_tokenizer();
     };
-    if !folder.is_dir() {
-        return Err(StartupError::NoModelFolder {
-            path: folder.to_owned(),
-        });
-    }
     Tokenizer::from_files(folder).map_err(|source| StartupError::Tokenizer {
         model: folder.display().to_string(),
         source,
@@ -109,7 +115,13 @@ fn load_tokenizer(model: Option<&Path>) -> Result<Tokenizer, StartupError> {
 }
 
 fn load_built_in_tokenizer() -> Result<Tokenizer, StartupError> {
-    Tokenizer::from_bytes(&[]).map_err(|source| StartupError::Tokenizer {
+    // Without the weights, which only the core needs.
+    let files = [
+        ("generation_config.json", builtin_model::GENERATION_CONFIG_JSON),
+        ("tokenizer.json", builtin_model::TOKENIZER_JSON),
+        ("tokenizer_config.json", builtin_model::TOKENIZER_CONFIG_JSON),
+    ];
+    Tokenizer::from_bytes(&files).map_err(|source| StartupError::Tokenizer {
         model: "the built-in model".to_owned(),
         source,
     })

@@ -49,7 +49,10 @@ fn a_version_mismatch_names_both_versions() {
     let (mut process, stream) = launch_unconfigured();
     let (reader, writer) = stream.split();
     let mut client = Client { reader, writer };
-    let other = Hello { protocol_version: PROTOCOL_VERSION + 7, build_version: "9.9.9".to_owned() };
+    let other = Hello {
+        protocol_version: PROTOCOL_VERSION + 7,
+        build_version: "9.9.9".to_owned(),
+    };
     let core = client.greet(&other);
     assert_eq!(core, Hello::current());
     let status = process.wait();
@@ -63,10 +66,16 @@ fn the_core_says_both_versions_of_a_mismatch_in_its_log() {
     let address = protocol::transport::PrivateAddress::new().unwrap();
     let listener = protocol::transport::Listener::bind(address.path()).unwrap();
     let mut command = integration_tests::formwork_engine_core();
-    let command = command.arg("--connect").arg(address.path()).stderr(std::process::Stdio::piped());
+    let command = command
+        .arg("--connect")
+        .arg(address.path())
+        .stderr(std::process::Stdio::piped());
     let child = command.spawn().unwrap();
     let (reader, mut writer) = listener.accept().unwrap().split();
-    let other = Hello { protocol_version: PROTOCOL_VERSION, build_version: "9.9.9".to_owned() };
+    let other = Hello {
+        protocol_version: PROTOCOL_VERSION,
+        build_version: "9.9.9".to_owned(),
+    };
     writer.write(&other).unwrap();
     let output = child.wait_with_output().unwrap();
     drop(reader);
@@ -83,7 +92,12 @@ fn startup_failure(model: PathBuf) -> String {
     let (reader, writer) = stream.split();
     let mut client = Client { reader, writer };
     client.greet(&Hello::current());
-    client.writer.write(&EngineHandshakeMetadata { config: Some(config) }).unwrap();
+    client
+        .writer
+        .write(&EngineHandshakeMetadata {
+            config: Some(config),
+        })
+        .unwrap();
     let EngineCoreStartupMessage::Failure(failure) = client.startup_message() else {
         panic!("it started");
     };
@@ -96,7 +110,10 @@ fn a_model_that_cannot_be_loaded_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let missing = folder.path().join("missing");
     let message = startup_failure(missing.clone());
-    assert!(message.contains(&missing.display().to_string()), "{message}");
+    assert!(
+        message.contains(&missing.display().to_string()),
+        "{message}"
+    );
 
     let file = folder.path().join("file");
     std::fs::write(&file, "").unwrap();
@@ -121,20 +138,30 @@ fn a_tokenizer_of_another_model_is_refused() {
     }
     let tokenizer = std::fs::read_to_string(folder.path().join("tokenizer.json")).unwrap();
     let mut tokenizer: serde_json::Value = serde_json::from_str(&tokenizer).unwrap();
-    tokenizer["added_tokens"].as_array_mut().unwrap().push(serde_json::json!({
-        "id": 70_000, "content": "<|far|>", "special": true, "normalized": false,
-        "single_word": false, "lstrip": false, "rstrip": false
-    }));
+    tokenizer["added_tokens"]
+        .as_array_mut()
+        .unwrap()
+        .push(serde_json::json!({
+            "id": 70_000, "content": "<|far|>", "special": true, "normalized": false,
+            "single_word": false, "lstrip": false, "rstrip": false
+        }));
     std::fs::write(folder.path().join("tokenizer.json"), tokenizer.to_string()).unwrap();
     let message = startup_failure(folder.path().to_owned());
-    assert!(message.contains("70000") || message.contains("tokenizer"), "{message}");
+    assert!(
+        message.contains("70000") || message.contains("tokenizer"),
+        "{message}"
+    );
 }
 
 #[test]
 fn a_cut_off_weight_file_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     for (name, bytes) in builtin_model::FILES {
-        let end = if *name == "model.safetensors" { bytes.len() / 2 } else { bytes.len() };
+        let end = if *name == "model.safetensors" {
+            bytes.len() / 2
+        } else {
+            bytes.len()
+        };
         std::fs::write(folder.path().join(name), &bytes[..end]).unwrap();
     }
     let message = startup_failure(folder.path().to_owned());
@@ -190,7 +217,9 @@ fn while_draining_new_requests_are_turned_away() {
     let (mut process, mut client, _) = launch(small_config());
     client.add("running", greedy(300));
     client.outputs();
-    client.send(&EngineCoreRequestType::Shutdown { drain_seconds: 100.0 });
+    client.send(&EngineCoreRequestType::Shutdown {
+        drain_seconds: 100.0,
+    });
     client.add("late", greedy(5));
     let mut late = None;
     let mut running = None;
@@ -223,8 +252,14 @@ fn a_request_that_would_break_the_core_is_refused_alone() {
         }))
     };
     let too_long = vec![1; ready.max_model_len as usize];
-    let bad_bias = SamplingParams { logit_bias: vec![(u32::MAX, 1.0)], ..greedy(1) };
-    let bad_temperature = SamplingParams { temperature: f32::NAN, ..greedy(1) };
+    let bad_bias = SamplingParams {
+        logit_bias: vec![(u32::MAX, 1.0)],
+        ..greedy(1)
+    };
+    let bad_temperature = SamplingParams {
+        temperature: f32::NAN,
+        ..greedy(1)
+    };
     for (message, word) in [
         (add(Vec::new(), greedy(1)), "prompt_token_ids"),
         (add(vec![ready.vocab_size], greedy(1)), "prompt_token_ids"),
@@ -280,7 +315,10 @@ fn utilities_answer_and_unknown_ones_fail_alone() {
         let UtilityResult::Failure(reason) = call(method, args) else {
             panic!("{method}({args}) succeeded");
         };
-        assert!(reason.starts_with(&format!("Call to {method} method failed: ")), "{reason}");
+        assert!(
+            reason.starts_with(&format!("Call to {method} method failed: ")),
+            "{reason}"
+        );
     }
     let UtilityResult::Success(heartbeat) = call("heartbeat", "[]") else {
         panic!("no heartbeat");
@@ -312,7 +350,9 @@ fn context_switches(process: &Process) -> u64 {
     let tasks = std::fs::read_dir(format!("/proc/{}/task", process.0.id())).unwrap();
     let switches = tasks.map(|task| {
         let status = std::fs::read_to_string(task.unwrap().path().join("status")).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
         line.unwrap().trim().parse::<u64>().unwrap()
     });
     switches.sum()

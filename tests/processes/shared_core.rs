@@ -10,7 +10,10 @@ use crate::support::{Client, Process, connect, greedy};
 fn listen(address: &Path) -> Process {
     let mut command = integration_tests::formwork_engine_core();
     command.arg("--listen").arg(address);
-    command.args(["--engine-config", r#"{"cache_config": {"num_blocks_override": 256}}"#]);
+    command.args([
+        "--engine-config",
+        r#"{"cache_config": {"num_blocks_override": 256}}"#,
+    ]);
     Process::spawn(&mut command)
 }
 
@@ -56,7 +59,10 @@ fn an_address_in_use_is_named_and_left_alone() {
     let output = command.arg("--listen").arg(&address).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let log = String::from_utf8(output.stderr).unwrap();
-    assert!(log.contains(&address.display().to_string()) && log.contains("in use"), "{log}");
+    assert!(
+        log.contains(&address.display().to_string()) && log.contains("in use"),
+        "{log}"
+    );
     client.add("still served", greedy(2));
     assert_eq!(client.finish("still served").0.len(), 2);
 }
@@ -69,10 +75,19 @@ fn wrong_usage_is_exit_code_2() {
         &["--listen", "x", "--connect", "y"],
         &["--connect", "x", "--model", "y"],
         &["--listen", "x", "--engine-config", "{"],
-        &["--listen", "x", "--engine-config", r#"{"no_such_field": 1}"#],
+        &[
+            "--listen",
+            "x",
+            "--engine-config",
+            r#"{"no_such_field": 1}"#,
+        ],
     ] {
         let mut command = integration_tests::formwork_engine_core();
-        let status = command.args(arguments).stderr(Stdio::null()).status().unwrap();
+        let status = command
+            .args(arguments)
+            .stderr(Stdio::null())
+            .status()
+            .unwrap();
         assert_eq!(status.code(), Some(2), "{arguments:?}");
     }
     assert!(!Path::new("x").exists());

@@ -19,7 +19,12 @@ pub struct Process(pub Child);
 
 impl Process {
     pub fn spawn(command: &mut Command) -> Self {
-        Self(command.stdin(Stdio::null()).spawn().expect("the executable starts"))
+        Self(
+            command
+                .stdin(Stdio::null())
+                .spawn()
+                .expect("the executable starts"),
+        )
     }
 
     pub fn signal(&self, signal: i32) {
@@ -60,7 +65,10 @@ impl Client {
         let (reader, writer) = stream.split();
         let mut client = Self { reader, writer };
         client.greet(&Hello::current());
-        client.writer.write(&EngineHandshakeMetadata { config }).unwrap();
+        client
+            .writer
+            .write(&EngineHandshakeMetadata { config })
+            .unwrap();
         match client.startup_message() {
             EngineCoreStartupMessage::Ready(ready) => (client, ready),
             other => panic!("not ready: {other:?}"),
@@ -70,13 +78,21 @@ impl Client {
     /// Exchanges the first frames.
     pub fn greet(&mut self, hello: &Hello) -> Hello {
         self.writer.write(hello).unwrap();
-        self.reader.read_within(PATIENCE).unwrap().expect("the core says hello")
+        self.reader
+            .read_within(PATIENCE)
+            .unwrap()
+            .expect("the core says hello")
     }
 
     /// The first startup message that isn't progress.
     pub fn startup_message(&mut self) -> EngineCoreStartupMessage {
         loop {
-            match self.reader.read_within(PATIENCE).unwrap().expect("the core says how it went") {
+            match self
+                .reader
+                .read_within(PATIENCE)
+                .unwrap()
+                .expect("the core says how it went")
+            {
                 EngineCoreStartupMessage::LoadProgress(_) => {}
                 other => return other,
             }

@@ -22,7 +22,15 @@ pub fn executables() -> &'static Path {
     static EXECUTABLES: OnceLock<PathBuf> = OnceLock::new();
     EXECUTABLES.get_or_init(|| {
         let mut build = Command::new(env!("CARGO"));
-        build.args(["build", "--quiet", "--bins", "-p", "engine-core", "-p", "engine-frontend"]);
+        build.args([
+            "build",
+            "--quiet",
+            "--bins",
+            "-p",
+            "engine-core",
+            "-p",
+            "engine-frontend",
+        ]);
         build.current_dir(workspace());
         match build.status() {
             Ok(status) if status.success() => {}
@@ -31,7 +39,9 @@ pub fn executables() -> &'static Path {
         // This test runs from target/<profile>/deps; the executables are one folder up.
         let deps = std::env::current_exe().unwrap_or_default();
         let target = deps.ancestors().find(|folder| folder.ends_with("target"));
-        target.map_or_else(|| workspace().join("target"), Path::to_path_buf).join("debug")
+        target
+            .map_or_else(|| workspace().join("target"), Path::to_path_buf)
+            .join("debug")
     })
 }
 

@@ -5,11 +5,11 @@ use std::path::Path;
 use structured_output::TokenizerInfo;
 
 use crate::chat_template::{ChatTemplateError, ChatTemplateRequest, ChatTemplates};
-use crate::config::{GenerationConfig, TokenizerConfig};
+use crate::config::{GenerationConfig, TokenName, TokenizerConfig};
 use crate::decode_stream::DecodeStream;
 use crate::error::TokenizerError;
 use crate::files::{GENERATION_CONFIG_JSON, TOKENIZER_CONFIG_JSON, TokenizerFiles};
-use crate::token_bytes::{Decoding, TokenizerJson};
+use crate::token_bytes::{Decoding, Spelling, TokenizerJson};
 
 /// A tokenizer: text to token ids and back, what each token writes, which tokens are special,
 /// and the chat template and sampling defaults that stand beside it.
@@ -68,66 +68,17 @@ impl Tokenizer {
         inner.with_truncation(None).map_err(invalid)?;
         inner.with_padding(None);
 
-        let added_tokens = inner.get_added_tokens_decoder();
-        let mut tokens: Vec<(u32, String)> = inner
-            .get_vocab(false)
-            .into_iter()
-            .map(|(token, id)| (id, token))
-            .collect();
-        tokens.retain(|(id, _)| !added_tokens.contains_key(id));
-        let vocabulary = tokens
-            .iter()
-            .map(|(id, token)| (*id, token.as_str(), false))
-            .chain(
-                added_tokens
-                    .iter()
-                    .map(|(&id, token)| (id, token.content.as_str(), true)),
-            );
-        let mut entries: Vec<(u32, &str, bool)> = vocabulary.collect();
-        entries.sort_unstable_by_key(|&(id, ..)| id);
-        // Ids index a table; a file with a far-off id would make it enormous.
-        let max_id = entries.last().map_or(0, |&(id, ..)| id as usize);
-        if max_id >= entries.len().saturating_mul(4).saturating_add(1024) {
-            return Err(TokenizerError::Invalid {
-                message: format!(
-                    "token id {max_id} is far beyond its {} tokens",
-                    entries.len()
-                ),
-            });
-        }
-        let mut bytes = Vec::new();
-        let mut ends = Vec::with_capacity(max_id + 1);
-        for (id, token, is_added) in entries {
-            // Ids without a token write nothing.
-            ends.resize(id as usize, bytes.len());
-            if is_added {
-                decoding.spelling.append_added_token(token, &mut bytes);
-            } else {
-                decoding.spelling.append_token(token, &mut bytes);
-            }
-            ends.push(bytes.len());
-        }
-
-        let mut special_token_ids: Vec<u32> = added_tokens
+        let (bytes, ends) = token_table(&inner, decoding.spelling)?;
+        let mut special_token_ids: Vec<u32> = inner
+            .get_added_tokens_decoder()
             .iter()
             .filter(|(_, token)| token.special)
             .map(|(&id, _)| id)
             .collect();
         special_token_ids.sort_unstable();
 
-        let token_id = |field, token: Option<&crate::config::TokenName>| match token {
-            None => Ok(None),
-            Some(token) => match inner.token_to_id(token.content()) {
-                Some(id) => Ok(Some(id)),
-                None => Err(TokenizerError::UnknownToken {
-                    file: TOKENIZER_CONFIG_JSON,
-                    field,
-                    token: token.content().chars().take(80).collect(),
-                }),
-            },
-        };
-        let bos_token_id = token_id("bos_token", config.bos_token.as_ref())?;
-        let eos_token_id = token_id("eos_token", config.eos_token.as_ref())?
+        let bos_token_id = config_token_id(&inner, "bos_token", config.bos_token.as_ref())?;
+        let eos_token_id = config_token_id(&inner, "eos_token", config.eos_token.as_ref())?
             .or_else(|| generation_config.eos_token_ids.first().copied());
         let mut stop_token_ids = generation_config.eos_token_ids.clone();
         if let Some(&token_id) = stop_token_ids.iter().find(|&&id| id as usize >= ends.len()) {
@@ -291,5 +242,68 @@ impl Tokenizer {
     /// Most spaces that decoding drops at a text's start.
     pub(crate) fn leading_spaces(&self) -> usize {
         self.leading_spaces
+    }
+}
+
+/// The bytes of all tokens in one block, and where each ends in it. Ids without a token are empty.
+fn token_table(
+    inner: &tokenizers::Tokenizer,
+    spelling: Spelling,
+) -> Result<(Vec<u8>, Vec<usize>), TokenizerError> {
+    let vocab = inner.get_vocab(false);
+    let added_tokens = inner.get_added_tokens_decoder();
+    // An id in both is an added token.
+    let mut tokens: Vec<(u32, &str, bool)> = vocab
+        .iter()
+        .filter(|(_, id)| !added_tokens.contains_key(id))
+        .map(|(token, &id)| (id, token.as_str(), false))
+        .collect();
+    tokens.extend(
+        added_tokens
+            .iter()
+            .map(|(&id, token)| (id, token.content.as_str(), true)),
+    );
+    tokens.sort_unstable_by_key(|&(id, ..)| id);
+
+    // Ids index a table; a file with a far-off id would make it enormous.
+    let max_id = tokens.last().map_or(0, |&(id, ..)| id as usize);
+    if max_id >= tokens.len().saturating_mul(4).saturating_add(1024) {
+        return Err(TokenizerError::Invalid {
+            message: format!(
+                "token id {max_id} is far beyond its {} tokens",
+                tokens.len()
+            ),
+        });
+    }
+    let mut bytes = Vec::new();
+    let mut ends = Vec::with_capacity(max_id + 1);
+    for (id, token, is_added) in tokens {
+        ends.resize(id as usize, bytes.len());
+        if is_added {
+            spelling.append_added_token(token, &mut bytes);
+        } else {
+            spelling.append_token(token, &mut bytes);
+        }
+        ends.push(bytes.len());
+    }
+    Ok((bytes, ends))
+}
+
+/// The id of a token that `tokenizer_config.json` names.
+fn config_token_id(
+    inner: &tokenizers::Tokenizer,
+    field: &'static str,
+    token: Option<&TokenName>,
+) -> Result<Option<u32>, TokenizerError> {
+    let Some(token) = token.map(TokenName::content) else {
+        return Ok(None);
+    };
+    match inner.token_to_id(token) {
+        Some(token_id) => Ok(Some(token_id)),
+        None => Err(TokenizerError::UnknownToken {
+            file: TOKENIZER_CONFIG_JSON,
+            field,
+            token: token.chars().take(80).collect(),
+        }),
     }
 }

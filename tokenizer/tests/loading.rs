@@ -312,3 +312,9 @@ fn an_unsupported_kind_is_refused_by_name() {
     let error = refused("/model/merges", json!([["H", "nothing"]]));
     assert!(error.starts_with("tokenizer.json: "), "{error}");
 }
+
+#[test]
+fn one_tokenizer_serves_all_threads() {
+    fn shared_between_threads<T: Send + Sync>(_: &T) {}
+    shared_between_threads(&load(&llama2_style()).unwrap());
+}

@@ -9,8 +9,7 @@ use crossbeam_channel::{bounded, unbounded};
 use protocol::handshake::{HandshakeError, startup_handshake};
 use protocol::transport::{FrameReader, FrameWriter, Listener, Stream, TransportError};
 use protocol::{
-    EngineConfig, EngineCoreReadyResponse, EngineCoreStartupMessage, LoadProgress,
-    StartupFailure,
+    EngineConfig, EngineCoreReadyResponse, EngineCoreStartupMessage, LoadProgress, StartupFailure,
 };
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -71,7 +70,9 @@ pub fn run_connected(address: &Path) -> Result<(), ServeError> {
     let loaded = match loaded {
         Ok(loaded) => loaded,
         Err(error) => {
-            let failure = StartupFailure { message: error.to_string() };
+            let failure = StartupFailure {
+                message: error.to_string(),
+            };
             let _ = writer.write(&EngineCoreStartupMessage::Failure(failure));
             return Err(error.into());
         }
@@ -142,7 +143,13 @@ impl Server {
         };
         let process =
             EngineCoreProc::new(engine_core, input_queue, output_queues, loaded.heartbeat);
-        (process, Self { context, ready: loaded.ready })
+        (
+            process,
+            Self {
+                context,
+                ready: loaded.ready,
+            },
+        )
     }
 
     /// Runs the busy loop to its end and lets the clients take their last frames.
@@ -160,23 +167,33 @@ impl Server {
         client_index: u32,
         ownership: Ownership,
     ) -> Result<(), ServeError> {
-        let ready = EngineCoreReadyResponse { client_index, ..self.ready.clone() };
+        let ready = EngineCoreReadyResponse {
+            client_index,
+            ..self.ready.clone()
+        };
         writer.write(&EngineCoreStartupMessage::Ready(ready))?;
         let input_queue = self.context.input_queue.clone();
         let abort = move |request_ids| {
-            let aborts = AbortRequests { client_index, request_ids };
+            let aborts = AbortRequests {
+                client_index,
+                request_ids,
+            };
             // Where the busy loop is gone, so are the requests.
             let _ = input_queue.send(CoreInput::Abort(aborts));
         };
-        self.context.output_queues.spawn_output_thread(client_index, writer, abort)?;
+        self.context
+            .output_queues
+            .spawn_output_thread(client_index, writer, abort)?;
         let context = self.context.clone();
-        std::thread::Builder::new().name(format!("input-{client_index}")).spawn(move || {
-            process_input_socket(&context, reader, client_index, ownership);
-            if ownership == Ownership::Owner {
-                std::thread::sleep(ORPHAN_TIMEOUT);
-                std::process::exit(0);
-            }
-        })?;
+        std::thread::Builder::new()
+            .name(format!("input-{client_index}"))
+            .spawn(move || {
+                process_input_socket(&context, reader, client_index, ownership);
+                if ownership == Ownership::Owner {
+                    std::thread::sleep(ORPHAN_TIMEOUT);
+                    std::process::exit(0);
+                }
+            })?;
         Ok(())
     }
 
@@ -221,17 +238,19 @@ impl Server {
         let drain = Duration::try_from_secs_f64(drain_seconds).unwrap_or(Duration::ZERO);
         let mut signals = Signals::new([SIGTERM, SIGINT])?;
         let input_queue = self.context.input_queue.clone();
-        std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
-            for signal in signals.forever() {
-                if signal == SIGINT && on_interrupt == OnInterrupt::Ignore {
-                    continue;
+        std::thread::Builder::new()
+            .name("signals".to_owned())
+            .spawn(move || {
+                for signal in signals.forever() {
+                    if signal == SIGINT && on_interrupt == OnInterrupt::Ignore {
+                        continue;
+                    }
+                    tracing::info!(signal, drain_seconds, "ending");
+                    if input_queue.send(CoreInput::Shutdown { drain }).is_err() {
+                        return;
+                    }
                 }
-                tracing::info!(signal, drain_seconds, "ending");
-                if input_queue.send(CoreInput::Shutdown { drain }).is_err() {
-                    return;
-                }
-            }
-        })?;
+            })?;
         Ok(())
     }
 }

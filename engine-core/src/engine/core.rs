@@ -53,7 +53,12 @@ impl EngineCore {
         executor: Executor,
         aborts_queue: Receiver<AbortRequests>,
     ) -> Self {
-        Self { scheduler, executor, aborts_queue, step_times: StepTimes::default() }
+        Self {
+            scheduler,
+            executor,
+            aborts_queue,
+            step_times: StepTimes::default(),
+        }
     }
 
     /// One step: schedule, run the model, mask and sample, update. Returns outputs by client.
@@ -75,7 +80,9 @@ impl EngineCore {
         let sampled = Instant::now();
 
         self.process_aborts_queue();
-        let outputs = self.scheduler.update_from_output(&scheduler_output, model_runner_output);
+        let outputs = self
+            .scheduler
+            .update_from_output(&scheduler_output, model_runner_output);
 
         if scheduler_output.total_num_scheduled_tokens > 0 {
             self.step_times.num_steps += 1;
@@ -100,19 +107,25 @@ impl EngineCore {
     /// Ends requests of one client at its wish; ids that are unknown, over, or another client's
     /// are ignored.
     pub fn abort_requests(&mut self, aborts: &AbortRequests) {
-        self.scheduler.abort_requests(aborts.client_index, &aborts.request_ids);
+        self.scheduler
+            .abort_requests(aborts.client_index, &aborts.request_ids);
     }
 
     /// Ends all requests of a client that left.
     pub(crate) fn abort_client(&mut self, client_index: u32) {
-        self.scheduler.finish_client_requests(client_index, FinishReason::Abort);
+        self.scheduler
+            .finish_client_requests(client_index, FinishReason::Abort);
     }
 
     /// Ends everything; returns what the clients are to be told.
     pub(crate) fn abort_all_requests(&mut self) -> BTreeMap<u32, EngineCoreOutputs> {
         let mut by_client: BTreeMap<u32, EngineCoreOutputs> = BTreeMap::new();
         for aborted in self.scheduler.finish_all_requests(FinishReason::Abort) {
-            by_client.entry(aborted.client_index).or_default().outputs.push(aborted.output);
+            by_client
+                .entry(aborted.client_index)
+                .or_default()
+                .outputs
+                .push(aborted.output);
         }
         by_client
     }

@@ -43,7 +43,9 @@ pub struct EngineCoreProc {
 enum ShutdownState {
     Running,
     /// No new requests; what is in flight has until then.
-    Draining { deadline: Instant },
+    Draining {
+        deadline: Instant,
+    },
 }
 
 impl EngineCoreProc {
@@ -54,7 +56,13 @@ impl EngineCoreProc {
         heartbeat: Arc<Heartbeat>,
     ) -> Self {
         let shutdown = ShutdownState::Running;
-        Self { engine_core, input_queue, output_queues, heartbeat, shutdown }
+        Self {
+            engine_core,
+            input_queue,
+            output_queues,
+            heartbeat,
+            shutdown,
+        }
     }
 
     /// Runs until the process is to end.
@@ -65,8 +73,11 @@ impl EngineCoreProc {
         while self.handle_shutdown() {
             self.process_input_queue();
             if let Err(error) = self.process_engine_step() {
-                let dead = EngineDead { reason: error.to_string() };
-                self.output_queues.broadcast(&EngineCoreMessage::EngineDead(dead));
+                let dead = EngineDead {
+                    reason: error.to_string(),
+                };
+                self.output_queues
+                    .broadcast(&EngineCoreMessage::EngineDead(dead));
                 return Err(error);
             }
         }
@@ -95,9 +106,10 @@ impl EngineCoreProc {
         self.heartbeat.beat(self.engine_core.has_work());
         if !self.engine_core.has_work() {
             let input = match self.shutdown {
-                ShutdownState::Running => {
-                    self.input_queue.recv().map_err(|_| RecvTimeoutError::Disconnected)
-                }
+                ShutdownState::Running => self
+                    .input_queue
+                    .recv()
+                    .map_err(|_| RecvTimeoutError::Disconnected),
                 ShutdownState::Draining { deadline } => self.input_queue.recv_deadline(deadline),
             };
             match input {
@@ -124,9 +136,12 @@ impl EngineCoreProc {
             CoreInput::Utility(call) => {
                 let client_index = call.client_index;
                 let output = self.engine_core.call_utility(call);
-                let outputs =
-                    EngineCoreOutputs { utility_output: Some(output), ..Default::default() };
-                self.output_queues.send(client_index, EngineCoreMessage::Outputs(outputs));
+                let outputs = EngineCoreOutputs {
+                    utility_output: Some(output),
+                    ..Default::default()
+                };
+                self.output_queues
+                    .send(client_index, EngineCoreMessage::Outputs(outputs));
             }
             CoreInput::ClientGone(client_index) => {
                 self.output_queues.remove(client_index);
@@ -158,8 +173,12 @@ impl EngineCoreProc {
             }),
             ..Default::default()
         };
-        let outputs = EngineCoreOutputs { outputs: vec![output], ..Default::default() };
-        self.output_queues.send(request.client_index(), EngineCoreMessage::Outputs(outputs));
+        let outputs = EngineCoreOutputs {
+            outputs: vec![output],
+            ..Default::default()
+        };
+        self.output_queues
+            .send(request.client_index(), EngineCoreMessage::Outputs(outputs));
     }
 
     fn process_engine_step(&mut self) -> Result<(), EngineCoreError> {
@@ -172,7 +191,10 @@ impl EngineCoreProc {
 
     fn send_outputs(&mut self, outputs: impl IntoIterator<Item = (u32, EngineCoreOutputs)>) {
         for (client_index, outputs) in outputs {
-            if !self.output_queues.send(client_index, EngineCoreMessage::Outputs(outputs)) {
+            if !self
+                .output_queues
+                .send(client_index, EngineCoreMessage::Outputs(outputs))
+            {
                 // Nobody reads what its requests would bring.
                 self.engine_core.abort_client(client_index);
             }

@@ -74,9 +74,13 @@ pub(crate) fn process_input_socket(
         }
     }
     // Where the busy loop is gone, so is what had to be ended.
-    let _ = context.input_queue.send(CoreInput::ClientGone(client_index));
+    let _ = context
+        .input_queue
+        .send(CoreInput::ClientGone(client_index));
     if ownership == Ownership::Owner {
-        let _ = context.input_queue.send(CoreInput::Shutdown { drain: Duration::ZERO });
+        let _ = context.input_queue.send(CoreInput::Shutdown {
+            drain: Duration::ZERO,
+        });
     }
 }
 
@@ -100,7 +104,10 @@ impl InputContext {
                 }
             }
             EngineCoreRequestType::Abort(request_ids) => {
-                let aborts = AbortRequests { client_index, request_ids };
+                let aborts = AbortRequests {
+                    client_index,
+                    request_ids,
+                };
                 // Twice: at once, for a step that is under way, and in order, for a request that
                 // is still in the queue.
                 if self.aborts_queue.send(aborts.clone()).is_err() {
@@ -113,9 +120,10 @@ impl InputContext {
                 self.answer_heartbeat(client_index, &call);
                 return true;
             }
-            EngineCoreRequestType::Utility(call) => {
-                CoreInput::Utility(UtilityRequest { client_index, ..call })
-            }
+            EngineCoreRequestType::Utility(call) => CoreInput::Utility(UtilityRequest {
+                client_index,
+                ..call
+            }),
             EngineCoreRequestType::Shutdown { drain_seconds } => match ownership {
                 Ownership::Owner => CoreInput::Shutdown {
                     drain: Duration::try_from_secs_f64(drain_seconds).unwrap_or(Duration::ZERO),
@@ -137,11 +145,12 @@ impl InputContext {
         client_index: u32,
     ) -> Result<Request, RequestError> {
         request.client_index = client_index;
-        self.check_token_ids(&request).map_err(|message| RequestError {
-            code: RequestErrorCode::ValidationError,
-            message,
-            retryable: false,
-        })?;
+        self.check_token_ids(&request)
+            .map_err(|message| RequestError {
+                code: RequestErrorCode::ValidationError,
+                message,
+                retryable: false,
+            })?;
         check_params(&request.sampling_params, self.vocab)?;
         catch_unwind(AssertUnwindSafe(|| {
             Request::from_engine_core_request(request, &self.block_hasher)
@@ -164,7 +173,9 @@ impl InputContext {
             ("output_token_ids", &request.output_token_ids),
         ] {
             if let Some(id) = ids.iter().find(|id| **id as usize >= limit) {
-                return Err(format!("{field}: {id} is not a token id of this model (0..{limit})"));
+                return Err(format!(
+                    "{field}: {id} is not a token id of this model (0..{limit})"
+                ));
             }
         }
         Ok(())
@@ -177,8 +188,12 @@ impl InputContext {
             error: Some(error),
             ..Default::default()
         };
-        let outputs = EngineCoreOutputs { outputs: vec![output], ..Default::default() };
-        self.output_queues.send(client_index, EngineCoreMessage::Outputs(outputs));
+        let outputs = EngineCoreOutputs {
+            outputs: vec![output],
+            ..Default::default()
+        };
+        self.output_queues
+            .send(client_index, EngineCoreMessage::Outputs(outputs));
     }
 
     fn answer_heartbeat(&self, client_index: u32, call: &UtilityRequest) {
@@ -190,7 +205,11 @@ impl InputContext {
             call_id: call.call_id,
             result: UtilityResult::Success(state.to_string()),
         };
-        let outputs = EngineCoreOutputs { utility_output: Some(output), ..Default::default() };
-        self.output_queues.send(client_index, EngineCoreMessage::Outputs(outputs));
+        let outputs = EngineCoreOutputs {
+            utility_output: Some(output),
+            ..Default::default()
+        };
+        self.output_queues
+            .send(client_index, EngineCoreMessage::Outputs(outputs));
     }
 }

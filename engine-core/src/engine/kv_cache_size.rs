@@ -94,7 +94,10 @@ fn size_with_memory(
     if let Some(asked) = asked_len
         && (asked == 0 || asked > model_len)
     {
-        return Err(KvCacheSizeError::MaxModelLen { asked, limit: model_len });
+        return Err(KvCacheSizeError::MaxModelLen {
+            asked,
+            limit: model_len,
+        });
     }
     let wanted_len = asked_len.unwrap_or(model_len);
     // One more for the null block.
@@ -122,7 +125,10 @@ fn size_with_memory(
         });
     }
     let max_model_len = u32::try_from(holds).unwrap_or(u32::MAX).min(wanted_len);
-    Ok(KvCacheSize { num_blocks, max_model_len })
+    Ok(KvCacheSize {
+        num_blocks,
+        max_model_len,
+    })
 }
 
 #[cfg(test)]
@@ -143,14 +149,26 @@ mod tests {
     fn with_much_memory_every_sequence_has_its_blocks() {
         // 1000 tokens take 63 blocks of 16; 4 sequences and the null block.
         let found = size(CacheConfig::default(), None, 1 << 30);
-        assert_eq!(found, Ok(KvCacheSize { num_blocks: 4 * 63 + 1, max_model_len: 1000 }));
+        assert_eq!(
+            found,
+            Ok(KvCacheSize {
+                num_blocks: 4 * 63 + 1,
+                max_model_len: 1000
+            })
+        );
     }
 
     #[test]
     fn little_memory_shortens_a_length_that_nobody_asked_for() {
         // Half of 2,200 bytes hold 11 blocks, one of them the null block.
         let found = size(CacheConfig::default(), None, 2200);
-        assert_eq!(found, Ok(KvCacheSize { num_blocks: 11, max_model_len: 160 }));
+        assert_eq!(
+            found,
+            Ok(KvCacheSize {
+                num_blocks: 11,
+                max_model_len: 160
+            })
+        );
         let error = size(CacheConfig::default(), Some(161), 2200).unwrap_err();
         assert_eq!(
             error.to_string(),
@@ -162,12 +180,30 @@ mod tests {
 
     #[test]
     fn given_memory_and_given_blocks_are_taken_as_they_are() {
-        let bytes = CacheConfig { kv_cache_memory_bytes: Some(1099), ..CacheConfig::default() };
+        let bytes = CacheConfig {
+            kv_cache_memory_bytes: Some(1099),
+            ..CacheConfig::default()
+        };
         let found = size(bytes, Some(100), 0);
-        assert_eq!(found, Ok(KvCacheSize { num_blocks: 10, max_model_len: 100 }));
-        let blocks = CacheConfig { num_blocks_override: Some(3), ..CacheConfig::default() };
+        assert_eq!(
+            found,
+            Ok(KvCacheSize {
+                num_blocks: 10,
+                max_model_len: 100
+            })
+        );
+        let blocks = CacheConfig {
+            num_blocks_override: Some(3),
+            ..CacheConfig::default()
+        };
         let found = size(blocks, None, 0);
-        assert_eq!(found, Ok(KvCacheSize { num_blocks: 3, max_model_len: 32 }));
+        assert_eq!(
+            found,
+            Ok(KvCacheSize {
+                num_blocks: 3,
+                max_model_len: 32
+            })
+        );
     }
 
     #[test]
@@ -175,11 +211,26 @@ mod tests {
         let config = CacheConfig::default();
         for asked in [0, MODEL_LEN + 1] {
             let error = size(config.clone(), Some(asked), 1 << 30).unwrap_err();
-            assert_eq!(error, KvCacheSizeError::MaxModelLen { asked, limit: MODEL_LEN });
+            assert_eq!(
+                error,
+                KvCacheSizeError::MaxModelLen {
+                    asked,
+                    limit: MODEL_LEN
+                }
+            );
         }
-        let no_blocks = CacheConfig { num_blocks_override: Some(1), ..config.clone() };
-        assert!(matches!(size(no_blocks, None, 0), Err(KvCacheSizeError::TooSmall { .. })));
-        let no_tokens = CacheConfig { block_size: 0, ..config };
+        let no_blocks = CacheConfig {
+            num_blocks_override: Some(1),
+            ..config.clone()
+        };
+        assert!(matches!(
+            size(no_blocks, None, 0),
+            Err(KvCacheSizeError::TooSmall { .. })
+        ));
+        let no_tokens = CacheConfig {
+            block_size: 0,
+            ..config
+        };
         assert_eq!(size(no_tokens, None, 0), Err(KvCacheSizeError::BlockSize));
     }
 }

@@ -11,7 +11,9 @@ pub(crate) fn available_memory_bytes() -> Option<u64> {
 
 /// `MemAvailable` of a `/proc/meminfo`, which counts in KiB.
 fn available_in_meminfo(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let line = meminfo
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kib.checked_mul(1024)
 }

@@ -67,7 +67,10 @@ impl OutputQueues {
         lock(&self.senders).clear();
         let count = lock(&self.running.count);
         // On a timeout the process ends all the same: a client that doesn't read can't stop it.
-        let _ = self.running.ended.wait_timeout_while(count, timeout, |count| *count > 0);
+        let _ = self
+            .running
+            .ended
+            .wait_timeout_while(count, timeout, |count| *count > 0);
     }
 
     /// Queues a message for one client. False for a client that is gone, or so far behind that its
@@ -81,7 +84,11 @@ impl OutputQueues {
             Ok(()) => true,
             Err(error) => {
                 if matches!(error, TrySendError::Full(_)) {
-                    tracing::warn!(client_index, MAX_WAITING_FRAMES, "client doesn't read: dropped");
+                    tracing::warn!(
+                        client_index,
+                        MAX_WAITING_FRAMES,
+                        "client doesn't read: dropped"
+                    );
                 }
                 senders.remove(&client_index);
                 false
@@ -181,9 +188,14 @@ mod tests {
             ..EngineCoreOutput::default()
         };
         let outputs = vec![plain.clone(), large];
-        let message =
-            EngineCoreMessage::Outputs(EngineCoreOutputs { outputs, ..Default::default() });
-        let reason = CodecError::MessageTooLarge { message_type: "EngineCoreMessage", max: 64 };
+        let message = EngineCoreMessage::Outputs(EngineCoreOutputs {
+            outputs,
+            ..Default::default()
+        });
+        let reason = CodecError::MessageTooLarge {
+            message_type: "EngineCoreMessage",
+            max: 64,
+        };
         let (message, failed) = without_oversized_outputs(message, &reason);
         assert_eq!(failed, ["large"]);
         let EngineCoreMessage::Outputs(outputs) = message else {

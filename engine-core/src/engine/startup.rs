@@ -81,7 +81,12 @@ pub fn load_engine_core(
     config: &EngineConfig,
     progress: &mut dyn FnMut(LoadProgress),
 ) -> Result<LoadedEngineCore, StartupError> {
-    let EngineConfig { model_config, cache_config, scheduler_config, .. } = config;
+    let EngineConfig {
+        model_config,
+        cache_config,
+        scheduler_config,
+        ..
+    } = config;
     let heartbeat = Arc::new(Heartbeat::default());
     let num_threads = compute_threads(model_config.num_threads)?;
     let pool = Arc::new(ComputePool::new(num_threads)?);
@@ -103,7 +108,10 @@ pub fn load_engine_core(
     }
 
     let block_size = cache_config.block_size as usize;
-    let KvCacheSize { num_blocks, max_model_len } = size_kv_cache(
+    let KvCacheSize {
+        num_blocks,
+        max_model_len,
+    } = size_kv_cache(
         cache_config,
         model_config.max_model_len,
         model.config().max_position_embeddings,
@@ -174,7 +182,10 @@ fn load_checkpoint(
 ) -> Result<(Tokenizer, LoadedModel), StartupError> {
     let progress = &mut |loaded: model_executor::LoadProgress| {
         let (done_bytes, total_bytes) = (loaded.done_bytes, loaded.total_bytes);
-        progress(LoadProgress { done_bytes, total_bytes });
+        progress(LoadProgress {
+            done_bytes,
+            total_bytes,
+        });
     };
     let model = load_model(source, options, Arc::clone(pool), progress)?;
     let tokenizer = match source {

@@ -16,7 +16,10 @@ impl EngineCore {
                 shorten(&call.method)
             )),
         };
-        UtilityOutput { call_id: call.call_id, result }
+        UtilityOutput {
+            call_id: call.call_id,
+            result,
+        }
     }
 
     fn dispatch_utility(&mut self, method: &str, args: &str) -> Result<Value, String> {
@@ -54,9 +57,11 @@ impl EngineCore {
                 no_args(&args)?;
                 Ok(json!(self.scheduler.pause_state() != PauseState::Unpaused))
             }
-            _ => Err("no such method; there are heartbeat, is_scheduler_paused, pause_scheduler, \
+            _ => Err(
+                "no such method; there are heartbeat, is_scheduler_paused, pause_scheduler, \
                       reset_prefix_cache and resume_scheduler"
-                .to_owned()),
+                    .to_owned(),
+            ),
         }
     }
 
@@ -67,7 +72,11 @@ impl EngineCore {
 }
 
 fn no_args(args: &[Value]) -> Result<(), String> {
-    if args.is_empty() { Ok(()) } else { Err(format!("it takes no arguments, not {}", args.len())) }
+    if args.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("it takes no arguments, not {}", args.len()))
+    }
 }
 
 /// The start of a caller's string, for messages.

@@ -47,10 +47,15 @@ impl CheckpointFiles {
     pub fn folder(path: &Path) -> Result<Self, ModelError> {
         let problem = match path.metadata() {
             Ok(metadata) if metadata.is_dir() => return Ok(Self::Folder(path.to_owned())),
-            Ok(_) => "not a folder; the folder with config.json and *.safetensors is needed".to_owned(),
+            Ok(_) => {
+                "not a folder; the folder with config.json and *.safetensors is needed".to_owned()
+            }
             Err(error) => format!("{error}; a folder with config.json and *.safetensors is needed"),
         };
-        Err(ModelError::Folder { path: path.to_owned(), problem })
+        Err(ModelError::Folder {
+            path: path.to_owned(),
+            problem,
+        })
     }
 
     /// The file's content, or `None` where the checkpoint has no such file.
@@ -60,9 +65,12 @@ impl CheckpointFiles {
                 let found = files.iter().find(|(file, _)| file == name);
                 Ok(found.map(|(_, bytes)| FileBytes::Embedded(bytes)))
             }
-            Self::Folder(folder) => map_file(&folder.join(name)).map_err(|error| {
-                ModelError::File { file: name.to_owned(), problem: error.to_string() }
-            }),
+            Self::Folder(folder) => {
+                map_file(&folder.join(name)).map_err(|error| ModelError::File {
+                    file: name.to_owned(),
+                    problem: error.to_string(),
+                })
+            }
         }
     }
 
@@ -122,7 +130,10 @@ impl Checkpoint {
     /// Maps `model.safetensors`, or the shards that `model.safetensors.index.json` lists, and
     /// checks their headers.
     pub(crate) fn open(files: &CheckpointFiles) -> Result<Self, ModelError> {
-        let mut checkpoint = Self { shards: Vec::new(), shard_of: HashMap::new() };
+        let mut checkpoint = Self {
+            shards: Vec::new(),
+            shard_of: HashMap::new(),
+        };
         if let Some(index) = files.find(INDEX_FILE)? {
             for name in shard_names(index.as_slice())? {
                 checkpoint.add_shard(&name, files.read(&name)?)?;
@@ -132,7 +143,9 @@ impl Checkpoint {
         } else {
             return Err(ModelError::File {
                 file: SINGLE_FILE.to_owned(),
-                problem: format!("missing; the weights are needed as {SINGLE_FILE} or as shards with {INDEX_FILE}"),
+                problem: format!(
+                    "missing; the weights are needed as {SINGLE_FILE} or as shards with {INDEX_FILE}"
+                ),
             });
         }
         Ok(checkpoint)
@@ -150,13 +163,21 @@ impl Checkpoint {
         }
         // The header's length stands in 8 bytes before it.
         let data_start = 8 + header_len;
-        self.shards.push(Shard { name: name.to_owned(), bytes, data_start, metadata });
+        self.shards.push(Shard {
+            name: name.to_owned(),
+            bytes,
+            data_start,
+            metadata,
+        });
         Ok(())
     }
 
     /// Bytes of all tensors.
     pub(crate) fn num_bytes(&self) -> usize {
-        self.shards.iter().map(|shard| shard.metadata.data_len()).sum()
+        self.shards
+            .iter()
+            .map(|shard| shard.metadata.data_len())
+            .sum()
     }
 
     /// The tensor, or `None` where there is none of this name.
@@ -164,25 +185,44 @@ impl Checkpoint {
         let shard = self.shards.get(*self.shard_of.get(name)?)?;
         let info = shard.metadata.info(name)?;
         let (start, end) = info.data_offsets;
-        let data = shard.bytes.as_slice().get(shard.data_start + start..shard.data_start + end)?;
-        Some(RawTensor { file: &shard.name, dtype: info.dtype, shape: &info.shape, data })
+        let data = shard
+            .bytes
+            .as_slice()
+            .get(shard.data_start + start..shard.data_start + end)?;
+        Some(RawTensor {
+            file: &shard.name,
+            dtype: info.dtype,
+            shape: &info.shape,
+            data,
+        })
     }
 }
 
 /// The distinct file names in an index, in order of their first mention.
 fn shard_names(index: &[u8]) -> Result<Vec<String>, ModelError> {
-    let wrong = |problem: String| ModelError::File { file: INDEX_FILE.to_owned(), problem };
+    let wrong = |problem: String| ModelError::File {
+        file: INDEX_FILE.to_owned(),
+        problem,
+    };
     let index: Value =
         serde_json::from_slice(index).map_err(|error| wrong(format!("not JSON: {error}")))?;
     let map = index
         .get("weight_map")
         .and_then(Value::as_object)
-        .ok_or_else(|| wrong("weight_map: an object of tensor names and files is needed".to_owned()))?;
+        .ok_or_else(|| {
+            wrong("weight_map: an object of tensor names and files is needed".to_owned())
+        })?;
     let mut names: Vec<String> = Vec::new();
     for (tensor, file) in map {
-        let file = file.as_str().filter(|file| is_plain_file_name(file)).ok_or_else(|| {
-            wrong(format!("weight_map: {tensor}: {} must be a file name", cut(&file.to_string())))
-        })?;
+        let file = file
+            .as_str()
+            .filter(|file| is_plain_file_name(file))
+            .ok_or_else(|| {
+                wrong(format!(
+                    "weight_map: {tensor}: {} must be a file name",
+                    cut(&file.to_string())
+                ))
+            })?;
         if !names.iter().any(|name| name == file) {
             names.push(file.to_owned());
         }
@@ -193,7 +233,8 @@ fn shard_names(index: &[u8]) -> Result<Vec<String>, ModelError> {
 /// Whether a name from outside stays inside the checkpoint's folder.
 fn is_plain_file_name(name: &str) -> bool {
     let mut components = Path::new(name).components();
-    matches!(components.next(), Some(std::path::Component::Normal(_))) && components.next().is_none()
+    matches!(components.next(), Some(std::path::Component::Normal(_)))
+        && components.next().is_none()
 }
 
 #[cfg(test)]
@@ -202,7 +243,13 @@ mod tests {
 
     #[test]
     fn an_index_cannot_lead_out_of_the_folder() {
-        for name in ["../model.safetensors", "/etc/passwd", "a/b.safetensors", "", "."] {
+        for name in [
+            "../model.safetensors",
+            "/etc/passwd",
+            "a/b.safetensors",
+            "",
+            ".",
+        ] {
             let index = serde_json::json!({"weight_map": {"x": name}}).to_string();
             let error = shard_names(index.as_bytes()).unwrap_err().to_string();
             assert!(error.contains("must be a file name"), "{name}: {error}");

@@ -36,8 +36,8 @@ pub enum PoolError {
     },
 }
 
-/// How often a worker looks for a job before it parks: some 20 to 50 microseconds.
-const SPINS_BEFORE_PARK: u32 = 2_000;
+/// How often a thread looks before it parks: some 20 to 60 microseconds.
+const SPINS_BEFORE_PARK: u32 = 1_000;
 
 /// Lowest bit of the job's number in `gate`; below it stand `OPEN` and the count of workers inside.
 const JOB_SHIFT: u32 = 32;
@@ -91,13 +91,20 @@ impl ComputePool {
             parked: (0..num_workers).map(|_| AtomicBool::new(false)).collect(),
             caller: Mutex::new(None),
         });
-        let mut pool = Self { shared, workers: Vec::new(), running: Mutex::new(()) };
+        let mut pool = Self {
+            shared,
+            workers: Vec::new(),
+            running: Mutex::new(()),
+        };
         for index in 0..num_workers {
             let shared = Arc::clone(&pool.shared);
             let worker = std::thread::Builder::new()
                 .name(format!("compute-{}", index + 1))
                 .spawn(move || shared.work(index))
-                .map_err(|source| PoolError::Spawn { index: index + 1, source })?;
+                .map_err(|source| PoolError::Spawn {
+                    index: index + 1,
+                    source,
+                })?;
             pool.workers.push(worker);
         }
         Ok(pool)
@@ -130,7 +137,9 @@ impl ComputePool {
                 // its own, which is why kernels never nest.
                 (0..num_tiles).for_each(|index| tile(index, 0));
             }))
-            .map_err(|payload| PoolError::Panicked { message: panic_text(&*payload) });
+            .map_err(|payload| PoolError::Panicked {
+                message: panic_text(&*payload),
+            });
         }
         self.run_shared(num_tiles, tile)
     }
@@ -147,7 +156,9 @@ impl ComputePool {
         shared.num_tiles.store(num_tiles, Ordering::Relaxed);
         shared.next_tile.store(0, Ordering::Relaxed);
         let number = (shared.gate.load(Ordering::Relaxed) >> JOB_SHIFT).wrapping_add(1);
-        shared.gate.store((number << JOB_SHIFT) | OPEN, Ordering::SeqCst);
+        shared
+            .gate
+            .store((number << JOB_SHIFT) | OPEN, Ordering::SeqCst);
         // No more sleepers are woken than there are tiles for.
         for (index, parked) in shared.parked.iter().enumerate().take(num_tiles - 1) {
             if parked.swap(false, Ordering::SeqCst) {
@@ -263,7 +274,9 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 fn panic_text(payload: &(dyn Any + Send)) -> String {
-    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = payload
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned());
     text.or_else(|| payload.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "unknown panic".to_owned())
 }
@@ -285,7 +298,11 @@ mod tests {
                     counts[index].fetch_add(1, Ordering::Relaxed);
                 })
                 .unwrap();
-                assert!(counts.iter().all(|count| count.load(Ordering::Relaxed) == 1));
+                assert!(
+                    counts
+                        .iter()
+                        .all(|count| count.load(Ordering::Relaxed) == 1)
+                );
             }
         }
     }
@@ -307,7 +324,12 @@ mod tests {
     fn parked_workers_wake_for_a_job_that_needs_all_threads() {
         let pool = ComputePool::new(3).unwrap();
         for _ in 0..20 {
-            while !pool.shared.parked.iter().all(|parked| parked.load(Ordering::SeqCst)) {
+            while !pool
+                .shared
+                .parked
+                .iter()
+                .all(|parked| parked.load(Ordering::SeqCst))
+            {
                 std::thread::yield_now();
             }
             // Each tile waits for the others: with a sleeper left out this would not end.

@@ -3,8 +3,9 @@
 //! Parses what the supported families have in common; a setting that would change the result and
 //! isn't implemented is refused by name.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
+use super::config_fields::{Fields, config_error};
 use super::error::{ModelError, cut};
 use super::rotary::{RopeParameters, RopeScaling};
 
@@ -60,15 +61,19 @@ impl HfConfig {
                 problem: "must be a JSON object".to_owned(),
             });
         };
-        let fields = Fields { root: &root, path: "" };
+        let fields = Fields {
+            root: &root,
+            path: "",
+        };
         fields.refuse_unsupported()?;
 
         let architecture = fields.architecture()?;
         let hidden_size = fields.positive("hidden_size")?;
         let num_attention_heads = fields.positive("num_attention_heads")?;
         let num_hidden_layers = fields.positive("num_hidden_layers")?;
-        let num_key_value_heads =
-            fields.optional_positive("num_key_value_heads")?.unwrap_or(num_attention_heads);
+        let num_key_value_heads = fields
+            .optional_positive("num_key_value_heads")?
+            .unwrap_or(num_attention_heads);
         if num_attention_heads % num_key_value_heads != 0 {
             return Err(config_error(
                 "num_key_value_heads",
@@ -112,69 +117,12 @@ impl HfConfig {
     }
 }
 
-fn config_error(field: impl Into<String>, problem: impl Into<String>) -> ModelError {
-    ModelError::Config { field: field.into(), problem: problem.into() }
-}
-
-/// Typed access to the fields of one JSON object; `path` precedes names in errors.
-struct Fields<'a> {
-    root: &'a Map<String, Value>,
-    path: &'static str,
-}
-
-impl<'a> Fields<'a> {
-    /// The field's value, where it is there and not null.
-    fn get(&self, name: &str) -> Option<&'a Value> {
-        self.root.get(name).filter(|value| !value.is_null())
-    }
-
-    fn wrong(&self, name: &str, value: &Value, right: &str) -> ModelError {
-        config_error(
-            format!("{}{name}", self.path),
-            format!("{} must be {right}", cut(&value.to_string())),
-        )
-    }
-
-    fn optional_positive(&self, name: &str) -> Result<Option<usize>, ModelError> {
-        // Far above any model, far below what overflows when sizes are multiplied.
-        const LARGEST: u64 = 1 << 28;
-        let Some(value) = self.get(name) else { return Ok(None) };
-        match value.as_u64() {
-            Some(number @ 1..=LARGEST) => Ok(Some(number as usize)),
-            _ => Err(self.wrong(name, value, "a whole number from 1 to 2^28")),
-        }
-    }
-
-    fn positive(&self, name: &str) -> Result<usize, ModelError> {
-        self.optional_positive(name)?.ok_or_else(|| {
-            config_error(format!("{}{name}", self.path), "missing; a whole number is needed")
-        })
-    }
-
-    fn positive_float(&self, name: &str) -> Result<Option<f64>, ModelError> {
-        let Some(value) = self.get(name) else { return Ok(None) };
-        match value.as_f64() {
-            Some(number) if number > 0.0 && number.is_finite() => Ok(Some(number)),
-            _ => Err(self.wrong(name, value, "a number above 0")),
-        }
-    }
-
-    fn required_float(&self, name: &str) -> Result<f64, ModelError> {
-        self.positive_float(name)?.ok_or_else(|| {
-            config_error(format!("{}{name}", self.path), "missing; a number is needed")
-        })
-    }
-
-    fn flag(&self, name: &str) -> Result<bool, ModelError> {
-        match self.get(name) {
-            None => Ok(false),
-            Some(Value::Bool(flag)) => Ok(*flag),
-            Some(value) => Err(self.wrong(name, value, "true or false")),
-        }
-    }
-
+impl Fields<'_> {
     fn architecture(&self) -> Result<String, ModelError> {
-        let first = self.get("architectures").and_then(|list| list.get(0)).and_then(Value::as_str);
+        let first = self
+            .get("architectures")
+            .and_then(|list| list.get(0))
+            .and_then(Value::as_str);
         first.map(str::to_owned).ok_or_else(|| {
             config_error(
                 "architectures",
@@ -185,7 +133,10 @@ impl<'a> Fields<'a> {
 
     fn refuse_unsupported(&self) -> Result<(), ModelError> {
         if let Some(value) = self.get("quantization_config") {
-            let method = value.get("quant_method").and_then(Value::as_str).unwrap_or("unknown");
+            let method = value
+                .get("quant_method")
+                .and_then(Value::as_str)
+                .unwrap_or("unknown");
             return Err(config_error(
                 "quantization_config",
                 format!(
@@ -194,7 +145,9 @@ impl<'a> Fields<'a> {
                 ),
             ));
         }
-        let activation = self.get("hidden_act").or_else(|| self.get("hidden_activation"));
+        let activation = self
+            .get("hidden_act")
+            .or_else(|| self.get("hidden_activation"));
         if let Some(value) = activation
             && value.as_str() != Some("silu")
         {
@@ -212,7 +165,11 @@ impl<'a> Fields<'a> {
     fn sliding_windows(&self, num_layers: usize) -> Result<Vec<Option<usize>>, ModelError> {
         // Absent means yes: Mistral has a window and no such flag.
         let used = self.get("use_sliding_window").is_none() || self.flag("use_sliding_window")?;
-        let window = if used { self.optional_positive("sliding_window")? } else { None };
+        let window = if used {
+            self.optional_positive("sliding_window")?
+        } else {
+            None
+        };
         if let Some(value) = self.get("layer_types") {
             return self.windows_of_layer_types(value, window, num_layers);
         }
@@ -223,7 +180,9 @@ impl<'a> Fields<'a> {
                 .as_u64()
                 .ok_or_else(|| self.wrong("max_window_layers", value, "a whole number"))?,
         };
-        Ok((0..num_layers as u64).map(|layer| window.filter(|_| layer >= first)).collect())
+        Ok((0..num_layers as u64)
+            .map(|layer| window.filter(|_| layer >= first))
+            .collect())
     }
 
     fn windows_of_layer_types(
@@ -232,9 +191,16 @@ impl<'a> Fields<'a> {
         window: Option<usize>,
         num_layers: usize,
     ) -> Result<Vec<Option<usize>>, ModelError> {
-        let types = value.as_array().filter(|types| types.len() == num_layers).ok_or_else(|| {
-            self.wrong("layer_types", value, &format!("a list of {num_layers} names, one per layer"))
-        })?;
+        let types = value
+            .as_array()
+            .filter(|types| types.len() == num_layers)
+            .ok_or_else(|| {
+                self.wrong(
+                    "layer_types",
+                    value,
+                    &format!("a list of {num_layers} names, one per layer"),
+                )
+            })?;
         types
             .iter()
             .map(|layer_type| match layer_type.as_str() {
@@ -261,7 +227,10 @@ impl<'a> Fields<'a> {
             (None, Some(settings)) => (settings, "rope_scaling."),
             (None, None) => {
                 let theta = self.positive_float("rope_theta")?.unwrap_or(DEFAULT_THETA);
-                return Ok(RopeParameters { theta, scaling: RopeScaling::Default });
+                return Ok(RopeParameters {
+                    theta,
+                    scaling: RopeScaling::Default,
+                });
             }
         };
         let Value::Object(root) = settings else {
@@ -275,9 +244,9 @@ impl<'a> Fields<'a> {
         let rope_type = inner.get("rope_type").or_else(|| inner.get("type"));
         let scaling = match rope_type.map(|value| (value, value.as_str())) {
             None | Some((_, Some("default"))) => RopeScaling::Default,
-            Some((_, Some("linear"))) => {
-                RopeScaling::Linear { factor: inner.required_float("factor")? }
-            }
+            Some((_, Some("linear"))) => RopeScaling::Linear {
+                factor: inner.required_float("factor")?,
+            },
             Some((_, Some("llama3"))) => RopeScaling::Llama3 {
                 factor: inner.required_float("factor")?,
                 low_freq_factor: inner.required_float("low_freq_factor")?,
@@ -293,7 +262,11 @@ impl<'a> Fields<'a> {
                 ));
             }
         };
-        if let RopeScaling::Llama3 { low_freq_factor, high_freq_factor, .. } = scaling
+        if let RopeScaling::Llama3 {
+            low_freq_factor,
+            high_freq_factor,
+            ..
+        } = scaling
             && low_freq_factor >= high_freq_factor
         {
             return Err(config_error(
@@ -338,7 +311,13 @@ mod tests {
         assert_eq!(config.num_key_value_heads, 4);
         assert_eq!(config.head_dim, 16);
         assert_eq!(config.rms_norm_eps, 1e-6);
-        assert_eq!(config.rope, RopeParameters { theta: 10_000.0, scaling: RopeScaling::Default });
+        assert_eq!(
+            config.rope,
+            RopeParameters {
+                theta: 10_000.0,
+                scaling: RopeScaling::Default
+            }
+        );
         assert_eq!(config.sliding_windows, [None; 4]);
         assert!(!config.tie_word_embeddings && !config.attention_bias && !config.mlp_bias);
     }
@@ -353,7 +332,10 @@ mod tests {
         let new = parse(json!({"rope_parameters": parameters})).unwrap();
         assert_eq!(old.rope, new.rope);
         assert_eq!(old.rope.theta, 5e5);
-        assert!(matches!(old.rope.scaling, RopeScaling::Llama3 { factor: 8.0, .. }));
+        assert!(matches!(
+            old.rope.scaling,
+            RopeScaling::Llama3 { factor: 8.0, .. }
+        ));
 
         let linear = parse(json!({"rope_scaling": {"type": "linear", "factor": 4.0}})).unwrap();
         assert_eq!(linear.rope.scaling, RopeScaling::Linear { factor: 4.0 });
@@ -363,9 +345,14 @@ mod tests {
     fn windows_follow_the_flag_the_first_layer_and_the_layer_types() {
         let windows = |changes| parse(changes).unwrap().sliding_windows;
         assert_eq!(windows(json!({"sliding_window": 16})), [Some(16); 4]);
-        assert_eq!(windows(json!({"sliding_window": 16, "use_sliding_window": false})), [None; 4]);
         assert_eq!(
-            windows(json!({"sliding_window": 8, "use_sliding_window": true, "max_window_layers": 2})),
+            windows(json!({"sliding_window": 16, "use_sliding_window": false})),
+            [None; 4]
+        );
+        assert_eq!(
+            windows(
+                json!({"sliding_window": 8, "use_sliding_window": true, "max_window_layers": 2})
+            ),
             [None, None, Some(8), Some(8)]
         );
         assert_eq!(
@@ -380,24 +367,58 @@ mod tests {
         for (changes, parts) in [
             (json!({"hidden_size": "big"}), ["hidden_size", "\"big\""]),
             (json!({"hidden_size": null}), ["hidden_size", "missing"]),
-            (json!({"num_key_value_heads": 3}), ["num_key_value_heads", "must divide"]),
+            (
+                json!({"num_key_value_heads": 3}),
+                ["num_key_value_heads", "must divide"],
+            ),
             (json!({"hidden_act": "gelu"}), ["hidden_act", "\"silu\""]),
-            (json!({"quantization_config": {"quant_method": "gptq"}}), ["quantization_config", "gptq"]),
-            (json!({"rope_scaling": {"rope_type": "yarn", "factor": 2}}), ["rope_scaling.rope_type", "yarn"]),
-            (json!({"rope_scaling": {"rope_type": "linear"}}), ["rope_scaling.factor", "missing"]),
-            (json!({"partial_rotary_factor": 0.5}), ["partial_rotary_factor", "0.5"]),
-            (json!({"layer_types": ["full_attention"]}), ["layer_types", "list of 4"]),
-            (json!({"layer_types": vec!["sliding_attention"; 4]}), ["sliding_window", "missing"]),
+            (
+                json!({"quantization_config": {"quant_method": "gptq"}}),
+                ["quantization_config", "gptq"],
+            ),
+            (
+                json!({"rope_scaling": {"rope_type": "yarn", "factor": 2}}),
+                ["rope_scaling.rope_type", "yarn"],
+            ),
+            (
+                json!({"rope_scaling": {"rope_type": "linear"}}),
+                ["rope_scaling.factor", "missing"],
+            ),
+            (
+                json!({"partial_rotary_factor": 0.5}),
+                ["partial_rotary_factor", "0.5"],
+            ),
+            (
+                json!({"layer_types": ["full_attention"]}),
+                ["layer_types", "list of 4"],
+            ),
+            (
+                json!({"layer_types": vec!["sliding_attention"; 4]}),
+                ["sliding_window", "missing"],
+            ),
             (json!({"head_dim": 15}), ["head_dim", "even"]),
             (json!({"architectures": []}), ["architectures", "missing"]),
-            (json!({"tie_word_embeddings": 1}), ["tie_word_embeddings", "true or false"]),
+            (
+                json!({"tie_word_embeddings": 1}),
+                ["tie_word_embeddings", "true or false"],
+            ),
         ] {
             let message = parse(changes.clone()).unwrap_err();
             for part in parts {
                 assert!(message.contains(part), "{changes}: {message}");
             }
         }
-        assert!(HfConfig::parse(b"{").unwrap_err().to_string().contains("not JSON"));
-        assert!(HfConfig::parse(b"[]").unwrap_err().to_string().contains("JSON object"));
+        assert!(
+            HfConfig::parse(b"{")
+                .unwrap_err()
+                .to_string()
+                .contains("not JSON")
+        );
+        assert!(
+            HfConfig::parse(b"[]")
+                .unwrap_err()
+                .to_string()
+                .contains("JSON object")
+        );
     }
 }

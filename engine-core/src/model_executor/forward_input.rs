@@ -14,11 +14,19 @@ impl ForwardInput<'_> {
         let num_reqs = self.seq_lens.len();
         at_most("input_ids", num_tokens, limits.max_num_batched_tokens)?;
         at_most("seq_lens", num_reqs, limits.max_num_seqs)?;
-        at_most("logits_indices", self.logits_indices.len(), limits.max_num_logits_rows)?;
+        at_most(
+            "logits_indices",
+            self.logits_indices.len(),
+            limits.max_num_logits_rows,
+        )?;
         length("positions", self.positions.len(), num_tokens)?;
         length("slot_mapping", self.slot_mapping.len(), num_tokens)?;
         length("query_start_loc", self.query_start_loc.len(), num_reqs + 1)?;
-        length("block_tables", self.block_tables.len(), num_reqs * self.block_table_stride)?;
+        length(
+            "block_tables",
+            self.block_tables.len(),
+            num_reqs * self.block_table_stride,
+        )?;
         below("input_ids", self.input_ids, vocab_size)?;
         below("logits_indices", self.logits_indices, num_tokens)?;
         let (first, last) = (self.query_start_loc.first(), self.query_start_loc.last());
@@ -42,10 +50,15 @@ impl ForwardInput<'_> {
             });
         }
         at_most("seq_lens", seq_len, limits.max_model_len)?;
-        let computed = seq_len.checked_sub(end - start).ok_or_else(|| ModelError::Input {
-            field: "seq_lens",
-            problem: format!("request {request}: {seq_len} must be at least its {} rows", end - start),
-        })?;
+        let computed = seq_len
+            .checked_sub(end - start)
+            .ok_or_else(|| ModelError::Input {
+                field: "seq_lens",
+                problem: format!(
+                    "request {request}: {seq_len} must be at least its {} rows",
+                    end - start
+                ),
+            })?;
         let row = request * self.block_table_stride;
         let table = &self.block_tables[row..row + self.block_table_stride];
         let num_blocks = seq_len.div_ceil(limits.block_size);
@@ -80,22 +93,29 @@ fn at_most(field: &'static str, found: usize, most: usize) -> Result<(), ModelEr
     if found <= most {
         return Ok(());
     }
-    Err(ModelError::Input { field, problem: format!("{found} must be at most {most}") })
+    Err(ModelError::Input {
+        field,
+        problem: format!("{found} must be at most {most}"),
+    })
 }
 
 fn length(field: &'static str, found: usize, expected: usize) -> Result<(), ModelError> {
     if found == expected {
         return Ok(());
     }
-    Err(ModelError::Input { field, problem: format!("length {found} must be {expected}") })
+    Err(ModelError::Input {
+        field,
+        problem: format!("length {found} must be {expected}"),
+    })
 }
 
 fn below(field: &'static str, values: &[u32], bound: usize) -> Result<(), ModelError> {
     match values.iter().find(|value| **value as usize >= bound) {
         None => Ok(()),
-        Some(value) => {
-            Err(ModelError::Input { field, problem: format!("{value} must be below {bound}") })
-        }
+        Some(value) => Err(ModelError::Input {
+            field,
+            problem: format!("{value} must be below {bound}"),
+        }),
     }
 }
 
@@ -134,21 +154,91 @@ mod tests {
     #[test]
     fn every_contradiction_is_named() {
         let cases: [(&str, ForwardInput<'static>); 12] = [
-            ("input_ids", ForwardInput { input_ids: &[1, 2, 3, 100], ..good() }),
-            ("positions", ForwardInput { positions: &[3, 4, 6, 0], ..good() }),
-            ("positions", ForwardInput { positions: &[3, 4, 5], ..good() }),
-            ("slot_mapping", ForwardInput { slot_mapping: &[23, 8, 9, 29], ..good() }),
-            ("query_start_loc", ForwardInput { query_start_loc: &[0, 3, 3], ..good() }),
-            ("query_start_loc", ForwardInput { query_start_loc: &[0, 5, 4], ..good() }),
-            ("seq_lens", ForwardInput { seq_lens: &[2, 1], ..good() }),
-            ("seq_lens", ForwardInput { seq_lens: &[11, 1], ..good() }),
-            ("block_tables", ForwardInput { block_tables: &[5, 8, 0, 7, 0, 0], ..good() }),
+            (
+                "input_ids",
+                ForwardInput {
+                    input_ids: &[1, 2, 3, 100],
+                    ..good()
+                },
+            ),
+            (
+                "positions",
+                ForwardInput {
+                    positions: &[3, 4, 6, 0],
+                    ..good()
+                },
+            ),
+            (
+                "positions",
+                ForwardInput {
+                    positions: &[3, 4, 5],
+                    ..good()
+                },
+            ),
+            (
+                "slot_mapping",
+                ForwardInput {
+                    slot_mapping: &[23, 8, 9, 29],
+                    ..good()
+                },
+            ),
+            (
+                "query_start_loc",
+                ForwardInput {
+                    query_start_loc: &[0, 3, 3],
+                    ..good()
+                },
+            ),
+            (
+                "query_start_loc",
+                ForwardInput {
+                    query_start_loc: &[0, 5, 4],
+                    ..good()
+                },
+            ),
+            (
+                "seq_lens",
+                ForwardInput {
+                    seq_lens: &[2, 1],
+                    ..good()
+                },
+            ),
+            (
+                "seq_lens",
+                ForwardInput {
+                    seq_lens: &[11, 1],
+                    ..good()
+                },
+            ),
             (
                 "block_tables",
-                ForwardInput { block_tables: &[5, 7], block_table_stride: 1, ..good() },
+                ForwardInput {
+                    block_tables: &[5, 8, 0, 7, 0, 0],
+                    ..good()
+                },
             ),
-            ("logits_indices", ForwardInput { logits_indices: &[4], ..good() }),
-            ("logits_indices", ForwardInput { logits_indices: &[1, 2, 3], ..good() }),
+            (
+                "block_tables",
+                ForwardInput {
+                    block_tables: &[5, 7],
+                    block_table_stride: 1,
+                    ..good()
+                },
+            ),
+            (
+                "logits_indices",
+                ForwardInput {
+                    logits_indices: &[4],
+                    ..good()
+                },
+            ),
+            (
+                "logits_indices",
+                ForwardInput {
+                    logits_indices: &[1, 2, 3],
+                    ..good()
+                },
+            ),
         ];
         for (field, input) in cases {
             let message = input.validate(&LIMITS, 100).unwrap_err().to_string();

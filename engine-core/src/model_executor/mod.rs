@@ -10,6 +10,7 @@ mod backend;
 mod checkpoint;
 mod compute_pool;
 mod config;
+mod config_fields;
 mod error;
 mod forward_input;
 mod models;
@@ -187,7 +188,10 @@ impl LoadedModel {
             ("max_model_len", limits.max_model_len),
         ] {
             if value == 0 {
-                return Err(ModelError::Limits { field, problem: "0 must be at least 1".to_owned() });
+                return Err(ModelError::Limits {
+                    field,
+                    problem: "0 must be at least 1".to_owned(),
+                });
             }
         }
         self.weights.into_model(limits)
@@ -209,7 +213,10 @@ pub fn load_model(
             let files = CheckpointFiles::folder(path)?;
             // `.` and `..` have a name only once they are resolved.
             let resolved = path.canonicalize().unwrap_or_else(|_| path.clone());
-            let name = resolved.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+            let name = resolved
+                .file_name()
+                .unwrap_or(path.as_os_str())
+                .to_string_lossy();
             load_model_files(&name, &files, options, pool, progress)
         }
         ModelSource::BuiltIn => {

@@ -104,7 +104,10 @@ mod tests {
 
     #[test]
     fn default_frequencies_are_a_geometric_row() {
-        let rope = RopeParameters { theta: 10_000.0, scaling: RopeScaling::Default };
+        let rope = RopeParameters {
+            theta: 10_000.0,
+            scaling: RopeScaling::Default,
+        };
         let frequencies = rope.inverse_frequencies(8);
         for (found, expected) in frequencies.iter().zip([1.0, 0.1, 0.01, 0.001]) {
             assert!((found - expected).abs() < 1e-7, "{frequencies:?}");
@@ -113,15 +116,31 @@ mod tests {
 
     #[test]
     fn linear_divides_all() {
-        let plain = RopeParameters { theta: 10_000.0, scaling: RopeScaling::Default };
-        let linear = RopeParameters { scaling: RopeScaling::Linear { factor: 4.0 }, ..plain.clone() };
-        let pairs = plain.inverse_frequencies(16).into_iter().zip(linear.inverse_frequencies(16));
-        assert!(pairs.into_iter().all(|(plain, linear)| plain / 4.0 == linear));
+        let plain = RopeParameters {
+            theta: 10_000.0,
+            scaling: RopeScaling::Default,
+        };
+        let linear = RopeParameters {
+            scaling: RopeScaling::Linear { factor: 4.0 },
+            ..plain.clone()
+        };
+        let pairs = plain
+            .inverse_frequencies(16)
+            .into_iter()
+            .zip(linear.inverse_frequencies(16));
+        assert!(
+            pairs
+                .into_iter()
+                .all(|(plain, linear)| plain / 4.0 == linear)
+        );
     }
 
     #[test]
     fn llama3_keeps_short_waves_and_divides_long_ones() {
-        let plain = RopeParameters { theta: 500_000.0, scaling: RopeScaling::Default };
+        let plain = RopeParameters {
+            theta: 500_000.0,
+            scaling: RopeScaling::Default,
+        };
         let llama3 = RopeParameters {
             theta: 500_000.0,
             scaling: RopeScaling::Llama3 {
@@ -131,17 +150,26 @@ mod tests {
                 original_max_position_embeddings: 8192,
             },
         };
-        let (plain, scaled) = (plain.inverse_frequencies(128), llama3.inverse_frequencies(128));
+        let (plain, scaled) = (
+            plain.inverse_frequencies(128),
+            llama3.inverse_frequencies(128),
+        );
         assert_eq!(plain[0], scaled[0]);
         assert!((plain[63] / 8.0 - scaled[63]).abs() <= f32::EPSILON * scaled[63]);
         // Wavelength 2 pi / f between 2048 and 8192 lies on the ramp.
-        let ramp = plain.iter().position(|f| (0.0010..0.0025).contains(f)).unwrap();
+        let ramp = plain
+            .iter()
+            .position(|f| (0.0010..0.0025).contains(f))
+            .unwrap();
         assert!(scaled[ramp] < plain[ramp] && scaled[ramp] > plain[ramp] / 8.0);
     }
 
     #[test]
     fn the_table_holds_cosine_and_sine_of_position_times_frequency() {
-        let rope = RopeParameters { theta: 100.0, scaling: RopeScaling::Default };
+        let rope = RopeParameters {
+            theta: 100.0,
+            scaling: RopeScaling::Default,
+        };
         let table = rope.table(4, 3);
         assert_eq!(table.half, 2);
         assert_eq!(table.cos[..2], [1.0, 1.0]);

@@ -47,14 +47,28 @@ impl<'a> StoredTensor<'a> {
             });
         }
         let cols = expected.last().copied().unwrap_or(1);
-        let rows = if cols == 0 { 0 } else { expected.iter().product::<usize>() / cols };
-        Ok(Self { dtype, rows, cols, data: raw.data })
+        let rows = expected
+            .iter()
+            .product::<usize>()
+            .checked_div(cols)
+            .unwrap_or(0);
+        Ok(Self {
+            dtype,
+            rows,
+            cols,
+            data: raw.data,
+        })
     }
 
     /// A tensor of f32 bytes.
     #[cfg(test)]
     pub(crate) fn f32(rows: usize, cols: usize, data: &'a [u8]) -> Self {
-        Self { dtype: StoredDtype::F32, rows, cols, data }
+        Self {
+            dtype: StoredDtype::F32,
+            rows,
+            cols,
+            data,
+        }
     }
 
     pub(crate) fn rows(&self) -> usize {
@@ -80,7 +94,9 @@ impl<'a> StoredTensor<'a> {
             StoredDtype::F16 | StoredDtype::BF16 => 2,
         };
         let start = row * self.cols * width;
-        let Some(bytes) = self.data.get(start..start + self.cols * width) else { return };
+        let Some(bytes) = self.data.get(start..start + self.cols * width) else {
+            return;
+        };
         match self.dtype {
             StoredDtype::F32 => split::<4>(bytes)
                 .enumerate()
@@ -126,8 +142,16 @@ impl<'a, B: Backend> WeightLoader<'a, B> {
         backend: &'a B,
         progress: &'a mut dyn FnMut(LoadProgress),
     ) -> Self {
-        let done = LoadProgress { done_bytes: 0, total_bytes: checkpoint.num_bytes() as u64 };
-        Self { checkpoint, backend, progress, done }
+        let done = LoadProgress {
+            done_bytes: 0,
+            total_bytes: checkpoint.num_bytes() as u64,
+        };
+        Self {
+            checkpoint,
+            backend,
+            progress,
+            done,
+        }
     }
 
     /// Reports the end. Tensors that the model doesn't use count as done.
@@ -137,10 +161,13 @@ impl<'a, B: Backend> WeightLoader<'a, B> {
     }
 
     fn find(&self, name: &str, expected: &[usize]) -> Result<StoredTensor<'a>, ModelError> {
-        let raw = self.checkpoint.find(name).ok_or_else(|| ModelError::MissingTensor {
-            name: name.to_owned(),
-            expected: expected.to_owned(),
-        })?;
+        let raw = self
+            .checkpoint
+            .find(name)
+            .ok_or_else(|| ModelError::MissingTensor {
+                name: name.to_owned(),
+                expected: expected.to_owned(),
+            })?;
         StoredTensor::new(raw, name, expected)
     }
 
@@ -180,7 +207,9 @@ impl<'a, B: Backend> WeightLoader<'a, B> {
             }
         }
         let bias = any_bias.then_some(bias);
-        let matrix = self.backend.load_matrix(in_features, &weights, bias.as_deref())?;
+        let matrix = self
+            .backend
+            .load_matrix(in_features, &weights, bias.as_deref())?;
         self.advance(&weights);
         self.advance(&biases);
         Ok(matrix)

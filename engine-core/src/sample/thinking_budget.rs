@@ -39,14 +39,12 @@ impl ThinkingBudget {
             None => {
                 if self.start.advance(token_id) {
                     self.thought = Some(0);
-                    self.end.reset();
                 }
             }
             Some(thought) => {
                 *thought = thought.saturating_add(1);
                 if self.end.advance(token_id) {
                     self.thought = None;
-                    self.start.reset();
                 }
             }
         }
@@ -87,7 +85,8 @@ impl SequenceMatcher {
         Some(matcher)
     }
 
-    /// Takes a token; whether the stream now ends in the whole sequence.
+    /// Takes a token; whether the stream now ends in the whole sequence, after which the search
+    /// starts anew.
     fn advance(&mut self, token_id: u32) -> bool {
         while self.matched > 0 && self.sequence[self.matched] != token_id {
             self.matched = self.fallback[self.matched - 1];

@@ -66,7 +66,8 @@ impl InputBatch {
         }
         self.query_start_loc.push(self.input_ids.len() as u32);
         self.seq_lens.push(end as u32);
-        self.block_tables.extend_from_slice(&block_ids[..num_blocks]);
+        self.block_tables
+            .extend_from_slice(&block_ids[..num_blocks]);
         let row_end = self.seq_lens.len() * self.block_table_stride;
         self.block_tables.resize(row_end, 0);
         true

@@ -149,7 +149,10 @@ impl ModelRunner {
         &mut self,
         grammar_output: Option<&GrammarOutput>,
     ) -> Result<ModelRunnerOutput, ModelRunnerError> {
-        let state = self.execute_model_state.take().ok_or(ModelRunnerError::OutOfTurn)?;
+        let state = self
+            .execute_model_state
+            .take()
+            .ok_or(ModelRunnerError::OutOfTurn)?;
         let mut output = ModelRunnerOutput::empty(state.scheduled.len());
         for first_row in (0..state.rows.len()).step_by(LOGITS_ROWS) {
             let end = state.rows.len().min(first_row + LOGITS_ROWS);
@@ -193,7 +196,9 @@ impl ModelRunner {
             if index >= first_resumed {
                 request.block_ids.clear();
             }
-            request.block_ids.extend_from_slice(&cached.new_block_ids[index]);
+            request
+                .block_ids
+                .extend_from_slice(&cached.new_block_ids[index]);
         }
         Ok(())
     }
@@ -204,7 +209,10 @@ impl ModelRunner {
         scheduler_output: &SchedulerOutput,
     ) -> Result<ExecuteModelState, ModelRunnerError> {
         self.input_batch.clear();
-        let mut state = ExecuteModelState { scheduled: Vec::new(), rows: Vec::new() };
+        let mut state = ExecuteModelState {
+            scheduled: Vec::new(),
+            rows: Vec::new(),
+        };
         for (request_id, num_scheduled) in scheduler_output.num_scheduled_tokens.iter() {
             let request = self
                 .requests
@@ -215,7 +223,10 @@ impl ModelRunner {
             let covered = request
                 .token_ids
                 .get(first..first + num_scheduled)
-                .is_some_and(|ids| self.input_batch.push_request(ids, first, &request.block_ids));
+                .is_some_and(|ids| {
+                    self.input_batch
+                        .push_request(ids, first, &request.block_ids)
+                });
             if !covered {
                 return Err(ModelRunnerError::MissingBlocks(request_id.clone()));
             }
@@ -236,7 +247,10 @@ impl ModelRunner {
             }
             if request.samples_after(num_scheduled) {
                 self.input_batch.keep_row(first_row + num_scheduled - 1);
-                state.rows.push(LogitsRow { request: index, purpose: RowPurpose::Sample });
+                state.rows.push(LogitsRow {
+                    request: index,
+                    purpose: RowPurpose::Sample,
+                });
             }
         }
         Ok(state)
@@ -269,18 +283,32 @@ impl ModelRunner {
             let mut task = lock(&tasks[index]);
             let mut scratch = lock(&scratches[thread]);
             let bitmask = grammar_output.and_then(|output| output.row(request_id));
-            let Some(request) = requests.get(request_id) else { return };
+            let Some(request) = requests.get(request_id) else {
+                return;
+            };
             let task = &mut *task;
             // A panic here concerns one row: its request fails, the batch goes on.
             let sampled = catch_unwind(AssertUnwindSafe(|| {
-                sample_row(sampler, rows[index].purpose, request, task.logits, bitmask, &mut scratch)
+                sample_row(
+                    sampler,
+                    rows[index].purpose,
+                    request,
+                    task.logits,
+                    bitmask,
+                    &mut scratch,
+                )
             }));
             task.result = sampled.unwrap_or_else(|panic| {
-                Err(format!("sampling panicked: {}", panic_message(panic.as_ref())))
+                Err(format!(
+                    "sampling panicked: {}",
+                    panic_message(panic.as_ref())
+                ))
             });
         })?;
         let results = tasks.into_iter().map(|task| {
-            task.into_inner().unwrap_or_else(PoisonError::into_inner).result
+            task.into_inner()
+                .unwrap_or_else(PoisonError::into_inner)
+                .result
         });
         Ok(results.collect())
     }
@@ -333,7 +361,12 @@ fn sample_row(
             .sample_row(logits, &request.sampling_state, bitmask, scratch)
             .map(RowOutput::Sampled),
         RowPurpose::PromptLogprobs { target_token_id } => sampler
-            .prompt_logprobs_row(logits, request.sampling_state.params(), target_token_id, scratch)
+            .prompt_logprobs_row(
+                logits,
+                request.sampling_state.params(),
+                target_token_id,
+                scratch,
+            )
             .map(RowOutput::PromptLogprobs),
     };
     result.map_err(|error| error.to_string())
@@ -350,7 +383,10 @@ fn take_finished_prompt_logprobs(request: &mut CachedRequestState) -> Option<Log
     if request.num_computed_tokens < request.num_prompt_tokens {
         return None;
     }
-    request.prompt_logprobs.take().map(|prompt_logprobs| prompt_logprobs.rows)
+    request
+        .prompt_logprobs
+        .take()
+        .map(|prompt_logprobs| prompt_logprobs.rows)
 }
 
 /// What the runner keeps of a request that it sees for the first time.

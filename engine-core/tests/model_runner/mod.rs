@@ -1,5 +1,6 @@
 //! Drives a [`CausalLm`] as the engine's runner does, with its own block tables.
 
+#![allow(unreachable_pub, reason = "support of several test files")]
 #![allow(dead_code, reason = "each test file needs a part of it")]
 
 use std::path::{Path, PathBuf};
@@ -34,7 +35,11 @@ pub fn shared(path: &str) -> Option<PathBuf> {
     if path.exists() {
         return Some(path);
     }
-    assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "{} is missing", path.display());
+    assert!(
+        std::env::var_os("CI").is_none_or(|ci| ci != "true"),
+        "{} is missing",
+        path.display()
+    );
     println!("skipped: {} is missing", path.display());
     None
 }
@@ -45,9 +50,18 @@ pub fn load(
     dtype: Dtype,
     num_threads: usize,
 ) -> Result<LoadedModel, ModelError> {
-    let options = LoadOptions { dtype, backend, heartbeat: Arc::new(AtomicU64::new(0)) };
+    let options = LoadOptions {
+        dtype,
+        backend,
+        heartbeat: Arc::new(AtomicU64::new(0)),
+    };
     let pool = Arc::new(ComputePool::new(num_threads).unwrap());
-    load_model(&ModelSource::Path(folder.to_owned()), &options, pool, &mut |_| {})
+    load_model(
+        &ModelSource::Path(folder.to_owned()),
+        &options,
+        pool,
+        &mut |_| {},
+    )
 }
 
 /// One sequence in the cache.
@@ -75,12 +89,18 @@ pub struct Runner {
 impl Runner {
     pub fn new(folder: &Path, backend: BackendKind, dtype: Dtype, num_threads: usize) -> Self {
         let loaded = load(folder, backend, dtype, num_threads).unwrap();
-        Self { model: loaded.into_model(&LIMITS).unwrap() }
+        Self {
+            model: loaded.into_model(&LIMITS).unwrap(),
+        }
     }
 
     /// One step: the next `count` tokens of each sequence. Returns each one's last logits row.
     pub fn step(&mut self, batch: &mut [(&mut Sequence, usize)]) -> Vec<Vec<f32>> {
-        let stride = batch.iter().map(|(sequence, _)| sequence.block_table.len()).max().unwrap();
+        let stride = batch
+            .iter()
+            .map(|(sequence, _)| sequence.block_table.len())
+            .max()
+            .unwrap();
         let (mut ids, mut positions, mut slots) = (Vec::new(), Vec::new(), Vec::new());
         let (mut starts, mut seq_lens, mut tables) = (vec![0], Vec::new(), Vec::new());
         let mut indices = Vec::new();
@@ -112,8 +132,13 @@ impl Runner {
             .unwrap();
         let vocab_size = self.model.vocab_size();
         let mut logits = vec![0.0; indices.len() * vocab_size];
-        self.model.compute_logits(0..indices.len(), &mut logits).unwrap();
-        logits.chunks_exact(vocab_size).map(<[f32]>::to_vec).collect()
+        self.model
+            .compute_logits(0..indices.len(), &mut logits)
+            .unwrap();
+        logits
+            .chunks_exact(vocab_size)
+            .map(<[f32]>::to_vec)
+            .collect()
     }
 
     /// The rest of one sequence in chunks; the last logits row.
@@ -121,7 +146,9 @@ impl Runner {
         let mut logits = Vec::new();
         while sequence.num_computed_tokens < sequence.token_ids.len() {
             let left = sequence.token_ids.len() - sequence.num_computed_tokens;
-            logits = self.step(&mut [(&mut *sequence, chunk.min(left))]).remove(0);
+            logits = self
+                .step(&mut [(&mut *sequence, chunk.min(left))])
+                .remove(0);
         }
         logits
     }

@@ -3,6 +3,7 @@
 //! Test and benchmark support: `#[path]` it from wherever one is needed. The same description and
 //! seed give the same files.
 
+#![allow(unreachable_pub, reason = "support of several test files")]
 #![allow(dead_code, reason = "each user needs a part of it")]
 
 use std::collections::BTreeMap;
@@ -93,10 +94,15 @@ impl RandomCheckpoint {
     /// Names and shapes of all tensors.
     pub fn tensors(&self) -> Vec<(String, Vec<usize>)> {
         let (hidden, inter) = (self.hidden_size, self.intermediate_size);
-        let (q, kv) =
-            (self.num_attention_heads * self.head_dim, self.num_key_value_heads * self.head_dim);
+        let (q, kv) = (
+            self.num_attention_heads * self.head_dim,
+            self.num_key_value_heads * self.head_dim,
+        );
         let mut tensors = vec![
-            ("model.embed_tokens.weight".to_owned(), vec![self.vocab_size, hidden]),
+            (
+                "model.embed_tokens.weight".to_owned(),
+                vec![self.vocab_size, hidden],
+            ),
             ("model.norm.weight".to_owned(), vec![hidden]),
         ];
         if !self.tie_word_embeddings {
@@ -159,21 +165,33 @@ impl RandomCheckpoint {
             let name = if self.num_shards == 1 {
                 "model.safetensors".to_owned()
             } else {
-                format!("model-{:05}-of-{:05}.safetensors", index + 1, self.num_shards)
+                format!(
+                    "model-{:05}-of-{:05}.safetensors",
+                    index + 1,
+                    self.num_shards
+                )
             };
-            let data: Vec<Vec<u8>> =
-                part.iter().map(|(tensor, shape)| self.values(tensor, shape)).collect();
+            let data: Vec<Vec<u8>> = part
+                .iter()
+                .map(|(tensor, shape)| self.values(tensor, shape))
+                .collect();
             let views = part.iter().zip(&data).map(|((tensor, shape), data)| {
                 weight_map.insert(tensor.clone(), name.clone());
                 let view = TensorView::new(self.dtype, shape.clone(), data);
-                (tensor.clone(), view.expect("the data has the shape's length"))
+                (
+                    tensor.clone(),
+                    view.expect("the data has the shape's length"),
+                )
             });
             safetensors::serialize_to_file(views, None, &folder.join(&name))
                 .map_err(std::io::Error::other)?;
         }
         if self.num_shards > 1 {
             let index = json!({"metadata": {}, "weight_map": weight_map});
-            std::fs::write(folder.join("model.safetensors.index.json"), index.to_string())?;
+            std::fs::write(
+                folder.join("model.safetensors.index.json"),
+                index.to_string(),
+            )?;
         }
         Ok(())
     }
@@ -222,7 +240,9 @@ impl Random {
     /// Nearly normal with variance 1: the sum of four uniform 16-bit numbers.
     fn normal(&mut self) -> f32 {
         let bits = self.next();
-        let sum: u32 = (0..4).map(|part| (bits >> (16 * part)) as u32 & 0xffff).sum();
+        let sum: u32 = (0..4)
+            .map(|part| (bits >> (16 * part)) as u32 & 0xffff)
+            .sum();
         (sum as f32 / 65536.0 - 2.0) * 3.0_f32.sqrt()
     }
 }

@@ -8,7 +8,7 @@ use crate::arg_utils::EngineArgs;
 
 /// Answer a file of requests in the OpenAI batch format, or prompts given here.
 #[derive(Debug, Clone, PartialEq, Parser)]
-#[command(name = "formwork-batch", version, about, max_term_width = 100)]
+#[command(name = "formwork-batch", version, about, max_term_width = 100, args_override_self = true)]
 #[command(group = ArgGroup::new("source").required(true).args(["input_file", "prompts"]))]
 pub struct BatchArgs {
     /// Requests, one JSON object per line; "-" is standard input
@@ -16,7 +16,7 @@ pub struct BatchArgs {
     pub input_file: Option<PathBuf>,
     /// Where the results go, one JSON object per line; "-" is standard output. Without it the
     /// answers are printed as text
-    #[arg(short, long, value_name = "FILE.jsonl", requires = "input_file")]
+    #[arg(short, long, value_name = "FILE.jsonl", conflicts_with = "prompts")]
     pub output_file: Option<PathBuf>,
     /// Go on after a kill: keep the complete lines of the output file
     #[arg(long, requires = "output_file")]
@@ -25,7 +25,7 @@ pub struct BatchArgs {
     #[arg(long, requires = "output_file", conflicts_with = "resume")]
     pub overwrite: bool,
     /// Most requests in the engine at the same time; twice --max-num-seqs where absent
-    #[arg(long, value_name = "N", requires = "input_file", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    #[arg(long, value_name = "N", conflicts_with = "prompts", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub max_inflight: Option<u32>,
     /// A prompt to answer; may be repeated
     #[arg(
@@ -36,16 +36,21 @@ pub struct BatchArgs {
     )]
     pub prompts: Vec<String>,
     /// Continue --prompt as it is, without the model's chat template
-    #[arg(long, requires = "prompts")]
+    #[arg(long, conflicts_with = "input_file")]
     pub raw: bool,
     /// Most tokens of an answer to --prompt
-    #[arg(long, value_name = "N", requires = "prompts", default_value_t = 256)]
+    #[arg(
+        long,
+        value_name = "N",
+        conflicts_with = "input_file",
+        default_value_t = 256
+    )]
     pub max_tokens: u32,
     /// Temperature of answers to --prompt; the model's own default where absent, 0 is greedy
     #[arg(
         long,
         value_name = "T",
-        requires = "prompts",
+        conflicts_with = "input_file",
         allow_negative_numbers = true
     )]
     pub temperature: Option<f32>,
@@ -53,24 +58,24 @@ pub struct BatchArgs {
     #[arg(
         long,
         value_name = "P",
-        requires = "prompts",
+        conflicts_with = "input_file",
         allow_negative_numbers = true
     )]
     pub top_p: Option<f32>,
     /// Keep the K most probable tokens for answers to --prompt; 0 is off
-    #[arg(long, value_name = "K", requires = "prompts")]
+    #[arg(long, value_name = "K", conflicts_with = "input_file")]
     pub top_k: Option<u32>,
     /// Number of answers to each --prompt
     #[arg(
         short,
         long,
         value_name = "N",
-        requires = "prompts",
+        conflicts_with = "input_file",
         default_value_t = 1
     )]
     pub n: u32,
     /// A string that ends an answer to --prompt; may be repeated
-    #[arg(long, value_name = "TEXT", requires = "prompts")]
+    #[arg(long, value_name = "TEXT", conflicts_with = "input_file")]
     pub stop: Vec<String>,
     /// What to run and with which limits.
     #[command(flatten)]
@@ -112,6 +117,8 @@ mod tests {
             &["-i", "in", "-o", "out", "--resume", "--overwrite"],
             &["-i", "in", "--raw"],
             &["-i", "in", "--temperature", "1"],
+            &["-i", "in", "--max-tokens", "1"],
+            &["--prompt", "a", "-o", "out"],
             &["--prompt", "a", "--max-inflight", "3"],
             &["-i", "in", "-o", "out", "--max-inflight", "0"],
         ] {

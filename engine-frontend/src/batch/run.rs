@@ -18,7 +18,7 @@ use super::runner::{LineResult, RunEnd, RunnerConfig, run_lines};
 use super::serve::serve_line;
 use crate::async_llm::AsyncLLM;
 use crate::error::EngineDeadError;
-use crate::openai::{DefaultSamplingParams, OpenAIServing};
+use crate::openai::OpenAIServing;
 use crate::startup::{StartupError, start_engine};
 
 /// Does what the command line asks for.

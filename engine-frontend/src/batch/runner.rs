@@ -380,7 +380,7 @@ mod tests {
         let bad = BadLine {
             custom_id: super::super::line::BatchRequestInput::custom_id_of(line),
             code: "test",
-            message: format!("{line:?}"),
+            message: "é".to_owned(),
         };
         let output = BatchRequestOutput::bad_line(line.number, bad);
         let mut bytes = serde_json::to_vec(&output).unwrap();

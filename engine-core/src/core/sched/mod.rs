@@ -50,6 +50,7 @@ mod update;
 pub use clock::EngineClock;
 pub use config::SchedulerError;
 pub use output::{
-    CachedRequestData, GrammarOutput, ModelRunnerOutput, NewRequestData, NumScheduledTokens, SchedulerOutput,
+    CachedRequestData, GrammarOutput, ModelRunnerOutput, NewRequestData, NumScheduledTokens,
+    SchedulerOutput,
 };
 pub use scheduler::{ClientOutput, PauseState, Scheduler};

@@ -156,6 +156,7 @@ impl GrammarOutput {
     pub fn row(&self, request_id: &RequestId) -> Option<&[u32]> {
         let ids = &self.structured_output_request_ids;
         let row = ids.iter().position(|other| other == request_id)?;
-        self.grammar_bitmask.get(row * self.words_per_row..(row + 1) * self.words_per_row)
+        self.grammar_bitmask
+            .get(row * self.words_per_row..(row + 1) * self.words_per_row)
     }
 }

@@ -57,8 +57,18 @@ pub(crate) struct KvCache {
 impl CandleBackend {
     pub(crate) fn new(dtype: ModelDtype) -> Result<Self, ModelError> {
         // The CPU where the build has no CUDA.
-        let device = if cfg!(feature = "cuda") { Device::new_cuda(0)? } else { Device::Cpu };
-        Ok(Self { device, dtype, rotary: None, step: None, block_size: 0 })
+        let device = if cfg!(feature = "cuda") {
+            Device::new_cuda(0)?
+        } else {
+            Device::Cpu
+        };
+        Ok(Self {
+            device,
+            dtype,
+            rotary: None,
+            step: None,
+            block_size: 0,
+        })
     }
 
     fn rounded(&self, tensor: &Tensor) -> Result<Tensor, ModelError> {
@@ -161,11 +171,18 @@ impl Backend for CandleBackend {
         let bias = bias
             .map(|bias| Tensor::from_slice(bias, bias.len(), &self.device))
             .transpose()?;
-        Ok(Linear { weight: Tensor::cat(&weights, 0)?, bias })
+        Ok(Linear {
+            weight: Tensor::cat(&weights, 0)?,
+            bias,
+        })
     }
 
     fn load_vector(&self, tensor: StoredTensor<'_>) -> Result<Tensor, ModelError> {
-        self.rounded(&Tensor::from_vec(tensor.to_f32(), tensor.cols(), &self.device)?)
+        self.rounded(&Tensor::from_vec(
+            tensor.to_f32(),
+            tensor.cols(),
+            &self.device,
+        )?)
     }
 
     fn kv_cache_bytes_per_block(&self, shape: AttentionShape, block_size: usize) -> usize {
@@ -207,8 +224,11 @@ impl Backend for CandleBackend {
     fn begin_step(&mut self, input: &ForwardInput<'_>) -> Result<(), ModelError> {
         let block_size = self.block_size;
         let mut requests = Vec::with_capacity(input.seq_lens.len());
-        for (index, (rows, seq_len)) in
-            input.query_start_loc.windows(2).zip(input.seq_lens).enumerate()
+        for (index, (rows, seq_len)) in input
+            .query_start_loc
+            .windows(2)
+            .zip(input.seq_lens)
+            .enumerate()
         {
             let seq_len = *seq_len as usize;
             let table = &input.block_tables[index * input.block_table_stride..];
@@ -306,8 +326,12 @@ impl Backend for CandleBackend {
         let slots = self.step()?.slot_mapping.unsqueeze(1)?;
         let slots = slots.broadcast_as((rows, shape.kv_width()))?.contiguous()?;
         let keys = rotated.narrow(1, shape.q_width(), shape.kv_width())?;
-        cache.keys.scatter_set(&slots, &self.rounded(&keys)?.contiguous()?, 0)?;
-        cache.values.scatter_set(&slots, &self.rounded(&values)?.contiguous()?, 0)?;
+        cache
+            .keys
+            .scatter_set(&slots, &self.rounded(&keys)?.contiguous()?, 0)?;
+        cache
+            .values
+            .scatter_set(&slots, &self.rounded(&values)?.contiguous()?, 0)?;
         *qkv = Tensor::cat(&[rotated, values], 1)?;
         Ok(())
     }
@@ -342,7 +366,9 @@ impl Backend for CandleBackend {
             let (keys, values) = (gather(&cache.keys)?, gather(&cache.values)?);
             let mask = causal_mask(rows, seq_len - rows, seq_len, window, &self.device)?;
             let scores = (queries.matmul(&keys.transpose(1, 2)?)? * scale)?;
-            let scores = scores.reshape((shape.num_heads, rows, seq_len))?.broadcast_add(&mask)?;
+            let scores = scores
+                .reshape((shape.num_heads, rows, seq_len))?
+                .broadcast_add(&mask)?;
             let weights =
                 softmax(&scores)?.reshape((shape.num_kv_heads, shape.group() * rows, seq_len))?;
             let output = weights

@@ -87,7 +87,12 @@ impl<B: Backend> Buffers<B> {
         weight: &B::Vector,
         eps: f32,
     ) -> Result<(), ModelError> {
-        let Self { residual, delta, normed, .. } = self;
+        let Self {
+            residual,
+            delta,
+            normed,
+            ..
+        } = self;
         if self.delta_pending {
             backend.add_rms_norm(residual, delta, weight, eps, normed)
         } else {
@@ -119,8 +124,13 @@ impl<B: Backend, F: Family> DecoderWeights<B, F> {
         progress: &mut dyn FnMut(LoadProgress),
     ) -> Result<Self, ModelError> {
         let mut loader = WeightLoader::new(checkpoint, &backend, progress);
-        let vocabulary =
-            |name| [LinearSpec { name, out_features: config.vocab_size, bias: false }];
+        let vocabulary = |name| {
+            [LinearSpec {
+                name,
+                out_features: config.vocab_size,
+                bias: false,
+            }]
+        };
         let embed_tokens =
             loader.fused_linear(config.hidden_size, &vocabulary("model.embed_tokens"))?;
         let layers = (0..config.num_hidden_layers)
@@ -135,7 +145,15 @@ impl<B: Backend, F: Family> DecoderWeights<B, F> {
             Some(loader.fused_linear(config.hidden_size, &vocabulary("lm_head"))?)
         };
         loader.finish();
-        Ok(Self { config: config.clone(), backend, heartbeat, embed_tokens, layers, norm, lm_head })
+        Ok(Self {
+            config: config.clone(),
+            backend,
+            heartbeat,
+            embed_tokens,
+            layers,
+            norm,
+            lm_head,
+        })
     }
 }
 
@@ -156,7 +174,13 @@ impl<B: Backend, F: Family> LoadedWeights for DecoderWeights<B, F> {
             .map(|_| self.backend.allocate_kv_cache(shape, limits))
             .collect::<Result<_, _>>()?;
         let buffers = Buffers::allocate(&self.backend, &self.config, limits)?;
-        Ok(Box::new(Decoder { weights: *self, limits: *limits, caches, buffers, num_logits_rows: 0 }))
+        Ok(Box::new(Decoder {
+            weights: *self,
+            limits: *limits,
+            caches,
+            buffers,
+            num_logits_rows: 0,
+        }))
     }
 }
 
@@ -172,11 +196,19 @@ struct Decoder<B: Backend, F: Family> {
 }
 
 impl<B: Backend, F: Family> Decoder<B, F> {
-    fn check_logits(&self, rows: &Range<usize>, found: usize, expected: usize) -> Result<(), ModelError> {
+    fn check_logits(
+        &self,
+        rows: &Range<usize>,
+        found: usize,
+        expected: usize,
+    ) -> Result<(), ModelError> {
         if rows.start > rows.end || rows.end > self.num_logits_rows {
             return Err(ModelError::Input {
                 field: "rows",
-                problem: format!("{rows:?} must lie within the {} rows of the last batch", self.num_logits_rows),
+                problem: format!(
+                    "{rows:?} must lie within the {} rows of the last batch",
+                    self.num_logits_rows
+                ),
             });
         }
         if found != expected {
@@ -192,8 +224,15 @@ impl<B: Backend, F: Family> Decoder<B, F> {
 impl<B: Backend, F: Family> CausalLm for Decoder<B, F> {
     fn forward(&mut self, input: &ForwardInput<'_>) -> Result<(), ModelError> {
         input.validate(&self.limits, self.weights.config.vocab_size)?;
-        let DecoderWeights { config, backend, heartbeat, embed_tokens, layers, norm, .. } =
-            &mut self.weights;
+        let DecoderWeights {
+            config,
+            backend,
+            heartbeat,
+            embed_tokens,
+            layers,
+            norm,
+            ..
+        } = &mut self.weights;
         let buffers = &mut self.buffers;
         self.num_logits_rows = 0;
         if input.input_ids.is_empty() {
@@ -221,7 +260,12 @@ impl<B: Backend, F: Family> CausalLm for Decoder<B, F> {
         if rows.is_empty() {
             return Ok(());
         }
-        let DecoderWeights { backend, lm_head, embed_tokens, .. } = &mut self.weights;
+        let DecoderWeights {
+            backend,
+            lm_head,
+            embed_tokens,
+            ..
+        } = &mut self.weights;
         let head = lm_head.as_ref().unwrap_or(embed_tokens);
         backend.lm_head(&self.buffers.logits_hidden, rows, head, logits)
     }
@@ -240,7 +284,12 @@ impl<B: Backend, F: Family> CausalLm for Decoder<B, F> {
                 problem: format!("{id} must be below the vocabulary size {vocab_size}"),
             });
         }
-        let DecoderWeights { backend, lm_head, embed_tokens, .. } = &mut self.weights;
+        let DecoderWeights {
+            backend,
+            lm_head,
+            embed_tokens,
+            ..
+        } = &mut self.weights;
         let head = lm_head.as_ref().unwrap_or(embed_tokens);
         backend.lm_head_for(&self.buffers.logits_hidden, row, token_ids, head, logits)
     }

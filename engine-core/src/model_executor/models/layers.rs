@@ -43,11 +43,24 @@ impl<B: Backend> Attention<B> {
     ) -> Result<Self, ModelError> {
         let shape = AttentionShape::of(config);
         let name = |part: &str| format!("{prefix}.self_attn.{part}");
-        let (q, k, v, o) = (name("q_proj"), name("k_proj"), name("v_proj"), name("o_proj"));
-        let part = |name, out_features| LinearSpec { name, out_features, bias: options.qkv_bias };
+        let (q, k, v, o) = (
+            name("q_proj"),
+            name("k_proj"),
+            name("v_proj"),
+            name("o_proj"),
+        );
+        let part = |name, out_features| LinearSpec {
+            name,
+            out_features,
+            bias: options.qkv_bias,
+        };
         let qkv_proj = loader.fused_linear(
             config.hidden_size,
-            &[part(&q, shape.q_width()), part(&k, shape.kv_width()), part(&v, shape.kv_width())],
+            &[
+                part(&q, shape.q_width()),
+                part(&k, shape.kv_width()),
+                part(&v, shape.kv_width()),
+            ],
         )?;
         let qk_norm = if options.qk_norm {
             Some(QkNorm {
@@ -60,9 +73,19 @@ impl<B: Backend> Attention<B> {
         };
         let o_proj = loader.fused_linear(
             shape.q_width(),
-            &[LinearSpec { name: &o, out_features: config.hidden_size, bias: options.o_bias }],
+            &[LinearSpec {
+                name: &o,
+                out_features: config.hidden_size,
+                bias: options.o_bias,
+            }],
         )?;
-        Ok(Self { shape, sliding_window: options.sliding_window, qkv_proj, qk_norm, o_proj })
+        Ok(Self {
+            shape,
+            sliding_window: options.sliding_window,
+            qkv_proj,
+            qk_norm,
+            o_proj,
+        })
     }
 
     /// Reads `normed`, writes `delta`.
@@ -72,7 +95,13 @@ impl<B: Backend> Attention<B> {
         cache: &mut B::KvCache,
         buffers: &mut Buffers<B>,
     ) -> Result<(), ModelError> {
-        let Buffers { normed, qkv, attention, delta, .. } = buffers;
+        let Buffers {
+            normed,
+            qkv,
+            attention,
+            delta,
+            ..
+        } = buffers;
         backend.linear(normed, &self.qkv_proj, qkv)?;
         if let Some(norm) = &self.qk_norm {
             backend.qk_norm(qkv, self.shape, &norm.q, &norm.k, norm.eps)?;
@@ -109,7 +138,11 @@ impl<B: Backend> GatedMlp<B> {
     ) -> Result<Self, ModelError> {
         let name = |part: &str| format!("{prefix}.mlp.{part}");
         let (gate, up, down) = (name("gate_proj"), name("up_proj"), name("down_proj"));
-        let part = |name, out_features| LinearSpec { name, out_features, bias };
+        let part = |name, out_features| LinearSpec {
+            name,
+            out_features,
+            bias,
+        };
         let width = config.intermediate_size;
         Ok(Self {
             gate_up_proj: loader
@@ -120,7 +153,13 @@ impl<B: Backend> GatedMlp<B> {
 
     /// Reads `normed`, writes `delta`.
     fn forward(&self, backend: &mut B, buffers: &mut Buffers<B>) -> Result<(), ModelError> {
-        let Buffers { normed, gate_up, mlp, delta, .. } = buffers;
+        let Buffers {
+            normed,
+            gate_up,
+            mlp,
+            delta,
+            ..
+        } = buffers;
         backend.linear(normed, &self.gate_up_proj, gate_up)?;
         backend.silu_and_mul(gate_up, mlp)?;
         backend.linear(mlp, &self.down_proj, delta)

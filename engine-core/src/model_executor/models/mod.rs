@@ -46,7 +46,10 @@ pub(crate) fn load(
     let dtype = match options.dtype {
         Dtype::Float32 => ModelDtype::Float32,
         Dtype::BFloat16 => ModelDtype::BFloat16,
-        Dtype::Auto => match checkpoint.find(decoder::EMBED_TOKENS).map(|tensor| tensor.dtype) {
+        Dtype::Auto => match checkpoint
+            .find(decoder::EMBED_TOKENS)
+            .map(|tensor| tensor.dtype)
+        {
             Some(safetensors::Dtype::F16 | safetensors::Dtype::BF16) => ModelDtype::BFloat16,
             _ => ModelDtype::Float32,
         },
@@ -66,5 +69,10 @@ pub(crate) fn load(
             registry::load(&config, &checkpoint, backend, heartbeat, progress)?
         }
     };
-    Ok(LoadedModel { name: name.to_owned(), config, dtype, weights })
+    Ok(LoadedModel {
+        name: name.to_owned(),
+        config,
+        dtype,
+        weights,
+    })
 }

@@ -20,10 +20,19 @@ impl Activation {
         // compete for the same lines of the cache.
         let stride = width.next_multiple_of(LANES) + LANES;
         let Some(len) = max_rows.checked_mul(stride) else {
-            return Err(ModelError::OutOfMemory { what: "activations", bytes: usize::MAX });
+            return Err(ModelError::OutOfMemory {
+                what: "activations",
+                bytes: usize::MAX,
+            });
         };
         let data = Buffer::zeroed("activations", len)?;
-        Ok(Self { data, rows: 0, max_rows, width, stride })
+        Ok(Self {
+            data,
+            rows: 0,
+            max_rows,
+            width,
+            stride,
+        })
     }
 
     pub(crate) fn rows(&self) -> usize {
@@ -168,7 +177,10 @@ unsafe fn silu_and_mul_body<S: Simd>(
     unsafe {
         let (whole, rest) = (width - width % LANES, width % LANES);
         for i in (0..whole).step_by(LANES) {
-            S::store(out.add(i), silu::<S>(S::load(gate.add(i)), S::load(up.add(i))));
+            S::store(
+                out.add(i),
+                silu::<S>(S::load(gate.add(i)), S::load(up.add(i))),
+            );
         }
         if rest > 0 {
             let gate = simd::load_first::<S>(gate.add(whole), rest);
@@ -233,7 +245,14 @@ pub(crate) fn add_rms_norm(
         unsafe {
             let x = x.ptr(row * x_stride, width);
             add_row(level, x, delta.row(row).as_ptr(), width);
-            rms_norm_row(level, x, weight.as_ptr(), width, eps, to.ptr(row * out_stride, width));
+            rms_norm_row(
+                level,
+                x,
+                weight.as_ptr(),
+                width,
+                eps,
+                to.ptr(row * out_stride, width),
+            );
         }
     })?;
     Ok(())

@@ -11,6 +11,7 @@ use super::buffer::{Buffer, SharedMut};
 use super::format::Format;
 use super::kv_cache::KvCache;
 use super::multiply::{MAX_ROWS, Product, multiply_rows};
+use super::query_tiles::{QueryTile, tokens_per_tile};
 use super::simd::{self, LANES, Simd, SimdLevel, dispatch};
 use crate::model_executor::backend::AttentionShape;
 use crate::model_executor::compute_pool::ComputePool;
@@ -18,54 +19,6 @@ use crate::model_executor::error::ModelError;
 
 /// Positions per step of the online softmax.
 const SPAN: usize = 64;
-
-/// Query rows (tokens times heads) that a tile aims at.
-const ROWS_PER_TILE: usize = 48;
-
-/// Rows of one request that a tile takes.
-fn tokens_per_tile(shape: AttentionShape) -> usize {
-    (ROWS_PER_TILE / shape.group()).max(1)
-}
-
-/// Some consecutive rows of one request.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct QueryTile {
-    request: usize,
-    first_row: usize,
-    num_tokens: usize,
-    /// Position of the first row.
-    first_position: usize,
-}
-
-/// Cuts a batch into tiles, into room that exists.
-pub(crate) fn cut_into_tiles(
-    shape: AttentionShape,
-    query_start_loc: &[u32],
-    seq_lens: &[u32],
-    tiles: &mut Vec<QueryTile>,
-) {
-    tiles.clear();
-    for (request, (rows, seq_len)) in query_start_loc.windows(2).zip(seq_lens).enumerate() {
-        let (start, end) = (rows[0] as usize, rows[1] as usize);
-        for first_row in (start..end).step_by(tokens_per_tile(shape)) {
-            tiles.push(QueryTile {
-                request,
-                first_row,
-                num_tokens: tokens_per_tile(shape).min(end - first_row),
-                first_position: *seq_len as usize - (end - first_row),
-            });
-        }
-    }
-    // Long ones first, so that none is left for the end alone.
-    tiles.sort_unstable_by_key(|tile| {
-        (std::cmp::Reverse(tile.first_position + tile.num_tokens), tile.first_row)
-    });
-}
-
-/// Most tiles of a step.
-pub(crate) fn most_tiles(shape: AttentionShape, max_tokens: usize, max_requests: usize) -> usize {
-    max_tokens.div_ceil(tokens_per_tile(shape)) + max_requests
-}
 
 /// What the threads keep while they work on a tile.
 pub(crate) struct Scratch {
@@ -101,7 +54,7 @@ impl ScratchLayout {
     fn maxima(&self) -> usize {
         self.weights() + self.rows * LANES
     }
-    /// Scores of a block of rows `[12, 64]`.
+    /// Scores of a block of rows `[8, 64]`.
     fn scores(&self) -> usize {
         self.maxima() + self.rows
     }
@@ -114,7 +67,10 @@ impl ScratchLayout {
 impl Scratch {
     pub(crate) fn allocate(num_threads: usize, shape: AttentionShape) -> Result<Self, ModelError> {
         let per_thread = ScratchLayout::of(shape).len();
-        Ok(Self { data: Buffer::zeroed("scratch", num_threads * per_thread)?, per_thread })
+        Ok(Self {
+            data: Buffer::zeroed("scratch", num_threads * per_thread)?,
+            per_thread,
+        })
     }
 }
 
@@ -142,8 +98,14 @@ pub(crate) fn paged_attention<F: Format>(
 ) -> Result<(), ModelError> {
     out.set_rows(qkv.rows())?;
     assert!(qkv.width() == shape.qkv_width() && out.width() == shape.q_width());
-    assert!(scratch.per_thread >= ScratchLayout::of(shape).len(), "scratch of another model");
-    assert!(cache.shape.block_size % LANES == 0, "blocks hold whole vectors of tokens");
+    assert!(
+        scratch.per_thread >= ScratchLayout::of(shape).len(),
+        "scratch of another model"
+    );
+    assert!(
+        cache.shape.block_size.is_multiple_of(LANES),
+        "blocks hold whole vectors of tokens"
+    );
     let out_stride = out.stride();
     let out = SharedMut::new(out.as_mut_slice());
     let per_thread = scratch.per_thread;
@@ -208,7 +170,10 @@ impl<F: Format> Context<'_, F> {
     #[inline(always)]
     fn block_of(&self, position: usize) -> (usize, usize) {
         let block_size = self.cache.shape.block_size;
-        (self.block_table[position / block_size] as usize, position % block_size)
+        (
+            self.block_table[position / block_size] as usize,
+            position % block_size,
+        )
     }
 }
 
@@ -268,9 +233,10 @@ unsafe fn attend<F: Format>(
         }
 
         for row in 0..rows {
-            let inverse = 1.0 / std::slice::from_raw_parts(weights.add(row * LANES), LANES)
-                .iter()
-                .sum::<f32>();
+            let inverse = 1.0
+                / std::slice::from_raw_parts(weights.add(row * LANES), LANES)
+                    .iter()
+                    .sum::<f32>();
             let to = out.add((row / group) * out_stride + (row % group) * shape.head_dim);
             for dim in 0..shape.head_dim {
                 *to.add(dim) = *sums.add(row * layout.value_width + dim) * inverse;
@@ -416,7 +382,10 @@ unsafe fn softmax_step_body<S: Simd>(
         }
         for vec in 0..SPAN / LANES {
             let score = S::load(scores.add(vec * LANES));
-            S::store(scores.add(vec * LANES), simd::exp::<S>(S::sub(score, S::splat(new))));
+            S::store(
+                scores.add(vec * LANES),
+                simd::exp::<S>(S::sub(score, S::splat(new))),
+            );
         }
         if !whole {
             hide(0.0);

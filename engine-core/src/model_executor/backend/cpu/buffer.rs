@@ -26,19 +26,26 @@ impl<T: Element> Buffer<T> {
     /// `len` zeros. Memory is taken from the system when it is first written.
     pub(crate) fn zeroed(what: &'static str, len: usize) -> Result<Self, ModelError> {
         let Some(bytes) = len.checked_mul(size_of::<T>()) else {
-            return Err(ModelError::OutOfMemory { what, bytes: usize::MAX });
+            return Err(ModelError::OutOfMemory {
+                what,
+                bytes: usize::MAX,
+            });
         };
         let map = if bytes == 0 {
             None
         } else {
-            let map = MmapMut::map_anon(bytes)
-                .map_err(|_| ModelError::OutOfMemory { what, bytes })?;
+            let map =
+                MmapMut::map_anon(bytes).map_err(|_| ModelError::OutOfMemory { what, bytes })?;
             // A hint: where it is refused, small pages serve.
             #[cfg(target_os = "linux")]
             let _ = map.advise(memmap2::Advice::HugePage);
             Some(map)
         };
-        Ok(Self { map, len, element: PhantomData })
+        Ok(Self {
+            map,
+            len,
+            element: PhantomData,
+        })
     }
 }
 
@@ -83,7 +90,11 @@ unsafe impl<T: Send> Sync for SharedMut<'_, T> {}
 
 impl<'a, T> SharedMut<'a, T> {
     pub(crate) fn new(slice: &'a mut [T]) -> Self {
-        Self { start: slice.as_mut_ptr(), len: slice.len(), borrow: PhantomData }
+        Self {
+            start: slice.as_mut_ptr(),
+            len: slice.len(),
+            borrow: PhantomData,
+        }
     }
 
     /// Elements `offset..offset + len`, for writing.
@@ -92,7 +103,10 @@ impl<'a, T> SharedMut<'a, T> {
     /// No other thread may touch these elements during the job.
     #[inline(always)]
     pub(crate) unsafe fn ptr(self, offset: usize, len: usize) -> *mut T {
-        assert!(offset.checked_add(len).is_some_and(|end| end <= self.len), "kernel out of bounds");
+        assert!(
+            offset.checked_add(len).is_some_and(|end| end <= self.len),
+            "kernel out of bounds"
+        );
         // SAFETY: inside the slice, as just checked.
         unsafe { self.start.add(offset) }
     }

@@ -82,12 +82,7 @@ impl Format for F32 {
         }
     }
     #[inline(always)]
-    unsafe fn load_row<S: Simd>(
-        panel: *const f32,
-        row: usize,
-        col: usize,
-        width: usize,
-    ) -> S::V {
+    unsafe fn load_row<S: Simd>(panel: *const f32, row: usize, col: usize, width: usize) -> S::V {
         // SAFETY: the caller vouches for the row.
         unsafe { S::load(panel.add(row * width + col)) }
     }
@@ -126,12 +121,7 @@ impl Format for Bf16 {
         unsafe { S::load_bf16_pairs(panel.add(row * width + col * 2)) }
     }
     #[inline(always)]
-    unsafe fn load_row<S: Simd>(
-        panel: *const u16,
-        row: usize,
-        col: usize,
-        width: usize,
-    ) -> S::V {
+    unsafe fn load_row<S: Simd>(panel: *const u16, row: usize, col: usize, width: usize) -> S::V {
         // SAFETY: a panel of odd depth is padded to the next row.
         unsafe { S::load_bf16_pairs(panel.add(row * width + col * 2)).0 }
     }

@@ -1,20 +1,16 @@
 //! Every kernel at every level against a plain reference in f64, at odd sizes.
 
-use std::sync::Arc;
-
 use super::activation::{self, Activation};
-use super::attention::{self, Batch, Scratch};
 use super::format::{Bf16, F32, Format};
-use super::kv_cache::{self, BlockShape, KvCache};
+use super::kv_cache;
 use super::linear::{PackedMatrix, Rows};
 use super::simd::SimdLevel;
 use crate::model_executor::backend::AttentionShape;
 use crate::model_executor::compute_pool::ComputePool;
-use crate::model_executor::rotary::{RopeParameters, RopeScaling};
 use crate::model_executor::weights::StoredTensor;
 
 /// SplitMix64 as uniform numbers in `-1..1`.
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
     fn next(&mut self) -> f32 {
@@ -24,21 +20,24 @@ impl Random {
         ((z ^ (z >> 31)) >> 40) as f32 / (1u64 << 23) as f32 - 1.0
     }
 
-    fn values(&mut self, len: usize) -> Vec<f32> {
+    pub(super) fn values(&mut self, len: usize) -> Vec<f32> {
         (0..len).map(|_| self.next()).collect()
     }
 }
 
 fn bytes(values: &[f32]) -> Vec<u8> {
-    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+    values
+        .iter()
+        .flat_map(|value| value.to_le_bytes())
+        .collect()
 }
 
 /// What is left of a value in a format.
-fn stored<F: Format>(value: f32) -> f64 {
+pub(super) fn stored<F: Format>(value: f32) -> f64 {
     f64::from(F::to_f32(F::from_f32(value)))
 }
 
-fn filled(rows: usize, width: usize, random: &mut Random) -> Activation {
+pub(super) fn filled(rows: usize, width: usize, random: &mut Random) -> Activation {
     let mut x = Activation::allocate(rows, width).unwrap();
     x.set_rows(rows).unwrap();
     // The padding is filled too: no kernel may read it.
@@ -50,9 +49,12 @@ fn filled(rows: usize, width: usize, random: &mut Random) -> Activation {
     x
 }
 
-fn close(found: f32, expected: f64, tolerance: f64, what: &str) {
+pub(super) fn close(found: f32, expected: f64, tolerance: f64, what: &str) {
     let error = (f64::from(found) - expected).abs();
-    assert!(error <= tolerance * (1.0 + expected.abs()), "{what}: {found} instead of {expected}");
+    assert!(
+        error <= tolerance * (1.0 + expected.abs()),
+        "{what}: {found} instead of {expected}"
+    );
 }
 
 fn linear<F: Format>(rows: usize, n: usize, k: usize, level: SimdLevel, pool: &ComputePool) {
@@ -62,32 +64,54 @@ fn linear<F: Format>(rows: usize, n: usize, k: usize, level: SimdLevel, pool: &C
     let bias = random.values(n);
     let data = bytes(&weights);
     let (upper, lower) = data.split_at(first * k * 4);
-    let parts = [StoredTensor::f32(first, k, upper), StoredTensor::f32(second, k, lower)];
+    let parts = [
+        StoredTensor::f32(first, k, upper),
+        StoredTensor::f32(second, k, lower),
+    ];
     let matrix = PackedMatrix::<F>::pack(pool, k, &parts, Some(&bias)).unwrap();
     let x = filled(rows, k, &mut random);
     // Results at a stride of their own; what lies between them must stay.
     let stride = n + 3;
     let mut out = vec![7.0f32; rows * stride];
-    matrix.multiply(pool, level, Rows::of(&x), &mut out, stride).unwrap();
+    matrix
+        .multiply(pool, level, Rows::of(&x), &mut out, stride)
+        .unwrap();
     for row in 0..rows {
         for feature in 0..n {
             let sum: f64 = (0..k)
                 .map(|i| f64::from(x.row(row)[i]) * stored::<F>(weights[feature * k + i]))
                 .sum();
             let what = format!("{level:?} [{rows}, {k}] x [{n}, {k}] at {row}, {feature}");
-            close(out[row * stride + feature], sum + f64::from(bias[feature]), 1e-4, &what);
+            close(
+                out[row * stride + feature],
+                sum + f64::from(bias[feature]),
+                1e-4,
+                &what,
+            );
         }
-        assert!(out[row * stride + n..(row + 1) * stride].iter().all(|value| *value == 7.0));
+        assert!(
+            out[row * stride + n..(row + 1) * stride]
+                .iter()
+                .all(|value| *value == 7.0)
+        );
     }
     let features: Vec<u32> = (0..n as u32).rev().step_by(2).collect();
     let mut chosen = vec![0.0; features.len()];
-    matrix.multiply_chosen(pool, level, x.row(0), &features, &mut chosen).unwrap();
+    matrix
+        .multiply_chosen(pool, level, x.row(0), &features, &mut chosen)
+        .unwrap();
     for (feature, found) in features.iter().zip(&chosen) {
-        assert_eq!(found.to_bits(), out[*feature as usize].to_bits(), "{level:?} {feature}");
+        assert_eq!(
+            found.to_bits(),
+            out[*feature as usize].to_bits(),
+            "{level:?} {feature}"
+        );
     }
     let mut table_row = vec![0.0; k];
     matrix.read_row(n - 1, &mut table_row);
-    let last = weights[(n - 1) * k..].iter().map(|value| stored::<F>(*value) as f32);
+    let last = weights[(n - 1) * k..]
+        .iter()
+        .map(|value| stored::<F>(*value) as f32);
     assert!(table_row.iter().copied().eq(last));
 }
 
@@ -115,9 +139,15 @@ fn a_row_is_the_same_in_any_number_of_rows() {
     let x = filled(150, k, &mut random);
     for level in SimdLevel::available() {
         let mut all = vec![0.0; 150 * n];
-        matrix.multiply(&pool, level, Rows::of(&x), &mut all, n).unwrap();
+        matrix
+            .multiply(&pool, level, Rows::of(&x), &mut all, n)
+            .unwrap();
         for rows in 1..=30 {
-            let some = Rows { data: x.as_slice(), count: rows, stride: x.stride() };
+            let some = Rows {
+                data: x.as_slice(),
+                count: rows,
+                stride: x.stride(),
+            };
             let mut out = vec![0.0; rows * n];
             matrix.multiply(&pool, level, some, &mut out, n).unwrap();
             assert!(out == all[..rows * n], "{level:?}: {rows} rows");
@@ -145,19 +175,22 @@ fn norms_and_silu_match_at_every_level() {
                 }
             };
             activation::rms_norm(&pool, level, &x, &weight, eps, &mut out).unwrap();
-            for row in 0..9 {
-                let x: Vec<f64> = before[row].iter().map(|value| f64::from(*value)).collect();
+            for (row, before) in before.iter().enumerate() {
+                let x: Vec<f64> = before.iter().map(|value| f64::from(*value)).collect();
                 check(&x, out.row(row));
             }
             activation::add_rms_norm(&pool, level, &mut x, &delta, &weight, eps, &mut out).unwrap();
-            for row in 0..9 {
-                let sum: Vec<f64> = before[row]
+            for (row, before) in before.iter().enumerate() {
+                let sum: Vec<f64> = before
                     .iter()
                     .zip(delta.row(row))
                     .map(|(x, delta)| f64::from(*x) + f64::from(*delta))
                     .collect();
                 check(&sum, out.row(row));
-                x.row(row).iter().zip(&sum).for_each(|(x, sum)| close(*x, *sum, 1e-6, "residual"));
+                x.row(row)
+                    .iter()
+                    .zip(&sum)
+                    .for_each(|(x, sum)| close(*x, *sum, 1e-6, "residual"));
             }
 
             let gate_up = filled(9, 2 * width, &mut random);
@@ -167,145 +200,13 @@ fn norms_and_silu_match_at_every_level() {
                     let (gate, up) = (gate_up.row(row)[i], gate_up.row(row)[width + i]);
                     let gate = f64::from(gate);
                     let expected = gate / (1.0 + (-gate).exp()) * f64::from(up);
-                    close(out.row(row)[i], expected, 1e-6, &format!("{level:?} silu {width}"));
+                    close(
+                        out.row(row)[i],
+                        expected,
+                        1e-6,
+                        &format!("{level:?} silu {width}"),
+                    );
                 }
-            }
-        }
-    }
-}
-
-/// One step of two requests through rotation, cache and attention, against sums in f64 over
-/// keys and values kept beside.
-fn attend<F: Format>(level: SimdLevel, shape: AttentionShape, window: Option<usize>) {
-    const BLOCK_SIZE: usize = 32;
-    const LENGTHS: [usize; 2] = [150, 37];
-    let tables: [&[u32]; 2] = [&[3, 9, 1, 6, 2], &[5, 4, 0, 0, 0]];
-    let pool = ComputePool::new(2).unwrap();
-    let mut random = Random(shape.head_dim as u64);
-    let head_dim = shape.head_dim;
-    let rope = RopeParameters { theta: 100.0, scaling: RopeScaling::Default };
-    let rotary = rope.table(head_dim, 256);
-    let mut cache =
-        KvCache::<F>::allocate(BlockShape::new(shape, BLOCK_SIZE), 10).unwrap();
-    let mut scratch = Scratch::allocate(2, shape).unwrap();
-    let mut history: [Vec<Vec<f32>>; 2] = [Vec::new(), Vec::new()];
-    let slot = |request: usize, position: usize| {
-        tables[request][position / BLOCK_SIZE] * BLOCK_SIZE as u32
-            + (position % BLOCK_SIZE) as u32
-    };
-    // Both prompts but their last five tokens, then the rest: rows in the middle of sequences.
-    for step in 0..2 {
-        let (mut starts, mut seq_lens) = (vec![0u32], Vec::new());
-        let (mut positions, mut slots, mut owners) = (Vec::new(), Vec::new(), Vec::new());
-        for (request, length) in LENGTHS.into_iter().enumerate() {
-            let range = if step == 0 { 0..length - 5 } else { length - 5..length };
-            seq_lens.push(range.end as u32);
-            for position in range {
-                positions.push(position as u32);
-                slots.push(slot(request, position));
-                owners.push(request);
-            }
-            starts.push(positions.len() as u32);
-        }
-        let rows = positions.len();
-        let mut qkv = filled(rows, shape.qkv_width(), &mut random);
-        let before: Vec<Vec<f32>> = (0..rows).map(|row| qkv.row(row).to_vec()).collect();
-        kv_cache::rotary_and_kv_write(
-            &pool, level, &mut qkv, shape, &rotary, &positions, &slots, &mut cache,
-        )
-        .unwrap();
-        for row in 0..rows {
-            check_rotation(&before[row], qkv.row(row), shape, positions[row]);
-            history[owners[row]].push(qkv.row(row).to_vec());
-        }
-        let mut tiles = Vec::new();
-        attention::cut_into_tiles(shape, &starts, &seq_lens, &mut tiles);
-        assert!(tiles.len() <= attention::most_tiles(shape, rows, 2));
-        let block_tables = tables.concat();
-        let batch = Batch { tiles: &tiles, block_tables: &block_tables, block_table_stride: 5 };
-        let mut out = Activation::allocate(rows, shape.q_width()).unwrap();
-        attention::paged_attention(
-            &pool, level, &mut scratch, batch, &qkv, shape, &cache, window, &mut out,
-        )
-        .unwrap();
-        for row in 0..rows {
-            let expected = attention_reference::<F>(
-                qkv.row(row),
-                &history[owners[row]],
-                positions[row] as usize,
-                shape,
-                window,
-            );
-            let what = format!("{level:?} {shape:?} {window:?} at {}", positions[row]);
-            for (found, expected) in out.row(row).iter().zip(expected) {
-                close(*found, expected, 2e-5, &what);
-            }
-        }
-    }
-}
-
-fn check_rotation(before: &[f32], after: &[f32], shape: AttentionShape, position: u32) {
-    let (half, rotated) = (shape.head_dim / 2, shape.q_width() + shape.kv_width());
-    assert_eq!(before[rotated..], after[rotated..], "values are not rotated");
-    let heads = before[..rotated]
-        .chunks_exact(shape.head_dim)
-        .zip(after.chunks_exact(shape.head_dim));
-    for (before, after) in heads {
-        for pair in 0..half {
-            let frequency = 100.0_f64.powf(-((2 * pair) as f64) / shape.head_dim as f64);
-            let (sin, cos) = (f64::from(position) * frequency).sin_cos();
-            let (x, y) = (f64::from(before[pair]), f64::from(before[half + pair]));
-            close(after[pair], x * cos - y * sin, 2e-5, "first of a pair");
-            close(after[half + pair], y * cos + x * sin, 2e-5, "second of a pair");
-        }
-    }
-}
-
-fn attention_reference<F: Format>(
-    query: &[f32],
-    history: &[Vec<f32>],
-    position: usize,
-    shape: AttentionShape,
-    window: Option<usize>,
-) -> Vec<f64> {
-    let first = window.map_or(0, |window| (position + 1).saturating_sub(window));
-    let mut out = Vec::new();
-    for head in 0..shape.num_heads {
-        let query = &query[head * shape.head_dim..][..shape.head_dim];
-        let kv = head / shape.group() * shape.head_dim;
-        let (keys, values) = (shape.q_width() + kv, shape.q_width() + shape.kv_width() + kv);
-        let visible = &history[first..=position];
-        let weights: Vec<f64> = visible
-            .iter()
-            .map(|token| {
-                let products = query
-                    .iter()
-                    .zip(&token[keys..])
-                    .map(|(query, key)| f64::from(*query) * stored::<F>(*key));
-                (products.sum::<f64>() / (shape.head_dim as f64).sqrt()).exp()
-            })
-            .collect();
-        let total: f64 = weights.iter().sum();
-        out.extend((0..shape.head_dim).map(|dim| {
-            let sum: f64 = visible
-                .iter()
-                .zip(&weights)
-                .map(|(token, weight)| weight * stored::<F>(token[values + dim]))
-                .sum();
-            sum / total
-        }));
-    }
-    out
-}
-
-#[test]
-fn attention_matches_at_every_level_and_shape() {
-    for level in SimdLevel::available() {
-        for (num_heads, num_kv_heads, head_dim) in [(2, 2, 16), (6, 2, 18), (14, 2, 64), (5, 1, 50)] {
-            let shape = AttentionShape { num_heads, num_kv_heads, head_dim };
-            for window in [None, Some(1), Some(16), Some(70)] {
-                attend::<F32>(level, shape, window);
-                attend::<Bf16>(level, shape, window);
             }
         }
     }
@@ -314,17 +215,21 @@ fn attention_matches_at_every_level_and_shape() {
 #[test]
 fn head_norms_match_at_every_level() {
     let pool = ComputePool::new(1).unwrap();
-    let shape = AttentionShape { num_heads: 4, num_kv_heads: 2, head_dim: 18 };
+    let shape = AttentionShape {
+        num_heads: 4,
+        num_kv_heads: 2,
+        head_dim: 18,
+    };
     for level in SimdLevel::available() {
         let mut random = Random(3);
         let mut qkv = filled(3, shape.qkv_width(), &mut random);
         let (q_weight, k_weight) = (random.values(18), random.values(18));
         let before: Vec<Vec<f32>> = (0..3).map(|row| qkv.row(row).to_vec()).collect();
         kv_cache::qk_norm(&pool, level, &mut qkv, shape, &q_weight, &k_weight, 1e-6).unwrap();
-        for row in 0..3 {
+        for (row, before) in before.iter().enumerate() {
             for head in 0..6 {
                 let weight = if head < 4 { &q_weight } else { &k_weight };
-                let x = &before[row][head * 18..][..18];
+                let x = &before[head * 18..][..18];
                 let mean = x.iter().map(|x| f64::from(x * x)).sum::<f64>() / 18.0;
                 for i in 0..18 {
                     let expected = f64::from(x[i] * weight[i]) / (mean + 1e-6).sqrt();
@@ -332,40 +237,7 @@ fn head_norms_match_at_every_level() {
                 }
             }
             let values = shape.q_width() + shape.kv_width()..;
-            assert_eq!(qkv.row(row)[values.clone()], before[row][values]);
+            assert_eq!(qkv.row(row)[values.clone()], before[values]);
         }
-    }
-}
-
-#[test]
-fn stale_values_beyond_the_sequence_do_not_leak() {
-    let shape = AttentionShape { num_heads: 1, num_kv_heads: 1, head_dim: 16 };
-    let pool = Arc::new(ComputePool::new(1).unwrap());
-    let mut random = Random(1);
-    let rotary =
-        RopeParameters { theta: 100.0, scaling: RopeScaling::Default }.table(16, 64);
-    let mut cache = KvCache::<Bf16>::allocate(BlockShape::new(shape, 16), 1).unwrap();
-    let mut scratch = Scratch::allocate(1, shape).unwrap();
-    // Another request left NaN in the whole block.
-    let mut qkv = filled(16, 48, &mut random);
-    qkv.as_mut_slice().fill(f32::NAN);
-    let all: Vec<u32> = (0..16).collect();
-    let level = SimdLevel::detect();
-    kv_cache::rotary_and_kv_write(&pool, level, &mut qkv, shape, &rotary, &all, &all, &mut cache)
-        .unwrap();
-    let mut qkv = filled(3, 48, &mut random);
-    let few = &all[..3];
-    kv_cache::rotary_and_kv_write(&pool, level, &mut qkv, shape, &rotary, few, few, &mut cache)
-        .unwrap();
-    let mut tiles = Vec::new();
-    attention::cut_into_tiles(shape, &[0, 3], &[3], &mut tiles);
-    let batch = Batch { tiles: &tiles, block_tables: &[0], block_table_stride: 1 };
-    let mut out = Activation::allocate(3, 16).unwrap();
-    attention::paged_attention(
-        &pool, level, &mut scratch, batch, &qkv, shape, &cache, None, &mut out,
-    )
-    .unwrap();
-    for row in 0..3 {
-        assert!(out.row(row).iter().all(|value| value.is_finite()), "{:?}", out.row(row));
     }
 }

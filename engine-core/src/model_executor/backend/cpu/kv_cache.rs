@@ -23,7 +23,11 @@ pub(crate) struct BlockShape {
 
 impl BlockShape {
     pub(crate) fn new(shape: AttentionShape, block_size: usize) -> Self {
-        Self { block_size, head_dim: shape.head_dim, num_kv_heads: shape.num_kv_heads }
+        Self {
+            block_size,
+            head_dim: shape.head_dim,
+            num_kv_heads: shape.num_kv_heads,
+        }
     }
 
     /// Width of a value's row, a whole number of vectors.
@@ -43,9 +47,7 @@ impl BlockShape {
 
     /// Bytes of one block over all key heads.
     pub(crate) fn bytes<F: Format>(&self) -> usize {
-        self.num_kv_heads
-            * (self.key_len::<F>() + self.value_len::<F>())
-            * size_of::<F::Element>()
+        self.num_kv_heads * (self.key_len::<F>() + self.value_len::<F>()) * size_of::<F::Element>()
     }
 }
 
@@ -135,7 +137,10 @@ pub(crate) fn rotary_and_kv_write<F: Format>(
 ) -> Result<(), ModelError> {
     let (rows, width, stride) = (qkv.rows(), qkv.width(), qkv.stride());
     assert!(width == shape.qkv_width() && rows == positions.len() && rows == slots.len());
-    assert!(rotary.half * 2 == shape.head_dim, "rotary table of another model");
+    assert!(
+        rotary.half * 2 == shape.head_dim,
+        "rotary table of another model"
+    );
     let block = cache.shape;
     let (key_len, value_len) = (block.key_len::<F>(), block.value_len::<F>());
     let qkv = SharedMut::new(qkv.as_mut_slice());
@@ -150,13 +155,24 @@ pub(crate) fn rotary_and_kv_write<F: Format>(
         let (rotated, x_values) = x.split_at_mut(shape.q_width() + shape.kv_width());
         for head in rotated.chunks_exact_mut(shape.head_dim) {
             // SAFETY: a head is `2 * half` values, as asserted above.
-            unsafe { rotate(level, head.as_mut_ptr(), cos.as_ptr(), sin.as_ptr(), rotary.half) };
+            unsafe {
+                rotate(
+                    level,
+                    head.as_mut_ptr(),
+                    cos.as_ptr(),
+                    sin.as_ptr(),
+                    rotary.half,
+                )
+            };
         }
-        let (slot_block, token) =
-            (slots[row] as usize / block.block_size, slots[row] as usize % block.block_size);
+        let (slot_block, token) = (
+            slots[row] as usize / block.block_size,
+            slots[row] as usize % block.block_size,
+        );
         let x_keys = rotated[shape.q_width()..].chunks_exact(shape.head_dim);
-        for (head, (key, value)) in
-            x_keys.zip(x_values.chunks_exact(shape.head_dim)).enumerate()
+        for (head, (key, value)) in x_keys
+            .zip(x_values.chunks_exact(shape.head_dim))
+            .enumerate()
         {
             let panel = slot_block * block.num_kv_heads + head;
             for (dim, (key, value)) in key.iter().zip(value).enumerate() {
@@ -189,7 +205,11 @@ pub(crate) fn qk_norm(
     let qkv = SharedMut::new(qkv.as_mut_slice());
     for_each_row(pool, rows, width, &|row, _| {
         for head in 0..shape.num_heads + shape.num_kv_heads {
-            let weight = if head < shape.num_heads { q_weight } else { k_weight };
+            let weight = if head < shape.num_heads {
+                q_weight
+            } else {
+                k_weight
+            };
             // SAFETY: each row belongs to one call; a head and its weight hold `head_dim` values.
             unsafe {
                 let x = qkv.ptr(row * stride + head * shape.head_dim, shape.head_dim);

@@ -21,7 +21,7 @@ pub(crate) const PANEL_WIDTH: usize = 2 * LANES;
 const DEPTH_BLOCK: usize = 512;
 
 /// Rows whose activations stay in the second cache while panels pass.
-const ROW_BLOCK: usize = 8 * MAX_ROWS;
+const ROW_BLOCK: usize = 12 * MAX_ROWS;
 
 /// Multiply-adds below which a tile is not worth a thread.
 const WORK_PER_TILE: usize = 16 * 1024;
@@ -71,7 +71,12 @@ impl<F: Format> PackedMatrix<F> {
                 }
             }
         })?;
-        Ok(Self { panels, bias: padded_bias, out_features, in_features })
+        Ok(Self {
+            panels,
+            bias: padded_bias,
+            out_features,
+            in_features,
+        })
     }
 
     pub(crate) fn out_features(&self) -> usize {
@@ -166,7 +171,11 @@ impl<F: Format> PackedMatrix<F> {
         features: &[u32],
         out: &mut [f32],
     ) -> Result<(), ModelError> {
-        let x = Rows { data: x, count: 1, stride: x.len() };
+        let x = Rows {
+            data: x,
+            count: 1,
+            stride: x.len(),
+        };
         x.check(self.in_features);
         assert_eq!(features.len(), out.len(), "one output per feature");
         let per_tile = (WORK_PER_TILE / (self.in_features * LANES).max(1)).max(1);
@@ -210,7 +219,11 @@ pub(crate) struct Rows<'a> {
 impl<'a> Rows<'a> {
     /// All rows of an activation.
     pub(crate) fn of(x: &'a Activation) -> Self {
-        Self { data: x.as_slice(), count: x.rows(), stride: x.stride() }
+        Self {
+            data: x.as_slice(),
+            count: x.rows(),
+            stride: x.stride(),
+        }
     }
 
     /// Panics where the rows don't hold `width` values each: kernels rely on it.
@@ -219,7 +232,10 @@ impl<'a> Rows<'a> {
             0 => 0,
             count => (count - 1) * self.stride + width,
         };
-        assert!(self.data.len() >= needed && self.stride >= width, "rows too short");
+        assert!(
+            self.data.len() >= needed && self.stride >= width,
+            "rows too short"
+        );
     }
 }
 
@@ -238,8 +254,15 @@ unsafe fn panel_product<F: Format>(
     // a buffer as wide as the panel.
     unsafe {
         if cols == PANEL_WIDTH {
-            let depth_block = if rows > MAX_ROWS { DEPTH_BLOCK } else { product.depth };
-            let mut part = Product { depth: product.depth.min(depth_block), ..product };
+            let depth_block = if rows > MAX_ROWS {
+                DEPTH_BLOCK
+            } else {
+                product.depth
+            };
+            let mut part = Product {
+                depth: product.depth.min(depth_block),
+                ..product
+            };
             multiply_rows(level, rows, true, &part);
             let mut first = depth_block;
             while first < product.depth {

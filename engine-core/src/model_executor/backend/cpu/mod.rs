@@ -7,6 +7,8 @@
 
 mod activation;
 mod attention;
+#[cfg(test)]
+mod attention_tests;
 mod buffer;
 mod format;
 #[cfg(test)]
@@ -14,6 +16,7 @@ mod kernel_tests;
 mod kv_cache;
 mod linear;
 mod multiply;
+mod query_tiles;
 mod simd;
 #[cfg(target_arch = "x86_64")]
 mod simd_x86;
@@ -22,12 +25,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use self::activation::{Activation, for_each_row};
-use self::attention::{Batch, QueryTile, Scratch};
+use self::attention::{Batch, Scratch};
 use self::buffer::SharedMut;
-pub(crate) use self::format::{Bf16, F32};
 use self::format::Format;
+pub(crate) use self::format::{Bf16, F32};
 use self::kv_cache::{BlockShape, KvCache};
 use self::linear::{PackedMatrix, Rows};
+use self::query_tiles::QueryTile;
 use self::simd::{LANES, SimdLevel};
 use super::{AttentionShape, Backend};
 use crate::model_executor::compute_pool::ComputePool;
@@ -61,7 +65,12 @@ struct StepBuffers {
 
 impl<F: Format> CpuBackend<F> {
     pub(crate) fn new(pool: Arc<ComputePool>) -> Self {
-        Self { pool, level: SimdLevel::detect(), step: None, format: std::marker::PhantomData }
+        Self {
+            pool,
+            level: SimdLevel::detect(),
+            step: None,
+            format: std::marker::PhantomData,
+        }
     }
 
     fn step(&self) -> Result<&StepBuffers, ModelError> {
@@ -71,7 +80,10 @@ impl<F: Format> CpuBackend<F> {
 
 /// The decoder reserves before it runs; this is what a caller that doesn't would see.
 fn not_reserved() -> ModelError {
-    ModelError::Input { field: "limits", problem: "must be reserved before a step".to_owned() }
+    ModelError::Input {
+        field: "limits",
+        problem: "must be reserved before a step".to_owned(),
+    }
 }
 
 impl<F: Format> Backend for CpuBackend<F> {
@@ -91,7 +103,11 @@ impl<F: Format> Backend for CpuBackend<F> {
 
     fn load_vector(&self, tensor: StoredTensor<'_>) -> Result<Vec<f32>, ModelError> {
         // Norms are a few kilobytes: they stay f32, rounded as the format would have them.
-        Ok(tensor.to_f32().into_iter().map(|value| F::to_f32(F::from_f32(value))).collect())
+        Ok(tensor
+            .to_f32()
+            .into_iter()
+            .map(|value| F::to_f32(F::from_f32(value)))
+            .collect())
     }
 
     fn kv_cache_bytes_per_block(&self, shape: AttentionShape, block_size: usize) -> usize {
@@ -112,7 +128,7 @@ impl<F: Format> Backend for CpuBackend<F> {
         }
         let (tokens, requests) = (limits.max_num_batched_tokens, limits.max_num_seqs);
         let block_table_stride = limits.max_model_len.div_ceil(limits.block_size);
-        let tiles = attention::most_tiles(shape, tokens, requests);
+        let tiles = query_tiles::most_tiles(shape, tokens, requests);
         self.step = Some(StepBuffers {
             rotary,
             scratch: Scratch::allocate(self.pool.num_threads(), shape)?,
@@ -152,13 +168,16 @@ impl<F: Format> Backend for CpuBackend<F> {
             to.extend_from_slice(from);
         }
         step.block_tables.clear();
-        for row in input.block_tables.chunks_exact(input.block_table_stride.max(1)) {
+        for row in input
+            .block_tables
+            .chunks_exact(input.block_table_stride.max(1))
+        {
             let used = &row[..row.len().min(step.block_table_stride)];
             step.block_tables.extend_from_slice(used);
             let missing = step.block_table_stride - used.len();
             step.block_tables.extend(std::iter::repeat_n(0, missing));
         }
-        attention::cut_into_tiles(
+        query_tiles::cut_into_tiles(
             step.shape,
             input.query_start_loc,
             input.seq_lens,
@@ -190,7 +209,13 @@ impl<F: Format> Backend for CpuBackend<F> {
         out.set_rows(x.rows())?;
         assert!(out.width() == matrix.out_features(), "widths differ");
         let stride = out.stride();
-        matrix.multiply(&self.pool, self.level, Rows::of(x), out.as_mut_slice(), stride)
+        matrix.multiply(
+            &self.pool,
+            self.level,
+            Rows::of(x),
+            out.as_mut_slice(),
+            stride,
+        )
     }
 
     fn rms_norm(

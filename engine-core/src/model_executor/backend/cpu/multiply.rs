@@ -37,7 +37,15 @@ unsafe fn multiply<S: Simd, F: Format, const ROWS: usize, const VECS: usize>(
     row: usize,
     col: usize,
 ) {
-    let Product { panel, width, depth, a_stride, init_stride, c_stride, .. } = *product;
+    let Product {
+        panel,
+        width,
+        depth,
+        a_stride,
+        init_stride,
+        c_stride,
+        ..
+    } = *product;
     // SAFETY: all accesses lie within what the caller of `multiply_rows` vouches for.
     unsafe {
         let a = product.a.add(row * a_stride);
@@ -120,7 +128,7 @@ unsafe fn multiply_portable<F: Format, const ROWS: usize, const VECS: usize>(
 }
 
 /// Most rows of one call of the kernel, at the level with the most registers.
-pub(crate) const MAX_ROWS: usize = 12;
+pub(crate) const MAX_ROWS: usize = 8;
 
 /// The product for `rows` rows and 32 (`wide`) or 16 columns, in blocks that fit the registers.
 ///
@@ -148,7 +156,7 @@ pub(crate) unsafe fn multiply_rows<F: Format>(
         SimdLevel::Avx2 => 6,
         SimdLevel::Portable => 4,
     };
-    // As even as possible: 16 rows are 8 and 8, not 12 and 4.
+    // As even as possible: 9 rows are 5 and 4, not 8 and 1.
     let num_blocks = rows.div_ceil(most);
     let mut row = 0;
     for block in 0..num_blocks {
@@ -158,11 +166,11 @@ pub(crate) unsafe fn multiply_rows<F: Format>(
             match level {
                 #[cfg(target_arch = "x86_64")]
                 SimdLevel::Avx512 if wide => {
-                    block!(multiply_avx512, 2, count, row, 0, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]);
+                    block!(multiply_avx512, 2, count, row, 0, [1, 2, 3, 4, 5, 6, 7, 8]);
                 }
                 #[cfg(target_arch = "x86_64")]
                 SimdLevel::Avx512 => {
-                    block!(multiply_avx512, 1, count, row, 0, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]);
+                    block!(multiply_avx512, 1, count, row, 0, [1, 2, 3, 4, 5, 6, 7, 8]);
                 }
                 #[cfg(target_arch = "x86_64")]
                 SimdLevel::Avx2 if wide && count <= 2 => {

@@ -92,8 +92,14 @@ pub(crate) trait Simd {
 /// The processor must have the level of `S`.
 #[inline(always)]
 pub(crate) unsafe fn exp<S: Simd>(x: S::V) -> S::V {
-    const COEFFICIENTS: [f32; 6] =
-        [1.987_569_1e-4, 1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_6e-1, 0.5];
+    const COEFFICIENTS: [f32; 6] = [
+        1.987_569_1e-4,
+        1.398_199_9e-3,
+        8.333_452e-3,
+        4.166_579_6e-2,
+        1.666_666_6e-1,
+        0.5,
+    ];
     // SAFETY: the caller vouches for the level.
     unsafe {
         // In this order of arguments a NaN stays one.
@@ -192,7 +198,10 @@ impl Simd for Portable {
         // SAFETY: the caller vouches for 32 values.
         let values = unsafe { from.cast::<[u16; 2 * LANES]>().read_unaligned() };
         let widen = |index: usize| f32::from_bits(u32::from(values[index]) << 16);
-        (std::array::from_fn(|lane| widen(2 * lane)), std::array::from_fn(|lane| widen(2 * lane + 1)))
+        (
+            std::array::from_fn(|lane| widen(2 * lane)),
+            std::array::from_fn(|lane| widen(2 * lane + 1)),
+        )
     }
     #[inline(always)]
     unsafe fn fma(a: Self::V, b: Self::V, c: Self::V) -> Self::V {
@@ -319,7 +328,11 @@ mod tests {
                 unsafe { exp_at(level, input.as_ptr(), out.as_mut_ptr()) };
                 let expected = f64::from(x).exp();
                 let error = (f64::from(out[3]) - expected).abs() / expected;
-                assert!(error < 3e-7, "{level:?} exp({x}) = {}, off by {error}", out[3]);
+                assert!(
+                    error < 3e-7,
+                    "{level:?} exp({x}) = {}, off by {error}",
+                    out[3]
+                );
             }
         }
     }
@@ -330,14 +343,18 @@ mod tests {
             let (input, mut out) = ([f32::NEG_INFINITY; LANES], [1.0f32; LANES]);
             // SAFETY: the arrays hold 16 values; the level is available.
             unsafe { exp_at(level, input.as_ptr(), out.as_mut_ptr()) };
-            assert!(out.iter().all(|value| (0.0..1e-37).contains(value)), "{level:?} {out:?}");
+            assert!(
+                out.iter().all(|value| (0.0..1e-37).contains(value)),
+                "{level:?} {out:?}"
+            );
         }
     }
 
     #[test]
     fn sum_and_widening_at_every_level() {
         let values: [f32; LANES] = std::array::from_fn(|lane| 1.0 + lane as f32);
-        let pairs: [u16; 32] = std::array::from_fn(|index| half::bf16::from_f32(index as f32).to_bits());
+        let pairs: [u16; 32] =
+            std::array::from_fn(|index| half::bf16::from_f32(index as f32).to_bits());
         for level in SimdLevel::available() {
             let (mut total, mut widened) = (0.0, [0.0f32; 32]);
             // SAFETY: the arrays hold what the kernels read and write; the level is available.

@@ -13,7 +13,10 @@ pub(crate) struct Avx2;
 // SAFETY in both implementations: the trait's callers vouch that the processor has the
 // instructions and that the pointers are valid for the lanes read or written.
 
-#[allow(clippy::undocumented_unsafe_blocks, reason = "one reason for all, above")]
+#[allow(
+    clippy::undocumented_unsafe_blocks,
+    reason = "one reason for all, above"
+)]
 impl Simd for Avx512 {
     type V = __m512;
 
@@ -84,7 +87,10 @@ impl Simd for Avx512 {
     }
 }
 
-#[allow(clippy::undocumented_unsafe_blocks, reason = "one reason for all, above")]
+#[allow(
+    clippy::undocumented_unsafe_blocks,
+    reason = "one reason for all, above"
+)]
 impl Simd for Avx2 {
     type V = (__m256, __m256);
 
@@ -112,8 +118,14 @@ impl Simd for Avx2 {
             let mask = _mm256_set1_epi32(0xffff_0000_u32 as i32);
             let first = _mm256_loadu_si256(from.cast());
             let second = _mm256_loadu_si256(from.add(16).cast());
-            let even = (_mm256_slli_epi32::<16>(first), _mm256_slli_epi32::<16>(second));
-            let odd = (_mm256_and_si256(first, mask), _mm256_and_si256(second, mask));
+            let even = (
+                _mm256_slli_epi32::<16>(first),
+                _mm256_slli_epi32::<16>(second),
+            );
+            let odd = (
+                _mm256_and_si256(first, mask),
+                _mm256_and_si256(second, mask),
+            );
             (
                 (_mm256_castsi256_ps(even.0), _mm256_castsi256_ps(even.1)),
                 (_mm256_castsi256_ps(odd.0), _mm256_castsi256_ps(odd.1)),
@@ -122,7 +134,12 @@ impl Simd for Avx2 {
     }
     #[inline(always)]
     unsafe fn fma(a: Self::V, b: Self::V, c: Self::V) -> Self::V {
-        unsafe { (_mm256_fmadd_ps(a.0, b.0, c.0), _mm256_fmadd_ps(a.1, b.1, c.1)) }
+        unsafe {
+            (
+                _mm256_fmadd_ps(a.0, b.0, c.0),
+                _mm256_fmadd_ps(a.1, b.1, c.1),
+            )
+        }
     }
     #[inline(always)]
     unsafe fn add(a: Self::V, b: Self::V) -> Self::V {
@@ -152,7 +169,10 @@ impl Simd for Avx2 {
     unsafe fn max_lane(a: Self::V) -> f32 {
         unsafe {
             let eight = _mm256_max_ps(a.0, a.1);
-            let four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps::<1>(eight));
+            let four = _mm_max_ps(
+                _mm256_castps256_ps128(eight),
+                _mm256_extractf128_ps::<1>(eight),
+            );
             let two = _mm_max_ps(four, _mm_movehl_ps(four, four));
             _mm_cvtss_f32(_mm_max_ss(two, _mm_shuffle_ps::<1>(two, two)))
         }
@@ -160,7 +180,12 @@ impl Simd for Avx2 {
     #[inline(always)]
     unsafe fn round(a: Self::V) -> Self::V {
         const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
-        unsafe { (_mm256_round_ps::<NEAREST>(a.0), _mm256_round_ps::<NEAREST>(a.1)) }
+        unsafe {
+            (
+                _mm256_round_ps::<NEAREST>(a.0),
+                _mm256_round_ps::<NEAREST>(a.1),
+            )
+        }
     }
     #[inline(always)]
     unsafe fn exp2_whole(a: Self::V) -> Self::V {
