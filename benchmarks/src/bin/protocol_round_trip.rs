@@ -51,7 +51,10 @@ fn main() -> anyhow::Result<()> {
         let summary = Summary::of(runtime.block_on(measured)??);
         let [p50, p99, max] = [summary.p50, summary.p99, summary.max]
             .map(|time| format!("{:.1}", time.as_secs_f64() * 1e6));
-        println!("| {num_tokens} | {} | {p50} | {p99} | {max} |", summary.count);
+        println!(
+            "| {num_tokens} | {} | {p50} | {p99} | {max} |",
+            summary.count
+        );
     }
     Ok(())
 }
@@ -75,7 +78,10 @@ async fn measure(num_tokens: u32, count: usize) -> anyhow::Result<Vec<Duration>>
         let request_id = request.request_id.clone();
         let started = Instant::now();
         client.add_request(request)?;
-        let outputs = client.get_output().await?.context("the client was shut down")?;
+        let outputs = client
+            .get_output()
+            .await?
+            .context("the client was shut down")?;
         let time = started.elapsed();
         if outputs.outputs.first().map(|output| &output.request_id) != Some(&request_id) {
             bail!("the answer to {request_id} is another's: {outputs:?}");

@@ -164,12 +164,15 @@ impl<'a> Load<'a> {
 fn sample(scheduler: &Scheduler, scheduled: &SchedulerOutput) -> ModelRunnerOutput {
     // Schedule order is the order of admission, which is that of `running`.
     let mut running = scheduler.running().map(|(request, _)| request);
-    let sampled = scheduled.num_scheduled_tokens.iter().map(|(request_id, _)| {
-        match running.find(|request| request.request_id() == request_id) {
-            Some(request) if request.num_computed_tokens() == request.num_tokens() => vec![7],
-            _ => Vec::new(),
-        }
-    });
+    let sampled = scheduled
+        .num_scheduled_tokens
+        .iter()
+        .map(
+            |(request_id, _)| match running.find(|request| request.request_id() == request_id) {
+                Some(request) if request.num_computed_tokens() == request.num_tokens() => vec![7],
+                _ => Vec::new(),
+            },
+        );
     ModelRunnerOutput {
         sampled_token_ids: sampled.collect(),
         ..ModelRunnerOutput::default()

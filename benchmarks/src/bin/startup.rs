@@ -41,7 +41,8 @@ fn main() -> anyhow::Result<()> {
     let mut times = Vec::with_capacity(arguments.rounds);
     for round in 0..=arguments.rounds {
         let started = Instant::now();
-        let client = runtime.block_on(EngineCoreClient::launch(&options, config.clone(), |_| ()))?;
+        let client =
+            runtime.block_on(EngineCoreClient::launch(&options, config.clone(), |_| ()))?;
         let time = started.elapsed();
         runtime.block_on(client.shutdown(0.0))?;
         if round > 0 {
@@ -49,7 +50,8 @@ fn main() -> anyhow::Result<()> {
         }
     }
     let summary = Summary::of(times);
-    let [p50, max] = [summary.p50, summary.max].map(|time| format!("{:.0}", time.as_secs_f64() * 1e3));
+    let [p50, max] =
+        [summary.p50, summary.max].map(|time| format!("{:.0}", time.as_secs_f64() * 1e3));
     println!("| starts | p50 ms | max ms |\n|---:|---:|---:|");
     println!("| {} | {p50} | {max} |", summary.count);
     Ok(())

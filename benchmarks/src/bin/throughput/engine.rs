@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use crossbeam_channel::unbounded;
-use engine_core::core::{BlockHasher, KVCacheConfig};
 use engine_core::core::sched::{EngineClock, Scheduler};
+use engine_core::core::{BlockHasher, KVCacheConfig};
 use engine_core::engine::{EngineCore, StepTimes};
 use engine_core::model_executor::{ComputePool, LoadOptions, ModelLimits, load_model};
 use engine_core::request::Request;
@@ -251,7 +251,8 @@ impl Engine {
     /// Tells the runner that the requests are over.
     fn finish(&mut self) -> anyhow::Result<()> {
         while self.engine_core.has_work() {
-            self.step(0).context("requests went on after their last token")?;
+            self.step(0)
+                .context("requests went on after their last token")?;
         }
         Ok(())
     }
@@ -263,7 +264,12 @@ mod tests {
 
     #[test]
     fn specs_are_read_as_they_are_printed() {
-        for text in ["cpu:bfloat16", "cpu:float32", "candle:bfloat16", "candle:float32"] {
+        for text in [
+            "cpu:bfloat16",
+            "cpu:float32",
+            "candle:bfloat16",
+            "candle:float32",
+        ] {
             assert_eq!(text.parse::<EngineSpec>().unwrap().to_string(), text);
         }
         for text in ["cpu", "gpu:float32", "cpu:int8", "cpu:auto", ""] {

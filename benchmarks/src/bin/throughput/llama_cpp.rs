@@ -45,8 +45,16 @@ impl LlamaCpp<'_> {
             let batches: Vec<String> = batches.iter().map(usize::to_string).collect();
             let batches = batches.join(",");
             let arguments = [
-                "-c", &context, "-npp", &prompt, "-ntg", &steps, "-npl", &batches,
-                "--output-format", "jsonl",
+                "-c",
+                &context,
+                "-npp",
+                &prompt,
+                "-ntg",
+                &steps,
+                "-npl",
+                &batches,
+                "--output-format",
+                "jsonl",
             ];
             for line in self.run(program, &arguments)? {
                 let batch = number(&line, "pl")? as usize;
@@ -62,7 +70,14 @@ impl LlamaCpp<'_> {
         let output = Command::new(program)
             .arg("-m")
             .arg(self.gguf)
-            .args(["-t", &self.num_threads.to_string(), "-fa", "on", "-lm", "none"])
+            .args([
+                "-t",
+                &self.num_threads.to_string(),
+                "-fa",
+                "on",
+                "-lm",
+                "none",
+            ])
             .args(arguments)
             .output()
             .with_context(|| format!("can't start {}", program.display()))?;

@@ -74,7 +74,10 @@ fn main() -> anyhow::Result<()> {
     }
 
     let num_threads = arguments.threads.unwrap_or(machine::num_cores() as u32);
-    println!("{}; {num_threads} compute threads\n", machine::description());
+    println!(
+        "{}; {num_threads} compute threads\n",
+        machine::description()
+    );
     let mut engines = Vec::new();
     for spec in &arguments.engines {
         eprintln!("loading {spec}");
@@ -127,7 +130,11 @@ fn measure(engine: &mut Engine, arguments: &Arguments, report: &mut Report) -> a
     // Sampling from 151,936 tokens costs more than taking the most probable one.
     if let Some(&batch) = arguments.batches.iter().max() {
         let times = engine.decode(batch, arguments.steps, 1.0)?;
-        report.add_times(&name, &format!("{}, temperature 1", decode_case(batch)), times);
+        report.add_times(
+            &name,
+            &format!("{}, temperature 1", decode_case(batch)),
+            times,
+        );
     }
     Ok(())
 }

@@ -56,7 +56,10 @@ impl Report {
             let first = self.rounds(0, case);
             for engine in 0..self.engines.len() {
                 let rounds = self.rounds(engine, case);
-                let ratios = first.iter().zip(&rounds).map(|(first, other)| first / other);
+                let ratios = first
+                    .iter()
+                    .zip(&rounds)
+                    .map(|(first, other)| first / other);
                 match (median(rounds.clone()), median(ratios.collect())) {
                     (Some(rate), Some(ratio)) if engine > 0 => {
                         write!(f, " {} ({ratio:.2}x) |", tokens(rate))?;
@@ -126,7 +129,12 @@ impl fmt::Display for Shares<'_> {
             |times| share(times, times.batch),
             |times| share(times, times.scheduler),
             |times| share(times, outside_the_model(times)),
-            |times| share(times, outside_the_model(times).saturating_sub(times.sampling)),
+            |times| {
+                share(
+                    times,
+                    outside_the_model(times).saturating_sub(times.sampling),
+                )
+            },
         ];
         for part in parts {
             write!(f, " {:.2} |", over_rounds(part))?;
@@ -160,10 +168,13 @@ fn tokens(per_second: f64) -> String {
 
 /// The place of `name`, which is added where it is new.
 fn index_of(names: &mut Vec<String>, name: &str) -> usize {
-    names.iter().position(|other| other == name).unwrap_or_else(|| {
-        names.push(name.to_owned());
-        names.len() - 1
-    })
+    names
+        .iter()
+        .position(|other| other == name)
+        .unwrap_or_else(|| {
+            names.push(name.to_owned());
+            names.len() - 1
+        })
 }
 
 #[cfg(test)]
@@ -204,6 +215,9 @@ mod tests {
             scheduler: Duration::from_millis(1),
         };
         let row = Shares(&[times]).to_string();
-        assert_eq!(row, "| 100.0 | 60.00 | 35.00 | 3.00 | 1.00 | 0.50 | 5.00 | 2.00 |");
+        assert_eq!(
+            row,
+            "| 100.0 | 60.00 | 35.00 | 3.00 | 1.00 | 0.50 | 5.00 | 2.00 |"
+        );
     }
 }
