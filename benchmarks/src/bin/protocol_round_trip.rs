@@ -3,6 +3,7 @@
 //! The frontend's side is the client that every frontend uses, on the runtime that they use. The
 //! core's side is one thread that reads a request and writes one step's output for it.
 
+use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -46,9 +47,20 @@ fn main() -> anyhow::Result<()> {
     println!("| prompt tokens | round trips | p50 us | p99 us | max us |");
     println!("|---:|---:|---:|---:|---:|");
     for num_tokens in arguments.prompt_tokens {
+        let address = PrivateAddress::new()?;
+        let listener = Listener::bind(address.path())?;
+        let core = thread::spawn(move || {
+            let (reader, writer) = listener.accept()?.split();
+            answer(reader, writer)
+        });
         // On a worker of the runtime, as the task that handles outputs is.
-        let measured = runtime.spawn(measure(num_tokens, arguments.round_trips));
+        let path = address.path().to_owned();
+        let measured = runtime.spawn(measure(path, num_tokens, arguments.round_trips));
         let summary = Summary::of(runtime.block_on(measured)??);
+        match core.join() {
+            Ok(result) => result?,
+            Err(_) => bail!("the core's thread panicked"),
+        }
         let [p50, p99, max] = [summary.p50, summary.p99, summary.max]
             .map(|time| format!("{:.1}", time.as_secs_f64() * 1e6));
         println!(
@@ -59,15 +71,9 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The times of `count` round trips, one after the other.
-async fn measure(num_tokens: u32, count: usize) -> anyhow::Result<Vec<Duration>> {
-    let address = PrivateAddress::new()?;
-    let listener = Listener::bind(address.path())?;
-    let core = thread::spawn(move || {
-        let (reader, writer) = listener.accept()?.split();
-        answer(reader, writer)
-    });
-    let client = EngineCoreClient::connect(address.path(), TIMEOUT, |_| ()).await?;
+/// The times of `count` round trips to the core at `address`, one after the other.
+async fn measure(address: PathBuf, num_tokens: u32, count: usize) -> anyhow::Result<Vec<Duration>> {
+    let client = EngineCoreClient::connect(&address, TIMEOUT, |_| ()).await?;
     let mut times = Vec::with_capacity(count);
     for number in 0..WARM_UP + count {
         let request = EngineCoreRequest {
@@ -90,11 +96,7 @@ async fn measure(num_tokens: u32, count: usize) -> anyhow::Result<Vec<Duration>>
             times.push(time);
         }
     }
-    drop(client);
-    match core.join() {
-        Ok(result) => result.map(|()| times),
-        Err(_) => bail!("the core's thread panicked"),
-    }
+    Ok(times)
 }
 
 /// Answers each request with one token until the client leaves.
