@@ -5,11 +5,7 @@ use std::path::Path;
 
 use safetensors::Dtype;
 
-#[allow(
-    clippy::expect_used,
-    unreachable_pub,
-    reason = "shared with the engine's tests"
-)]
+#[allow(clippy::expect_used, reason = "shared with the engine's tests")]
 #[path = "../../../../engine-core/tests/random_checkpoint/mod.rs"]
 mod random_checkpoint;
 

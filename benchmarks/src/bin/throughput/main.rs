@@ -27,20 +27,20 @@ struct Arguments {
     #[arg(
         long = "engine",
         value_name = "ENGINE",
-        default_values = ["cpu:bfloat16", "cpu:float32", "candle:bfloat16", "candle:float32"]
+        default_values = ["cpu:bfloat16", "cpu:float32", "candle:float32"]
     )]
     engines: Vec<EngineSpec>,
     /// Compute threads [default: one per core]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     threads: Option<u32>,
     /// Rounds; each measures every engine once
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 3)]
     rounds: usize,
     /// Requests that decode together; may be repeated
     #[arg(long = "batch", default_values_t = [1, 4, 16])]
     batches: Vec<usize>,
     /// Steps of decode to time
-    #[arg(long, default_value_t = 32)]
+    #[arg(long, default_value_t = 16)]
     steps: usize,
     /// Tokens of the prompt of the prefill
     #[arg(long, default_value_t = 512)]
