@@ -38,6 +38,7 @@
 pub mod core;
 pub mod engine;
 pub mod model_executor;
+mod panic_message;
 pub mod request;
 pub mod sample;
 pub mod worker;

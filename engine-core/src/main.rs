@@ -1,9 +1,10 @@
 //! `formwork-engine-core`: process 1.
 
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{ArgGroup, Parser};
 use engine_core::engine::{run_connected, run_listening};
 use protocol::{EngineConfig, ModelSource};
 
@@ -11,14 +12,15 @@ use protocol::{EngineConfig, ModelSource};
 ///
 /// Frontends start it by themselves. Started by hand with --listen it stays and serves several.
 #[derive(Debug, Parser)]
-#[command(name = "formwork-engine-core", version)]
+#[command(name = "formwork-engine-core", version, args_override_self = true)]
+#[command(group = ArgGroup::new("address").required(true).args(["listen", "connect"]))]
 struct Arguments {
-    /// Socket of the frontend that starts this process and configures it.
-    #[arg(long, value_name = "PATH", required_unless_present = "listen")]
+    /// Socket of the frontend that starts this process and configures it (for frontends).
+    #[arg(long, value_name = "PATH")]
     connect: Option<PathBuf>,
 
-    /// Socket to listen on.
-    #[arg(long, value_name = "PATH", conflicts_with = "connect")]
+    /// Socket to listen on: starts a core that several frontends share.
+    #[arg(long, value_name = "PATH")]
     listen: Option<PathBuf>,
 
     /// Hugging Face folder of the model [default: the built-in model].
@@ -33,6 +35,7 @@ struct Arguments {
 fn main() -> ExitCode {
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
         .with_env_filter(
             tracing_subscriber::EnvFilter::try_from_env("FORMWORK_LOG")
                 .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info")),
@@ -53,7 +56,11 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!("{error}");
+            if error.is_told() {
+                tracing::debug!("{error}");
+            } else {
+                tracing::error!("{error}");
+            }
             ExitCode::FAILURE
         }
     }

@@ -65,10 +65,15 @@ fn a_step_allocates_nothing() {
         let loaded = load(folder.path(), BackendKind::Cpu, dtype, 2).unwrap();
         let mut model = loaded.into_model(&LIMITS).unwrap();
         let (mut logits, mut chosen) = (vec![0.0; 2 * 203], vec![0.0; 2]);
-        // The first job of a pool may set up what the standard library keeps per thread.
-        step(&mut *model, &mut logits, &mut chosen);
-        let before = ALLOCATIONS.load(Ordering::Relaxed);
-        step(&mut *model, &mut logits, &mut chosen);
-        assert_eq!(ALLOCATIONS.load(Ordering::Relaxed) - before, 0, "{dtype:?}");
+        // The count is the process's: a thread that starts late adds to it once. A step that
+        // allocates does so every time.
+        let fewest = (0..10)
+            .map(|_| {
+                let before = ALLOCATIONS.load(Ordering::Relaxed);
+                step(&mut *model, &mut logits, &mut chosen);
+                ALLOCATIONS.load(Ordering::Relaxed) - before
+            })
+            .min();
+        assert_eq!(fewest, Some(0), "{dtype:?}");
     }
 }

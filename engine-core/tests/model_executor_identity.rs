@@ -7,6 +7,7 @@ mod random_checkpoint;
 
 use std::path::Path;
 
+use engine_core::model_executor::ForwardInput;
 use model_runner::{Runner, Sequence, bits};
 use protocol::{BackendKind, Dtype};
 use random_checkpoint::{Random, RandomCheckpoint};
@@ -126,6 +127,50 @@ fn rows_of_wider_matrices_are_bit_identical() {
     };
     check(&checkpoint, Dtype::Float32);
     check(&checkpoint, Dtype::BFloat16);
+}
+
+#[test]
+fn a_row_does_not_depend_on_which_rows_are_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    RandomCheckpoint::tiny("Qwen3ForCausalLM", 6)
+        .write(folder.path())
+        .unwrap();
+    let ids = random_ids(11, 40);
+    let positions: Vec<u32> = (0..40).collect();
+    for dtype in [Dtype::Float32, Dtype::BFloat16] {
+        let mut runner = Runner::new(folder.path(), BackendKind::Cpu, dtype, 2);
+        // Rows `from..to` of the sequence; the logits of those of them that are in `kept`.
+        let mut step = |from: usize, to: usize, kept: &[u32]| {
+            let slots: Vec<u32> = positions.iter().map(|position| 16 + position).collect();
+            let input = ForwardInput {
+                input_ids: &ids[from..to],
+                positions: &positions[from..to],
+                slot_mapping: &slots[from..to],
+                query_start_loc: &[0, (to - from) as u32],
+                seq_lens: &[to as u32],
+                block_tables: &[1, 2, 3],
+                block_table_stride: 3,
+                logits_indices: kept,
+            };
+            runner.model.forward(&input).unwrap();
+            let mut logits = vec![0.0; kept.len() * 203];
+            runner
+                .model
+                .compute_logits(0..kept.len(), &mut logits)
+                .unwrap();
+            logits.chunks_exact(203).map(bits).collect::<Vec<_>>()
+        };
+        let all = step(0, 40, &positions);
+        assert_eq!(
+            step(0, 40, &[0, 17, 38]),
+            [0, 17, 38].map(|row: usize| all[row].clone())
+        );
+        assert!(step(0, 25, &[]).is_empty());
+        assert_eq!(
+            step(25, 40, &[0, 1, 9, 14]),
+            [25, 26, 34, 39].map(|row: usize| all[row].clone())
+        );
+    }
 }
 
 #[test]

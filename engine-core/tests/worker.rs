@@ -168,16 +168,15 @@ fn step_of(
     cached: CachedRequestData,
     scheduled: &[(&str, usize)],
 ) -> SchedulerOutput {
-    SchedulerOutput {
-        scheduled_new_reqs: new,
-        scheduled_cached_reqs: cached,
-        num_scheduled_tokens: scheduled
-            .iter()
-            .map(|(id, count)| ((*id).into(), *count))
-            .collect(),
-        total_num_scheduled_tokens: scheduled.iter().map(|(_, count)| count).sum(),
-        ..SchedulerOutput::default()
-    }
+    let mut step = SchedulerOutput::default();
+    step.scheduled_new_reqs = new;
+    step.scheduled_cached_reqs = cached;
+    step.num_scheduled_tokens = scheduled
+        .iter()
+        .map(|(id, count)| ((*id).into(), *count))
+        .collect();
+    step.total_num_scheduled_tokens = scheduled.iter().map(|(_, count)| count).sum();
+    step
 }
 
 fn cached(

@@ -8,6 +8,37 @@ use protocol::{
     SchedulerConfig, SchedulingPolicy,
 };
 
+/// Longest time that requests may be given to finish, in seconds: a year. What is meant to be
+/// longer is a mistake.
+pub(crate) const MAX_SHUTDOWN_TIMEOUT: f64 = 365.0 * 24.0 * 3600.0;
+
+/// Flags of the core's process, its model execution, its cache and its scheduler. A core that was
+/// started by hand has its own, so they are refused rather than ignored.
+const DECIDED_BY_THE_CORE: [&str; 22] = [
+    "dtype",
+    "backend",
+    "max_model_len",
+    "max_num_seqs",
+    "max_num_batched_tokens",
+    "long_prefill_token_threshold",
+    "enable_prefix_caching",
+    "no_enable_prefix_caching",
+    "enable_chunked_prefill",
+    "no_enable_chunked_prefill",
+    "block_size",
+    "num_blocks_override",
+    "kv_cache_memory_bytes",
+    "watermark",
+    "max_num_queued_reqs",
+    "max_num_queued_tokens",
+    "scheduling_policy",
+    "max_logprobs",
+    "logprobs_mode",
+    "threads",
+    "shutdown_timeout",
+    "engine_core",
+];
+
 /// What to run and with which limits: vLLM's flags, as far as they apply here.
 #[derive(Debug, Clone, PartialEq, Args)]
 #[command(next_help_heading = "Engine")]
@@ -24,11 +55,12 @@ pub struct EngineArgs {
     /// Longest sequence, prompt and output together; what the model was made for where absent
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_model_len: Option<u32>,
-    /// Most requests that run at the same time
-    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
-    pub max_num_seqs: u32,
+    /// Most requests that run at the same time; 256 where absent, or --max-num-batched-tokens
+    /// where that is less
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub max_num_seqs: Option<u32>,
     /// Most tokens of one step, over all requests
-    #[arg(long, value_name = "TOKENS", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "TOKENS", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
     pub max_num_batched_tokens: u32,
     /// Most tokens of one prompt per step while others run; 0 is off
     #[arg(long, value_name = "TOKENS", default_value_t = 0)]
@@ -45,8 +77,8 @@ pub struct EngineArgs {
     /// Compute every prompt in one step
     #[arg(long, action = ArgAction::SetTrue, overrides_with = "enable_chunked_prefill")]
     pub no_enable_chunked_prefill: bool,
-    /// Tokens per KV block
-    #[arg(long, value_name = "TOKENS", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..))]
+    /// Tokens per KV block, a multiple of 16
+    #[arg(long, value_name = "TOKENS", default_value_t = 16, value_parser = block_size)]
     pub block_size: u32,
     /// KV blocks, instead of as many as the memory holds
     #[arg(long, alias = "num-gpu-blocks-override", value_name = "N", value_parser = clap::value_parser!(u32).range(2..))]
@@ -54,6 +86,15 @@ pub struct EngineArgs {
     /// Memory for keys and values in bytes; chosen from what is free where absent
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
     pub kv_cache_memory_bytes: Option<u64>,
+    /// Share of the KV blocks that stays free when a request is admitted, 0 to less than 1
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, allow_negative_numbers = true, value_parser = watermark)]
+    pub watermark: f64,
+    /// Most requests that wait; one more is refused. No limit where absent
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_num_queued_reqs: Option<u32>,
+    /// Most prompt tokens of waiting requests; a request beyond is refused. No limit where absent
+    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub max_num_queued_tokens: Option<u64>,
     /// Which waiting request is next
     #[arg(long, value_enum, default_value_t = PolicyArg::Fcfs)]
     pub scheduling_policy: PolicyArg,
@@ -64,19 +105,20 @@ pub struct EngineArgs {
     #[arg(long, value_enum, default_value_t = LogprobsModeArg::RawLogprobs)]
     pub logprobs_mode: LogprobsModeArg,
     /// Compute threads; one per available core where absent
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: Option<u32>,
     /// Seed for requests that bring none of their own
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
     /// Seconds that requests in flight may take to finish when the core gets SIGTERM; 0 aborts
-    #[arg(long, value_name = "SECONDS", default_value_t = 0.0)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.0, allow_negative_numbers = true, value_parser = shutdown_timeout)]
     pub shutdown_timeout: f64,
     /// The engine core's executable; the one beside this executable where absent
     #[arg(long, value_name = "PATH")]
     pub engine_core: Option<PathBuf>,
-    /// Use a core that was started by hand and listens at this address
-    #[arg(long, value_name = "ADDRESS", conflicts_with = "engine_core")]
+    /// Use a core that was started by hand and listens at this address; flags that such a core
+    /// decides itself are refused
+    #[arg(long, value_name = "ADDRESS", conflicts_with_all = DECIDED_BY_THE_CORE)]
     pub engine_core_address: Option<String>,
     /// Where default sampling parameters come from
     #[arg(long, value_enum, default_value_t = GenerationConfigArg::Auto)]
@@ -90,7 +132,7 @@ impl Default for EngineArgs {
             dtype: DtypeArg::Auto,
             backend: BackendArg::Cpu,
             max_model_len: None,
-            max_num_seqs: 256,
+            max_num_seqs: None,
             max_num_batched_tokens: 2048,
             long_prefill_token_threshold: 0,
             enable_prefix_caching: false,
@@ -100,6 +142,9 @@ impl Default for EngineArgs {
             block_size: 16,
             num_blocks_override: None,
             kv_cache_memory_bytes: None,
+            watermark: 0.0,
+            max_num_queued_reqs: None,
+            max_num_queued_tokens: None,
             scheduling_policy: PolicyArg::Fcfs,
             max_logprobs: 20,
             logprobs_mode: LogprobsModeArg::RawLogprobs,
@@ -120,6 +165,13 @@ impl EngineArgs {
             model: Some(model.as_ref().to_owned()),
             ..Self::default()
         }
+    }
+
+    /// Most requests that run at the same time. Each of them needs one of a step's tokens.
+    fn max_num_seqs(&self) -> u32 {
+        let default = SchedulerConfig::default().max_num_seqs;
+        self.max_num_seqs
+            .unwrap_or_else(|| default.min(self.max_num_batched_tokens))
     }
 
     /// The configuration that the core gets.
@@ -157,18 +209,50 @@ impl EngineArgs {
             },
             scheduler_config: SchedulerConfig {
                 max_num_batched_tokens: self.max_num_batched_tokens,
-                max_num_seqs: self.max_num_seqs,
+                max_num_seqs: self.max_num_seqs(),
                 long_prefill_token_threshold: self.long_prefill_token_threshold,
                 enable_chunked_prefill: !self.no_enable_chunked_prefill,
                 policy: match self.scheduling_policy {
                     PolicyArg::Fcfs => SchedulingPolicy::Fcfs,
                     PolicyArg::Priority => SchedulingPolicy::Priority,
                 },
+                watermark: self.watermark,
+                max_num_queued_reqs: self.max_num_queued_reqs,
+                max_num_queued_tokens: self.max_num_queued_tokens,
                 ..SchedulerConfig::default()
             },
             shutdown_timeout_seconds: self.shutdown_timeout,
         }
     }
+}
+
+/// Reads `--shutdown-timeout`.
+fn shutdown_timeout(text: &str) -> Result<f64, String> {
+    number_in(text, |seconds| {
+        (0.0..=MAX_SHUTDOWN_TIMEOUT).contains(&seconds)
+    })
+    .ok_or_else(|| {
+        format!("must be a number of seconds between 0 and {MAX_SHUTDOWN_TIMEOUT} (a year)")
+    })
+}
+
+/// Reads `--block-size`.
+fn block_size(text: &str) -> Result<u32, String> {
+    let size = text.parse().ok();
+    size.filter(|size: &u32| *size > 0 && size.is_multiple_of(16))
+        .ok_or_else(|| "must be a multiple of 16".to_owned())
+}
+
+/// Reads `--watermark`.
+fn watermark(text: &str) -> Result<f64, String> {
+    number_in(text, |share| (0.0..1.0).contains(&share))
+        .ok_or_else(|| "must be at least 0 and less than 1".to_owned())
+}
+
+/// The number in `text`, if it is one that will do. NaN is in no range.
+fn number_in(text: &str, will_do: impl FnOnce(f64) -> bool) -> Option<f64> {
+    let number: f64 = text.parse().ok()?;
+    will_do(number).then_some(number)
 }
 
 /// `--dtype`.
@@ -224,104 +308,4 @@ pub enum GenerationConfigArg {
 }
 
 #[cfg(test)]
-mod tests {
-    use clap::{CommandFactory, Parser};
-
-    use super::*;
-
-    #[derive(Debug, Parser)]
-    struct Cli {
-        #[command(flatten)]
-        engine: EngineArgs,
-    }
-
-    fn parse(args: &[&str]) -> Result<EngineArgs, clap::Error> {
-        Cli::try_parse_from([&["x"], args].concat()).map(|cli| cli.engine)
-    }
-
-    #[test]
-    fn the_command_is_well_formed() {
-        Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn no_flags_is_the_default_of_every_layer() {
-        assert_eq!(parse(&[]).unwrap(), EngineArgs::default());
-        assert_eq!(
-            EngineArgs::default().engine_config(),
-            EngineConfig::default()
-        );
-    }
-
-    #[test]
-    fn every_flag_reaches_the_configuration() {
-        let config = parse(&[
-            "--model=m",
-            "--dtype=float32",
-            "--backend=candle",
-            "--max-model-len=128",
-            "--max-num-seqs=3",
-            "--max-num-batched-tokens=64",
-            "--long-prefill-token-threshold=5",
-            "--no-enable-prefix-caching",
-            "--no-enable-chunked-prefill",
-            "--block-size=32",
-            "--num-gpu-blocks-override=99",
-            "--kv-cache-memory-bytes=1000",
-            "--scheduling-policy=priority",
-            "--max-logprobs=-1",
-            "--logprobs-mode=processed_logits",
-            "--threads=2",
-        ])
-        .unwrap()
-        .engine_config();
-        let expected = EngineConfig {
-            model_config: ModelConfig {
-                model: ModelSource::Path("m".into()),
-                dtype: Dtype::Float32,
-                backend: BackendKind::Candle,
-                max_model_len: Some(128),
-                num_threads: Some(2),
-                logprobs_mode: LogprobsMode::ProcessedLogits,
-                max_logprobs: -1,
-            },
-            cache_config: CacheConfig {
-                block_size: 32,
-                num_blocks_override: Some(99),
-                kv_cache_memory_bytes: Some(1000),
-                enable_prefix_caching: false,
-            },
-            scheduler_config: SchedulerConfig {
-                max_num_batched_tokens: 64,
-                max_num_seqs: 3,
-                long_prefill_token_threshold: 5,
-                enable_chunked_prefill: false,
-                policy: SchedulingPolicy::Priority,
-                ..SchedulerConfig::default()
-            },
-        };
-        assert_eq!(config, expected);
-    }
-
-    #[test]
-    fn the_last_of_a_flag_and_its_opposite_wins() {
-        let on = parse(&["--no-enable-prefix-caching", "--enable-prefix-caching"]).unwrap();
-        assert!(on.engine_config().cache_config.enable_prefix_caching);
-        let off = parse(&["--enable-prefix-caching", "--no-enable-prefix-caching"]).unwrap();
-        assert!(!off.engine_config().cache_config.enable_prefix_caching);
-    }
-
-    #[test]
-    fn nonsense_is_a_usage_error() {
-        for args in [
-            &["--max-num-seqs=0"][..],
-            &["--dtype=int3"],
-            &["--max-model-len=0"],
-            &["--num-blocks-override=1"],
-            &["--max-logprobs=-2"],
-            &["--engine-core=a", "--engine-core-address=b"],
-        ] {
-            assert_eq!(parse(args).unwrap_err().exit_code(), 2, "{args:?}");
-        }
-    }
-}
+mod tests;

@@ -19,6 +19,7 @@ use crate::output_processor::OutputProcessor;
 use crate::outputs::RequestOutput;
 use crate::request_output_collector::RequestOutputCollector;
 use crate::sampling_params::ModelLimits;
+use crate::tokenizer_threads::TokenizerThreads;
 
 /// Outputs processed before other tasks get their turn.
 const OUTPUT_PROC_CHUNK_SIZE: usize = 128;
@@ -72,6 +73,7 @@ impl CoreClient for EngineCoreClient {
 pub struct AsyncLLM {
     inner: Arc<Inner>,
     input_processor: Arc<InputProcessor>,
+    tokenizer_threads: TokenizerThreads,
     tokenizer: Arc<Tokenizer>,
     ready: EngineCoreReadyResponse,
 }
@@ -117,6 +119,7 @@ impl AsyncLLM {
         Self {
             inner,
             input_processor: Arc::new(InputProcessor::new(tokenizer.clone(), limits)),
+            tokenizer_threads: TokenizerThreads::new(),
             tokenizer,
             ready,
         }
@@ -132,10 +135,11 @@ impl AsyncLLM {
         }
         let input_processor = self.input_processor.clone();
         // A long prompt takes a while to tokenize: not on a thread that serves streams.
-        let processed =
-            tokio::task::spawn_blocking(move || input_processor.process_inputs(request))
-                .await
-                .map_err(|error| internal_error(&error.to_string()))??;
+        let processed = self
+            .tokenizer_threads
+            .run(move || input_processor.process_inputs(request))
+            .await
+            .map_err(|error| internal_error(&error.to_string()))??;
         let request = processed.request;
         let kind = request.sampling_params.output_kind;
         let stream = RequestStream {
@@ -151,18 +155,25 @@ impl AsyncLLM {
         if let Some(dead) = &state.engine_dead {
             return Err(dead.clone().into());
         }
-        // Registered before it is sent, and sent under the lock: no output can be too early.
-        for child in state
+        // Registered before it is sent: no output can be too early.
+        let children = state
             .output_processor
-            .add_request(request, processed.prompt, &stream.queue)
-        {
-            if let Err(error) = self.inner.client.add_request(child) {
-                drop(state);
-                // Dropping the stream takes back what was sent of it.
-                return Err(refused(error));
-            }
-        }
+            .add_request(request, processed.prompt, &stream.queue);
         drop(state);
+        let child_ids: Vec<String> = children.iter().map(|c| c.request_id.clone()).collect();
+        for child in children {
+            // Dropping the stream takes back what was sent of it.
+            self.inner.client.add_request(child).map_err(refused)?;
+        }
+        // Where one of several failed meanwhile, those sent after it would run for nobody.
+        let is_gone = !self
+            .inner
+            .state()
+            .output_processor
+            .is_unfinished(&stream.request_id);
+        if is_gone && child_ids.len() > 1 {
+            self.inner.abort(child_ids);
+        }
         Ok(stream)
     }
 
@@ -235,8 +246,30 @@ impl Drop for Inner {
     }
 }
 
+/// Ends every stream when the output handler ends, a panic included: without it their readers
+/// would wait for ever.
+struct EndStreams(Weak<Inner>);
+
+impl Drop for EndStreams {
+    fn drop(&mut self) {
+        let Some(inner) = self.0.upgrade() else {
+            return;
+        };
+        // Where the core's end was reported before, that stays the reason.
+        inner.engine_dead(EngineDeadError {
+            reason: if std::thread::panicking() {
+                "the frontend's output handler panicked".to_owned()
+            } else {
+                "the frontend's output handler ended".to_owned()
+            },
+            exit_status: None,
+        });
+    }
+}
+
 /// Takes outputs as they come, until the core or the engine's last user is gone.
 async fn output_handler(inner: Weak<Inner>, client: Arc<dyn CoreClient>) {
+    let _end_streams = EndStreams(inner.clone());
     loop {
         let received = client.get_output().await;
         let Some(inner) = inner.upgrade() else { return };
@@ -328,129 +361,4 @@ impl Drop for RequestStream {
 }
 
 #[cfg(test)]
-mod tests {
-    use protocol::{FinishReason, SamplingParams};
-
-    use super::*;
-    use crate::input_processor::Prompt;
-    use crate::test_support::{Told, fake_engine, ids, output};
-
-    fn request(output_kind: RequestOutputKind) -> GenerateRequest {
-        let params = SamplingParams {
-            output_kind,
-            ..SamplingParams::default()
-        };
-        GenerateRequest::new("id".to_owned(), Prompt::Text("hi".to_owned()), params)
-    }
-
-    #[tokio::test]
-    async fn a_request_streams_its_answer() {
-        let (engine, mut core) = fake_engine(64);
-        let mut stream = engine
-            .generate(request(RequestOutputKind::Delta))
-            .await
-            .unwrap();
-        let sent = core.added().await;
-        assert_eq!(sent.prompt_token_ids, ids("hi"));
-        core.send(vec![output(&sent.request_id, "a", None)]);
-        let first = stream.next().await.unwrap().unwrap();
-        assert_eq!(first.outputs[0].text, "a");
-        core.send(vec![output(
-            &sent.request_id,
-            "b",
-            Some(FinishReason::Length),
-        )]);
-        assert!(stream.next().await.unwrap().unwrap().finished);
-        assert!(stream.next().await.is_none());
-        drop(stream);
-        assert!(core.told.try_recv().is_err(), "nothing to abort");
-        assert_eq!(engine.num_generation_tokens(), 2);
-    }
-
-    #[tokio::test]
-    async fn a_dropped_stream_aborts_its_request() {
-        let (engine, mut core) = fake_engine(64);
-        let stream = engine
-            .generate(request(RequestOutputKind::Delta))
-            .await
-            .unwrap();
-        let sent = core.added().await;
-        drop(stream);
-        assert_eq!(core.aborted().await, [sent.request_id]);
-        assert_eq!(engine.num_unfinished_requests(), 0);
-    }
-
-    #[tokio::test]
-    async fn a_stop_string_aborts_in_the_core() {
-        let (engine, mut core) = fake_engine(64);
-        let mut wanted = request(RequestOutputKind::FinalOnly);
-        wanted.sampling_params.stop = vec!["b".to_owned()];
-        let stream = engine.generate(wanted).await.unwrap();
-        let sent = core.added().await;
-        core.send(vec![output(&sent.request_id, "ab", None)]);
-        assert_eq!(stream.collect().await.unwrap().outputs[0].text, "a");
-        assert_eq!(core.aborted().await, [sent.request_id]);
-    }
-
-    #[tokio::test]
-    async fn a_dead_core_ends_every_stream_and_later_request() {
-        let (engine, mut core) = fake_engine(64);
-        let mut first = engine
-            .generate(request(RequestOutputKind::Delta))
-            .await
-            .unwrap();
-        let second = engine
-            .generate(request(RequestOutputKind::FinalOnly))
-            .await
-            .unwrap();
-        core.added().await;
-        core.added().await;
-        core.die();
-        let dead = first.next().await.unwrap().unwrap_err();
-        assert!(matches!(&dead, GenerateError::EngineDead(e) if e.reason.contains("by the test")));
-        assert!(first.next().await.is_none());
-        assert_eq!(second.collect().await.unwrap_err(), dead);
-        let later = engine.generate(request(RequestOutputKind::Delta)).await;
-        assert_eq!(later.unwrap_err(), dead);
-        assert!(engine.errored().is_some());
-    }
-
-    #[tokio::test]
-    async fn a_wrong_request_never_reaches_the_core() {
-        let (engine, mut core) = fake_engine(64);
-        let mut wrong = request(RequestOutputKind::Delta);
-        wrong.sampling_params.top_p = 7.0;
-        let error = engine.generate(wrong).await.unwrap_err();
-        assert_eq!(error.status_code(), 400);
-        assert!(core.told.try_recv().is_err());
-    }
-
-    #[tokio::test]
-    async fn the_engine_lets_go_of_its_core() {
-        let (engine, mut core) = fake_engine(64);
-        drop(engine);
-        // The handler and with it the client are gone: the channel ends.
-        assert_eq!(core.told.recv().await, None::<Told>);
-    }
-
-    #[tokio::test]
-    async fn several_answers_can_be_collected_from_deltas() {
-        let (engine, mut core) = fake_engine(64);
-        let mut wanted = request(RequestOutputKind::Delta);
-        wanted.sampling_params.n = 2;
-        let stream = engine.generate(wanted).await.unwrap();
-        let (first, second) = (core.added().await, core.added().await);
-        core.send(vec![
-            output(&second.request_id, "x", None),
-            output(&first.request_id, "a", Some(FinishReason::Length)),
-        ]);
-        core.send(vec![output(
-            &second.request_id,
-            "y",
-            Some(FinishReason::Length),
-        )]);
-        let whole = stream.collect().await.unwrap();
-        let texts: Vec<_> = whole.outputs.iter().map(|o| &*o.text).collect();
-        assert_eq!(texts, ["a", "xy"]);
-    }
-}
+mod tests;

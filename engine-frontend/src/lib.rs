@@ -34,6 +34,7 @@ mod arg_utils;
 mod async_llm;
 mod error;
 mod input_processor;
+mod json_problem;
 mod llm;
 mod logging;
 mod logprobs;
@@ -46,6 +47,7 @@ mod sampling_params;
 mod startup;
 #[cfg(test)]
 mod test_support;
+mod tokenizer_threads;
 
 pub use arg_utils::{
     BackendArg, DtypeArg, EngineArgs, GenerationConfigArg, LogprobsModeArg, PolicyArg,
@@ -66,3 +68,4 @@ pub use protocol::{FinishReason, RequestOutputKind, SamplingParams, StopReason};
 pub use request_output_collector::RequestOutputCollector;
 pub use sampling_params::{ModelLimits, verify};
 pub use startup::{StartupError, start_engine};
+pub use tokenizer_threads::frontend_runtime;

@@ -2,7 +2,7 @@
 
 use protocol::{RequestOutputKind, SamplingParams};
 use serde_json::Value;
-use tokio::runtime::Runtime;
+use tokio::runtime::{Handle, Runtime};
 
 use crate::arg_utils::EngineArgs;
 use crate::async_llm::{AsyncLLM, RequestStream};
@@ -11,8 +11,10 @@ use crate::input_processor::{ChatPrompt, GenerateRequest, Prompt};
 use crate::openai::DefaultSamplingParams;
 use crate::outputs::RequestOutput;
 use crate::startup::{StartupError, start_engine};
+use crate::tokenizer_threads::frontend_runtime;
 
-/// An engine with its own core process, for programs that wait for whole answers.
+/// An engine with its own core process, for programs that wait for whole answers. Its methods
+/// block: async code, where that panics, has [`AsyncLLM`].
 ///
 /// ```no_run
 /// use engine_frontend::{EngineArgs, LLM, SamplingParams};
@@ -28,7 +30,9 @@ use crate::startup::{StartupError, start_engine};
 pub struct LLM {
     engine: AsyncLLM,
     default_sampling_params: DefaultSamplingParams,
-    runtime: Runtime,
+    handle: Handle,
+    /// Present until the drop.
+    runtime: Option<Runtime>,
 }
 
 impl LLM {
@@ -37,16 +41,13 @@ impl LLM {
     /// # Errors
     /// No model there, or it can't be loaded; no core executable; no memory.
     pub fn new(args: &EngineArgs) -> Result<Self, StartupError> {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .enable_all()
-            .build()
-            .map_err(StartupError::Runtime)?;
+        let runtime = frontend_runtime().map_err(StartupError::Runtime)?;
         let (engine, default_sampling_params) = runtime.block_on(start_engine(args))?;
         Ok(Self {
             engine,
             default_sampling_params,
-            runtime,
+            handle: runtime.handle().clone(),
+            runtime: Some(runtime),
         })
     }
 
@@ -55,18 +56,35 @@ impl LLM {
         self.default_sampling_params.to_sampling_params()
     }
 
-    /// Continues prompts. The outputs are in the prompts' order; what is wrong with one prompt is
-    /// no matter for the others.
+    /// Continues prompts. The outputs are in the prompts' order. A prompt that is refused or fails
+    /// has its error in the list; the others are still answered.
     ///
     /// # Errors
-    /// The core is gone. Errors of single prompts are in the list.
+    /// The core is gone.
     pub fn generate<P: Clone + Into<Prompt>>(
         &self,
         prompts: &[P],
         sampling_params: &SamplingParams,
     ) -> Result<Vec<Result<RequestOutput, GenerateError>>, GenerateError> {
-        let prompts = prompts.iter().cloned().map(Into::into);
-        self.run(prompts, sampling_params)
+        self.handle.block_on(async {
+            let mut streams: Vec<Result<RequestStream, GenerateError>> = Vec::new();
+            for (i, prompt) in prompts.iter().enumerate() {
+                let request = request(i, prompt.clone().into(), sampling_params);
+                streams.push(self.engine.generate(request).await);
+            }
+            let mut outputs = Vec::with_capacity(streams.len());
+            for stream in streams {
+                let output = match stream {
+                    Ok(stream) => stream.collect().await,
+                    Err(error) => Err(error),
+                };
+                if let Err(error @ GenerateError::EngineDead(_)) = output {
+                    return Err(error);
+                }
+                outputs.push(output);
+            }
+            Ok(outputs)
+        })
     }
 
     /// Answers one conversation: objects with `role` and `content`, through the model's chat
@@ -85,34 +103,8 @@ impl LLM {
             ..ChatPrompt::default()
         });
         let request = request(0, prompt, sampling_params);
-        self.runtime
+        self.handle
             .block_on(async { self.engine.generate(request).await?.collect().await })
-    }
-
-    fn run(
-        &self,
-        prompts: impl Iterator<Item = Prompt>,
-        sampling_params: &SamplingParams,
-    ) -> Result<Vec<Result<RequestOutput, GenerateError>>, GenerateError> {
-        self.runtime.block_on(async {
-            let mut streams: Vec<Result<RequestStream, GenerateError>> = Vec::new();
-            for (i, prompt) in prompts.enumerate() {
-                let request = request(i, prompt, sampling_params);
-                streams.push(self.engine.generate(request).await);
-            }
-            let mut outputs = Vec::with_capacity(streams.len());
-            for stream in streams {
-                let output = match stream {
-                    Ok(stream) => stream.collect().await,
-                    Err(error) => Err(error),
-                };
-                if let Err(error @ GenerateError::EngineDead(_)) = output {
-                    return Err(error);
-                }
-                outputs.push(output);
-            }
-            Ok(outputs)
-        })
     }
 }
 
@@ -127,7 +119,44 @@ fn request(index: usize, prompt: Prompt, sampling_params: &SamplingParams) -> Ge
 
 impl Drop for LLM {
     fn drop(&mut self) {
-        // Nobody waits for an answer any more, so how the core ends is no matter.
-        let _ = self.runtime.block_on(self.engine.shutdown(0.0));
+        // A runtime can neither wait nor end on a thread that runs async code, which may well hold
+        // and drop this engine: it does both on a thread of its own.
+        std::thread::scope(|scope| {
+            let end = || {
+                if let Some(runtime) = self.runtime.take() {
+                    // No request is in flight, so there is no one to tell of an error.
+                    let _ = runtime.block_on(self.engine.shutdown(0.0));
+                }
+            };
+            // The scope waits for the thread.
+            let _ = std::thread::Builder::new().spawn_scoped(scope, end);
+        });
+        // Still there where the system has no more threads; the core is killed with its client.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_support::fake_engine;
+
+    #[test]
+    fn it_can_be_dropped_within_a_runtime() {
+        let runtime = Runtime::new().unwrap();
+        let (engine, mut core) = runtime.block_on(async { fake_engine(64) });
+        let llm = LLM {
+            engine,
+            default_sampling_params: DefaultSamplingParams::default(),
+            handle: runtime.handle().clone(),
+            runtime: Some(runtime),
+        };
+        let outer = Runtime::new().unwrap();
+        outer.block_on(async move {
+            drop(llm);
+            assert_eq!(core.told.recv().await, None, "the client is gone");
+        });
     }
 }

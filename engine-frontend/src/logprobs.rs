@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use protocol::{LogprobsLists, SamplingParams};
+use protocol::{EngineCoreRequest, LogprobsLists};
 use tokenizer::Tokenizer;
 
 /// One token's logprob.
@@ -21,7 +21,7 @@ pub struct Logprob {
 }
 
 /// The logprobs of one position: the chosen token first, then the others that were asked for,
-/// most probable first; no token twice.
+/// most probable first; no token twice. Empty for a token that was replayed.
 pub type PositionLogprobs = Vec<Logprob>;
 
 /// Collects the logprobs of one request.
@@ -37,15 +37,17 @@ pub struct LogprobsProcessor {
 }
 
 impl LogprobsProcessor {
-    /// A processor for a request with these parameters.
-    pub fn new(tokenizer: Arc<Tokenizer>, params: &SamplingParams) -> Self {
+    /// The processor of a new request. Tokens in `output_token_ids` are output whose logprobs
+    /// were given out before: their positions are empty and add nothing to the sum.
+    pub fn new(tokenizer: Arc<Tokenizer>, request: &EngineCoreRequest) -> Self {
+        let params = &request.sampling_params;
         let wanted = params.logprobs.is_some() || params.logprob_token_ids.is_some();
         Self {
             tokenizer,
             num_logprobs: params.logprobs,
             num_prompt_logprobs: params.prompt_logprobs,
             cumulative_logprob: wanted.then_some(0.0),
-            logprobs: wanted.then(Vec::new),
+            logprobs: wanted.then(|| vec![Vec::new(); request.output_token_ids.len()]),
             prompt_logprobs: None,
         }
     }

@@ -101,7 +101,10 @@ impl OutputProcessor {
             .external_req_id
             .clone()
             .unwrap_or_else(|| request.request_id.clone());
+        // Shared by the children, of which there may be thousands.
+        let prompt_token_ids: Arc<[u32]> = request.prompt_token_ids.as_slice().into();
         if request.sampling_params.n <= 1 {
+            let prompt = (prompt, prompt_token_ids);
             self.add_state(&request, external, None, 0, prompt, queue);
             return vec![request];
         }
@@ -110,14 +113,8 @@ impl OutputProcessor {
         self.parent_requests.insert(parent_id.clone(), parent);
         for (index, child) in (0..).zip(&children) {
             let parent_id = Some(parent_id.clone());
-            self.add_state(
-                child,
-                external.clone(),
-                parent_id,
-                index,
-                prompt.clone(),
-                queue,
-            );
+            let prompt = (prompt.clone(), prompt_token_ids.clone());
+            self.add_state(child, external.clone(), parent_id, index, prompt, queue);
         }
         children
     }
@@ -128,7 +125,7 @@ impl OutputProcessor {
         external_req_id: String,
         parent_id: Option<String>,
         index: u32,
-        prompt: Option<Arc<str>>,
+        (prompt, prompt_token_ids): (Option<Arc<str>>, Arc<[u32]>),
         queue: &Arc<RequestOutputCollector>,
     ) {
         let params = &request.sampling_params;
@@ -137,13 +134,14 @@ impl OutputProcessor {
             parent_id,
             index,
             prompt,
-            prompt_token_ids: request.prompt_token_ids.as_slice().into(),
+            prompt_token_ids,
             output_kind: params.output_kind,
             stream_interval: params.stream_interval.unwrap_or(1) as usize,
             detokenizer: IncrementalDetokenizer::new(&self.tokenizer, request),
-            logprobs_processor: LogprobsProcessor::new(self.tokenizer.clone(), params),
+            logprobs_processor: LogprobsProcessor::new(self.tokenizer.clone(), request),
             num_cached_tokens: 0,
-            sent_tokens: 0,
+            // A replayed request's tokens were given out before.
+            sent_tokens: request.output_token_ids.len(),
             queue: queue.clone(),
         };
         self.request_states
@@ -282,6 +280,12 @@ impl OutputProcessor {
         }
     }
 
+    /// Whether a request, by its internal id, has an answer that isn't complete.
+    pub fn is_unfinished(&self, request_id: &str) -> bool {
+        self.request_states.contains_key(request_id)
+            || self.parent_requests.contains_key(request_id)
+    }
+
     /// Requests in flight, each of `n` counted.
     pub fn num_unfinished_requests(&self) -> usize {
         self.request_states.len()
@@ -307,216 +311,4 @@ fn request_error(output: &EngineCoreOutput) -> Option<GenerateError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use protocol::{LogprobsLists, SamplingParams};
-
-    use super::*;
-    use crate::test_support::{ids, output, tokenizer};
-
-    struct Fixture {
-        processor: OutputProcessor,
-        queue: Arc<RequestOutputCollector>,
-        children: Vec<EngineCoreRequest>,
-    }
-
-    impl Fixture {
-        fn new(params: SamplingParams) -> Self {
-            let mut processor = OutputProcessor::new(tokenizer());
-            let delta = params.output_kind == RequestOutputKind::Delta;
-            let queue = Arc::new(RequestOutputCollector::new(delta));
-            let request = EngineCoreRequest {
-                request_id: "r".to_owned(),
-                external_req_id: Some("mine".to_owned()),
-                prompt_token_ids: ids("p"),
-                sampling_params: params,
-                ..EngineCoreRequest::default()
-            };
-            let children = processor.add_request(request, Some("p".into()), &queue);
-            Self {
-                processor,
-                queue,
-                children,
-            }
-        }
-
-        /// Feeds one output; returns what must be aborted.
-        fn feed(&mut self, output: EngineCoreOutput) -> Vec<String> {
-            self.processor.process_outputs(&[output])
-        }
-
-        fn next(&self) -> Option<RequestOutput> {
-            self.queue.get_nowait().map(Result::unwrap)
-        }
-
-        fn text(&self) -> Option<String> {
-            self.next().map(|output| output.outputs[0].text.clone())
-        }
-    }
-
-    fn kind(output_kind: RequestOutputKind) -> SamplingParams {
-        SamplingParams {
-            output_kind,
-            ..SamplingParams::default()
-        }
-    }
-
-    #[test]
-    fn cumulative_delta_and_final_outputs() {
-        for (output_kind, expected) in [
-            (RequestOutputKind::Cumulative, [Some("a"), Some("abc")]),
-            (RequestOutputKind::Delta, [Some("a"), Some("bc")]),
-            (RequestOutputKind::FinalOnly, [None, Some("abc")]),
-        ] {
-            let mut fixture = Fixture::new(kind(output_kind));
-            fixture.feed(output("r", "a", None));
-            assert_eq!(fixture.text().as_deref(), expected[0]);
-            fixture.feed(output("r", "bc", Some(FinishReason::Length)));
-            let last = fixture.next().unwrap();
-            assert_eq!(Some(last.outputs[0].text.as_str()), expected[1]);
-            assert_eq!(last.outputs[0].finish_reason, Some(FinishReason::Length));
-            assert!(last.finished);
-            assert_eq!(last.request_id, "mine");
-            assert_eq!(fixture.processor.num_unfinished_requests(), 0);
-            assert_eq!(fixture.processor.num_generation_tokens(), 3);
-        }
-    }
-
-    #[test]
-    fn a_stop_string_ends_the_request_here() {
-        let mut fixture = Fixture::new(SamplingParams {
-            stop: vec!["bc".to_owned()],
-            ..kind(RequestOutputKind::FinalOnly)
-        });
-        assert!(fixture.feed(output("r", "ab", None)).is_empty());
-        assert_eq!(fixture.feed(output("r", "cd", None)), ["r"]);
-        let last = fixture.next().unwrap();
-        assert_eq!(last.outputs[0].text, "a");
-        assert_eq!(
-            last.outputs[0].stop_reason,
-            Some(StopReason::String("bc".to_owned()))
-        );
-        // What was generated before the core heard of it is ignored.
-        assert!(fixture.feed(output("r", "x", None)).is_empty());
-        assert!(fixture.next().is_none());
-    }
-
-    #[test]
-    fn stream_interval_sends_the_first_and_the_last() {
-        let mut fixture = Fixture::new(SamplingParams {
-            stream_interval: Some(3),
-            ..kind(RequestOutputKind::Delta)
-        });
-        let mut texts = Vec::new();
-        for (text, finish) in [
-            ("a", None),
-            ("b", None),
-            ("c", None),
-            ("d", None),
-            ("e", Some(FinishReason::Length)),
-        ] {
-            fixture.feed(output("r", text, finish));
-            texts.push(fixture.text());
-        }
-        let expected = [Some("a"), None, None, Some("bcd"), Some("e")];
-        assert_eq!(texts, expected.map(|text| text.map(str::to_owned)));
-    }
-
-    #[test]
-    fn several_answers_come_together_in_order() {
-        let mut fixture = Fixture::new(SamplingParams {
-            n: 2,
-            ..kind(RequestOutputKind::FinalOnly)
-        });
-        let sent: Vec<_> = fixture.children.iter().map(|c| &c.request_id).collect();
-        assert_eq!(sent, ["0_r", "1_r"]);
-        fixture.feed(output("1_r", "one", Some(FinishReason::Length)));
-        assert!(fixture.next().is_none());
-        fixture.feed(output("0_r", "nil", Some(FinishReason::Length)));
-        let last = fixture.next().unwrap();
-        let texts: Vec<_> = last.outputs.iter().map(|o| (o.index, &*o.text)).collect();
-        assert_eq!(texts, [(0, "nil"), (1, "one")]);
-        assert!(last.finished);
-    }
-
-    #[test]
-    fn an_error_ends_all_siblings() {
-        let mut fixture = Fixture::new(SamplingParams {
-            n: 3,
-            ..kind(RequestOutputKind::Delta)
-        });
-        fixture.feed(output("2_r", "x", Some(FinishReason::Length)));
-        let failed = EngineCoreOutput {
-            request_id: "0_r".to_owned(),
-            finish_reason: Some(FinishReason::Error),
-            error: Some(RequestError {
-                code: RequestErrorCode::ValidationError,
-                message: "no".to_owned(),
-                retryable: false,
-            }),
-            ..EngineCoreOutput::default()
-        };
-        assert_eq!(fixture.feed(failed), ["1_r"]);
-        let error = fixture.queue.get_nowait().unwrap().unwrap_err();
-        assert_eq!(error.status_code(), 400);
-        assert_eq!(fixture.processor.num_unfinished_requests(), 0);
-    }
-
-    #[test]
-    fn an_error_without_words_is_internal() {
-        let mut fixture = Fixture::new(kind(RequestOutputKind::Delta));
-        fixture.feed(output("r", "", Some(FinishReason::Error)));
-        let error = fixture.queue.get_nowait().unwrap().unwrap_err();
-        assert_eq!(error.status_code(), 500);
-    }
-
-    #[test]
-    fn aborted_requests_are_forgotten() {
-        let mut fixture = Fixture::new(SamplingParams {
-            n: 2,
-            ..kind(RequestOutputKind::Delta)
-        });
-        fixture.feed(output("1_r", "x", Some(FinishReason::Length)));
-        assert_eq!(fixture.processor.abort_request("r"), ["0_r"]);
-        assert!(fixture.processor.abort_request("r").is_empty());
-        assert_eq!(fixture.processor.num_unfinished_requests(), 0);
-    }
-
-    #[test]
-    fn logprobs_follow_the_tokens() {
-        let mut fixture = Fixture::new(SamplingParams {
-            logprobs: Some(1),
-            prompt_logprobs: Some(0),
-            stop: vec!["b".to_owned()],
-            ..kind(RequestOutputKind::Delta)
-        });
-        let mut first = output("r", "a", None);
-        first.new_logprobs = Some(LogprobsLists {
-            logprob_token_ids: vec![vec![97, 120]],
-            logprobs: vec![vec![-1.0, -0.5]],
-            sampled_token_ranks: vec![2],
-        });
-        first.new_prompt_logprobs = Some(LogprobsLists::default());
-        fixture.feed(first);
-        let sent = fixture.next().unwrap();
-        assert_eq!(sent.prompt_logprobs, Some(vec![None]));
-        let position = &sent.outputs[0].logprobs.as_ref().unwrap()[0];
-        let seen: Vec<_> = position
-            .iter()
-            .map(|l| (l.token_id, l.rank, &*l.decoded_token))
-            .collect();
-        assert_eq!(seen, [(97, Some(2), "a"), (120, Some(1), "x")]);
-        assert_eq!(sent.outputs[0].cumulative_logprob, Some(-1.0));
-        // Of two tokens, the one behind the stop string is dropped with its row.
-        let mut second = output("r", "bc", None);
-        second.new_logprobs = Some(LogprobsLists {
-            logprob_token_ids: vec![vec![98, 98], vec![99, 99]],
-            logprobs: vec![vec![-2.0, -2.0], vec![-4.0, -4.0]],
-            sampled_token_ranks: vec![1, 1],
-        });
-        fixture.feed(second);
-        let last = fixture.next().unwrap();
-        assert_eq!(last.outputs[0].token_ids, ids("b"));
-        assert_eq!(last.outputs[0].logprobs.as_ref().unwrap().len(), 1);
-        assert_eq!(last.outputs[0].cumulative_logprob, Some(-3.0));
-    }
-}
+mod tests;

@@ -36,7 +36,8 @@ pub struct CompletionOutput {
     pub text: String,
     /// The tokens.
     pub token_ids: Vec<u32>,
-    /// Sum of the logprobs of all tokens so far, where logprobs were asked for.
+    /// Sum of the logprobs of all tokens so far that this engine sampled, where logprobs were
+    /// asked for.
     pub cumulative_logprob: Option<f64>,
     /// Logprobs, one entry per token of `token_ids`, where asked for.
     pub logprobs: Option<Vec<PositionLogprobs>>,

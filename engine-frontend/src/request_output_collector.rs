@@ -33,8 +33,8 @@ impl RequestOutputCollector {
         }
     }
 
-    /// Adds an output or the error that ends the request. Never blocks. After an error, which
-    /// replaces what waits, nothing more is accepted.
+    /// Adds an output or the error that ends the request. Never blocks. An error comes after the
+    /// output that waits; nothing more is accepted behind it.
     pub fn put(&self, item: Result<RequestOutput, GenerateError>) {
         {
             let mut slot = self.slot();
@@ -46,10 +46,7 @@ impl RequestOutputCollector {
                     Some(held) => held.add(next, self.aggregate),
                     None => slot.output = Some(next),
                 },
-                Err(error) => {
-                    slot.output = None;
-                    slot.error = Some(error);
-                }
+                Err(error) => slot.error = Some(error),
             }
         }
         self.ready.notify_one();
@@ -58,9 +55,9 @@ impl RequestOutputCollector {
     /// Takes what waits, or `None`.
     pub fn get_nowait(&self) -> Option<Result<RequestOutput, GenerateError>> {
         let mut slot = self.slot();
-        match &slot.error {
-            Some(error) => Some(Err(error.clone())),
-            None => slot.output.take().map(Ok),
+        match slot.output.take() {
+            Some(output) => Some(Ok(output)),
+            None => slot.error.clone().map(Err),
         }
     }
 
@@ -109,7 +106,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_error_is_final() {
+    async fn an_error_comes_last() {
         let collector = RequestOutputCollector::new(true);
         collector.put(Ok(output(0, "a", None)));
         let dead = GenerateError::from(EngineDeadError {
@@ -118,6 +115,7 @@ mod tests {
         });
         collector.put(Err(dead.clone()));
         collector.put(Ok(output(0, "b", None)));
+        assert_eq!(collector.get().await.unwrap().outputs[0].text, "a");
         assert_eq!(collector.get().await, Err(dead.clone()));
         assert_eq!(collector.get().await, Err(dead));
     }

@@ -4,8 +4,10 @@
 //! can rely on it; what the core nevertheless finds wrong ends that one request.
 
 use protocol::SamplingParams;
+use serde_json::{Map, Value};
 
 use crate::error::ValidationError;
+use crate::json_problem::json_problem;
 
 /// Most answers to one prompt.
 pub(crate) const MAX_N_SEQUENCES: u32 = 16_384;
@@ -13,6 +15,9 @@ pub(crate) const MAX_N_SEQUENCES: u32 = 16_384;
 pub(crate) const MAX_LOGPROB_TOKEN_IDS: usize = 128;
 /// Most entries of `bad_words`, and most token sequences that they turn into.
 pub(crate) const MAX_BAD_WORDS: usize = 128;
+/// The least signed integer of 64 bits, and the first number above the unsigned ones.
+const I64_MIN: f64 = -9_223_372_036_854_775_808.0;
+const U64_END: f64 = 18_446_744_073_709_551_616.0;
 /// Temperatures below this mean greedy decoding.
 pub(crate) const SAMPLING_EPS: f32 = 1e-5;
 /// Lowest temperature above zero: lower ones overflow the softmax.
@@ -30,7 +35,7 @@ pub struct ModelLimits {
 }
 
 /// Checks every field and brings equal meanings to one form: greedy parameters lose their
-/// filters, near-zero temperatures are raised to [`MIN_TEMPERATURE`], biases are clamped.
+/// filters, near-zero temperatures are raised to 0.01, biases are clamped.
 ///
 /// # Errors
 /// The first field out of range, with its value and its range.
@@ -176,8 +181,15 @@ fn verify_logprobs(p: &SamplingParams, limits: &ModelLimits) -> Result<(), Valid
             "at least 0, or -1 for the whole vocabulary",
         )?;
         if limits.max_logprobs >= 0 {
+            if value == -1 {
+                return Err(ValidationError::field(
+                    name,
+                    value,
+                    format!("{name} of -1 (all tokens) needs --max-logprobs -1"),
+                ));
+            }
             check(
-                value >= 0 && value <= limits.max_logprobs,
+                value <= limits.max_logprobs,
                 name,
                 value,
                 &format!(
@@ -210,7 +222,7 @@ fn verify_token_lists(p: &SamplingParams, limits: &ModelLimits) -> Result<(), Va
             !bias.is_nan(),
             "logit_bias",
             bias,
-            "a number between -100 and 100",
+            "a number; beyond -100 and 100 it counts as these",
         )?;
     }
     if let Some(ids) = &p.allowed_token_ids {
@@ -236,16 +248,33 @@ fn verify_token_lists(p: &SamplingParams, limits: &ModelLimits) -> Result<(), Va
         ));
     }
     if let Some(args) = &p.extra_args {
-        let is_object = serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(args);
-        if let Err(error) = is_object {
-            return Err(ValidationError::field(
-                "extra_args",
-                args,
-                format!("extra_args must be a JSON object: {error}"),
-            ));
-        }
+        let map: Map<String, Value> = serde_json::from_str(args).map_err(|error| {
+            let message = format!("extra_args must be a JSON object: {}", json_problem(&error));
+            ValidationError::field("extra_args", args, message)
+        })?;
+        map.values().try_for_each(verify_extra_arg)?;
     }
     Ok(())
+}
+
+/// Integers must have 64 bits, signed or unsigned. One that has more is read as a float, so a
+/// float without a fraction and of that size is refused as well.
+fn verify_extra_arg(value: &Value) -> Result<(), ValidationError> {
+    match value {
+        Value::Number(number) => {
+            let has_64_bits =
+                |float: f64| float.fract() != 0.0 || (I64_MIN..U64_END).contains(&float);
+            check(
+                number.is_i64() || number.is_u64() || number.as_f64().is_some_and(has_64_bits),
+                "extra_args",
+                number,
+                "made of integers from -2^63 to 2^64-1",
+            )
+        }
+        Value::Array(values) => values.iter().try_for_each(verify_extra_arg),
+        Value::Object(map) => map.values().try_for_each(verify_extra_arg),
+        Value::Null | Value::Bool(_) | Value::String(_) => Ok(()),
+    }
 }
 
 fn verify_ids(name: &str, ids: &[u32], limits: &ModelLimits) -> Result<(), ValidationError> {
@@ -290,184 +319,4 @@ fn normalise(p: &mut SamplingParams) -> Result<(), ValidationError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use protocol::RepetitionDetection;
-
-    use super::*;
-
-    const LIMITS: ModelLimits = ModelLimits {
-        max_model_len: 64,
-        vocab_size: 100,
-        max_logprobs: 20,
-    };
-
-    fn verified(
-        change: impl FnOnce(&mut SamplingParams),
-    ) -> Result<SamplingParams, ValidationError> {
-        let mut params = SamplingParams::default();
-        change(&mut params);
-        verify(&mut params, &LIMITS)?;
-        Ok(params)
-    }
-
-    /// The refused parameter's name, or "accepted".
-    fn refused(change: impl FnOnce(&mut SamplingParams)) -> String {
-        match verified(change) {
-            Ok(_) => "accepted".to_owned(),
-            Err(error) => {
-                assert!(error.value.is_some(), "{error:?} lacks its value");
-                error.parameter.unwrap()
-            }
-        }
-    }
-
-    #[test]
-    fn defaults_are_valid_and_unchanged() {
-        assert_eq!(verified(|_| ()).unwrap(), SamplingParams::default());
-    }
-
-    #[test]
-    fn range_edges() {
-        assert_eq!(refused(|p| p.n = 0), "n");
-        assert_eq!(refused(|p| p.n = 16_385), "n");
-        assert_eq!(refused(|p| p.n = 16_384), "accepted");
-        for bad in [-2.01, 2.01, f32::NAN, f32::INFINITY] {
-            assert_eq!(refused(|p| p.presence_penalty = bad), "presence_penalty");
-            assert_eq!(refused(|p| p.frequency_penalty = bad), "frequency_penalty");
-        }
-        assert_eq!(refused(|p| p.presence_penalty = -2.0), "accepted");
-        assert_eq!(refused(|p| p.frequency_penalty = 2.0), "accepted");
-        for bad in [0.0, -1.0, f32::NAN, f32::INFINITY] {
-            assert_eq!(
-                refused(|p| p.repetition_penalty = bad),
-                "repetition_penalty"
-            );
-        }
-        for bad in [-0.1, 2.1, f32::NAN, f32::INFINITY] {
-            assert_eq!(refused(|p| p.temperature = bad), "temperature");
-        }
-        assert_eq!(refused(|p| p.temperature = 2.0), "accepted");
-        for bad in [0.0, -0.5, 1.01, f32::NAN] {
-            assert_eq!(refused(|p| p.top_p = bad), "top_p");
-        }
-        for bad in [-0.01, 1.01, f32::NAN] {
-            assert_eq!(refused(|p| p.min_p = bad), "min_p");
-        }
-        assert_eq!(refused(|p| p.stream_interval = Some(0)), "stream_interval");
-        assert_eq!(refused(|p| p.max_tokens = Some(0)), "max_tokens");
-        assert_eq!(refused(|p| p.min_tokens = 17), "min_tokens");
-        assert_eq!(refused(|p| p.min_tokens = 16), "accepted");
-    }
-
-    #[test]
-    fn repetition_detection_edges() {
-        let with = |max, min, count| {
-            refused(|p| {
-                p.repetition_detection = Some(RepetitionDetection {
-                    max_pattern_size: max,
-                    min_pattern_size: min,
-                    min_count: count,
-                })
-            })
-        };
-        assert_eq!(with(4, 1, 2), "accepted");
-        assert_eq!(with(0, 0, 2), "repetition_detection.max_pattern_size");
-        assert_eq!(with(4, 0, 2), "repetition_detection.min_pattern_size");
-        assert_eq!(with(4, 5, 2), "repetition_detection.min_pattern_size");
-        assert_eq!(with(4, 1, 1), "repetition_detection.min_count");
-    }
-
-    #[test]
-    fn lists_and_ids() {
-        assert_eq!(refused(|p| p.stop = vec![String::new()]), "stop");
-        assert_eq!(
-            refused(|p| {
-                p.stop = vec!["x".to_owned()];
-                p.detokenize = false;
-            }),
-            "stop"
-        );
-        assert_eq!(refused(|p| p.stop_token_ids = vec![99]), "accepted");
-        assert_eq!(refused(|p| p.stop_token_ids = vec![100]), "stop_token_ids");
-        assert_eq!(refused(|p| p.logit_bias = vec![(100, 1.0)]), "logit_bias");
-        assert_eq!(
-            refused(|p| p.logit_bias = vec![(1, f32::NAN)]),
-            "logit_bias"
-        );
-        assert_eq!(
-            refused(|p| p.allowed_token_ids = Some(vec![])),
-            "allowed_token_ids"
-        );
-        assert_eq!(
-            refused(|p| p.allowed_token_ids = Some(vec![5, 100])),
-            "allowed_token_ids"
-        );
-        assert_eq!(refused(|p| p.bad_words = vec![String::new()]), "bad_words");
-        assert_eq!(
-            refused(|p| p.bad_words = vec!["a".to_owned(); 129]),
-            "bad_words"
-        );
-        assert_eq!(
-            refused(|p| p.logprob_token_ids = Some(vec![1; 129])),
-            "logprob_token_ids"
-        );
-        assert_eq!(
-            refused(|p| p.prompt_logprob_token_ids = Some(vec![100])),
-            "prompt_logprob_token_ids"
-        );
-        assert_eq!(
-            refused(|p| p.extra_args = Some("[]".to_owned())),
-            "extra_args"
-        );
-    }
-
-    #[test]
-    fn logprobs_limit_can_be_lifted() {
-        assert_eq!(refused(|p| p.logprobs = Some(-2)), "logprobs");
-        assert_eq!(refused(|p| p.logprobs = Some(-1)), "logprobs");
-        assert_eq!(refused(|p| p.logprobs = Some(20)), "accepted");
-        assert_eq!(refused(|p| p.prompt_logprobs = Some(21)), "prompt_logprobs");
-        let unlimited = ModelLimits {
-            max_logprobs: -1,
-            ..LIMITS
-        };
-        let mut params = SamplingParams {
-            logprobs: Some(-1),
-            ..SamplingParams::default()
-        };
-        assert!(verify(&mut params, &unlimited).is_ok());
-    }
-
-    #[test]
-    fn greedy_drops_filters_and_refuses_several_answers() {
-        let greedy = verified(|p| {
-            p.temperature = 1e-6;
-            p.top_p = 0.5;
-            p.top_k = 7;
-            p.min_p = 0.1;
-        })
-        .unwrap();
-        assert_eq!(
-            (greedy.temperature, greedy.top_p, greedy.top_k, greedy.min_p),
-            (0.0, 1.0, 0, 0.0)
-        );
-        assert_eq!(
-            refused(|p| {
-                p.temperature = 0.0;
-                p.n = 2;
-            }),
-            "n"
-        );
-    }
-
-    #[test]
-    fn tiny_temperatures_and_large_biases_are_pulled_in() {
-        let params = verified(|p| {
-            p.temperature = 0.005;
-            p.logit_bias = vec![(1, 1000.0), (2, f32::NEG_INFINITY)];
-        })
-        .unwrap();
-        assert_eq!(params.temperature, MIN_TEMPERATURE);
-        assert_eq!(params.logit_bias, vec![(1, 100.0), (2, -100.0)]);
-    }
-}
+mod tests;

@@ -2,11 +2,13 @@
 
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use protocol::LoadProgress;
+use protocol::{EngineCoreReadyResponse, LoadProgress};
 use tokenizer::{GenerationConfig, Tokenizer, TokenizerError};
+use tokio::task::JoinError;
 
 use crate::arg_utils::{EngineArgs, GenerationConfigArg};
 use crate::async_llm::AsyncLLM;
@@ -46,6 +48,17 @@ pub enum StartupError {
         /// Fingerprint here.
         own: String,
     },
+    /// The core runs another model with the same tokenizer.
+    #[error(
+        "the engine core runs the model {core:?}, and this frontend was given {own:?}: give both \
+         the same --model"
+    )]
+    OtherModel {
+        /// The core's model.
+        core: String,
+        /// The model given here.
+        own: String,
+    },
     /// The async runtime can't be started.
     #[error("can't start the async runtime: {0}")]
     Runtime(io::Error),
@@ -62,28 +75,75 @@ pub async fn start_engine(
     if let Some(path) = model.as_ref().filter(|path| !path.is_dir()) {
         return Err(StartupError::NoModelFolder { path: path.clone() });
     }
-    // Both processes load the tokenizer, at the same time.
-    let tokenizer = tokio::task::spawn_blocking(move || load_tokenizer(model.as_deref()));
     let progress = LoadProgressBar::default();
-    let (tokenizer, client) = tokio::join!(tokenizer, start_engine_core(args, &progress));
-    progress.finish();
-    // The tokenizer's error comes first: it names the file, the core's may follow from it.
-    let tokenizer = tokenizer.map_err(|error| StartupError::Runtime(error.into()))??;
-    let client = client?;
+    let (tokenizer, client) = load_both(
+        tokio::task::spawn_blocking(move || load_tokenizer(model.as_deref())),
+        start_engine_core(args, &progress),
+    )
+    .await?;
+    drop(progress);
     let ready = client.ready_response().clone();
-    if ready.tokenizer_fingerprint != tokenizer.fingerprint() {
-        return Err(StartupError::TokenizerMismatch {
-            core: ready.tokenizer_fingerprint,
-            core_model: ready.model_name,
-            own: tokenizer.fingerprint().to_owned(),
-        });
-    }
+    verify_core(&ready, tokenizer.fingerprint(), args.model.as_deref())?;
     let defaults = match args.generation_config {
         GenerationConfigArg::Auto => default_sampling_params(tokenizer.generation_config()),
         GenerationConfigArg::Vllm => DefaultSamplingParams::default(),
     };
     let engine = AsyncLLM::new(Arc::new(client), ready, Arc::new(tokenizer));
     Ok((engine, defaults))
+}
+
+/// Refuses a core that runs another model than this frontend was given: one that was started by
+/// hand may.
+fn verify_core(
+    ready: &EngineCoreReadyResponse,
+    fingerprint: &str,
+    model: Option<&Path>,
+) -> Result<(), StartupError> {
+    if ready.tokenizer_fingerprint != fingerprint {
+        return Err(StartupError::TokenizerMismatch {
+            core: ready.tokenizer_fingerprint.clone(),
+            core_model: ready.model_name.clone(),
+            own: fingerprint.to_owned(),
+        });
+    }
+    let own = match model {
+        Some(folder) => folder_name(folder),
+        None => builtin_model::NAME.to_owned(),
+    };
+    if own == ready.model_name {
+        return Ok(());
+    }
+    Err(StartupError::OtherModel {
+        core: ready.model_name.clone(),
+        own,
+    })
+}
+
+/// A model's name as the core gives it: its folder's, without links and dots.
+fn folder_name(folder: &Path) -> String {
+    let resolved = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    let name = resolved.file_name().unwrap_or(folder.as_os_str());
+    name.to_string_lossy().into_owned()
+}
+
+/// Waits for the tokenizer and for the core, which load at the same time. A tokenizer that can't
+/// be loaded is the error at once, and the core, whose future is dropped, ends. Where both fail the
+/// tokenizer's error is given: it names the file, and the core's may follow from it.
+async fn load_both(
+    tokenizer: impl Future<Output = Result<Result<Tokenizer, StartupError>, JoinError>>,
+    core: impl Future<Output = Result<EngineCoreClient, EngineCoreStartupError>>,
+) -> Result<(Tokenizer, EngineCoreClient), StartupError> {
+    let tokenizer = async {
+        tokenizer
+            .await
+            .map_err(|error| StartupError::Runtime(error.into()))?
+    };
+    let (mut tokenizer, mut core) = (pin!(tokenizer), pin!(core));
+    tokio::select! {
+        biased;
+        tokenizer = &mut tokenizer => Ok((tokenizer?, core.await?)),
+        client = &mut core => Ok((tokenizer.await?, client?)),
+    }
 }
 
 async fn start_engine_core(
@@ -117,9 +177,15 @@ fn load_tokenizer(model: Option<&Path>) -> Result<Tokenizer, StartupError> {
 fn load_built_in_tokenizer() -> Result<Tokenizer, StartupError> {
     // Without the weights, which only the core needs.
     let files = [
-        ("generation_config.json", builtin_model::GENERATION_CONFIG_JSON),
+        (
+            "generation_config.json",
+            builtin_model::GENERATION_CONFIG_JSON,
+        ),
         ("tokenizer.json", builtin_model::TOKENIZER_JSON),
-        ("tokenizer_config.json", builtin_model::TOKENIZER_CONFIG_JSON),
+        (
+            "tokenizer_config.json",
+            builtin_model::TOKENIZER_CONFIG_JSON,
+        ),
     ];
     Tokenizer::from_bytes(&files).map_err(|source| StartupError::Tokenizer {
         model: "the built-in model".to_owned(),
@@ -161,10 +227,87 @@ impl LoadProgressBar {
         });
         bar.set_position(loaded.done_bytes);
     }
+}
 
-    fn finish(&self) {
+impl Drop for LoadProgressBar {
+    fn drop(&mut self) {
         if let Some(bar) = self.0.get() {
             bar.finish_and_clear();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_broken_tokenizer_is_reported_while_the_core_still_loads() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("tokenizer.json"), "{").unwrap();
+        // Never connects, and ends only when it is killed.
+        let core = folder.path().join("core");
+        fs::write(&core, "#!/bin/sh\nexec sleep 100000\n").unwrap();
+        fs::set_permissions(&core, fs::Permissions::from_mode(0o755)).unwrap();
+        let args = EngineArgs {
+            engine_core: Some(core),
+            ..EngineArgs::for_model(folder.path())
+        };
+        // Below the core's own ten minutes; an error takes milliseconds.
+        let started = tokio::time::timeout(Duration::from_secs(60), start_engine(&args)).await;
+        let error = started.expect("it waits for the core").unwrap_err();
+        assert!(matches!(error, StartupError::Tokenizer { .. }), "{error}");
+        assert!(error.to_string().contains("tokenizer.json"), "{error}");
+    }
+
+    #[test]
+    fn a_core_with_another_model_is_refused() {
+        let mut ready = crate::test_support::ready(64);
+        ready.tokenizer_fingerprint = "f".to_owned();
+        let verify = |ready: &_, folder: &str| verify_core(ready, "f", Some(Path::new(folder)));
+        assert!(verify(&ready, "models/test-model").is_ok());
+        assert!(verify(&ready, "models/test-model/").is_ok());
+        let error = verify(&ready, "models/other").unwrap_err().to_string();
+        assert!(
+            error.contains("\"test-model\"") && error.contains("\"other\""),
+            "{error}"
+        );
+        let built_in = verify_core(&ready, "f", None).unwrap_err().to_string();
+        assert!(built_in.contains(builtin_model::NAME), "{built_in}");
+        assert!(matches!(
+            verify_core(&ready, "g", None),
+            Err(StartupError::TokenizerMismatch { .. })
+        ));
+        ready.model_name = builtin_model::NAME.to_owned();
+        assert!(verify_core(&ready, "f", None).is_ok());
+    }
+
+    #[test]
+    fn a_model_has_the_name_of_the_folder_that_a_link_leads_to() {
+        let parent = tempfile::tempdir().unwrap();
+        let (real, link) = (parent.path().join("real"), parent.path().join("link"));
+        fs::create_dir(&real).unwrap();
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        for folder in [&real, &link, &real.join("../link/.")] {
+            assert_eq!(folder_name(folder), "real");
+        }
+    }
+
+    #[tokio::test]
+    async fn where_both_fail_the_tokenizer_says_why() {
+        let core_fails = async { Err(EngineCoreStartupError::Exited { exit_status: None }) };
+        let tokenizer_fails = async {
+            tokio::task::yield_now().await;
+            Ok(Err(StartupError::NoModelFolder { path: "m".into() }))
+        };
+        let error = load_both(tokenizer_fails, core_fails).await.unwrap_err();
+        assert!(
+            matches!(error, StartupError::NoModelFolder { .. }),
+            "{error}"
+        );
     }
 }

@@ -46,11 +46,22 @@ static EXECUTABLES: LazyLock<PathBuf> = LazyLock::new(|| {
              {VARIABLE}=\"{mode} $2\" exec '{}' --exact plays_the_core --nocapture\n",
             own.display()
         );
-        fs::write(&path, script).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        write_executable(&path, &script);
     }
+    // Says which process it is, beside itself, and stays until it is killed.
+    let never_connects = folder.join("never-connects");
+    let _ = fs::remove_file(folder.join("never-connects.process-id"));
+    write_executable(
+        &never_connects,
+        "#!/bin/sh\necho $$ > \"$0.new\"\nmv \"$0.new\" \"$0.process-id\"\nexec sleep 100000\n",
+    );
     folder
 });
+
+fn write_executable(path: &Path, script: &str) {
+    fs::write(path, script).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
 
 /// The core's side of these tests; not a test of its own.
 #[test]
@@ -207,7 +218,7 @@ async fn a_core_that_exits_at_once_is_reported() {
     ));
     assert_eq!(
         error.to_string(),
-        "the engine core ended while it started (exit status: 3): see its log"
+        "the engine core ended while it started (exit status: 3): what it wrote above may say why"
     );
 }
 
@@ -216,7 +227,7 @@ async fn a_core_that_exits_while_it_loads_is_reported() {
     let error = launch("exits-later").await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the engine core ended while it started (exit status: 4): see its log"
+        "the engine core ended while it started (exit status: 4): what it wrote above may say why"
     );
 }
 
@@ -291,4 +302,22 @@ async fn a_missing_or_broken_executable_is_named() {
     let not_executable = launch(&manifest).await;
     let expected = format!("can't start {}: Permission denied", manifest.display());
     assert!(not_executable.starts_with(&expected), "{not_executable}");
+}
+
+#[tokio::test]
+async fn a_core_whose_start_is_given_up_is_killed() {
+    let process_id = EXECUTABLES.join("never-connects.process-id");
+    let options = options("never-connects");
+    let launch = EngineCoreClient::launch(&options, EngineConfig::default(), |_| ());
+    let started = async {
+        while !process_id.exists() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::select! {
+        launched = launch => panic!("{launched:?}"),
+        () = started => {}
+    }
+    let process_id = fs::read_to_string(process_id).unwrap();
+    wait_until_gone(process_id.trim().parse().unwrap()).await;
 }

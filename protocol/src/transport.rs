@@ -21,7 +21,7 @@ use std::time::Duration;
 use thiserror::Error;
 
 pub use address::PrivateAddress;
-pub use blocking::{FrameReader, FrameWriter, Listener, Stream};
+pub use blocking::{Closer, FrameReader, FrameWriter, Listener, Stream};
 
 use crate::codec::CodecError;
 

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod batch;
+mod builtin_model;
 mod engine_core_process;
 mod shared_core;
 mod support;

@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::process::Stdio;
 
-use protocol::{EngineCoreRequestType, FinishReason};
+use protocol::{
+    EngineCoreMessage, EngineCoreRequestType, FinishReason, UtilityRequest, UtilityResult,
+};
 
 use crate::support::{Client, Process, connect, greedy};
 
@@ -38,15 +40,34 @@ fn it_serves_several_clients_and_outlives_them() {
     first.add("again", greedy(4));
     assert_eq!(first.finish("again").1, FinishReason::Length);
 
-    // Its requests end with it: the next client finds every block free again.
+    // Its requests end with it: every block is free again.
     drop(first);
     let (mut third, _) = Client::new(connect(&address), None);
+    while !reset_prefix_cache(&mut third) {}
     third.add("third", greedy(4));
     assert_eq!(third.finish("third").0.len(), 4);
 
     process.signal(libc::SIGTERM);
     assert!(process.wait().success());
     assert!(!address.exists(), "the socket file is removed");
+}
+
+/// Whether no request holds a block.
+fn reset_prefix_cache(client: &mut Client) -> bool {
+    client.send(&EngineCoreRequestType::Utility(UtilityRequest {
+        client_index: 0,
+        call_id: 1,
+        method: "reset_prefix_cache".to_owned(),
+        args: "[]".to_owned(),
+    }));
+    loop {
+        let Some(EngineCoreMessage::Outputs(outputs)) = client.message() else {
+            panic!("the core is gone");
+        };
+        if let Some(output) = outputs.utility_output {
+            return output.result == UtilityResult::Success("true".to_owned());
+        }
+    }
 }
 
 #[test]

@@ -12,13 +12,13 @@ use protocol::{
 };
 
 /// Longer than anything takes that doesn't hang.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A process that is killed when the test ends, however it ends.
-pub struct Process(pub Child);
+pub(crate) struct Process(pub(crate) Child);
 
 impl Process {
-    pub fn spawn(command: &mut Command) -> Self {
+    pub(crate) fn spawn(command: &mut Command) -> Self {
         Self(
             command
                 .stdin(Stdio::null())
@@ -27,14 +27,14 @@ impl Process {
         )
     }
 
-    pub fn signal(&self, signal: i32) {
+    pub(crate) fn signal(&self, signal: i32) {
         // SAFETY: `kill` has no memory effects; the process is a child that was not waited for.
         let result = unsafe { libc::kill(self.0.id() as i32, signal) };
         assert_eq!(result, 0, "the process is there");
     }
 
     /// Waits for the end of the process.
-    pub fn wait(&mut self) -> ExitStatus {
+    pub(crate) fn wait(&mut self) -> ExitStatus {
         let deadline = Instant::now() + PATIENCE;
         loop {
             if let Some(status) = self.0.try_wait().expect("waiting works") {
@@ -54,14 +54,17 @@ impl Drop for Process {
 }
 
 /// A frontend's end of a connection.
-pub struct Client {
-    pub reader: FrameReader,
-    pub writer: FrameWriter,
+pub(crate) struct Client {
+    pub(crate) reader: FrameReader,
+    pub(crate) writer: FrameWriter,
 }
 
 impl Client {
     /// Shakes hands over `stream` and waits until the core is ready.
-    pub fn new(stream: Stream, config: Option<EngineConfig>) -> (Self, EngineCoreReadyResponse) {
+    pub(crate) fn new(
+        stream: Stream,
+        config: Option<EngineConfig>,
+    ) -> (Self, EngineCoreReadyResponse) {
         let (reader, writer) = stream.split();
         let mut client = Self { reader, writer };
         client.greet(&Hello::current());
@@ -76,7 +79,7 @@ impl Client {
     }
 
     /// Exchanges the first frames.
-    pub fn greet(&mut self, hello: &Hello) -> Hello {
+    pub(crate) fn greet(&mut self, hello: &Hello) -> Hello {
         self.writer.write(hello).unwrap();
         self.reader
             .read_within(PATIENCE)
@@ -85,7 +88,7 @@ impl Client {
     }
 
     /// The first startup message that isn't progress.
-    pub fn startup_message(&mut self) -> EngineCoreStartupMessage {
+    pub(crate) fn startup_message(&mut self) -> EngineCoreStartupMessage {
         loop {
             match self
                 .reader
@@ -99,11 +102,11 @@ impl Client {
         }
     }
 
-    pub fn send(&mut self, message: &EngineCoreRequestType) {
+    pub(crate) fn send(&mut self, message: &EngineCoreRequestType) {
         self.writer.write(message).unwrap();
     }
 
-    pub fn add(&mut self, request_id: &str, params: SamplingParams) {
+    pub(crate) fn add(&mut self, request_id: &str, params: SamplingParams) {
         self.send(&EngineCoreRequestType::Add(Box::new(EngineCoreRequest {
             request_id: request_id.to_owned(),
             prompt_token_ids: (100..110).collect(),
@@ -113,12 +116,12 @@ impl Client {
     }
 
     /// The next message; `None` when the core closed the connection.
-    pub fn message(&mut self) -> Option<EngineCoreMessage> {
+    pub(crate) fn message(&mut self) -> Option<EngineCoreMessage> {
         self.reader.read_within(PATIENCE).unwrap()
     }
 
     /// The next request's outputs; frames without any are passed over.
-    pub fn outputs(&mut self) -> Vec<EngineCoreOutput> {
+    pub(crate) fn outputs(&mut self) -> Vec<EngineCoreOutput> {
         loop {
             match self.message().expect("the core goes on") {
                 EngineCoreMessage::Outputs(outputs) if outputs.outputs.is_empty() => {}
@@ -129,7 +132,10 @@ impl Client {
     }
 
     /// Tokens and end of one request, whatever else arrives.
-    pub fn finish(&mut self, request_id: &str) -> (Vec<u32>, FinishReason, EngineCoreOutput) {
+    pub(crate) fn finish(
+        &mut self,
+        request_id: &str,
+    ) -> (Vec<u32>, FinishReason, EngineCoreOutput) {
         let mut token_ids = Vec::new();
         loop {
             for output in self.outputs() {
@@ -145,7 +151,7 @@ impl Client {
 }
 
 /// Greedy, with a fixed length.
-pub fn greedy(max_tokens: u32) -> SamplingParams {
+pub(crate) fn greedy(max_tokens: u32) -> SamplingParams {
     SamplingParams {
         temperature: 0.0,
         ignore_eos: true,
@@ -155,7 +161,7 @@ pub fn greedy(max_tokens: u32) -> SamplingParams {
 }
 
 /// The built-in model with little memory.
-pub fn small_config() -> EngineConfig {
+pub(crate) fn small_config() -> EngineConfig {
     let mut config = EngineConfig::default();
     config.cache_config.num_blocks_override = Some(256);
     config.model_config.num_threads = Some(2);
@@ -163,14 +169,14 @@ pub fn small_config() -> EngineConfig {
 }
 
 /// A real core, started as a frontend starts it, and this test as its frontend.
-pub fn launch(config: EngineConfig) -> (Process, Client, EngineCoreReadyResponse) {
+pub(crate) fn launch(config: EngineConfig) -> (Process, Client, EngineCoreReadyResponse) {
     let (process, stream) = launch_unconfigured();
     let (client, ready) = Client::new(stream, Some(config));
     (process, client, ready)
 }
 
 /// A real core that waits for the handshake.
-pub fn launch_unconfigured() -> (Process, Stream) {
+pub(crate) fn launch_unconfigured() -> (Process, Stream) {
     let address = PrivateAddress::new().unwrap();
     let listener = Listener::bind(address.path()).unwrap();
     let mut command = integration_tests::formwork_engine_core();
@@ -179,7 +185,7 @@ pub fn launch_unconfigured() -> (Process, Stream) {
 }
 
 /// Connects as soon as somebody listens.
-pub fn connect(address: &Path) -> Stream {
+pub(crate) fn connect(address: &Path) -> Stream {
     let deadline = Instant::now() + PATIENCE;
     loop {
         match Stream::connect(address) {

@@ -21,27 +21,33 @@ use std::sync::OnceLock;
 pub fn executables() -> &'static Path {
     static EXECUTABLES: OnceLock<PathBuf> = OnceLock::new();
     EXECUTABLES.get_or_init(|| {
+        // A test runs from <target>/<profile>/deps; the executables are one folder up.
+        let test = std::env::current_exe().unwrap_or_default();
+        let folder = test.ancestors().nth(2).unwrap_or(Path::new("."));
         let mut build = Command::new(env!("CARGO"));
         build.args([
             "build",
             "--quiet",
-            "--bins",
             "-p",
             "engine-core",
             "-p",
             "engine-frontend",
+            "--bins",
         ]);
+        // With a test among the targets cargo enables the features that `cargo test` does, so that
+        // no dependency is built a second time with others.
+        build.args(["-p", "integration-tests", "--test", "processes"]);
+        if folder.ends_with("release") {
+            build.arg("--release");
+        }
+        if let Some(target) = folder.parent() {
+            build.env("CARGO_TARGET_DIR", target);
+        }
         build.current_dir(workspace());
         match build.status() {
-            Ok(status) if status.success() => {}
+            Ok(status) if status.success() => folder.to_owned(),
             result => panic!("building the executables failed: {result:?}"),
         }
-        // This test runs from target/<profile>/deps; the executables are one folder up.
-        let deps = std::env::current_exe().unwrap_or_default();
-        let target = deps.ancestors().find(|folder| folder.ends_with("target"));
-        target
-            .map_or_else(|| workspace().join("target"), Path::to_path_buf)
-            .join("debug")
     })
 }
 

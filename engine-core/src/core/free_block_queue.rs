@@ -121,7 +121,7 @@ mod tests {
         let mut queue = FreeKVCacheBlockQueue::new(4);
         assert!(queue.is_empty());
         assert_eq!(queue.popleft(), None);
-        assert_eq!(listed(&queue), []);
+        assert_eq!(listed(&queue), [0_u32; 0]);
     }
 
     #[test]

@@ -1,27 +1,34 @@
 //! The life of the process: connect or listen, load, serve, end.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crossbeam_channel::{bounded, unbounded};
+use crossbeam_channel::{Sender, bounded, unbounded};
 use protocol::handshake::{HandshakeError, startup_handshake};
 use protocol::transport::{FrameReader, FrameWriter, Listener, Stream, TransportError};
 use protocol::{
-    EngineConfig, EngineCoreReadyResponse, EngineCoreStartupMessage, LoadProgress, StartupFailure,
+    EngineConfig, EngineCoreMessage, EngineCoreReadyResponse, EngineCoreStartupMessage, EngineDead,
+    LoadProgress, StartupFailure,
 };
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::engine::core::{EngineCore, EngineCoreError};
-use crate::engine::core_proc::{CoreInput, EngineCoreProc};
-use crate::engine::input_thread::{AbortRequests, InputContext, Ownership, process_input_socket};
+use crate::engine::core_proc::{CoreInput, EngineCoreProc, ShutdownCause};
+use crate::engine::input_thread::{
+    AbortRequests, InputContext, Ownership, drain_time, process_input_socket,
+};
 use crate::engine::output_thread::OutputQueues;
 use crate::engine::startup::{LoadedEngineCore, StartupError, load_engine_core};
+use crate::panic_message::panic_message;
 
 /// Longest wait for each message of a handshake.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Most connections at a time; one more is closed at once.
+const MAX_CLIENTS: usize = 256;
 /// Longest wait for the clients to take their last frames.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a core whose frontend is gone may take to end by itself; a forward pass that takes
@@ -29,8 +36,8 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 const ORPHAN_TIMEOUT: Duration = Duration::from_secs(1);
 /// Pause after a connection that the system refused.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
-/// Messages that may wait for the busy loop; a client that sends more waits itself.
-const MAX_WAITING_INPUTS: usize = 4096;
+/// Number of the frontend that started this process.
+const OWNER_INDEX: u32 = 0;
 
 /// Why the process ended other than by being told to.
 #[derive(Debug, thiserror::Error)]
@@ -47,12 +54,26 @@ pub enum ServeError {
     /// The model could not be loaded or served.
     #[error(transparent)]
     Startup(#[from] StartupError),
+    /// The same, and the frontend that started this process knows it.
+    #[error(transparent)]
+    StartupTold(StartupError),
     /// The busy loop ended with an error.
     #[error(transparent)]
     Engine(#[from] EngineCoreError),
+    /// The busy loop panicked.
+    #[error("the busy loop panicked: {0}")]
+    Panicked(String),
     /// A thread or a signal handler could not be set up.
     #[error("can't set up the process: {0}")]
     Setup(#[from] io::Error),
+}
+
+impl ServeError {
+    /// Whether the frontend that started this process has the message, so that it need not stand
+    /// in the log as well.
+    pub fn is_told(&self) -> bool {
+        matches!(self, Self::StartupTold(_))
+    }
 }
 
 /// Serves the one frontend that started this process and waits at `address`.
@@ -63,8 +84,9 @@ pub fn run_connected(address: &Path) -> Result<(), ServeError> {
     let (mut reader, mut writer) = Stream::connect(address)?.split();
     let metadata = startup_handshake(&mut reader, &mut writer, HANDSHAKE_TIMEOUT)?;
     let config = metadata.config.ok_or(ServeError::NoConfiguration)?;
+    let input_context = spawn_owner_input_thread(reader)?;
     let loaded = load_engine_core(&config, &mut |progress| {
-        // A frontend that is gone shows at the next read.
+        // The input thread notices when the frontend is gone.
         let _ = writer.write(&EngineCoreStartupMessage::LoadProgress(progress));
     });
     let loaded = match loaded {
@@ -73,15 +95,55 @@ pub fn run_connected(address: &Path) -> Result<(), ServeError> {
             let failure = StartupFailure {
                 message: error.to_string(),
             };
-            let _ = writer.write(&EngineCoreStartupMessage::Failure(failure));
-            return Err(error.into());
+            return Err(
+                match writer.write(&EngineCoreStartupMessage::Failure(failure)) {
+                    Ok(()) => ServeError::StartupTold(error),
+                    Err(_) => ServeError::Startup(error),
+                },
+            );
         }
     };
     let (mut process, server) = Server::new(loaded);
     // Ctrl-C at a terminal reaches both processes; what it means is for the frontend to say.
     server.handle_signals(config.shutdown_timeout_seconds, OnInterrupt::Ignore)?;
-    server.serve_client(reader, writer, 0, Ownership::Owner)?;
+    match server.greet_client(writer, OWNER_INDEX) {
+        // It left while the model was loaded: there is nothing to do, and nothing failed.
+        Err(ServeError::Transport(_)) => return Ok(()),
+        result => result?,
+    }
+    // The thread waits for it; one that is gone is ending the process.
+    let _ = input_context.send(server.context.clone());
     server.run(&mut process)
+}
+
+/// Reads the frames of the frontend that owns this process, and ends the process when it is gone,
+/// while the model is being loaded too. Messages wait until the thread gets its context.
+fn spawn_owner_input_thread(mut reader: FrameReader) -> Result<Sender<InputContext>, ServeError> {
+    let (sender, contexts) = bounded::<InputContext>(1);
+    std::thread::Builder::new()
+        .name(format!("input-{OWNER_INDEX}"))
+        .spawn(move || {
+            let _exit = ExitWhenOrphaned;
+            let first = reader.read();
+            let context = match first {
+                Ok(Some(_)) => contexts.recv().ok(),
+                _ => contexts.try_recv().ok(),
+            };
+            if let Some(context) = context {
+                process_input_socket(&context, first, reader, OWNER_INDEX, Ownership::Owner);
+            }
+        })?;
+    Ok(sender)
+}
+
+/// Ends the process a little later, should the busy loop not do so by itself.
+struct ExitWhenOrphaned;
+
+impl Drop for ExitWhenOrphaned {
+    fn drop(&mut self) {
+        std::thread::sleep(ORPHAN_TIMEOUT);
+        std::process::exit(0);
+    }
 }
 
 /// Loads the model, listens at `address` and serves every frontend that comes.
@@ -129,7 +191,9 @@ struct Server {
 
 impl Server {
     fn new(loaded: LoadedEngineCore) -> (EngineCoreProc, Self) {
-        let (input_sender, input_queue) = bounded(MAX_WAITING_INPUTS);
+        // Unbounded, as the scheduler's queue behind it is: a thread that waited here would not
+        // notice that its client left.
+        let (input_sender, input_queue) = unbounded();
         let (aborts_sender, aborts_queue) = unbounded();
         let output_queues = OutputQueues::default();
         let engine_core = EngineCore::new(loaded.scheduler, loaded.executor, aborts_queue);
@@ -139,6 +203,7 @@ impl Server {
             output_queues: output_queues.clone(),
             block_hasher: loaded.block_hasher,
             vocab: loaded.vocab,
+            max_logprobs: loaded.ready.max_logprobs,
             heartbeat: Arc::clone(&loaded.heartbeat),
         };
         let process =
@@ -154,19 +219,27 @@ impl Server {
 
     /// Runs the busy loop to its end and lets the clients take their last frames.
     fn run(&self, process: &mut EngineCoreProc) -> Result<(), ServeError> {
-        let result = process.run_busy_loop();
-        self.context.output_queues.flush(FLUSH_TIMEOUT);
-        Ok(result?)
+        // After a panic nothing of the loop is used again.
+        let result = catch_unwind(AssertUnwindSafe(|| process.run_busy_loop()));
+        let result = match result {
+            Ok(ended) => ended.map_err(ServeError::from),
+            Err(panic) => Err(ServeError::Panicked(panic_message(panic))),
+        };
+        let output_queues = &self.context.output_queues;
+        let reason = match &result {
+            Ok(ShutdownCause::Owner) => None,
+            Ok(ShutdownCause::Signal) => Some("it was told to end by a signal".to_owned()),
+            Err(error) => Some(error.to_string()),
+        };
+        if let Some(reason) = reason {
+            output_queues.broadcast(&EngineCoreMessage::EngineDead(EngineDead { reason }));
+        }
+        output_queues.flush(FLUSH_TIMEOUT);
+        result.map(|_| ())
     }
 
-    /// Tells a client that the core is ready, and starts its two threads.
-    fn serve_client(
-        &self,
-        reader: FrameReader,
-        mut writer: FrameWriter,
-        client_index: u32,
-        ownership: Ownership,
-    ) -> Result<(), ServeError> {
+    /// Tells a client that the core is ready, and starts the thread that writes to it.
+    fn greet_client(&self, mut writer: FrameWriter, client_index: u32) -> Result<(), ServeError> {
         let ready = EngineCoreReadyResponse {
             client_index,
             ..self.ready.clone()
@@ -181,24 +254,24 @@ impl Server {
             // Where the busy loop is gone, so are the requests.
             let _ = input_queue.send(CoreInput::Abort(aborts));
         };
-        self.context
-            .output_queues
-            .spawn_output_thread(client_index, writer, abort)?;
-        let context = self.context.clone();
-        std::thread::Builder::new()
-            .name(format!("input-{client_index}"))
-            .spawn(move || {
-                process_input_socket(&context, reader, client_index, ownership);
-                if ownership == Ownership::Owner {
-                    std::thread::sleep(ORPHAN_TIMEOUT);
-                    std::process::exit(0);
-                }
-            })?;
+        let output_queues = &self.context.output_queues;
+        Ok(output_queues.spawn_output_thread(client_index, writer, abort)?)
+    }
+
+    /// Shakes hands with a client that connected and reads its frames until it leaves.
+    fn serve_guest(&self, stream: Stream, client_index: u32) -> Result<(), ServeError> {
+        let (mut reader, mut writer) = stream.split();
+        startup_handshake(&mut reader, &mut writer, HANDSHAKE_TIMEOUT)?;
+        self.greet_client(writer, client_index)?;
+        tracing::info!(client_index, "client connected");
+        let first = reader.read();
+        process_input_socket(&self.context, first, reader, client_index, Ownership::Guest);
         Ok(())
     }
 
     /// Serves whoever connects. A client that doesn't shake hands in time holds up nobody else.
     fn accept_clients(&self, listener: &Listener) {
+        let num_clients = Arc::new(());
         for client_index in 0.. {
             let stream = match listener.accept() {
                 Ok(stream) => stream,
@@ -209,18 +282,22 @@ impl Server {
                     continue;
                 }
             };
+            // Every thread that serves a client holds one reference.
+            let client = Arc::clone(&num_clients);
+            if Arc::strong_count(&client) > MAX_CLIENTS + 1 {
+                tracing::warn!(
+                    client_index,
+                    MAX_CLIENTS,
+                    "too many clients: one was turned away"
+                );
+                continue;
+            }
             let server = self.clone();
-            let thread = std::thread::Builder::new().name(format!("handshake-{client_index}"));
+            let thread = std::thread::Builder::new().name(format!("input-{client_index}"));
             let spawned = thread.spawn(move || {
-                let (mut reader, mut writer) = stream.split();
-                let result = startup_handshake(&mut reader, &mut writer, HANDSHAKE_TIMEOUT)
-                    .map_err(ServeError::from)
-                    .and_then(|_| {
-                        server.serve_client(reader, writer, client_index, Ownership::Guest)
-                    });
-                match result {
-                    Ok(()) => tracing::info!(client_index, "client connected"),
-                    Err(error) => tracing::warn!(client_index, %error, "client refused"),
+                let _client = client;
+                if let Err(error) = server.serve_guest(stream, client_index) {
+                    tracing::warn!(client_index, %error, "client refused");
                 }
             });
             if let Err(error) = spawned {
@@ -235,7 +312,7 @@ impl Server {
         drain_seconds: f64,
         on_interrupt: OnInterrupt,
     ) -> Result<(), ServeError> {
-        let drain = Duration::try_from_secs_f64(drain_seconds).unwrap_or(Duration::ZERO);
+        let drain = drain_time(drain_seconds);
         let mut signals = Signals::new([SIGTERM, SIGINT])?;
         let input_queue = self.context.input_queue.clone();
         std::thread::Builder::new()
@@ -246,7 +323,11 @@ impl Server {
                         continue;
                     }
                     tracing::info!(signal, drain_seconds, "ending");
-                    if input_queue.send(CoreInput::Shutdown { drain }).is_err() {
+                    let cause = ShutdownCause::Signal;
+                    if input_queue
+                        .send(CoreInput::Shutdown { drain, cause })
+                        .is_err()
+                    {
                         return;
                     }
                 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use protocol::{
-    EngineCoreMessage, EngineCoreOutput, EngineCoreOutputs, EngineDead, FinishReason, RequestError,
+    EngineCoreMessage, EngineCoreOutput, EngineCoreOutputs, FinishReason, RequestError,
     RequestErrorCode, UtilityRequest,
 };
 
@@ -14,6 +14,9 @@ use crate::engine::heartbeat::Heartbeat;
 use crate::engine::input_thread::AbortRequests;
 use crate::engine::output_thread::OutputQueues;
 use crate::request::Request;
+
+/// Longest time that requests may take to finish once the process is to end: a year.
+pub(crate) const MAX_DRAIN: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// What the input threads hand to the busy loop, in order of arrival.
 pub(crate) enum CoreInput {
@@ -26,7 +29,19 @@ pub(crate) enum CoreInput {
     /// A client left: its requests end, its outputs have nowhere to go.
     ClientGone(u32),
     /// The process is to end: at once with 0 seconds, else after what is in flight.
-    Shutdown { drain: Duration },
+    Shutdown {
+        drain: Duration,
+        cause: ShutdownCause,
+    },
+}
+
+/// Who wants the process to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ShutdownCause {
+    /// The frontend that started it, by a message or by its own end.
+    Owner,
+    /// SIGTERM, or SIGINT.
+    Signal,
 }
 
 /// [`EngineCore`] with its queues: what the process runs until it ends.
@@ -45,6 +60,7 @@ enum ShutdownState {
     /// No new requests; what is in flight has until then.
     Draining {
         deadline: Instant,
+        cause: ShutdownCause,
     },
 }
 
@@ -65,32 +81,27 @@ impl EngineCoreProc {
         }
     }
 
-    /// Runs until the process is to end.
+    /// Runs until the process is to end; returns who wanted that.
     ///
     /// # Errors
-    /// After an internal error; every client was told why.
-    pub fn run_busy_loop(&mut self) -> Result<(), EngineCoreError> {
-        while self.handle_shutdown() {
-            self.process_input_queue();
-            if let Err(error) = self.process_engine_step() {
-                let dead = EngineDead {
-                    reason: error.to_string(),
-                };
-                self.output_queues
-                    .broadcast(&EngineCoreMessage::EngineDead(dead));
-                return Err(error);
+    /// After an internal error; the clients are yet to be told why.
+    pub fn run_busy_loop(&mut self) -> Result<ShutdownCause, EngineCoreError> {
+        loop {
+            if let Some(cause) = self.handle_shutdown() {
+                return Ok(cause);
             }
+            self.process_input_queue();
+            self.process_engine_step()?;
         }
-        Ok(())
     }
 
-    /// Whether to go on; aborts what is in flight when its time is over.
-    fn handle_shutdown(&mut self) -> bool {
-        let ShutdownState::Draining { deadline } = self.shutdown else {
-            return true;
+    /// Whether it is time to end, and why; aborts what is in flight when its time is over.
+    fn handle_shutdown(&mut self) -> Option<ShutdownCause> {
+        let ShutdownState::Draining { deadline, cause } = self.shutdown else {
+            return None;
         };
         if self.engine_core.has_unfinished_requests() && Instant::now() < deadline {
-            return true;
+            return None;
         }
         let outputs = self.engine_core.abort_all_requests();
         self.send_outputs(outputs);
@@ -98,7 +109,7 @@ impl EngineCoreProc {
         while let Ok(input) = self.input_queue.try_recv() {
             self.handle_input(input);
         }
-        false
+        Some(cause)
     }
 
     /// Takes everything that arrived; sleeps until something does when there is no work.
@@ -110,13 +121,17 @@ impl EngineCoreProc {
                     .input_queue
                     .recv()
                     .map_err(|_| RecvTimeoutError::Disconnected),
-                ShutdownState::Draining { deadline } => self.input_queue.recv_deadline(deadline),
+                ShutdownState::Draining { deadline, .. } => {
+                    self.input_queue.recv_deadline(deadline)
+                }
             };
             match input {
                 Ok(input) => self.handle_input(input),
                 Err(RecvTimeoutError::Timeout) => {}
                 // Nobody is left who could send anything.
-                Err(RecvTimeoutError::Disconnected) => self.begin_shutdown(Duration::ZERO),
+                Err(RecvTimeoutError::Disconnected) => {
+                    self.begin_shutdown(Duration::ZERO, ShutdownCause::Owner);
+                }
             }
         }
         while let Ok(input) = self.input_queue.try_recv() {
@@ -135,9 +150,10 @@ impl EngineCoreProc {
             CoreInput::Abort(aborts) => self.engine_core.abort_requests(&aborts),
             CoreInput::Utility(call) => {
                 let client_index = call.client_index;
-                let output = self.engine_core.call_utility(call);
+                let (utility_output, aborted) = self.engine_core.call_utility(call);
+                self.send_outputs(aborted);
                 let outputs = EngineCoreOutputs {
-                    utility_output: Some(output),
+                    utility_output: Some(utility_output),
                     ..Default::default()
                 };
                 self.output_queues
@@ -147,19 +163,24 @@ impl EngineCoreProc {
                 self.output_queues.remove(client_index);
                 self.engine_core.abort_client(client_index);
             }
-            CoreInput::Shutdown { drain } => self.begin_shutdown(drain),
+            CoreInput::Shutdown { drain, cause } => self.begin_shutdown(drain, cause),
         }
     }
 
-    fn begin_shutdown(&mut self, drain: Duration) {
-        let asked = Instant::now() + drain;
-        let deadline = match self.shutdown {
-            ShutdownState::Running => asked,
+    fn begin_shutdown(&mut self, drain: Duration, cause: ShutdownCause) {
+        let asked = Instant::now() + drain.min(MAX_DRAIN);
+        self.shutdown = match self.shutdown {
+            ShutdownState::Running => ShutdownState::Draining {
+                deadline: asked,
+                cause,
+            },
             // A second call can only bring the end closer.
-            ShutdownState::Draining { deadline } => deadline.min(asked),
+            ShutdownState::Draining { deadline, cause } => ShutdownState::Draining {
+                deadline: deadline.min(asked),
+                cause,
+            },
         };
         self.engine_core.resume_scheduler();
-        self.shutdown = ShutdownState::Draining { deadline };
     }
 
     fn refuse_while_ending(&self, request: &Request) {
@@ -191,10 +212,12 @@ impl EngineCoreProc {
 
     fn send_outputs(&mut self, outputs: impl IntoIterator<Item = (u32, EngineCoreOutputs)>) {
         for (client_index, outputs) in outputs {
-            if !self
+            // Statistics alone go to some client, or to none.
+            let has_outputs = !outputs.outputs.is_empty();
+            let sent = self
                 .output_queues
-                .send(client_index, EngineCoreMessage::Outputs(outputs))
-            {
+                .send(client_index, EngineCoreMessage::Outputs(outputs));
+            if has_outputs && !sent {
                 // Nobody reads what its requests would bring.
                 self.engine_core.abort_client(client_index);
             }

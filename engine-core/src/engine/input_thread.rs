@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::Sender;
-use protocol::transport::FrameReader;
+use protocol::transport::{FrameReader, TransportError};
 use protocol::{
     EngineCoreMessage, EngineCoreOutput, EngineCoreOutputs, EngineCoreRequest,
     EngineCoreRequestType, FinishReason, RequestError, RequestErrorCode, UtilityOutput,
@@ -17,12 +17,12 @@ use protocol::{
 use serde_json::json;
 
 use crate::core::block_hash::BlockHasher;
-use crate::engine::core_proc::CoreInput;
+use crate::engine::core_proc::{CoreInput, MAX_DRAIN, ShutdownCause};
 use crate::engine::heartbeat::Heartbeat;
 use crate::engine::output_thread::OutputQueues;
+use crate::panic_message::panic_message;
 use crate::request::Request;
 use crate::sample::{VocabSizes, check_params};
-use crate::worker::panic_message;
 
 /// Ends requests of one client.
 #[derive(Debug, Clone)]
@@ -41,6 +41,7 @@ pub(crate) struct InputContext {
     pub(crate) output_queues: OutputQueues,
     pub(crate) block_hasher: BlockHasher,
     pub(crate) vocab: VocabSizes,
+    pub(crate) max_logprobs: i32,
     pub(crate) heartbeat: Arc<Heartbeat>,
 }
 
@@ -53,34 +54,64 @@ pub(crate) enum Ownership {
     Guest,
 }
 
-/// Reads a client's frames until it leaves or sends something that is no frame.
+/// Reads a client's frames until it leaves or sends something that is no frame. `first` is what
+/// the first read brought.
 pub(crate) fn process_input_socket(
     context: &InputContext,
+    first: Result<Option<EngineCoreRequestType>, TransportError>,
     mut reader: FrameReader,
     client_index: u32,
     ownership: Ownership,
 ) {
+    let _leave = Leave {
+        context,
+        client_index,
+        ownership,
+    };
+    let mut next = first;
     loop {
-        let message = match reader.read::<EngineCoreRequestType>() {
-            Ok(Some(message)) => message,
-            Ok(None) => break,
+        match next {
+            Ok(Some(message)) => {
+                if !context.handle_message(message, client_index, ownership) {
+                    return;
+                }
+            }
+            Ok(None) => return,
             Err(error) => {
                 tracing::warn!(client_index, %error, "closing the connection");
-                break;
+                return;
             }
-        };
-        if !context.handle_message(message, client_index, ownership) {
-            break;
         }
+        next = reader.read();
     }
-    // Where the busy loop is gone, so is what had to be ended.
-    let _ = context
-        .input_queue
-        .send(CoreInput::ClientGone(client_index));
-    if ownership == Ownership::Owner {
-        let _ = context.input_queue.send(CoreInput::Shutdown {
-            drain: Duration::ZERO,
-        });
+}
+
+/// A time that a caller gave in seconds: none where it is no time, at most [`MAX_DRAIN`].
+pub(crate) fn drain_time(seconds: f64) -> Duration {
+    // The comparison is false for NaN too.
+    if seconds > 0.0 {
+        Duration::try_from_secs_f64(seconds).map_or(MAX_DRAIN, |time| time.min(MAX_DRAIN))
+    } else {
+        Duration::ZERO
+    }
+}
+
+/// Tells the busy loop that a client left, however its thread ended.
+struct Leave<'a> {
+    context: &'a InputContext,
+    client_index: u32,
+    ownership: Ownership,
+}
+
+impl Drop for Leave<'_> {
+    fn drop(&mut self) {
+        let input_queue = &self.context.input_queue;
+        // Where the busy loop is gone, so is what had to be ended.
+        let _ = input_queue.send(CoreInput::ClientGone(self.client_index));
+        if self.ownership == Ownership::Owner {
+            let (drain, cause) = (Duration::ZERO, ShutdownCause::Owner);
+            let _ = input_queue.send(CoreInput::Shutdown { drain, cause });
+        }
     }
 }
 
@@ -126,7 +157,8 @@ impl InputContext {
             }),
             EngineCoreRequestType::Shutdown { drain_seconds } => match ownership {
                 Ownership::Owner => CoreInput::Shutdown {
-                    drain: Duration::try_from_secs_f64(drain_seconds).unwrap_or(Duration::ZERO),
+                    drain: drain_time(drain_seconds),
+                    cause: ShutdownCause::Owner,
                 },
                 Ownership::Guest => {
                     tracing::warn!(client_index, "a client may not end a shared core: ignored");
@@ -151,13 +183,13 @@ impl InputContext {
                 message,
                 retryable: false,
             })?;
-        check_params(&request.sampling_params, self.vocab)?;
+        check_params(&request.sampling_params, self.vocab, self.max_logprobs)?;
         catch_unwind(AssertUnwindSafe(|| {
             Request::from_engine_core_request(request, &self.block_hasher)
         }))
         .map_err(|panic| RequestError {
             code: RequestErrorCode::InternalError,
-            message: format!("preprocessing panicked: {}", panic_message(panic.as_ref())),
+            message: format!("preprocessing panicked: {}", panic_message(panic)),
             retryable: false,
         })
     }
@@ -211,5 +243,21 @@ impl InputContext {
         };
         self.output_queues
             .send(client_index, EngineCoreMessage::Outputs(outputs));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_number_of_seconds_is_too_strange() {
+        assert_eq!(drain_time(1.5), Duration::from_millis(1500));
+        for none in [0.0, -1.0, f64::NAN, f64::NEG_INFINITY] {
+            assert_eq!(drain_time(none), Duration::ZERO);
+        }
+        for long in [1e19, f64::MAX, f64::INFINITY] {
+            assert_eq!(drain_time(long), MAX_DRAIN);
+        }
     }
 }

@@ -8,6 +8,15 @@ use crate::engine::memory::available_memory_bytes;
 /// touched block by block as requests need it, so an idle engine doesn't use it.
 const DEFAULT_MEMORY_SHARE: f64 = 0.5;
 
+/// What the block pool keeps of a block beside its keys and values, at most.
+const BOOKKEEPING_BYTES: u64 = 128;
+
+/// Most blocks: their numbers are 32 bits wide.
+const MAX_BLOCKS: u64 = u32::MAX as u64;
+
+/// One prompt token and one output token.
+const MIN_MODEL_LEN: u32 = 2;
+
 /// Memory for the cache where the system doesn't say how much is free: 1 GiB.
 const FALLBACK_BYTES: u64 = 1 << 30;
 
@@ -28,7 +37,7 @@ pub enum KvCacheSizeError {
     BlockSize,
     /// Longer than the model can.
     #[error(
-        "max_model_len is {asked}: it must be from 1 to {limit}, which config.json's \
+        "max_model_len is {asked}: it must be from 2 (a prompt and an output token) to {limit}, which config.json's \
          max_position_embeddings allows"
     )]
     MaxModelLen {
@@ -37,11 +46,31 @@ pub enum KvCacheSizeError {
         /// The model's.
         limit: u32,
     },
+    /// More than the machine has.
+    #[error(
+        "the KV cache would take {asked_mib} MiB ({num_blocks} blocks of {block_size} tokens), and \
+         {available_mib} MiB are free: at most {most} blocks, {most_bytes} bytes \
+         (num_blocks_override, kv_cache_memory_bytes)"
+    )]
+    TooLarge {
+        /// Blocks, the null block included.
+        num_blocks: u64,
+        /// Tokens per block.
+        block_size: u32,
+        /// What they would take, in MiB.
+        asked_mib: u64,
+        /// What is free, in MiB.
+        available_mib: u64,
+        /// As many blocks as there is memory for.
+        most: u64,
+        /// The keys and values of so many.
+        most_bytes: u64,
+    },
     /// The cache can't hold one sequence.
     #[error(
         "the KV cache has {num_blocks} blocks of {block_size} tokens, which hold {holds} tokens: \
-         not enough for one sequence of max_model_len {max_model_len} ({needed} blocks). Give it \
-         more memory (kv_cache_memory_bytes), or lower max_model_len"
+         not enough for one sequence of {max_model_len} tokens, which takes {needed} blocks or \
+         {needed_bytes} bytes (num_blocks_override, kv_cache_memory_bytes, max_model_len)"
     )]
     TooSmall {
         /// Blocks, the null block included.
@@ -50,10 +79,12 @@ pub enum KvCacheSizeError {
         block_size: u32,
         /// Tokens in all.
         holds: u64,
-        /// The value given, or 1.
+        /// The value given, or the least that there is.
         max_model_len: u32,
-        /// Blocks that it takes.
+        /// Blocks that it takes, the null block included.
         needed: u64,
+        /// The keys and values of so many.
+        needed_bytes: u64,
     },
 }
 
@@ -85,14 +116,14 @@ fn size_with_memory(
     model_len: u32,
     max_num_seqs: u32,
     bytes_per_block: u64,
-    available_memory: impl FnOnce() -> u64,
+    available_memory: impl Fn() -> u64,
 ) -> Result<KvCacheSize, KvCacheSizeError> {
     let block_size = config.block_size;
     if block_size == 0 {
         return Err(KvCacheSizeError::BlockSize);
     }
     if let Some(asked) = asked_len
-        && (asked == 0 || asked > model_len)
+        && !(MIN_MODEL_LEN..=model_len).contains(&asked)
     {
         return Err(KvCacheSizeError::MaxModelLen {
             asked,
@@ -108,13 +139,27 @@ fn size_with_memory(
         (None, None) => {
             let affordable = available_memory() as f64 * DEFAULT_MEMORY_SHARE;
             let useful = (blocks_for(wanted_len) - 1) * u64::from(max_num_seqs.max(1)) + 1;
-            useful.min(affordable as u64 / bytes_per_block)
+            useful.min(affordable as u64 / (bytes_per_block + BOOKKEEPING_BYTES))
         }
     };
-    let num_blocks = u32::try_from(num_blocks).unwrap_or(u32::MAX);
+    let available = available_memory();
+    let most = (available / bytes_per_block.saturating_add(BOOKKEEPING_BYTES)).min(MAX_BLOCKS);
+    let fits = u32::try_from(num_blocks)
+        .ok()
+        .filter(|_| num_blocks <= most);
+    let Some(num_blocks) = fits else {
+        return Err(KvCacheSizeError::TooLarge {
+            num_blocks,
+            block_size,
+            asked_mib: num_blocks.saturating_mul(bytes_per_block) >> 20,
+            available_mib: available >> 20,
+            most,
+            most_bytes: most.saturating_mul(bytes_per_block),
+        });
+    };
     let holds = u64::from(num_blocks.saturating_sub(1)) * u64::from(block_size);
     // A length that nobody asked for gives way, one that somebody did doesn't.
-    let least_len = asked_len.unwrap_or(1);
+    let least_len = asked_len.unwrap_or(MIN_MODEL_LEN);
     if holds < u64::from(least_len) {
         return Err(KvCacheSizeError::TooSmall {
             num_blocks,
@@ -122,6 +167,7 @@ fn size_with_memory(
             holds,
             max_model_len: least_len,
             needed: blocks_for(least_len),
+            needed_bytes: blocks_for(least_len).saturating_mul(bytes_per_block),
         });
     }
     let max_model_len = u32::try_from(holds).unwrap_or(u32::MAX).min(wanted_len);
@@ -160,8 +206,9 @@ mod tests {
 
     #[test]
     fn little_memory_shortens_a_length_that_nobody_asked_for() {
-        // Half of 2,200 bytes hold 11 blocks, one of them the null block.
-        let found = size(CacheConfig::default(), None, 2200);
+        // Half of it holds 11 blocks with what is kept beside them, one of them the null block.
+        let memory = 2 * 11 * (100 + BOOKKEEPING_BYTES);
+        let found = size(CacheConfig::default(), None, memory);
         assert_eq!(
             found,
             Ok(KvCacheSize {
@@ -169,12 +216,12 @@ mod tests {
                 max_model_len: 160
             })
         );
-        let error = size(CacheConfig::default(), Some(161), 2200).unwrap_err();
+        let error = size(CacheConfig::default(), Some(161), memory).unwrap_err();
         assert_eq!(
             error.to_string(),
             "the KV cache has 11 blocks of 16 tokens, which hold 160 tokens: not enough for one \
-             sequence of max_model_len 161 (12 blocks). Give it more memory \
-             (kv_cache_memory_bytes), or lower max_model_len"
+             sequence of 161 tokens, which takes 12 blocks or 1200 bytes (num_blocks_override, \
+             kv_cache_memory_bytes, max_model_len)"
         );
     }
 
@@ -184,7 +231,7 @@ mod tests {
             kv_cache_memory_bytes: Some(1099),
             ..CacheConfig::default()
         };
-        let found = size(bytes, Some(100), 0);
+        let found = size(bytes, Some(100), 1 << 20);
         assert_eq!(
             found,
             Ok(KvCacheSize {
@@ -196,7 +243,7 @@ mod tests {
             num_blocks_override: Some(3),
             ..CacheConfig::default()
         };
-        let found = size(blocks, None, 0);
+        let found = size(blocks, None, 1 << 20);
         assert_eq!(
             found,
             Ok(KvCacheSize {
@@ -209,7 +256,7 @@ mod tests {
     #[test]
     fn lengths_that_cannot_be_are_refused() {
         let config = CacheConfig::default();
-        for asked in [0, MODEL_LEN + 1] {
+        for asked in [0, 1, MODEL_LEN + 1] {
             let error = size(config.clone(), Some(asked), 1 << 30).unwrap_err();
             assert_eq!(
                 error,
@@ -224,13 +271,36 @@ mod tests {
             ..config.clone()
         };
         assert!(matches!(
-            size(no_blocks, None, 0),
+            size(no_blocks, None, 1 << 20),
             Err(KvCacheSizeError::TooSmall { .. })
         ));
         let no_tokens = CacheConfig {
             block_size: 0,
             ..config
         };
-        assert_eq!(size(no_tokens, None, 0), Err(KvCacheSizeError::BlockSize));
+        assert_eq!(
+            size(no_tokens, None, 1 << 20),
+            Err(KvCacheSizeError::BlockSize)
+        );
+    }
+
+    #[test]
+    fn more_than_the_machine_has_is_refused_before_it_is_taken() {
+        for config in [
+            CacheConfig {
+                num_blocks_override: Some(u32::MAX),
+                ..CacheConfig::default()
+            },
+            CacheConfig {
+                kv_cache_memory_bytes: Some(u64::MAX),
+                ..CacheConfig::default()
+            },
+        ] {
+            let error = size(config, None, 228 * 1000).unwrap_err();
+            assert!(
+                matches!(error, KvCacheSizeError::TooLarge { most: 1000, .. }),
+                "{error}"
+            );
+        }
     }
 }

@@ -18,15 +18,49 @@ fn available_in_meminfo(meminfo: &str) -> Option<u64> {
     kib.checked_mul(1024)
 }
 
-/// Limit minus use of this process's control group, version 2 or 1, where it has a limit.
+/// What the limit of this process's control group, version 2 or 1, leaves, where there is one.
+/// File pages that the kernel can drop at once don't count as used.
 fn cgroup_remaining_bytes() -> Option<u64> {
-    let read = |path: &str| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
-    let version_2 = read("/sys/fs/cgroup/memory.max").zip(read("/sys/fs/cgroup/memory.current"));
-    let (limit, used) = version_2.or_else(|| {
-        read("/sys/fs/cgroup/memory/memory.limit_in_bytes")
-            .zip(read("/sys/fs/cgroup/memory/memory.usage_in_bytes"))
-    })?;
-    Some(limit.saturating_sub(used))
+    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let version_2 = group_path(&groups, "0::")
+        .and_then(|path| remaining_bytes("/sys/fs/cgroup", path, "memory.max", "memory.current"));
+    version_2.or_else(|| {
+        let path = groups
+            .lines()
+            .find_map(|line| group_path(line, ":memory:"))?;
+        let (limit, used) = ("memory.limit_in_bytes", "memory.usage_in_bytes");
+        remaining_bytes("/sys/fs/cgroup/memory", path, limit, used)
+    })
+}
+
+/// The path of a group in the format of `/proc/self/cgroup`, after `marker`.
+fn group_path<'a>(groups: &'a str, marker: &str) -> Option<&'a str> {
+    groups
+        .lines()
+        .find_map(|line| line.split_once(marker).map(|(_, path)| path))
+}
+
+fn remaining_bytes(root: &str, group: &str, limit: &str, used: &str) -> Option<u64> {
+    // A container often sees its own group as the root, whatever its path is called.
+    [format!("{root}{group}"), root.to_owned()]
+        .iter()
+        .find_map(|folder| {
+            let read = |name: &str| fs::read_to_string(format!("{folder}/{name}")).ok();
+            let limit: u64 = read(limit)?.trim().parse().ok()?;
+            let used: u64 = read(used)?.trim().parse().ok()?;
+            let droppable = read("memory.stat")
+                .and_then(|stat| inactive_file(&stat))
+                .unwrap_or(0);
+            Some(limit.saturating_sub(used.saturating_sub(droppable)))
+        })
+}
+
+/// `inactive_file` of a `memory.stat`, in bytes.
+fn inactive_file(stat: &str) -> Option<u64> {
+    let line = stat
+        .lines()
+        .find_map(|line| line.strip_prefix("inactive_file "))?;
+    line.trim().parse().ok()
 }
 
 #[cfg(test)]
@@ -39,5 +73,18 @@ mod tests {
         assert_eq!(available_in_meminfo(meminfo), Some(2048 * 1024));
         assert_eq!(available_in_meminfo("MemTotal: 100 kB\n"), None);
         assert_eq!(available_in_meminfo("MemAvailable: many kB\n"), None);
+    }
+
+    #[test]
+    fn the_groups_path_and_its_droppable_pages_are_found() {
+        assert_eq!(
+            group_path("0::/user.slice/a\n", "0::"),
+            Some("/user.slice/a")
+        );
+        let version_1 = "12:cpu:/x\n5:memory:/docker/1\n";
+        assert_eq!(group_path(version_1, ":memory:"), Some("/docker/1"));
+        assert_eq!(group_path("", "0::"), None);
+        assert_eq!(inactive_file("anon 5\ninactive_file 4096\n"), Some(4096));
+        assert_eq!(inactive_file("anon 5\n"), None);
     }
 }

@@ -13,7 +13,7 @@ mod utility;
 
 pub use self::core::{EngineCore, EngineCoreError, StepTimes};
 pub use connection::{ServeError, run_connected, run_listening};
-pub use core_proc::EngineCoreProc;
+pub use core_proc::{EngineCoreProc, ShutdownCause};
 pub use input_thread::AbortRequests;
 pub use kv_cache_size::KvCacheSizeError;
 pub use startup::{LoadedEngineCore, StartupError, load_engine_core};

@@ -8,17 +8,24 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use protocol::codec::CodecError;
-use protocol::transport::{FrameWriter, TransportError};
+use protocol::transport::{Closer, FrameWriter, TransportError};
 use protocol::{EngineCoreMessage, EngineCoreOutput, FinishReason, RequestError, RequestErrorCode};
 
-/// Frames that may wait for a client that doesn't read; a client with more is dropped.
-const MAX_WAITING_FRAMES: usize = 65_536;
+/// Frames that may wait for a client that doesn't read; a client with more is dropped. One step is
+/// one frame: minutes of work, and with 20 logprobs for each of 256 requests some 700 MB.
+const MAX_WAITING_FRAMES: usize = 16_384;
 
 /// The output queue and thread of every connected client.
 #[derive(Clone, Default)]
 pub(crate) struct OutputQueues {
-    senders: Arc<Mutex<HashMap<u32, Sender<EngineCoreMessage>>>>,
+    clients: Arc<Mutex<HashMap<u32, Client>>>,
     running: Arc<RunningThreads>,
+}
+
+/// The way to one client.
+struct Client {
+    sender: Sender<EngineCoreMessage>,
+    closer: Closer,
 }
 
 /// How many output threads still have something to write.
@@ -38,6 +45,7 @@ impl OutputQueues {
         abort: impl Fn(Vec<String>) + Send + 'static,
     ) -> io::Result<()> {
         let (sender, receiver) = bounded(MAX_WAITING_FRAMES);
+        let closer = writer.closer();
         let running = Arc::clone(&self.running);
         *lock(&running.count) += 1;
         let thread = std::thread::Builder::new().name(format!("output-{client_index}"));
@@ -47,7 +55,7 @@ impl OutputQueues {
         });
         match spawned {
             Ok(_) => {
-                lock(&self.senders).insert(client_index, sender);
+                lock(&self.clients).insert(client_index, Client { sender, closer });
                 Ok(())
             }
             Err(error) => {
@@ -59,12 +67,12 @@ impl OutputQueues {
 
     /// Closes a client's queue; its thread ends when the queue is empty.
     pub(crate) fn remove(&self, client_index: u32) {
-        lock(&self.senders).remove(&client_index);
+        lock(&self.clients).remove(&client_index);
     }
 
     /// Closes every queue and waits, for at most `timeout`, until the clients have what is in it.
     pub(crate) fn flush(&self, timeout: Duration) {
-        lock(&self.senders).clear();
+        lock(&self.clients).clear();
         let count = lock(&self.running.count);
         // On a timeout the process ends all the same: a client that doesn't read can't stop it.
         let _ = self
@@ -73,14 +81,14 @@ impl OutputQueues {
             .wait_timeout_while(count, timeout, |count| *count > 0);
     }
 
-    /// Queues a message for one client. False for a client that is gone, or so far behind that its
-    /// queue is full: that one gets nothing more.
+    /// Queues a message for one client. False for a client that is gone. One that is so far
+    /// behind that its queue is full is dropped: its connection closes, so that it notices.
     pub(crate) fn send(&self, client_index: u32, message: EngineCoreMessage) -> bool {
-        let mut senders = lock(&self.senders);
-        let Some(sender) = senders.get(&client_index) else {
+        let mut clients = lock(&self.clients);
+        let Some(client) = clients.get(&client_index) else {
             return false;
         };
-        match sender.try_send(message) {
+        match client.sender.try_send(message) {
             Ok(()) => true,
             Err(error) => {
                 if matches!(error, TrySendError::Full(_)) {
@@ -90,7 +98,10 @@ impl OutputQueues {
                         "client doesn't read: dropped"
                     );
                 }
-                senders.remove(&client_index);
+                if let Err(error) = client.closer.close() {
+                    tracing::warn!(client_index, %error, "its connection can't be closed");
+                }
+                clients.remove(&client_index);
                 false
             }
         }
@@ -98,9 +109,9 @@ impl OutputQueues {
 
     /// Queues a message for every client.
     pub(crate) fn broadcast(&self, message: &EngineCoreMessage) {
-        for sender in lock(&self.senders).values() {
+        for client in lock(&self.clients).values() {
             // A client whose queue is full or closed learns of it by the closed socket.
-            let _ = sender.try_send(message.clone());
+            let _ = client.sender.try_send(message.clone());
         }
     }
 }

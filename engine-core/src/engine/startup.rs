@@ -19,6 +19,10 @@ use crate::worker::{Executor, ExecutorError, ModelRunner, ModelRunnerConfig};
 
 /// Most compute threads that may be asked for.
 const MAX_THREADS: u32 = 1024;
+/// Most requests of a step that may be asked for.
+const MAX_NUM_SEQS: u32 = 65_536;
+/// Most tokens of a step that may be asked for.
+const MAX_NUM_BATCHED_TOKENS: u32 = 1 << 20;
 
 /// Why a configuration can't be served.
 #[derive(Debug, thiserror::Error)]
@@ -40,9 +44,19 @@ pub enum StartupError {
         /// The model's.
         vocab_size: usize,
     },
-    /// More threads than make sense, or none.
-    #[error("num_threads is {0}: it must be from 1 to {MAX_THREADS}")]
-    NumThreads(u32),
+    /// A limit for which every step would keep too much memory.
+    #[error("{field} is {value}: it must be from 1 to {most}")]
+    Limit {
+        /// The field of the configuration.
+        field: &'static str,
+        /// Its value.
+        value: u32,
+        /// The largest that is possible.
+        most: u32,
+    },
+    /// No time that requests could be given.
+    #[error("shutdown_timeout_seconds is {0}: it must be a number of seconds from 0 on")]
+    ShutdownTimeout(f64),
     /// The compute threads could not be started.
     #[error(transparent)]
     Pool(#[from] PoolError),
@@ -87,8 +101,30 @@ pub fn load_engine_core(
         scheduler_config,
         ..
     } = config;
+    let limits = [
+        ("max_num_seqs", scheduler_config.max_num_seqs, MAX_NUM_SEQS),
+        (
+            "max_num_batched_tokens",
+            scheduler_config.max_num_batched_tokens,
+            MAX_NUM_BATCHED_TOKENS,
+        ),
+        (
+            "num_threads",
+            model_config.num_threads.unwrap_or(1),
+            MAX_THREADS,
+        ),
+    ];
+    for (field, value, most) in limits {
+        if value == 0 || value > most {
+            return Err(StartupError::Limit { field, value, most });
+        }
+    }
+    let seconds = config.shutdown_timeout_seconds;
+    if seconds.is_nan() || seconds < 0.0 {
+        return Err(StartupError::ShutdownTimeout(seconds));
+    }
     let heartbeat = Arc::new(Heartbeat::default());
-    let num_threads = compute_threads(model_config.num_threads)?;
+    let num_threads = compute_threads(model_config.num_threads);
     let pool = Arc::new(ComputePool::new(num_threads)?);
     let options = LoadOptions {
         dtype: model_config.dtype,
@@ -118,6 +154,13 @@ pub fn load_engine_core(
         scheduler_config.max_num_seqs,
         model.kv_cache_bytes_per_block(block_size.max(1)),
     )?;
+    let model_len = model.config().max_position_embeddings;
+    if model_config.max_model_len.is_none() && (max_model_len as usize) < model_len {
+        tracing::warn!(
+            "the KV cache holds {max_model_len} tokens: no sequence can be longer, though the model \
+             was made for {model_len}"
+        );
+    }
     let scheduler = Scheduler::new(
         scheduler_config.clone(),
         KVCacheConfig {
@@ -196,10 +239,9 @@ fn load_checkpoint(
 }
 
 /// The threads asked for, or as many as this process has cores (cgroup quotas are respected).
-fn compute_threads(asked: Option<u32>) -> Result<usize, StartupError> {
+fn compute_threads(asked: Option<u32>) -> usize {
     match asked {
-        Some(count) if count == 0 || count > MAX_THREADS => Err(StartupError::NumThreads(count)),
-        Some(count) => Ok(count as usize),
-        None => Ok(std::thread::available_parallelism().map_or(1, NonZero::get)),
+        Some(count) => count as usize,
+        None => std::thread::available_parallelism().map_or(1, NonZero::get),
     }
 }

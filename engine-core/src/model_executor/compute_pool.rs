@@ -8,13 +8,14 @@
 //! A worker joins a job by raising a count in `gate`; the caller closes the gate when no tile is
 //! left and waits for that count alone, never for workers that are still asleep.
 
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{JoinHandle, Thread};
 
 use thiserror::Error;
+
+use crate::panic_message::panic_message;
 
 /// An error of the pool or of the work given to it.
 #[derive(Debug, Error)]
@@ -138,7 +139,7 @@ impl ComputePool {
                 (0..num_tiles).for_each(|index| tile(index, 0));
             }))
             .map_err(|payload| PoolError::Panicked {
-                message: panic_text(&*payload),
+                message: panic_message(payload),
             });
         }
         self.run_shared(num_tiles, tile)
@@ -147,7 +148,8 @@ impl ComputePool {
     fn run_shared(&self, num_tiles: usize, tile: &Job<'_>) -> Result<(), PoolError> {
         let shared = &*self.shared;
         // SAFETY: only the lifetime changes. The pointer is used by threads that are inside the
-        // gate, and this function leaves only when the gate is closed and nobody is inside.
+        // gate, and this function leaves, by return or by unwinding, only after `OpenGate` is
+        // dropped: then the gate is closed and nobody is inside.
         let job: *const Job<'static> = unsafe {
             std::mem::transmute::<*const Job<'_>, *const Job<'static>>(std::ptr::from_ref(tile))
         };
@@ -156,9 +158,7 @@ impl ComputePool {
         shared.num_tiles.store(num_tiles, Ordering::Relaxed);
         shared.next_tile.store(0, Ordering::Relaxed);
         let number = (shared.gate.load(Ordering::Relaxed) >> JOB_SHIFT).wrapping_add(1);
-        shared
-            .gate
-            .store((number << JOB_SHIFT) | OPEN, Ordering::SeqCst);
+        let open_gate = OpenGate::open(shared, number);
         // No more sleepers are woken than there are tiles for.
         for (index, parked) in shared.parked.iter().enumerate().take(num_tiles - 1) {
             if parked.swap(false, Ordering::SeqCst) {
@@ -166,9 +166,31 @@ impl ComputePool {
             }
         }
         shared.take_tiles(JobPointer(job), 0);
-        shared.gate.fetch_and(!OPEN, Ordering::SeqCst);
+        drop(open_gate);
+        match lock(&shared.panic_message).take() {
+            Some(message) => Err(PoolError::Panicked { message }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A job that may be joined. Its end closes the gate and waits until all workers have left.
+struct OpenGate<'a>(&'a Shared);
+
+impl<'a> OpenGate<'a> {
+    fn open(shared: &'a Shared, number: u64) -> Self {
+        shared
+            .gate
+            .store((number << JOB_SHIFT) | OPEN, Ordering::SeqCst);
+        Self(shared)
+    }
+}
+
+impl Drop for OpenGate<'_> {
+    fn drop(&mut self) {
+        self.0.gate.fetch_and(!OPEN, Ordering::SeqCst);
         let mut spins = 0;
-        while shared.gate.load(Ordering::Acquire) & INSIDE != 0 {
+        while self.0.gate.load(Ordering::Acquire) & INSIDE != 0 {
             spins += 1;
             if spins < SPINS_BEFORE_PARK {
                 std::hint::spin_loop();
@@ -176,10 +198,6 @@ impl ComputePool {
                 // The last worker to leave unparks this thread.
                 std::thread::park();
             }
-        }
-        match lock(&shared.panic_message).take() {
-            Some(message) => Err(PoolError::Panicked { message }),
-            None => Ok(()),
         }
     }
 }
@@ -263,7 +281,7 @@ impl Shared {
         if let Err(payload) = outcome {
             // The other threads find no tile left and finish early.
             self.next_tile.store(num_tiles, Ordering::Relaxed);
-            *lock(&self.panic_message) = Some(panic_text(&*payload));
+            *lock(&self.panic_message) = Some(panic_message(payload));
         }
     }
 }
@@ -273,96 +291,5 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn panic_text(payload: &(dyn Any + Send)) -> String {
-    let text = payload
-        .downcast_ref::<&str>()
-        .map(|text| (*text).to_owned());
-    text.or_else(|| payload.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "unknown panic".to_owned())
-}
-
 #[cfg(test)]
-mod tests {
-    use std::sync::atomic::AtomicU32;
-
-    use super::*;
-
-    #[test]
-    fn every_tile_runs_once_at_any_thread_count() {
-        for num_threads in 1..=5 {
-            let pool = ComputePool::new(num_threads).unwrap();
-            for num_tiles in [0, 1, 2, 3, 17, 1000] {
-                let counts: Vec<AtomicU32> = (0..num_tiles).map(|_| AtomicU32::new(0)).collect();
-                pool.run(num_tiles, &|index, thread| {
-                    assert!(thread < num_threads);
-                    counts[index].fetch_add(1, Ordering::Relaxed);
-                })
-                .unwrap();
-                assert!(
-                    counts
-                        .iter()
-                        .all(|count| count.load(Ordering::Relaxed) == 1)
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn many_short_jobs_in_a_row() {
-        let pool = ComputePool::new(3).unwrap();
-        let sum = AtomicU64::new(0);
-        for _ in 0..20_000 {
-            pool.run(4, &|index, _| {
-                sum.fetch_add(index as u64, Ordering::Relaxed);
-            })
-            .unwrap();
-        }
-        assert_eq!(sum.load(Ordering::Relaxed), 20_000 * 6);
-    }
-
-    #[test]
-    fn parked_workers_wake_for_a_job_that_needs_all_threads() {
-        let pool = ComputePool::new(3).unwrap();
-        for _ in 0..20 {
-            while !pool
-                .shared
-                .parked
-                .iter()
-                .all(|parked| parked.load(Ordering::SeqCst))
-            {
-                std::thread::yield_now();
-            }
-            // Each tile waits for the others: with a sleeper left out this would not end.
-            let barrier = std::sync::Barrier::new(3);
-            pool.run(3, &|_, _| {
-                barrier.wait();
-            })
-            .unwrap();
-        }
-    }
-
-    #[test]
-    fn a_panic_is_an_error_and_the_pool_goes_on() {
-        for num_threads in [1, 3] {
-            let pool = ComputePool::new(num_threads).unwrap();
-            let error = pool.run(100, &|index, _| assert!(index != 57, "tile {index} broke"));
-            let message = error.unwrap_err().to_string();
-            assert!(message.contains("tile 57 broke"), "{message}");
-            pool.run(10, &|_, _| {}).unwrap();
-        }
-    }
-
-    #[test]
-    fn a_nested_job_runs_on_its_own_thread() {
-        let pool = ComputePool::new(2).unwrap();
-        let count = AtomicU32::new(0);
-        pool.run(4, &|_, _| {
-            pool.run(5, &|_, _| {
-                count.fetch_add(1, Ordering::Relaxed);
-            })
-            .unwrap();
-        })
-        .unwrap();
-        assert_eq!(count.load(Ordering::Relaxed), 20);
-    }
-}
+mod tests;

@@ -29,6 +29,16 @@ impl ForwardInput<'_> {
         )?;
         below("input_ids", self.input_ids, vocab_size)?;
         below("logits_indices", self.logits_indices, num_tokens)?;
+        if let Some(pair) = self
+            .logits_indices
+            .windows(2)
+            .find(|pair| pair[0] >= pair[1])
+        {
+            return Err(ModelError::Input {
+                field: "logits_indices",
+                problem: format!("{} after {} must ascend", pair[1], pair[0]),
+            });
+        }
         let (first, last) = (self.query_start_loc.first(), self.query_start_loc.last());
         if first != Some(&0) || last.map(|last| *last as usize) != Some(num_tokens) {
             return Err(ModelError::Input {
@@ -153,7 +163,7 @@ mod tests {
 
     #[test]
     fn every_contradiction_is_named() {
-        let cases: [(&str, ForwardInput<'static>); 12] = [
+        let cases: [(&str, ForwardInput<'static>); 13] = [
             (
                 "input_ids",
                 ForwardInput {
@@ -222,6 +232,13 @@ mod tests {
                 ForwardInput {
                     block_tables: &[5, 7],
                     block_table_stride: 1,
+                    ..good()
+                },
+            ),
+            (
+                "logits_indices",
+                ForwardInput {
+                    logits_indices: &[3, 3],
                     ..good()
                 },
             ),

@@ -10,7 +10,6 @@ mod backend;
 mod checkpoint;
 mod compute_pool;
 mod config;
-mod config_fields;
 mod error;
 mod forward_input;
 mod models;
@@ -48,7 +47,8 @@ pub struct ForwardInput<'a> {
     pub block_tables: &'a [u32],
     /// Width of a row of `block_tables`.
     pub block_table_stride: usize,
-    /// Rows whose hidden states are kept: sampled positions and those with prompt logprobs.
+    /// Rows whose hidden states are kept, ascending: sampled positions and those with prompt
+    /// logprobs. The others end with their keys and values in the last layer.
     pub logits_indices: &'a [u32],
 }
 
@@ -220,7 +220,9 @@ pub fn load_model(
             load_model_files(&name, &files, options, pool, progress)
         }
         ModelSource::BuiltIn => {
-            let files = builtin_model::FILES.iter().map(|(name, bytes)| ((*name).to_owned(), *bytes));
+            let files = builtin_model::FILES
+                .iter()
+                .map(|(name, bytes)| ((*name).to_owned(), *bytes));
             let files = CheckpointFiles::Embedded(files.collect());
             load_model_files(builtin_model::NAME, &files, options, pool, progress)
         }

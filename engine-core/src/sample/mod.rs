@@ -35,6 +35,7 @@ mod penalties;
 mod random_sample;
 mod row;
 mod sampler;
+mod sum_exp;
 mod thinking_budget;
 mod topk_topp;
 

@@ -7,21 +7,26 @@ use super::metadata::VocabSizes;
 /// Most ids of `logprob_token_ids`.
 const MAX_LOGPROB_TOKEN_IDS: usize = 128;
 
-/// Refuses what sampling can't honour: numbers outside their ranges, ids that have no logit.
+/// Refuses what sampling can't honour: numbers outside their ranges, ids that have no logit, more
+/// logprobs per token than `max_logprobs` (-1 is no limit).
 ///
 /// Stop tokens are not looked at: an id that can't be sampled just never stops anything.
 ///
 /// # Errors
 /// A validation error that names the field, the value and what would be right.
-pub fn check_params(params: &SamplingParams, vocab: VocabSizes) -> Result<(), RequestError> {
-    check(params, vocab).map_err(|message| RequestError {
+pub fn check_params(
+    params: &SamplingParams,
+    vocab: VocabSizes,
+    max_logprobs: i32,
+) -> Result<(), RequestError> {
+    check(params, vocab, max_logprobs).map_err(|message| RequestError {
         code: RequestErrorCode::ValidationError,
         message,
         retryable: false,
     })
 }
 
-fn check(params: &SamplingParams, vocab: VocabSizes) -> Result<(), String> {
+fn check(params: &SamplingParams, vocab: VocabSizes, max_logprobs: i32) -> Result<(), String> {
     let within = |name: &str, value: f32, range: std::ops::RangeInclusive<f32>| {
         if range.contains(&value) {
             return Ok(());
@@ -48,9 +53,15 @@ fn check(params: &SamplingParams, vocab: VocabSizes) -> Result<(), String> {
         ("logprobs", params.logprobs),
         ("prompt_logprobs", params.prompt_logprobs),
     ] {
-        if let Some(value) = value.filter(|&value| value < -1) {
+        let Some(value) = value else { continue };
+        if value < -1 {
             return Err(format!(
                 "{name} is {value}; it must be -1 (all) or at least 0"
+            ));
+        }
+        if max_logprobs >= 0 && !(0..=max_logprobs).contains(&value) {
+            return Err(format!(
+                "{name} is {value}; it must be within 0..={max_logprobs} (max_logprobs)"
             ));
         }
     }
@@ -151,7 +162,7 @@ mod tests {
     fn message(change: impl FnOnce(&mut SamplingParams)) -> String {
         let mut params = SamplingParams::default();
         change(&mut params);
-        let error = check_params(&params, VOCAB).unwrap_err();
+        let error = check_params(&params, VOCAB, 20).unwrap_err();
         assert_eq!(error.code, RequestErrorCode::ValidationError);
         assert!(!error.retryable);
         error.message
@@ -195,7 +206,32 @@ mod tests {
             ..Default::default()
         };
         for params in [SamplingParams::default(), lowest, highest] {
-            assert_eq!(check_params(&params, VOCAB), Ok(()));
+            assert_eq!(check_params(&params, VOCAB, -1), Ok(()));
+        }
+    }
+
+    #[test]
+    fn no_more_logprobs_than_the_engine_allows() {
+        type Field = fn(&mut SamplingParams) -> &mut Option<i32>;
+        let fields: [(&str, Field); 2] = [
+            ("logprobs", |p| &mut p.logprobs),
+            ("prompt_logprobs", |p| &mut p.prompt_logprobs),
+        ];
+        for (name, field) in fields {
+            let checked = |value, max_logprobs| {
+                let mut params = SamplingParams::default();
+                *field(&mut params) = Some(value);
+                check_params(&params, VOCAB, max_logprobs).map_err(|error| error.message)
+            };
+            for (value, max_logprobs) in [(0, 0), (20, 20), (-1, -1), (i32::MAX, -1)] {
+                assert_eq!(checked(value, max_logprobs), Ok(()));
+            }
+            for (value, max_logprobs) in [(1, 0), (21, 20), (-1, 20), (i32::MAX, 20)] {
+                let expected = format!(
+                    "{name} is {value}; it must be within 0..={max_logprobs} (max_logprobs)"
+                );
+                assert_eq!(checked(value, max_logprobs), Err(expected));
+            }
         }
     }
 
@@ -292,6 +328,10 @@ mod tests {
         assert_eq!(
             message(|p| p.logprob_token_ids = Some(vec![0; 129])),
             "logprob_token_ids has 129 ids; at most 128 are allowed"
+        );
+        assert_eq!(
+            message(|p| p.prompt_logprob_token_ids = Some(vec![0; 129])),
+            "prompt_logprob_token_ids has 129 ids; at most 128 are allowed"
         );
         assert_eq!(
             message(|p| p.thinking_token_budget = Some(1)),

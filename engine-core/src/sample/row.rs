@@ -2,11 +2,11 @@
 
 use std::cmp::Ordering;
 
-use super::math;
 use super::noise::BLOCK;
+use super::sum_exp::sum_exp_of_blocks;
 
 /// Lanes that run side by side in a pass; fixed, so that sums don't depend on the machine.
-const LANES: usize = 8;
+pub(super) const LANES: usize = 8;
 
 /// A token and its logit.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -134,37 +134,14 @@ impl BlockMaxima {
 
     /// The sum of `exp((logit - max) * inverse_temperature)` over all logits of at least `floor`.
     pub(super) fn sum_exp(&self, row: &[f32], floor: f32, inverse_temperature: f64) -> f64 {
-        let max = f64::from(self.max);
-        let mut total = 0.0;
-        for (block, &block_max) in row.chunks(BLOCK).zip(&self.blocks) {
-            if block_max < floor {
-                continue;
-            }
-            total += sum_exp_of_block(block, floor, max, inverse_temperature);
-        }
-        total
+        sum_exp_of_blocks(
+            row,
+            &self.blocks,
+            floor,
+            f64::from(self.max),
+            inverse_temperature,
+        )
     }
-}
-
-/// See [`BlockMaxima::sum_exp`].
-#[inline(always)]
-fn sum_exp_of_block(block: &[f32], floor: f32, max: f64, inverse_temperature: f64) -> f64 {
-    let term = |logit: f32| {
-        let value = math::exp((f64::from(logit) - max) * inverse_temperature);
-        if logit >= floor { value } else { 0.0 }
-    };
-    let mut lanes = [0.0; LANES];
-    let (chunks, rest) = block.as_chunks::<LANES>();
-    for chunk in chunks {
-        let terms = chunk.map(term);
-        for lane in 0..LANES {
-            lanes[lane] += terms[lane];
-        }
-    }
-    for (lane, &logit) in lanes.iter_mut().zip(rest) {
-        *lane += term(logit);
-    }
-    lanes.iter().sum()
 }
 
 /// How many logits are at least `logit`.

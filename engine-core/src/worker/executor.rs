@@ -1,7 +1,6 @@
 //! Runs the [`ModelRunner`] on a thread of its own, so that the busy loop can make the masks of a
 //! batch while its forward pass runs.
 
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -9,6 +8,7 @@ use std::thread::JoinHandle;
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::core::sched::output::{GrammarOutput, ModelRunnerOutput, SchedulerOutput};
+use crate::panic_message::panic_message;
 use crate::worker::model_runner::{ModelRunner, ModelRunnerError};
 
 /// The busy loop's handle on the worker thread.
@@ -142,19 +142,10 @@ fn run_worker(
         }));
         let reply = match reply {
             Ok(reply) => reply.map_err(ExecutorError::Runner),
-            Err(panic) => Err(ExecutorError::Panicked(panic_message(panic.as_ref()))),
+            Err(panic) => Err(ExecutorError::Panicked(panic_message(panic))),
         };
         if replies.send(reply).is_err() {
             return;
         }
     }
-}
-
-/// The text of a panic, where it has one.
-pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
-    panic
-        .downcast_ref::<&str>()
-        .map(|text| (*text).to_owned())
-        .or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "no message".to_owned())
 }

@@ -9,5 +9,3 @@ mod request_state;
 
 pub use executor::{Executor, ExecutorError, PendingForward};
 pub use model_runner::{ModelRunner, ModelRunnerConfig, ModelRunnerError};
-
-pub(crate) use executor::panic_message;

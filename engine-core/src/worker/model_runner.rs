@@ -10,11 +10,11 @@ use crate::core::sched::output::{
     GrammarOutput, ModelRunnerOutput, NewRequestData, SchedulerOutput,
 };
 use crate::model_executor::{CausalLm, ComputePool, ModelError, PoolError};
+use crate::panic_message::panic_message;
 use crate::request::RequestId;
 use crate::sample::{
     LogprobsRow, RequestSamplingState, Sampler, SamplerOutputRow, SamplerScratch, VocabSizes,
 };
-use crate::worker::executor::panic_message;
 use crate::worker::input_batch::InputBatch;
 use crate::worker::request_state::{CachedRequestState, PromptLogprobs};
 
@@ -299,10 +299,7 @@ impl ModelRunner {
                 )
             }));
             task.result = sampled.unwrap_or_else(|panic| {
-                Err(format!(
-                    "sampling panicked: {}",
-                    panic_message(panic.as_ref())
-                ))
+                Err(format!("sampling panicked: {}", panic_message(panic)))
             });
         })?;
         let results = tasks.into_iter().map(|task| {

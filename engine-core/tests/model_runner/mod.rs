@@ -3,6 +3,7 @@
 #![allow(unreachable_pub, reason = "support of several test files")]
 #![allow(dead_code, reason = "each test file needs a part of it")]
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -40,7 +41,8 @@ pub fn shared(path: &str) -> Option<PathBuf> {
         "{} is missing",
         path.display()
     );
-    println!("skipped: {} is missing", path.display());
+    // Past the test harness, which keeps what `println!` says of a test that passes.
+    let _ = writeln!(std::io::stderr(), "skipped: {} is missing", path.display());
     None
 }
 

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use super::progress::count;
 use crate::error::{EngineDeadError, GenerateError};
 use crate::startup::StartupError;
 
@@ -15,6 +16,12 @@ pub enum BatchError {
     SameFile {
         /// The file.
         path: PathBuf,
+    },
+    /// `--n` with greedy decoding.
+    #[error("--n must be 1 with --temperature 0, got {n}: all answers would be the same")]
+    GreedyAnswers {
+        /// The answers asked for.
+        n: u32,
     },
     /// The output file has something in it.
     #[error(
@@ -47,6 +54,15 @@ pub enum BatchError {
         /// Why not.
         source: io::Error,
     },
+    /// The output file has no name any more.
+    #[error(
+        "{} was deleted or replaced while the batch ran: its results are lost",
+        .path.display()
+    )]
+    OutputDeleted {
+        /// The file.
+        path: PathBuf,
+    },
     /// Another process writes the same output.
     #[error("another process is writing {}: wait for it, or choose another output", .path.display())]
     OutputLocked {
@@ -67,11 +83,25 @@ pub enum BatchError {
         /// What is wrong there.
         problem: String,
     },
+    /// The output file was made with another model.
+    #[error(
+        "{} was made with the model {made_with:?}, and this run has {running:?}: give the model \
+         that it was made with, or use --overwrite to start again",
+        .path.display()
+    )]
+    OtherModel {
+        /// The file.
+        path: PathBuf,
+        /// The model that its results name.
+        made_with: String,
+        /// The model that runs.
+        running: String,
+    },
     /// The engine could not start.
     #[error(transparent)]
     Startup(#[from] StartupError),
     /// The core died.
-    #[error("{error}. {written} results are complete; {advice}")]
+    #[error("{error}. {}; {advice}", complete(*.written))]
     EngineDead {
         /// Why, as far as known.
         error: EngineDeadError,
@@ -81,7 +111,7 @@ pub enum BatchError {
         advice: &'static str,
     },
     /// The user ended the batch.
-    #[error("interrupted. {written} results are complete; {advice}")]
+    #[error("interrupted. {}; {advice}", complete(*.written))]
     Interrupted {
         /// Lines in the output.
         written: u64,
@@ -96,11 +126,20 @@ pub enum BatchError {
     Stdout(io::Error),
 }
 
+/// How many results are there.
+fn complete(written: u64) -> String {
+    let are = if written == 1 { "is" } else { "are" };
+    format!("{} {are} complete", count(written, "result"))
+}
+
 impl BatchError {
     /// 2 for wrong usage, 1 for the rest.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::SameFile { .. } | Self::OutputExists { .. } | Self::NotResumable { .. } => 2,
+            Self::SameFile { .. }
+            | Self::GreedyAnswers { .. }
+            | Self::OutputExists { .. }
+            | Self::NotResumable { .. } => 2,
             _ => 1,
         }
     }

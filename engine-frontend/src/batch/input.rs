@@ -20,6 +20,13 @@ pub struct InputLine {
     pub end_offset: u64,
 }
 
+impl InputLine {
+    /// Bytes that it holds.
+    pub(super) fn num_bytes(&self) -> usize {
+        self.bytes.as_ref().map_or(0, Vec::len)
+    }
+}
+
 /// Reads lines; skips blank ones. Takes the memory of one line.
 pub struct InputReader {
     reader: Box<dyn BufRead + Send>,

@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 
 use super::input::{InputLine, MAX_LINE_BYTES};
 use crate::error::cut_short;
+use crate::json_problem::json_problem;
 
 /// A request of the batch.
 #[derive(Debug, Clone, PartialEq)]
@@ -53,7 +54,7 @@ impl BatchRequestInput {
             return Err(bad(None, "line_too_long", message));
         };
         let mut fields: Map<String, Value> = serde_json::from_slice(bytes).map_err(|error| {
-            let message = format!("the line is not a JSON object: {error}");
+            let message = format!("the line is not a JSON object: {}", json_problem(&error));
             bad(None, "invalid_json", message)
         })?;
         let custom_id = match fields.remove("custom_id") {
@@ -235,7 +236,11 @@ mod tests {
     fn every_bad_line_says_what_is_wrong() {
         for (line, custom_id, says) in [
             ("{", None, "not a JSON object"),
-            ("[]", None, "not a JSON object"),
+            (
+                "[]",
+                None,
+                "the line is not a JSON object: expected an object, got a list",
+            ),
             ("{}", None, "custom_id is missing"),
             (
                 r#"{"custom_id": 5}"#,

@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use super::error::BatchError;
@@ -21,6 +22,8 @@ pub enum OutputPolicy {
 #[derive(Debug)]
 pub struct OutputFile {
     path: PathBuf,
+    /// There was no such file before.
+    is_new: bool,
     target: Target,
 }
 
@@ -37,9 +40,9 @@ impl OutputFile {
     /// standard output.
     ///
     /// # Errors
-    /// It can't be written, is the input itself (by whatever name), belongs to another running
-    /// batch, or has something in it that the policy doesn't allow.
-    pub fn open(path: &Path, input: &Path, policy: OutputPolicy) -> Result<Self, BatchError> {
+    /// It can't be written, belongs to another running batch, or has something in it that the
+    /// policy doesn't allow. That it isn't the input is [`refuse_same_file`]'s to say.
+    pub fn open(path: &Path, policy: OutputPolicy) -> Result<Self, BatchError> {
         let not_resumable = || BatchError::NotResumable {
             path: path.to_owned(),
         };
@@ -49,12 +52,8 @@ impl OutputFile {
             }
             return Ok(Self {
                 path: path.to_owned(),
+                is_new: false,
                 target: Target::Stdout(io::stdout()),
-            });
-        }
-        if is_same_file(path, input) {
-            return Err(BatchError::SameFile {
-                path: path.to_owned(),
             });
         }
         let failed = |source| BatchError::Output {
@@ -71,9 +70,11 @@ impl OutputFile {
             let file = OpenOptions::new().write(true).open(path).map_err(failed)?;
             return Ok(Self {
                 path: path.to_owned(),
+                is_new: false,
                 target: Target::Stream(file),
             });
         }
+        let is_new = !path.exists();
         let file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -99,6 +100,7 @@ impl OutputFile {
         }
         Ok(Self {
             path: path.to_owned(),
+            is_new,
             target: Target::File(file),
         })
     }
@@ -106,6 +108,14 @@ impl OutputFile {
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Takes back a file that [`open`](Self::open) made, before anything was written to it.
+    pub fn discard(self) {
+        if self.is_new {
+            // An empty file stays behind where this fails; every policy accepts that.
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 
     /// Another handle for reading from the start; `None` where there is no file.
@@ -153,14 +163,24 @@ impl OutputFile {
         written.map_err(|source| self.failed(source))
     }
 
-    /// Makes sure that the file outlives the machine.
+    /// Makes sure that the file outlives this process and the machine.
     ///
     /// # Errors
-    /// The disk reports one.
+    /// The disk reports one, or somebody deleted the file.
     pub fn finish(&mut self) -> Result<(), BatchError> {
-        match &self.target {
-            Target::File(file) => file.sync_all().map_err(|source| self.failed(source)),
-            Target::Stdout(_) | Target::Stream(_) => Ok(()),
+        let Target::File(file) = &self.target else {
+            return Ok(());
+        };
+        let sync = || {
+            file.sync_all()?;
+            file.metadata()
+        };
+        match sync() {
+            Ok(metadata) if metadata.nlink() == 0 => Err(BatchError::OutputDeleted {
+                path: self.path.clone(),
+            }),
+            Ok(_) => Ok(()),
+            Err(source) => Err(self.failed(source)),
         }
     }
 
@@ -180,17 +200,38 @@ impl OutputFile {
     }
 }
 
-/// Whether two paths lead to one file: by name, symbolic link or hard link.
-fn is_same_file(a: &Path, b: &Path) -> bool {
-    #[cfg(unix)]
-    if let (Ok(a), Ok(b)) = (a.metadata(), b.metadata()) {
-        use std::os::unix::fs::MetadataExt;
-        return a.is_file() && (a.dev(), a.ino()) == (b.dev(), b.ino());
-    }
-    match (a.canonicalize(), b.canonicalize()) {
-        (Ok(a), Ok(b)) => a == b,
+/// Refuses an output that is the input itself: by name, symbolic link, hard link or redirection.
+/// `-` is standard input and standard output.
+///
+/// # Errors
+/// They are the same file or pipe.
+pub fn refuse_same_file(input: &Path, output: &Path) -> Result<(), BatchError> {
+    let dash = Path::new("-");
+    let same_name = input == output && input != dash;
+    let or_standard = |path: &Path, standard| {
+        let path = if path == dash {
+            Path::new(standard)
+        } else {
+            path
+        };
+        path.metadata()
+    };
+    let same_file = match (
+        or_standard(input, "/dev/stdin"),
+        or_standard(output, "/dev/stdout"),
+    ) {
+        // A terminal is both, and rightly so.
+        (Ok(a), Ok(b)) => {
+            (a.is_file() || a.file_type().is_fifo()) && (a.dev(), a.ino()) == (b.dev(), b.ino())
+        }
         _ => false,
+    };
+    if same_name || same_file {
+        return Err(BatchError::SameFile {
+            path: input.to_owned(),
+        });
     }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -199,24 +240,33 @@ mod tests {
 
     use super::*;
 
-    const NO_INPUT: &str = "-";
-
-    fn open(path: &Path, policy: OutputPolicy) -> Result<OutputFile, BatchError> {
-        OutputFile::open(path, Path::new(NO_INPUT), policy)
-    }
-
     #[test]
     fn a_file_with_content_needs_a_decision() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out");
-        drop(open(&path, OutputPolicy::Refuse).unwrap());
-        // An empty file, as a failed start leaves it, is nobody's loss.
-        drop(open(&path, OutputPolicy::Refuse).unwrap());
+        drop(OutputFile::open(&path, OutputPolicy::Refuse).unwrap());
+        // An empty file, as a kill may leave it, holds nothing to lose.
+        drop(OutputFile::open(&path, OutputPolicy::Refuse).unwrap());
         fs::write(&path, "x\n").unwrap();
-        let error = open(&path, OutputPolicy::Refuse).unwrap_err();
+        let error = OutputFile::open(&path, OutputPolicy::Refuse).unwrap_err();
         assert!(matches!(error, BatchError::OutputExists { .. }));
         assert_eq!(error.exit_code(), 2);
-        drop(open(&path, OutputPolicy::Overwrite).unwrap());
+        drop(OutputFile::open(&path, OutputPolicy::Overwrite).unwrap());
+        assert_eq!(fs::read_to_string(&path).unwrap(), "x\n");
+    }
+
+    #[test]
+    fn a_discarded_output_leaves_what_was_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out");
+        OutputFile::open(&path, OutputPolicy::Refuse)
+            .unwrap()
+            .discard();
+        assert!(!path.exists());
+        fs::write(&path, "x\n").unwrap();
+        OutputFile::open(&path, OutputPolicy::Overwrite)
+            .unwrap()
+            .discard();
         assert_eq!(fs::read_to_string(&path).unwrap(), "x\n");
     }
 
@@ -229,14 +279,11 @@ mod tests {
         let hard = folder.path().join("hard");
         fs::hard_link(&input, &hard).unwrap();
         names.push(hard);
-        #[cfg(unix)]
-        {
-            let soft = folder.path().join("soft");
-            std::os::unix::fs::symlink(&input, &soft).unwrap();
-            names.push(soft);
-        }
+        let soft = folder.path().join("soft");
+        std::os::unix::fs::symlink(&input, &soft).unwrap();
+        names.push(soft);
         for name in names {
-            let error = OutputFile::open(&name, &input, OutputPolicy::Overwrite).unwrap_err();
+            let error = refuse_same_file(&input, &name).unwrap_err();
             assert!(matches!(error, BatchError::SameFile { .. }), "{error}");
             assert_eq!(error.exit_code(), 2);
         }
@@ -244,11 +291,19 @@ mod tests {
     }
 
     #[test]
+    fn names_are_compared_where_there_is_no_file() {
+        let missing = Path::new("no/such/file");
+        assert!(refuse_same_file(missing, missing).is_err());
+        assert!(refuse_same_file(missing, Path::new("no/other")).is_ok());
+        assert!(refuse_same_file(missing, Path::new("-")).is_ok());
+    }
+
+    #[test]
     fn two_batches_cannot_write_one_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out");
-        let _held = open(&path, OutputPolicy::Refuse).unwrap();
-        let error = open(&path, OutputPolicy::Resume).unwrap_err();
+        let _held = OutputFile::open(&path, OutputPolicy::Refuse).unwrap();
+        let error = OutputFile::open(&path, OutputPolicy::Resume).unwrap_err();
         assert!(matches!(error, BatchError::OutputLocked { .. }), "{error}");
     }
 
@@ -256,7 +311,7 @@ mod tests {
     fn unwritable_outputs_are_named() {
         let folder = tempfile::tempdir().unwrap();
         for path in [folder.path().to_owned(), folder.path().join("no/out")] {
-            let error = open(&path, OutputPolicy::Refuse).unwrap_err();
+            let error = OutputFile::open(&path, OutputPolicy::Refuse).unwrap_err();
             assert!(error.to_string().contains(&path.display().to_string()));
             assert_eq!(error.exit_code(), 1);
         }
@@ -267,7 +322,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out");
         fs::write(&path, "one\ntw").unwrap();
-        let mut output = open(&path, OutputPolicy::Resume).unwrap();
+        let mut output = OutputFile::open(&path, OutputPolicy::Resume).unwrap();
         output.start_at(4).unwrap();
         output.write_line(b"2\n").unwrap();
         output.finish().unwrap();
@@ -275,8 +330,21 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_is_deleted_meanwhile_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out");
+        let mut output = OutputFile::open(&path, OutputPolicy::Refuse).unwrap();
+        output.write_line(b"1\n").unwrap();
+        output.finish().unwrap();
+        fs::remove_file(&path).unwrap();
+        let error = output.finish().unwrap_err();
+        assert!(matches!(error, BatchError::OutputDeleted { .. }), "{error}");
+        assert_eq!(error.exit_code(), 1);
+    }
+
+    #[test]
     fn only_files_can_be_resumed() {
-        let error = open(Path::new("-"), OutputPolicy::Resume).unwrap_err();
+        let error = OutputFile::open(Path::new("-"), OutputPolicy::Resume).unwrap_err();
         assert_eq!(error.exit_code(), 2);
     }
 }

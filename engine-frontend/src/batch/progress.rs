@@ -100,7 +100,8 @@ impl Progress {
     /// The user wants an end; `running` requests are finished first.
     pub fn stopping(&self, running: usize) {
         self.print(&format!(
-            "stopping: finishing {running} requests in flight (once more to stop at once)"
+            "stopping: finishing {} in flight (once more to stop at once)",
+            count(running as u64, "request")
         ));
     }
 
@@ -110,6 +111,15 @@ impl Progress {
             bar.finish_and_clear();
         }
         self.print(&self.summary());
+        if let Some(failures) = self.failures() {
+            self.print(&failures);
+        }
+    }
+
+    /// What a person should know who doesn't read every answer.
+    fn failures(&self) -> Option<String> {
+        let lines = count(self.written - self.resumed, "line");
+        (self.failed > 0).then(|| format!("{} of {lines} failed", self.failed))
     }
 
     fn print(&self, message: &str) {
@@ -129,8 +139,43 @@ impl Progress {
             resumed => format!(" ({resumed} from before)"),
         };
         format!(
-            "{} lines{resumed}, {} errors, {tokens} tokens, {rate:.1} tokens/s",
-            self.written, self.failed
+            "{}{resumed}, {}, {}, {rate:.1} tokens/s",
+            count(self.written, "line"),
+            count(self.failed, "error"),
+            count(tokens, "token")
         )
+    }
+}
+
+/// "1 line", "2 lines".
+pub(super) fn count(number: u64, what: &str) -> String {
+    let s = if number == 1 { "" } else { "s" };
+    format!("{number} {what}{s}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_failed_in_this_run_is_told_at_the_end() {
+        let mut progress = Progress::new(None, 3, 0, || 1);
+        assert!(
+            progress
+                .summary()
+                .starts_with("3 lines (3 from before), 0 errors, 1 token, ")
+        );
+        progress.line_written(1, true);
+        assert_eq!(progress.failures(), None);
+        progress.line_written(2, false);
+        assert_eq!(progress.failures().as_deref(), Some("1 of 2 lines failed"));
+        let mut progress = Progress::new(None, 0, 0, || 0);
+        progress.line_written(1, false);
+        assert_eq!(progress.failures().as_deref(), Some("1 of 1 line failed"));
+        assert!(
+            progress
+                .summary()
+                .starts_with("1 line, 1 error, 0 tokens, ")
+        );
     }
 }

@@ -8,9 +8,14 @@ use serde::Deserialize;
 use super::error::BatchError;
 use super::input::InputReader;
 use super::line::{BatchRequestInput, BatchRequestOutput};
+use crate::error::cut_short;
+use crate::json_problem::json_problem;
+
+/// What every result begins with; see [`BatchRequestOutput::id_of`].
+const RESULT_START: &[u8] = br#"{"id":"batch_req_"#;
 
 /// Where to go on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ResumePoint {
     /// Results that are complete.
     pub done: u64,
@@ -18,13 +23,26 @@ pub struct ResumePoint {
     pub length: u64,
     /// Bytes of the input that they answer.
     pub input_offset: u64,
+    /// The model that they name; `None` where all are errors.
+    pub model: Option<String>,
 }
 
-/// What of a result tells which input line it answers.
+/// What of a result tells which input line it answers, and with which model.
 #[derive(Deserialize)]
 struct ResultHead {
     id: String,
     custom_id: Option<String>,
+    response: Option<ResponseHead>,
+}
+
+#[derive(Deserialize)]
+struct ResponseHead {
+    body: BodyHead,
+}
+
+#[derive(Deserialize)]
+struct BodyHead {
+    model: Option<String>,
 }
 
 /// Compares the complete lines of an output with the input's beginning; leaves `input` at the
@@ -34,7 +52,9 @@ struct ResultHead {
 /// kill can only leave the last one without.
 ///
 /// # Errors
-/// A line that isn't the result of the input line in its place, or more results than requests.
+/// A line that isn't the result of the input line in its place, a last one without its newline
+/// that isn't the beginning of a result, more results than requests, or results of more than one
+/// model.
 pub fn resume(
     output: impl Read,
     output_path: &Path,
@@ -49,16 +69,19 @@ pub fn resume(
         let read = output
             .read_until(b'\n', &mut bytes)
             .map_err(|source| unreadable(output_path, source))?;
-        if bytes.last() != Some(&b'\n') {
-            return Ok(point);
-        }
         let foreign = |problem: String| BatchError::ForeignOutput {
             path: output_path.to_owned(),
             line: point.done + 1,
             problem,
         };
+        if bytes.last() != Some(&b'\n') {
+            if is_cut_result(&bytes) {
+                return Ok(point);
+            }
+            return Err(foreign("is not the beginning of a result".to_owned()));
+        }
         let head: ResultHead = serde_json::from_slice(&bytes)
-            .map_err(|error| foreign(format!("is not a result ({error})")))?;
+            .map_err(|error| foreign(format!("is not a result ({})", json_problem(&error))))?;
         let line = input
             .next_line()
             .map_err(|source| BatchError::Input {
@@ -70,14 +93,42 @@ pub fn resume(
         let expected = BatchRequestInput::custom_id_of(&line);
         if head.custom_id != expected || head.id != expected_id {
             return Err(foreign(format!(
-                "is {} with custom_id {:?}, and the input has line {} with custom_id {:?} there",
-                head.id, head.custom_id, line.number, expected
+                "is {} with {}, and the input has line {} with {} there",
+                cut_short(&head.id),
+                custom_id_as_text(head.custom_id.as_deref()),
+                line.number,
+                custom_id_as_text(expected.as_deref()),
             )));
+        }
+        let model = head.response.and_then(|response| response.body.model);
+        match (&point.model, &model) {
+            (Some(first), Some(other)) if first != other => {
+                return Err(foreign(format!(
+                    "is of the model {other:?}, and the lines before it are of {first:?}"
+                )));
+            }
+            (None, Some(_)) => point.model = model,
+            _ => {}
         }
         point.done += 1;
         point.length += read as u64;
         point.input_offset = line.end_offset;
     }
+}
+
+fn custom_id_as_text(custom_id: Option<&str>) -> String {
+    match custom_id {
+        Some(custom_id) => format!("custom_id {:?}", cut_short(custom_id)),
+        None => "no custom_id".to_owned(),
+    }
+}
+
+/// Whether a kill may have left these bytes of a result. A machine that goes down may leave zeros
+/// where a file had already grown but its data was not on the disk yet.
+fn is_cut_result(tail: &[u8]) -> bool {
+    let zeros = tail.iter().rev().take_while(|&&byte| byte == 0).count();
+    let (written, _) = tail.split_at(tail.len() - zeros);
+    written.starts_with(RESULT_START) || RESULT_START.starts_with(written)
 }
 
 fn unreadable(path: &Path, source: io::Error) -> BatchError {
@@ -155,7 +206,8 @@ mod tests {
             (
                 &output[..],
                 "\n{\"custom_id\":\"a\"}\n",
-                "line 2 with custom_id",
+                "its line 1 is batch_req_1 with custom_id \"a\", and the input has line 2 with \
+                 custom_id \"a\" there",
             ),
             (
                 &output[..],
@@ -164,10 +216,57 @@ mod tests {
             ),
             (&b"hello\n"[..], INPUT, "line 1 is not a result"),
             (&b"\n"[..], INPUT, "line 1 is not a result"),
+            (
+                &b"important note"[..],
+                INPUT,
+                "line 1 is not the beginning of a result",
+            ),
+            (&b"{\"id\":\"other_"[..], INPUT, "line 1 is not the"),
+            (&b"\0\0note"[..], INPUT, "line 1 is not the"),
         ] {
             let error = point(output, input).unwrap_err();
             assert!(error.to_string().contains(says), "{error}");
             assert_eq!(error.exit_code(), 1);
         }
+    }
+
+    #[test]
+    fn zeros_after_the_last_line_are_half_a_line() {
+        for tail in [
+            &b"\0\0\0"[..],
+            b"{\"id\"\0\0",
+            b"{\"id\":\"batch_req_3\",\0",
+        ] {
+            let whole = results();
+            let output = [&whole[..], tail].concat();
+            let point = point(&output, INPUT).unwrap();
+            assert_eq!((point.done, point.length), (3, whole.len() as u64));
+        }
+    }
+
+    /// A result of the request in line `number` of [`INPUT`].
+    fn answer(number: u64, custom_id: &str, model: &str) -> String {
+        let body = serde_json::json!({"model": model, "choices": []});
+        let (custom_id, id) = (custom_id.to_owned(), "r".to_owned());
+        let result = BatchRequestOutput::response(number, custom_id, id, 200, body);
+        serde_json::to_string(&result).unwrap() + "\n"
+    }
+
+    #[test]
+    fn the_model_is_read_from_the_results() {
+        let results = String::from_utf8(results()).unwrap();
+        let broken = results.split_inclusive('\n').nth(1).unwrap();
+        let model = |first: &str, last: &str| {
+            let output = answer(1, "a", first) + broken + &answer(4, "b", last);
+            point(output.as_bytes(), INPUT)
+        };
+        assert_eq!(model("m", "m").unwrap().model.as_deref(), Some("m"));
+        assert_eq!(point(results.as_bytes(), INPUT).unwrap().model, None);
+        let error = model("m", "other").unwrap_err().to_string();
+        assert!(
+            error
+                .contains("line 3 is of the model \"other\", and the lines before it are of \"m\""),
+            "{error}"
+        );
     }
 }

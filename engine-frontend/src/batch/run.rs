@@ -2,52 +2,56 @@
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 
 use serde_json::Value;
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::args::BatchArgs;
 use super::error::BatchError;
 use super::input::{InputLine, InputReader};
 use super::line::{BatchRequestInput, BatchRequestOutput};
-use super::output::{OutputFile, OutputPolicy};
+use super::output::{OutputFile, OutputPolicy, refuse_same_file};
 use super::progress::Progress;
 use super::prompts::run_prompts;
 use super::resume::{ResumePoint, resume};
 use super::runner::{LineResult, RunEnd, RunnerConfig, run_lines};
-use super::serve::serve_line;
+use super::serve::LineServing;
 use crate::async_llm::AsyncLLM;
 use crate::error::EngineDeadError;
 use crate::openai::OpenAIServing;
-use crate::startup::{StartupError, start_engine};
+use crate::startup::start_engine;
 
-/// Does what the command line asks for.
+/// Bytes that the lines that are served and the results that wait for an earlier one may hold
+/// together; as many may be read ahead.
+const MAX_HELD_BYTES: usize = 128 << 20;
+
+/// Does what the command line asks for. For a file of requests SIGINT and SIGTERM become orderly
+/// ends for as long as the process runs.
+///
+/// Reading standard input happens on a blocking thread and may never end: a runtime that is
+/// dropped afterwards would wait for it.
 ///
 /// # Errors
 /// Why not all of it was done; [`BatchError::exit_code`] is the process's.
-pub fn run(args: &BatchArgs) -> Result<(), BatchError> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .map_err(StartupError::Runtime)?;
-    let done = runtime.block_on(async {
-        match &args.input_file {
-            Some(input) => run_file(args, input).await,
-            None => {
-                let (engine, defaults) = start_engine(&args.engine).await?;
-                let done = run_prompts(args, &engine, &defaults).await;
-                end_core(&engine).await;
-                done
-            }
-        }
-    });
-    // Reading standard input may never end; nothing else waits.
-    runtime.shutdown_background();
+pub async fn run(args: &BatchArgs) -> Result<(), BatchError> {
+    args.verify()?;
+    if let Some(input) = &args.input_file {
+        return run_file(args, input, stop_signal()).await;
+    }
+    let (engine, defaults) = start_engine(&args.engine).await?;
+    let done = run_prompts(args, &engine, &defaults).await;
+    end_core(&engine).await;
     done
 }
 
-async fn run_file(args: &BatchArgs, input_path: &Path) -> Result<(), BatchError> {
+/// Answers a file. `stop` ends it: at once while the model loads, in order afterwards.
+async fn run_file(
+    args: &BatchArgs,
+    input_path: &Path,
+    stop: impl Future<Output = ()>,
+) -> Result<(), BatchError> {
     let output_path = args
         .output_file
         .clone()
@@ -58,22 +62,46 @@ async fn run_file(args: &BatchArgs, input_path: &Path) -> Result<(), BatchError>
         _ => OutputPolicy::Refuse,
     };
     // All that can be wrong with the files is found before a model is loaded.
+    refuse_same_file(input_path, &output_path)?;
     let mut input = InputReader::open(input_path)?;
-    let mut output = OutputFile::open(&output_path, input_path, policy)?;
+    let mut output = OutputFile::open(&output_path, policy)?;
     let point = match (policy, output.reader()?) {
         (OutputPolicy::Resume, Some(reader)) => {
             resume(reader, &output_path, &mut input, input_path)?
         }
         _ => ResumePoint::default(),
     };
-    let (engine, defaults) = start_engine(&args.engine).await?;
+    let mut stop = pin!(stop);
+    let started = tokio::select! {
+        biased;
+        () = &mut stop => Err(BatchError::Interrupted {
+            written: point.done,
+            advice: "nothing was changed; the same command starts again",
+        }),
+        started = start_engine(&args.engine) => started.map_err(BatchError::from),
+    };
+    let (engine, defaults) = match started {
+        Ok(started) => started,
+        Err(error) => {
+            output.discard();
+            return Err(error);
+        }
+    };
     let engine = Arc::new(engine);
-    // From here on signals are ours: before, they may simply end the process.
-    let stop = stop_signal();
+    if let Err(error) = verify_model(&output_path, point.model.as_deref(), &engine) {
+        end_core(&engine).await;
+        return Err(error);
+    }
     output.start_at(point.length)?;
-    let max_num_seqs = engine.ready_response().max_num_seqs;
+    let max_inflight = args.max_inflight.unwrap_or_else(|| {
+        let max_num_seqs = engine.ready_response().max_num_seqs;
+        // As many again wait, so that a place that becomes free is filled at once.
+        let max_waiting = args.engine.max_num_queued_reqs.unwrap_or(max_num_seqs);
+        max_num_seqs.saturating_add(max_waiting.min(max_num_seqs))
+    });
     let config = RunnerConfig {
-        max_inflight: args.max_inflight.unwrap_or(max_num_seqs.saturating_mul(2)) as usize,
+        max_inflight: max_inflight as usize,
+        max_held_bytes: MAX_HELD_BYTES,
     };
     let total_bytes = input_path
         .metadata()
@@ -84,16 +112,21 @@ async fn run_file(args: &BatchArgs, input_path: &Path) -> Result<(), BatchError>
         let engine = engine.clone();
         move || engine.num_generation_tokens()
     });
-    let serving = Arc::new(OpenAIServing::new(
-        engine.clone(),
-        served_model_names(args, &engine),
-        defaults,
+    let names = served_model_names(args, &engine);
+    let mut serving = OpenAIServing::new(engine.clone(), names, defaults);
+    if let Some(model) = &args.engine.model {
+        serving = serving.with_model_folder(model);
+    }
+    let lines = Arc::new(LineServing::new(
+        serving,
+        args.engine.seed.unwrap_or(0),
+        max_inflight,
+        args.engine.engine_core_address.is_none(),
     ));
     let as_text = args.output_file.is_none();
-    let seed = args.engine.seed.unwrap_or(0);
     let serve = |line: InputLine| {
-        let serving = serving.clone();
-        async move { serve_to_bytes(serving, line, seed, as_text).await }
+        let lines = lines.clone();
+        async move { serve_to_bytes(&lines, line, as_text).await }
     };
     let end = run_lines(
         input,
@@ -141,10 +174,26 @@ fn served_model_names(args: &BatchArgs, engine: &AsyncLLM) -> Vec<String> {
     names
 }
 
+/// Refuses to go on with results of another model than the one that runs.
+fn verify_model(
+    output_path: &Path,
+    made_with: Option<&str>,
+    engine: &AsyncLLM,
+) -> Result<(), BatchError> {
+    let running = &engine.ready_response().model_name;
+    match made_with {
+        Some(made_with) if made_with != running => Err(BatchError::OtherModel {
+            path: output_path.to_owned(),
+            made_with: made_with.to_owned(),
+            running: running.clone(),
+        }),
+        _ => Ok(()),
+    }
+}
+
 async fn serve_to_bytes(
-    serving: Arc<OpenAIServing>,
+    lines: &LineServing,
     line: InputLine,
-    seed: u64,
     as_text: bool,
 ) -> Result<LineResult, EngineDeadError> {
     let question = if as_text {
@@ -152,7 +201,7 @@ async fn serve_to_bytes(
     } else {
         String::new()
     };
-    let output = serve_line(serving, line, seed).await?;
+    let output = lines.serve(line).await?;
     let success = output.is_success();
     let bytes = if as_text {
         text_of(&question, &output).into_bytes()
@@ -208,9 +257,7 @@ fn text_of(question: &str, output: &BatchRequestOutput) -> String {
 }
 
 /// Resolves at the first SIGINT or SIGTERM; at the second the process ends at once.
-#[cfg(unix)]
 fn stop_signal() -> impl Future<Output = ()> {
-    use tokio::signal::unix::{SignalKind, signal};
     let interrupt = signal(SignalKind::interrupt());
     let terminate = signal(SignalKind::terminate());
     let (sender, receiver) = tokio::sync::oneshot::channel::<()>();
@@ -236,21 +283,69 @@ fn stop_signal() -> impl Future<Output = ()> {
     }
 }
 
-/// Resolves at the first Ctrl-C; at the second the process ends at once.
-#[cfg(not(unix))]
-fn stop_signal() -> impl Future<Output = ()> {
-    let (sender, receiver) = tokio::sync::oneshot::channel::<()>();
-    tokio::spawn(async move {
-        let mut sender = Some(sender);
-        while tokio::signal::ctrl_c().await.is_ok() {
-            match sender.take() {
-                Some(sender) => drop(sender.send(())),
-                None => std::process::exit(1),
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use clap::Parser;
+
+    use super::*;
+    use crate::test_support::fake_engine;
+
+    /// A folder with an input, and a core that never connects.
+    fn folder() -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("in"), "{}\n").unwrap();
+        let core = folder.path().join("core");
+        fs::write(&core, "#!/bin/sh\nexec sleep 100000\n").unwrap();
+        fs::set_permissions(&core, fs::Permissions::from_mode(0o755)).unwrap();
+        folder
+    }
+
+    async fn run_in(folder: &Path, output: &str, stop: impl Future<Output = ()>) -> BatchError {
+        let path = |name: &str| folder.join(name).display().to_string();
+        let (input, output, core) = (path("in"), path(output), path("core"));
+        let args = ["x", "-i", &input, "-o", &output, "--engine-core", &core];
+        let args = BatchArgs::try_parse_from(args).unwrap();
+        run_file(&args, Path::new(&input), stop).await.unwrap_err()
+    }
+
+    #[tokio::test]
+    async fn a_stop_while_the_model_loads_leaves_no_file() {
+        let folder = folder();
+        let error = run_in(folder.path(), "out", std::future::ready(())).await;
+        assert!(matches!(error, BatchError::Interrupted { .. }), "{error}");
+        assert!(error.to_string().contains("nothing was changed"), "{error}");
+        assert!(!folder.path().join("out").exists());
+    }
+
+    #[tokio::test]
+    async fn an_output_that_is_the_input_is_wrong_usage() {
+        let folder = folder();
+        for exists in [true, false] {
+            if !exists {
+                fs::remove_file(folder.path().join("in")).unwrap();
             }
+            let error = run_in(folder.path(), "in", std::future::pending()).await;
+            assert!(matches!(error, BatchError::SameFile { .. }), "{error}");
+            assert_eq!(error.exit_code(), 2);
         }
-        std::future::pending::<()>().await;
-    });
-    async {
-        let _ = receiver.await;
+    }
+
+    #[tokio::test]
+    async fn results_of_another_model_are_refused() {
+        let (engine, _core) = fake_engine(64);
+        let verify = |made_with| verify_model(Path::new("out"), made_with, &engine);
+        assert!(verify(None).is_ok());
+        assert!(verify(Some("test-model")).is_ok());
+        let error = verify(Some("other")).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .contains("made with the model \"other\", and this run has \"test-model\""),
+            "{error}"
+        );
+        assert_eq!(error.exit_code(), 1);
     }
 }

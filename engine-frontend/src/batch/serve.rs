@@ -1,11 +1,11 @@
 //! One line of a batch: from its bytes to its result.
 
-use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use protocol::{FinishReason, RequestErrorCode};
 use serde::Serialize;
 use serde_json::Value;
+use tokio::sync::Semaphore;
 
 use super::input::InputLine;
 use super::line::{BatchRequestInput, BatchRequestOutput, BatchUrl};
@@ -19,83 +19,172 @@ use crate::random::mix;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// Serves one line. What is wrong with it becomes its result; a core that is gone does not.
-///
-/// A request without a seed gets one from `seed` and its line number, so that another run of the
-/// batch, or a resumed one, gives the same answers.
-pub(super) async fn serve_line(
-    serving: Arc<OpenAIServing>,
-    line: InputLine,
+/// Attempts at a full queue before a line waits until it is the only one in the engine.
+const ATTEMPTS_AMONG_OTHERS: u32 = 8;
+
+/// Serves lines, with a bound on the answers that are generated at the same time: a line may ask
+/// for many.
+#[derive(Debug)]
+pub(super) struct LineServing {
+    serving: OpenAIServing,
+    /// What requests without a seed get theirs from.
     seed: u64,
-) -> Result<BatchRequestOutput, EngineDeadError> {
-    let number = line.number;
-    let parsed = BatchRequestInput::parse(&line);
-    drop(line);
-    let request = match parsed {
-        Ok(request) => request,
-        Err(bad) => return Ok(BatchRequestOutput::bad_line(number, bad)),
-    };
-    let context = RequestContext {
-        request_id: format!("batch-{number}"),
-        created: SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |since| since.as_secs()),
-        default_seed: Some(mix(seed, number)),
-    };
-    let mut pause = FIRST_PAUSE;
-    let served = loop {
-        match serve(&serving, request.url, request.body.clone(), &context).await {
-            Err(error) if queue_is_full(&error) => tokio::time::sleep(pause).await,
-            served => break served,
-        }
-        pause = (pause * 2).min(LONGEST_PAUSE);
-    };
-    let (status_code, body) = match served {
-        Ok(body) => (200, body),
-        Err(error) => {
-            if let Some(dead) = core_is_gone(&error) {
-                return Err(dead);
-            }
-            let response = error.to_response();
-            (response.error.code, to_json(&response))
-        }
-    };
-    if has_aborted_choice(&body) {
-        return Err(EngineDeadError {
-            reason: "it is shutting down".to_owned(),
-            exit_status: None,
-        });
-    }
-    Ok(BatchRequestOutput::response(
-        number,
-        request.custom_id,
-        context.request_id,
-        status_code,
-        body,
-    ))
+    max_sequences: u32,
+    /// One permit per answer.
+    sequences: Semaphore,
+    /// Whether no other frontend fills the core's queue.
+    owns_core: bool,
+    first_pause: Duration,
 }
 
-async fn serve(
-    serving: &OpenAIServing,
-    url: BatchUrl,
-    body: Value,
-    context: &RequestContext,
-) -> Result<Value, ServingError> {
-    match url {
-        BatchUrl::Completions => {
-            let request = CompletionRequest::from_json(body)?;
-            refuse_stream(request.common.stream)?;
-            Ok(to_json(
-                &serving.create_completion(&request, context).await?,
-            ))
+impl LineServing {
+    /// Serves lines with at most `max_sequences` answers in the engine, or those of one line where
+    /// it asks for more. `owns_core` says that no other frontend uses the core.
+    ///
+    /// A request without a seed gets one from `seed` and its line number, so that another run of
+    /// the batch, or a resumed one, gives the same answers.
+    pub(super) fn new(
+        serving: OpenAIServing,
+        seed: u64,
+        max_sequences: u32,
+        owns_core: bool,
+    ) -> Self {
+        Self {
+            serving,
+            seed,
+            max_sequences,
+            sequences: Semaphore::new(max_sequences as usize),
+            owns_core,
+            first_pause: FIRST_PAUSE,
         }
-        BatchUrl::ChatCompletions => {
-            let request = ChatCompletionRequest::from_json(body)?;
-            refuse_stream(request.common.stream)?;
-            Ok(to_json(
-                &serving.create_chat_completion(&request, context).await?,
-            ))
+    }
+
+    /// Serves one line. What is wrong with it becomes its result; a core that is gone does not.
+    pub(super) async fn serve(
+        &self,
+        line: InputLine,
+    ) -> Result<BatchRequestOutput, EngineDeadError> {
+        let number = line.number;
+        let parsed = BatchRequestInput::parse(&line);
+        drop(line);
+        let request = match parsed {
+            Ok(request) => request,
+            Err(bad) => return Ok(BatchRequestOutput::bad_line(number, bad)),
+        };
+        let context = RequestContext {
+            request_id: format!("batch-{number}"),
+            created: SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .map_or(0, |since| since.as_secs()),
+            default_seed: Some(mix(self.seed, number)),
+        };
+        let served = match ApiRequest::from_json(request.url, request.body) {
+            Ok(request) => self.answer(&request, &context, number).await,
+            Err(error) => Err(error.into()),
+        };
+        let (status_code, body) = match served {
+            Ok(body) => (200, body),
+            Err(error) => {
+                if let Some(dead) = core_is_gone(&error) {
+                    return Err(dead);
+                }
+                let mut response = error.to_response();
+                // As for a line that isn't a request: whoever reads the error has the line.
+                response.error.message = format!("line {number}: {}", response.error.message);
+                (response.error.code, to_json(&response))
+            }
+        };
+        if has_aborted_choice(&body) {
+            return Err(told_to_end());
         }
+        Ok(BatchRequestOutput::response(
+            number,
+            request.custom_id,
+            context.request_id,
+            status_code,
+            body,
+        ))
+    }
+
+    /// Answers a request, and tries again while the core's queue is full. One that doesn't even
+    /// find room alone never will.
+    async fn answer(
+        &self,
+        request: &ApiRequest,
+        context: &RequestContext,
+        number: u64,
+    ) -> Result<Value, ServingError> {
+        let weight = u32::try_from(request.num_sequences()).unwrap_or(u32::MAX);
+        let mut pause = self.first_pause;
+        let mut attempt: u32 = 0;
+        loop {
+            let alone = attempt >= ATTEMPTS_AMONG_OTHERS;
+            let permits = if alone { u32::MAX } else { weight };
+            // Fails only where it is closed, which it never is.
+            let permits = self.sequences.acquire_many(permits.min(self.max_sequences));
+            let permits = permits.await.ok();
+            match request.serve(&self.serving, context).await {
+                Err(error) if queue_is_full(&error) && !(alone && self.owns_core) => {
+                    if attempt == ATTEMPTS_AMONG_OTHERS {
+                        tracing::warn!("line {number} waits for room in the core's queue: {error}");
+                    }
+                }
+                served => return served,
+            }
+            drop(permits);
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+            attempt = attempt.saturating_add(1);
+        }
+    }
+}
+
+/// The body of a line, read once for all attempts.
+#[derive(Debug)]
+enum ApiRequest {
+    Completion(CompletionRequest),
+    ChatCompletion(ChatCompletionRequest),
+}
+
+impl ApiRequest {
+    fn from_json(url: BatchUrl, body: Value) -> Result<Self, ValidationError> {
+        let (request, stream) = match url {
+            BatchUrl::Completions => {
+                let request = CompletionRequest::from_json(body)?;
+                let stream = request.common.stream;
+                (Self::Completion(request), stream)
+            }
+            BatchUrl::ChatCompletions => {
+                let request = ChatCompletionRequest::from_json(body)?;
+                let stream = request.common.stream;
+                (Self::ChatCompletion(request), stream)
+            }
+        };
+        refuse_stream(stream)?;
+        Ok(request)
+    }
+
+    /// The answers that it asks for.
+    fn num_sequences(&self) -> usize {
+        match self {
+            Self::Completion(request) => request.num_sequences(),
+            Self::ChatCompletion(request) => request.common.n.unwrap_or(1) as usize,
+        }
+    }
+
+    async fn serve(
+        &self,
+        serving: &OpenAIServing,
+        context: &RequestContext,
+    ) -> Result<Value, ServingError> {
+        Ok(match self {
+            Self::Completion(request) => {
+                to_json(&serving.create_completion(request, context).await?)
+            }
+            Self::ChatCompletion(request) => {
+                to_json(&serving.create_chat_completion(request, context).await?)
+            }
+        })
     }
 }
 
@@ -118,16 +207,22 @@ fn queue_is_full(error: &ServingError) -> bool {
     )
 }
 
+/// The core refuses or cuts off what it has while it ends; nobody but a signal, or another owner of
+/// a shared core, makes it end during a batch.
+fn told_to_end() -> EngineDeadError {
+    EngineDeadError {
+        reason: "it was told to end".to_owned(),
+        exit_status: None,
+    }
+}
+
 fn core_is_gone(error: &ServingError) -> Option<EngineDeadError> {
     match error {
         ServingError::Generate(GenerateError::EngineDead(dead)) => Some(dead.clone()),
         ServingError::Generate(GenerateError::Request(error))
             if error.code == RequestErrorCode::ShuttingDown =>
         {
-            Some(EngineDeadError {
-                reason: error.message.clone(),
-                exit_status: None,
-            })
+            Some(told_to_end())
         }
         _ => None,
     }
@@ -147,192 +242,4 @@ fn to_json(value: &impl Serialize) -> Value {
 }
 
 #[cfg(test)]
-mod tests {
-    use protocol::{EngineCoreOutput, RequestError};
-    use serde_json::json;
-
-    use super::*;
-    use crate::openai::DefaultSamplingParams;
-    use crate::test_support::{FakeCore, fake_engine, ids, output};
-
-    fn serving() -> (Arc<OpenAIServing>, FakeCore) {
-        let (engine, core) = fake_engine(64);
-        let names = vec!["test-model".to_owned(), "path/to/it".to_owned()];
-        let defaults = DefaultSamplingParams::default();
-        let serving = OpenAIServing::new(Arc::new(engine), names, defaults);
-        (Arc::new(serving), core)
-    }
-
-    fn line(number: u64, url: &str, body: Value) -> InputLine {
-        let line = json!({"custom_id": "c", "method": "POST", "url": url, "body": body});
-        InputLine {
-            number,
-            bytes: Some(line.to_string().into_bytes()),
-            end_offset: 0,
-        }
-    }
-
-    fn completion(body: Value) -> InputLine {
-        line(7, "/v1/completions", body)
-    }
-
-    fn response(output: BatchRequestOutput) -> (u16, Value) {
-        let response = output.response.unwrap();
-        (response.status_code, response.body)
-    }
-
-    #[tokio::test]
-    async fn a_completion() {
-        let (serving, mut core) = serving();
-        let body = json!({"prompt": ["a", "b"], "max_tokens": 2, "stop": ["."], "echo": true});
-        let served = tokio::spawn(serve_line(serving, completion(body), 0));
-        let (first, second) = (core.added().await, core.added().await);
-        assert_eq!(first.external_req_id.as_deref(), Some("cmpl-batch-7-0"));
-        assert_eq!(first.sampling_params.seed, Some(mix(0, 7)));
-        core.send(vec![
-            output(&second.request_id, "yz", Some(FinishReason::Length)),
-            output(&first.request_id, "x.", None),
-        ]);
-        let (status, mut body) = response(served.await.unwrap().unwrap());
-        assert_eq!(status, 200);
-        assert!(body["created"].take().as_u64().unwrap() > 1_600_000_000);
-        assert_eq!(
-            body,
-            json!({
-                "id": "cmpl-batch-7", "object": "text_completion", "created": null,
-                "model": "test-model",
-                "choices": [
-                    {"index": 0, "text": "ax", "logprobs": null, "finish_reason": "stop",
-                     "stop_reason": "."},
-                    {"index": 1, "text": "byz", "logprobs": null, "finish_reason": "length",
-                     "stop_reason": null},
-                ],
-                "usage": {"prompt_tokens": 2, "total_tokens": 6, "completion_tokens": 4},
-            })
-        );
-    }
-
-    #[tokio::test]
-    async fn a_chat() {
-        let (serving, mut core) = serving();
-        let body = json!({"model": "path/to/it", "messages": [{"role": "user", "content": "hi"}]});
-        let served = tokio::spawn(serve_line(
-            serving,
-            line(7, "/v1/chat/completions", body),
-            0,
-        ));
-        let request = core.added().await;
-        assert_eq!(request.prompt_token_ids, ids("[user]hi[assistant]"));
-        assert_eq!(request.sampling_params.max_tokens, Some(64 - 19));
-        core.send(vec![output(
-            &request.request_id,
-            "yo",
-            Some(FinishReason::Stop),
-        )]);
-        let (status, body) = response(served.await.unwrap().unwrap());
-        assert_eq!(status, 200);
-        assert_eq!(body["object"], "chat.completion");
-        assert_eq!(
-            body["choices"],
-            json!([{
-                "index": 0, "message": {"role": "assistant", "content": "y"},
-                "logprobs": null, "finish_reason": "stop", "stop_reason": null,
-            }])
-        );
-    }
-
-    #[tokio::test]
-    async fn echo_alone_returns_the_prompt() {
-        let (serving, mut core) = serving();
-        let body = json!({"prompt": "ab", "echo": true, "max_tokens": 0});
-        let served = tokio::spawn(serve_line(serving, completion(body), 0));
-        let request = core.added().await;
-        assert_eq!(request.sampling_params.max_tokens, Some(1));
-        core.send(vec![output(
-            &request.request_id,
-            "x",
-            Some(FinishReason::Length),
-        )]);
-        let (_, body) = response(served.await.unwrap().unwrap());
-        assert_eq!(body["choices"][0]["text"], "ab");
-        assert_eq!(body["usage"]["completion_tokens"], 0);
-    }
-
-    #[tokio::test]
-    async fn what_is_wrong_with_a_line_is_its_result() {
-        for (body, status, says) in [
-            (json!({"prompt": "a", "model": "other"}), 404, "`other`"),
-            (json!({"prompt": "a", "stream": true}), 400, "no streams"),
-            (json!({"prompt": "a", "top_p": 5}), 400, "top_p"),
-            (
-                json!({"prompt": "a", "guided_json": {}}),
-                400,
-                "guided_json",
-            ),
-            (json!({"prompt": ""}), 400, "empty"),
-            (json!({}), 400, "prompt is missing"),
-        ] {
-            let (serving, _core) = serving();
-            let output = serve_line(serving, completion(body), 0).await.unwrap();
-            assert_eq!(output.custom_id.as_deref(), Some("c"));
-            let (code, body) = response(output);
-            assert_eq!(code, status);
-            let message = body["error"]["message"].as_str().unwrap();
-            assert!(message.contains(says), "{message}");
-        }
-        let (serving, _core) = serving();
-        let broken = InputLine {
-            number: 3,
-            bytes: Some(b"{".to_vec()),
-            end_offset: 0,
-        };
-        let output = serve_line(serving, broken, 0).await.unwrap();
-        assert_eq!(output.error.unwrap().line, 3);
-    }
-
-    fn failure(request_id: &str, code: RequestErrorCode) -> EngineCoreOutput {
-        EngineCoreOutput {
-            request_id: request_id.to_owned(),
-            finish_reason: Some(FinishReason::Error),
-            error: Some(RequestError {
-                code,
-                message: "said the core".to_owned(),
-                retryable: true,
-            }),
-            ..EngineCoreOutput::default()
-        }
-    }
-
-    #[tokio::test]
-    async fn a_full_queue_is_waited_for() {
-        let (serving, mut core) = serving();
-        let served = tokio::spawn(serve_line(serving, completion(json!({"prompt": "a"})), 0));
-        for _ in 0..2 {
-            let request = core.added().await;
-            let full = failure(&request.request_id, RequestErrorCode::QueueOverflow);
-            core.send(vec![full]);
-        }
-        let request = core.added().await;
-        core.send(vec![output(
-            &request.request_id,
-            "x",
-            Some(FinishReason::Length),
-        )]);
-        assert_eq!(response(served.await.unwrap().unwrap()).0, 200);
-    }
-
-    #[tokio::test]
-    async fn an_ending_core_is_nobodys_result() {
-        for ending in [0, 1, 2] {
-            let (serving, mut core) = serving();
-            let served = tokio::spawn(serve_line(serving, completion(json!({"prompt": "a"})), 0));
-            let id = core.added().await.request_id;
-            match ending {
-                0 => core.die(),
-                1 => core.send(vec![failure(&id, RequestErrorCode::ShuttingDown)]),
-                _ => core.send(vec![output(&id, "x", Some(FinishReason::Abort))]),
-            }
-            assert!(served.await.unwrap().is_err(), "{ending}");
-        }
-    }
-}
+mod tests;

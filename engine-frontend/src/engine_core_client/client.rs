@@ -16,6 +16,8 @@ use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use crate::arg_utils::MAX_SHUTDOWN_TIMEOUT;
+
 use super::connection::{Connection, End, Shared};
 use super::error::{EngineCoreClientError, EngineCoreStartupError, EngineDeadError};
 use super::process::{EngineCoreProcess, LaunchOptions, StartedEngineCore};
@@ -217,8 +219,8 @@ impl EngineCoreClient {
     }
 
     /// Ends a core that this client started, and waits for it: requests in flight have
-    /// `drain_seconds` to finish, and what they bring still comes from [`Self::get_output`]. A
-    /// core that was started by hand goes on; only the connection is closed, which aborts this
+    /// `drain_seconds` to finish (at most a year; what is no positive number is 0), and what they
+    /// bring still comes from [`Self::get_output`]. A core that was started by hand goes on; only the connection is closed, which aborts this
     /// client's requests.
     ///
     /// # Errors
@@ -226,8 +228,8 @@ impl EngineCoreClient {
     pub async fn shutdown(&self, drain_seconds: f64) -> Result<(), EngineDeadError> {
         self.shared.is_shutting_down.store(true, Ordering::Relaxed);
         if self.process_id.is_some() {
-            let drain =
-                Duration::try_from_secs_f64(drain_seconds.max(0.0)).unwrap_or(Duration::MAX);
+            let drain_seconds = within_a_year(drain_seconds);
+            let drain = Duration::from_secs_f64(drain_seconds);
             // That the core is gone already is found below.
             let _ = self.send(&EngineCoreRequestType::Shutdown { drain_seconds });
             let _ = timeout(drain.saturating_add(self.exit_grace), self.shared.ended()).await;
@@ -257,6 +259,14 @@ impl Drop for EngineCoreClient {
     }
 }
 
+/// A number of seconds that both processes can work with.
+fn within_a_year(seconds: f64) -> f64 {
+    if seconds.is_nan() {
+        return 0.0;
+    }
+    seconds.clamp(0.0, MAX_SHUTDOWN_TIMEOUT)
+}
+
 /// The end as an error of a call that needs the core.
 fn dead(end: End) -> EngineDeadError {
     match end {
@@ -283,5 +293,24 @@ impl<'a> PendingCall<'a> {
 impl Drop for PendingCall<'_> {
     fn drop(&mut self) {
         self.shared.utility_calls().remove(&self.call_id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_drain_time_is_a_duration() {
+        for (given, used) in [
+            (1.5, 1.5),
+            (f64::NAN, 0.0),
+            (-1.0, 0.0),
+            (f64::INFINITY, MAX_SHUTDOWN_TIMEOUT),
+            (1e300, MAX_SHUTDOWN_TIMEOUT),
+        ] {
+            assert_eq!(within_a_year(given), used, "{given}");
+            assert!(Duration::try_from_secs_f64(used).is_ok());
+        }
     }
 }

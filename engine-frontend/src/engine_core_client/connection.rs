@@ -69,7 +69,7 @@ impl Shared {
     fn answer(&self, output: UtilityOutput) {
         let call = self.utility_calls().remove(&output.call_id);
         if let Some(call) = call {
-            // A caller that went away doesn't mind.
+            // Fails only where the caller has gone, who needs no answer then.
             let _ = call.send(output.result);
         }
     }

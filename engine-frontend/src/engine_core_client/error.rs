@@ -32,9 +32,13 @@ impl fmt::Display for EngineDeadError {
 
 impl error::Error for EngineDeadError {}
 
-/// " (signal: 9 (SIGKILL))" and the like.
+/// " (signal: 9 (SIGKILL))" and the like; nothing for a process that ended well, which would only
+/// confuse after the reason.
 fn in_parentheses(exit_status: &Option<ExitStatus>) -> String {
-    exit_status.map_or_else(String::new, |status| format!(" ({status})"))
+    match exit_status {
+        Some(status) if !status.success() => format!(" ({status})"),
+        _ => String::new(),
+    }
 }
 
 /// Why a call didn't work.
@@ -79,8 +83,9 @@ pub enum EngineCoreStartupError {
     /// The socket can't be made, or nobody answers there.
     #[error("no connection to the engine core: {0}")]
     Transport(TransportError),
-    /// The core's process ended without a word. Its log says more.
-    #[error("the engine core ended while it started{}: see its log", in_parentheses(.exit_status))]
+    /// The core's process ended without a word of this kind. What it wrote to standard error, which
+    /// is this process's as well, says more.
+    #[error("the engine core ended while it started{}: what it wrote above may say why", in_parentheses(.exit_status))]
     Exited {
         /// How it ended, as far as the system tells.
         exit_status: Option<ExitStatus>,
@@ -93,5 +98,26 @@ pub enum EngineCoreStartupError {
 impl From<TransportError> for EngineCoreStartupError {
     fn from(error: TransportError) -> Self {
         Self::Transport(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+
+    use super::*;
+
+    #[test]
+    fn only_a_bad_exit_status_is_told() {
+        let dead = |status| {
+            let error = EngineDeadError {
+                reason: "it was told to end by a signal".to_owned(),
+                exit_status: Some(ExitStatus::from_raw(status)),
+            };
+            error.to_string()
+        };
+        let ended = "the engine core died: it was told to end by a signal";
+        assert_eq!(dead(0), ended);
+        assert_eq!(dead(9), format!("{ended} (signal: 9 (SIGKILL))"));
     }
 }

@@ -9,6 +9,16 @@ use super::request::{CommonFields, DefaultSamplingParams, UsageInfo};
 use crate::error::ValidationError;
 use crate::input_processor::{ChatPrompt, GenerateRequest, Prompt};
 
+/// The roles of the API.
+const ROLES: [&str; 6] = [
+    "system",
+    "developer",
+    "user",
+    "assistant",
+    "tool",
+    "function",
+];
+
 /// A request for `/v1/chat/completions`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChatCompletionRequest {
@@ -231,12 +241,12 @@ fn take_tool_choice(fields: &mut Fields, tools: bool) -> Result<ToolChoice, Vali
 fn chat_message(i: usize, message: Value) -> Result<Value, ValidationError> {
     let mut message: Map<String, Value> = parse(&format!("messages[{i}]"), message)?;
     let role = message.get("role").and_then(Value::as_str).unwrap_or("");
-    if role.is_empty() {
+    if !ROLES.contains(&role) {
         let value = message.get("role").cloned().unwrap_or_default();
         return Err(ValidationError::field(
             format!("messages[{i}].role"),
             value,
-            format!("messages[{i}].role must be a string such as \"user\""),
+            format!("messages[{i}].role must be one of {}", ROLES.join(", ")),
         ));
     }
     let is_assistant = role == "assistant";
@@ -345,135 +355,4 @@ pub struct ChatMessage {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn body(field: &str, value: Value) -> Value {
-        let mut body = json!({"messages": [{"role": "user", "content": "hi"}]});
-        body[field] = value;
-        body
-    }
-
-    fn refused(field: &str, value: Value) -> String {
-        let error = ChatCompletionRequest::from_json(body(field, value)).unwrap_err();
-        error.parameter.unwrap()
-    }
-
-    fn accepted(field: &str, value: Value) -> ChatCompletionRequest {
-        ChatCompletionRequest::from_json(body(field, value)).unwrap()
-    }
-
-    fn tools() -> Value {
-        json!([{"type": "function", "function": {"name": "f", "parameters": {}}}])
-    }
-
-    #[test]
-    fn content_is_a_string_or_text_parts() {
-        let parts = json!([{"role": "user", "content": [
-            {"type": "text", "text": "a"}, {"type": "text", "text": "b"},
-        ]}]);
-        let request = accepted("messages", parts);
-        assert_eq!(request.messages[0]["content"], "a\nb");
-        let image = json!([{"role": "user", "content": [{"type": "image_url"}]}]);
-        assert_eq!(refused("messages", image), "messages[0].content[0]");
-        for (message, at) in [
-            (json!({"content": "x"}), "messages[0].role"),
-            (json!({"role": "user"}), "messages[0].content"),
-            (json!({"role": "user", "content": 3}), "messages[0].content"),
-            (json!("hi"), "messages[0]"),
-        ] {
-            assert_eq!(refused("messages", json!([message])), at);
-        }
-        assert_eq!(refused("messages", json!([])), "messages");
-    }
-
-    #[test]
-    fn tool_calls_reach_the_template_as_objects() {
-        let request = accepted(
-            "messages",
-            json!([{"role": "assistant", "content": null, "tool_calls": [
-                {"function": {"name": "f", "arguments": "{\"a\": 1}"}},
-                {"function": {"name": "f", "arguments": "broken"}},
-            ]}]),
-        );
-        let calls = &request.messages[0]["tool_calls"];
-        assert_eq!(calls[0]["function"]["arguments"], json!({"a": 1}));
-        assert_eq!(calls[1]["function"]["arguments"], json!("broken"));
-        assert_eq!(request.messages[0]["content"], Value::Null);
-    }
-
-    #[test]
-    fn tool_choice() {
-        assert_eq!(accepted("tools", tools()).tool_choice, ToolChoice::Auto);
-        assert_eq!(
-            accepted("tool_choice", json!("none")).tool_choice,
-            ToolChoice::None
-        );
-        assert_eq!(refused("tools", json!([])), "tools");
-        assert_eq!(refused("tools", json!([{"name": "f"}])), "tools[0]");
-        assert_eq!(refused("tool_choice", json!("auto")), "tool_choice");
-        for choice in [
-            json!("required"),
-            json!({"type": "function", "function": {"name": "f"}}),
-            json!("maybe"),
-        ] {
-            let mut with_tools = body("tools", tools());
-            with_tools["tool_choice"] = choice;
-            let error = ChatCompletionRequest::from_json(with_tools).unwrap_err();
-            assert_eq!(error.parameter.as_deref(), Some("tool_choice"));
-        }
-    }
-
-    #[test]
-    fn limits_and_logprobs() {
-        let defaults = DefaultSamplingParams::default();
-        let params = |field, value| {
-            accepted(field, value)
-                .to_generate_request("x", &defaults)
-                .sampling_params
-        };
-        assert_eq!(params("max_tokens", json!(5)).max_tokens, Some(5));
-        assert_eq!(
-            params("max_completion_tokens", json!(6)).max_tokens,
-            Some(6)
-        );
-        assert_eq!(params("seed", json!(1)).max_tokens, None);
-        assert_eq!(params("logprobs", json!(true)).logprobs, Some(0));
-        assert_eq!(params("logprobs", json!(false)).logprobs, None);
-        assert_eq!(refused("top_logprobs", json!(2)), "top_logprobs");
-    }
-
-    #[test]
-    fn template_variables() {
-        let request = accepted("reasoning_effort", json!("low"));
-        assert_eq!(request.chat_template_kwargs["reasoning_effort"], "low");
-        assert!(request.add_generation_prompt);
-        let request = accepted("continue_final_message", json!(true));
-        assert!(!request.add_generation_prompt);
-        let mut both = body("continue_final_message", json!(true));
-        both["add_generation_prompt"] = json!(true);
-        assert!(ChatCompletionRequest::from_json(both).is_err());
-    }
-
-    #[test]
-    fn what_is_not_available_is_refused_by_name() {
-        for (name, value) in [
-            (
-                "response_format",
-                json!({"type": "json_schema", "json_schema": {}}),
-            ),
-            ("structured_outputs", json!({"json": {}})),
-            ("guided_regex", json!("a")),
-            ("chat_template", json!("x")),
-            ("parallel_tool_calls", json!(false)),
-            ("include_reasoning", json!(false)),
-            ("modalities", json!(["audio"])),
-            ("prompt", json!("a")),
-            ("grammar", json!("a")),
-        ] {
-            assert_eq!(refused(name, value), name);
-        }
-    }
-}
+mod tests;

@@ -8,9 +8,12 @@ use super::logprobs::CompletionLogProbs;
 use super::request::{CommonFields, DefaultSamplingParams, UsageInfo};
 use crate::error::ValidationError;
 use crate::input_processor::{GenerateRequest, Prompt};
+use crate::sampling_params::MAX_N_SEQUENCES;
 
 /// Most prompts in one request.
 const MAX_PROMPTS: usize = 1024;
+/// Most answers to one request, over all its prompts: each is a request to the core.
+const MAX_SEQUENCES: usize = MAX_N_SEQUENCES as usize;
 
 /// One prompt or several.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +33,15 @@ pub enum CompletionPrompt {
 }
 
 impl CompletionPrompt {
+    /// How many prompts there are.
+    fn len(&self) -> usize {
+        match self {
+            Self::Text(_) | Self::TokenIds(_) => 1,
+            Self::Texts(texts) => texts.len(),
+            Self::TokenIdLists(lists) => lists.len(),
+        }
+    }
+
     /// The prompts one by one.
     fn to_prompts(&self) -> Vec<Prompt> {
         match self {
@@ -78,11 +90,7 @@ impl CompletionRequest {
     }
 
     fn verify(&self) -> Result<(), ValidationError> {
-        let count = match &self.prompt {
-            CompletionPrompt::Text(_) | CompletionPrompt::TokenIds(_) => 1,
-            CompletionPrompt::Texts(texts) => texts.len(),
-            CompletionPrompt::TokenIdLists(lists) => lists.len(),
-        };
+        let count = self.prompt.len();
         if count == 0 || count > MAX_PROMPTS {
             return Err(ValidationError::field(
                 "prompt",
@@ -90,10 +98,25 @@ impl CompletionRequest {
                 format!("prompt must hold between 1 and {MAX_PROMPTS} prompts, got {count}"),
             ));
         }
+        let n = self.common.n.unwrap_or(1);
+        let sequences = self.num_sequences();
+        if sequences > MAX_SEQUENCES {
+            let message = format!(
+                "prompt and n ask for {sequences} answers together ({count} prompts, n {n}); at \
+                 most {MAX_SEQUENCES} are possible in one request"
+            );
+            return Err(ValidationError::field("n", n, message));
+        }
         if self.common.stream && self.echo {
             return Err(ValidationError::not_available("echo", "true with stream"));
         }
         Ok(())
+    }
+
+    /// The answers that it asks for, over all its prompts.
+    pub fn num_sequences(&self) -> usize {
+        let n = self.common.n.unwrap_or(1);
+        self.prompt.len().saturating_mul(n as usize)
     }
 
     /// Whether the answer is the prompt alone: `echo` with `max_tokens: 0`.
@@ -207,6 +230,21 @@ mod tests {
     }
 
     #[test]
+    fn prompts_times_n_is_limited() {
+        let request = |prompts, n| {
+            CompletionRequest::from_json(json!({"prompt": vec!["a"; prompts], "n": n}))
+        };
+        assert!(request(1024, 16).is_ok());
+        assert!(request(1, 16_384).is_ok());
+        for (prompts, n) in [(1024, 17), (2, 8193), (1, 16_385), (1024, u32::MAX)] {
+            let error = request(prompts, n).unwrap_err();
+            assert_eq!(error.parameter.as_deref(), Some("n"));
+            let says = format!("({prompts} prompts, n {n}); at most 16384");
+            assert!(error.message.contains(&says), "{error}");
+        }
+    }
+
+    #[test]
     fn fields_reach_the_sampling_parameters() {
         let request = CompletionRequest::from_json(json!({
             "prompt": "a", "n": 2, "temperature": 0.5, "top_p": 0.9, "top_k": -1, "min_p": 0.1,
@@ -282,6 +320,7 @@ mod tests {
         let harmless = json!({
             "prompt": "a", "response_format": {"type": "text"}, "use_beam_search": false,
             "suffix": "", "length_penalty": 1.0, "guided_json": null,
+            "best_of": 1,
         });
         assert!(CompletionRequest::from_json(harmless).is_ok());
     }

@@ -4,6 +4,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::error::ValidationError;
+use crate::json_problem::json_problem;
 
 /// Fields of the API that say who asks or how to bill, and never change an answer.
 pub const INERT_FIELDS: &[&str] = &[
@@ -109,8 +110,10 @@ impl Fields {
 
 /// Turns JSON into a type; the error names the field.
 pub(super) fn parse<T: DeserializeOwned>(name: &str, value: Value) -> Result<T, ValidationError> {
-    T::deserialize(&value)
-        .map_err(|error| ValidationError::field(name, &value, format!("{name}: {error}")))
+    T::deserialize(&value).map_err(|error| {
+        let message = format!("{name}: {}", json_problem(&error));
+        ValidationError::field(name, &value, message)
+    })
 }
 
 #[cfg(test)]
@@ -144,7 +147,10 @@ mod tests {
         let error = fields.take::<u32>("n").unwrap_err();
         assert_eq!(error.parameter.as_deref(), Some("n"));
         assert_eq!(error.value.as_deref(), Some("\"two\""));
-        assert!(error.message.contains("expected u32"), "{error}");
+        assert_eq!(
+            error.message,
+            "n: expected a whole number from 0 to 4294967295, got \"two\""
+        );
     }
 
     #[test]

@@ -285,6 +285,7 @@ fn refuse_unavailable(fields: &mut Fields) -> Result<(), ValidationError> {
     for name in ["use_beam_search", "return_weight_versions", "store"] {
         fields.refuse_unless(name, |v| v == &Value::Bool(false))?;
     }
+    fields.refuse_unless("best_of", |v| v.as_u64() == Some(1))?;
     fields.refuse_unless("length_penalty", |v| v.as_f64() == Some(1.0))?;
     for name in [
         "prompt_embeds",
@@ -359,7 +360,10 @@ fn take_logit_bias(fields: &mut Fields) -> Result<Vec<(u32, f32)>, ValidationErr
                 None => Err(ValidationError::field(
                     "logit_bias",
                     value,
-                    format!("logit_bias: values are numbers between -100 and 100, got {value}"),
+                    format!(
+                        "logit_bias: values are numbers (beyond -100 and 100 they count as \
+                         these), got {value}"
+                    ),
                 )),
             }
         })

@@ -1,5 +1,6 @@
 //! Answers API requests with an engine.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use protocol::StopReason;
@@ -32,6 +33,8 @@ pub struct RequestContext {
 pub struct OpenAIServing {
     engine: Arc<AsyncLLM>,
     served_model_names: Vec<String>,
+    /// Without links and dots.
+    model_folder: Option<PathBuf>,
     default_sampling_params: DefaultSamplingParams,
 }
 
@@ -46,8 +49,17 @@ impl OpenAIServing {
         Self {
             engine,
             served_model_names,
+            model_folder: None,
             default_sampling_params,
         }
+    }
+
+    /// Lets requests name the model by any path of its folder as well. For callers of this
+    /// machine: whoever asks learns which paths lead there.
+    #[must_use]
+    pub fn with_model_folder(mut self, folder: &Path) -> Self {
+        self.model_folder = folder.canonicalize().ok();
+        self
     }
 
     /// The engine.
@@ -55,7 +67,7 @@ impl OpenAIServing {
         &self.engine
     }
 
-    /// Answers a completion request as a whole (`stream: true` is the caller's affair).
+    /// Answers a completion request as a whole, whatever its `stream` says.
     ///
     /// # Errors
     /// The request is wrong, names another model, or has no answer.
@@ -91,7 +103,7 @@ impl OpenAIServing {
         })
     }
 
-    /// Answers a chat request as a whole (`stream: true` is the caller's affair).
+    /// Answers a chat request as a whole, whatever its `stream` says.
     ///
     /// # Errors
     /// The request is wrong, names another model, or has no answer.
@@ -131,15 +143,18 @@ impl OpenAIServing {
     }
 
     fn check_model(&self, model: Option<&str>) -> Result<(), ServingError> {
-        match model {
-            Some(model) if !self.served_model_names.iter().any(|name| name == model) => {
-                Err(ServingError::ModelNotFound {
-                    model: model.to_owned(),
-                    served: self.served_model_names.clone(),
-                })
-            }
-            _ => Ok(()),
+        let Some(model) = model else { return Ok(()) };
+        let is_folder = || {
+            let folder = self.model_folder.as_deref();
+            folder.is_some_and(|folder| Path::new(model).canonicalize().is_ok_and(|m| m == folder))
+        };
+        if self.served_model_names.iter().any(|name| name == model) || is_folder() {
+            return Ok(());
         }
+        Err(ServingError::ModelNotFound {
+            model: model.to_owned(),
+            served: self.served_model_names.clone(),
+        })
     }
 
     fn model_name(&self) -> String {
@@ -276,4 +291,36 @@ fn usage(outputs: &[RequestOutput]) -> UsageInfo {
 
 fn request_id(prefix: &str, own: Option<&str>, context: &RequestContext) -> String {
     format!("{prefix}-{}", own.unwrap_or(&context.request_id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_support::fake_engine;
+
+    #[tokio::test]
+    async fn a_model_is_known_by_its_names_and_by_paths_of_its_folder() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join("m");
+        std::fs::create_dir(&folder).unwrap();
+        let (engine, _core) = fake_engine(64);
+        let dotted = folder.join("../m");
+        let serving = OpenAIServing::new(
+            Arc::new(engine),
+            vec!["m".to_owned()],
+            DefaultSamplingParams::default(),
+        )
+        .with_model_folder(&dotted);
+        let check = |model: &Path| serving.check_model(model.to_str());
+        for model in [Path::new("m"), &folder, &dotted, &folder.join(".")] {
+            assert!(check(model).is_ok(), "{}", model.display());
+        }
+        assert!(serving.check_model(None).is_ok());
+        for model in [parent.path(), Path::new("other")] {
+            assert!(matches!(
+                check(model),
+                Err(ServingError::ModelNotFound { .. })
+            ));
+        }
+    }
 }

@@ -13,6 +13,9 @@ use super::TransportError;
 /// Mode of a socket file: only its owner may connect.
 const SOCKET_MODE: u32 = 0o600;
 
+/// Longest path of a socket: `sun_path` less the NUL at its end.
+const MAX_PATH_BYTES: usize = if cfg!(target_os = "linux") { 107 } else { 103 };
+
 /// How often a new name is drawn when a directory of that name exists.
 const MAX_ATTEMPTS: usize = 16;
 
@@ -46,7 +49,18 @@ impl PrivateAddress {
             match DirBuilder::new().mode(0o700).create(&directory) {
                 Ok(()) => {
                     let path = directory.join("engine-core.sock");
-                    return Ok(Self { directory, path });
+                    // Its drop removes the directory where the path is too long.
+                    let address = Self { directory, path };
+                    if let Err(error) = verify_length(&address.path) {
+                        return Err(TransportError::Listen {
+                            address: address.path.clone(),
+                            error: io::Error::new(
+                                error.kind(),
+                                format!("{error}: set TMPDIR to a shorter folder"),
+                            ),
+                        });
+                    }
+                    return Ok(address);
                 }
                 Err(error)
                     if error.kind() == io::ErrorKind::AlreadyExists && attempt < MAX_ATTEMPTS => {}
@@ -74,8 +88,21 @@ impl Drop for PrivateAddress {
     }
 }
 
+/// Refuses a path that has no room in the system's `sockaddr_un`, whose own error doesn't say so.
+fn verify_length(address: &Path) -> io::Result<()> {
+    let length = address.as_os_str().len();
+    if length > MAX_PATH_BYTES {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("the path is {length} bytes, a socket's may have at most {MAX_PATH_BYTES}"),
+        ));
+    }
+    Ok(())
+}
+
 /// The socket library's form of a path.
 pub(super) fn socket_name(address: &Path) -> io::Result<Name<'_>> {
+    verify_length(address)?;
     address.to_fs_name::<GenericFilePath>()
 }
 
@@ -229,5 +256,32 @@ mod tests {
         let address = PathBuf::from(format!("/tmp/{}", "x".repeat(200)));
         let error = Listener::bind(&address).unwrap_err();
         assert!(matches!(error, TransportError::Listen { .. }), "{error}");
+        let says = format!("the path is 205 bytes, a socket's may have at most {MAX_PATH_BYTES}");
+        assert!(error.to_string().ends_with(&says), "{error}");
+    }
+
+    #[test]
+    fn the_longest_path_is_no_error() {
+        let folder = PrivateAddress::new().unwrap();
+        let room = MAX_PATH_BYTES - folder.directory.as_os_str().len() - 1;
+        let path = |bytes| folder.directory.join("x".repeat(bytes));
+        drop(Listener::bind(&path(room)).unwrap());
+        assert!(Listener::bind(&path(room + 1)).is_err());
+    }
+
+    #[test]
+    fn a_temporary_folder_too_long_for_a_socket_is_named() {
+        let parent = PrivateAddress::new().unwrap();
+        let long = parent.directory.join("x".repeat(MAX_PATH_BYTES));
+        fs::create_dir(&long).unwrap();
+        let error = PrivateAddress::new_in(&long).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .ends_with("set TMPDIR to a shorter folder"),
+            "{error}"
+        );
+        assert_eq!(fs::read_dir(&long).unwrap().count(), 0);
+        fs::remove_dir(&long).unwrap();
     }
 }

@@ -1,6 +1,9 @@
 //! The socket for threads that wait.
 
 use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -189,6 +192,13 @@ pub struct FrameWriter {
 }
 
 impl FrameWriter {
+    /// A handle that closes this connection from another thread.
+    pub fn closer(&self) -> Closer {
+        Closer {
+            stream: Arc::clone(&self.stream),
+        }
+    }
+
     /// Sends a message: one system call where the socket has room for the frame.
     ///
     /// # Errors
@@ -205,6 +215,28 @@ impl FrameWriter {
             self.buffer = Vec::new();
         }
         Ok(())
+    }
+}
+
+/// Closes a connection from any thread: reads and writes that wait on it end at once.
+#[derive(Debug)]
+pub struct Closer {
+    stream: Arc<local_socket::Stream>,
+}
+
+impl Closer {
+    /// Closes both directions, here and for the other side.
+    ///
+    /// # Errors
+    /// [`TransportError::Io`] where the system refuses; a connection that the other side closed
+    /// before is no error.
+    pub fn close(&self) -> Result<(), TransportError> {
+        let local_socket::Stream::UdSocket(socket) = &*self.stream;
+        let socket = UnixStream::from(socket.as_fd().try_clone_to_owned()?);
+        match socket.shutdown(Shutdown::Both) {
+            Err(error) if error.kind() != io::ErrorKind::NotConnected => Err(error.into()),
+            _ => Ok(()),
+        }
     }
 }
 

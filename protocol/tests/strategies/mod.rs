@@ -104,6 +104,7 @@ pub(crate) fn handshake_metadata() -> impl Strategy<Value = EngineHandshakeMetad
         model_config: model_config(),
         cache_config: cache_config(),
         scheduler_config: scheduler_config(),
+        shutdown_timeout_seconds: any::<f64>(),
     );
     of(config).prop_map(|config| EngineHandshakeMetadata { config })
 }

@@ -10,8 +10,9 @@ use crate::request::RequestId;
 /// One step: which tokens of which requests go through the model.
 ///
 /// The runner keeps the state of every request between steps, so that a step only says what
-/// changed. It handles `finished_req_ids` first (an id may return in the same step), then
-/// `preempted_req_ids`, then the scheduled requests.
+/// changed. It handles `finished_req_ids` first (an id may return in the same step), then the
+/// scheduled requests. A runner that keeps the tokens of preempted requests, as ours does, has no
+/// use for `preempted_req_ids` and `all_token_ids`.
 #[derive(Debug, Default)]
 pub struct SchedulerOutput {
     /// Requests that the runner sees for the first time, with all their data.

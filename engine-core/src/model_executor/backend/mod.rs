@@ -165,12 +165,8 @@ pub(crate) trait Backend: Send + Sized + 'static {
         out: &mut Self::Activation,
     ) -> Result<(), ModelError>;
 
-    /// `out[i] = x[logits_indices[i]]`
-    fn select_logits_rows(
-        &mut self,
-        x: &Self::Activation,
-        out: &mut Self::Activation,
-    ) -> Result<(), ModelError>;
+    /// `x[i] = x[logits_indices[i]]`, and no other rows; the indices ascend.
+    fn keep_logits_rows(&mut self, x: &mut Self::Activation) -> Result<(), ModelError>;
 
     /// Logits `[rows.len(), vocab_size]` of some rows of `hidden`.
     fn lm_head(

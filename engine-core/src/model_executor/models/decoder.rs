@@ -29,25 +29,39 @@ pub(super) trait Family: 'static {
     ) -> Result<Self::Layer<B>, ModelError>;
 }
 
+/// The rows that a layer computes beyond its keys and values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum OutputRows {
+    /// Every row: the next layer attends to it.
+    All,
+    /// The last layer: those of `logits_indices`, which nothing attends to any more.
+    Logits,
+    /// The last layer of a step that samples nothing.
+    None,
+}
+
 /// One layer of a decoder.
 pub(super) trait DecoderLayer<B: Backend>: Send {
-    /// Reads the residual stream, leaves what is to be added to it in `delta`.
+    /// Reads the residual stream and writes the cache for all rows; leaves the rows of `output` in
+    /// the residual stream, and what is to be added to them in `delta`.
     fn forward(
         &self,
         backend: &mut B,
         cache: &mut B::KvCache,
         buffers: &mut Buffers<B>,
+        output: OutputRows,
     ) -> Result<(), ModelError>;
 }
 
-/// The activations of a step, allocated once.
+/// The activations of a step, allocated once. From the attention of the last layer on they hold
+/// the rows of `logits_indices` alone.
 pub(super) struct Buffers<B: Backend> {
     /// `[num_tokens, hidden]` the residual stream.
     pub(super) residual: B::Activation,
     /// `[num_tokens, hidden]` the last block's output, where `delta_pending` not yet added.
     pub(super) delta: B::Activation,
     delta_pending: bool,
-    /// `[num_tokens, hidden]` input of the current block.
+    /// `[num_tokens, hidden]` input of the current block, and of the LM head.
     pub(super) normed: B::Activation,
     /// `[num_tokens, qkv]` queries, keys and values.
     pub(super) qkv: B::Activation,
@@ -57,8 +71,6 @@ pub(super) struct Buffers<B: Backend> {
     pub(super) gate_up: B::Activation,
     /// `[num_tokens, intermediate]`
     pub(super) mlp: B::Activation,
-    /// `[logits_indices, hidden]` normed hidden states for the LM head.
-    logits_hidden: B::Activation,
 }
 
 impl<B: Backend> Buffers<B> {
@@ -75,7 +87,6 @@ impl<B: Backend> Buffers<B> {
             attention: backend.allocate(tokens, shape.q_width())?,
             gate_up: backend.allocate(tokens, 2 * config.intermediate_size)?,
             mlp: backend.allocate(tokens, config.intermediate_size)?,
-            logits_hidden: hidden(limits.max_num_logits_rows)?,
         })
     }
 
@@ -191,7 +202,7 @@ struct Decoder<B: Backend, F: Family> {
     /// One per layer.
     caches: Vec<B::KvCache>,
     buffers: Buffers<B>,
-    /// Rows that the last batch left in `logits_hidden`.
+    /// Rows that the last batch left in `normed` for the LM head.
     num_logits_rows: usize,
 }
 
@@ -241,15 +252,25 @@ impl<B: Backend, F: Family> CausalLm for Decoder<B, F> {
         backend.begin_step(input)?;
         backend.embed(embed_tokens, &mut buffers.residual)?;
         buffers.delta_pending = false;
-        for (layer, cache) in layers.iter().zip(&mut self.caches) {
-            layer.forward(backend, cache, buffers)?;
+        let last = if input.logits_indices.is_empty() {
+            OutputRows::None
+        } else {
+            OutputRows::Logits
+        };
+        let num_layers = layers.len();
+        for (index, (layer, cache)) in layers.iter().zip(&mut self.caches).enumerate() {
+            let output = if index + 1 == num_layers {
+                last
+            } else {
+                OutputRows::All
+            };
+            layer.forward(backend, cache, buffers, output)?;
             heartbeat.fetch_add(1, Ordering::Relaxed);
         }
-        if input.logits_indices.is_empty() {
+        if last == OutputRows::None {
             return Ok(());
         }
         buffers.add_and_norm(backend, norm, config.rms_norm_eps)?;
-        backend.select_logits_rows(&buffers.normed, &mut buffers.logits_hidden)?;
         self.num_logits_rows = input.logits_indices.len();
         Ok(())
     }
@@ -267,7 +288,7 @@ impl<B: Backend, F: Family> CausalLm for Decoder<B, F> {
             ..
         } = &mut self.weights;
         let head = lm_head.as_ref().unwrap_or(embed_tokens);
-        backend.lm_head(&self.buffers.logits_hidden, rows, head, logits)
+        backend.lm_head(&self.buffers.normed, rows, head, logits)
     }
 
     fn compute_logits_for(
@@ -291,7 +312,7 @@ impl<B: Backend, F: Family> CausalLm for Decoder<B, F> {
             ..
         } = &mut self.weights;
         let head = lm_head.as_ref().unwrap_or(embed_tokens);
-        backend.lm_head_for(&self.buffers.logits_hidden, row, token_ids, head, logits)
+        backend.lm_head_for(&self.buffers.normed, row, token_ids, head, logits)
     }
 
     fn vocab_size(&self) -> usize {

@@ -1,13 +1,14 @@
 //! The pieces that families put together: attention, gated MLP, the pre-norm layer.
 
-use super::decoder::{Buffers, DecoderLayer};
+use super::decoder::{Buffers, DecoderLayer, Family, OutputRows};
 use crate::model_executor::backend::{AttentionShape, Backend};
 use crate::model_executor::config::HfConfig;
 use crate::model_executor::error::ModelError;
 use crate::model_executor::weights::{LinearSpec, WeightLoader};
 
-/// What differs between the families' attention.
-pub(super) struct AttentionOptions {
+/// What differs between the layers of the families; the default is none of it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct PreNormOptions {
     /// Biases on queries, keys and values.
     pub(super) qkv_bias: bool,
     /// A bias on the output projection.
@@ -16,6 +17,27 @@ pub(super) struct AttentionOptions {
     pub(super) qk_norm: bool,
     /// Tokens attended to, itself included; `None` is all.
     pub(super) sliding_window: Option<usize>,
+    /// Biases on the MLP's projections.
+    pub(super) mlp_bias: bool,
+}
+
+/// A family whose layers are all [`PreNormLayer`]s. One with other layers is a [`Family`] itself.
+pub(super) trait PreNormFamily: 'static {
+    /// Options of layer `index`.
+    fn options(config: &HfConfig, index: usize) -> PreNormOptions;
+}
+
+impl<T: PreNormFamily> Family for T {
+    type Layer<B: Backend> = PreNormLayer<B>;
+
+    fn load_layer<B: Backend>(
+        config: &HfConfig,
+        prefix: &str,
+        index: usize,
+        loader: &mut WeightLoader<'_, B>,
+    ) -> Result<PreNormLayer<B>, ModelError> {
+        PreNormLayer::load(config, prefix, T::options(config, index), loader)
+    }
 }
 
 /// Query and key head norms.
@@ -26,7 +48,7 @@ struct QkNorm<B: Backend> {
 }
 
 /// Grouped-query attention over the paged cache.
-pub(super) struct Attention<B: Backend> {
+struct Attention<B: Backend> {
     shape: AttentionShape,
     sliding_window: Option<usize>,
     qkv_proj: B::Matrix,
@@ -35,10 +57,10 @@ pub(super) struct Attention<B: Backend> {
 }
 
 impl<B: Backend> Attention<B> {
-    pub(super) fn load(
+    fn load(
         config: &HfConfig,
         prefix: &str,
-        options: &AttentionOptions,
+        options: PreNormOptions,
         loader: &mut WeightLoader<'_, B>,
     ) -> Result<Self, ModelError> {
         let shape = AttentionShape::of(config);
@@ -88,14 +110,17 @@ impl<B: Backend> Attention<B> {
         })
     }
 
-    /// Reads `normed`, writes `delta`.
+    /// Reads `normed`, writes the cache and, for the rows of `output`, `delta`. Leaves only those
+    /// rows in the residual stream.
     fn forward(
         &self,
         backend: &mut B,
         cache: &mut B::KvCache,
         buffers: &mut Buffers<B>,
+        output: OutputRows,
     ) -> Result<(), ModelError> {
         let Buffers {
+            residual,
             normed,
             qkv,
             attention,
@@ -107,7 +132,14 @@ impl<B: Backend> Attention<B> {
             backend.qk_norm(qkv, self.shape, &norm.q, &norm.k, norm.eps)?;
         }
         backend.rotary_and_kv_write(qkv, self.shape, cache)?;
+        if output == OutputRows::None {
+            return Ok(());
+        }
         backend.paged_attention(qkv, self.shape, cache, self.sliding_window, attention)?;
+        if output == OutputRows::Logits {
+            backend.keep_logits_rows(attention)?;
+            backend.keep_logits_rows(residual)?;
+        }
         backend.linear(attention, &self.o_proj, delta)
     }
 }
@@ -124,13 +156,13 @@ impl AttentionShape {
 }
 
 /// `down(silu(gate(x)) * up(x))`
-pub(super) struct GatedMlp<B: Backend> {
+struct GatedMlp<B: Backend> {
     gate_up_proj: B::Matrix,
     down_proj: B::Matrix,
 }
 
 impl<B: Backend> GatedMlp<B> {
-    pub(super) fn load(
+    fn load(
         config: &HfConfig,
         prefix: &str,
         bias: bool,
@@ -176,13 +208,14 @@ pub(super) struct PreNormLayer<B: Backend> {
 }
 
 impl<B: Backend> PreNormLayer<B> {
-    pub(super) fn load(
+    fn load(
         config: &HfConfig,
         prefix: &str,
-        attention: Attention<B>,
-        mlp: GatedMlp<B>,
+        options: PreNormOptions,
         loader: &mut WeightLoader<'_, B>,
     ) -> Result<Self, ModelError> {
+        let attention = Attention::load(config, prefix, options, loader)?;
+        let mlp = GatedMlp::load(config, prefix, options.mlp_bias, loader)?;
         let mut norm = |part: &str| loader.vector(&format!("{prefix}.{part}"), config.hidden_size);
         Ok(Self {
             eps: config.rms_norm_eps,
@@ -200,9 +233,13 @@ impl<B: Backend> DecoderLayer<B> for PreNormLayer<B> {
         backend: &mut B,
         cache: &mut B::KvCache,
         buffers: &mut Buffers<B>,
+        output: OutputRows,
     ) -> Result<(), ModelError> {
         buffers.add_and_norm(backend, &self.input_layernorm, self.eps)?;
-        self.attention.forward(backend, cache, buffers)?;
+        self.attention.forward(backend, cache, buffers, output)?;
+        if output == OutputRows::None {
+            return Ok(());
+        }
         buffers.add_and_norm(backend, &self.post_attention_layernorm, self.eps)?;
         self.mlp.forward(backend, buffers)?;
         Ok(())

@@ -1,32 +1,17 @@
 //! Qwen2 and Qwen2.5: Llama with biases on queries, keys and values, and a sliding window in the
 //! layers that the configuration names.
 
-use super::decoder::Family;
-use super::layers::{Attention, AttentionOptions, GatedMlp, PreNormLayer};
-use crate::model_executor::backend::Backend;
+use super::layers::{PreNormFamily, PreNormOptions};
 use crate::model_executor::config::HfConfig;
-use crate::model_executor::error::ModelError;
-use crate::model_executor::weights::WeightLoader;
 
 pub(super) struct Qwen2;
 
-impl Family for Qwen2 {
-    type Layer<B: Backend> = PreNormLayer<B>;
-
-    fn load_layer<B: Backend>(
-        config: &HfConfig,
-        prefix: &str,
-        index: usize,
-        loader: &mut WeightLoader<'_, B>,
-    ) -> Result<PreNormLayer<B>, ModelError> {
-        let options = AttentionOptions {
+impl PreNormFamily for Qwen2 {
+    fn options(config: &HfConfig, index: usize) -> PreNormOptions {
+        PreNormOptions {
             qkv_bias: true,
-            o_bias: false,
-            qk_norm: false,
             sliding_window: config.sliding_windows[index],
-        };
-        let attention = Attention::load(config, prefix, &options, loader)?;
-        let mlp = GatedMlp::load(config, prefix, false, loader)?;
-        PreNormLayer::load(config, prefix, attention, mlp, loader)
+            ..PreNormOptions::default()
+        }
     }
 }

@@ -7,10 +7,16 @@ use memmap2::MmapMut;
 
 use crate::model_executor::error::ModelError;
 
-/// Numbers that may be made from zero bytes and shared between threads.
-pub(crate) trait Element: Copy + Send + Sync + 'static {}
-impl Element for f32 {}
-impl Element for u16 {}
+/// What a [`Buffer`] may hold.
+///
+/// # Safety
+/// Every bit pattern must be a value of the type, zeros above all, and its alignment must divide
+/// 4096, the smallest page.
+pub(crate) unsafe trait Element: Copy + Send + Sync + 'static {}
+// SAFETY: any 32 bits are an f32; it is aligned to 4.
+unsafe impl Element for f32 {}
+// SAFETY: any 16 bits are a u16; it is aligned to 2.
+unsafe impl Element for u16 {}
 
 /// A fixed number of zeros to begin with, aligned to a page.
 ///
@@ -54,8 +60,8 @@ impl<T: Element> Deref for Buffer<T> {
 
     fn deref(&self) -> &[T] {
         match &self.map {
-            // SAFETY: the map holds `len` elements, is aligned to a page, and every bit pattern
-            // is a value of the element types.
+            // SAFETY: the map holds `len` elements and is aligned to a page; `Element` vouches
+            // for the rest.
             Some(map) => unsafe { std::slice::from_raw_parts(map.as_ptr().cast(), self.len) },
             None => &[],
         }

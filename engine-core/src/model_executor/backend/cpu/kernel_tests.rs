@@ -241,3 +241,40 @@ fn head_norms_match_at_every_level() {
         }
     }
 }
+
+#[test]
+fn levels_with_fused_multiply_add_give_the_same_bits() {
+    let pool = ComputePool::new(1).unwrap();
+    let mut random = Random(11);
+    let (rows, n, k) = (9, 70, 333);
+    let data = bytes(&random.values(n * k));
+    let part = [StoredTensor::f32(n, k, &data)];
+    let matrix = PackedMatrix::<Bf16>::pack(&pool, k, &part, None).unwrap();
+    let weight = random.values(k);
+    let x = filled(rows, k, &mut random);
+    let mut results = Vec::new();
+    for level in SimdLevel::available()
+        .into_iter()
+        .filter(|level| *level != SimdLevel::Portable)
+    {
+        let mut product = Activation::allocate(rows, n).unwrap();
+        product.set_rows(rows).unwrap();
+        let stride = product.stride();
+        let out = product.as_mut_slice();
+        matrix
+            .multiply(&pool, level, Rows::of(&x), out, stride)
+            .unwrap();
+        let mut gated = Activation::allocate(rows, n / 2).unwrap();
+        activation::silu_and_mul(&pool, level, &product, &mut gated).unwrap();
+        let mut normed = Activation::allocate(rows, k).unwrap();
+        activation::rms_norm(&pool, level, &x, &weight, 1e-6, &mut normed).unwrap();
+        let bits = |x: &Activation| -> Vec<u32> {
+            (0..rows)
+                .flat_map(|row| x.row(row))
+                .map(|value| value.to_bits())
+                .collect()
+        };
+        results.push([bits(&product), bits(&gated), bits(&normed)]);
+    }
+    assert!(results.windows(2).all(|pair| pair[0] == pair[1]));
+}

@@ -16,6 +16,7 @@ mod kernel_tests;
 mod kv_cache;
 mod linear;
 mod multiply;
+mod online_softmax;
 mod query_tiles;
 mod simd;
 #[cfg(target_arch = "x86_64")]
@@ -297,18 +298,16 @@ impl<F: Format> Backend for CpuBackend<F> {
         activation::silu_and_mul(&self.pool, self.level, gate_up, out)
     }
 
-    fn select_logits_rows(
-        &mut self,
-        x: &Activation,
-        out: &mut Activation,
-    ) -> Result<(), ModelError> {
+    fn keep_logits_rows(&mut self, x: &mut Activation) -> Result<(), ModelError> {
         let indices = &self.step()?.logits_indices;
-        out.set_rows(indices.len())?;
-        let (width, stride) = (out.width(), out.stride());
-        for (to, index) in out.as_mut_slice().chunks_exact_mut(stride).zip(indices) {
-            to[..width].copy_from_slice(x.row(*index as usize));
+        let (width, stride) = (x.width(), x.stride());
+        let rows = x.as_mut_slice();
+        // A row moves to the front or stays, so none is overwritten before it is read.
+        for (to, from) in indices.iter().enumerate() {
+            let from = *from as usize * stride;
+            rows.copy_within(from..from + width, to * stride);
         }
-        Ok(())
+        x.set_rows(indices.len())
     }
 
     fn lm_head(

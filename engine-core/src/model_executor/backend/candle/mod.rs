@@ -5,10 +5,13 @@
 //! and kept as f32, since candle multiplies bfloat16 on the CPU by widening both operands at each
 //! call.
 
+mod operations;
+
 use std::ops::Range;
 
 use candle_core::{D, DType, Device, Tensor};
 
+use self::operations::{Linear, causal_mask, linear, rms_norm, softmax};
 use super::{AttentionShape, Backend};
 use crate::model_executor::error::ModelError;
 use crate::model_executor::rotary::RotaryTable;
@@ -40,12 +43,6 @@ struct Request {
     seq_len: usize,
     /// `[seq_len]` slots of its tokens in order of position.
     slots: Tensor,
-}
-
-/// A weight `[out_features, in_features]` with its bias `[out_features]`.
-pub(crate) struct Linear {
-    weight: Tensor,
-    bias: Option<Tensor>,
 }
 
 /// Keys and values of one layer, `[num_blocks * block_size, num_kv_heads * head_dim]` each.
@@ -109,44 +106,6 @@ impl CandleBackend {
         ];
         Ok(Tensor::cat(&turned, D::Minus1)?)
     }
-}
-
-fn rms_norm(x: &Tensor, weight: &Tensor, eps: f32) -> Result<Tensor, ModelError> {
-    let mean = x.sqr()?.mean_keepdim(D::Minus1)?;
-    let norm = (mean + f64::from(eps))?.sqrt()?;
-    Ok(x.broadcast_div(&norm)?.broadcast_mul(weight)?)
-}
-
-fn softmax(x: &Tensor) -> Result<Tensor, ModelError> {
-    let shifted = x.broadcast_sub(&x.max_keepdim(D::Minus1)?)?.exp()?;
-    Ok(shifted.broadcast_div(&shifted.sum_keepdim(D::Minus1)?)?)
-}
-
-/// `x * weight^T + bias`
-fn linear(x: &Tensor, matrix: &Linear) -> Result<Tensor, ModelError> {
-    let product = x.matmul(&matrix.weight.t()?)?;
-    Ok(match &matrix.bias {
-        Some(bias) => product.broadcast_add(bias)?,
-        None => product,
-    })
-}
-
-/// Scores to add: 0 where the query at row `r` (position `first + r`) sees position `c`, else
-/// minus infinity.
-fn causal_mask(
-    rows: usize,
-    first: usize,
-    seq_len: usize,
-    window: Option<usize>,
-    device: &Device,
-) -> Result<Tensor, ModelError> {
-    let mut mask = vec![f32::NEG_INFINITY; rows * seq_len];
-    for (row, mask) in mask.chunks_exact_mut(seq_len).enumerate() {
-        let position = first + row;
-        let start = window.map_or(0, |window| (position + 1).saturating_sub(window));
-        mask[start..=position].fill(0.0);
-    }
-    Ok(Tensor::from_vec(mask, (rows, seq_len), device)?)
 }
 
 impl Backend for CandleBackend {
@@ -389,8 +348,8 @@ impl Backend for CandleBackend {
         Ok(())
     }
 
-    fn select_logits_rows(&mut self, x: &Tensor, out: &mut Tensor) -> Result<(), ModelError> {
-        *out = x.index_select(&self.step()?.logits_indices, 0)?;
+    fn keep_logits_rows(&mut self, x: &mut Tensor) -> Result<(), ModelError> {
+        *x = x.index_select(&self.step()?.logits_indices, 0)?;
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::error::{ModelError, cut};
+use crate::model_executor::error::{ModelError, cut};
 
 pub(crate) fn config_error(field: impl Into<String>, problem: impl Into<String>) -> ModelError {
     ModelError::Config {

@@ -1,0 +1,175 @@
+"""Reasoning: small sums, differences and comparisons, worked out between `<think>` and `</think>`.
+
+The thought does digit by digit what the answer needs, so that each step is small enough for a small
+model. Pairs of numbers are split between training and evaluation like any other value.
+"""
+import invented
+from sample import Sample, ask
+from source import Source, Templates, is_held_out
+from words.people import FIRST_NAMES
+from words.things import FOODS, PRODUCTS
+
+DRILL_SHARE = 0.35
+
+SUM = Templates(
+    train=["What is {a} + {b}?", "{a} + {b} = ?", "Add {a} and {b}.", "Compute {a} plus {b}.", "How much is {a} + {b}?",
+           "What is the sum of {a} and {b}?", "{name} has {a} {item}s and buys {b} more. How many {item}s are there now?",
+           "There are {a} {item}s in one box and {b} in another. How many {item}s is that together?",
+           "{name} sold {a} {item}s on Monday and {b} on Tuesday. How many in all?",
+        "Can you calculate {a} + {b}?",
+        "Calculate the sum of {a} and {b}.",
+        "{a} + {b}",
+        "{a} plus {b}",
+        "Work out {a} + {b}.",
+        "Solve: {a} + {b}",
+        "If you add {a} to {b}, what do you get?",
+        "{name} has {a} {item}s. {name} gets {b} {item}s more. How many does {name} have?",
+        "Please add up {a} and {b}.",
+        "I have {a} {item}s and you have {b}. How many do we have?"],
+    held_out=["Calculate {a} + {b}.", "What do you get when you add {a} and {b}?",
+              "{name} has {a} {item}s and gets {b} more. How many {item}s does {name} have now?"],
+)
+DIFFERENCE = Templates(
+    train=["What is {a} - {b}?", "{a} - {b} = ?", "Subtract {b} from {a}.", "Compute {a} minus {b}.", "How much is {a} - {b}?",
+           "{name} has {a} {item}s and gives away {b}. How many {item}s are left?",
+           "A shop had {a} {item}s and sold {b}. How many are left?",
+        "Can you calculate {a} - {b}?",
+        "Calculate the difference of {a} and {b}.",
+        "{a} - {b}",
+        "{a} minus {b}",
+        "Work out {a} - {b}.",
+        "Solve: {a} - {b}",
+        "If you take {b} away from {a}, what is left?",
+        "{name} had {a} {item}s, but {b} are gone. How many does {name} have left?",
+        "Take {b} from {a}.",
+        "I had {a} {item}s and lost {b}. How many do I have now?"],
+    held_out=["Calculate {a} - {b}.", "What is left when you take {b} from {a}?",
+              "{name} had {a} {item}s and gave away {b}. How many {item}s are left?"],
+)
+COMPARE = Templates(
+    train=["{a} and {b}, which is {more}?", "Which is {more}, {a} or {b}?", "Which number is {more}: {a} or {b}?",
+           "Compare {a} and {b}. Which one is {more}?", "Tell me which is {more}: {a}, {b}.", "What is {more}, {a} or {b}?",
+        "Of the two numbers {a} and {b}, name the {more} one.",
+        "Is {a} {more} than {b}? Name the {more} one.",
+        "The {more} of {a} and {b} is?",
+        "{a} or {b}: which one is {more}?",
+        "Which of these is {more}? {a} {b}",
+        "Find the {more} number: {a} and {b}."],
+    held_out=["Of {a} and {b}, which is {more}?", "Which of the numbers {a} and {b} is {more}?"],
+)
+
+
+def add_thought(a: int, b: int) -> str:
+    """Column addition, from the ones to the left: `ones 7 + 8 = 15, write 5, carry 1.`"""
+    steps, carry = [], 0
+    width = max(len(str(a)), len(str(b)))
+    for place in range(width):
+        x, y = a // 10**place % 10, b // 10**place % 10
+        total = x + y + carry
+        term = f"{x} + {y} + {carry} = {total}"
+        carry = total // 10
+        steps.append(f"{term}, write {total % 10}, carry {carry}.")
+    return f"{spread(a, width)} + {spread(b, width)}\n" + "\n".join(steps) + f"\nSo {a} + {b} = {a + b}."
+
+
+def subtract_thought(a: int, b: int) -> str:
+    """Column subtraction; `a` is at least `b`."""
+    steps, borrow = [], 0
+    width = len(str(a))
+    for place in range(width):
+        x, y = a // 10**place % 10, b // 10**place % 10
+        left = x - y - borrow
+        if left < 0:
+            steps.append(f"1{x} - {y} - {borrow} = {left + 10}, write {left + 10}, borrow 1.")
+            borrow = 1
+        else:
+            steps.append(f"{x} - {y} - {borrow} = {left}, write {left}, borrow 0.")
+            borrow = 0
+    return f"{spread(a, width)} - {spread(b, width)}\n" + "\n".join(steps) + f"\nSo {a} - {b} = {a - b}."
+
+
+def spread(number: int, width: int) -> str:
+    """The digits with spaces between, filled with zeros to a width: 7 in width 2 is `0 7`."""
+    return " ".join(str(number).zfill(width))
+
+
+def compare_thought(a: str, b: str, greater: bool) -> tuple[str, str]:
+    """The digits side by side until two differ; returns the thought and the answer."""
+    (whole_a, _, part_a), (whole_b, _, part_b) = a.partition("."), b.partition(".")
+    width, depth = max(len(whole_a), len(whole_b)), max(len(part_a), len(part_b))
+    digits_a = whole_a.zfill(width) + part_a.ljust(depth, "0")
+    digits_b = whole_b.zfill(width) + part_b.ljust(depth, "0")
+    steps = [f"{' '.join(digits_a)} and {' '.join(digits_b)}"]
+    for x, y in zip(digits_a, digits_b):
+        if x == y:
+            steps.append(f"{x} and {y}: same.")
+            continue
+        steps.append(f"{x} and {y}: {max(x, y)} is more.")
+        larger, smaller = (a, b) if x > y else (b, a)
+        answer = larger if greater else smaller
+        steps.append(f"So {larger} is greater, {smaller} is smaller.")
+        return "\n".join(steps), answer
+    raise ValueError("the numbers are equal")
+
+
+def operands(source: Source) -> tuple[int, int]:
+    """Two numbers of up to three digits whose pair belongs to this side."""
+    while True:
+        a, b = (source.integer(*source.choice([(1, 9), (10, 99), (10, 99), (100, 999)])) for _ in range(2))
+        if is_held_out(f"{a},{b}") == source.held_out:
+            return a, b
+
+
+def decimals(source: Source) -> tuple[str, str]:
+    """Two unequal numbers, often alike at the start: `9.11` and `9.8`."""
+    while True:
+        kind = source.integer(0, 2)
+        if kind == 0:
+            a, b = (str(source.integer(1, 999)) for _ in range(2))
+        else:
+            whole = source.integer(0, 99) if source.chance(0.4) else source.integer(0, 9)
+            other = whole if kind == 1 else source.integer(0, 99)
+            a, b = (f"{w}.{source.integer(1, 99 if source.chance(0.5) else 9)}" for w in (whole, other))
+        if float(a) != float(b) and is_held_out(f"{a},{b}") == source.held_out:
+            return a, b
+
+
+def drill(source: Source) -> Sample:
+    """The single steps of the thoughts, many at once and without the sums around them. Training only."""
+    steps = []
+    for _ in range(source.integer(4, 12)):
+        x, y, carry = source.integer(0, 9), source.integer(0, 9), source.integer(0, 1)
+        if source.chance(0.5):
+            steps.append((f"{x} + {y} + {carry}", x + y + carry))
+        else:
+            left = x - y - carry
+            steps.append((f"{x} - {y} - {carry}", left) if left >= 0 else (f"1{x} - {y} - {carry}", left + 10))
+    questions = source.choice((", ", "; ", "\n")).join(step for step, _ in steps)
+    return Sample("reasoning", ask(f"Practice: {questions}"), "\n".join(f"{step} = {result}" for step, result in steps))
+
+
+def make(source: Source) -> Sample:
+    if not source.held_out and source.chance(DRILL_SHARE):
+        return drill(source)
+    kind = source.integer(0, 2)
+    if kind == 2:
+        a, b = decimals(source)
+        greater = source.chance(0.6)
+        more = source.choice(["greater", "bigger", "larger"] if greater else ["smaller", "less"])
+        thought, answer = compare_thought(a, b, greater)
+        return Sample("reasoning", ask(source.template(COMPARE).format(a=a, b=b, more=more)), answer, thought=thought)
+    a, b = operands(source)
+    if kind == 1 and a < b:
+        a, b = b, a
+    wording = source.template((SUM, DIFFERENCE)[kind])
+    prompt = wording.format(a=a, b=b, name=source.value(FIRST_NAMES), item=source.choice(FOODS + PRODUCTS))
+    thought = (add_thought, subtract_thought)[kind](a, b)
+    return Sample("reasoning", ask(prompt), str((a + b, a - b)[kind]), thought=thought)
+
+
+def judge(sample: Sample, text: str) -> bool:
+    """The answer after the thought; the thought itself is free."""
+    if sample.thought is None:
+        return text == sample.answer
+    before, closed, answer = text.partition("</think>")
+    return bool(closed) and before.startswith("<think>") and answer.strip() == sample.answer

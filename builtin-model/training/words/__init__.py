@@ -1,0 +1,1 @@
+"""Word lists, written for this project. One file for each field of life."""

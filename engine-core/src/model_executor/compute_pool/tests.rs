@@ -1,0 +1,144 @@
+use std::sync::atomic::AtomicU32;
+
+use super::*;
+
+#[test]
+fn every_tile_runs_once_at_any_thread_count() {
+    for num_threads in 1..=5 {
+        let pool = ComputePool::new(num_threads).unwrap();
+        for num_tiles in [0, 1, 2, 3, 17, 1000] {
+            let counts: Vec<AtomicU32> = (0..num_tiles).map(|_| AtomicU32::new(0)).collect();
+            pool.run(num_tiles, &|index, thread| {
+                assert!(thread < num_threads);
+                counts[index].fetch_add(1, Ordering::Relaxed);
+            })
+            .unwrap();
+            assert!(
+                counts
+                    .iter()
+                    .all(|count| count.load(Ordering::Relaxed) == 1)
+            );
+        }
+    }
+}
+
+#[test]
+fn many_short_jobs_in_a_row() {
+    let pool = ComputePool::new(3).unwrap();
+    let sum = AtomicU64::new(0);
+    for _ in 0..20_000 {
+        pool.run(4, &|index, _| {
+            sum.fetch_add(index as u64, Ordering::Relaxed);
+        })
+        .unwrap();
+    }
+    assert_eq!(sum.load(Ordering::Relaxed), 20_000 * 6);
+}
+
+#[test]
+fn parked_workers_wake_for_a_job_that_needs_all_threads() {
+    let pool = ComputePool::new(3).unwrap();
+    for _ in 0..20 {
+        while !pool
+            .shared
+            .parked
+            .iter()
+            .all(|parked| parked.load(Ordering::SeqCst))
+        {
+            std::thread::yield_now();
+        }
+        // Each tile waits for the others: with a sleeper left out this would not end.
+        let barrier = std::sync::Barrier::new(3);
+        pool.run(3, &|_, _| {
+            barrier.wait();
+        })
+        .unwrap();
+    }
+}
+
+#[test]
+fn a_panic_is_an_error_and_the_pool_goes_on() {
+    for num_threads in [1, 3] {
+        let pool = ComputePool::new(num_threads).unwrap();
+        let error = pool.run(100, &|index, _| assert!(index != 57, "tile {index} broke"));
+        let message = error.unwrap_err().to_string();
+        assert!(message.contains("tile 57 broke"), "{message}");
+        pool.run(10, &|_, _| {}).unwrap();
+    }
+}
+
+/// A panic payload whose `Drop` panics.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic!("dropped");
+    }
+}
+
+#[test]
+fn a_payload_that_panics_when_dropped_is_an_error_like_others() {
+    let pool = ComputePool::new(3).unwrap();
+    for _ in 0..20 {
+        let barrier = std::sync::Barrier::new(3);
+        let error = pool.run(3, &|_, _| {
+            // All three threads are inside when they panic.
+            barrier.wait();
+            std::panic::panic_any(Bomb);
+        });
+        assert!(matches!(error, Err(PoolError::Panicked { .. })));
+        let counts: [AtomicU32; 9] = Default::default();
+        pool.run(9, &|index, _| {
+            counts[index].fetch_add(1, Ordering::Relaxed);
+        })
+        .unwrap();
+        assert!(counts.into_iter().all(|count| count.into_inner() == 1));
+    }
+}
+
+#[test]
+fn an_unwinding_caller_waits_for_the_workers() {
+    // A pool without workers: the test's thread stands in for one.
+    let pool = ComputePool::new(1).unwrap();
+    let shared = &*pool.shared;
+    let caller = std::thread::current();
+    let (inside, left) = (AtomicBool::new(false), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while shared.gate.load(Ordering::SeqCst) & OPEN == 0 {
+                std::thread::yield_now();
+            }
+            shared.gate.fetch_add(1, Ordering::SeqCst);
+            inside.store(true, Ordering::SeqCst);
+            while shared.gate.load(Ordering::SeqCst) & OPEN != 0 {
+                std::thread::yield_now();
+            }
+            left.store(true, Ordering::SeqCst);
+            shared.gate.fetch_sub(1, Ordering::SeqCst);
+            caller.unpark();
+        });
+        let unwound = catch_unwind(AssertUnwindSafe(|| {
+            let _open_gate = OpenGate::open(shared, 1);
+            while !inside.load(Ordering::SeqCst) {
+                std::thread::yield_now();
+            }
+            panic!("the caller");
+        }));
+        assert!(unwound.is_err());
+        assert!(left.load(Ordering::SeqCst), "a worker was still inside");
+    });
+}
+
+#[test]
+fn a_nested_job_runs_on_its_own_thread() {
+    let pool = ComputePool::new(2).unwrap();
+    let count = AtomicU32::new(0);
+    pool.run(4, &|_, _| {
+        pool.run(5, &|_, _| {
+            count.fetch_add(1, Ordering::Relaxed);
+        })
+        .unwrap();
+    })
+    .unwrap();
+    assert_eq!(count.load(Ordering::Relaxed), 20);
+}

@@ -1,0 +1,200 @@
+use clap::{CommandFactory, Parser};
+
+use super::*;
+
+#[derive(Debug, Parser)]
+struct Cli {
+    #[command(flatten)]
+    engine: EngineArgs,
+}
+
+fn parse(args: &[&str]) -> Result<EngineArgs, clap::Error> {
+    Cli::try_parse_from([&["x"], args].concat()).map(|cli| cli.engine)
+}
+
+#[test]
+fn the_command_is_well_formed() {
+    Cli::command().debug_assert();
+}
+
+#[test]
+fn no_flags_is_the_default_of_every_layer() {
+    assert_eq!(parse(&[]).unwrap(), EngineArgs::default());
+    assert_eq!(
+        EngineArgs::default().engine_config(),
+        EngineConfig::default()
+    );
+}
+
+#[test]
+fn every_flag_reaches_the_configuration() {
+    let config = parse(&[
+        "--model=m",
+        "--dtype=float32",
+        "--backend=candle",
+        "--max-model-len=128",
+        "--max-num-seqs=3",
+        "--max-num-batched-tokens=64",
+        "--long-prefill-token-threshold=5",
+        "--no-enable-prefix-caching",
+        "--no-enable-chunked-prefill",
+        "--block-size=32",
+        "--num-gpu-blocks-override=99",
+        "--kv-cache-memory-bytes=1000",
+        "--scheduling-policy=priority",
+        "--max-logprobs=-1",
+        "--logprobs-mode=processed_logits",
+        "--threads=2",
+        "--watermark=0.25",
+        "--max-num-queued-reqs=7",
+        "--max-num-queued-tokens=8",
+        "--shutdown-timeout=3",
+    ])
+    .unwrap()
+    .engine_config();
+    let expected = EngineConfig {
+        model_config: ModelConfig {
+            model: ModelSource::Path("m".into()),
+            dtype: Dtype::Float32,
+            backend: BackendKind::Candle,
+            max_model_len: Some(128),
+            num_threads: Some(2),
+            logprobs_mode: LogprobsMode::ProcessedLogits,
+            max_logprobs: -1,
+        },
+        cache_config: CacheConfig {
+            block_size: 32,
+            num_blocks_override: Some(99),
+            kv_cache_memory_bytes: Some(1000),
+            enable_prefix_caching: false,
+        },
+        scheduler_config: SchedulerConfig {
+            max_num_batched_tokens: 64,
+            max_num_seqs: 3,
+            long_prefill_token_threshold: 5,
+            enable_chunked_prefill: false,
+            policy: SchedulingPolicy::Priority,
+            watermark: 0.25,
+            max_num_queued_reqs: Some(7),
+            max_num_queued_tokens: Some(8),
+            ..SchedulerConfig::default()
+        },
+        shutdown_timeout_seconds: 3.0,
+    };
+    assert_eq!(config, expected);
+}
+
+#[test]
+fn the_last_of_a_flag_and_its_opposite_wins() {
+    let on = parse(&["--no-enable-prefix-caching", "--enable-prefix-caching"]).unwrap();
+    assert!(on.engine_config().cache_config.enable_prefix_caching);
+    let off = parse(&["--enable-prefix-caching", "--no-enable-prefix-caching"]).unwrap();
+    assert!(!off.engine_config().cache_config.enable_prefix_caching);
+}
+
+#[test]
+fn nonsense_is_a_usage_error() {
+    for args in [
+        &["--max-num-seqs=0"][..],
+        &["--dtype=int3"],
+        &["--max-model-len=0"],
+        &["--num-blocks-override=1"],
+        &["--max-logprobs=-2"],
+        &["--engine-core=a", "--engine-core-address=b"],
+        &["--watermark=1"],
+        &["--watermark=nan"],
+        &["--watermark", "-0.1"],
+        &["--max-num-queued-reqs=0"],
+        &["--max-num-queued-tokens=0"],
+        &["--threads=0"],
+        &["--threads=1025"],
+        &["--max-num-seqs=65537"],
+        &["--max-num-batched-tokens=0"],
+        &["--max-num-batched-tokens=1048577"],
+        &["--block-size=0"],
+        &["--block-size=8"],
+        &["--block-size=24"],
+        &["--block-size=x"],
+    ] {
+        assert_eq!(parse(args).unwrap_err().exit_code(), 2, "{args:?}");
+    }
+}
+
+#[test]
+fn a_small_step_has_few_requests() {
+    let max_num_seqs = |args: &[&str]| {
+        let config = parse(args).unwrap().engine_config();
+        config.scheduler_config.max_num_seqs
+    };
+    assert_eq!(max_num_seqs(&["--max-num-batched-tokens=64"]), 64);
+    assert_eq!(max_num_seqs(&["--max-num-batched-tokens=4096"]), 256);
+    // What is asked for is left to the core to refuse.
+    let both = ["--max-num-batched-tokens=64", "--max-num-seqs=100"];
+    assert_eq!(max_num_seqs(&both), 100);
+}
+
+#[test]
+fn shutdown_timeouts_are_finite_and_at_most_a_year() {
+    for good in ["0", "0.5", "31536000"] {
+        let args = parse(&["--shutdown-timeout", good]).unwrap();
+        assert_eq!(args.shutdown_timeout.to_string(), good);
+    }
+    for bad in ["-1", "NaN", "inf", "-inf", "1e300", "31536001", "soon", ""] {
+        let error = parse(&[&format!("--shutdown-timeout={bad}")]).unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+        let message = error.to_string();
+        assert!(
+            message.contains("--shutdown-timeout") && message.contains("between 0 and 31536000"),
+            "{message}"
+        );
+    }
+}
+
+#[test]
+fn what_a_shared_core_decides_is_refused_with_its_address() {
+    for flag in [
+        "--dtype=auto",
+        "--backend=cpu",
+        "--max-model-len=64",
+        "--max-num-seqs=256",
+        "--max-num-batched-tokens=64",
+        "--long-prefill-token-threshold=0",
+        "--enable-prefix-caching",
+        "--no-enable-prefix-caching",
+        "--enable-chunked-prefill",
+        "--no-enable-chunked-prefill",
+        "--block-size=16",
+        "--num-blocks-override=9",
+        "--kv-cache-memory-bytes=1000",
+        "--watermark=0",
+        "--max-num-queued-reqs=5",
+        "--max-num-queued-tokens=5",
+        "--scheduling-policy=fcfs",
+        "--max-logprobs=20",
+        "--logprobs-mode=raw_logits",
+        "--threads=1",
+        "--shutdown-timeout=0",
+        "--engine-core=x",
+    ] {
+        let error = parse(&["--engine-core-address=a", flag]).unwrap_err();
+        assert_eq!(error.exit_code(), 2, "{flag}");
+        let name = flag.split('=').next().unwrap();
+        assert!(error.to_string().contains(name), "{error}");
+    }
+    // What the frontend decides stays.
+    for flag in ["--model=m", "--seed=1", "--generation-config=vllm"] {
+        assert!(parse(&["--engine-core-address=a", flag]).is_ok(), "{flag}");
+    }
+}
+
+#[test]
+fn every_flag_is_the_cores_or_known_as_the_frontends() {
+    let command = Cli::command();
+    let others: Vec<&str> = command
+        .get_arguments()
+        .map(|arg| arg.get_id().as_str())
+        .filter(|id| !DECIDED_BY_THE_CORE.contains(id))
+        .collect();
+    let frontends = ["model", "seed", "engine_core_address", "generation_config"];
+    assert_eq!(others, frontends);
+}

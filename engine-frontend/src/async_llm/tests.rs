@@ -1,0 +1,239 @@
+use protocol::{FinishReason, SamplingParams};
+
+use super::*;
+use crate::input_processor::Prompt;
+use crate::test_support::{Told, fake_engine, ids, output, ready, step, tokenizer};
+
+fn request(output_kind: RequestOutputKind) -> GenerateRequest {
+    let params = SamplingParams {
+        output_kind,
+        ..SamplingParams::default()
+    };
+    GenerateRequest::new("id".to_owned(), Prompt::Text("hi".to_owned()), params)
+}
+
+#[tokio::test]
+async fn a_request_streams_its_answer() {
+    let (engine, mut core) = fake_engine(64);
+    let mut stream = engine
+        .generate(request(RequestOutputKind::Delta))
+        .await
+        .unwrap();
+    let sent = core.added().await;
+    assert_eq!(sent.prompt_token_ids, ids("hi"));
+    core.send(vec![output(&sent.request_id, "a", None)]);
+    let first = stream.next().await.unwrap().unwrap();
+    assert_eq!(first.outputs[0].text, "a");
+    core.send(vec![output(
+        &sent.request_id,
+        "b",
+        Some(FinishReason::Length),
+    )]);
+    assert!(stream.next().await.unwrap().unwrap().finished);
+    assert!(stream.next().await.is_none());
+    drop(stream);
+    assert!(core.told.try_recv().is_err(), "nothing to abort");
+    assert_eq!(engine.num_generation_tokens(), 2);
+}
+
+#[tokio::test]
+async fn a_dropped_stream_aborts_its_request() {
+    let (engine, mut core) = fake_engine(64);
+    let stream = engine
+        .generate(request(RequestOutputKind::Delta))
+        .await
+        .unwrap();
+    let sent = core.added().await;
+    drop(stream);
+    assert_eq!(core.aborted().await, [sent.request_id]);
+    assert_eq!(engine.num_unfinished_requests(), 0);
+}
+
+#[tokio::test]
+async fn a_stop_string_aborts_in_the_core() {
+    let (engine, mut core) = fake_engine(64);
+    let mut wanted = request(RequestOutputKind::FinalOnly);
+    wanted.sampling_params.stop = vec!["b".to_owned()];
+    let stream = engine.generate(wanted).await.unwrap();
+    let sent = core.added().await;
+    core.send(vec![output(&sent.request_id, "ab", None)]);
+    assert_eq!(stream.collect().await.unwrap().outputs[0].text, "a");
+    assert_eq!(core.aborted().await, [sent.request_id]);
+}
+
+#[tokio::test]
+async fn a_dead_core_ends_every_stream_and_later_request() {
+    let (engine, mut core) = fake_engine(64);
+    let mut first = engine
+        .generate(request(RequestOutputKind::Delta))
+        .await
+        .unwrap();
+    let second = engine
+        .generate(request(RequestOutputKind::FinalOnly))
+        .await
+        .unwrap();
+    core.added().await;
+    core.added().await;
+    core.die();
+    let dead = first.next().await.unwrap().unwrap_err();
+    assert!(matches!(&dead, GenerateError::EngineDead(e) if e.reason.contains("by the test")));
+    assert!(first.next().await.is_none());
+    assert_eq!(second.collect().await.unwrap_err(), dead);
+    let later = engine.generate(request(RequestOutputKind::Delta)).await;
+    assert_eq!(later.unwrap_err(), dead);
+    assert!(engine.errored().is_some());
+}
+
+#[tokio::test]
+async fn a_wrong_request_never_reaches_the_core() {
+    let (engine, mut core) = fake_engine(64);
+    let mut wrong = request(RequestOutputKind::Delta);
+    wrong.sampling_params.top_p = 7.0;
+    let error = engine.generate(wrong).await.unwrap_err();
+    assert_eq!(error.status_code(), 400);
+    assert!(core.told.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn the_engine_lets_go_of_its_core() {
+    let (engine, mut core) = fake_engine(64);
+    drop(engine);
+    // The handler and with it the client are gone: the channel ends.
+    assert_eq!(core.told.recv().await, None::<Told>);
+}
+
+#[tokio::test]
+async fn several_answers_can_be_collected_from_deltas() {
+    let (engine, mut core) = fake_engine(64);
+    let mut wanted = request(RequestOutputKind::Delta);
+    wanted.sampling_params.n = 2;
+    let stream = engine.generate(wanted).await.unwrap();
+    let (first, second) = (core.added().await, core.added().await);
+    core.send(vec![
+        output(&second.request_id, "x", None),
+        output(&first.request_id, "a", Some(FinishReason::Length)),
+    ]);
+    core.send(vec![output(
+        &second.request_id,
+        "y",
+        Some(FinishReason::Length),
+    )]);
+    let whole = stream.collect().await.unwrap();
+    let texts: Vec<_> = whole.outputs.iter().map(|o| &*o.text).collect();
+    assert_eq!(texts, ["a", "xy"]);
+}
+
+/// A client that takes a request and then panics.
+#[derive(Debug, Default)]
+struct PanickingClient(tokio::sync::Notify);
+
+impl CoreClient for PanickingClient {
+    fn add_request(&self, _: EngineCoreRequest) -> Result<(), EngineCoreClientError> {
+        self.0.notify_one();
+        Ok(())
+    }
+
+    fn abort_requests(&self, _: Vec<String>) -> Result<(), EngineCoreClientError> {
+        Ok(())
+    }
+
+    fn get_output(&self) -> BoxFuture<'_, Result<Option<EngineCoreOutputs>, EngineDeadError>> {
+        Box::pin(async {
+            self.0.notified().await;
+            panic!("by the test");
+        })
+    }
+
+    fn shutdown(&self, _: f64) -> BoxFuture<'_, Result<(), EngineDeadError>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+#[tokio::test]
+async fn a_panic_of_the_output_handler_ends_every_stream() {
+    let client = Arc::new(PanickingClient::default());
+    let engine = AsyncLLM::new(client, ready(64), tokenizer());
+    let mut stream = engine
+        .generate(request(RequestOutputKind::Delta))
+        .await
+        .unwrap();
+    let error = stream.next().await.unwrap().unwrap_err();
+    assert!(
+        matches!(&error, GenerateError::EngineDead(e) if e.reason.contains("panicked")),
+        "{error}"
+    );
+    let later = engine.generate(request(RequestOutputKind::Delta)).await;
+    assert_eq!(later.unwrap_err(), error);
+}
+
+/// A client that reports the first of several children as failed before it takes the second.
+#[derive(Debug, Default)]
+struct FailingClient {
+    failure: Mutex<Option<EngineCoreOutputs>>,
+    has_failure: tokio::sync::Notify,
+    aborted: Mutex<Vec<Vec<String>>>,
+    has_aborted: std::sync::Condvar,
+}
+
+impl CoreClient for FailingClient {
+    fn add_request(&self, request: EngineCoreRequest) -> Result<(), EngineCoreClientError> {
+        if request.request_id.starts_with("0_") {
+            let failed = output(&request.request_id, "", Some(FinishReason::Error));
+            *self.failure.lock().unwrap() = Some(step(vec![failed]));
+            self.has_failure.notify_one();
+            return Ok(());
+        }
+        let aborted = self.aborted.lock().unwrap();
+        let waited = self
+            .has_aborted
+            .wait_timeout_while(aborted, std::time::Duration::from_secs(60), |a| {
+                a.is_empty()
+            })
+            .unwrap();
+        assert!(
+            !waited.1.timed_out(),
+            "outputs are taken while requests are sent"
+        );
+        Ok(())
+    }
+
+    fn abort_requests(&self, ids: Vec<String>) -> Result<(), EngineCoreClientError> {
+        self.aborted.lock().unwrap().push(ids);
+        self.has_aborted.notify_all();
+        Ok(())
+    }
+
+    fn get_output(&self) -> BoxFuture<'_, Result<Option<EngineCoreOutputs>, EngineDeadError>> {
+        Box::pin(async {
+            loop {
+                let failure = self.failure.lock().unwrap().take();
+                if failure.is_some() {
+                    return Ok(failure);
+                }
+                self.has_failure.notified().await;
+            }
+        })
+    }
+
+    fn shutdown(&self, _: f64) -> BoxFuture<'_, Result<(), EngineDeadError>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn siblings_of_a_failed_child_that_were_sent_after_it_are_aborted() {
+    let client = Arc::new(FailingClient::default());
+    let engine = Arc::new(AsyncLLM::new(client.clone(), ready(64), tokenizer()));
+    let mut wanted = request(RequestOutputKind::FinalOnly);
+    wanted.sampling_params.n = 2;
+    let stream = engine.generate(wanted).await.unwrap();
+    assert!(stream.collect().await.is_err());
+    let aborted = client.aborted.lock().unwrap();
+    assert_eq!(aborted.len(), 2, "{aborted:?}");
+    // Once when the first failed, and once more behind the request.
+    let second = aborted[0][0].clone();
+    assert!(
+        second.starts_with("1_") && aborted[1].contains(&second),
+        "{aborted:?}"
+    );
+}

@@ -1,0 +1,207 @@
+use super::*;
+use crate::test_support::{EOS, IM_END, VOCAB_SIZE, ids, tokenizer, tokenizer_with};
+
+fn processor() -> InputProcessor {
+    let limits = ModelLimits {
+        max_model_len: 32,
+        vocab_size: VOCAB_SIZE,
+        max_logprobs: 20,
+    };
+    InputProcessor::new(tokenizer(), limits)
+}
+
+fn request(prompt: impl Into<Prompt>) -> GenerateRequest {
+    GenerateRequest::new("id".to_owned(), prompt.into(), SamplingParams::default())
+}
+
+fn processed(request: GenerateRequest) -> ProcessedInputs {
+    processor().process_inputs(request).unwrap()
+}
+
+fn refused(request: GenerateRequest) -> ValidationError {
+    processor().process_inputs(request).unwrap_err()
+}
+
+fn with_params(change: impl FnOnce(&mut SamplingParams)) -> GenerateRequest {
+    let mut request = request("abc");
+    change(&mut request.sampling_params);
+    request
+}
+
+#[test]
+fn text_becomes_a_request() {
+    let inputs = processed(request("abc"));
+    assert_eq!(inputs.prompt.as_deref(), Some("abc"));
+    let request = inputs.request;
+    assert_eq!(request.prompt_token_ids, ids("abc"));
+    assert_eq!(request.external_req_id.as_deref(), Some("id"));
+    let suffix = request.request_id.strip_prefix("id-").unwrap();
+    assert!(suffix.len() == 8 && suffix.bytes().all(|b| b.is_ascii_hexdigit()));
+    assert!(request.sampling_params.seed.is_some());
+    assert!(request.arrival_time > 1e9);
+    assert_ne!(
+        processed(super::tests::request("abc")).request.request_id,
+        request.request_id
+    );
+}
+
+#[test]
+fn conversations_go_through_the_template() {
+    let chat = |continue_final_message: bool| {
+        Prompt::Chat(ChatPrompt {
+            messages: vec![
+                serde_json::json!({"role": "user", "content": "h"}),
+                serde_json::json!({"role": "assistant", "content": "yo"}),
+            ],
+            add_generation_prompt: !continue_final_message,
+            continue_final_message,
+            ..ChatPrompt::default()
+        })
+    };
+    let opened = processed(request(chat(false)));
+    assert_eq!(
+        opened.prompt.as_deref(),
+        Some("[user]h[assistant]yo[assistant]")
+    );
+    let continued = processed(request(chat(true)));
+    assert_eq!(continued.prompt.as_deref(), Some("[user]h[assistant]yo"));
+    let empty = Prompt::Chat(ChatPrompt {
+        messages: vec![serde_json::json!({"role": "assistant", "content": ""})],
+        continue_final_message: true,
+        ..ChatPrompt::default()
+    });
+    let error = refused(request(empty));
+    assert_eq!(error.parameter.as_deref(), Some("continue_final_message"));
+}
+
+#[test]
+fn lengths_name_both_numbers() {
+    assert!(refused(request("")).message.contains("empty"));
+    assert!(refused(request(Vec::new())).message.contains("empty"));
+    for length in [32, 33] {
+        let error = refused(request("x".repeat(length)));
+        assert_eq!(error.parameter.as_deref(), Some("input_tokens"));
+        let message = error.to_string();
+        assert!(message.contains("32 tokens"), "{message}");
+        assert!(message.contains(&length.to_string()), "{message}");
+    }
+    assert!(processor().process_inputs(request("x".repeat(31))).is_ok());
+}
+
+#[test]
+fn ids_are_checked_against_the_vocabulary() {
+    let error = refused(request(vec![1, VOCAB_SIZE]));
+    assert!(error.message.contains("260"), "{error}");
+    let inputs = processed(request(vec![1, VOCAB_SIZE - 1]));
+    assert_eq!(inputs.prompt, None);
+}
+
+#[test]
+fn max_tokens_is_bounded_by_the_context() {
+    let limit = |max_tokens| {
+        let inputs = processed(with_params(|p| p.max_tokens = max_tokens));
+        inputs.request.sampling_params.max_tokens
+    };
+    assert_eq!(limit(None), Some(29));
+    assert_eq!(limit(Some(29)), Some(29));
+    assert_eq!(limit(Some(1000)), Some(29));
+    assert_eq!(limit(Some(5)), Some(5));
+    let error = refused(with_params(|p| {
+        p.max_tokens = None;
+        p.min_tokens = 30;
+    }));
+    assert_eq!(error.parameter.as_deref(), Some("min_tokens"));
+}
+
+#[test]
+fn end_of_text_tokens_come_from_the_model() {
+    let params = processed(request("abc")).request.sampling_params;
+    assert_eq!(params.eos_token_id, Some(EOS));
+    assert_eq!(params.stop_token_ids, [IM_END]);
+    let params = processed(with_params(|p| p.stop_token_ids = vec![7, IM_END]))
+        .request
+        .sampling_params;
+    assert_eq!(params.stop_token_ids, [7, IM_END]);
+    let params = processed(with_params(|p| p.ignore_eos = true))
+        .request
+        .sampling_params;
+    assert_eq!(params.eos_token_id, None);
+    assert!(params.stop_token_ids.is_empty());
+}
+
+#[test]
+fn bad_words_with_and_without_a_space() {
+    let params = processed(with_params(|p| {
+        p.bad_words = vec![" ab".to_owned(), "ab".to_owned(), "c".to_owned()];
+    }))
+    .request
+    .sampling_params;
+    assert_eq!(
+        params.bad_words_token_ids,
+        [ids("ab"), ids(" ab"), ids("c"), ids(" c")]
+    );
+    let error = refused(with_params(|p| {
+        p.bad_words = (0..65).map(|i| format!("w{i}")).collect();
+    }));
+    assert_eq!(error.parameter.as_deref(), Some("bad_words"));
+}
+
+#[test]
+fn thinking_needs_its_tokens() {
+    let params = processed(with_params(|p| p.thinking_token_budget = Some(5)))
+        .request
+        .sampling_params;
+    let tokens = params.thinking_tokens.unwrap();
+    assert_eq!(
+        (tokens.start_token_ids, tokens.end_token_ids),
+        (vec![258], vec![259])
+    );
+    let limits = ModelLimits {
+        max_model_len: 32,
+        vocab_size: 258,
+        max_logprobs: 20,
+    };
+    let without = InputProcessor::new(tokenizer_with("[256]", false), limits);
+    let error = without
+        .process_inputs(with_params(|p| p.thinking_token_budget = Some(5)))
+        .unwrap_err();
+    assert_eq!(error.parameter.as_deref(), Some("thinking_token_budget"));
+}
+
+#[test]
+fn truncation_keeps_the_chosen_end() {
+    let kept = |keep, side| {
+        let inputs = processed(GenerateRequest {
+            truncate_prompt_tokens: Some(keep),
+            truncation_side: side,
+            ..request("0123456789".repeat(4))
+        });
+        String::from_utf8(
+            inputs
+                .request
+                .prompt_token_ids
+                .iter()
+                .map(|&id| u8::try_from(id).unwrap())
+                .collect(),
+        )
+        .unwrap()
+    };
+    assert_eq!(kept(3, TruncationSide::Left), "789");
+    assert_eq!(kept(3, TruncationSide::Right), "012");
+    assert_eq!(kept(-1, TruncationSide::Right).len(), 16);
+    for bad in [0, -2, 33] {
+        let error = refused(GenerateRequest {
+            truncate_prompt_tokens: Some(bad),
+            ..request("abc")
+        });
+        assert_eq!(error.parameter.as_deref(), Some("truncate_prompt_tokens"));
+    }
+}
+
+#[test]
+fn prompt_logprobs_need_the_whole_prompt() {
+    let params = processed(with_params(|p| p.prompt_logprobs = Some(1)))
+        .request
+        .sampling_params;
+    assert!(params.skip_reading_prefix_cache);
+}

@@ -1,0 +1,308 @@
+use protocol::{LogprobsLists, SamplingParams};
+
+use super::*;
+use crate::test_support::{ids, output, tokenizer};
+
+struct Fixture {
+    processor: OutputProcessor,
+    queue: Arc<RequestOutputCollector>,
+    children: Vec<EngineCoreRequest>,
+}
+
+impl Fixture {
+    fn new(params: SamplingParams) -> Self {
+        Self::replaying("", params)
+    }
+
+    /// A request whose output so far is `replayed`.
+    fn replaying(replayed: &str, params: SamplingParams) -> Self {
+        let mut processor = OutputProcessor::new(tokenizer());
+        let delta = params.output_kind == RequestOutputKind::Delta;
+        let queue = Arc::new(RequestOutputCollector::new(delta));
+        let request = EngineCoreRequest {
+            request_id: "r".to_owned(),
+            external_req_id: Some("mine".to_owned()),
+            prompt_token_ids: ids("p"),
+            sampling_params: params,
+            output_token_ids: ids(replayed),
+            ..EngineCoreRequest::default()
+        };
+        let children = processor.add_request(request, Some("p".into()), &queue);
+        Self {
+            processor,
+            queue,
+            children,
+        }
+    }
+
+    /// Feeds one output; returns what must be aborted.
+    fn feed(&mut self, output: EngineCoreOutput) -> Vec<String> {
+        self.processor.process_outputs(&[output])
+    }
+
+    fn next(&self) -> Option<RequestOutput> {
+        self.queue.get_nowait().map(Result::unwrap)
+    }
+
+    fn text(&self) -> Option<String> {
+        self.next().map(|output| output.outputs[0].text.clone())
+    }
+}
+
+fn kind(output_kind: RequestOutputKind) -> SamplingParams {
+    SamplingParams {
+        output_kind,
+        ..SamplingParams::default()
+    }
+}
+
+#[test]
+fn cumulative_delta_and_final_outputs() {
+    for (output_kind, expected) in [
+        (RequestOutputKind::Cumulative, [Some("a"), Some("abc")]),
+        (RequestOutputKind::Delta, [Some("a"), Some("bc")]),
+        (RequestOutputKind::FinalOnly, [None, Some("abc")]),
+    ] {
+        let mut fixture = Fixture::new(kind(output_kind));
+        fixture.feed(output("r", "a", None));
+        assert_eq!(fixture.text().as_deref(), expected[0]);
+        fixture.feed(output("r", "bc", Some(FinishReason::Length)));
+        let last = fixture.next().unwrap();
+        assert_eq!(Some(last.outputs[0].text.as_str()), expected[1]);
+        assert_eq!(last.outputs[0].finish_reason, Some(FinishReason::Length));
+        assert!(last.finished);
+        assert_eq!(last.request_id, "mine");
+        assert_eq!(fixture.processor.num_unfinished_requests(), 0);
+        assert_eq!(fixture.processor.num_generation_tokens(), 3);
+    }
+}
+
+#[test]
+fn a_stop_string_ends_the_request_here() {
+    let mut fixture = Fixture::new(SamplingParams {
+        stop: vec!["bc".to_owned()],
+        ..kind(RequestOutputKind::FinalOnly)
+    });
+    assert!(fixture.feed(output("r", "ab", None)).is_empty());
+    assert_eq!(fixture.feed(output("r", "cd", None)), ["r"]);
+    let last = fixture.next().unwrap();
+    assert_eq!(last.outputs[0].text, "a");
+    assert_eq!(
+        last.outputs[0].stop_reason,
+        Some(StopReason::String("bc".to_owned()))
+    );
+    // What was generated before the core heard of it is ignored.
+    assert!(fixture.feed(output("r", "x", None)).is_empty());
+    assert!(fixture.next().is_none());
+}
+
+#[test]
+fn stream_interval_sends_the_first_and_the_last() {
+    let mut fixture = Fixture::new(SamplingParams {
+        stream_interval: Some(3),
+        ..kind(RequestOutputKind::Delta)
+    });
+    let mut texts = Vec::new();
+    for (text, finish) in [
+        ("a", None),
+        ("b", None),
+        ("c", None),
+        ("d", None),
+        ("e", Some(FinishReason::Length)),
+    ] {
+        fixture.feed(output("r", text, finish));
+        texts.push(fixture.text());
+    }
+    let expected = [Some("a"), None, None, Some("bcd"), Some("e")];
+    assert_eq!(texts, expected.map(|text| text.map(str::to_owned)));
+}
+
+#[test]
+fn several_answers_come_together_in_order() {
+    let mut fixture = Fixture::new(SamplingParams {
+        n: 2,
+        ..kind(RequestOutputKind::FinalOnly)
+    });
+    let sent: Vec<_> = fixture.children.iter().map(|c| &c.request_id).collect();
+    assert_eq!(sent, ["0_r", "1_r"]);
+    fixture.feed(output("1_r", "one", Some(FinishReason::Length)));
+    assert!(fixture.next().is_none());
+    fixture.feed(output("0_r", "nil", Some(FinishReason::Length)));
+    let last = fixture.next().unwrap();
+    let texts: Vec<_> = last.outputs.iter().map(|o| (o.index, &*o.text)).collect();
+    assert_eq!(texts, [(0, "nil"), (1, "one")]);
+    assert!(last.finished);
+}
+
+#[test]
+fn an_error_ends_all_siblings() {
+    let mut fixture = Fixture::new(SamplingParams {
+        n: 3,
+        ..kind(RequestOutputKind::Delta)
+    });
+    fixture.feed(output("2_r", "x", Some(FinishReason::Length)));
+    let failed = EngineCoreOutput {
+        request_id: "0_r".to_owned(),
+        finish_reason: Some(FinishReason::Error),
+        error: Some(RequestError {
+            code: RequestErrorCode::ValidationError,
+            message: "no".to_owned(),
+            retryable: false,
+        }),
+        ..EngineCoreOutput::default()
+    };
+    assert_eq!(fixture.feed(failed), ["1_r"]);
+    assert_eq!(fixture.text().as_deref(), Some("x"));
+    let error = fixture.queue.get_nowait().unwrap().unwrap_err();
+    assert_eq!(error.status_code(), 400);
+    assert_eq!(fixture.processor.num_unfinished_requests(), 0);
+}
+
+#[test]
+fn an_error_without_words_is_internal() {
+    let mut fixture = Fixture::new(kind(RequestOutputKind::Delta));
+    fixture.feed(output("r", "", Some(FinishReason::Error)));
+    let error = fixture.queue.get_nowait().unwrap().unwrap_err();
+    assert_eq!(error.status_code(), 500);
+}
+
+#[test]
+fn aborted_requests_are_forgotten() {
+    let mut fixture = Fixture::new(SamplingParams {
+        n: 2,
+        ..kind(RequestOutputKind::Delta)
+    });
+    fixture.feed(output("1_r", "x", Some(FinishReason::Length)));
+    assert_eq!(fixture.processor.abort_request("r"), ["0_r"]);
+    assert!(fixture.processor.abort_request("r").is_empty());
+    assert_eq!(fixture.processor.num_unfinished_requests(), 0);
+}
+
+#[test]
+fn logprobs_follow_the_tokens() {
+    let mut fixture = Fixture::new(SamplingParams {
+        logprobs: Some(1),
+        prompt_logprobs: Some(0),
+        stop: vec!["b".to_owned()],
+        ..kind(RequestOutputKind::Delta)
+    });
+    let mut first = output("r", "a", None);
+    first.new_logprobs = Some(LogprobsLists {
+        logprob_token_ids: vec![vec![97, 120]],
+        logprobs: vec![vec![-1.0, -0.5]],
+        sampled_token_ranks: vec![2],
+    });
+    first.new_prompt_logprobs = Some(LogprobsLists::default());
+    fixture.feed(first);
+    let sent = fixture.next().unwrap();
+    assert_eq!(sent.prompt_logprobs, Some(vec![None]));
+    let position = &sent.outputs[0].logprobs.as_ref().unwrap()[0];
+    let seen: Vec<_> = position
+        .iter()
+        .map(|l| (l.token_id, l.rank, &*l.decoded_token))
+        .collect();
+    assert_eq!(seen, [(97, Some(2), "a"), (120, Some(1), "x")]);
+    assert_eq!(sent.outputs[0].cumulative_logprob, Some(-1.0));
+    // Of two tokens, the one behind the stop string is dropped with its row.
+    let mut second = output("r", "bc", None);
+    second.new_logprobs = Some(LogprobsLists {
+        logprob_token_ids: vec![vec![98, 98], vec![99, 99]],
+        logprobs: vec![vec![-2.0, -2.0], vec![-4.0, -4.0]],
+        sampled_token_ranks: vec![1, 1],
+    });
+    fixture.feed(second);
+    let last = fixture.next().unwrap();
+    assert_eq!(last.outputs[0].token_ids, ids("b"));
+    assert_eq!(last.outputs[0].logprobs.as_ref().unwrap().len(), 1);
+    assert_eq!(last.outputs[0].cumulative_logprob, Some(-3.0));
+}
+
+/// A request's share of a step with one logprob per token.
+fn output_with_logprobs(
+    text: &str,
+    logprob: f32,
+    finish: Option<FinishReason>,
+) -> EngineCoreOutput {
+    let token_ids = ids(text);
+    EngineCoreOutput {
+        new_logprobs: Some(LogprobsLists {
+            logprob_token_ids: token_ids.iter().map(|&id| vec![id]).collect(),
+            logprobs: vec![vec![logprob]; token_ids.len()],
+            sampled_token_ranks: vec![1; token_ids.len()],
+        }),
+        ..output("r", text, finish)
+    }
+}
+
+/// The token and the logprob of each position; `None` for a position without any.
+fn chosen(completion: &CompletionOutput) -> Vec<Option<(u32, f32)>> {
+    let positions = completion.logprobs.as_ref().unwrap();
+    let first = |position: &Vec<crate::logprobs::Logprob>| {
+        position.first().map(|l| (l.token_id, l.logprob))
+    };
+    positions.iter().map(first).collect()
+}
+
+#[test]
+fn a_replayed_stream_goes_on_where_it_was() {
+    let mut fixture = Fixture::replaying(
+        "xyz",
+        SamplingParams {
+            logprobs: Some(0),
+            ..kind(RequestOutputKind::Delta)
+        },
+    );
+    fixture.feed(output_with_logprobs("a", -1.0, None));
+    let first = fixture.next().unwrap();
+    assert_eq!(first.outputs[0].text, "a");
+    assert_eq!(first.outputs[0].token_ids, ids("a"));
+    assert_eq!(chosen(&first.outputs[0]), [Some((97, -1.0))]);
+    assert_eq!(first.outputs[0].cumulative_logprob, Some(-1.0));
+    fixture.feed(output_with_logprobs("bc", -2.0, Some(FinishReason::Length)));
+    let last = fixture.next().unwrap();
+    assert_eq!(last.outputs[0].text, "bc");
+    assert_eq!(last.outputs[0].token_ids, ids("bc"));
+    assert_eq!(
+        chosen(&last.outputs[0]),
+        [Some((98, -2.0)), Some((99, -2.0))]
+    );
+}
+
+#[test]
+fn a_replayed_request_is_answered_as_a_whole() {
+    for output_kind in [RequestOutputKind::Cumulative, RequestOutputKind::FinalOnly] {
+        let mut fixture = Fixture::replaying(
+            "xyz",
+            SamplingParams {
+                logprobs: Some(0),
+                stop: vec!["b".to_owned()],
+                ..kind(output_kind)
+            },
+        );
+        fixture.feed(output_with_logprobs("abc", -1.0, None));
+        let last = fixture.next().unwrap();
+        assert_eq!(last.outputs[0].text, "xyza");
+        assert_eq!(last.outputs[0].token_ids, ids("xyzab"));
+        // One entry per token; the token behind the stop string is gone with its row.
+        assert_eq!(
+            chosen(&last.outputs[0]),
+            [None, None, None, Some((97, -1.0)), Some((98, -1.0))]
+        );
+        assert_eq!(last.outputs[0].cumulative_logprob, Some(-2.0));
+    }
+}
+
+#[test]
+fn an_interval_counts_from_the_replayed_tokens_on() {
+    let mut fixture = Fixture::replaying(
+        "xyz",
+        SamplingParams {
+            stream_interval: Some(2),
+            ..kind(RequestOutputKind::Delta)
+        },
+    );
+    fixture.feed(output("r", "a", None));
+    assert_eq!(fixture.text(), None);
+    fixture.feed(output("r", "b", None));
+    assert_eq!(fixture.text().as_deref(), Some("ab"));
+}

@@ -1,0 +1,150 @@
+//! Completion by tokens: whether a state can be completed, and in how few tokens.
+//!
+//! Where the vocabulary can write any text, completion by bytes is enough, and the bound on tokens
+//! is taken from the *canonical completion*: the shortest in bytes, of several the one with the
+//! smallest first byte, and so on. What follows a prefix of it is the canonical completion of the
+//! state there, so the fewest tokens that write it fall by one with each of them: following the
+//! bound always ends in time. It need not be the least number of tokens (a longer text may take
+//! fewer), but it is never too low.
+//!
+//! With other vocabularies the bound is exact: a search over tokens.
+
+use std::sync::Arc;
+
+use super::{State, TokenAutomaton};
+use crate::lexical::search::{DEAD, Graph, Search, UNKNOWN, nearest_end};
+use crate::lexical::{Fuel, OutOfFuel};
+
+impl TokenAutomaton {
+    /// Whether the text so far can be completed by tokens of the vocabulary. `state` is reached by
+    /// whole tokens.
+    pub(crate) fn is_completable(
+        &mut self,
+        state: State,
+        fuel: &mut Fuel,
+    ) -> Result<bool, OutOfFuel> {
+        if self.writes_any_text {
+            self.machine.lexicon.is_live(state.lexeme, fuel)
+        } else {
+            Ok(nearest_end(&mut ByTokens(self), state, fuel)? != DEAD)
+        }
+    }
+
+    /// Runs a search by tokens: [`DEAD`] where tokens of the vocabulary reach no end. Where they
+    /// write any text there is nothing to search.
+    pub(crate) fn run_by_tokens(
+        &mut self,
+        search: &mut Search<State>,
+        fuel: &mut Fuel,
+    ) -> Result<u32, OutOfFuel> {
+        if self.writes_any_text {
+            return Ok(0);
+        }
+        search.run(&mut ByTokens(self), fuel)
+    }
+
+    /// How many tokens complete the text from a state that can be completed, the stop token
+    /// included: at least 1.
+    pub(crate) fn min_tokens(&mut self, state: State, fuel: &mut Fuel) -> Result<u32, OutOfFuel> {
+        if !self.writes_any_text {
+            let tokens = nearest_end(&mut ByTokens(self), state, fuel)?;
+            return Ok(tokens.saturating_add(1));
+        }
+        if let Some(&known) = self.min_tokens.get(&state) {
+            return Ok(known);
+        }
+        let longest = self.index.max_token_bytes() as usize;
+        let mut text = Vec::new();
+        let mut states = vec![state];
+        // Up to the end, or a token's length into what is known.
+        let mut known_run = 0;
+        let mut last = state;
+        while let Some((byte, next)) = self.machine.toward_end(last, fuel)? {
+            fuel.burn(1)?;
+            let known = self.min_tokens.contains_key(&last);
+            known_run = if known { known_run + 1 } else { 0 };
+            if known_run > longest {
+                break;
+            }
+            text.push(byte);
+            states.push(next);
+            last = next;
+        }
+        for start in (0..states.len()).rev() {
+            if self.min_tokens.contains_key(&states[start]) {
+                continue;
+            }
+            let tokens = match start == text.len() {
+                true => 1,
+                false => self.fewest_tokens(&text[start..], &states[start..], fuel)?,
+            };
+            self.min_tokens.insert(states[start], tokens);
+        }
+        Ok(self.min_tokens.get(&state).copied().unwrap_or(u32::MAX))
+    }
+
+    /// One token that begins `text`, and what the state after it needs. `states[i]` is the state
+    /// after `text[..i]`; those after the first are known.
+    fn fewest_tokens(
+        &self,
+        text: &[u8],
+        states: &[State],
+        fuel: &mut Fuel,
+    ) -> Result<u32, OutOfFuel> {
+        let index = Arc::clone(&self.index);
+        let trie = index.byte_trie();
+        let mut fewest = u32::MAX;
+        let (mut node, mut end) = (0, trie.num_nodes());
+        for (&byte, after) in text.iter().zip(&states[1..]) {
+            while node < end && trie.label(node) != trie.class_of(byte) {
+                fuel.burn(1)?;
+                node = trie.end(node);
+            }
+            if node >= end {
+                break;
+            }
+            if trie.token_start(node) < trie.token_start(node + 1) {
+                let rest = self.min_tokens.get(after).copied().unwrap_or(u32::MAX);
+                fewest = fewest.min(rest.saturating_add(1));
+            }
+            end = trie.end(node);
+            node += 1;
+        }
+        Ok(fewest)
+    }
+}
+
+/// The automaton as a graph whose edges are tokens.
+struct ByTokens<'a>(&'a mut TokenAutomaton);
+
+impl Graph for ByTokens<'_> {
+    type State = State;
+
+    fn known(&self, state: State) -> u32 {
+        self.0
+            .token_distance
+            .get(&state)
+            .copied()
+            .unwrap_or(UNKNOWN)
+    }
+
+    fn bound(&self, _: State) -> u32 {
+        0
+    }
+
+    fn is_end(&mut self, state: State, fuel: &mut Fuel) -> Result<bool, OutOfFuel> {
+        self.0.is_accepting(state, fuel)
+    }
+
+    fn successors(&mut self, state: State, fuel: &mut Fuel) -> Result<Vec<State>, OutOfFuel> {
+        let reached = self.0.reached_by_tokens(state, fuel)?;
+        let mut states: Vec<State> = reached.into_iter().map(|(_, next)| next).collect();
+        states.sort_unstable();
+        states.dedup();
+        Ok(states)
+    }
+
+    fn remember(&mut self, state: State, distance: u32) {
+        self.0.token_distance.insert(state, distance);
+    }
+}

@@ -1,0 +1,138 @@
+//! The automaton over tokens: the pushdown machine, stepped by whole tokens of a vocabulary.
+//!
+//! Everything that is known of a state is known here once: its mask, the tokens it needs to
+//! complete. Requests and grammars share one automaton behind the engine's lock.
+
+mod completion;
+mod mask;
+mod memo;
+mod walk;
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+
+use crate::index::TokenizerIndex;
+use crate::lexical::{Fuel, Lexicon, OutOfFuel};
+use crate::pushdown::Machine;
+pub(crate) use crate::pushdown::State;
+use memo::MaskMemo;
+
+/// The longest forced text that is looked for at once.
+pub(crate) const MAX_FORCED_BYTES: usize = 16 << 10;
+
+/// The machine together with what is remembered of its states.
+pub(crate) struct TokenAutomaton {
+    index: Arc<TokenizerIndex>,
+    machine: Machine,
+    /// Whether completion by bytes implies completion by tokens, see
+    /// [`TokenizerIndex::writes_any_text`].
+    writes_any_text: bool,
+    masks: MaskMemo,
+    /// Tokens to the nearest end, where not every text can be written (else empty).
+    token_distance: HashMap<State, u32>,
+    /// Tokens of the canonical completion, its stop token included.
+    min_tokens: HashMap<State, u32>,
+    /// The most that any successor by a token needs to complete: with more tokens left than that,
+    /// the limit changes no mask.
+    farthest_successor: HashMap<State, u32>,
+}
+
+impl TokenAutomaton {
+    pub(crate) fn new(index: Arc<TokenizerIndex>) -> Self {
+        let lexicon = Lexicon::new(index.alphabets(), index.max_token_bytes());
+        Self {
+            machine: Machine::new(lexicon),
+            writes_any_text: index.writes_any_text(),
+            masks: MaskMemo::default(),
+            token_distance: HashMap::new(),
+            min_tokens: HashMap::new(),
+            farthest_successor: HashMap::new(),
+            index,
+        }
+    }
+
+    /// The machine.
+    pub(crate) fn machine(&mut self) -> &mut Machine {
+        &mut self.machine
+    }
+
+    /// Bytes of the states, the index apart.
+    pub(crate) fn state_bytes(&self) -> usize {
+        self.machine.memory_bytes()
+    }
+
+    /// Bytes that [`TokenAutomaton::clear_caches`] gives back.
+    pub(crate) fn cache_bytes(&self) -> usize {
+        let numbers = self.token_distance.capacity()
+            + self.min_tokens.capacity()
+            + self.farthest_successor.capacity();
+        self.masks.memory_bytes() + numbers * (size_of::<(State, u32)>() + 1)
+    }
+
+    /// Forgets what can be computed again. States stay valid.
+    pub(crate) fn clear_caches(&mut self) {
+        self.masks = MaskMemo::default();
+        self.token_distance = HashMap::new();
+        self.min_tokens = HashMap::new();
+        self.farthest_successor = HashMap::new();
+    }
+
+    /// How many states there are.
+    pub(crate) fn num_states(&self) -> usize {
+        self.machine.lexicon.len()
+    }
+
+    /// Whether the text may end here.
+    pub(crate) fn is_accepting(
+        &mut self,
+        state: State,
+        fuel: &mut Fuel,
+    ) -> Result<bool, OutOfFuel> {
+        self.machine.is_accepting(state, fuel)
+    }
+
+    /// The state after a text token; `None` where the token isn't allowed.
+    pub(crate) fn advance(
+        &mut self,
+        state: State,
+        token_id: u32,
+        fuel: &mut Fuel,
+    ) -> Result<Option<State>, OutOfFuel> {
+        if !self.index.is_text_token(token_id) {
+            return Ok(None);
+        }
+        let index = Arc::clone(&self.index);
+        let mut next = state;
+        for &byte in index.info().token_bytes(token_id) {
+            fuel.burn(1)?;
+            match self.machine.step(next, byte, fuel)? {
+                Some(after) => next = after,
+                None => return Ok(None),
+            }
+        }
+        let live = self.is_completable(next, fuel)?;
+        Ok(live.then_some(next))
+    }
+
+    /// The bytes that must come next: from the state on, as long as the text can't end and there is
+    /// only one byte to go on with; at most [`MAX_FORCED_BYTES`].
+    pub(crate) fn forced_bytes(
+        &mut self,
+        mut state: State,
+        fuel: &mut Fuel,
+    ) -> Result<Vec<u8>, OutOfFuel> {
+        let mut forced = Vec::new();
+        while forced.len() < MAX_FORCED_BYTES && !self.is_accepting(state, fuel)? {
+            fuel.burn(1)?;
+            match self.machine.next_bytes(state, fuel)?[..] {
+                [(bytes, next)] if bytes.len() == 1 => {
+                    forced.extend(bytes.iter());
+                    state = next;
+                }
+                _ => break,
+            }
+        }
+        Ok(forced)
+    }
+}

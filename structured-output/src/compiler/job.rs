@@ -1,0 +1,239 @@
+//! One compilation, under a budget. The automaton is locked for slices of the work only.
+
+use std::sync::Arc;
+
+use crate::automaton::{State, TokenAutomaton};
+use crate::engine::Engine;
+use crate::error::CompileError;
+use crate::grammar::CompiledGrammar;
+use crate::json::{Frame, SchemaCompiler, Value, Whitespace};
+use crate::lexical::Fuel;
+use crate::lexical::search::{DEAD, Search};
+use crate::options::{CancelFlag, CompileBudget, JsonSchemaOptions, Limits};
+use crate::regex::{self, RegexLimits, Translator};
+
+/// What is to be compiled.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Source {
+    Regex(String),
+    Choice(Vec<String>),
+    JsonSchema(String, JsonSchemaOptions),
+    /// Any JSON object.
+    JsonObject(Whitespace),
+}
+
+impl Source {
+    pub(super) fn memory_bytes(&self) -> usize {
+        match self {
+            Self::Regex(source) | Self::JsonSchema(source, _) => source.len(),
+            Self::JsonObject(_) => 0,
+            Self::Choice(choices) => choices.iter().map(|c| c.len() + size_of::<String>()).sum(),
+        }
+    }
+
+    /// Refuses what is too large to be looked at.
+    pub(super) fn check_size(&self, limits: &Limits) -> Result<(), CompileError> {
+        let bytes = match self {
+            Self::Regex(source) | Self::JsonSchema(source, _) => source.len(),
+            Self::JsonObject(_) => 0,
+            Self::Choice(choices) => {
+                if choices.len() > limits.max_choices {
+                    return Err(exceeded("max_choices", limits.max_choices as u64));
+                }
+                choices.iter().map(String::len).sum()
+            }
+        };
+        if bytes > limits.max_source_bytes {
+            return Err(exceeded("max_source_bytes", limits.max_source_bytes as u64));
+        }
+        Ok(())
+    }
+}
+
+fn exceeded(limit: &'static str, max: u64) -> CompileError {
+    CompileError::LimitExceeded { limit, max }
+}
+
+/// Compiles a source in a generation of the engine.
+pub(super) fn compile(
+    source: &Source,
+    engine: Arc<Engine>,
+    limits: &Limits,
+    budget: CompileBudget,
+    cancel: &CancelFlag,
+) -> Result<CompiledGrammar, CompileError> {
+    let mut job = Job {
+        engine: &engine,
+        budget,
+        cancel,
+        states: 0,
+        bytes: 0,
+        steps: 0,
+    };
+    let root = match source {
+        Source::Regex(pattern) => job.regex(pattern, limits)?,
+        Source::Choice(choices) => job.choice(choices)?,
+        Source::JsonSchema(schema, options) => job.json_schema(schema, options, limits)?,
+        Source::JsonObject(whitespace) => job.json_object(*whitespace)?,
+    };
+    job.check_completable(root)?;
+    let bytes = job.bytes;
+    Ok(CompiledGrammar::new(engine, root, bytes))
+}
+
+/// What a compilation has spent so far.
+struct Job<'a> {
+    engine: &'a Engine,
+    budget: CompileBudget,
+    cancel: &'a CancelFlag,
+    states: usize,
+    bytes: usize,
+    steps: u64,
+}
+
+/// Parts of a syntax tree, or strings of a choice, per slice.
+const SLICE_PARTS: usize = 256;
+
+impl Job<'_> {
+    /// One slice of the work: locks the automaton, and charges what the slice added.
+    fn slice<T>(&mut self, work: impl FnOnce(&mut TokenAutomaton) -> T) -> Result<T, CompileError> {
+        if self.cancel.is_cancelled() {
+            return Err(CompileError::Cancelled);
+        }
+        let mut automaton = self.engine.lock();
+        let before = (automaton.num_states(), automaton.state_bytes());
+        let result = work(&mut automaton);
+        self.states += automaton.num_states() - before.0;
+        self.bytes += automaton.state_bytes() - before.1;
+        drop(automaton);
+        let CompileBudget {
+            max_states,
+            max_bytes,
+            max_steps,
+        } = self.budget;
+        if self.states > max_states {
+            return Err(exceeded("max_states", max_states as u64));
+        }
+        if self.bytes > max_bytes {
+            return Err(exceeded("max_bytes", max_bytes as u64));
+        }
+        if self.steps > max_steps {
+            return Err(exceeded("max_steps", max_steps));
+        }
+        Ok(result)
+    }
+
+    fn regex(&mut self, pattern: &str, limits: &Limits) -> Result<State, CompileError> {
+        let error =
+            |error: regex::RegexError| CompileError::regex(pattern, error.offset, error.message);
+        let limits = RegexLimits {
+            max_nodes: limits.max_regex_nodes,
+            max_nesting: limits.max_nesting,
+            max_repetition: limits.max_repetition,
+        };
+        let mut translator = Translator::new(regex::parse(pattern, limits).map_err(error)?);
+        loop {
+            self.steps += SLICE_PARTS as u64;
+            let done = self
+                .slice(|automaton| translator.run(&mut automaton.machine().lexicon, SLICE_PARTS))?;
+            if let Some(root) = done.map_err(error)? {
+                return self.slice(|automaton| automaton.machine().start_of_expression(root));
+            }
+        }
+    }
+
+    fn choice(&mut self, choices: &[String]) -> Result<State, CompileError> {
+        if choices.is_empty() {
+            return Err(CompileError::EmptyChoice);
+        }
+        let mut words = Vec::with_capacity(choices.len());
+        for some in choices.chunks(SLICE_PARTS) {
+            self.steps += some.iter().map(|word| 1 + word.len() as u64).sum::<u64>();
+            self.slice(|automaton| {
+                let lexicon = &mut automaton.machine().lexicon;
+                words.extend(some.iter().map(|word| lexicon.literal(word.as_bytes())));
+            })?;
+        }
+        self.slice(|automaton| {
+            let root = automaton.machine().lexicon.or(&words);
+            automaton.machine().start_of_expression(root)
+        })
+    }
+
+    fn json_schema(
+        &mut self,
+        schema: &str,
+        options: &JsonSchemaOptions,
+        limits: &Limits,
+    ) -> Result<State, CompileError> {
+        let schema = Value::parse(schema, limits.max_nesting)
+            .map_err(|error| CompileError::json_syntax(schema, error.offset, error.message))?;
+        let mut compiler = SchemaCompiler::new(schema, options.whitespace);
+        loop {
+            self.steps += SLICE_PARTS as u64;
+            let done = self.slice(|automaton| {
+                let machine = automaton.machine();
+                compiler.run(&mut machine.lexicon, &mut machine.programs, SLICE_PARTS)
+            })?;
+            let done = done.map_err(|error| CompileError::JsonSchema {
+                pointer: error.pointer,
+                message: error.message,
+            })?;
+            if let Some(frames) = done {
+                return self.start(&frames);
+            }
+        }
+    }
+
+    fn json_object(&mut self, whitespace: Whitespace) -> Result<State, CompileError> {
+        let frames = self.slice(|automaton| {
+            let machine = automaton.machine();
+            machine
+                .programs
+                .any_object(&mut machine.lexicon, whitespace)
+        })?;
+        self.start(&frames)
+    }
+
+    fn start(&mut self, frames: &[Frame]) -> Result<State, CompileError> {
+        let max_steps = self.budget.max_steps;
+        let state = self.slice(|automaton| {
+            automaton
+                .machine()
+                .start_of_frames(frames, &mut Fuel::new(max_steps))
+        })?;
+        state.map_err(|_| exceeded("max_steps", max_steps))
+    }
+
+    /// Refuses a grammar without any completion.
+    fn check_completable(&mut self, root: State) -> Result<(), CompileError> {
+        let mut slice_steps = 50_000;
+        let mut by_bytes = Search::new(root.lexeme);
+        let mut by_tokens = Search::new(root);
+        let mut text_exists = false;
+        loop {
+            // Doubling, since a step by tokens may need a whole walk of the vocabulary.
+            let steps = slice_steps.min(self.budget.max_steps.saturating_sub(self.steps) + 1);
+            let mut fuel = Fuel::new(steps);
+            let found = self.slice(|automaton| {
+                if !text_exists {
+                    match by_bytes.run(&mut automaton.machine().lexicon, &mut fuel) {
+                        Ok(DEAD) => return Some(Err(CompileError::Unsatisfiable)),
+                        Ok(_) => text_exists = true,
+                        Err(_) => return None,
+                    }
+                }
+                match automaton.run_by_tokens(&mut by_tokens, &mut fuel) {
+                    Ok(DEAD) => Some(Err(CompileError::NotWritable)),
+                    Ok(_) => Some(Ok(())),
+                    Err(_) => None,
+                }
+            })?;
+            if let Some(outcome) = found {
+                return outcome;
+            }
+            self.steps += steps;
+            slice_steps *= 2;
+        }
+    }
+}

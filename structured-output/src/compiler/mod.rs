@@ -1,0 +1,198 @@
+//! The compiler: from a specification to a compiled grammar, once.
+
+mod cache;
+mod job;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::TokenizerInfo;
+use crate::engine::{Engine, Shares};
+use crate::error::CompileError;
+use crate::grammar::CompiledGrammar;
+use crate::index::TokenizerIndex;
+use crate::json::Whitespace;
+use crate::options::{CancelFlag, CompileBudget, CompilerOptions, JsonSchemaOptions};
+use cache::{Cache, Turn};
+use job::Source;
+
+/// Compiles grammars for one vocabulary, and keeps what it has compiled.
+///
+/// `Send + Sync`: share one by `Arc`. Equal specifications are compiled once, also when they come
+/// at the same time; failures are kept too. Grammars of one compiler share their states and masks,
+/// so the second schema with a string in it pays nothing for strings.
+///
+/// Memory: the vocabulary's index (some 15 bytes per byte of vocabulary) and at most
+/// `cache_bytes`.
+pub struct GrammarCompiler {
+    index: Arc<TokenizerIndex>,
+    options: CompilerOptions,
+    engine: Mutex<Arc<Engine>>,
+    cache: Cache<(Source, CompileBudget)>,
+}
+
+impl GrammarCompiler {
+    /// A compiler for a vocabulary. Builds its index, which takes some sorts of the vocabulary: 0.2
+    /// seconds for 128,000 tokens.
+    pub fn new(info: Arc<TokenizerInfo>, options: CompilerOptions) -> Self {
+        let index = Arc::new(TokenizerIndex::new(info));
+        Self {
+            engine: Mutex::new(Arc::new(Engine::new(Arc::clone(&index), &options))),
+            cache: Cache::new(Shares::of(options.cache_bytes).grammars),
+            index,
+            options,
+        }
+    }
+
+    /// Compiles a regular expression, which is to match the whole text.
+    ///
+    /// Syntax: what Rust's `regex` and Python's `re` have in common, with look-around. What is not
+    /// regular (back-references) or means different things in the two (possessive quantifiers,
+    /// nested classes) is refused.
+    ///
+    /// # Errors
+    /// [`CompileError::Regex`] with line and column; [`CompileError::Unsatisfiable`] and
+    /// [`CompileError::NotWritable`] where no output could match; a limit.
+    pub fn compile_regex(&self, pattern: &str) -> Result<CompiledGrammar, CompileError> {
+        self.compile_regex_with(pattern, self.options.budget, &CancelFlag::new())
+    }
+
+    /// [`GrammarCompiler::compile_regex`] with the call's own budget and a flag to stop it.
+    ///
+    /// # Errors
+    /// As there, and [`CompileError::Cancelled`].
+    pub fn compile_regex_with(
+        &self,
+        pattern: &str,
+        budget: CompileBudget,
+        cancel: &CancelFlag,
+    ) -> Result<CompiledGrammar, CompileError> {
+        self.compile(Source::Regex(pattern.to_owned()), budget, cancel)
+    }
+
+    /// Compiles a choice: the text is one of the strings.
+    ///
+    /// # Errors
+    /// [`CompileError::EmptyChoice`]; [`CompileError::NotWritable`]; a limit.
+    pub fn compile_choice(&self, choices: &[String]) -> Result<CompiledGrammar, CompileError> {
+        self.compile_choice_with(choices, self.options.budget, &CancelFlag::new())
+    }
+
+    /// [`GrammarCompiler::compile_choice`] with the call's own budget and a flag to stop it.
+    ///
+    /// # Errors
+    /// As there, and [`CompileError::Cancelled`].
+    pub fn compile_choice_with(
+        &self,
+        choices: &[String],
+        budget: CompileBudget,
+        cancel: &CancelFlag,
+    ) -> Result<CompiledGrammar, CompileError> {
+        self.compile(Source::Choice(choices.to_vec()), budget, cancel)
+    }
+
+    /// Compiles a JSON Schema: the text is one JSON value that is valid under it.
+    ///
+    /// # Errors
+    /// [`CompileError::JsonSyntax`]; [`CompileError::JsonSchema`] with the JSON pointer of what is
+    /// malformed or not enforced yet; [`CompileError::Unsatisfiable`]; a limit.
+    pub fn compile_json_schema(
+        &self,
+        schema: &str,
+        options: &JsonSchemaOptions,
+    ) -> Result<CompiledGrammar, CompileError> {
+        self.compile_json_schema_with(schema, options, self.options.budget, &CancelFlag::new())
+    }
+
+    /// [`GrammarCompiler::compile_json_schema`] with the call's own budget and a flag to stop it.
+    ///
+    /// # Errors
+    /// As there, and [`CompileError::Cancelled`].
+    pub fn compile_json_schema_with(
+        &self,
+        schema: &str,
+        options: &JsonSchemaOptions,
+        budget: CompileBudget,
+        cancel: &CancelFlag,
+    ) -> Result<CompiledGrammar, CompileError> {
+        let source = Source::JsonSchema(schema.to_owned(), options.clone());
+        self.compile(source, budget, cancel)
+    }
+
+    /// Compiles the grammar of any JSON object, with flexible white space.
+    ///
+    /// # Errors
+    /// A limit.
+    pub fn compile_builtin_json(&self) -> Result<CompiledGrammar, CompileError> {
+        let source = Source::JsonObject(Whitespace::Flexible);
+        self.compile(source, self.options.budget, &CancelFlag::new())
+    }
+
+    fn compile(
+        &self,
+        source: Source,
+        budget: CompileBudget,
+        cancel: &CancelFlag,
+    ) -> Result<CompiledGrammar, CompileError> {
+        // Before the source is kept anywhere.
+        source.check_size(&self.options.limits)?;
+        let source_bytes = source.memory_bytes();
+        match self.cache.turn((source.clone(), budget), cancel) {
+            Turn::Known(outcome) => outcome,
+            Turn::Compile(ticket) => {
+                let outcome =
+                    job::compile(&source, self.engine(), &self.options.limits, budget, cancel);
+                if outcome != Err(CompileError::Cancelled) {
+                    let grammar_bytes = outcome.as_ref().map_or(0, CompiledGrammar::memory_bytes);
+                    ticket.finish(&outcome, 256 + source_bytes + grammar_bytes);
+                }
+                outcome
+            }
+        }
+    }
+
+    /// The current generation, or a new one where that is full.
+    fn engine(&self) -> Arc<Engine> {
+        let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
+        if engine.is_full() {
+            // Grammars of the old one would keep it alive.
+            self.cache.clear();
+            engine.lock().clear_caches();
+            *engine = Arc::new(Engine::new(Arc::clone(&self.index), &self.options));
+        }
+        Arc::clone(&engine)
+    }
+
+    /// The vocabulary.
+    pub fn tokenizer_info(&self) -> &Arc<TokenizerInfo> {
+        self.index.info()
+    }
+
+    /// Forgets all that was compiled and computed, but for the index. Grammars and matchers in use
+    /// go on.
+    pub fn clear_cache(&self) {
+        self.cache.clear();
+        let fresh = Arc::new(Engine::new(Arc::clone(&self.index), &self.options));
+        *self.engine.lock().unwrap_or_else(PoisonError::into_inner) = fresh;
+    }
+
+    /// Bytes held for reuse: compiled grammars, states and masks. At most `cache_bytes`.
+    pub fn cache_bytes(&self) -> usize {
+        let engine = Arc::clone(&self.engine.lock().unwrap_or_else(PoisonError::into_inner));
+        let automaton = engine.lock();
+        self.cache.memory_bytes() + automaton.state_bytes() + automaton.cache_bytes()
+    }
+
+    /// Bytes of the vocabulary's index.
+    pub fn index_bytes(&self) -> usize {
+        self.index.memory_bytes()
+    }
+}
+
+impl std::fmt::Debug for GrammarCompiler {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("GrammarCompiler")
+            .field("options", &self.options)
+            .field("cache_bytes", &self.cache_bytes())
+            .finish_non_exhaustive()
+    }
+}

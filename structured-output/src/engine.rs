@@ -1,0 +1,97 @@
+//! One generation of the engine: a tokenizer's index and the automaton that all grammars compiled
+//! in this generation share.
+//!
+//! States never move and are never freed within a generation, so ids stay valid without counting
+//! references. Their memory is bounded by generations: once the states exceed their share, the
+//! compiler starts a new one, and the old one goes with its last grammar.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::automaton::TokenAutomaton;
+use crate::error::MatcherError;
+use crate::index::TokenizerIndex;
+use crate::lexical::{Fuel, OutOfFuel};
+use crate::options::{CompilerOptions, Limits};
+
+/// A generation. `Send + Sync`; grammars and matchers hold it by `Arc`.
+pub(crate) struct Engine {
+    index: Arc<TokenizerIndex>,
+    limits: Limits,
+    shares: Shares,
+    automaton: Mutex<TokenAutomaton>,
+}
+
+/// How `cache_bytes` is shared out.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shares {
+    /// Masks and what else can be computed again: dropped when it exceeds this.
+    pub(crate) masks: usize,
+    /// States: when they exceed this, the next compilation starts a new generation.
+    pub(crate) states: usize,
+    /// States: when they exceed this, matchers fail.
+    pub(crate) states_at_most: usize,
+    /// Compiled grammars and failures, with their sources.
+    pub(crate) grammars: usize,
+}
+
+impl Shares {
+    pub(crate) fn of(cache_bytes: usize) -> Self {
+        Self {
+            masks: cache_bytes / 2,
+            states: cache_bytes / 4,
+            states_at_most: cache_bytes / 8 * 3,
+            grammars: cache_bytes / 8,
+        }
+    }
+}
+
+impl Engine {
+    pub(crate) fn new(index: Arc<TokenizerIndex>, options: &CompilerOptions) -> Self {
+        Self {
+            automaton: Mutex::new(TokenAutomaton::new(Arc::clone(&index))),
+            index,
+            limits: options.limits.clone(),
+            shares: Shares::of(options.cache_bytes),
+        }
+    }
+
+    pub(crate) fn index(&self) -> &Arc<TokenizerIndex> {
+        &self.index
+    }
+
+    /// The automaton, for as long as the guard lives: keep that short.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, TokenAutomaton> {
+        // Every change leaves the automaton whole before the next can panic.
+        self.automaton
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does a matcher's work within its limits.
+    pub(crate) fn run<T>(
+        &self,
+        work: impl FnOnce(&mut TokenAutomaton, &mut Fuel) -> Result<T, OutOfFuel>,
+    ) -> Result<T, MatcherError> {
+        let mut fuel = Fuel::new(self.limits.max_mask_steps);
+        let mut automaton = self.lock();
+        let answer = work(&mut automaton, &mut fuel);
+        if automaton.cache_bytes() > self.shares.masks {
+            automaton.clear_caches();
+        }
+        if fuel.left() < self.limits.max_mask_steps
+            && automaton.state_bytes() > self.shares.states_at_most
+        {
+            return Err(MatcherError::StatesExhausted {
+                max: self.shares.states_at_most,
+            });
+        }
+        answer.map_err(|OutOfFuel| MatcherError::StepsExhausted {
+            max: self.limits.max_mask_steps,
+        })
+    }
+
+    /// Whether the next compilation should start a new generation.
+    pub(crate) fn is_full(&self) -> bool {
+        self.lock().state_bytes() > self.shares.states
+    }
+}

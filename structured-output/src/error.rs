@@ -1,0 +1,138 @@
+//! Errors.
+
+/// Why a grammar can't be compiled.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CompileError {
+    /// A regular expression is malformed, or has a part that can't be enforced.
+    #[error("regex, line {line}, column {column}: {message}")]
+    Regex {
+        /// What is wrong, and what would be right.
+        message: String,
+        /// Byte offset in the pattern.
+        offset: usize,
+        /// Line, from 1.
+        line: usize,
+        /// Column in characters, from 1.
+        column: usize,
+    },
+    /// A schema is not JSON.
+    #[error("schema, line {line}, column {column}: {message}")]
+    JsonSyntax {
+        /// What is wrong, and what would be right.
+        message: String,
+        /// Byte offset in the source.
+        offset: usize,
+        /// Line, from 1.
+        line: usize,
+        /// Column in characters, from 1.
+        column: usize,
+    },
+    /// A schema is malformed, or has an assertion that can't be enforced.
+    #[error("schema, at `#{pointer}`: {message}")]
+    JsonSchema {
+        /// JSON pointer to the keyword.
+        pointer: String,
+        /// What is wrong, and what would be right.
+        message: String,
+    },
+    /// There is nothing to choose from.
+    #[error("the choice is empty: give at least one string")]
+    EmptyChoice,
+    /// No text at all matches.
+    #[error("no text matches this grammar")]
+    Unsatisfiable,
+    /// Texts match, but none that tokens of the vocabulary can write.
+    #[error("no sequence of this vocabulary's tokens writes a text that matches this grammar")]
+    NotWritable,
+    /// A limit or budget would be exceeded.
+    #[error("the grammar needs more than {max} of `{limit}`: make it smaller or raise the limit")]
+    LimitExceeded {
+        /// Field of [`crate::Limits`] or [`crate::CompileBudget`].
+        limit: &'static str,
+        /// Its value.
+        max: u64,
+    },
+    /// The caller's flag was set.
+    #[error("the compilation was cancelled")]
+    Cancelled,
+}
+
+impl CompileError {
+    /// A regex error at a byte offset of its pattern.
+    pub(crate) fn regex(pattern: &str, offset: usize, message: String) -> Self {
+        let (line, column) = line_and_column(pattern, offset);
+        Self::Regex {
+            message,
+            offset,
+            line,
+            column,
+        }
+    }
+
+    /// A syntax error at a byte offset of a JSON text.
+    pub(crate) fn json_syntax(source: &str, offset: usize, message: String) -> Self {
+        let (line, column) = line_and_column(source, offset);
+        Self::JsonSyntax {
+            message,
+            offset,
+            line,
+            column,
+        }
+    }
+}
+
+/// Line and column, in characters and from 1, of a byte offset.
+fn line_and_column(source: &str, offset: usize) -> (usize, usize) {
+    let before = source.get(..offset).unwrap_or(source);
+    let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+    let line = before.matches('\n').count() + 1;
+    (line, before[line_start..].chars().count() + 1)
+}
+
+/// Why a matcher can't answer. The matcher itself is unchanged and goes on to work.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MatcherError {
+    /// The work of one call exceeds its limit.
+    #[error("the grammar needs more than {max} steps here (limit `max_mask_steps`)")]
+    StepsExhausted {
+        /// The limit.
+        max: u64,
+    },
+    /// The grammars in use together have made more states than the engine keeps.
+    #[error(
+        "the grammar's states exceed the engine's memory: {max} bytes (a share of `cache_bytes`)"
+    )]
+    StatesExhausted {
+        /// Bytes for states.
+        max: usize,
+    },
+    /// The row is narrower than the vocabulary.
+    #[error("the bitmask row has {words} words but the vocabulary needs {needed}")]
+    RowTooShort {
+        /// Words given.
+        words: usize,
+        /// Words needed: `ceil(vocab_size / 32)`.
+        needed: usize,
+    },
+    /// More tokens are to be taken back than were accepted.
+    #[error("rollback of {asked} tokens, but only {accepted} have been accepted")]
+    RollbackTooFar {
+        /// Tokens to take back.
+        asked: usize,
+        /// Tokens accepted so far.
+        accepted: usize,
+    },
+    /// Fewer tokens are left than the output needs.
+    #[error("the output can't be completed within {num_tokens} tokens: it needs {needed}")]
+    CannotCompleteWithin {
+        /// Tokens left, stop token included.
+        num_tokens: u32,
+        /// What `min_tokens_to_complete` says.
+        needed: u32,
+    },
+    /// The only tokens that could continue the text are this matcher's own stop tokens.
+    #[error("the matcher's own stop tokens are the only ones that could continue the text")]
+    OnlyStopTokens,
+}

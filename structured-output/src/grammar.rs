@@ -1,0 +1,73 @@
+//! A compiled grammar.
+
+use std::sync::Arc;
+
+use crate::TokenizerInfo;
+use crate::automaton::State;
+use crate::engine::Engine;
+
+/// A grammar compiled for a vocabulary. Immutable and cheap to clone; `Send + Sync`.
+///
+/// What it constrains is enforced in full: what could not be was a [`crate::CompileError`].
+#[derive(Clone)]
+pub struct CompiledGrammar {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    engine: Arc<Engine>,
+    root: State,
+    memory_bytes: usize,
+}
+
+impl CompiledGrammar {
+    pub(crate) fn new(engine: Arc<Engine>, root: State, memory_bytes: usize) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                engine,
+                root,
+                memory_bytes,
+            }),
+        }
+    }
+
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.shared.engine
+    }
+
+    pub(crate) fn root(&self) -> State {
+        self.shared.root
+    }
+
+    /// The vocabulary that it was compiled for.
+    pub fn tokenizer_info(&self) -> &Arc<TokenizerInfo> {
+        self.shared.engine.index().info()
+    }
+
+    /// Bytes that compiling it added to the engine. States that other grammars had made before
+    /// are shared and not counted; states that matchers will meet later are not known yet.
+    pub fn memory_bytes(&self) -> usize {
+        self.shared.memory_bytes + size_of::<Shared>()
+    }
+
+    /// Parts of the grammar that are not enforced: none, by construction.
+    pub fn unsupported(&self) -> &[String] {
+        &[]
+    }
+}
+
+impl PartialEq for CompiledGrammar {
+    /// Whether both are the same compilation.
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+}
+
+impl std::fmt::Debug for CompiledGrammar {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CompiledGrammar")
+            .field("root", &self.shared.root)
+            .field("memory_bytes", &self.memory_bytes())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,23 @@
+//! JSON: values as languages, arrays and objects as frames of the pushdown machine.
+//!
+//! | file | idea |
+//! |---|---|
+//! | `value` | JSON as it is written, with numbers as text |
+//! | `text` | white space, strings and numbers as languages |
+//! | `shape` | what a value may be: scalars as one language, arrays, objects |
+//! | `frame` | what follows where in an array or object |
+//! | `keyword` | keywords of JSON Schema one by one |
+//! | `schema` | from JSON Schema to shapes |
+
+mod frame;
+mod keyword;
+mod schema;
+mod shape;
+mod text;
+mod value;
+
+pub(crate) use frame::Frame;
+pub(crate) use schema::SchemaCompiler;
+pub(crate) use shape::Programs;
+pub use text::Whitespace;
+pub(crate) use value::Value;

@@ -1,0 +1,354 @@
+//! JSON as it is written: members in order, numbers as text.
+
+use std::sync::Arc;
+
+use hashbrown::HashSet;
+
+/// A JSON value, cheap to clone. Nesting is bounded by the parser, so it may be read and dropped by
+/// recursion.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Value {
+    Null,
+    Bool(bool),
+    /// The number's text.
+    Number(String),
+    String(String),
+    Array(Arc<Vec<Value>>),
+    /// Members in order; of several with one key the last.
+    Object(Arc<Vec<(String, Value)>>),
+}
+
+/// Why a text is not JSON, and at which byte.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ParseError {
+    pub(crate) message: String,
+    pub(crate) offset: usize,
+}
+
+impl Value {
+    /// A member of an object.
+    pub(crate) fn get(&self, key: &str) -> Option<&Self> {
+        match self {
+            Self::Object(members) => members.iter().find(|m| m.0 == key).map(|m| &m.1),
+            _ => None,
+        }
+    }
+
+    /// Parses a text in which values are nested at most `max_nesting` deep.
+    pub(crate) fn parse(text: &str, max_nesting: usize) -> Result<Self, ParseError> {
+        let mut parser = Parser { text, offset: 0 };
+        let mut open: Vec<Open> = Vec::new();
+        loop {
+            parser.skip_blanks();
+            // A value, or the end of an array or object that has none.
+            let mut value = match parser.peek() {
+                Some(bracket @ (b'[' | b'{')) => {
+                    parser.offset += 1;
+                    if open.len() >= max_nesting {
+                        return Err(parser.error(format!(
+                            "values are nested deeper than {max_nesting} (limit `max_nesting`)"
+                        )));
+                    }
+                    parser.skip_blanks();
+                    let outer = match bracket {
+                        b'[' => Open::Array(Vec::new()),
+                        _ => Open::Object(Vec::new(), String::new()),
+                    };
+                    if parser.peek() != Some(outer.close()) {
+                        open.push(outer.with_key(&mut parser)?);
+                        continue;
+                    }
+                    parser.offset += 1;
+                    outer.finish()
+                }
+                _ => parser.scalar()?,
+            };
+            // Values that end with this one.
+            loop {
+                parser.skip_blanks();
+                let Some(mut outer) = open.pop() else {
+                    if parser.offset < text.len() {
+                        return Err(parser.error("text after the value".into()));
+                    }
+                    return Ok(value);
+                };
+                outer.push(value);
+                match parser.peek() {
+                    Some(b',') => {
+                        parser.offset += 1;
+                        parser.skip_blanks();
+                        open.push(outer.with_key(&mut parser)?);
+                        break;
+                    }
+                    Some(byte) if byte == outer.close() => {
+                        parser.offset += 1;
+                        value = outer.finish();
+                    }
+                    _ => {
+                        let close = char::from(outer.close());
+                        return Err(parser.error(format!("expected `,` or `{close}`")));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// An array or object that is open, the latter with the key of its next value.
+enum Open {
+    Array(Vec<Value>),
+    Object(Vec<(String, Value)>, String),
+}
+
+impl Open {
+    fn close(&self) -> u8 {
+        match self {
+            Self::Array(_) => b']',
+            Self::Object(..) => b'}',
+        }
+    }
+
+    /// Reads the key before a value, where there is one.
+    fn with_key(self, parser: &mut Parser<'_>) -> Result<Self, ParseError> {
+        Ok(match self {
+            Self::Array(items) => Self::Array(items),
+            Self::Object(members, _) => Self::Object(members, parser.key()?),
+        })
+    }
+
+    fn push(&mut self, value: Value) {
+        match self {
+            Self::Array(items) => items.push(value),
+            Self::Object(members, key) => members.push((std::mem::take(key), value)),
+        }
+    }
+
+    fn finish(self) -> Value {
+        match self {
+            Self::Array(items) => Value::Array(Arc::new(items)),
+            Self::Object(mut members, _) => {
+                // Of several members with one key the last counts.
+                let mut seen = HashSet::new();
+                let last: Vec<bool> = members.iter().rev().map(|m| seen.insert(&m.0)).collect();
+                drop(seen);
+                if last.contains(&false) {
+                    let mut keep = last.into_iter().rev();
+                    members.retain(|_| keep.next().unwrap_or(true));
+                }
+                Value::Object(Arc::new(members))
+            }
+        }
+    }
+}
+
+struct Parser<'a> {
+    text: &'a str,
+    offset: usize,
+}
+
+impl Parser<'_> {
+    fn error(&self, message: String) -> ParseError {
+        ParseError {
+            message,
+            offset: self.offset,
+        }
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.offset).copied()
+    }
+
+    fn skip_blanks(&mut self) {
+        while matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
+            self.offset += 1;
+        }
+    }
+
+    fn key(&mut self) -> Result<String, ParseError> {
+        if self.peek() != Some(b'"') {
+            return Err(self.error("expected a key in quotes".into()));
+        }
+        let key = self.string()?;
+        self.skip_blanks();
+        if self.peek() != Some(b':') {
+            return Err(self.error("expected `:` after the key".into()));
+        }
+        self.offset += 1;
+        Ok(key)
+    }
+
+    fn scalar(&mut self) -> Result<Value, ParseError> {
+        let rest = &self.text[self.offset..];
+        let words = [
+            ("null", Value::Null),
+            ("true", Value::Bool(true)),
+            ("false", Value::Bool(false)),
+        ];
+        for (word, value) in words {
+            if rest.starts_with(word) {
+                self.offset += word.len();
+                return Ok(value);
+            }
+        }
+        match self.peek() {
+            Some(b'"') => Ok(Value::String(self.string()?)),
+            Some(b'-' | b'0'..=b'9') => self.number(),
+            _ => Err(self.error("expected a JSON value".into())),
+        }
+    }
+
+    fn number(&mut self) -> Result<Value, ParseError> {
+        let start = self.offset;
+        let digits = |parser: &mut Self| {
+            let from = parser.offset;
+            while matches!(parser.peek(), Some(b'0'..=b'9')) {
+                parser.offset += 1;
+            }
+            parser.offset - from
+        };
+        if self.peek() == Some(b'-') {
+            self.offset += 1;
+        }
+        let zero = self.peek() == Some(b'0');
+        let whole = digits(self);
+        if whole == 0 || (zero && whole > 1) {
+            return Err(self.error("a number's whole part is 0 or starts with 1 to 9".into()));
+        }
+        if self.peek() == Some(b'.') {
+            self.offset += 1;
+            if digits(self) == 0 {
+                return Err(self.error("expected digits after the decimal point".into()));
+            }
+        }
+        if matches!(self.peek(), Some(b'e' | b'E')) {
+            self.offset += 1;
+            if matches!(self.peek(), Some(b'+' | b'-')) {
+                self.offset += 1;
+            }
+            if digits(self) == 0 {
+                return Err(self.error("expected digits in the exponent".into()));
+            }
+        }
+        Ok(Value::Number(self.text[start..self.offset].to_owned()))
+    }
+
+    /// A string after its opening quote is seen.
+    fn string(&mut self) -> Result<String, ParseError> {
+        let rest = &self.text[self.offset..];
+        let (string, length) = unquote(rest).map_err(|at| ParseError {
+            message: "malformed string".into(),
+            offset: self.offset + at,
+        })?;
+        self.offset += length;
+        Ok(string)
+    }
+}
+
+/// The string that a text starts with, quotes included, and the length of its spelling; else the
+/// offset of what is wrong. An escaped surrogate without its other half is an error: it is no
+/// character.
+pub(crate) fn unquote(text: &str) -> Result<(String, usize), usize> {
+    let hex = |at: usize| {
+        let digits = text
+            .get(at..at + 4)
+            .filter(|d| d.bytes().all(|b| b.is_ascii_hexdigit()));
+        digits.and_then(|digits| u32::from_str_radix(digits, 16).ok())
+    };
+    let mut string = String::new();
+    let mut chars = text.char_indices();
+    if chars.next().map(|c| c.1) != Some('"') {
+        return Err(0);
+    }
+    while let Some((at, char)) = chars.next() {
+        match char {
+            '"' => return Ok((string, at + 1)),
+            '\\' => {
+                let escaped = chars.next().ok_or(at)?.1;
+                let mut long = 0;
+                string.push(match escaped {
+                    '"' | '\\' | '/' => escaped,
+                    'b' => '\x08',
+                    'f' => '\x0c',
+                    'n' => '\n',
+                    'r' => '\r',
+                    't' => '\t',
+                    'u' => {
+                        let first = hex(at + 2).ok_or(at)?;
+                        long = 4;
+                        match (first, text.get(at + 6..at + 8)) {
+                            (0xd800..=0xdbff, Some("\\u")) => {
+                                let second = hex(at + 8).ok_or(at)?;
+                                long = 10;
+                                let low = second.checked_sub(0xdc00).filter(|low| *low < 0x400);
+                                let code = 0x10000 + ((first - 0xd800) << 10) + low.ok_or(at)?;
+                                char::from_u32(code).ok_or(at)?
+                            }
+                            _ => char::from_u32(first).ok_or(at)?,
+                        }
+                    }
+                    _ => return Err(at),
+                });
+                // What the escape has beyond its letter is ASCII.
+                for _ in 0..long {
+                    chars.next();
+                }
+            }
+            '\0'..='\x1f' => return Err(at),
+            _ => string.push(char),
+        }
+    }
+    Err(text.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_read() {
+        let text = " {\"b\" : [1.50, -0e+3 , \"\\u00e9\\ud83d\\ude00\\n\"], \"a\":{}, \"b\":[ ] ,\"c\":null} ";
+        let value = Value::parse(text, 4).unwrap();
+        let members = vec![
+            ("a".to_owned(), Value::Object(Arc::default())),
+            ("b".to_owned(), Value::Array(Arc::default())),
+            ("c".to_owned(), Value::Null),
+        ];
+        assert_eq!(value, Value::Object(Arc::new(members)));
+        let numbers = Value::parse("[1.50,-0e+3,\"\\u00e9\\ud83d\\ude00\\n\"]", 4).unwrap();
+        let items = vec![
+            Value::Number("1.50".into()),
+            Value::Number("-0e+3".into()),
+            Value::String("é😀\n".into()),
+        ];
+        assert_eq!(numbers, Value::Array(Arc::new(items)));
+    }
+
+    #[test]
+    fn what_is_refused() {
+        let bad = [
+            "",
+            "{",
+            "[1",
+            "[1,]",
+            "{\"a\"}",
+            "{a:1}",
+            "01",
+            "1.",
+            "1e",
+            "-",
+            "\"\\x\"",
+            "\"a",
+            "\"\n\"",
+            "\"\\ud800\"",
+            "\"\\udc00\"",
+            "nul",
+            "1 2",
+            "[[[[[1]]]]]",
+            "[1}",
+            "\"\\u00g0\"",
+        ];
+        for text in bad {
+            assert!(Value::parse(text, 4).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,460 @@
+//! The arena of expressions: each distinct expression once, under a stable id.
+
+use std::hash::{BuildHasher, Hash};
+
+use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
+
+use super::byte_set::ByteSet;
+use super::derivative::Rows;
+
+/// An expression, and at once the automaton state that it stands for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub(crate) struct ExprId(pub(super) u32);
+
+impl ExprId {
+    /// Position in tables that have one entry per expression.
+    pub(crate) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// The empty language: no string at all.
+pub(crate) const EMPTY: ExprId = ExprId(0);
+/// The empty string.
+pub(crate) const EPSILON: ExprId = ExprId(1);
+/// Any one byte.
+pub(super) const BYTE: ExprId = ExprId(2);
+/// Every string of bytes.
+pub(crate) const ANY: ExprId = ExprId(3);
+
+/// No upper bound on a repetition.
+pub(crate) const UNBOUNDED: u32 = u32::MAX;
+
+/// `Facts::end_mark` where there is none. Marks are below.
+pub(crate) const NO_MARK: u16 = u16::MAX;
+
+/// An interned set of bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct SetId(pub(super) u32);
+
+/// Where the operands of `Or` and `And` lie in [`Lexicon::operands`].
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Operands {
+    start: u32,
+    len: u32,
+}
+
+/// What an expression is made of.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Node {
+    Empty,
+    Epsilon,
+    /// One byte of a set.
+    Class(SetId),
+    /// The first is never a `Concat` itself.
+    Concat(ExprId, ExprId),
+    /// At least two, ascending, none an `Or`.
+    Or(Operands),
+    /// At least two, ascending, none an `And`.
+    And(Operands),
+    Not(ExprId),
+    /// The empty string, marked: the end of a lexeme, and of which. Marks end an expression; they
+    /// stand at the end of concatenations and in alternatives, never under other operators.
+    Mark(u16),
+    /// `min..=max` times the body; `max` may be [`UNBOUNDED`].
+    Repeat {
+        body: ExprId,
+        min: u32,
+        max: u32,
+    },
+}
+
+/// What is known of an expression from its operands alone.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Facts {
+    /// Contains the empty string.
+    pub(super) nullable: bool,
+    /// Free of `And` and `Not`: then it is empty only as [`EMPTY`], and `min_bytes` is exact.
+    pub(super) exact: bool,
+    /// Contains a bounded repetition.
+    pub(super) counted: bool,
+    /// Contains a mark.
+    pub(super) marked: bool,
+    /// The mark that the empty string ends with, or [`NO_MARK`].
+    pub(super) end_mark: u16,
+    /// A lower bound on the length of its strings.
+    pub(super) min_bytes: u32,
+    /// Bit `i`: every byte set within is a union of classes of alphabet `i` (see `index`), and so
+    /// is every one within its derivatives.
+    pub(super) alphabets: u8,
+}
+
+/// Steps left for a piece of work. Counts what is done, never time, so that a run can be repeated.
+#[derive(Debug)]
+pub(crate) struct Fuel {
+    left: u64,
+}
+
+/// The steps are used up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct OutOfFuel;
+
+impl Fuel {
+    /// That many steps.
+    pub(crate) fn new(steps: u64) -> Self {
+        Self { left: steps }
+    }
+
+    /// Takes some steps.
+    pub(crate) fn burn(&mut self, steps: u64) -> Result<(), OutOfFuel> {
+        match self.left.checked_sub(steps) {
+            Some(left) => {
+                self.left = left;
+                Ok(())
+            }
+            None => {
+                self.left = 0;
+                Err(OutOfFuel)
+            }
+        }
+    }
+
+    /// Steps left.
+    pub(crate) fn left(&self) -> u64 {
+        self.left
+    }
+}
+
+/// All expressions of one generation of the engine, with their derivatives and distances.
+///
+/// Memory: about 60 bytes per expression and as much again once its row is known.
+pub(crate) struct Lexicon {
+    nodes: Vec<Node>,
+    facts: Vec<Facts>,
+    operands: Vec<ExprId>,
+    node_ids: HashTable<u32>,
+    sets: Vec<ByteSet>,
+    set_alphabets: Vec<u8>,
+    set_ids: HashTable<u32>,
+    hasher: DefaultHashBuilder,
+    /// The alphabets of `Facts::alphabets`: the classes of each.
+    alphabets: Vec<Vec<ByteSet>>,
+    pub(super) rows: Rows,
+    pub(super) memo: super::completion::Memo,
+    /// See `saturate`: the expression with its counters cut, or [`NOT_CUT`].
+    pub(super) saturated: Vec<u32>,
+    /// Small sets of code points met so far, see `unicode`.
+    pub(super) code_points: HashMap<Vec<(char, char)>, ExprId>,
+    /// Nodes looked up so far: what constructors have cost.
+    pub(super) work: u64,
+    /// The longest token, in bytes: how far one step of a matcher can go.
+    pub(super) max_token_bytes: u32,
+}
+
+/// `Lexicon::saturated` of an expression that was not asked for yet.
+pub(super) const NOT_CUT: u32 = u32::MAX;
+
+impl Lexicon {
+    /// An empty arena. `alphabets` are partitions of the bytes, at most eight;
+    /// `max_token_bytes` is the length of the longest token.
+    pub(crate) fn new(alphabets: Vec<Vec<ByteSet>>, max_token_bytes: u32) -> Self {
+        debug_assert!(alphabets.len() <= 8, "`Facts::alphabets` has eight bits");
+        let mut lexicon = Self {
+            nodes: Vec::new(),
+            facts: Vec::new(),
+            operands: Vec::new(),
+            node_ids: HashTable::new(),
+            sets: Vec::new(),
+            set_alphabets: Vec::new(),
+            set_ids: HashTable::new(),
+            hasher: DefaultHashBuilder::default(),
+            alphabets,
+            rows: Rows::default(),
+            memo: Default::default(),
+            saturated: Vec::new(),
+            code_points: HashMap::new(),
+            work: 0,
+            max_token_bytes,
+        };
+        lexicon.intern(Node::Empty, &[]);
+        lexicon.intern(Node::Epsilon, &[]);
+        let byte = lexicon.class(ByteSet::FULL);
+        let any = lexicon.intern(
+            Node::Repeat {
+                body: byte,
+                min: 0,
+                max: UNBOUNDED,
+            },
+            &[],
+        );
+        debug_assert_eq!((byte, any), (BYTE, ANY));
+        lexicon
+    }
+
+    /// Bytes of memory held.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.nodes.capacity() * size_of::<Node>()
+            + self.facts.capacity() * size_of::<Facts>()
+            + self.operands.capacity() * size_of::<ExprId>()
+            + self.node_ids.capacity() * (size_of::<u32>() + 1)
+            + self.sets.capacity() * (size_of::<ByteSet>() + 2 * size_of::<u32>())
+            + self.saturated.capacity() * size_of::<u32>()
+            + self.rows.memory_bytes()
+            + self.memo.memory_bytes()
+    }
+
+    /// Expressions held.
+    pub(crate) fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Whether the language contains the empty string: in an automaton's words, whether the state
+    /// accepts.
+    pub(crate) fn is_nullable(&self, expr: ExprId) -> bool {
+        self.facts(expr).nullable
+    }
+
+    /// Whether every set of bytes in this expression and in all its derivatives is a union of
+    /// classes of that alphabet.
+    pub(crate) fn fits_alphabet(&self, expr: ExprId, alphabet: usize) -> bool {
+        self.facts(expr).alphabets >> alphabet & 1 == 1
+    }
+
+    /// A lower bound on the length of the language's strings, exact without `And` and `Not`.
+    pub(crate) fn min_bytes(&self, expr: ExprId) -> u32 {
+        self.facts(expr).min_bytes
+    }
+
+    /// The mark with which the empty string ends a lexeme here; [`NO_MARK`] where it doesn't.
+    pub(crate) fn end_mark(&self, expr: ExprId) -> u16 {
+        self.facts(expr).end_mark
+    }
+
+    /// Whether the expression is a mark and nothing else: the lexeme has ended, and can't go on.
+    pub(crate) fn is_mark(&self, expr: ExprId) -> bool {
+        matches!(self.node(expr), Node::Mark(_))
+    }
+
+    pub(super) fn node(&self, expr: ExprId) -> Node {
+        self.nodes[expr.index()]
+    }
+
+    pub(super) fn facts(&self, expr: ExprId) -> Facts {
+        self.facts[expr.index()]
+    }
+
+    pub(super) fn set(&self, id: SetId) -> ByteSet {
+        self.sets[id.0 as usize]
+    }
+
+    pub(super) fn operands(&self, operands: Operands) -> &[ExprId] {
+        &self.operands[operands.start as usize..][..operands.len as usize]
+    }
+
+    /// The set's one id.
+    pub(super) fn intern_set(&mut self, set: ByteSet) -> SetId {
+        let (sets, hasher) = (&self.sets, &self.hasher);
+        let entry = self.set_ids.entry(
+            hasher.hash_one(set),
+            |&id| sets[id as usize] == set,
+            |&id| hasher.hash_one(sets[id as usize]),
+        );
+        let id = *entry.or_insert(sets.len() as u32).get();
+        if id as usize == self.sets.len() {
+            let mut fits = 0;
+            for (alphabet, classes) in self.alphabets.iter().enumerate() {
+                let whole = |class: &ByteSet| {
+                    let inside = class.intersection(&set);
+                    inside.is_empty() || inside == *class
+                };
+                fits |= u8::from(classes.iter().all(whole)) << alphabet;
+            }
+            self.sets.push(set);
+            self.set_alphabets.push(fits);
+        }
+        SetId(id)
+    }
+
+    /// The node's one id. `list` holds the operands of `Or` and `And`, whose `Operands` are
+    /// ignored on the way in.
+    pub(super) fn intern(&mut self, node: Node, list: &[ExprId]) -> ExprId {
+        self.work += 1 + list.len() as u64;
+        let (nodes, operands, hasher) = (&self.nodes, &self.operands, &self.hasher);
+        let stored = |id: u32| {
+            let node = nodes[id as usize];
+            let list = match node {
+                Node::Or(at) | Node::And(at) => &operands[at.start as usize..][..at.len as usize],
+                _ => &[],
+            };
+            (node, list)
+        };
+        let entry = self.node_ids.entry(
+            hash_node(hasher, node, list),
+            |&id| {
+                let (other, other_list) = stored(id);
+                same_node(node, other) && list == other_list
+            },
+            |&id| {
+                let (node, list) = stored(id);
+                hash_node(hasher, node, list)
+            },
+        );
+        let id = *entry.or_insert(nodes.len() as u32).get();
+        if id as usize == self.nodes.len() {
+            let at = Operands {
+                start: self.operands.len() as u32,
+                len: list.len() as u32,
+            };
+            self.operands.extend_from_slice(list);
+            let node = match node {
+                Node::Or(_) => Node::Or(at),
+                Node::And(_) => Node::And(at),
+                node => node,
+            };
+            let facts = self.facts_of(node, list);
+            self.nodes.push(node);
+            self.facts.push(facts);
+        }
+        ExprId(id)
+    }
+
+    /// The facts of a node whose operands are interned.
+    fn facts_of(&self, node: Node, list: &[ExprId]) -> Facts {
+        let all = |of: fn(&Facts) -> bool| list.iter().all(|&expr| of(&self.facts(expr)));
+        let any = |of: fn(&Facts) -> bool| list.iter().any(|&expr| of(&self.facts(expr)));
+        let alphabets = |list: &[ExprId]| {
+            list.iter()
+                .fold(u8::MAX, |fits, &expr| fits & self.facts(expr).alphabets)
+        };
+        let lengths = || list.iter().map(|&expr| self.facts(expr).min_bytes);
+        let plain = Facts {
+            nullable: false,
+            exact: true,
+            counted: false,
+            marked: false,
+            end_mark: NO_MARK,
+            min_bytes: 0,
+            alphabets: u8::MAX,
+        };
+        match node {
+            Node::Empty => Facts {
+                min_bytes: u32::MAX,
+                ..plain
+            },
+            Node::Epsilon => Facts {
+                nullable: true,
+                ..plain
+            },
+            Node::Mark(mark) => Facts {
+                nullable: true,
+                marked: true,
+                end_mark: mark,
+                ..plain
+            },
+            Node::Class(set) => Facts {
+                min_bytes: 1,
+                alphabets: self.set_alphabets[set.0 as usize],
+                ..plain
+            },
+            Node::Concat(head, tail) => {
+                let (a, b) = (self.facts(head), self.facts(tail));
+                Facts {
+                    nullable: a.nullable && b.nullable,
+                    exact: a.exact && b.exact,
+                    counted: a.counted || b.counted,
+                    marked: b.marked,
+                    end_mark: if a.nullable { b.end_mark } else { NO_MARK },
+                    min_bytes: a.min_bytes.saturating_add(b.min_bytes),
+                    alphabets: a.alphabets & b.alphabets,
+                }
+            }
+            Node::Or(_) => Facts {
+                nullable: any(|facts| facts.nullable),
+                exact: all(|facts| facts.exact),
+                counted: any(|facts| facts.counted),
+                marked: any(|facts| facts.marked),
+                end_mark: list
+                    .iter()
+                    .map(|&expr| self.facts(expr).end_mark)
+                    .min()
+                    .unwrap_or(NO_MARK),
+                min_bytes: lengths().min().unwrap_or(u32::MAX),
+                alphabets: alphabets(list),
+            },
+            Node::And(_) => Facts {
+                nullable: all(|facts| facts.nullable),
+                exact: false,
+                counted: any(|facts| facts.counted),
+                min_bytes: lengths().max().unwrap_or(0),
+                alphabets: alphabets(list),
+                ..plain
+            },
+            Node::Not(inner) => {
+                let inner = self.facts(inner);
+                Facts {
+                    nullable: !inner.nullable,
+                    exact: false,
+                    counted: inner.counted,
+                    min_bytes: u32::from(inner.nullable),
+                    alphabets: inner.alphabets,
+                    ..plain
+                }
+            }
+            Node::Repeat { body, min, max } => {
+                let inner = self.facts(body);
+                Facts {
+                    nullable: min == 0 || inner.nullable,
+                    counted: inner.counted || max != UNBOUNDED || min > 1,
+                    min_bytes: min.saturating_mul(inner.min_bytes),
+                    ..inner
+                }
+            }
+        }
+    }
+}
+
+/// Equality but for the place of the operands, which the caller compares.
+fn same_node(a: Node, b: Node) -> bool {
+    match (a, b) {
+        (Node::Empty, Node::Empty)
+        | (Node::Epsilon, Node::Epsilon)
+        | (Node::Or(_), Node::Or(_))
+        | (Node::And(_), Node::And(_)) => true,
+        (Node::Class(a), Node::Class(b)) => a == b,
+        (Node::Mark(a), Node::Mark(b)) => a == b,
+        (Node::Concat(a, b), Node::Concat(c, d)) => (a, b) == (c, d),
+        (Node::Not(a), Node::Not(b)) => a == b,
+        (
+            Node::Repeat { body, min, max },
+            Node::Repeat {
+                body: other,
+                min: low,
+                max: high,
+            },
+        ) => (body, min, max) == (other, low, high),
+        _ => false,
+    }
+}
+
+/// Agrees with `same_node` and the equality of lists.
+fn hash_node(hasher: &DefaultHashBuilder, node: Node, list: &[ExprId]) -> u64 {
+    match node {
+        Node::Empty => hasher.hash_one(0_u8),
+        Node::Epsilon => hasher.hash_one(1_u8),
+        Node::Class(set) => hasher.hash_one((2_u8, set.0)),
+        Node::Concat(head, tail) => hasher.hash_one((3_u8, head.0, tail.0)),
+        Node::Or(_) => hash_list(hasher, 4, list),
+        Node::And(_) => hash_list(hasher, 5, list),
+        Node::Not(inner) => hasher.hash_one((6_u8, inner.0)),
+        Node::Mark(mark) => hasher.hash_one((8_u8, mark)),
+        Node::Repeat { body, min, max } => hasher.hash_one((7_u8, body.0, min, max)),
+    }
+}
+
+fn hash_list(hasher: &DefaultHashBuilder, kind: u8, list: &[ExprId]) -> u64 {
+    use std::hash::Hasher;
+    let mut state = hasher.build_hasher();
+    kind.hash(&mut state);
+    list.hash(&mut state);
+    state.finish()
+}

@@ -1,0 +1,419 @@
+//! Constructors of expressions.
+//!
+//! Each brings what it is given to one form, so that languages that are equal for a plain reason
+//! (associativity, commutativity, idempotence, neutral and absorbing operands, adjacent and
+//! overlapping counters) are equal as expressions. That keeps the number of derivatives finite
+//! (Brzozowski 1964, "Derivatives of Regular Expressions") and small.
+
+use super::arena::{ANY, EMPTY, EPSILON, ExprId, Lexicon, NO_MARK, Node, UNBOUNDED};
+use super::byte_set::ByteSet;
+
+/// `body{min,max} tail`, the shape in which alternatives with counters are compared.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Counted {
+    body: ExprId,
+    tail: ExprId,
+    min: u32,
+    max: u32,
+}
+
+impl Lexicon {
+    /// One byte of a set.
+    pub(crate) fn class(&mut self, set: ByteSet) -> ExprId {
+        if set.is_empty() {
+            return EMPTY;
+        }
+        let set = self.intern_set(set);
+        self.intern(Node::Class(set), &[])
+    }
+
+    /// The end of a lexeme, and of which.
+    pub(crate) fn mark(&mut self, mark: u16) -> ExprId {
+        debug_assert_ne!(mark, NO_MARK);
+        self.intern(Node::Mark(mark), &[])
+    }
+
+    /// A lexeme that ends with a mark.
+    pub(crate) fn marked(&mut self, expr: ExprId, mark: u16) -> ExprId {
+        let end = self.mark(mark);
+        self.concat(expr, end)
+    }
+
+    /// A string as it stands.
+    pub(crate) fn literal(&mut self, bytes: &[u8]) -> ExprId {
+        let mut expr = EPSILON;
+        for &byte in bytes.iter().rev() {
+            let head = self.class(ByteSet::single(byte));
+            expr = self.concat(head, expr);
+        }
+        expr
+    }
+
+    /// The first, then the second.
+    pub(crate) fn concat(&mut self, first: ExprId, second: ExprId) -> ExprId {
+        if first == EMPTY || second == EMPTY {
+            return EMPTY;
+        }
+        if second == EPSILON {
+            return first;
+        }
+        let mut spine = Vec::new();
+        let mut head = first;
+        while let Node::Concat(a, b) = self.node(head) {
+            spine.push(a);
+            head = b;
+        }
+        let mut expr = self.prepend(head, second);
+        while let Some(head) = spine.pop() {
+            expr = self.prepend(head, expr);
+        }
+        expr
+    }
+
+    /// `concat` where `head` is no `Concat`.
+    fn prepend(&mut self, head: ExprId, tail: ExprId) -> ExprId {
+        if head == EPSILON {
+            return tail;
+        }
+        // x{a,b} x{c,d} = x{a+c,b+d}, where one of them is a repetition and the other may be bare.
+        let (next, rest) = match self.node(tail) {
+            Node::Concat(next, rest) => (next, rest),
+            _ => (tail, EPSILON),
+        };
+        let a = self.as_repeat(head);
+        let b = self.as_repeat(next);
+        let bare = a.0 == head && b.0 == next;
+        if a.0 == b.0 && !bare {
+            let max = if a.2 == UNBOUNDED || b.2 == UNBOUNDED {
+                Some(UNBOUNDED)
+            } else {
+                a.2.checked_add(b.2).filter(|&max| max != UNBOUNDED)
+            };
+            if let (Some(min), Some(max)) = (a.1.checked_add(b.1), max) {
+                let merged = self.repeat(a.0, min, max);
+                if rest == EPSILON {
+                    return merged;
+                }
+                return self.intern(Node::Concat(merged, rest), &[]);
+            }
+        }
+        self.intern(Node::Concat(head, tail), &[])
+    }
+
+    /// An expression as (body, min, max), itself once where it is no repetition.
+    fn as_repeat(&self, expr: ExprId) -> (ExprId, u32, u32) {
+        match self.node(expr) {
+            Node::Repeat { body, min, max } => (body, min, max),
+            _ => (expr, 1, 1),
+        }
+    }
+
+    /// `min..=max` times the body; `max` may be [`UNBOUNDED`]. Never unrolled.
+    pub(crate) fn repeat(&mut self, body: ExprId, min: u32, max: u32) -> ExprId {
+        if min > max {
+            return EMPTY;
+        }
+        if max == 0 || body == EPSILON {
+            return EPSILON;
+        }
+        if body == EMPTY {
+            return if min == 0 { EPSILON } else { EMPTY };
+        }
+        if (min, max) == (1, 1) {
+            return body;
+        }
+        // Times a nullable body, fewer are as good as many.
+        let min = if self.is_nullable(body) { 0 } else { min };
+        if let Node::Repeat {
+            body: inner,
+            min: low,
+            max: high,
+        } = self.node(body)
+        {
+            match (low, high) {
+                (0, UNBOUNDED) => return body,
+                // (x+){m,n}: m or more. With m = 0 that is x*.
+                (1, UNBOUNDED) => return self.repeat(inner, min, UNBOUNDED),
+                // (x{0,h}){0,n} = x{0,hn}; a nullable body has made min 0.
+                (0, high) => {
+                    let product = u64::from(high) * u64::from(max);
+                    if max == UNBOUNDED {
+                        return self.repeat(inner, 0, UNBOUNDED);
+                    }
+                    if product < u64::from(UNBOUNDED) {
+                        return self.repeat(inner, 0, product as u32);
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.intern(Node::Repeat { body, min, max }, &[])
+    }
+
+    /// Any number of times.
+    pub(crate) fn star(&mut self, body: ExprId) -> ExprId {
+        self.repeat(body, 0, UNBOUNDED)
+    }
+
+    /// Or nothing.
+    pub(crate) fn optional(&mut self, body: ExprId) -> ExprId {
+        self.repeat(body, 0, 1)
+    }
+
+    /// Any of them.
+    pub(crate) fn or(&mut self, exprs: &[ExprId]) -> ExprId {
+        let mut bytes = ByteSet::EMPTY;
+        let mut list = Vec::with_capacity(exprs.len());
+        for &expr in exprs {
+            match self.node(expr) {
+                Node::Or(at) => list.extend_from_slice(self.operands(at)),
+                _ => list.push(expr),
+            }
+        }
+        list.retain(|&expr| match self.node(expr) {
+            Node::Empty => false,
+            Node::Class(set) => {
+                bytes = bytes.union(&self.set(set));
+                false
+            }
+            _ => true,
+        });
+        if list.contains(&ANY) {
+            return ANY;
+        }
+        if !bytes.is_empty() {
+            list.push(self.class(bytes));
+        }
+        list.sort_unstable();
+        list.dedup();
+        if list.len() > 1 {
+            self.merge_counters(&mut list);
+        }
+        if list.len() > 1 && list[0] <= EPSILON {
+            // Where another holds the empty string already.
+            if list[1..].iter().any(|&expr| self.is_nullable(expr)) {
+                list.remove(0);
+            }
+        }
+        match list[..] {
+            [] => EMPTY,
+            [only] => only,
+            _ => self.intern(Node::Or(Default::default()), &list),
+        }
+    }
+
+    /// Alternatives `x{a,b} t` and `x{c,d} t` become one where the counters meet, and `t` goes
+    /// where there is `x{0,b} t`. `list` is ascending, before and after.
+    fn merge_counters(&mut self, list: &mut Vec<ExprId>) {
+        let mut counted: Vec<Counted> = Vec::new();
+        for &expr in list.iter() {
+            let (head, tail) = match self.node(expr) {
+                Node::Concat(head, tail) => (head, tail),
+                _ => (expr, EPSILON),
+            };
+            if let Node::Repeat { body, min, max } = self.node(head) {
+                counted.push(Counted {
+                    body,
+                    tail,
+                    min,
+                    max,
+                });
+            }
+        }
+        if counted.is_empty() {
+            return;
+        }
+        list.retain(|expr| {
+            let covered = counted.iter().any(|c| {
+                // t beside x{0,b} t, and x t beside x{1,b} t or x{0,b} t.
+                (c.tail == *expr && c.min == 0)
+                    || (c.min <= 1
+                        && match self.node(*expr) {
+                            Node::Concat(head, tail) => (head, tail) == (c.body, c.tail),
+                            _ => *expr == c.body && c.tail == EPSILON,
+                        })
+            });
+            !covered
+        });
+        if counted.len() < 2 {
+            return;
+        }
+        counted.sort_unstable();
+        let before = counted.len();
+        counted.dedup_by(|next, kept| {
+            let meets = (next.body, next.tail) == (kept.body, kept.tail)
+                && next.min <= kept.max.saturating_add(1);
+            if meets {
+                kept.max = kept.max.max(next.max);
+            }
+            meets
+        });
+        if counted.len() == before {
+            return;
+        }
+        list.retain(|&expr| {
+            let head = match self.node(expr) {
+                Node::Concat(head, _) => head,
+                _ => expr,
+            };
+            !matches!(self.node(head), Node::Repeat { .. })
+        });
+        for c in counted {
+            let head = self.repeat(c.body, c.min, c.max);
+            let merged = self.concat(head, c.tail);
+            list.push(merged);
+        }
+        list.sort_unstable();
+        list.dedup();
+    }
+
+    /// All of them.
+    pub(crate) fn and(&mut self, exprs: &[ExprId]) -> ExprId {
+        let mut bytes: Option<ByteSet> = None;
+        let mut list = Vec::with_capacity(exprs.len());
+        for &expr in exprs {
+            match self.node(expr) {
+                Node::And(at) => list.extend_from_slice(self.operands(at)),
+                _ => list.push(expr),
+            }
+        }
+        list.retain(|&expr| match self.node(expr) {
+            Node::Class(set) => {
+                let set = self.set(set);
+                bytes = Some(bytes.map_or(set, |bytes| bytes.intersection(&set)));
+                false
+            }
+            _ => expr != ANY,
+        });
+        if let Some(bytes) = bytes {
+            list.push(self.class(bytes));
+        }
+        list.sort_unstable();
+        list.dedup();
+        if list.first() == Some(&EMPTY) {
+            return EMPTY;
+        }
+        if list.first() == Some(&EPSILON) {
+            let all = list.iter().all(|&expr| self.is_nullable(expr));
+            return if all { EPSILON } else { EMPTY };
+        }
+        let contradicts = |expr: &ExprId| match self.node(*expr) {
+            Node::Not(inner) => list.binary_search(&inner).is_ok(),
+            _ => false,
+        };
+        if list.iter().any(contradicts) {
+            return EMPTY;
+        }
+        match list[..] {
+            [] => ANY,
+            [only] => only,
+            _ => self.intern(Node::And(Default::default()), &list),
+        }
+    }
+
+    /// The alternatives of an expression, itself where it is no `Or`.
+    pub(crate) fn alternatives(&self, expr: ExprId) -> Vec<ExprId> {
+        match self.node(expr) {
+            Node::Or(at) => self.operands(at).to_vec(),
+            _ => vec![expr],
+        }
+    }
+
+    /// Where an expression is `(S & ~N) R`, or without `R`: the expressions `S R` and `S & N`.
+    pub(crate) fn exclusion(&mut self, expr: ExprId) -> Option<(ExprId, ExprId)> {
+        let (head, rest) = match self.node(expr) {
+            Node::Concat(head, rest) => (head, rest),
+            _ => (expr, EPSILON),
+        };
+        let Node::And(at) = self.node(head) else {
+            return None;
+        };
+        let (mut kept, mut taken) = (Vec::new(), Vec::new());
+        for &operand in self.operands(at) {
+            match self.node(operand) {
+                Node::Not(inner) => taken.push(inner),
+                _ => kept.push(operand),
+            }
+        }
+        if taken.is_empty() || kept.is_empty() {
+            return None;
+        }
+        let all = self.and(&kept);
+        let taken = self.or(&taken);
+        let taken = self.and(&[all, taken]);
+        Some((self.concat(all, rest), taken))
+    }
+
+    /// Every other string of bytes, well-formed UTF-8 or not.
+    pub(crate) fn not(&mut self, expr: ExprId) -> ExprId {
+        match self.node(expr) {
+            Node::Not(inner) => inner,
+            Node::Empty => ANY,
+            _ if expr == ANY => EMPTY,
+            _ => self.intern(Node::Not(expr), &[]),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_languages_are_equal_expressions() {
+        let mut l = Lexicon::new(Vec::new(), 8);
+        let [a, b, c] = [b"a", b"b", b"c"].map(|s| l.literal(s));
+        let bc = l.concat(b, c);
+        let ab = l.concat(a, b);
+        let left = l.concat(ab, c);
+        let right = l.concat(a, bc);
+        assert_eq!(left, right);
+        assert_eq!(right, l.literal(b"abc"));
+
+        let abc_set = l.class(ByteSet::range(b'a', b'c'));
+        assert_eq!(l.or(&[a, b, c]), abc_set);
+        let star = l.star(abc_set);
+        assert_eq!(l.star(star), star);
+        assert_eq!(l.or(&[star, EPSILON]), star);
+        assert_eq!(l.or(&[ANY, a]), ANY);
+        assert_eq!(l.and(&[ANY, a]), a);
+        assert_eq!(l.and(&[a, b]), EMPTY);
+        let not_a = l.not(a);
+        assert_eq!(l.not(not_a), a);
+        let contradiction = l.concat(ab, c);
+        let other = l.not(contradiction);
+        assert_eq!(l.and(&[other, contradiction]), EMPTY);
+    }
+
+    #[test]
+    fn counters_are_added_and_merged() {
+        let mut l = Lexicon::new(Vec::new(), 8);
+        let [x, t] = [b"x", b"t"].map(|s| l.literal(s));
+        let three = l.repeat(x, 3, 3);
+        let few = l.repeat(x, 0, 2);
+        let both = l.concat(three, few);
+        assert_eq!(both, l.repeat(x, 3, 5));
+        let six = l.repeat(x, 4, 6);
+        let one = l.concat(x, both);
+        assert_eq!(one, six);
+
+        // x{0,2} t | x{3,5} t | t = x{0,5} t
+        let [left, right] = [few, both].map(|head| l.concat(head, t));
+        let merged = l.or(&[left, right, t]);
+        let upto = l.repeat(x, 0, 5);
+        assert_eq!(merged, l.concat(upto, t));
+        // With a gap they stay apart.
+        let far = l.repeat(x, 7, 9);
+        let far = l.concat(far, t);
+        assert_ne!(l.or(&[left, far]), left);
+
+        let plus = l.repeat(x, 1, UNBOUNDED);
+        let star = l.star(x);
+        assert_eq!(l.optional(plus), star);
+        assert_eq!(l.repeat(plus, 2, 7), l.repeat(x, 2, UNBOUNDED));
+        let maybe = l.optional(x);
+        assert_eq!(l.repeat(maybe, 2, 7), l.repeat(x, 0, 7));
+        assert_eq!(l.repeat(x, 3, 2), EMPTY);
+        assert_eq!(l.repeat(x, 0, 0), EPSILON);
+    }
+}

@@ -1,0 +1,177 @@
+//! Whether a state can still reach an end, and in how few bytes.
+//!
+//! For expressions free of `And` and `Not` both are known from the operands. For the others a
+//! search over the derivatives finds the nearest accepting state; its lower bound is the length
+//! that the operands promise, which leads it straight to the end in most cases. Where it finds
+//! none, the languages of all the states it saw are empty.
+
+use super::arena::{EMPTY, ExprId, Fuel, Lexicon, Node, OutOfFuel};
+use super::search::{DEAD, FARTHEST, Graph, UNKNOWN, nearest_end};
+
+/// What searches have found.
+#[derive(Default)]
+pub(crate) struct Memo {
+    distance: Vec<u32>,
+}
+
+impl Memo {
+    /// Bytes of memory held.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.distance.capacity() * size_of::<u32>()
+    }
+
+    fn get(&self, expr: ExprId) -> u32 {
+        self.distance.get(expr.index()).copied().unwrap_or(UNKNOWN)
+    }
+
+    fn set(&mut self, expr: ExprId, distance: u32) {
+        if self.distance.len() <= expr.index() {
+            self.distance.resize(expr.index() + 1, UNKNOWN);
+        }
+        self.distance[expr.index()] = distance;
+    }
+}
+
+impl Lexicon {
+    /// Whether some string is in the language: whether the state can reach an end.
+    pub(crate) fn is_live(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<bool, OutOfFuel> {
+        Ok(expr != EMPTY && (self.facts(expr).exact || self.distance(expr, fuel)? != DEAD))
+    }
+
+    /// Length in bytes of the shortest string in the language; [`DEAD`] where there is none.
+    pub(crate) fn distance(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<u32, OutOfFuel> {
+        nearest_end(self, expr, fuel)
+    }
+
+    /// The least over the ends of a lexeme of the bytes to it and its weight. An end without mark
+    /// weighs nothing.
+    pub(crate) fn weighted_distance(
+        &mut self,
+        expr: ExprId,
+        weight: impl Fn(u16) -> u32,
+        fuel: &mut Fuel,
+    ) -> Result<u32, OutOfFuel> {
+        let mut least = DEAD;
+        let mut pending = vec![(expr, 0_u32)];
+        while let Some((expr, cost)) = pending.pop() {
+            fuel.burn(1)?;
+            if cost >= least {
+                continue;
+            }
+            match self.node(expr) {
+                Node::Mark(mark) => least = least.min(cost.saturating_add(weight(mark))),
+                Node::Or(at) if self.facts(expr).marked => {
+                    pending.extend(self.operands(at).iter().map(|&expr| (expr, cost)));
+                }
+                Node::Concat(head, tail) if self.facts(expr).marked => {
+                    let head = self.distance(head, fuel)?;
+                    pending.push((tail, cost.saturating_add(head)));
+                }
+                _ => least = least.min(cost.saturating_add(self.distance(expr, fuel)?)),
+            }
+        }
+        Ok(least)
+    }
+}
+
+impl Graph for Lexicon {
+    type State = ExprId;
+
+    fn known(&self, expr: ExprId) -> u32 {
+        let facts = self.facts(expr);
+        if expr == EMPTY {
+            DEAD
+        } else if facts.nullable {
+            0
+        } else if facts.exact {
+            facts.min_bytes.min(FARTHEST)
+        } else {
+            self.memo.get(expr)
+        }
+    }
+
+    fn bound(&self, expr: ExprId) -> u32 {
+        self.facts(expr).min_bytes
+    }
+
+    fn is_end(&mut self, _: ExprId, _: &mut Fuel) -> Result<bool, OutOfFuel> {
+        // Known of every expression.
+        Ok(false)
+    }
+
+    fn successors(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<Vec<ExprId>, OutOfFuel> {
+        let derivatives = self.derivatives(expr, fuel)?;
+        Ok(derivatives.into_iter().map(|(_, next)| next).collect())
+    }
+
+    fn remember(&mut self, expr: ExprId, distance: u32) {
+        self.memo.set(expr, distance);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::byte_set::ByteSet;
+    use super::*;
+
+    fn fuel() -> Fuel {
+        Fuel::new(100_000)
+    }
+
+    #[test]
+    fn an_empty_intersection_is_dead() {
+        let mut l = Lexicon::new(Vec::new(), 8);
+        let x = l.class(ByteSet::range(b'a', b'z'));
+        let (even, odd) = {
+            let two = l.repeat(x, 2, 2);
+            let even = l.star(two);
+            (even, l.concat(x, even))
+        };
+        let never = l.and(&[even, odd]);
+        assert!(!l.is_live(never, &mut fuel()).unwrap());
+        assert_eq!(l.distance(never, &mut fuel()).unwrap(), DEAD);
+    }
+
+    #[test]
+    fn the_shortest_completion_is_found() {
+        let mut l = Lexicon::new(Vec::new(), 8);
+        let (a, b) = (l.literal(b"a"), l.literal(b"b"));
+        // Strings of a and b, at least three long, with a b, but not ending in one.
+        let ab = l.or(&[a, b]);
+        let any = l.star(ab);
+        let long = l.repeat(ab, 3, super::super::arena::UNBOUNDED);
+        let with_b = {
+            let tail = l.concat(b, any);
+            l.concat(any, tail)
+        };
+        let ends_in_b = l.concat(any, b);
+        let other_end = l.not(ends_in_b);
+        let mut state = l.and(&[long, with_b, other_end]);
+        for (left, byte) in [(3, b'a'), (2, b'b'), (1, b'a')] {
+            assert_eq!(l.distance(state, &mut fuel()).unwrap(), left);
+            state = l.derivative(state, byte, &mut fuel()).unwrap();
+        }
+        assert!(l.is_nullable(state));
+    }
+
+    #[test]
+    fn fuel_ends_a_search() {
+        let mut l = Lexicon::new(Vec::new(), 8);
+        let x = l.class(ByteSet::range(b'a', b'z'));
+        let (seven, eleven) = (l.repeat(x, 101, 101), l.repeat(x, 103, 103));
+        let (seven, eleven) = (l.star(seven), l.star(eleven));
+        let both = l.and(&[seven, eleven]);
+        let both = l.concat(both, x);
+        let both = {
+            let y = l.repeat(x, 2, 2);
+            let even = l.star(y);
+            l.and(&[both, even])
+        };
+        assert_eq!(l.distance(both, &mut Fuel::new(50)), Err(OutOfFuel));
+        // What was found on the way is kept, so that a larger budget gets there.
+        assert_eq!(
+            l.distance(both, &mut Fuel::new(10_000_000)),
+            Ok(101 * 103 + 1)
+        );
+    }
+}

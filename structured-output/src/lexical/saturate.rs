@@ -1,0 +1,136 @@
+//! Counters cut to what one token can tell apart.
+//!
+//! The mask of `x{0,300}` and that of `x{0,299}` are the same as long as no token reaches the
+//! bound. So a mask is kept under the *saturated* state: a lower bound that no token can reach
+//! becomes the smallest such bound, an upper bound that no token can exceed becomes none. A long
+//! string far from its bound then has the key of a string without one.
+//!
+//! For states free of `And` and `Not`, saturation keeps, for every string of at most one token's
+//! length, whether it is in the language and whether it is the beginning of a string of the
+//! language (by induction over concatenation, union and repetition), which is all that a mask
+//! asks. With `And` or `Not` it could turn an empty intersection into one that is not; such states
+//! stay as they are.
+
+use super::arena::{EMPTY, ExprId, Lexicon, NOT_CUT, Node, UNBOUNDED};
+
+impl Lexicon {
+    /// The state under which this state's token mask is kept.
+    pub(crate) fn saturated(&mut self, expr: ExprId) -> ExprId {
+        let facts = self.facts(expr);
+        if !facts.counted || !facts.exact {
+            return expr;
+        }
+        if let Some(known) = self.known_cut(expr) {
+            return known;
+        }
+        let mut pending = vec![expr];
+        while let Some(&next) = pending.last() {
+            let before = pending.len();
+            if self.known_cut(next).is_none() {
+                match self.node(next) {
+                    Node::Concat(head, tail) => pending.extend([head, tail]),
+                    Node::Or(at) => pending.extend_from_slice(self.operands(at)),
+                    Node::Repeat { body, .. } => pending.push(body),
+                    _ => {}
+                }
+            }
+            let mut unknown = before;
+            for at in before..pending.len() {
+                let operand = pending[at];
+                if self.known_cut(operand).is_none() {
+                    pending[unknown] = operand;
+                    unknown += 1;
+                }
+            }
+            pending.truncate(unknown);
+            if unknown == before {
+                pending.pop();
+                if self.known_cut(next).is_none() {
+                    self.cut(next);
+                }
+            }
+        }
+        self.known_cut(expr).unwrap_or(expr)
+    }
+
+    fn known_cut(&self, expr: ExprId) -> Option<ExprId> {
+        if !self.facts(expr).counted {
+            return Some(expr);
+        }
+        let id = *self.saturated.get(expr.index())?;
+        (id != NOT_CUT).then_some(ExprId(id))
+    }
+
+    /// Cuts an expression whose operands are cut.
+    fn cut(&mut self, expr: ExprId) {
+        let of = |lexicon: &Self, operand| lexicon.known_cut(operand).unwrap_or(EMPTY);
+        let cut = match self.node(expr) {
+            Node::Concat(head, tail) => {
+                let (head, tail) = (of(self, head), of(self, tail));
+                self.concat(head, tail)
+            }
+            Node::Or(at) => {
+                let operands = self.operands(at);
+                let list: Vec<ExprId> = operands.iter().map(|&expr| of(self, expr)).collect();
+                self.or(&list)
+            }
+            Node::Repeat { body, min, max } => {
+                // At most this many times within one token, and one more.
+                let times = self.max_token_bytes / self.facts(body).min_bytes.max(1);
+                let beyond = times.saturating_add(1);
+                let max = if max >= beyond { UNBOUNDED } else { max };
+                let body = of(self, body);
+                self.repeat(body, min.min(beyond), max)
+            }
+            _ => expr,
+        };
+        if self.saturated.len() <= expr.index() {
+            self.saturated.resize(expr.index() + 1, NOT_CUT);
+        }
+        self.saturated[expr.index()] = cut.0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::arena::{ANY, EPSILON};
+    use super::super::byte_set::ByteSet;
+    use super::*;
+
+    #[test]
+    fn far_from_its_bounds_a_counter_is_no_counter() {
+        let mut l = Lexicon::new(Vec::new(), 4);
+        let (x, q) = (l.class(ByteSet::range(b'a', b'z')), l.literal(b"\""));
+        let mut key = |min, max| {
+            let body = l.repeat(x, min, max);
+            let string = l.concat(body, q);
+            l.saturated(string)
+        };
+        let free = key(0, UNBOUNDED);
+        assert_eq!(key(0, 300), free);
+        assert_eq!(key(0, 5), free);
+        assert_ne!(
+            key(0, 4),
+            free,
+            "a token of four may be followed by a fifth letter or not"
+        );
+        assert_eq!(key(100, 300), key(5, UNBOUNDED));
+        assert_ne!(key(4, 300), key(5, 300));
+        // Two bytes a time: at most two times in a token.
+        let xx = l.concat(x, q);
+        let two = l.repeat(xx, 7, 9);
+        assert_eq!(l.saturated(two), l.repeat(xx, 3, UNBOUNDED));
+    }
+
+    #[test]
+    fn intersections_keep_their_counters() {
+        let mut l = Lexicon::new(Vec::new(), 4);
+        let x = l.class(ByteSet::range(b'a', b'z'));
+        let (fifty, sixty) = (l.repeat(x, 50, 50), l.repeat(x, 60, 60));
+        let never = l.and(&[fifty, sixty]);
+        assert_eq!(l.saturated(never), never);
+        for plain in [EPSILON, ANY, x] {
+            assert_eq!(l.saturated(plain), plain);
+        }
+    }
+}

@@ -1,0 +1,377 @@
+//! The matcher: one request's place in a grammar.
+
+mod history;
+
+use std::sync::Arc;
+
+use crate::automaton::State;
+use crate::bitmask::bitmask_words;
+use crate::error::MatcherError;
+use crate::grammar::CompiledGrammar;
+use crate::mask::{Mask, MaskRef};
+use history::History;
+
+/// The longest run of forced tokens that is looked for at once.
+const MAX_FORCED_TOKENS: usize = 4096;
+
+/// One request's place in a grammar: which tokens may come next, and what was accepted so far.
+///
+/// Memory: about 40 bytes per accepted token; the states themselves are shared. Forks share their
+/// history. A matcher belongs to one thread at a time; matchers of one compiler take turns on its
+/// automaton for as long as a look-up takes, or a walk where a state is new to all of them.
+#[derive(Debug, Clone)]
+pub struct GrammarMatcher {
+    grammar: CompiledGrammar,
+    /// Stop tokens beside the vocabulary's, ascending.
+    own_stop_tokens: Arc<[u32]>,
+    place: Place,
+    history: History<Place>,
+}
+
+/// Where the matcher stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Place {
+    state: State,
+    terminated: bool,
+}
+
+impl GrammarMatcher {
+    /// A matcher at the start of a grammar. The vocabulary's stop tokens end the text.
+    pub fn new(grammar: &CompiledGrammar) -> Self {
+        Self::with_stop_tokens(grammar, &[])
+    }
+
+    /// A matcher with a request's own stop tokens beside the vocabulary's: they too are allowed
+    /// exactly where the text may end, and are never text, whatever their bytes. Ids beyond the
+    /// vocabulary are left out.
+    pub fn with_stop_tokens(grammar: &CompiledGrammar, stop_token_ids: &[u32]) -> Self {
+        let info = grammar.tokenizer_info();
+        let mut own: Vec<u32> = stop_token_ids
+            .iter()
+            .copied()
+            .filter(|&id| (id as usize) < info.vocab_size() && !info.is_stop_token(id))
+            .collect();
+        own.sort_unstable();
+        own.dedup();
+        Self {
+            grammar: grammar.clone(),
+            own_stop_tokens: own.into(),
+            place: Place {
+                state: grammar.root(),
+                terminated: false,
+            },
+            history: History::default(),
+        }
+    }
+
+    /// Writes the mask of the next token into a row of `ceil(vocab_size / 32)` words (further ones
+    /// become 0). False where it allows every token, so that it need not be applied.
+    ///
+    /// # Errors
+    /// [`MatcherError::RowTooShort`], or a limit; the row is then as it was.
+    pub fn fill_next_token_bitmask(&self, row: &mut [u32]) -> Result<bool, MatcherError> {
+        self.write(row, |matcher| matcher.next_token_mask())
+    }
+
+    /// Like [`GrammarMatcher::fill_next_token_bitmask`], with the mask of
+    /// [`GrammarMatcher::next_token_mask_within`].
+    ///
+    /// # Errors
+    /// As for both.
+    pub fn fill_next_token_bitmask_within(
+        &self,
+        row: &mut [u32],
+        num_tokens: u32,
+    ) -> Result<bool, MatcherError> {
+        self.write(row, |matcher| matcher.next_token_mask_within(num_tokens))
+    }
+
+    fn write(
+        &self,
+        row: &mut [u32],
+        mask: impl FnOnce(&Self) -> Result<MaskRef, MatcherError>,
+    ) -> Result<bool, MatcherError> {
+        let vocab_size = self.grammar.tokenizer_info().vocab_size();
+        let needed = bitmask_words(vocab_size);
+        if row.len() < needed {
+            return Err(MatcherError::RowTooShort {
+                words: row.len(),
+                needed,
+            });
+        }
+        let mask = mask(self)?;
+        mask.write_to(row);
+        Ok(mask.num_allowed() < vocab_size)
+    }
+
+    /// The tokens that may come next, without a copy. Never empty: each is a token after which the
+    /// text can be completed, or a stop token where the text may end; after termination all stop
+    /// tokens.
+    ///
+    /// # Errors
+    /// A limit.
+    pub fn next_token_mask(&self) -> Result<MaskRef, MatcherError> {
+        self.mask_of(self.place)
+    }
+
+    /// The tokens after which the text can still be completed within `num_tokens - 1` more, stop
+    /// token included, by the bound of [`GrammarMatcher::min_tokens_to_complete`].
+    ///
+    /// # Errors
+    /// [`MatcherError::CannotCompleteWithin`] where that bound is above `num_tokens`, or a limit.
+    pub fn next_token_mask_within(&self, num_tokens: u32) -> Result<MaskRef, MatcherError> {
+        if self.place.terminated {
+            return Ok(self.stop_mask());
+        }
+        let state = self.place.state;
+        let (mask, needed) = self.grammar.engine().run(|automaton, fuel| {
+            let needed = automaton.min_tokens(state, fuel)?;
+            let mask = if needed <= num_tokens {
+                Some(automaton.mask_within(state, num_tokens, fuel)?)
+            } else {
+                None
+            };
+            Ok((mask, needed))
+        })?;
+        match mask {
+            Some(mask) => self.with_own_stop_tokens(state, mask),
+            None => Err(MatcherError::CannotCompleteWithin { num_tokens, needed }),
+        }
+    }
+
+    fn mask_of(&self, place: Place) -> Result<MaskRef, MatcherError> {
+        if place.terminated {
+            return Ok(self.stop_mask());
+        }
+        let mask = self
+            .grammar
+            .engine()
+            .run(|automaton, fuel| automaton.mask(place.state, fuel))?;
+        self.with_own_stop_tokens(place.state, mask)
+    }
+
+    /// All stop tokens.
+    fn stop_mask(&self) -> MaskRef {
+        let info = self.grammar.tokenizer_info();
+        let ids = [info.stop_token_ids(), &self.own_stop_tokens].concat();
+        MaskRef::new(Arc::new(mask_of_ids(ids, info.vocab_size())))
+    }
+
+    /// The mask with the matcher's own stop tokens allowed exactly where the text may end.
+    fn with_own_stop_tokens(&self, state: State, mask: Arc<Mask>) -> Result<MaskRef, MatcherError> {
+        let mask = MaskRef::new(mask);
+        if self.own_stop_tokens.is_empty() {
+            return Ok(mask);
+        }
+        let vocab_size = self.grammar.tokenizer_info().vocab_size();
+        let mut words = vec![0; bitmask_words(vocab_size)];
+        mask.write_to(&mut words);
+        let may_end = self.may_end(state)?;
+        for &id in self.own_stop_tokens.iter() {
+            let (word, bit) = (&mut words[id as usize / 32], 1 << (id % 32));
+            *word = if may_end { *word | bit } else { *word & !bit };
+        }
+        let count = words.iter().map(|word| word.count_ones() as usize).sum();
+        if count == 0 {
+            return Err(MatcherError::OnlyStopTokens);
+        }
+        Ok(MaskRef::new(Arc::new(Mask::from_words(words, count))))
+    }
+
+    /// Accepts a token: true where it was allowed, else nothing changes. A stop token terminates
+    /// the text; after that, only stop tokens are accepted.
+    ///
+    /// # Errors
+    /// A limit; nothing changes.
+    pub fn accept_token(&mut self, token_id: u32) -> Result<bool, MatcherError> {
+        match self.after(self.place, token_id)? {
+            Some(place) => {
+                self.history.push(self.place);
+                self.place = place;
+                Ok(true)
+            }
+            None => Ok(false),
+        }
+    }
+
+    /// Accepts all of some tokens: true where each was allowed after those before it, else nothing
+    /// changes.
+    ///
+    /// # Errors
+    /// A limit; nothing changes.
+    pub fn accept_tokens(&mut self, token_ids: &[u32]) -> Result<bool, MatcherError> {
+        let mut ahead = self.clone();
+        for &token_id in token_ids {
+            if !ahead.accept_token(token_id)? {
+                return Ok(false);
+            }
+        }
+        *self = ahead;
+        Ok(true)
+    }
+
+    /// How many of the tokens could be accepted one after the other. Nothing changes.
+    ///
+    /// # Errors
+    /// A limit.
+    pub fn validate_tokens(&self, token_ids: &[u32]) -> Result<usize, MatcherError> {
+        let mut place = self.place;
+        for (accepted, &token_id) in token_ids.iter().enumerate() {
+            match self.after(place, token_id)? {
+                Some(next) => place = next,
+                None => return Ok(accepted),
+            }
+        }
+        Ok(token_ids.len())
+    }
+
+    /// The place after a token, `None` where it isn't allowed.
+    fn after(&self, place: Place, token_id: u32) -> Result<Option<Place>, MatcherError> {
+        let is_stop = self.grammar.tokenizer_info().is_stop_token(token_id)
+            || self.own_stop_tokens.binary_search(&token_id).is_ok();
+        if is_stop {
+            let ends = place.terminated || self.may_end(place.state)?;
+            return Ok(ends.then_some(Place {
+                terminated: true,
+                ..place
+            }));
+        }
+        if place.terminated {
+            return Ok(None);
+        }
+        let next = self
+            .grammar
+            .engine()
+            .run(|automaton, fuel| automaton.advance(place.state, token_id, fuel))?;
+        Ok(next.map(|state| Place { state, ..place }))
+    }
+
+    fn may_end(&self, state: State) -> Result<bool, MatcherError> {
+        self.grammar
+            .engine()
+            .run(|automaton, fuel| automaton.is_accepting(state, fuel))
+    }
+
+    /// Takes back the last `num_tokens` accepted tokens, without limit.
+    ///
+    /// # Errors
+    /// [`MatcherError::RollbackTooFar`]; nothing changes.
+    pub fn rollback(&mut self, num_tokens: usize) -> Result<(), MatcherError> {
+        let accepted = self.history.len();
+        if num_tokens > accepted {
+            return Err(MatcherError::RollbackTooFar {
+                asked: num_tokens,
+                accepted,
+            });
+        }
+        for _ in 0..num_tokens {
+            if let Some(place) = self.history.pop() {
+                self.place = place;
+            }
+        }
+        Ok(())
+    }
+
+    /// Back to the start.
+    pub fn reset(&mut self) {
+        self.place = Place {
+            state: self.grammar.root(),
+            terminated: false,
+        };
+        self.history = History::default();
+    }
+
+    /// A matcher that goes its own way from here. Costs no more than a clone of a few `Arc`s,
+    /// however much has been accepted; both can roll back through the common past.
+    pub fn fork(&self) -> Self {
+        self.clone()
+    }
+
+    /// How many tokens have been accepted and not been taken back.
+    pub fn num_accepted_tokens(&self) -> usize {
+        self.history.len()
+    }
+
+    /// Whether a stop token has been accepted.
+    pub fn is_terminated(&self) -> bool {
+        self.place.terminated
+    }
+
+    /// Whether the text could stop here: it matches the grammar as it is.
+    pub fn is_completed(&self) -> bool {
+        // A few frames are looked at; that many steps there are.
+        self.place.terminated || self.may_end(self.place.state).unwrap_or(false)
+    }
+
+    /// How many tokens complete the text, the stop token included; 0 after termination.
+    ///
+    /// A bound that some continuation achieves: the [`GrammarMatcher::next_token_mask_within`] of
+    /// this number is never empty, and following such masks with one less each time ends in time.
+    /// It is the length of the shortest text in as few tokens as write it; a longer text might take
+    /// fewer tokens.
+    ///
+    /// # Errors
+    /// A limit.
+    pub fn min_tokens_to_complete(&self) -> Result<u32, MatcherError> {
+        if self.place.terminated {
+            return Ok(0);
+        }
+        let state = self.place.state;
+        self.grammar
+            .engine()
+            .run(|automaton, fuel| automaton.min_tokens(state, fuel))
+    }
+
+    /// The text that must come next, whatever tokens write it: whole characters only, at most 16 KiB,
+    /// empty where there is a choice or the text may end.
+    ///
+    /// # Errors
+    /// A limit.
+    pub fn find_jump_forward_string(&self) -> Result<String, MatcherError> {
+        if self.place.terminated {
+            return Ok(String::new());
+        }
+        let state = self.place.state;
+        let mut bytes = self
+            .grammar
+            .engine()
+            .run(|automaton, fuel| automaton.forced_bytes(state, fuel))?;
+        if let Err(error) = std::str::from_utf8(&bytes) {
+            bytes.truncate(error.valid_up_to());
+        }
+        Ok(String::from_utf8(bytes).unwrap_or_default())
+    }
+
+    /// The tokens that must come next: as long as each is the only one allowed, at most 4,096. Ends
+    /// with a stop token at the latest. Nothing changes.
+    ///
+    /// # Errors
+    /// A limit.
+    pub fn forced_tokens(&self) -> Result<Vec<u32>, MatcherError> {
+        let mut place = self.place;
+        let mut forced = Vec::new();
+        while !place.terminated && forced.len() < MAX_FORCED_TOKENS {
+            let Some(token_id) = self.mask_of(place)?.forced_token() else {
+                break;
+            };
+            let Some(next) = self.after(place, token_id)? else {
+                break;
+            };
+            forced.push(token_id);
+            place = next;
+        }
+        Ok(forced)
+    }
+}
+
+/// A mask of ids below `vocab_size`.
+fn mask_of_ids(ids: Vec<u32>, vocab_size: usize) -> Mask {
+    if ids.len() <= crate::mask::MAX_SPARSE {
+        return Mask::from_ids(ids);
+    }
+    let mut words = vec![0; bitmask_words(vocab_size)];
+    for &id in &ids {
+        words[id as usize / 32] |= 1 << (id % 32);
+    }
+    Mask::from_words(words, ids.len())
+}

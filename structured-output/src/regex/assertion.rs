@@ -1,0 +1,228 @@
+//! Assertions as intersections and complements.
+//!
+//! A pattern with assertions is alternatives of sequences of items: languages, and assertions
+//! between them. Looking ahead intersects what follows: `(?=A) K` is `A Σ* & K`, and `(?!A) K` is
+//! `~(A Σ*) & K`. Looking behind intersects what comes before: `L (?<=B)` is `L & Σ* B`, where `L`
+//! is all the text before, or a part of it that is at least as long as anything in `B`. `^`, `$` and
+//! `\b` look one character behind or ahead.
+//!
+//! Where a look-behind would have to reach over a look-ahead there is no such form, and the pattern
+//! is refused. One that reaches a single character is always resolved: what lies between is empty,
+//! and the two change places, or it is at least as long.
+
+use super::syntax::RegexError;
+use super::translate::Language;
+use crate::lexical::{ANY, EPSILON, ExprId, Lexicon};
+
+/// Alternatives are sequences of items.
+pub(super) type Sequence = Vec<Item>;
+
+/// A part of a sequence.
+#[derive(Clone, Copy)]
+pub(super) enum Item {
+    Language(Language),
+    /// What follows, to the end of the text, is in the language.
+    Ahead {
+        text: ExprId,
+    },
+    /// What comes before, from the start of the text, is in the language; whether it is depends on
+    /// the last `reach` characters only (`None`: on all of it).
+    Behind {
+        text: ExprId,
+        reach: Option<u32>,
+        offset: usize,
+    },
+}
+
+impl Item {
+    /// Whether it stands for text, and isn't an assertion.
+    pub(super) fn is_language(&self) -> bool {
+        matches!(self, Item::Language(_))
+    }
+}
+
+/// `(?=)`, `(?!)`, `(?<=)` or `(?<!)` around alternatives.
+pub(super) fn look(
+    lexicon: &mut Lexicon,
+    mut sequences: Vec<Sequence>,
+    ahead: bool,
+    negated: bool,
+    offset: usize,
+) -> Result<Item, RegexError> {
+    let looks_out = |item: &Item| matches!(item, Item::Ahead { .. });
+    if !ahead && sequences.iter().flatten().any(looks_out) {
+        return Err(unresolved(offset));
+    }
+    let any = Item::Language(Language {
+        expr: ANY,
+        min_chars: 0,
+        max_chars: None,
+    });
+    let mut lengths = sequences.iter().map(|sequence| {
+        sequence.iter().try_fold(0_u32, |sum, item| match item {
+            Item::Language(language) => sum.checked_add(language.max_chars?),
+            // `^` and its like within a look-behind see further than its text.
+            _ => None,
+        })
+    });
+    let reach = lengths.try_fold(0_u32, |longest, length| Some(longest.max(length?)));
+    for sequence in &mut sequences {
+        let at = if ahead { sequence.len() } else { 0 };
+        sequence.insert(at, any);
+    }
+    let inner = resolve(lexicon, sequences, !ahead)?;
+    let text = if negated { lexicon.not(inner) } else { inner };
+    Ok(if ahead {
+        Item::Ahead { text }
+    } else {
+        Item::Behind {
+            text,
+            reach,
+            offset,
+        }
+    })
+}
+
+/// `^`: nothing before, or with `(?m)` a line end.
+pub(super) fn start(lexicon: &mut Lexicon, of_line: bool, offset: usize) -> Item {
+    let mut text = EPSILON;
+    if of_line {
+        let line_end = lexicon.literal(b"\n");
+        let after = lexicon.concat(ANY, line_end);
+        text = lexicon.or(&[text, after]);
+    }
+    Item::Behind {
+        text,
+        reach: Some(1),
+        offset,
+    }
+}
+
+/// `$`: nothing after, or with `(?m)` a line end.
+pub(super) fn end(lexicon: &mut Lexicon, of_line: bool) -> Item {
+    let mut text = EPSILON;
+    if of_line {
+        let line_end = lexicon.literal(b"\n");
+        let before = lexicon.concat(line_end, ANY);
+        text = lexicon.or(&[text, before]);
+    }
+    Item::Ahead { text }
+}
+
+/// `\b` or `\B` over one word character: on one side of it a word character, on the other none.
+pub(super) fn word_boundary(
+    lexicon: &mut Lexicon,
+    word: ExprId,
+    negated: bool,
+    offset: usize,
+) -> Vec<Sequence> {
+    let ends = lexicon.concat(ANY, word);
+    let starts = lexicon.concat(word, ANY);
+    let mut side = |text: ExprId, inside: bool| if inside { text } else { lexicon.not(text) };
+    [true, false]
+        .into_iter()
+        .map(|before| {
+            let after = before == negated;
+            vec![
+                Item::Behind {
+                    text: side(ends, before),
+                    reach: Some(1),
+                    offset,
+                },
+                Item::Ahead {
+                    text: side(starts, after),
+                },
+            ]
+        })
+        .collect()
+}
+
+/// The language of alternatives that end at the end of the text and, where `at_text_start`, start
+/// at its start; elsewhere a look-behind must not reach over their start.
+pub(super) fn resolve(
+    lexicon: &mut Lexicon,
+    mut pending: Vec<Sequence>,
+    at_text_start: bool,
+) -> Result<ExprId, RegexError> {
+    const MAX_CASES: usize = 1024;
+    let mut exprs = Vec::new();
+    let mut cases = 0;
+    while let Some(mut sequence) = pending.pop() {
+        let behind = sequence
+            .iter()
+            .position(|item| matches!(item, Item::Behind { .. }));
+        let Some(at) = behind else {
+            exprs.push(resolve_ahead(lexicon, &sequence));
+            continue;
+        };
+        let item = sequence.remove(at);
+        let Item::Behind {
+            text,
+            reach,
+            offset,
+        } = item
+        else {
+            continue;
+        };
+        cases += 1;
+        if cases > MAX_CASES {
+            return Err(unresolved(offset));
+        }
+        // The languages just before it, back to the start or to a look-ahead.
+        let from = sequence[..at]
+            .iter()
+            .rposition(|item| !item.is_language())
+            .map_or(0, |ahead| ahead + 1);
+        let mut before = Language::NOTHING;
+        for item in sequence[from..at].iter().rev() {
+            if let Item::Language(language) = item {
+                before = language.then(lexicon, before);
+            }
+        }
+        let is_enough = reach.is_some_and(|reach| before.min_chars >= reach);
+        if is_enough || (from == 0 && at_text_start) {
+            before.expr = lexicon.and(&[before.expr, text]);
+            sequence.splice(from..at, [Item::Language(before)]);
+            pending.push(sequence);
+            continue;
+        }
+        let can_move = before.max_chars == Some(0) || reach == Some(1);
+        if from == 0 || !can_move {
+            return Err(unresolved(offset));
+        }
+        if lexicon.is_nullable(before.expr) {
+            let mut empty = sequence.clone();
+            empty.drain(from..at);
+            empty.insert(from - 1, item);
+            pending.push(empty);
+        }
+        if before.max_chars != Some(0) {
+            let something = lexicon.not(EPSILON);
+            before.expr = lexicon.and(&[before.expr, something, text]);
+            before.min_chars = before.min_chars.max(1);
+            sequence.splice(from..at, [Item::Language(before)]);
+            pending.push(sequence);
+        }
+    }
+    Ok(lexicon.or(&exprs))
+}
+
+fn unresolved(offset: usize) -> RegexError {
+    RegexError::new(
+        offset,
+        "this assertion looks over another one in a way that can't be enforced: \
+         write the pattern without it, or look at one character only",
+    )
+}
+
+/// A sequence without look-behind, from its end to its start.
+fn resolve_ahead(lexicon: &mut Lexicon, sequence: &[Item]) -> ExprId {
+    let mut rest = EPSILON;
+    for item in sequence.iter().rev() {
+        rest = match item {
+            Item::Language(language) => lexicon.concat(language.expr, rest),
+            Item::Ahead { text } | Item::Behind { text, .. } => lexicon.and(&[*text, rest]),
+        };
+    }
+    rest
+}

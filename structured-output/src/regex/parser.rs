@@ -1,0 +1,455 @@
+//! From a pattern to its syntax tree, with an explicit stack of open groups.
+
+use regex_syntax::hir::ClassUnicode;
+
+use super::class::{Escape, class_of, fold_case};
+use super::syntax::{Ast, Node, NodeId, NodeKind, RegexError, RegexLimits};
+use crate::lexical::UNBOUNDED;
+
+/// Flags that hold at a place of the pattern.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Flags {
+    pub(super) ignore_case: bool,
+    pub(super) multi_line: bool,
+    pub(super) dot_all: bool,
+    pub(super) ascii: bool,
+    pub(super) verbose: bool,
+}
+
+/// What a group is for.
+#[derive(Clone, Copy)]
+enum GroupKind {
+    Plain,
+    Look { ahead: bool, negated: bool },
+}
+
+/// A group that is open.
+struct Group {
+    kind: GroupKind,
+    offset: usize,
+    outer_flags: Flags,
+    alternatives: Vec<NodeId>,
+    items: Vec<NodeId>,
+    /// Where the running alternative starts.
+    alternative_offset: usize,
+}
+
+impl Group {
+    fn new(kind: GroupKind, offset: usize, start: usize, outer_flags: Flags) -> Self {
+        Self {
+            kind,
+            offset,
+            outer_flags,
+            alternatives: Vec::new(),
+            items: Vec::new(),
+            alternative_offset: start,
+        }
+    }
+}
+
+/// A pattern being read.
+pub(super) struct Parser<'a> {
+    pattern: &'a str,
+    offset: usize,
+    pub(super) flags: Flags,
+    limits: RegexLimits,
+    ast: Ast,
+}
+
+/// Parses a pattern.
+///
+/// # Errors
+/// What is not understood, not regular, or beyond the limits, with its offset.
+pub(crate) fn parse(pattern: &str, limits: RegexLimits) -> Result<Ast, RegexError> {
+    let mut parser = Parser {
+        pattern,
+        offset: 0,
+        flags: Flags::default(),
+        limits,
+        ast: Ast::default(),
+    };
+    parser.run()?;
+    Ok(parser.ast)
+}
+
+impl<'a> Parser<'a> {
+    pub(super) fn offset(&self) -> usize {
+        self.offset
+    }
+
+    pub(super) fn rest(&self) -> &'a str {
+        &self.pattern[self.offset..]
+    }
+
+    pub(super) fn skip(&mut self, bytes: usize) {
+        self.offset += bytes;
+    }
+
+    pub(super) fn take(&mut self) -> Option<char> {
+        let next = self.rest().chars().next()?;
+        self.offset += next.len_utf8();
+        Some(next)
+    }
+
+    pub(super) fn take_if(&mut self, wanted: char) -> bool {
+        let found = self.rest().starts_with(wanted);
+        if found {
+            self.offset += wanted.len_utf8();
+        }
+        found
+    }
+
+    fn take_str(&mut self, wanted: &str) -> bool {
+        let found = self.rest().starts_with(wanted);
+        if found {
+            self.offset += wanted.len();
+        }
+        found
+    }
+
+    /// The text up to `end`, which is taken too.
+    pub(super) fn take_through(&mut self, end: char) -> Option<&'a str> {
+        let (text, _) = self.rest().split_once(end)?;
+        self.offset += text.len() + end.len_utf8();
+        Some(text)
+    }
+
+    fn push(&mut self, offset: usize, kind: NodeKind) -> Result<NodeId, RegexError> {
+        let max = self.limits.max_nodes;
+        if self.ast.nodes.len() >= max {
+            return Err(RegexError::new(
+                offset,
+                format!("the pattern has more than {max} parts (limit `max_regex_nodes`)"),
+            ));
+        }
+        self.ast.nodes.push(Node { kind, offset });
+        Ok(self.ast.nodes.len() - 1)
+    }
+
+    fn run(&mut self) -> Result<(), RegexError> {
+        let mut open: Vec<Group> = Vec::new();
+        let mut group = Group::new(GroupKind::Plain, 0, 0, self.flags);
+        loop {
+            if self.flags.verbose {
+                self.skip_blanks();
+            }
+            let offset = self.offset;
+            let Some(next) = self.take() else { break };
+            match next {
+                '(' => {
+                    if let Some(inner) = self.open_group(offset)? {
+                        if open.len() >= self.limits.max_nesting {
+                            return Err(RegexError::new(
+                                offset,
+                                format!(
+                                    "groups are nested deeper than {} (limit `max_nesting`)",
+                                    self.limits.max_nesting
+                                ),
+                            ));
+                        }
+                        open.push(std::mem::replace(&mut group, inner));
+                    }
+                }
+                ')' => {
+                    let Some(outer) = open.pop() else {
+                        return Err(RegexError::new(
+                            offset,
+                            "`)` without `(`: escape it as `\\)`",
+                        ));
+                    };
+                    let closed = std::mem::replace(&mut group, outer);
+                    self.flags = closed.outer_flags;
+                    let node = self.close_group(closed)?;
+                    group.items.push(node);
+                }
+                '|' => {
+                    let items = std::mem::take(&mut group.items);
+                    let alternative = self.concat(group.alternative_offset, items)?;
+                    group.alternatives.push(alternative);
+                    group.alternative_offset = self.offset;
+                }
+                _ => match self.quantifier(offset, next)? {
+                    Some((min, max)) => {
+                        let Some(inner) = group.items.pop() else {
+                            return Err(RegexError::new(
+                                offset,
+                                format!(
+                                    "nothing to repeat before `{next}`: escape it as `\\{next}`"
+                                ),
+                            ));
+                        };
+                        let at = self.ast.nodes[inner].offset;
+                        let node = self.push(at, NodeKind::Repeat { inner, min, max })?;
+                        group.items.push(node);
+                    }
+                    None => {
+                        let kind = self.atom(offset, next)?;
+                        let node = self.push(offset, kind)?;
+                        group.items.push(node);
+                    }
+                },
+            }
+        }
+        if !open.is_empty() {
+            return Err(RegexError::new(group.offset, "`(` without `)`"));
+        }
+        self.close_group(group)?;
+        Ok(())
+    }
+
+    /// White space and comments, which the flag `x` leaves out.
+    fn skip_blanks(&mut self) {
+        loop {
+            let rest = self.rest();
+            let trimmed = rest.trim_start();
+            self.offset += rest.len() - trimmed.len();
+            if !trimmed.starts_with('#') {
+                return;
+            }
+            self.offset += trimmed.find('\n').unwrap_or(trimmed.len());
+        }
+    }
+
+    /// What follows `(`: a group, or nothing where only flags are set or a comment is made.
+    fn open_group(&mut self, offset: usize) -> Result<Option<Group>, RegexError> {
+        let mut kind = GroupKind::Plain;
+        let outer_flags = self.flags;
+        if self.take_if('?') {
+            if self.take_if(':') {
+            } else if self.take_str("P<") || self.is_name() {
+                self.group_name(offset)?;
+            } else if self.take_if('=') {
+                kind = GroupKind::Look {
+                    ahead: true,
+                    negated: false,
+                };
+            } else if self.take_if('!') {
+                kind = GroupKind::Look {
+                    ahead: true,
+                    negated: true,
+                };
+            } else if self.take_str("<=") {
+                kind = GroupKind::Look {
+                    ahead: false,
+                    negated: false,
+                };
+            } else if self.take_str("<!") {
+                kind = GroupKind::Look {
+                    ahead: false,
+                    negated: true,
+                };
+            } else if self.take_if('#') {
+                return match self.take_through(')') {
+                    Some(_) => Ok(None),
+                    None => Err(RegexError::new(offset, "`(?#` without `)`")),
+                };
+            } else if self.take_str("P=") {
+                return Err(RegexError::new(
+                    offset,
+                    "back-reference `(?P=`: a back-reference is not regular and can't be enforced",
+                ));
+            } else if !self.group_flags(offset)? {
+                return Ok(None);
+            }
+        }
+        Ok(Some(Group::new(kind, offset, self.offset, outer_flags)))
+    }
+
+    /// Takes the `<` of `(?<name>`, which is no look-behind.
+    fn is_name(&mut self) -> bool {
+        let rest = self.rest();
+        !rest.starts_with("<=") && !rest.starts_with("<!") && self.take_if('<')
+    }
+
+    fn group_name(&mut self, offset: usize) -> Result<(), RegexError> {
+        let name = self.take_through('>');
+        let good = |name: &str| {
+            name.starts_with(|c: char| c == '_' || c.is_alphabetic())
+                && name.chars().all(|c| c == '_' || c.is_alphanumeric())
+        };
+        match name {
+            Some(name) if good(name) => Ok(()),
+            _ => Err(RegexError::new(
+                offset,
+                "a group's name is letters, digits and `_` between `<` and `>`",
+            )),
+        }
+    }
+
+    /// `i-s)` or `i-s:` after `(?`: sets the flags; true where a group follows.
+    fn group_flags(&mut self, offset: usize) -> Result<bool, RegexError> {
+        let mut on = true;
+        loop {
+            let at = self.offset;
+            match self.take() {
+                Some('-') if on => on = false,
+                Some('i') => self.flags.ignore_case = on,
+                Some('m') => self.flags.multi_line = on,
+                Some('s') => self.flags.dot_all = on,
+                Some('x') => self.flags.verbose = on,
+                Some('a') => self.flags.ascii = on,
+                Some('u') => self.flags.ascii = !on,
+                // Greed doesn't change which strings match.
+                Some('U') => {}
+                Some(':') => return Ok(true),
+                Some(')') => return Ok(false),
+                Some(other) => {
+                    return Err(RegexError::new(
+                        at,
+                        format!("`(?{other}` is not known: flags are i, m, s, x, a, u and U"),
+                    ));
+                }
+                None => return Err(RegexError::new(offset, "`(` without `)`")),
+            }
+        }
+    }
+
+    fn concat(&mut self, offset: usize, items: Vec<NodeId>) -> Result<NodeId, RegexError> {
+        match items[..] {
+            [only] => Ok(only),
+            _ => self.push(offset, NodeKind::Concat(items)),
+        }
+    }
+
+    fn close_group(&mut self, mut group: Group) -> Result<NodeId, RegexError> {
+        let last = self.concat(group.alternative_offset, std::mem::take(&mut group.items))?;
+        group.alternatives.push(last);
+        let inner = match group.alternatives[..] {
+            [only] => only,
+            _ => self.push(group.offset, NodeKind::Alternate(group.alternatives))?,
+        };
+        let kind = match group.kind {
+            GroupKind::Look { ahead, negated } => NodeKind::Look {
+                ahead,
+                negated,
+                inner,
+            },
+            // One more node keeps the root last and a group's offset its own.
+            GroupKind::Plain => NodeKind::Concat(vec![inner]),
+        };
+        self.push(group.offset, kind)
+    }
+
+    /// A quantifier that starts with `next`, as its bounds; `None` where it is none.
+    fn quantifier(&mut self, offset: usize, next: char) -> Result<Option<(u32, u32)>, RegexError> {
+        let bounds = match next {
+            '*' => (0, UNBOUNDED),
+            '+' => (1, UNBOUNDED),
+            '?' => (0, 1),
+            '{' => match self.counted(offset)? {
+                Some(bounds) => bounds,
+                None => return Ok(None),
+            },
+            _ => return Ok(None),
+        };
+        if self.rest().starts_with('+') {
+            return Err(RegexError::new(
+                self.offset,
+                "a possessive quantifier is a repeated repetition in some dialects: \
+                 put the inner one in a group, or leave the `+` out",
+            ));
+        }
+        // Lazy: the same strings match.
+        self.take_if('?');
+        Ok(Some(bounds))
+    }
+
+    /// `m}`, `m,}`, `m,n}` or `,n}` after `{`; `None`, with nothing taken, where a brace is a sign.
+    fn counted(&mut self, offset: usize) -> Result<Option<(u32, u32)>, RegexError> {
+        let Some((inside, _)) = self.rest().split_once('}') else {
+            return Ok(None);
+        };
+        let (low, high) = match inside.split_once(',') {
+            Some((low, high)) => (low.trim(), Some(high.trim())),
+            None => (inside.trim(), None),
+        };
+        let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
+        let some = !low.is_empty() || high.is_some_and(|high| !high.is_empty());
+        if !some || !digits(low) || !high.is_none_or(digits) {
+            return Ok(None);
+        }
+        let limit = self.limits.max_repetition;
+        let number = |text: &str| match text.parse::<u32>() {
+            Ok(number) if number <= limit => Ok(number),
+            _ => Err(RegexError::new(
+                offset,
+                format!("the count `{text}` is above {limit} (limit `max_repetition`)"),
+            )),
+        };
+        let min = if low.is_empty() { 0 } else { number(low)? };
+        let max = match high {
+            None => min,
+            Some("") => UNBOUNDED,
+            Some(high) => number(high)?,
+        };
+        if min > max {
+            return Err(RegexError::new(
+                offset,
+                format!("the counts {{{inside}}} run backwards"),
+            ));
+        }
+        self.offset += inside.len() + 1;
+        Ok(Some((min, max)))
+    }
+
+    /// One sign, class or assertion.
+    fn atom(&mut self, offset: usize, next: char) -> Result<NodeKind, RegexError> {
+        let class = match next {
+            '.' if self.flags.dot_all => class_of(&[('\0', char::MAX)]),
+            '.' => class_of(&[('\0', '\x09'), ('\x0b', char::MAX)]),
+            '[' => self.bracket(offset)?,
+            '^' => {
+                return Ok(NodeKind::Start {
+                    of_line: self.flags.multi_line,
+                });
+            }
+            '$' => {
+                return Ok(NodeKind::End {
+                    of_line: self.flags.multi_line,
+                });
+            }
+            '\\' => return self.escaped_atom(offset),
+            one => self.one_char(one, offset)?,
+        };
+        Ok(NodeKind::Class(class))
+    }
+
+    fn escaped_atom(&mut self, offset: usize) -> Result<NodeKind, RegexError> {
+        if self.take_if('b') || self.take_if('B') {
+            if self.rest().starts_with('{') {
+                return Err(RegexError::new(
+                    offset,
+                    "`\\b{` is a half boundary in some dialects: put the `\\b` in a group",
+                ));
+            }
+            return Ok(NodeKind::WordBoundary {
+                negated: self.pattern[..self.offset].ends_with('B'),
+                word: self.perl_class('w'),
+            });
+        }
+        if self.take_if('A') {
+            return Ok(NodeKind::Start { of_line: false });
+        }
+        if self.take_if('z') || self.take_if('Z') {
+            return Ok(NodeKind::End { of_line: false });
+        }
+        let class = match self.escape(offset)? {
+            Escape::Class(mut class) => {
+                if self.flags.ignore_case {
+                    fold_case(&mut class, offset)?;
+                }
+                class
+            }
+            Escape::Char(one) => self.one_char(one, offset)?,
+        };
+        Ok(NodeKind::Class(class))
+    }
+
+    fn one_char(&self, one: char, offset: usize) -> Result<ClassUnicode, RegexError> {
+        let mut class = class_of(&[(one, one)]);
+        if self.flags.ignore_case {
+            fold_case(&mut class, offset)?;
+        }
+        Ok(class)
+    }
+}

@@ -1,0 +1,82 @@
+//! The syntax tree of a regular expression, and its errors.
+
+use regex_syntax::hir::ClassUnicode;
+
+/// Position of a node in [`Ast::nodes`].
+pub(super) type NodeId = usize;
+
+/// A syntax tree as a list in which operands come before what they are operands of: it is built,
+/// read and dropped without recursion. The last node is the root.
+#[derive(Debug, Default)]
+pub(crate) struct Ast {
+    pub(super) nodes: Vec<Node>,
+}
+
+/// A node, with the offset in the pattern where it starts.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) kind: NodeKind,
+    pub(super) offset: usize,
+}
+
+#[derive(Debug)]
+pub(super) enum NodeKind {
+    /// One code point of a set.
+    Class(ClassUnicode),
+    Concat(Vec<NodeId>),
+    Alternate(Vec<NodeId>),
+    /// Lazy or greedy makes no difference to the strings that match.
+    Repeat {
+        inner: NodeId,
+        min: u32,
+        max: u32,
+    },
+    /// `(?=)`, `(?!)`, `(?<=)`, `(?<!)`.
+    Look {
+        ahead: bool,
+        negated: bool,
+        inner: NodeId,
+    },
+    /// `\b` or, negated, `\B`, over a class of word characters.
+    WordBoundary {
+        negated: bool,
+        word: ClassUnicode,
+    },
+    /// `^`, and `(?m)^`.
+    Start {
+        of_line: bool,
+    },
+    /// `$`, and `(?m)$`.
+    End {
+        of_line: bool,
+    },
+}
+
+/// Bounds on what is parsed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RegexLimits {
+    /// Nodes of the syntax tree.
+    pub(crate) max_nodes: usize,
+    /// Groups within groups.
+    pub(crate) max_nesting: usize,
+    /// Largest bound of a counted repetition.
+    pub(crate) max_repetition: u32,
+}
+
+/// Why a regular expression was refused, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RegexError {
+    /// What is wrong, and what would be right.
+    pub(crate) message: String,
+    /// Byte offset in the pattern.
+    pub(crate) offset: usize,
+}
+
+impl RegexError {
+    pub(super) fn new(offset: usize, message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            offset,
+        }
+    }
+}

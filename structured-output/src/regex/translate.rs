@@ -1,0 +1,292 @@
+//! From a syntax tree to an expression, operands first.
+
+use hashbrown::HashMap;
+
+use super::assertion::{self, Item, Sequence};
+use super::syntax::{Ast, NodeId, NodeKind, RegexError};
+use crate::lexical::{EPSILON, ExprId, Lexicon, UNBOUNDED};
+
+/// A language with bounds on the length of its strings in characters; `max_chars` is `None` where
+/// there is no upper bound.
+#[derive(Clone, Copy)]
+pub(super) struct Language {
+    pub(super) expr: ExprId,
+    pub(super) min_chars: u32,
+    pub(super) max_chars: Option<u32>,
+}
+
+impl Language {
+    /// The empty string.
+    pub(super) const NOTHING: Self = Self {
+        expr: EPSILON,
+        min_chars: 0,
+        max_chars: Some(0),
+    };
+
+    /// This, then another.
+    pub(super) fn then(self, lexicon: &mut Lexicon, rest: Self) -> Self {
+        let lengths = self.max_chars.zip(rest.max_chars);
+        Self {
+            expr: lexicon.concat(self.expr, rest.expr),
+            min_chars: self.min_chars.saturating_add(rest.min_chars),
+            max_chars: lengths.and_then(|(a, b)| a.checked_add(b)),
+        }
+    }
+}
+
+/// A subtree's meaning.
+enum Value {
+    /// A language that holds wherever it stands.
+    Free(Language),
+    /// Alternatives that look at what is around them.
+    Looking(Vec<Sequence>),
+}
+
+/// The most items that alternatives with assertions may be spelled out to.
+const MAX_ITEMS: usize = 4096;
+
+/// A translation that can pause between nodes, so that a lock on the lexicon is never held long.
+pub(crate) struct Translator {
+    ast: Ast,
+    values: Vec<Value>,
+    /// Languages of the classes met so far.
+    classes: HashMap<Vec<(char, char)>, ExprId>,
+}
+
+impl Translator {
+    pub(crate) fn new(ast: Ast) -> Self {
+        Self {
+            ast,
+            values: Vec::new(),
+            classes: HashMap::new(),
+        }
+    }
+
+    /// Translates up to `max_nodes` more nodes; the pattern's language once all are.
+    pub(crate) fn run(
+        &mut self,
+        lexicon: &mut Lexicon,
+        max_nodes: usize,
+    ) -> Result<Option<ExprId>, RegexError> {
+        let ast = std::mem::take(&mut self.ast);
+        let start = self.values.len();
+        let mut outcome = Ok(());
+        for node in start..ast.nodes.len().min(start.saturating_add(max_nodes)) {
+            match self.value_of(lexicon, &ast, node) {
+                Ok(value) => self.values.push(value),
+                Err(error) => {
+                    outcome = Err(error);
+                    break;
+                }
+            }
+        }
+        self.ast = ast;
+        outcome?;
+        if self.values.len() < self.ast.nodes.len() {
+            return Ok(None);
+        }
+        match self.values.last() {
+            Some(Value::Free(language)) => Ok(Some(language.expr)),
+            Some(Value::Looking(sequences)) => {
+                // The whole pattern: nothing lies around it.
+                let sequences = sequences.clone();
+                Ok(Some(assertion::resolve(lexicon, sequences, true)?))
+            }
+            None => Ok(Some(EPSILON)),
+        }
+    }
+
+    fn value_of(
+        &mut self,
+        lexicon: &mut Lexicon,
+        ast: &Ast,
+        node: NodeId,
+    ) -> Result<Value, RegexError> {
+        let offset = ast.nodes[node].offset;
+        let value = match &ast.nodes[node].kind {
+            NodeKind::Class(class) => {
+                let ranges: Vec<(char, char)> = class
+                    .iter()
+                    .map(|range| (range.start(), range.end()))
+                    .collect();
+                let expr = match self.classes.get(&ranges) {
+                    Some(&expr) => expr,
+                    None => {
+                        let expr = lexicon.code_points(ranges.iter().copied());
+                        self.classes.insert(ranges, expr);
+                        expr
+                    }
+                };
+                Value::Free(Language {
+                    expr,
+                    min_chars: 1,
+                    max_chars: Some(1),
+                })
+            }
+            NodeKind::Concat(items) => self.concat(lexicon, items, offset)?,
+            NodeKind::Alternate(items) => self.alternate(lexicon, items, offset)?,
+            &NodeKind::Repeat { inner, min, max } => {
+                self.repeat(lexicon, inner, min, max, offset)?
+            }
+            &NodeKind::Look {
+                ahead,
+                negated,
+                inner,
+            } => {
+                let sequences = self.sequences(inner);
+                let item = assertion::look(lexicon, sequences, ahead, negated, offset)?;
+                Value::Looking(vec![vec![item]])
+            }
+            NodeKind::WordBoundary { negated, word } => {
+                let ranges = word.iter().map(|range| (range.start(), range.end()));
+                let word = lexicon.code_points(ranges);
+                Value::Looking(assertion::word_boundary(lexicon, word, *negated, offset))
+            }
+            &NodeKind::Start { of_line } => {
+                Value::Looking(vec![vec![assertion::start(lexicon, of_line, offset)]])
+            }
+            &NodeKind::End { of_line } => {
+                Value::Looking(vec![vec![assertion::end(lexicon, of_line)]])
+            }
+        };
+        Ok(value)
+    }
+
+    /// A value as alternatives.
+    fn sequences(&self, node: NodeId) -> Vec<Sequence> {
+        match &self.values[node] {
+            Value::Free(language) => vec![vec![Item::Language(*language)]],
+            Value::Looking(sequences) => sequences.clone(),
+        }
+    }
+
+    fn concat(
+        &mut self,
+        lexicon: &mut Lexicon,
+        items: &[NodeId],
+        offset: usize,
+    ) -> Result<Value, RegexError> {
+        let mut free = Some(Language::NOTHING);
+        for &item in items.iter().rev() {
+            free = match (&self.values[item], free) {
+                (Value::Free(first), Some(rest)) => Some(first.then(lexicon, rest)),
+                _ => None,
+            };
+        }
+        if let Some(language) = free {
+            return Ok(Value::Free(language));
+        }
+        let mut sequences: Vec<Sequence> = vec![Vec::new()];
+        for &item in items {
+            let mut longer = Vec::new();
+            for tail in self.sequences(item) {
+                for head in &sequences {
+                    longer.push([head.as_slice(), &tail].concat());
+                }
+                check_size(&longer, offset)?;
+            }
+            sequences = longer;
+        }
+        Ok(Value::Looking(sequences))
+    }
+
+    fn alternate(
+        &mut self,
+        lexicon: &mut Lexicon,
+        items: &[NodeId],
+        offset: usize,
+    ) -> Result<Value, RegexError> {
+        let mut exprs = Vec::with_capacity(items.len());
+        let (mut min_chars, mut max_chars) = (u32::MAX, Some(0));
+        for &item in items {
+            if let Value::Free(language) = &self.values[item] {
+                exprs.push(language.expr);
+                min_chars = min_chars.min(language.min_chars);
+                let lengths = max_chars.zip(language.max_chars);
+                max_chars = lengths.map(|(a, b): (u32, u32)| a.max(b));
+            }
+        }
+        let free = Language {
+            expr: lexicon.or(&exprs),
+            min_chars,
+            max_chars,
+        };
+        if exprs.len() == items.len() {
+            return Ok(Value::Free(free));
+        }
+        let mut sequences = vec![vec![Item::Language(free)]];
+        for &item in items {
+            if let Value::Looking(inner) = &self.values[item] {
+                sequences.extend_from_slice(inner);
+            }
+        }
+        check_size(&sequences, offset)?;
+        Ok(Value::Looking(sequences))
+    }
+
+    fn repeat(
+        &mut self,
+        lexicon: &mut Lexicon,
+        inner: NodeId,
+        min: u32,
+        max: u32,
+        offset: usize,
+    ) -> Result<Value, RegexError> {
+        let sequences = match &self.values[inner] {
+            &Value::Free(language) => {
+                let max_chars = match (language.max_chars, max) {
+                    (Some(0), _) => Some(0),
+                    (_, UNBOUNDED) => None,
+                    (longest, times) => longest.and_then(|chars| chars.checked_mul(times)),
+                };
+                return Ok(Value::Free(Language {
+                    expr: lexicon.repeat(language.expr, min, max),
+                    min_chars: language.min_chars.saturating_mul(min),
+                    max_chars,
+                }));
+            }
+            Value::Looking(sequences) => sequences.clone(),
+        };
+        // What writes nothing need not be repeated.
+        let writes = sequences.iter().flatten().any(Item::is_language);
+        let max = if writes { max } else { max.min(1) };
+        if max == UNBOUNDED {
+            return Err(RegexError::new(
+                offset,
+                "an assertion (`^`, `$`, `\\b`, look-around) inside a repetition without bound \
+                 can't be enforced: move it out of the repetition",
+            ));
+        }
+        // Spelled out: x{m,n} is m times x, and up to n - m times more.
+        let mut result: Vec<Sequence> = Vec::new();
+        let mut powers: Vec<Sequence> = vec![Vec::new()];
+        for times in 0..=max {
+            if times >= min.min(max) {
+                result.extend_from_slice(&powers);
+                check_size(&result, offset)?;
+            }
+            let mut longer = Vec::new();
+            for tail in &sequences {
+                longer.extend(powers.iter().map(|head| [head.as_slice(), tail].concat()));
+                check_size(&longer, offset)?;
+            }
+            powers = longer;
+        }
+        Ok(Value::Looking(result))
+    }
+}
+
+fn check_size(sequences: &[Sequence], offset: usize) -> Result<(), RegexError> {
+    // A sequence without items counts too.
+    let size: usize = sequences.iter().map(|sequence| sequence.len() + 1).sum();
+    if size > MAX_ITEMS {
+        return Err(RegexError::new(
+            offset,
+            format!(
+                "the assertions (`^`, `$`, `\\b`, look-around) in here make more than \
+                 {MAX_ITEMS} combinations"
+            ),
+        ));
+    }
+    Ok(())
+}

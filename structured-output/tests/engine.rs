@@ -1,0 +1,412 @@
+//! The engine as a whole: termination, stop tokens, caches, budgets, limits, threads.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::sync::Arc;
+
+use structured_output::{
+    CancelFlag, CompileBudget, CompileError, CompiledGrammar, CompilerOptions, GrammarCompiler,
+    GrammarMatcher, Limits, MatcherError, TokenizerInfo, allocate_token_bitmask,
+};
+
+/// Byte tokens 0 to 255, some words, `<eos>` (stop), `<pad>` (control).
+const WORDS: [&str; 4] = ["true", "false", "aaaa", "\"}"];
+const EOS: u32 = 256 + WORDS.len() as u32;
+const PAD: u32 = EOS + 1;
+const VOCAB_SIZE: usize = 300;
+
+fn info() -> Arc<TokenizerInfo> {
+    let mut vocab: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).collect();
+    vocab.extend(WORDS.iter().map(|word| word.as_bytes().to_vec()));
+    vocab.extend([b"aa".to_vec(), b"aa".to_vec()]);
+    Arc::new(TokenizerInfo::new(&vocab, VOCAB_SIZE, &[EOS], &[PAD]).unwrap())
+}
+
+fn compiler() -> GrammarCompiler {
+    GrammarCompiler::new(info(), CompilerOptions::default())
+}
+
+fn matcher(pattern: &str) -> GrammarMatcher {
+    GrammarMatcher::new(&compiler().compile_regex(pattern).unwrap())
+}
+
+fn allowed(matcher: &GrammarMatcher) -> Vec<u32> {
+    matcher.next_token_mask().unwrap().token_ids()
+}
+
+#[test]
+fn a_stop_token_terminates_where_the_text_may_end() {
+    let mut m = matcher("true|truest");
+    assert!(!m.accept_token(EOS).unwrap());
+    assert!(m.accept_token(256).unwrap());
+    assert!(m.is_completed() && !m.is_terminated());
+    assert_eq!(allowed(&m), [u32::from(b's'), EOS]);
+    assert!(m.accept_token(EOS).unwrap());
+    assert!(m.is_completed() && m.is_terminated());
+    assert_eq!(allowed(&m), [EOS]);
+    assert_eq!(m.min_tokens_to_complete().unwrap(), 0);
+    assert_eq!(m.find_jump_forward_string().unwrap(), "");
+    assert_eq!(m.forced_tokens().unwrap(), []);
+    assert!(m.accept_token(EOS).unwrap() && !m.accept_token(u32::from(b's')).unwrap());
+    m.rollback(2).unwrap();
+    assert!(!m.is_terminated());
+    assert_eq!(allowed(&m), [u32::from(b's'), EOS]);
+    m.reset();
+    assert_eq!((m.num_accepted_tokens(), allowed(&m).len()), (0, 2));
+}
+
+#[test]
+fn control_tokens_and_ids_beyond_the_vocabulary_are_never_text() {
+    let mut m = matcher("(?s).*");
+    let ids = allowed(&m);
+    assert!(ids.contains(&EOS) && !ids.contains(&PAD));
+    assert!(ids.iter().all(|&id| id <= EOS));
+    for id in [PAD, PAD + 1, 299, 300, u32::MAX] {
+        assert!(!m.accept_token(id).unwrap(), "{id}");
+    }
+}
+
+#[test]
+fn a_mask_of_everything_need_not_be_applied() {
+    let vocab: Vec<Vec<u8>> = (0..128)
+        .map(|byte| vec![byte])
+        .chain([Vec::new()])
+        .collect();
+    let info = Arc::new(TokenizerInfo::new(&vocab, 129, &[128], &[]).unwrap());
+    let compiler = GrammarCompiler::new(info, CompilerOptions::default());
+    let constrains = |pattern: &str| {
+        let matcher = GrammarMatcher::new(&compiler.compile_regex(pattern).unwrap());
+        let mut row = allocate_token_bitmask(1, 129);
+        matcher.fill_next_token_bitmask(&mut row).unwrap()
+    };
+    assert!(!constrains("(?s).*"));
+    assert!(constrains(".*"));
+    assert!(constrains("(?s).+"));
+}
+
+#[test]
+fn a_rows_width_is_checked() {
+    let m = matcher("a");
+    let mut short = [7; 9];
+    let error = m.fill_next_token_bitmask(&mut short).unwrap_err();
+    assert_eq!(
+        error,
+        MatcherError::RowTooShort {
+            words: 9,
+            needed: 10
+        }
+    );
+    assert_eq!(short, [7; 9]);
+    let mut long = [7; 12];
+    assert!(m.fill_next_token_bitmask(&mut long).unwrap());
+    assert_eq!(long[10..], [0, 0]);
+}
+
+#[test]
+fn own_stop_tokens_are_stops_and_nothing_else() {
+    let compiler = compiler();
+    let grammar = compiler.compile_regex("a{2,}").unwrap();
+    // `aaaa` is one of the request's stop tokens, so it is no text.
+    let own = [258, 258, EOS, 100_000];
+    let mut m = GrammarMatcher::with_stop_tokens(&grammar, &own);
+    assert_eq!(allowed(&m), [97]);
+    assert!(!m.accept_token(258).unwrap());
+    assert!(m.accept_tokens(&[97, 97]).unwrap());
+    assert_eq!(allowed(&m), [97, 258, EOS]);
+    assert_eq!(m.next_token_mask_within(1).unwrap().token_ids(), [258, EOS]);
+    let mut terminated = m.fork();
+    assert!(terminated.accept_token(258).unwrap() && terminated.is_terminated());
+    assert_eq!(allowed(&terminated), [258, EOS]);
+    // Another request of the same grammar is not affected.
+    assert!(GrammarMatcher::new(&grammar).accept_token(258).unwrap());
+    assert!(m.accept_token(97).unwrap());
+
+    let only = GrammarMatcher::with_stop_tokens(&compiler.compile_regex("x").unwrap(), &[120]);
+    assert_eq!(
+        only.next_token_mask().unwrap_err(),
+        MatcherError::OnlyStopTokens
+    );
+}
+
+#[test]
+fn forced_text_and_tokens() {
+    let compiler = compiler();
+    let m = GrammarMatcher::new(&compiler.compile_regex("ñandú (true|trust)").unwrap());
+    assert_eq!(m.find_jump_forward_string().unwrap(), "ñandú tru");
+    // Forced to the space; then `true` is one token, and four.
+    let bytes: Vec<u32> = "ñandú ".bytes().map(u32::from).collect();
+    assert_eq!(m.forced_tokens().unwrap(), bytes);
+    // Half a character is no string.
+    let m = GrammarMatcher::new(&compiler.compile_regex("a[éè]").unwrap());
+    assert_eq!(m.find_jump_forward_string().unwrap(), "a");
+    // A run ends with the stop token.
+    let m = GrammarMatcher::new(&compiler.compile_regex("xy").unwrap());
+    assert_eq!(m.forced_tokens().unwrap(), [120, 121, EOS]);
+    // A run without end is cut.
+    let m = GrammarMatcher::new(&compiler.compile_regex("x{1000000}").unwrap());
+    assert_eq!(m.find_jump_forward_string().unwrap().len(), 16 << 10);
+    assert_eq!(m.forced_tokens().unwrap().len(), 4096);
+}
+
+#[test]
+fn the_bound_counts_tokens_not_bytes() {
+    let m = matcher("false|trueish");
+    assert_eq!(m.min_tokens_to_complete().unwrap(), 2);
+    assert_eq!(m.next_token_mask_within(2).unwrap().token_ids(), [257]);
+    let error = m.next_token_mask_within(1).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the output can't be completed within 1 tokens: it needs 2"
+    );
+}
+
+#[test]
+fn equal_sources_are_compiled_once() {
+    let compiler = compiler();
+    let first = compiler.compile_regex("[a-z]+").unwrap();
+    assert_eq!(compiler.compile_regex("[a-z]+").unwrap(), first);
+    assert!(first.memory_bytes() > 0 && first.unsupported().is_empty());
+    let budget = CompileBudget {
+        max_steps: 77_777,
+        ..CompileBudget::default()
+    };
+    let other = compiler
+        .compile_regex_with("[a-z]+", budget, &CancelFlag::new())
+        .unwrap();
+    assert_ne!(
+        other, first,
+        "another budget could have had another outcome"
+    );
+    let error = compiler.compile_regex("(").unwrap_err();
+    assert_eq!(compiler.compile_regex("(").unwrap_err(), error);
+    compiler.clear_cache();
+    assert_ne!(compiler.compile_regex("[a-z]+").unwrap(), first);
+
+    let compiled: Vec<CompiledGrammar> = std::thread::scope(|scope| {
+        let compile = || compiler.compile_regex("[0-9]{3,500}").unwrap();
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(compile)).collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect()
+    });
+    assert!(compiled.iter().all(|grammar| *grammar == compiled[0]));
+}
+
+#[test]
+fn memory_stays_within_its_budget() {
+    let options = CompilerOptions {
+        cache_bytes: 1 << 20,
+        ..CompilerOptions::default()
+    };
+    let compiler = GrammarCompiler::new(info(), options);
+    let long_lived = GrammarMatcher::new(&compiler.compile_regex("[a-f]{4}(true|false)").unwrap());
+    let before = allowed(&long_lived);
+    for n in 0..400 {
+        let pattern = format!("(?:word{n}|[a-z]{{{n}}})[^x]{{0,{n}}}x{n}");
+        let mut m = GrammarMatcher::new(&compiler.compile_regex(&pattern).unwrap());
+        while !m.is_terminated() {
+            let ids = allowed(&m);
+            assert!(m.accept_token(ids[n % ids.len()]).unwrap());
+            if m.num_accepted_tokens() > 20 {
+                break;
+            }
+        }
+        assert!(
+            compiler.cache_bytes() <= 1 << 20,
+            "{} bytes",
+            compiler.cache_bytes()
+        );
+    }
+    // A matcher of a generation that is long gone goes on.
+    assert_eq!(allowed(&long_lived), before);
+    let tokens: Vec<u32> = "abcd".bytes().map(u32::from).chain([256, EOS]).collect();
+    assert_eq!(long_lived.validate_tokens(&tokens).unwrap(), 6);
+}
+
+#[test]
+fn budgets_and_limits_are_named() {
+    let small = |limits: Limits, budget: CompileBudget| {
+        GrammarCompiler::new(
+            info(),
+            CompilerOptions {
+                limits,
+                budget,
+                ..Default::default()
+            },
+        )
+    };
+    let limit_of = |outcome: Result<CompiledGrammar, CompileError>| match outcome {
+        Err(CompileError::LimitExceeded { limit, .. }) => limit,
+        other => panic!("{other:?}"),
+    };
+    let (limits, budget) = (Limits::default(), CompileBudget::default());
+
+    let compiler = small(
+        Limits {
+            max_source_bytes: 4,
+            max_choices: 2,
+            ..limits.clone()
+        },
+        budget,
+    );
+    assert_eq!(
+        limit_of(compiler.compile_regex("abcde")),
+        "max_source_bytes"
+    );
+    let choices = ["a", "b", "c"].map(String::from);
+    assert_eq!(limit_of(compiler.compile_choice(&choices)), "max_choices");
+    assert_eq!(
+        compiler.compile_choice(&[]).unwrap_err(),
+        CompileError::EmptyChoice
+    );
+
+    let compiler = small(
+        limits.clone(),
+        CompileBudget {
+            max_states: 10,
+            ..budget
+        },
+    );
+    assert_eq!(
+        limit_of(compiler.compile_regex("abcdefghijklm")),
+        "max_states"
+    );
+    let compiler = small(
+        limits.clone(),
+        CompileBudget {
+            max_bytes: 100,
+            ..budget
+        },
+    );
+    assert_eq!(
+        limit_of(compiler.compile_regex(&"abc".repeat(500))),
+        "max_bytes"
+    );
+    let compiler = small(
+        limits.clone(),
+        CompileBudget {
+            max_steps: 2000,
+            ..budget
+        },
+    );
+    // The shortest text is the least common multiple.
+    let far = "(?=(a{97})*b)(?=(a{101})*b)(?=(a{103})*b)a+b";
+    assert_eq!(limit_of(compiler.compile_regex(far)), "max_steps");
+
+    let compiler = small(
+        Limits {
+            max_mask_steps: 50,
+            ..limits
+        },
+        budget,
+    );
+    let m = GrammarMatcher::new(&compiler.compile_regex("[a-z ]+[0-9]").unwrap());
+    let error = m.next_token_mask().unwrap_err();
+    assert_eq!(error, MatcherError::StepsExhausted { max: 50 });
+    assert!(m.num_accepted_tokens() == 0 && !m.is_completed());
+}
+
+#[test]
+fn a_flag_stops_a_compilation() {
+    let compiler = compiler();
+    let flag = CancelFlag::new();
+    flag.cancel();
+    let outcome = compiler.compile_regex_with("a", CompileBudget::default(), &flag);
+    assert_eq!(outcome.unwrap_err(), CompileError::Cancelled);
+    assert!(
+        compiler.compile_regex("a").is_ok(),
+        "a cancelled outcome is not kept"
+    );
+}
+
+#[test]
+fn depth_and_length_cost_no_stack() {
+    let compiler = compiler();
+    let deep = |n: usize| format!("{}a{}", "(?:".repeat(n), ")?".repeat(n));
+    assert!(compiler.compile_regex(&deep(512)).is_ok());
+    let error = compiler.compile_regex(&deep(60_000)).unwrap_err();
+    assert!(error.to_string().contains("max_nesting"), "{error}");
+    let error = compiler.compile_regex(&"(".repeat(100_000)).unwrap_err();
+    assert!(error.to_string().contains("max_nesting"), "{error}");
+    let error = compiler.compile_regex(&"a".repeat(60_000)).unwrap_err();
+    assert!(error.to_string().contains("max_regex_nodes"), "{error}");
+
+    let stack = std::thread::Builder::new().stack_size(128 << 10);
+    let thread = stack.spawn(move || {
+        let nested = (0..300).fold("a".to_owned(), |inner, n| match n % 3 {
+            0 => format!("(?:{inner}b|c)"),
+            1 => format!("(?:{inner}){{0,5}}"),
+            _ => format!("(?=(?:{inner}))[abc]*"),
+        });
+        let outcome = compiler.compile_regex(&nested);
+        assert!(
+            matches!(
+                outcome,
+                Ok(_) | Err(CompileError::LimitExceeded { .. } | CompileError::Regex { .. })
+            ),
+            "{outcome:?}"
+        );
+        let long = "ab".repeat(20_000);
+        let mut m = GrammarMatcher::new(&compiler.compile_regex(&long).unwrap());
+        for byte in long.bytes() {
+            assert!(m.accept_token(u32::from(byte)).unwrap());
+        }
+        assert_eq!(m.num_accepted_tokens(), 40_000);
+        m.rollback(39_999).unwrap();
+    });
+    thread.unwrap().join().unwrap();
+}
+
+#[test]
+fn counted_repetitions_are_not_unrolled() {
+    let compiler = compiler();
+    let grammar = compiler
+        .compile_regex(r"(?:\S+\s+){0,1000000}\S{1,2000000000}")
+        .unwrap();
+    assert!(
+        grammar.memory_bytes() < 1 << 20,
+        "{}",
+        grammar.memory_bytes()
+    );
+    let mut m = GrammarMatcher::new(&grammar);
+    let text: Vec<u32> = "word and ".repeat(200).bytes().map(u32::from).collect();
+    for &token in &text[..9] {
+        assert!(m.accept_token(token).unwrap());
+    }
+    let mask = m.next_token_mask().unwrap();
+    for (at, &token) in text[9..].iter().enumerate() {
+        assert!(m.accept_token(token).unwrap());
+        if (at + 1) % 9 == 0 {
+            assert!(
+                m.next_token_mask().unwrap().is_same(&mask),
+                "the counter is far from its bound"
+            );
+        }
+    }
+}
+
+#[test]
+fn threads_share_one_engine() {
+    let compiler = compiler();
+    let grammar = compiler.compile_regex("(?:[a-z]{1,8} ){3}true").unwrap();
+    let run = |seed: usize| {
+        let mut m = GrammarMatcher::new(&grammar);
+        let mut taken = Vec::new();
+        while !m.is_terminated() {
+            let ids = allowed(&m);
+            let token = ids[(seed * 7 + taken.len() * 13) % ids.len()];
+            assert!(m.accept_token(token).unwrap());
+            taken.push(token);
+        }
+        taken
+    };
+    let alone: Vec<_> = (0..8).map(run).collect();
+    let together: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..8).map(|seed| scope.spawn(move || run(seed))).collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect()
+    });
+    assert_eq!(alone, together);
+}
