@@ -1,1 +1,17 @@
-//! placeholder, written in the next commits.
+//! What the benchmarks share: order statistics, and facts about the machine.
+//!
+//! Each benchmark is a program of its own in `src/bin/`; `docs/benchmarks.md` says how to run them,
+//! what they measure, and what they measured. This package holds no test that looks at a clock, and
+//! nothing here is part of Formwork: it is not built by default, and nothing depends on it.
+//!
+//! ```
+//! use benchmarks::statistics::Summary;
+//! use std::time::Duration;
+//!
+//! let summary = Summary::of((1..=100).map(Duration::from_millis).collect());
+//! assert_eq!(summary.p50, Duration::from_millis(50));
+//! assert_eq!(summary.p99, Duration::from_millis(99));
+//! ```
+
+pub mod machine;
+pub mod statistics;

@@ -1,0 +1,148 @@
+//! Tokens per second of decode and prefill on the shape of Qwen2.5-0.5B, and where a step's time
+//! goes, side by side with the candle backend and with llama.cpp.
+//!
+//! All engines take turns: one round measures each of them once, so that what disturbs the
+//! machine disturbs all alike. Figures are medians over the rounds.
+
+mod checkpoint;
+mod engine;
+mod llama_cpp;
+mod report;
+mod timed_model;
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use benchmarks::machine;
+use clap::Parser;
+
+use crate::engine::{Engine, EngineSpec};
+use crate::llama_cpp::LlamaCpp;
+use crate::report::Report;
+
+/// Times whole steps of the engine, scheduler and sampler included, in this process.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// Engine to measure, BACKEND:DTYPE; may be repeated. Ratios are to the first
+    #[arg(
+        long = "engine",
+        value_name = "ENGINE",
+        default_values = ["cpu:bfloat16", "cpu:float32", "candle:float32"]
+    )]
+    engines: Vec<EngineSpec>,
+    /// Compute threads [default: one per core]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    threads: Option<u32>,
+    /// Rounds; each measures every engine once
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// Requests that decode together; may be repeated
+    #[arg(long = "batch", default_values_t = [1, 4, 16])]
+    batches: Vec<usize>,
+    /// Steps of decode to time
+    #[arg(long, default_value_t = 16)]
+    steps: usize,
+    /// Tokens of the prompt of the prefill
+    #[arg(long, default_value_t = 512)]
+    prefill: usize,
+    /// Where the checkpoint is, or is made: 1 GB [default: a folder for temporary files]
+    #[arg(long, value_name = "FOLDER")]
+    checkpoint: Option<PathBuf>,
+    /// Make the checkpoint and measure nothing
+    #[arg(long)]
+    only_checkpoint: bool,
+    /// llama.cpp's llama-bench, for the prefill
+    #[arg(long, value_name = "PATH", requires = "gguf")]
+    llama_bench: Option<PathBuf>,
+    /// llama.cpp's llama-batched-bench, for decode
+    #[arg(long, value_name = "PATH", requires = "gguf")]
+    llama_batched_bench: Option<PathBuf>,
+    /// The checkpoint as GGUF, from benchmarks/llama/make_gguf.py
+    #[arg(long, value_name = "FILE.gguf")]
+    gguf: Option<PathBuf>,
+}
+
+fn main() -> anyhow::Result<()> {
+    let arguments = Arguments::parse();
+    let folder = arguments
+        .checkpoint
+        .clone()
+        .unwrap_or_else(|| std::env::temp_dir().join("formwork-qwen2.5-0.5b-random"));
+    checkpoint::make(&folder).with_context(|| folder.display().to_string())?;
+    if arguments.only_checkpoint {
+        return Ok(());
+    }
+
+    let num_threads = arguments.threads.unwrap_or(machine::num_cores() as u32);
+    println!(
+        "{}; {num_threads} compute threads\n",
+        machine::description()
+    );
+    let mut engines = Vec::new();
+    for spec in &arguments.engines {
+        eprintln!("loading {spec}");
+        engines.push(Engine::load(&folder, *spec, num_threads)?);
+    }
+    let llama_cpp = arguments.gguf.as_ref().map(|gguf| LlamaCpp {
+        gguf,
+        llama_bench: arguments.llama_bench.as_deref(),
+        llama_batched_bench: arguments.llama_batched_bench.as_deref(),
+        num_threads,
+    });
+
+    let mut report = Report::default();
+    for round in 1..=arguments.rounds {
+        let bandwidth = machine::read_bandwidth(num_threads as usize);
+        println!(
+            "round {round}: load average {}, {:.1} GB/s read",
+            machine::load_average(),
+            bandwidth / 1e9
+        );
+        for engine in &mut engines {
+            eprintln!("round {round}: {}", engine.spec());
+            measure(engine, &arguments, &mut report)?;
+        }
+        if let Some(llama_cpp) = &llama_cpp {
+            eprintln!("round {round}: llama.cpp");
+            for (case, rate) in
+                llama_cpp.measure(&arguments.batches, arguments.steps, arguments.prefill)?
+            {
+                report.add_rate("llama.cpp", case, rate);
+            }
+        }
+    }
+    println!("\n{report}");
+    Ok(())
+}
+
+/// One round of one engine.
+fn measure(engine: &mut Engine, arguments: &Arguments, report: &mut Report) -> anyhow::Result<()> {
+    let name = engine.spec().to_string();
+    let prefill = engine.prefill(arguments.prefill)?;
+    let rate = arguments.prefill as f64 / prefill.as_secs_f64();
+    report.add_rate(&name, prefill_case(arguments.prefill), rate);
+    for &batch in &arguments.batches {
+        let times = engine.decode(batch, arguments.steps, 0.0)?;
+        let rate = (batch * arguments.steps) as f64 / times.step.as_secs_f64();
+        report.add_rate(&name, decode_case(batch), rate);
+        report.add_times(&name, &format!("{}, greedy", decode_case(batch)), times);
+    }
+    // Sampling from 151,936 tokens costs more than taking the most probable one.
+    if let Some(&batch) = arguments.batches.iter().max() {
+        let times = engine.decode(batch, arguments.steps, 1.0)?;
+        report.add_times(
+            &name,
+            &format!("{}, temperature 1", decode_case(batch)),
+            times,
+        );
+    }
+    Ok(())
+}
+
+fn decode_case(batch: usize) -> String {
+    format!("decode, batch {batch}")
+}
+
+fn prefill_case(num_tokens: usize) -> String {
+    format!("prefill, {num_tokens} tokens")
+}
