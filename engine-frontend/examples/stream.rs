@@ -19,16 +19,16 @@ use serde_json::json;
 async fn main() -> Result<(), Box<dyn Error>> {
     let args = EngineArgs {
         model: std::env::args().nth(1).map(PathBuf::from),
-        engine_core: engine_core(),
         ..EngineArgs::default()
     };
     let (engine, defaults) = start_engine(&args).await?;
     let prompt = Prompt::Chat(ChatPrompt {
-        messages: vec![json!({"role": "user", "content": "Name three colours."})],
+        messages: vec![json!({"role": "user", "content": "What is Formwork?"})],
         add_generation_prompt: true,
         ..ChatPrompt::default()
     });
     let params = SamplingParams {
+        temperature: 0.0,
         max_tokens: Some(64),
         output_kind: RequestOutputKind::Delta,
         ..defaults.to_sampling_params()
@@ -44,11 +44,4 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!();
     engine.shutdown(0.0).await?;
     Ok(())
-}
-
-/// Examples lie one folder below the executables that `cargo build` makes.
-fn engine_core() -> Option<PathBuf> {
-    let beside = std::env::current_exe().ok()?;
-    let core = beside.parent()?.parent()?.join("formwork-engine-core");
-    core.exists().then_some(core)
 }
