@@ -35,6 +35,16 @@ enum Target {
     File(File),
 }
 
+impl Drop for OutputFile {
+    fn drop(&mut self) {
+        // Closing is not enough: a process that is just being started by another thread has copies
+        // of all open files until it is itself, and the lock would live as long.
+        if let Target::File(file) = &self.target {
+            let _ = file.unlock();
+        }
+    }
+}
+
 impl OutputFile {
     /// Opens the output and claims it for this process; nothing in it changes yet. `-` is
     /// standard output.
@@ -346,5 +356,17 @@ mod tests {
     fn only_files_can_be_resumed() {
         let error = OutputFile::open(Path::new("-"), OutputPolicy::Resume).unwrap_err();
         assert_eq!(error.exit_code(), 2);
+    }
+
+    #[test]
+    fn a_copy_of_the_handle_does_not_keep_the_claim() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out");
+        let output = OutputFile::open(&path, OutputPolicy::Refuse).unwrap();
+        // As a process has that is being started.
+        let copy = output.reader().unwrap();
+        drop(output);
+        OutputFile::open(&path, OutputPolicy::Refuse).unwrap();
+        drop(copy);
     }
 }
