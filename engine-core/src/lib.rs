@@ -37,6 +37,7 @@
 
 pub mod core;
 pub mod engine;
+mod lock;
 pub mod model_executor;
 mod panic_message;
 pub mod request;

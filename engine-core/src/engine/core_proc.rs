@@ -152,12 +152,8 @@ impl EngineCoreProc {
                 let client_index = call.client_index;
                 let (utility_output, aborted) = self.engine_core.call_utility(call);
                 self.send_outputs(aborted);
-                let outputs = EngineCoreOutputs {
-                    utility_output: Some(utility_output),
-                    ..Default::default()
-                };
                 self.output_queues
-                    .send(client_index, EngineCoreMessage::Outputs(outputs));
+                    .send_utility_output(client_index, utility_output);
             }
             CoreInput::ClientGone(client_index) => {
                 self.output_queues.remove(client_index);
@@ -168,7 +164,7 @@ impl EngineCoreProc {
     }
 
     fn begin_shutdown(&mut self, drain: Duration, cause: ShutdownCause) {
-        let asked = Instant::now() + drain.min(MAX_DRAIN);
+        let asked = Instant::now() + drain;
         self.shutdown = match self.shutdown {
             ShutdownState::Running => ShutdownState::Draining {
                 deadline: asked,
@@ -194,12 +190,8 @@ impl EngineCoreProc {
             }),
             ..Default::default()
         };
-        let outputs = EngineCoreOutputs {
-            outputs: vec![output],
-            ..Default::default()
-        };
         self.output_queues
-            .send(request.client_index(), EngineCoreMessage::Outputs(outputs));
+            .send_output(request.client_index(), output);
     }
 
     fn process_engine_step(&mut self) -> Result<(), EngineCoreError> {

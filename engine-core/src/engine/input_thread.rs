@@ -10,9 +10,8 @@ use std::time::Duration;
 use crossbeam_channel::Sender;
 use protocol::transport::{FrameReader, TransportError};
 use protocol::{
-    EngineCoreMessage, EngineCoreOutput, EngineCoreOutputs, EngineCoreRequest,
-    EngineCoreRequestType, FinishReason, RequestError, RequestErrorCode, UtilityOutput,
-    UtilityRequest, UtilityResult,
+    EngineCoreOutput, EngineCoreRequest, EngineCoreRequestType, FinishReason, RequestError,
+    RequestErrorCode, UtilityOutput, UtilityRequest, UtilityResult,
 };
 use serde_json::json;
 
@@ -220,12 +219,7 @@ impl InputContext {
             error: Some(error),
             ..Default::default()
         };
-        let outputs = EngineCoreOutputs {
-            outputs: vec![output],
-            ..Default::default()
-        };
-        self.output_queues
-            .send(client_index, EngineCoreMessage::Outputs(outputs));
+        self.output_queues.send_output(client_index, output);
     }
 
     fn answer_heartbeat(&self, client_index: u32, call: &UtilityRequest) {
@@ -237,12 +231,7 @@ impl InputContext {
             call_id: call.call_id,
             result: UtilityResult::Success(state.to_string()),
         };
-        let outputs = EngineCoreOutputs {
-            utility_output: Some(output),
-            ..Default::default()
-        };
-        self.output_queues
-            .send(client_index, EngineCoreMessage::Outputs(outputs));
+        self.output_queues.send_utility_output(client_index, output);
     }
 }
 

@@ -3,13 +3,18 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use protocol::codec::CodecError;
 use protocol::transport::{Closer, FrameWriter, TransportError};
-use protocol::{EngineCoreMessage, EngineCoreOutput, FinishReason, RequestError, RequestErrorCode};
+use protocol::{
+    EngineCoreMessage, EngineCoreOutput, EngineCoreOutputs, FinishReason, RequestError,
+    RequestErrorCode, UtilityOutput,
+};
+
+use crate::lock::lock;
 
 /// Frames that may wait for a client that doesn't read; a client with more is dropped. One step is
 /// one frame: minutes of work, and with 20 logprobs for each of 256 requests some 700 MB.
@@ -107,6 +112,24 @@ impl OutputQueues {
         }
     }
 
+    /// Queues one request's output outside a step.
+    pub(crate) fn send_output(&self, client_index: u32, output: EngineCoreOutput) {
+        let outputs = EngineCoreOutputs {
+            outputs: vec![output],
+            ..Default::default()
+        };
+        self.send(client_index, EngineCoreMessage::Outputs(outputs));
+    }
+
+    /// Queues the answer to a utility call.
+    pub(crate) fn send_utility_output(&self, client_index: u32, utility_output: UtilityOutput) {
+        let outputs = EngineCoreOutputs {
+            utility_output: Some(utility_output),
+            ..Default::default()
+        };
+        self.send(client_index, EngineCoreMessage::Outputs(outputs));
+    }
+
     /// Queues a message for every client.
     pub(crate) fn broadcast(&self, message: &EngineCoreMessage) {
         for client in lock(&self.clients).values() {
@@ -121,11 +144,6 @@ impl RunningThreads {
         *lock(&self.count) -= 1;
         self.ended.notify_all();
     }
-}
-
-/// No code under these locks can leave their data half changed.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Writes a client's queue to its socket until the queue is closed or the client is gone.
@@ -182,7 +200,7 @@ fn without_oversized_outputs(
 
 #[cfg(test)]
 mod tests {
-    use protocol::{EngineCoreOutputs, LogprobsLists};
+    use protocol::LogprobsLists;
 
     use super::*;
 

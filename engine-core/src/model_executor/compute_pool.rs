@@ -10,11 +10,12 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{JoinHandle, Thread};
 
 use thiserror::Error;
 
+use crate::lock::lock;
 use crate::panic_message::panic_message;
 
 /// An error of the pool or of the work given to it.
@@ -284,11 +285,6 @@ impl Shared {
             *lock(&self.panic_message) = Some(panic_message(payload));
         }
     }
-}
-
-/// None of these locks guards an invariant that a panic could break.
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

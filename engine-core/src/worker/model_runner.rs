@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use protocol::{LogprobsLists, LogprobsMode};
 
 use crate::core::sched::output::{
     GrammarOutput, ModelRunnerOutput, NewRequestData, SchedulerOutput,
 };
+use crate::lock::lock;
 use crate::model_executor::{CausalLm, ComputePool, ModelError, PoolError};
 use crate::panic_message::panic_message;
 use crate::request::RequestId;
@@ -367,12 +368,6 @@ fn sample_row(
             .map(RowOutput::PromptLogprobs),
     };
     result.map_err(|error| error.to_string())
-}
-
-/// A lock whose data no panic leaves half changed in a way that matters: a scratch is overwritten,
-/// a row's result replaced.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The prompt logprobs of `request`, once, when its whole prompt is computed.
