@@ -11,6 +11,8 @@
 
 mod frame;
 mod keyword;
+#[allow(dead_code)] // Used by the machine and the front end as they land.
+mod node;
 mod schema;
 mod shape;
 mod text;

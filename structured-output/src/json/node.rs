@@ -1,0 +1,402 @@
+//! Schemas as boolean combinations of assertions, each distinct one once.
+//!
+//! This is what a schema says, without how it is enforced: the front end (`schema`) makes nodes, the
+//! machine (`shape`, `frame`) turns them into what may come next. As in JSON Schema, an assertion
+//! about one type holds of every value of another type.
+
+use hashbrown::HashMap;
+
+use super::value::Value;
+use crate::lexical::{ExprId, Lexicon};
+
+/// An interned node.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub(crate) struct NodeId(pub(super) u32);
+
+/// Holds of every value: all of nothing.
+pub(super) const ANYTHING: NodeId = NodeId(0);
+/// Holds of no value: any of nothing.
+pub(super) const NOTHING: NodeId = NodeId(1);
+
+/// A set of kinds of values. The booleans are two kinds, so that each can be listed; `integer` is a
+/// number with a language.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Kinds(pub(super) u8);
+
+impl Kinds {
+    pub(super) const NULL: Self = Self(1);
+    pub(super) const FALSE: Self = Self(2);
+    pub(super) const TRUE: Self = Self(4);
+    pub(super) const BOOLEAN: Self = Self(6);
+    pub(super) const NUMBER: Self = Self(8);
+    pub(super) const STRING: Self = Self(16);
+    pub(super) const ARRAY: Self = Self(32);
+    pub(super) const OBJECT: Self = Self(64);
+    pub(super) const ALL: Self = Self(127);
+
+    pub(super) fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    pub(super) fn contains(self, kind: Self) -> bool {
+        self.0 & kind.0 == kind.0
+    }
+
+    pub(super) fn complement(self) -> Self {
+        Self(Self::ALL.0 & !self.0)
+    }
+}
+
+/// What an object's members must be, by key.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Members {
+    /// By name, in the order in which they are written.
+    pub(super) named: Box<[(Box<str>, NodeId)]>,
+    /// By languages of keys, which are spelled as strings under a constraint, in quotes. A key
+    /// that is in several, or named as well, has to meet all.
+    pub(super) patterns: Box<[(ExprId, NodeId)]>,
+    /// All members that are neither named nor in a language.
+    pub(super) additional: NodeId,
+}
+
+/// What a node says.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Node {
+    /// All hold. In the order of the source, which is the order in which properties are written.
+    AllOf(Box<[NodeId]>),
+    /// At least one holds.
+    AnyOf(Box<[NodeId]>),
+    /// Exactly one holds. Operands may be equal.
+    OneOf(Box<[NodeId]>),
+    Not(NodeId),
+    /// The value is of one of these kinds.
+    Kinds(Kinds),
+    /// A number is spelled in this language, which keeps to `Lexicon::json_decimal` and the
+    /// spellings that a schema itself uses.
+    Number(ExprId),
+    /// A string is spelled in this language, quotes included, which keeps to strings of
+    /// [`Lexicon::json_constrained_char`].
+    String(ExprId),
+    /// The items of an array, by position.
+    Items {
+        prefix: Box<[NodeId]>,
+        rest: NodeId,
+    },
+    /// An array has at least that many items.
+    MinItems(u32),
+    /// At least `min` items of an array are such.
+    Contains {
+        item: NodeId,
+        min: u32,
+    },
+    /// No two items of an array are equal.
+    UniqueItems,
+    /// What an object's members are.
+    Members(Members),
+    /// An object has this key.
+    Has(Box<str>),
+    /// An object has at least that many members.
+    MinProperties(u32),
+    /// A node that was defined after its first use, for recursion: [`Nodes::definition`].
+    Reference(u32),
+}
+
+/// All nodes of a generation.
+pub(crate) struct Nodes {
+    nodes: Vec<Node>,
+    ids: HashMap<Node, NodeId>,
+    definitions: Vec<NodeId>,
+    bytes: usize,
+}
+
+impl Default for Nodes {
+    fn default() -> Self {
+        let mut nodes = Self {
+            nodes: Vec::new(),
+            ids: HashMap::new(),
+            definitions: Vec::new(),
+            bytes: 0,
+        };
+        nodes.intern(Node::AllOf(Box::default()));
+        nodes.intern(Node::AnyOf(Box::default()));
+        nodes
+    }
+}
+
+impl Nodes {
+    /// Bytes of memory held.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.bytes + self.definitions.capacity() * size_of::<NodeId>()
+    }
+
+    /// What a node says.
+    pub(super) fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id.0 as usize]
+    }
+
+    fn intern(&mut self, node: Node) -> NodeId {
+        if let Some(&known) = self.ids.get(&node) {
+            return known;
+        }
+        let list = match &node {
+            Node::AllOf(list) | Node::AnyOf(list) | Node::OneOf(list) => list.len(),
+            Node::Items { prefix, .. } => prefix.len(),
+            Node::Members(members) => {
+                let names: usize = members.named.iter().map(|named| named.0.len()).sum();
+                names + 8 * (members.named.len() + members.patterns.len())
+            }
+            _ => 0,
+        };
+        // Held twice, by number and for look-up.
+        self.bytes += 2 * (size_of::<Node>() + list * size_of::<NodeId>()) + 8;
+        let id = NodeId(self.nodes.len() as u32);
+        self.nodes.push(node.clone());
+        self.ids.insert(node, id);
+        id
+    }
+
+    /// A node that says what [`Nodes::define`] will make it say.
+    pub(super) fn reserve(&mut self) -> NodeId {
+        let number = self.definitions.len() as u32;
+        self.definitions.push(NOTHING);
+        self.intern(Node::Reference(number))
+    }
+
+    /// Says what a reserved node says.
+    pub(super) fn define(&mut self, reserved: NodeId, node: NodeId) {
+        if let Node::Reference(number) = *self.node(reserved) {
+            self.definitions[number as usize] = node;
+        }
+    }
+
+    /// What a [`Node::Reference`] stands for.
+    pub(super) fn definition(&self, number: u32) -> NodeId {
+        self.definitions[number as usize]
+    }
+
+    /// All of some nodes hold.
+    pub(super) fn all_of(&mut self, nodes: &[NodeId]) -> NodeId {
+        let mut flat = Vec::with_capacity(nodes.len());
+        for &id in nodes {
+            match self.node(id) {
+                Node::AllOf(inner) => flat.extend_from_slice(inner),
+                _ => flat.push(id),
+            }
+        }
+        keep_first(&mut flat);
+        match flat[..] {
+            _ if flat.contains(&NOTHING) => NOTHING,
+            [only] => only,
+            _ => self.intern(Node::AllOf(flat.into())),
+        }
+    }
+
+    /// At least one of some nodes holds.
+    pub(super) fn any_of(&mut self, nodes: &[NodeId]) -> NodeId {
+        let mut flat = Vec::with_capacity(nodes.len());
+        for &id in nodes {
+            match self.node(id) {
+                Node::AnyOf(inner) => flat.extend_from_slice(inner),
+                _ => flat.push(id),
+            }
+        }
+        keep_first(&mut flat);
+        match flat[..] {
+            _ if flat.contains(&ANYTHING) => ANYTHING,
+            [only] => only,
+            _ => self.intern(Node::AnyOf(flat.into())),
+        }
+    }
+
+    /// Exactly one of some nodes holds.
+    pub(super) fn one_of(&mut self, nodes: &[NodeId]) -> NodeId {
+        let some: Vec<NodeId> = nodes.iter().copied().filter(|&id| id != NOTHING).collect();
+        match some[..] {
+            [] => NOTHING,
+            [only] => only,
+            _ => self.intern(Node::OneOf(some.into())),
+        }
+    }
+
+    /// The node does not hold.
+    pub(super) fn not(&mut self, node: NodeId) -> NodeId {
+        match *self.node(node) {
+            _ if node == ANYTHING => NOTHING,
+            _ if node == NOTHING => ANYTHING,
+            Node::Not(inner) => inner,
+            Node::Kinds(kinds) => self.kinds(kinds.complement()),
+            _ => self.intern(Node::Not(node)),
+        }
+    }
+
+    /// The value is of one of some kinds.
+    pub(super) fn kinds(&mut self, kinds: Kinds) -> NodeId {
+        match kinds {
+            Kinds::ALL => ANYTHING,
+            Kinds(0) => NOTHING,
+            _ => self.intern(Node::Kinds(kinds)),
+        }
+    }
+
+    /// If it is a number, it is spelled so.
+    pub(super) fn number(&mut self, language: ExprId) -> NodeId {
+        self.intern(Node::Number(language))
+    }
+
+    /// If it is a string, it is spelled so.
+    pub(super) fn string(&mut self, language: ExprId) -> NodeId {
+        self.intern(Node::String(language))
+    }
+
+    /// If it is an array, its items are such.
+    pub(super) fn items(&mut self, mut prefix: Vec<NodeId>, rest: NodeId) -> NodeId {
+        while prefix.last() == Some(&rest) {
+            prefix.pop();
+        }
+        if prefix.is_empty() && rest == ANYTHING {
+            return ANYTHING;
+        }
+        self.intern(Node::Items {
+            prefix: prefix.into(),
+            rest,
+        })
+    }
+
+    /// If it is an array, it has at least that many items.
+    pub(super) fn min_items(&mut self, min: u32) -> NodeId {
+        match min {
+            0 => ANYTHING,
+            _ => self.intern(Node::MinItems(min)),
+        }
+    }
+
+    /// If it is an array, it has at most that many items.
+    pub(super) fn max_items(&mut self, max: u32) -> NodeId {
+        let Some(more) = max.checked_add(1) else {
+            return ANYTHING;
+        };
+        let more = self.min_items(more);
+        self.unless(Kinds::ARRAY, more)
+    }
+
+    /// If it is an array, at least `min` items are such.
+    pub(super) fn contains(&mut self, item: NodeId, min: u32) -> NodeId {
+        match (item, min) {
+            (_, 0) => ANYTHING,
+            (ANYTHING, _) => self.min_items(min),
+            _ => self.intern(Node::Contains { item, min }),
+        }
+    }
+
+    /// If it is an array, at most `max` items are such.
+    pub(super) fn max_contains(&mut self, item: NodeId, max: u32) -> NodeId {
+        let Some(more) = max.checked_add(1) else {
+            return ANYTHING;
+        };
+        let more = self.contains(item, more);
+        self.unless(Kinds::ARRAY, more)
+    }
+
+    /// If it is an array, no two items are equal.
+    pub(super) fn unique_items(&mut self) -> NodeId {
+        self.intern(Node::UniqueItems)
+    }
+
+    /// If it is an object, its members are such.
+    pub(super) fn members(&mut self, members: Members) -> NodeId {
+        let mut all = members.named.iter().map(|named| named.1);
+        let free = all.all(|node| node == ANYTHING)
+            && members.patterns.iter().all(|pattern| pattern.1 == ANYTHING)
+            && members.additional == ANYTHING;
+        // Names that say nothing still say in which order they come.
+        if free && members.named.is_empty() {
+            return ANYTHING;
+        }
+        self.intern(Node::Members(members))
+    }
+
+    /// If it is an object, it has this key.
+    pub(super) fn has(&mut self, name: &str) -> NodeId {
+        self.intern(Node::Has(name.into()))
+    }
+
+    /// If it is an object, it has at least that many members.
+    pub(super) fn min_properties(&mut self, min: u32) -> NodeId {
+        match min {
+            0 => ANYTHING,
+            _ => self.intern(Node::MinProperties(min)),
+        }
+    }
+
+    /// If it is an object, it has at most that many members.
+    pub(super) fn max_properties(&mut self, max: u32) -> NodeId {
+        let Some(more) = max.checked_add(1) else {
+            return ANYTHING;
+        };
+        let more = self.min_properties(more);
+        self.unless(Kinds::OBJECT, more)
+    }
+
+    /// If it is of a kind, a node doesn't hold.
+    pub(super) fn unless(&mut self, kind: Kinds, node: NodeId) -> NodeId {
+        let other = self.kinds(kind.complement());
+        let not = self.not(node);
+        self.any_of(&[other, not])
+    }
+
+    /// The values that are equal to one. `None` where a number would take too many digits, see
+    /// [`Lexicon::json_number_value`]. Recursion is bounded by the value's nesting.
+    pub(super) fn constant(&mut self, lexicon: &mut Lexicon, value: &Value) -> Option<NodeId> {
+        let kind = match value {
+            Value::Null => Kinds::NULL,
+            Value::Bool(false) => Kinds::FALSE,
+            Value::Bool(true) => Kinds::TRUE,
+            Value::Number(_) => Kinds::NUMBER,
+            Value::String(_) => Kinds::STRING,
+            Value::Array(_) => Kinds::ARRAY,
+            Value::Object(_) => Kinds::OBJECT,
+        };
+        let mut all = vec![self.kinds(kind)];
+        match value {
+            Value::Null | Value::Bool(_) => {}
+            Value::Number(text) => {
+                let (language, _) = lexicon.json_number_value(text)?;
+                all.push(self.number(language));
+            }
+            Value::String(text) => {
+                let language = lexicon.json_string(text, false);
+                all.push(self.string(language));
+            }
+            Value::Array(items) => {
+                let prefix: Option<Vec<NodeId>> = items
+                    .iter()
+                    .map(|item| self.constant(lexicon, item))
+                    .collect();
+                all.push(self.items(prefix?, NOTHING));
+                all.push(self.min_items(items.len() as u32));
+            }
+            Value::Object(entries) => {
+                let mut named = Vec::with_capacity(entries.len());
+                for (name, value) in entries.iter() {
+                    let value = self.constant(lexicon, value)?;
+                    named.push((name.as_str().into(), value));
+                }
+                all.push(self.members(Members {
+                    named: named.into(),
+                    patterns: Box::default(),
+                    additional: NOTHING,
+                }));
+                for (name, _) in entries.iter() {
+                    all.push(self.has(name));
+                }
+            }
+        }
+        Some(self.all_of(&all))
+    }
+}
+
+/// Keeps the first of equal nodes.
+fn keep_first(nodes: &mut Vec<NodeId>) {
+    let mut seen = hashbrown::HashSet::with_capacity(nodes.len());
+    nodes.retain(|&node| seen.insert(node));
+}
