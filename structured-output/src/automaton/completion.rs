@@ -12,6 +12,7 @@
 use std::sync::Arc;
 
 use super::{State, TokenAutomaton};
+use crate::index::ROOT;
 use crate::lexical::search::{DEAD, Graph, Search, UNKNOWN, nearest_end};
 use crate::lexical::{Fuel, OutOfFuel};
 
@@ -94,21 +95,17 @@ impl TokenAutomaton {
         let index = Arc::clone(&self.index);
         let trie = index.byte_trie();
         let mut fewest = u32::MAX;
-        let (mut node, mut end) = (0, trie.num_nodes());
+        let mut node = ROOT;
         for (&byte, after) in text.iter().zip(&states[1..]) {
-            while node < end && trie.label(node) != trie.class_of(byte) {
-                fuel.burn(1)?;
-                node = trie.end(node);
-            }
-            if node >= end {
+            fuel.burn(1)?;
+            let Some(child) = trie.child(node, byte) else {
                 break;
-            }
-            if trie.token_start(node) < trie.token_start(node + 1) {
+            };
+            node = child;
+            if !trie.own(node).is_empty() {
                 let rest = self.min_tokens.get(after).copied().unwrap_or(u32::MAX);
                 fewest = fewest.min(rest.saturating_add(1));
             }
-            end = trie.end(node);
-            node += 1;
         }
         Ok(fewest)
     }

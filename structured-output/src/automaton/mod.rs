@@ -4,6 +4,8 @@
 //! complete. Requests and grammars share one automaton behind the engine's lock.
 
 mod completion;
+mod gather;
+mod lexeme;
 mod mask;
 mod memo;
 mod walk;

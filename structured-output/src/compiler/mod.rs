@@ -32,9 +32,9 @@ pub struct GrammarCompiler {
 
 impl GrammarCompiler {
     /// A compiler for a vocabulary. Builds its index, which takes some sorts of the vocabulary: 0.2
-    /// seconds for 128,000 tokens.
+    /// seconds for 128,000 tokens, or reads it, see [`CompilerOptions::index_cache`].
     pub fn new(info: Arc<TokenizerInfo>, options: CompilerOptions) -> Self {
-        let index = Arc::new(TokenizerIndex::new(info));
+        let index = Arc::new(TokenizerIndex::new(info, options.index_cache.as_deref()));
         Self {
             engine: Mutex::new(Arc::new(Engine::new(Arc::clone(&index), &options))),
             cache: Cache::new(Shares::of(options.cache_bytes).grammars),

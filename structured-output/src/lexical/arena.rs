@@ -76,6 +76,10 @@ pub(super) struct Facts {
     pub(super) nullable: bool,
     /// Free of `And` and `Not`: then it is empty only as [`EMPTY`], and `min_bytes` is exact.
     pub(super) exact: bool,
+    /// Known to contain a string, without a search.
+    pub(super) live: bool,
+    /// Known to contain finitely many strings. Certain both ways where it is `exact`.
+    pub(super) finite: bool,
     /// Contains a bounded repetition.
     pub(super) counted: bool,
     /// Contains a mark.
@@ -168,8 +172,8 @@ impl Lexicon {
             set_alphabets: Vec::new(),
             set_ids: HashTable::new(),
             hasher: DefaultHashBuilder::default(),
+            rows: Rows::new(alphabets.clone()),
             alphabets,
-            rows: Rows::default(),
             memo: Default::default(),
             saturated: Vec::new(),
             code_points: HashMap::new(),
@@ -318,6 +322,20 @@ impl Lexicon {
         ExprId(id)
     }
 
+    /// Whether an intersection is one infinite language less finite ones, such as any string but
+    /// some: then something is left.
+    fn is_infinite_less_finite(&self, list: &[ExprId]) -> bool {
+        let mut infinite = 0;
+        list.iter().all(|&expr| match self.node(expr) {
+            Node::Not(inner) => self.facts(inner).finite,
+            _ => {
+                let facts = self.facts(expr);
+                infinite += 1;
+                facts.exact && !facts.finite && infinite == 1
+            }
+        })
+    }
+
     /// The facts of a node whose operands are interned.
     fn facts_of(&self, node: Node, list: &[ExprId]) -> Facts {
         let all = |of: fn(&Facts) -> bool| list.iter().all(|&expr| of(&self.facts(expr)));
@@ -330,6 +348,8 @@ impl Lexicon {
         let plain = Facts {
             nullable: false,
             exact: true,
+            live: true,
+            finite: false,
             counted: false,
             marked: false,
             end_mark: NO_MARK,
@@ -338,20 +358,25 @@ impl Lexicon {
         };
         match node {
             Node::Empty => Facts {
+                live: false,
+                finite: true,
                 min_bytes: u32::MAX,
                 ..plain
             },
             Node::Epsilon => Facts {
                 nullable: true,
+                finite: true,
                 ..plain
             },
             Node::Mark(mark) => Facts {
                 nullable: true,
+                finite: true,
                 marked: true,
                 end_mark: mark,
                 ..plain
             },
             Node::Class(set) => Facts {
+                finite: true,
                 min_bytes: 1,
                 alphabets: self.set_alphabets[set.0 as usize],
                 ..plain
@@ -361,6 +386,8 @@ impl Lexicon {
                 Facts {
                     nullable: a.nullable && b.nullable,
                     exact: a.exact && b.exact,
+                    live: a.live && b.live,
+                    finite: a.finite && b.finite,
                     counted: a.counted || b.counted,
                     marked: b.marked,
                     end_mark: if a.nullable { b.end_mark } else { NO_MARK },
@@ -371,6 +398,8 @@ impl Lexicon {
             Node::Or(_) => Facts {
                 nullable: any(|facts| facts.nullable),
                 exact: all(|facts| facts.exact),
+                live: any(|facts| facts.live),
+                finite: all(|facts| facts.finite),
                 counted: any(|facts| facts.counted),
                 marked: any(|facts| facts.marked),
                 end_mark: list
@@ -384,6 +413,8 @@ impl Lexicon {
             Node::And(_) => Facts {
                 nullable: all(|facts| facts.nullable),
                 exact: false,
+                live: all(|facts| facts.nullable) || self.is_infinite_less_finite(list),
+                finite: any(|facts| facts.finite),
                 counted: any(|facts| facts.counted),
                 min_bytes: lengths().max().unwrap_or(0),
                 alphabets: alphabets(list),
@@ -394,6 +425,7 @@ impl Lexicon {
                 Facts {
                     nullable: !inner.nullable,
                     exact: false,
+                    live: !inner.nullable || inner.finite,
                     counted: inner.counted,
                     min_bytes: u32::from(inner.nullable),
                     alphabets: inner.alphabets,
@@ -404,6 +436,8 @@ impl Lexicon {
                 let inner = self.facts(body);
                 Facts {
                     nullable: min == 0 || inner.nullable,
+                    live: min == 0 || inner.live,
+                    finite: inner.finite && max != UNBOUNDED,
                     counted: inner.counted || max != UNBOUNDED || min > 1,
                     min_bytes: min.saturating_mul(inner.min_bytes),
                     ..inner

@@ -28,3 +28,4 @@ mod unicode;
 
 pub(crate) use arena::{ANY, EMPTY, EPSILON, ExprId, Fuel, Lexicon, NO_MARK, OutOfFuel, UNBOUNDED};
 pub(crate) use byte_set::ByteSet;
+pub(crate) use derivative::RowRef;
