@@ -10,7 +10,7 @@ use crate::json::{Frame, SchemaCompiler, Value, Whitespace};
 use crate::lexical::Fuel;
 use crate::lexical::search::{DEAD, Search};
 use crate::options::{CancelFlag, CompileBudget, JsonSchemaOptions, Limits};
-use crate::regex::{self, RegexLimits, Translator};
+use crate::regex::{self, Dialect, RegexLimits, Spelling, Translator};
 
 /// What is to be compiled.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -131,7 +131,8 @@ impl Job<'_> {
             max_nesting: limits.max_nesting,
             max_repetition: limits.max_repetition,
         };
-        let mut translator = Translator::new(regex::parse(pattern, limits).map_err(error)?);
+        let ast = regex::parse(pattern, Dialect::Common, limits).map_err(error)?;
+        let mut translator = Translator::new(ast, Spelling::Utf8);
         loop {
             self.steps += SLICE_PARTS as u64;
             let done = self

@@ -135,17 +135,7 @@ impl Lexicon {
     /// One character of a string under a constraint: literally, by its short escape, or as `\uXXXX`
     /// where it has neither.
     pub(crate) fn json_constrained_char(&mut self) -> ExprId {
-        let plain = self.json_plain_char();
-        let short = self.json_short_escape();
-        // U+0000 to U+0007, U+000B, U+000E to U+001F, by the digits that they share.
-        let low = self.class(ByteSet::from_iter(*b"01234567bBeEfF"));
-        let high = self.class(ByteSet::from_iter(*b"0123456789abcdefABCDEF"));
-        let mut ways = vec![plain, short];
-        for (first, second) in [(b"\\u000", low), (b"\\u001", high)] {
-            let first = self.literal(first);
-            ways.push(self.concat(first, second));
-        }
-        self.or(&ways)
+        self.json_char_of(&[('\0', char::MAX)])
     }
 
     fn json_plain_char(&mut self) -> ExprId {
