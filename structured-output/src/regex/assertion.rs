@@ -241,41 +241,6 @@ fn unresolved(offset: usize) -> RegexError {
     )
 }
 
-/// A repetition without bound of one character that is looked ahead from, such as
-/// `((?!end).)*`, as an item. `None` where the sequences are not that.
-pub(super) fn guarded(
-    lexicon: &mut Lexicon,
-    spelling: Spelling,
-    sequences: &[Sequence],
-    min: u32,
-    offset: usize,
-) -> Option<Item> {
-    let [sequence] = sequences else {
-        return None;
-    };
-    let (last, looks) = sequence.split_last()?;
-    let body = match *last {
-        Item::Language(language) if (language.min_chars, language.max_chars) == (1, Some(1)) => {
-            language.expr
-        }
-        _ => return None,
-    };
-    let mut refused = Vec::with_capacity(looks.len());
-    for look in looks {
-        match *look {
-            Item::Ahead { text } => refused.push(lexicon.not(text)),
-            _ => return None,
-        }
-    }
-    Some(Item::Guarded {
-        body,
-        refused: lexicon.or(&refused),
-        any: spelling.any(lexicon),
-        min,
-        offset,
-    })
-}
-
 /// A sequence without look-behind, from its end to its start.
 fn resolve_ahead(lexicon: &mut Lexicon, sequence: &[Item]) -> Result<ExprId, RegexError> {
     let mut rest = EPSILON;

@@ -142,21 +142,24 @@ impl Rewriter {
         let mut items = self.items(alternative);
         let is_start = |kind: &NodeKind| matches!(kind, NodeKind::Start { of_line: false });
         let is_end = |kind: &NodeKind| matches!(kind, NodeKind::End { of_line: false });
-        if items.first().is_some_and(|&at| is_start(&self.nodes[at].kind)) {
+        let has_any = if items
+            .first()
+            .is_some_and(|&at| is_start(&self.nodes[at].kind))
+        {
             items.remove(0);
+            false
         } else {
-            while self.shorten(&mut items, 0) {}
+            while self.shorten(&mut items, false) {}
             items.insert(0, self.any(Chars::ANY));
-        }
+            true
+        };
         if items.last().is_some_and(|&at| is_end(&self.nodes[at].kind)) {
             items.pop();
         } else {
-            // Not beyond the text that was put before.
-            while items.len() > 1 && self.shorten(&mut items, usize::MAX) {}
-            let all = Chars::ANY;
-            let any_before = items.len() == 1 && self.chars[items[0]] == Some(all);
-            if !(any_before && self.is_any(items[0])) {
-                items.push(self.any(all));
+            // Not beyond the text that was put before, which is enough where nothing else is left.
+            while items.len() > usize::from(has_any) && self.shorten(&mut items, true) {}
+            if !(has_any && items.len() == 1) {
+                items.push(self.any(Chars::ANY));
             }
         }
         if !self.fit(&mut items, length)? {
@@ -173,9 +176,14 @@ impl Rewriter {
         Some(self.push(NodeKind::Concat(items), 0))
     }
 
-    /// Cuts a repetition at an end that any text follows; true where that leaves nothing of it.
-    fn shorten(&mut self, items: &mut Vec<NodeId>, at: usize) -> bool {
-        let at = at.min(items.len().saturating_sub(1));
+    /// Cuts a repetition at the end or start, which any text is next to; true where that leaves
+    /// nothing of it.
+    fn shorten(&mut self, items: &mut Vec<NodeId>, at_end: bool) -> bool {
+        let at = if at_end {
+            items.len().saturating_sub(1)
+        } else {
+            0
+        };
         let Some(&item) = items.get(at) else {
             return false;
         };
@@ -202,22 +210,14 @@ impl Rewriter {
         self.push(NodeKind::Repeat { inner, min, max }, 0)
     }
 
-    fn is_any(&self, node: NodeId) -> bool {
-        let NodeKind::Repeat { inner, .. } = self.nodes[node].kind else {
-            return false;
-        };
-        let NodeKind::Class(class) = &self.nodes[inner].kind else {
-            return false;
-        };
-        *class == class_of(&[('\0', char::MAX)])
-    }
-
     /// Brings a length into a sequence. `None` where none of its texts has it, false where that
     /// needs an intersection.
     fn fit(&mut self, items: &mut [NodeId], length: Chars) -> Option<bool> {
-        let all = items.iter().try_fold(Chars { min: 0, max: 0 }, |sum, &item| {
-            Some(sum.sum(self.chars[item]?))
-        });
+        let all = items
+            .iter()
+            .try_fold(Chars { min: 0, max: 0 }, |sum, &item| {
+                Some(sum.sum(self.chars[item]?))
+            });
         let Some(all) = all else {
             return Some(length == Chars::ANY);
         };

@@ -3,6 +3,7 @@
 use hashbrown::HashMap;
 
 use super::assertion::{self, Item, Sequence};
+use super::repeat;
 use super::spelling::Spelling;
 use super::syntax::{Ast, NodeId, NodeKind, RegexError};
 use crate::lexical::{EPSILON, ExprId, Lexicon, UNBOUNDED};
@@ -138,14 +139,8 @@ impl Translator {
                 inner,
             } => {
                 let sequences = self.sequences(inner);
-                let item = assertion::look(
-                    lexicon,
-                    self.spelling,
-                    sequences,
-                    ahead,
-                    negated,
-                    offset,
-                )?;
+                let item =
+                    assertion::look(lexicon, self.spelling, sequences, ahead, negated, offset)?;
                 Value::Looking(vec![vec![item]])
             }
             NodeKind::WordBoundary { negated, word } => {
@@ -271,8 +266,11 @@ impl Translator {
         let writes = sequences.iter().flatten().any(Item::is_text);
         let max = if writes { max } else { max.min(1) };
         if max == UNBOUNDED {
-            if let Some(item) = assertion::guarded(lexicon, self.spelling, &sequences, min, offset) {
-                return Ok(Value::Looking(vec![vec![item]]));
+            if let Some(sequences) =
+                repeat::unbounded(lexicon, self.spelling, &sequences, min, offset)
+            {
+                check_size(&sequences, offset)?;
+                return Ok(Value::Looking(sequences));
             }
             return Err(RegexError::new(
                 offset,
