@@ -14,6 +14,7 @@
 
 #[allow(dead_code)] // Used by the front end as it lands.
 mod decimal;
+mod format;
 mod frame;
 mod keyword;
 #[allow(dead_code)] // Used by the front end as it lands.
@@ -24,7 +25,9 @@ mod node;
 mod number;
 #[allow(dead_code)] // Used by the front end as it lands.
 mod pattern;
+#[allow(dead_code)] // Used by the machine as it lands.
 mod schema;
+mod legacy;
 mod shape;
 #[cfg(test)]
 mod testing;
@@ -32,7 +35,8 @@ mod text;
 mod value;
 
 pub(crate) use frame::Frame;
-pub(crate) use schema::SchemaCompiler;
+pub(crate) use legacy::SchemaCompiler;
+pub use schema::Draft;
 pub(crate) use shape::Programs;
 pub use text::Whitespace;
 pub(crate) use value::Value;
