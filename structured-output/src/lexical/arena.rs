@@ -150,6 +150,8 @@ pub(crate) struct Lexicon {
     pub(super) saturated: Vec<u32>,
     /// Small sets of code points met so far, see `unicode`.
     pub(super) code_points: HashMap<Vec<(char, char)>, ExprId>,
+    /// The expression of each byte; [`EMPTY`] where it wasn't asked for.
+    pub(super) bytes: Vec<ExprId>,
     /// Nodes looked up so far: what constructors have cost.
     pub(super) work: u64,
     /// The longest token, in bytes: how far one step of a matcher can go.
@@ -179,6 +181,7 @@ impl Lexicon {
             memo: Default::default(),
             saturated: Vec::new(),
             code_points: HashMap::new(),
+            bytes: vec![EMPTY; 256],
             work: 0,
             max_token_bytes,
         };

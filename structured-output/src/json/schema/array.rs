@@ -3,7 +3,7 @@
 use super::super::node::{ANYTHING, NodeId};
 use super::super::value::Value;
 use super::build::Builder;
-use super::refusal::{Refusal, malformed};
+use super::refusal::{At, Refusal, malformed};
 
 impl Builder<'_> {
     /// `prefixItems` and `items`, or the older spelling: a list of `items`, and
@@ -17,11 +17,11 @@ impl Builder<'_> {
                 return Err(malformed(&at, &list, "a list of schemas"));
             };
             for (index, item) in list.iter().enumerate() {
-                prefix.push(self.schema(&format!("/{prefix_key}/{index}"), item)?);
+                prefix.push(self.schema(prefix_key, At(index), item)?);
             }
         }
         let rest = match self.keyword(rest_key) {
-            Some(rest) => self.schema(&format!("/{rest_key}"), &rest)?,
+            Some(rest) => self.schema(rest_key, "", &rest)?,
             None => ANYTHING,
         };
         Ok(self.nodes.items(prefix, rest))
@@ -37,7 +37,7 @@ impl Builder<'_> {
 
     /// `contains`, with its counts.
     pub(super) fn contains(&mut self, value: &Value) -> Result<NodeId, Refusal> {
-        let item = self.schema("/contains", value)?;
+        let item = self.schema("contains", "", value)?;
         let min = match self.keyword("minContains") {
             Some(min) => self.count("minContains", &min)?,
             None => 1,

@@ -7,6 +7,7 @@ use super::super::value::Value;
 use super::draft::{Dialect, member};
 use super::refusal::{Refusal, malformed};
 use super::registry::Members;
+use super::subschemas::is_schema;
 use super::{Place, SchemaCompiler};
 use crate::lexical::{ExprId, Lexicon, UNBOUNDED};
 
@@ -121,7 +122,7 @@ impl<'a> Builder<'a> {
                 }
                 "allOf" | "anyOf" | "oneOf" => self.branches(keyword, value)?,
                 "not" => {
-                    let node = self.schema("/not", value)?;
+                    let node = self.schema("not", "", value)?;
                     self.nodes.not(node)
                 }
                 "if" => self.conditional(value)?,
@@ -173,14 +174,18 @@ impl<'a> Builder<'a> {
         member(&self.members, keyword).cloned()
     }
 
-    /// The node of a schema in this one, at a JSON pointer.
-    pub(super) fn schema(&mut self, at: &str, value: &Value) -> Result<NodeId, Refusal> {
-        if !matches!(value, Value::Object(_) | Value::Bool(_)) {
-            return Err(malformed(
-                at,
-                value,
-                "a schema, which is an object or a boolean",
-            ));
+    /// The node of a schema in this one, under a keyword and, where that holds several, at a
+    /// place.
+    pub(super) fn schema(
+        &mut self,
+        keyword: &str,
+        at: impl std::fmt::Display,
+        value: &Value,
+    ) -> Result<NodeId, Refusal> {
+        if !is_schema(value) {
+            let at = format!("/{keyword}{at}");
+            let right = "a schema, which is an object or a boolean";
+            return Err(malformed(&at, value, right));
         }
         let Place {
             resource, scope, ..

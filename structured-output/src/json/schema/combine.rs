@@ -3,8 +3,8 @@
 use super::super::node::{ANYTHING, Kinds, NodeId};
 use super::super::value::Value;
 use super::build::Builder;
-use super::refusal::{Refusal, malformed};
-use super::registry::escaped;
+use super::refusal::{At, Refusal, malformed};
+use super::registry::{Key, escaped};
 
 impl Builder<'_> {
     /// `allOf`, `anyOf`, `oneOf`.
@@ -18,7 +18,7 @@ impl Builder<'_> {
         };
         let mut branches = Vec::with_capacity(list.len());
         for (index, schema) in list.iter().enumerate() {
-            branches.push(self.schema(&format!("/{keyword}/{index}"), schema)?);
+            branches.push(self.schema(keyword, At(index), schema)?);
         }
         Ok(match keyword {
             "allOf" => self.nodes.all_of(&branches),
@@ -29,15 +29,15 @@ impl Builder<'_> {
 
     /// `if` with `then` and `else`.
     pub(super) fn conditional(&mut self, value: &Value) -> Result<NodeId, Refusal> {
-        let condition = self.schema("/if", value)?;
+        let condition = self.schema("if", "", value)?;
         let mut all = [ANYTHING; 2];
         if let Some(then) = self.keyword("then") {
-            let then = self.schema("/then", &then)?;
+            let then = self.schema("then", "", &then)?;
             let not = self.nodes.not(condition);
             all[0] = self.nodes.any_of(&[not, then]);
         }
         if let Some(other) = self.keyword("else") {
-            let other = self.schema("/else", &other)?;
+            let other = self.schema("else", "", &other)?;
             all[1] = self.nodes.any_of(&[condition, other]);
         }
         Ok(self.nodes.all_of(&all))
@@ -56,7 +56,7 @@ impl Builder<'_> {
                     let names = self.all_present(&at, needs)?;
                     self.nodes.all_of(&names)
                 }
-                _ => self.schema(&at, needs)?,
+                _ => self.schema(keyword, At(Key(name)), needs)?,
             };
             let absent = self.absent(name);
             all.push(self.nodes.any_of(&[absent, needs]));

@@ -37,7 +37,7 @@ use hashbrown::{HashMap, HashSet};
 use super::node::{ANYTHING, NOTHING, Node, NodeId, Nodes};
 use super::value::Value;
 use crate::error::CompileError;
-use crate::lexical::Lexicon;
+use crate::lexical::{ExprId, Lexicon};
 use crate::options::{Format, JsonSchemaOptions, Limits};
 use crate::regex::RegexLimits;
 use draft::Dialect;
@@ -107,6 +107,9 @@ pub(crate) struct SchemaCompiler {
     /// References to schemas that are being compiled.
     open: HashSet<NodeId>,
     deferred: Vec<Deferred>,
+    /// Languages of patterns, with bounds of length, and of formats: most occur many times.
+    patterns: HashMap<(String, (u32, u32)), ExprId>,
+    formats: HashMap<String, Option<ExprId>>,
 }
 
 /// The limits that a schema is held to.
@@ -167,6 +170,8 @@ impl SchemaCompiler {
             references: Vec::new(),
             open: HashSet::new(),
             deferred: Vec::new(),
+            patterns: HashMap::new(),
+            formats: HashMap::new(),
         })
     }
 
@@ -234,7 +239,7 @@ impl SchemaCompiler {
             .registry
             .enter(members, around)
             .map_err(|message| refuse("/$schema", message))?;
-        let scope = if self.is_dynamic && self.registry.is_dynamic(resource) {
+        let scope = if self.registry.is_dynamic(resource) {
             self.scope_with(scope, resource)
         } else {
             scope

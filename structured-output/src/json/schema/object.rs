@@ -4,27 +4,28 @@ use super::super::node::{self, ANYTHING, NOTHING, NodeId, Nodes};
 use super::super::value::Value;
 use super::build::Builder;
 use super::key_language;
-use super::refusal::{Refusal, malformed, refuse};
-use super::registry::{Members, escaped};
+use super::refusal::{At, Refusal, malformed, refuse};
+use super::registry::{Members, Key, escaped};
 use super::{Deferred, draft};
 use crate::lexical::{EMPTY, ExprId, Lexicon};
+use crate::regex::Chars;
 
 impl Builder<'_> {
     /// `properties`, `patternProperties` and `additionalProperties`.
     pub(super) fn properties(&mut self) -> Result<NodeId, Refusal> {
         let mut named = Vec::new();
         for (name, schema) in self.map("properties")?.iter() {
-            let node = self.member_schema("properties", name, schema)?;
+            let node = self.schema("properties", At(Key(name)), schema)?;
             named.push((name.as_str().into(), node));
         }
         let mut patterns = Vec::new();
         for (pattern, schema) in self.map("patternProperties")?.iter() {
             let keys = self.pattern_keys(pattern)?;
-            let node = self.member_schema("patternProperties", pattern, schema)?;
+            let node = self.schema("patternProperties", At(Key(pattern)), schema)?;
             patterns.push((keys, node));
         }
         let additional = match self.keyword("additionalProperties") {
-            Some(schema) => self.schema("/additionalProperties", &schema)?,
+            Some(schema) => self.schema("additionalProperties", "", &schema)?,
             None if self.compiler.strict && !self.says("unevaluatedProperties") => NOTHING,
             None => ANYTHING,
         };
@@ -78,31 +79,17 @@ impl Builder<'_> {
         }
     }
 
-    fn member_schema(
-        &mut self,
-        keyword: &str,
-        name: &str,
-        schema: &Value,
-    ) -> Result<NodeId, Refusal> {
-        match schema {
-            Value::Object(_) | Value::Bool(_) => self.schema("", schema),
-            _ => self.schema(&format!("/{keyword}/{}", escaped(name)), schema),
-        }
-    }
-
     /// The keys that match a pattern.
     pub(super) fn pattern_keys(&mut self, pattern: &str) -> Result<ExprId, Refusal> {
-        self.lexicon
-            .json_string_pattern(pattern, &self.compiler.limits.regex)
-            .map_err(|error| {
-                let at = format!("/patternProperties/{}", escaped(pattern));
-                refuse(&at, error.message)
-            })
+        self.matching(pattern, Chars::ANY).map_err(|message| {
+            let at = format!("/patternProperties/{}", escaped(pattern));
+            refuse(&at, message)
+        })
     }
 
     /// `propertyNames`: no member has another key.
     pub(super) fn property_names(&mut self, value: &Value) -> Result<NodeId, Refusal> {
-        let names = self.schema("/propertyNames", value)?;
+        let names = self.schema("propertyNames", "", value)?;
         if !key_language::is_defined(self.nodes, names, &self.compiler.open) {
             let reserved = self.nodes.reserve();
             self.nodes.define(reserved, ANYTHING);

@@ -2,6 +2,15 @@
 
 use super::super::value::Value;
 
+/// A step of a JSON pointer, written when a message needs it.
+pub(super) struct At<T>(pub(super) T);
+
+impl<T: std::fmt::Display> std::fmt::Display for At<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "/{}", self.0)
+    }
+}
+
 /// Why a schema is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Refusal {

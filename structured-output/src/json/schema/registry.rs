@@ -472,6 +472,15 @@ enum Token<'a> {
     Index(usize),
 }
 
+/// A key as a token of a JSON pointer, escaped when it is written.
+pub(super) struct Key<'a>(pub(super) &'a str);
+
+impl std::fmt::Display for Key<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&escaped(self.0))
+    }
+}
+
 /// A key as a token of a JSON pointer.
 pub(super) fn escaped(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")

@@ -4,7 +4,7 @@ use super::super::node::{Kinds, NodeId};
 use super::super::value::Value;
 use super::build::Builder;
 use super::refusal::{Refusal, malformed, refuse};
-use crate::lexical::UNBOUNDED;
+use crate::lexical::{ExprId, UNBOUNDED};
 use crate::options::Format;
 use crate::regex::Chars;
 
@@ -169,15 +169,14 @@ impl Builder<'_> {
             }
             ("pattern", Value::String(pattern)) => {
                 let lengths = self.lengths()?;
-                self.lexicon
-                    .json_string_pattern_of_length(pattern, lengths, &self.compiler.limits.regex)
-                    .map_err(|error| refuse("/pattern", error.message))?
+                self.matching(pattern, lengths)
+                    .map_err(|message| refuse("/pattern", message))?
             }
             ("format", Value::String(format)) => {
                 if self.compiler.format == Format::Annotate {
                     return Ok(());
                 }
-                match self.lexicon.json_string_format(format) {
+                match self.of_format(format) {
                     Some(language) => language,
                     None => return Ok(()),
                 }
@@ -191,6 +190,31 @@ impl Builder<'_> {
 
 
 impl Builder<'_> {
+    /// The strings of some length that match a pattern; else why there are none to be had.
+    pub(super) fn matching(&mut self, pattern: &str, length: Chars) -> Result<ExprId, String> {
+        let key = (pattern.to_owned(), (length.min, length.max));
+        if let Some(&known) = self.compiler.patterns.get(&key) {
+            return Ok(known);
+        }
+        let limits = &self.compiler.limits.regex;
+        let language = self
+            .lexicon
+            .json_string_pattern_of_length(pattern, length, limits)
+            .map_err(|error| error.message)?;
+        self.compiler.patterns.insert(key, language);
+        Ok(language)
+    }
+
+    /// The strings of a format; `None` where it is not known.
+    fn of_format(&mut self, format: &str) -> Option<ExprId> {
+        if let Some(&known) = self.compiler.formats.get(format) {
+            return known;
+        }
+        let language = self.lexicon.json_string_format(format);
+        self.compiler.formats.insert(format.to_owned(), language);
+        language
+    }
+
     /// `minLength` and `maxLength`.
     fn lengths(&self) -> Result<Chars, Refusal> {
         let count = |keyword, absent| match self.keyword(keyword) {

@@ -54,7 +54,7 @@ fn is_always(conditions: &Conditions) -> bool {
 impl Builder<'_> {
     /// `unevaluatedProperties`.
     pub(super) fn unevaluated_properties(&mut self, value: &Value) -> Result<NodeId, Refusal> {
-        let other = self.schema("/unevaluatedProperties", value)?;
+        let other = self.schema("unevaluatedProperties", "", value)?;
         if other == ANYTHING {
             return Ok(ANYTHING);
         }
@@ -166,7 +166,7 @@ impl Builder<'_> {
 
     /// `unevaluatedItems`.
     pub(super) fn unevaluated_items(&mut self, value: &Value) -> Result<NodeId, Refusal> {
-        let other = self.schema("/unevaluatedItems", value)?;
+        let other = self.schema("unevaluatedItems", "", value)?;
         if other == ANYTHING {
             return Ok(ANYTHING);
         }
@@ -317,7 +317,7 @@ impl Builder<'_> {
             }
             let counts = self.dialect.since(Draft::Draft2020_12);
             if let (true, Some(item)) = (counts, self.keyword("contains")) {
-                let item = self.schema("/contains", &item)?;
+                let item = self.schema("contains", "", &item)?;
                 found.push((Evaluated::Items(item), condition));
             }
         }
@@ -334,13 +334,13 @@ impl Builder<'_> {
                 }
                 ("anyOf" | "oneOf", Value::Array(list)) => {
                     for schema in list.iter() {
-                        let holds = self.schema("", schema)?;
+                        let holds = self.schema(key, "", schema)?;
                         let condition = self.nodes.all_of(&[condition, holds]);
                         self.descend(schema, condition, pending)?;
                     }
                 }
                 ("if", _) => {
-                    let holds = self.schema("/if", value)?;
+                    let holds = self.schema("if", "", value)?;
                     let fails = self.nodes.not(holds);
                     let holds = self.nodes.all_of(&[condition, holds]);
                     self.descend(value, holds, pending)?;

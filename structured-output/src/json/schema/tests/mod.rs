@@ -3,6 +3,7 @@
 mod corpus;
 mod evaluate;
 mod refusals;
+mod speed;
 mod suite;
 
 use std::path::PathBuf;
