@@ -150,6 +150,8 @@ pub(crate) struct Lexicon {
     pub(super) saturated: Vec<u32>,
     /// Small sets of code points met so far, see `unicode`.
     pub(super) code_points: HashMap<Vec<(char, char)>, ExprId>,
+    /// Formats of strings met so far, with bounds on their length: see `json::format`.
+    pub(crate) formats: HashMap<(String, crate::regex::Chars), ExprId>,
     /// Nodes looked up so far: what constructors have cost.
     pub(super) work: u64,
     /// The longest token, in bytes: how far one step of a matcher can go.
@@ -179,6 +181,7 @@ impl Lexicon {
             memo: Default::default(),
             saturated: Vec::new(),
             code_points: HashMap::new(),
+            formats: HashMap::new(),
             work: 0,
             max_token_bytes,
         };
