@@ -6,6 +6,7 @@
 //! | `text` | white space and strings as languages |
 //! | `decimal` | decimal numbers as they are written |
 //! | `number`, `multiple` | numbers, between bounds and by step, as languages |
+//! | `format`, `format_regex` | formats, as patterns |
 //! | `pattern` | strings by length and by pattern, as languages |
 //! | `shape` | what a value may be: scalars as one language, arrays, objects |
 //! | `frame` | what follows where in an array or object |
@@ -14,7 +15,9 @@
 
 #[allow(dead_code)] // Used by the front end as it lands.
 mod decimal;
+#[allow(dead_code)] // Used by the front end as it lands.
 mod format;
+mod format_regex;
 mod frame;
 mod keyword;
 #[allow(dead_code)] // Used by the front end as it lands.

@@ -71,7 +71,7 @@ mod tests {
         let width = places.max(fraction.len());
         let value: u128 = format!("{whole}{fraction:0<width$}").parse().unwrap_or(1);
         let step = digits * 10_u128.pow((width - places) as u32);
-        is_decimal(text) && value % step == 0
+        is_decimal(text) && value.is_multiple_of(step)
     }
 
     #[test]

@@ -106,7 +106,7 @@ impl Lexicon {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::testing::{accepts, live_after};
+    use super::super::testing::{accepts, live_after, shared};
     use super::*;
     use crate::lexical::UNBOUNDED;
 
@@ -299,6 +299,41 @@ mod tests {
                 "{pattern}"
             );
         }
+    }
+
+    /// Every pattern of real schemas compiles, but for the one with a back-reference.
+    #[test]
+    fn patterns_of_real_schemas() {
+        let Some(folder) = shared("maskbench") else {
+            return;
+        };
+        let mut patterns = std::collections::BTreeSet::new();
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
+            let Ok(file) = serde_json::from_str::<serde_json::Value>(&text) else {
+                continue;
+            };
+            let mut pending = vec![&file["schema"]];
+            while let Some(value) = pending.pop() {
+                patterns.extend(value["pattern"].as_str().map(str::to_owned));
+                if let Some(keys) = value["patternProperties"].as_object() {
+                    patterns.extend(keys.keys().cloned());
+                }
+                match value {
+                    serde_json::Value::Object(members) => pending.extend(members.values()),
+                    serde_json::Value::Array(items) => pending.extend(items),
+                    _ => {}
+                }
+            }
+        }
+        assert!(patterns.len() > 1800, "{}", patterns.len());
+        let mut l = lexicon();
+        let refused: Vec<&String> = patterns
+            .iter()
+            .filter(|pattern| l.json_string_pattern(pattern, &LIMITS).is_err())
+            .collect();
+        assert_eq!(refused, [r"^\s*<([A-Za-z]+).+?(\/>|\/\1>)\s*$"]);
+        assert!(l.len() < 60_000, "{}", l.len());
     }
 
     /// Patterns that `regex` and ECMA-262 read alike.

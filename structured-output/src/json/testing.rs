@@ -1,5 +1,6 @@
 //! What tests of languages ask.
 
+use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use crate::lexical::{EMPTY, ExprId, Fuel, Lexicon};
@@ -31,4 +32,21 @@ pub(super) fn is_decimal(text: &str) -> bool {
         regex::Regex::new(r"^-?(0|[1-9][0-9]*)(\.(0{1,4}|[0-9]*[1-9]0{0,4}))?$").unwrap()
     });
     FORM.is_match(text)
+}
+
+/// A folder of shared test data; `None`, with a note, where there is none.
+pub(super) fn shared(folder: &str) -> Option<PathBuf> {
+    let root = std::env::var_os("FORMWORK_SHARED").map(PathBuf::from);
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared");
+    let path = root.unwrap_or(beside).join(folder);
+    if path.is_dir() {
+        return Some(path);
+    }
+    assert!(
+        std::env::var("CI").as_deref() != Ok("true"),
+        "{} is missing",
+        path.display()
+    );
+    eprintln!("skipped: {} is missing", path.display());
+    None
 }

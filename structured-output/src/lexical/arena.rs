@@ -152,6 +152,8 @@ pub(crate) struct Lexicon {
     pub(super) code_points: HashMap<Vec<(char, char)>, ExprId>,
     /// The expression of each byte; [`EMPTY`] where it wasn't asked for.
     pub(super) bytes: Vec<ExprId>,
+    /// Formats of strings met so far, with bounds on their length: see `json::format`.
+    pub(crate) formats: HashMap<(String, crate::regex::Chars), ExprId>,
     /// Nodes looked up so far: what constructors have cost.
     pub(super) work: u64,
     /// The longest token, in bytes: how far one step of a matcher can go.
@@ -182,6 +184,7 @@ impl Lexicon {
             saturated: Vec::new(),
             code_points: HashMap::new(),
             bytes: vec![EMPTY; 256],
+            formats: HashMap::new(),
             work: 0,
             max_token_bytes,
         };

@@ -13,7 +13,7 @@ use super::syntax::{Ast, Node, NodeId, NodeKind};
 use crate::lexical::UNBOUNDED;
 
 /// Bounds on the length of a text in characters; `max` may be [`UNBOUNDED`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Chars {
     pub(crate) min: u32,
     pub(crate) max: u32,
