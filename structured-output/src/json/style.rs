@@ -1,0 +1,43 @@
+//! How a grammar's texts are written, which is no matter of values.
+
+use super::text::{Spacing, Whitespace};
+use crate::lexical::Lexicon;
+
+/// In which order an object's members come.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum PropertyOrder {
+    /// Named properties in the order of the schema, then others. Models follow it well, and more
+    /// text is forced.
+    #[default]
+    Schema,
+    /// Any order.
+    Any,
+}
+
+/// An interned style.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub(crate) struct StyleId(pub(super) u32);
+
+/// How texts are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Style {
+    pub(super) spacing: Spacing,
+    pub(super) order: PropertyOrder,
+    /// Within an item of an array whose items are unique: the text is kept for its end.
+    pub(super) is_item: bool,
+}
+
+impl Style {
+    /// The style of a grammar.
+    pub(crate) fn new(
+        lexicon: &mut Lexicon,
+        whitespace: Whitespace,
+        order: PropertyOrder,
+    ) -> Self {
+        Self {
+            spacing: lexicon.spacing(whitespace),
+            order,
+            is_item: false,
+        }
+    }
+}
