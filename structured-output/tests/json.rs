@@ -70,7 +70,11 @@ static COMPILER: LazyLock<GrammarCompiler> = LazyLock::new(|| {
 });
 
 fn schema(schema: &str, whitespace: Whitespace) -> Result<CompiledGrammar, CompileError> {
-    COMPILER.compile_json_schema(schema, &JsonSchemaOptions { whitespace })
+    let options = JsonSchemaOptions {
+        whitespace,
+        ..Default::default()
+    };
+    COMPILER.compile_json_schema(schema, &options)
 }
 
 fn accepts(grammar: &CompiledGrammar, text: &str) -> bool {

@@ -6,11 +6,11 @@ use crate::automaton::{State, TokenAutomaton};
 use crate::engine::Engine;
 use crate::error::CompileError;
 use crate::grammar::CompiledGrammar;
-use crate::json::{Frame, SchemaCompiler, Value, Whitespace};
+use crate::json::{Frame, NodeId, SchemaCompiler, Style, Whitespace};
 use crate::lexical::Fuel;
 use crate::lexical::search::{DEAD, Search};
 use crate::options::{CancelFlag, CompileBudget, JsonSchemaOptions, Limits};
-use crate::regex::{self, RegexLimits, Translator};
+use crate::regex::{self, Dialect, RegexLimits, Spelling, Translator};
 
 /// What is to be compiled.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -131,7 +131,8 @@ impl Job<'_> {
             max_nesting: limits.max_nesting,
             max_repetition: limits.max_repetition,
         };
-        let mut translator = Translator::new(regex::parse(pattern, limits).map_err(error)?);
+        let ast = regex::parse(pattern, Dialect::Common, limits).map_err(error)?;
+        let mut translator = Translator::new(ast, Spelling::Utf8);
         loop {
             self.steps += SLICE_PARTS as u64;
             let done = self
@@ -166,22 +167,44 @@ impl Job<'_> {
         options: &JsonSchemaOptions,
         limits: &Limits,
     ) -> Result<State, CompileError> {
-        let schema = Value::parse(schema, limits.max_nesting)
-            .map_err(|error| CompileError::json_syntax(schema, error.offset, error.message))?;
-        let mut compiler = SchemaCompiler::new(schema, options.whitespace);
+        let mut compiler = SchemaCompiler::new(schema, options, limits)?;
         loop {
             self.steps += SLICE_PARTS as u64;
             let done = self.slice(|automaton| {
                 let machine = automaton.machine();
-                compiler.run(&mut machine.lexicon, &mut machine.programs, SLICE_PARTS)
+                let nodes = machine.programs.nodes();
+                compiler.run(&mut machine.lexicon, nodes, SLICE_PARTS)
             })?;
-            let done = done.map_err(|error| CompileError::JsonSchema {
-                pointer: error.pointer,
-                message: error.message,
-            })?;
-            if let Some(frames) = done {
-                return self.start(&frames);
+            if let Some(root) = done? {
+                return self.start_of_json(root, options);
             }
+        }
+    }
+
+    /// The start of a grammar of JSON texts that are one value of a node.
+    fn start_of_json(
+        &mut self,
+        root: NodeId,
+        options: &JsonSchemaOptions,
+    ) -> Result<State, CompileError> {
+        let max_steps = self.budget.max_steps;
+        let frames = self.slice(|automaton| {
+            let machine = automaton.machine();
+            let style = Style::new(
+                &mut machine.lexicon,
+                options.whitespace,
+                options.property_order,
+            );
+            let mut fuel = Fuel::new(max_steps);
+            machine.programs.start(root, style, &mut fuel)
+        })?;
+        match frames {
+            Ok(Some(frames)) => self.start(&frames),
+            Ok(None) => Err(CompileError::JsonSchema {
+                pointer: String::new(),
+                message: "a schema here refers to itself in place, so it says nothing".to_owned(),
+            }),
+            Err(_) => Err(exceeded("max_steps", max_steps)),
         }
     }
 

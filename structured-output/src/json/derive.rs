@@ -94,8 +94,23 @@ impl Programs {
         holds: bool,
         event: Event,
     ) -> FormulaId {
+        if let Event::Key(plan, key) | Event::Without(plan, key) = event
+            && let Node::Has(name) = self.logic.nodes.node(id)
+        {
+            let is_it = self.plan(plan).name(key) == Some(name);
+            return match (is_it, event) {
+                (false, _) => formula,
+                (true, Event::Key(..)) if holds => TRUE,
+                (true, Event::Without(..)) if !holds => TRUE,
+                (true, _) => FALSE,
+            };
+        }
+        if let (Node::Members(_), Event::Key(plan, key)) = (self.logic.nodes.node(id), event) {
+            let value = self.plan(plan).value(id, key);
+            return self.each(value, id, holds);
+        }
         let nodes = &mut self.logic.nodes;
-        // What every item or member is to meet, and the assertion about those after it.
+        // What the item is to meet, and the assertion about those after it.
         let (value, rest) = match (nodes.node(id), event) {
             (Node::Items { prefix, rest }, Event::Item) => {
                 let (rest, mut prefix) = (*rest, prefix.to_vec());
@@ -114,22 +129,17 @@ impl Programs {
                 let less = self.logic.literal(less, holds);
                 return self.logic.choose(item, less, formula);
             }
-            (Node::Members(_), Event::Key(plan, key)) => (self.plan(plan).value(id, key), id),
-            (Node::Has(name), Event::Key(plan, key) | Event::Without(plan, key)) => {
-                let here = self.plan(plan).name(key) == Some(name);
-                return match (here, event) {
-                    (false, _) => formula,
-                    (true, Event::Key(..)) if holds => TRUE,
-                    (true, Event::Without(..)) if !holds => TRUE,
-                    (true, _) => FALSE,
-                };
-            }
             (&Node::MinProperties(min), Event::Key(..)) => {
                 let less = nodes.min_properties(min - 1);
                 return self.logic.literal(less, holds);
             }
             _ => return formula,
         };
+        self.each(value, rest, holds)
+    }
+
+    /// The next value is such and the rest holds, or else the contrary.
+    fn each(&mut self, value: NodeId, rest: NodeId, holds: bool) -> FormulaId {
         if holds {
             let (value, rest) = (self.logic.value(value), self.logic.literal(rest, true));
             self.logic.all(&[value, rest])

@@ -11,7 +11,8 @@ use super::live::DEAD;
 use super::node::NodeId;
 use super::object::{ObjectAt, ObjectId, Plain, PlanId};
 use super::programs::{GoalsId, Programs};
-use super::style::{PropertyOrder, StyleId};
+use super::style::StyleId;
+use crate::options::PropertyOrder;
 use crate::lexical::{ExprId, Fuel, Lexicon, OutOfFuel};
 
 /// What follows a key.

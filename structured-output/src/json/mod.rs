@@ -3,8 +3,12 @@
 //! | file | idea |
 //! |---|---|
 //! | `value` | JSON as it is written, with numbers as text |
-//! | `text` | white space, strings and numbers as languages |
+//! | `text` | white space and strings as languages |
+//! | `decimal` | decimal numbers as they are written |
+//! | `number`, `multiple` | numbers, between bounds and by step, as languages |
+//! | `pattern` | strings by length and by pattern, as languages |
 //! | `node` | schemas as boolean combinations of assertions |
+//! | `schema` | from JSON Schema to nodes |
 //! | `shape` | a node by kind: scalars as languages, arrays and objects as formulas |
 //! | `formula` | boolean formulas over assertions about arrays or objects |
 //! | `derive` | what a formula becomes by an item or a member |
@@ -14,31 +18,37 @@
 //! | `frame` | places in arrays and objects as frames of the pushdown machine |
 //! | `style` | white space and the order of properties |
 //! | `programs` | all of that, interned |
-//! | `keyword` | keywords of JSON Schema one by one |
-//! | `schema` | from JSON Schema to nodes |
 
 mod array;
+mod decimal;
 mod derive;
+mod format;
 mod formula;
 mod frame;
-mod keyword;
 mod live;
 mod member;
 #[allow(dead_code)] // Used by the front end as it lands.
+mod multiple;
 mod node;
+#[allow(dead_code)] // Used by the front end as it lands.
+mod number;
 mod object;
+#[allow(dead_code)] // Used by the front end as it lands.
+mod pattern;
 mod programs;
 mod schema;
 mod shape;
 mod style;
+#[cfg(test)]
+mod testing;
 mod text;
 mod unique;
 mod value;
 
 pub(crate) use frame::Frame;
+pub(crate) use node::NodeId;
 pub(crate) use programs::Programs;
+pub use schema::Draft;
 pub(crate) use schema::SchemaCompiler;
-pub use style::PropertyOrder;
 pub(crate) use style::Style;
 pub use text::Whitespace;
-pub(crate) use value::Value;

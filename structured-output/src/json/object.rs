@@ -14,7 +14,7 @@ use super::formula::{FALSE, Formula, FormulaId};
 use super::live::{DEAD, WayMember};
 use super::node::{NOTHING, Node, NodeId};
 use super::programs::{NOTHING_SEEN, Programs, SeenId};
-use super::style::PropertyOrder;
+use crate::options::PropertyOrder;
 use super::value::unquote;
 use crate::lexical::search::FARTHEST;
 use crate::lexical::{ExprId, Fuel, Lexicon, OutOfFuel};
@@ -41,7 +41,7 @@ pub(super) struct Object {
 }
 
 /// How far an object is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct ObjectAt {
     pub(super) plan: PlanId,
     pub(super) order: PropertyOrder,
@@ -154,7 +154,7 @@ impl Programs {
             values: HashMap::new(),
         };
         let mut patterns = Vec::new();
-        let mut name = |plan: &mut Plan, name: &str, lexicon: &mut Lexicon| {
+        let name = |plan: &mut Plan, name: &str, lexicon: &mut Lexicon| {
             if !plan.numbers.contains_key(name) {
                 let number = plan.names.len() as u32;
                 plan.numbers.insert(name.into(), number);

@@ -117,8 +117,7 @@ impl Programs {
         id: NodeId,
         fuel: &mut Fuel,
     ) -> Result<Shape, OutOfFuel> {
-        let logic = &mut self.logic;
-        let list: Vec<Shape> = match logic.nodes.node(id) {
+        let list: Vec<Shape> = match self.logic.nodes.node(id) {
             Node::AllOf(list) | Node::AnyOf(list) | Node::OneOf(list) => {
                 list.iter().map(|&node| self.known_shape(node)).collect()
             }
@@ -250,7 +249,7 @@ impl Programs {
         fuel: &mut Fuel,
     ) -> Result<bool, OutOfFuel> {
         let mut over = HashSet::new();
-        let mut reached = HashSet::from([root]);
+        let mut reached: HashSet<NodeId> = HashSet::from_iter([root]);
         let mut starts = vec![root];
         while let Some(start) = starts.pop() {
             // Depth first in place; what is elsewhere starts on its own.

@@ -2,17 +2,7 @@
 
 use super::text::{Spacing, Whitespace};
 use crate::lexical::Lexicon;
-
-/// In which order an object's members come.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub enum PropertyOrder {
-    /// Named properties in the order of the schema, then others. Models follow it well, and more
-    /// text is forced.
-    #[default]
-    Schema,
-    /// Any order.
-    Any,
-}
+use crate::options::PropertyOrder;
 
 /// An interned style.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
