@@ -242,6 +242,12 @@ impl Lexicon {
         self.facts(expr).exact
     }
 
+    /// A lower bound on the length of the language's strings, exact without `And` and `Not`.
+    #[cfg(test)]
+    pub(crate) fn min_bytes(&self, expr: ExprId) -> u32 {
+        self.facts(expr).min_bytes
+    }
+
     /// The mark with which the empty string ends a lexeme here; [`NO_MARK`] where it doesn't.
     pub(crate) fn end_mark(&self, expr: ExprId) -> u16 {
         self.facts(expr).end_mark
