@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::json::{Draft, Whitespace};
+use crate::regex::RegexLimits;
 
 /// How a [`crate::GrammarCompiler`] works. `Default` suits a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,6 +59,17 @@ pub struct JsonSchemaOptions {
     pub limits: Option<Limits>,
 }
 
+impl JsonSchemaOptions {
+    /// Bytes of the texts in it.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let documents = self.documents.iter();
+        let separators = self.separators.iter();
+        documents.map(|(uri, text)| uri.len() + text.len()).sum::<usize>()
+            + self.whitespace_pattern.as_ref().map_or(0, String::len)
+            + separators.map(|(item, key)| item.len() + key.len()).sum::<usize>()
+    }
+}
+
 /// The order of an object's members.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum PropertyOrder {
@@ -103,7 +115,7 @@ impl Default for CompileBudget {
 /// Bounds on what is accepted from a user. Each is named in the error that it causes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Limits {
-    /// Bytes of a grammar's source. Default 1 MiB.
+    /// Bytes of a grammar's source, the documents of a schema's options included. Default 1 MiB.
     pub max_source_bytes: usize,
     /// Groups within groups. Default 512.
     pub max_nesting: usize,
@@ -136,6 +148,17 @@ impl Default for Limits {
             max_schema_nodes: 200_000,
             max_enum_entries: 100_000,
             max_mask_steps: 8_000_000,
+        }
+    }
+}
+
+impl Limits {
+    /// Those of a regular expression.
+    pub(crate) fn regex(&self) -> RegexLimits {
+        RegexLimits {
+            max_nodes: self.max_regex_nodes,
+            max_nesting: self.max_nesting,
+            max_repetition: self.max_repetition,
         }
     }
 }

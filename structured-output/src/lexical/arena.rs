@@ -122,6 +122,12 @@ impl Fuel {
         }
     }
 
+    /// Takes all steps that are left: what would come next is beyond what is done at all.
+    pub(crate) fn exhaust(&mut self) -> OutOfFuel {
+        self.left = 0;
+        OutOfFuel
+    }
+
     /// Steps left.
     pub(crate) fn left(&self) -> u64 {
         self.left
@@ -236,15 +242,16 @@ impl Lexicon {
         self.facts(expr).alphabets >> alphabet & 1 == 1
     }
 
-    /// A lower bound on the length of the language's strings, exact without `And` and `Not`.
-    pub(crate) fn min_bytes(&self, expr: ExprId) -> u32 {
-        self.facts(expr).min_bytes
-    }
-
     /// Whether an expression is free of intersections and complements.
     #[cfg(test)]
     pub(crate) fn is_exact(&self, expr: ExprId) -> bool {
         self.facts(expr).exact
+    }
+
+    /// A lower bound on the length of the language's strings, exact without `And` and `Not`.
+    #[cfg(test)]
+    pub(crate) fn min_bytes(&self, expr: ExprId) -> u32 {
+        self.facts(expr).min_bytes
     }
 
     /// The mark with which the empty string ends a lexeme here; [`NO_MARK`] where it doesn't.

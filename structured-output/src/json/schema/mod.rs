@@ -39,7 +39,7 @@ use super::value::Value;
 use crate::error::CompileError;
 use crate::lexical::{ExprId, Lexicon};
 use crate::options::{Format, JsonSchemaOptions, Limits};
-use crate::regex::RegexLimits;
+use crate::regex::{Chars, RegexLimits};
 use draft::Dialect;
 use refusal::{Refusal, refuse};
 use registry::{Members, Registry, ResourceId, Site, address};
@@ -107,9 +107,8 @@ pub(crate) struct SchemaCompiler {
     /// References to schemas that are being compiled.
     open: HashSet<NodeId>,
     deferred: Vec<Deferred>,
-    /// Languages of patterns, with bounds of length, and of formats: most occur many times.
-    patterns: HashMap<(String, (u32, u32)), ExprId>,
-    formats: HashMap<String, Option<ExprId>>,
+    /// Languages of patterns met so far, with bounds of length: many occur often.
+    patterns: HashMap<(String, Chars), ExprId>,
 }
 
 /// The limits that a schema is held to.
@@ -154,11 +153,7 @@ impl SchemaCompiler {
             limits: SchemaLimits {
                 max_schema_nodes: limits.max_schema_nodes,
                 max_enum_entries: limits.max_enum_entries,
-                regex: RegexLimits {
-                    max_nodes: limits.max_regex_nodes,
-                    max_nesting: limits.max_nesting,
-                    max_repetition: limits.max_repetition,
-                },
+                regex: limits.regex(),
             },
             is_dynamic,
             scopes: vec![Vec::new()],
@@ -171,7 +166,6 @@ impl SchemaCompiler {
             open: HashSet::new(),
             deferred: Vec::new(),
             patterns: HashMap::new(),
-            formats: HashMap::new(),
         })
     }
 

@@ -154,12 +154,12 @@ impl Builder<'_> {
     /// Lengths, `pattern` and `format`.
     pub(super) fn string(&mut self, keyword: &str, value: &Value) -> Result<(), Refusal> {
         let language = match (keyword, value) {
-            // One language for a pattern and both lengths.
-            ("minLength" | "maxLength", _) if self.says("pattern") => {
-                self.count(keyword, value)?;
-                return Ok(());
-            }
-            ("maxLength", _) if self.says("minLength") => {
+            // With one of these it is read already.
+            ("minLength" | "maxLength", _)
+                if self.says("pattern")
+                    || self.format()?.is_some()
+                    || (keyword == "maxLength" && self.says("minLength")) =>
+            {
                 self.count(keyword, value)?;
                 return Ok(());
             }
@@ -172,15 +172,10 @@ impl Builder<'_> {
                 self.matching(pattern, lengths)
                     .map_err(|message| refuse("/pattern", message))?
             }
-            ("format", Value::String(format)) => {
-                if self.compiler.format == Format::Annotate {
-                    return Ok(());
-                }
-                match self.of_format(format) {
-                    Some(language) => language,
-                    None => return Ok(()),
-                }
-            }
+            ("format", Value::String(_)) => match self.format()? {
+                Some(language) => language,
+                None => return Ok(()),
+            },
             _ => return Err(malformed(&format!("/{keyword}"), value, "a string")),
         };
         self.strings.push(language);
@@ -192,7 +187,7 @@ impl Builder<'_> {
 impl Builder<'_> {
     /// The strings of some length that match a pattern; else why there are none to be had.
     pub(super) fn matching(&mut self, pattern: &str, length: Chars) -> Result<ExprId, String> {
-        let key = (pattern.to_owned(), (length.min, length.max));
+        let key = (pattern.to_owned(), length);
         if let Some(&known) = self.compiler.patterns.get(&key) {
             return Ok(known);
         }
@@ -205,14 +200,18 @@ impl Builder<'_> {
         Ok(language)
     }
 
-    /// The strings of a format; `None` where it is not known.
-    fn of_format(&mut self, format: &str) -> Option<ExprId> {
-        if let Some(&known) = self.compiler.formats.get(format) {
-            return known;
-        }
-        let language = self.lexicon.json_string_format(format);
-        self.compiler.formats.insert(format.to_owned(), language);
-        language
+    /// The strings of `format`, with the lengths where no `pattern` takes them; `None` where it is
+    /// an annotation.
+    fn format(&mut self) -> Result<Option<ExprId>, Refusal> {
+        let format = match self.keyword("format") {
+            Some(Value::String(format)) if self.compiler.format == Format::Assert => format,
+            _ => return Ok(None),
+        };
+        let lengths = match self.says("pattern") {
+            true => Chars::ANY,
+            false => self.lengths()?,
+        };
+        Ok(self.lexicon.json_string_format_of_length(&format, lengths))
     }
 
     /// `minLength` and `maxLength`.
