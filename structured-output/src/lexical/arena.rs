@@ -6,6 +6,7 @@ use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 
 use super::byte_set::ByteSet;
 use super::derivative::Rows;
+use super::residue::Residue;
 
 /// An expression, and at once the automaton state that it stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -67,6 +68,8 @@ pub(super) enum Node {
         min: u32,
         max: u32,
     },
+    /// Decimals that are multiples of a number. Never without any string.
+    Residue(Residue),
 }
 
 /// What is known of an expression from its operands alone.
@@ -119,6 +122,12 @@ impl Fuel {
         }
     }
 
+    /// Takes all steps that are left: what would come next is beyond what is done at all.
+    pub(crate) fn exhaust(&mut self) -> OutOfFuel {
+        self.left = 0;
+        OutOfFuel
+    }
+
     /// Steps left.
     pub(crate) fn left(&self) -> u64 {
         self.left
@@ -139,12 +148,18 @@ pub(crate) struct Lexicon {
     hasher: DefaultHashBuilder,
     /// The alphabets of `Facts::alphabets`: the classes of each.
     alphabets: Vec<Vec<ByteSet>>,
+    /// The alphabets that tell decimal digits apart.
+    digit_alphabets: u8,
     pub(super) rows: Rows,
     pub(super) memo: super::completion::Memo,
     /// See `saturate`: the expression with its counters cut, or [`NOT_CUT`].
     pub(super) saturated: Vec<u32>,
     /// Small sets of code points met so far, see `unicode`.
     pub(super) code_points: HashMap<Vec<(char, char)>, ExprId>,
+    /// The expression of each byte; [`EMPTY`] where it wasn't asked for.
+    pub(super) bytes: Vec<ExprId>,
+    /// Formats of strings met so far, with bounds on their length: see `json::format`.
+    pub(crate) formats: HashMap<(String, crate::regex::Chars), ExprId>,
     /// Nodes looked up so far: what constructors have cost.
     pub(super) work: u64,
     /// The longest token, in bytes: how far one step of a matcher can go.
@@ -169,10 +184,13 @@ impl Lexicon {
             set_ids: HashTable::new(),
             hasher: DefaultHashBuilder::default(),
             alphabets,
+            digit_alphabets: 0,
             rows: Rows::default(),
             memo: Default::default(),
             saturated: Vec::new(),
             code_points: HashMap::new(),
+            bytes: vec![EMPTY; 256],
+            formats: HashMap::new(),
             work: 0,
             max_token_bytes,
         };
@@ -188,6 +206,10 @@ impl Lexicon {
             &[],
         );
         debug_assert_eq!((byte, any), (BYTE, ANY));
+        lexicon.digit_alphabets = (b"0123456789.".iter()).fold(u8::MAX, |fits, &byte| {
+            let set = lexicon.intern_set(ByteSet::single(byte));
+            fits & lexicon.set_alphabets[set.0 as usize]
+        });
         lexicon
     }
 
@@ -220,7 +242,14 @@ impl Lexicon {
         self.facts(expr).alphabets >> alphabet & 1 == 1
     }
 
+    /// Whether an expression is free of intersections and complements.
+    #[cfg(test)]
+    pub(crate) fn is_exact(&self, expr: ExprId) -> bool {
+        self.facts(expr).exact
+    }
+
     /// A lower bound on the length of the language's strings, exact without `And` and `Not`.
+    #[cfg(test)]
     pub(crate) fn min_bytes(&self, expr: ExprId) -> u32 {
         self.facts(expr).min_bytes
     }
@@ -409,6 +438,12 @@ impl Lexicon {
                     ..inner
                 }
             }
+            Node::Residue(residue) => Facts {
+                nullable: residue.is_nullable(),
+                min_bytes: residue.min_bytes().unwrap_or(u32::MAX),
+                alphabets: self.digit_alphabets,
+                ..plain
+            },
         }
     }
 }
@@ -422,6 +457,7 @@ fn same_node(a: Node, b: Node) -> bool {
         | (Node::And(_), Node::And(_)) => true,
         (Node::Class(a), Node::Class(b)) => a == b,
         (Node::Mark(a), Node::Mark(b)) => a == b,
+        (Node::Residue(a), Node::Residue(b)) => a == b,
         (Node::Concat(a, b), Node::Concat(c, d)) => (a, b) == (c, d),
         (Node::Not(a), Node::Not(b)) => a == b,
         (
@@ -448,6 +484,7 @@ fn hash_node(hasher: &DefaultHashBuilder, node: Node, list: &[ExprId]) -> u64 {
         Node::Not(inner) => hasher.hash_one((6_u8, inner.0)),
         Node::Mark(mark) => hasher.hash_one((8_u8, mark)),
         Node::Repeat { body, min, max } => hasher.hash_one((7_u8, body.0, min, max)),
+        Node::Residue(residue) => hasher.hash_one((9_u8, residue)),
     }
 }
 
