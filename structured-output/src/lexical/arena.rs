@@ -6,6 +6,7 @@ use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 
 use super::byte_set::ByteSet;
 use super::derivative::Rows;
+use super::residue::Residue;
 
 /// An expression, and at once the automaton state that it stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -67,6 +68,8 @@ pub(super) enum Node {
         min: u32,
         max: u32,
     },
+    /// Decimals that are multiples of a number. Never without any string.
+    Residue(Residue),
 }
 
 /// What is known of an expression from its operands alone.
@@ -78,8 +81,10 @@ pub(super) struct Facts {
     pub(super) exact: bool,
     /// Known to contain a string, without a search.
     pub(super) live: bool,
-    /// Known to contain finitely many strings. Certain both ways where it is `exact`.
+    /// Known to contain finitely many strings.
     pub(super) finite: bool,
+    /// Known to contain infinitely many.
+    pub(super) infinite: bool,
     /// Contains a bounded repetition.
     pub(super) counted: bool,
     /// Contains a mark.
@@ -88,9 +93,6 @@ pub(super) struct Facts {
     pub(super) end_mark: u16,
     /// A lower bound on the length of its strings.
     pub(super) min_bytes: u32,
-    /// Bit `i`: every byte set within is a union of classes of alphabet `i` (see `index`), and so
-    /// is every one within its derivatives.
-    pub(super) alphabets: u8,
 }
 
 /// Steps left for a piece of work. Counts what is done, never time, so that a run can be repeated.
@@ -123,6 +125,12 @@ impl Fuel {
         }
     }
 
+    /// Takes all steps that are left: what would come next is beyond what is done at all.
+    pub(crate) fn exhaust(&mut self) -> OutOfFuel {
+        self.left = 0;
+        OutOfFuel
+    }
+
     /// Steps left.
     pub(crate) fn left(&self) -> u64 {
         self.left
@@ -138,17 +146,18 @@ pub(crate) struct Lexicon {
     operands: Vec<ExprId>,
     node_ids: HashTable<u32>,
     sets: Vec<ByteSet>,
-    set_alphabets: Vec<u8>,
     set_ids: HashTable<u32>,
     hasher: DefaultHashBuilder,
-    /// The alphabets of `Facts::alphabets`: the classes of each.
-    alphabets: Vec<Vec<ByteSet>>,
     pub(super) rows: Rows,
     pub(super) memo: super::completion::Memo,
     /// See `saturate`: the expression with its counters cut, or [`NOT_CUT`].
     pub(super) saturated: Vec<u32>,
     /// Small sets of code points met so far, see `unicode`.
     pub(super) code_points: HashMap<Vec<(char, char)>, ExprId>,
+    /// The expression of each byte; [`EMPTY`] where it wasn't asked for.
+    pub(super) bytes: Vec<ExprId>,
+    /// Formats of strings met so far, with bounds on their length: see `json::format`.
+    pub(crate) formats: HashMap<(String, crate::regex::Chars), ExprId>,
     /// Nodes looked up so far: what constructors have cost.
     pub(super) work: u64,
     /// The longest token, in bytes: how far one step of a matcher can go.
@@ -162,21 +171,21 @@ impl Lexicon {
     /// An empty arena. `alphabets` are partitions of the bytes, at most eight;
     /// `max_token_bytes` is the length of the longest token.
     pub(crate) fn new(alphabets: Vec<Vec<ByteSet>>, max_token_bytes: u32) -> Self {
-        debug_assert!(alphabets.len() <= 8, "`Facts::alphabets` has eight bits");
+        debug_assert!(alphabets.len() <= 8, "`ClassMap::fits` has eight bits");
         let mut lexicon = Self {
             nodes: Vec::new(),
             facts: Vec::new(),
             operands: Vec::new(),
             node_ids: HashTable::new(),
             sets: Vec::new(),
-            set_alphabets: Vec::new(),
             set_ids: HashTable::new(),
             hasher: DefaultHashBuilder::default(),
-            rows: Rows::new(alphabets.clone()),
-            alphabets,
+            rows: Rows::new(alphabets),
             memo: Default::default(),
             saturated: Vec::new(),
             code_points: HashMap::new(),
+            bytes: vec![EMPTY; 256],
+            formats: HashMap::new(),
             work: 0,
             max_token_bytes,
         };
@@ -218,13 +227,14 @@ impl Lexicon {
         self.facts(expr).nullable
     }
 
-    /// Whether every set of bytes in this expression and in all its derivatives is a union of
-    /// classes of that alphabet.
-    pub(crate) fn fits_alphabet(&self, expr: ExprId, alphabet: usize) -> bool {
-        self.facts(expr).alphabets >> alphabet & 1 == 1
+    /// Whether an expression is free of intersections and complements.
+    #[cfg(test)]
+    pub(crate) fn is_exact(&self, expr: ExprId) -> bool {
+        self.facts(expr).exact
     }
 
     /// A lower bound on the length of the language's strings, exact without `And` and `Not`.
+    #[cfg(test)]
     pub(crate) fn min_bytes(&self, expr: ExprId) -> u32 {
         self.facts(expr).min_bytes
     }
@@ -265,16 +275,7 @@ impl Lexicon {
         );
         let id = *entry.or_insert(sets.len() as u32).get();
         if id as usize == self.sets.len() {
-            let mut fits = 0;
-            for (alphabet, classes) in self.alphabets.iter().enumerate() {
-                let whole = |class: &ByteSet| {
-                    let inside = class.intersection(&set);
-                    inside.is_empty() || inside == *class
-                };
-                fits |= u8::from(classes.iter().all(whole)) << alphabet;
-            }
             self.sets.push(set);
-            self.set_alphabets.push(fits);
         }
         SetId(id)
     }
@@ -329,9 +330,8 @@ impl Lexicon {
         list.iter().all(|&expr| match self.node(expr) {
             Node::Not(inner) => self.facts(inner).finite,
             _ => {
-                let facts = self.facts(expr);
                 infinite += 1;
-                facts.exact && !facts.finite && infinite == 1
+                self.facts(expr).infinite && infinite == 1
             }
         })
     }
@@ -340,21 +340,17 @@ impl Lexicon {
     fn facts_of(&self, node: Node, list: &[ExprId]) -> Facts {
         let all = |of: fn(&Facts) -> bool| list.iter().all(|&expr| of(&self.facts(expr)));
         let any = |of: fn(&Facts) -> bool| list.iter().any(|&expr| of(&self.facts(expr)));
-        let alphabets = |list: &[ExprId]| {
-            list.iter()
-                .fold(u8::MAX, |fits, &expr| fits & self.facts(expr).alphabets)
-        };
         let lengths = || list.iter().map(|&expr| self.facts(expr).min_bytes);
         let plain = Facts {
             nullable: false,
             exact: true,
             live: true,
             finite: false,
+            infinite: false,
             counted: false,
             marked: false,
             end_mark: NO_MARK,
             min_bytes: 0,
-            alphabets: u8::MAX,
         };
         match node {
             Node::Empty => Facts {
@@ -375,10 +371,9 @@ impl Lexicon {
                 end_mark: mark,
                 ..plain
             },
-            Node::Class(set) => Facts {
+            Node::Class(_) => Facts {
                 finite: true,
                 min_bytes: 1,
-                alphabets: self.set_alphabets[set.0 as usize],
                 ..plain
             },
             Node::Concat(head, tail) => {
@@ -388,11 +383,11 @@ impl Lexicon {
                     exact: a.exact && b.exact,
                     live: a.live && b.live,
                     finite: a.finite && b.finite,
+                    infinite: (a.infinite && b.live) || (a.live && b.infinite),
                     counted: a.counted || b.counted,
                     marked: b.marked,
                     end_mark: if a.nullable { b.end_mark } else { NO_MARK },
                     min_bytes: a.min_bytes.saturating_add(b.min_bytes),
-                    alphabets: a.alphabets & b.alphabets,
                 }
             }
             Node::Or(_) => Facts {
@@ -400,6 +395,7 @@ impl Lexicon {
                 exact: all(|facts| facts.exact),
                 live: any(|facts| facts.live),
                 finite: all(|facts| facts.finite),
+                infinite: any(|facts| facts.infinite),
                 counted: any(|facts| facts.counted),
                 marked: any(|facts| facts.marked),
                 end_mark: list
@@ -408,7 +404,6 @@ impl Lexicon {
                     .min()
                     .unwrap_or(NO_MARK),
                 min_bytes: lengths().min().unwrap_or(u32::MAX),
-                alphabets: alphabets(list),
             },
             Node::And(_) => Facts {
                 nullable: all(|facts| facts.nullable),
@@ -417,7 +412,6 @@ impl Lexicon {
                 finite: any(|facts| facts.finite),
                 counted: any(|facts| facts.counted),
                 min_bytes: lengths().max().unwrap_or(0),
-                alphabets: alphabets(list),
                 ..plain
             },
             Node::Not(inner) => {
@@ -428,7 +422,6 @@ impl Lexicon {
                     live: !inner.nullable || inner.finite,
                     counted: inner.counted,
                     min_bytes: u32::from(inner.nullable),
-                    alphabets: inner.alphabets,
                     ..plain
                 }
             }
@@ -438,11 +431,18 @@ impl Lexicon {
                     nullable: min == 0 || inner.nullable,
                     live: min == 0 || inner.live,
                     finite: inner.finite && max != UNBOUNDED,
+                    infinite: (inner.infinite && max > 0)
+                        || (max == UNBOUNDED && inner.live && inner.min_bytes > 0),
                     counted: inner.counted || max != UNBOUNDED || min > 1,
                     min_bytes: min.saturating_mul(inner.min_bytes),
                     ..inner
                 }
             }
+            Node::Residue(residue) => Facts {
+                nullable: residue.is_nullable(),
+                min_bytes: residue.min_bytes().unwrap_or(u32::MAX),
+                ..plain
+            },
         }
     }
 }
@@ -456,6 +456,7 @@ fn same_node(a: Node, b: Node) -> bool {
         | (Node::And(_), Node::And(_)) => true,
         (Node::Class(a), Node::Class(b)) => a == b,
         (Node::Mark(a), Node::Mark(b)) => a == b,
+        (Node::Residue(a), Node::Residue(b)) => a == b,
         (Node::Concat(a, b), Node::Concat(c, d)) => (a, b) == (c, d),
         (Node::Not(a), Node::Not(b)) => a == b,
         (
@@ -482,6 +483,7 @@ fn hash_node(hasher: &DefaultHashBuilder, node: Node, list: &[ExprId]) -> u64 {
         Node::Not(inner) => hasher.hash_one((6_u8, inner.0)),
         Node::Mark(mark) => hasher.hash_one((8_u8, mark)),
         Node::Repeat { body, min, max } => hasher.hash_one((7_u8, body.0, min, max)),
+        Node::Residue(residue) => hasher.hash_one((9_u8, residue)),
     }
 }
 

@@ -27,6 +27,17 @@ impl Lexicon {
         self.intern(Node::Class(set), &[])
     }
 
+    /// One byte.
+    pub(crate) fn byte(&mut self, byte: u8) -> ExprId {
+        let known = self.bytes[byte as usize];
+        if known != EMPTY {
+            return known;
+        }
+        let expr = self.class(ByteSet::single(byte));
+        self.bytes[byte as usize] = expr;
+        expr
+    }
+
     /// The end of a lexeme, and of which.
     pub(crate) fn mark(&mut self, mark: u16) -> ExprId {
         debug_assert_ne!(mark, NO_MARK);
@@ -43,7 +54,7 @@ impl Lexicon {
     pub(crate) fn literal(&mut self, bytes: &[u8]) -> ExprId {
         let mut expr = EPSILON;
         for &byte in bytes.iter().rev() {
-            let head = self.class(ByteSet::single(byte));
+            let head = self.byte(byte);
             expr = self.concat(head, expr);
         }
         expr
@@ -317,31 +328,6 @@ impl Lexicon {
             Node::Or(at) => self.operands(at).to_vec(),
             _ => vec![expr],
         }
-    }
-
-    /// Where an expression is `(S & ~N) R`, or without `R`: the expressions `S R` and `S & N`.
-    pub(crate) fn exclusion(&mut self, expr: ExprId) -> Option<(ExprId, ExprId)> {
-        let (head, rest) = match self.node(expr) {
-            Node::Concat(head, rest) => (head, rest),
-            _ => (expr, EPSILON),
-        };
-        let Node::And(at) = self.node(head) else {
-            return None;
-        };
-        let (mut kept, mut taken) = (Vec::new(), Vec::new());
-        for &operand in self.operands(at) {
-            match self.node(operand) {
-                Node::Not(inner) => taken.push(inner),
-                _ => kept.push(operand),
-            }
-        }
-        if taken.is_empty() || kept.is_empty() {
-            return None;
-        }
-        let all = self.and(&kept);
-        let taken = self.or(&taken);
-        let taken = self.and(&[all, taken]);
-        Some((self.concat(all, rest), taken))
     }
 
     /// Every other string of bytes, well-formed UTF-8 or not.
