@@ -5,14 +5,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::TokenAutomaton;
-use super::memo::{Exits, LexemeMask, Parts, Reference};
+use super::memo::{Exits, LexemeMask, Part, Parts, Reference};
 use crate::index::{TokenizerIndex, Trie};
-use crate::lexical::{ExprId, Fuel, OutOfFuel};
+use crate::lexical::{ExprId, Fuel, MANY_MARKS, NO_MARK, OutOfFuel};
 use crate::mask::walk::{Exit, Labelled, Visitor, resting_state, walk, walk_beside};
 use crate::mask::{MAX_SPARSE, Mask, clear_bits, set_bits};
 
 /// More alternatives than this are not worth to be told apart.
-const MAX_PARTS: usize = 32;
+const MAX_PARTS: usize = 48;
 
 /// A state from which at least so many bytes lead on has a large part of the vocabulary before it.
 const MANY_BYTES: usize = 20;
@@ -22,16 +22,21 @@ const FEW_EXITS: usize = 48;
 
 impl TokenAutomaton {
     /// What a lexeme allows by itself, as parts that lexemes have in common: each alternative that
-    /// many bytes begin, such as the body of a string or an object's other keys, and all others
-    /// together.
+    /// many bytes begin, such as the body of a string or an object's other keys; each further one,
+    /// such as the rest of a name, as long as they are few; and all others together.
     pub(super) fn parts(&mut self, lexeme: ExprId, fuel: &mut Fuel) -> Result<Parts, OutOfFuel> {
         if let Some(known) = self.masks.lexeme(lexeme) {
             return Ok(known);
         }
         let mut parts = Vec::new();
         let mut others = Vec::new();
-        for expr in self.machine.lexicon.alternatives(lexeme) {
-            if parts.len() < MAX_PARTS && self.has_many_bytes(expr, fuel)? {
+        let alternatives = self.machine.lexicon.alternatives(lexeme);
+        let few = alternatives.len() <= MAX_PARTS;
+        for expr in alternatives {
+            let is_one = self.machine.lexicon.sole_mark(expr) != MANY_MARKS;
+            let apart =
+                (few && is_one) || (parts.len() < MAX_PARTS && self.has_many_bytes(expr, fuel)?);
+            if apart {
                 parts.push(self.part(expr, fuel)?);
             } else {
                 others.push(expr);
@@ -44,6 +49,18 @@ impl TokenAutomaton {
         Ok(self.masks.insert_lexeme(lexeme, parts))
     }
 
+    /// A part of a lexeme, known by what it is with mark 0 in place of its own.
+    fn part(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<Part, OutOfFuel> {
+        let lexicon = &mut self.machine.lexicon;
+        let mark = match lexicon.sole_mark(expr) {
+            NO_MARK | MANY_MARKS => None,
+            mark => Some(mark),
+        };
+        let known_as = lexicon.with_first_mark(expr);
+        let mask = self.lexeme_mask(known_as, fuel)?;
+        Ok(Part { mask, mark })
+    }
+
     fn has_many_bytes(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<bool, OutOfFuel> {
         let derivatives = self.machine.lexicon.derivatives(expr, fuel)?;
         let num_bytes: usize = derivatives.iter().map(|(bytes, _)| bytes.len()).sum();
@@ -51,7 +68,7 @@ impl TokenAutomaton {
     }
 
     /// What one part of a lexeme allows by itself.
-    fn part(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<Arc<LexemeMask>, OutOfFuel> {
+    fn lexeme_mask(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<Arc<LexemeMask>, OutOfFuel> {
         if let Some(known) = self.masks.part(expr) {
             return Ok(known);
         }
@@ -61,7 +78,7 @@ impl TokenAutomaton {
             if found.is_none()
                 && let Some(rest) = resting_state(&mut self.machine.lexicon, expr, fuel)?
             {
-                let reference = self.part(rest, fuel)?;
+                let reference = self.lexeme_mask(rest, fuel)?;
                 if reference.reference.is_none() {
                     found = Some(self.part_beside(expr, rest, reference, fuel)?);
                 }

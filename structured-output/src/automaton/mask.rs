@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::gather::Gather;
-use super::memo::{Exits, LexemeMask, frames_read};
+use super::memo::{Exits, LexemeMask, Part, frames_read};
 use super::{State, TokenAutomaton};
 use crate::index::ROOT;
 use crate::lexical::{Fuel, NO_MARK, OutOfFuel};
@@ -154,17 +154,19 @@ impl TokenAutomaton {
     /// Adds what a part of a lexeme allows, by itself and with what follows in a state.
     fn add_part(
         &mut self,
-        part: &Arc<LexemeMask>,
+        part: &Part,
         state: State,
         gather: &mut Gather,
         unsure: &mut Vec<u32>,
         fuel: &mut Fuel,
     ) -> Result<(), OutOfFuel> {
-        gather.add_inside(part);
-        self.add_exits(part, state, &mut gather.ids, unsure, fuel)?;
-        if let Some(reference) = &part.reference {
+        let Part { mask, mark } = part;
+        gather.add_inside(mask);
+        self.add_exits(mask, *mark, state, &mut gather.ids, unsure, fuel)?;
+        if let Some(reference) = &mask.reference {
             let (mut ids, mut unsure_ids) = (Vec::new(), Vec::new());
-            self.add_exits(&reference.mask, state, &mut ids, &mut unsure_ids, fuel)?;
+            let of_reference = &reference.mask;
+            self.add_exits(of_reference, *mark, state, &mut ids, &mut unsure_ids, fuel)?;
             for (found, list) in [(ids, &mut gather.ids), (unsure_ids, unsure)] {
                 let kept = |id: &u32| reference.less.binary_search(id).is_err();
                 list.extend(found.into_iter().filter(kept));
@@ -173,18 +175,20 @@ impl TokenAutomaton {
         Ok(())
     }
 
-    /// Adds the tokens that go on after a lexeme and may, in a state.
+    /// Adds the tokens that go on after a lexeme and may, in a state. `mark` stands for mark 0.
     fn add_exits(
         &mut self,
         part: &LexemeMask,
+        mark: Option<u16>,
         state: State,
         ids: &mut Vec<u32>,
         unsure: &mut Vec<u32>,
         fuel: &mut Fuel,
     ) -> Result<(), OutOfFuel> {
         let index = Arc::clone(&self.index);
-        for (mark, exits) in &part.exits {
-            let next = self.machine.end_lexeme(state, *mark, fuel)?;
+        for (own_mark, exits) in &part.exits {
+            let mark = mark.unwrap_or(*own_mark);
+            let next = self.machine.end_lexeme(state, mark, fuel)?;
             let depends_on_text = std::mem::take(&mut self.machine.reads.key);
             let found = |tokens: &[u32], _: State| ids.extend_from_slice(tokens);
             match exits {

@@ -61,7 +61,15 @@ impl LexemeMask {
 }
 
 /// What a lexeme of several alternatives allows: the union of its parts.
-pub(super) type Parts = Arc<[Arc<LexemeMask>]>;
+pub(super) type Parts = Arc<[Part]>;
+
+/// A part of a lexeme.
+#[derive(Clone)]
+pub(super) struct Part {
+    pub(super) mask: Arc<LexemeMask>,
+    /// The mark that stands for mark 0 of the mask, where the part has one mark only.
+    pub(super) mark: Option<u16>,
+}
 
 /// Some frames from the top of a stack down; interned.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -166,8 +174,8 @@ impl MaskMemo {
         self.lexemes.get(&lexeme).cloned()
     }
 
-    pub(super) fn insert_lexeme(&mut self, lexeme: ExprId, parts: Vec<Arc<LexemeMask>>) -> Parts {
-        self.part_bytes += 2 * size_of::<usize>() + parts.len() * size_of::<usize>();
+    pub(super) fn insert_lexeme(&mut self, lexeme: ExprId, parts: Vec<Part>) -> Parts {
+        self.part_bytes += 2 * size_of::<usize>() + parts.len() * size_of::<Part>();
         let parts = Parts::from(parts);
         self.lexemes.insert(lexeme, Arc::clone(&parts));
         parts

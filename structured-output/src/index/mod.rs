@@ -22,7 +22,7 @@ use crate::TokenizerInfo;
 use crate::lexical::ByteSet;
 use cached::CacheFile;
 
-pub(crate) use trie::{ROOT, Trie};
+pub(crate) use trie::{Labels, ROOT, Trie};
 
 /// Everything that is computed from the vocabulary alone. Immutable.
 pub(crate) struct TokenizerIndex {
@@ -119,7 +119,7 @@ impl TokenizerIndex {
         });
         let coarse = coarse.collect();
         let of_bytes = || Trie::of_bytes(tokens.iter().copied());
-        let index = Self {
+        let mut index = Self {
             coarse,
             bytes: known.next().unwrap_or_else(of_bytes),
             escapes: known.next().unwrap_or_else(|| Trie::of_bytes(select(true))),
@@ -133,6 +133,7 @@ impl TokenizerIndex {
             // The next start builds them again.
             let _ = file.write(index.tries());
         }
+        index.bytes.find_labels_below();
         index
     }
 

@@ -1,12 +1,14 @@
 //! A trie of tokens over classes of bytes.
 
+use crate::lexical::ByteSet;
+
 /// A trie whose edges are labelled with classes of bytes, or with bytes. Tokens that are the same
 /// word of labels lie together.
 ///
 /// Nodes are in breadth-first order, the root first: the children of a node are adjacent, ascending
 /// by label, so that a walk reads them in one piece and finds one by bisection. Tokens are in
 /// depth-first order: those below a node are one range, its own first. Memory: 13 bytes per node
-/// and 4 per token.
+/// (29 with the labels below) and 4 per token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Trie {
     /// One more than nodes, so that each node's children end where the next one's start.
@@ -14,6 +16,36 @@ pub(crate) struct Trie {
     /// The label on the edge that leads to each node; that of the root means nothing.
     labels: Box<[u8]>,
     tokens: Box<[u32]>,
+    /// By node, the labels that occur below it; where labels are bytes and this was asked for.
+    labels_below: Box<[Labels]>,
+}
+
+/// A set of labels: those below 128 each, and the others as if they were label 0.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Labels(u128);
+
+impl Labels {
+    fn insert(&mut self, label: u8) {
+        self.0 |= 1 << if label < 128 { label } else { 0 };
+    }
+
+    /// The bytes that lead from a state to itself, as labels: no subset of this has a label that
+    /// leads elsewhere.
+    pub(crate) fn within(bytes: &ByteSet) -> Self {
+        let mut labels = Self::default();
+        for byte in bytes.iter().filter(|byte| (1..128).contains(byte)) {
+            labels.insert(byte);
+        }
+        if (128..=255).chain([0]).all(|byte| bytes.contains(byte)) {
+            labels.insert(0);
+        }
+        labels
+    }
+
+    /// Whether all of these are in another set.
+    pub(crate) fn is_subset(self, of: Self) -> bool {
+        self.0 & !of.0 == 0
+    }
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -84,7 +116,26 @@ impl Trie {
             nodes: nodes.into(),
             labels: labels.into(),
             tokens: order.into_iter().map(|(_, _, id)| id).collect(),
+            labels_below: Box::default(),
         }
+    }
+
+    /// Makes [`Trie::labels_below`] known. Time: a step per node.
+    pub(super) fn find_labels_below(&mut self) {
+        let mut below = vec![Labels::default(); self.labels.len()];
+        for node in (0..self.labels.len() as u32).rev() {
+            for child in self.children(node) {
+                let of_child = below[child as usize].0;
+                below[node as usize].0 |= of_child;
+                below[node as usize].insert(self.labels[child as usize]);
+            }
+        }
+        self.labels_below = below.into();
+    }
+
+    /// The labels that occur below a node; `None` where that is not known.
+    pub(crate) fn labels_below(&self, node: u32) -> Option<Labels> {
+        self.labels_below.get(node as usize).copied()
     }
 
     /// The trie of `tokens` over single bytes.
@@ -200,12 +251,16 @@ impl Trie {
             nodes,
             labels,
             tokens,
+            labels_below: Box::default(),
         })
     }
 
     /// Bytes of memory held.
     pub(crate) fn memory_bytes(&self) -> usize {
-        size_of_val(&*self.nodes) + self.labels.len() + size_of_val(&*self.tokens)
+        size_of_val(&*self.nodes)
+            + self.labels.len()
+            + size_of_val(&*self.tokens)
+            + size_of_val(&*self.labels_below)
     }
 }
 
@@ -260,6 +315,19 @@ mod tests {
                 prop_assert_eq!(&below.into_iter().collect::<BTreeSet<_>>(), expected_below);
             }
             prop_assert_eq!(trie.tokens().len(), vocab.len());
+            let mut trie = Trie::of_bytes((0..).zip(vocab.iter().map(Vec::as_slice)));
+            prop_assert_eq!(trie.labels_below(ROOT), None);
+            trie.find_labels_below();
+            let stays: ByteSet = (0..=255).filter(|byte| byte & mask != 0).collect();
+            let Some(below) = trie.labels_below(ROOT) else {
+                return Err(TestCaseError::fail("asked for"));
+            };
+            if below.is_subset(Labels::within(&stays)) {
+                prop_assert!(vocab.iter().flatten().all(|&byte| stays.contains(byte)));
+            } else {
+                let elsewhere = |&byte: &u8| !stays.contains(byte) || byte >= 128 || byte == 0;
+                prop_assert!(vocab.iter().flatten().any(elsewhere));
+            }
             prop_assert_eq!(trie.child(ROOT, 7).is_some(), expected.contains_key(&vec![7]));
         }
     }

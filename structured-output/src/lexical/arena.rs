@@ -34,6 +34,9 @@ pub(crate) const UNBOUNDED: u32 = u32::MAX;
 /// `Facts::end_mark` where there is none. Marks are below.
 pub(crate) const NO_MARK: u16 = u16::MAX;
 
+/// `Facts::sole_mark` of expressions that may end with different marks, or with and without.
+pub(crate) const MANY_MARKS: u16 = u16::MAX - 1;
+
 /// An interned set of bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct SetId(pub(super) u32);
@@ -89,6 +92,8 @@ pub(super) struct Facts {
     pub(super) counted: bool,
     /// Contains a mark.
     pub(super) marked: bool,
+    /// The only mark it contains, or [`NO_MARK`]; [`MANY_MARKS`] where it ends in several ways.
+    pub(super) sole_mark: u16,
     /// The mark that the empty string ends with, or [`NO_MARK`].
     pub(super) end_mark: u16,
     /// A lower bound on the length of its strings.
@@ -150,6 +155,8 @@ pub(crate) struct Lexicon {
     hasher: DefaultHashBuilder,
     pub(super) rows: Rows,
     pub(super) memo: super::completion::Memo,
+    /// See `marks`: the expression with mark 0 in place of its own.
+    pub(super) first_marked: HashMap<ExprId, ExprId>,
     /// See `saturate`: the expression with its counters cut, or [`NOT_CUT`].
     pub(super) saturated: Vec<u32>,
     /// Small sets of code points met so far, see `unicode`.
@@ -182,6 +189,7 @@ impl Lexicon {
             hasher: DefaultHashBuilder::default(),
             rows: Rows::new(alphabets),
             memo: Default::default(),
+            first_marked: HashMap::new(),
             saturated: Vec::new(),
             code_points: HashMap::new(),
             bytes: vec![EMPTY; 256],
@@ -212,6 +220,7 @@ impl Lexicon {
             + self.node_ids.capacity() * (size_of::<u32>() + 1)
             + self.sets.capacity() * (size_of::<ByteSet>() + 2 * size_of::<u32>())
             + self.saturated.capacity() * size_of::<u32>()
+            + self.first_marked.capacity() * (size_of::<(ExprId, ExprId)>() + 1)
             + self.rows.memory_bytes()
             + self.memo.memory_bytes()
     }
@@ -349,6 +358,7 @@ impl Lexicon {
             infinite: false,
             counted: false,
             marked: false,
+            sole_mark: NO_MARK,
             end_mark: NO_MARK,
             min_bytes: 0,
         };
@@ -368,6 +378,7 @@ impl Lexicon {
                 nullable: true,
                 finite: true,
                 marked: true,
+                sole_mark: mark,
                 end_mark: mark,
                 ..plain
             },
@@ -386,6 +397,7 @@ impl Lexicon {
                     infinite: (a.infinite && b.live) || (a.live && b.infinite),
                     counted: a.counted || b.counted,
                     marked: b.marked,
+                    sole_mark: b.sole_mark,
                     end_mark: if a.nullable { b.end_mark } else { NO_MARK },
                     min_bytes: a.min_bytes.saturating_add(b.min_bytes),
                 }
@@ -398,6 +410,11 @@ impl Lexicon {
                 infinite: any(|facts| facts.infinite),
                 counted: any(|facts| facts.counted),
                 marked: any(|facts| facts.marked),
+                sole_mark: list
+                    .iter()
+                    .map(|&expr| self.facts(expr).sole_mark)
+                    .reduce(|a, b| if a == b { a } else { MANY_MARKS })
+                    .unwrap_or(NO_MARK),
                 end_mark: list
                     .iter()
                     .map(|&expr| self.facts(expr).end_mark)

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use hashbrown::HashMap;
 
-use crate::index::{ROOT, Trie};
+use crate::index::{Labels, ROOT, Trie};
 use crate::lexical::{ByteSet, EMPTY, ExprId, Fuel, Lexicon, NO_MARK, OutOfFuel, RowRef};
 
 /// A trie with what its labels stand for.
@@ -36,8 +36,9 @@ pub(crate) trait Visitor {
 /// a state tells apart bytes that the alphabet doesn't: then what was visited so far means nothing.
 ///
 /// Where the automaton can't go on but a lexeme ends, that is an exit, unless it is before the
-/// first byte. Costs a step per node looked at, a few loads; where a state has fewer bytes to go on
-/// with than a node has children, those are looked up.
+/// first byte. Costs a step per node looked at, a few loads. What is below a node is not looked at
+/// where no byte of it leads away from the state; and where a state has fewer bytes to go on with
+/// than a node has children, those are looked up.
 pub(crate) fn walk(
     lexicon: &mut Lexicon,
     labelled: Labelled<'_>,
@@ -51,6 +52,12 @@ pub(crate) fn walk(
     // Nodes whose own tokens are accepted, with the state there and their depth.
     let mut pending = vec![(ROOT, start, 0_u32)];
     while let Some((node, state, depth)) = pending.pop() {
+        if let Some(below) = trie.labels_below(node)
+            && below.is_subset(table.states[state as usize].stays)
+        {
+            visitor.reached(trie.below(node), table.states[state as usize].expr);
+            continue;
+        }
         let own = trie.own(node);
         if !own.is_empty() {
             visitor.reached(own, table.states[state as usize].expr);
@@ -133,19 +140,42 @@ pub(crate) fn walk_beside(
     let mut pending = vec![(ROOT, start, reference, 0_u32)];
     while let Some((node, own, other, depth)) = pending.pop() {
         let children = trie.children(node);
-        fuel.burn(1 + children.len() as u64)?;
+        fuel.burn(1)?;
+        if children.is_empty() {
+            continue;
+        }
         for state in [own, other] {
-            if state != DEAD && !children.is_empty() {
+            if state != DEAD {
                 table.expand(lexicon, state, fuel)?;
             }
         }
-        let mark_of = |table: &Table, state: u32| match state {
+        let mark_of = |state: u32| match state {
             DEAD => NO_MARK,
             _ if depth == 0 => NO_MARK,
             state => table.states[state as usize].end_mark,
         };
-        for child in children {
+        let (mark, other_mark) = (mark_of(own), mark_of(other));
+        // Where both end alike, only bytes after which they differ matter.
+        let apart = match own == DEAD || other == DEAD || mark != other_mark {
+            true => ByteSet::FULL,
+            false => table.apart(lexicon, own, other),
+        };
+        if apart.is_empty() {
+            continue;
+        }
+        let few = apart.len() * 4 < children.len();
+        let listed = few.then(|| apart.iter().filter_map(|byte| trie.child(node, byte)));
+        let all = (!few).then_some(children);
+        for child in listed
+            .into_iter()
+            .flatten()
+            .chain(all.into_iter().flatten())
+        {
+            fuel.burn(1)?;
             let byte = trie.label(child);
+            if !apart.contains(byte) {
+                continue;
+            }
             let mut step = |state: u32| match state {
                 DEAD => Ok(DEAD),
                 state => table.step(lexicon, state, byte, fuel),
@@ -154,7 +184,6 @@ pub(crate) fn walk_beside(
             if next == beside && next != DEAD {
                 continue;
             }
-            let (mark, other_mark) = (mark_of(&table, own), mark_of(&table, other));
             if next == DEAD && beside == DEAD && mark == other_mark {
                 continue;
             }
@@ -224,6 +253,8 @@ struct State {
     end_mark: u16,
     /// Bytes that have a derivative.
     num_bytes: u16,
+    /// Those that lead to the state itself.
+    stays: Labels,
     row: RowRef,
     /// Where its transitions start in `targets`, or [`UNSEEN`].
     targets: u32,
@@ -237,6 +268,7 @@ impl Table {
                 expr,
                 end_mark: lexicon.end_mark(expr),
                 num_bytes: 0,
+                stays: Labels::default(),
                 row: RowRef::default(),
                 targets: UNSEEN,
             });
@@ -257,11 +289,16 @@ impl Table {
         }
         state.row = lexicon.row_ref(state.expr, fuel)?;
         state.targets = self.targets.len() as u32;
+        let mut stays = ByteSet::EMPTY;
         for (bytes, to) in lexicon.row_entries(state.row) {
+            if to == state.expr {
+                stays = stays.union(bytes);
+            }
             let dead = to == EMPTY;
             self.targets.push(if dead { DEAD } else { UNSEEN });
             state.num_bytes += if dead { 0 } else { bytes.len() as u16 };
         }
+        state.stays = Labels::within(&stays);
         Ok(())
     }
 
@@ -270,6 +307,20 @@ impl Table {
         let row = self.states[state as usize].row;
         let live = lexicon.row_entries(row).filter(|&(_, to)| to != EMPTY);
         live.fold(ByteSet::EMPTY, |all, (bytes, _)| all.union(bytes))
+    }
+
+    /// The bytes by which two expanded states have different derivatives.
+    fn apart(&self, lexicon: &Lexicon, own: u32, other: u32) -> ByteSet {
+        let [own, other] = [own, other].map(|state| self.states[state as usize].row);
+        let mut apart = ByteSet::EMPTY;
+        for (bytes, to) in lexicon.row_entries(own) {
+            for (beside, other_to) in lexicon.row_entries(other) {
+                if to != other_to {
+                    apart = apart.union(&bytes.intersection(beside));
+                }
+            }
+        }
+        apart
     }
 
     /// The state after a byte from an expanded one.
