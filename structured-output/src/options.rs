@@ -64,9 +64,13 @@ impl JsonSchemaOptions {
     pub(crate) fn memory_bytes(&self) -> usize {
         let documents = self.documents.iter();
         let separators = self.separators.iter();
-        documents.map(|(uri, text)| uri.len() + text.len()).sum::<usize>()
+        documents
+            .map(|(uri, text)| uri.len() + text.len())
+            .sum::<usize>()
             + self.whitespace_pattern.as_ref().map_or(0, String::len)
-            + separators.map(|(item, key)| item.len() + key.len()).sum::<usize>()
+            + separators
+                .map(|(item, key)| item.len() + key.len())
+                .sum::<usize>()
     }
 }
 

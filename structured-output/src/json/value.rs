@@ -129,10 +129,12 @@ impl Open {
             Self::Object(mut members, _) => {
                 // Of several members with one key the last counts.
                 let few = members.len() <= 8;
-                if few && (1..members.len()).all(|at| {
-                    let key = &members[at].0;
-                    members[..at].iter().all(|member| member.0 != *key)
-                }) {
+                if few
+                    && (1..members.len()).all(|at| {
+                        let key = &members[at].0;
+                        members[..at].iter().all(|member| member.0 != *key)
+                    })
+                {
                     return Value::Object(Arc::new(members));
                 }
                 let mut seen = HashSet::new();

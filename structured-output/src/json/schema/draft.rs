@@ -122,14 +122,21 @@ impl Dialect {
     pub(super) fn knows(self, keyword: &str) -> bool {
         use Draft::{Draft4, Draft6, Draft7, Draft2019_09, Draft2020_12};
         match keyword {
-            "properties" | "patternProperties" | "additionalProperties" | "items" | "allOf"
-            | "anyOf" | "oneOf" | "not" => self.applicator,
+            "properties"
+            | "patternProperties"
+            | "additionalProperties"
+            | "items"
+            | "allOf"
+            | "anyOf"
+            | "oneOf"
+            | "not" => self.applicator,
             "contains" | "propertyNames" => self.applicator && self.since(Draft6),
             "if" | "then" | "else" => self.applicator && self.since(Draft7),
             "dependentSchemas" => self.applicator && self.since(Draft2019_09),
             "prefixItems" => self.applicator && self.since(Draft2020_12),
             "additionalItems" => self.applicator && self.within(Draft4, Draft2019_09),
-            "dependencies" => self.within(Draft4, Draft7),
+            // Later drafts let it go on to mean what it did.
+            "dependencies" => true,
             "unevaluatedItems" | "unevaluatedProperties" => {
                 self.unevaluated && self.since(Draft2019_09)
             }

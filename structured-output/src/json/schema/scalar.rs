@@ -183,7 +183,6 @@ impl Builder<'_> {
     }
 }
 
-
 impl Builder<'_> {
     /// The strings of some length that match a pattern; else why there are none to be had.
     pub(super) fn matching(&mut self, pattern: &str, length: Chars) -> Result<ExprId, String> {

@@ -1,9 +1,9 @@
 //! The front end against a slow evaluator of nodes, on the official test suite and on real schemas.
 
+mod cases;
 mod corpus;
 mod evaluate;
 mod refusals;
-mod speed;
 mod suite;
 
 use std::path::PathBuf;
@@ -22,14 +22,18 @@ pub(super) struct Compiled {
     pub(super) root: NodeId,
 }
 
-pub(super) fn compile(
+pub(super) fn compile(source: &str, options: &JsonSchemaOptions) -> Result<Compiled, CompileError> {
+    compile_within(source, options, &Limits::default())
+}
+
+pub(super) fn compile_within(
     source: &str,
     options: &JsonSchemaOptions,
+    limits: &Limits,
 ) -> Result<Compiled, CompileError> {
     let mut lexicon = Lexicon::new(Vec::new(), 8);
     let mut nodes = Nodes::default();
-    let limits = Limits::default();
-    let mut compiler = SchemaCompiler::new(source, options, &limits)?;
+    let mut compiler = SchemaCompiler::new(source, options, limits)?;
     loop {
         if let Some(root) = compiler.run(&mut lexicon, &mut nodes, 64)? {
             return Ok(Compiled {
