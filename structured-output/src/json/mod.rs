@@ -5,7 +5,7 @@
 //! | `value` | JSON as it is written, with numbers as text |
 //! | `text` | white space and strings as languages |
 //! | `decimal` | decimal numbers as they are written |
-//! | `number`, `multiple` | numbers, between bounds and by step, as languages |
+//! | `number`, `range`, `multiple` | numbers, between bounds and by step, as languages |
 //! | `format`, `format_regex` | formats, as patterns |
 //! | `pattern` | strings by length and by pattern, as languages |
 //! | `shape` | what a value may be: scalars as one language, arrays, objects |
@@ -28,6 +28,8 @@ mod node;
 mod number;
 #[allow(dead_code)] // Used by the front end as it lands.
 mod pattern;
+#[allow(dead_code)] // Used by the front end as it lands.
+mod range;
 mod schema;
 mod shape;
 #[cfg(test)]
