@@ -280,7 +280,7 @@ impl TokenAutomaton {
                 (states, end) = above;
             }
             fuel.burn(1)?;
-            let byte = trie.label(node);
+            let byte = trie.byte(node);
             let taken = lexicon.derivative(states.0, byte, fuel)?;
             if taken == EMPTY || !lexicon.is_live(taken, fuel)? {
                 node = trie.end(node);

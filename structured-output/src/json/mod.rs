@@ -5,7 +5,7 @@
 //! | `value` | JSON as it is written, with numbers as text |
 //! | `text` | white space and strings as languages |
 //! | `decimal` | decimal numbers as they are written |
-//! | `number`, `multiple` | numbers, between bounds and by step, as languages |
+//! | `number`, `range`, `multiple` | numbers, between bounds and by step, as languages |
 //! | `format`, `format_regex` | formats, as patterns |
 //! | `pattern` | strings by length and by pattern, as languages |
 //! | `node` | schemas as boolean combinations of assertions |
@@ -35,6 +35,7 @@ mod number;
 mod object;
 mod pattern;
 mod programs;
+mod range;
 mod schema;
 mod shape;
 mod spacing;

@@ -34,6 +34,10 @@ pub(crate) const UNBOUNDED: u32 = u32::MAX;
 /// `Facts::end_mark` where there is none. Marks are below.
 pub(crate) const NO_MARK: u16 = u16::MAX;
 
+/// Bytes after the first of which a token is read byte by byte, whatever the alphabet: what begins
+/// an escape in JSON, a percent-encoding and an address literal in a URI.
+pub(crate) const TURNING_BYTES: [u8; 3] = *b"\\[%";
+
 /// An interned set of bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct SetId(pub(super) u32);
@@ -88,7 +92,7 @@ pub(super) struct Facts {
     /// A lower bound on the length of its strings.
     pub(super) min_bytes: u32,
     /// Bit `i`: every byte set within is a union of classes of alphabet `i` (see `index`), and so
-    /// is every one within its derivatives.
+    /// is every one within its derivatives, but for those by [`TURNING_BYTES`].
     pub(super) alphabets: u8,
 }
 
@@ -236,8 +240,8 @@ impl Lexicon {
         self.facts(expr).nullable
     }
 
-    /// Whether every set of bytes in this expression and in all its derivatives is a union of
-    /// classes of that alphabet.
+    /// Whether every set of bytes in this expression and in all its derivatives, but for those by
+    /// [`TURNING_BYTES`], is a union of classes of that alphabet.
     pub(crate) fn fits_alphabet(&self, expr: ExprId, alphabet: usize) -> bool {
         self.facts(expr).alphabets >> alphabet & 1 == 1
     }
@@ -347,6 +351,13 @@ impl Lexicon {
         ExprId(id)
     }
 
+    /// Whether all bytes of a set are of [`TURNING_BYTES`].
+    fn turns(&self, set: SetId) -> bool {
+        self.set(set)
+            .iter()
+            .all(|byte| TURNING_BYTES.contains(&byte))
+    }
+
     /// The facts of a node whose operands are interned.
     fn facts_of(&self, node: Node, list: &[ExprId]) -> Facts {
         let all = |of: fn(&Facts) -> bool| list.iter().all(|&expr| of(&self.facts(expr)));
@@ -394,7 +405,11 @@ impl Lexicon {
                     marked: b.marked,
                     end_mark: if a.nullable { b.end_mark } else { NO_MARK },
                     min_bytes: a.min_bytes.saturating_add(b.min_bytes),
-                    alphabets: a.alphabets & b.alphabets,
+                    alphabets: match self.node(head) {
+                        // No other byte leads to the tail.
+                        Node::Class(set) if self.turns(set) => a.alphabets,
+                        _ => a.alphabets & b.alphabets,
+                    },
                 }
             }
             Node::Or(_) => Facts {

@@ -28,6 +28,8 @@ mod saturate;
 pub(crate) mod search;
 mod unicode;
 
-pub(crate) use arena::{ANY, EMPTY, EPSILON, ExprId, Fuel, Lexicon, NO_MARK, OutOfFuel, UNBOUNDED};
+pub(crate) use arena::{
+    ANY, EMPTY, EPSILON, ExprId, Fuel, Lexicon, NO_MARK, OutOfFuel, TURNING_BYTES, UNBOUNDED,
+};
 pub(crate) use byte_set::ByteSet;
 pub(crate) use residue::{MAX_PLACES, Part, Residue};
