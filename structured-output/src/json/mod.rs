@@ -41,6 +41,8 @@ mod shape;
 mod style;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod tests;
 mod text;
 mod unique;
 mod value;

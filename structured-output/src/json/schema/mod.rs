@@ -26,7 +26,7 @@ mod registry;
 mod scalar;
 mod subschemas;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 mod unevaluated;
 mod uri;
 

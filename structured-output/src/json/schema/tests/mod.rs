@@ -1,7 +1,7 @@
 //! The front end against a slow evaluator of nodes, on the official test suite and on real schemas.
 
 mod corpus;
-mod evaluate;
+pub(in crate::json) mod evaluate;
 mod refusals;
 mod suite;
 
@@ -15,13 +15,13 @@ use crate::lexical::Lexicon;
 use crate::options::{JsonSchemaOptions, Limits};
 
 /// What a schema compiles to, and all that is needed to look at it.
-pub(super) struct Compiled {
-    pub(super) lexicon: Lexicon,
-    pub(super) nodes: Nodes,
-    pub(super) root: NodeId,
+pub(in crate::json) struct Compiled {
+    pub(in crate::json) lexicon: Lexicon,
+    pub(in crate::json) nodes: Nodes,
+    pub(in crate::json) root: NodeId,
 }
 
-pub(super) fn compile(
+pub(in crate::json) fn compile(
     source: &str,
     options: &JsonSchemaOptions,
 ) -> Result<Compiled, CompileError> {
@@ -68,7 +68,7 @@ pub(super) fn parse(text: &str) -> Value {
 }
 
 /// A value as JSON.
-pub(super) fn written(value: &Value) -> String {
+pub(in crate::json) fn written(value: &Value) -> String {
     match value {
         Value::Null => "null".into(),
         Value::Bool(value) => value.to_string(),
