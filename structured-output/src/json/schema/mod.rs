@@ -34,7 +34,7 @@ mod resolve;
 mod scalar;
 mod subschemas;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 mod unevaluated;
 mod uri;
 

@@ -2,7 +2,7 @@
 
 mod cases;
 mod corpus;
-mod evaluate;
+pub(in crate::json) mod evaluate;
 mod refusals;
 mod suite;
 
@@ -16,13 +16,16 @@ use crate::lexical::Lexicon;
 use crate::options::{JsonSchemaOptions, Limits};
 
 /// What a schema compiles to, and all that is needed to look at it.
-pub(super) struct Compiled {
-    pub(super) lexicon: Lexicon,
-    pub(super) nodes: Nodes,
-    pub(super) root: NodeId,
+pub(in crate::json) struct Compiled {
+    pub(in crate::json) lexicon: Lexicon,
+    pub(in crate::json) nodes: Nodes,
+    pub(in crate::json) root: NodeId,
 }
 
-pub(super) fn compile(source: &str, options: &JsonSchemaOptions) -> Result<Compiled, CompileError> {
+pub(in crate::json) fn compile(
+    source: &str,
+    options: &JsonSchemaOptions,
+) -> Result<Compiled, CompileError> {
     compile_within(source, options, &Limits::default())
 }
 
@@ -73,7 +76,7 @@ pub(super) fn parse(text: &str) -> Value {
 }
 
 /// A value as JSON.
-pub(super) fn written(value: &Value) -> String {
+pub(in crate::json) fn written(value: &Value) -> String {
     match value {
         Value::Null => "null".into(),
         Value::Bool(value) => value.to_string(),
