@@ -90,5 +90,7 @@ pub use grammar::CompiledGrammar;
 pub use json::{Draft, Whitespace};
 pub use mask::{MaskRef, MaskView};
 pub use matcher::GrammarMatcher;
-pub use options::{CancelFlag, CompileBudget, CompilerOptions, Format, JsonSchemaOptions, Limits, PropertyOrder,};
+pub use options::{
+    CancelFlag, CompileBudget, CompilerOptions, Format, JsonSchemaOptions, Limits, PropertyOrder,
+};
 pub use tokenizer_info::{TokenizerInfo, TokenizerInfoError};

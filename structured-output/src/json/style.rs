@@ -19,11 +19,7 @@ pub(crate) struct Style {
 
 impl Style {
     /// The style of a grammar.
-    pub(crate) fn new(
-        lexicon: &mut Lexicon,
-        whitespace: Whitespace,
-        order: PropertyOrder,
-    ) -> Self {
+    pub(crate) fn new(lexicon: &mut Lexicon, whitespace: Whitespace, order: PropertyOrder) -> Self {
         Self {
             spacing: lexicon.spacing(whitespace),
             order,

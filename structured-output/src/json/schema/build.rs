@@ -204,8 +204,8 @@ impl<'a> Builder<'a> {
         let whole = match value {
             Value::Number(text) => {
                 let (digits, zeros) = text.split_once('.').unwrap_or((text, ""));
-                let is_whole = digits.bytes().all(|b| b.is_ascii_digit())
-                    && zeros.bytes().all(|b| b == b'0');
+                let is_whole =
+                    digits.bytes().all(|b| b.is_ascii_digit()) && zeros.bytes().all(|b| b == b'0');
                 is_whole.then(|| digits.parse::<u32>().unwrap_or(UNBOUNDED))
             }
             _ => None,

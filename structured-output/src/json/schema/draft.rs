@@ -122,8 +122,14 @@ impl Dialect {
     pub(super) fn knows(self, keyword: &str) -> bool {
         use Draft::{Draft4, Draft6, Draft7, Draft2019_09, Draft2020_12};
         match keyword {
-            "properties" | "patternProperties" | "additionalProperties" | "items" | "allOf"
-            | "anyOf" | "oneOf" | "not" => self.applicator,
+            "properties"
+            | "patternProperties"
+            | "additionalProperties"
+            | "items"
+            | "allOf"
+            | "anyOf"
+            | "oneOf"
+            | "not" => self.applicator,
             "contains" | "propertyNames" => self.applicator && self.since(Draft6),
             "if" | "then" | "else" => self.applicator && self.since(Draft7),
             "dependentSchemas" => self.applicator && self.since(Draft2019_09),

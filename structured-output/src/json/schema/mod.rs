@@ -183,8 +183,7 @@ impl SchemaCompiler {
     ) -> Result<Option<NodeId>, CompileError> {
         if !self.is_started {
             self.is_started = true;
-            self.start()
-                .map_err(|refusal| self.error(&refusal, None))?;
+            self.start().map_err(|refusal| self.error(&refusal, None))?;
         }
         for _ in 0..max_tasks {
             let Some(task) = self.pending.pop() else {
@@ -400,11 +399,7 @@ impl SchemaCompiler {
         }
     }
 
-    fn finish(
-        &mut self,
-        lexicon: &mut Lexicon,
-        nodes: &mut Nodes,
-    ) -> Result<NodeId, CompileError> {
+    fn finish(&mut self, lexicon: &mut Lexicon, nodes: &mut Nodes) -> Result<NodeId, CompileError> {
         if let Some(key) = circular(nodes, &self.references) {
             let refusal = refuse("", "this schema refers to itself for the same value");
             return Err(self.error(&refusal, Some(key)));

@@ -232,9 +232,7 @@ impl Registry {
                         self.dynamic_anchors
                             .insert((resource, name.clone()), site.clone());
                     }
-                    ("$recursiveAnchor", Value::Bool(true))
-                        if dialect.knows("$recursiveRef") =>
-                    {
+                    ("$recursiveAnchor", Value::Bool(true)) if dialect.knows("$recursiveRef") => {
                         self.dynamic.insert(resource);
                         self.recursive.insert(resource);
                     }
@@ -425,7 +423,9 @@ impl Registry {
     /// Where a schema is: the URI of its document, empty for the main one, and its JSON pointer.
     /// Searches the documents: for errors.
     pub(super) fn pointer(&self, schema: usize) -> (String, String) {
-        let documents = (0..).zip(&self.resources).filter(|(id, r)| r.document == *id);
+        let documents = (0..)
+            .zip(&self.resources)
+            .filter(|(id, r)| r.document == *id);
         for (id, resource) in documents {
             let uri = if id == 0 { "" } else { resource.base.as_str() };
             // Values with the place of the one around each, and the last token of its pointer.

@@ -189,7 +189,6 @@ impl Builder<'_> {
     }
 }
 
-
 impl Builder<'_> {
     /// `minLength` and `maxLength`.
     fn lengths(&self) -> Result<Chars, Refusal> {

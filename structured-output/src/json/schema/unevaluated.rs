@@ -90,16 +90,18 @@ impl Builder<'_> {
             .filter(|pattern| !is_always(&pattern.1))
             .collect();
         if some.len() > MAX_CONDITIONAL {
-            let message = format!(
-                "more than {MAX_CONDITIONAL} patterns are evaluated by some branches only"
-            );
+            let message =
+                format!("more than {MAX_CONDITIONAL} patterns are evaluated by some branches only");
             return Err(refuse("/unevaluatedProperties", message));
         }
         // Keys of no contribution.
         let free = |name: &(String, Conditions)| (name.0.as_str().into(), ANYTHING);
         let rest = self.nodes.members(node::Members {
             named: names.iter().map(free).collect(),
-            patterns: patterns.iter().map(|pattern| (pattern.0, ANYTHING)).collect(),
+            patterns: patterns
+                .iter()
+                .map(|pattern| (pattern.0, ANYTHING))
+                .collect(),
             additional: other,
         });
         let mut parts = vec![self.either(&[&all], rest)];

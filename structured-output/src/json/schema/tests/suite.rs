@@ -125,6 +125,9 @@ fn optional_tests() {
     ] {
         let folder = root.join(folder).join("optional");
         run(&folder, &options(&root, draft, Format::Annotate));
-        run(&folder.join("format"), &options(&root, draft, Format::Assert));
+        run(
+            &folder.join("format"),
+            &options(&root, draft, Format::Assert),
+        );
     }
 }
