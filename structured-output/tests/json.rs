@@ -8,8 +8,8 @@ use std::sync::{Arc, LazyLock};
 use proptest::prelude::*;
 use serde_json::Value;
 use structured_output::{
-    CompileError, CompiledGrammar, CompilerOptions, GrammarCompiler, GrammarMatcher,
-    Draft, Format, JsonSchemaOptions, PropertyOrder, TokenizerInfo, Whitespace,
+    CompileError, CompiledGrammar, CompilerOptions, Draft, Format, GrammarCompiler, GrammarMatcher,
+    JsonSchemaOptions, PropertyOrder, TokenizerInfo, Whitespace,
 };
 
 /// Pieces of JSON that tokens are made of, many across the borders of lexemes.
@@ -422,12 +422,15 @@ fn the_json_schema_test_suite() {
                     whitespace: Whitespace::Compact,
                     property_order: PropertyOrder::Any,
                     format: Format::Annotate,
-                    draft: if draft == "draft7" { Draft::Draft7 } else { Draft::Draft2020_12 },
+                    draft: if draft == "draft7" {
+                        Draft::Draft7
+                    } else {
+                        Draft::Draft2020_12
+                    },
                     documents: documents.clone(),
                     ..Default::default()
                 };
-                let compiled =
-                    COMPILER.compile_json_schema(&group["schema"].to_string(), &options);
+                let compiled = COMPILER.compile_json_schema(&group["schema"].to_string(), &options);
                 let grammar = match compiled {
                     Ok(grammar) => Some(grammar),
                     Err(CompileError::Unsatisfiable) => None,
@@ -473,5 +476,8 @@ fn the_json_schema_test_suite() {
     for (reason, count) in refused {
         eprintln!("  {count:4} {reason}");
     }
-    assert!(right > 0 && wrongly_accepted.is_empty(), "{wrongly_accepted:#?}");
+    assert!(
+        right > 0 && wrongly_accepted.is_empty(),
+        "{wrongly_accepted:#?}"
+    );
 }

@@ -131,7 +131,12 @@ impl Logic {
                 has_value: any(|facts| facts.has_value),
                 has_unique: any(|facts| facts.has_unique),
                 has_repeated: any(|facts| facts.has_repeated),
-                depth: list.iter().map(|&id| self.facts(id).depth).max().unwrap_or(0) + 1,
+                depth: list
+                    .iter()
+                    .map(|&id| self.facts(id).depth)
+                    .max()
+                    .unwrap_or(0)
+                    + 1,
             }
         };
         match formula {

@@ -8,10 +8,10 @@ use super::object::{ObjectAt, ObjectId};
 use super::programs::{ArrayId, GoalsId, NOTHING_SEEN, OutcomesId, Programs, SeenId};
 use super::shape::Spellings;
 use super::style::StyleId;
-use crate::options::PropertyOrder;
 use super::unique::last_item;
 use super::value::unquote;
 use crate::lexical::{EMPTY, ExprId, Fuel, Lexicon, OutOfFuel};
+use crate::options::PropertyOrder;
 use crate::pushdown::{Action, Expansion};
 
 /// A place between the values of a JSON text. What it stands for is all that may come until the
@@ -92,7 +92,7 @@ fn goal_of(mark: u16) -> u16 {
 }
 
 fn is_scalar(mark: u16) -> bool {
-    mark == SCALAR || (mark >= FIRST_GOAL && mark % 2 == 0)
+    mark == SCALAR || (mark >= FIRST_GOAL && mark.is_multiple_of(2))
 }
 
 impl Programs {
@@ -144,9 +144,7 @@ impl Programs {
     /// How many goals a frame has.
     pub(crate) fn num_goals(&self, frame: &Frame) -> u32 {
         let goals = match *frame {
-            Frame::Root { goals, .. } | Frame::Value { goals, .. } => {
-                self.goals.get(goals.0).len()
-            }
+            Frame::Root { goals, .. } | Frame::Value { goals, .. } => self.goals.get(goals.0).len(),
             Frame::Array { array, .. } => self.arrays.get(array.0).len(),
             Frame::Object { object, .. } => self.object(object).rest.len(),
             Frame::End { .. } | Frame::Pending { .. } => 1,
@@ -352,11 +350,15 @@ impl Programs {
         for (goal, &node) in nodes.iter().enumerate() {
             let shape = self.shape(lexicon, node, fuel)?;
             let mut scalars = Vec::new();
-            let words = [Kinds::NULL, Kinds::FALSE, Kinds::TRUE].into_iter().zip(texts.words);
-            scalars.extend(words.filter(|word| shape.words & word.0.0 != 0).map(|word| word.1));
-            for (spellings, free) in
-                [(shape.number, texts.number), (shape.string, texts.string)]
-            {
+            let words = [Kinds::NULL, Kinds::FALSE, Kinds::TRUE]
+                .into_iter()
+                .zip(texts.words);
+            scalars.extend(
+                words
+                    .filter(|word| shape.words & word.0.0 != 0)
+                    .map(|word| word.1),
+            );
+            for (spellings, free) in [(shape.number, texts.number), (shape.string, texts.string)] {
                 match spellings {
                     Spellings::Free => scalars.push(free),
                     Spellings::Only(language) => {
@@ -432,7 +434,11 @@ impl Programs {
                     let below = self.joined(frames);
                     let formulas = self.arrays.get(array.0);
                     let unique = formulas.iter().any(|&id| self.logic.facts(id).has_unique);
-                    let inner = if unique { self.item_style(style) } else { style };
+                    let inner = if unique {
+                        self.item_style(style)
+                    } else {
+                        style
+                    };
                     let value = self.opened(lexicon, items.goals, mark, inner, fuel)?;
                     Action::Replace(vec![below, value])
                 }
@@ -550,7 +556,10 @@ impl Programs {
             },
             Frame::Pending { outcomes } => {
                 let frames = self.outcomes.get(outcomes.0).clone();
-                let frames = frames.iter().map(|&frame| self.with_key(frame, key)).collect();
+                let frames = frames
+                    .iter()
+                    .map(|&frame| self.with_key(frame, key))
+                    .collect();
                 Frame::Pending {
                     outcomes: self.outcomes_id(frames),
                 }
@@ -561,7 +570,13 @@ impl Programs {
 
     /// Whether a frame waits for the text of the item before it.
     pub(crate) fn awaits_item(&self, frame: &Frame) -> bool {
-        matches!(frame, Frame::Array { place: Place::Item, .. })
+        matches!(
+            frame,
+            Frame::Array {
+                place: Place::Item,
+                ..
+            }
+        )
     }
 
     /// The frame after an item that ends a text.

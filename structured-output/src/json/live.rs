@@ -364,7 +364,10 @@ impl Programs {
                 return Ok(DEAD);
             };
             let bytes = programs.cost_of_members(lexicon, &members, fuel)?;
-            programs.costs.member_ways.insert((at, formula), members.into());
+            programs
+                .costs
+                .member_ways
+                .insert((at, formula), members.into());
             Ok(bytes)
         })?;
         if is_sure {

@@ -12,8 +12,8 @@ use super::node::NodeId;
 use super::object::{ObjectAt, ObjectId, Plain, PlanId};
 use super::programs::{GoalsId, Programs};
 use super::style::StyleId;
-use crate::options::PropertyOrder;
 use crate::lexical::{ExprId, Fuel, Lexicon, OutOfFuel};
+use crate::options::PropertyOrder;
 
 /// What follows a key.
 pub(super) struct Members {

@@ -14,10 +14,10 @@ use super::formula::{FALSE, Formula, FormulaId};
 use super::live::{DEAD, WayMember};
 use super::node::{NOTHING, Node, NodeId};
 use super::programs::{NOTHING_SEEN, Programs, SeenId};
-use crate::options::PropertyOrder;
 use super::value::unquote;
 use crate::lexical::search::FARTHEST;
 use crate::lexical::{ExprId, Fuel, Lexicon, OutOfFuel};
+use crate::options::PropertyOrder;
 
 /// The most names that an object's formulas may speak of.
 pub(super) const MAX_NAMES: usize = 50_000;
@@ -86,8 +86,8 @@ impl Plan {
     }
 
     /// A name by its number.
-    pub(super) fn name(&self, key: u32) -> Option<&Box<str>> {
-        self.names.get(key as usize).map(|name| &name.0)
+    pub(super) fn name(&self, key: u32) -> Option<&str> {
+        self.names.get(key as usize).map(|name| &*name.0)
     }
 
     /// A name's spellings, in quotes.
@@ -158,7 +158,8 @@ impl Programs {
             if !plan.numbers.contains_key(name) {
                 let number = plan.names.len() as u32;
                 plan.numbers.insert(name.into(), number);
-                plan.names.push((name.into(), lexicon.json_string(name, false)));
+                plan.names
+                    .push((name.into(), lexicon.json_string(name, false)));
             }
         };
         for &node in &members {
@@ -293,7 +294,9 @@ impl Programs {
         let plain = self.plain_of(&object);
         let (id, is_new) = self.objects.intern(object, bytes);
         if is_new {
-            self.bytes += plain.as_ref().map_or(0, |plain| 5 * plain.values.len() + 64);
+            self.bytes += plain
+                .as_ref()
+                .map_or(0, |plain| 5 * plain.values.len() + 64);
             self.plain.push(plain.map(Arc::new));
         }
         ObjectId(id)
@@ -455,10 +458,14 @@ impl Programs {
         let mut levels = vec![Level::new(0, formula, start.seen, None)];
         while let Some(level) = levels.last() {
             fuel.burn(1)?;
-            let (name, formula, seen, stage) =
-                (level.name, level.formula, level.seen, level.stage);
+            let (name, formula, seen, stage) = (level.name, level.formula, level.seen, level.stage);
             if self.logic.facts(formula).closes {
-                return Ok(Some(levels.into_iter().filter_map(|level| level.member).collect()));
+                return Ok(Some(
+                    levels
+                        .into_iter()
+                        .filter_map(|level| level.member)
+                        .collect(),
+                ));
             }
             if stage == 0 && failed.contains(&(name, formula, seen)) {
                 levels.pop();
@@ -486,7 +493,7 @@ impl Programs {
                 let mut options = Vec::new();
                 if name < num_names {
                     let key = Event::Key(at.plan, name);
-                    let text = spelled(self.plan(at.plan).name(name).map_or("", |name| name));
+                    let text = spelled(self.plan(at.plan).name(name).unwrap_or_default());
                     let outcomes = self.outcomes(lexicon, &[formula], key, fuel)?;
                     for outcome in outcomes.iter() {
                         let member = Some((text.clone(), outcome.value));
@@ -571,12 +578,15 @@ impl Programs {
                     return Ok(None);
                 }
                 let text = self.plan(at.plan).name(name);
-                members.push((spelled(text.map_or("", |text| text)), value));
+                members.push((spelled(text.unwrap_or_default()), value));
             }
         }
         let there = count.saturating_add(members.len() as u32);
         let mut needed = plain.min.saturating_sub(there);
-        if plain.max.is_some_and(|max| there.saturating_add(needed) > max) {
+        if plain
+            .max
+            .is_some_and(|max| there.saturating_add(needed) > max)
+        {
             return Ok(None);
         }
         for name in 0..num_names {
@@ -588,7 +598,7 @@ impl Programs {
                 let value = plain.values[name as usize];
                 if self.cost(lexicon, value, fuel)? != DEAD {
                     let text = self.plan(at.plan).name(name);
-                    members.push((spelled(text.map_or("", |text| text)), value));
+                    members.push((spelled(text.unwrap_or_default()), value));
                     needed -= 1;
                 }
             }
@@ -643,11 +653,15 @@ impl Programs {
         let open = |programs: &Self, required: bool| {
             let names = 0..plain.required.len() as u32;
             let such = names.filter(|&name| plain.required[name as usize] == required);
-            such.filter(|&name| programs.is_open(at, name)).collect::<Vec<u32>>()
+            such.filter(|&name| programs.is_open(at, name))
+                .collect::<Vec<u32>>()
         };
         let there = count.saturating_add(open(self, true).len() as u32);
         let needed = plain.min.saturating_sub(there);
-        if plain.max.is_some_and(|max| there.saturating_add(needed) > max) {
+        if plain
+            .max
+            .is_some_and(|max| there.saturating_add(needed) > max)
+        {
             return Ok(false);
         }
         if needed == 0 {

@@ -223,11 +223,7 @@ impl Programs {
     }
 
     /// Exactly one formula holds.
-    fn one_formula(
-        &mut self,
-        list: &[FormulaId],
-        fuel: &mut Fuel,
-    ) -> Result<FormulaId, OutOfFuel> {
+    fn one_formula(&mut self, list: &[FormulaId], fuel: &mut Fuel) -> Result<FormulaId, OutOfFuel> {
         let some: Vec<FormulaId> = list.iter().copied().filter(|&id| id != FALSE).collect();
         fuel.burn((some.len() * some.len()) as u64)?;
         let contraries: Vec<_> = some.iter().map(|&id| self.logic.contrary(id)).collect();
@@ -289,7 +285,10 @@ impl Programs {
                     Node::Contains { item, .. } => elsewhere(*item),
                     Node::Members(members) => {
                         members.named.iter().for_each(|named| elsewhere(named.1));
-                        members.patterns.iter().for_each(|pattern| elsewhere(pattern.1));
+                        members
+                            .patterns
+                            .iter()
+                            .for_each(|pattern| elsewhere(pattern.1));
                         elsewhere(members.additional);
                     }
                     _ => {}
@@ -348,7 +347,10 @@ fn one(
     if let [only] = list[..] {
         return Ok(only);
     }
-    let free = list.iter().filter(|&&spellings| spellings == Spellings::Free).count();
+    let free = list
+        .iter()
+        .filter(|&&spellings| spellings == Spellings::Free)
+        .count();
     if free > 1 {
         return Ok(NONE);
     }

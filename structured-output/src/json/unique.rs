@@ -35,24 +35,28 @@ impl Programs {
         if !self.logic.facts(formula).has_unique {
             return formula;
         }
-        self.logic.map(formula, &mut HashMap::new(), &mut |logic, leaf| {
-            match *logic.formula(leaf) {
+        self.logic.map(
+            formula,
+            &mut HashMap::new(),
+            &mut |logic, leaf| match *logic.formula(leaf) {
                 Formula::Unique { set, holds } => {
                     let set = logic.with(set, item);
                     logic.unique(set, holds)
                 }
                 _ => leaf,
-            }
-        })
+            },
+        )
     }
 
     fn without_sets(&mut self, formula: FormulaId) -> FormulaId {
-        self.logic.map(formula, &mut HashMap::new(), &mut |logic, leaf| {
-            match *logic.formula(leaf) {
+        self.logic.map(
+            formula,
+            &mut HashMap::new(),
+            &mut |logic, leaf| match *logic.formula(leaf) {
                 Formula::Unique { holds, .. } => logic.unique(NO_ITEMS, holds),
                 _ => leaf,
-            }
-        })
+            },
+        )
     }
 
     /// The values equal to the one that a text spells.

@@ -159,7 +159,9 @@ impl Machine {
     }
 
     fn push_all(&mut self, below: StackId, frames: &[Frame]) -> StackId {
-        frames.iter().fold(below, |below, frame| self.stacks.push(below, *frame))
+        frames
+            .iter()
+            .fold(below, |below, frame| self.stacks.push(below, *frame))
     }
 
     /// The state at the first lexeme of a stack's top frame, after an item's text where the frame
@@ -179,7 +181,9 @@ impl Machine {
         if self.programs.awaits_item(&frame) {
             let text = self.keys.text(item);
             let below = self.stacks.below(stack);
-            frame = self.programs.after_item(&mut self.lexicon, frame, &text, fuel)?;
+            frame = self
+                .programs
+                .after_item(&mut self.lexicon, frame, &text, fuel)?;
             stack = self.stacks.push(below, frame);
             top = self.stacks.top(stack).unwrap_or(top);
             self.reads.key = true;
@@ -228,7 +232,9 @@ impl Machine {
             return Ok(known.clone());
         }
         let frame = self.stacks.frame(top);
-        let action = self.programs.follow(&mut self.lexicon, &frame, mark, fuel)?;
+        let action = self
+            .programs
+            .follow(&mut self.lexicon, &frame, mark, fuel)?;
         self.actions.insert((top, mark), action.clone());
         Ok(action)
     }
@@ -442,7 +448,8 @@ impl Machine {
                     UNKNOWN => pending.push(rest),
                     rest => {
                         let cost =
-                            self.programs.frame_cost(&mut self.lexicon, &frame, goal, fuel)?;
+                            self.programs
+                                .frame_cost(&mut self.lexicon, &frame, goal, fuel)?;
                         least = least.min(cost.saturating_add(rest));
                     }
                 }
@@ -461,7 +468,11 @@ impl Machine {
     fn known_total(&self, stack: StackId) -> u32 {
         match stack {
             EMPTY_STACK => 0,
-            _ => self.totals.get(stack.0 as usize).copied().unwrap_or(UNKNOWN),
+            _ => self
+                .totals
+                .get(stack.0 as usize)
+                .copied()
+                .unwrap_or(UNKNOWN),
         }
     }
 

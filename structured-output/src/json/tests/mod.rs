@@ -27,8 +27,11 @@ struct Engine {
 }
 
 impl Engine {
-    /// `None` where a node holds of itself in place.
-    fn new(order: PropertyOrder, make: impl FnOnce(&mut Lexicon, &mut Programs) -> NodeId) -> Option<Self> {
+    /// `None` where a node holds of itself in place, or takes too much.
+    fn new(
+        order: PropertyOrder,
+        make: impl FnOnce(&mut Lexicon, &mut Programs) -> NodeId,
+    ) -> Option<Self> {
         let mut machine = Machine::new(Lexicon::new(Vec::new(), 8));
         let root = make(&mut machine.lexicon, &mut machine.programs);
         let options = JsonSchemaOptions {

@@ -8,7 +8,7 @@ use super::spec::{Spec, spec, value};
 use super::{Engine, parse};
 use crate::options::PropertyOrder;
 
-fn engine(spec: &Spec, order: PropertyOrder) -> Option<Engine> {
+pub(super) fn engine(spec: &Spec, order: PropertyOrder) -> Option<Engine> {
     Engine::new(order, |lexicon, programs| {
         let root = programs.nodes().reserve();
         let node = spec.node(lexicon, programs, root);
@@ -34,10 +34,17 @@ fn orders(value: &Value, most: usize) -> Vec<String> {
             }
             texts = longer;
         }
-        texts.into_iter().map(|text| format!("{open}{text}{close}")).collect::<Vec<_>>()
+        texts
+            .into_iter()
+            .map(|text| format!("{open}{text}{close}"))
+            .collect::<Vec<_>>()
     };
     match value {
-        Value::Array(items) => join(items.iter().map(|item| orders(item, most)).collect(), '[', ']'),
+        Value::Array(items) => join(
+            items.iter().map(|item| orders(item, most)).collect(),
+            '[',
+            ']',
+        ),
         Value::Object(members) => {
             let mut all = Vec::new();
             let mut permutations = vec![Vec::new()];
@@ -58,7 +65,10 @@ fn orders(value: &Value, most: usize) -> Vec<String> {
                     .map(|&at| {
                         let (key, value) = &members[at];
                         let values = orders(value, most);
-                        values.iter().map(|value| format!("\"{key}\":{value}")).collect()
+                        values
+                            .iter()
+                            .map(|value| format!("\"{key}\":{value}"))
+                            .collect()
                     })
                     .collect();
                 all.extend(join(parts, '{', '}'));
@@ -73,6 +83,9 @@ fn orders(value: &Value, most: usize) -> Vec<String> {
 }
 
 fn check(spec: &Spec, texts: &[String]) -> Result<(), TestCaseError> {
+    if spec.may_be_refused() {
+        return Ok(());
+    }
     let Some(mut any) = engine(spec, PropertyOrder::Any) else {
         return Ok(());
     };
@@ -108,7 +121,7 @@ fn check(spec: &Spec, texts: &[String]) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(ProptestConfig::with_cases(5000))]
 
     #[test]
     fn machine_and_evaluator_agree(
