@@ -48,6 +48,7 @@ impl Lexicon {
     /// - `regex`: groups nested up to four deep, no back-references, counts below 100, one name.
     ///
     /// An e-mail's local part may be longer than RFC 5321's 64 octets.
+    #[cfg(test)]
     pub(crate) fn json_string_format(&mut self, name: &str) -> Option<ExprId> {
         self.json_string_format_of_length(name, Chars::ANY)
     }

@@ -71,6 +71,7 @@ impl Lexicon {
     ///
     /// # Errors
     /// Where the pattern is no ECMA-262, nor of the dialect of `compile_regex`, or is not regular.
+    #[cfg(test)]
     pub(crate) fn json_string_pattern(
         &mut self,
         pattern: &str,

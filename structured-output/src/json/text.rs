@@ -128,12 +128,22 @@ impl Lexicon {
     pub(crate) fn json_string(&mut self, string: &str, all: bool) -> ExprId {
         let mut body = EPSILON;
         for char in string.chars().rev() {
+            let short = short_escape(char);
+            if !all && short.is_none() && char >= ' ' {
+                // Nearly all characters: spelled one way.
+                let mut utf8 = [0; 4];
+                for &byte in char.encode_utf8(&mut utf8).as_bytes().iter().rev() {
+                    let byte = self.byte(byte);
+                    body = self.concat(byte, body);
+                }
+                continue;
+            }
             let mut ways = Vec::new();
             if char >= ' ' && char != '"' && char != '\\' {
                 let mut utf8 = [0; 4];
                 ways.push(self.literal(char.encode_utf8(&mut utf8).as_bytes()));
             }
-            if let Some(letter) = short_escape(char) {
+            if let Some(letter) = short {
                 ways.push(self.literal(&[b'\\', letter]));
             }
             if all || ways.is_empty() {

@@ -126,6 +126,12 @@ impl Fuel {
         }
     }
 
+    /// Takes all steps that are left: what would come next is beyond what is done at all.
+    pub(crate) fn exhaust(&mut self) -> OutOfFuel {
+        self.left = 0;
+        OutOfFuel
+    }
+
     /// Steps left.
     pub(crate) fn left(&self) -> u64 {
         self.left
@@ -154,6 +160,8 @@ pub(crate) struct Lexicon {
     pub(super) saturated: Vec<u32>,
     /// Small sets of code points met so far, see `unicode`.
     pub(super) code_points: HashMap<Vec<(char, char)>, ExprId>,
+    /// The expression of each byte; [`EMPTY`] where it wasn't asked for.
+    pub(super) bytes: Vec<ExprId>,
     /// Formats of strings met so far, with bounds on their length: see `json::format`.
     pub(crate) formats: HashMap<(String, crate::regex::Chars), ExprId>,
     /// Nodes looked up so far: what constructors have cost.
@@ -185,6 +193,7 @@ impl Lexicon {
             memo: Default::default(),
             saturated: Vec::new(),
             code_points: HashMap::new(),
+            bytes: vec![EMPTY; 256],
             formats: HashMap::new(),
             work: 0,
             max_token_bytes,
@@ -237,15 +246,16 @@ impl Lexicon {
         self.facts(expr).alphabets >> alphabet & 1 == 1
     }
 
-    /// A lower bound on the length of the language's strings, exact without `And` and `Not`.
-    pub(crate) fn min_bytes(&self, expr: ExprId) -> u32 {
-        self.facts(expr).min_bytes
-    }
-
     /// Whether an expression is free of intersections and complements.
     #[cfg(test)]
     pub(crate) fn is_exact(&self, expr: ExprId) -> bool {
         self.facts(expr).exact
+    }
+
+    /// A lower bound on the length of the language's strings, exact without `And` and `Not`.
+    #[cfg(test)]
+    pub(crate) fn min_bytes(&self, expr: ExprId) -> u32 {
+        self.facts(expr).min_bytes
     }
 
     /// The mark with which the empty string ends a lexeme here; [`NO_MARK`] where it doesn't.
