@@ -34,6 +34,9 @@ pub(super) struct Outcome {
     pub(super) rest: Box<[FormulaId]>,
 }
 
+/// Outcomes, by what there was and what came.
+pub(super) type OutcomesOf = HashMap<(Box<[FormulaId]>, Event), Arc<[Outcome]>>;
+
 impl Programs {
     /// What remains of a formula; it may speak of the value that comes next.
     pub(super) fn derive(
@@ -97,7 +100,7 @@ impl Programs {
         if let Event::Key(plan, key) | Event::Without(plan, key) = event
             && let Node::Has(name) = self.logic.nodes.node(id)
         {
-            let is_it = self.plan(plan).name(key) == Some(name);
+            let is_it = self.plan(plan).name(key) == Some(&**name);
             return match (is_it, event) {
                 (false, _) => formula,
                 (true, Event::Key(..)) if holds => TRUE,
@@ -159,7 +162,7 @@ impl Programs {
         event: Event,
         fuel: &mut Fuel,
     ) -> Result<Arc<[Outcome]>, OutOfFuel> {
-        let key: (Box<[FormulaId]>, Event) = (formulas.into(), event);
+        let key = (formulas.into(), event);
         if let Some(known) = self.outcomes_of.get(&key) {
             return Ok(Arc::clone(known));
         }

@@ -86,8 +86,8 @@ impl Plan {
     }
 
     /// A name by its number.
-    pub(super) fn name(&self, key: u32) -> Option<&Box<str>> {
-        self.names.get(key as usize).map(|name| &name.0)
+    pub(super) fn name(&self, key: u32) -> Option<&str> {
+        self.names.get(key as usize).map(|name| &*name.0)
     }
 
     /// A name's spellings, in quotes.
@@ -493,7 +493,7 @@ impl Programs {
                 let mut options = Vec::new();
                 if name < num_names {
                     let key = Event::Key(at.plan, name);
-                    let text = spelled(self.plan(at.plan).name(name).map_or("", |name| name));
+                    let text = spelled(self.plan(at.plan).name(name).unwrap_or_default());
                     let outcomes = self.outcomes(lexicon, &[formula], key, fuel)?;
                     for outcome in outcomes.iter() {
                         let member = Some((text.clone(), outcome.value));
@@ -578,7 +578,7 @@ impl Programs {
                     return Ok(None);
                 }
                 let text = self.plan(at.plan).name(name);
-                members.push((spelled(text.map_or("", |text| text)), value));
+                members.push((spelled(text.unwrap_or_default()), value));
             }
         }
         let there = count.saturating_add(members.len() as u32);
@@ -598,7 +598,7 @@ impl Programs {
                 let value = plain.values[name as usize];
                 if self.cost(lexicon, value, fuel)? != DEAD {
                     let text = self.plan(at.plan).name(name);
-                    members.push((spelled(text.map_or("", |text| text)), value));
+                    members.push((spelled(text.unwrap_or_default()), value));
                     needed -= 1;
                 }
             }

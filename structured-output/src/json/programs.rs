@@ -6,7 +6,7 @@ use std::sync::Arc;
 use hashbrown::{HashMap, HashSet};
 
 use super::array::Items;
-use super::derive::{Event, Outcome};
+use super::derive::{Event, OutcomesOf};
 use super::formula::{FormulaId, Logic};
 use super::frame::Frame;
 use super::live::Costs;
@@ -104,7 +104,7 @@ pub(crate) struct Programs {
     pub(super) done: Interner<Box<[u64]>>,
     seen: Interner<Vec<String>>,
     pub(super) derived: HashMap<(FormulaId, Event), FormulaId>,
-    pub(super) outcomes_of: HashMap<(Box<[FormulaId]>, Event), Arc<[Outcome]>>,
+    pub(super) outcomes_of: OutcomesOf,
     pub(super) items_of: HashMap<ArrayId, Option<Arc<Items>>>,
     pub(super) members_of: HashMap<(ObjectAt, ObjectId), KeysOf>,
     pub(super) value_lexemes: HashMap<GoalsId, ExprId>,
