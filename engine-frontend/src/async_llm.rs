@@ -19,6 +19,7 @@ use crate::output_processor::OutputProcessor;
 use crate::outputs::RequestOutput;
 use crate::request_output_collector::RequestOutputCollector;
 use crate::sampling_params::ModelLimits;
+use crate::structured_outputs::StructuredOutputsArgs;
 use crate::tokenizer_threads::TokenizerThreads;
 
 /// Outputs processed before other tasks get their turn.
@@ -99,13 +100,7 @@ impl AsyncLLM {
         ready: EngineCoreReadyResponse,
         tokenizer: Arc<Tokenizer>,
     ) -> Self {
-        // Ids above the tokenizer's own exist in the logits of padded models. They have no text.
-        let tokenizer_size = u32::try_from(tokenizer.vocab_size()).unwrap_or(u32::MAX);
-        let limits = ModelLimits {
-            max_model_len: ready.max_model_len,
-            vocab_size: ready.vocab_size.min(tokenizer_size),
-            max_logprobs: ready.max_logprobs,
-        };
+        let limits = model_limits(&ready, &tokenizer);
         let inner = Arc::new(Inner {
             client: client.clone(),
             state: Mutex::new(State {
@@ -125,6 +120,22 @@ impl AsyncLLM {
         }
     }
 
+    /// The same engine with these settings for constraints and thinking.
+    ///
+    /// # Errors
+    /// The thinking's tokens that they name are not the tokenizer's.
+    pub fn with_structured_outputs(
+        mut self,
+        args: StructuredOutputsArgs,
+    ) -> Result<Self, ValidationError> {
+        let processor = InputProcessor::new(
+            self.tokenizer.clone(),
+            model_limits(&self.ready, &self.tokenizer),
+        );
+        self.input_processor = Arc::new(processor.with_structured_outputs(args)?);
+        Ok(self)
+    }
+
     /// Starts a request. Dropping the stream aborts it.
     ///
     /// # Errors
@@ -140,14 +151,13 @@ impl AsyncLLM {
             .run(move || input_processor.process_inputs(request))
             .await
             .map_err(|error| internal_error(&error.to_string()))??;
-        let request = processed.request;
-        let kind = request.sampling_params.output_kind;
+        let kind = processed.request.sampling_params.output_kind;
         let stream = RequestStream {
             inner: self.inner.clone(),
             queue: Arc::new(RequestOutputCollector::new(
                 kind == RequestOutputKind::Delta,
             )),
-            request_id: request.request_id.clone(),
+            request_id: processed.request.request_id.clone(),
             aggregate: kind == RequestOutputKind::Delta,
             finished: false,
         };
@@ -156,9 +166,7 @@ impl AsyncLLM {
             return Err(dead.clone().into());
         }
         // Registered before it is sent: no output can be too early.
-        let children = state
-            .output_processor
-            .add_request(request, processed.prompt, &stream.queue);
+        let children = state.output_processor.add_request(processed, &stream.queue);
         drop(state);
         let child_ids: Vec<String> = children.iter().map(|c| c.request_id.clone()).collect();
         for child in children {
@@ -212,6 +220,16 @@ impl AsyncLLM {
     /// Tokens generated since the start, for all requests.
     pub fn num_generation_tokens(&self) -> u64 {
         self.inner.state().output_processor.num_generation_tokens()
+    }
+}
+
+fn model_limits(ready: &EngineCoreReadyResponse, tokenizer: &Tokenizer) -> ModelLimits {
+    // Ids above the tokenizer's own exist in the logits of padded models. They have no text.
+    let tokenizer_size = u32::try_from(tokenizer.vocab_size()).unwrap_or(u32::MAX);
+    ModelLimits {
+        max_model_len: ready.max_model_len,
+        vocab_size: ready.vocab_size.min(tokenizer_size),
+        max_logprobs: ready.max_logprobs,
     }
 }
 
@@ -328,6 +346,16 @@ impl RequestStream {
         let item = self.queue.get().await;
         self.finished = item.as_ref().map_or(true, |output| output.finished);
         Some(item)
+    }
+
+    /// Waits until it is sure that the request isn't refused: its grammar is compiled, or its first
+    /// output is there. An HTTP status line waits for this. Takes nothing out of the stream. Safe to
+    /// cancel.
+    ///
+    /// # Errors
+    /// Why it was refused or failed; [`Self::next`] gives the same.
+    pub async fn admitted(&mut self) -> Result<(), GenerateError> {
+        self.queue.admitted().await
     }
 
     /// Waits for the end and returns everything as one output.
