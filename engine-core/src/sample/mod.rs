@@ -35,6 +35,7 @@ mod penalties;
 mod random_sample;
 mod row;
 mod sampler;
+mod sequence_matcher;
 mod sum_exp;
 mod thinking_budget;
 mod topk_topp;
@@ -43,6 +44,8 @@ mod topk_topp;
 mod tests;
 
 pub use error::SampleError;
+pub(crate) use sequence_matcher::SequenceMatcher;
+pub use mask::RowMask;
 pub use logprobs::LogprobsRow;
 pub use metadata::{RequestSamplingState, VocabSizes};
 pub use noise::Noise;

@@ -216,7 +216,7 @@ fn padding_is_never_sampled_and_never_reported() {
             .sample_row(
                 &mut logits,
                 &state_of(params, &[], &[]),
-                Some(&[u32::MAX]),
+                Some(RowMask::Bitmask(&[u32::MAX])),
                 &mut SamplerScratch::default(),
             )
             .unwrap();
@@ -247,7 +247,7 @@ fn rows_and_masks_of_another_vocabulary_are_refused() {
         }
     );
     let error = sampler
-        .sample_row(&mut [0.0; 40], &state, Some(&[1]), &mut scratch)
+        .sample_row(&mut [0.0; 40], &state, Some(RowMask::Bitmask(&[1])), &mut scratch)
         .unwrap_err();
     assert_eq!(
         error,

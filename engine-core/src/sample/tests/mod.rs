@@ -46,7 +46,7 @@ fn sample_in_mode(
     Sampler::new(vocab, mode).sample_row(
         &mut logits.to_vec(),
         state,
-        bitmask,
+        bitmask.map(RowMask::Bitmask),
         &mut SamplerScratch::default(),
     )
 }
