@@ -61,6 +61,7 @@ impl Request {
             priority,
             external_req_id: _,
             trace_headers: _,
+            reasoning_ended: _,
         } = request;
         let num_replayed_tokens = output_token_ids.len();
         let asks_prompt_logprobs = asks_prompt_logprobs(&sampling_params);

@@ -222,6 +222,7 @@ impl EngineArgs {
                 ..SchedulerConfig::default()
             },
             shutdown_timeout_seconds: self.shutdown_timeout,
+            ..EngineConfig::default()
         }
     }
 }

@@ -80,6 +80,7 @@ fn every_flag_reaches_the_configuration() {
             ..SchedulerConfig::default()
         },
         shutdown_timeout_seconds: 3.0,
+        ..EngineConfig::default()
     };
     assert_eq!(config, expected);
 }

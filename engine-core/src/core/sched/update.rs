@@ -112,6 +112,7 @@ impl Scheduler {
                     retryable: false,
                 }),
                 num_nans_in_logits: step_output.num_nans_in_logits,
+                structured_output_complete: None,
                 ..EngineCoreOutput::default()
             });
         }
@@ -157,6 +158,7 @@ impl Scheduler {
             prefill_stats: request.prefill_stats.take(),
             error: None,
             num_nans_in_logits: step_output.num_nans_in_logits,
+            structured_output_complete: None,
         })
     }
 
@@ -174,6 +176,7 @@ impl Scheduler {
             num_scheduled_tokens: scheduler_output.total_num_scheduled_tokens as u32,
             num_preempted_reqs: scheduler_output.preempted_req_ids.len() as u32,
             num_restored_rows,
+            ..SchedulerStats::default()
         }
     }
 }
