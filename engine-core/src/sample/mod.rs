@@ -44,10 +44,10 @@ mod topk_topp;
 mod tests;
 
 pub use error::SampleError;
-pub(crate) use sequence_matcher::SequenceMatcher;
-pub use mask::RowMask;
 pub use logprobs::LogprobsRow;
+pub use mask::RowMask;
 pub use metadata::{RequestSamplingState, VocabSizes};
 pub use noise::Noise;
 pub use params::check_params;
 pub use sampler::{Sampler, SamplerOutputRow, SamplerScratch};
+pub(crate) use sequence_matcher::SequenceMatcher;

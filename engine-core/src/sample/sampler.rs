@@ -25,6 +25,18 @@ pub struct SamplerOutputRow {
     pub restored: bool,
 }
 
+impl SamplerOutputRow {
+    /// A token that needed no logits, since its mask left no other.
+    pub(crate) fn given(token_id: u32) -> Self {
+        Self {
+            token_id,
+            logprobs: None,
+            num_nans: 0,
+            restored: false,
+        }
+    }
+}
+
 /// Buffers of one thread, reused from row to row: nothing is allocated in a step once they have
 /// grown to the vocabulary (but the logprobs that are returned).
 #[derive(Debug, Default)]

@@ -80,6 +80,12 @@ pub trait StructuredOutputGrammar: Send {
     /// A limit.
     fn min_tokens_to_complete(&self) -> Result<u32, MatcherError>;
 
+    /// Whether the text's next byte is given, whatever token writes it. Looks at no vocabulary.
+    ///
+    /// # Errors
+    /// A limit.
+    fn has_forced_byte(&self) -> Result<bool, MatcherError>;
+
     /// The text that must come next, whatever tokens write it; empty where there is a choice or
     /// the text may end.
     ///

@@ -137,6 +137,10 @@ impl StructuredOutputGrammar for GrammarMatcher {
         GrammarMatcher::min_tokens_to_complete(self)
     }
 
+    fn has_forced_byte(&self) -> Result<bool, MatcherError> {
+        GrammarMatcher::has_forced_byte(self)
+    }
+
     fn find_jump_forward_string(&self) -> Result<String, MatcherError> {
         GrammarMatcher::find_jump_forward_string(self)
     }

@@ -11,8 +11,10 @@ use crate::sample::RowMask;
 pub enum TokenMask {
     /// What the grammar allows.
     Grammar(MaskRef),
-    /// The same with other tokens beside: bit `t % 32` of word `t / 32` is token `t`.
+    /// The same and another token, as words: bit `t % 32` of word `t / 32` is token `t`.
     Words(Arc<[u32]>),
+    /// The same and another token, as a list.
+    Ids(Arc<[u32]>),
     /// One token.
     Only(u32),
     /// Every token but these.
@@ -21,11 +23,21 @@ pub enum TokenMask {
 
 impl TokenMask {
     /// What the grammar allows, and one more token.
-    pub(crate) fn grammar_and(mask: &MaskRef, token_id: u32, num_words: usize) -> Self {
-        let mut words = vec![0; num_words.max(token_id as usize / 32 + 1)];
-        mask.write_to(&mut words);
-        words[token_id as usize / 32] |= 1 << (token_id % 32);
-        Self::Words(words.into())
+    pub(super) fn and_also(mask: &MaskRef, token_id: u32) -> Self {
+        match mask.view() {
+            MaskView::Dense(words) => {
+                let mut words = words.to_vec();
+                if let Some(word) = words.get_mut(token_id as usize / 32) {
+                    *word |= 1 << (token_id % 32);
+                }
+                Self::Words(words.into())
+            }
+            MaskView::Sparse(ids) if mask.is_allowed(token_id) => Self::Ids(ids.into()),
+            MaskView::Sparse(ids) => {
+                let others = ids.iter().copied();
+                Self::Ids(others.chain([token_id]).collect())
+            }
+        }
     }
 
     /// The one token that is allowed, where it is only one.
@@ -33,18 +45,18 @@ impl TokenMask {
         match self {
             Self::Grammar(mask) => mask.forced_token(),
             Self::Only(token_id) => Some(*token_id),
-            Self::Words(_) | Self::Without(_) => None,
+            Self::Words(_) | Self::Ids(_) | Self::Without(_) => None,
         }
     }
 
-    /// All allowed tokens, ascending, where they are few (at most 64): those whose logits are
-    /// enough.
+    /// All allowed tokens where they are few, at most 65: those whose logits are enough.
     pub fn few_tokens(&self) -> Option<&[u32]> {
         match self {
             Self::Grammar(mask) => match mask.view() {
                 MaskView::Sparse(ids) => Some(ids),
                 MaskView::Dense(_) => None,
             },
+            Self::Ids(ids) => Some(ids),
             Self::Only(token_id) => Some(std::slice::from_ref(token_id)),
             Self::Words(_) | Self::Without(_) => None,
         }
@@ -57,6 +69,7 @@ impl TokenMask {
             Self::Words(words) => words
                 .get(token_id as usize / 32)
                 .is_some_and(|word| word >> (token_id % 32) & 1 == 1),
+            Self::Ids(ids) => ids.contains(&token_id),
             Self::Only(only) => *only == token_id,
             Self::Without(ids) => !ids.contains(&token_id),
         }
@@ -70,6 +83,7 @@ impl TokenMask {
                 MaskView::Sparse(ids) => RowMask::Only(ids),
             },
             Self::Words(words) => RowMask::Bitmask(words),
+            Self::Ids(ids) => RowMask::Only(ids),
             Self::Only(token_id) => RowMask::Only(std::slice::from_ref(token_id)),
             Self::Without(ids) => RowMask::Without(ids),
         }

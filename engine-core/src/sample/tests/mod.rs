@@ -15,7 +15,8 @@ use proptest::prelude::*;
 use protocol::{LogprobsMode, SamplingParams};
 
 use super::{
-    RequestSamplingState, SampleError, Sampler, SamplerOutputRow, SamplerScratch, VocabSizes,
+    RequestSamplingState, RowMask, SampleError, Sampler, SamplerOutputRow, SamplerScratch,
+    VocabSizes,
 };
 
 /// Greedy unless changed.
