@@ -15,6 +15,7 @@ use tokio::task::AbortHandle;
 use crate::engine_core_client::{EngineCoreClient, EngineCoreClientError};
 use crate::error::{EngineDeadError, GenerateError, ValidationError};
 use crate::input_processor::{GenerateRequest, InputProcessor};
+use crate::metrics::EngineMetrics;
 use crate::output_processor::OutputProcessor;
 use crate::outputs::RequestOutput;
 use crate::request_output_collector::RequestOutputCollector;
@@ -89,6 +90,7 @@ struct Inner {
 #[derive(Debug)]
 struct State {
     output_processor: OutputProcessor,
+    metrics: EngineMetrics,
     engine_dead: Option<EngineDeadError>,
 }
 
@@ -105,6 +107,7 @@ impl AsyncLLM {
             client: client.clone(),
             state: Mutex::new(State {
                 output_processor: OutputProcessor::new(tokenizer.clone()),
+                metrics: EngineMetrics::default(),
                 engine_dead: None,
             }),
             output_handler: OnceLock::new(),
@@ -217,6 +220,11 @@ impl AsyncLLM {
         self.inner.client.shutdown(drain_seconds).await
     }
 
+    /// What the core reported since the start, to this client.
+    pub fn metrics(&self) -> EngineMetrics {
+        self.inner.state().metrics.clone()
+    }
+
     /// Tokens generated since the start, for all requests.
     pub fn num_generation_tokens(&self) -> u64 {
         self.inner.state().output_processor.num_generation_tokens()
@@ -293,6 +301,9 @@ async fn output_handler(inner: Weak<Inner>, client: Arc<dyn CoreClient>) {
         let Some(inner) = inner.upgrade() else { return };
         match received {
             Ok(Some(step)) => {
+                if let Some(stats) = step.scheduler_stats {
+                    inner.state().metrics.record(stats);
+                }
                 for chunk in step.outputs.chunks(OUTPUT_PROC_CHUNK_SIZE) {
                     let aborts = inner.state().output_processor.process_outputs(chunk);
                     inner.abort(aborts);

@@ -38,6 +38,7 @@ mod json_problem;
 mod llm;
 mod logging;
 mod logprobs;
+mod metrics;
 mod output_processor;
 mod outputs;
 mod parallel_sampling;
@@ -62,6 +63,7 @@ pub use input_processor::{
 pub use llm::LLM;
 pub use logging::init_logging;
 pub use logprobs::{Logprob, LogprobsProcessor, PositionLogprobs};
+pub use metrics::{EngineMetrics, Histogram};
 pub use output_processor::OutputProcessor;
 pub use outputs::{CompletionOutput, RequestOutput};
 pub use parallel_sampling::ParentRequest;
