@@ -132,7 +132,10 @@ fn json_schema_options(
             true,
         ));
     }
-    Ok(JsonSchemaOptions { whitespace })
+    Ok(JsonSchemaOptions {
+        whitespace,
+        ..JsonSchemaOptions::default()
+    })
 }
 
 #[cfg(test)]
