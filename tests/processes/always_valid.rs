@@ -17,9 +17,9 @@ fn sample_size(default: usize) -> usize {
 }
 
 /// A raw completion as a line of a batch; temperature and room differ from line to line.
-fn line(index: usize, constraint: &Value) -> String {
+fn line(index: usize, prompt: &str, constraint: &Value) -> String {
     let mut body = json!({
-        "prompt": "{\"name\": ",
+        "prompt": prompt,
         "temperature": if index.is_multiple_of(2) { 1.0 } else { 2.0 },
         "max_tokens": ([40, 150, 600][index % 3]),
         "seed": index,
@@ -67,7 +67,7 @@ fn real_schemas() {
     let lines: String = schemas
         .iter()
         .enumerate()
-        .map(|(index, schema)| line(index, &json!({"json": schema.to_string()})))
+        .map(|(index, schema)| line(index, "{\"name\": ", &json!({"json": schema.to_string()})))
         .collect();
     let results = answer(&lines, &["--max-num-seqs", "32"]);
     let (mut answered, mut problems) = (0, Vec::new());
@@ -157,7 +157,7 @@ fn random_regular_expressions() {
     let lines: String = patterns
         .iter()
         .enumerate()
-        .map(|(index, pattern)| line(index, &json!({"regex": pattern})))
+        .map(|(index, pattern)| line(index, "It is ", &json!({"regex": pattern})))
         .collect();
     let results = answer(&lines, &["--max-num-seqs", "32"]);
     let mut answered = 0;
@@ -174,8 +174,18 @@ fn random_regular_expressions() {
 #[test]
 fn choices() {
     let choices = ["a", "ab", "abc", "ä", "日本", " a", "\n", "a\"b"];
+    let prompts = [
+        "a",
+        "He said ",
+        "The second letter:",
+        "\n\n",
+        "日",
+        "x = \"",
+        "SELECT",
+        "7 8 9",
+    ];
     let lines: String = (0..24)
-        .map(|index| line(index, &json!({"choice": choices})))
+        .map(|index| line(index, prompts[index / 3], &json!({"choice": choices})))
         .collect();
     let mut seen = Vec::new();
     for result in &answer(&lines, &[]) {
