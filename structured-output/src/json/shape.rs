@@ -387,11 +387,12 @@ fn one(
     Ok(Spellings::Only(some))
 }
 
-/// Of strings of some lengths, those of the others, counted and not searched for.
+/// Of strings of some lengths, those of the others, counted and not searched for. `universe` is all
+/// strings, else there are none.
 fn other_lengths(lexicon: &mut Lexicon, part: ExprId, universe: ExprId) -> Option<ExprId> {
     let (first, body, min, max, last) = lexicon.framed_repeat(part)?;
     let all = lexicon.framed_repeat(universe)?;
-    if (first, body, last) != (all.0, all.1, all.4) {
+    if (first, body, 0, UNBOUNDED, last) != all {
         return None;
     }
     let mut ways = Vec::new();
