@@ -12,5 +12,5 @@ mod syntax;
 mod translate;
 
 pub(crate) use parser::parse;
-pub(crate) use syntax::{RegexError, RegexLimits};
+pub(crate) use syntax::{Ast, RegexError, RegexLimits};
 pub(crate) use translate::Translator;

@@ -1,0 +1,20 @@
+//! Grammars as they are written: EBNF and GBNF, Lark, structural tags, in one syntax tree.
+//!
+//! | file | idea |
+//! |---|---|
+//! | `ast` | what all of them make: rules over text, tokens, JSON and each other |
+//! | `cursor` | a place in a source |
+//! | `ebnf` | EBNF as XGrammar reads it, GBNF as llama.cpp reads it |
+//! | `ebnf_macro` | XGrammar's macros |
+//! | `dispatch` | free text with triggers |
+
+mod ast;
+mod cursor;
+mod dispatch;
+mod ebnf;
+mod ebnf_macro;
+
+pub(crate) use ast::{
+    Grammar, Node, NodeId, NodeKind, RuleId, SyntaxError, SyntaxLimits, TokenSet,
+};
+pub(crate) use ebnf::parse as parse_ebnf;
