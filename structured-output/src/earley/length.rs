@@ -24,10 +24,11 @@ pub(super) fn lengths(
     // Edges backwards; those that call a rule wait for the rule.
     let mut before: Vec<Vec<(Label, u32)>> = vec![Vec::new(); graph.nodes.len()];
     let mut callers: Vec<Vec<(u32, u32)>> = vec![Vec::new(); graph.starts.len()];
-    let mut rule_of_start: HashMap<u32, u32> = HashMap::new();
+    // Equal rules may have one start.
+    let mut rules_of_start: HashMap<u32, Vec<u32>> = HashMap::new();
     for (rule, &start) in (0..).zip(&graph.starts) {
         if start != NO_NODE {
-            rule_of_start.insert(start, rule);
+            rules_of_start.entry(start).or_default().push(rule);
         }
     }
     let mut queue = BinaryHeap::new();
@@ -69,7 +70,7 @@ pub(super) fn lengths(
                 queue.push(Reverse((add(length, weight), from)));
             }
         }
-        if let Some(&rule) = rule_of_start.get(&node) {
+        for &rule in rules_of_start.get(&node).into_iter().flatten() {
             rules[rule as usize] = length;
             for &(from, to) in &callers[rule as usize] {
                 fuel.burn(1)?;
