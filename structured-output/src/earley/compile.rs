@@ -10,6 +10,7 @@ use super::parser::{Parser, StateId};
 use super::program::{Call, Lexeme, NewNode, NodeId};
 use super::simplify::{deterministic, merged, without_epsilons};
 use crate::grammar_syntax::{Grammar, RuleId, TokenSet};
+use crate::json;
 use crate::lexical::search::DEAD;
 use crate::lexical::{EMPTY, ExprId, Fuel, Lexicon, OutOfFuel};
 use crate::mask::Mask;
@@ -82,8 +83,8 @@ impl Compilation {
     }
 
     /// Schemas that occur, with the rule and the offset of each.
-    pub(crate) fn schemas(&self) -> impl Iterator<Item = (&str, RuleId, usize)> {
-        self.folded.schemas.iter().map(|(s, rule, at)| (&**s, *rule, *at))
+    pub(crate) fn schemas(&self) -> impl Iterator<Item = (&json::Value, RuleId, usize)> {
+        self.folded.schemas.iter().map(|(schema, rule, at)| (schema, *rule, *at))
     }
 
     /// Token sets that occur.

@@ -8,6 +8,7 @@ use hashbrown::HashMap;
 
 use super::order::components;
 use crate::grammar_syntax::{Grammar, Node, NodeId, NodeKind, RuleId, TokenSet};
+use crate::json;
 use crate::lexical::{ByteSet, EMPTY, EPSILON, ExprId, Lexicon, UNBOUNDED};
 use crate::regex::Translator;
 
@@ -43,7 +44,7 @@ pub(super) struct Folded {
     pub(super) rules: Vec<Option<Value>>,
     pub(super) token_sets: Vec<TokenSet>,
     /// Schemas, with the rule and offset where they stand.
-    pub(super) schemas: Vec<(Box<str>, RuleId, usize)>,
+    pub(super) schemas: Vec<(json::Value, RuleId, usize)>,
 }
 
 /// Why a grammar can't be lowered: the rule, the offset in its source, the message.

@@ -2,6 +2,7 @@
 
 use regex_syntax::hir::ClassUnicode;
 
+use crate::json::Value;
 use crate::regex;
 
 /// Position of a rule in [`Grammar::rules`].
@@ -71,7 +72,7 @@ pub(crate) enum NodeKind {
     /// The token that is written so, or its text. Only a vocabulary can say whether there is one.
     NamedToken(Box<str>),
     /// A JSON value that is valid under a schema.
-    Json(Box<str>),
+    Json(Value),
 }
 
 /// A set of tokens by id: inclusive ranges, or all others.

@@ -6,6 +6,7 @@
 //! | `cursor` | a place in a source |
 //! | `ebnf` | EBNF as XGrammar reads it, GBNF as llama.cpp reads it |
 //! | `ebnf_macro` | XGrammar's macros |
+//! | `lark` | Lark, with llguidance's extensions |
 //! | `dispatch` | free text with triggers |
 
 mod ast;
@@ -13,8 +14,10 @@ mod cursor;
 mod dispatch;
 mod ebnf;
 mod ebnf_macro;
+mod lark;
 
 pub(crate) use ast::{
     Grammar, Node, NodeId, NodeKind, RuleId, SyntaxError, SyntaxLimits, TokenSet,
 };
 pub(crate) use ebnf::parse as parse_ebnf;
+pub(crate) use lark::parse as parse_lark;
