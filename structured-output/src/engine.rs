@@ -48,7 +48,10 @@ impl Shares {
 impl Engine {
     pub(crate) fn new(index: Arc<TokenizerIndex>, options: &CompilerOptions) -> Self {
         Self {
-            automaton: Mutex::new(TokenAutomaton::new(Arc::clone(&index))),
+            automaton: Mutex::new(TokenAutomaton::new(
+                Arc::clone(&index),
+                options.limits.max_items,
+            )),
             index,
             limits: options.limits.clone(),
             shares: Shares::of(options.cache_bytes),
@@ -75,6 +78,11 @@ impl Engine {
         let mut fuel = Fuel::new(self.limits.max_mask_steps);
         let mut automaton = self.lock();
         let answer = work(&mut automaton, &mut fuel);
+        if automaton.take_item_excess() {
+            return Err(MatcherError::ItemsExhausted {
+                max: self.limits.max_items,
+            });
+        }
         if automaton.cache_bytes() > self.shares.masks {
             automaton.clear_caches();
         }

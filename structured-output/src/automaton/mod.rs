@@ -4,6 +4,9 @@
 //! complete. Requests and grammars share one automaton behind the engine's lock.
 
 mod completion;
+mod context_free;
+mod context_free_mask;
+mod grammar_state;
 mod mask;
 mod memo;
 mod walk;
@@ -16,6 +19,8 @@ use crate::index::TokenizerIndex;
 use crate::lexical::{Fuel, Lexicon, OutOfFuel};
 use crate::pushdown::Machine;
 pub(crate) use crate::pushdown::State;
+use context_free::Grammars;
+pub(crate) use grammar_state::GrammarState;
 use memo::MaskMemo;
 
 /// The longest forced text that is looked for at once.
@@ -36,10 +41,12 @@ pub(crate) struct TokenAutomaton {
     /// The most that any successor by a token needs to complete: with more tokens left than that,
     /// the limit changes no mask.
     farthest_successor: HashMap<State, u32>,
+    /// Grammars with rules.
+    grammars: Grammars,
 }
 
 impl TokenAutomaton {
-    pub(crate) fn new(index: Arc<TokenizerIndex>) -> Self {
+    pub(crate) fn new(index: Arc<TokenizerIndex>, max_items: usize) -> Self {
         let lexicon = Lexicon::new(index.alphabets(), index.max_token_bytes());
         Self {
             machine: Machine::new(lexicon),
@@ -48,6 +55,7 @@ impl TokenAutomaton {
             token_distance: HashMap::new(),
             min_tokens: HashMap::new(),
             farthest_successor: HashMap::new(),
+            grammars: Grammars::new(max_items),
             index,
         }
     }
@@ -59,7 +67,7 @@ impl TokenAutomaton {
 
     /// Bytes of the states, the index apart.
     pub(crate) fn state_bytes(&self) -> usize {
-        self.machine.memory_bytes()
+        self.machine.memory_bytes() + self.grammars.parser.memory_bytes()
     }
 
     /// Bytes that [`TokenAutomaton::clear_caches`] gives back.
@@ -67,7 +75,9 @@ impl TokenAutomaton {
         let numbers = self.token_distance.capacity()
             + self.min_tokens.capacity()
             + self.farthest_successor.capacity();
-        self.masks.memory_bytes() + numbers * (size_of::<(State, u32)>() + 1)
+        self.masks.memory_bytes()
+            + numbers * (size_of::<(State, u32)>() + 1)
+            + self.grammars.memo.memory_bytes()
     }
 
     /// Forgets what can be computed again. States stay valid.
@@ -76,11 +86,12 @@ impl TokenAutomaton {
         self.token_distance = HashMap::new();
         self.min_tokens = HashMap::new();
         self.farthest_successor = HashMap::new();
+        self.grammars.memo = Default::default();
     }
 
     /// How many states there are.
     pub(crate) fn num_states(&self) -> usize {
-        self.machine.lexicon.len()
+        self.machine.lexicon.len() + self.grammars.parser.num_states()
     }
 
     /// Whether the text may end here.

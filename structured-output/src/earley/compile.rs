@@ -5,12 +5,11 @@ use hashbrown::HashMap;
 use super::graph::{Graph, Label, NO_NODE};
 use super::left_recursion::{ranks, without_left_recursion};
 use super::length::{Weights, lengths, of_rule};
-use super::lower::{Folded, LowerError, Lowering, Value};
+use super::lower::{Folded, LowerError, Lowering, NamedToken, Value};
 use super::parser::{Parser, StateId};
 use super::program::{Call, Lexeme, NewNode, NodeId};
 use super::simplify::{deterministic, merged, without_epsilons};
 use crate::grammar_syntax::{Grammar, RuleId, TokenSet};
-use crate::json;
 use crate::lexical::search::DEAD;
 use crate::lexical::{EMPTY, ExprId, Fuel, Lexicon, OutOfFuel};
 use crate::mask::Mask;
@@ -36,6 +35,9 @@ pub(crate) struct Compilation {
     ranks: Vec<u32>,
 }
 
+/// Farther than any text that a grammar's source could spell.
+const FAR: u32 = 1 << 24;
+
 /// What a grammar turned out to be.
 pub(crate) enum Lowered {
     /// One language.
@@ -49,10 +51,10 @@ impl Compilation {
     pub(crate) fn new(
         grammar: Grammar,
         root: RuleId,
-        token_named: impl Fn(&str) -> Option<u32>,
+        tokens_named: impl FnMut(&str) -> NamedToken,
     ) -> Self {
         Self {
-            lowering: Lowering::new(grammar, root, token_named),
+            lowering: Lowering::new(grammar, root, tokens_named),
             root,
             folded: Folded::default(),
             graph: Graph::default(),
@@ -83,13 +85,15 @@ impl Compilation {
     }
 
     /// Schemas that occur, with the rule and the offset of each.
-    pub(crate) fn schemas(&self) -> impl Iterator<Item = (&json::Value, RuleId, usize)> {
-        self.folded.schemas.iter().map(|(schema, rule, at)| (schema, *rule, *at))
+    pub(crate) fn schemas(&self) -> impl Iterator<Item = (&str, RuleId, usize)> {
+        self.folded.schemas.iter().map(|(schema, rule, at)| (&**schema, *rule, *at))
     }
 
-    /// Token sets that occur.
-    pub(crate) fn token_sets(&self) -> &[TokenSet] {
-        &self.folded.token_sets
+    /// Token sets that occur, with the rule and the offset of each.
+    pub(crate) fn token_sets(&self) -> impl Iterator<Item = (&TokenSet, RuleId, usize)> {
+        let sets = self.folded.token_sets.iter();
+        sets.zip(&self.folded.token_set_places)
+            .map(|(set, place)| (set, place.0, place.1))
     }
 
     /// Step 2: the rules' automata. `json` are first states of the schemas with the length of
@@ -107,7 +111,12 @@ impl Compilation {
         }
         for (set, mask) in (0..).zip(&token_masks) {
             let is_empty = matches!(mask, Mask::Sparse(ids) if ids.is_empty());
-            let weight = if is_empty { DEAD } else { 1 };
+            let weight = match self.folded.token_sets[set as usize].ends_text {
+                // Never on the shortest way: its text stands beside it.
+                true => FAR,
+                false if is_empty => DEAD,
+                false => 1,
+            };
             self.weights.insert(Label::Tokens(set), weight);
         }
         self.token_masks = token_masks;
@@ -238,7 +247,12 @@ impl Compilation {
                 match label {
                     Label::Text(expr) => texts.push((to, expr)),
                     Label::Tokens(set) => {
-                        lexemes.push((Lexeme::Token(sets[set as usize]), target));
+                        let id = sets[set as usize];
+                        let lexeme = match self.folded.token_sets[set as usize].ends_text {
+                            true => Lexeme::Stop(id),
+                            false => Lexeme::Token(id),
+                        };
+                        lexemes.push((lexeme, target));
                     }
                     Label::Json(schema) => {
                         lexemes.push((Lexeme::Text(self.json[schema as usize]), target));

@@ -8,7 +8,6 @@ use hashbrown::HashMap;
 
 use super::order::components;
 use crate::grammar_syntax::{Grammar, Node, NodeId, NodeKind, RuleId, TokenSet};
-use crate::json;
 use crate::lexical::{ByteSet, EMPTY, EPSILON, ExprId, Lexicon, UNBOUNDED};
 use crate::regex::Translator;
 
@@ -43,8 +42,21 @@ pub(super) struct Folded {
     /// What each rule is. `None` where it is not used.
     pub(super) rules: Vec<Option<Value>>,
     pub(super) token_sets: Vec<TokenSet>,
+    /// Rule and offset of each.
+    pub(super) token_set_places: Vec<(RuleId, usize)>,
     /// Schemas, with the rule and offset where they stand.
-    pub(super) schemas: Vec<(json::Value, RuleId, usize)>,
+    pub(super) schemas: Vec<(Box<str>, RuleId, usize)>,
+}
+
+/// Tokens that are written in one way.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct NamedToken {
+    /// All of them.
+    pub(crate) ids: Vec<u32>,
+    /// Those that are never text, stop tokens apart.
+    pub(crate) control_ids: Vec<u32>,
+    /// Those that end the text.
+    pub(crate) stop_ids: Vec<u32>,
 }
 
 /// Why a grammar can't be lowered: the rule, the offset in its source, the message.
@@ -63,17 +75,16 @@ pub(super) struct Lowering {
     /// Rules that lead back to themselves.
     is_recursive: Vec<bool>,
     /// Tokens by their text.
-    tokens: HashMap<Box<str>, u32>,
+    tokens: HashMap<Box<str>, NamedToken>,
     folded: Folded,
 }
 
 impl Lowering {
-    /// The rules that `root` leads to. `token_named` finds a token that is not text by what it
-    /// writes.
+    /// The rules that `root` leads to. `tokens_named` finds tokens by what they write.
     pub(super) fn new(
         grammar: Grammar,
         root: RuleId,
-        token_named: impl Fn(&str) -> Option<u32>,
+        mut tokens_named: impl FnMut(&str) -> NamedToken,
     ) -> Self {
         let references: Vec<Vec<u32>> = grammar
             .rules
@@ -121,8 +132,8 @@ impl Lowering {
                     _ => &[],
                 };
                 for name in names {
-                    if let Some(id) = token_named(name) {
-                        tokens.insert(name.clone(), id);
+                    if !tokens.contains_key(name) {
+                        tokens.insert(name.clone(), tokens_named(name));
                     }
                 }
             }
@@ -172,6 +183,9 @@ impl Lowering {
                 offset,
                 message,
             })?;
+            self.folded
+                .token_set_places
+                .resize(self.folded.token_sets.len(), (rule, offset));
             if let Value::Tree(tree) = value
                 && let Tree::Json(schema) = self.folded.trees[tree as usize]
             {
@@ -253,26 +267,27 @@ impl Lowering {
             }
             NodeKind::Tokens(mut set) => {
                 for name in std::mem::take(&mut set.names) {
-                    let Some(&id) = self.tokens.get(&name) else {
-                        return Err(format!("the vocabulary has no token `{name}`"));
-                    };
-                    set.ranges.push((id, id));
+                    let ids = self.named(&name)?.ids;
+                    set.ranges.extend(ids.into_iter().map(|id| (id, id)));
                 }
                 self.tokens(set)
             }
             NodeKind::NamedToken(name) => {
+                let named = self.named(&name)?;
                 let text = lexicon.literal(name.as_bytes());
-                let text = Value::Regular(text, name.len());
-                match self.tokens.get(&name).copied() {
-                    None => text,
-                    Some(id) => {
-                        let token = self.tokens(TokenSet {
-                            ranges: vec![(id, id)],
-                            names: Vec::new(),
-                            negated: false,
-                        });
-                        self.tree(Tree::Alternate(vec![text, token]))
+                let mut ways = vec![Value::Regular(text, name.len())];
+                for (ids, ends_text) in [(named.control_ids, false), (named.stop_ids, true)] {
+                    if !ids.is_empty() {
+                        ways.push(self.tokens(TokenSet {
+                            ranges: ids.into_iter().map(|id| (id, id)).collect(),
+                            ends_text,
+                            ..TokenSet::default()
+                        }));
                     }
+                }
+                match ways.len() {
+                    1 => ways.remove(0),
+                    _ => self.tree(Tree::Alternate(ways)),
                 }
             }
             NodeKind::Json(schema) => {
@@ -281,6 +296,13 @@ impl Lowering {
                 self.tree(Tree::Json(schema))
             }
         })
+    }
+
+    fn named(&self, name: &str) -> Result<NamedToken, String> {
+        match self.tokens.get(name) {
+            Some(named) if !named.ids.is_empty() => Ok(named.clone()),
+            _ => Err(format!("the vocabulary has no token `{name}`")),
+        }
     }
 
     fn tokens(&mut self, set: TokenSet) -> Value {

@@ -12,13 +12,17 @@
 //! | `program` | what comes out: nodes with lexemes and calls |
 //! | `context` | what follows a rule, interned |
 //! | `parser` | states, and how they step |
+//! | `language_mask` | what tokens a language allows by itself |
+//! | `memo` | what is known of items, under what it depends on |
 
 mod compile;
 mod context;
 mod graph;
+mod language_mask;
 mod left_recursion;
 mod length;
 mod lower;
+mod memo;
 mod order;
 mod parser;
 mod program;
@@ -27,6 +31,9 @@ mod simplify;
 mod tests;
 
 pub(crate) use compile::{Compilation, Lowered};
-pub(crate) use lower::LowerError;
+pub(crate) use context::ContextId;
+pub(crate) use language_mask::{LanguageMask, Leave, walk as walk_language};
+pub(crate) use lower::{LowerError, NamedToken};
+pub(crate) use memo::ContextMemo;
 pub(crate) use parser::{Item, Parser, StateId, Symbol};
 pub(crate) use program::Lexeme;

@@ -16,6 +16,7 @@ use std::hash::{BuildHasher, Hash, Hasher};
 use hashbrown::{DefaultHashBuilder, HashMap, HashSet, HashTable};
 
 use super::context::{AT_END, ContextId, Contexts, Return};
+use super::memo::ContextMemo;
 use super::program::{Lexeme, NodeId, Program, TokenSetId};
 use crate::lexical::{ByteSet, EPSILON, Fuel, OutOfFuel};
 use crate::mask::{Mask, MaskRef};
@@ -57,7 +58,7 @@ pub(crate) struct Parser {
     /// Whether a state would have had more since this was last asked.
     too_many_items: bool,
     /// Contexts looked into, in order, while recording.
-    pub(super) log: Option<Vec<ContextId>>,
+    log: Option<Vec<ContextId>>,
 }
 
 /// What comes first in a canonical completion.
@@ -281,7 +282,12 @@ impl Parser {
             fuel.burn(1)?;
             let (lexeme, target) = self.program.lexemes(node)[at];
             let context = self.after(target, context);
-            items.push(Item { lexeme, context });
+            // A stop token is the last: only where nothing needs to follow.
+            let comes_too_early = matches!(lexeme, Lexeme::Stop(_))
+                && self.contexts.min_length(context) > 0;
+            if !comes_too_early {
+                items.push(Item { lexeme, context });
+            }
         }
         for at in 0..self.program.calls(node).len() {
             fuel.burn(1)?;
@@ -377,8 +383,53 @@ impl Parser {
         self.intern(items, fuel)
     }
 
+    /// The state where a context is entered.
+    pub(crate) fn follow(
+        &mut self,
+        context: ContextId,
+        fuel: &mut Fuel,
+    ) -> Result<StateId, OutOfFuel> {
+        let items = self.enter(context, fuel)?.to_vec();
+        self.intern(items, fuel)
+    }
+
+    /// Starts to record which contexts are looked into.
+    pub(crate) fn start_recording(&mut self) {
+        self.log = Some(Vec::new());
+    }
+
+    /// Ends the recording: the contexts, in order.
+    pub(crate) fn stop_recording(&mut self) -> Vec<ContextId> {
+        let mut log = self.log.take().unwrap_or_default();
+        let mut seen = HashSet::new();
+        log.retain(|&context| seen.insert(context));
+        log
+    }
+
+    /// What a memo knows of a key in a context.
+    pub(crate) fn recall<K: Copy + Eq + Hash, T: Clone>(
+        &self,
+        memo: &ContextMemo<K, T>,
+        key: K,
+        context: ContextId,
+    ) -> Option<T> {
+        memo.get(key, context, &self.contexts)
+    }
+
+    /// Keeps what depends on a key and on the contexts that were looked into.
+    pub(crate) fn remember<K: Copy + Eq + Hash, T: Clone>(
+        &self,
+        memo: &mut ContextMemo<K, T>,
+        key: K,
+        context: ContextId,
+        reads: &[ContextId],
+        value: T,
+    ) {
+        memo.insert(key, context, reads, &self.contexts, value);
+    }
+
     /// A state with one item alone.
-    pub(super) fn single(&mut self, item: Item, fuel: &mut Fuel) -> Result<StateId, OutOfFuel> {
+    pub(crate) fn single(&mut self, item: Item, fuel: &mut Fuel) -> Result<StateId, OutOfFuel> {
         self.intern(vec![item], fuel)
     }
 
@@ -387,6 +438,15 @@ impl Parser {
         // The last in order.
         let last = self.items(state).last();
         last.is_some_and(|item| item.lexeme == Lexeme::End)
+    }
+
+    /// Whether the grammar names a stop token that may end the text here.
+    pub(crate) fn is_named_stop(&self, state: StateId, token_id: u32) -> bool {
+        let names = |item: &Item| match item.lexeme {
+            Lexeme::Stop(set) => self.token_set(set).is_allowed(token_id),
+            _ => false,
+        };
+        self.items(state).iter().any(names)
     }
 
     /// Whether the grammar names tokens that may come here.
@@ -414,7 +474,7 @@ impl Parser {
                         return Ok(None);
                     }
                 }
-                Lexeme::Token(_) | Lexeme::End => return Ok(None),
+                Lexeme::Token(_) | Lexeme::Stop(_) | Lexeme::End => return Ok(None),
             }
         }
         Ok(all.iter().next().filter(|_| all.len() == 1))
@@ -445,6 +505,7 @@ impl Parser {
         let own = match item.lexeme {
             Lexeme::Text(text) => machine.distance(text, fuel)?,
             Lexeme::Token(_) => 1,
+            Lexeme::Stop(_) => return Ok(u32::MAX),
             Lexeme::End => 0,
         };
         Ok(super::length::add(own, self.contexts.min_length(item.context)))
@@ -487,7 +548,7 @@ impl Parser {
                         (known, id) => known.or(id),
                     };
                 }
-                Lexeme::End => {}
+                Lexeme::Stop(_) | Lexeme::End => {}
             }
         }
         let next = match (first, token) {

@@ -17,6 +17,8 @@ pub(crate) enum Lexeme {
     Text(pushdown::State),
     /// One token of a set.
     Token(TokenSetId),
+    /// One token of a set, which ends the text.
+    Stop(TokenSetId),
     /// Nothing: the whole text may end here.
     End,
 }

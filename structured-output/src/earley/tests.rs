@@ -30,7 +30,7 @@ pub(super) fn compile(source: &str) -> Compiled {
     let root = parse_ebnf(source, "root", &LIMITS, &mut grammar).unwrap();
     let mut machine = Machine::new(Lexicon::new(Vec::new(), 16));
     let mut parser = Parser::new(4096);
-    let mut compilation = Compilation::new(grammar, root, |_| None);
+    let mut compilation = Compilation::new(grammar, root, |_| Default::default());
     let mut fuel = Fuel::new(10_000_000);
     let lexicon = &mut machine.lexicon;
     while compilation.lower(lexicon, 10).unwrap().is_none() {}

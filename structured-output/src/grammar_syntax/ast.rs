@@ -2,7 +2,6 @@
 
 use regex_syntax::hir::ClassUnicode;
 
-use crate::json::Value;
 use crate::regex;
 
 /// Position of a rule in [`Grammar::rules`].
@@ -16,6 +15,9 @@ pub(crate) struct Grammar {
     pub(crate) rules: Vec<Rule>,
     /// Nodes of all rules so far.
     pub(crate) num_nodes: usize,
+    /// Texts of tokens that are never text. Where a tag or trigger contains one, the token stands
+    /// for its text.
+    pub(crate) control_tokens: Vec<Box<str>>,
 }
 
 /// A rule. Its nodes are a list in which operands come before what they are operands of, so that it
@@ -72,16 +74,36 @@ pub(crate) enum NodeKind {
     /// The token that is written so, or its text. Only a vocabulary can say whether there is one.
     NamedToken(Box<str>),
     /// A JSON value that is valid under a schema.
-    Json(Value),
+    Json(Box<str>),
 }
 
 /// A set of tokens by id: inclusive ranges, or all others.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct TokenSet {
     pub(crate) ranges: Vec<(u32, u32)>,
     /// Tokens by the text that is written, which must exist.
     pub(crate) names: Vec<Box<str>>,
     pub(crate) negated: bool,
+    /// Whether its tokens end the whole text. Set where a name turns out to be that of a stop token.
+    pub(crate) ends_text: bool,
+}
+
+impl TokenSet {
+    /// One token by its id.
+    pub(crate) fn of_id(id: u32) -> Self {
+        Self {
+            ranges: vec![(id, id)],
+            ..Self::default()
+        }
+    }
+
+    /// One token by its text.
+    pub(crate) fn of_name(name: &str) -> Self {
+        Self {
+            names: vec![name.into()],
+            ..Self::default()
+        }
+    }
 }
 
 /// Bounds on what is parsed; see `Limits` for their meaning and defaults.
@@ -160,7 +182,59 @@ impl RuleBuilder {
     }
 }
 
+/// A piece of a tag's text.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Piece {
+    Char(char),
+    /// A token, or its text.
+    Token(Box<str>),
+}
+
+impl RuleBuilder {
+    /// Pieces in a row, text joined.
+    pub(crate) fn pieces(&mut self, offset: usize, pieces: &[Piece]) -> NodeId {
+        let mut items = Vec::new();
+        let mut text = String::new();
+        for piece in pieces {
+            match piece {
+                Piece::Char(c) => text.push(*c),
+                Piece::Token(name) => {
+                    if !text.is_empty() {
+                        let text = std::mem::take(&mut text).into();
+                        items.push(self.push(offset, NodeKind::Literal(text)));
+                    }
+                    items.push(self.push(offset, NodeKind::NamedToken(name.clone())));
+                }
+            }
+        }
+        if !text.is_empty() || items.is_empty() {
+            items.push(self.push(offset, NodeKind::Literal(text.into())));
+        }
+        self.concat(offset, items)
+    }
+}
+
 impl Grammar {
+    /// A tag's text in pieces.
+    pub(crate) fn pieces(&self, text: &str) -> Vec<Piece> {
+        let mut pieces = Vec::new();
+        let mut rest = text;
+        while let Some(c) = rest.chars().next() {
+            let tokens = self.control_tokens.iter().filter(|t| rest.starts_with(&***t));
+            match tokens.max_by_key(|token| token.len()) {
+                Some(token) => {
+                    rest = &rest[token.len()..];
+                    pieces.push(Piece::Token(token.clone()));
+                }
+                None => {
+                    rest = &rest[c.len_utf8()..];
+                    pieces.push(Piece::Char(c));
+                }
+            }
+        }
+        pieces
+    }
+
     /// A rule that is defined later, or never.
     pub(crate) fn declare(
         &mut self,

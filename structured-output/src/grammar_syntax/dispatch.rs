@@ -2,14 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use super::ast::{NodeId, NodeKind, RuleBuilder, SyntaxError, TokenSet};
+use super::ast::{Grammar, NodeId, NodeKind, Piece, RuleBuilder, SyntaxError, TokenSet};
 use crate::lexical::UNBOUNDED;
+
+/// A tag in free text.
+pub(crate) struct Tag {
+    /// What tells it: after it, the tag must follow.
+    pub(crate) trigger: Box<str>,
+    /// What else the tag begins with.
+    pub(crate) rest: Box<str>,
+    pub(crate) content: NodeId,
+}
 
 /// Free text with triggers that are strings.
 pub(crate) struct Dispatch {
     pub(crate) offset: usize,
-    /// Triggers, each with what follows it.
-    pub(crate) tags: Vec<(Box<str>, NodeId)>,
+    pub(crate) tags: Vec<Tag>,
     /// Strings that don't occur in free text.
     pub(crate) excludes: Vec<Box<str>>,
     /// Whether free text follows a tag; else that is the end.
@@ -45,7 +53,11 @@ impl Dispatch {
     /// at any place, and there the triggers, gathered in a trie, may begin. That is exact unless a
     /// trigger could begin within another string that must not occur; then each trigger has its own
     /// language of text up to it.
-    pub(crate) fn build(self, rule: &mut RuleBuilder) -> Result<NodeKind, SyntaxError> {
+    pub(crate) fn build(
+        self,
+        rule: &mut RuleBuilder,
+        grammar: &Grammar,
+    ) -> Result<NodeKind, SyntaxError> {
         let offset = self.offset;
         let Self {
             tags,
@@ -54,39 +66,77 @@ impl Dispatch {
             at_least_one,
             ..
         } = self;
-        if tags.iter().any(|tag| tag.0.is_empty()) || excludes.iter().any(|text| text.is_empty()) {
+        if tags.iter().any(|tag| tag.trigger.is_empty())
+            || excludes.iter().any(|text| text.is_empty())
+        {
             return Err(SyntaxError::new(
                 offset,
                 "a trigger or an excluded string is empty: it would be everywhere",
             ));
         }
-        let overlap = overlaps(&tags, &excludes);
+        let overlap = overlaps(tags.iter().map(|tag| &*tag.trigger), &excludes);
         let first = match at_least_one {
-            true => Some(trie(rule, offset, &tags)),
+            true => Some(trie(rule, grammar, offset, &tags)),
             false => None,
         };
-        let triggers: Vec<Box<str>> = tags.iter().map(|tag| tag.0.clone()).collect();
-        excludes.extend(triggers);
+        excludes.extend(tags.iter().map(|tag| tag.trigger.clone()));
         excludes.sort_unstable();
         excludes.dedup();
         let text = rule.push(offset, NodeKind::TextWithout(excludes.clone()));
         let tag = if overlap {
             let mut ways = Vec::with_capacity(tags.len());
-            for (trigger, content) in tags {
+            for Tag {
+                trigger,
+                rest,
+                content,
+            } in tags
+            {
                 let until = NodeKind::TextUntil {
                     end: trigger,
                     others: excludes.clone(),
                 };
                 let until = rule.push(offset, until);
-                ways.push(rule.concat(offset, vec![until, content]));
+                let rest = rule.pieces(offset, &grammar.pieces(&rest));
+                ways.push(rule.concat(offset, vec![until, rest, content]));
             }
             rule.push(offset, NodeKind::Alternate(ways))
         } else {
-            let tags = trie(rule, offset, &tags);
+            let tags = trie(rule, grammar, offset, &tags);
             rule.concat(offset, vec![text, tags])
         };
         Ok(looped(rule, offset, first, text, tag, is_loop))
     }
+}
+
+/// Free text up to one of some strings, that string included.
+pub(crate) fn text_until(
+    rule: &mut RuleBuilder,
+    grammar: &Grammar,
+    offset: usize,
+    ends: &[Box<str>],
+    excludes: &[Box<str>],
+) -> NodeId {
+    let mut all = [ends, excludes].concat();
+    all.sort_unstable();
+    all.dedup();
+    if overlaps(ends.iter().map(|end| &**end), excludes) {
+        let mut ways = Vec::with_capacity(ends.len());
+        for end in ends {
+            let until = NodeKind::TextUntil {
+                end: end.clone(),
+                others: all.clone(),
+            };
+            ways.push(rule.push(offset, until));
+        }
+        return rule.alternate(offset, ways);
+    }
+    let text = rule.push(offset, NodeKind::TextWithout(all));
+    let mut ways = Vec::with_capacity(ends.len());
+    for end in ends {
+        ways.push(rule.pieces(offset, &grammar.pieces(end)));
+    }
+    let ends = rule.alternate(offset, ways);
+    rule.concat(offset, vec![text, ends])
 }
 
 /// `(text tag)* text` and what else the flags make of it.
@@ -119,11 +169,15 @@ fn looped(
 
 /// Whether in text without excluded strings and triggers, followed by a trigger, one of them may
 /// end before that trigger does.
-fn overlaps(tags: &[(Box<str>, NodeId)], excludes: &[Box<str>]) -> bool {
-    let triggers = || tags.iter().map(|tag| tag.0.as_bytes());
-    let all = || triggers().chain(excludes.iter().map(|text| text.as_bytes()));
-    triggers().any(|trigger| {
-        all().any(|other| {
+fn overlaps<'a>(
+    triggers: impl Iterator<Item = &'a str> + Clone,
+    excludes: &'a [Box<str>],
+) -> bool {
+    triggers.clone().any(|trigger| {
+        let trigger = trigger.as_bytes();
+        let excludes = excludes.iter().map(|text| text.as_bytes());
+        let mut all = triggers.clone().map(str::as_bytes).chain(excludes);
+        all.any(|other| {
             let inside = trigger[..trigger.len() - 1]
                 .windows(other.len())
                 .any(|window| window == other);
@@ -134,59 +188,55 @@ fn overlaps(tags: &[(Box<str>, NodeId)], excludes: &[Box<str>]) -> bool {
     })
 }
 
-/// The triggers with what follows them, common beginnings once.
-fn trie(rule: &mut RuleBuilder, offset: usize, tags: &[(Box<str>, NodeId)]) -> NodeId {
+/// What the tags begin with, common beginnings once, and their contents.
+fn trie(rule: &mut RuleBuilder, grammar: &Grammar, offset: usize, tags: &[Tag]) -> NodeId {
     #[derive(Default)]
     struct Branch {
-        children: BTreeMap<char, usize>,
+        children: BTreeMap<Piece, usize>,
         contents: Vec<NodeId>,
     }
     let mut branches = vec![Branch::default()];
-    for (trigger, content) in tags {
+    for tag in tags {
         let mut at = 0;
-        for c in trigger.chars() {
-            at = match branches[at].children.get(&c) {
+        for piece in grammar.pieces(&format!("{}{}", tag.trigger, tag.rest)) {
+            at = match branches[at].children.get(&piece) {
                 Some(&child) => child,
                 None => {
                     branches.push(Branch::default());
                     let child = branches.len() - 1;
-                    branches[at].children.insert(c, child);
+                    branches[at].children.insert(piece, child);
                     child
                 }
             };
         }
-        branches[at].contents.push(*content);
+        branches[at].contents.push(tag.content);
     }
-    // Children come after their parents: from the last to the first, each with the text that leads
-    // to where it branches.
-    let mut built: Vec<(String, NodeId)> = vec![(String::new(), 0); branches.len()];
+    // Children come after their parents: from the last to the first, each with the pieces that lead
+    // to where it branches, the last of them first.
+    let mut built: Vec<(Vec<Piece>, NodeId)> = vec![(Vec::new(), 0); branches.len()];
     for at in (0..branches.len()).rev() {
         let Branch { children, contents } = std::mem::take(&mut branches[at]);
-        if let (true, Some((&c, &child)), 1) = (
-            contents.is_empty(),
-            children.first_key_value(),
-            children.len(),
-        ) {
-            let (text, node) = std::mem::take(&mut built[child]);
-            // Backwards, so that a long chain costs what it is long.
-            built[at] = (text, node);
-            built[at].0.push(c);
-            continue;
-        }
+        let is_chain = contents.is_empty() && children.len() == 1;
         let mut ways = contents;
-        for (c, child) in children {
-            let (text, node) = std::mem::take(&mut built[child]);
-            let text: String = std::iter::once(c).chain(text.chars().rev()).collect();
-            let literal = rule.push(offset, NodeKind::Literal(text.into()));
-            ways.push(rule.concat(offset, vec![literal, node]));
+        for (piece, child) in children {
+            let (mut pieces, node) = std::mem::take(&mut built[child]);
+            pieces.push(piece);
+            if is_chain {
+                built[at] = (pieces, node);
+                break;
+            }
+            pieces.reverse();
+            let text = rule.pieces(offset, &pieces);
+            ways.push(rule.concat(offset, vec![text, node]));
         }
-        let node = rule.alternate(offset, ways);
-        built[at] = (String::new(), node);
+        if !is_chain {
+            built[at] = (Vec::new(), rule.alternate(offset, ways));
+        }
     }
-    let (text, node) = std::mem::take(&mut built[0]);
-    let text: String = text.chars().rev().collect();
-    let literal = rule.push(offset, NodeKind::Literal(text.into()));
-    rule.concat(offset, vec![literal, node])
+    let (mut pieces, node) = std::mem::take(&mut built[0]);
+    pieces.reverse();
+    let text = rule.pieces(offset, &pieces);
+    rule.concat(offset, vec![text, node])
 }
 
 impl TokenDispatch {
@@ -194,11 +244,7 @@ impl TokenDispatch {
         Self {
             offset,
             tags: Vec::new(),
-            excludes: TokenSet {
-                ranges: Vec::new(),
-                names: Vec::new(),
-                negated: false,
-            },
+            excludes: TokenSet::default(),
             is_loop: true,
             at_least_one: false,
         }

@@ -461,9 +461,8 @@ impl<'a> Parser<'a, '_> {
             return self.cursor.error("expected a token, as `<[123]>`, after `!`");
         }
         let mut set = TokenSet {
-            ranges: Vec::new(),
-            names: Vec::new(),
             negated,
+            ..TokenSet::default()
         };
         if self.cursor.take_str("[") {
             let id = self.cursor.take_number(u32::MAX - 1, "token id")?;

@@ -3,7 +3,7 @@
 
 use super::ast::{NodeId, NodeKind, SyntaxError, TokenSet};
 use super::cursor::cut;
-use super::dispatch::{Dispatch, TokenDispatch};
+use super::dispatch::{Dispatch, Tag, TokenDispatch};
 use super::ebnf::Parser;
 
 const MACROS: [&str; 6] = [
@@ -74,8 +74,8 @@ impl<'a> Parser<'a, '_> {
                 }
                 Ok(NodeKind::Tokens(TokenSet {
                     ranges,
-                    names: Vec::new(),
                     negated: name == "ExcludeToken",
+                    ..TokenSet::default()
                 }))
             }
             _ => self.dispatch_macro(arguments, offset, name == "TokenTagDispatch"),
@@ -145,11 +145,15 @@ impl<'a> Parser<'a, '_> {
                 (None, Argument::Tuple(pair)) => match (&pair[..], by_token) {
                     ([Argument::Text(tag), Argument::Rule(rule, at)], false) => {
                         let content = self.reference(rule, *at)?;
-                        texts.tags.push((tag.as_str().into(), content));
+                        texts.tags.push(Tag {
+                            trigger: tag.as_str().into(),
+                            rest: "".into(),
+                            content,
+                        });
                     }
                     ([Argument::Number(id), Argument::Rule(rule, at)], true) => {
                         let content = self.reference(rule, *at)?;
-                        tokens.tags.push((one_token(*id), content));
+                        tokens.tags.push((TokenSet::of_id(*id), content));
                     }
                     _ => {
                         return Err(SyntaxError::new(
@@ -194,7 +198,7 @@ impl<'a> Parser<'a, '_> {
         if by_token {
             Ok(tokens.build(&mut self.rule))
         } else {
-            texts.build(&mut self.rule)
+            texts.build(&mut self.rule, self.grammar)
         }
     }
 
@@ -285,14 +289,6 @@ impl<'a> Parser<'a, '_> {
                 }
             }
         }
-    }
-}
-
-fn one_token(id: u32) -> TokenSet {
-    TokenSet {
-        ranges: vec![(id, id)],
-        names: Vec::new(),
-        negated: false,
     }
 }
 

@@ -55,7 +55,11 @@ impl<'a> Parser<'a, '_> {
                     return only_in_rules("JSON");
                 }
                 self.cursor.skip("%json".len());
-                Ok(NodeKind::Json(self.json()?.0))
+                self.skip_lines();
+                let start = self.cursor.offset();
+                self.json()?;
+                let text = &self.cursor.source()[start..self.cursor.offset()];
+                Ok(NodeKind::Json(text.into()))
             }
             Some('%') if self.cursor.rest().starts_with("%lark") => {
                 if in_terminal {
@@ -243,9 +247,8 @@ impl<'a> Parser<'a, '_> {
             return Ok(NodeKind::NamedToken(format!("<{name}>").into()));
         }
         let mut set = TokenSet {
-            ranges: Vec::new(),
-            names: Vec::new(),
             negated: self.cursor.take_str("^"),
+            ..TokenSet::default()
         };
         if !set.negated && self.cursor.take_str("*") {
             set.negated = true;
