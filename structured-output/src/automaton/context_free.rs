@@ -123,7 +123,7 @@ impl TokenAutomaton {
         state: StateId,
         fuel: &mut Fuel,
     ) -> Result<bool, OutOfFuel> {
-        if self.writes_any_text {
+        if !self.parser_needs_search() {
             return Ok(true);
         }
         Ok(nearest_end(&mut ByTokens(self), state, fuel)? != DEAD)
@@ -135,7 +135,7 @@ impl TokenAutomaton {
         search: &mut Search<StateId>,
         fuel: &mut Fuel,
     ) -> Result<u32, OutOfFuel> {
-        if self.writes_any_text {
+        if !self.parser_needs_search() {
             return Ok(0);
         }
         search.run(&mut ByTokens(self), fuel)
@@ -168,7 +168,7 @@ impl TokenAutomaton {
         state: StateId,
         fuel: &mut Fuel,
     ) -> Result<u32, OutOfFuel> {
-        if !self.writes_any_text {
+        if self.parser_needs_search() {
             let tokens = nearest_end(&mut ByTokens(self), state, fuel)?;
             return Ok(tokens.saturating_add(1));
         }

@@ -23,7 +23,7 @@ impl TokenAutomaton {
         if let Some(known) = self.grammars.memo.by_state.get(&state) {
             return Ok(Arc::clone(known));
         }
-        let mask = if self.writes_any_text {
+        let mask = if !self.parser_needs_search() {
             let items = self.grammars.parser.items(state).to_vec();
             let mut words = vec![0_u32; self.index.text_tokens().len()];
             for item in items {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use crate::index::TokenizerIndex;
-use crate::lexical::{Fuel, Lexicon, OutOfFuel};
+use crate::lexical::{ByteSet, Fuel, Lexicon, OutOfFuel};
 use crate::pushdown::Machine;
 pub(crate) use crate::pushdown::State;
 use context_free::Grammars;
@@ -41,6 +41,8 @@ pub(crate) struct TokenAutomaton {
     /// The most that any successor by a token needs to complete: with more tokens left than that,
     /// the limit changes no mask.
     farthest_successor: HashMap<State, u32>,
+    /// Where not every text can be written: the bytes that can, if tokens consist of them.
+    closed_bytes: Option<ByteSet>,
     /// Grammars with rules.
     grammars: Grammars,
 }
@@ -55,9 +57,29 @@ impl TokenAutomaton {
             token_distance: HashMap::new(),
             min_tokens: HashMap::new(),
             farthest_successor: HashMap::new(),
+            closed_bytes: match index.writes_any_text() {
+                true => None,
+                false => index.closed_bytes(),
+            },
             grammars: Grammars::new(max_items),
             index,
         }
+    }
+
+    /// The bytes that grammars with rules are to keep to, so that what can be completed by bytes can
+    /// be completed by tokens. `None` where all are good, or where no such bytes exist.
+    pub(crate) fn closed_bytes(&self) -> Option<ByteSet> {
+        self.closed_bytes
+    }
+
+    /// Whether the vocabulary can write every text.
+    pub(crate) fn writes_any_text(&self) -> bool {
+        self.writes_any_text
+    }
+
+    /// Whether completion of the parser's states has to be searched for token by token.
+    fn parser_needs_search(&self) -> bool {
+        !self.writes_any_text && self.closed_bytes.is_none()
     }
 
     /// The machine.

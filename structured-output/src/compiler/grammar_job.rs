@@ -137,6 +137,10 @@ impl Job<'_> {
             .collect();
         let mut json = Vec::with_capacity(schemas.len());
         for (schema, rule, offset) in schemas {
+            if !self.engine.lock().writes_any_text() {
+                let message = "JSON in a grammar needs a vocabulary that can write any text";
+                return Err(locate(rule, offset, message.to_owned()));
+            }
             let state = self.embedded_json(&schema, limits).map_err(|error| match error {
                 CompileError::JsonSyntax { message, .. } => locate(rule, offset, message),
                 CompileError::JsonSchema { pointer, message } => {
@@ -156,7 +160,9 @@ impl Job<'_> {
             let mut fuel = self.fuel();
             let before = fuel.left();
             let done = self.slice(|automaton| {
-                compilation.weigh(&mut automaton.machine().lexicon, SLICE_PARTS, &mut fuel)
+                let bytes = automaton.closed_bytes();
+                let lexicon = &mut automaton.machine().lexicon;
+                compilation.weigh(lexicon, bytes, SLICE_PARTS, &mut fuel)
             })?;
             self.steps += 1 + before - fuel.left();
             if done.map_err(|_| self.out_of_steps())? {
@@ -164,7 +170,10 @@ impl Job<'_> {
             }
         }
         if !self.metered(|fuel| compilation.simplify(fuel))? {
-            return Err(CompileError::Unsatisfiable);
+            return Err(match self.engine.lock().closed_bytes() {
+                None => CompileError::Unsatisfiable,
+                Some(_) => CompileError::NotWritable,
+            });
         }
         let mut fuel = self.fuel();
         let start = self.slice(|automaton| {

@@ -11,7 +11,7 @@ use super::program::{Call, Lexeme, NewNode, NodeId};
 use super::simplify::{deterministic, merged, without_epsilons};
 use crate::grammar_syntax::{Grammar, RuleId, TokenSet};
 use crate::lexical::search::DEAD;
-use crate::lexical::{EMPTY, ExprId, Fuel, Lexicon, OutOfFuel};
+use crate::lexical::{ByteSet, EMPTY, ExprId, Fuel, Lexicon, OutOfFuel};
 use crate::mask::Mask;
 use crate::pushdown::{self, Machine};
 
@@ -134,9 +134,11 @@ impl Compilation {
     }
 
     /// Step 3: the shortest text of each language, some languages a time; true once it is done.
+    /// Languages keep to `bytes`, if given.
     pub(crate) fn weigh(
         &mut self,
         lexicon: &mut Lexicon,
+        bytes: Option<ByteSet>,
         max_languages: usize,
         fuel: &mut Fuel,
     ) -> Result<bool, OutOfFuel> {
@@ -144,8 +146,17 @@ impl Compilation {
             let Some(&expr) = self.languages.last() else {
                 return Ok(true);
             };
+            let whole = expr;
+            let expr = match bytes {
+                None => expr,
+                Some(bytes) => {
+                    let all = lexicon.class(bytes);
+                    let all = lexicon.star(all);
+                    lexicon.and(&[expr, all])
+                }
+            };
             let least = lexicon.distance(expr, fuel)?;
-            if least == 0 {
+            if least == 0 || expr != whole {
                 // Less the empty string: a first byte, and what follows it.
                 let mut ways = Vec::new();
                 for (bytes, rest) in lexicon.derivatives(expr, fuel)? {
@@ -155,9 +166,9 @@ impl Compilation {
                 let rest = lexicon.or(&ways);
                 let least = lexicon.distance(rest, fuel)?;
                 self.weights.insert(Label::Text(rest), least);
-                self.not_empty.insert(expr, rest);
+                self.not_empty.insert(whole, rest);
             }
-            self.weights.insert(Label::Text(expr), least);
+            self.weights.insert(Label::Text(whole), least);
             self.languages.pop();
         }
         Ok(self.languages.is_empty())
@@ -192,7 +203,9 @@ impl Compilation {
                     },
                     Label::Text(expr) => {
                         if let Some(&rest) = self.not_empty.get(&expr) {
-                            silent.push(*to);
+                            if self.weights.get(label) == Some(&0) {
+                                silent.push(*to);
+                            }
                             *label = Label::Text(rest);
                             rest != EMPTY
                         } else {

@@ -35,7 +35,7 @@ pub(super) fn compile(source: &str) -> Compiled {
     let lexicon = &mut machine.lexicon;
     while compilation.lower(lexicon, 10).unwrap().is_none() {}
     compilation.build(Vec::new(), Vec::new(), &mut fuel).unwrap();
-    while !compilation.weigh(lexicon, 10, &mut fuel).unwrap() {}
+    while !compilation.weigh(lexicon, None, 10, &mut fuel).unwrap() {}
     let start = match compilation.simplify(&mut fuel).unwrap() {
         true => Some(compilation.install(&mut machine, &mut parser, &mut fuel).unwrap()),
         false => None,
