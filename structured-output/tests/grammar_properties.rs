@@ -360,7 +360,7 @@ fn completion_is_searched_by_tokens_where_a_byte_is_no_token() {
     assert_eq!(allowed(&[1, 1]), [1, 2]);
     assert_eq!(allowed(&[1, 1, 2]), [EOS]);
     assert_eq!(
-        compiler.compile_ebnf("root ::= \"b\" root \"c\" | \"c\"", "root"),
+        compiler.compile_ebnf("root ::= \"cb\" root | \"c\"", "root"),
         Err(CompileError::NotWritable)
     );
 }
