@@ -229,7 +229,7 @@ impl TokenAutomaton {
         let (mut node, mut end) = (0, trie.num_nodes());
         for (symbol, after) in symbols.iter().zip(&states[1..]) {
             let &Symbol::Byte(byte) = symbol else { break };
-            while node < end && trie.label(node) != trie.class_of(byte) {
+            while node < end && trie.byte(node) != byte {
                 fuel.burn(1)?;
                 node = trie.end(node);
             }
@@ -266,8 +266,7 @@ impl TokenAutomaton {
                 }
             }
             fuel.burn(1)?;
-            // In the trie of bytes, a label is its byte.
-            let Some(next) = self.parser_step(state, trie.label(node), fuel)? else {
+            let Some(next) = self.parser_step(state, trie.byte(node), fuel)? else {
                 node = trie.end(node);
                 continue;
             };

@@ -299,7 +299,8 @@ impl TokenAutomaton {
             words[stop as usize / 32] &= !(1 << (stop % 32));
         }
         // Can a token reach the end of the value, and go on?
-        if self.machine.distance(text, fuel)? < self.index.max_token_bytes() {
+        let lexeme = self.machine.lexicon.saturated(text.lexeme);
+        if self.masks.reads_bottom(lexeme, text, self.machine.stacks()) {
             let start = Item {
                 lexeme: Lexeme::Text(text),
                 context,

@@ -28,7 +28,7 @@ impl SyntaxLimits {
             max_nodes: limits.max_grammar_nodes,
             max_nesting: limits.max_nesting,
             max_repetition: limits.max_repetition,
-            max_regex_nodes: limits.max_regex_nodes,
+            regex: limits.regex(),
         }
     }
 }

@@ -88,9 +88,9 @@ const UNSEEN: u32 = u32::MAX;
 /// A transition to where no end can be reached.
 const DEAD: u32 = u32::MAX - 1;
 
-/// The states met in a walk, numbered, with their transitions by class.
+/// The states met in a walk, numbered, with their transitions by label.
 struct Table {
-    /// One byte stands for its class.
+    /// A byte for each label.
     bytes: Vec<u8>,
     exprs: Vec<ExprId>,
     is_end: Vec<bool>,
@@ -100,9 +100,8 @@ struct Table {
 
 impl Table {
     fn new(trie: &Trie) -> Self {
-        let first = |class: &crate::lexical::ByteSet| class.iter().next();
         Self {
-            bytes: trie.classes().iter().filter_map(first).collect(),
+            bytes: trie.label_bytes(),
             exprs: Vec::new(),
             is_end: Vec::new(),
             numbers: HashMap::new(),
@@ -124,15 +123,15 @@ impl Table {
         &mut self,
         lexicon: &mut Lexicon,
         state: u32,
-        class: u8,
+        label: u16,
         fuel: &mut Fuel,
     ) -> Result<u32, OutOfFuel> {
-        let at = state as usize * self.bytes.len() + usize::from(class);
+        let at = state as usize * self.bytes.len() + usize::from(label);
         let known = self.transitions[at];
         if known != UNSEEN {
             return Ok(known);
         }
-        let byte = self.bytes[usize::from(class)];
+        let byte = self.bytes[usize::from(label)];
         let expr = lexicon.derivative(self.exprs[state as usize], byte, fuel)?;
         let next = if expr == EMPTY || !lexicon.is_live(expr, fuel)? {
             DEAD

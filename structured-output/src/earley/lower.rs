@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 use super::order::components;
 use crate::grammar_syntax::{Grammar, Node, NodeId, NodeKind, RuleId, TokenSet};
 use crate::lexical::{ByteSet, EMPTY, EPSILON, ExprId, Lexicon, UNBOUNDED};
-use crate::regex::Translator;
+use crate::regex::{Spelling, Translator};
 
 /// The largest language, in parts, that becomes a part of another. Beyond it a rule stays a rule,
 /// so that rules that double each other's size don't make an exponential expression.
@@ -218,7 +218,7 @@ impl Lowering {
             }
             NodeKind::Regex(ast) => {
                 let size = ast.len();
-                let translated = Translator::new(ast).run(lexicon, usize::MAX);
+                let translated = Translator::new(ast, Spelling::Utf8).run(lexicon, usize::MAX);
                 let expr = translated.map_err(|error| error.message)?;
                 Value::Regular(expr.unwrap_or(EMPTY), size)
             }

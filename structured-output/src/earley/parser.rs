@@ -333,7 +333,6 @@ impl Parser {
         byte: u8,
         fuel: &mut Fuel,
     ) -> Result<Option<StateId>, OutOfFuel> {
-        let over = machine.start_of_expression(EPSILON);
         let mut items = Vec::new();
         let mut ended = Vec::new();
         for at in 0..self.items(state).len() {
@@ -346,7 +345,7 @@ impl Parser {
             if machine.is_accepting(next, fuel)? {
                 ended.push(context);
             }
-            if next != over {
+            if next.lexeme != EPSILON {
                 let lexeme = Lexeme::Text(next);
                 items.push(Item { lexeme, context });
             }
@@ -503,7 +502,7 @@ impl Parser {
     ) -> Result<u32, OutOfFuel> {
         fuel.burn(1)?;
         let own = match item.lexeme {
-            Lexeme::Text(text) => machine.distance(text, fuel)?,
+            Lexeme::Text(text) => machine.distance(text, fuel)?.0,
             Lexeme::Token(_) => 1,
             Lexeme::Stop(_) => return Ok(u32::MAX),
             Lexeme::End => 0,
@@ -531,14 +530,9 @@ impl Parser {
             }
             match item.lexeme {
                 Lexeme::Text(text) => {
-                    let own = machine.distance(text, fuel)?;
-                    for (bytes, next) in machine.next_bytes(text, fuel)? {
-                        let byte = bytes.iter().next();
-                        if byte.is_some_and(|byte| first.is_none_or(|first| byte < first))
-                            && machine.distance(next, fuel)?.saturating_add(1) == own
-                        {
-                            first = byte;
-                        }
+                    let next = machine.toward_end(text, fuel)?;
+                    if let Some((byte, _)) = next {
+                        first = Some(first.map_or(byte, |first| first.min(byte)));
                     }
                 }
                 Lexeme::Token(set) => {

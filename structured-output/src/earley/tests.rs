@@ -14,7 +14,11 @@ pub(super) const LIMITS: SyntaxLimits = SyntaxLimits {
     max_nodes: 10_000,
     max_nesting: 100,
     max_repetition: i32::MAX as u32,
-    max_regex_nodes: 10_000,
+    regex: crate::regex::RegexLimits {
+        max_nodes: 10_000,
+        max_nesting: 100,
+        max_repetition: 10_000,
+    },
 };
 
 pub(super) struct Compiled {

@@ -2,7 +2,7 @@
 
 use regex_syntax::hir::ClassUnicode;
 
-use crate::regex;
+use crate::regex::{self, Dialect};
 
 /// Position of a rule in [`Grammar::rules`].
 pub(crate) type RuleId = usize;
@@ -113,7 +113,7 @@ pub(crate) struct SyntaxLimits {
     pub(crate) max_nodes: usize,
     pub(crate) max_nesting: usize,
     pub(crate) max_repetition: u32,
-    pub(crate) max_regex_nodes: usize,
+    pub(crate) regex: regex::RegexLimits,
 }
 
 /// Why a grammar was refused.
@@ -292,12 +292,7 @@ impl SyntaxLimits {
             "" => String::new(),
             flags => format!("(?{flags})"),
         };
-        let limits = regex::RegexLimits {
-            max_nodes: self.max_regex_nodes,
-            max_nesting: self.max_nesting,
-            max_repetition: self.max_repetition,
-        };
-        let ast = regex::parse(&format!("{prefix}{pattern}"), limits).map_err(|error| {
+        let ast = regex::parse(&format!("{prefix}{pattern}"), Dialect::Common, self.regex).map_err(|error| {
             let inside = error.offset.saturating_sub(prefix.len());
             SyntaxError::new(offset + inside, error.message)
         })?;

@@ -27,6 +27,17 @@ impl Lexicon {
         self.intern(Node::Class(set), &[])
     }
 
+    /// One byte.
+    pub(crate) fn byte(&mut self, byte: u8) -> ExprId {
+        let known = self.bytes[byte as usize];
+        if known != EMPTY {
+            return known;
+        }
+        let expr = self.class(ByteSet::single(byte));
+        self.bytes[byte as usize] = expr;
+        expr
+    }
+
     /// The end of a lexeme, and of which.
     pub(crate) fn mark(&mut self, mark: u16) -> ExprId {
         debug_assert_ne!(mark, NO_MARK);
@@ -43,7 +54,7 @@ impl Lexicon {
     pub(crate) fn literal(&mut self, bytes: &[u8]) -> ExprId {
         let mut expr = EPSILON;
         for &byte in bytes.iter().rev() {
-            let head = self.class(ByteSet::single(byte));
+            let head = self.byte(byte);
             expr = self.concat(head, expr);
         }
         expr
