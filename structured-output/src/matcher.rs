@@ -4,7 +4,7 @@ mod history;
 
 use std::sync::Arc;
 
-use crate::automaton::GrammarState;
+use crate::automaton::{GrammarState, MAX_FORCED_BYTES};
 use crate::bitmask::bitmask_words;
 use crate::error::MatcherError;
 use crate::grammar::CompiledGrammar;
@@ -158,7 +158,11 @@ impl GrammarMatcher {
     }
 
     /// The mask with the matcher's own stop tokens allowed exactly where the text may end.
-    fn with_own_stop_tokens(&self, state: GrammarState, mask: Arc<Mask>) -> Result<MaskRef, MatcherError> {
+    fn with_own_stop_tokens(
+        &self,
+        state: GrammarState,
+        mask: Arc<Mask>,
+    ) -> Result<MaskRef, MatcherError> {
         let mask = MaskRef::new(mask);
         if self.own_stop_tokens.is_empty() {
             return Ok(mask);
@@ -254,11 +258,7 @@ impl GrammarMatcher {
             .run(|automaton, fuel| automaton.may_end(state, fuel))
     }
 
-    fn names_stop_token(
-        &self,
-        state: GrammarState,
-        token_id: u32,
-    ) -> Result<bool, MatcherError> {
+    fn names_stop_token(&self, state: GrammarState, token_id: u32) -> Result<bool, MatcherError> {
         self.grammar
             .engine()
             .run(|automaton, _| Ok(automaton.names_stop_token(state, token_id)))
@@ -347,11 +347,29 @@ impl GrammarMatcher {
         let mut bytes = self
             .grammar
             .engine()
-            .run(|automaton, fuel| automaton.next_forced_bytes(state, fuel))?;
+            .run(|automaton, fuel| automaton.next_forced_bytes(state, MAX_FORCED_BYTES, fuel))?;
         if let Err(error) = std::str::from_utf8(&bytes) {
             bytes.truncate(error.valid_up_to());
         }
         Ok(String::from_utf8(bytes).unwrap_or_default())
+    }
+
+    /// Whether the next byte of the text is given, whatever token writes it: only then can
+    /// [`GrammarMatcher::find_jump_forward_string`] have anything to say. Looks at one state, not
+    /// at the vocabulary.
+    ///
+    /// # Errors
+    /// A limit.
+    pub fn has_forced_byte(&self) -> Result<bool, MatcherError> {
+        if self.place.terminated {
+            return Ok(false);
+        }
+        let state = self.place.state;
+        let forced = self
+            .grammar
+            .engine()
+            .run(|automaton, fuel| automaton.next_forced_bytes(state, 1, fuel))?;
+        Ok(!forced.is_empty())
     }
 
     /// The tokens that must come next: as long as each is the only one allowed, at most 4,096. Ends

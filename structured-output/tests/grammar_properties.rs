@@ -93,11 +93,17 @@ impl Plain {
                 for &(rule, alt, dot, origin) in &set {
                     match self.0[rule][alt].get(dot) {
                         Some(&Symbol::Rule(called)) => {
-                            more.extend((0..self.0[called].len()).map(|a| (called, a, 0, position)));
+                            more.extend(
+                                (0..self.0[called].len()).map(|a| (called, a, 0, position)),
+                            );
                         }
                         Some(Symbol::Byte(_)) => {}
                         None => {
-                            let callers = if origin == position { &set } else { &sets[origin] };
+                            let callers = if origin == position {
+                                &set
+                            } else {
+                                &sets[origin]
+                            };
                             more.extend(callers.iter().filter_map(|&(r, a, d, o)| {
                                 let waits = self.0[r][a].get(d) == Some(&Symbol::Rule(rule));
                                 waits.then_some((r, a, d + 1, o))
@@ -221,7 +227,11 @@ fn check_place(matcher: &GrammarMatcher, plain: &Plain, vocab: &[Vec<u8>], text:
     assert!(mask.is_same(&again));
     assert_eq!(format!("{matcher:?}"), before, "a mask changes nothing");
     assert!(mask.num_allowed() > 0, "after {text:?}");
-    assert_eq!(mask.is_allowed(EOS), plain.accepts(text), "the end after {text:?}");
+    assert_eq!(
+        mask.is_allowed(EOS),
+        plain.accepts(text),
+        "the end after {text:?}"
+    );
     assert_eq!(matcher.is_completed(), plain.accepts(text));
     let forced = matcher.find_jump_forward_string().unwrap();
     let mut seen: BTreeSet<&[u8]> = BTreeSet::new();
@@ -232,11 +242,19 @@ fn check_place(matcher: &GrammarMatcher, plain: &Plain, vocab: &[Vec<u8>], text:
         assert_eq!(accepted, mask.is_allowed(id), "{token:?} after {text:?}");
         if all {
             let is_ab = token.iter().all(|byte| b"ab".contains(byte));
-            assert_eq!(accepted, is_ab && plain.begins(&next), "{token:?} after {text:?}");
+            assert_eq!(
+                accepted,
+                is_ab && plain.begins(&next),
+                "{token:?} after {text:?}"
+            );
         }
         if accepted && seen.insert(token) {
             let shared = forced.len().min(token.len());
-            assert_eq!(&token[..shared], &forced.as_bytes()[..shared], "forced after {text:?}");
+            assert_eq!(
+                &token[..shared],
+                &forced.as_bytes()[..shared],
+                "forced after {text:?}"
+            );
             let whole = finished(fork.fork(), vocab, next);
             assert!(plain.accepts(&whole), "{whole:?} is no sentence");
         }
@@ -256,7 +274,11 @@ fn check(plain: &Plain, vocab: &[Vec<u8>], all: bool, choices: &[usize]) {
     let grammar = match compiler(vocab).compile_ebnf(&plain.ebnf(), "root") {
         Ok(grammar) => grammar,
         Err(CompileError::NotWritable) => {
-            assert!(sentences.iter().all(|text| tokenizations(text, vocab).is_empty()));
+            assert!(
+                sentences
+                    .iter()
+                    .all(|text| tokenizations(text, vocab).is_empty())
+            );
             return;
         }
         Err(CompileError::Unsatisfiable) => {
@@ -347,7 +369,9 @@ proptest! {
 fn completion_is_searched_by_tokens_where_a_byte_is_no_token() {
     let vocab = [&b"<eos>"[..], b"a", b"bb"].map(<[u8]>::to_vec);
     let compiler = compiler(&vocab);
-    let nested = compiler.compile_ebnf("root ::= \"a\" root \"b\" | \"ab\"", "root").unwrap();
+    let nested = compiler
+        .compile_ebnf("root ::= \"a\" root \"b\" | \"ab\"", "root")
+        .unwrap();
     let mut matcher = GrammarMatcher::new(&nested);
     let mut allowed = |tokens: &[u32]| {
         matcher.reset();

@@ -15,8 +15,27 @@ use structured_output::{
 
 /// Tokens after the 256 bytes. The first are words, then come added tokens that are text.
 const WORDS: [&str; 22] = [
-    "true", "false", "\": ", "\", \"", "SELECT ", " FROM ", "  ", "\n\n", "<tool", "_call>", "}}",
-    "}\n</", "arguments", "function", "(x", "))", "1+", "\"}", "<think>", "</think>", "<tool_call>",
+    "true",
+    "false",
+    "\": ",
+    "\", \"",
+    "SELECT ",
+    " FROM ",
+    "  ",
+    "\n\n",
+    "<tool",
+    "_call>",
+    "}}",
+    "}\n</",
+    "arguments",
+    "function",
+    "(x",
+    "))",
+    "1+",
+    "\"}",
+    "<think>",
+    "</think>",
+    "<tool_call>",
     "é",
 ];
 const CONTROL: [&str; 8] = [
@@ -34,7 +53,9 @@ const STOP: [&str; 2] = ["<|eom_id|>", "<|eot_id|>"];
 fn vocab() -> Vec<Vec<u8>> {
     let bytes = (0..=255).map(|byte| vec![byte]);
     let words = WORDS.iter().chain(&CONTROL).chain(&STOP);
-    bytes.chain(words.map(|word| word.as_bytes().to_vec())).collect()
+    bytes
+        .chain(words.map(|word| word.as_bytes().to_vec()))
+        .collect()
 }
 
 fn compiler() -> GrammarCompiler {
@@ -80,7 +101,9 @@ fn longest(text: &str, vocab: &[Vec<u8>]) -> Vec<u32> {
     let mut rest = text.as_bytes();
     let mut tokens = Vec::new();
     while !rest.is_empty() {
-        let fits = (0..).zip(vocab).filter(|(_, token)| rest.starts_with(token));
+        let fits = (0..)
+            .zip(vocab)
+            .filter(|(_, token)| rest.starts_with(token));
         let (id, token) = fits.max_by_key(|(_, token)| token.len()).unwrap();
         tokens.push(id);
         rest = &rest[token.len()..];
@@ -97,7 +120,12 @@ fn accepts(matcher: &GrammarMatcher, tokens: &[u32], num_tokens: usize) -> bool 
         if at < 40 || at % 16 == 0 {
             for id in 0..num_tokens as u32 {
                 let accepted = matcher.fork().accept_token(id).unwrap();
-                assert_eq!(mask.is_allowed(id), accepted, "token {id} after {:?}", &tokens[..at]);
+                assert_eq!(
+                    mask.is_allowed(id),
+                    accepted,
+                    "token {id} after {:?}",
+                    &tokens[..at]
+                );
             }
         }
         if !matcher.accept_token(token).unwrap() {
@@ -124,12 +152,17 @@ fn cases() {
                     assert_eq!(accepted, expected, "{name}: {text:?} as {tokens:?}");
                 }
             }
-            let Some(lists) = cases["tokens"][kind].as_array() else { continue };
+            let Some(lists) = cases["tokens"][kind].as_array() else {
+                continue;
+            };
             for list in lists {
                 let mut tokens = Vec::new();
                 for part in list.as_array().unwrap() {
                     let part = part.as_str().unwrap();
-                    match (0..).zip(&vocab).find(|(_, token)| **token == part.as_bytes()) {
+                    match (0..)
+                        .zip(&vocab)
+                        .find(|(_, token)| **token == part.as_bytes())
+                    {
                         Some((id, _)) => tokens.push(id),
                         None => tokens.extend(bytes(part)),
                     }

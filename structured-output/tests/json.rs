@@ -476,5 +476,8 @@ fn the_json_schema_test_suite() {
     for (reason, count) in refused {
         eprintln!("  {count:4} {reason}");
     }
-    assert!(right > 0 && wrongly_accepted.is_empty(), "{wrongly_accepted:#?}");
+    assert!(
+        right > 0 && wrongly_accepted.is_empty(),
+        "{wrongly_accepted:#?}"
+    );
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-use super::{MAX_FORCED_BYTES, TokenAutomaton};
+use super::TokenAutomaton;
 use crate::earley::{ContextId, ContextMemo, LanguageMask, Parser, StateId, Symbol};
 use crate::index::Trie;
 use crate::lexical::search::{DEAD, Graph, Search, UNKNOWN, nearest_end};
@@ -144,10 +144,11 @@ impl TokenAutomaton {
     pub(super) fn parser_forced_bytes(
         &mut self,
         mut state: StateId,
+        max_bytes: usize,
         fuel: &mut Fuel,
     ) -> Result<Vec<u8>, OutOfFuel> {
         let mut forced = Vec::new();
-        while forced.len() < MAX_FORCED_BYTES {
+        while forced.len() < max_bytes {
             fuel.burn(1)?;
             let (parser, machine) = self.parser();
             let Some(byte) = parser.only_byte(machine, state, fuel)? else {

@@ -259,7 +259,12 @@ impl TokenAutomaton {
             trie,
             language,
             fuel,
-            |tokens| set_bits(&mut words, &trie.tokens()[tokens.start as usize..tokens.end as usize]),
+            |tokens| {
+                set_bits(
+                    &mut words,
+                    &trie.tokens()[tokens.start as usize..tokens.end as usize],
+                )
+            },
             |leave| leaves.push(leave),
         )?;
         let mut rests: Vec<(u32, &[u8])> = Vec::new();
@@ -349,7 +354,10 @@ impl TokenAutomaton {
 
     fn interned(&mut self, words: Vec<u32>) -> Arc<Mask> {
         let count = words.iter().map(|word| word.count_ones() as usize).sum();
-        self.grammars.memo.store.intern(Mask::from_words(words, count))
+        self.grammars
+            .memo
+            .store
+            .intern(Mask::from_words(words, count))
     }
 }
 

@@ -97,11 +97,12 @@ impl TokenAutomaton {
     pub(crate) fn next_forced_bytes(
         &mut self,
         state: GrammarState,
+        max_bytes: usize,
         fuel: &mut Fuel,
     ) -> Result<Vec<u8>, OutOfFuel> {
         match state {
-            Machine(state) => self.forced_bytes(state, fuel),
-            Parser(state) => self.parser_forced_bytes(state, fuel),
+            Machine(state) => self.forced_bytes(state, max_bytes, fuel),
+            Parser(state) => self.parser_forced_bytes(state, max_bytes, fuel),
         }
     }
 }

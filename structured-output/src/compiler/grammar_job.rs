@@ -141,13 +141,15 @@ impl Job<'_> {
                 let message = "JSON in a grammar needs a vocabulary that can write any text";
                 return Err(locate(rule, offset, message.to_owned()));
             }
-            let state = self.embedded_json(&schema, limits).map_err(|error| match error {
-                CompileError::JsonSyntax { message, .. } => locate(rule, offset, message),
-                CompileError::JsonSchema { pointer, message } => {
-                    locate(rule, offset, format!("schema, at `#{pointer}`: {message}"))
-                }
-                other => other,
-            })?;
+            let state = self
+                .embedded_json(&schema, limits)
+                .map_err(|error| match error {
+                    CompileError::JsonSyntax { message, .. } => locate(rule, offset, message),
+                    CompileError::JsonSchema { pointer, message } => {
+                        locate(rule, offset, format!("schema, at `#{pointer}`: {message}"))
+                    }
+                    other => other,
+                })?;
             json.push(state);
         }
         let mut masks = Vec::new();

@@ -123,6 +123,9 @@ pub(super) struct Job<'a> {
 /// Parts of a syntax tree, or strings of a choice, per slice.
 pub(super) const SLICE_PARTS: usize = 256;
 
+/// Steps of a search per slice: about a millisecond, in which matchers wait.
+const SLICE_STEPS: u64 = 5_000;
+
 impl Job<'_> {
     /// One slice of the work: locks the automaton, and charges what the slice added.
     pub(super) fn slice<T>(
@@ -132,7 +135,7 @@ impl Job<'_> {
         if self.cancel.is_cancelled() {
             return Err(CompileError::Cancelled);
         }
-        let mut automaton = self.engine.lock();
+        let mut automaton = self.engine.lock_for_slice();
         let before = (automaton.num_states(), automaton.state_bytes());
         let result = work(&mut automaton);
         self.states += automaton.num_states() - before.0;
@@ -269,14 +272,14 @@ impl Job<'_> {
 
     /// Refuses a grammar without any completion.
     pub(super) fn check_completable(&mut self, root: State) -> Result<(), CompileError> {
-        let mut slice_steps = 50_000;
+        let mut slice_steps = SLICE_STEPS;
         let mut by_bytes = Search::new(root.lexeme);
         let mut by_tokens = Search::new(root);
         let mut text_exists = false;
         loop {
-            // Doubling, since a step by tokens may need a whole walk of the vocabulary.
             let steps = slice_steps.min(self.budget.max_steps.saturating_sub(self.steps) + 1);
             let mut fuel = Fuel::new(steps);
+            let num_seen = by_bytes.num_seen() + by_tokens.num_seen();
             let found = self.slice(|automaton| {
                 if !text_exists {
                     match by_bytes.run(&mut automaton.machine().lexicon, &mut fuel) {
@@ -295,7 +298,12 @@ impl Job<'_> {
                 return outcome;
             }
             self.steps += steps;
-            slice_steps *= 2;
+            // Doubling where a slice brought nothing: one step may need a whole walk of the
+            // vocabulary.
+            slice_steps = match by_bytes.num_seen() + by_tokens.num_seen() > num_seen {
+                true => SLICE_STEPS,
+                false => slice_steps.saturating_mul(2),
+            };
         }
     }
 }

@@ -86,7 +86,10 @@ impl Compilation {
 
     /// Schemas that occur, with the rule and the offset of each.
     pub(crate) fn schemas(&self) -> impl Iterator<Item = (&str, RuleId, usize)> {
-        self.folded.schemas.iter().map(|(schema, rule, at)| (&**schema, *rule, *at))
+        self.folded
+            .schemas
+            .iter()
+            .map(|(schema, rule, at)| (&**schema, *rule, *at))
     }
 
     /// Token sets that occur, with the rule and the offset of each.

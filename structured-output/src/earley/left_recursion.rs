@@ -118,15 +118,11 @@ fn rewritten(
 ) -> Result<u32, OutOfFuel> {
     let start = graph.node();
     // "A whole X_j has been read."
-    let read: hashbrown::HashMap<u32, u32> = component
-        .iter()
-        .map(|&rule| (rule, graph.node()))
-        .collect();
+    let read: hashbrown::HashMap<u32, u32> =
+        component.iter().map(|&rule| (rule, graph.node())).collect();
     graph.nodes[read[&whole] as usize].accepting = true;
-    let copy: hashbrown::HashMap<u32, u32> = members
-        .iter()
-        .map(|&node| (node, graph.node()))
-        .collect();
+    let copy: hashbrown::HashMap<u32, u32> =
+        members.iter().map(|&node| (node, graph.node())).collect();
     for &node in members {
         let Node {
             edges, accepting, ..
@@ -142,7 +138,9 @@ fn rewritten(
             .collect();
     }
     for &rule in component {
-        let edges = graph.nodes[graph.starts[rule as usize] as usize].edges.clone();
+        let edges = graph.nodes[graph.starts[rule as usize] as usize]
+            .edges
+            .clone();
         for (label, to) in edges {
             fuel.burn(1)?;
             match label {
@@ -164,7 +162,9 @@ pub(super) fn ranks(graph: &Graph) -> Vec<u32> {
     let mut ranks = vec![0; graph.starts.len()];
     for component in components(graph.starts.len(), |rule| &calls[rule]) {
         for rule in component {
-            let below = calls[rule as usize].iter().map(|&rule| ranks[rule as usize] + 1);
+            let below = calls[rule as usize]
+                .iter()
+                .map(|&rule| ranks[rule as usize] + 1);
             ranks[rule as usize] = below.max().unwrap_or(0);
         }
     }

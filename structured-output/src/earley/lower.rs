@@ -178,11 +178,13 @@ impl Lowering {
     ) -> Result<Value, LowerError> {
         let mut values: Vec<Value> = Vec::with_capacity(nodes.len());
         for Node { kind, offset } in nodes {
-            let value = self.node(lexicon, kind, &values).map_err(|message| LowerError {
-                rule,
-                offset,
-                message,
-            })?;
+            let value = self
+                .node(lexicon, kind, &values)
+                .map_err(|message| LowerError {
+                    rule,
+                    offset,
+                    message,
+                })?;
             self.folded
                 .token_set_places
                 .resize(self.folded.token_sets.len(), (rule, offset));
@@ -306,7 +308,11 @@ impl Lowering {
     }
 
     fn tokens(&mut self, set: TokenSet) -> Value {
-        let known = self.folded.token_sets.iter().position(|known| *known == set);
+        let known = self
+            .folded
+            .token_sets
+            .iter()
+            .position(|known| *known == set);
         let id = known.unwrap_or_else(|| {
             self.folded.token_sets.push(set);
             self.folded.token_sets.len() - 1

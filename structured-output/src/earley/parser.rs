@@ -251,7 +251,14 @@ impl Parser {
         while let Some(((_, start), returns)) = callers.pop_first() {
             let inner = self.context(returns);
             // What was read to make it is noted already; it has no outer context of its own.
-            self.leave(start, inner, &mut items, &mut callers, &mut Vec::new(), fuel)?;
+            self.leave(
+                start,
+                inner,
+                &mut items,
+                &mut callers,
+                &mut Vec::new(),
+                fuel,
+            )?;
         }
         items.sort_unstable();
         items.dedup();
@@ -283,8 +290,8 @@ impl Parser {
             let (lexeme, target) = self.program.lexemes(node)[at];
             let context = self.after(target, context);
             // A stop token is the last: only where nothing needs to follow.
-            let comes_too_early = matches!(lexeme, Lexeme::Stop(_))
-                && self.contexts.min_length(context) > 0;
+            let comes_too_early =
+                matches!(lexeme, Lexeme::Stop(_)) && self.contexts.min_length(context) > 0;
             if !comes_too_early {
                 items.push(Item { lexeme, context });
             }
@@ -507,7 +514,10 @@ impl Parser {
             Lexeme::Stop(_) => return Ok(u32::MAX),
             Lexeme::End => 0,
         };
-        Ok(super::length::add(own, self.contexts.min_length(item.context)))
+        Ok(super::length::add(
+            own,
+            self.contexts.min_length(item.context),
+        ))
     }
 
     /// What comes first in the canonical completion, the shortest in bytes and tokens with the

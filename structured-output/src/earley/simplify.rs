@@ -83,7 +83,12 @@ pub(super) fn deterministic(graph: &mut Graph, fuel: &mut Fuel) -> Result<(), Ou
             next += 1;
             let edges = &graph.nodes[node as usize].edges;
             fuel.burn(1 + edges.len() as u64)?;
-            reached.extend(edges.iter().map(|edge| edge.1).filter(|&to| seen.insert(to)));
+            reached.extend(
+                edges
+                    .iter()
+                    .map(|edge| edge.1)
+                    .filter(|&to| seen.insert(to)),
+            );
         }
         let first = made.nodes.len();
         made.starts[rule] = first as u32;

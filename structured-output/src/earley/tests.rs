@@ -38,10 +38,16 @@ pub(super) fn compile(source: &str) -> Compiled {
     let mut fuel = Fuel::new(10_000_000);
     let lexicon = &mut machine.lexicon;
     while compilation.lower(lexicon, 10).unwrap().is_none() {}
-    compilation.build(Vec::new(), Vec::new(), &mut fuel).unwrap();
+    compilation
+        .build(Vec::new(), Vec::new(), &mut fuel)
+        .unwrap();
     while !compilation.weigh(lexicon, None, 10, &mut fuel).unwrap() {}
     let start = match compilation.simplify(&mut fuel).unwrap() {
-        true => Some(compilation.install(&mut machine, &mut parser, &mut fuel).unwrap()),
+        true => Some(
+            compilation
+                .install(&mut machine, &mut parser, &mut fuel)
+                .unwrap(),
+        ),
         false => None,
     };
     Compiled {
@@ -73,19 +79,52 @@ impl Compiled {
 #[test]
 fn recursion_of_all_kinds() {
     let cases: [(&str, &[&str], &[&str]); 10] = [
-        ("root ::= root \"a\" | \"b\"", &["b", "ba", "baa"], &["", "a", "ab"]),
-        ("root ::= \"a\" root | \"b\"", &["b", "ab", "aab"], &["", "a", "ba"]),
-        ("root ::= \"(\" root \")\" | \"\"", &["", "()", "(())"], &["(", ")", "(()"]),
-        ("root ::= root root | \"a\"", &["a", "aa", "aaaaa"], &["", "b"]),
+        (
+            "root ::= root \"a\" | \"b\"",
+            &["b", "ba", "baa"],
+            &["", "a", "ab"],
+        ),
+        (
+            "root ::= \"a\" root | \"b\"",
+            &["b", "ab", "aab"],
+            &["", "a", "ba"],
+        ),
+        (
+            "root ::= \"(\" root \")\" | \"\"",
+            &["", "()", "(())"],
+            &["(", ")", "(()"],
+        ),
+        (
+            "root ::= root root | \"a\"",
+            &["a", "aa", "aaaaa"],
+            &["", "b"],
+        ),
         ("root ::= root root | \"\"", &[""], &["a"]),
-        ("root ::= a \"x\" | \"y\"\na ::= root \"z\" | b\nb ::= root | \"q\"",
-         &["y", "qx", "yzx", "yx", "qxx", "qxzx"], &["q", "z", "yz", ""]),
-        ("root ::= n root \"x\" | \"y\"\nn ::= \"k\" | \"\"",
-         &["y", "yx", "kyx", "kkyxx", "kyxx"], &["k", "ky", "kkyx", ""]),
-        ("root ::= (root \"a\"){2,3} | \"b\"", &["b", "baba", "bababa"], &["ba", "babababa", ""]),
-        ("root ::= e\ne ::= e \"+\" t | t\nt ::= t \"*\" f | f\nf ::= \"(\" e \")\" | [0-9]+",
-         &["1", "1+2*3", "(1+2)*34", "((5))"], &["", "1+", "(1", "1)2", "+1"]),
-        ("root ::= [a-z]+ root \"!\" | [a-z]+", &["a", "ab", "ab!", "abc!!"], &["", "a!", "ab!!"]),
+        (
+            "root ::= a \"x\" | \"y\"\na ::= root \"z\" | b\nb ::= root | \"q\"",
+            &["y", "qx", "yzx", "yx", "qxx", "qxzx"],
+            &["q", "z", "yz", ""],
+        ),
+        (
+            "root ::= n root \"x\" | \"y\"\nn ::= \"k\" | \"\"",
+            &["y", "yx", "kyx", "kkyxx", "kyxx"],
+            &["k", "ky", "kkyx", ""],
+        ),
+        (
+            "root ::= (root \"a\"){2,3} | \"b\"",
+            &["b", "baba", "bababa"],
+            &["ba", "babababa", ""],
+        ),
+        (
+            "root ::= e\ne ::= e \"+\" t | t\nt ::= t \"*\" f | f\nf ::= \"(\" e \")\" | [0-9]+",
+            &["1", "1+2*3", "(1+2)*34", "((5))"],
+            &["", "1+", "(1", "1)2", "+1"],
+        ),
+        (
+            "root ::= [a-z]+ root \"!\" | [a-z]+",
+            &["a", "ab", "ab!", "abc!!"],
+            &["", "a!", "ab!!"],
+        ),
     ];
     for (source, accept, reject) in cases {
         let mut compiled = compile(source);
@@ -100,7 +139,11 @@ fn recursion_of_all_kinds() {
 
 #[test]
 fn a_grammar_without_a_text_is_empty() {
-    for source in ["root ::= root", "root ::= \"a\" root", "root ::= a \"x\"\na ::= root a"] {
+    for source in [
+        "root ::= root",
+        "root ::= \"a\" root",
+        "root ::= a \"x\"\na ::= root a",
+    ] {
         assert!(compile(source).start.is_none(), "{source}");
     }
 }
@@ -115,7 +158,11 @@ fn many_repetitions_are_not_written_out() {
     let mut compiled = compile("root ::= (\"(\" root \")\"){2,21} | \"x\"");
     for count in 0..40 {
         let text = b"(x)".repeat(count);
-        assert_eq!(compiled.accepts(&text), (2..=21).contains(&count), "{count}");
+        assert_eq!(
+            compiled.accepts(&text),
+            (2..=21).contains(&count),
+            "{count}"
+        );
     }
 }
 
@@ -124,9 +171,21 @@ fn what_a_byte_costs_does_not_grow_with_the_text() {
     let grammars = [
         ("root ::= \"a\" root | \"\"", "a", ""),
         ("root ::= root \"a\" | \"\"", "a", ""),
-        ("root ::= e\ne ::= e \"+\" f | f\nf ::= \"(\" e \")\" | [0-9]+", "12+(3+4)+", "1"),
-        ("root ::= \"[\" (root (\",\" root)*)? \"]\" | [0-9]+", "[[1,2],", "3"),
-        ("root ::= item | item \",\" root\nitem ::= [a-z]+ | \"(\" root \")\"", "ab,(c,d),", "e"),
+        (
+            "root ::= e\ne ::= e \"+\" f | f\nf ::= \"(\" e \")\" | [0-9]+",
+            "12+(3+4)+",
+            "1",
+        ),
+        (
+            "root ::= \"[\" (root (\",\" root)*)? \"]\" | [0-9]+",
+            "[[1,2],",
+            "3",
+        ),
+        (
+            "root ::= item | item \",\" root\nitem ::= [a-z]+ | \"(\" root \")\"",
+            "ab,(c,d),",
+            "e",
+        ),
     ];
     for (source, unit, end) in grammars {
         let mut compiled = compile(source);
@@ -136,7 +195,9 @@ fn what_a_byte_costs_does_not_grow_with_the_text() {
         for chunk in text.as_bytes().chunks(10_000) {
             let mut fuel = Fuel::new(10_000_000);
             for &byte in chunk {
-                let next = compiled.parser.step(&mut compiled.machine, state, byte, &mut fuel);
+                let next = compiled
+                    .parser
+                    .step(&mut compiled.machine, state, byte, &mut fuel);
                 state = next.unwrap().unwrap();
             }
             costs.push(10_000_000 - fuel.left());
@@ -144,10 +205,15 @@ fn what_a_byte_costs_does_not_grow_with_the_text() {
         let (second, last) = (costs[1], costs[costs.len() - 2]);
         assert!(last <= second + second / 100, "{source}: {costs:?}");
         let per_byte = compiled.parser.memory_bytes() / 100_000;
-        assert!(per_byte < 150, "{source}: {per_byte} bytes of memory per byte of text");
+        assert!(
+            per_byte < 150,
+            "{source}: {per_byte} bytes of memory per byte of text"
+        );
         let mut fuel = Fuel::new(100_000);
         for &byte in end.as_bytes() {
-            let next = compiled.parser.step(&mut compiled.machine, state, byte, &mut fuel);
+            let next = compiled
+                .parser
+                .step(&mut compiled.machine, state, byte, &mut fuel);
             state = next.unwrap().unwrap();
         }
         assert!(source.contains('[') && unit.contains('[') || compiled.parser.is_accepting(state));

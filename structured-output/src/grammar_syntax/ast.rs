@@ -220,7 +220,10 @@ impl Grammar {
         let mut pieces = Vec::new();
         let mut rest = text;
         while let Some(c) = rest.chars().next() {
-            let tokens = self.control_tokens.iter().filter(|t| rest.starts_with(&***t));
+            let tokens = self
+                .control_tokens
+                .iter()
+                .filter(|t| rest.starts_with(&***t));
             match tokens.max_by_key(|token| token.len()) {
                 Some(token) => {
                     rest = &rest[token.len()..];
@@ -292,10 +295,11 @@ impl SyntaxLimits {
             "" => String::new(),
             flags => format!("(?{flags})"),
         };
-        let ast = regex::parse(&format!("{prefix}{pattern}"), Dialect::Common, self.regex).map_err(|error| {
-            let inside = error.offset.saturating_sub(prefix.len());
-            SyntaxError::new(offset + inside, error.message)
-        })?;
+        let ast = regex::parse(&format!("{prefix}{pattern}"), Dialect::Common, self.regex)
+            .map_err(|error| {
+                let inside = error.offset.saturating_sub(prefix.len());
+                SyntaxError::new(offset + inside, error.message)
+            })?;
         Ok(NodeKind::Regex(ast))
     }
 }

@@ -57,7 +57,11 @@ impl<'a> Cursor<'a> {
     }
 
     /// A number of digits.
-    pub(super) fn take_number(&mut self, max: u32, limit: &'static str) -> Result<u32, SyntaxError> {
+    pub(super) fn take_number(
+        &mut self,
+        max: u32,
+        limit: &'static str,
+    ) -> Result<u32, SyntaxError> {
         let offset = self.offset;
         let digits = self.take_while(|c| c.is_ascii_digit());
         if digits.is_empty() {
@@ -94,9 +98,8 @@ impl<'a> Cursor<'a> {
             "" => Some(0),
             digits => u32::from_str_radix(digits, 16).ok(),
         };
-        code.and_then(char::from_u32).ok_or_else(|| {
-            SyntaxError::new(offset, format!("`{}` is no code point", cut(text)))
-        })
+        code.and_then(char::from_u32)
+            .ok_or_else(|| SyntaxError::new(offset, format!("`{}` is no code point", cut(text))))
     }
 
     /// An error here.

@@ -169,10 +169,7 @@ fn looped(
 
 /// Whether in text without excluded strings and triggers, followed by a trigger, one of them may
 /// end before that trigger does.
-fn overlaps<'a>(
-    triggers: impl Iterator<Item = &'a str> + Clone,
-    excludes: &'a [Box<str>],
-) -> bool {
+fn overlaps<'a>(triggers: impl Iterator<Item = &'a str> + Clone, excludes: &'a [Box<str>]) -> bool {
     triggers.clone().any(|trigger| {
         let trigger = trigger.as_bytes();
         let excludes = excludes.iter().map(|text| text.as_bytes());

@@ -192,7 +192,10 @@ impl<'a> Parser<'a, '_> {
             if option != "lazy" {
                 return Err(SyntaxError::new(
                     offset,
-                    format!("rule option `{}` is not supported: only `lazy` is", cut(option)),
+                    format!(
+                        "rule option `{}` is not supported: only `lazy` is",
+                        cut(option)
+                    ),
                 ));
             }
             self.skip_blanks();
@@ -201,9 +204,9 @@ impl<'a> Parser<'a, '_> {
             }
             if !self.cursor.take_str(",") {
                 let found = self.cursor.found();
-                return self
-                    .cursor
-                    .error(format!("expected `,` or `]` among the options, found {found}"));
+                return self.cursor.error(format!(
+                    "expected `,` or `]` among the options, found {found}"
+                ));
             }
         }
     }
@@ -239,7 +242,9 @@ impl<'a> Parser<'a, '_> {
                 .check_nodes(self.grammar.num_nodes + self.rule.len())?;
             self.skip_blanks();
             let offset = self.cursor.offset();
-            let Some(next) = self.cursor.peek() else { break };
+            let Some(next) = self.cursor.peek() else {
+                break;
+            };
             match next {
                 '(' => {
                     self.cursor.skip(1);
@@ -458,7 +463,9 @@ impl<'a> Parser<'a, '_> {
         let offset = self.cursor.offset();
         let negated = self.cursor.take_str("!");
         if !self.cursor.take_str("<") {
-            return self.cursor.error("expected a token, as `<[123]>`, after `!`");
+            return self
+                .cursor
+                .error("expected a token, as `<[123]>`, after `!`");
         }
         let mut set = TokenSet {
             negated,

@@ -112,7 +112,9 @@ impl<'a> Parser<'a, '_> {
                          out of the pattern's classes",
                     ));
                 }
-                _ => return unexpected(&given, "`Regex` takes a pattern, `flags` and `json_string`"),
+                _ => {
+                    return unexpected(&given, "`Regex` takes a pattern, `flags` and `json_string`");
+                }
             }
         }
         let Some((pattern, at)) = pattern else {
@@ -247,8 +249,9 @@ impl<'a> Parser<'a, '_> {
             return Ok(());
         }
         let found = self.cursor.found();
-        self.cursor
-            .error(format!("expected `,` or `)` among arguments, found {found}"))
+        self.cursor.error(format!(
+            "expected `,` or `)` among arguments, found {found}"
+        ))
     }
 
     fn argument(&mut self, may_be_tuple: bool) -> Result<Argument<'a>, SyntaxError> {

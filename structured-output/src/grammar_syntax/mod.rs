@@ -22,7 +22,10 @@ mod structural_tag;
 /// counts as EBNF.
 pub(crate) fn is_lark(source: &str) -> bool {
     let code = |line: &str| {
-        let end = [line.find('#'), line.find("//")].into_iter().flatten().min();
+        let end = [line.find('#'), line.find("//")]
+            .into_iter()
+            .flatten()
+            .min();
         line[..end.unwrap_or(line.len())].contains("::=")
     };
     !source.trim().is_empty() && !source.lines().any(code)

@@ -166,7 +166,9 @@ impl<'a> Parser<'a, '_> {
             ahead.take_while(|c| c == ' ' || c == '\t');
             self.cursor = ahead;
             if self.cursor.peek() != Some('"') {
-                return self.cursor.error("expected the range's last character in quotes");
+                return self
+                    .cursor
+                    .error("expected the range's last character in quotes");
             }
             let last = self.string()?;
             let only = |text: &str| {
@@ -188,12 +190,13 @@ impl<'a> Parser<'a, '_> {
         if rest.starts_with('i') && !rest[1..].starts_with(is_name) {
             self.cursor.skip(1);
             let pattern: String = text.chars().map(either_case).collect();
-            return self.limits.regex(&pattern, "", offset).map_err(|error| {
-                match error {
+            return self
+                .limits
+                .regex(&pattern, "", offset)
+                .map_err(|error| match error {
                     SyntaxError::At { message, .. } => SyntaxError::new(offset, message),
                     limit => limit,
-                }
-            });
+                });
         }
         Ok(NodeKind::Literal(text.into()))
     }
@@ -274,9 +277,9 @@ impl<'a> Parser<'a, '_> {
         }
         if !self.cursor.take_str("]>") {
             let found = self.cursor.found();
-            return self
-                .cursor
-                .error(format!("expected `,` or `]>` among token ids, found {found}"));
+            return self.cursor.error(format!(
+                "expected `,` or `]>` among token ids, found {found}"
+            ));
         }
         Ok(NodeKind::Tokens(set))
     }

@@ -45,7 +45,9 @@ impl Parser<'_, '_> {
                 break;
             }
             let offset = self.cursor.offset();
-            let Some(next) = self.cursor.peek() else { break };
+            let Some(next) = self.cursor.peek() else {
+                break;
+            };
             if repeatable && let Some((min, max)) = self.repetition(next)? {
                 if let Some(inner) = group.items.pop() {
                     let repeat = NodeKind::Repeat { inner, min, max };

@@ -15,9 +15,7 @@ mod statement;
 
 use hashbrown::HashMap;
 
-use super::ast::{
-    Grammar, NodeId, NodeKind, RuleBuilder, RuleId, SyntaxError, SyntaxLimits,
-};
+use super::ast::{Grammar, NodeId, NodeKind, RuleBuilder, RuleId, SyntaxError, SyntaxLimits};
 use super::cursor::{Cursor, cut};
 use crate::lexical::UNBOUNDED;
 
@@ -93,7 +91,8 @@ struct Parser<'a, 'g> {
 
 /// Whether a name is that of a terminal.
 fn is_terminal(name: &str) -> bool {
-    name.trim_start_matches('_').starts_with(|c: char| c.is_ascii_uppercase())
+    name.trim_start_matches('_')
+        .starts_with(|c: char| c.is_ascii_uppercase())
 }
 
 impl<'a> Parser<'a, '_> {
@@ -135,7 +134,11 @@ impl<'a> Parser<'a, '_> {
     fn finish(&mut self, start: usize) -> Result<RuleId, SyntaxError> {
         let undefined = self.names.iter().filter(|(_, known)| !known.is_defined);
         if let Some((name, known)) = undefined.min_by_key(|(_, known)| known.offset) {
-            let kind = if is_terminal(name) { "terminal" } else { "rule" };
+            let kind = if is_terminal(name) {
+                "terminal"
+            } else {
+                "rule"
+            };
             let message = format!("{kind} `{}` is not defined", cut(name));
             return Err(SyntaxError::new(known.offset, message));
         }
@@ -239,7 +242,11 @@ impl<'a> Parser<'a, '_> {
     fn skip_lines(&mut self) {
         loop {
             self.skip_blanks();
-            if self.cursor.take_while(|c| matches!(c, '\n' | '\r')).is_empty() {
+            if self
+                .cursor
+                .take_while(|c| matches!(c, '\n' | '\r'))
+                .is_empty()
+            {
                 return;
             }
         }

@@ -105,7 +105,9 @@ impl<'a> Parser<'a, '_> {
                 "suffix" => {
                     self.skip_blanks();
                     if !self.cursor.take_str("=") {
-                        return self.cursor.error("expected `=` and a terminal after `suffix`");
+                        return self
+                            .cursor
+                            .error("expected `=` and a terminal after `suffix`");
                     }
                     self.skip_blanks();
                     attributes.is_lazy = true;
@@ -127,9 +129,9 @@ impl<'a> Parser<'a, '_> {
             }
             if !self.cursor.take_str(",") {
                 let found = self.cursor.found();
-                return self
-                    .cursor
-                    .error(format!("expected `,` or `]` among attributes, found {found}"));
+                return self.cursor.error(format!(
+                    "expected `,` or `]` among attributes, found {found}"
+                ));
             }
         }
     }
@@ -137,7 +139,9 @@ impl<'a> Parser<'a, '_> {
     fn directive(&mut self) -> Result<(), SyntaxError> {
         let offset = self.cursor.offset();
         self.cursor.skip(1);
-        let name = self.cursor.take_while(|c| c.is_ascii_alphabetic() || c == '_');
+        let name = self
+            .cursor
+            .take_while(|c| c.is_ascii_alphabetic() || c == '_');
         match name {
             "ignore" => {
                 let rule = self.grammar.declare("%ignore", offset, self.limits)?;
@@ -162,7 +166,9 @@ impl<'a> Parser<'a, '_> {
     fn import(&mut self) -> Result<(), SyntaxError> {
         self.skip_blanks();
         let offset = self.cursor.offset();
-        let module = self.cursor.take_while(|c| c.is_ascii_alphanumeric() || c == '_');
+        let module = self
+            .cursor
+            .take_while(|c| c.is_ascii_alphanumeric() || c == '_');
         let module = if self.cursor.peek() == Some('.') || module == "common" {
             module
         } else {
@@ -189,7 +195,9 @@ impl<'a> Parser<'a, '_> {
         }
         self.skip_blanks();
         if !self.cursor.take_str("(") {
-            return self.cursor.error("expected `.` and a terminal, or a list in parentheses");
+            return self
+                .cursor
+                .error("expected `.` and a terminal, or a list in parentheses");
         }
         loop {
             self.skip_lines();

@@ -143,7 +143,10 @@ pub(super) fn token(value: &Value, pointer: &str) -> Result<TokenSet, TagError> 
         Value::String(text) if !text.is_empty() => Ok(TokenSet::of_name(text)),
         other => refuse(
             pointer,
-            format!("a token is given by its id or its text, not by {}", shown(other)),
+            format!(
+                "a token is given by its id or its text, not by {}",
+                shown(other)
+            ),
         ),
     }
 }

@@ -160,7 +160,8 @@ impl Parser<'_> {
     fn nested_grammar(&mut self, mut fields: Fields<'_>) -> Result<RuleId, TagError> {
         let source = fields.string("grammar")?;
         let pointer = fields.at("grammar");
-        self.pointers.push((self.grammar.rules.len(), pointer.clone()));
+        self.pointers
+            .push((self.grammar.rules.len(), pointer.clone()));
         let root = match is_lark(source) {
             true => lark::parse(source, self.limits, self.grammar),
             false => parse_ebnf(source, "root", self.limits, self.grammar),
@@ -187,7 +188,10 @@ impl Parser<'_> {
         let mut without = fields.texts("excludes")?;
         without.extend_from_slice(&ends.texts);
         if fields.optional("max_tokens").is_some() {
-            return fields.refuse("max_tokens", "is not supported: bound the text by `max_chars`");
+            return fields.refuse(
+                "max_tokens",
+                "is not supported: bound the text by `max_chars`",
+            );
         }
         let max_chars = fields.count("max_chars", i32::MAX as u32)?;
         let text = rule.push(0, NodeKind::TextWithout(without));

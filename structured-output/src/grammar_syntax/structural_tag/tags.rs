@@ -113,10 +113,15 @@ impl Parser<'_> {
         for (index, (begin, rest)) in tags.into_iter().enumerate() {
             let pointer = format!("{}/{index}/begin", fields.at("tags"));
             let Delimiter::Texts(begins) = begin else {
-                return refuse(&pointer, "`begin` must be a string here: triggers are strings");
+                return refuse(
+                    &pointer,
+                    "`begin` must be a string here: triggers are strings",
+                );
             };
             let begin = begins.first().map_or("", |text| &**text);
-            let mut of_tag = triggers.iter().filter(|trigger| begin.starts_with(&***trigger));
+            let mut of_tag = triggers
+                .iter()
+                .filter(|trigger| begin.starts_with(&***trigger));
             let (Some(trigger), None) = (of_tag.next(), of_tag.next()) else {
                 return refuse(
                     &pointer,
@@ -150,7 +155,10 @@ impl Parser<'_> {
         let mut dispatch = Dispatch::new(0);
         for (trigger, content, pointer) in self.rules(fields, rule)? {
             let Value::String(trigger) = trigger else {
-                return refuse(&pointer, format!("a trigger is a string, not {}", shown(trigger)));
+                return refuse(
+                    &pointer,
+                    format!("a trigger is a string, not {}", shown(trigger)),
+                );
             };
             dispatch.tags.push(Tag {
                 trigger: trigger.as_str().into(),
@@ -221,11 +229,17 @@ impl Parser<'_> {
         for (index, (begin, rest)) in tags.into_iter().enumerate() {
             let pointer = format!("{}/{index}/begin", fields.at("tags"));
             let Delimiter::Token(value, token_pointer) = begin else {
-                return refuse(&pointer, "`begin` must be a token here: triggers are tokens");
+                return refuse(
+                    &pointer,
+                    "`begin` must be a token here: triggers are tokens",
+                );
             };
             let trigger = token(&value, &token_pointer)?;
             let known = trigger.ranges.iter().all(|id| triggers.ranges.contains(id))
-                && trigger.names.iter().all(|name| triggers.names.contains(name));
+                && trigger
+                    .names
+                    .iter()
+                    .all(|name| triggers.names.contains(name));
             if !known {
                 return refuse(&pointer, "`begin` must be one of the trigger tokens");
             }
@@ -297,7 +311,11 @@ impl Parser<'_> {
                 ("type", Value::String("json_schema".into())),
                 ("json_schema", schema),
             ]);
-            tags.push(object([("begin", begin), ("content", content), ("end", end)]));
+            tags.push(object([
+                ("begin", begin),
+                ("content", content),
+                ("end", end),
+            ]));
         }
         let format = object([
             ("type", Value::String("triggered_tags".into())),

@@ -9,7 +9,7 @@ use super::programs::Programs;
 use super::schema::tests::evaluate;
 use super::value::Value;
 use super::{Style, Whitespace};
-use crate::lexical::{Fuel, Lexicon};
+use crate::lexical::{Fuel, Lexicon, OutOfFuel};
 use crate::options::{JsonSchemaOptions, Limits, PropertyOrder};
 use crate::pushdown::{Machine, State};
 
@@ -28,7 +28,10 @@ struct Engine {
 
 impl Engine {
     /// `None` where a node holds of itself in place.
-    fn new(order: PropertyOrder, make: impl FnOnce(&mut Lexicon, &mut Programs) -> NodeId) -> Option<Self> {
+    fn new(
+        order: PropertyOrder,
+        make: impl FnOnce(&mut Lexicon, &mut Programs) -> NodeId,
+    ) -> Result<Option<Self>, OutOfFuel> {
         let mut machine = Machine::new(Lexicon::new(Vec::new(), 8));
         let root = make(&mut machine.lexicon, &mut machine.programs);
         let options = JsonSchemaOptions {
@@ -38,28 +41,33 @@ impl Engine {
         };
         let limits = Limits::default().regex();
         let style = Style::new(&mut machine.lexicon, &options, limits).unwrap();
-        let frames = machine.programs.start(root, style, &mut fuel()).unwrap()?;
-        let start = machine.start_of_frames(&frames, &mut fuel()).unwrap();
-        Some(Self {
+        let Some(frames) = machine.programs.start(root, style, &mut fuel())? else {
+            return Ok(None);
+        };
+        let start = machine.start_of_frames(&frames, &mut fuel())?;
+        Ok(Some(Self {
             machine,
             root,
             start,
-        })
+        }))
     }
 
     /// The state after a text.
-    fn after(&mut self, text: &str) -> Option<State> {
+    fn after(&mut self, text: &str) -> Result<Option<State>, OutOfFuel> {
         let mut state = self.start;
         for byte in text.bytes() {
-            state = self.machine.step(state, byte, &mut fuel()).unwrap()?;
+            match self.machine.step(state, byte, &mut fuel())? {
+                Some(next) => state = next,
+                None => return Ok(None),
+            }
         }
-        Some(state)
+        Ok(Some(state))
     }
 
-    fn accepts(&mut self, text: &str) -> bool {
-        match self.after(text) {
-            Some(state) => self.machine.is_accepting(state, &mut fuel()).unwrap(),
-            None => false,
+    fn accepts(&mut self, text: &str) -> Result<bool, OutOfFuel> {
+        match self.after(text)? {
+            Some(state) => self.machine.is_accepting(state, &mut fuel()),
+            None => Ok(false),
         }
     }
 
@@ -69,17 +77,17 @@ impl Engine {
     }
 
     /// The canonical completion; `None` where there is none within a bound.
-    fn completion(&mut self, mut state: State) -> Option<String> {
+    fn completion(&mut self, mut state: State) -> Result<Option<String>, OutOfFuel> {
         let mut text = Vec::new();
-        while let Some((byte, next)) = self.machine.toward_end(state, &mut fuel()).unwrap() {
+        while let Some((byte, next)) = self.machine.toward_end(state, &mut fuel())? {
             text.push(byte);
             state = next;
             if text.len() > 2000 {
-                return None;
+                return Ok(None);
             }
         }
-        let ends = self.machine.is_accepting(state, &mut fuel()).unwrap();
-        ends.then(|| String::from_utf8(text).unwrap())
+        let ends = self.machine.is_accepting(state, &mut fuel())?;
+        Ok(ends.then(|| String::from_utf8(text).unwrap()))
     }
 }
 

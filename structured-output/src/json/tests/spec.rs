@@ -32,13 +32,24 @@ pub(super) enum Spec {
 
 pub(super) const NAMES: [&str; 4] = ["a", "b", "ab", "c"];
 pub(super) const CONSTANTS: [&str; 10] = [
-    "null", "true", "1", "1.0", "2", "\"a\"", "\"b\"", "[1]", "[]", "{\"a\":1}",
+    "null",
+    "true",
+    "1",
+    "1.0",
+    "2",
+    "\"a\"",
+    "\"b\"",
+    "[1]",
+    "[]",
+    "{\"a\":1}",
 ];
 
 impl Spec {
     pub(super) fn node(&self, l: &mut Lexicon, p: &mut Programs, root: NodeId) -> NodeId {
         let list = |list: &[Self], l: &mut Lexicon, p: &mut Programs| {
-            list.iter().map(|spec| spec.node(l, p, root)).collect::<Vec<_>>()
+            list.iter()
+                .map(|spec| spec.node(l, p, root))
+                .collect::<Vec<_>>()
         };
         match self {
             Self::Kinds(bits) => p.nodes().kinds(Kinds(*bits)),
@@ -108,6 +119,37 @@ impl Spec {
     }
 }
 
+impl Spec {
+    /// Whether some part is such.
+    pub(super) fn has(&self, is: &impl Fn(&Self) -> bool) -> bool {
+        is(self)
+            || match self {
+                Self::AllOf(list) | Self::AnyOf(list) | Self::OneOf(list) => {
+                    list.iter().any(|spec| spec.has(is))
+                }
+                Self::Not(spec) | Self::Contains(spec, _) => spec.has(is),
+                Self::Items(prefix, rest) => prefix.iter().any(|spec| spec.has(is)) || rest.has(is),
+                Self::Members(named, patterns, additional) => {
+                    named.iter().any(|named| named.1.has(is))
+                        || patterns.iter().any(|pattern| pattern.1.has(is))
+                        || additional.has(is)
+                }
+                _ => false,
+            }
+    }
+
+    /// Whether it may ask for items that repeat where items differ by their place, which is refused.
+    pub(super) fn may_be_refused(&self) -> bool {
+        self.has(&|spec| matches!(spec, Self::Unique))
+            && self.has(&|spec| match spec {
+                Self::Contains(..) => true,
+                Self::Items(prefix, _) => !prefix.is_empty(),
+                Self::Constant(text) => text.starts_with('['),
+                _ => false,
+            })
+    }
+}
+
 pub(super) fn spec() -> impl Strategy<Value = Spec> {
     let name = || prop::sample::select(&NAMES[..]);
     let leaf = prop_oneof![
@@ -162,7 +204,10 @@ pub(super) fn value() -> impl Strategy<Value = String> {
             prop::collection::vec(inner.clone(), 0..4)
                 .prop_map(|items| format!("[{}]", items.join(","))),
             prop::collection::vec(
-                (prop::sample::select(vec!["a", "b", "ab", "c", "x", "xx"]), inner),
+                (
+                    prop::sample::select(vec!["a", "b", "ab", "c", "x", "xx"]),
+                    inner
+                ),
                 0..4
             )
             .prop_map(|members| {

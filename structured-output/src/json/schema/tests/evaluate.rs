@@ -5,7 +5,12 @@ use super::super::super::value::Value;
 use super::super::key_language::spelled;
 use crate::lexical::{ExprId, Fuel, Lexicon};
 
-pub(in crate::json) fn holds(nodes: &Nodes, lexicon: &mut Lexicon, id: NodeId, value: &Value) -> bool {
+pub(in crate::json) fn holds(
+    nodes: &Nodes,
+    lexicon: &mut Lexicon,
+    id: NodeId,
+    value: &Value,
+) -> bool {
     let mut is = |id: NodeId, value: &Value| holds(nodes, lexicon, id, value);
     match nodes.node(id) {
         Node::AllOf(list) => list.iter().all(|&id| is(id, value)),
