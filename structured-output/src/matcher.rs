@@ -4,7 +4,7 @@ mod history;
 
 use std::sync::Arc;
 
-use crate::automaton::{MAX_FORCED_BYTES, State};
+use crate::automaton::{GrammarState, MAX_FORCED_BYTES};
 use crate::bitmask::bitmask_words;
 use crate::error::MatcherError;
 use crate::grammar::CompiledGrammar;
@@ -31,7 +31,7 @@ pub struct GrammarMatcher {
 /// Where the matcher stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Place {
-    state: State,
+    state: GrammarState,
     terminated: bool,
 }
 
@@ -125,9 +125,9 @@ impl GrammarMatcher {
         }
         let state = self.place.state;
         let (mask, needed) = self.grammar.engine().run(|automaton, fuel| {
-            let needed = automaton.min_tokens(state, fuel)?;
+            let needed = automaton.tokens_to_end(state, fuel)?;
             let mask = if needed <= num_tokens {
-                Some(automaton.mask_within(state, num_tokens, fuel)?)
+                Some(automaton.next_tokens_within(state, num_tokens, fuel)?)
             } else {
                 None
             };
@@ -146,7 +146,7 @@ impl GrammarMatcher {
         let mask = self
             .grammar
             .engine()
-            .run(|automaton, fuel| automaton.mask(place.state, fuel))?;
+            .run(|automaton, fuel| automaton.next_tokens(place.state, fuel))?;
         self.with_own_stop_tokens(place.state, mask)
     }
 
@@ -158,7 +158,11 @@ impl GrammarMatcher {
     }
 
     /// The mask with the matcher's own stop tokens allowed exactly where the text may end.
-    fn with_own_stop_tokens(&self, state: State, mask: Arc<Mask>) -> Result<MaskRef, MatcherError> {
+    fn with_own_stop_tokens(
+        &self,
+        state: GrammarState,
+        mask: Arc<Mask>,
+    ) -> Result<MaskRef, MatcherError> {
         let mask = MaskRef::new(mask);
         if self.own_stop_tokens.is_empty() {
             return Ok(mask);
@@ -230,7 +234,9 @@ impl GrammarMatcher {
         let is_stop = self.grammar.tokenizer_info().is_stop_token(token_id)
             || self.own_stop_tokens.binary_search(&token_id).is_ok();
         if is_stop {
-            let ends = place.terminated || self.may_end(place.state)?;
+            let ends = place.terminated
+                || self.may_end(place.state)?
+                || self.names_stop_token(place.state, token_id)?;
             return Ok(ends.then_some(Place {
                 terminated: true,
                 ..place
@@ -242,14 +248,20 @@ impl GrammarMatcher {
         let next = self
             .grammar
             .engine()
-            .run(|automaton, fuel| automaton.advance(place.state, token_id, fuel))?;
+            .run(|automaton, fuel| automaton.after_token(place.state, token_id, fuel))?;
         Ok(next.map(|state| Place { state, ..place }))
     }
 
-    fn may_end(&self, state: State) -> Result<bool, MatcherError> {
+    fn may_end(&self, state: GrammarState) -> Result<bool, MatcherError> {
         self.grammar
             .engine()
-            .run(|automaton, fuel| automaton.is_accepting(state, fuel))
+            .run(|automaton, fuel| automaton.may_end(state, fuel))
+    }
+
+    fn names_stop_token(&self, state: GrammarState, token_id: u32) -> Result<bool, MatcherError> {
+        self.grammar
+            .engine()
+            .run(|automaton, _| Ok(automaton.names_stop_token(state, token_id)))
     }
 
     /// Takes back the last `num_tokens` accepted tokens, without limit.
@@ -319,7 +331,7 @@ impl GrammarMatcher {
         let state = self.place.state;
         self.grammar
             .engine()
-            .run(|automaton, fuel| automaton.min_tokens(state, fuel))
+            .run(|automaton, fuel| automaton.tokens_to_end(state, fuel))
     }
 
     /// The text that must come next, whatever tokens write it: whole characters only, at most 16 KiB,
@@ -335,7 +347,7 @@ impl GrammarMatcher {
         let mut bytes = self
             .grammar
             .engine()
-            .run(|automaton, fuel| automaton.forced_bytes(state, MAX_FORCED_BYTES, fuel))?;
+            .run(|automaton, fuel| automaton.next_forced_bytes(state, MAX_FORCED_BYTES, fuel))?;
         if let Err(error) = std::str::from_utf8(&bytes) {
             bytes.truncate(error.valid_up_to());
         }
@@ -356,7 +368,7 @@ impl GrammarMatcher {
         let forced = self
             .grammar
             .engine()
-            .run(|automaton, fuel| automaton.forced_bytes(state, 1, fuel))?;
+            .run(|automaton, fuel| automaton.next_forced_bytes(state, 1, fuel))?;
         Ok(!forced.is_empty())
     }
 
