@@ -92,7 +92,7 @@ fn goal_of(mark: u16) -> u16 {
 }
 
 fn is_scalar(mark: u16) -> bool {
-    mark == SCALAR || (mark >= FIRST_GOAL && mark % 2 == 0)
+    mark == SCALAR || (mark >= FIRST_GOAL && mark.is_multiple_of(2))
 }
 
 impl Programs {

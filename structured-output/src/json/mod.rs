@@ -42,6 +42,8 @@ mod spacing;
 mod style;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod tests;
 mod text;
 mod unique;
 mod value;
