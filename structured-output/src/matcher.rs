@@ -365,10 +365,10 @@ impl GrammarMatcher {
             .run(|automaton, fuel| automaton.min_tokens(state, fuel))
     }
 
-    /// Bytes of a short completion; 0 after termination. With a token for every byte, no more than
-    /// as many tokens and a stop token are needed. Costs less than
-    /// [`GrammarMatcher::min_tokens_to_complete`], which walks that completion, and makes no states
-    /// of it: a first look where many tokens are left.
+    /// About how many bytes a short completion has; 0 after termination. Where what must follow
+    /// depends on the text of a key that is being written, it is taken as if it didn't. Costs less
+    /// than [`GrammarMatcher::min_tokens_to_complete`], which walks that completion, and makes no
+    /// states of it: a first look where many tokens are left.
     ///
     /// # Errors
     /// A limit.
@@ -379,7 +379,7 @@ impl GrammarMatcher {
         let state = self.place.state;
         self.grammar
             .engine()
-            .run(|automaton, fuel| automaton.machine().distance(state, fuel))
+            .run(|automaton, fuel| Ok(automaton.machine().distance(state, fuel)?.0))
     }
 
     /// The text that must come next, whatever tokens write it: whole characters only, at most 16 KiB,

@@ -81,7 +81,7 @@ pub trait StructuredOutputGrammar: Send {
     /// As there.
     fn next_token_mask_completing(&self, num_tokens: u32) -> Result<MaskRef, MatcherError>;
 
-    /// Bytes of a short completion: a first look that costs little.
+    /// About how many bytes a short completion has: a first look that costs little.
     ///
     /// # Errors
     /// A limit.

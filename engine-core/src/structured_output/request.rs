@@ -149,7 +149,7 @@ impl StructuredOutputRequest {
     /// Whether so many tokens are left that no count of what is needed is.
     fn is_far_from_end(&self, tokens_left: u32) -> Result<bool, MatcherError> {
         let bytes = self.grammar.min_bytes_to_complete()?;
-        // Twice, since a short completion need not be the one that is counted.
+        // Twice, since that is an estimate.
         Ok(bytes.saturating_mul(2).saturating_add(2 * CLOSING_TOKENS) < tokens_left)
     }
 
