@@ -212,12 +212,14 @@ impl GrammarCompiler {
         // Before the source is kept anywhere.
         source.check_size(&self.options.limits)?;
         let source_bytes = source.memory_bytes();
+        // Before the cache is looked at: a grammar of a generation that is full would let its new
+        // matchers fail with the old ones.
+        let engine = self.engine();
         match self.cache.turn((source.clone(), budget), cancel) {
             Turn::Known(outcome) => outcome,
             Turn::Compile(ticket) => {
                 self.num_compilations.fetch_add(1, Ordering::Relaxed);
-                let outcome =
-                    job::compile(&source, self.engine(), &self.options.limits, budget, cancel);
+                let outcome = job::compile(&source, engine, &self.options.limits, budget, cancel);
                 if outcome != Err(CompileError::Cancelled) {
                     let grammar_bytes = outcome.as_ref().map_or(0, CompiledGrammar::memory_bytes);
                     ticket.finish(&outcome, 256 + source_bytes + grammar_bytes);
