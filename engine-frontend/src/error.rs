@@ -93,7 +93,7 @@ impl GenerateError {
         match self {
             Self::Validation(_) => 400,
             Self::Request(error) => match error.code {
-                RequestErrorCode::ValidationError => 400,
+                RequestErrorCode::ValidationError | RequestErrorCode::GrammarRefused => 400,
                 RequestErrorCode::QueueOverflow | RequestErrorCode::ShuttingDown => 503,
                 RequestErrorCode::InternalError => 500,
             },

@@ -13,6 +13,7 @@ use tokio::task::JoinError;
 use crate::arg_utils::{EngineArgs, GenerationConfigArg};
 use crate::async_llm::AsyncLLM;
 use crate::engine_core_client::{EngineCoreClient, EngineCoreStartupError, LaunchOptions};
+use crate::error::ValidationError;
 use crate::openai::DefaultSamplingParams;
 
 /// Why there is no engine.
@@ -32,6 +33,9 @@ pub enum StartupError {
         /// Why not.
         source: TokenizerError,
     },
+    /// Flags that are wrong together, or with this model.
+    #[error(transparent)]
+    Flags(#[from] ValidationError),
     /// The core can't be started or reached.
     #[error(transparent)]
     EngineCore(#[from] EngineCoreStartupError),
@@ -71,6 +75,7 @@ pub enum StartupError {
 pub async fn start_engine(
     args: &EngineArgs,
 ) -> Result<(AsyncLLM, DefaultSamplingParams), StartupError> {
+    args.verify()?;
     let model = args.model.clone();
     if let Some(path) = model.as_ref().filter(|path| !path.is_dir()) {
         return Err(StartupError::NoModelFolder { path: path.clone() });
@@ -88,7 +93,8 @@ pub async fn start_engine(
         GenerationConfigArg::Auto => default_sampling_params(tokenizer.generation_config()),
         GenerationConfigArg::Vllm => DefaultSamplingParams::default(),
     };
-    let engine = AsyncLLM::new(Arc::new(client), ready, Arc::new(tokenizer));
+    let engine = AsyncLLM::new(Arc::new(client), ready, Arc::new(tokenizer))
+        .with_structured_outputs(args.structured_outputs())?;
     Ok((engine, defaults))
 }
 

@@ -18,6 +18,10 @@ pub struct EngineConfig {
     pub cache_config: CacheConfig,
     /// The scheduler's limits.
     pub scheduler_config: SchedulerConfig,
+    /// Structured output.
+    pub structured_outputs_config: StructuredOutputsConfig,
+    /// Drafts that are verified in one pass; `None` is off.
+    pub speculative_config: Option<SpeculativeConfig>,
     /// Seconds that requests in flight may take to finish after SIGTERM; 0 aborts them at once.
     pub shutdown_timeout_seconds: f64,
 }
@@ -164,4 +168,68 @@ pub enum SchedulingPolicy {
     Fcfs,
     /// Lowest `priority` first, then arrival.
     Priority,
+}
+
+/// How constraints are compiled and used.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct StructuredOutputsConfig {
+    /// Threads that compile grammars; `None` is half the cores that this process may use, at least
+    /// one.
+    pub compile_threads: Option<u32>,
+    /// Most grammars that wait for a compile thread; one more is refused.
+    pub max_num_queued_grammars: u32,
+    /// Bytes for compiled grammars, their states and masks.
+    pub cache_bytes: u64,
+    /// Compute only the rows of the LM head that a mask allows, where these are few.
+    pub enable_sparse_head: bool,
+    /// Which tokens are appended without sampling.
+    pub jump_forward: JumpForward,
+}
+
+impl Default for StructuredOutputsConfig {
+    fn default() -> Self {
+        Self {
+            compile_threads: None,
+            max_num_queued_grammars: 1024,
+            cache_bytes: 128 << 20,
+            enable_sparse_head: true,
+            jump_forward: JumpForward::default(),
+        }
+    }
+}
+
+/// Which tokens are appended without sampling.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum JumpForward {
+    /// None: every token is sampled.
+    Off,
+    /// One that is the only one its mask allows. The output is that of `off`.
+    #[default]
+    SingleToken,
+    /// Those of a text that must come next, as the tokenizer itself would write it.
+    Text,
+}
+
+/// Drafts by prompt lookup: what followed the last tokens where they occurred before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SpeculativeConfig {
+    /// Most tokens of a draft, at least 1.
+    pub num_speculative_tokens: u32,
+    /// Fewest tokens that must occur again, at least 1.
+    pub prompt_lookup_min: u32,
+    /// Most tokens that are looked for, at least `prompt_lookup_min`.
+    pub prompt_lookup_max: u32,
+}
+
+impl Default for SpeculativeConfig {
+    fn default() -> Self {
+        Self {
+            num_speculative_tokens: 4,
+            prompt_lookup_min: 2,
+            prompt_lookup_max: 4,
+        }
+    }
 }

@@ -36,12 +36,13 @@ mod output;
 mod request;
 mod sampling_params;
 mod stats;
+mod structured_output;
 pub mod transport;
 mod utility;
 
 pub use config::{
-    BackendKind, CacheConfig, Dtype, EngineConfig, ModelConfig, ModelSource, SchedulerConfig,
-    SchedulingPolicy,
+    BackendKind, CacheConfig, Dtype, EngineConfig, JumpForward, ModelConfig, ModelSource,
+    SchedulerConfig, SchedulingPolicy, SpeculativeConfig, StructuredOutputsConfig,
 };
 pub use handshake::{
     BUILD_VERSION, EngineCoreReadyResponse, EngineCoreStartupMessage, EngineHandshakeMetadata,
@@ -56,5 +57,8 @@ pub use request::{EngineCoreRequest, EngineCoreRequestType};
 pub use sampling_params::{
     LogprobsMode, RepetitionDetection, RequestOutputKind, SamplingParams, ThinkingTokens,
 };
-pub use stats::{PrefixCacheStats, SchedulerStats};
+pub use stats::{PrefixCacheStats, SchedulerStats, SpecDecodingStats, StructuredOutputStats};
+pub use structured_output::{
+    PropertyOrder, StructuredOutputsConstraint, StructuredOutputsParams, Whitespace,
+};
 pub use utility::{UtilityOutput, UtilityRequest, UtilityResult};

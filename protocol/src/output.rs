@@ -59,6 +59,8 @@ pub struct EngineCoreOutput {
     pub error: Option<RequestError>,
     /// NaN values seen in this request's logits in this step.
     pub num_nans_in_logits: u32,
+    /// Where a grammar constrains the output: whether all tokens so far are a complete text of it.
+    pub structured_output_complete: Option<bool>,
 }
 
 /// Why a request is over.
@@ -127,6 +129,9 @@ pub enum EngineCoreEventType {
     Scheduled,
     /// Lost its blocks to another request and went back to the queue.
     Preempted,
+    /// Its grammar is known to be good, and its shortest output to fit. Sent at once, in an output
+    /// without tokens; requests without a constraint have no such event.
+    Admitted,
 }
 
 /// How a prompt was computed.
@@ -154,7 +159,9 @@ pub struct RequestError {
 pub enum RequestErrorCode {
     /// The request itself is wrong: HTTP 400.
     ValidationError,
-    /// The waiting queue is full: HTTP 503.
+    /// Its grammar can't be compiled or enforced, or no output of it fits: HTTP 400.
+    GrammarRefused,
+    /// The waiting queue, or that of the grammar compiler, is full: HTTP 503.
     QueueOverflow,
     /// The core is ending: HTTP 503.
     ShuttingDown,

@@ -46,4 +46,11 @@ pub struct EngineCoreRequest {
     pub priority: i64,
     /// Distributed-tracing headers, for logs.
     pub trace_headers: Vec<(String, String)>,
+    /// Where the prompt leaves the model's thinking, for requests whose sampling parameters have
+    /// `thinking_tokens`: `Some(false)` is open, so a constraint begins after the tokens that
+    /// close it; `Some(true)` is closed or switched off, so it begins with the first token. `None`
+    /// is neither opened nor closed: the output begins with the tokens that open it, and then
+    /// it is open, or it is constrained from the first token. Without `thinking_tokens` nothing
+    /// thinks.
+    pub reasoning_ended: Option<bool>,
 }

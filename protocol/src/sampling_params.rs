@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::structured_output::StructuredOutputsParams;
+
 /// Sampling parameters of one request, after validation by the frontend.
 ///
 /// Field names, defaults and ranges are vLLM V1's. The frontend fills what depends on the model
@@ -73,8 +75,11 @@ pub struct SamplingParams {
     pub bad_words_token_ids: Vec<Vec<u32>>,
     /// Most tokens of thinking before the end-of-thinking tokens are forced.
     pub thinking_token_budget: Option<u32>,
-    /// The tokens that open and close thinking; present where a budget is.
+    /// The tokens that open and close thinking; present where a budget is, and where a constraint
+    /// may have to wait for the end of thinking.
     pub thinking_tokens: Option<ThinkingTokens>,
+    /// What the output must be; `None` is free text.
+    pub structured_outputs: Option<StructuredOutputsParams>,
     /// End the request when its output repeats itself.
     pub repetition_detection: Option<RepetitionDetection>,
     /// Compute the whole prompt even where a cached prefix exists.
@@ -118,6 +123,7 @@ impl Default for SamplingParams {
             bad_words_token_ids: Vec::new(),
             thinking_token_budget: None,
             thinking_tokens: None,
+            structured_outputs: None,
             repetition_detection: None,
             skip_reading_prefix_cache: false,
             extra_args: None,

@@ -19,6 +19,10 @@ pub struct SchedulerStats {
     pub num_preempted_reqs: u32,
     /// Rows that sampling limits had emptied, and a guard restored, in this step.
     pub num_restored_rows: u32,
+    /// Structured output since the last report; `None` where there was none.
+    pub structured_output_stats: Option<StructuredOutputStats>,
+    /// Drafts since the last report; `None` where there were none.
+    pub spec_decoding_stats: Option<SpecDecodingStats>,
 }
 
 /// Use of the prefix cache over some time.
@@ -30,4 +34,60 @@ pub struct PrefixCacheStats {
     pub queries: u64,
     /// Tokens found.
     pub hits: u64,
+}
+
+/// Structured output over some time.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct StructuredOutputStats {
+    /// Seconds that each compilation took which ended in this time, whether it succeeded or not.
+    pub compile_seconds: Vec<f64>,
+    /// Requests whose grammar had been compiled, or was being compiled, for another.
+    pub num_cache_hits: u64,
+    /// Requests whose grammar was compiled for them.
+    pub num_cache_misses: u64,
+    /// Requests that were refused because of their grammar.
+    pub num_refused: u64,
+    /// Grammars that are waiting for a compile thread, or being compiled, now.
+    pub num_queued_grammars: u32,
+    /// Steps with at least one mask.
+    pub num_masked_steps: u64,
+    /// Seconds spent making masks.
+    pub fill_seconds: f64,
+    /// Of these, seconds that the forward pass didn't hide.
+    pub exposed_fill_seconds: f64,
+    /// Rows that had a mask.
+    pub num_masked_rows: u64,
+    /// Rows that sampling limits would have emptied; the grammar won.
+    pub num_overridden_rows: u64,
+    /// Tokens of constrained requests, forced ones included.
+    pub num_constrained_tokens: u64,
+    /// Tokens that were appended without sampling.
+    pub num_forced_tokens: u64,
+    /// Rows of the LM head that all sampled positions together have.
+    pub num_head_rows: u64,
+    /// Of these, rows that a mask made superfluous.
+    pub num_head_rows_skipped: u64,
+    /// Requests that failed because their grammar refused a sampled token or gave no mask.
+    pub num_rejections: u64,
+    /// Constrained requests that ended with a complete output.
+    pub num_completed: u64,
+    /// Of these, requests that were led to their end because their tokens ran short.
+    pub num_completed_by_budget: u64,
+    /// Constrained requests that ended at a limit with an incomplete output.
+    pub num_truncated: u64,
+}
+
+/// Speculative decoding over some time.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct SpecDecodingStats {
+    /// Drafts that were verified.
+    pub num_drafts: u64,
+    /// Their tokens.
+    pub num_draft_tokens: u64,
+    /// Of these, tokens that were right.
+    pub num_accepted_tokens: u64,
+    /// The same by position in the draft.
+    pub num_accepted_tokens_per_pos: Vec<u64>,
+    /// Tokens that a grammar cut off drafts before they were verified.
+    pub num_invalid_tokens: u64,
 }

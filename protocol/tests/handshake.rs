@@ -38,7 +38,7 @@ fn metadata() -> EngineHandshakeMetadata {
 
 fn other_version() -> Hello {
     Hello {
-        protocol_version: 2,
+        protocol_version: 999,
         build_version: "9.9.9".to_owned(),
     }
 }
@@ -135,7 +135,7 @@ async fn a_core_of_another_version_is_refused_by_the_frontend() {
         result.unwrap_err().to_string(),
         format!(
             "frontend {BUILD_VERSION} (protocol {PROTOCOL_VERSION}) and engine core 9.9.9 \
-             (protocol 2) don't match: use the two executables of one release"
+             (protocol 999) don't match: use the two executables of one release"
         )
     );
 }
@@ -150,7 +150,7 @@ async fn a_frontend_of_another_version_is_refused_by_the_core() {
     assert_eq!(
         error.to_string(),
         format!(
-            "frontend 9.9.9 (protocol 2) and engine core {BUILD_VERSION} (protocol \
+            "frontend 9.9.9 (protocol 999) and engine core {BUILD_VERSION} (protocol \
              {PROTOCOL_VERSION}) don't match: use the two executables of one release"
         )
     );

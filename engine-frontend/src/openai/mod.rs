@@ -15,6 +15,7 @@ mod fields;
 mod logprobs;
 mod request;
 mod serving;
+mod structured_outputs;
 
 pub use chat::{
     ChatCompletionRequest, ChatCompletionResponse, ChatCompletionResponseChoice, ChatMessage,

@@ -92,6 +92,28 @@ fn scheduler_config() -> impl Strategy<Value = SchedulerConfig> {
     )
 }
 
+fn structured_outputs_config() -> impl Strategy<Value = StructuredOutputsConfig> {
+    fields!(StructuredOutputsConfig from StructuredOutputsConfig::default();
+        compile_threads: any::<Option<u32>>(),
+        max_num_queued_grammars: any::<u32>(),
+        cache_bytes: any::<u64>(),
+        enable_sparse_head: any::<bool>(),
+        jump_forward: prop_oneof![
+            Just(JumpForward::Off),
+            Just(JumpForward::SingleToken),
+            Just(JumpForward::Text),
+        ],
+    )
+}
+
+fn speculative_config() -> impl Strategy<Value = SpeculativeConfig> {
+    fields!(SpeculativeConfig from SpeculativeConfig::default();
+        num_speculative_tokens: any::<u32>(),
+        prompt_lookup_min: any::<u32>(),
+        prompt_lookup_max: any::<u32>(),
+    )
+}
+
 pub(crate) fn hello() -> impl Strategy<Value = Hello> {
     (any::<u32>(), text()).prop_map(|(protocol_version, build_version)| Hello {
         protocol_version,
@@ -104,6 +126,8 @@ pub(crate) fn handshake_metadata() -> impl Strategy<Value = EngineHandshakeMetad
         model_config: model_config(),
         cache_config: cache_config(),
         scheduler_config: scheduler_config(),
+        structured_outputs_config: structured_outputs_config(),
+        speculative_config: of(speculative_config()),
         shutdown_timeout_seconds: any::<f64>(),
     );
     of(config).prop_map(|config| EngineHandshakeMetadata { config })
@@ -152,6 +176,31 @@ pub(crate) fn startup_message() -> impl Strategy<Value = EngineCoreStartupMessag
     ]
 }
 
+fn structured_outputs() -> impl Strategy<Value = StructuredOutputsParams> {
+    let constraint = prop_oneof![
+        text().prop_map(StructuredOutputsConstraint::Json),
+        Just(StructuredOutputsConstraint::JsonObject),
+        text().prop_map(StructuredOutputsConstraint::Regex),
+        vec(text(), 0..4).prop_map(StructuredOutputsConstraint::Choice),
+        text().prop_map(StructuredOutputsConstraint::Grammar),
+        text().prop_map(StructuredOutputsConstraint::StructuralTag),
+    ];
+    let base = StructuredOutputsParams::new(StructuredOutputsConstraint::JsonObject);
+    fields!(StructuredOutputsParams from base;
+        constraint: constraint,
+        whitespace: prop_oneof![
+            Just(Whitespace::Flexible),
+            Just(Whitespace::Spaced),
+            Just(Whitespace::Compact),
+            text().prop_map(Whitespace::Pattern),
+        ],
+        property_order: prop_oneof![Just(PropertyOrder::Schema), Just(PropertyOrder::Any)],
+        disable_additional_properties: any::<bool>(),
+        complete_within_max_tokens: any::<bool>(),
+        enable_in_reasoning: any::<bool>(),
+    )
+}
+
 fn sampling_params() -> impl Strategy<Value = SamplingParams> {
     fields!(SamplingParams from SamplingParams::default();
         n: any::<u32>(),
@@ -192,6 +241,7 @@ fn sampling_params() -> impl Strategy<Value = SamplingParams> {
         thinking_tokens: of((token_ids(), token_ids()).prop_map(
             |(start_token_ids, end_token_ids)| ThinkingTokens { start_token_ids, end_token_ids },
         )),
+        structured_outputs: of(structured_outputs()),
         repetition_detection: of(any::<(u32, u32, u32)>().prop_map(
             |(max_pattern_size, min_pattern_size, min_count)| RepetitionDetection {
                 max_pattern_size,
@@ -216,6 +266,7 @@ pub(crate) fn request() -> impl Strategy<Value = EngineCoreRequestType> {
         client_index: any::<u32>(),
         priority: any::<i64>(),
         trace_headers: vec((text(), text()), 0..3),
+        reasoning_ended: any::<Option<bool>>(),
     );
     let utility = (any::<u32>(), any::<u64>(), text(), text()).prop_map(
         |(client_index, call_id, method, args)| UtilityRequest {
@@ -247,6 +298,7 @@ fn event() -> impl Strategy<Value = EngineCoreEvent> {
         Just(EngineCoreEventType::Queued),
         Just(EngineCoreEventType::Scheduled),
         Just(EngineCoreEventType::Preempted),
+        Just(EngineCoreEventType::Admitted),
     ];
     (event_type, any::<f64>()).prop_map(|(event_type, timestamp)| EngineCoreEvent {
         event_type,
@@ -257,6 +309,7 @@ fn event() -> impl Strategy<Value = EngineCoreEvent> {
 fn request_error() -> impl Strategy<Value = RequestError> {
     let code = prop_oneof![
         Just(RequestErrorCode::ValidationError),
+        Just(RequestErrorCode::GrammarRefused),
         Just(RequestErrorCode::QueueOverflow),
         Just(RequestErrorCode::ShuttingDown),
         Just(RequestErrorCode::InternalError),
@@ -294,6 +347,40 @@ fn output() -> impl Strategy<Value = EngineCoreOutput> {
         )),
         error: of(request_error()),
         num_nans_in_logits: any::<u32>(),
+        structured_output_complete: any::<Option<bool>>(),
+    )
+}
+
+fn structured_output_stats() -> impl Strategy<Value = StructuredOutputStats> {
+    fields!(StructuredOutputStats from StructuredOutputStats::default();
+        compile_seconds: vec(any::<f64>(), 0..4),
+        num_cache_hits: any::<u64>(),
+        num_cache_misses: any::<u64>(),
+        num_refused: any::<u64>(),
+        num_queued_grammars: any::<u32>(),
+        num_masked_steps: any::<u64>(),
+        fill_seconds: any::<f64>(),
+        exposed_fill_seconds: any::<f64>(),
+        num_masked_rows: any::<u64>(),
+        num_overridden_rows: any::<u64>(),
+        num_constrained_tokens: any::<u64>(),
+        num_forced_tokens: any::<u64>(),
+        num_head_rows: any::<u64>(),
+        num_head_rows_skipped: any::<u64>(),
+        num_rejections: any::<u64>(),
+        num_completed: any::<u64>(),
+        num_completed_by_budget: any::<u64>(),
+        num_truncated: any::<u64>(),
+    )
+}
+
+fn spec_decoding_stats() -> impl Strategy<Value = SpecDecodingStats> {
+    fields!(SpecDecodingStats from SpecDecodingStats::default();
+        num_drafts: any::<u64>(),
+        num_draft_tokens: any::<u64>(),
+        num_accepted_tokens: any::<u64>(),
+        num_accepted_tokens_per_pos: vec(any::<u64>(), 0..4),
+        num_invalid_tokens: any::<u64>(),
     )
 }
 
@@ -308,6 +395,8 @@ pub(crate) fn message() -> impl Strategy<Value = EngineCoreMessage> {
         num_scheduled_tokens: any::<u32>(),
         num_preempted_reqs: any::<u32>(),
         num_restored_rows: any::<u32>(),
+        structured_output_stats: of(structured_output_stats()),
+        spec_decoding_stats: of(spec_decoding_stats()),
     );
     let result = prop_oneof![
         text().prop_map(UtilityResult::Success),

@@ -61,7 +61,12 @@ impl TokenAutomaton {
         Ok(Part { mask, mark })
     }
 
-    fn has_many_bytes(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<bool, OutOfFuel> {
+    /// Whether many bytes can come first.
+    pub(super) fn has_many_bytes(
+        &mut self,
+        expr: ExprId,
+        fuel: &mut Fuel,
+    ) -> Result<bool, OutOfFuel> {
         let derivatives = self.machine.lexicon.derivatives(expr, fuel)?;
         let num_bytes: usize = derivatives.iter().map(|(bytes, _)| bytes.len()).sum();
         Ok(num_bytes >= MANY_BYTES)
@@ -91,7 +96,7 @@ impl TokenAutomaton {
         Ok(self.masks.insert_part(expr, mask))
     }
 
-    /// By a coarse trie and that of the tokens with a backslash; `None` where no alphabet fits.
+    /// By a coarse trie and that of the tokens that it leaves out; `None` where no alphabet fits.
     fn coarse_part(
         &mut self,
         expr: ExprId,
@@ -109,10 +114,7 @@ impl TokenAutomaton {
                 continue;
             }
             let mut escaped = Found::default();
-            let labelled = Labelled {
-                trie: index.escape_trie(),
-                alphabet: None,
-            };
+            let labelled = Labelled::of_bytes(index.escape_trie());
             walk(lexicon, labelled, expr, fuel, &mut escaped)?;
             let inside = [(coarse.trie(), &plain), (index.escape_trie(), &escaped)];
             let mut exits = Suffixes::default();
@@ -133,10 +135,7 @@ impl TokenAutomaton {
     fn fine_part(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<LexemeMask, OutOfFuel> {
         let index = Arc::clone(&self.index);
         let trie = index.byte_trie();
-        let labelled = Labelled {
-            trie,
-            alphabet: None,
-        };
+        let labelled = Labelled::of_bytes(trie);
         let mut found = Found::default();
         walk(&mut self.machine.lexicon, labelled, expr, fuel, &mut found)?;
         Ok(LexemeMask {
@@ -204,10 +203,6 @@ impl TokenAutomaton {
     ) -> Result<Vec<(Vec<u32>, ExprId)>, OutOfFuel> {
         let index = Arc::clone(&self.index);
         let lexicon = &mut self.machine.lexicon;
-        let fine = |trie| Labelled {
-            trie,
-            alphabet: None,
-        };
         for (alphabet, coarse) in index.coarse().iter().enumerate() {
             let labelled = Labelled {
                 trie: coarse.trie(),
@@ -216,12 +211,24 @@ impl TokenAutomaton {
             let mut reached = Reached::new(coarse.trie());
             if walk(lexicon, labelled, expr, fuel, &mut reached)? {
                 reached.trie = index.escape_trie();
-                walk(lexicon, fine(index.escape_trie()), expr, fuel, &mut reached)?;
+                walk(
+                    lexicon,
+                    Labelled::of_bytes(index.escape_trie()),
+                    expr,
+                    fuel,
+                    &mut reached,
+                )?;
                 return Ok(reached.list);
             }
         }
         let mut reached = Reached::new(index.byte_trie());
-        walk(lexicon, fine(index.byte_trie()), expr, fuel, &mut reached)?;
+        walk(
+            lexicon,
+            Labelled::of_bytes(index.byte_trie()),
+            expr,
+            fuel,
+            &mut reached,
+        )?;
         Ok(reached.list)
     }
 }

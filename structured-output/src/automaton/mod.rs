@@ -4,7 +4,10 @@
 //! complete. Requests and grammars share one automaton behind the engine's lock.
 
 mod completion;
+mod context_free;
+mod context_free_mask;
 mod gather;
+mod grammar_state;
 mod lexeme;
 mod mask;
 mod memo;
@@ -15,9 +18,11 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use crate::index::TokenizerIndex;
-use crate::lexical::{Fuel, Lexicon, OutOfFuel};
+use crate::lexical::{ByteSet, Fuel, Lexicon, OutOfFuel};
 use crate::pushdown::Machine;
 pub(crate) use crate::pushdown::State;
+use context_free::Grammars;
+pub(crate) use grammar_state::GrammarState;
 use memo::MaskMemo;
 
 /// The longest forced text that is looked for at once.
@@ -38,10 +43,14 @@ pub(crate) struct TokenAutomaton {
     /// The most that any successor by a token needs to complete: with more tokens left than that,
     /// the limit changes no mask.
     farthest_successor: HashMap<State, u32>,
+    /// Where not every text can be written: the bytes that can, if tokens consist of them.
+    closed_bytes: Option<ByteSet>,
+    /// Grammars with rules.
+    grammars: Grammars,
 }
 
 impl TokenAutomaton {
-    pub(crate) fn new(index: Arc<TokenizerIndex>) -> Self {
+    pub(crate) fn new(index: Arc<TokenizerIndex>, max_items: usize) -> Self {
         let lexicon = Lexicon::new(index.alphabets(), index.max_token_bytes());
         Self {
             machine: Machine::new(lexicon),
@@ -50,8 +59,29 @@ impl TokenAutomaton {
             token_distance: HashMap::new(),
             min_tokens: HashMap::new(),
             farthest_successor: HashMap::new(),
+            closed_bytes: match index.writes_any_text() {
+                true => None,
+                false => index.closed_bytes(),
+            },
+            grammars: Grammars::new(max_items),
             index,
         }
+    }
+
+    /// The bytes that grammars with rules are to keep to, so that what can be completed by bytes can
+    /// be completed by tokens. `None` where all are good, or where no such bytes exist.
+    pub(crate) fn closed_bytes(&self) -> Option<ByteSet> {
+        self.closed_bytes
+    }
+
+    /// Whether the vocabulary can write every text.
+    pub(crate) fn writes_any_text(&self) -> bool {
+        self.writes_any_text
+    }
+
+    /// Whether completion of the parser's states has to be searched for token by token.
+    fn parser_needs_search(&self) -> bool {
+        !self.writes_any_text && self.closed_bytes.is_none()
     }
 
     /// The machine.
@@ -61,7 +91,7 @@ impl TokenAutomaton {
 
     /// Bytes of the states, the index apart.
     pub(crate) fn state_bytes(&self) -> usize {
-        self.machine.memory_bytes()
+        self.machine.memory_bytes() + self.grammars.parser.memory_bytes()
     }
 
     /// Bytes that [`TokenAutomaton::clear_caches`] gives back.
@@ -69,7 +99,9 @@ impl TokenAutomaton {
         let numbers = self.token_distance.capacity()
             + self.min_tokens.capacity()
             + self.farthest_successor.capacity();
-        self.masks.memory_bytes() + numbers * (size_of::<(State, u32)>() + 1)
+        self.masks.memory_bytes()
+            + numbers * (size_of::<(State, u32)>() + 1)
+            + self.grammars.memo.memory_bytes()
     }
 
     /// Forgets what can be computed again. States stay valid.
@@ -78,11 +110,12 @@ impl TokenAutomaton {
         self.token_distance = HashMap::new();
         self.min_tokens = HashMap::new();
         self.farthest_successor = HashMap::new();
+        self.grammars.memo = Default::default();
     }
 
     /// How many states there are.
     pub(crate) fn num_states(&self) -> usize {
-        self.machine.lexicon.len()
+        self.machine.lexicon.len() + self.grammars.parser.num_states()
     }
 
     /// Whether the text may end here.
@@ -118,14 +151,15 @@ impl TokenAutomaton {
     }
 
     /// The bytes that must come next: from the state on, as long as the text can't end and there is
-    /// only one byte to go on with; at most [`MAX_FORCED_BYTES`].
+    /// only one byte to go on with; at most `max_bytes`.
     pub(crate) fn forced_bytes(
         &mut self,
         mut state: State,
+        max_bytes: usize,
         fuel: &mut Fuel,
     ) -> Result<Vec<u8>, OutOfFuel> {
         let mut forced = Vec::new();
-        while forced.len() < MAX_FORCED_BYTES && !self.is_accepting(state, fuel)? {
+        while forced.len() < max_bytes && !self.is_accepting(state, fuel)? {
             fuel.burn(1)?;
             match self.machine.next_bytes(state, fuel)?[..] {
                 [(bytes, next)] if bytes.len() == 1 => {

@@ -51,14 +51,11 @@ fn text_sets() -> Vec<ByteSet> {
     ]
 }
 
-/// What patterns of words, numbers, names and dates tell apart: cases, digits, each sign.
+/// What patterns of words, numbers, names and dates tell apart: cases, each digit, each sign.
 fn word_sets() -> Vec<ByteSet> {
     let signs = (b'!'..=b'~').filter(|byte| !byte.is_ascii_alphanumeric());
-    let mut sets = vec![
-        ByteSet::range(b'a', b'z'),
-        ByteSet::range(b'A', b'Z'),
-        ByteSet::range(b'0', b'9'),
-    ];
+    let mut sets = vec![ByteSet::range(b'a', b'z'), ByteSet::range(b'A', b'Z')];
+    sets.extend((b'0'..=b'9').map(ByteSet::single));
     sets.extend(signs.map(ByteSet::single));
     sets
 }

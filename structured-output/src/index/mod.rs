@@ -8,8 +8,9 @@
 //!
 //! Which classes a grammar needs is not known in advance, so there are a few alphabets, from coarse
 //! to fine, and a walk uses the coarsest that keeps apart what its states keep apart. After a
-//! backslash the language of JSON strings keeps almost every byte apart, so tokens with a backslash
-//! have a trie of bytes of their own: the coarse tries are of the others.
+//! backslash the language of JSON strings keeps almost every byte apart, and so do a few others
+//! ([`TURNING_BYTES`]), so tokens with such a byte have a trie of bytes of their own: the coarse tries
+//! are of the others.
 
 mod alphabet;
 mod cached;
@@ -19,7 +20,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::TokenizerInfo;
-use crate::lexical::ByteSet;
+use crate::lexical::{ByteSet, TURNING_BYTES};
 use cached::CacheFile;
 
 pub(crate) use trie::{Labels, ROOT, Trie};
@@ -31,19 +32,19 @@ pub(crate) struct TokenizerIndex {
     coarse: Vec<Coarse>,
     /// All text tokens, by their bytes.
     bytes: Trie,
-    /// Text tokens with a backslash, by their bytes.
+    /// Text tokens with one of [`TURNING_BYTES`], by their bytes.
     escapes: Trie,
     /// Bit per id: tokens that are text. Stop tokens, control tokens, tokens without bytes and
     /// padding are not.
     text_tokens: Box<[u32]>,
     num_text_tokens: usize,
-    /// Whether every byte that occurs in UTF-8 is a token.
-    writes_any_text: bool,
+    /// The bytes that are tokens by themselves.
+    single_bytes: ByteSet,
     /// Length of the longest text token, in bytes.
     max_token_bytes: u32,
 }
 
-/// A coarse alphabet, and the text tokens without a backslash as words over it.
+/// A coarse alphabet, and the text tokens without any of [`TURNING_BYTES`] as words over it.
 pub(crate) struct Coarse {
     classes: Vec<ByteSet>,
     trie: Trie,
@@ -100,7 +101,6 @@ impl TokenizerIndex {
             }
             max_token_bytes = max_token_bytes.max(bytes.len() as u32);
         }
-        let in_utf8 = |byte: u8| !matches!(byte, 0xc0 | 0xc1 | 0xf5..=0xff);
         let alphabets = alphabet::coarse_alphabets();
         let file = cache.map(|folder| CacheFile::new(folder, &info));
         let known = file
@@ -109,7 +109,7 @@ impl TokenizerIndex {
         let is_known = known.is_some();
         // In the order of `tries`.
         let mut known = known.unwrap_or_default().into_iter();
-        let escaped = |bytes: &[u8]| bytes.contains(&b'\\');
+        let escaped = |bytes: &[u8]| bytes.iter().any(|byte| TURNING_BYTES.contains(byte));
         let select = |with: bool| tokens.iter().copied().filter(move |t| escaped(t.1) == with);
         let coarse = alphabets.into_iter().map(|classes| {
             Coarse::new(classes, |class_of| {
@@ -125,7 +125,7 @@ impl TokenizerIndex {
             escapes: known.next().unwrap_or_else(|| Trie::of_bytes(select(true))),
             text_tokens,
             num_text_tokens: tokens.len(),
-            writes_any_text: (0..=255).all(|b| !in_utf8(b) || single_bytes.contains(b)),
+            single_bytes,
             max_token_bytes,
             info: Arc::clone(&info),
         };
@@ -163,7 +163,7 @@ impl TokenizerIndex {
         &self.bytes
     }
 
-    /// The text tokens that the coarse tries leave out: those with a backslash, by their bytes.
+    /// The text tokens that the coarse tries leave out, by their bytes.
     pub(crate) fn escape_trie(&self) -> &Trie {
         &self.escapes
     }
@@ -192,7 +192,20 @@ impl TokenizerIndex {
     /// Whether every byte that occurs in UTF-8 is a token: then any text can be written by tokens,
     /// and what can be completed by bytes can be completed by tokens.
     pub(crate) fn writes_any_text(&self) -> bool {
-        self.writes_any_text
+        let in_utf8 = |byte: u8| !matches!(byte, 0xc0 | 0xc1 | 0xf5..=0xff);
+        (0..=255).all(|byte| !in_utf8(byte) || self.single_bytes.contains(byte))
+    }
+
+    /// The bytes that are tokens by themselves, if no token has others in it: then what can be
+    /// completed by these bytes can be completed by tokens.
+    pub(crate) fn closed_bytes(&self) -> Option<ByteSet> {
+        let single = self.single_bytes;
+        let mut texts = self.byte_trie().tokens().iter();
+        let is_closed = texts.all(|&token| {
+            let bytes = self.info.token_bytes(token);
+            bytes.iter().all(|&byte| single.contains(byte))
+        });
+        is_closed.then_some(single)
     }
 
     /// Bytes of memory held, the vocabulary included.

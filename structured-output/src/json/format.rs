@@ -41,7 +41,8 @@ impl Lexicon {
     ///
     /// Smaller than their formats are, each for a reason:
     /// - `time`, `date-time`: a leap second only beside offsets of whole quarters of an hour;
-    /// - `hostname`, `email`, `idn-email`: no `xn--` labels, whose Punycode is not regular;
+    /// - `hostname`, `idn-hostname`: no labels with hyphens in the third and fourth place, among them
+    ///   `xn--`, whose Punycode is not regular;
     /// - `email`, `idn-email`: no address literal but IPv4 and IPv6;
     /// - `idn-hostname`: labels of few scripts, each written left to right, of limited length;
     /// - `regex`: groups nested up to four deep, no back-references, counts below 100, one name.
@@ -151,7 +152,7 @@ fn email(international: bool) -> String {
     let label = if international {
         format!("[A-Za-z0-9{more}](?:[A-Za-z0-9{more}-]{{0,61}}[A-Za-z0-9{more}])?")
     } else {
-        label()
+        "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?".to_owned()
     };
     let (ipv4, ipv6) = (ipv4(), ipv6());
     format!(
@@ -159,17 +160,15 @@ fn email(international: bool) -> String {
     )
 }
 
-/// A label of a host name (RFC 1123): letters, digits, and hyphens within, 63 at most; none that
-/// begins with `xn--`.
+/// A label of a host name (RFC 1123): letters, digits, and hyphens within, 63 at most. Not with
+/// hyphens in the third and fourth place, which RFC 5890 reserves: `xn--` is one of them.
 fn label() -> String {
-    const ALNUM: &str = "A-Za-z0-9";
-    // What follows a first letter or digit: up to `count` characters and one more.
-    let tail = |count: u32| format!("[{ALNUM}-]{{0,{count}}}[{ALNUM}]");
-    let others = format!("[0-9A-WYZa-wyz](?:{})?", tail(61));
-    let not_n = format!("[0-9A-MO-Za-mo-z](?:{})?|-{}", tail(60), tail(60));
-    // After `xn`: letters and digits, or a hyphen that no other follows.
-    let after_n = format!("[{ALNUM}](?:{})?|-[{ALNUM}](?:{})?", tail(59), tail(58));
-    format!("{others}|[Xx](?:{not_n}|[Nn](?:{after_n})?)?")
+    const ALNUM: &str = "[A-Za-z0-9]";
+    const ANY: &str = "[A-Za-z0-9-]";
+    // After the third character, and after a fourth that follows a hyphen.
+    let tail = |count: u32| format!("(?:{ANY}{{0,{count}}}{ALNUM})?");
+    let (long, after_hyphen) = (tail(59), tail(58));
+    format!("{ALNUM}(?:{ALNUM}|{ANY}(?:{ALNUM}{long}|-{ALNUM}{after_hyphen}))?")
 }
 
 fn host_name() -> String {
@@ -333,6 +332,11 @@ mod tests {
             ("xn-".into(), false),
             ("Xn".into(), true),
             ("x--n".into(), true),
+            ("ab--c".into(), false),
+            ("ab-c--d".into(), true),
+            (format!("ab-{}", "c".repeat(60)), true),
+            (format!("ab-{}", "c".repeat(61)), false),
+            (format!("abc{}", "-".repeat(60)), false),
         ] {
             assert_eq!(is_in(&mut l, "hostname", &name), good, "{name}");
         }

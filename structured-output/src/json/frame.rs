@@ -92,7 +92,7 @@ fn goal_of(mark: u16) -> u16 {
 }
 
 fn is_scalar(mark: u16) -> bool {
-    mark == SCALAR || (mark >= FIRST_GOAL && mark % 2 == 0)
+    mark == SCALAR || (mark >= FIRST_GOAL && mark.is_multiple_of(2))
 }
 
 impl Programs {
@@ -112,7 +112,10 @@ impl Programs {
             }
             Frame::Array { array, place, .. } => {
                 let formula = self.arrays.get(array.0)[goal as usize];
-                let cost = self.array_cost(lexicon, formula, fuel)?;
+                let cost = match place {
+                    Place::Item => self.array_cost_with_item(lexicon, formula, fuel)?,
+                    _ => self.array_cost(lexicon, formula, fuel)?,
+                };
                 Ok(without_comma(cost, place))
             }
             Frame::Object {

@@ -34,6 +34,10 @@ pub(crate) const UNBOUNDED: u32 = u32::MAX;
 /// `Facts::end_mark` where there is none. Marks are below.
 pub(crate) const NO_MARK: u16 = u16::MAX;
 
+/// Bytes after which a token is read byte by byte, whatever the alphabet: what begins an escape in
+/// JSON, a percent-encoding and an address literal in a URI.
+pub(crate) const TURNING_BYTES: [u8; 3] = *b"\\[%";
+
 /// `Facts::sole_mark` of expressions that may end with different marks, or with and without.
 pub(crate) const MANY_MARKS: u16 = u16::MAX - 1;
 

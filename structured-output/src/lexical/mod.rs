@@ -31,7 +31,8 @@ pub(crate) mod search;
 mod unicode;
 
 pub(crate) use arena::{
-    ANY, EMPTY, EPSILON, ExprId, Fuel, Lexicon, MANY_MARKS, NO_MARK, OutOfFuel, UNBOUNDED,
+    ANY, EMPTY, EPSILON, ExprId, Fuel, Lexicon, MANY_MARKS, NO_MARK, OutOfFuel, TURNING_BYTES,
+    UNBOUNDED,
 };
 pub(crate) use byte_set::ByteSet;
 pub(crate) use derivative::RowRef;

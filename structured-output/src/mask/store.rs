@@ -58,6 +58,26 @@ impl MaskStore {
         }
     }
 
+    /// A mask from its words: known by its content.
+    pub(crate) fn intern_words(&mut self, words: Vec<u32>) -> Arc<Mask> {
+        let count = words.iter().map(|word| word.count_ones() as usize).sum();
+        let mask = Mask::from_words(words, count);
+        let numbers = match &mask {
+            Mask::Dense { words, .. } => words,
+            Mask::Sparse(ids) => ids,
+        };
+        // No number of a set is this one: the recipe lists words.
+        let sets = match mask {
+            Mask::Dense { .. } => vec![u32::MAX],
+            Mask::Sparse(_) => Vec::new(),
+        };
+        let recipe = Recipe {
+            sets,
+            ids: numbers.to_vec(),
+        };
+        self.intern(recipe, |_| mask)
+    }
+
     /// Bytes of memory held.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.bytes + self.masks.capacity() * (size_of::<(Recipe, usize)>() + 1)

@@ -15,6 +15,22 @@ pub(crate) struct Labelled<'a> {
     pub(crate) alphabet: Option<(usize, &'a [u8])>,
 }
 
+impl<'a> Labelled<'a> {
+    /// A trie of single bytes.
+    pub(crate) fn of_bytes(trie: &'a Trie) -> Self {
+        Self {
+            trie,
+            alphabet: None,
+        }
+    }
+
+    /// A byte that a label stands for.
+    pub(crate) fn byte(&self, label: u8) -> u8 {
+        self.alphabet
+            .map_or(label, |(_, bytes)| bytes[usize::from(label)])
+    }
+}
+
 /// Tokens that end a lexeme before their own end: all at and below `node`, whose bytes from
 /// `depth` on follow a lexeme that ended with `mark`.
 #[derive(Debug, Clone, Copy)]
@@ -70,12 +86,9 @@ pub(crate) fn walk(
         let State {
             end_mark,
             num_bytes,
-            row,
             ..
         } = table.states[state as usize];
-        if let Some((alphabet, _)) = alphabet
-            && !lexicon.row_fits(row, alphabet)
-        {
+        if !table.fits(lexicon, state, labelled) {
             return Ok(false);
         }
         let exits = end_mark != NO_MARK && depth > 0;
@@ -95,8 +108,7 @@ pub(crate) fn walk(
         }
         fuel.burn(children.len() as u64)?;
         for child in children.rev() {
-            let label = trie.label(child);
-            let byte = alphabet.map_or(label, |(_, bytes)| bytes[usize::from(label)]);
+            let byte = labelled.byte(trie.label(child));
             match table.step(lexicon, state, byte, fuel)? {
                 DEAD if exits => visitor.exit(Exit {
                     node: child,
@@ -237,11 +249,11 @@ pub(crate) fn resting_state(
 /// A transition that was not asked for yet.
 const UNSEEN: u32 = u32::MAX;
 /// A transition to where no end can be reached.
-const DEAD: u32 = u32::MAX - 1;
+pub(crate) const DEAD: u32 = u32::MAX - 1;
 
 /// The states met in a walk, numbered, with their transitions by class of their rows.
 #[derive(Default)]
-struct Table {
+pub(crate) struct Table {
     states: Vec<State>,
     numbers: HashMap<ExprId, u32>,
     targets: Vec<u32>,
@@ -262,7 +274,7 @@ struct State {
 
 impl Table {
     /// The number of a state.
-    fn state(&mut self, lexicon: &Lexicon, expr: ExprId) -> u32 {
+    pub(crate) fn state(&mut self, lexicon: &Lexicon, expr: ExprId) -> u32 {
         *self.numbers.entry(expr).or_insert_with(|| {
             self.states.push(State {
                 expr,
@@ -277,7 +289,7 @@ impl Table {
     }
 
     /// Makes a state's row known.
-    fn expand(
+    pub(crate) fn expand(
         &mut self,
         lexicon: &mut Lexicon,
         state: u32,
@@ -302,6 +314,18 @@ impl Table {
         Ok(())
     }
 
+    /// The expression of a state.
+    pub(crate) fn expr(&self, state: u32) -> ExprId {
+        self.states[state as usize].expr
+    }
+
+    /// Whether an expanded state tells apart no bytes that an alphabet doesn't.
+    pub(crate) fn fits(&self, lexicon: &Lexicon, state: u32, labelled: Labelled<'_>) -> bool {
+        labelled
+            .alphabet
+            .is_none_or(|(alphabet, _)| lexicon.row_fits(self.states[state as usize].row, alphabet))
+    }
+
     /// The bytes with a derivative of an expanded state.
     fn bytes(&self, lexicon: &Lexicon, state: u32) -> ByteSet {
         let row = self.states[state as usize].row;
@@ -324,7 +348,7 @@ impl Table {
     }
 
     /// The state after a byte from an expanded one.
-    fn step(
+    pub(crate) fn step(
         &mut self,
         lexicon: &mut Lexicon,
         state: u32,

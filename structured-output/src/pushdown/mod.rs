@@ -400,13 +400,20 @@ impl Machine {
     }
 
     /// Bytes of a short completion, the shortest where the grammar is one expression; [`DEAD`] where
-    /// there is none.
-    pub(crate) fn distance(&mut self, state: State, fuel: &mut Fuel) -> Result<u32, OutOfFuel> {
+    /// there is none. And the mark with which its first lexeme ends, where that is now.
+    ///
+    /// Where what follows depends on the lexeme's text, on a key or an item, it is taken as if it
+    /// didn't.
+    pub(crate) fn distance(
+        &mut self,
+        state: State,
+        fuel: &mut Fuel,
+    ) -> Result<(u32, Option<u16>), OutOfFuel> {
         if state.stack == EMPTY_STACK {
-            return self.lexicon.distance(state.lexeme, fuel);
+            return Ok((self.lexicon.distance(state.lexeme, fuel)?, None));
         }
         let below = self.stacks.below(state.stack);
-        let mut least = DEAD;
+        let (mut least, mut ends) = (DEAD, None);
         for (bytes, mark) in self.lexicon.ends(state.lexeme, fuel)? {
             if bytes >= least {
                 break;
@@ -416,9 +423,12 @@ impl Machine {
                 Action::Verdict(goal) => self.met(below, goal),
                 Action::Member { next, value } => self.push_all(below, &[next, value]),
             };
-            least = least.min(bytes.saturating_add(self.total(stack, fuel)?));
+            let total = bytes.saturating_add(self.total(stack, fuel)?);
+            if total < least {
+                (least, ends) = (total, (bytes == 0).then_some(mark));
+            }
         }
-        Ok(least)
+        Ok((least, ends))
     }
 
     /// Bytes of a short completion of a stack's frames; [`DEAD`] where there is none.
@@ -471,6 +481,8 @@ impl Machine {
     }
 
     /// The first byte of the canonical completion and the state after it; `None` at an end.
+    ///
+    /// Each byte brings the end of a lexeme nearer, and each lexeme that of the text.
     pub(crate) fn toward_end(
         &mut self,
         state: State,
@@ -479,16 +491,23 @@ impl Machine {
         if self.is_accepting(state, fuel)? {
             return Ok(None);
         }
-        let mut nearest: Option<(u32, u8, State)> = None;
-        for (bytes, next) in self.next_bytes(state, fuel)? {
-            let distance = self.distance(next, fuel)?;
+        let mut at = state;
+        while let (_, Some(mark)) = self.distance(at, fuel)? {
+            at = self.end_lexeme(at, mark, fuel)?;
+        }
+        let mut nearest: Option<(u32, u8)> = None;
+        for (bytes, lexeme) in self.lexicon.derivatives(at.lexeme, fuel)? {
+            let (distance, _) = self.distance(State { lexeme, ..at }, fuel)?;
             let Some(byte) = bytes.iter().next() else {
                 continue;
             };
-            if nearest.is_none_or(|(least, first, _)| (distance, byte) < (least, first)) {
-                nearest = Some((distance, byte, next));
+            if distance != DEAD && nearest.is_none_or(|known| (distance, byte) < known) {
+                nearest = Some((distance, byte));
             }
         }
-        Ok(nearest.map(|(_, byte, next)| (byte, next)))
+        let Some((_, byte)) = nearest else {
+            return Ok(None);
+        };
+        Ok(self.step(at, byte, fuel)?.map(|next| (byte, next)))
     }
 }

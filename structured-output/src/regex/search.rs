@@ -6,7 +6,7 @@
 //!
 //! Bounds on the length go into the pattern where one repetition of single characters can take
 //! them (`^[a-z]+$` of at most 9 characters is `^[a-z]{1,9}$`), fall away where the pattern implies
-//! them, and else become a look-ahead, an intersection. Intersections cost: their states are many.
+//! them, and else remain for an intersection. Intersections cost: their states are many.
 
 use super::class::class_of;
 use super::syntax::{Ast, Node, NodeId, NodeKind};
@@ -58,15 +58,19 @@ struct Rewriter {
     nodes: Vec<Node>,
     /// The lengths of a node's texts; `None` where it looks around.
     chars: Vec<Option<Chars>>,
+    /// Whether the length is brought into all alternatives.
+    fits: bool,
 }
 
 impl Ast {
-    /// The pattern found anywhere in a text of some length, as a pattern of the whole text.
-    pub(crate) fn search(self, length: Chars) -> Self {
+    /// The pattern found anywhere in a text of some length, as a pattern of the whole text; and
+    /// whether that has the length in it. Where it doesn't, the two remain to be intersected.
+    pub(crate) fn search(self, length: Chars) -> (Self, bool) {
         let root = self.nodes.len().saturating_sub(1);
         let mut rewriter = Rewriter {
             nodes: Vec::with_capacity(self.nodes.len() + 8),
             chars: Vec::with_capacity(self.nodes.len() + 8),
+            fits: true,
         };
         for node in self.nodes {
             rewriter.push(node.kind, node.offset);
@@ -81,9 +85,8 @@ impl Ast {
             [] => rewriter.push(NodeKind::Class(class_of(&[])), 0),
             _ => rewriter.push(NodeKind::Alternate(alternatives), 0),
         };
-        Self {
-            nodes: rewriter.nodes,
-        }
+        let nodes = rewriter.nodes;
+        (Self { nodes }, rewriter.fits)
     }
 }
 
@@ -162,17 +165,7 @@ impl Rewriter {
                 items.push(self.any(Chars::ANY));
             }
         }
-        if !self.fit(&mut items, length)? {
-            let text = self.any(length);
-            let end = self.push(NodeKind::End { of_line: false }, 0);
-            let inner = self.push(NodeKind::Concat(vec![text, end]), 0);
-            let look = NodeKind::Look {
-                ahead: true,
-                negated: false,
-                inner,
-            };
-            items.insert(0, self.push(look, 0));
-        }
+        self.fits &= self.fit(&mut items, length)?;
         Some(self.push(NodeKind::Concat(items), 0))
     }
 

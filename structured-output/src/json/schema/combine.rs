@@ -3,8 +3,8 @@
 use super::super::node::{ANYTHING, Kinds, NodeId};
 use super::super::value::Value;
 use super::build::Builder;
+use super::pointer::{Key, escaped};
 use super::refusal::{At, Refusal, malformed};
-use super::registry::{Key, escaped};
 
 impl Builder<'_> {
     /// `allOf`, `anyOf`, `oneOf`.

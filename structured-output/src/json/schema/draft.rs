@@ -135,7 +135,8 @@ impl Dialect {
             "dependentSchemas" => self.applicator && self.since(Draft2019_09),
             "prefixItems" => self.applicator && self.since(Draft2020_12),
             "additionalItems" => self.applicator && self.within(Draft4, Draft2019_09),
-            "dependencies" => self.within(Draft4, Draft7),
+            // Later drafts let it go on to mean what it did.
+            "dependencies" => true,
             "unevaluatedItems" | "unevaluatedProperties" => {
                 self.unevaluated && self.since(Draft2019_09)
             }

@@ -3,11 +3,7 @@
 use hashbrown::{HashMap, HashSet};
 
 use super::super::node::{Kinds, Node, NodeId, Nodes};
-use super::refusal::{Refusal, refuse};
-use crate::lexical::{EMPTY, ExprId, Fuel, Lexicon, UNBOUNDED};
-
-/// Steps for one key.
-const MAX_STEPS: u64 = 1_000_000;
+use crate::lexical::{EMPTY, ExprId, Fuel, Lexicon, OutOfFuel, UNBOUNDED};
 
 /// All keys, as they are spelled under a constraint.
 pub(super) fn universe(lexicon: &mut Lexicon) -> ExprId {
@@ -102,13 +98,16 @@ fn exactly_one(lexicon: &mut Lexicon, all: ExprId, languages: &[ExprId]) -> Expr
 }
 
 /// Whether a key is in a language of keys.
-pub(super) fn matches_key(lexicon: &mut Lexicon, keys: ExprId, key: &str) -> Result<bool, Refusal> {
+pub(super) fn matches_key(
+    lexicon: &mut Lexicon,
+    keys: ExprId,
+    key: &str,
+    fuel: &mut Fuel,
+) -> Result<bool, OutOfFuel> {
     let mut state = keys;
-    let mut fuel = Fuel::new(MAX_STEPS);
     for byte in spelled(key).bytes() {
-        state = lexicon
-            .derivative(state, byte, &mut fuel)
-            .map_err(|_| refuse("", "a pattern of keys takes too many steps"))?;
+        fuel.burn(1)?;
+        state = lexicon.derivative(state, byte, fuel)?;
     }
     Ok(lexicon.is_nullable(state))
 }

@@ -8,25 +8,33 @@
 //! |---|---|
 //! | `draft` | which draft knows which keyword |
 //! | `uri`, `registry`, `meta_schemas` | documents, and what in them can be referred to |
+//! | `resolve`, `pointer` | what references lead to; where a schema is |
+//! | `place` | a schema in its surroundings |
 //! | `subschemas` | where a schema has schemas in it |
 //! | `build` | a schema's keywords, in their order, to one node |
 //! | `scalar`, `array`, `object`, `combine` | the keywords one by one |
-//! | `unevaluated` | what a schema's other keywords leave to `unevaluated...` |
+//! | `evaluated`, `unevaluated` | what a schema's other keywords leave to `unevaluated...` |
+//! | `circular` | schemas that refer to themselves for the same value |
 //! | `key_language` | which strings a node allows, for `propertyNames` |
 
 mod array;
 mod build;
+mod circular;
 mod combine;
 mod draft;
+mod evaluated;
 mod key_language;
 mod meta_schemas;
 mod object;
+mod place;
+mod pointer;
 mod refusal;
 mod registry;
+mod resolve;
 mod scalar;
 mod subschemas;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 mod unevaluated;
 mod uri;
 
@@ -34,38 +42,19 @@ use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
 
-use super::node::{ANYTHING, NOTHING, Node, NodeId, Nodes};
+use super::node::{ANYTHING, NOTHING, NodeId, Nodes};
 use super::value::Value;
 use crate::error::CompileError;
 use crate::lexical::{ExprId, Lexicon};
 use crate::options::{Format, JsonSchemaOptions, Limits};
 use crate::regex::{Chars, RegexLimits};
-use draft::Dialect;
+use circular::circular;
+use place::{Key, Place, ScopeId};
 use refusal::{Refusal, refuse};
-use registry::{Members, Registry, ResourceId, Site, address};
+use registry::{Registry, ResourceId};
 use subschemas::applied;
 
 pub use draft::Draft;
-
-/// An interned list of dynamic resources, in the order in which they were entered.
-type ScopeId = u32;
-
-/// A schema that is an object, with all that its meaning depends on.
-#[derive(Clone)]
-struct Place {
-    members: Members,
-    resource: ResourceId,
-    scope: ScopeId,
-}
-
-/// What tells places apart: a schema's address and the scope.
-type Key = (usize, ScopeId);
-
-impl Place {
-    fn key(&self) -> Key {
-        (address(&self.members), self.scope)
-    }
-}
 
 enum Task {
     /// Compile a schema: first what is in it.
@@ -215,92 +204,6 @@ impl SchemaCompiler {
         Ok(())
     }
 
-    /// The place of a schema, unless it is a boolean or empty.
-    fn place(
-        &mut self,
-        schema: &Value,
-        around: ResourceId,
-        scope: ScopeId,
-    ) -> Result<Option<Place>, Refusal> {
-        let Value::Object(members) = schema else {
-            return Ok(None);
-        };
-        if members.is_empty() {
-            return Ok(None);
-        }
-        let resource = self
-            .registry
-            .enter(members, around)
-            .map_err(|message| refuse("/$schema", message))?;
-        let scope = if self.registry.is_dynamic(resource) {
-            self.scope_with(scope, resource)
-        } else {
-            scope
-        };
-        Ok(Some(Place {
-            members: Arc::clone(members),
-            resource,
-            scope,
-        }))
-    }
-
-    fn scope_with(&mut self, scope: ScopeId, resource: ResourceId) -> ScopeId {
-        let mut list = self.scopes[scope as usize].clone();
-        // The outermost counts, so entering it again changes nothing.
-        if list.contains(&resource) {
-            return scope;
-        }
-        list.push(resource);
-        let next = self.scopes.len() as ScopeId;
-        let id = *self.scope_ids.entry(list.clone()).or_insert(next);
-        if id == next {
-            self.scopes.push(list);
-        }
-        id
-    }
-
-    fn dialect(&self, place: &Place) -> Dialect {
-        self.registry.dialect(place.resource)
-    }
-
-    /// What a keyword that refers to a schema leads to; `None` where it is no such keyword.
-    fn referred(
-        &mut self,
-        place: &Place,
-        keyword: &str,
-        value: &Value,
-    ) -> Result<Option<Site>, Refusal> {
-        if !matches!(keyword, "$ref" | "$dynamicRef" | "$recursiveRef")
-            || !self.dialect(place).knows(keyword)
-        {
-            return Ok(None);
-        }
-        let at = || format!("/{keyword}");
-        let Value::String(reference) = value else {
-            return Err(refusal::malformed(&at(), value, "a URI reference"));
-        };
-        let scope = &self.scopes[place.scope as usize];
-        let site = match keyword {
-            "$ref" => self.registry.resolve(reference, place.resource),
-            "$dynamicRef" => self
-                .registry
-                .resolve_dynamic(reference, place.resource, scope),
-            _ => self
-                .registry
-                .resolve_recursive(reference, place.resource, scope),
-        };
-        site.map(Some).map_err(|message| refuse(&at(), message))
-    }
-
-    /// The member that hides all others: `$ref`, in older drafts.
-    fn hiding(&self, place: &Place) -> Option<(String, Value)> {
-        if !self.dialect(place).ref_hides_siblings() {
-            return None;
-        }
-        let found = place.members.iter().find(|member| member.0 == "$ref");
-        found.cloned()
-    }
-
     fn enter(&mut self, place: &Place) -> Result<(), Refusal> {
         if self.states.contains_key(&place.key()) {
             return Ok(());
@@ -432,35 +335,4 @@ impl SchemaCompiler {
             }
         }
     }
-}
-
-/// A reference that needs itself, of the same value, to say what it says. Each node is looked at
-/// once.
-fn circular(nodes: &Nodes, references: &[(NodeId, Key)]) -> Option<Key> {
-    let mut is_open: HashMap<NodeId, bool> = HashMap::new();
-    for &(reference, key) in references {
-        let mut pending = vec![(reference, false)];
-        while let Some((id, leave)) = pending.pop() {
-            if leave {
-                is_open.insert(id, false);
-                continue;
-            }
-            match is_open.get(&id) {
-                Some(true) => return Some(key),
-                Some(false) => continue,
-                None => {}
-            }
-            is_open.insert(id, true);
-            pending.push((id, true));
-            match nodes.node(id) {
-                Node::AllOf(list) | Node::AnyOf(list) | Node::OneOf(list) => {
-                    pending.extend(list.iter().map(|&inner| (inner, false)));
-                }
-                Node::Not(inner) => pending.push((*inner, false)),
-                Node::Reference(number) => pending.push((nodes.definition(*number), false)),
-                _ => {}
-            }
-        }
-    }
-    None
 }

@@ -11,8 +11,8 @@ use hashbrown::{HashMap, HashSet};
 use super::super::value::Value;
 use super::draft::{Dialect, Draft, member};
 use super::meta_schemas;
-use super::subschemas::{held, is_schema};
-use super::uri::{percent_decoded, resolve, split_fragment};
+use super::subschemas::held;
+use super::uri::{resolve, split_fragment};
 
 /// The members of a schema that is an object.
 pub(super) type Members = Arc<Vec<(String, Value)>>;
@@ -28,12 +28,12 @@ pub(super) struct Site {
 }
 
 /// A schema with a base URI of its own.
-struct Resource {
+pub(super) struct Resource {
     /// Without fragment.
-    base: String,
-    root: Value,
+    pub(super) base: String,
+    pub(super) root: Value,
     /// The root of its document.
-    document: ResourceId,
+    pub(super) document: ResourceId,
     dialect: Dialect,
 }
 
@@ -41,22 +41,22 @@ struct Resource {
 pub(super) struct Registry {
     draft: Draft,
     max_nesting: usize,
-    resources: Vec<Resource>,
+    pub(super) resources: Vec<Resource>,
     /// Resources by the address of their root.
     by_address: HashMap<usize, ResourceId>,
     /// Resources by URI, and schemas by URI and anchor, of the documents that were searched.
-    sites: HashMap<String, Site>,
+    pub(super) sites: HashMap<String, Site>,
     /// By resource and name.
-    dynamic_anchors: HashMap<(ResourceId, String), Site>,
+    pub(super) dynamic_anchors: HashMap<(ResourceId, String), Site>,
     /// Resources with dynamic or recursive anchors.
     dynamic: HashSet<ResourceId>,
-    recursive: HashSet<ResourceId>,
+    pub(super) recursive: HashSet<ResourceId>,
     /// Whether the main document was searched.
     is_searched: bool,
     /// Documents that were not parsed yet, by URI.
     sources: BTreeMap<String, String>,
     /// The last resolution of each reference, and from which resource.
-    resolved: HashMap<String, (ResourceId, Site)>,
+    pub(super) resolved: HashMap<String, (ResourceId, Site)>,
 }
 
 /// The address of an object's members: its identity, as long as its document lives.
@@ -284,7 +284,7 @@ impl Registry {
     }
 
     /// The resource of a URI without fragment.
-    fn resource(&mut self, uri: &str) -> Result<Site, String> {
+    pub(super) fn resource(&mut self, uri: &str) -> Result<Site, String> {
         self.search_main()?;
         if !self.sites.contains_key(uri) {
             self.load_documents()?;
@@ -302,186 +302,4 @@ impl Registry {
             format!("there is no document `{uri}`: give it by the option `documents`")
         })
     }
-
-    /// The schema that a reference from a schema of a resource leads to.
-    pub(super) fn resolve(&mut self, reference: &str, from: ResourceId) -> Result<Site, String> {
-        if let Some((known_from, site)) = self.resolved.get(reference)
-            && *known_from == from
-        {
-            return Ok(site.clone());
-        }
-        let (uri, fragment) = split_fragment(reference);
-        let base = &self.resources[from as usize];
-        let target = resolve(&base.base, uri);
-        let root = if target == base.base {
-            Site {
-                value: base.root.clone(),
-                resource: from,
-            }
-        } else {
-            self.resource(&target)?
-        };
-        let fragment = percent_decoded(fragment)
-            .ok_or_else(|| format!("the fragment `{fragment}` is not percent-encoded UTF-8"))?;
-        let site = if fragment.is_empty() {
-            Some(root)
-        } else if fragment.starts_with('/') {
-            match self.at_pointer(root, &fragment)? {
-                // Many schemas have ids that no one means as a base.
-                None if uri.is_empty() => {
-                    let document = self.resources[from as usize].document;
-                    let root = Site {
-                        value: self.resources[document as usize].root.clone(),
-                        resource: document,
-                    };
-                    self.at_pointer(root, &fragment)?
-                }
-                found => found,
-            }
-        } else {
-            self.search_main()?;
-            self.sites.get(&format!("{target}#{fragment}")).cloned()
-        };
-        let site = site
-            .filter(|site| is_schema(&site.value))
-            .ok_or_else(|| format!("`{reference}` leads to no schema"))?;
-        self.resolved
-            .insert(reference.to_owned(), (from, site.clone()));
-        Ok(site)
-    }
-
-    fn at_pointer(&mut self, root: Site, pointer: &str) -> Result<Option<Site>, String> {
-        let mut at = root;
-        for token in pointer.split('/').skip(1) {
-            let token = match token.contains('~') {
-                true => token.replace("~1", "/").replace("~0", "~"),
-                false => token.to_owned(),
-            };
-            let next = match &at.value {
-                Value::Array(items) => token.parse().ok().and_then(|index: usize| items.get(index)),
-                value => value.get(&token),
-            };
-            let Some(next) = next else {
-                return Ok(None);
-            };
-            let resource = match next {
-                Value::Object(members) => self.enter(members, at.resource)?,
-                _ => at.resource,
-            };
-            at = Site {
-                value: next.clone(),
-                resource,
-            };
-        }
-        Ok(Some(at))
-    }
-
-    /// The schema that a dynamic reference leads to. `scope` is the resources that were entered,
-    /// outermost first, as far as they are dynamic.
-    pub(super) fn resolve_dynamic(
-        &mut self,
-        reference: &str,
-        from: ResourceId,
-        scope: &[ResourceId],
-    ) -> Result<Site, String> {
-        let site = self.resolve(reference, from)?;
-        let name = split_fragment(reference).1;
-        let key = (site.resource, name.to_owned());
-        // Only where the reference itself leads to a dynamic anchor is it dynamic.
-        if !self.dynamic_anchors.contains_key(&key) {
-            return Ok(site);
-        }
-        let outermost = scope
-            .iter()
-            .find_map(|&resource| self.dynamic_anchors.get(&(resource, name.to_owned())));
-        Ok(outermost.cloned().unwrap_or(site))
-    }
-
-    /// The schema that `"$recursiveRef": "#"` leads to.
-    pub(super) fn resolve_recursive(
-        &mut self,
-        reference: &str,
-        from: ResourceId,
-        scope: &[ResourceId],
-    ) -> Result<Site, String> {
-        let site = self.resolve(reference, from)?;
-        if !self.recursive.contains(&site.resource) {
-            return Ok(site);
-        }
-        let outermost = scope
-            .iter()
-            .find(|resource| self.recursive.contains(*resource));
-        Ok(match outermost {
-            Some(&resource) => Site {
-                value: self.resources[resource as usize].root.clone(),
-                resource,
-            },
-            None => site,
-        })
-    }
-
-    /// Where a schema is: the URI of its document, empty for the main one, and its JSON pointer.
-    /// Searches the documents: for errors.
-    pub(super) fn pointer(&self, schema: usize) -> (String, String) {
-        let documents = (0..)
-            .zip(&self.resources)
-            .filter(|(id, r)| r.document == *id);
-        for (id, resource) in documents {
-            let uri = if id == 0 { "" } else { resource.base.as_str() };
-            // Values with the place of the one around each, and the last token of its pointer.
-            let mut seen: Vec<(&Value, usize, Token<'_>)> =
-                vec![(&resource.root, 0, Token::Index(0))];
-            let mut next = 0;
-            while let Some(&(value, ..)) = seen.get(next) {
-                match value {
-                    Value::Object(members) if address(members) == schema => {
-                        let mut tokens = Vec::new();
-                        let mut at = next;
-                        while at > 0 {
-                            tokens.push(match seen[at].2 {
-                                Token::Key(key) => escaped(key),
-                                Token::Index(index) => index.to_string(),
-                            });
-                            at = seen[at].1;
-                        }
-                        tokens.push(String::new());
-                        tokens.reverse();
-                        return (uri.to_owned(), tokens.join("/"));
-                    }
-                    Value::Object(members) => {
-                        let inner = members.iter();
-                        seen.extend(inner.map(|(key, value)| (value, next, Token::Key(key))));
-                    }
-                    Value::Array(items) => {
-                        let inner = items.iter().enumerate();
-                        seen.extend(inner.map(|(at, value)| (value, next, Token::Index(at))));
-                    }
-                    _ => {}
-                }
-                next += 1;
-            }
-        }
-        Default::default()
-    }
-}
-
-/// A step of a JSON pointer.
-#[derive(Clone, Copy)]
-enum Token<'a> {
-    Key(&'a str),
-    Index(usize),
-}
-
-/// A key as a token of a JSON pointer, escaped when it is written.
-pub(super) struct Key<'a>(pub(super) &'a str);
-
-impl std::fmt::Display for Key<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&escaped(self.0))
-    }
-}
-
-/// A key as a token of a JSON pointer.
-pub(super) fn escaped(key: &str) -> String {
-    key.replace('~', "~0").replace('/', "~1")
 }

@@ -7,8 +7,8 @@ use super::super::super::value::Value;
 use super::{compile, parse, shared, written};
 use crate::options::JsonSchemaOptions;
 
-/// Schemas that are refused or have a wrong verdict, at most.
-const MAX_WRONG: usize = 100;
+/// One has a back-reference, one refers to itself for the same value.
+const MAX_REFUSED: usize = 2;
 
 #[test]
 fn real_schemas() {
@@ -60,6 +60,7 @@ fn real_schemas() {
         at(0.99),
     );
     println!("slowest: {:?}", &times[times.len().saturating_sub(8)..]);
-    println!("{refused:#?}\n{wrong:#?}");
-    assert!(num_refused + wrong.len() <= MAX_WRONG);
+    println!("refused: {refused:#?}");
+    assert_eq!(wrong, [""; 0]);
+    assert!(num_refused <= MAX_REFUSED, "{refused:#?}");
 }

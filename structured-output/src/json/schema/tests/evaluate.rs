@@ -5,7 +5,12 @@ use super::super::super::value::Value;
 use super::super::key_language::spelled;
 use crate::lexical::{ExprId, Fuel, Lexicon};
 
-pub(super) fn holds(nodes: &Nodes, lexicon: &mut Lexicon, id: NodeId, value: &Value) -> bool {
+pub(in crate::json) fn holds(
+    nodes: &Nodes,
+    lexicon: &mut Lexicon,
+    id: NodeId,
+    value: &Value,
+) -> bool {
     let mut is = |id: NodeId, value: &Value| holds(nodes, lexicon, id, value);
     match nodes.node(id) {
         Node::AllOf(list) => list.iter().all(|&id| is(id, value)),
@@ -96,7 +101,7 @@ fn accepts(lexicon: &mut Lexicon, language: ExprId, text: &str) -> bool {
     lexicon.is_nullable(state)
 }
 
-fn equal(a: &Value, b: &Value) -> bool {
+pub(in crate::json) fn equal(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => decimal(a) == decimal(b),
         (Value::Array(a), Value::Array(b)) => {

@@ -1,9 +1,9 @@
 //! The front end against a slow evaluator of nodes, on the official test suite and on real schemas.
 
+mod cases;
 mod corpus;
-mod evaluate;
+pub(in crate::json) mod evaluate;
 mod refusals;
-mod speed;
 mod suite;
 
 use std::path::PathBuf;
@@ -16,17 +16,27 @@ use crate::lexical::Lexicon;
 use crate::options::{JsonSchemaOptions, Limits};
 
 /// What a schema compiles to, and all that is needed to look at it.
-pub(super) struct Compiled {
-    pub(super) lexicon: Lexicon,
-    pub(super) nodes: Nodes,
-    pub(super) root: NodeId,
+pub(in crate::json) struct Compiled {
+    pub(in crate::json) lexicon: Lexicon,
+    pub(in crate::json) nodes: Nodes,
+    pub(in crate::json) root: NodeId,
 }
 
-pub(super) fn compile(source: &str, options: &JsonSchemaOptions) -> Result<Compiled, CompileError> {
+pub(in crate::json) fn compile(
+    source: &str,
+    options: &JsonSchemaOptions,
+) -> Result<Compiled, CompileError> {
+    compile_within(source, options, &Limits::default())
+}
+
+pub(super) fn compile_within(
+    source: &str,
+    options: &JsonSchemaOptions,
+    limits: &Limits,
+) -> Result<Compiled, CompileError> {
     let mut lexicon = Lexicon::new(Vec::new(), 8);
     let mut nodes = Nodes::default();
-    let limits = Limits::default();
-    let mut compiler = SchemaCompiler::new(source, options, &limits)?;
+    let mut compiler = SchemaCompiler::new(source, options, limits)?;
     loop {
         if let Some(root) = compiler.run(&mut lexicon, &mut nodes, 64)? {
             return Ok(Compiled {
@@ -66,7 +76,7 @@ pub(super) fn parse(text: &str) -> Value {
 }
 
 /// A value as JSON.
-pub(super) fn written(value: &Value) -> String {
+pub(in crate::json) fn written(value: &Value) -> String {
     match value {
         Value::Null => "null".into(),
         Value::Bool(value) => value.to_string(),

@@ -85,7 +85,6 @@ fn run(folder: &Path, options: &JsonSchemaOptions) -> Count {
         count.wrongly_rejected.len(),
         count.refused.len(),
     );
-    println!("{count:#?}");
     count
 }
 
@@ -114,20 +113,30 @@ fn required_tests() {
     }
 }
 
+/// What is read otherwise than the suite has it: the option `annotate` goes before a meta-schema's
+/// vocabulary, and `contentMediaType` and `contentEncoding` are annotations. The languages of some
+/// formats are smaller than the formats: `Lexicon::json_string_format`.
 #[test]
 fn optional_tests() {
     let Some(root) = shared("json-schema-test-suite") else {
         return;
     };
-    for (folder, draft) in [
-        ("draft2020-12", Draft::Draft2020_12),
-        ("draft7", Draft::Draft7),
+    for (folder, draft, not_read) in [
+        ("draft2020-12", Draft::Draft2020_12, "format-assertion: "),
+        ("draft7", Draft::Draft7, "content: "),
     ] {
         let folder = root.join(folder).join("optional");
-        run(&folder, &options(&root, draft, Format::Annotate));
-        run(
+        let count = run(&folder, &options(&root, draft, Format::Annotate));
+        let mut accepted = count.wrongly_accepted.iter();
+        assert!(accepted.all(|test| test.starts_with(not_read)), "{count:?}");
+        assert_eq!(count.wrongly_rejected, [""; 0]);
+        assert_eq!(count.refused, [""; 0]);
+        let count = run(
             &folder.join("format"),
             &options(&root, draft, Format::Assert),
         );
+        assert_eq!(count.wrongly_accepted, [""; 0]);
+        assert_eq!(count.refused, [""; 0]);
+        assert!(count.wrongly_rejected.len() <= 30, "{count:?}");
     }
 }

@@ -1,0 +1,99 @@
+//! What a request's output must be.
+
+use serde::{Deserialize, Serialize};
+
+/// A request's constraint, after validation by the frontend: exactly one, and how it is enforced.
+///
+/// vLLM's `backend` stays in the frontend: one engine serves every constraint.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StructuredOutputsParams {
+    /// What the output must be.
+    pub constraint: StructuredOutputsConstraint,
+    /// White space in JSON. Other constraints don't look at it.
+    pub whitespace: Whitespace,
+    /// Order of an object's properties. JSON Schemas alone look at it.
+    pub property_order: PropertyOrder,
+    /// Objects of a JSON Schema that say nothing of `additionalProperties` allow none.
+    pub disable_additional_properties: bool,
+    /// Near `max_tokens` only tokens that can still finish in time are allowed, and a request
+    /// whose shortest output doesn't fit is refused.
+    pub complete_within_max_tokens: bool,
+    /// The constraint holds inside thinking as well: from the first token.
+    pub enable_in_reasoning: bool,
+}
+
+impl StructuredOutputsParams {
+    /// A constraint with everything else at its default.
+    pub fn new(constraint: StructuredOutputsConstraint) -> Self {
+        Self {
+            constraint,
+            whitespace: Whitespace::default(),
+            property_order: PropertyOrder::default(),
+            disable_additional_properties: false,
+            complete_within_max_tokens: true,
+            enable_in_reasoning: false,
+        }
+    }
+}
+
+/// What an output must be. Schemas and grammars travel as their text.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum StructuredOutputsConstraint {
+    /// A JSON value that is valid under this JSON Schema.
+    Json(String),
+    /// Any JSON object.
+    JsonObject,
+    /// A text that this regular expression matches as a whole.
+    Regex(String),
+    /// One of these strings; never empty.
+    Choice(Vec<String>),
+    /// A sentence of this grammar, in EBNF or Lark.
+    Grammar(String),
+    /// Text with tagged parts, as this structural tag (a JSON text) says.
+    StructuralTag(String),
+}
+
+impl StructuredOutputsConstraint {
+    /// The name of the request's field.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Json(_) => "json",
+            Self::JsonObject => "json_object",
+            Self::Regex(_) => "regex",
+            Self::Choice(_) => "choice",
+            Self::Grammar(_) => "grammar",
+            Self::StructuralTag(_) => "structural_tag",
+        }
+    }
+
+    /// Whether the whole output is JSON.
+    pub fn is_json(&self) -> bool {
+        matches!(self, Self::Json(_) | Self::JsonObject)
+    }
+}
+
+/// White space where JSON allows it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Whitespace {
+    /// Nothing, one space, or a line end with at most 64 spaces and tabs.
+    #[default]
+    Flexible,
+    /// A space after `,` and `:`, as Python's `json.dumps` writes it.
+    Spaced,
+    /// None.
+    Compact,
+    /// What this regular expression matches.
+    Pattern(String),
+}
+
+/// The order of an object's properties.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PropertyOrder {
+    /// That of the schema's `properties`.
+    #[default]
+    Schema,
+    /// Any.
+    Any,
+}
