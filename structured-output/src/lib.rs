@@ -68,9 +68,13 @@
 mod automaton;
 mod bitmask;
 mod compiler;
+#[allow(dead_code, unused_imports)]
+mod earley;
 mod engine;
 mod error;
 mod grammar;
+#[allow(dead_code, unused_imports)]
+mod grammar_syntax;
 mod index;
 mod json;
 mod lexical;

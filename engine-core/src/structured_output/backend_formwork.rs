@@ -130,6 +130,14 @@ impl StructuredOutputGrammar for GrammarMatcher {
         GrammarMatcher::next_token_mask_within(self, num_tokens)
     }
 
+    fn next_token_mask_completing(&self, num_tokens: u32) -> Result<MaskRef, MatcherError> {
+        GrammarMatcher::next_token_mask_completing(self, num_tokens)
+    }
+
+    fn min_bytes_to_complete(&self) -> Result<u32, MatcherError> {
+        GrammarMatcher::min_bytes_to_complete(self)
+    }
+
     fn min_tokens_to_complete(&self) -> Result<u32, MatcherError> {
         GrammarMatcher::min_tokens_to_complete(self)
     }

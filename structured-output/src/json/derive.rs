@@ -166,15 +166,70 @@ impl Programs {
         if let Some(known) = self.outcomes_of.get(&key) {
             return Ok(Arc::clone(known));
         }
-        let mut derived = Vec::with_capacity(formulas.len());
-        for &formula in formulas {
-            derived.push(self.derive(formula, event, fuel)?);
-        }
+        let derived = self.derive_each(formulas, event, fuel)?;
         let outcomes: Arc<[Outcome]> = self.split(lexicon, derived, fuel)?.into();
         self.bytes +=
             outcomes.len() * (size_of::<Outcome>() + 4 * formulas.len()) + 4 * formulas.len() + 64;
         self.outcomes_of.insert(key, Arc::clone(&outcomes));
         Ok(outcomes)
+    }
+
+    fn derive_each(
+        &mut self,
+        formulas: &[FormulaId],
+        event: Event,
+        fuel: &mut Fuel,
+    ) -> Result<Vec<FormulaId>, OutOfFuel> {
+        let mut derived = Vec::with_capacity(formulas.len());
+        for &formula in formulas {
+            derived.push(self.derive(formula, event, fuel)?);
+        }
+        Ok(derived)
+    }
+
+    /// Whether an event can come with a value, such that what remains is `good`. Looks no further
+    /// than to the first such value.
+    pub(super) fn has_outcome(
+        &mut self,
+        lexicon: &mut Lexicon,
+        formulas: &[FormulaId],
+        event: Event,
+        fuel: &mut Fuel,
+        good: &mut impl FnMut(
+            &mut Self,
+            &mut Lexicon,
+            &[FormulaId],
+            &mut Fuel,
+        ) -> Result<bool, OutOfFuel>,
+    ) -> Result<bool, OutOfFuel> {
+        let mut pending = vec![(ANYTHING, self.derive_each(formulas, event, fuel)?)];
+        while let Some((path, formulas)) = pending.pop() {
+            // Conditions occur in the positive only: what holds where none of them does, holds.
+            let mut least = Vec::with_capacity(formulas.len());
+            for &id in &formulas {
+                least.push(self.without_values(id));
+            }
+            if self.cost(lexicon, path, fuel)? != DEAD && good(self, lexicon, &least, fuel)? {
+                return Ok(true);
+            }
+            self.split_way(lexicon, path, formulas, &mut pending, fuel)?;
+        }
+        Ok(false)
+    }
+
+    fn without_values(&mut self, formula: FormulaId) -> FormulaId {
+        if !self.logic.facts(formula).has_value {
+            return formula;
+        }
+        let mut known = HashMap::new();
+        self.logic.map(
+            formula,
+            &mut known,
+            &mut |logic, leaf| match logic.formula(leaf) {
+                Formula::Value(_) => FALSE,
+                _ => leaf,
+            },
+        )
     }
 
     /// Splits formulas by what they say of the next value.
@@ -188,55 +243,16 @@ impl Programs {
         let mut index: HashMap<Vec<FormulaId>, usize> = HashMap::new();
         let mut pending = vec![(ANYTHING, formulas)];
         while let Some((path, formulas)) = pending.pop() {
-            fuel.burn(1)?;
-            if formulas.iter().all(|&id| id == FALSE) {
-                continue;
-            }
-            let speaking = formulas.iter().find(|&&id| self.logic.facts(id).has_value);
-            let Some(&speaking) = speaking else {
-                match index.get(&formulas) {
-                    Some(&at) => found[at].0.push(path),
-                    None => {
-                        index.insert(formulas.clone(), found.len());
-                        found.push((vec![path], formulas));
-                    }
-                }
+            let way = self.split_way(lexicon, path, formulas, &mut pending, fuel)?;
+            let Some((path, formulas)) = way else {
                 continue;
             };
-            // What all must meet needs no second way.
-            if let [only] = formulas[..]
-                && let Some((values, rest)) = self.demanded(only)
-            {
-                let mut all = vec![path];
-                all.extend(values);
-                let path = self.logic.nodes.all_of(&all);
-                pending.push((path, vec![rest]));
-                continue;
-            }
-            let value = self.first_value(speaking);
-            let not = self.logic.nodes.not(value);
-            // Ways in reverse, as the first is to be taken first.
-            let mut ways = Vec::with_capacity(2);
-            for (way, truth) in [(not, false), (value, true)] {
-                let narrowed = self.logic.nodes.all_of(&[path, way]);
-                let cost = match path == ANYTHING && narrowed == value {
-                    // Looked at where it is used.
-                    true => 0,
-                    false => self.sure_cost(lexicon, narrowed, fuel)?,
-                };
-                if cost != DEAD {
-                    ways.push((narrowed, truth));
+            match index.get(&formulas) {
+                Some(&at) => found[at].0.push(path),
+                None => {
+                    index.insert(formulas.clone(), found.len());
+                    found.push((vec![path], formulas));
                 }
-            }
-            // A condition that the others imply is left out of the path.
-            let implied = ways.len() == 1;
-            for (narrowed, truth) in ways {
-                let mut known = HashMap::new();
-                let mut rest = Vec::with_capacity(formulas.len());
-                for &id in &formulas {
-                    rest.push(self.assume(id, value, truth, &mut known, fuel)?);
-                }
-                pending.push((if implied { path } else { narrowed }, rest));
             }
         }
         let mut outcomes = Vec::with_capacity(found.len());
@@ -247,6 +263,62 @@ impl Programs {
             });
         }
         Ok(outcomes)
+    }
+
+    /// Splits a way by a condition on the next value, if there is one; else gives it back.
+    #[allow(clippy::type_complexity)]
+    fn split_way(
+        &mut self,
+        lexicon: &mut Lexicon,
+        path: NodeId,
+        formulas: Vec<FormulaId>,
+        pending: &mut Vec<(NodeId, Vec<FormulaId>)>,
+        fuel: &mut Fuel,
+    ) -> Result<Option<(NodeId, Vec<FormulaId>)>, OutOfFuel> {
+        fuel.burn(1)?;
+        if formulas.iter().all(|&id| id == FALSE) {
+            return Ok(None);
+        }
+        let speaking = formulas.iter().find(|&&id| self.logic.facts(id).has_value);
+        let Some(&speaking) = speaking else {
+            return Ok(Some((path, formulas)));
+        };
+        // What all must meet needs no second way.
+        if let [only] = formulas[..]
+            && let Some((values, rest)) = self.demanded(only)
+        {
+            let mut all = vec![path];
+            all.extend(values);
+            let path = self.logic.nodes.all_of(&all);
+            pending.push((path, vec![rest]));
+            return Ok(None);
+        }
+        let value = self.first_value(speaking);
+        let not = self.logic.nodes.not(value);
+        // Ways in reverse, as the first is to be taken first.
+        let mut ways = Vec::with_capacity(2);
+        for (way, truth) in [(not, false), (value, true)] {
+            let narrowed = self.logic.nodes.all_of(&[path, way]);
+            let cost = match path == ANYTHING && narrowed == value {
+                // Looked at where it is used.
+                true => 0,
+                false => self.sure_cost(lexicon, narrowed, fuel)?,
+            };
+            if cost != DEAD {
+                ways.push((narrowed, truth));
+            }
+        }
+        // A condition that the others imply is left out of the path.
+        let implied = ways.len() == 1;
+        for (narrowed, truth) in ways {
+            let mut known = HashMap::new();
+            let mut rest = Vec::with_capacity(formulas.len());
+            for &id in &formulas {
+                rest.push(self.assume(id, value, truth, &mut known, fuel)?);
+            }
+            pending.push((if implied { path } else { narrowed }, rest));
+        }
+        Ok(None)
     }
 
     /// Conditions without which a formula doesn't hold, and the formula without them.

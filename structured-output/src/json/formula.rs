@@ -56,6 +56,8 @@ pub(super) struct Facts {
     pub(super) has_unique: bool,
     /// It has a [`Formula::Unique`] that doesn't hold.
     pub(super) has_repeated: bool,
+    /// Leaves, counted where they occur.
+    pub(super) size: u32,
     depth: u16,
 }
 
@@ -121,6 +123,7 @@ impl Logic {
             has_value: false,
             has_unique: false,
             has_repeated: false,
+            size: 1,
             depth: 0,
         };
         let over = |list: &[FormulaId], closes: bool| {
@@ -131,6 +134,9 @@ impl Logic {
                 has_value: any(|facts| facts.has_value),
                 has_unique: any(|facts| facts.has_unique),
                 has_repeated: any(|facts| facts.has_repeated),
+                size: list
+                    .iter()
+                    .fold(0, |size: u32, &id| size.saturating_add(self.facts(id).size)),
                 depth: list
                     .iter()
                     .map(|&id| self.facts(id).depth)

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use super::derive::Event;
-use super::formula::{FALSE, Formula, FormulaId};
+use super::formula::{FALSE, Formula, FormulaId, NO_ITEMS};
 use super::node::{Kinds, Node, NodeId};
 use super::object::ObjectAt;
 use super::programs::Programs;
@@ -213,7 +213,7 @@ impl Programs {
         }
         let (cost, is_sure) = self.with_assumptions(|programs| {
             if programs.logic.facts(formula).has_unique {
-                let Some(items) = programs.distinct_items(lexicon, formula, fuel)? else {
+                let Some(items) = programs.texts_to_end(lexicon, formula, fuel)? else {
                     return Ok(DEAD);
                 };
                 let bytes = items.iter().map(|item| item.len() + 1).sum::<usize>() + 1;
@@ -233,6 +233,21 @@ impl Programs {
             self.costs.arrays.insert(formula, cost);
         }
         Ok(cost)
+    }
+
+    /// As [`Programs::array_cost`], after an item that is not in the formula's set yet.
+    pub(super) fn array_cost_with_item(
+        &mut self,
+        lexicon: &mut Lexicon,
+        formula: FormulaId,
+        fuel: &mut Fuel,
+    ) -> Result<u32, OutOfFuel> {
+        let cost = self.array_cost(lexicon, formula, fuel)?;
+        if cost != DEAD || formula == FALSE || !self.logic.facts(formula).has_repeated {
+            return Ok(cost);
+        }
+        let repeated = self.where_distinct(formula, false);
+        self.cost_of_repeating(lexicon, repeated, NO_ITEMS, fuel)
     }
 
     /// The cost of an array without choices: its items one by one, and how many.

@@ -24,8 +24,8 @@ pub(super) struct Members {
     pub(super) style: StyleId,
 }
 
-/// Of an object that isn't plain: by key, what its value may be and what remains by goal.
-pub(super) type KeysOf = Arc<[(u32, GoalsId, Vec<ObjectId>)]>;
+/// Of an object that isn't plain: what the value of a key may be, and what remains by goal.
+pub(super) type Values = Option<(GoalsId, Arc<[ObjectId]>)>;
 
 impl Programs {
     /// The keys that may come next in an object: numbers of names, ascending, then of classes.
@@ -40,8 +40,7 @@ impl Programs {
         };
         let at = self.at(frame);
         let Some(plain) = self.plain[object.0 as usize].clone() else {
-            let keys = self.keys_of(lexicon, at, object, fuel)?;
-            return Ok(keys.iter().map(|key| key.0).collect());
+            return self.keys_of(lexicon, at, object, fuel);
         };
         if plain.max.is_some_and(|max| count >= max) {
             return Ok(Vec::new());
@@ -136,13 +135,11 @@ impl Programs {
             let next = vec![next(object, next_count(&plain, count))];
             return Ok(Some(Members { goals, next, style }));
         }
-        let keys = self.keys_of(lexicon, at, object, fuel)?;
-        let found = keys.binary_search_by_key(&key, |known| known.0);
-        let Some((_, goals, rest)) = found.ok().and_then(|found| keys.get(found)) else {
+        let Some((goals, rest)) = self.values(lexicon, at, object, key, fuel)? else {
             return Ok(None);
         };
         Ok(Some(Members {
-            goals: *goals,
+            goals,
             next: rest.iter().map(|&object| next(object, 0)).collect(),
             style,
         }))
@@ -155,10 +152,7 @@ impl Programs {
         at: ObjectAt,
         object: ObjectId,
         fuel: &mut Fuel,
-    ) -> Result<KeysOf, OutOfFuel> {
-        if let Some(known) = self.members_of.get(&(at, object)) {
-            return Ok(Arc::clone(known));
-        }
+    ) -> Result<Vec<u32>, OutOfFuel> {
         let plan = at.plan;
         let mut formulas = self.object(object).rest.to_vec();
         let num_names = self.plan(plan).num_names();
@@ -169,8 +163,27 @@ impl Programs {
             if key < num_names && !self.is_open(at, key) {
                 continue;
             }
-            if let Some((goals, rest)) = self.values(lexicon, at, &formulas, key, fuel)? {
-                keys.push((key, goals, rest));
+            let event = Event::Key(plan, key);
+            let is_possible = self.has_outcome(
+                lexicon,
+                &formulas,
+                event,
+                fuel,
+                &mut |programs, lexicon, rest, fuel| {
+                    let after = programs.after_with(lexicon, at, key, rest, fuel)?;
+                    let Some(after) = after else {
+                        return Ok(false);
+                    };
+                    for &formula in rest {
+                        if programs.object_cost(lexicon, after, formula, fuel)? != DEAD {
+                            return Ok(true);
+                        }
+                    }
+                    Ok(false)
+                },
+            )?;
+            if is_possible {
+                keys.push(key);
             }
             if key < num_names && at.order == PropertyOrder::Schema {
                 // Passed over, it can't come any more.
@@ -182,10 +195,29 @@ impl Programs {
                 }
             }
         }
-        let keys: KeysOf = keys.into();
-        self.bytes += 64 + keys.len() * 48;
-        self.members_of.insert((at, object), Arc::clone(&keys));
         Ok(keys)
+    }
+
+    /// An object's place after a member, where some formulas remain.
+    fn after_with(
+        &mut self,
+        lexicon: &mut Lexicon,
+        at: ObjectAt,
+        key: u32,
+        rest: &[FormulaId],
+        fuel: &mut Fuel,
+    ) -> Result<Option<ObjectAt>, OutOfFuel> {
+        let num_names = self.plan(at.plan).num_names();
+        // Which other key it was matters only where more of them are to come.
+        let wants = |&id: &FormulaId| self.logic.facts(id).wants_members;
+        if key < num_names || rest.iter().any(wants) {
+            return self.after(lexicon, at, key, fuel);
+        }
+        let done = match at.order {
+            PropertyOrder::Schema => num_names,
+            PropertyOrder::Any => at.done,
+        };
+        Ok(Some(ObjectAt { done, ..at }))
     }
 
     /// What the value of a key may be, and by goal what remains. `None` where there may be none.
@@ -193,30 +225,32 @@ impl Programs {
         &mut self,
         lexicon: &mut Lexicon,
         at: ObjectAt,
-        formulas: &[FormulaId],
+        object: ObjectId,
         key: u32,
         fuel: &mut Fuel,
-    ) -> Result<Option<(GoalsId, Vec<ObjectId>)>, OutOfFuel> {
+    ) -> Result<Values, OutOfFuel> {
+        if let Some(known) = self.values_of.get(&(at, object, key)) {
+            return Ok(known.clone());
+        }
         let plan = at.plan;
-        let outcomes = self.outcomes(lexicon, formulas, Event::Key(plan, key), fuel)?;
+        let mut formulas = self.object(object).rest.to_vec();
         let num_names = self.plan(plan).num_names();
+        if at.order == PropertyOrder::Schema {
+            // Names that are passed over can't come any more.
+            for name in at.done..key.min(num_names) {
+                for formula in &mut formulas {
+                    *formula = self.derive(*formula, Event::Without(plan, name), fuel)?;
+                }
+            }
+        }
+        let outcomes = self.outcomes(lexicon, &formulas, Event::Key(plan, key), fuel)?;
         let mut found: Vec<(Box<[FormulaId]>, Vec<NodeId>)> = Vec::new();
         let mut index: HashMap<Box<[FormulaId]>, usize> = HashMap::new();
         for outcome in outcomes.iter() {
             if self.cost(lexicon, outcome.value, fuel)? == DEAD {
                 continue;
             }
-            // Which other key it was matters only where more of them are to come.
-            let wants = |&id: &FormulaId| self.logic.facts(id).wants_members;
-            let after = if key < num_names || outcome.rest.iter().any(wants) {
-                self.after(lexicon, at, key, fuel)?
-            } else {
-                let done = match at.order {
-                    PropertyOrder::Schema => num_names,
-                    PropertyOrder::Any => at.done,
-                };
-                Some(ObjectAt { done, ..at })
-            };
+            let after = self.after_with(lexicon, at, key, &outcome.rest, fuel)?;
             let Some(after) = after else {
                 continue;
             };
@@ -237,16 +271,19 @@ impl Programs {
                 }
             }
         }
-        if found.is_empty() {
-            return Ok(None);
-        }
         let mut goals = Vec::with_capacity(found.len());
         let mut objects = Vec::with_capacity(found.len());
         for (rest, values) in found {
             goals.push(self.logic.nodes.any_of(&values));
             objects.push(self.object_of(plan, rest));
         }
-        Ok(Some((self.goals_of(&goals), objects)))
+        self.bytes += size_of::<(ObjectAt, ObjectId, u32, Values)>() + 16 + 4 * objects.len();
+        let values = match goals.is_empty() {
+            true => None,
+            false => Some((self.goals_of(&goals), objects.into())),
+        };
+        self.values_of.insert((at, object, key), values.clone());
+        Ok(values)
     }
 
     /// A name, then a colon and the name's mark.

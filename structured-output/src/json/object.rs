@@ -439,9 +439,9 @@ impl Programs {
 
     /// Members with which an object may end, in the order of the plan. `None` where there are none.
     ///
-    /// Goes through the names in their order, each of them without a member first, then with each
-    /// value that makes a difference, then through fresh keys of each class; depth first, and what
-    /// has failed is not tried again.
+    /// Goes through the names in their order, each of them with each value that makes a difference
+    /// and without a member, then through fresh keys of each class; depth first, where the least
+    /// remains first, and what has failed is not tried again.
     pub(super) fn members_to_end(
         &mut self,
         lexicon: &mut Lexicon,
@@ -453,12 +453,12 @@ impl Programs {
         if let Some(plain) = self.plain[object.0 as usize].clone() {
             return self.plain_members_to_end(lexicon, start, &plain, 0, fuel);
         }
-        let num_names = self.plan(start.plan).num_names();
         let mut failed: HashSet<(u32, FormulaId, SeenId)> = HashSet::new();
         let mut levels = vec![Level::new(0, formula, start.seen, None)];
         while let Some(level) = levels.last() {
             fuel.burn(1)?;
-            let (name, formula, seen, stage) = (level.name, level.formula, level.seen, level.stage);
+            let (name, formula, seen, is_new) =
+                (level.name, level.formula, level.seen, level.is_new);
             if self.logic.facts(formula).closes {
                 return Ok(Some(
                     levels
@@ -467,73 +467,80 @@ impl Programs {
                         .collect(),
                 ));
             }
-            if stage == 0 && failed.contains(&(name, formula, seen)) {
+            if is_new && failed.contains(&(name, formula, seen)) {
                 levels.pop();
                 continue;
             }
-            let at = ObjectAt { seen, ..start };
-            if stage == 0 {
-                let name = self.next_name(at, formula, name);
-                let mut next = None;
-                if name < num_names {
-                    let without = Event::Without(at.plan, name);
-                    let rest = self.derive(formula, without, fuel)?;
-                    if rest != FALSE {
-                        next = Some(Level::new(name + 1, rest, seen, None));
-                    }
-                }
+            if is_new {
+                let at = ObjectAt { seen, ..start };
+                let options = self.options(lexicon, at, name, formula, fuel)?;
                 if let Some(level) = levels.last_mut() {
-                    (level.stage, level.candidate) = (1, name);
+                    (level.is_new, level.options) = (false, options);
                 }
-                levels.extend(next);
-                continue;
-            }
-            if stage == 1 {
-                let name = level.candidate;
-                let mut options = Vec::new();
-                if name < num_names {
-                    let key = Event::Key(at.plan, name);
-                    let text = spelled(self.plan(at.plan).name(name).unwrap_or_default());
-                    let outcomes = self.outcomes(lexicon, &[formula], key, fuel)?;
-                    for outcome in outcomes.iter() {
-                        let member = Some((text.clone(), outcome.value));
-                        options.push(Level::new(name + 1, outcome.rest[0], seen, member));
-                    }
-                } else if self.logic.facts(formula).wants_members {
-                    for class in 0..self.plan(at.plan).classes.len() {
-                        let key = Event::Key(at.plan, num_names + class as u32);
-                        let outcomes = self.outcomes(lexicon, &[formula], key, fuel)?;
-                        if !outcomes.iter().any(|outcome| outcome.rest[0] != formula) {
-                            continue;
-                        }
-                        let Some((text, after)) = self.fresh_key(lexicon, at, class, fuel)? else {
-                            continue;
-                        };
-                        for outcome in outcomes.iter().filter(|o| o.rest[0] != formula) {
-                            let member = Some((text.clone(), outcome.value));
-                            let rest = outcome.rest[0];
-                            options.push(Level::new(num_names, rest, after.seen, member));
-                        }
-                    }
-                }
-                options.reverse();
-                if let Some(level) = levels.last_mut() {
-                    (level.stage, level.options) = (2, options);
-                }
-                continue;
             }
             let Some(next) = levels.last_mut().and_then(|level| level.options.pop()) else {
                 failed.insert((name, formula, seen));
                 levels.pop();
                 continue;
             };
-            if let Some((_, value)) = next.member
-                && self.cost(lexicon, value, fuel)? != DEAD
-            {
+            let is_possible = match next.member {
+                Some((_, value)) => self.cost(lexicon, value, fuel)? != DEAD,
+                None => true,
+            };
+            if is_possible {
                 levels.push(next);
             }
         }
         Ok(None)
+    }
+
+    /// What to try next in a search for members, the last first.
+    fn options(
+        &mut self,
+        lexicon: &mut Lexicon,
+        at: ObjectAt,
+        from: u32,
+        formula: FormulaId,
+        fuel: &mut Fuel,
+    ) -> Result<Vec<Level>, OutOfFuel> {
+        let num_names = self.plan(at.plan).num_names();
+        let name = self.next_name(at, formula, from);
+        let wants_members = self.logic.facts(formula).wants_members;
+        let mut options = Vec::new();
+        if name < num_names {
+            let without = self.derive(formula, Event::Without(at.plan, name), fuel)?;
+            let text = spelled(self.plan(at.plan).name(name).unwrap_or_default());
+            let key = Event::Key(at.plan, name);
+            let outcomes = self.outcomes(lexicon, &[formula], key, fuel)?;
+            for outcome in outcomes.iter().filter(|outcome| outcome.rest[0] != without) {
+                let member = Some((text.clone(), outcome.value));
+                options.push(Level::new(name + 1, outcome.rest[0], at.seen, member));
+            }
+            if without != FALSE {
+                options.push(Level::new(name + 1, without, at.seen, None));
+            }
+        } else if wants_members {
+            for class in 0..self.plan(at.plan).classes.len() {
+                let key = Event::Key(at.plan, num_names + class as u32);
+                let outcomes = self.outcomes(lexicon, &[formula], key, fuel)?;
+                if !outcomes.iter().any(|outcome| outcome.rest[0] != formula) {
+                    continue;
+                }
+                let Some((text, after)) = self.fresh_key(lexicon, at, class, fuel)? else {
+                    continue;
+                };
+                for outcome in outcomes.iter().filter(|o| o.rest[0] != formula) {
+                    let member = Some((text.clone(), outcome.value));
+                    options.push(Level::new(num_names, outcome.rest[0], after.seen, member));
+                }
+            }
+        }
+        // The least that remains comes first, and of equals, no member.
+        options.sort_by_key(|level| {
+            let size = self.logic.facts(level.formula).size;
+            std::cmp::Reverse((size, level.member.is_some()))
+        });
+        Ok(options)
     }
 
     /// The first name from one on that may still come and makes a difference.
@@ -689,9 +696,7 @@ struct Level {
     seen: SeenId,
     /// The member that leads here.
     member: Option<WayMember>,
-    /// 0: new; 1: tried without the candidate; 2: with it.
-    stage: u8,
-    candidate: u32,
+    is_new: bool,
     /// What is left to try, the last first.
     options: Vec<Level>,
 }
@@ -703,8 +708,7 @@ impl Level {
             formula,
             seen,
             member,
-            stage: 0,
-            candidate: 0,
+            is_new: true,
             options: Vec::new(),
         }
     }

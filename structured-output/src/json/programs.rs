@@ -10,7 +10,7 @@ use super::derive::{Event, OutcomesOf};
 use super::formula::{FormulaId, Logic};
 use super::frame::Frame;
 use super::live::Costs;
-use super::member::KeysOf;
+use super::member::Values;
 use super::node::{Kinds, NodeId};
 use super::object::{Object, ObjectAt, ObjectId, Plain, Plan, PlanId};
 use super::shape::Shape;
@@ -106,7 +106,7 @@ pub(crate) struct Programs {
     pub(super) derived: HashMap<(FormulaId, Event), FormulaId>,
     pub(super) outcomes_of: OutcomesOf,
     pub(super) items_of: HashMap<ArrayId, Option<Arc<Items>>>,
-    pub(super) members_of: HashMap<(ObjectAt, ObjectId), KeysOf>,
+    pub(super) values_of: HashMap<(ObjectAt, ObjectId, u32), Values>,
     pub(super) value_lexemes: HashMap<GoalsId, ExprId>,
     /// Names with what follows them up to the value, by plan, number and colon.
     pub(super) key_lexemes: HashMap<(PlanId, u32, ExprId), ExprId>,
@@ -134,7 +134,7 @@ impl Default for Programs {
             derived: HashMap::new(),
             outcomes_of: HashMap::new(),
             items_of: HashMap::new(),
-            members_of: HashMap::new(),
+            values_of: HashMap::new(),
             value_lexemes: HashMap::new(),
             key_lexemes: HashMap::new(),
             costs: Costs::default(),

@@ -8,7 +8,7 @@ use hashbrown::HashSet;
 use super::formula::{FALSE, FormulaId, NO_ITEMS, TRUE};
 use super::node::{Kinds, Node, NodeId};
 use super::programs::Programs;
-use crate::lexical::{EMPTY, ExprId, Fuel, Lexicon, OutOfFuel};
+use crate::lexical::{EMPTY, ExprId, Fuel, Lexicon, OutOfFuel, UNBOUNDED};
 
 /// Spellings of numbers or strings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -325,13 +325,23 @@ fn any(lexicon: &mut Lexicon, list: impl Iterator<Item = Spellings>) -> Spelling
     Spellings::Only(lexicon.or(&languages))
 }
 
+/// What is not in a language; by parts where that is simpler.
 fn contrary(lexicon: &mut Lexicon, spellings: Spellings, universe: ExprId) -> Spellings {
     match spellings {
         Spellings::Free => NONE,
         Spellings::Only(EMPTY) => Spellings::Free,
         Spellings::Only(language) => {
-            let not = lexicon.not(language);
-            Spellings::Only(lexicon.and(&[universe, not]))
+            let mut ways = Vec::new();
+            for part in lexicon.conjuncts(language) {
+                ways.push(match other_lengths(lexicon, part, universe) {
+                    Some(others) => others,
+                    None => {
+                        let not = lexicon.not(part);
+                        lexicon.and(&[universe, not])
+                    }
+                });
+            }
+            Spellings::Only(lexicon.or(&ways))
         }
     }
 }
@@ -375,4 +385,24 @@ fn one(
         some = lexicon.and(&[some, not]);
     }
     Ok(Spellings::Only(some))
+}
+
+/// Of strings of some lengths, those of the others, counted and not searched for. `universe` is all
+/// strings, else there are none.
+fn other_lengths(lexicon: &mut Lexicon, part: ExprId, universe: ExprId) -> Option<ExprId> {
+    let (first, body, min, max, last) = lexicon.framed_repeat(part)?;
+    let all = lexicon.framed_repeat(universe)?;
+    if (first, body, 0, UNBOUNDED, last) != all {
+        return None;
+    }
+    let mut ways = Vec::new();
+    if let Some(less) = min.checked_sub(1) {
+        ways.push(lexicon.repeat(body, 0, less));
+    }
+    if max != UNBOUNDED {
+        ways.push(lexicon.repeat(body, max + 1, UNBOUNDED));
+    }
+    let body = lexicon.or(&ways);
+    let rest = lexicon.concat(body, last);
+    Some(lexicon.concat(first, rest))
 }

@@ -330,6 +330,26 @@ impl Lexicon {
         }
     }
 
+    /// Where an expression is `A B{min,max} C`, these.
+    pub(crate) fn framed_repeat(&self, expr: ExprId) -> Option<(ExprId, ExprId, u32, u32, ExprId)> {
+        let Node::Concat(first, rest) = self.node(expr) else {
+            return None;
+        };
+        let Node::Concat(head, last) = self.node(rest) else {
+            return None;
+        };
+        let (body, min, max) = self.as_repeat(head);
+        Some((first, body, min, max, last))
+    }
+
+    /// The operands of an intersection; an expression itself where it is none.
+    pub(crate) fn conjuncts(&self, expr: ExprId) -> Vec<ExprId> {
+        match self.node(expr) {
+            Node::And(at) => self.operands(at).to_vec(),
+            _ => vec![expr],
+        }
+    }
+
     /// Where an expression is `(S & ~N) R`, or without `R`: the expressions `S R` and `S & N`.
     pub(crate) fn exclusion(&mut self, expr: ExprId) -> Option<(ExprId, ExprId)> {
         let (head, rest) = match self.node(expr) {
