@@ -90,9 +90,13 @@ impl ConstraintChecker {
                 let compiled = compiler.compile_choice_with(choices, BUDGET, &cancel);
                 (format!("{choices:?}"), compiled)
             }
-            StructuredOutputsConstraint::Grammar(source)
-            | StructuredOutputsConstraint::StructuralTag(source) => {
-                return Err(ValidationError::not_available(field, source));
+            StructuredOutputsConstraint::Grammar(grammar) => {
+                let compiled = compiler.compile_grammar_with(grammar, BUDGET, &cancel);
+                (grammar.clone(), compiled)
+            }
+            StructuredOutputsConstraint::StructuralTag(tag) => {
+                let compiled = compiler.compile_structural_tag_with(tag, BUDGET, &cancel);
+                (tag.clone(), compiled)
             }
         };
         match result {
