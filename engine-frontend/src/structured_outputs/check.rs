@@ -155,12 +155,20 @@ mod tests {
 
     #[test]
     fn good_constraints_pass() {
-        use StructuredOutputsConstraint::{Choice, Json, JsonObject, Regex};
+        use StructuredOutputsConstraint::{
+            Choice, Grammar, Json, JsonObject, Regex, StructuralTag,
+        };
         for constraint in [
             Json(r#"{"type": "object", "properties": {"a": {"enum": [1, "x"]}}}"#.to_owned()),
             JsonObject,
             Regex(r"\w+@\w+\.com\n".to_owned()),
             Choice(vec!["positive".to_owned(), "negative".to_owned()]),
+            Grammar("root ::= \"a\" root | \"b\"".to_owned()),
+            Grammar("start: \"a\" start | \"b\"".to_owned()),
+            StructuralTag(
+                r#"{"type": "structural_tag", "format": {"type": "const_string", "value": "a"}}"#
+                    .to_owned(),
+            ),
         ] {
             assert_eq!(check(constraint.clone()), Ok(()), "{constraint:?}");
         }
@@ -168,7 +176,7 @@ mod tests {
 
     #[test]
     fn errors_say_where() {
-        use StructuredOutputsConstraint::{Choice, Json, Regex};
+        use StructuredOutputsConstraint::{Choice, Grammar, Json, Regex, StructuralTag};
         for (constraint, says) in [
             (Json("{".to_owned()), "guided: schema, line 1, column 2"),
             (
@@ -185,6 +193,14 @@ mod tests {
                 "guided: regex, line 1, column 4",
             ),
             (Choice(Vec::new()), "guided: the choice is empty"),
+            (
+                Grammar("root ::= \"a\"\nb ::=".to_owned()),
+                "guided: grammar, line 2, column",
+            ),
+            (
+                StructuralTag("{\"type\": \"structural_tag\"}".to_owned()),
+                "guided: structural tag, at",
+            ),
         ] {
             let message = refused(constraint);
             assert!(message.starts_with(says), "{message}");
