@@ -153,9 +153,9 @@ impl GrammarMatcher {
         let state = self.place.state;
         let (needed, tokens, may_end) = self.grammar.engine().run(|automaton, fuel| {
             Ok((
-                automaton.min_tokens(state, fuel)?,
-                automaton.completing_tokens(state, num_tokens, fuel)?,
-                automaton.is_accepting(state, fuel)?,
+                automaton.tokens_to_end(state, fuel)?,
+                automaton.tokens_toward_end(state, num_tokens, fuel)?,
+                automaton.may_end(state, fuel)?,
             ))
         })?;
         let info = self.grammar.tokenizer_info();
@@ -391,7 +391,7 @@ impl GrammarMatcher {
         let state = self.place.state;
         self.grammar
             .engine()
-            .run(|automaton, fuel| Ok(automaton.machine().distance(state, fuel)?.0))
+            .run(|automaton, fuel| automaton.bytes_to_end(state, fuel))
     }
 
     /// The text that must come next, whatever tokens write it: whole characters only, at most 16 KiB,
