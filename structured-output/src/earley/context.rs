@@ -5,7 +5,7 @@
 //! 1985), but one that is equal to every other with the same future, at whatever position of the
 //! text it was made. Contexts are made callers first, so there are no cycles among them.
 
-use std::hash::{BuildHasher, Hash, Hasher};
+use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
@@ -49,12 +49,6 @@ impl Default for Contexts {
     }
 }
 
-fn hash(hasher: &DefaultHashBuilder, returns: &[Return]) -> u64 {
-    let mut state = hasher.build_hasher();
-    returns.hash(&mut state);
-    state.finish()
-}
-
 impl Contexts {
     /// The returns of a context, ascending.
     pub(super) fn returns(&self, context: ContextId) -> &[Return] {
@@ -82,9 +76,9 @@ impl Contexts {
             &all[start as usize..entries[at].0 as usize]
         };
         let entry = self.ids.entry(
-            hash(hasher, returns),
+            hasher.hash_one(returns),
             |&id| of(id) == returns,
-            |&id| hash(hasher, of(id)),
+            |&id| hasher.hash_one(of(id)),
         );
         let id = *entry.or_insert(self.entries.len() as u32).get();
         if id as usize == self.entries.len() {

@@ -11,7 +11,7 @@
 //! before. At worst there are as many as places of the text where a rule may have begun.
 
 use std::collections::BTreeMap;
-use std::hash::{BuildHasher, Hash, Hasher};
+use std::hash::{BuildHasher, Hash};
 
 use hashbrown::{DefaultHashBuilder, HashMap, HashSet, HashTable};
 
@@ -66,12 +66,6 @@ pub(crate) struct Parser {
 pub(crate) enum Symbol {
     Byte(u8),
     Token(u32),
-}
-
-fn hash(hasher: &DefaultHashBuilder, items: &[Item]) -> u64 {
-    let mut state = hasher.build_hasher();
-    items.hash(&mut state);
-    state.finish()
 }
 
 impl Parser {
@@ -150,9 +144,9 @@ impl Parser {
             &all[start as usize..ends[at] as usize]
         };
         let entry = self.ids.entry(
-            hash(hasher, &items),
+            hasher.hash_one(&*items),
             |&id| of(id) == items,
-            |&id| hash(hasher, of(id)),
+            |&id| hasher.hash_one(of(id)),
         );
         let id = *entry.or_insert(self.ends.len() as u32).get();
         if id as usize == self.ends.len() {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use proptest::prelude::*;
 
-use super::{Compilation, Lowered, Parser, StateId};
+use super::{Compilation, Parser, StateId};
 use crate::grammar_syntax::{Grammar, SyntaxLimits, parse_ebnf};
 use crate::lexical::{Fuel, Lexicon};
 use crate::pushdown::Machine;

@@ -342,6 +342,14 @@ impl Lexicon {
         Some((first, body, min, max, last))
     }
 
+    /// Where an expression is `~A`, this.
+    pub(crate) fn complemented(&self, expr: ExprId) -> Option<ExprId> {
+        match self.node(expr) {
+            Node::Not(inner) => Some(inner),
+            _ => None,
+        }
+    }
+
     /// The operands of an intersection; an expression itself where it is none.
     pub(crate) fn conjuncts(&self, expr: ExprId) -> Vec<ExprId> {
         match self.node(expr) {

@@ -6,11 +6,13 @@
 //! | `statement` | rules, terminals and directives one by one |
 //! | `expression` | what stands after the colon |
 //! | `atom` | strings, regular expressions, tokens, embedded JSON |
+//! | `lazy` | free text up to a trigger |
 //! | `common` | the terminals of `%import common` |
 
 mod atom;
 mod common;
 mod expression;
+mod lazy;
 mod statement;
 
 use hashbrown::HashMap;
@@ -48,6 +50,7 @@ fn parse_nested<'a>(
             "`%lark` is nested deeper than {MAX_NESTED_GRAMMARS}"
         ));
     }
+    let first = grammar.rules.len();
     let ignored = grammar.declare("%ignore", start, limits)?;
     let mut parser = Parser {
         cursor,
@@ -59,8 +62,10 @@ fn parse_nested<'a>(
         ignored,
         ignores: Vec::new(),
         allow_initial_skip: false,
+        patterns: HashMap::new(),
     };
     parser.statements()?;
+    parser.resolve_lazy(first);
     let rule = parser.finish(start)?;
     Ok((rule, parser.cursor))
 }
@@ -87,6 +92,8 @@ struct Parser<'a, 'g> {
     /// Terminals that are ignored.
     ignores: Vec<RuleId>,
     allow_initial_skip: bool,
+    /// Regular expressions by where they stand, with their flags.
+    patterns: HashMap<usize, Box<str>>,
 }
 
 /// Whether a name is that of a terminal.

@@ -82,10 +82,10 @@ impl Parser<'_> {
     /// The whole: `format`, or the older `structures` and `triggers`.
     fn document(&mut self, value: &Value) -> Result<RuleId, TagError> {
         let mut fields = Fields::new(value, "")?;
-        if let Some(kind) = fields.optional("type") {
-            if *kind != Value::String("structural_tag".into()) {
-                return fields.refuse("type", "must be `structural_tag`");
-            }
+        if let Some(kind) = fields.optional("type")
+            && *kind != Value::String("structural_tag".into())
+        {
+            return fields.refuse("type", "must be `structural_tag`");
         }
         let root = match fields.optional("format") {
             Some(format) => self.format(format, "/format", &Ends::default())?,
