@@ -51,7 +51,10 @@ impl Shares {
 impl Engine {
     pub(crate) fn new(index: Arc<TokenizerIndex>, options: &CompilerOptions) -> Self {
         Self {
-            automaton: Mutex::new(TokenAutomaton::new(Arc::clone(&index))),
+            automaton: Mutex::new(TokenAutomaton::new(
+                Arc::clone(&index),
+                options.limits.max_items,
+            )),
             num_waiting: AtomicUsize::new(0),
             index,
             limits: options.limits.clone(),
@@ -91,6 +94,11 @@ impl Engine {
         let mut automaton = self.lock();
         self.num_waiting.fetch_sub(1, Ordering::Relaxed);
         let answer = work(&mut automaton, &mut fuel);
+        if automaton.take_item_excess() {
+            return Err(MatcherError::ItemsExhausted {
+                max: self.limits.max_items,
+            });
+        }
         if automaton.cache_bytes() > self.shares.masks {
             automaton.clear_caches();
         }

@@ -36,6 +36,26 @@ pub enum CompileError {
         /// What is wrong, and what would be right.
         message: String,
     },
+    /// A grammar is malformed, or has a part that can't be enforced.
+    #[error("grammar, line {line}, column {column}: {message}")]
+    Grammar {
+        /// What is wrong, and what would be right.
+        message: String,
+        /// Byte offset in the source.
+        offset: usize,
+        /// Line, from 1.
+        line: usize,
+        /// Column in characters, from 1.
+        column: usize,
+    },
+    /// A structural tag is malformed, or has a part that can't be enforced.
+    #[error("structural tag, at `#{pointer}`: {message}")]
+    StructuralTag {
+        /// JSON pointer to the part.
+        pointer: String,
+        /// What is wrong, and what would be right.
+        message: String,
+    },
     /// An option of [`crate::JsonSchemaOptions`] can't be used.
     #[error("option `{option}`: {message}")]
     InvalidOption {
@@ -78,6 +98,17 @@ impl CompileError {
         }
     }
 
+    /// A grammar's error at a byte offset of its source.
+    pub(crate) fn grammar(source: &str, offset: usize, message: String) -> Self {
+        let (line, column) = line_and_column(source, offset);
+        Self::Grammar {
+            message,
+            offset,
+            line,
+            column,
+        }
+    }
+
     /// A syntax error at a byte offset of a JSON text.
     pub(crate) fn json_syntax(source: &str, offset: usize, message: String) -> Self {
         let (line, column) = line_and_column(source, offset);
@@ -91,7 +122,7 @@ impl CompileError {
 }
 
 /// Line and column, in characters and from 1, of a byte offset.
-fn line_and_column(source: &str, offset: usize) -> (usize, usize) {
+pub(crate) fn line_and_column(source: &str, offset: usize) -> (usize, usize) {
     let before = source.get(..offset).unwrap_or(source);
     let line_start = before.rfind('\n').map_or(0, |at| at + 1);
     let line = before.matches('\n').count() + 1;
@@ -114,6 +145,12 @@ pub enum MatcherError {
     )]
     StatesExhausted {
         /// Bytes for states.
+        max: usize,
+    },
+    /// The text can be read in too many ways at once.
+    #[error("the grammar is too ambiguous here: more than {max} items (limit `max_items`)")]
+    ItemsExhausted {
+        /// The limit.
         max: usize,
     },
     /// The row is narrower than the vocabulary.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::TokenizerInfo;
-use crate::automaton::State;
+use crate::automaton::GrammarState;
 use crate::engine::Engine;
 
 /// A grammar compiled for a vocabulary. Immutable and cheap to clone; `Send + Sync`.
@@ -16,12 +16,12 @@ pub struct CompiledGrammar {
 
 struct Shared {
     engine: Arc<Engine>,
-    root: State,
+    root: GrammarState,
     memory_bytes: usize,
 }
 
 impl CompiledGrammar {
-    pub(crate) fn new(engine: Arc<Engine>, root: State, memory_bytes: usize) -> Self {
+    pub(crate) fn new(engine: Arc<Engine>, root: GrammarState, memory_bytes: usize) -> Self {
         Self {
             shared: Arc::new(Shared {
                 engine,
@@ -35,7 +35,7 @@ impl CompiledGrammar {
         &self.shared.engine
     }
 
-    pub(crate) fn root(&self) -> State {
+    pub(crate) fn root(&self) -> GrammarState {
         self.shared.root
     }
 

@@ -7,9 +7,9 @@
 //! the vocabulary. What can't be enforced is refused when it is compiled.
 //!
 //! What it is not: it reads no `tokenizer.json`, knows no tensor type, no async runtime and none
-//! of the engine's messages. The caller brings token bytes and logits as plain slices. Grammars so
-//! far: regular expressions, choices, any JSON object, and JSON Schema as far as
-//! `docs/json-schema.md` says.
+//! of the engine's messages. The caller brings token bytes and logits as plain slices. Grammars:
+//! regular expressions, choices, JSON Schema (`docs/json-schema.md`), EBNF, GBNF, Lark and structural
+//! tags (`docs/grammars.md`).
 //!
 //! How it works, what it costs and where to change it: `docs/structured-output.md`.
 //!
@@ -68,9 +68,11 @@
 mod automaton;
 mod bitmask;
 mod compiler;
+mod earley;
 mod engine;
 mod error;
 mod grammar;
+mod grammar_syntax;
 mod index;
 mod json;
 mod lexical;

@@ -4,7 +4,7 @@ mod history;
 
 use std::sync::Arc;
 
-use crate::automaton::{MAX_FORCED_BYTES, State};
+use crate::automaton::{GrammarState, MAX_FORCED_BYTES};
 use crate::bitmask::bitmask_words;
 use crate::error::MatcherError;
 use crate::grammar::CompiledGrammar;
@@ -31,7 +31,7 @@ pub struct GrammarMatcher {
 /// Where the matcher stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Place {
-    state: State,
+    state: GrammarState,
     terminated: bool,
 }
 
@@ -125,9 +125,9 @@ impl GrammarMatcher {
         }
         let state = self.place.state;
         let (mask, needed) = self.grammar.engine().run(|automaton, fuel| {
-            let needed = automaton.min_tokens(state, fuel)?;
+            let needed = automaton.tokens_to_end(state, fuel)?;
             let mask = if needed <= num_tokens {
-                Some(automaton.mask_within(state, num_tokens, fuel)?)
+                Some(automaton.next_tokens_within(state, num_tokens, fuel)?)
             } else {
                 None
             };
@@ -139,6 +139,49 @@ impl GrammarMatcher {
         }
     }
 
+    /// Some of the tokens of [`GrammarMatcher::next_token_mask_within`], never none: those that write
+    /// the shortest completion, and stop tokens where the text may end. Made from that one text,
+    /// where the other asks of every token what it leaves to be done: in the midst of a string that
+    /// is the whole vocabulary.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn next_token_mask_completing(&self, num_tokens: u32) -> Result<MaskRef, MatcherError> {
+        if self.place.terminated {
+            return Ok(self.stop_mask());
+        }
+        let state = self.place.state;
+        let (needed, tokens, may_end) = self.grammar.engine().run(|automaton, fuel| {
+            Ok((
+                automaton.tokens_to_end(state, fuel)?,
+                automaton.tokens_toward_end(state, num_tokens, fuel)?,
+                automaton.may_end(state, fuel)?,
+            ))
+        })?;
+        let info = self.grammar.tokenizer_info();
+        match tokens {
+            _ if needed > num_tokens => {
+                Err(MatcherError::CannotCompleteWithin { num_tokens, needed })
+            }
+            None => self.next_token_mask_within(num_tokens),
+            Some(_) if may_end => Ok(self.stop_mask()),
+            Some(mut tokens) => {
+                tokens.retain(|&id| !info.is_stop_token(id) && !self.is_own_stop_token(id));
+                if tokens.is_empty() {
+                    return self.next_token_mask_within(num_tokens);
+                }
+                Ok(MaskRef::new(Arc::new(mask_of_ids(
+                    tokens,
+                    info.vocab_size(),
+                ))))
+            }
+        }
+    }
+
+    fn is_own_stop_token(&self, token_id: u32) -> bool {
+        self.own_stop_tokens.binary_search(&token_id).is_ok()
+    }
+
     fn mask_of(&self, place: Place) -> Result<MaskRef, MatcherError> {
         if place.terminated {
             return Ok(self.stop_mask());
@@ -146,7 +189,7 @@ impl GrammarMatcher {
         let mask = self
             .grammar
             .engine()
-            .run(|automaton, fuel| automaton.mask(place.state, fuel))?;
+            .run(|automaton, fuel| automaton.next_tokens(place.state, fuel))?;
         self.with_own_stop_tokens(place.state, mask)
     }
 
@@ -158,7 +201,11 @@ impl GrammarMatcher {
     }
 
     /// The mask with the matcher's own stop tokens allowed exactly where the text may end.
-    fn with_own_stop_tokens(&self, state: State, mask: Arc<Mask>) -> Result<MaskRef, MatcherError> {
+    fn with_own_stop_tokens(
+        &self,
+        state: GrammarState,
+        mask: Arc<Mask>,
+    ) -> Result<MaskRef, MatcherError> {
         let mask = MaskRef::new(mask);
         if self.own_stop_tokens.is_empty() {
             return Ok(mask);
@@ -228,9 +275,11 @@ impl GrammarMatcher {
     /// The place after a token, `None` where it isn't allowed.
     fn after(&self, place: Place, token_id: u32) -> Result<Option<Place>, MatcherError> {
         let is_stop = self.grammar.tokenizer_info().is_stop_token(token_id)
-            || self.own_stop_tokens.binary_search(&token_id).is_ok();
+            || self.is_own_stop_token(token_id);
         if is_stop {
-            let ends = place.terminated || self.may_end(place.state)?;
+            let ends = place.terminated
+                || self.may_end(place.state)?
+                || self.names_stop_token(place.state, token_id)?;
             return Ok(ends.then_some(Place {
                 terminated: true,
                 ..place
@@ -242,14 +291,20 @@ impl GrammarMatcher {
         let next = self
             .grammar
             .engine()
-            .run(|automaton, fuel| automaton.advance(place.state, token_id, fuel))?;
+            .run(|automaton, fuel| automaton.after_token(place.state, token_id, fuel))?;
         Ok(next.map(|state| Place { state, ..place }))
     }
 
-    fn may_end(&self, state: State) -> Result<bool, MatcherError> {
+    fn may_end(&self, state: GrammarState) -> Result<bool, MatcherError> {
         self.grammar
             .engine()
-            .run(|automaton, fuel| automaton.is_accepting(state, fuel))
+            .run(|automaton, fuel| automaton.may_end(state, fuel))
+    }
+
+    fn names_stop_token(&self, state: GrammarState, token_id: u32) -> Result<bool, MatcherError> {
+        self.grammar
+            .engine()
+            .run(|automaton, _| Ok(automaton.names_stop_token(state, token_id)))
     }
 
     /// Takes back the last `num_tokens` accepted tokens, without limit.
@@ -319,7 +374,24 @@ impl GrammarMatcher {
         let state = self.place.state;
         self.grammar
             .engine()
-            .run(|automaton, fuel| automaton.min_tokens(state, fuel))
+            .run(|automaton, fuel| automaton.tokens_to_end(state, fuel))
+    }
+
+    /// About how many bytes a short completion has; 0 after termination. Where what must follow
+    /// depends on the text of a key that is being written, it is taken as if it didn't. Costs less
+    /// than [`GrammarMatcher::min_tokens_to_complete`], which walks that completion, and makes no
+    /// states of it: a first look where many tokens are left.
+    ///
+    /// # Errors
+    /// A limit.
+    pub fn min_bytes_to_complete(&self) -> Result<u32, MatcherError> {
+        if self.place.terminated {
+            return Ok(0);
+        }
+        let state = self.place.state;
+        self.grammar
+            .engine()
+            .run(|automaton, fuel| automaton.bytes_to_end(state, fuel))
     }
 
     /// The text that must come next, whatever tokens write it: whole characters only, at most 16 KiB,
@@ -335,7 +407,7 @@ impl GrammarMatcher {
         let mut bytes = self
             .grammar
             .engine()
-            .run(|automaton, fuel| automaton.forced_bytes(state, MAX_FORCED_BYTES, fuel))?;
+            .run(|automaton, fuel| automaton.next_forced_bytes(state, MAX_FORCED_BYTES, fuel))?;
         if let Err(error) = std::str::from_utf8(&bytes) {
             bytes.truncate(error.valid_up_to());
         }
@@ -356,7 +428,7 @@ impl GrammarMatcher {
         let forced = self
             .grammar
             .engine()
-            .run(|automaton, fuel| automaton.forced_bytes(state, 1, fuel))?;
+            .run(|automaton, fuel| automaton.next_forced_bytes(state, 1, fuel))?;
         Ok(!forced.is_empty())
     }
 

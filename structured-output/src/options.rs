@@ -130,6 +130,12 @@ pub struct Limits {
     pub max_repetition: u32,
     /// Strings of a choice. Default 100,000.
     pub max_choices: usize,
+    /// Rules of a grammar, with those of the grammars within it. Default 100,000.
+    pub max_rules: usize,
+    /// Parts of a grammar: strings, classes, names, groups, repetitions. Default 500,000.
+    pub max_grammar_nodes: usize,
+    /// Ways in which a text may be read at once: items of a parser's state. Default 4,096.
+    pub max_items: usize,
     /// Schemas in a JSON Schema, those of other documents that it refers to included, each counted
     /// once for each dynamic scope that it is used in. Default 200,000.
     pub max_schema_nodes: usize,
@@ -149,6 +155,9 @@ impl Default for Limits {
             max_regex_nodes: 50_000,
             max_repetition: i32::MAX as u32,
             max_choices: 100_000,
+            max_rules: 100_000,
+            max_grammar_nodes: 500_000,
+            max_items: 4096,
             max_schema_nodes: 200_000,
             max_enum_entries: 100_000,
             max_mask_steps: 8_000_000,

@@ -134,6 +134,14 @@ mod tests {
         assert_eq!(answer(choice), r#"{"result":"prefix"}"#);
         let object = r#"{"kind": "json_object", "source": "", "input": "{\"a\": [1]}"}"#;
         assert_eq!(answer(object), r#"{"result":"accept"}"#);
+        let nested = r#"{"kind": "ebnf", "source": "a ::= \"(\" a \")\" | \"\"",
+            "options": {"root": "a"}, "input": "((" }"#;
+        assert_eq!(answer(nested), r#"{"result":"prefix"}"#);
+        let lark = r#"{"kind": "lark", "source": "start: \"x\" start | \"y\"", "input": "xy"}"#;
+        assert_eq!(answer(lark), r#"{"result":"accept"}"#);
+        let tag = r#"{"kind": "structural_tag", "source": {"format": {"type": "regex",
+            "pattern": "[0-9]+"}}, "input": "7a"}"#;
+        assert_eq!(answer(tag), r#"{"result":"reject","at":1}"#);
         let compact = r#"{"kind": "json_schema", "source": "true",
             "options": {"whitespace": "compact"}, "input": "[1, 2]"}"#;
         assert_eq!(answer(compact), r#"{"result":"reject","at":3}"#);

@@ -86,10 +86,32 @@ impl Request {
                     serde_json::from_str(source).context("source: no JSON array of strings")?;
                 Ok(compiler.compile_choice(&choices)?)
             }
-            kind @ ("ebnf" | "lark" | "structural_tag") => {
-                bail!("kind: {kind} is not supported yet")
+            "ebnf" => Ok(compiler.compile_ebnf(source, &self.root()?)?),
+            "lark" => {
+                self.no_options()?;
+                Ok(compiler.compile_lark(source)?)
+            }
+            "grammar" => {
+                self.no_options()?;
+                Ok(compiler.compile_grammar(source)?)
+            }
+            "structural_tag" => {
+                self.no_options()?;
+                Ok(compiler.compile_structural_tag(source)?)
             }
             kind => bail!("kind: {kind:?} is not known"),
+        }
+    }
+
+    /// The one option of EBNF: the rule to start with.
+    fn root(&self) -> anyhow::Result<String> {
+        match self.options.keys().find(|name| *name != "root") {
+            Some(name) => bail!("options: {name} is not an option of {}", self.kind),
+            None => match self.options.get("root") {
+                None => Ok("root".to_owned()),
+                Some(Value::String(root)) => Ok(root.clone()),
+                Some(other) => bail!("options: root is {other}, which is no string"),
+            },
         }
     }
 

@@ -1,6 +1,6 @@
 //! Says for each line of standard input whether its grammar accepts its text.
 //!
-//! A line is `{"kind": "json_schema|json_object|regex|choice|ebnf|lark|structural_tag", "source":
+//! A line is `{"kind": "json_schema|json_object|regex|choice|ebnf|lark|grammar|structural_tag", "source":
 //! "...", "options": {...}, "input": "..."}`; `source` is the grammar's text (of a choice a JSON
 //! array of strings), `options` has compile options by name. The answer is one line: `{"result":
 //! "accept" | "prefix" | "reject" | "refused", "at": byte offset of the first refused byte,

@@ -83,6 +83,46 @@ impl TokenAutomaton {
         Ok(self.min_tokens.get(&state).copied().unwrap_or(u32::MAX))
     }
 
+    /// The text tokens that begin the canonical completion and leave no more than `num_tokens - 1`
+    /// to be written, stop token included; none where the text is complete. Looks at one text, where
+    /// a mask looks at all.
+    ///
+    /// With vocabularies that can't write any text there is no canonical completion: `None`.
+    pub(crate) fn completing_tokens(
+        &mut self,
+        state: State,
+        num_tokens: u32,
+        fuel: &mut Fuel,
+    ) -> Result<Option<Vec<u32>>, OutOfFuel> {
+        if !self.writes_any_text {
+            return Ok(None);
+        }
+        // What the states on the way need is known after this.
+        self.min_tokens(state, fuel)?;
+        let index = Arc::clone(&self.index);
+        let trie = index.byte_trie();
+        let (mut node, mut end, mut last) = (0, trie.num_nodes(), state);
+        let mut completing = Vec::new();
+        while let Some((byte, next)) = self.machine.toward_end(last, fuel)? {
+            while node < end && trie.byte(node) != byte {
+                fuel.burn(1)?;
+                node = trie.end(node);
+            }
+            if node >= end {
+                break;
+            }
+            let rest = self.min_tokens.get(&next).copied().unwrap_or(u32::MAX);
+            if rest < num_tokens {
+                let tokens = trie.token_start(node) as usize..trie.token_start(node + 1) as usize;
+                completing.extend_from_slice(&trie.tokens()[tokens]);
+            }
+            end = trie.end(node);
+            node += 1;
+            last = next;
+        }
+        Ok(Some(completing))
+    }
+
     /// One token that begins `text`, and what the state after it needs. `states[i]` is the state
     /// after `text[..i]`; those after the first are known.
     fn fewest_tokens(

@@ -104,6 +104,26 @@ impl MaskMemo {
         }
     }
 
+    /// Whether the mask of a state may depend on the bottom of the stack: whether a token may reach
+    /// it. Exact where the mask is kept by frames.
+    pub(super) fn reads_bottom(&self, lexeme: ExprId, state: State, stacks: &Stacks) -> bool {
+        let mut prefix = NO_FRAMES;
+        let mut stack = state.stack;
+        loop {
+            match self.by_frames.get(&(lexeme, prefix)) {
+                Some(Known::Mask(_)) => return false,
+                Some(Known::More) if stack != EMPTY_STACK => {
+                    let Some(&next) = self.prefixes.get(&(prefix, stacks.top(stack))) else {
+                        return true;
+                    };
+                    prefix = next;
+                    stack = stacks.below(stack);
+                }
+                Some(Known::More) | None => return true,
+            }
+        }
+    }
+
     /// Keeps a mask that depends on some frames of the stack: `num_frames` from the top, where one
     /// more than there are is the bottom.
     pub(super) fn insert(

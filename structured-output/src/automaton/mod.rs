@@ -4,6 +4,9 @@
 //! complete. Requests and grammars share one automaton behind the engine's lock.
 
 mod completion;
+mod context_free;
+mod context_free_mask;
+mod grammar_state;
 mod mask;
 mod memo;
 mod walk;
@@ -13,9 +16,11 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use crate::index::TokenizerIndex;
-use crate::lexical::{Fuel, Lexicon, OutOfFuel};
+use crate::lexical::{ByteSet, Fuel, Lexicon, OutOfFuel};
 use crate::pushdown::Machine;
 pub(crate) use crate::pushdown::State;
+use context_free::Grammars;
+pub(crate) use grammar_state::GrammarState;
 use memo::MaskMemo;
 
 /// The longest forced text that is looked for at once.
@@ -36,10 +41,14 @@ pub(crate) struct TokenAutomaton {
     /// The most that any successor by a token needs to complete: with more tokens left than that,
     /// the limit changes no mask.
     farthest_successor: HashMap<State, u32>,
+    /// Where not every text can be written: the bytes that can, if tokens consist of them.
+    closed_bytes: Option<ByteSet>,
+    /// Grammars with rules.
+    grammars: Grammars,
 }
 
 impl TokenAutomaton {
-    pub(crate) fn new(index: Arc<TokenizerIndex>) -> Self {
+    pub(crate) fn new(index: Arc<TokenizerIndex>, max_items: usize) -> Self {
         let lexicon = Lexicon::new(index.alphabets(), index.max_token_bytes());
         Self {
             machine: Machine::new(lexicon),
@@ -48,8 +57,29 @@ impl TokenAutomaton {
             token_distance: HashMap::new(),
             min_tokens: HashMap::new(),
             farthest_successor: HashMap::new(),
+            closed_bytes: match index.writes_any_text() {
+                true => None,
+                false => index.closed_bytes(),
+            },
+            grammars: Grammars::new(max_items),
             index,
         }
+    }
+
+    /// The bytes that grammars with rules are to keep to, so that what can be completed by bytes can
+    /// be completed by tokens. `None` where all are good, or where no such bytes exist.
+    pub(crate) fn closed_bytes(&self) -> Option<ByteSet> {
+        self.closed_bytes
+    }
+
+    /// Whether the vocabulary can write every text.
+    pub(crate) fn writes_any_text(&self) -> bool {
+        self.writes_any_text
+    }
+
+    /// Whether completion of the parser's states has to be searched for token by token.
+    fn parser_needs_search(&self) -> bool {
+        !self.writes_any_text && self.closed_bytes.is_none()
     }
 
     /// The machine.
@@ -59,7 +89,7 @@ impl TokenAutomaton {
 
     /// Bytes of the states, the index apart.
     pub(crate) fn state_bytes(&self) -> usize {
-        self.machine.memory_bytes()
+        self.machine.memory_bytes() + self.grammars.parser.memory_bytes()
     }
 
     /// Bytes that [`TokenAutomaton::clear_caches`] gives back.
@@ -67,7 +97,9 @@ impl TokenAutomaton {
         let numbers = self.token_distance.capacity()
             + self.min_tokens.capacity()
             + self.farthest_successor.capacity();
-        self.masks.memory_bytes() + numbers * (size_of::<(State, u32)>() + 1)
+        self.masks.memory_bytes()
+            + numbers * (size_of::<(State, u32)>() + 1)
+            + self.grammars.memo.memory_bytes()
     }
 
     /// Forgets what can be computed again. States stay valid.
@@ -76,11 +108,12 @@ impl TokenAutomaton {
         self.token_distance = HashMap::new();
         self.min_tokens = HashMap::new();
         self.farthest_successor = HashMap::new();
+        self.grammars.memo = Default::default();
     }
 
     /// How many states there are.
     pub(crate) fn num_states(&self) -> usize {
-        self.machine.lexicon.len()
+        self.machine.lexicon.len() + self.grammars.parser.num_states()
     }
 
     /// Whether the text may end here.

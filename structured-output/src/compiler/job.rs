@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::automaton::{State, TokenAutomaton};
+use crate::automaton::{GrammarState, State, TokenAutomaton};
 use crate::engine::Engine;
 use crate::error::CompileError;
 use crate::grammar::CompiledGrammar;
@@ -20,6 +20,10 @@ pub(super) enum Source {
     JsonSchema(String, JsonSchemaOptions),
     /// Any JSON object.
     JsonObject(Whitespace),
+    /// A grammar in EBNF and its start rule.
+    Ebnf(String, String),
+    Lark(String),
+    StructuralTag(String),
 }
 
 impl Source {
@@ -27,6 +31,8 @@ impl Source {
         match self {
             Self::Regex(source) => source.len(),
             Self::JsonSchema(source, options) => source.len() + options.memory_bytes(),
+            Self::Lark(source) | Self::StructuralTag(source) => source.len(),
+            Self::Ebnf(source, root) => source.len() + root.len(),
             Self::JsonObject(_) => 0,
             Self::Choice(choices) => choices.iter().map(|c| c.len() + size_of::<String>()).sum(),
         }
@@ -43,6 +49,8 @@ impl Source {
                 }
                 source.len() + options.memory_bytes()
             }
+            Self::Lark(source) | Self::StructuralTag(source) => source.len(),
+            Self::Ebnf(source, root) => source.len() + root.len(),
             Self::JsonObject(_) => 0,
             Self::Choice(choices) => {
                 if choices.len() > limits.max_choices {
@@ -58,7 +66,7 @@ impl Source {
     }
 }
 
-fn exceeded(limit: &'static str, max: u64) -> CompileError {
+pub(super) fn exceeded(limit: &'static str, max: u64) -> CompileError {
     CompileError::LimitExceeded { limit, max }
 }
 
@@ -83,31 +91,47 @@ pub(super) fn compile(
         Source::Choice(choices) => job.choice(choices)?,
         Source::JsonSchema(schema, options) => job.json_schema(schema, options, limits)?,
         Source::JsonObject(whitespace) => job.json_object(*whitespace, limits)?,
+        Source::Ebnf(grammar, root) => {
+            let root = job.ebnf(grammar, root, limits)?;
+            return job.finish_grammar(root, Arc::clone(&engine));
+        }
+        Source::Lark(grammar) => {
+            let root = job.lark(grammar, limits)?;
+            return job.finish_grammar(root, Arc::clone(&engine));
+        }
+        Source::StructuralTag(tag) => {
+            let root = job.structural_tag(tag, limits)?;
+            return job.finish_grammar(root, Arc::clone(&engine));
+        }
     };
     job.check_completable(root)?;
     let bytes = job.bytes;
+    let root = GrammarState::Machine(root);
     Ok(CompiledGrammar::new(engine, root, bytes))
 }
 
 /// What a compilation has spent so far.
-struct Job<'a> {
-    engine: &'a Engine,
-    budget: CompileBudget,
+pub(super) struct Job<'a> {
+    pub(super) engine: &'a Engine,
+    pub(super) budget: CompileBudget,
     cancel: &'a CancelFlag,
     states: usize,
-    bytes: usize,
-    steps: u64,
+    pub(super) bytes: usize,
+    pub(super) steps: u64,
 }
 
 /// Parts of a syntax tree, or strings of a choice, per slice.
-const SLICE_PARTS: usize = 256;
+pub(super) const SLICE_PARTS: usize = 256;
 
 /// Steps of a search per slice: about a millisecond, in which matchers wait.
 const SLICE_STEPS: u64 = 5_000;
 
 impl Job<'_> {
     /// One slice of the work: locks the automaton, and charges what the slice added.
-    fn slice<T>(&mut self, work: impl FnOnce(&mut TokenAutomaton) -> T) -> Result<T, CompileError> {
+    pub(super) fn slice<T>(
+        &mut self,
+        work: impl FnOnce(&mut TokenAutomaton) -> T,
+    ) -> Result<T, CompileError> {
         if self.cancel.is_cancelled() {
             return Err(CompileError::Cancelled);
         }
@@ -174,6 +198,17 @@ impl Job<'_> {
         limits: &Limits,
     ) -> Result<State, CompileError> {
         let limits = options.limits.as_ref().unwrap_or(limits);
+        let root = self.schema_root(schema, options, limits)?;
+        self.start_of_json(root, options, limits.regex())
+    }
+
+    /// What a schema says.
+    pub(super) fn schema_root(
+        &mut self,
+        schema: &str,
+        options: &JsonSchemaOptions,
+        limits: &Limits,
+    ) -> Result<NodeId, CompileError> {
         let mut compiler = SchemaCompiler::new(schema, options, limits)?;
         loop {
             self.steps += SLICE_PARTS as u64;
@@ -183,7 +218,7 @@ impl Job<'_> {
                 compiler.run(&mut machine.lexicon, nodes, SLICE_PARTS)
             })?;
             if let Some(root) = done? {
-                return self.start_of_json(root, options, limits.regex());
+                return Ok(root);
             }
         }
     }
@@ -236,7 +271,7 @@ impl Job<'_> {
     }
 
     /// Refuses a grammar without any completion.
-    fn check_completable(&mut self, root: State) -> Result<(), CompileError> {
+    pub(super) fn check_completable(&mut self, root: State) -> Result<(), CompileError> {
         let mut slice_steps = SLICE_STEPS;
         let mut by_bytes = Search::new(root.lexeme);
         let mut by_tokens = Search::new(root);

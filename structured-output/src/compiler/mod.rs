@@ -1,6 +1,8 @@
 //! The compiler: from a specification to a compiled grammar, once.
 
 mod cache;
+mod embedded_json;
+mod grammar_job;
 mod job;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -130,6 +132,77 @@ impl GrammarCompiler {
         self.compile(source, self.options.budget, &CancelFlag::new())
     }
 
+    /// Compiles a grammar in EBNF, as XGrammar reads it, or GBNF, as llama.cpp reads it, from the rule
+    /// named `root` on. `docs/grammars.md` has the dialects.
+    ///
+    /// # Errors
+    /// [`CompileError::Grammar`] with line and column; [`CompileError::Unsatisfiable`] and
+    /// [`CompileError::NotWritable`] where no output could match; a limit.
+    pub fn compile_ebnf(&self, grammar: &str, root: &str) -> Result<CompiledGrammar, CompileError> {
+        let source = Source::Ebnf(grammar.to_owned(), root.to_owned());
+        self.compile(source, self.options.budget, &CancelFlag::new())
+    }
+
+    /// Compiles a grammar in Lark, from the rule `start` on. `docs/grammars.md` has the dialect.
+    ///
+    /// # Errors
+    /// As for [`GrammarCompiler::compile_ebnf`].
+    pub fn compile_lark(&self, grammar: &str) -> Result<CompiledGrammar, CompileError> {
+        let source = Source::Lark(grammar.to_owned());
+        self.compile(source, self.options.budget, &CancelFlag::new())
+    }
+
+    /// Compiles a grammar in EBNF or Lark: where a line has `::=`, comments apart, it is EBNF with
+    /// `root` to start with, else Lark.
+    ///
+    /// # Errors
+    /// As for [`GrammarCompiler::compile_ebnf`].
+    pub fn compile_grammar(&self, grammar: &str) -> Result<CompiledGrammar, CompileError> {
+        self.compile_grammar_with(grammar, self.options.budget, &CancelFlag::new())
+    }
+
+    /// [`GrammarCompiler::compile_grammar`] with the call's own budget and a flag to stop it.
+    ///
+    /// # Errors
+    /// As there, and [`CompileError::Cancelled`].
+    pub fn compile_grammar_with(
+        &self,
+        grammar: &str,
+        budget: CompileBudget,
+        cancel: &CancelFlag,
+    ) -> Result<CompiledGrammar, CompileError> {
+        let source = if crate::grammar_syntax::is_lark(grammar) {
+            Source::Lark(grammar.to_owned())
+        } else {
+            Source::Ebnf(grammar.to_owned(), "root".to_owned())
+        };
+        self.compile(source, budget, cancel)
+    }
+
+    /// Compiles a structural tag: free text with tags in it, in the form of
+    /// `{"type": "structural_tag", "format": …}` or with the older `structures` and `triggers`.
+    /// `docs/grammars.md` has the formats.
+    ///
+    /// # Errors
+    /// [`CompileError::JsonSyntax`]; [`CompileError::StructuralTag`] with the JSON pointer of what is
+    /// malformed or not supported; [`CompileError::Unsatisfiable`]; a limit.
+    pub fn compile_structural_tag(&self, tag: &str) -> Result<CompiledGrammar, CompileError> {
+        self.compile_structural_tag_with(tag, self.options.budget, &CancelFlag::new())
+    }
+
+    /// [`GrammarCompiler::compile_structural_tag`] with the call's own budget and a flag to stop it.
+    ///
+    /// # Errors
+    /// As there, and [`CompileError::Cancelled`].
+    pub fn compile_structural_tag_with(
+        &self,
+        tag: &str,
+        budget: CompileBudget,
+        cancel: &CancelFlag,
+    ) -> Result<CompiledGrammar, CompileError> {
+        self.compile(Source::StructuralTag(tag.to_owned()), budget, cancel)
+    }
+
     fn compile(
         &self,
         source: Source,
@@ -139,12 +212,14 @@ impl GrammarCompiler {
         // Before the source is kept anywhere.
         source.check_size(&self.options.limits)?;
         let source_bytes = source.memory_bytes();
+        // Before the cache is looked at: a grammar of a generation that is full would let its new
+        // matchers fail with the old ones.
+        let engine = self.engine();
         match self.cache.turn((source.clone(), budget), cancel) {
             Turn::Known(outcome) => outcome,
             Turn::Compile(ticket) => {
                 self.num_compilations.fetch_add(1, Ordering::Relaxed);
-                let outcome =
-                    job::compile(&source, self.engine(), &self.options.limits, budget, cancel);
+                let outcome = job::compile(&source, engine, &self.options.limits, budget, cancel);
                 if outcome != Err(CompileError::Cancelled) {
                     let grammar_bytes = outcome.as_ref().map_or(0, CompiledGrammar::memory_bytes);
                     ticket.finish(&outcome, 256 + source_bytes + grammar_bytes);

@@ -114,6 +114,19 @@ impl TokenizerIndex {
         (0..=255).all(|byte| !in_utf8(byte) || self.byte_tokens[usize::from(byte)].is_some())
     }
 
+    /// The bytes that are tokens by themselves, if no token has others in it: then what can be
+    /// completed by these bytes can be completed by tokens.
+    pub(crate) fn closed_bytes(&self) -> Option<ByteSet> {
+        let single = (0..=255).filter(|&byte: &u8| self.byte_tokens[usize::from(byte)].is_some());
+        let single: ByteSet = single.collect();
+        let mut texts = self.byte_trie().tokens().iter();
+        let is_closed = texts.all(|&token| {
+            let bytes = self.info.token_bytes(token);
+            bytes.iter().all(|&byte| single.contains(byte))
+        });
+        is_closed.then_some(single)
+    }
+
     /// Bytes of memory held, the vocabulary included.
     pub(crate) fn memory_bytes(&self) -> usize {
         let tries: usize = self.tries.iter().map(Trie::memory_bytes).sum();

@@ -56,3 +56,4 @@ pub use schema::Draft;
 pub(crate) use schema::SchemaCompiler;
 pub(crate) use style::Style;
 pub use text::Whitespace;
+pub(crate) use value::Value;

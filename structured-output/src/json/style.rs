@@ -2,7 +2,7 @@
 
 use super::text::Spacing;
 use crate::error::CompileError;
-use crate::lexical::Lexicon;
+use crate::lexical::{EPSILON, Lexicon};
 use crate::options::{JsonSchemaOptions, PropertyOrder};
 use crate::regex::RegexLimits;
 
@@ -31,5 +31,11 @@ impl Style {
             order: options.property_order,
             is_item: false,
         })
+    }
+
+    /// The same within another text, which says what may stand around the value.
+    pub(crate) fn embedded(mut self) -> Self {
+        self.spacing.outer = EPSILON;
+        self
     }
 }

@@ -34,6 +34,27 @@ impl Value {
         }
     }
 
+    /// The value as JSON, without white space. Recursion is bounded by the value's nesting.
+    pub(crate) fn to_text(&self) -> String {
+        match self {
+            Self::Null => "null".to_owned(),
+            Self::Bool(flag) => flag.to_string(),
+            Self::Number(text) => text.clone(),
+            Self::String(text) => quoted(text),
+            Self::Array(items) => {
+                let items: Vec<String> = items.iter().map(Self::to_text).collect();
+                format!("[{}]", items.join(","))
+            }
+            Self::Object(members) => {
+                let members: Vec<String> = members
+                    .iter()
+                    .map(|(key, value)| format!("{}:{}", quoted(key), value.to_text()))
+                    .collect();
+                format!("{{{}}}", members.join(","))
+            }
+        }
+    }
+
     /// Parses a text in which values are nested at most `max_nesting` deep.
     pub(crate) fn parse(text: &str, max_nesting: usize) -> Result<Self, ParseError> {
         let mut parser = Parser { text, offset: 0 };
@@ -92,6 +113,20 @@ impl Value {
             }
         }
     }
+}
+
+/// A string as JSON.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            '\0'..='\x1f' => quoted += &format!("\\u{:04x}", u32::from(c)),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
 }
 
 /// An array or object that is open, the latter with the key of its next value.

@@ -404,7 +404,11 @@ impl Machine {
     ///
     /// Where what follows depends on the lexeme's text, on a key or an item, it is taken as if it
     /// didn't.
-    fn distance(&mut self, state: State, fuel: &mut Fuel) -> Result<(u32, Option<u16>), OutOfFuel> {
+    pub(crate) fn distance(
+        &mut self,
+        state: State,
+        fuel: &mut Fuel,
+    ) -> Result<(u32, Option<u16>), OutOfFuel> {
         if state.stack == EMPTY_STACK {
             return Ok((self.lexicon.distance(state.lexeme, fuel)?, None));
         }

@@ -21,5 +21,5 @@ pub(crate) use ecma::Dialect;
 pub(crate) use parser::parse;
 pub(crate) use search::Chars;
 pub(crate) use spelling::Spelling;
-pub(crate) use syntax::{RegexError, RegexLimits};
+pub(crate) use syntax::{Ast, RegexError, RegexLimits};
 pub(crate) use translate::Translator;

@@ -12,6 +12,13 @@ pub(crate) struct Ast {
     pub(super) nodes: Vec<Node>,
 }
 
+impl Ast {
+    /// How many nodes there are.
+    pub(crate) fn len(&self) -> usize {
+        self.nodes.len()
+    }
+}
+
 /// A node, with the offset in the pattern where it starts.
 #[derive(Debug)]
 pub(super) struct Node {

@@ -1,0 +1,176 @@
+//! Masks of context-free grammars, beside llguidance with the same grammars and texts.
+//!
+//! `grammars --tokenizer tokenizer.json [FOLDER]`: a folder of `NAME.lark` with `NAME.inputs`, a JSON
+//! array of texts. Each text is tokenized, and at each token each engine makes its mask, which must
+//! allow the token. `cold` starts with fresh caches for each grammar; `warm` is the same again.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow, bail};
+use benchmarks::statistics::Summary;
+use benchmarks::vocabulary::{load_tokenizer, tokenizer_info};
+use clap::Parser;
+use llguidance::api::TopLevelGrammar;
+use llguidance::earley::SlicedBiasComputer;
+use llguidance::{Matcher, ParserFactory};
+use structured_output::{CompilerOptions, GrammarCompiler, GrammarMatcher, allocate_token_bitmask};
+use tokenizer::Tokenizer;
+use toktrie_hf_tokenizers::ByteTokenizer;
+
+#[derive(Parser)]
+struct Arguments {
+    /// A `tokenizer.json`.
+    #[arg(long)]
+    tokenizer: PathBuf,
+    /// The folder of grammars and inputs.
+    #[arg(default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/grammars"))]
+    folder: PathBuf,
+}
+
+/// Times of one engine with one grammar.
+#[derive(Default)]
+struct Times {
+    /// From the source to the first mask.
+    first_mask: Duration,
+    masks: Vec<Duration>,
+    accepts: Vec<Duration>,
+}
+
+fn main() -> anyhow::Result<()> {
+    let arguments = Arguments::parse();
+    let tokenizer = load_tokenizer(&arguments.tokenizer)?;
+    let compiler = GrammarCompiler::new(tokenizer_info(&tokenizer)?, CompilerOptions::default());
+    let factory = llguidance_factory(&arguments.tokenizer)?;
+    println!(
+        "{:<18} {:<16} {:>9} {:>7} {:>9} {:>9} {:>9} {:>9} {:>9}",
+        "grammar", "engine", "first µs", "masks", "mean µs", "p50", "p99", "max", "accept"
+    );
+    let mut all: Vec<(&str, Times)> = Vec::new();
+    for path in grammars(&arguments.folder)? {
+        let source = std::fs::read_to_string(&path)?;
+        let inputs = std::fs::read_to_string(path.with_extension("inputs"))?;
+        let inputs: Vec<String> = serde_json::from_str(&inputs)?;
+        let texts = inputs
+            .iter()
+            .map(|input| tokens(&tokenizer, input))
+            .collect::<anyhow::Result<Vec<_>>>()?;
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        compiler.clear_cache();
+        let runs = [
+            ("formwork cold", ours(&compiler, &source, &texts)),
+            ("formwork warm", ours(&compiler, &source, &texts)),
+            ("llguidance", theirs(&factory, &source, &texts)),
+        ];
+        for (engine, times) in runs {
+            match times {
+                Ok(times) => {
+                    report(&name, engine, &times);
+                    match all.iter_mut().find(|(known, _)| *known == engine) {
+                        Some((_, sum)) => sum.masks.extend(times.masks),
+                        None => all.push((engine, times)),
+                    }
+                }
+                Err(error) => println!("{name:<18} {engine:<16} {error:#}"),
+            }
+        }
+    }
+    for (engine, times) in &all {
+        report("all", engine, times);
+    }
+    Ok(())
+}
+
+fn grammars(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(folder).with_context(|| folder.display().to_string())?;
+    let mut paths: Vec<PathBuf> = entries
+        .map(|entry| Ok(entry?.path()))
+        .collect::<anyhow::Result<_>>()?;
+    paths.retain(|path| path.extension().is_some_and(|kind| kind == "lark"));
+    paths.sort();
+    Ok(paths)
+}
+
+fn tokens(tokenizer: &Tokenizer, text: &str) -> anyhow::Result<Vec<u32>> {
+    tokenizer
+        .encode(text, false)
+        .map_err(|error| anyhow!("{error}"))
+}
+
+fn ours(compiler: &GrammarCompiler, source: &str, texts: &[Vec<u32>]) -> anyhow::Result<Times> {
+    let mut row = allocate_token_bitmask(1, compiler.tokenizer_info().vocab_size());
+    let mut times = Times::default();
+    let start = Instant::now();
+    let grammar = compiler.compile_lark(source)?;
+    GrammarMatcher::new(&grammar).fill_next_token_bitmask(&mut row)?;
+    times.first_mask = start.elapsed();
+    for text in texts {
+        let mut matcher = GrammarMatcher::new(&grammar);
+        for (at, &token) in text.iter().enumerate() {
+            let start = Instant::now();
+            matcher.fill_next_token_bitmask(&mut row)?;
+            times.masks.push(start.elapsed());
+            if row[token as usize / 32] >> (token % 32) & 1 == 0 {
+                bail!("token {token} is not allowed after {:?}", &text[..at]);
+            }
+            let start = Instant::now();
+            matcher.accept_token(token)?;
+            times.accepts.push(start.elapsed());
+        }
+    }
+    Ok(times)
+}
+
+fn llguidance_factory(file: &Path) -> anyhow::Result<Arc<ParserFactory>> {
+    let file = file.to_str().context("the path is not valid UTF-8")?;
+    let tokens = ByteTokenizer::from_file(file)?.into_tok_env(None)?;
+    let slices = SlicedBiasComputer::json_slices();
+    let mut factory = ParserFactory::new(&tokens, Default::default(), &slices)?;
+    factory.quiet();
+    Ok(Arc::new(factory))
+}
+
+fn theirs(factory: &ParserFactory, source: &str, texts: &[Vec<u32>]) -> anyhow::Result<Times> {
+    let mut times = Times::default();
+    let start = Instant::now();
+    let grammar = TopLevelGrammar::from_lark(source.to_owned());
+    let compiled = Matcher::new(factory.create_parser(grammar));
+    if let Some(error) = compiled.get_error() {
+        bail!("{}", error.lines().next().unwrap_or_default());
+    }
+    compiled.deep_clone().compute_mask()?;
+    times.first_mask = start.elapsed();
+    for text in texts {
+        let mut matcher = compiled.deep_clone();
+        for (at, &token) in text.iter().enumerate() {
+            let start = Instant::now();
+            let mask = matcher.compute_mask()?;
+            times.masks.push(start.elapsed());
+            if !mask.is_allowed(token) {
+                bail!("token {token} is not allowed after {:?}", &text[..at]);
+            }
+            let start = Instant::now();
+            matcher.consume_token(token)?;
+            times.accepts.push(start.elapsed());
+        }
+    }
+    Ok(times)
+}
+
+fn report(name: &str, engine: &str, times: &Times) {
+    let micros = |time: Duration| time.as_secs_f64() * 1e6;
+    let mean =
+        |sample: &[Duration]| micros(sample.iter().sum::<Duration>()) / sample.len().max(1) as f64;
+    let masks = Summary::of(times.masks.clone());
+    println!(
+        "{name:<18} {engine:<16} {:>9.0} {:>7} {:>9.2} {:>9.2} {:>9.2} {:>9.1} {:>9.2}",
+        micros(times.first_mask),
+        masks.count,
+        mean(&times.masks),
+        micros(masks.p50),
+        micros(masks.p99),
+        micros(masks.max),
+        mean(&times.accepts),
+    );
+}

@@ -1,0 +1,318 @@
+//! The parser, stepped by whole tokens: advancing, completion, forced text.
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+
+use super::TokenAutomaton;
+use crate::earley::{ContextId, ContextMemo, LanguageMask, Parser, StateId, Symbol};
+use crate::index::Trie;
+use crate::lexical::search::{DEAD, Graph, Search, UNKNOWN, nearest_end};
+use crate::lexical::{ExprId, Fuel, OutOfFuel};
+use crate::mask::Mask;
+use crate::mask::store::MaskStore;
+use crate::pushdown;
+
+/// The parser with what is remembered of its states.
+pub(super) struct Grammars {
+    pub(super) parser: Parser,
+    pub(super) memo: Memo,
+}
+
+impl Grammars {
+    pub(super) fn new(max_items: usize) -> Self {
+        Self {
+            parser: Parser::new(max_items),
+            memo: Memo::default(),
+        }
+    }
+}
+
+/// What can be computed again.
+#[derive(Default)]
+pub(super) struct Memo {
+    pub(super) store: MaskStore,
+    pub(super) by_state: HashMap<StateId, Arc<Mask>>,
+    /// What a lexeme and what follows it allow, where the lexeme is a language.
+    pub(super) by_context: ContextMemo<ExprId, Arc<Mask>>,
+    /// The same where it is JSON.
+    pub(super) by_item: HashMap<(pushdown::State, ContextId), Arc<Mask>>,
+    /// What languages allow by themselves.
+    pub(super) languages: HashMap<ExprId, Arc<LanguageMask>>,
+    /// Tokens outside a mask, by the mask's address.
+    pub(super) outside: HashMap<usize, (Arc<Mask>, Arc<Trie>)>,
+    pub(super) language_bytes: usize,
+    /// Tokens of the canonical completion, its stop token included.
+    min_tokens: HashMap<StateId, u32>,
+    /// Tokens to the nearest end, where not every text can be written.
+    token_distance: HashMap<StateId, u32>,
+    /// See `TokenAutomaton::farthest_successor`.
+    pub(super) farthest_successor: HashMap<StateId, u32>,
+}
+
+impl Memo {
+    pub(super) fn memory_bytes(&self) -> usize {
+        let numbers = self.min_tokens.capacity()
+            + self.token_distance.capacity()
+            + self.farthest_successor.capacity();
+        self.store.memory_bytes()
+            + self.by_context.memory_bytes()
+            + self.language_bytes
+            + self.by_state.capacity() * (size_of::<(StateId, usize)>() + 1)
+            + self.by_item.capacity() * (size_of::<(pushdown::State, ContextId, usize)>() + 1)
+            + self.languages.capacity() * (size_of::<(ExprId, usize)>() + 1)
+            + numbers * (size_of::<(StateId, u32)>() + 1)
+    }
+}
+
+impl TokenAutomaton {
+    /// The parser together with the machine.
+    pub(crate) fn parser(&mut self) -> (&mut Parser, &mut pushdown::Machine) {
+        (&mut self.grammars.parser, &mut self.machine)
+    }
+
+    /// Whether work ended because a state has more items than the limit allows; asking forgets it.
+    pub(crate) fn take_item_excess(&mut self) -> bool {
+        self.grammars.parser.take_item_excess()
+    }
+
+    pub(super) fn parser_step(
+        &mut self,
+        state: StateId,
+        byte: u8,
+        fuel: &mut Fuel,
+    ) -> Result<Option<StateId>, OutOfFuel> {
+        self.grammars
+            .parser
+            .step(&mut self.machine, state, byte, fuel)
+    }
+
+    /// The state after a token: by its text, by its name, or both.
+    pub(super) fn parser_advance(
+        &mut self,
+        state: StateId,
+        token_id: u32,
+        fuel: &mut Fuel,
+    ) -> Result<Option<StateId>, OutOfFuel> {
+        let named = self.grammars.parser.step_token(state, token_id, fuel)?;
+        let mut written = self.index.is_text_token(token_id).then_some(state);
+        if written.is_some() {
+            let index = Arc::clone(&self.index);
+            for &byte in index.info().token_bytes(token_id) {
+                fuel.burn(1)?;
+                let Some(at) = written else { break };
+                written = self.parser_step(at, byte, fuel)?;
+            }
+        }
+        let next = match (named, written) {
+            (Some(named), Some(written)) => {
+                Some(self.grammars.parser.either(named, written, fuel)?)
+            }
+            (named, written) => named.or(written),
+        };
+        match next {
+            Some(next) if self.is_parser_completable(next, fuel)? => Ok(Some(next)),
+            _ => Ok(None),
+        }
+    }
+
+    /// Whether tokens of the vocabulary can complete the text. States that can't be completed by
+    /// bytes don't exist.
+    pub(super) fn is_parser_completable(
+        &mut self,
+        state: StateId,
+        fuel: &mut Fuel,
+    ) -> Result<bool, OutOfFuel> {
+        if !self.parser_needs_search() {
+            return Ok(true);
+        }
+        Ok(nearest_end(&mut ByTokens(self), state, fuel)? != DEAD)
+    }
+
+    /// Runs a search by tokens: [`DEAD`] where tokens of the vocabulary reach no end.
+    pub(crate) fn run_parser_by_tokens(
+        &mut self,
+        search: &mut Search<StateId>,
+        fuel: &mut Fuel,
+    ) -> Result<u32, OutOfFuel> {
+        if !self.parser_needs_search() {
+            return Ok(0);
+        }
+        search.run(&mut ByTokens(self), fuel)
+    }
+
+    pub(super) fn parser_forced_bytes(
+        &mut self,
+        mut state: StateId,
+        max_bytes: usize,
+        fuel: &mut Fuel,
+    ) -> Result<Vec<u8>, OutOfFuel> {
+        let mut forced = Vec::new();
+        while forced.len() < max_bytes {
+            fuel.burn(1)?;
+            let (parser, machine) = self.parser();
+            let Some(byte) = parser.only_byte(machine, state, fuel)? else {
+                break;
+            };
+            let Some(next) = self.parser_step(state, byte, fuel)? else {
+                break;
+            };
+            forced.push(byte);
+            state = next;
+        }
+        Ok(forced)
+    }
+
+    /// How many tokens write the canonical completion, see `completion`; the stop token included.
+    pub(super) fn parser_min_tokens(
+        &mut self,
+        state: StateId,
+        fuel: &mut Fuel,
+    ) -> Result<u32, OutOfFuel> {
+        if self.parser_needs_search() {
+            let tokens = nearest_end(&mut ByTokens(self), state, fuel)?;
+            return Ok(tokens.saturating_add(1));
+        }
+        if let Some(&known) = self.grammars.memo.min_tokens.get(&state) {
+            return Ok(known);
+        }
+        let longest = self.index.max_token_bytes() as usize;
+        let mut symbols = Vec::new();
+        let mut states = vec![state];
+        // Up to the end, or a token's length into what is known.
+        let mut known_run = 0;
+        let mut last = state;
+        loop {
+            let (parser, machine) = self.parser();
+            let Some((symbol, next)) = parser.toward_end(machine, last, fuel)? else {
+                break;
+            };
+            fuel.burn(1)?;
+            let known = self.grammars.memo.min_tokens.contains_key(&last);
+            known_run = if known { known_run + 1 } else { 0 };
+            if known_run > longest {
+                break;
+            }
+            symbols.push(symbol);
+            states.push(next);
+            last = next;
+        }
+        for start in (0..states.len()).rev() {
+            if self.grammars.memo.min_tokens.contains_key(&states[start]) {
+                continue;
+            }
+            let tokens = match symbols.get(start) {
+                None => 1,
+                Some(Symbol::Token(_)) => {
+                    let rest = self.grammars.memo.min_tokens.get(&states[start + 1]);
+                    rest.copied().unwrap_or(u32::MAX).saturating_add(1)
+                }
+                Some(Symbol::Byte(_)) => {
+                    self.fewest_parser_tokens(&symbols[start..], &states[start..], fuel)?
+                }
+            };
+            self.grammars.memo.min_tokens.insert(states[start], tokens);
+        }
+        let known = self.grammars.memo.min_tokens.get(&state).copied();
+        Ok(known.unwrap_or(u32::MAX))
+    }
+
+    /// One token that begins the bytes of `symbols`, and what the state after it needs.
+    /// `states[i]` is the state after `symbols[..i]`; those after the first are known.
+    fn fewest_parser_tokens(
+        &self,
+        symbols: &[Symbol],
+        states: &[StateId],
+        fuel: &mut Fuel,
+    ) -> Result<u32, OutOfFuel> {
+        let trie = self.index.byte_trie();
+        let mut fewest = u32::MAX;
+        let (mut node, mut end) = (0, trie.num_nodes());
+        for (symbol, after) in symbols.iter().zip(&states[1..]) {
+            let &Symbol::Byte(byte) = symbol else { break };
+            while node < end && trie.byte(node) != byte {
+                fuel.burn(1)?;
+                node = trie.end(node);
+            }
+            if node >= end {
+                break;
+            }
+            if trie.token_start(node) < trie.token_start(node + 1) {
+                let rest = self.grammars.memo.min_tokens.get(after).copied();
+                fewest = fewest.min(rest.unwrap_or(u32::MAX).saturating_add(1));
+            }
+            end = trie.end(node);
+            node += 1;
+        }
+        Ok(fewest)
+    }
+
+    /// Runs the parser from `start` over every word of a trie of bytes, as far as it survives:
+    /// `reached` is given the tokens of each node and the state after them.
+    pub(super) fn walk_parser(
+        &mut self,
+        trie: &Trie,
+        start: StateId,
+        fuel: &mut Fuel,
+        mut reached: impl FnMut(&[u32], StateId),
+    ) -> Result<(), OutOfFuel> {
+        let mut path: Vec<(StateId, u32)> = Vec::new();
+        let (mut state, mut end) = (start, trie.num_nodes());
+        let mut node = 0;
+        while node < trie.num_nodes() {
+            while node == end {
+                match path.pop() {
+                    Some(above) => (state, end) = above,
+                    None => return Ok(()),
+                }
+            }
+            fuel.burn(1)?;
+            let Some(next) = self.parser_step(state, trie.byte(node), fuel)? else {
+                node = trie.end(node);
+                continue;
+            };
+            let tokens = trie.token_start(node) as usize..trie.token_start(node + 1) as usize;
+            if !tokens.is_empty() {
+                reached(&trie.tokens()[tokens], next);
+            }
+            if trie.end(node) > node + 1 {
+                path.push((state, end));
+                (state, end) = (next, trie.end(node));
+            }
+            node += 1;
+        }
+        Ok(())
+    }
+}
+
+/// The parser as a graph whose edges are tokens.
+struct ByTokens<'a>(&'a mut TokenAutomaton);
+
+impl Graph for ByTokens<'_> {
+    type State = StateId;
+
+    fn known(&self, state: StateId) -> u32 {
+        let known = self.0.grammars.memo.token_distance.get(&state);
+        known.copied().unwrap_or(UNKNOWN)
+    }
+
+    fn bound(&self, _: StateId) -> u32 {
+        0
+    }
+
+    fn is_end(&mut self, state: StateId, _: &mut Fuel) -> Result<bool, OutOfFuel> {
+        Ok(self.0.grammars.parser.is_accepting(state))
+    }
+
+    fn successors(&mut self, state: StateId, fuel: &mut Fuel) -> Result<Vec<StateId>, OutOfFuel> {
+        let reached = self.0.parser_reached_by_tokens(state, fuel)?;
+        let mut states: Vec<StateId> = reached.into_iter().map(|(_, next)| next).collect();
+        states.sort_unstable();
+        states.dedup();
+        Ok(states)
+    }
+
+    fn remember(&mut self, state: StateId, distance: u32) {
+        self.0.grammars.memo.token_distance.insert(state, distance);
+    }
+}

@@ -1,0 +1,137 @@
+//! A place in a grammar of any kind, and what a matcher asks of it.
+//!
+//! Regular languages and JSON run on the machine, a stack of frames; what needs a parser runs on the
+//! parser, whose lexemes are states of the machine. Here each question goes where it belongs.
+
+use std::sync::Arc;
+
+use super::TokenAutomaton;
+use crate::earley;
+use crate::lexical::{Fuel, OutOfFuel};
+use crate::mask::Mask;
+use crate::pushdown;
+
+/// A place in a grammar.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub(crate) enum GrammarState {
+    /// In a regular language or a JSON text.
+    Machine(pushdown::State),
+    /// In a grammar with rules.
+    Parser(earley::StateId),
+}
+
+use GrammarState::{Machine, Parser};
+
+impl TokenAutomaton {
+    /// The tokens that may come next, the vocabulary's stop tokens included where the text may end.
+    pub(crate) fn next_tokens(
+        &mut self,
+        state: GrammarState,
+        fuel: &mut Fuel,
+    ) -> Result<Arc<Mask>, OutOfFuel> {
+        match state {
+            Machine(state) => self.mask(state, fuel),
+            Parser(state) => self.parser_mask(state, fuel),
+        }
+    }
+
+    /// The tokens after which at most `num_tokens - 1` more are enough to complete.
+    pub(crate) fn next_tokens_within(
+        &mut self,
+        state: GrammarState,
+        num_tokens: u32,
+        fuel: &mut Fuel,
+    ) -> Result<Arc<Mask>, OutOfFuel> {
+        match state {
+            Machine(state) => self.mask_within(state, num_tokens, fuel),
+            Parser(state) => self.parser_mask_within(state, num_tokens, fuel),
+        }
+    }
+
+    /// How many tokens complete the text, the stop token included.
+    pub(crate) fn tokens_to_end(
+        &mut self,
+        state: GrammarState,
+        fuel: &mut Fuel,
+    ) -> Result<u32, OutOfFuel> {
+        match state {
+            Machine(state) => self.min_tokens(state, fuel),
+            Parser(state) => self.parser_min_tokens(state, fuel),
+        }
+    }
+
+    /// The tokens that begin the canonical completion, see
+    /// [`TokenAutomaton::completing_tokens`]; `None` where only masks know.
+    pub(crate) fn tokens_toward_end(
+        &mut self,
+        state: GrammarState,
+        num_tokens: u32,
+        fuel: &mut Fuel,
+    ) -> Result<Option<Vec<u32>>, OutOfFuel> {
+        match state {
+            Machine(state) => self.completing_tokens(state, num_tokens, fuel),
+            Parser(_) => Ok(None),
+        }
+    }
+
+    /// About how many bytes a short completion has.
+    pub(crate) fn bytes_to_end(
+        &mut self,
+        state: GrammarState,
+        fuel: &mut Fuel,
+    ) -> Result<u32, OutOfFuel> {
+        match state {
+            Machine(state) => Ok(self.machine.distance(state, fuel)?.0),
+            Parser(state) => self
+                .grammars
+                .parser
+                .distance(&mut self.machine, state, fuel),
+        }
+    }
+
+    /// The state after a token that doesn't end the text; `None` where the token isn't allowed.
+    pub(crate) fn after_token(
+        &mut self,
+        state: GrammarState,
+        token_id: u32,
+        fuel: &mut Fuel,
+    ) -> Result<Option<GrammarState>, OutOfFuel> {
+        Ok(match state {
+            Machine(state) => self.advance(state, token_id, fuel)?.map(Machine),
+            Parser(state) => self.parser_advance(state, token_id, fuel)?.map(Parser),
+        })
+    }
+
+    /// Whether the text may end here.
+    pub(crate) fn may_end(
+        &mut self,
+        state: GrammarState,
+        fuel: &mut Fuel,
+    ) -> Result<bool, OutOfFuel> {
+        match state {
+            Machine(state) => self.is_accepting(state, fuel),
+            Parser(state) => Ok(self.grammars.parser.is_accepting(state)),
+        }
+    }
+
+    /// Whether the grammar names this stop token here, as the last of the text.
+    pub(crate) fn names_stop_token(&self, state: GrammarState, token_id: u32) -> bool {
+        match state {
+            Machine(_) => false,
+            Parser(state) => self.grammars.parser.is_named_stop(state, token_id),
+        }
+    }
+
+    /// The bytes that must come next, see [`TokenAutomaton::forced_bytes`].
+    pub(crate) fn next_forced_bytes(
+        &mut self,
+        state: GrammarState,
+        max_bytes: usize,
+        fuel: &mut Fuel,
+    ) -> Result<Vec<u8>, OutOfFuel> {
+        match state {
+            Machine(state) => self.forced_bytes(state, max_bytes, fuel),
+            Parser(state) => self.parser_forced_bytes(state, max_bytes, fuel),
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! Compiling grammars with rules: EBNF, Lark, structural tags.
+
+use std::sync::Arc;
+
+use super::job::{Job, SLICE_PARTS, exceeded};
+use crate::TokenizerInfo;
+use crate::automaton::GrammarState;
+use crate::earley::{Compilation, LowerError, Lowered, NamedToken};
+use crate::engine::Engine;
+use crate::error::CompileError;
+use crate::grammar::CompiledGrammar;
+use crate::grammar_syntax::{
+    Grammar, RuleId, SyntaxError, SyntaxLimits, TagError, TokenSet, parse_ebnf, parse_lark,
+    parse_structural_tag,
+};
+use crate::lexical::search::{DEAD, Search};
+use crate::lexical::{Fuel, OutOfFuel};
+use crate::mask::Mask;
+use crate::options::Limits;
+
+/// What is wrong at an offset of a rule's source, as the caller is told.
+type Locate<'a> = &'a dyn Fn(RuleId, usize, String) -> CompileError;
+
+impl SyntaxLimits {
+    pub(super) fn of(limits: &Limits) -> Self {
+        Self {
+            max_rules: limits.max_rules,
+            max_nodes: limits.max_grammar_nodes,
+            max_nesting: limits.max_nesting,
+            max_repetition: limits.max_repetition,
+            regex: limits.regex(),
+        }
+    }
+}
+
+impl Job<'_> {
+    pub(super) fn ebnf(
+        &mut self,
+        source: &str,
+        root: &str,
+        limits: &Limits,
+    ) -> Result<GrammarState, CompileError> {
+        let mut grammar = self.empty_grammar();
+        let root = parse_ebnf(source, root, &SyntaxLimits::of(limits), &mut grammar)
+            .map_err(|error| syntax_error(source, error))?;
+        self.grammar(grammar, root, limits, &|_, offset, message| {
+            CompileError::grammar(source, offset, message)
+        })
+    }
+
+    pub(super) fn lark(
+        &mut self,
+        source: &str,
+        limits: &Limits,
+    ) -> Result<GrammarState, CompileError> {
+        let mut grammar = self.empty_grammar();
+        let root = parse_lark(source, &SyntaxLimits::of(limits), &mut grammar)
+            .map_err(|error| syntax_error(source, error))?;
+        self.grammar(grammar, root, limits, &|_, offset, message| {
+            CompileError::grammar(source, offset, message)
+        })
+    }
+
+    pub(super) fn structural_tag(
+        &mut self,
+        source: &str,
+        limits: &Limits,
+    ) -> Result<GrammarState, CompileError> {
+        let mut grammar = self.empty_grammar();
+        let parsed = parse_structural_tag(source, &SyntaxLimits::of(limits), &mut grammar)
+            .map_err(|error| match error {
+                TagError::Json { message, offset } => {
+                    CompileError::json_syntax(source, offset, message)
+                }
+                TagError::At { pointer, message } => {
+                    CompileError::StructuralTag { pointer, message }
+                }
+                TagError::Limit { limit, max } => exceeded(limit, max),
+            })?;
+        self.grammar(grammar, parsed.root, limits, &|rule, _, message| {
+            CompileError::StructuralTag {
+                pointer: parsed.pointer(rule).to_owned(),
+                message,
+            }
+        })
+    }
+
+    /// A grammar without rules, that knows the texts of tokens that are never text.
+    fn empty_grammar(&self) -> Grammar {
+        let info = self.engine.index().info();
+        let ids = info.special_token_ids().iter().chain(info.stop_token_ids());
+        let texts = ids.filter_map(|&id| std::str::from_utf8(info.token_bytes(id)).ok());
+        let mut control_tokens: Vec<Box<str>> = texts
+            .filter(|text| text.chars().count() > 1)
+            .map(Into::into)
+            .collect();
+        control_tokens.sort_unstable();
+        control_tokens.dedup();
+        Grammar {
+            control_tokens,
+            ..Grammar::default()
+        }
+    }
+
+    /// A grammar from a rule on.
+    pub(super) fn grammar(
+        &mut self,
+        grammar: Grammar,
+        root: RuleId,
+        limits: &Limits,
+        locate: Locate<'_>,
+    ) -> Result<GrammarState, CompileError> {
+        let info = Arc::clone(self.engine.index().info());
+        let mut names: Option<hashbrown::HashMap<Vec<u8>, NamedToken>> = None;
+        self.steps += grammar.num_nodes as u64;
+        let mut compilation = Compilation::new(grammar, root, |name| {
+            let names = names.get_or_insert_with(|| named_tokens(&info));
+            names.get(name.as_bytes()).cloned().unwrap_or_default()
+        });
+        let lowered = loop {
+            self.steps += SLICE_PARTS as u64;
+            let done = self.slice(|automaton| {
+                compilation.lower(&mut automaton.machine().lexicon, SLICE_PARTS)
+            })?;
+            let located = |error: LowerError| locate(error.rule, error.offset, error.message);
+            if let Some(lowered) = done.map_err(located)? {
+                break lowered;
+            }
+        };
+        if let Lowered::Regular(expr) = lowered {
+            let start = self.slice(|automaton| automaton.machine().start_of_expression(expr))?;
+            return Ok(GrammarState::Machine(start));
+        }
+        let schemas: Vec<(String, RuleId, usize)> = compilation
+            .schemas()
+            .map(|(schema, rule, offset)| (schema.to_owned(), rule, offset))
+            .collect();
+        let mut json = Vec::with_capacity(schemas.len());
+        for (schema, rule, offset) in schemas {
+            if !self.engine.lock().writes_any_text() {
+                let message = "JSON in a grammar needs a vocabulary that can write any text";
+                return Err(locate(rule, offset, message.to_owned()));
+            }
+            let state = self
+                .embedded_json(&schema, limits)
+                .map_err(|error| match error {
+                    CompileError::JsonSyntax { message, .. } => locate(rule, offset, message),
+                    CompileError::JsonSchema { pointer, message } => {
+                        locate(rule, offset, format!("schema, at `#{pointer}`: {message}"))
+                    }
+                    other => other,
+                })?;
+            json.push(state);
+        }
+        let mut masks = Vec::new();
+        for (set, rule, offset) in compilation.token_sets() {
+            let mask = token_mask(set, &info).map_err(|message| locate(rule, offset, message))?;
+            masks.push(mask);
+        }
+        self.metered(|fuel| compilation.build(json, masks, fuel))?;
+        loop {
+            let mut fuel = self.fuel();
+            let before = fuel.left();
+            let done = self.slice(|automaton| {
+                let bytes = automaton.closed_bytes();
+                let lexicon = &mut automaton.machine().lexicon;
+                compilation.weigh(lexicon, bytes, SLICE_PARTS, &mut fuel)
+            })?;
+            self.steps += 1 + before - fuel.left();
+            if done.map_err(|_| self.out_of_steps())? {
+                break;
+            }
+        }
+        if !self.metered(|fuel| compilation.simplify(fuel))? {
+            return Err(match self.engine.lock().closed_bytes() {
+                None => CompileError::Unsatisfiable,
+                Some(_) => CompileError::NotWritable,
+            });
+        }
+        let mut fuel = self.fuel();
+        let start = self.slice(|automaton| {
+            let (parser, machine) = automaton.parser();
+            let start = compilation.install(machine, parser, &mut fuel);
+            (start, automaton.take_item_excess())
+        })?;
+        match start {
+            (Ok(start), _) => Ok(GrammarState::Parser(start)),
+            (Err(_), true) => Err(exceeded("max_items", limits.max_items as u64)),
+            (Err(_), false) => Err(self.out_of_steps()),
+        }
+    }
+
+    /// What is left of the compilation's steps.
+    fn fuel(&self) -> Fuel {
+        Fuel::new(self.budget.max_steps.saturating_sub(self.steps))
+    }
+
+    fn out_of_steps(&self) -> CompileError {
+        exceeded("max_steps", self.budget.max_steps)
+    }
+
+    /// Work without the lock.
+    fn metered<T>(
+        &mut self,
+        work: impl FnOnce(&mut Fuel) -> Result<T, OutOfFuel>,
+    ) -> Result<T, CompileError> {
+        let mut fuel = self.fuel();
+        let before = fuel.left();
+        let done = work(&mut fuel);
+        self.steps += before - fuel.left();
+        done.map_err(|_| self.out_of_steps())
+    }
+
+    /// The last step: refuses a grammar without any completion by tokens.
+    pub(super) fn finish_grammar(
+        mut self,
+        root: GrammarState,
+        engine: Arc<Engine>,
+    ) -> Result<CompiledGrammar, CompileError> {
+        match root {
+            GrammarState::Machine(state) => self.check_completable(state)?,
+            GrammarState::Parser(state) => {
+                let mut search = Search::new(state);
+                let mut fuel = self.fuel();
+                let found =
+                    self.slice(|automaton| automaton.run_parser_by_tokens(&mut search, &mut fuel))?;
+                if found.map_err(|_| self.out_of_steps())? == DEAD {
+                    return Err(CompileError::NotWritable);
+                }
+            }
+        }
+        Ok(CompiledGrammar::new(engine, root, self.bytes))
+    }
+}
+
+/// An error of a front end.
+pub(super) fn syntax_error(source: &str, error: SyntaxError) -> CompileError {
+    match error {
+        SyntaxError::At { message, offset } => CompileError::grammar(source, offset, message),
+        SyntaxError::Limit { limit, max } => exceeded(limit, max),
+    }
+}
+
+/// Tokens that can be named, by what they write.
+fn named_tokens(info: &TokenizerInfo) -> hashbrown::HashMap<Vec<u8>, NamedToken> {
+    let mut names: hashbrown::HashMap<Vec<u8>, NamedToken> = hashbrown::HashMap::new();
+    for (id, bytes) in info.tokens() {
+        // Others are text, and nobody names them.
+        let is_stop = info.is_stop_token(id);
+        let is_control = info.is_special_token(id);
+        if bytes.first() != Some(&b'<') && !is_stop && !is_control {
+            continue;
+        }
+        let named = names.entry(bytes.to_vec()).or_default();
+        named.ids.push(id);
+        if is_stop {
+            named.stop_ids.push(id);
+        } else if is_control {
+            named.control_ids.push(id);
+        }
+    }
+    names
+}
+
+/// The tokens of a set. All others, where it is negated, are those that are text.
+fn token_mask(set: &TokenSet, info: &TokenizerInfo) -> Result<Mask, String> {
+    let vocab_size = info.vocab_size();
+    let mut words = vec![0_u32; crate::bitmask_words(vocab_size)];
+    let is_text = |id: u32| {
+        !info.is_stop_token(id) && !info.is_special_token(id) && !info.token_bytes(id).is_empty()
+    };
+    if set.negated {
+        for id in (0..vocab_size as u32).filter(|&id| is_text(id)) {
+            words[id as usize / 32] |= 1 << (id % 32);
+        }
+    }
+    for &(first, last) in &set.ranges {
+        if last as usize >= vocab_size {
+            return Err(format!(
+                "token {last} is beyond the vocabulary: ids go from 0 to {}",
+                vocab_size - 1
+            ));
+        }
+        if first == last && !set.negated && !set.ends_text && info.is_stop_token(first) {
+            return Err(format!(
+                "token {first} ends the text, so it can't be part of it: name it by its text, as \
+                 in `<|name|>`, where it may be the last"
+            ));
+        }
+        for id in first..=last {
+            let bit = 1 << (id % 32);
+            let word = &mut words[id as usize / 32];
+            if set.negated {
+                *word &= !bit;
+            } else if set.ends_text || !info.is_stop_token(id) {
+                *word |= bit;
+            }
+        }
+    }
+    let count = words.iter().map(|word| word.count_ones() as usize).sum();
+    Ok(Mask::from_words(words, count))
+}

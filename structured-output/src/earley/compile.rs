@@ -1,0 +1,319 @@
+//! From a grammar to a parser's first state, in slices of work.
+
+use hashbrown::HashMap;
+
+use super::graph::{Graph, Label, NO_NODE};
+use super::left_recursion::{ranks, without_left_recursion};
+use super::length::{Weights, lengths, of_rule};
+use super::lower::{Folded, LowerError, Lowering, NamedToken, Value};
+use super::parser::{Parser, StateId};
+use super::program::{Call, Lexeme, NewNode, NodeId};
+use super::simplify::{deterministic, merged, without_epsilons};
+use crate::grammar_syntax::{Grammar, RuleId, TokenSet};
+use crate::lexical::search::DEAD;
+use crate::lexical::{ByteSet, EMPTY, ExprId, Fuel, Lexicon, OutOfFuel};
+use crate::mask::Mask;
+use crate::pushdown::{self, Machine};
+
+/// A compilation. Call the steps in the order in which they stand here; those that take a lexicon
+/// or a machine work under its lock and come back early, to be called again.
+pub(crate) struct Compilation {
+    lowering: Lowering,
+    root: RuleId,
+    folded: Folded,
+    graph: Graph,
+    /// Languages that occur, to be weighed.
+    languages: Vec<ExprId>,
+    weights: Weights,
+    /// Languages with the empty string: the same without it.
+    not_empty: HashMap<ExprId, ExprId>,
+    /// First states of the schemas.
+    json: Vec<pushdown::State>,
+    /// Masks of the token sets.
+    token_masks: Vec<Mask>,
+    lengths: Vec<u32>,
+    ranks: Vec<u32>,
+}
+
+/// Farther than any text that a grammar's source could spell.
+const FAR: u32 = 1 << 24;
+
+/// What a grammar turned out to be.
+pub(crate) enum Lowered {
+    /// One language.
+    Regular(ExprId),
+    /// It needs a parser.
+    Rules,
+}
+
+impl Compilation {
+    /// A grammar from one of its rules on.
+    pub(crate) fn new(
+        grammar: Grammar,
+        root: RuleId,
+        tokens_named: impl FnMut(&str) -> NamedToken,
+    ) -> Self {
+        Self {
+            lowering: Lowering::new(grammar, root, tokens_named),
+            root,
+            folded: Folded::default(),
+            graph: Graph::default(),
+            languages: Vec::new(),
+            weights: Weights::new(),
+            not_empty: HashMap::new(),
+            json: Vec::new(),
+            token_masks: Vec::new(),
+            lengths: Vec::new(),
+            ranks: Vec::new(),
+        }
+    }
+
+    /// Step 1: folds what is regular, about `max_nodes` nodes a time. `None` until it is done.
+    pub(crate) fn lower(
+        &mut self,
+        lexicon: &mut Lexicon,
+        max_nodes: usize,
+    ) -> Result<Option<Lowered>, LowerError> {
+        let Some(folded) = self.lowering.run(lexicon, max_nodes)? else {
+            return Ok(None);
+        };
+        self.folded = folded;
+        Ok(Some(match &self.folded.rules[self.root] {
+            Some(Value::Regular(expr, _)) => Lowered::Regular(*expr),
+            _ => Lowered::Rules,
+        }))
+    }
+
+    /// Schemas that occur, with the rule and the offset of each.
+    pub(crate) fn schemas(&self) -> impl Iterator<Item = (&str, RuleId, usize)> {
+        self.folded
+            .schemas
+            .iter()
+            .map(|(schema, rule, at)| (&**schema, *rule, *at))
+    }
+
+    /// Token sets that occur, with the rule and the offset of each.
+    pub(crate) fn token_sets(&self) -> impl Iterator<Item = (&TokenSet, RuleId, usize)> {
+        let sets = self.folded.token_sets.iter();
+        sets.zip(&self.folded.token_set_places)
+            .map(|(set, place)| (set, place.0, place.1))
+    }
+
+    /// Step 2: the rules' automata. `json` are first states of the schemas with the length of
+    /// their shortest values, `token_masks` what the token sets allow.
+    pub(crate) fn build(
+        &mut self,
+        json: Vec<(pushdown::State, u32)>,
+        token_masks: Vec<Mask>,
+        fuel: &mut Fuel,
+    ) -> Result<(), OutOfFuel> {
+        self.graph = Graph::build(&self.folded, self.root as u32, fuel)?;
+        for (schema, (state, bytes)) in (0..).zip(json) {
+            self.weights.insert(Label::Json(schema), bytes);
+            self.json.push(state);
+        }
+        for (set, mask) in (0..).zip(&token_masks) {
+            let is_empty = matches!(mask, Mask::Sparse(ids) if ids.is_empty());
+            let weight = match self.folded.token_sets[set as usize].ends_text {
+                // Never on the shortest way: its text stands beside it.
+                true => FAR,
+                false if is_empty => DEAD,
+                false => 1,
+            };
+            self.weights.insert(Label::Tokens(set), weight);
+        }
+        self.token_masks = token_masks;
+        let mut seen = hashbrown::HashSet::new();
+        for node in &self.graph.nodes {
+            for (label, _) in &node.edges {
+                if let Label::Text(expr) = label
+                    && seen.insert(*expr)
+                {
+                    self.languages.push(*expr);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Step 3: the shortest text of each language, some languages a time; true once it is done.
+    /// Languages keep to `bytes`, if given.
+    pub(crate) fn weigh(
+        &mut self,
+        lexicon: &mut Lexicon,
+        bytes: Option<ByteSet>,
+        max_languages: usize,
+        fuel: &mut Fuel,
+    ) -> Result<bool, OutOfFuel> {
+        for _ in 0..max_languages {
+            let Some(&expr) = self.languages.last() else {
+                return Ok(true);
+            };
+            let whole = expr;
+            let expr = match bytes {
+                None => expr,
+                Some(bytes) => {
+                    let all = lexicon.class(bytes);
+                    let all = lexicon.star(all);
+                    lexicon.and(&[expr, all])
+                }
+            };
+            let least = lexicon.distance(expr, fuel)?;
+            if least == 0 || expr != whole {
+                // Less the empty string: a first byte, and what follows it.
+                let mut ways = Vec::new();
+                for (bytes, rest) in lexicon.derivatives(expr, fuel)? {
+                    let first = lexicon.class(bytes);
+                    ways.push(lexicon.concat(first, rest));
+                }
+                let rest = lexicon.or(&ways);
+                let least = lexicon.distance(rest, fuel)?;
+                self.weights.insert(Label::Text(rest), least);
+                self.not_empty.insert(whole, rest);
+            }
+            self.weights.insert(Label::Text(whole), least);
+            self.languages.pop();
+        }
+        Ok(self.languages.is_empty())
+    }
+
+    /// Step 4: drops what can't be completed, then epsilons and left recursion. False where
+    /// nothing is left. What goes wrong here is fuel.
+    pub(crate) fn simplify(&mut self, fuel: &mut Fuel) -> Result<bool, OutOfFuel> {
+        let least = lengths(&self.graph, &self.weights, fuel)?;
+        if of_rule(&self.graph, &least, self.graph.root) == DEAD {
+            return Ok(false);
+        }
+        // What reads nothing is an edge that reads nothing, and else what it reads but for that.
+        let graph = &mut self.graph;
+        let starts = graph.starts.clone();
+        for (id, node) in graph.nodes.iter_mut().enumerate() {
+            fuel.burn(1 + node.edges.len() as u64)?;
+            let mut silent = std::mem::take(&mut node.epsilons);
+            node.edges.retain_mut(|(label, to)| {
+                if least[*to as usize] == DEAD || least[id] == DEAD {
+                    return false;
+                }
+                match *label {
+                    Label::Call(rule) => match starts[rule as usize] {
+                        NO_NODE => false,
+                        start => {
+                            if least[start as usize] == 0 {
+                                silent.push(*to);
+                            }
+                            least[start as usize] != DEAD
+                        }
+                    },
+                    Label::Text(expr) => {
+                        if let Some(&rest) = self.not_empty.get(&expr) {
+                            if self.weights.get(label) == Some(&0) {
+                                silent.push(*to);
+                            }
+                            *label = Label::Text(rest);
+                            rest != EMPTY
+                        } else {
+                            self.weights.get(label).is_some_and(|&least| least != DEAD)
+                        }
+                    }
+                    label => self.weights.get(&label).is_some_and(|&least| least != DEAD),
+                }
+            });
+            silent.retain(|&to| least[to as usize] != DEAD);
+            node.epsilons = silent;
+        }
+        without_epsilons(graph, fuel)?;
+        for (rule, &start) in (0..).zip(&starts) {
+            if start != NO_NODE && rule != graph.root {
+                graph.nodes[start as usize].accepting = false;
+            }
+        }
+        prune(graph, &self.weights, fuel)?;
+        without_left_recursion(graph, fuel)?;
+        without_epsilons(graph, fuel)?;
+        deterministic(graph, fuel)?;
+        prune(graph, &self.weights, fuel)?;
+        merged(graph, fuel)?;
+        self.lengths = lengths(graph, &self.weights, fuel)?;
+        self.ranks = ranks(graph);
+        Ok(of_rule(graph, &self.lengths, graph.root) != DEAD)
+    }
+
+    /// Step 5: the rules become part of the parser; its first state.
+    pub(crate) fn install(
+        self,
+        machine: &mut Machine,
+        parser: &mut Parser,
+        fuel: &mut Fuel,
+    ) -> Result<StateId, OutOfFuel> {
+        fuel.burn(self.graph.nodes.len() as u64)?;
+        let first = parser.program.next_node();
+        let sets: Vec<_> = self
+            .token_masks
+            .into_iter()
+            .map(|mask| parser.add_token_set(mask))
+            .collect();
+        for (node, min_length) in self.graph.nodes.into_iter().zip(self.lengths) {
+            fuel.burn(1 + node.edges.len() as u64)?;
+            let mut lexemes = Vec::new();
+            let mut calls = Vec::new();
+            // Languages by where they lead: one lexeme for all that lead to the same node.
+            let mut texts: Vec<(u32, ExprId)> = Vec::new();
+            for (label, to) in node.edges {
+                let target = NodeId(first + to);
+                match label {
+                    Label::Text(expr) => texts.push((to, expr)),
+                    Label::Tokens(set) => {
+                        let id = sets[set as usize];
+                        let lexeme = match self.folded.token_sets[set as usize].ends_text {
+                            true => Lexeme::Stop(id),
+                            false => Lexeme::Token(id),
+                        };
+                        lexemes.push((lexeme, target));
+                    }
+                    Label::Json(schema) => {
+                        lexemes.push((Lexeme::Text(self.json[schema as usize]), target));
+                    }
+                    Label::Call(rule) => calls.push(Call {
+                        start: NodeId(first + self.graph.starts[rule as usize]),
+                        rank: self.ranks[rule as usize],
+                        target,
+                    }),
+                }
+            }
+            texts.sort_unstable();
+            for group in texts.chunk_by(|a, b| a.0 == b.0) {
+                let exprs: Vec<ExprId> = group.iter().map(|text| text.1).collect();
+                let expr = machine.lexicon.or(&exprs);
+                let text = Lexeme::Text(machine.start_of_expression(expr));
+                lexemes.push((text, NodeId(first + group[0].0)));
+            }
+            parser.program.push(NewNode {
+                lexemes,
+                calls,
+                accepting: node.accepting,
+                min_length,
+            });
+        }
+        let root = self.graph.starts[self.graph.root as usize];
+        parser.start(NodeId(first + root), fuel)
+    }
+}
+
+/// Drops edges that lead nowhere.
+fn prune(graph: &mut Graph, weights: &Weights, fuel: &mut Fuel) -> Result<(), OutOfFuel> {
+    let least = lengths(graph, weights, fuel)?;
+    let starts = &graph.starts;
+    for node in &mut graph.nodes {
+        node.edges.retain(|&(label, to)| {
+            let reads = match label {
+                Label::Call(rule) => match starts[rule as usize] {
+                    NO_NODE => false,
+                    start => least[start as usize] != DEAD,
+                },
+                label => weights.get(&label).is_some_and(|&least| least != DEAD),
+            };
+            reads && least[to as usize] != DEAD
+        });
+    }
+    Ok(())
+}

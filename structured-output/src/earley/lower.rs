@@ -1,0 +1,455 @@
+//! From rules to languages where that is possible, and to trees over rules where it isn't.
+//!
+//! A rule that doesn't lead back to itself, and whose parts are regular, is one expression of layer
+//! 1: it becomes part of the lexemes of the rules that use it. So what is read byte by byte in a
+//! grammar without terminals is read lexeme by lexeme here.
+
+use hashbrown::HashMap;
+
+use super::order::components;
+use crate::grammar_syntax::{Grammar, Node, NodeId, NodeKind, RuleId, TokenSet};
+use crate::lexical::{ByteSet, EMPTY, EPSILON, ExprId, Lexicon, UNBOUNDED};
+use crate::regex::{Spelling, Translator};
+
+/// The largest language, in parts, that becomes a part of another. Beyond it a rule stays a rule,
+/// so that rules that double each other's size don't make an exponential expression.
+const MAX_FOLDED_SIZE: usize = 4096;
+
+/// What a node of a rule is.
+#[derive(Debug, Clone)]
+pub(super) enum Value {
+    /// A language, and how many parts it was made of.
+    Regular(ExprId, usize),
+    /// A node of [`Trees`].
+    Tree(u32),
+}
+
+/// An operator over languages, rules, tokens and JSON.
+#[derive(Debug, Clone)]
+pub(super) enum Tree {
+    Call(u32),
+    Tokens(u32),
+    Json(u32),
+    Concat(Vec<Value>),
+    Alternate(Vec<Value>),
+    Repeat { inner: Value, min: u32, max: u32 },
+}
+
+/// A grammar with its regular parts folded.
+#[derive(Debug, Default)]
+pub(super) struct Folded {
+    pub(super) trees: Vec<Tree>,
+    /// What each rule is. `None` where it is not used.
+    pub(super) rules: Vec<Option<Value>>,
+    pub(super) token_sets: Vec<TokenSet>,
+    /// Rule and offset of each.
+    pub(super) token_set_places: Vec<(RuleId, usize)>,
+    /// Schemas, with the rule and offset where they stand.
+    pub(super) schemas: Vec<(Box<str>, RuleId, usize)>,
+}
+
+/// Tokens that are written in one way.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct NamedToken {
+    /// All of them.
+    pub(crate) ids: Vec<u32>,
+    /// Those that are never text, stop tokens apart.
+    pub(crate) control_ids: Vec<u32>,
+    /// Those that end the text.
+    pub(crate) stop_ids: Vec<u32>,
+}
+
+/// Why a grammar can't be lowered: the rule, the offset in its source, the message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LowerError {
+    pub(crate) rule: RuleId,
+    pub(crate) offset: usize,
+    pub(crate) message: String,
+}
+
+/// A translation that can pause between rules, so that a lock on the lexicon is never held long.
+pub(super) struct Lowering {
+    grammar: Grammar,
+    /// Rules to be done, last first: callees come before callers.
+    order: Vec<RuleId>,
+    /// Rules that lead back to themselves.
+    is_recursive: Vec<bool>,
+    /// Tokens by their text.
+    tokens: HashMap<Box<str>, NamedToken>,
+    folded: Folded,
+}
+
+impl Lowering {
+    /// The rules that `root` leads to. `tokens_named` finds tokens by what they write.
+    pub(super) fn new(
+        grammar: Grammar,
+        root: RuleId,
+        mut tokens_named: impl FnMut(&str) -> NamedToken,
+    ) -> Self {
+        let references: Vec<Vec<u32>> = grammar
+            .rules
+            .iter()
+            .map(|rule| {
+                let mut list: Vec<u32> = rule
+                    .nodes
+                    .iter()
+                    .filter_map(|node| match node.kind {
+                        NodeKind::Rule(rule) => Some(rule as u32),
+                        _ => None,
+                    })
+                    .collect();
+                list.sort_unstable();
+                list.dedup();
+                list
+            })
+            .collect();
+        let mut is_used = vec![false; grammar.rules.len()];
+        let mut pending = vec![root];
+        while let Some(rule) = pending.pop() {
+            if !std::mem::replace(&mut is_used[rule], true) {
+                pending.extend(references[rule].iter().map(|&rule| rule as usize));
+            }
+        }
+        let mut is_recursive = vec![false; grammar.rules.len()];
+        let mut order = Vec::new();
+        for component in components(grammar.rules.len(), |rule| &references[rule]) {
+            for &rule in &component {
+                let rule = rule as usize;
+                is_recursive[rule] =
+                    component.len() > 1 || references[rule].contains(&(rule as u32));
+                if is_used[rule] {
+                    order.push(rule);
+                }
+            }
+        }
+        order.reverse();
+        let mut tokens = HashMap::new();
+        for &rule in &order {
+            for node in &grammar.rules[rule].nodes {
+                let names: &[Box<str>] = match &node.kind {
+                    NodeKind::NamedToken(name) => std::slice::from_ref(name),
+                    NodeKind::Tokens(set) => &set.names,
+                    _ => &[],
+                };
+                for name in names {
+                    if !tokens.contains_key(name) {
+                        tokens.insert(name.clone(), tokens_named(name));
+                    }
+                }
+            }
+        }
+        let folded = Folded {
+            rules: vec![None; grammar.rules.len()],
+            ..Folded::default()
+        };
+        Self {
+            grammar,
+            order,
+            is_recursive,
+            tokens,
+            folded,
+        }
+    }
+
+    /// Lowers rules of about `max_nodes` more nodes; the whole once all are.
+    pub(super) fn run(
+        &mut self,
+        lexicon: &mut Lexicon,
+        max_nodes: usize,
+    ) -> Result<Option<Folded>, LowerError> {
+        let mut done = 0;
+        while done < max_nodes {
+            let Some(rule) = self.order.pop() else {
+                return Ok(Some(std::mem::take(&mut self.folded)));
+            };
+            let nodes = std::mem::take(&mut self.grammar.rules[rule].nodes);
+            done += 1 + nodes.len();
+            let value = self.rule(lexicon, rule, nodes)?;
+            self.folded.rules[rule] = Some(value);
+        }
+        Ok(None)
+    }
+
+    fn rule(
+        &mut self,
+        lexicon: &mut Lexicon,
+        rule: RuleId,
+        nodes: Vec<Node>,
+    ) -> Result<Value, LowerError> {
+        let mut values: Vec<Value> = Vec::with_capacity(nodes.len());
+        for Node { kind, offset } in nodes {
+            let value = self
+                .node(lexicon, kind, &values)
+                .map_err(|message| LowerError {
+                    rule,
+                    offset,
+                    message,
+                })?;
+            self.folded
+                .token_set_places
+                .resize(self.folded.token_sets.len(), (rule, offset));
+            if let Value::Tree(tree) = value
+                && let Tree::Json(schema) = self.folded.trees[tree as usize]
+            {
+                let schema = &mut self.folded.schemas[schema as usize];
+                (schema.1, schema.2) = (rule, offset);
+            }
+            values.push(value);
+        }
+        Ok(values.pop().unwrap_or(Value::Regular(EPSILON, 1)))
+    }
+
+    fn tree(&mut self, tree: Tree) -> Value {
+        self.folded.trees.push(tree);
+        Value::Tree(self.folded.trees.len() as u32 - 1)
+    }
+
+    fn node(
+        &mut self,
+        lexicon: &mut Lexicon,
+        kind: NodeKind,
+        values: &[Value],
+    ) -> Result<Value, String> {
+        Ok(match kind {
+            NodeKind::Literal(text) => {
+                Value::Regular(lexicon.literal(text.as_bytes()), text.len().max(1))
+            }
+            NodeKind::Class(class) => {
+                let ranges = class.iter().map(|range| (range.start(), range.end()));
+                Value::Regular(lexicon.code_points(ranges), 1)
+            }
+            NodeKind::Regex(ast) => {
+                let size = ast.len();
+                let translated = Translator::new(ast, Spelling::Utf8).run(lexicon, usize::MAX);
+                let expr = translated.map_err(|error| error.message)?;
+                Value::Regular(expr.unwrap_or(EMPTY), size)
+            }
+            NodeKind::Rule(rule) => match &self.folded.rules[rule] {
+                Some(Value::Regular(expr, size))
+                    if !self.is_recursive[rule] && *size <= MAX_FOLDED_SIZE =>
+                {
+                    Value::Regular(*expr, *size)
+                }
+                _ => self.tree(Tree::Call(rule as u32)),
+            },
+            NodeKind::Concat(items) => self.concat(lexicon, &items, values),
+            NodeKind::Alternate(items) => self.alternate(lexicon, &items, values),
+            NodeKind::Repeat { inner, min, max } => match values[inner] {
+                Value::Regular(expr, size) => {
+                    Value::Regular(lexicon.repeat(expr, min, max), size + 1)
+                }
+                Value::Tree(_) => {
+                    let inner = values[inner].clone();
+                    self.tree(Tree::Repeat { inner, min, max })
+                }
+            },
+            NodeKind::And(items) => {
+                let (exprs, size) = regular(&items, values, "&")?;
+                Value::Regular(lexicon.and(&exprs), size)
+            }
+            NodeKind::Not(inner) => {
+                let (exprs, size) = regular(&[inner], values, "~")?;
+                Value::Regular(lexicon.not(exprs[0]), size)
+            }
+            NodeKind::Shortest(inner) => {
+                let (exprs, size) = regular(&[inner], values, "lazy")?;
+                Value::Regular(shortest(lexicon, exprs[0]), size)
+            }
+            NodeKind::Substring(chunks) => {
+                let size = chunks.iter().map(|chunk| chunk.len() + 1).sum::<usize>() + 1;
+                Value::Regular(substring(lexicon, &chunks), size)
+            }
+            NodeKind::TextWithout(words) => {
+                let size = words.iter().map(|word| word.len()).sum::<usize>() + 1;
+                Value::Regular(text_without(lexicon, &words), size)
+            }
+            NodeKind::TextUntil { end, others } => {
+                let size = others.iter().map(|word| word.len()).sum::<usize>() + end.len();
+                Value::Regular(text_until(lexicon, &end, &others), size)
+            }
+            NodeKind::Tokens(mut set) => {
+                for name in std::mem::take(&mut set.names) {
+                    let ids = self.named(&name)?.ids;
+                    set.ranges.extend(ids.into_iter().map(|id| (id, id)));
+                }
+                self.tokens(set)
+            }
+            NodeKind::NamedToken(name) => {
+                let named = self.named(&name)?;
+                let text = lexicon.literal(name.as_bytes());
+                let mut ways = vec![Value::Regular(text, name.len())];
+                for (ids, ends_text) in [(named.control_ids, false), (named.stop_ids, true)] {
+                    if !ids.is_empty() {
+                        ways.push(self.tokens(TokenSet {
+                            ranges: ids.into_iter().map(|id| (id, id)).collect(),
+                            ends_text,
+                            ..TokenSet::default()
+                        }));
+                    }
+                }
+                match ways.len() {
+                    1 => ways.remove(0),
+                    _ => self.tree(Tree::Alternate(ways)),
+                }
+            }
+            NodeKind::Json(schema) => {
+                self.folded.schemas.push((schema, 0, 0));
+                let schema = self.folded.schemas.len() as u32 - 1;
+                self.tree(Tree::Json(schema))
+            }
+        })
+    }
+
+    fn named(&self, name: &str) -> Result<NamedToken, String> {
+        match self.tokens.get(name) {
+            Some(named) if !named.ids.is_empty() => Ok(named.clone()),
+            _ => Err(format!("the vocabulary has no token `{name}`")),
+        }
+    }
+
+    fn tokens(&mut self, set: TokenSet) -> Value {
+        let known = self
+            .folded
+            .token_sets
+            .iter()
+            .position(|known| *known == set);
+        let id = known.unwrap_or_else(|| {
+            self.folded.token_sets.push(set);
+            self.folded.token_sets.len() - 1
+        });
+        self.tree(Tree::Tokens(id as u32))
+    }
+
+    /// Neighbours that are languages become one.
+    fn concat(&mut self, lexicon: &mut Lexicon, items: &[NodeId], values: &[Value]) -> Value {
+        let mut parts: Vec<Value> = Vec::with_capacity(items.len());
+        for &item in items.iter().rev() {
+            match (&values[item], parts.last_mut()) {
+                (&Value::Regular(EPSILON, _), _) => {}
+                (&Value::Regular(head, a), Some(Value::Regular(tail, b)))
+                    if a + *b <= MAX_FOLDED_SIZE =>
+                {
+                    *tail = lexicon.concat(head, *tail);
+                    *b += a;
+                }
+                (value, _) => parts.push(value.clone()),
+            }
+        }
+        parts.reverse();
+        match parts.len() {
+            0 => Value::Regular(EPSILON, 1),
+            1 => parts.remove(0),
+            _ => self.tree(Tree::Concat(parts)),
+        }
+    }
+
+    /// Alternatives that are languages become one.
+    fn alternate(&mut self, lexicon: &mut Lexicon, items: &[NodeId], values: &[Value]) -> Value {
+        let mut exprs = Vec::new();
+        let mut total = 0;
+        let mut others = Vec::new();
+        for &item in items {
+            match &values[item] {
+                Value::Regular(expr, size) => {
+                    exprs.push(*expr);
+                    total += size;
+                }
+                tree => others.push(tree.clone()),
+            }
+        }
+        let expr = lexicon.or(&exprs);
+        if others.is_empty() {
+            return Value::Regular(expr, total.max(1));
+        }
+        if expr != EMPTY {
+            others.push(Value::Regular(expr, total));
+        }
+        match others.len() {
+            1 => others.remove(0),
+            _ => self.tree(Tree::Alternate(others)),
+        }
+    }
+}
+
+/// Operands that have to be regular.
+fn regular(
+    items: &[NodeId],
+    values: &[Value],
+    operator: &str,
+) -> Result<(Vec<ExprId>, usize), String> {
+    let mut exprs = Vec::with_capacity(items.len());
+    let mut total = 0;
+    for &item in items {
+        let Value::Regular(expr, size) = values[item] else {
+            return Err(format!(
+                "`{operator}` needs regular operands: no recursion, tokens or JSON, and at most \
+                 {MAX_FOLDED_SIZE} parts"
+            ));
+        };
+        exprs.push(expr);
+        total += size;
+    }
+    Ok((exprs, total))
+}
+
+/// Strings of a language of which no proper beginning is in it.
+fn shortest(lexicon: &mut Lexicon, expr: ExprId) -> ExprId {
+    let byte = lexicon.class(ByteSet::FULL);
+    let more = lexicon.repeat(byte, 1, UNBOUNDED);
+    let longer = lexicon.concat(expr, more);
+    let not_longer = lexicon.not(longer);
+    lexicon.and(&[expr, not_longer])
+}
+
+/// Some chunks in a row: from each chunk on, as many as one likes.
+fn substring(lexicon: &mut Lexicon, chunks: &[Box<str>]) -> ExprId {
+    let mut rest = EPSILON;
+    let mut starts = vec![EPSILON];
+    for chunk in chunks.iter().rev() {
+        let chunk = lexicon.literal(chunk.as_bytes());
+        rest = lexicon.concat(chunk, rest);
+        rest = lexicon.optional(rest);
+        starts.push(rest);
+    }
+    lexicon.or(&starts)
+}
+
+fn any_text(lexicon: &mut Lexicon) -> ExprId {
+    let any = lexicon.code_points([('\0', char::MAX)].into_iter());
+    lexicon.star(any)
+}
+
+/// Strings of bytes that end with one of some words.
+fn ending_with(lexicon: &mut Lexicon, words: &[Box<str>]) -> ExprId {
+    let words: Vec<ExprId> = words
+        .iter()
+        .map(|word| lexicon.literal(word.as_bytes()))
+        .collect();
+    let any = lexicon.or(&words);
+    lexicon.concat(crate::lexical::ANY, any)
+}
+
+/// Text in which none of some words occurs.
+fn text_without(lexicon: &mut Lexicon, words: &[Box<str>]) -> ExprId {
+    let text = any_text(lexicon);
+    if words.is_empty() {
+        return text;
+    }
+    let ending = ending_with(lexicon, words);
+    let with = lexicon.concat(ending, crate::lexical::ANY);
+    let without = lexicon.not(with);
+    lexicon.and(&[text, without])
+}
+
+/// Text that ends with `end`, and in which no other place ends one of `words`.
+fn text_until(lexicon: &mut Lexicon, end: &str, words: &[Box<str>]) -> ExprId {
+    let text = any_text(lexicon);
+    let end = lexicon.literal(end.as_bytes());
+    let until = lexicon.concat(crate::lexical::ANY, end);
+    let byte = lexicon.class(ByteSet::FULL);
+    let more = lexicon.repeat(byte, 1, UNBOUNDED);
+    let ending = ending_with(lexicon, words);
+    let earlier = lexicon.concat(ending, more);
+    let never = lexicon.not(earlier);
+    lexicon.and(&[text, until, never])
+}

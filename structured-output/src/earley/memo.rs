@@ -1,0 +1,177 @@
+//! What is remembered of items, under exactly what was read of their contexts.
+//!
+//! What tokens a lexeme allows together with what follows it depends on the context only as far as
+//! tokens reach: seldom beyond the rule's own caller. So it is kept in a tree: at each node "here it
+//! is", or "look into one more context", and then a branch for each thing that may be found there:
+//! which nodes it returns to, and which of the contexts below are equal to which. Equal places deep
+//! in different texts share what is known.
+
+use hashbrown::HashMap;
+
+use super::context::{ContextId, Contexts, Return};
+
+/// A branch: nodes returned to, with the numbers of the contexts below.
+type Shape = Box<[(u32, u32)]>;
+
+/// That of the end of the text, which is no node.
+const END: (u32, u32) = (u32::MAX, 0);
+
+enum Known<T> {
+    Nothing,
+    /// Look into the context with this number.
+    Context(u32),
+    Value(T),
+}
+
+/// Values by a key and as much of a context as they depend on.
+pub(crate) struct ContextMemo<K, T> {
+    roots: HashMap<K, u32>,
+    nodes: Vec<Known<T>>,
+    branches: HashMap<(u32, Shape), u32>,
+    bytes: usize,
+}
+
+impl<K, T> Default for ContextMemo<K, T> {
+    fn default() -> Self {
+        Self {
+            roots: HashMap::new(),
+            nodes: Vec::new(),
+            branches: HashMap::new(),
+            bytes: 0,
+        }
+    }
+}
+
+impl<K: Copy + Eq + std::hash::Hash, T: Clone> ContextMemo<K, T> {
+    /// Bytes of memory held, the values apart.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.bytes
+            + self.nodes.capacity() * size_of::<Known<T>>()
+            + self.roots.capacity() * (size_of::<(K, u32)>() + 1)
+    }
+
+    /// What is known.
+    pub(super) fn get(&self, key: K, context: ContextId, contexts: &Contexts) -> Option<T> {
+        let mut at = *self.roots.get(&key)?;
+        let mut below = vec![context];
+        loop {
+            match &self.nodes[at as usize] {
+                Known::Nothing => return None,
+                Known::Value(value) => return Some(value.clone()),
+                &Known::Context(number) => {
+                    let shape = shape(contexts, below[number as usize], &mut below);
+                    at = *self.branches.get(&(at, shape))?;
+                }
+            }
+        }
+    }
+
+    /// Keeps a value that depends on the contexts in `reads`, as far as they lie below `context`.
+    pub(super) fn insert(
+        &mut self,
+        key: K,
+        context: ContextId,
+        reads: &[ContextId],
+        contexts: &Contexts,
+        value: T,
+    ) {
+        let mut at = match self.roots.get(&key) {
+            Some(&root) => root,
+            None => {
+                let root = self.node();
+                self.roots.insert(key, root);
+                root
+            }
+        };
+        let mut below = vec![context];
+        let mut looked_into: Vec<ContextId> = Vec::new();
+        loop {
+            let number = match self.nodes[at as usize] {
+                Known::Value(_) => return,
+                Known::Context(number) => number,
+                Known::Nothing => {
+                    let next = reads.iter().find_map(|read| {
+                        let number = below.iter().position(|context| context == read)?;
+                        (!looked_into.contains(read)).then_some(number as u32)
+                    });
+                    match next {
+                        None => {
+                            self.nodes[at as usize] = Known::Value(value);
+                            return;
+                        }
+                        Some(number) => {
+                            self.nodes[at as usize] = Known::Context(number);
+                            number
+                        }
+                    }
+                }
+            };
+            let context = below[number as usize];
+            looked_into.push(context);
+            let shape = shape(contexts, context, &mut below);
+            at = match self.branches.get(&(at, shape.clone())) {
+                Some(&next) => next,
+                None => {
+                    let next = self.node();
+                    self.bytes += size_of_val(&*shape) + 40;
+                    self.branches.insert((at, shape), next);
+                    next
+                }
+            };
+        }
+    }
+
+    fn node(&mut self) -> u32 {
+        self.nodes.push(Known::Nothing);
+        self.nodes.len() as u32 - 1
+    }
+}
+
+/// What is found in a context. Contexts below it get numbers.
+fn shape(contexts: &Contexts, context: ContextId, below: &mut Vec<ContextId>) -> Shape {
+    let number = |place: &Return| match *place {
+        Return::End => END,
+        Return::To(node, context) => {
+            let known = below.iter().position(|&known| known == context);
+            let number = known.unwrap_or_else(|| {
+                below.push(context);
+                below.len() - 1
+            });
+            (node.0, number as u32)
+        }
+    };
+    contexts.returns(context).iter().map(number).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::context::AT_END;
+    use super::super::program::NodeId;
+    use super::*;
+
+    #[test]
+    fn what_was_not_read_makes_no_difference() {
+        let mut contexts = Contexts::default();
+        let mut context = |returns: &[Return]| contexts.intern(returns, |_| 1);
+        let one = context(&[Return::To(NodeId(1), AT_END)]);
+        let two = context(&[Return::To(NodeId(2), one)]);
+        let three = context(&[Return::To(NodeId(2), two)]);
+        let both = context(&[Return::To(NodeId(2), one), Return::To(NodeId(3), two)]);
+        let mut memo: ContextMemo<u8, &str> = ContextMemo::default();
+        assert_eq!(memo.get(7, three, &contexts), None);
+        // Read: only the context itself.
+        memo.insert(7, three, &[three], &contexts, "shallow");
+        assert_eq!(memo.get(7, three, &contexts), Some("shallow"));
+        assert_eq!(memo.get(7, two, &contexts), Some("shallow"));
+        assert_eq!(memo.get(7, one, &contexts), None);
+        assert_eq!(memo.get(8, two, &contexts), None);
+        // Read: one below, too. What was made meanwhile and is not below is left out.
+        memo.insert(7, both, &[both, three, one], &contexts, "deep");
+        assert_eq!(memo.get(7, both, &contexts), Some("deep"));
+        let other = contexts.intern(
+            &[Return::To(NodeId(2), two), Return::To(NodeId(3), one)],
+            |_| 1,
+        );
+        assert_eq!(memo.get(7, other, &contexts), None);
+    }
+}

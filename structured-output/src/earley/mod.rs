@@ -1,0 +1,39 @@
+//! Context-free grammars: an Earley parser over automata of rules, with interned states.
+//!
+//! | file | idea |
+//! |---|---|
+//! | `lower` | regular parts of a grammar become languages of layer 1 |
+//! | `graph` | an automaton per rule |
+//! | `length` | what can be completed, and in how little |
+//! | `simplify` | no epsilons, deterministic, small |
+//! | `left_recursion` | rules that begin with themselves, rewritten |
+//! | `order` | strongly connected components |
+//! | `compile` | these steps in a row |
+//! | `program` | what comes out: nodes with lexemes and calls |
+//! | `context` | what follows a rule, interned |
+//! | `parser` | states, and how they step |
+//! | `language_mask` | what tokens a language allows by itself |
+//! | `memo` | what is known of items, under what it depends on |
+
+mod compile;
+mod context;
+mod graph;
+mod language_mask;
+mod left_recursion;
+mod length;
+mod lower;
+mod memo;
+mod order;
+mod parser;
+mod program;
+mod simplify;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use compile::{Compilation, Lowered};
+pub(crate) use context::ContextId;
+pub(crate) use language_mask::{LanguageMask, Leave, walk as walk_language};
+pub(crate) use lower::{LowerError, NamedToken};
+pub(crate) use memo::ContextMemo;
+pub(crate) use parser::{Item, Parser, StateId, Symbol};
+pub(crate) use program::Lexeme;

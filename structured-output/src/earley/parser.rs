@@ -1,0 +1,565 @@
+//! The parser: an Earley recogniser (Earley 1970) whose states are interned.
+//!
+//! A state is the set of lexemes that are being read, each with the context that follows it. Reading
+//! a byte takes each lexeme's derivative; where lexemes end, all their contexts together are entered
+//! at once: the nodes returned to, the rules called there, their first lexemes. That depends on the
+//! contexts alone and is remembered. A rule's callers at a place are gathered before the rule is
+//! entered (see `left_recursion` for why that is possible), so equal contexts are one context, and a
+//! call at a rule's end passes on the caller's returns, so right recursion doesn't grow.
+//!
+//! For an unambiguous grammar a state has few lexemes and a byte costs a few look-ups, whatever came
+//! before. At worst there are as many as places of the text where a rule may have begun.
+
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, Hash};
+
+use hashbrown::{DefaultHashBuilder, HashMap, HashSet, HashTable};
+
+use super::context::{AT_END, ContextId, Contexts, Return};
+use super::memo::ContextMemo;
+use super::program::{Lexeme, NodeId, Program, TokenSetId};
+use crate::lexical::{ByteSet, EPSILON, Fuel, OutOfFuel};
+use crate::mask::{Mask, MaskRef};
+use crate::pushdown::Machine;
+
+/// An interned set of items.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub(crate) struct StateId(u32);
+
+/// A lexeme that is being read, and what follows it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub(crate) struct Item {
+    pub(crate) lexeme: Lexeme,
+    pub(crate) context: ContextId,
+}
+
+/// What is read first in a context.
+#[derive(Clone)]
+struct Entered {
+    items: Box<[Item]>,
+    /// Contexts that had to be looked into, the context itself first.
+    reads: Box<[ContextId]>,
+}
+
+/// All states of a generation, and the rules they belong to.
+pub(crate) struct Parser {
+    pub(super) program: Program,
+    pub(super) contexts: Contexts,
+    token_sets: Vec<MaskRef>,
+    items: Vec<Item>,
+    /// Where each state's items end.
+    ends: Vec<u32>,
+    ids: HashTable<u32>,
+    hasher: DefaultHashBuilder,
+    entered: HashMap<ContextId, Entered>,
+    entered_bytes: usize,
+    /// The most items that a state may have.
+    max_items: usize,
+    /// Whether a state would have had more since this was last asked.
+    too_many_items: bool,
+    /// Contexts looked into, in order, while recording.
+    log: Option<Vec<ContextId>>,
+}
+
+/// What comes first in a canonical completion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Symbol {
+    Byte(u8),
+    Token(u32),
+}
+
+impl Parser {
+    /// Without any rule.
+    pub(crate) fn new(max_items: usize) -> Self {
+        Self {
+            program: Program::default(),
+            contexts: Contexts::default(),
+            token_sets: Vec::new(),
+            items: Vec::new(),
+            ends: Vec::new(),
+            ids: HashTable::new(),
+            hasher: DefaultHashBuilder::default(),
+            entered: HashMap::new(),
+            entered_bytes: 0,
+            max_items,
+            too_many_items: false,
+            log: None,
+        }
+    }
+
+    /// Bytes of memory held.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.program.memory_bytes()
+            + self.contexts.memory_bytes()
+            + self.items.capacity() * size_of::<Item>()
+            + self.ends.capacity() * 4
+            + self.ids.capacity() * 5
+            + self.entered_bytes
+    }
+
+    /// How many states there are.
+    pub(crate) fn num_states(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether the limit on items was why work ended; asking forgets it.
+    pub(crate) fn take_item_excess(&mut self) -> bool {
+        std::mem::take(&mut self.too_many_items)
+    }
+
+    pub(super) fn add_token_set(&mut self, mask: Mask) -> TokenSetId {
+        let mask = MaskRef::new(std::sync::Arc::new(mask));
+        let known = self.token_sets.iter().position(|known| *known == mask);
+        let id = known.unwrap_or_else(|| {
+            self.token_sets.push(mask);
+            self.token_sets.len() - 1
+        });
+        TokenSetId(id as u32)
+    }
+
+    /// A state's items, ascending.
+    pub(crate) fn items(&self, state: StateId) -> &[Item] {
+        let at = state.0 as usize;
+        let start = at.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.items[start as usize..self.ends[at] as usize]
+    }
+
+    /// The tokens of a set.
+    pub(crate) fn token_set(&self, set: TokenSetId) -> &MaskRef {
+        &self.token_sets[set.0 as usize]
+    }
+
+    fn intern(&mut self, mut items: Vec<Item>, fuel: &mut Fuel) -> Result<StateId, OutOfFuel> {
+        fuel.burn(1 + items.len() as u64)?;
+        items.sort_unstable();
+        items.dedup();
+        if items.len() > self.max_items {
+            self.too_many_items = true;
+            return Err(OutOfFuel);
+        }
+        let (all, ends, hasher) = (&self.items, &self.ends, &self.hasher);
+        let of = |id: u32| {
+            let at = id as usize;
+            let start = at.checked_sub(1).map_or(0, |before| ends[before]);
+            &all[start as usize..ends[at] as usize]
+        };
+        let entry = self.ids.entry(
+            hasher.hash_one(&*items),
+            |&id| of(id) == items,
+            |&id| hasher.hash_one(of(id)),
+        );
+        let id = *entry.or_insert(self.ends.len() as u32).get();
+        if id as usize == self.ends.len() {
+            self.items.extend_from_slice(&items);
+            self.ends.push(self.items.len() as u32);
+        }
+        Ok(StateId(id))
+    }
+
+    /// The state at the start of a grammar whose root rule starts at a node.
+    pub(super) fn start(&mut self, root: NodeId, fuel: &mut Fuel) -> Result<StateId, OutOfFuel> {
+        let context = self.context(vec![Return::To(root, AT_END)]);
+        let items = self.enter(context, fuel)?.to_vec();
+        self.intern(items, fuel)
+    }
+
+    /// The context of some returns.
+    fn context(&mut self, mut returns: Vec<Return>) -> ContextId {
+        returns.sort_unstable();
+        returns.dedup();
+        let program = &self.program;
+        self.contexts
+            .intern(&returns, |node| program.node(node).min_length)
+    }
+
+    /// What follows a lexeme or a call that leads to a node: a rule that is over returns at once.
+    fn after(&mut self, node: NodeId, context: ContextId) -> ContextId {
+        if self.program.is_last(node) {
+            return context;
+        }
+        self.context(vec![Return::To(node, context)])
+    }
+
+    /// All contexts in one.
+    fn union(&mut self, contexts: &mut Vec<ContextId>) -> ContextId {
+        contexts.sort_unstable();
+        contexts.dedup();
+        if let [only] = contexts[..] {
+            return only;
+        }
+        let mut returns = Vec::new();
+        for &context in contexts.iter() {
+            if let Some(log) = &mut self.log {
+                log.push(context);
+            }
+            returns.extend_from_slice(self.contexts.returns(context));
+        }
+        self.context(returns)
+    }
+
+    /// What is read first in a context.
+    fn enter(&mut self, context: ContextId, fuel: &mut Fuel) -> Result<&[Item], OutOfFuel> {
+        if !self.entered.contains_key(&context) {
+            let entered = self.expand(context, fuel)?;
+            self.entered_bytes += size_of::<(ContextId, Entered)>()
+                + entered.items.len() * size_of::<Item>()
+                + entered.reads.len() * size_of::<ContextId>();
+            self.entered.insert(context, entered);
+        }
+        let Some(entered) = self.entered.get(&context) else {
+            return Ok(&[]);
+        };
+        if let Some(log) = &mut self.log {
+            log.extend_from_slice(&entered.reads);
+        }
+        Ok(&entered.items)
+    }
+
+    fn expand(&mut self, context: ContextId, fuel: &mut Fuel) -> Result<Entered, OutOfFuel> {
+        let mut reads = vec![context];
+        let mut items = Vec::new();
+        // Callers by the rule called, rules that may begin with others first.
+        let mut callers: BTreeMap<(std::cmp::Reverse<u32>, NodeId), Vec<Return>> = BTreeMap::new();
+        let mut pending: Vec<Return> = self.contexts.returns(context).to_vec();
+        let mut seen: HashSet<Return> = pending.iter().copied().collect();
+        while let Some(place) = pending.pop() {
+            fuel.burn(1)?;
+            let Return::To(id, outer) = place else {
+                items.push(Item {
+                    lexeme: Lexeme::End,
+                    context: AT_END,
+                });
+                continue;
+            };
+            if self.program.node(id).accepting {
+                reads.push(outer);
+                for &place in self.contexts.returns(outer) {
+                    fuel.burn(1)?;
+                    if seen.insert(place) {
+                        pending.push(place);
+                    }
+                }
+            }
+            self.leave(id, outer, &mut items, &mut callers, &mut reads, fuel)?;
+        }
+        while let Some(((_, start), returns)) = callers.pop_first() {
+            let inner = self.context(returns);
+            // What was read to make it is noted already; it has no outer context of its own.
+            self.leave(
+                start,
+                inner,
+                &mut items,
+                &mut callers,
+                &mut Vec::new(),
+                fuel,
+            )?;
+        }
+        items.sort_unstable();
+        items.dedup();
+        if items.len() > self.max_items {
+            self.too_many_items = true;
+            return Err(OutOfFuel);
+        }
+        let mut known = HashSet::new();
+        reads.retain(|&context| known.insert(context));
+        Ok(Entered {
+            items: items.into(),
+            reads: reads.into(),
+        })
+    }
+
+    /// Adds a node's lexemes and calls.
+    fn leave(
+        &mut self,
+        id: NodeId,
+        context: ContextId,
+        items: &mut Vec<Item>,
+        callers: &mut BTreeMap<(std::cmp::Reverse<u32>, NodeId), Vec<Return>>,
+        reads: &mut Vec<ContextId>,
+        fuel: &mut Fuel,
+    ) -> Result<(), OutOfFuel> {
+        let node = self.program.node(id);
+        for at in 0..self.program.lexemes(node).len() {
+            fuel.burn(1)?;
+            let (lexeme, target) = self.program.lexemes(node)[at];
+            let context = self.after(target, context);
+            // A stop token is the last: only where nothing needs to follow.
+            let comes_too_early =
+                matches!(lexeme, Lexeme::Stop(_)) && self.contexts.min_length(context) > 0;
+            if !comes_too_early {
+                items.push(Item { lexeme, context });
+            }
+        }
+        for at in 0..self.program.calls(node).len() {
+            fuel.burn(1)?;
+            let call = self.program.calls(node)[at];
+            let returns = callers
+                .entry((std::cmp::Reverse(call.rank), call.start))
+                .or_default();
+            if self.program.is_last(call.target) {
+                reads.push(context);
+                let outer = self.contexts.returns(context);
+                fuel.burn(outer.len() as u64)?;
+                returns.extend_from_slice(outer);
+            } else {
+                returns.push(Return::To(call.target, context));
+            }
+        }
+        Ok(())
+    }
+
+    /// The state of the items that go on, and of what follows the contexts that are entered.
+    fn next_state(
+        &mut self,
+        mut items: Vec<Item>,
+        mut ended: Vec<ContextId>,
+        fuel: &mut Fuel,
+    ) -> Result<Option<StateId>, OutOfFuel> {
+        if !ended.is_empty() {
+            fuel.burn(ended.len() as u64)?;
+            let context = self.union(&mut ended);
+            items.extend_from_slice(self.enter(context, fuel)?);
+        }
+        if items.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(self.intern(items, fuel)?))
+    }
+
+    /// The state after a byte, `None` where the byte can't come next.
+    pub(crate) fn step(
+        &mut self,
+        machine: &mut Machine,
+        state: StateId,
+        byte: u8,
+        fuel: &mut Fuel,
+    ) -> Result<Option<StateId>, OutOfFuel> {
+        let mut items = Vec::new();
+        let mut ended = Vec::new();
+        for at in 0..self.items(state).len() {
+            fuel.burn(1)?;
+            let Item { lexeme, context } = self.items(state)[at];
+            let Lexeme::Text(text) = lexeme else { continue };
+            let Some(next) = machine.step(text, byte, fuel)? else {
+                continue;
+            };
+            if machine.is_accepting(next, fuel)? {
+                ended.push(context);
+            }
+            if next.lexeme != EPSILON {
+                let lexeme = Lexeme::Text(next);
+                items.push(Item { lexeme, context });
+            }
+        }
+        self.next_state(items, ended, fuel)
+    }
+
+    /// The state after a token that the grammar names, `None` where it doesn't name it here.
+    pub(crate) fn step_token(
+        &mut self,
+        state: StateId,
+        token_id: u32,
+        fuel: &mut Fuel,
+    ) -> Result<Option<StateId>, OutOfFuel> {
+        let mut ended = Vec::new();
+        for &Item { lexeme, context } in self.items(state) {
+            if let Lexeme::Token(set) = lexeme
+                && self.token_set(set).is_allowed(token_id)
+            {
+                ended.push(context);
+            }
+        }
+        self.next_state(Vec::new(), ended, fuel)
+    }
+
+    /// Everything that may come in either state.
+    pub(crate) fn either(
+        &mut self,
+        a: StateId,
+        b: StateId,
+        fuel: &mut Fuel,
+    ) -> Result<StateId, OutOfFuel> {
+        let items = [self.items(a), self.items(b)].concat();
+        self.intern(items, fuel)
+    }
+
+    /// The state where a context is entered.
+    pub(crate) fn follow(
+        &mut self,
+        context: ContextId,
+        fuel: &mut Fuel,
+    ) -> Result<StateId, OutOfFuel> {
+        let items = self.enter(context, fuel)?.to_vec();
+        self.intern(items, fuel)
+    }
+
+    /// Starts to record which contexts are looked into.
+    pub(crate) fn start_recording(&mut self) {
+        self.log = Some(Vec::new());
+    }
+
+    /// Ends the recording: the contexts, in order.
+    pub(crate) fn stop_recording(&mut self) -> Vec<ContextId> {
+        let mut log = self.log.take().unwrap_or_default();
+        let mut seen = HashSet::new();
+        log.retain(|&context| seen.insert(context));
+        log
+    }
+
+    /// What a memo knows of a key in a context.
+    pub(crate) fn recall<K: Copy + Eq + Hash, T: Clone>(
+        &self,
+        memo: &ContextMemo<K, T>,
+        key: K,
+        context: ContextId,
+    ) -> Option<T> {
+        memo.get(key, context, &self.contexts)
+    }
+
+    /// Keeps what depends on a key and on the contexts that were looked into.
+    pub(crate) fn remember<K: Copy + Eq + Hash, T: Clone>(
+        &self,
+        memo: &mut ContextMemo<K, T>,
+        key: K,
+        context: ContextId,
+        reads: &[ContextId],
+        value: T,
+    ) {
+        memo.insert(key, context, reads, &self.contexts, value);
+    }
+
+    /// A state with one item alone.
+    pub(crate) fn single(&mut self, item: Item, fuel: &mut Fuel) -> Result<StateId, OutOfFuel> {
+        self.intern(vec![item], fuel)
+    }
+
+    /// Whether the text may end here.
+    pub(crate) fn is_accepting(&self, state: StateId) -> bool {
+        // The last in order.
+        let last = self.items(state).last();
+        last.is_some_and(|item| item.lexeme == Lexeme::End)
+    }
+
+    /// Whether the grammar names a stop token that may end the text here.
+    pub(crate) fn is_named_stop(&self, state: StateId, token_id: u32) -> bool {
+        let names = |item: &Item| match item.lexeme {
+            Lexeme::Stop(set) => self.token_set(set).is_allowed(token_id),
+            _ => false,
+        };
+        self.items(state).iter().any(names)
+    }
+
+    /// Whether the grammar names tokens that may come here.
+    pub(crate) fn has_tokens(&self, state: StateId) -> bool {
+        let is_token = |item: &Item| matches!(item.lexeme, Lexeme::Token(_));
+        self.items(state).iter().any(is_token)
+    }
+
+    /// The one byte that can come next, if there is only one, and no token.
+    pub(crate) fn only_byte(
+        &mut self,
+        machine: &mut Machine,
+        state: StateId,
+        fuel: &mut Fuel,
+    ) -> Result<Option<u8>, OutOfFuel> {
+        let mut all = ByteSet::EMPTY;
+        for at in 0..self.items(state).len() {
+            fuel.burn(1)?;
+            match self.items(state)[at].lexeme {
+                Lexeme::Text(text) => {
+                    for (bytes, _) in machine.next_bytes(text, fuel)? {
+                        all = all.union(&bytes);
+                    }
+                    if all.len() > 1 {
+                        return Ok(None);
+                    }
+                }
+                Lexeme::Token(_) | Lexeme::Stop(_) | Lexeme::End => return Ok(None),
+            }
+        }
+        Ok(all.iter().next().filter(|_| all.len() == 1))
+    }
+
+    /// The length of the shortest completion: bytes, and 1 for a token.
+    pub(crate) fn distance(
+        &mut self,
+        machine: &mut Machine,
+        state: StateId,
+        fuel: &mut Fuel,
+    ) -> Result<u32, OutOfFuel> {
+        let mut least = u32::MAX;
+        for at in 0..self.items(state).len() {
+            let item = self.items(state)[at];
+            least = least.min(self.item_distance(machine, item, fuel)?);
+        }
+        Ok(least)
+    }
+
+    fn item_distance(
+        &mut self,
+        machine: &mut Machine,
+        item: Item,
+        fuel: &mut Fuel,
+    ) -> Result<u32, OutOfFuel> {
+        fuel.burn(1)?;
+        let own = match item.lexeme {
+            Lexeme::Text(text) => machine.distance(text, fuel)?.0,
+            Lexeme::Token(_) => 1,
+            Lexeme::Stop(_) => return Ok(u32::MAX),
+            Lexeme::End => 0,
+        };
+        Ok(super::length::add(
+            own,
+            self.contexts.min_length(item.context),
+        ))
+    }
+
+    /// What comes first in the canonical completion, the shortest in bytes and tokens with the
+    /// smallest bytes first, and the state after it; `None` at an end.
+    pub(crate) fn toward_end(
+        &mut self,
+        machine: &mut Machine,
+        state: StateId,
+        fuel: &mut Fuel,
+    ) -> Result<Option<(Symbol, StateId)>, OutOfFuel> {
+        if self.is_accepting(state) {
+            return Ok(None);
+        }
+        let least = self.distance(machine, state, fuel)?;
+        let (mut first, mut token): (Option<u8>, Option<u32>) = (None, None);
+        for at in 0..self.items(state).len() {
+            let item = self.items(state)[at];
+            if self.item_distance(machine, item, fuel)? != least {
+                continue;
+            }
+            match item.lexeme {
+                Lexeme::Text(text) => {
+                    let next = machine.toward_end(text, fuel)?;
+                    if let Some((byte, _)) = next {
+                        first = Some(first.map_or(byte, |first| first.min(byte)));
+                    }
+                }
+                Lexeme::Token(set) => {
+                    let id = self.token_set(set).token_ids().first().copied();
+                    token = match (token, id) {
+                        (Some(known), Some(id)) => Some(known.min(id)),
+                        (known, id) => known.or(id),
+                    };
+                }
+                Lexeme::Stop(_) | Lexeme::End => {}
+            }
+        }
+        let next = match (first, token) {
+            (Some(byte), _) => {
+                let next = self.step(machine, state, byte, fuel)?;
+                next.map(|next| (Symbol::Byte(byte), next))
+            }
+            (None, Some(id)) => {
+                let next = self.step_token(state, id, fuel)?;
+                next.map(|next| (Symbol::Token(id), next))
+            }
+            (None, None) => None,
+        };
+        Ok(next)
+    }
+}

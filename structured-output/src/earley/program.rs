@@ -1,0 +1,108 @@
+//! Compiled rules: deterministic automata over lexemes and calls.
+
+use crate::pushdown;
+
+/// A node of a rule's automaton. Numbers run through all grammars of a generation.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub(crate) struct NodeId(pub(super) u32);
+
+/// A set of tokens that a grammar names.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub(crate) struct TokenSetId(pub(super) u32);
+
+/// What a lexeme is read by.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub(crate) enum Lexeme {
+    /// Text: a language, or JSON under a schema. The state says what may still come.
+    Text(pushdown::State),
+    /// One token of a set.
+    Token(TokenSetId),
+    /// One token of a set, which ends the text.
+    Stop(TokenSetId),
+    /// Nothing: the whole text may end here.
+    End,
+}
+
+/// A node: the lexemes and the rules that it leads on by.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Node {
+    /// Where its lexemes lie in [`Program::lexemes`].
+    lexemes: (u32, u32),
+    /// Where its calls lie in [`Program::calls`].
+    calls: (u32, u32),
+    /// Whether the rule may end here.
+    pub(super) accepting: bool,
+    /// The least that is read from here to the rule's end: bytes, and 1 for a token.
+    pub(super) min_length: u32,
+}
+
+/// A call of a rule, which comes back to a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Call {
+    /// Where the rule starts.
+    pub(super) start: NodeId,
+    /// Above that of the rules that the rule itself first calls. Rules of one rank don't call each
+    /// other first.
+    pub(super) rank: u32,
+    pub(super) target: NodeId,
+}
+
+/// The rules of all grammars of a generation.
+#[derive(Default)]
+pub(crate) struct Program {
+    nodes: Vec<Node>,
+    lexemes: Vec<(Lexeme, NodeId)>,
+    calls: Vec<Call>,
+}
+
+/// A node that is to be added.
+pub(super) struct NewNode {
+    pub(super) lexemes: Vec<(Lexeme, NodeId)>,
+    pub(super) calls: Vec<Call>,
+    pub(super) accepting: bool,
+    pub(super) min_length: u32,
+}
+
+impl Program {
+    /// The number that the next node gets.
+    pub(super) fn next_node(&self) -> u32 {
+        self.nodes.len() as u32
+    }
+
+    pub(super) fn push(&mut self, new: NewNode) {
+        let lexemes = self.lexemes.len() as u32;
+        let calls = self.calls.len() as u32;
+        self.lexemes.extend(new.lexemes);
+        self.calls.extend(new.calls);
+        self.nodes.push(Node {
+            lexemes: (lexemes, self.lexemes.len() as u32),
+            calls: (calls, self.calls.len() as u32),
+            accepting: new.accepting,
+            min_length: new.min_length,
+        });
+    }
+
+    pub(super) fn node(&self, node: NodeId) -> Node {
+        self.nodes[node.0 as usize]
+    }
+
+    pub(super) fn lexemes(&self, node: Node) -> &[(Lexeme, NodeId)] {
+        &self.lexemes[node.lexemes.0 as usize..node.lexemes.1 as usize]
+    }
+
+    pub(super) fn calls(&self, node: Node) -> &[Call] {
+        &self.calls[node.calls.0 as usize..node.calls.1 as usize]
+    }
+
+    /// Whether a rule is over at a node: it may end there and can't go on.
+    pub(super) fn is_last(&self, node: NodeId) -> bool {
+        let node = self.node(node);
+        node.accepting && node.lexemes.0 == node.lexemes.1 && node.calls.0 == node.calls.1
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.nodes.capacity() * size_of::<Node>()
+            + self.lexemes.capacity() * size_of::<(Lexeme, NodeId)>()
+            + self.calls.capacity() * size_of::<Call>()
+    }
+}

@@ -1,0 +1,364 @@
+//! The parser against a plain recogniser, and what grows with the length of a text.
+
+use std::collections::{BTreeMap, HashMap};
+
+use proptest::prelude::*;
+
+use super::{Compilation, Parser, StateId};
+use crate::grammar_syntax::{Grammar, SyntaxLimits, parse_ebnf};
+use crate::lexical::{Fuel, Lexicon};
+use crate::pushdown::Machine;
+
+pub(super) const LIMITS: SyntaxLimits = SyntaxLimits {
+    max_rules: 1000,
+    max_nodes: 10_000,
+    max_nesting: 100,
+    max_repetition: i32::MAX as u32,
+    regex: crate::regex::RegexLimits {
+        max_nodes: 10_000,
+        max_nesting: 100,
+        max_repetition: 10_000,
+    },
+};
+
+pub(super) struct Compiled {
+    pub(super) machine: Machine,
+    pub(super) parser: Parser,
+    /// `None` where the grammar is empty.
+    pub(super) start: Option<StateId>,
+}
+
+/// Compiles EBNF by the parser, also what is regular.
+pub(super) fn compile(source: &str) -> Compiled {
+    let mut grammar = Grammar::default();
+    let root = parse_ebnf(source, "root", &LIMITS, &mut grammar).unwrap();
+    let mut machine = Machine::new(Lexicon::new(Vec::new(), 16));
+    let mut parser = Parser::new(4096);
+    let mut compilation = Compilation::new(grammar, root, |_| Default::default());
+    let mut fuel = Fuel::new(10_000_000);
+    let lexicon = &mut machine.lexicon;
+    while compilation.lower(lexicon, 10).unwrap().is_none() {}
+    compilation
+        .build(Vec::new(), Vec::new(), &mut fuel)
+        .unwrap();
+    while !compilation.weigh(lexicon, None, 10, &mut fuel).unwrap() {}
+    let start = match compilation.simplify(&mut fuel).unwrap() {
+        true => Some(
+            compilation
+                .install(&mut machine, &mut parser, &mut fuel)
+                .unwrap(),
+        ),
+        false => None,
+    };
+    Compiled {
+        machine,
+        parser,
+        start,
+    }
+}
+
+impl Compiled {
+    pub(super) fn after(&mut self, text: &[u8]) -> Option<StateId> {
+        let mut state = self.start?;
+        let mut fuel = Fuel::new(10_000_000);
+        for &byte in text {
+            state = self
+                .parser
+                .step(&mut self.machine, state, byte, &mut fuel)
+                .unwrap()?;
+        }
+        Some(state)
+    }
+
+    fn accepts(&mut self, text: &[u8]) -> bool {
+        let state = self.after(text);
+        state.is_some_and(|state| self.parser.is_accepting(state))
+    }
+}
+
+#[test]
+fn recursion_of_all_kinds() {
+    let cases: [(&str, &[&str], &[&str]); 10] = [
+        (
+            "root ::= root \"a\" | \"b\"",
+            &["b", "ba", "baa"],
+            &["", "a", "ab"],
+        ),
+        (
+            "root ::= \"a\" root | \"b\"",
+            &["b", "ab", "aab"],
+            &["", "a", "ba"],
+        ),
+        (
+            "root ::= \"(\" root \")\" | \"\"",
+            &["", "()", "(())"],
+            &["(", ")", "(()"],
+        ),
+        (
+            "root ::= root root | \"a\"",
+            &["a", "aa", "aaaaa"],
+            &["", "b"],
+        ),
+        ("root ::= root root | \"\"", &[""], &["a"]),
+        (
+            "root ::= a \"x\" | \"y\"\na ::= root \"z\" | b\nb ::= root | \"q\"",
+            &["y", "qx", "yzx", "yx", "qxx", "qxzx"],
+            &["q", "z", "yz", ""],
+        ),
+        (
+            "root ::= n root \"x\" | \"y\"\nn ::= \"k\" | \"\"",
+            &["y", "yx", "kyx", "kkyxx", "kyxx"],
+            &["k", "ky", "kkyx", ""],
+        ),
+        (
+            "root ::= (root \"a\"){2,3} | \"b\"",
+            &["b", "baba", "bababa"],
+            &["ba", "babababa", ""],
+        ),
+        (
+            "root ::= e\ne ::= e \"+\" t | t\nt ::= t \"*\" f | f\nf ::= \"(\" e \")\" | [0-9]+",
+            &["1", "1+2*3", "(1+2)*34", "((5))"],
+            &["", "1+", "(1", "1)2", "+1"],
+        ),
+        (
+            "root ::= [a-z]+ root \"!\" | [a-z]+",
+            &["a", "ab", "ab!", "abc!!"],
+            &["", "a!", "ab!!"],
+        ),
+    ];
+    for (source, accept, reject) in cases {
+        let mut compiled = compile(source);
+        for text in accept {
+            assert!(compiled.accepts(text.as_bytes()), "{source}: {text:?}");
+        }
+        for text in reject {
+            assert!(!compiled.accepts(text.as_bytes()), "{source}: {text:?}");
+        }
+    }
+}
+
+#[test]
+fn a_grammar_without_a_text_is_empty() {
+    for source in [
+        "root ::= root",
+        "root ::= \"a\" root",
+        "root ::= a \"x\"\na ::= root a",
+    ] {
+        assert!(compile(source).start.is_none(), "{source}");
+    }
+}
+
+#[test]
+fn many_repetitions_are_not_written_out() {
+    let mut compiled = compile("root ::= (\"(\" root \")\"){3,2000000} | \"\"");
+    assert!(compiled.accepts(b"()()()"));
+    assert!(!compiled.accepts(b"()()"));
+    let many: Vec<u8> = b"()".repeat(1000);
+    assert!(compiled.accepts(&many));
+    let mut compiled = compile("root ::= (\"(\" root \")\"){2,21} | \"x\"");
+    for count in 0..40 {
+        let text = b"(x)".repeat(count);
+        assert_eq!(
+            compiled.accepts(&text),
+            (2..=21).contains(&count),
+            "{count}"
+        );
+    }
+}
+
+#[test]
+fn what_a_byte_costs_does_not_grow_with_the_text() {
+    let grammars = [
+        ("root ::= \"a\" root | \"\"", "a", ""),
+        ("root ::= root \"a\" | \"\"", "a", ""),
+        (
+            "root ::= e\ne ::= e \"+\" f | f\nf ::= \"(\" e \")\" | [0-9]+",
+            "12+(3+4)+",
+            "1",
+        ),
+        (
+            "root ::= \"[\" (root (\",\" root)*)? \"]\" | [0-9]+",
+            "[[1,2],",
+            "3",
+        ),
+        (
+            "root ::= item | item \",\" root\nitem ::= [a-z]+ | \"(\" root \")\"",
+            "ab,(c,d),",
+            "e",
+        ),
+    ];
+    for (source, unit, end) in grammars {
+        let mut compiled = compile(source);
+        let text = unit.repeat(100_000 / unit.len());
+        let mut state = compiled.start.unwrap();
+        let mut costs = Vec::new();
+        for chunk in text.as_bytes().chunks(10_000) {
+            let mut fuel = Fuel::new(10_000_000);
+            for &byte in chunk {
+                let next = compiled
+                    .parser
+                    .step(&mut compiled.machine, state, byte, &mut fuel);
+                state = next.unwrap().unwrap();
+            }
+            costs.push(10_000_000 - fuel.left());
+        }
+        let (second, last) = (costs[1], costs[costs.len() - 2]);
+        assert!(last <= second + second / 100, "{source}: {costs:?}");
+        let per_byte = compiled.parser.memory_bytes() / 100_000;
+        assert!(
+            per_byte < 150,
+            "{source}: {per_byte} bytes of memory per byte of text"
+        );
+        let mut fuel = Fuel::new(100_000);
+        for &byte in end.as_bytes() {
+            let next = compiled
+                .parser
+                .step(&mut compiled.machine, state, byte, &mut fuel);
+            state = next.unwrap().unwrap();
+        }
+        assert!(source.contains('[') && unit.contains('[') || compiled.parser.is_accepting(state));
+    }
+}
+
+/// A grammar in normal form: rules are alternatives of symbols.
+#[derive(Debug, Clone)]
+struct Plain(Vec<Vec<Vec<Symbol>>>);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Symbol {
+    Byte(u8),
+    Rule(usize),
+}
+
+impl Plain {
+    fn source(&self) -> String {
+        let mut source = String::new();
+        for (rule, alternatives) in self.0.iter().enumerate() {
+            let name = |rule: usize| match rule {
+                0 => "root".to_owned(),
+                rule => format!("r{rule}"),
+            };
+            let alternatives: Vec<String> = alternatives
+                .iter()
+                .map(|items| {
+                    if items.is_empty() {
+                        return "\"\"".to_owned();
+                    }
+                    let items = items.iter().map(|item| match item {
+                        Symbol::Byte(byte) => format!("\"{}\"", char::from(*byte)),
+                        Symbol::Rule(rule) => name(*rule),
+                    });
+                    items.collect::<Vec<_>>().join(" ")
+                })
+                .collect();
+            source += &format!("{} ::= {}\n", name(rule), alternatives.join(" | "));
+        }
+        source
+    }
+
+    /// Whether a rule reads a text, by trying all ways to split it: a fixed point over spans.
+    fn spans(&self, text: &[u8]) -> BTreeMap<(usize, usize, usize), bool> {
+        let mut known: BTreeMap<(usize, usize, usize), bool> = BTreeMap::new();
+        loop {
+            let before = known.len();
+            for start in 0..=text.len() {
+                for end in start..=text.len() {
+                    for (rule, alternatives) in self.0.iter().enumerate() {
+                        if known.contains_key(&(rule, start, end)) {
+                            continue;
+                        }
+                        let fits = |items: &Vec<Symbol>| {
+                            let mut ends = vec![start];
+                            for item in items {
+                                let mut next = Vec::new();
+                                for &at in &ends {
+                                    for to in at..=end {
+                                        let reads = match *item {
+                                            Symbol::Byte(b) => to == at + 1 && text[at] == b,
+                                            Symbol::Rule(r) => known.contains_key(&(r, at, to)),
+                                        };
+                                        if reads && !next.contains(&to) {
+                                            next.push(to);
+                                        }
+                                    }
+                                }
+                                ends = next;
+                            }
+                            ends.contains(&end)
+                        };
+                        if alternatives.iter().any(fits) {
+                            known.insert((rule, start, end), true);
+                        }
+                    }
+                }
+            }
+            if known.len() == before {
+                return known;
+            }
+        }
+    }
+}
+
+fn plain_grammars() -> impl Strategy<Value = Plain> {
+    let symbol = prop_oneof![
+        3 => prop::sample::select(vec![b'a', b'b']).prop_map(Symbol::Byte),
+        4 => (0_usize..4).prop_map(Symbol::Rule),
+    ];
+    let items = prop::collection::vec(symbol, 0..4);
+    let rule = prop::collection::vec(items, 1..4);
+    prop::collection::vec(rule, 4).prop_map(Plain)
+}
+
+/// All texts of a and b up to a length.
+fn texts(max: usize) -> Vec<Vec<u8>> {
+    let mut all = vec![Vec::new()];
+    let mut from = 0;
+    for _ in 0..max {
+        let to = all.len();
+        for at in from..to {
+            for byte in [b'a', b'b'] {
+                let mut longer: Vec<u8> = all[at].clone();
+                longer.push(byte);
+                all.push(longer);
+            }
+        }
+        from = to;
+    }
+    all
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+    #[test]
+    fn random_grammars_are_recognised(plain in plain_grammars()) {
+        let mut compiled = compile(&plain.source());
+        let accepted: HashMap<Vec<u8>, bool> = texts(6)
+            .into_iter()
+            .map(|text| {
+                let expected = plain.spans(&text).contains_key(&(0, 0, text.len()));
+                (text, expected)
+            })
+            .collect();
+        for (text, &expected) in &accepted {
+            prop_assert_eq!(compiled.accepts(text), expected, "{:?}", text);
+            // What can be completed within the length that was tried must be live, and distances
+            // must be those of the nearest text.
+            let nearest = accepted
+                .iter()
+                .filter(|(longer, accepted)| **accepted && longer.starts_with(text))
+                .map(|(longer, _)| longer.len() - text.len())
+                .min();
+            let state = compiled.after(text);
+            if let Some(nearest) = nearest {
+                let state = state.unwrap();
+                let Compiled { machine, parser, .. } = &mut compiled;
+                let distance = parser.distance(machine, state, &mut Fuel::new(100_000)).unwrap();
+                prop_assert_eq!(distance as usize, nearest, "{:?}", text);
+            } else if let Some(state) = state {
+                let Compiled { machine, parser, .. } = &mut compiled;
+                let distance = parser.distance(machine, state, &mut Fuel::new(100_000)).unwrap();
+                prop_assert!(distance as usize + text.len() > 6 && distance < 1_000_000);
+            }
+        }
+    }
+}

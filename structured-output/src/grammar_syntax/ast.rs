@@ -1,0 +1,305 @@
+//! What all front ends make: rules over text, tokens, JSON and each other.
+
+use regex_syntax::hir::ClassUnicode;
+
+use crate::regex::{self, Dialect};
+
+/// Position of a rule in [`Grammar::rules`].
+pub(crate) type RuleId = usize;
+/// Position of a node in [`Rule::nodes`].
+pub(crate) type NodeId = usize;
+
+/// A grammar, or several that refer to each other.
+#[derive(Debug, Default)]
+pub(crate) struct Grammar {
+    pub(crate) rules: Vec<Rule>,
+    /// Nodes of all rules so far.
+    pub(crate) num_nodes: usize,
+    /// Texts of tokens that are never text. Where a tag or trigger contains one, the token stands
+    /// for its text.
+    pub(crate) control_tokens: Vec<Box<str>>,
+}
+
+/// A rule. Its nodes are a list in which operands come before what they are operands of, so that it
+/// is built, read and dropped without recursion. The last node is the body.
+#[derive(Debug)]
+pub(crate) struct Rule {
+    pub(crate) name: Box<str>,
+    /// Where it is defined, or was first named.
+    pub(crate) offset: usize,
+    pub(crate) nodes: Vec<Node>,
+}
+
+/// A node, with the offset in the source where it starts.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) kind: NodeKind,
+    pub(crate) offset: usize,
+}
+
+#[derive(Debug)]
+pub(crate) enum NodeKind {
+    /// A string as it stands.
+    Literal(Box<str>),
+    /// One code point of a set.
+    Class(ClassUnicode),
+    /// A regular expression, over the text of this node alone.
+    Regex(regex::Ast),
+    Rule(RuleId),
+    Concat(Vec<NodeId>),
+    Alternate(Vec<NodeId>),
+    /// `max` may be `lexical::UNBOUNDED`.
+    Repeat {
+        inner: NodeId,
+        min: u32,
+        max: u32,
+    },
+    /// Text of all of them; regular operands only.
+    And(Vec<NodeId>),
+    /// Any other string of bytes; a regular operand only.
+    Not(NodeId),
+    /// Texts of which no proper beginning is a text of the operand too; a regular operand only.
+    Shortest(NodeId),
+    /// Some of the strings in a row.
+    Substring(Vec<Box<str>>),
+    /// Text without any of these strings in it.
+    TextWithout(Vec<Box<str>>),
+    /// Text that ends with the given string, which is in it nowhere else, nor are any of the others.
+    TextUntil {
+        end: Box<str>,
+        others: Vec<Box<str>>,
+    },
+    /// One token of a set.
+    Tokens(TokenSet),
+    /// The token that is written so, or its text. Only a vocabulary can say whether there is one.
+    NamedToken(Box<str>),
+    /// A JSON value that is valid under a schema.
+    Json(Box<str>),
+}
+
+/// A set of tokens by id: inclusive ranges, or all others.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub(crate) struct TokenSet {
+    pub(crate) ranges: Vec<(u32, u32)>,
+    /// Tokens by the text that is written, which must exist.
+    pub(crate) names: Vec<Box<str>>,
+    pub(crate) negated: bool,
+    /// Whether its tokens end the whole text. Set where a name turns out to be that of a stop token.
+    pub(crate) ends_text: bool,
+}
+
+impl TokenSet {
+    /// One token by its id.
+    pub(crate) fn of_id(id: u32) -> Self {
+        Self {
+            ranges: vec![(id, id)],
+            ..Self::default()
+        }
+    }
+
+    /// One token by its text.
+    pub(crate) fn of_name(name: &str) -> Self {
+        Self {
+            names: vec![name.into()],
+            ..Self::default()
+        }
+    }
+}
+
+/// Bounds on what is parsed; see `Limits` for their meaning and defaults.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SyntaxLimits {
+    pub(crate) max_rules: usize,
+    pub(crate) max_nodes: usize,
+    pub(crate) max_nesting: usize,
+    pub(crate) max_repetition: u32,
+    pub(crate) regex: regex::RegexLimits,
+}
+
+/// Why a grammar was refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum SyntaxError {
+    /// At a place of the source.
+    At {
+        /// What is wrong, and what would be right.
+        message: String,
+        /// Byte offset in the source.
+        offset: usize,
+    },
+    /// A limit would be exceeded.
+    Limit { limit: &'static str, max: u64 },
+}
+
+impl SyntaxError {
+    pub(crate) fn new(offset: usize, message: impl Into<String>) -> Self {
+        Self::At {
+            message: message.into(),
+            offset,
+        }
+    }
+}
+
+/// A rule being read.
+#[derive(Debug, Default)]
+pub(crate) struct RuleBuilder {
+    nodes: Vec<Node>,
+}
+
+impl RuleBuilder {
+    pub(crate) fn push(&mut self, offset: usize, kind: NodeKind) -> NodeId {
+        self.nodes.push(Node { kind, offset });
+        self.nodes.len() - 1
+    }
+
+    /// One after the other.
+    pub(crate) fn concat(&mut self, offset: usize, items: Vec<NodeId>) -> NodeId {
+        match items[..] {
+            [only] => only,
+            _ => self.push(offset, NodeKind::Concat(items)),
+        }
+    }
+
+    /// Any of them.
+    pub(crate) fn alternate(&mut self, offset: usize, items: Vec<NodeId>) -> NodeId {
+        match items[..] {
+            [only] => only,
+            _ => self.push(offset, NodeKind::Alternate(items)),
+        }
+    }
+
+    /// How many nodes there are.
+    pub(crate) fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// The rule's nodes with `body` as the last.
+    pub(crate) fn finish(mut self, body: NodeId) -> Vec<Node> {
+        if body + 1 != self.nodes.len() {
+            let offset = self.nodes[body].offset;
+            self.push(offset, NodeKind::Concat(vec![body]));
+        }
+        self.nodes
+    }
+}
+
+/// A piece of a tag's text.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Piece {
+    Char(char),
+    /// A token, or its text.
+    Token(Box<str>),
+}
+
+impl RuleBuilder {
+    /// Pieces in a row, text joined.
+    pub(crate) fn pieces(&mut self, offset: usize, pieces: &[Piece]) -> NodeId {
+        let mut items = Vec::new();
+        let mut text = String::new();
+        for piece in pieces {
+            match piece {
+                Piece::Char(c) => text.push(*c),
+                Piece::Token(name) => {
+                    if !text.is_empty() {
+                        let text = std::mem::take(&mut text).into();
+                        items.push(self.push(offset, NodeKind::Literal(text)));
+                    }
+                    items.push(self.push(offset, NodeKind::NamedToken(name.clone())));
+                }
+            }
+        }
+        if !text.is_empty() || items.is_empty() {
+            items.push(self.push(offset, NodeKind::Literal(text.into())));
+        }
+        self.concat(offset, items)
+    }
+}
+
+impl Grammar {
+    /// A tag's text in pieces.
+    pub(crate) fn pieces(&self, text: &str) -> Vec<Piece> {
+        let mut pieces = Vec::new();
+        let mut rest = text;
+        while let Some(c) = rest.chars().next() {
+            let tokens = self
+                .control_tokens
+                .iter()
+                .filter(|t| rest.starts_with(&***t));
+            match tokens.max_by_key(|token| token.len()) {
+                Some(token) => {
+                    rest = &rest[token.len()..];
+                    pieces.push(Piece::Token(token.clone()));
+                }
+                None => {
+                    rest = &rest[c.len_utf8()..];
+                    pieces.push(Piece::Char(c));
+                }
+            }
+        }
+        pieces
+    }
+
+    /// A rule that is defined later, or never.
+    pub(crate) fn declare(
+        &mut self,
+        name: &str,
+        offset: usize,
+        limits: &SyntaxLimits,
+    ) -> Result<RuleId, SyntaxError> {
+        if self.rules.len() >= limits.max_rules {
+            return Err(SyntaxError::Limit {
+                limit: "max_rules",
+                max: limits.max_rules as u64,
+            });
+        }
+        self.rules.push(Rule {
+            name: name.into(),
+            offset,
+            nodes: Vec::new(),
+        });
+        Ok(self.rules.len() - 1)
+    }
+
+    /// Says what a rule is.
+    pub(crate) fn define(
+        &mut self,
+        rule: RuleId,
+        nodes: Vec<Node>,
+        limits: &SyntaxLimits,
+    ) -> Result<(), SyntaxError> {
+        self.num_nodes += nodes.len();
+        self.rules[rule].nodes = nodes;
+        limits.check_nodes(self.num_nodes)
+    }
+}
+
+impl SyntaxLimits {
+    /// Refuses more nodes than there may be.
+    pub(crate) fn check_nodes(&self, num_nodes: usize) -> Result<(), SyntaxError> {
+        if num_nodes > self.max_nodes {
+            return Err(SyntaxError::Limit {
+                limit: "max_grammar_nodes",
+                max: self.max_nodes as u64,
+            });
+        }
+        Ok(())
+    }
+
+    /// Parses a regular expression with flags at an offset of the source.
+    pub(crate) fn regex(
+        &self,
+        pattern: &str,
+        flags: &str,
+        offset: usize,
+    ) -> Result<NodeKind, SyntaxError> {
+        let prefix = match flags {
+            "" => String::new(),
+            flags => format!("(?{flags})"),
+        };
+        let ast = regex::parse(&format!("{prefix}{pattern}"), Dialect::Common, self.regex)
+            .map_err(|error| {
+                let inside = error.offset.saturating_sub(prefix.len());
+                SyntaxError::new(offset + inside, error.message)
+            })?;
+        Ok(NodeKind::Regex(ast))
+    }
+}

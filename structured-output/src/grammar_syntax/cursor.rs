@@ -1,0 +1,126 @@
+//! A place in a grammar's source, and what can be read there in every dialect.
+
+use super::ast::SyntaxError;
+
+/// A place in a source.
+#[derive(Clone)]
+pub(super) struct Cursor<'a> {
+    source: &'a str,
+    offset: usize,
+}
+
+impl<'a> Cursor<'a> {
+    pub(super) fn new(source: &'a str) -> Self {
+        Self { source, offset: 0 }
+    }
+
+    pub(super) fn source(&self) -> &'a str {
+        self.source
+    }
+
+    pub(super) fn offset(&self) -> usize {
+        self.offset
+    }
+
+    pub(super) fn rest(&self) -> &'a str {
+        &self.source[self.offset..]
+    }
+
+    pub(super) fn peek(&self) -> Option<char> {
+        self.rest().chars().next()
+    }
+
+    pub(super) fn take(&mut self) -> Option<char> {
+        let next = self.peek()?;
+        self.offset += next.len_utf8();
+        Some(next)
+    }
+
+    pub(super) fn skip(&mut self, bytes: usize) {
+        self.offset += bytes;
+    }
+
+    pub(super) fn take_str(&mut self, wanted: &str) -> bool {
+        let found = self.rest().starts_with(wanted);
+        if found {
+            self.offset += wanted.len();
+        }
+        found
+    }
+
+    /// The longest run of such characters.
+    pub(super) fn take_while(&mut self, is_such: impl Fn(char) -> bool) -> &'a str {
+        let rest = self.rest();
+        let len = rest.find(|c| !is_such(c)).unwrap_or(rest.len());
+        self.offset += len;
+        &rest[..len]
+    }
+
+    /// A number of digits.
+    pub(super) fn take_number(
+        &mut self,
+        max: u32,
+        limit: &'static str,
+    ) -> Result<u32, SyntaxError> {
+        let offset = self.offset;
+        let digits = self.take_while(|c| c.is_ascii_digit());
+        if digits.is_empty() {
+            return Err(SyntaxError::new(offset, "expected a number"));
+        }
+        match digits.parse::<u32>() {
+            Ok(number) if number <= max => Ok(number),
+            _ => Err(SyntaxError::new(
+                offset,
+                format!("`{}` is above {max} (limit `{limit}`)", cut(digits)),
+            )),
+        }
+    }
+
+    /// The code point of hexadecimal digits, at least `min` and at most `max` of them.
+    pub(super) fn take_hex(&mut self, min: usize, max: usize) -> Result<char, SyntaxError> {
+        let offset = self.offset;
+        let digits: usize = self
+            .rest()
+            .bytes()
+            .take(max)
+            .take_while(u8::is_ascii_hexdigit)
+            .count();
+        let text = &self.rest()[..digits];
+        self.offset += digits;
+        if digits < min {
+            return Err(SyntaxError::new(
+                offset,
+                format!("expected {min} hexadecimal digits, found `{text}`"),
+            ));
+        }
+        let significant = text.trim_start_matches('0');
+        let code = match significant {
+            "" => Some(0),
+            digits => u32::from_str_radix(digits, 16).ok(),
+        };
+        code.and_then(char::from_u32)
+            .ok_or_else(|| SyntaxError::new(offset, format!("`{}` is no code point", cut(text))))
+    }
+
+    /// An error here.
+    pub(super) fn error<T>(&self, message: impl Into<String>) -> Result<T, SyntaxError> {
+        Err(SyntaxError::new(self.offset, message))
+    }
+
+    /// What is here, for an error.
+    pub(super) fn found(&self) -> String {
+        match self.peek() {
+            Some(found) => format!("`{}`", found.escape_default()),
+            None => "the end".to_owned(),
+        }
+    }
+}
+
+/// At most 40 characters of a text.
+pub(super) fn cut(text: &str) -> String {
+    const LONGEST: usize = 40;
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}

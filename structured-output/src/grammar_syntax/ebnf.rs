@@ -1,0 +1,501 @@
+//! EBNF as XGrammar reads it and GBNF as llama.cpp reads it, in one dialect.
+//!
+//! Expressions are read with an explicit stack of open groups.
+
+use hashbrown::HashMap;
+use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange};
+
+use super::ast::{
+    Grammar, NodeId, NodeKind, RuleBuilder, RuleId, SyntaxError, SyntaxLimits, TokenSet,
+};
+use super::cursor::{Cursor, cut};
+use crate::lexical::UNBOUNDED;
+
+/// Adds the rules of a source to a grammar; the rule named `root`.
+///
+/// # Errors
+/// What is not understood or not supported, with its offset; a limit.
+pub(crate) fn parse(
+    source: &str,
+    root: &str,
+    limits: &SyntaxLimits,
+    grammar: &mut Grammar,
+) -> Result<RuleId, SyntaxError> {
+    let mut parser = Parser {
+        cursor: Cursor::new(source),
+        limits,
+        grammar,
+        names: HashMap::new(),
+        rule: RuleBuilder::default(),
+    };
+    parser.run()?;
+    let mut undefined: Option<(usize, &str)> = None;
+    for (name, known) in &parser.names {
+        if known.defined_at.is_none() && undefined.is_none_or(|(first, _)| known.offset < first) {
+            undefined = Some((known.offset, name));
+        }
+    }
+    if let Some((offset, name)) = undefined {
+        let message = format!("rule `{}` is not defined", cut(name));
+        return Err(SyntaxError::new(offset, message));
+    }
+    match parser.names.get(root) {
+        Some(known) => Ok(known.rule),
+        None => Err(SyntaxError::new(
+            0,
+            format!("there is no rule `{}` to start with", cut(root)),
+        )),
+    }
+}
+
+/// A rule that was named.
+struct Known {
+    rule: RuleId,
+    /// Where first.
+    offset: usize,
+    defined_at: Option<usize>,
+}
+
+pub(super) struct Parser<'a, 'g> {
+    pub(super) cursor: Cursor<'a>,
+    pub(super) limits: &'g SyntaxLimits,
+    pub(super) grammar: &'g mut Grammar,
+    names: HashMap<&'a str, Known>,
+    pub(super) rule: RuleBuilder,
+}
+
+/// A group that is open.
+struct Group {
+    offset: usize,
+    alternatives: Vec<NodeId>,
+    items: Vec<NodeId>,
+}
+
+impl Group {
+    fn new(offset: usize) -> Self {
+        Self {
+            offset,
+            alternatives: Vec::new(),
+            items: Vec::new(),
+        }
+    }
+
+    /// Ends the running alternative.
+    fn next(&mut self, rule: &mut RuleBuilder) {
+        let items = std::mem::take(&mut self.items);
+        self.alternatives.push(rule.concat(self.offset, items));
+    }
+
+    fn close(mut self, rule: &mut RuleBuilder) -> NodeId {
+        self.next(rule);
+        rule.alternate(self.offset, self.alternatives)
+    }
+}
+
+fn is_name_char(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.')
+}
+
+impl<'a> Parser<'a, '_> {
+    fn run(&mut self) -> Result<(), SyntaxError> {
+        self.skip_blanks();
+        while self.cursor.peek().is_some() {
+            self.definition()?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn skip_blanks(&mut self) {
+        loop {
+            self.cursor.take_while(char::is_whitespace);
+            if self.cursor.peek() != Some('#') {
+                return;
+            }
+            self.cursor.take_while(|c| c != '\n');
+        }
+    }
+
+    /// The rule of a name, which may be defined later.
+    pub(super) fn rule_named(
+        &mut self,
+        name: &'a str,
+        offset: usize,
+    ) -> Result<RuleId, SyntaxError> {
+        if let Some(known) = self.names.get(name) {
+            return Ok(known.rule);
+        }
+        let rule = self.grammar.declare(name, offset, self.limits)?;
+        let known = Known {
+            rule,
+            offset,
+            defined_at: None,
+        };
+        self.names.insert(name, known);
+        Ok(rule)
+    }
+
+    /// A rule with its options and body.
+    fn definition(&mut self) -> Result<(), SyntaxError> {
+        let offset = self.cursor.offset();
+        let name = self.cursor.take_while(is_name_char);
+        if name.is_empty() {
+            let found = self.cursor.found();
+            return self
+                .cursor
+                .error(format!("expected a rule's name, found {found}"));
+        }
+        let before = &self.cursor.source()[..offset];
+        let line = before.rfind('\n').map_or(before, |at| &before[at + 1..]);
+        if !line.trim().is_empty() {
+            return Err(SyntaxError::new(
+                offset,
+                format!("rule `{}` must begin on a line of its own", cut(name)),
+            ));
+        }
+        let rule = self.rule_named(name, offset)?;
+        if let Some(known) = self.names.get_mut(name) {
+            if known.defined_at.is_some() {
+                return Err(SyntaxError::new(
+                    offset,
+                    format!("rule `{}` is defined twice", cut(name)),
+                ));
+            }
+            known.defined_at = Some(offset);
+        }
+        let is_lazy = self.options()?;
+        self.skip_blanks();
+        if !self.cursor.take_str("::=") {
+            let found = self.cursor.found();
+            return self.cursor.error(format!(
+                "expected `::=` after the name `{}`, found {found}",
+                cut(name)
+            ));
+        }
+        let mut body = self.body()?;
+        if is_lazy {
+            body = self.rule.push(offset, NodeKind::Shortest(body));
+        }
+        let nodes = std::mem::take(&mut self.rule).finish(body);
+        self.grammar.rules[rule].offset = offset;
+        self.grammar.define(rule, nodes, self.limits)
+    }
+
+    /// `[lazy]` after a name; true where it is lazy.
+    fn options(&mut self) -> Result<bool, SyntaxError> {
+        if !self.cursor.take_str("[") {
+            return Ok(false);
+        }
+        loop {
+            self.skip_blanks();
+            let offset = self.cursor.offset();
+            let option = self.cursor.take_while(is_name_char);
+            if option != "lazy" {
+                return Err(SyntaxError::new(
+                    offset,
+                    format!(
+                        "rule option `{}` is not supported: only `lazy` is",
+                        cut(option)
+                    ),
+                ));
+            }
+            self.skip_blanks();
+            if self.cursor.take_str("]") {
+                return Ok(true);
+            }
+            if !self.cursor.take_str(",") {
+                let found = self.cursor.found();
+                return self.cursor.error(format!(
+                    "expected `,` or `]` among the options, found {found}"
+                ));
+            }
+        }
+    }
+
+    /// Whether another rule begins here: a name, perhaps options, and `::=`.
+    fn at_definition(&self) -> bool {
+        let mut ahead = self.cursor.clone();
+        if ahead.take_while(is_name_char).is_empty() {
+            return false;
+        }
+        if ahead.peek() == Some('[') {
+            let Some(end) = ahead.rest().find([']', '\n']) else {
+                return false;
+            };
+            ahead.skip(end);
+            if !ahead.take_str("]") {
+                return false;
+            }
+        }
+        ahead.take_while(char::is_whitespace);
+        ahead.rest().starts_with("::=")
+    }
+
+    /// A rule's expression, up to the next rule or the end.
+    fn body(&mut self) -> Result<NodeId, SyntaxError> {
+        self.skip_blanks();
+        let mut open: Vec<Group> = Vec::new();
+        let mut group = Group::new(self.cursor.offset());
+        // What a repetition may follow.
+        let mut repeatable = false;
+        loop {
+            self.limits
+                .check_nodes(self.grammar.num_nodes + self.rule.len())?;
+            self.skip_blanks();
+            let offset = self.cursor.offset();
+            let Some(next) = self.cursor.peek() else {
+                break;
+            };
+            match next {
+                '(' => {
+                    self.cursor.skip(1);
+                    if self.cursor.peek() == Some('=') {
+                        return Err(SyntaxError::new(
+                            offset,
+                            "a look-ahead `(=` is not supported: leave it out, it doesn't change \
+                             the language",
+                        ));
+                    }
+                    if open.len() >= self.limits.max_nesting {
+                        return Err(SyntaxError::Limit {
+                            limit: "max_nesting",
+                            max: self.limits.max_nesting as u64,
+                        });
+                    }
+                    open.push(std::mem::replace(&mut group, Group::new(offset)));
+                    repeatable = false;
+                }
+                ')' => {
+                    self.cursor.skip(1);
+                    let Some(outer) = open.pop() else {
+                        return Err(SyntaxError::new(offset, "`)` without `(`"));
+                    };
+                    let closed = std::mem::replace(&mut group, outer).close(&mut self.rule);
+                    group.items.push(closed);
+                    repeatable = true;
+                }
+                '|' => {
+                    self.cursor.skip(1);
+                    group.next(&mut self.rule);
+                    repeatable = false;
+                }
+                '?' | '*' | '+' | '{' => {
+                    let (min, max) = self.repetition()?;
+                    let inner = group.items.pop().filter(|_| repeatable);
+                    let Some(inner) = inner else {
+                        return Err(SyntaxError::new(
+                            offset,
+                            format!("nothing to repeat before `{next}`: put it in a group"),
+                        ));
+                    };
+                    let repeat = NodeKind::Repeat { inner, min, max };
+                    group.items.push(self.rule.push(offset, repeat));
+                    repeatable = false;
+                }
+                _ if self.at_definition() => break,
+                _ => {
+                    let kind = self.atom(offset, next)?;
+                    group.items.push(self.rule.push(offset, kind));
+                    repeatable = true;
+                }
+            }
+        }
+        if !open.is_empty() {
+            return Err(SyntaxError::new(group.offset, "`(` without `)`"));
+        }
+        Ok(group.close(&mut self.rule))
+    }
+
+    /// `?`, `*`, `+`, `{m}`, `{m,}` or `{m,n}`.
+    fn repetition(&mut self) -> Result<(u32, u32), SyntaxError> {
+        let offset = self.cursor.offset();
+        match self.cursor.take() {
+            Some('?') => return Ok((0, 1)),
+            Some('*') => return Ok((0, UNBOUNDED)),
+            Some('+') => return Ok((1, UNBOUNDED)),
+            _ => {}
+        }
+        let limit = self.limits.max_repetition;
+        self.skip_blanks();
+        if self.cursor.peek() == Some(',') {
+            return self
+                .cursor
+                .error("a repetition needs its lower bound: write `{0,n}`");
+        }
+        let min = self.cursor.take_number(limit, "max_repetition")?;
+        self.skip_blanks();
+        let mut max = min;
+        if self.cursor.take_str(",") {
+            self.skip_blanks();
+            max = match self.cursor.peek() {
+                Some('}') => UNBOUNDED,
+                _ => self.cursor.take_number(limit, "max_repetition")?,
+            };
+            self.skip_blanks();
+        }
+        if !self.cursor.take_str("}") {
+            let found = self.cursor.found();
+            return self
+                .cursor
+                .error(format!("expected `}}` after the counts, found {found}"));
+        }
+        if min > max {
+            let message = format!("the counts {{{min},{max}}} run backwards");
+            return Err(SyntaxError::new(offset, message));
+        }
+        Ok((min, max))
+    }
+
+    fn atom(&mut self, offset: usize, next: char) -> Result<NodeKind, SyntaxError> {
+        match next {
+            '"' => Ok(NodeKind::Literal(self.string()?.into())),
+            '[' => self.class(),
+            '.' if !self.cursor.rest()[1..].starts_with(is_name_char) => {
+                self.cursor.skip(1);
+                Ok(NodeKind::Class(any_char()))
+            }
+            '<' | '!' => self.token(),
+            _ if is_name_char(next) => {
+                let name = self.cursor.take_while(is_name_char);
+                if self.is_macro(name) {
+                    return self.call(name, offset);
+                }
+                Ok(NodeKind::Rule(self.rule_named(name, offset)?))
+            }
+            _ => {
+                let found = self.cursor.found();
+                self.cursor.error(format!(
+                    "expected a string, a class, a rule's name or `(`, found {found}"
+                ))
+            }
+        }
+    }
+
+    /// A string in quotes.
+    pub(super) fn string(&mut self) -> Result<String, SyntaxError> {
+        let start = self.cursor.offset();
+        self.cursor.skip(1);
+        let mut text = String::new();
+        loop {
+            let offset = self.cursor.offset();
+            match self.cursor.take() {
+                Some('"') => return Ok(text),
+                Some('\\') => text.push(self.escape(offset, "\"\\/'?[]")?),
+                Some('\n' | '\r') | None => {
+                    return Err(SyntaxError::new(
+                        start,
+                        "this string has no end on its line: write a line end as `\\n`",
+                    ));
+                }
+                Some(plain) => text.push(plain),
+            }
+        }
+    }
+
+    /// What follows a backslash.
+    fn escape(&mut self, offset: usize, signs: &str) -> Result<char, SyntaxError> {
+        Ok(match self.cursor.take() {
+            Some('n') => '\n',
+            Some('r') => '\r',
+            Some('t') => '\t',
+            Some('b') => '\x08',
+            Some('f') => '\x0c',
+            Some('a') => '\x07',
+            Some('v') => '\x0b',
+            Some('0') => '\0',
+            Some('e') => '\x1b',
+            Some('x') => self.cursor.take_hex(1, usize::MAX)?,
+            Some('u') => self.cursor.take_hex(4, 4)?,
+            Some('U') => self.cursor.take_hex(8, 8)?,
+            Some(sign) if signs.contains(sign) => sign,
+            Some(other) => {
+                return Err(SyntaxError::new(
+                    offset,
+                    format!("unknown escape `\\{}`", other.escape_default()),
+                ));
+            }
+            None => return Err(SyntaxError::new(offset, "`\\` at the end")),
+        })
+    }
+
+    /// A class in brackets.
+    fn class(&mut self) -> Result<NodeKind, SyntaxError> {
+        const SIGNS: &str = "\"\\/'?^$.*+()[]{}|-";
+        let start = self.cursor.offset();
+        self.cursor.skip(1);
+        let negated = self.cursor.take_str("^");
+        let mut class = ClassUnicode::empty();
+        let one = |parser: &mut Self| -> Result<char, SyntaxError> {
+            let offset = parser.cursor.offset();
+            match parser.cursor.take() {
+                Some('\\') => parser.escape(offset, SIGNS),
+                Some('\n' | '\r') | None => Err(SyntaxError::new(
+                    start,
+                    "`[` without `]` on its line: write a line end as `\\n`",
+                )),
+                Some(plain) => Ok(plain),
+            }
+        };
+        while !self.cursor.take_str("]") {
+            let offset = self.cursor.offset();
+            let low = one(self)?;
+            let mut high = low;
+            let rest = self.cursor.rest();
+            if rest.starts_with('-') && !rest.starts_with("-]") {
+                self.cursor.skip(1);
+                high = one(self)?;
+            }
+            if low > high {
+                return Err(SyntaxError::new(
+                    offset,
+                    format!("the range `{low}-{high}` runs backwards"),
+                ));
+            }
+            class.push(ClassUnicodeRange::new(low, high));
+        }
+        if negated {
+            class.negate();
+        }
+        Ok(NodeKind::Class(class))
+    }
+
+    /// llama.cpp's `<[123]>`, `<think>`, and `!` before either: any other token.
+    fn token(&mut self) -> Result<NodeKind, SyntaxError> {
+        let offset = self.cursor.offset();
+        let negated = self.cursor.take_str("!");
+        if !self.cursor.take_str("<") {
+            return self
+                .cursor
+                .error("expected a token, as `<[123]>`, after `!`");
+        }
+        let mut set = TokenSet {
+            negated,
+            ..TokenSet::default()
+        };
+        if self.cursor.take_str("[") {
+            let id = self.cursor.take_number(u32::MAX - 1, "token id")?;
+            set.ranges.push((id, id));
+            if !self.cursor.take_str("]>") {
+                let found = self.cursor.found();
+                return self
+                    .cursor
+                    .error(format!("expected `]>` after the token's id, found {found}"));
+            }
+            return Ok(NodeKind::Tokens(set));
+        }
+        let name = self.cursor.take_while(|c| c != '>' && !c.is_whitespace());
+        if name.is_empty() || !self.cursor.take_str(">") {
+            return Err(SyntaxError::new(offset, "`<` without `>`"));
+        }
+        let name: Box<str> = format!("<{name}>").into();
+        if negated {
+            set.names.push(name);
+            return Ok(NodeKind::Tokens(set));
+        }
+        Ok(NodeKind::NamedToken(name))
+    }
+}
+
+/// Any code point.
+pub(super) fn any_char() -> ClassUnicode {
+    ClassUnicode::new([ClassUnicodeRange::new('\0', char::MAX)])
+}

@@ -1,0 +1,278 @@
+//! Rules, terminals and directives.
+
+use super::super::ast::{NodeKind, SyntaxError};
+use super::super::cursor::cut;
+use super::atom::Name;
+use super::{Parser, common, is_terminal};
+use crate::json::Value;
+
+impl<'a> Parser<'a, '_> {
+    /// All statements up to the end, or up to the brace that ends a nested grammar.
+    pub(super) fn statements(&mut self) -> Result<(), SyntaxError> {
+        loop {
+            self.skip_lines();
+            match self.cursor.peek() {
+                None if self.nesting == 0 => return Ok(()),
+                None => return self.cursor.error("`%lark {` without `}`"),
+                Some('}') if self.nesting > 0 => {
+                    self.cursor.skip(1);
+                    return Ok(());
+                }
+                Some('%') => self.directive()?,
+                Some(_) => self.definition()?,
+            }
+            self.skip_blanks();
+            match self.cursor.peek() {
+                None | Some('\n' | '\r') => {}
+                Some('}') if self.nesting > 0 => {}
+                Some(_) => {
+                    let found = self.cursor.found();
+                    return self
+                        .cursor
+                        .error(format!("expected the end of the line, found {found}"));
+                }
+            }
+        }
+    }
+
+    /// A rule or terminal.
+    fn definition(&mut self) -> Result<(), SyntaxError> {
+        let offset = self.cursor.offset();
+        // What keeps a parse tree small changes no language.
+        self.cursor.take_while(|c| matches!(c, '!' | '?'));
+        let Some(name) = self.take_name() else {
+            let found = self.cursor.found();
+            return self.cursor.error(format!(
+                "expected a rule, a terminal or a directive, found {found}"
+            ));
+        };
+        match self.cursor.peek() {
+            Some('{') => {
+                return self.cursor.error(format!(
+                    "templates, as `{}{{…}}`, are not supported: write out the rule",
+                    cut(name)
+                ));
+            }
+            Some('.') => {
+                return self.cursor.error(format!(
+                    "priorities, as `{}.1`, are not supported: all ways to read a text count alike",
+                    cut(name)
+                ));
+            }
+            Some(':') if self.cursor.rest().starts_with("::") => {
+                return self
+                    .cursor
+                    .error("rules with a parameter (`::`) are not supported");
+            }
+            _ => {}
+        }
+        let rule = self.define(name, offset)?;
+        let attributes = self.attributes()?;
+        self.skip_blanks();
+        if !self.cursor.take_str(":") {
+            let found = self.cursor.found();
+            return self.cursor.error(format!(
+                "expected `:` after the name `{}`, found {found}",
+                cut(name)
+            ));
+        }
+        let in_terminal = is_terminal(name) || attributes.is_lazy;
+        let mut body = self.expression(in_terminal)?;
+        if attributes.is_lazy {
+            if let Some(suffix) = attributes.suffix {
+                let suffix = self.rule.push(offset, suffix);
+                body = self.rule.concat(offset, vec![body, suffix]);
+            }
+            body = self.rule.push(offset, NodeKind::Shortest(body));
+            if !is_terminal(name) {
+                body = self.with_ignored(offset, body);
+            }
+        }
+        self.set_body(rule, body)
+    }
+
+    /// `[lazy, suffix="x"]` after a name.
+    fn attributes(&mut self) -> Result<Attributes, SyntaxError> {
+        let mut attributes = Attributes::default();
+        if !self.cursor.take_str("[") {
+            return Ok(attributes);
+        }
+        loop {
+            self.skip_blanks();
+            let offset = self.cursor.offset();
+            match self.take_name().unwrap_or_default() {
+                "lazy" => attributes.is_lazy = true,
+                "suffix" => {
+                    self.skip_blanks();
+                    if !self.cursor.take_str("=") {
+                        return self
+                            .cursor
+                            .error("expected `=` and a terminal after `suffix`");
+                    }
+                    self.skip_blanks();
+                    attributes.is_lazy = true;
+                    attributes.suffix = Some(self.value(true)?);
+                }
+                other => {
+                    return Err(SyntaxError::new(
+                        offset,
+                        format!(
+                            "attribute `{}` is not supported: only `lazy` and `suffix` are",
+                            cut(other)
+                        ),
+                    ));
+                }
+            }
+            self.skip_blanks();
+            if self.cursor.take_str("]") {
+                return Ok(attributes);
+            }
+            if !self.cursor.take_str(",") {
+                let found = self.cursor.found();
+                return self.cursor.error(format!(
+                    "expected `,` or `]` among attributes, found {found}"
+                ));
+            }
+        }
+    }
+
+    fn directive(&mut self) -> Result<(), SyntaxError> {
+        let offset = self.cursor.offset();
+        self.cursor.skip(1);
+        let name = self
+            .cursor
+            .take_while(|c| c.is_ascii_alphabetic() || c == '_');
+        match name {
+            "ignore" => {
+                let rule = self.grammar.declare("%ignore", offset, self.limits)?;
+                let body = self.expression(true)?;
+                self.ignores.push(rule);
+                self.set_body(rule, body)
+            }
+            "import" => self.import(),
+            "llguidance" | "grammar_options" => self.options(),
+            other => Err(SyntaxError::new(
+                offset,
+                format!(
+                    "`%{}` is not supported here: directives are `%ignore`, `%import` and \
+                     `%grammar_options`",
+                    cut(other)
+                ),
+            )),
+        }
+    }
+
+    /// `%import common.NAME`, `%import common.NAME -> OTHER`, `%import common (A, B)`.
+    fn import(&mut self) -> Result<(), SyntaxError> {
+        self.skip_blanks();
+        let offset = self.cursor.offset();
+        let module = self
+            .cursor
+            .take_while(|c| c.is_ascii_alphanumeric() || c == '_');
+        let module = if self.cursor.peek() == Some('.') || module == "common" {
+            module
+        } else {
+            ""
+        };
+        if module != "common" {
+            return Err(SyntaxError::new(
+                offset,
+                "only terminals of `common` can be imported, as `%import common.INT`",
+            ));
+        }
+        if self.cursor.take_str(".") {
+            let at = self.cursor.offset();
+            let imported = self.take_name().unwrap_or_default();
+            self.skip_blanks();
+            let mut name = imported;
+            let mut named_at = at;
+            if self.cursor.take_str("->") {
+                self.skip_blanks();
+                named_at = self.cursor.offset();
+                name = self.take_name().unwrap_or_default();
+            }
+            return self.import_one(imported, at, name, named_at);
+        }
+        self.skip_blanks();
+        if !self.cursor.take_str("(") {
+            return self
+                .cursor
+                .error("expected `.` and a terminal, or a list in parentheses");
+        }
+        loop {
+            self.skip_lines();
+            let at = self.cursor.offset();
+            let name = self.take_name().unwrap_or_default();
+            self.import_one(name, at, name, at)?;
+            self.skip_lines();
+            if self.cursor.take_str(")") {
+                return Ok(());
+            }
+            if !self.cursor.take_str(",") {
+                let found = self.cursor.found();
+                return self
+                    .cursor
+                    .error(format!("expected `,` or `)` among imports, found {found}"));
+            }
+        }
+    }
+
+    fn import_one(
+        &mut self,
+        imported: &str,
+        offset: usize,
+        name: Name<'a>,
+        named_at: usize,
+    ) -> Result<(), SyntaxError> {
+        let Some(pattern) = common::pattern(imported) else {
+            return Err(SyntaxError::new(
+                offset,
+                format!(
+                    "`common` has no terminal `{}`: it has {}",
+                    cut(imported),
+                    common::names().collect::<Vec<_>>().join(", ")
+                ),
+            ));
+        };
+        if !is_terminal(name) {
+            let message = format!("`{}` is no name of a terminal", cut(name));
+            return Err(SyntaxError::new(named_at, message));
+        }
+        let rule = self.define(name, named_at)?;
+        let kind = self.limits.regex(pattern, "", offset)?;
+        let body = self.rule.push(offset, kind);
+        self.set_body(rule, body)
+    }
+
+    /// `%grammar_options { … }`.
+    fn options(&mut self) -> Result<(), SyntaxError> {
+        let (options, offset) = self.json()?;
+        let Value::Object(members) = options else {
+            return Err(SyntaxError::new(offset, "options are a JSON object"));
+        };
+        for (name, value) in members.iter() {
+            match (name.as_str(), value) {
+                ("allow_initial_skip", Value::Bool(flag)) => self.allow_initial_skip |= flag,
+                // How tokens are chosen is not the grammar's to say; the language is the same.
+                ("no_forcing", Value::Bool(_)) => {}
+                _ => {
+                    return Err(SyntaxError::new(
+                        offset,
+                        format!(
+                            "option `{}` is not supported: options are `allow_initial_skip` and \
+                             `no_forcing`, true or false",
+                            cut(name)
+                        ),
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct Attributes {
+    is_lazy: bool,
+    suffix: Option<NodeKind>,
+}

@@ -1,0 +1,39 @@
+//! Grammars as they are written: EBNF and GBNF, Lark, structural tags, in one syntax tree.
+//!
+//! | file | idea |
+//! |---|---|
+//! | `ast` | what all of them make: rules over text, tokens, JSON and each other |
+//! | `cursor` | a place in a source |
+//! | `ebnf` | EBNF as XGrammar reads it, GBNF as llama.cpp reads it |
+//! | `ebnf_macro` | XGrammar's macros |
+//! | `lark` | Lark, with llguidance's extensions |
+//! | `structural_tag` | structural tags, today's and older |
+//! | `dispatch` | free text with triggers |
+
+mod ast;
+mod cursor;
+mod dispatch;
+mod ebnf;
+mod ebnf_macro;
+mod lark;
+mod structural_tag;
+
+/// Whether a grammar is Lark rather than EBNF: no line has `::=`, comments apart. The empty grammar
+/// counts as EBNF.
+pub(crate) fn is_lark(source: &str) -> bool {
+    let code = |line: &str| {
+        let end = [line.find('#'), line.find("//")]
+            .into_iter()
+            .flatten()
+            .min();
+        line[..end.unwrap_or(line.len())].contains("::=")
+    };
+    !source.trim().is_empty() && !source.lines().any(code)
+}
+
+pub(crate) use ast::{
+    Grammar, Node, NodeId, NodeKind, RuleId, SyntaxError, SyntaxLimits, TokenSet,
+};
+pub(crate) use ebnf::parse as parse_ebnf;
+pub(crate) use lark::parse as parse_lark;
+pub(crate) use structural_tag::{TagError, parse as parse_structural_tag};

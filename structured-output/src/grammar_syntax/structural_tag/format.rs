@@ -1,0 +1,264 @@
+//! Formats one by one.
+
+use super::super::ast::{NodeId, NodeKind, RuleBuilder, RuleId, SyntaxError};
+use super::super::cursor::cut;
+use super::super::ebnf::{any_char, parse as parse_ebnf};
+use super::super::{is_lark, lark};
+use super::fields::{Fields, token};
+use super::{Ends, Parser, TagError, at};
+use crate::json::Value;
+use crate::lexical::UNBOUNDED;
+
+impl Parser<'_> {
+    /// A format's rule. Recursion is bounded by the nesting of the JSON text.
+    pub(super) fn format(
+        &mut self,
+        value: &Value,
+        pointer: &str,
+        ends: &Ends,
+    ) -> Result<RuleId, TagError> {
+        let mut fields = Fields::new(value, pointer)?;
+        let kind = fields.string("type")?;
+        if kind == "grammar" {
+            return self.nested_grammar(fields);
+        }
+        let rule = self.declare(pointer)?;
+        let mut builder = RuleBuilder::default();
+        let body = self.body(kind, &mut fields, &mut builder, ends)?;
+        fields.finish()?;
+        // Rules that were made meanwhile come after this one: what follows them is its own again.
+        self.define(rule, pointer, builder, body)?;
+        Ok(rule)
+    }
+
+    fn body(
+        &mut self,
+        kind: &str,
+        fields: &mut Fields<'_>,
+        rule: &mut RuleBuilder,
+        ends: &Ends,
+    ) -> Result<NodeId, TagError> {
+        let body = match kind {
+            "const_string" => {
+                let pieces = self.grammar.pieces(fields.string("value")?);
+                return Ok(rule.pieces(0, &pieces));
+            }
+            "json_schema" => self.json_schema(fields)?,
+            "regex" => {
+                let pattern = fields.string("pattern")?;
+                let regex = self.limits.regex(pattern, "", 0);
+                regex.map_err(|error| regex_error(&fields.at("pattern"), pattern, error))?
+            }
+            "any_text" => return self.any_text(fields, rule, ends),
+            "sequence" => {
+                let elements = fields.array("elements")?;
+                let mut items = Vec::with_capacity(elements.len());
+                for (index, element) in elements.iter().enumerate() {
+                    let pointer = format!("{}/{index}", fields.at("elements"));
+                    let is_last = index + 1 == elements.len();
+                    let none = Ends::default();
+                    let ends = if is_last { ends } else { &none };
+                    items.push(self.part(element, &pointer, ends, rule)?);
+                }
+                NodeKind::Concat(items)
+            }
+            "or" => {
+                let elements = fields.array("elements")?;
+                if elements.is_empty() {
+                    return fields.refuse("elements", "must hold at least one format");
+                }
+                let mut ways = Vec::with_capacity(elements.len());
+                for (index, element) in elements.iter().enumerate() {
+                    let pointer = format!("{}/{index}", fields.at("elements"));
+                    ways.push(self.part(element, &pointer, ends, rule)?);
+                }
+                NodeKind::Alternate(ways)
+            }
+            "optional" => self.repeat(fields, rule, ends, 0, 1)?,
+            "plus" => self.repeat(fields, rule, ends, 1, UNBOUNDED)?,
+            "star" => self.repeat(fields, rule, ends, 0, UNBOUNDED)?,
+            "repeat" => {
+                let limit = self.limits.max_repetition;
+                let min = fields.count("min", limit)?;
+                let is_open = fields.optional("max") == Some(&Value::Number("-1".into()));
+                let max = match is_open {
+                    true => Some(UNBOUNDED),
+                    false => fields.count("max", limit)?,
+                };
+                match (min, max) {
+                    (Some(min), Some(max)) if min <= max => {
+                        self.repeat(fields, rule, ends, min, max)?
+                    }
+                    (Some(_), Some(_)) => return fields.refuse("max", "is less than `min`"),
+                    (None, _) => return fields.refuse("min", "is missing"),
+                    (_, None) => return fields.refuse("max", "is missing"),
+                }
+            }
+            "tag" => return self.tag(fields, rule),
+            "triggered_tags" => return self.triggered_tags(fields, rule, ends),
+            "tags_with_separator" => return self.tags_with_separator(fields, rule),
+            "dispatch" => return self.dispatch(fields, rule, ends),
+            "token" => {
+                let token_pointer = fields.at("token");
+                return self.token(fields.required("token")?, &token_pointer, rule);
+            }
+            "exclude_token" | "any_tokens" => return any_tokens(fields, rule, ends, kind),
+            "token_triggered_tags" => return self.token_triggered_tags(fields, rule, ends),
+            "token_dispatch" => return self.token_dispatch(fields, rule, ends),
+            other => {
+                return fields.refuse(
+                    "type",
+                    &format!("is `{}`, which is no format that is known", cut(other)),
+                );
+            }
+        };
+        Ok(rule.push(0, body))
+    }
+
+    /// A format within another, as a node of the other's rule.
+    pub(super) fn part(
+        &mut self,
+        value: &Value,
+        pointer: &str,
+        ends: &Ends,
+        rule: &mut RuleBuilder,
+    ) -> Result<NodeId, TagError> {
+        let part = self.format(value, pointer, ends)?;
+        Ok(rule.push(0, NodeKind::Rule(part)))
+    }
+
+    fn repeat(
+        &mut self,
+        fields: &mut Fields<'_>,
+        rule: &mut RuleBuilder,
+        ends: &Ends,
+        min: u32,
+        max: u32,
+    ) -> Result<NodeKind, TagError> {
+        let pointer = fields.at("content");
+        let inner = self.part(fields.required("content")?, &pointer, ends, rule)?;
+        Ok(NodeKind::Repeat { inner, min, max })
+    }
+
+    fn json_schema(&mut self, fields: &mut Fields<'_>) -> Result<NodeKind, TagError> {
+        let schema = fields.required("json_schema")?;
+        match fields.optional("style") {
+            None => {}
+            Some(Value::String(style)) if style == "json" => {}
+            Some(_) => return fields.refuse("style", "is not supported: only `json` is"),
+        }
+        if fields.flag("any_order", false)? {
+            return fields.refuse(
+                "any_order",
+                "is not supported: properties come in the schema's order",
+            );
+        }
+        Ok(NodeKind::Json(schema.to_text().into()))
+    }
+
+    /// A format that is a grammar in EBNF or Lark.
+    fn nested_grammar(&mut self, mut fields: Fields<'_>) -> Result<RuleId, TagError> {
+        let source = fields.string("grammar")?;
+        let pointer = fields.at("grammar");
+        self.pointers
+            .push((self.grammar.rules.len(), pointer.clone()));
+        let root = match is_lark(source) {
+            true => lark::parse(source, self.limits, self.grammar),
+            false => parse_ebnf(source, "root", self.limits, self.grammar),
+        };
+        fields.finish()?;
+        root.map_err(|error| match error {
+            SyntaxError::At { message, offset } => {
+                let (line, column) = crate::error::line_and_column(source, offset);
+                TagError::At {
+                    pointer,
+                    message: format!("line {line}, column {column}: {message}"),
+                }
+            }
+            limit => at("", limit),
+        })
+    }
+
+    fn any_text(
+        &mut self,
+        fields: &mut Fields<'_>,
+        rule: &mut RuleBuilder,
+        ends: &Ends,
+    ) -> Result<NodeId, TagError> {
+        let mut without = fields.texts("excludes")?;
+        without.extend_from_slice(&ends.texts);
+        if fields.optional("max_tokens").is_some() {
+            return fields.refuse(
+                "max_tokens",
+                "is not supported: bound the text by `max_chars`",
+            );
+        }
+        let max_chars = fields.count("max_chars", i32::MAX as u32)?;
+        let text = rule.push(0, NodeKind::TextWithout(without));
+        let Some(max) = max_chars else {
+            return Ok(text);
+        };
+        let any = rule.push(0, NodeKind::Class(any_char()));
+        let short = NodeKind::Repeat {
+            inner: any,
+            min: 0,
+            max,
+        };
+        let short = rule.push(0, short);
+        Ok(rule.push(0, NodeKind::And(vec![text, short])))
+    }
+
+    /// One token: by its id exactly, by its text it or its text.
+    pub(super) fn token(
+        &mut self,
+        value: &Value,
+        pointer: &str,
+        rule: &mut RuleBuilder,
+    ) -> Result<NodeId, TagError> {
+        let set = token(value, pointer)?;
+        let kind = match set.names.first() {
+            Some(name) => NodeKind::NamedToken(name.clone()),
+            None => NodeKind::Tokens(set),
+        };
+        Ok(rule.push(0, kind))
+    }
+}
+
+/// Tokens but some.
+fn any_tokens(
+    fields: &mut Fields<'_>,
+    rule: &mut RuleBuilder,
+    ends: &Ends,
+    kind: &str,
+) -> Result<NodeId, TagError> {
+    let mut set = fields.tokens("exclude_tokens")?;
+    for end in &ends.tokens {
+        set.ranges.extend_from_slice(&end.ranges);
+        set.names.extend_from_slice(&end.names);
+    }
+    set.negated = true;
+    let one = rule.push(0, NodeKind::Tokens(set));
+    if kind == "exclude_token" {
+        return Ok(one);
+    }
+    let max = fields.count("max_tokens", i32::MAX as u32)?;
+    let many = NodeKind::Repeat {
+        inner: one,
+        min: 0,
+        max: max.unwrap_or(UNBOUNDED),
+    };
+    Ok(rule.push(0, many))
+}
+
+fn regex_error(pointer: &str, pattern: &str, error: SyntaxError) -> TagError {
+    match error {
+        SyntaxError::At { message, offset } => {
+            let (_, column) = crate::error::line_and_column(pattern, offset);
+            TagError::At {
+                pointer: pointer.to_owned(),
+                message: format!("column {column}: {message}"),
+            }
+        }
+        SyntaxError::Limit { limit, max } => TagError::Limit { limit, max },
+    }
+}

@@ -1,0 +1,132 @@
+//! Structural tags: formats of text, each made of others, as XGrammar documents them.
+//!
+//! Each format becomes a rule, so that an error in it is told by its JSON pointer.
+//!
+//! | file | idea |
+//! |---|---|
+//! | `fields` | reading an object's fields |
+//! | `format` | formats one by one |
+//! | `tags` | tags, and free text with tags in it |
+
+mod fields;
+mod format;
+mod tags;
+
+use super::ast::{Grammar, RuleBuilder, RuleId, SyntaxError, SyntaxLimits};
+use crate::json::Value;
+use fields::Fields;
+
+/// Why a structural tag was refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum TagError {
+    /// It isn't JSON.
+    Json { message: String, offset: usize },
+    /// At a JSON pointer.
+    At { pointer: String, message: String },
+    /// A limit would be exceeded.
+    Limit { limit: &'static str, max: u64 },
+}
+
+/// A structural tag's rules.
+pub(crate) struct Parsed {
+    pub(crate) root: RuleId,
+    /// Where each rule comes from: from that rule on.
+    pointers: Vec<(RuleId, String)>,
+}
+
+impl Parsed {
+    /// Where a rule comes from.
+    pub(crate) fn pointer(&self, rule: RuleId) -> &str {
+        let after = self.pointers.partition_point(|(first, _)| *first <= rule);
+        let at = after.checked_sub(1).and_then(|at| self.pointers.get(at));
+        at.map_or("", |(_, pointer)| pointer)
+    }
+}
+
+/// Adds the rules of a structural tag to a grammar.
+pub(crate) fn parse(
+    source: &str,
+    limits: &SyntaxLimits,
+    grammar: &mut Grammar,
+) -> Result<Parsed, TagError> {
+    let value = Value::parse(source, limits.max_nesting).map_err(|error| TagError::Json {
+        message: error.message,
+        offset: error.offset,
+    })?;
+    let mut parser = Parser {
+        limits,
+        grammar,
+        pointers: Vec::new(),
+    };
+    let root = parser.document(&value)?;
+    Ok(Parsed {
+        root,
+        pointers: parser.pointers,
+    })
+}
+
+struct Parser<'g> {
+    limits: &'g SyntaxLimits,
+    grammar: &'g mut Grammar,
+    pointers: Vec<(RuleId, String)>,
+}
+
+/// What ends the text around a format: free text at its end doesn't contain it.
+#[derive(Clone, Default)]
+struct Ends {
+    texts: Vec<Box<str>>,
+    tokens: Vec<super::ast::TokenSet>,
+}
+
+impl Parser<'_> {
+    /// The whole: `format`, or the older `structures` and `triggers`.
+    fn document(&mut self, value: &Value) -> Result<RuleId, TagError> {
+        let mut fields = Fields::new(value, "")?;
+        if let Some(kind) = fields.optional("type")
+            && *kind != Value::String("structural_tag".into())
+        {
+            return fields.refuse("type", "must be `structural_tag`");
+        }
+        let root = match fields.optional("format") {
+            Some(format) => self.format(format, "/format", &Ends::default())?,
+            None => self.structures(&mut fields)?,
+        };
+        fields.finish()?;
+        Ok(root)
+    }
+
+    /// A rule for the format at a pointer.
+    fn declare(&mut self, pointer: &str) -> Result<RuleId, TagError> {
+        let rule = self
+            .grammar
+            .declare(pointer, 0, self.limits)
+            .map_err(|error| at(pointer, error))?;
+        self.pointers.push((rule, pointer.to_owned()));
+        Ok(rule)
+    }
+
+    /// Ends a rule.
+    fn define(
+        &mut self,
+        rule: RuleId,
+        pointer: &str,
+        builder: RuleBuilder,
+        body: usize,
+    ) -> Result<(), TagError> {
+        let nodes = builder.finish(body);
+        self.grammar
+            .define(rule, nodes, self.limits)
+            .map_err(|error| at(pointer, error))
+    }
+}
+
+/// A front end's error as one at a pointer.
+fn at(pointer: &str, error: SyntaxError) -> TagError {
+    match error {
+        SyntaxError::At { message, .. } => TagError::At {
+            pointer: pointer.to_owned(),
+            message,
+        },
+        SyntaxError::Limit { limit, max } => TagError::Limit { limit, max },
+    }
+}

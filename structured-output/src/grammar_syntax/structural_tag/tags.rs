@@ -1,0 +1,403 @@
+//! Tags, and free text with tags in it.
+
+use super::super::ast::{NodeId, NodeKind, RuleBuilder, RuleId, TokenSet};
+use super::super::dispatch::{Dispatch, Tag, TokenDispatch, text_until};
+use super::fields::{Fields, refuse, shown, token};
+use super::{Ends, Parser, TagError, at};
+use crate::json::Value;
+use crate::lexical::UNBOUNDED;
+
+/// What stands at a tag's begin or end.
+enum Delimiter {
+    Texts(Vec<Box<str>>),
+    Token(Value, String),
+}
+
+impl Parser<'_> {
+    /// A tag as a node: what it begins with, its content, and what ends it.
+    pub(super) fn tag(
+        &mut self,
+        fields: &mut Fields<'_>,
+        rule: &mut RuleBuilder,
+    ) -> Result<NodeId, TagError> {
+        let begin = match delimiter(fields, "begin", false)? {
+            Delimiter::Texts(texts) => {
+                let text = texts.first().map_or("", |text| &**text);
+                let pieces = self.grammar.pieces(text);
+                rule.pieces(0, &pieces)
+            }
+            Delimiter::Token(token, pointer) => self.token(&token, &pointer, rule)?,
+        };
+        let rest = self.content_and_end(fields)?;
+        let rest = rule.push(0, NodeKind::Rule(rest));
+        Ok(rule.concat(0, vec![begin, rest]))
+    }
+
+    /// A tag after what it begins with, as a rule.
+    fn content_and_end(&mut self, fields: &mut Fields<'_>) -> Result<RuleId, TagError> {
+        let content = fields.required("content")?;
+        let content_pointer = fields.at("content");
+        let end = delimiter(fields, "end", true)?;
+        let rule = self.declare(fields.pointer)?;
+        let mut builder = RuleBuilder::default();
+        let ends = match &end {
+            Delimiter::Texts(texts) => Ends {
+                texts: texts.iter().filter(|t| !t.is_empty()).cloned().collect(),
+                tokens: Vec::new(),
+            },
+            Delimiter::Token(value, pointer) => Ends {
+                texts: Vec::new(),
+                tokens: vec![token(value, pointer)?],
+            },
+        };
+        let body = match plain_text(content, &ends) {
+            Some(excludes) => text_until(&mut builder, self.grammar, 0, &ends.texts, &excludes),
+            None => {
+                let content = self.part(content, &content_pointer, &ends, &mut builder)?;
+                let end = match end {
+                    Delimiter::Texts(texts) => {
+                        let mut ways = Vec::with_capacity(texts.len());
+                        for text in texts {
+                            let pieces = self.grammar.pieces(&text);
+                            ways.push(builder.pieces(0, &pieces));
+                        }
+                        builder.alternate(0, ways)
+                    }
+                    Delimiter::Token(value, pointer) => {
+                        self.token(&value, &pointer, &mut builder)?
+                    }
+                };
+                builder.concat(0, vec![content, end])
+            }
+        };
+        self.define(rule, fields.pointer, builder, body)?;
+        Ok(rule)
+    }
+
+    /// Tags of a list: what each begins with, and the rule for the rest.
+    fn tags(&mut self, fields: &mut Fields<'_>) -> Result<Vec<(Delimiter, RuleId)>, TagError> {
+        let items = fields.array("tags")?;
+        if items.is_empty() {
+            return fields.refuse("tags", "must hold at least one tag");
+        }
+        let mut tags = Vec::with_capacity(items.len());
+        for (index, item) in items.iter().enumerate() {
+            let pointer = format!("{}/{index}", fields.at("tags"));
+            let mut tag = Fields::new(item, &pointer)?;
+            if let Some(kind) = tag.optional("type")
+                && *kind != Value::String("tag".into())
+            {
+                return tag.refuse("type", "must be `tag`");
+            }
+            let begin = delimiter(&mut tag, "begin", false)?;
+            let rest = self.content_and_end(&mut tag)?;
+            tag.finish()?;
+            tags.push((begin, rest));
+        }
+        Ok(tags)
+    }
+
+    pub(super) fn triggered_tags(
+        &mut self,
+        fields: &mut Fields<'_>,
+        rule: &mut RuleBuilder,
+        ends: &Ends,
+    ) -> Result<NodeId, TagError> {
+        let triggers = fields.texts("triggers")?;
+        let tags = self.tags(fields)?;
+        let mut dispatch = Dispatch::new(0);
+        dispatch.at_least_one = fields.flag("at_least_one", false)?;
+        dispatch.is_loop = !fields.flag("stop_after_first", false)?;
+        dispatch.excludes = fields.texts("excludes")?;
+        dispatch.excludes.extend_from_slice(&ends.texts);
+        for (index, (begin, rest)) in tags.into_iter().enumerate() {
+            let pointer = format!("{}/{index}/begin", fields.at("tags"));
+            let Delimiter::Texts(begins) = begin else {
+                return refuse(
+                    &pointer,
+                    "`begin` must be a string here: triggers are strings",
+                );
+            };
+            let begin = begins.first().map_or("", |text| &**text);
+            let mut of_tag = triggers
+                .iter()
+                .filter(|trigger| begin.starts_with(&***trigger));
+            let (Some(trigger), None) = (of_tag.next(), of_tag.next()) else {
+                return refuse(
+                    &pointer,
+                    "`begin` must start with exactly one of the triggers",
+                );
+            };
+            let content = rule.push(0, NodeKind::Rule(rest));
+            dispatch.tags.push(Tag {
+                trigger: trigger.clone(),
+                rest: begin[trigger.len()..].into(),
+                content,
+            });
+        }
+        // A trigger without tag may not occur either: nothing could follow it.
+        let unused = triggers
+            .iter()
+            .filter(|&trigger| !dispatch.tags.iter().any(|tag| tag.trigger == *trigger))
+            .cloned();
+        let unused: Vec<_> = unused.collect();
+        dispatch.excludes.extend(unused);
+        let kind = dispatch.build(rule, self.grammar);
+        Ok(rule.push(0, kind.map_err(|error| at(fields.pointer, error))?))
+    }
+
+    pub(super) fn dispatch(
+        &mut self,
+        fields: &mut Fields<'_>,
+        rule: &mut RuleBuilder,
+        ends: &Ends,
+    ) -> Result<NodeId, TagError> {
+        let mut dispatch = Dispatch::new(0);
+        for (trigger, content, pointer) in self.rules(fields, rule)? {
+            let Value::String(trigger) = trigger else {
+                return refuse(
+                    &pointer,
+                    format!("a trigger is a string, not {}", shown(trigger)),
+                );
+            };
+            dispatch.tags.push(Tag {
+                trigger: trigger.as_str().into(),
+                rest: "".into(),
+                content,
+            });
+        }
+        dispatch.is_loop = fields.flag("loop", true)?;
+        dispatch.excludes = fields.texts("excludes")?;
+        dispatch.excludes.extend_from_slice(&ends.texts);
+        let kind = dispatch.build(rule, self.grammar);
+        Ok(rule.push(0, kind.map_err(|error| at(fields.pointer, error))?))
+    }
+
+    pub(super) fn token_dispatch(
+        &mut self,
+        fields: &mut Fields<'_>,
+        rule: &mut RuleBuilder,
+        ends: &Ends,
+    ) -> Result<NodeId, TagError> {
+        let mut dispatch = TokenDispatch::new(0);
+        for (trigger, content, pointer) in self.rules(fields, rule)? {
+            dispatch.tags.push((token(trigger, &pointer)?, content));
+        }
+        dispatch.is_loop = fields.flag("loop", true)?;
+        dispatch.excludes = with_ends(fields.tokens("exclude_tokens")?, ends);
+        let kind = dispatch.build(rule);
+        Ok(rule.push(0, kind))
+    }
+
+    /// The pairs of a dispatch: a trigger, its content as a node, and the trigger's pointer.
+    fn rules<'a>(
+        &mut self,
+        fields: &mut Fields<'a>,
+        rule: &mut RuleBuilder,
+    ) -> Result<Vec<(&'a Value, NodeId, String)>, TagError> {
+        let mut rules = Vec::new();
+        for (index, pair) in fields.array("rules")?.iter().enumerate() {
+            let pointer = format!("{}/{index}", fields.at("rules"));
+            let Value::Array(pair) = pair else {
+                return refuse(&pointer, "a rule is a pair of a trigger and a format");
+            };
+            let [trigger, format] = &pair[..] else {
+                return refuse(&pointer, "a rule is a pair of a trigger and a format");
+            };
+            let none = Ends::default();
+            let content = self.part(format, &format!("{pointer}/1"), &none, rule)?;
+            rules.push((trigger, content, format!("{pointer}/0")));
+        }
+        Ok(rules)
+    }
+
+    pub(super) fn token_triggered_tags(
+        &mut self,
+        fields: &mut Fields<'_>,
+        rule: &mut RuleBuilder,
+        ends: &Ends,
+    ) -> Result<NodeId, TagError> {
+        let triggers = fields.tokens("trigger_tokens")?;
+        let tags = self.tags(fields)?;
+        let mut dispatch = TokenDispatch::new(0);
+        dispatch.at_least_one = fields.flag("at_least_one", false)?;
+        dispatch.is_loop = !fields.flag("stop_after_first", false)?;
+        dispatch.excludes = with_ends(fields.tokens("exclude_tokens")?, ends);
+        // Triggers don't occur between tags, with a tag or without.
+        dispatch.excludes.ranges.extend_from_slice(&triggers.ranges);
+        dispatch.excludes.names.extend_from_slice(&triggers.names);
+        for (index, (begin, rest)) in tags.into_iter().enumerate() {
+            let pointer = format!("{}/{index}/begin", fields.at("tags"));
+            let Delimiter::Token(value, token_pointer) = begin else {
+                return refuse(
+                    &pointer,
+                    "`begin` must be a token here: triggers are tokens",
+                );
+            };
+            let trigger = token(&value, &token_pointer)?;
+            let known = trigger.ranges.iter().all(|id| triggers.ranges.contains(id))
+                && trigger
+                    .names
+                    .iter()
+                    .all(|name| triggers.names.contains(name));
+            if !known {
+                return refuse(&pointer, "`begin` must be one of the trigger tokens");
+            }
+            let content = rule.push(0, NodeKind::Rule(rest));
+            dispatch.tags.push((trigger, content));
+        }
+        let kind = dispatch.build(rule);
+        Ok(rule.push(0, kind))
+    }
+
+    pub(super) fn tags_with_separator(
+        &mut self,
+        fields: &mut Fields<'_>,
+        rule: &mut RuleBuilder,
+    ) -> Result<NodeId, TagError> {
+        let tags = self.tags(fields)?;
+        let separator = self.grammar.pieces(fields.string("separator")?);
+        let at_least_one = fields.flag("at_least_one", false)?;
+        let stop_after_first = fields.flag("stop_after_first", false)?;
+        let mut ways = Vec::with_capacity(tags.len());
+        for (begin, rest) in tags {
+            let begin = match begin {
+                Delimiter::Texts(texts) => {
+                    let text = texts.first().map_or("", |text| &**text);
+                    let pieces = self.grammar.pieces(text);
+                    rule.pieces(0, &pieces)
+                }
+                Delimiter::Token(token, pointer) => self.token(&token, &pointer, rule)?,
+            };
+            let rest = rule.push(0, NodeKind::Rule(rest));
+            ways.push(rule.concat(0, vec![begin, rest]));
+        }
+        let one = rule.alternate(0, ways);
+        let mut list = one;
+        if !stop_after_first {
+            let separator = rule.pieces(0, &separator);
+            let more = rule.concat(0, vec![separator, one]);
+            let more = NodeKind::Repeat {
+                inner: more,
+                min: 0,
+                max: UNBOUNDED,
+            };
+            let more = rule.push(0, more);
+            list = rule.concat(0, vec![one, more]);
+        }
+        if !at_least_one {
+            let maybe = NodeKind::Repeat {
+                inner: list,
+                min: 0,
+                max: 1,
+            };
+            list = rule.push(0, maybe);
+        }
+        Ok(list)
+    }
+
+    /// The older form: `structures` of begin, schema and end, and `triggers`.
+    pub(super) fn structures(&mut self, fields: &mut Fields<'_>) -> Result<RuleId, TagError> {
+        let structures = fields.array("structures")?;
+        let mut tags = Vec::with_capacity(structures.len());
+        for (index, item) in structures.iter().enumerate() {
+            let pointer = format!("{}/{index}", fields.at("structures"));
+            let mut structure = Fields::new(item, &pointer)?;
+            let begin = Value::String(structure.string("begin")?.to_owned());
+            let end = Value::String(structure.string("end")?.to_owned());
+            let schema = structure.required("schema")?.clone();
+            structure.finish()?;
+            let content = object([
+                ("type", Value::String("json_schema".into())),
+                ("json_schema", schema),
+            ]);
+            tags.push(object([
+                ("begin", begin),
+                ("content", content),
+                ("end", end),
+            ]));
+        }
+        let format = object([
+            ("type", Value::String("triggered_tags".into())),
+            ("triggers", fields.required("triggers")?.clone()),
+            ("tags", Value::Array(std::sync::Arc::new(tags))),
+        ]);
+        self.format(&format, "", &Ends::default())
+    }
+}
+
+fn object<const N: usize>(members: [(&str, Value); N]) -> Value {
+    let members = members.map(|(name, value)| (name.to_owned(), value));
+    Value::Object(std::sync::Arc::new(members.into()))
+}
+
+fn with_ends(mut set: TokenSet, ends: &Ends) -> TokenSet {
+    for end in &ends.tokens {
+        set.ranges.extend_from_slice(&end.ranges);
+        set.names.extend_from_slice(&end.names);
+    }
+    set
+}
+
+/// A tag's `begin` or `end`: a string, a token, and at the end several strings.
+fn delimiter(
+    fields: &mut Fields<'_>,
+    name: &str,
+    may_be_list: bool,
+) -> Result<Delimiter, TagError> {
+    let value = fields.required(name)?;
+    match value {
+        Value::String(text) => Ok(Delimiter::Texts(vec![text.as_str().into()])),
+        Value::Array(items) if may_be_list && !items.is_empty() => {
+            let mut texts: Vec<Box<str>> = Vec::with_capacity(items.len());
+            for item in items.iter() {
+                match item {
+                    Value::String(text) => texts.push(text.as_str().into()),
+                    _ => return fields.refuse(name, "holds strings"),
+                }
+            }
+            Ok(Delimiter::Texts(texts))
+        }
+        Value::Object(_) => {
+            let pointer = fields.at(name);
+            let mut token = Fields::new(value, &pointer)?;
+            if token.string("type")? != "token" {
+                return token.refuse("type", "must be `token`");
+            }
+            let token_pointer = token.at("token");
+            let value = token.required("token")?.clone();
+            token.finish()?;
+            Ok(Delimiter::Token(value, token_pointer))
+        }
+        _ => fields.refuse(name, "must be a string or a token"),
+    }
+}
+
+/// Where a tag's content is free text and nothing else, up to strings: what it must not contain.
+fn plain_text(content: &Value, ends: &Ends) -> Option<Vec<Box<str>>> {
+    let Value::Object(members) = content else {
+        return None;
+    };
+    if ends.texts.is_empty() {
+        return None;
+    }
+    let mut excludes = Vec::new();
+    for (name, value) in members.iter() {
+        match (name.as_str(), value) {
+            ("type", Value::String(kind)) if kind == "any_text" => {}
+            ("excludes", Value::Array(items)) => {
+                for item in items.iter() {
+                    match item {
+                        Value::String(text) if !text.is_empty() => {
+                            excludes.push(text.as_str().into());
+                        }
+                        _ => return None,
+                    }
+                }
+            }
+            (_, Value::Null) => {}
+            _ => return None,
+        }
+    }
+    (members.iter().any(|member| member.0 == "type")).then_some(excludes)
+}

@@ -1,0 +1,211 @@
+//! Grammars made to hang, to recurse or to fill the memory: each compiles within its budget or is
+//! refused with the name of the limit.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use structured_output::{
+    CompileError, CompilerOptions, GrammarCompiler, GrammarMatcher, Limits, MatcherError,
+    TokenizerInfo,
+};
+
+const EOS: u32 = 256;
+
+fn compiler_with(limits: Limits) -> GrammarCompiler {
+    let mut vocab: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).collect();
+    vocab.push(b"<eos>".to_vec());
+    vocab.extend([&b"aaaa"[..], b"((((", b"))))", b"a+a"].map(<[u8]>::to_vec));
+    let info = TokenizerInfo::new(&vocab, vocab.len(), &[EOS], &[]).unwrap();
+    let options = CompilerOptions {
+        limits,
+        ..CompilerOptions::default()
+    };
+    GrammarCompiler::new(Arc::new(info), options)
+}
+
+fn compiler() -> GrammarCompiler {
+    compiler_with(Limits::default())
+}
+
+fn limit(grammar: &str) -> &'static str {
+    match compiler().compile_grammar(grammar) {
+        Err(CompileError::LimitExceeded { limit, .. }) => limit,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn message(grammar: &str) -> String {
+    compiler().compile_grammar(grammar).unwrap_err().to_string()
+}
+
+fn accepts(grammar: &str, text: &str) -> bool {
+    let grammar = compiler().compile_grammar(grammar).unwrap();
+    let mut matcher = GrammarMatcher::new(&grammar);
+    let tokens: Vec<u32> = text.bytes().map(u32::from).collect();
+    matcher.accept_tokens(&tokens).unwrap() && matcher.is_completed()
+}
+
+#[test]
+fn rules_that_say_nothing() {
+    let empty = CompileError::Unsatisfiable.to_string();
+    assert_eq!(message("root ::= root"), empty);
+    assert_eq!(message("root ::= root \"a\""), empty);
+    assert_eq!(message("root ::= a\na ::= b b\nb ::= root \"x\""), empty);
+    assert!(accepts("root ::= root root | \"\"", ""));
+    assert!(!accepts("root ::= root root | \"\"", "a"));
+    assert!(accepts("root ::= root root | \"\" | \"a\"", &"a".repeat(500)));
+}
+
+#[test]
+fn what_is_missing_is_told_with_its_place() {
+    assert_eq!(
+        message("start ::= \"a\""),
+        "grammar, line 1, column 1: there is no rule `root` to start with"
+    );
+    assert_eq!(
+        message("root ::= \"a\" |\n  other"),
+        "grammar, line 2, column 3: rule `other` is not defined"
+    );
+    assert_eq!(
+        message("start: \"a\" | other"),
+        "grammar, line 1, column 14: rule `other` is not defined"
+    );
+    assert_eq!(
+        message("begin: \"a\""),
+        "grammar, line 1, column 1: there is no rule `start`"
+    );
+    assert_eq!(
+        message(""),
+        "grammar, line 1, column 1: there is no rule `root` to start with"
+    );
+}
+
+#[test]
+fn depth_is_bounded() {
+    let open = "(".repeat(100_000);
+    assert_eq!(limit(&format!("root ::= {open}")), "max_nesting");
+    assert_eq!(limit(&format!("start: {open}")), "max_nesting");
+    assert_eq!(limit(&format!("start: {}", "[".repeat(100_000))), "max_nesting");
+    let json = format!("start: %json {{\"a\": {}", "[".repeat(100_000));
+    assert!(message(&json).contains("this JSON object has no end"));
+    let json = format!("start: %json {{\"a\": {}{}}}", "[".repeat(9999), "]".repeat(9999));
+    assert!(message(&json).contains("max_nesting"));
+    let nested = "start: %lark { ".repeat(1000);
+    assert!(message(&nested).contains("`%lark` is nested deeper than 16"));
+    let not = format!("start: A\nA: {}\"a\"", "~".repeat(100_000));
+    assert!(accepts(&not, "a"));
+}
+
+#[test]
+fn size_is_bounded() {
+    let large = format!("root ::= \"{}\"", "a".repeat(10 << 20));
+    assert_eq!(limit(&large), "max_source_bytes");
+    let mut alternatives = "root ::= \"x\" root \"y\"".to_owned();
+    for n in 0..10_000 {
+        write!(alternatives, " | \"word{n}\"").unwrap();
+    }
+    assert!(accepts(&alternatives, "xxword9999yy"));
+    let mut rules = String::new();
+    for n in 0..101_000 {
+        writeln!(rules, "r{n}::=a").unwrap();
+    }
+    assert!(matches!(limit(&rules), "max_rules" | "max_source_bytes"));
+    let many = "a ".repeat(520_000 / 2);
+    let small = Limits {
+        max_grammar_nodes: 1000,
+        ..Limits::default()
+    };
+    let refused = compiler_with(small).compile_ebnf(&format!("root ::= {many}"), "root");
+    assert!(matches!(
+        refused,
+        Err(CompileError::LimitExceeded {
+            limit: "max_grammar_nodes",
+            max: 1000
+        })
+    ));
+}
+
+#[test]
+fn counts_are_not_unrolled() {
+    assert!(accepts("root ::= \"a\"{0,2147483647}", &"a".repeat(1000)));
+    assert!(accepts("root ::= (\"(\" root \")\"){0,2147483647}", &"()(())".repeat(100)));
+    assert!(accepts("start: (\"(\" start \")\")~0..2147483647", &"(()())".repeat(100)));
+    assert!(!accepts("root ::= (\"(\" root \")\"){1000,2147483647} | \"x\"", "(x)"));
+    assert_eq!(
+        message("root ::= \"a\"{0,2147483648}"),
+        "grammar, line 1, column 16: `2147483648` is above 2147483647 (limit `max_repetition`)"
+    );
+}
+
+#[test]
+fn rules_that_double_stay_small() {
+    let mut source = "root ::= r0\n".to_owned();
+    for n in 0..40 {
+        writeln!(source, "r{n} ::= r{} r{}", n + 1, n + 1).unwrap();
+    }
+    source += "r40 ::= \"a\" | \"\"";
+    assert!(accepts(&source, &"a".repeat(10)));
+    let doubled = source.replace("\"a\" | \"\"", "\"a\"");
+    let grammar = compiler().compile_ebnf(&doubled, "root").unwrap();
+    let mut matcher = GrammarMatcher::new(&grammar);
+    assert!(matcher.accept_tokens(&[97; 1000]).unwrap());
+    assert!(!matcher.is_completed());
+}
+
+#[test]
+fn long_chains_and_cycles_of_rules() {
+    let mut chain = "root ::= r0 \"x\" | root \"y\"\n".to_owned();
+    for n in 0..20_000 {
+        writeln!(chain, "r{n} ::= r{}", n + 1).unwrap();
+    }
+    chain += "r20000 ::= \"a\"";
+    assert!(accepts(&chain, "axyy"));
+    // A cycle in which each rule begins with the next, and ends with a letter.
+    let mut cycle = "root ::= r0\n".to_owned();
+    for n in 0..3000 {
+        writeln!(cycle, "r{n} ::= r{} \"a\" | \"b\"", (n + 1) % 3000).unwrap();
+    }
+    assert_eq!(limit(&cycle), "max_steps");
+}
+
+#[test]
+fn ambiguity_costs_no_more_than_its_limit() {
+    let ambiguous = "root ::= s\ns ::= s s | s s s | \"a\" | \"\"";
+    assert!(accepts(ambiguous, &"a".repeat(300)));
+    let palindromes = "root ::= [ab] root [ab] | \"\"";
+    assert!(accepts(palindromes, &"ab".repeat(200)));
+    // Each place of the text is one where what follows may have begun.
+    let open = "root ::= \"(\" root \")\" | [(a]+";
+    let grammar = compiler_with(Limits {
+        max_items: 100,
+        ..Limits::default()
+    })
+    .compile_ebnf(open, "root")
+    .unwrap();
+    let mut matcher = GrammarMatcher::new(&grammar);
+    let failed = (0..1000).find_map(|_| matcher.accept_token(u32::from(b'(')).err());
+    assert_eq!(failed, Some(MatcherError::ItemsExhausted { max: 100 }));
+    let accepted = matcher.num_accepted_tokens();
+    assert!(matcher.next_token_mask().is_ok() && accepted > 20);
+}
+
+#[test]
+fn automata_that_explode_when_made_deterministic() {
+    let tail = "x ".repeat(24);
+    let source = format!("root ::= (x | y)* x {tail}\nx ::= \"a\" | \"(\" root \")\"\ny ::= \"b\"");
+    let grammar = compiler().compile_ebnf(&source, "root").unwrap();
+    let mut matcher = GrammarMatcher::new(&grammar);
+    assert!(matcher.accept_tokens(&[97; 200]).unwrap());
+    assert!(matcher.is_completed());
+    let terminal = format!("start: A start | A\nA: /[ab]*a[ab]{{40}}/ & ~/(ab)*{}/", "a?".repeat(30));
+    let grammar = compiler().compile_lark(&terminal).unwrap();
+    let mut matcher = GrammarMatcher::new(&grammar);
+    for _ in 0..100 {
+        match matcher.accept_token(97) {
+            Ok(accepted) => assert!(accepted),
+            Err(MatcherError::StepsExhausted { .. }) => break,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
