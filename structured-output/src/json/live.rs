@@ -165,6 +165,10 @@ impl Programs {
         shape: &Shape,
         fuel: &mut Fuel,
     ) -> Result<u32, OutOfFuel> {
+        if shape.number == Spellings::Free {
+            // Nothing is shorter, so nothing else is looked at.
+            return Ok(1);
+        }
         let number = Self::cost_of_spellings(lexicon, shape.number, 1, fuel)?;
         let string = Self::cost_of_spellings(lexicon, shape.string, 2, fuel)?;
         let words = match shape.words {
