@@ -1,10 +1,12 @@
 //! What structured output costs in the engine, and what it saves: tokens per second of constrained
 //! JSON over free text on the shape of Qwen2.5-0.5B with its real vocabulary, the delay of running
-//! requests while grammars compile, and how many tokens of an object come from the model.
+//! requests while grammars compile, rows of the LM head, and how many tokens of an object come from
+//! the model.
 
 #[path = "../throughput/checkpoint.rs"]
 mod checkpoint;
 mod engine;
+mod head;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -79,6 +81,10 @@ fn main() -> anyhow::Result<()> {
     if !arguments.skip_compiles {
         beside_compilations(&arguments, &folder, eos_token_id)?;
     }
+    let num_threads = arguments
+        .threads
+        .map_or_else(machine::num_cores, |threads| threads as usize);
+    head::measure(&folder, num_threads)?;
     fixed_keys()?;
     println!("\nload average at the end {}", machine::load_average());
     Ok(())
