@@ -302,7 +302,7 @@ async fn output_handler(inner: Weak<Inner>, client: Arc<dyn CoreClient>) {
         match received {
             Ok(Some(step)) => {
                 if let Some(stats) = step.scheduler_stats {
-                    inner.state().metrics.record(stats);
+                    inner.state().metrics.record(*stats);
                 }
                 for chunk in step.outputs.chunks(OUTPUT_PROC_CHUNK_SIZE) {
                     let aborts = inner.state().output_processor.process_outputs(chunk);

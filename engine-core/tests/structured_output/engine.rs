@@ -137,7 +137,7 @@ impl Engine {
         for outputs in self.core.step().unwrap().into_values() {
             all.extend(outputs.outputs);
             if let Some(stats) = outputs.scheduler_stats {
-                self.totals.add(stats);
+                self.totals.add(*stats);
             }
         }
         all

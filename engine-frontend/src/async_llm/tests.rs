@@ -325,10 +325,10 @@ async fn reports_of_the_core_add_up() {
         .unwrap();
     let sent = core.added().await;
     let report = EngineCoreOutputs {
-        scheduler_stats: Some(SchedulerStats {
+        scheduler_stats: Some(Box::new(SchedulerStats {
             num_running_reqs: 5,
             ..SchedulerStats::default()
-        }),
+        })),
         ..step(vec![output(
             &sent.request_id,
             "a",

@@ -314,7 +314,7 @@ impl OutputsByClient {
     /// Adds the statistics for one client, the first, or for client 0 where no client gets anything.
     fn finish(mut self, stats: SchedulerStats, timestamp: f64) -> BTreeMap<u32, EngineCoreOutputs> {
         let first = self.0.keys().next().copied().unwrap_or_default();
-        self.0.entry(first).or_default().scheduler_stats = Some(stats);
+        self.0.entry(first).or_default().scheduler_stats = Some(Box::new(stats));
         self.stamp(timestamp)
     }
 
