@@ -193,7 +193,11 @@ impl InputProcessor {
         })
     }
 
-    fn tokenize(
+    /// A prompt as text, where there is one, and as tokens.
+    ///
+    /// # Errors
+    /// A template that refuses the messages.
+    pub fn tokenize(
         &self,
         prompt: Prompt,
         add_special_tokens: bool,

@@ -28,7 +28,9 @@
 pub mod batch;
 pub mod detokenizer;
 pub mod engine_core_client;
+pub mod metrics;
 pub mod openai;
+pub mod server;
 
 mod arg_utils;
 mod async_llm;
@@ -45,6 +47,7 @@ mod random;
 mod request_output_collector;
 mod sampling_params;
 mod startup;
+mod supervisor;
 #[cfg(test)]
 mod test_support;
 mod tokenizer_threads;
@@ -59,7 +62,7 @@ pub use input_processor::{
     ChatPrompt, GenerateRequest, InputProcessor, ProcessedInputs, Prompt, TruncationSide,
 };
 pub use llm::LLM;
-pub use logging::init_logging;
+pub use logging::{init_logging, init_logging_as};
 pub use logprobs::{Logprob, LogprobsProcessor, PositionLogprobs};
 pub use output_processor::OutputProcessor;
 pub use outputs::{CompletionOutput, RequestOutput};
@@ -67,5 +70,6 @@ pub use parallel_sampling::ParentRequest;
 pub use protocol::{FinishReason, RequestOutputKind, SamplingParams, StopReason};
 pub use request_output_collector::RequestOutputCollector;
 pub use sampling_params::{ModelLimits, verify};
-pub use startup::{StartupError, start_engine};
+pub use startup::{StartupError, start_engine, start_supervised_engine};
+pub use supervisor::{CoreHealth, CoreSource, SupervisedCore, SupervisorOptions};
 pub use tokenizer_threads::frontend_runtime;

@@ -9,16 +9,23 @@
 //! `text`, `structured_outputs`, `guided_*` and `tool_choice` that forces a call are refused.
 
 mod chat;
+mod chunk;
 mod completion;
 mod error;
 mod fields;
 mod logprobs;
 mod request;
 mod serving;
+mod streaming;
+mod tokenize;
 
 pub use chat::{
     ChatCompletionRequest, ChatCompletionResponse, ChatCompletionResponseChoice, ChatMessage,
     ToolChoice,
+};
+pub use chunk::{
+    ChatCompletionResponseStreamChoice, ChatCompletionStreamResponse,
+    CompletionResponseStreamChoice, CompletionStreamResponse, DeltaMessage,
 };
 pub use completion::{
     CompletionPrompt, CompletionRequest, CompletionResponse, CompletionResponseChoice,
@@ -31,3 +38,5 @@ pub use logprobs::{
 };
 pub use request::{CommonFields, DefaultSamplingParams, StreamOptions, UsageInfo};
 pub use serving::{OpenAIServing, RequestContext};
+pub use streaming::EventStream;
+pub use tokenize::{DetokenizeRequest, DetokenizeResponse, TokenizeRequest, TokenizeResponse};

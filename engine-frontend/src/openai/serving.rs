@@ -62,6 +62,16 @@ impl OpenAIServing {
         self
     }
 
+    /// The names that the model answers to.
+    pub fn served_model_names(&self) -> &[String] {
+        &self.served_model_names
+    }
+
+    /// What a request without sampling parameters gets.
+    pub fn default_sampling_params(&self) -> &DefaultSamplingParams {
+        &self.default_sampling_params
+    }
+
     /// The engine.
     pub fn engine(&self) -> &Arc<AsyncLLM> {
         &self.engine
@@ -142,7 +152,11 @@ impl OpenAIServing {
         Ok(response)
     }
 
-    fn check_model(&self, model: Option<&str>) -> Result<(), ServingError> {
+    /// Refuses a model that isn't served here.
+    ///
+    /// # Errors
+    /// [`ServingError::ModelNotFound`].
+    pub fn check_model(&self, model: Option<&str>) -> Result<(), ServingError> {
         let Some(model) = model else { return Ok(()) };
         let is_folder = || {
             let folder = self.model_folder.as_deref();
@@ -157,7 +171,7 @@ impl OpenAIServing {
         })
     }
 
-    fn model_name(&self) -> String {
+    pub(super) fn model_name(&self) -> String {
         self.served_model_names.first().cloned().unwrap_or_default()
     }
 
@@ -168,17 +182,27 @@ impl OpenAIServing {
         requests: Vec<GenerateRequest>,
         context: &RequestContext,
     ) -> Result<Vec<RequestOutput>, ServingError> {
+        let streams = self.start(requests, context).await?;
+        let mut outputs = Vec::with_capacity(streams.len());
+        for stream in streams {
+            outputs.push(stream.collect().await?);
+        }
+        Ok(outputs)
+    }
+
+    /// Starts the requests of one API request. The first error aborts those that were started.
+    pub(super) async fn start(
+        &self,
+        requests: Vec<GenerateRequest>,
+        context: &RequestContext,
+    ) -> Result<Vec<RequestStream>, ServingError> {
         let mut streams: Vec<RequestStream> = Vec::with_capacity(requests.len());
         for mut request in requests {
             let params = &mut request.sampling_params;
             params.seed = params.seed.or(context.default_seed);
             streams.push(self.engine.generate(request).await?);
         }
-        let mut outputs = Vec::with_capacity(streams.len());
-        for stream in streams {
-            outputs.push(stream.collect().await?);
-        }
-        Ok(outputs)
+        Ok(streams)
     }
 
     fn completion_choice(
@@ -249,22 +273,12 @@ fn chat_choice(
     completion: CompletionOutput,
     return_token_ids: bool,
 ) -> ChatCompletionResponseChoice {
-    let as_token_ids = request.common.return_tokens_as_token_ids;
-    let top = match &request.common.logprob_token_ids {
-        Some(_) => -1,
-        None => request.top_logprobs,
-    };
     ChatCompletionResponseChoice {
         index: completion.index,
+        logprobs: chat_logprobs(request, &completion),
         message: ChatMessage {
             role: "assistant".to_owned(),
             content: completion.text,
-        },
-        logprobs: match (&completion.logprobs, request.logprobs) {
-            (Some(positions), true) => {
-                Some(ChatCompletionLogProbs::new(positions, top, as_token_ids))
-            }
-            _ => None,
         },
         finish_reason: completion.finish_reason.map(|r| r.as_str().to_owned()),
         stop_reason: completion.stop_reason.as_ref().map(stop_reason),
@@ -272,7 +286,21 @@ fn chat_choice(
     }
 }
 
-fn stop_reason(reason: &StopReason) -> Value {
+/// The logprobs of an answer, or of a piece of it, where asked for.
+pub(super) fn chat_logprobs(
+    request: &ChatCompletionRequest,
+    completion: &CompletionOutput,
+) -> Option<ChatCompletionLogProbs> {
+    let positions = completion.logprobs.as_ref().filter(|_| request.logprobs)?;
+    let top = match &request.common.logprob_token_ids {
+        Some(_) => -1,
+        None => request.top_logprobs,
+    };
+    let as_token_ids = request.common.return_tokens_as_token_ids;
+    Some(ChatCompletionLogProbs::new(positions, top, as_token_ids))
+}
+
+pub(super) fn stop_reason(reason: &StopReason) -> Value {
     match reason {
         StopReason::TokenId(id) => Value::from(*id),
         StopReason::String(string) => Value::from(string.as_str()),
@@ -289,7 +317,7 @@ fn usage(outputs: &[RequestOutput]) -> UsageInfo {
     UsageInfo::new(prompt as u64, completion as u64)
 }
 
-fn request_id(prefix: &str, own: Option<&str>, context: &RequestContext) -> String {
+pub(super) fn request_id(prefix: &str, own: Option<&str>, context: &RequestContext) -> String {
     format!("{prefix}-{}", own.unwrap_or(&context.request_id))
 }
 

@@ -1,0 +1,19 @@
+//! What the engine does, counted: vLLM's statistics per step and per request, and the loggers
+//! that show them ([`PrometheusStatLogger`] for `/metrics`, [`LoggingStatLogger`] for people).
+
+mod logging;
+mod prometheus;
+mod stats;
+mod text;
+
+pub use logging::LoggingStatLogger;
+pub use prometheus::PrometheusStatLogger;
+pub use stats::{FinishedRequestStats, IterationStats, RequestStateStats};
+
+use protocol::SchedulerStats;
+
+/// Hears of every step. It is called on the task that serves all streams: it must not wait.
+pub trait StatLogger: std::fmt::Debug + Send + Sync {
+    /// One step, as far as this frontend saw it.
+    fn record(&self, scheduler: Option<&SchedulerStats>, iteration: &IterationStats);
+}
