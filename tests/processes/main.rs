@@ -5,5 +5,6 @@
 mod batch;
 mod builtin_model;
 mod engine_core_process;
+mod server;
 mod shared_core;
 mod support;

@@ -1,0 +1,82 @@
+"""Uses a server as users of the OpenAI API do. Argument: its base URL. Its key is "secret"."""
+
+import sys
+
+import openai
+
+client = openai.OpenAI(base_url=sys.argv[1], api_key="secret", max_retries=0)
+model = client.models.list().data[0].id
+messages = [{"role": "user", "content": "What is Formwork?"}]
+
+# A whole answer, and the same as a stream.
+chat = client.chat.completions.create(model=model, messages=messages, max_tokens=16, temperature=0)
+assert chat.choices[0].message.role == "assistant", chat
+text = chat.choices[0].message.content
+assert text and chat.usage.completion_tokens <= 16, chat
+streamed, usage = "", None
+for chunk in client.chat.completions.create(
+    model=model,
+    messages=messages,
+    max_tokens=16,
+    temperature=0,
+    stream=True,
+    stream_options={"include_usage": True},
+):
+    if chunk.choices:
+        streamed += chunk.choices[0].delta.content or ""
+    else:
+        usage = chunk.usage
+assert streamed == text, (streamed, text)
+assert usage == chat.usage, (usage, chat.usage)
+
+# Completions, several at once, with logprobs.
+completion = client.completions.create(
+    model=model, prompt=["One", "Two"], n=2, max_tokens=4, temperature=1, seed=1, logprobs=2
+)
+assert [choice.index for choice in completion.choices] == [0, 1, 2, 3], completion
+assert all(len(c.logprobs.tokens) == len(c.logprobs.token_logprobs) for c in completion.choices)
+
+# Logprobs of a chat answer.
+chat = client.chat.completions.create(
+    model=model, messages=messages, max_tokens=3, logprobs=True, top_logprobs=2
+)
+for position in chat.choices[0].logprobs.content:
+    assert len(position.top_logprobs) == 2, position
+    assert bytes(position.bytes).decode(errors="replace") == position.token, position
+
+# vLLM's fields by extra_body.
+chat = client.chat.completions.create(
+    model=model,
+    messages=messages,
+    max_tokens=4,
+    extra_body={"ignore_eos": True, "top_k": 5, "return_token_ids": True},
+)
+assert chat.usage.completion_tokens == 4, chat
+assert len(chat.choices[0].token_ids) == 4, chat
+
+# Errors arrive as the package's own.
+for expected, change in [
+    (openai.BadRequestError, {"temperature": 9}),
+    (openai.BadRequestError, {"extra_body": {"guided_yaml": "a"}}),
+    (openai.NotFoundError, {"model": "gpt-4"}),
+]:
+    try:
+        client.chat.completions.create(**{"model": model, "messages": messages, **change})
+    except expected as error:
+        assert error.body["message"], error
+    else:
+        raise AssertionError(f"{change} must be refused")
+try:
+    openai.OpenAI(base_url=sys.argv[1], api_key="wrong", max_retries=0).models.list()
+except openai.AuthenticationError:
+    pass
+else:
+    raise AssertionError("a wrong key must be refused")
+
+# A stream that is closed early.
+stream = client.chat.completions.create(
+    model=model, messages=messages, max_tokens=200, stream=True, extra_body={"ignore_eos": True}
+)
+next(iter(stream))
+stream.close()
+assert client.chat.completions.create(model=model, messages=messages, max_tokens=1).choices
