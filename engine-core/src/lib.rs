@@ -42,4 +42,5 @@ pub mod model_executor;
 mod panic_message;
 pub mod request;
 pub mod sample;
+pub mod structured_output;
 pub mod worker;

@@ -1,5 +1,6 @@
 //! One request as the core keeps it, from arrival to its last token.
 
+use std::fmt;
 use std::sync::Arc;
 
 use protocol::{
@@ -7,6 +8,7 @@ use protocol::{
 };
 
 use crate::core::block_hash::{BlockHash, BlockHasher};
+use crate::structured_output::{PendingGrammar, StructuredOutputRequest};
 
 /// Internal id of a request, cheap to clone.
 pub type RequestId = Arc<str>;
@@ -41,6 +43,33 @@ pub struct Request {
     pub(crate) prefill_stats: Option<PrefillStats>,
     /// Whether prompt logprobs may still be emitted.
     pub(crate) prompt_logprobs_due: bool,
+    reasoning_ended: Option<bool>,
+    /// What constrains the output; `None` for free text, and until the grammar is submitted.
+    pub(crate) structured_output: Option<StructuredOutput>,
+    /// Tokens that the next step verifies.
+    pub(crate) spec_token_ids: Vec<u32>,
+    /// Tokens of prompt and output that the model runner has, or will have when the step in flight
+    /// is done. Forced ones are appended here first.
+    pub(crate) num_runner_tokens: usize,
+    /// Output tokens that no output has carried yet.
+    pub(crate) unsent_token_ids: Vec<u32>,
+}
+
+/// What constrains a request's output.
+pub enum StructuredOutput {
+    /// A grammar that is being compiled.
+    Pending(PendingGrammar),
+    /// The grammar, where the output stands in it.
+    Ready(Box<StructuredOutputRequest>),
+}
+
+impl fmt::Debug for StructuredOutput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Pending(_) => "Pending",
+            Self::Ready(_) => "Ready",
+        })
+    }
 }
 
 impl Request {
@@ -61,7 +90,7 @@ impl Request {
             priority,
             external_req_id: _,
             trace_headers: _,
-            reasoning_ended: _,
+            reasoning_ended,
         } = request;
         let num_replayed_tokens = output_token_ids.len();
         let asks_prompt_logprobs = asks_prompt_logprobs(&sampling_params);
@@ -87,6 +116,11 @@ impl Request {
             prefill_stats: None,
             // They travelled with the first output token.
             prompt_logprobs_due: asks_prompt_logprobs && num_replayed_tokens == 0,
+            reasoning_ended,
+            structured_output: None,
+            spec_token_ids: Vec::new(),
+            num_runner_tokens: 0,
+            unsent_token_ids: Vec::new(),
         }
     }
 
@@ -175,6 +209,57 @@ impl Request {
     pub fn skip_reading_prefix_cache(&self) -> bool {
         self.sampling_params.skip_reading_prefix_cache
             || asks_prompt_logprobs(&self.sampling_params)
+    }
+
+    /// Where the prompt leaves thinking.
+    pub fn reasoning_ended(&self) -> Option<bool> {
+        self.reasoning_ended
+    }
+
+    /// Whether it has a constraint whose grammar nobody has submitted yet.
+    pub fn needs_grammar(&self) -> bool {
+        self.sampling_params.structured_outputs.is_some() && self.structured_output.is_none()
+    }
+
+    /// What constrains the output, once it is compiled.
+    pub(crate) fn grammar_mut(&mut self) -> Option<&mut StructuredOutputRequest> {
+        match &mut self.structured_output {
+            Some(StructuredOutput::Ready(grammar)) => Some(grammar),
+            Some(StructuredOutput::Pending(_)) | None => None,
+        }
+    }
+
+    /// The same, to look at.
+    pub(crate) fn grammar(&self) -> Option<&StructuredOutputRequest> {
+        match &self.structured_output {
+            Some(StructuredOutput::Ready(grammar)) => Some(grammar),
+            Some(StructuredOutput::Pending(_)) | None => None,
+        }
+    }
+
+    /// The grammar, and prompt and output.
+    pub(crate) fn grammar_and_tokens(&mut self) -> Option<(&mut StructuredOutputRequest, &[u32])> {
+        match &mut self.structured_output {
+            Some(StructuredOutput::Ready(grammar)) => Some((grammar, &self.all_token_ids)),
+            Some(StructuredOutput::Pending(_)) | None => None,
+        }
+    }
+
+    /// Tokens that the output may still get in a context of `max_model_len`.
+    pub(crate) fn num_tokens_left(&self, max_model_len: usize) -> u32 {
+        let in_context = max_model_len.saturating_sub(self.num_tokens());
+        let in_output = self
+            .sampling_params
+            .max_tokens
+            .map_or(u32::MAX, |max_tokens| {
+                max_tokens.saturating_sub(self.num_output_tokens() as u32)
+            });
+        in_output.min(u32::try_from(in_context).unwrap_or(u32::MAX))
+    }
+
+    /// Tokens of prompt, output and draft.
+    pub(crate) fn num_tokens_with_spec(&self) -> usize {
+        self.num_tokens() + self.spec_token_ids.len()
     }
 
     /// Adds a generated token, and the hash of the block that it fills.

@@ -9,11 +9,13 @@ use std::sync::{Arc, Mutex};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use engine_core::core::kv_cache_manager::KVCacheConfig;
 use engine_core::core::sched::{
-    CachedRequestData, EngineClock, GrammarOutput, NewRequestData, Scheduler, SchedulerOutput,
+    CachedRequestData, EngineClock, GrammarOutput, NewRequestData, RequestMasks, Scheduler,
+    SchedulerOutput,
 };
 use engine_core::engine::{AbortRequests, EngineCore};
 use engine_core::model_executor::{CausalLm, ComputePool, ForwardInput, ModelError};
 use engine_core::request::Request;
+use engine_core::structured_output::TokenMask;
 use engine_core::worker::{
     Executor, ExecutorError, ModelRunner, ModelRunnerConfig, ModelRunnerError,
 };
@@ -109,11 +111,18 @@ impl CausalLm for CountingModel {
         Ok(())
     }
 
-    fn compute_logits_for(&mut self, _: usize, _: &[u32], _: &mut [f32]) -> Result<(), ModelError> {
-        Err(ModelError::Input {
-            field: "row",
-            problem: "not used here".to_owned(),
-        })
+    fn compute_logits_for(
+        &mut self,
+        row: usize,
+        token_ids: &[u32],
+        logits: &mut [f32],
+    ) -> Result<(), ModelError> {
+        let mut full = [0.0; VOCAB_SIZE];
+        self.compute_logits(row..row + 1, &mut full)?;
+        for (&token_id, logit) in token_ids.iter().zip(logits) {
+            *logit = full[token_id as usize];
+        }
+        Ok(())
     }
 
     fn vocab_size(&self) -> usize {
@@ -131,6 +140,7 @@ fn runner(model: CountingModel) -> ModelRunner {
         max_model_len: 64,
         tokenizer_vocab_size: 37,
         logprobs_mode: LogprobsMode::RawLogprobs,
+        enable_sparse_head: true,
     };
     ModelRunner::new(
         Box::new(model),
@@ -292,10 +302,9 @@ fn a_row_of_the_mask_belongs_to_its_request() {
             &[("free", 1), ("bound", 1)],
         ))
         .unwrap();
+    let words = TokenMask::Words([1 << 20 | 1 << 30, u32::MAX].into());
     let grammar_output = GrammarOutput {
-        structured_output_request_ids: vec!["bound".into()],
-        grammar_bitmask: vec![1 << 20 | 1 << 30, u32::MAX],
-        words_per_row: 2,
+        masks: vec![RequestMasks::Free, RequestMasks::Masks(vec![words])],
     };
     let output = runner.sample_tokens(Some(&grammar_output)).unwrap();
     // 5 is the favourite; of 20, 30 and 32 to 36 the first is the nearest after it.

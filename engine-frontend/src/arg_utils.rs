@@ -5,16 +5,24 @@ use std::path::{Path, PathBuf};
 use clap::{ArgAction, Args, ValueEnum};
 use protocol::{
     BackendKind, CacheConfig, Dtype, EngineConfig, LogprobsMode, ModelConfig, ModelSource,
-    SchedulerConfig, SchedulingPolicy,
+    SchedulerConfig, SchedulingPolicy, SpeculativeConfig,
 };
+use serde::Deserialize;
+
+use crate::error::ValidationError;
+use crate::json_problem::json_problem;
+use crate::structured_outputs::{BackendOptions, StructuredOutputsArgs};
 
 /// Longest time that requests may be given to finish, in seconds: a year. What is meant to be
 /// longer is a mistake.
 pub(crate) const MAX_SHUTDOWN_TIMEOUT: f64 = 365.0 * 24.0 * 3600.0;
 
+/// Most tokens of a draft: more are never right in a row often enough to pay.
+const MAX_DRAFT: u32 = 64;
+
 /// Flags of the core's process, its model execution, its cache and its scheduler. A core that was
 /// started by hand has its own, so they are refused rather than ignored.
-const DECIDED_BY_THE_CORE: [&str; 22] = [
+const DECIDED_BY_THE_CORE: [&str; 23] = [
     "dtype",
     "backend",
     "max_model_len",
@@ -37,6 +45,7 @@ const DECIDED_BY_THE_CORE: [&str; 22] = [
     "threads",
     "shutdown_timeout",
     "engine_core",
+    "speculative_config",
 ];
 
 /// What to run and with which limits: vLLM's flags, as far as they apply here.
@@ -120,6 +129,20 @@ pub struct EngineArgs {
     /// decides itself are refused
     #[arg(long, value_name = "ADDRESS", conflicts_with_all = DECIDED_BY_THE_CORE)]
     pub engine_core_address: Option<String>,
+    /// Constraints on the output and thinking, as a JSON object: backend,
+    /// disable_any_whitespace, disable_additional_properties, enable_in_reasoning,
+    /// reasoning_parser, thinking_markers, and for the core compile_threads,
+    /// max_num_queued_grammars, cache_bytes, enable_sparse_head, jump_forward
+    #[arg(long, value_name = "JSON", value_parser = structured_outputs_config)]
+    pub structured_outputs_config: Option<StructuredOutputsArgs>,
+    /// The older name of the backend in --structured-outputs-config: auto, xgrammar, guidance,
+    /// outlines, lm-format-enforcer or formwork. One engine serves them all
+    #[arg(long, value_name = "NAME", value_parser = guided_decoding_backend)]
+    pub guided_decoding_backend: Option<String>,
+    /// Drafts by prompt lookup, as a JSON object: num_speculative_tokens, prompt_lookup_min,
+    /// prompt_lookup_max. Off where absent
+    #[arg(long, value_name = "JSON", value_parser = speculative_config)]
+    pub speculative_config: Option<SpeculativeConfig>,
     /// Where default sampling parameters come from
     #[arg(long, value_enum, default_value_t = GenerationConfigArg::Auto)]
     pub generation_config: GenerationConfigArg,
@@ -153,6 +176,9 @@ impl Default for EngineArgs {
             shutdown_timeout: 0.0,
             engine_core: None,
             engine_core_address: None,
+            structured_outputs_config: None,
+            guided_decoding_backend: None,
+            speculative_config: None,
             generation_config: GenerationConfigArg::Auto,
         }
     }
@@ -172,6 +198,40 @@ impl EngineArgs {
         let default = SchedulerConfig::default().max_num_seqs;
         self.max_num_seqs
             .unwrap_or_else(|| default.min(self.max_num_batched_tokens))
+    }
+
+    /// What can be told of flags together, before anything is loaded.
+    ///
+    /// # Errors
+    /// The backend is given twice, or settings for a core that has its own.
+    pub fn verify(&self) -> Result<(), ValidationError> {
+        const FLAG: &str = "--structured-outputs-config";
+        let Some(config) = &self.structured_outputs_config else {
+            return Ok(());
+        };
+        if config.backend.is_some() && self.guided_decoding_backend.is_some() {
+            let message = format!("{FLAG} and --guided-decoding-backend both name a backend");
+            return Err(ValidationError::new(message));
+        }
+        if let Some(field) = config.core_fields().first()
+            && self.engine_core_address.is_some()
+        {
+            let message = format!(
+                "{FLAG}: {field} is decided by the core, and --engine-core-address names one that \
+                 runs already; leave it out"
+            );
+            return Err(ValidationError::new(message));
+        }
+        Ok(())
+    }
+
+    /// The engine's settings for constraints and thinking.
+    pub fn structured_outputs(&self) -> StructuredOutputsArgs {
+        let mut args = self.structured_outputs_config.clone().unwrap_or_default();
+        if let Some(backend) = &self.guided_decoding_backend {
+            args.backend = Some(backend.clone());
+        }
+        args
     }
 
     /// The configuration that the core gets.
@@ -221,10 +281,52 @@ impl EngineArgs {
                 max_num_queued_tokens: self.max_num_queued_tokens,
                 ..SchedulerConfig::default()
             },
+            structured_outputs_config: self.structured_outputs().core_config(),
+            speculative_config: self.speculative_config,
             shutdown_timeout_seconds: self.shutdown_timeout,
-            ..EngineConfig::default()
         }
     }
+}
+
+/// Reads `--structured-outputs-config`.
+fn structured_outputs_config(text: &str) -> Result<StructuredOutputsArgs, String> {
+    StructuredOutputsArgs::from_json(text).map_err(|error| error.message)
+}
+
+/// Reads `--guided-decoding-backend`.
+fn guided_decoding_backend(text: &str) -> Result<String, String> {
+    BackendOptions::parse("it", text).map_err(|error| error.message)?;
+    Ok(text.to_owned())
+}
+
+/// Reads `--speculative-config`: vLLM's `method` may be there, and is `ngram`.
+fn speculative_config(text: &str) -> Result<SpeculativeConfig, String> {
+    let mut value: serde_json::Value =
+        serde_json::from_str(text).map_err(|error| json_problem(&error))?;
+    if let Some(fields) = value.as_object_mut()
+        && let Some(method) = fields.remove("method")
+        && method != "ngram"
+    {
+        return Err(format!("method must be \"ngram\", got {method}"));
+    }
+    let config = SpeculativeConfig::deserialize(&value).map_err(|error| json_problem(&error))?;
+    let SpeculativeConfig {
+        num_speculative_tokens,
+        prompt_lookup_min,
+        prompt_lookup_max,
+    } = config;
+    if !(1..=MAX_DRAFT).contains(&num_speculative_tokens) {
+        return Err(format!(
+            "num_speculative_tokens must be between 1 and {MAX_DRAFT}, got {num_speculative_tokens}"
+        ));
+    }
+    if prompt_lookup_min == 0 || prompt_lookup_min > prompt_lookup_max {
+        return Err(format!(
+            "prompt_lookup_min must be between 1 and prompt_lookup_max ({prompt_lookup_max}), got \
+             {prompt_lookup_min}"
+        ));
+    }
+    Ok(config)
 }
 
 /// Reads `--shutdown-timeout`.

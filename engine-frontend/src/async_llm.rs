@@ -14,12 +14,18 @@ use tokio::task::AbortHandle;
 
 use crate::engine_core_client::{EngineCoreClient, EngineCoreClientError};
 use crate::error::{EngineDeadError, GenerateError, ValidationError};
+<<<<<<< HEAD
 use crate::input_processor::{GenerateRequest, InputProcessor, Prompt};
 use crate::metrics::StatLogger;
+=======
+use crate::input_processor::{GenerateRequest, InputProcessor};
+use crate::metrics::EngineMetrics;
+>>>>>>> protocol
 use crate::output_processor::OutputProcessor;
 use crate::outputs::RequestOutput;
 use crate::request_output_collector::RequestOutputCollector;
 use crate::sampling_params::ModelLimits;
+use crate::structured_outputs::StructuredOutputsArgs;
 use crate::tokenizer_threads::TokenizerThreads;
 
 /// Outputs processed before other tasks get their turn.
@@ -90,6 +96,7 @@ struct Inner {
 #[derive(Debug)]
 struct State {
     output_processor: OutputProcessor,
+    metrics: EngineMetrics,
     engine_dead: Option<EngineDeadError>,
 }
 
@@ -101,17 +108,12 @@ impl AsyncLLM {
         ready: EngineCoreReadyResponse,
         tokenizer: Arc<Tokenizer>,
     ) -> Self {
-        // Ids above the tokenizer's own exist in the logits of padded models. They have no text.
-        let tokenizer_size = u32::try_from(tokenizer.vocab_size()).unwrap_or(u32::MAX);
-        let limits = ModelLimits {
-            max_model_len: ready.max_model_len,
-            vocab_size: ready.vocab_size.min(tokenizer_size),
-            max_logprobs: ready.max_logprobs,
-        };
+        let limits = model_limits(&ready, &tokenizer);
         let inner = Arc::new(Inner {
             client: client.clone(),
             state: Mutex::new(State {
                 output_processor: OutputProcessor::new(tokenizer.clone()),
+                metrics: EngineMetrics::default(),
                 engine_dead: None,
             }),
             stat_loggers: OnceLock::new(),
@@ -126,6 +128,22 @@ impl AsyncLLM {
             tokenizer,
             ready,
         }
+    }
+
+    /// The same engine with these settings for constraints and thinking.
+    ///
+    /// # Errors
+    /// The thinking's tokens that they name are not the tokenizer's.
+    pub fn with_structured_outputs(
+        mut self,
+        args: StructuredOutputsArgs,
+    ) -> Result<Self, ValidationError> {
+        let processor = InputProcessor::new(
+            self.tokenizer.clone(),
+            model_limits(&self.ready, &self.tokenizer),
+        );
+        self.input_processor = Arc::new(processor.with_structured_outputs(args)?);
+        Ok(self)
     }
 
     /// Starts a request. Dropping the stream aborts it.
@@ -143,14 +161,13 @@ impl AsyncLLM {
             .run(move || input_processor.process_inputs(request))
             .await
             .map_err(|error| internal_error(&error.to_string()))??;
-        let request = processed.request;
-        let kind = request.sampling_params.output_kind;
+        let kind = processed.request.sampling_params.output_kind;
         let stream = RequestStream {
             inner: self.inner.clone(),
             queue: Arc::new(RequestOutputCollector::new(
                 kind == RequestOutputKind::Delta,
             )),
-            request_id: request.request_id.clone(),
+            request_id: processed.request.request_id.clone(),
             aggregate: kind == RequestOutputKind::Delta,
             finished: false,
         };
@@ -159,9 +176,7 @@ impl AsyncLLM {
             return Err(dead.clone().into());
         }
         // Registered before it is sent: no output can be too early.
-        let children = state
-            .output_processor
-            .add_request(request, processed.prompt, &stream.queue);
+        let children = state.output_processor.add_request(processed, &stream.queue);
         drop(state);
         let child_ids: Vec<String> = children.iter().map(|c| c.request_id.clone()).collect();
         for child in children {
@@ -235,9 +250,24 @@ impl AsyncLLM {
         self.inner.client.shutdown(drain_seconds).await
     }
 
+    /// What the core reported since the start, to this client.
+    pub fn metrics(&self) -> EngineMetrics {
+        self.inner.state().metrics.clone()
+    }
+
     /// Tokens generated since the start, for all requests.
     pub fn num_generation_tokens(&self) -> u64 {
         self.inner.state().output_processor.num_generation_tokens()
+    }
+}
+
+fn model_limits(ready: &EngineCoreReadyResponse, tokenizer: &Tokenizer) -> ModelLimits {
+    // Ids above the tokenizer's own exist in the logits of padded models. They have no text.
+    let tokenizer_size = u32::try_from(tokenizer.vocab_size()).unwrap_or(u32::MAX);
+    ModelLimits {
+        max_model_len: ready.max_model_len,
+        vocab_size: ready.vocab_size.min(tokenizer_size),
+        max_logprobs: ready.max_logprobs,
     }
 }
 
@@ -301,10 +331,16 @@ async fn output_handler(inner: Weak<Inner>, client: Arc<dyn CoreClient>) {
         let Some(inner) = inner.upgrade() else { return };
         match received {
             Ok(Some(step)) => {
+<<<<<<< HEAD
                 inner
                     .state()
                     .output_processor
                     .set_timestamp(step.timestamp);
+=======
+                if let Some(stats) = step.scheduler_stats {
+                    inner.state().metrics.record(stats);
+                }
+>>>>>>> protocol
                 for chunk in step.outputs.chunks(OUTPUT_PROC_CHUNK_SIZE) {
                     let aborts = inner.state().output_processor.process_outputs(chunk);
                     inner.abort(aborts);
@@ -362,6 +398,16 @@ impl RequestStream {
         let item = self.queue.get().await;
         self.finished = item.as_ref().map_or(true, |output| output.finished);
         Some(item)
+    }
+
+    /// Waits until it is sure that the request isn't refused: its grammar is compiled, or its first
+    /// output is there. An HTTP status line waits for this. Takes nothing out of the stream. Safe to
+    /// cancel.
+    ///
+    /// # Errors
+    /// Why it was refused or failed; [`Self::next`] gives the same.
+    pub async fn admitted(&mut self) -> Result<(), GenerateError> {
+        self.queue.admitted().await
     }
 
     /// Waits for the end and returns everything as one output.

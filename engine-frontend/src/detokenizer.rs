@@ -19,6 +19,9 @@ pub struct IncrementalDetokenizer {
     decoder: Option<Decoder>,
     token_ids: Vec<u32>,
     output_text: String,
+    /// `None` where thinking is text like any other.
+    thinking: Option<ThinkingSplit>,
+    reasoning_text: String,
     /// Never empty strings.
     stop: Vec<String>,
     include_stop_str_in_output: bool,
@@ -27,12 +30,57 @@ pub struct IncrementalDetokenizer {
     stop_buffer_length: usize,
     /// Bytes of `output_text` that deltas have given out.
     last_output_text_offset: usize,
+    /// Bytes of `reasoning_text` that deltas have given out.
+    last_reasoning_text_offset: usize,
 }
 
 #[derive(Debug)]
 struct Decoder {
     tokenizer: Arc<Tokenizer>,
     stream: DecodeStream,
+}
+
+/// Tells a model's thinking from its answer, token by token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ThinkingSplit {
+    /// Opens thinking. Where the output may begin with it, it is its first token.
+    pub start_token_id: u32,
+    /// Closes thinking.
+    pub end_token_id: u32,
+    /// Whether thinking has ended; `None` where it may yet begin.
+    pub ended: Option<bool>,
+}
+
+/// What a token belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Reasoning,
+    /// One of the two tokens around thinking.
+    Marker,
+    Content,
+}
+
+impl ThinkingSplit {
+    /// Takes the output's next token; `index` is its place.
+    fn push(&mut self, token_id: u32, index: usize) -> Part {
+        let opens = index == 0 && token_id == self.start_token_id;
+        match self.ended {
+            Some(true) => Part::Content,
+            None if !opens => {
+                self.ended = Some(true);
+                Part::Content
+            }
+            Some(false) if token_id == self.end_token_id => {
+                self.ended = Some(true);
+                Part::Marker
+            }
+            Some(false) if !opens => Part::Reasoning,
+            None | Some(false) => {
+                self.ended = Some(false);
+                Part::Marker
+            }
+        }
+    }
 }
 
 /// A stop string that ended a request.
@@ -49,6 +97,16 @@ impl IncrementalDetokenizer {
     /// The detokenizer of a new request. Tokens in `output_token_ids` count as output that was
     /// given out before: they are part of the text, but of no delta.
     pub fn new(tokenizer: &Arc<Tokenizer>, request: &EngineCoreRequest) -> Self {
+        Self::with_thinking(tokenizer, request, None)
+    }
+
+    /// The same for a request whose thinking is told apart: it is no part of the text, and stop
+    /// strings aren't looked for in it.
+    pub fn with_thinking(
+        tokenizer: &Arc<Tokenizer>,
+        request: &EngineCoreRequest,
+        thinking: Option<ThinkingSplit>,
+    ) -> Self {
         let params = &request.sampling_params;
         let decoder = params.detokenize.then(|| Decoder {
             tokenizer: Arc::clone(tokenizer),
@@ -69,6 +127,8 @@ impl IncrementalDetokenizer {
             decoder,
             token_ids: Vec::new(),
             output_text: String::new(),
+            thinking,
+            reasoning_text: String::new(),
             stop,
             include_stop_str_in_output: params.include_stop_str_in_output,
             min_tokens: params.min_tokens as usize,
@@ -78,11 +138,13 @@ impl IncrementalDetokenizer {
                 longest_stop.saturating_sub(1)
             },
             last_output_text_offset: 0,
+            last_reasoning_text_offset: 0,
         };
         for &token_id in &request.output_token_ids {
             detokenizer.push(token_id);
         }
         detokenizer.last_output_text_offset = detokenizer.released_len(false);
+        detokenizer.last_reasoning_text_offset = detokenizer.reasoning_text.len();
         detokenizer
     }
 
@@ -123,7 +185,9 @@ impl IncrementalDetokenizer {
                     range.start
                 });
             // What was held back came after the stop string.
-            self.finish_text_into(&mut String::new());
+            if let Some(decoder) = &mut self.decoder {
+                decoder.stream.finish(&mut String::new());
+            }
             return Some(StopStringMatch {
                 stop_string,
                 num_new_tokens: index + 1,
@@ -140,9 +204,7 @@ impl IncrementalDetokenizer {
     /// came becomes U+FFFD.
     pub fn get_next_output_text(&mut self, finished: bool, delta: bool) -> String {
         if finished {
-            let mut text = std::mem::take(&mut self.output_text);
-            self.finish_text_into(&mut text);
-            self.output_text = text;
+            self.finish_text();
         }
         let end = self.released_len(finished);
         let start = if delta {
@@ -156,6 +218,21 @@ impl IncrementalDetokenizer {
             .get(start..end)
             .unwrap_or_default()
             .to_owned()
+    }
+
+    /// The thinking to give out now, as [`Self::get_next_output_text`] gives out the text; to be
+    /// called after it. `None` where there is none.
+    pub fn get_next_reasoning_text(&mut self, delta: bool) -> Option<String> {
+        let start = if delta {
+            std::mem::replace(
+                &mut self.last_reasoning_text_offset,
+                self.reasoning_text.len(),
+            )
+        } else {
+            0
+        };
+        let text = self.reasoning_text.get(start..).unwrap_or_default();
+        (!text.is_empty()).then(|| text.to_owned())
     }
 
     /// All text so far, nothing held back but incomplete characters.
@@ -174,15 +251,30 @@ impl IncrementalDetokenizer {
     }
 
     fn push(&mut self, token_id: u32) {
+        let part = match &mut self.thinking {
+            Some(thinking) => thinking.push(token_id, self.token_ids.len()),
+            None => Part::Content,
+        };
         self.token_ids.push(token_id);
         if let Some(Decoder { tokenizer, stream }) = &mut self.decoder {
-            stream.step(tokenizer, token_id, &mut self.output_text);
+            let text = match part {
+                Part::Reasoning => &mut self.reasoning_text,
+                Part::Marker => &mut String::new(),
+                Part::Content => &mut self.output_text,
+            };
+            stream.step(tokenizer, token_id, text);
         }
     }
 
-    fn finish_text_into(&mut self, text: &mut String) {
+    /// A character whose end never came.
+    fn finish_text(&mut self) {
+        let is_thinking = self.thinking.is_some_and(|t| t.ended == Some(false));
         if let Some(decoder) = &mut self.decoder {
-            decoder.stream.finish(text);
+            decoder.stream.finish(if is_thinking {
+                &mut self.reasoning_text
+            } else {
+                &mut self.output_text
+            });
         }
     }
 

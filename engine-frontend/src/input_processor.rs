@@ -3,18 +3,18 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use protocol::{EngineCoreRequest, SamplingParams, ThinkingTokens};
+use protocol::{EngineCoreRequest, SamplingParams};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokenizer::{ChatTemplateRequest, Tokenizer};
 
+use crate::detokenizer::ThinkingSplit;
 use crate::error::ValidationError;
 use crate::random::random_u64;
 use crate::sampling_params::{MAX_BAD_WORDS, ModelLimits, verify, verify_lengths};
-
-/// The tokens around thinking, in every family that has them.
-const THINK_START: &str = "<think>";
-const THINK_END: &str = "</think>";
+use crate::structured_outputs::{
+    ConstraintChecker, Reasoning, ReasoningParser, StructuredOutputsArgs, ThinkingMarkers,
+};
 
 /// What the model is asked to continue.
 #[derive(Debug, Clone, PartialEq)]
@@ -94,6 +94,10 @@ pub struct GenerateRequest {
     pub cache_salt: Option<String>,
     /// Distributed-tracing headers.
     pub trace_headers: Vec<(String, String)>,
+    /// Whether the model's thinking is told apart from its answer, where the model thinks.
+    pub separate_reasoning: bool,
+    /// What the caller calls the field that has the constraint, for errors.
+    pub constraint_field: Option<String>,
 }
 
 impl GenerateRequest {
@@ -110,6 +114,8 @@ impl GenerateRequest {
             priority: 0,
             cache_salt: None,
             trace_headers: Vec::new(),
+            separate_reasoning: false,
+            constraint_field: None,
         }
     }
 }
@@ -121,6 +127,30 @@ pub struct ProcessedInputs {
     pub request: EngineCoreRequest,
     /// The prompt as text: as given or as rendered.
     pub prompt: Option<Arc<str>>,
+    /// What the caller calls the field that has the constraint.
+    pub constraint_field: Option<Arc<str>>,
+    /// How thinking is told apart, where it is.
+    pub thinking: Option<ThinkingSplit>,
+}
+
+impl ProcessedInputs {
+    /// A request of which nothing stays behind.
+    pub fn new(request: EngineCoreRequest) -> Self {
+        Self {
+            request,
+            prompt: None,
+            constraint_field: None,
+            thinking: None,
+        }
+    }
+}
+
+/// A prompt in all its forms.
+struct TokenizedPrompt {
+    text: Option<String>,
+    token_ids: Vec<u32>,
+    /// Where it leaves the model's thinking; `None` where that may yet begin.
+    reasoning_ended: Option<bool>,
 }
 
 /// Makes requests ready for one model.
@@ -131,7 +161,10 @@ pub struct InputProcessor {
     eos_token_id: Option<u32>,
     /// Further tokens that end a text, from `generation_config.json`.
     extra_eos_token_ids: Vec<u32>,
-    thinking_tokens: Option<ThinkingTokens>,
+    structured_outputs: StructuredOutputsArgs,
+    checker: ConstraintChecker,
+    /// `None` where the model doesn't think, or it isn't to be told apart.
+    reasoning: Option<Reasoning>,
 }
 
 impl InputProcessor {
@@ -142,20 +175,41 @@ impl InputProcessor {
             .eos_token_id()
             .or_else(|| eos_token_ids.first().copied());
         eos_token_ids.retain(|&id| Some(id) != eos_token_id);
-        let thinking_tokens = tokenizer
-            .token_to_id(THINK_START)
-            .zip(tokenizer.token_to_id(THINK_END))
-            .map(|(start, end)| ThinkingTokens {
-                start_token_ids: vec![start],
-                end_token_ids: vec![end],
-            });
+        let reasoning = Reasoning::new(&tokenizer, &ThinkingMarkers::default());
         Self {
             tokenizer,
             limits,
             eos_token_id,
             extra_eos_token_ids: eos_token_ids,
-            thinking_tokens,
+            structured_outputs: StructuredOutputsArgs::default(),
+            checker: ConstraintChecker::new(),
+            reasoning,
         }
+    }
+
+    /// The same with these settings for constraints and thinking.
+    ///
+    /// # Errors
+    /// The thinking's tokens that they name are not the tokenizer's.
+    pub fn with_structured_outputs(
+        mut self,
+        args: StructuredOutputsArgs,
+    ) -> Result<Self, ValidationError> {
+        let markers = &args.thinking_markers;
+        self.reasoning = match args.reasoning_parser {
+            ReasoningParser::Off => None,
+            ReasoningParser::Auto => Reasoning::new(&self.tokenizer, markers),
+        };
+        if self.reasoning.is_none() && *markers != ThinkingMarkers::default() {
+            let (start, end) = (&markers.start, &markers.end);
+            let message = format!(
+                "thinking_markers must be two tokens of this model's vocabulary, got {start:?} and \
+                 {end:?}"
+            );
+            return Err(ValidationError::field("thinking_markers", start, message));
+        }
+        self.structured_outputs = args;
+        Ok(self)
     }
 
     /// Validates a request and turns it into what the core needs.
@@ -169,12 +223,22 @@ impl InputProcessor {
     ) -> Result<ProcessedInputs, ValidationError> {
         let mut params = request.sampling_params;
         verify(&mut params, &self.limits)?;
-        let (prompt, mut token_ids) = self.tokenize(request.prompt, request.add_special_tokens)?;
+        let constraint_field = self.verify_constraint(&mut params, request.constraint_field)?;
+        let TokenizedPrompt {
+            text: prompt,
+            mut token_ids,
+            reasoning_ended,
+        } = self.tokenize(request.prompt, request.add_special_tokens)?;
         if let Some(keep) = request.truncate_prompt_tokens {
             self.truncate(&mut token_ids, keep, request.truncation_side, &params)?;
         }
         let prompt_len = self.verify_prompt(&token_ids)?;
         self.complete(&mut params, prompt_len)?;
+        let constrained_from_the_start = self.complete_thinking(&mut params, reasoning_ended)?;
+        let thinking = self
+            .reasoning
+            .as_ref()
+            .filter(|_| request.separate_reasoning);
         Ok(ProcessedInputs {
             request: EngineCoreRequest {
                 request_id: internal_request_id(&request.request_id),
@@ -187,52 +251,129 @@ impl InputProcessor {
                 cache_salt: request.cache_salt,
                 priority: request.priority,
                 trace_headers: request.trace_headers,
+                reasoning_ended,
                 ..EngineCoreRequest::default()
             },
             prompt: prompt.map(Arc::from),
+            constraint_field,
+            // A constraint that holds inside thinking leaves nothing to tell apart.
+            thinking: thinking
+                .filter(|_| !constrained_from_the_start)
+                .map(|reasoning| reasoning.split(reasoning_ended)),
         })
     }
 
+<<<<<<< HEAD
     /// A prompt as text, where there is one, and as tokens.
     ///
     /// # Errors
     /// A template that refuses the messages.
     pub fn tokenize(
+=======
+    /// Checks a constraint, after the engine's settings have been brought into it. Returns what
+    /// its field is called.
+    fn verify_constraint(
+        &self,
+        params: &mut SamplingParams,
+        field: Option<String>,
+    ) -> Result<Option<Arc<str>>, ValidationError> {
+        let Some(constraint) = &mut params.structured_outputs else {
+            return Ok(None);
+        };
+        self.structured_outputs.apply(constraint);
+        let field = field.unwrap_or_else(|| {
+            let kind = constraint.constraint.kind();
+            format!("structured_outputs.{kind}")
+        });
+        self.checker.check(constraint, &field)?;
+        Ok(Some(field.into()))
+    }
+
+    fn tokenize(
+>>>>>>> protocol
         &self,
         prompt: Prompt,
         add_special_tokens: bool,
-    ) -> Result<(Option<String>, Vec<u32>), ValidationError> {
-        let text = match prompt {
-            Prompt::TokenIds(ids) => return Ok((None, ids)),
-            Prompt::Text(text) => text,
-            Prompt::Chat(chat) => self.render(&chat)?,
+    ) -> Result<TokenizedPrompt, ValidationError> {
+        let ended_in = |token_ids: &[u32]| {
+            let reasoning = self.reasoning.as_ref();
+            Some(reasoning.is_none_or(|reasoning| reasoning.ended_in_tokens(token_ids)))
         };
-        let ids = self.encode(&text, add_special_tokens, "prompt")?;
-        Ok((Some(text), ids))
+        let (text, chat) = match prompt {
+            Prompt::TokenIds(token_ids) => {
+                return Ok(TokenizedPrompt {
+                    text: None,
+                    reasoning_ended: ended_in(&token_ids),
+                    token_ids,
+                });
+            }
+            Prompt::Text(text) => (text, None),
+            Prompt::Chat(chat) => (self.render(&chat)?, Some(chat)),
+        };
+        let token_ids = self.encode(&text, add_special_tokens, "prompt")?;
+        let reasoning_ended = match &chat {
+            None => ended_in(&token_ids),
+            Some(chat) => self.reasoning_ended_in_chat(chat, &text)?,
+        };
+        Ok(TokenizedPrompt {
+            text: Some(text),
+            token_ids,
+            reasoning_ended,
+        })
+    }
+
+    fn reasoning_ended_in_chat(
+        &self,
+        chat: &ChatPrompt,
+        rendered: &str,
+    ) -> Result<Option<bool>, ValidationError> {
+        let Some(reasoning) = &self.reasoning else {
+            return Ok(Some(true));
+        };
+        if chat.continue_final_message {
+            return Ok(Some(reasoning.ended_in_answer(chat.messages.last())));
+        }
+        let templates = self.tokenizer.chat_templates();
+        let Ok(template) = templates.select(chat.tools.is_some()) else {
+            return Ok(Some(true));
+        };
+        let without_opening = if chat.add_generation_prompt {
+            self.apply_chat_template(chat, false)?
+        } else {
+            rendered.to_owned()
+        };
+        Ok(reasoning.ended_in_opening(rendered, &without_opening, template))
     }
 
     fn render(&self, chat: &ChatPrompt) -> Result<String, ValidationError> {
-        let request = ChatTemplateRequest {
-            messages: &chat.messages,
-            tools: chat.tools.as_deref(),
-            documents: chat.documents.as_deref(),
-            add_generation_prompt: chat.add_generation_prompt,
-            chat_template_kwargs: Some(&chat.chat_template_kwargs),
-            now: None,
-        };
-        let mut text = self
-            .tokenizer
-            .apply_chat_template(&request)
-            .map_err(|error| ValidationError {
-                message: error.to_string(),
-                parameter: Some("messages".to_owned()),
-                value: None,
-            })?;
+        let mut text = self.apply_chat_template(chat, chat.add_generation_prompt)?;
         if chat.continue_final_message {
             let end = final_message_end(&text, chat.messages.last())?;
             text.truncate(end);
         }
         Ok(text)
+    }
+
+    fn apply_chat_template(
+        &self,
+        chat: &ChatPrompt,
+        add_generation_prompt: bool,
+    ) -> Result<String, ValidationError> {
+        let request = ChatTemplateRequest {
+            messages: &chat.messages,
+            tools: chat.tools.as_deref(),
+            documents: chat.documents.as_deref(),
+            add_generation_prompt,
+            chat_template_kwargs: Some(&chat.chat_template_kwargs),
+            now: None,
+        };
+        self.tokenizer
+            .apply_chat_template(&request)
+            .map_err(|error| ValidationError {
+                message: error.to_string(),
+                parameter: Some("messages".to_owned()),
+                value: None,
+            })
     }
 
     fn encode(
@@ -340,21 +481,41 @@ impl InputProcessor {
         // Positions taken from the cache have no logits.
         params.skip_reading_prefix_cache |=
             params.prompt_logprobs.is_some() || params.prompt_logprob_token_ids.is_some();
-        if let Some(budget) = params.thinking_token_budget {
-            let tokens = self.thinking_tokens.clone().ok_or_else(|| {
-                ValidationError::field(
-                    "thinking_token_budget",
-                    budget,
-                    format!(
-                        "thinking_token_budget needs a model whose tokenizer has the tokens \
-                         {THINK_START} and {THINK_END}; leave it out"
-                    ),
-                )
-            })?;
-            params.thinking_tokens = Some(tokens);
-        }
         params.seed.get_or_insert_with(random_u64);
         Ok(())
+    }
+
+    /// Fills what the core needs to know of the model's thinking. Returns whether a constraint
+    /// holds from the first token.
+    fn complete_thinking(
+        &self,
+        params: &mut SamplingParams,
+        reasoning_ended: Option<bool>,
+    ) -> Result<bool, ValidationError> {
+        let thinking_tokens = self.reasoning.as_ref().map(Reasoning::thinking_tokens);
+        if let Some(budget) = params.thinking_token_budget {
+            if thinking_tokens.is_none() {
+                let ThinkingMarkers { start, end } = &self.structured_outputs.thinking_markers;
+                let message = format!(
+                    "thinking_token_budget needs a model whose tokenizer has the tokens {start} \
+                     and {end}; leave it out"
+                );
+                return Err(ValidationError::field(
+                    "thinking_token_budget",
+                    budget,
+                    message,
+                ));
+            }
+            params.thinking_tokens = thinking_tokens.clone();
+        }
+        let Some(constraint) = &params.structured_outputs else {
+            return Ok(false);
+        };
+        let from_the_start = constraint.enable_in_reasoning || reasoning_ended == Some(true);
+        if !from_the_start {
+            params.thinking_tokens = thinking_tokens;
+        }
+        Ok(from_the_start)
     }
 
     /// Each word as token sequences: at the start of a text, and after a space.

@@ -6,8 +6,8 @@
 //! the OpenAI API's types and behaviour without a transport ([`openai`]); the offline runner
 //! ([`batch`]). Types have the names that vLLM V1 gives them.
 //!
-//! What it is not: it holds no tensor and no scheduler, compiles no grammar, and never touches
-//! the model's weights; those are the core's, in another process.
+//! What it is not: it holds no tensor and no scheduler, compiles no grammar for the model's
+//! vocabulary, and never touches the model's weights; those are the core's, in another process.
 //!
 //! ```
 //! use engine_frontend::openai::{CompletionRequest, DefaultSamplingParams};
@@ -19,9 +19,9 @@
 //! assert_eq!(requests[0].sampling_params.max_tokens, Some(8));
 //!
 //! // What can't be honoured is refused by name.
-//! let body = json!({"prompt": "Once upon a time", "guided_regex": "a+"});
+//! let body = json!({"prompt": "Once upon a time", "guided_yaml": "a"});
 //! let error = CompletionRequest::from_json(body).unwrap_err();
-//! assert_eq!(error.parameter.as_deref(), Some("guided_regex"));
+//! assert_eq!(error.parameter.as_deref(), Some("guided_yaml"));
 //! # Ok::<(), engine_frontend::ValidationError>(())
 //! ```
 
@@ -40,6 +40,7 @@ mod json_problem;
 mod llm;
 mod logging;
 mod logprobs;
+mod metrics;
 mod output_processor;
 mod outputs;
 mod parallel_sampling;
@@ -47,7 +48,11 @@ mod random;
 mod request_output_collector;
 mod sampling_params;
 mod startup;
+<<<<<<< HEAD
 mod supervisor;
+=======
+mod structured_outputs;
+>>>>>>> protocol
 #[cfg(test)]
 mod test_support;
 mod tokenizer_threads;
@@ -56,7 +61,7 @@ pub use arg_utils::{
     BackendArg, DtypeArg, EngineArgs, GenerationConfigArg, LogprobsModeArg, PolicyArg,
 };
 pub use async_llm::{AsyncLLM, BoxFuture, CoreClient, RequestStream};
-pub use detokenizer::{IncrementalDetokenizer, StopStringMatch};
+pub use detokenizer::{IncrementalDetokenizer, StopStringMatch, ThinkingSplit};
 pub use error::{EngineDeadError, GenerateError, ValidationError, cut_short};
 pub use input_processor::{
     ChatPrompt, GenerateRequest, InputProcessor, ProcessedInputs, Prompt, TruncationSide,
@@ -64,12 +69,24 @@ pub use input_processor::{
 pub use llm::LLM;
 pub use logging::{init_logging, init_logging_as};
 pub use logprobs::{Logprob, LogprobsProcessor, PositionLogprobs};
+pub use metrics::{EngineMetrics, Histogram};
 pub use output_processor::OutputProcessor;
 pub use outputs::{CompletionOutput, RequestOutput};
 pub use parallel_sampling::ParentRequest;
-pub use protocol::{FinishReason, RequestOutputKind, SamplingParams, StopReason};
+pub use protocol::{
+    FinishReason, PropertyOrder, RequestOutputKind, SamplingParams, StopReason,
+    StructuredOutputsConstraint, StructuredOutputsParams, Whitespace,
+};
 pub use request_output_collector::RequestOutputCollector;
 pub use sampling_params::{ModelLimits, verify};
+<<<<<<< HEAD
 pub use startup::{StartupError, start_engine, start_supervised_engine};
 pub use supervisor::{CoreHealth, CoreSource, SupervisedCore, SupervisorOptions};
+=======
+pub use startup::{StartupError, start_engine};
+pub use structured_outputs::{
+    BackendOptions, ConstraintChecker, Reasoning, ReasoningParser, StructuredOutputsArgs,
+    ThinkingMarkers,
+};
+>>>>>>> protocol
 pub use tokenizer_threads::frontend_runtime;

@@ -4,13 +4,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use protocol::{
-    EngineCoreOutput, EngineCoreRequest, FinishReason, RequestError, RequestErrorCode,
-    RequestOutputKind, StopReason,
+    EngineCoreEvent, EngineCoreEventType, EngineCoreOutput, EngineCoreRequest, FinishReason,
+    RequestError, RequestErrorCode, RequestOutputKind, StopReason,
 };
 use tokenizer::Tokenizer;
 
 use crate::detokenizer::IncrementalDetokenizer;
-use crate::error::{EngineDeadError, GenerateError};
+use crate::error::{EngineDeadError, GenerateError, ValidationError};
+use crate::input_processor::ProcessedInputs;
 use crate::logprobs::LogprobsProcessor;
 use crate::metrics::{IterationStats, RequestStateStats};
 use crate::outputs::{CompletionOutput, RequestOutput};
@@ -28,6 +29,10 @@ struct RequestState {
     prompt_token_ids: Arc<[u32]>,
     output_kind: RequestOutputKind,
     stream_interval: usize,
+    /// What the caller calls the field with the constraint.
+    constraint_field: Option<Arc<str>>,
+    /// Whether all tokens so far are a whole text of the constraint.
+    structured_output_complete: Option<bool>,
     detokenizer: IncrementalDetokenizer,
     logprobs_processor: LogprobsProcessor,
     num_cached_tokens: u32,
@@ -58,15 +63,19 @@ impl RequestState {
         let delta = self.output_kind == RequestOutputKind::Delta;
         let start = if delta { self.sent_tokens } else { 0 };
         self.sent_tokens = num_tokens;
+        let text = self.detokenizer.get_next_output_text(finished, delta);
+        let reasoning = self.detokenizer.get_next_reasoning_text(delta);
         let token_ids = self.detokenizer.output_token_ids();
         Some(CompletionOutput {
             index: self.index,
             token_ids: token_ids.get(start..).unwrap_or_default().to_vec(),
-            text: self.detokenizer.get_next_output_text(finished, delta),
+            text,
+            reasoning,
             cumulative_logprob: self.logprobs_processor.cumulative_logprob(),
             logprobs: self.logprobs_processor.logprobs_from(start),
             finish_reason,
             stop_reason,
+            structured_output_complete: self.structured_output_complete.filter(|_| finished),
         })
     }
 }
@@ -111,32 +120,59 @@ impl OutputProcessor {
     /// Returns the requests to send: `n` children where `n > 1`.
     pub fn add_request(
         &mut self,
-        request: EngineCoreRequest,
-        prompt: Option<Arc<str>>,
+        inputs: ProcessedInputs,
         queue: &Arc<RequestOutputCollector>,
     ) -> Vec<EngineCoreRequest> {
+        let ProcessedInputs {
+            request,
+            prompt,
+            constraint_field,
+            thinking,
+        } = inputs;
         let external = request
             .external_req_id
             .clone()
             .unwrap_or_else(|| request.request_id.clone());
         // Shared by the children, of which there may be thousands.
         let prompt_token_ids: Arc<[u32]> = request.prompt_token_ids.as_slice().into();
+        let tokenizer = self.tokenizer.clone();
+        let state = |request: &EngineCoreRequest, parent_id, index| {
+            let params = &request.sampling_params;
+            RequestState {
+                external_req_id: external.clone(),
+                parent_id,
+                index,
+                prompt: prompt.clone(),
+                prompt_token_ids: prompt_token_ids.clone(),
+                output_kind: params.output_kind,
+                stream_interval: params.stream_interval.unwrap_or(1) as usize,
+                constraint_field: constraint_field.clone(),
+                structured_output_complete: None,
+                detokenizer: IncrementalDetokenizer::with_thinking(&tokenizer, request, thinking),
+                logprobs_processor: LogprobsProcessor::new(tokenizer.clone(), request),
+                num_cached_tokens: 0,
+                // A replayed request's tokens were given out before.
+                sent_tokens: request.output_token_ids.len(),
+                queue: queue.clone(),
+            }
+        };
         if request.sampling_params.n <= 1 {
-            let prompt = (prompt, prompt_token_ids);
-            self.add_state(&request, external, None, 0, prompt, queue);
+            let state = state(&request, None, 0);
+            self.request_states
+                .insert(request.request_id.clone(), state);
             return vec![request];
         }
         let parent_id = request.request_id.clone();
         let (parent, children) = ParentRequest::split(request, external.clone());
         self.parent_requests.insert(parent_id.clone(), parent);
         for (index, child) in (0..).zip(&children) {
-            let parent_id = Some(parent_id.clone());
-            let prompt = (prompt.clone(), prompt_token_ids.clone());
-            self.add_state(child, external.clone(), parent_id, index, prompt, queue);
+            let state = state(child, Some(parent_id.clone()), index);
+            self.request_states.insert(child.request_id.clone(), state);
         }
         children
     }
 
+<<<<<<< HEAD
     fn add_state(
         &mut self,
         request: &EngineCoreRequest,
@@ -170,6 +206,8 @@ impl OutputProcessor {
             .insert(request.request_id.clone(), state);
     }
 
+=======
+>>>>>>> protocol
     /// Takes what a step brought and fills the queues. Returns the internal ids that the core
     /// must stop generating for: a stop string was found, or a sibling failed. Outputs for
     /// unknown ids are ignored: their requests were aborted meanwhile.
@@ -177,7 +215,7 @@ impl OutputProcessor {
         let mut reqs_to_abort = Vec::new();
         for output in outputs {
             if let Some(error) = request_error(output) {
-                reqs_to_abort.extend(self.fail_request(&output.request_id, &error));
+                reqs_to_abort.extend(self.fail_request(&output.request_id, error));
             } else if self.process_output(output) == Some(true) {
                 reqs_to_abort.push(output.request_id.clone());
             }
@@ -195,13 +233,26 @@ impl OutputProcessor {
         if let Some(stats) = &output.prefill_stats {
             state.num_cached_tokens = stats.num_cached_tokens;
         }
+        let is_admitted =
+            |event: &EngineCoreEvent| event.event_type == EngineCoreEventType::Admitted;
+        if output.events.iter().any(is_admitted) {
+            state.queue.admit();
+        }
+        if output.new_token_ids.is_empty() && output.finish_reason.is_none() {
+            return Some(false);
+        }
         let mut finish_reason = output.finish_reason;
         let mut stop_reason = output.stop_reason.clone();
         let stopped_by_token = finish_reason == Some(FinishReason::Stop);
         let stop_string = state
             .detokenizer
             .update(&output.new_token_ids, stopped_by_token);
+        state.structured_output_complete = output.structured_output_complete;
         if let Some(found) = stop_string {
+            // What the core says is of all new tokens.
+            if found.num_new_tokens < output.new_token_ids.len() {
+                state.structured_output_complete = output.structured_output_complete.map(|_| false);
+            }
             finish_reason = Some(FinishReason::Stop);
             stop_reason = Some(StopReason::String(found.stop_string));
         }
@@ -270,14 +321,29 @@ impl OutputProcessor {
 
     /// Ends a request and its siblings with an error; returns the siblings, which the core still
     /// works on.
-    fn fail_request(&mut self, request_id: &str, error: &GenerateError) -> Vec<String> {
+    fn fail_request(&mut self, request_id: &str, error: RequestError) -> Vec<String> {
         let Some(state) = self.request_states.remove(request_id) else {
             return Vec::new();
         };
+<<<<<<< HEAD
         self.iteration_stats
             .finished_requests
             .push(state.stats.finish(FinishReason::Error));
         state.queue.put(Err(error.clone()));
+=======
+        state
+            .queue
+            .put(Err(match (error.code, &state.constraint_field) {
+                // As the frontend's own check would have said it.
+                (RequestErrorCode::GrammarRefused, Some(field)) => ValidationError {
+                    message: format!("{field}: {}", error.message),
+                    parameter: Some(field.to_string()),
+                    value: None,
+                }
+                .into(),
+                _ => GenerateError::Request(error),
+            }));
+>>>>>>> protocol
         let parent = state
             .parent_id
             .and_then(|parent_id| self.parent_requests.remove(&parent_id));
@@ -333,17 +399,16 @@ impl OutputProcessor {
     }
 }
 
-fn request_error(output: &EngineCoreOutput) -> Option<GenerateError> {
-    let error = match (&output.error, output.finish_reason) {
-        (Some(error), _) => error.clone(),
-        (None, Some(FinishReason::Error)) => RequestError {
+fn request_error(output: &EngineCoreOutput) -> Option<RequestError> {
+    match (&output.error, output.finish_reason) {
+        (Some(error), _) => Some(error.clone()),
+        (None, Some(FinishReason::Error)) => Some(RequestError {
             code: RequestErrorCode::InternalError,
             message: "the engine core failed on this request".to_owned(),
             retryable: false,
-        },
-        (None, _) => return None,
-    };
-    Some(GenerateError::Request(error))
+        }),
+        (None, _) => None,
+    }
 }
 
 #[cfg(test)]

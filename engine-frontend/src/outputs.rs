@@ -34,6 +34,10 @@ pub struct CompletionOutput {
     pub index: u32,
     /// The text; empty without detokenization.
     pub text: String,
+    /// The model's thinking, where it is told apart
+    /// ([`GenerateRequest::separate_reasoning`](crate::GenerateRequest)); it is then no part of
+    /// `text`.
+    pub reasoning: Option<String>,
     /// The tokens.
     pub token_ids: Vec<u32>,
     /// Sum of the logprobs of all tokens so far that this engine sampled, where logprobs were
@@ -45,6 +49,9 @@ pub struct CompletionOutput {
     pub finish_reason: Option<FinishReason>,
     /// What stopped it.
     pub stop_reason: Option<StopReason>,
+    /// Of a complete answer under a constraint: whether it is a whole text of the grammar. It
+    /// isn't where a limit or a stop string cut it off.
+    pub structured_output_complete: Option<bool>,
 }
 
 impl CompletionOutput {
@@ -56,6 +63,9 @@ impl CompletionOutput {
     /// Appends a later delta of the same answer.
     fn append(&mut self, next: Self) {
         self.text.push_str(&next.text);
+        if let Some(new) = next.reasoning {
+            self.reasoning.get_or_insert_default().push_str(&new);
+        }
         self.token_ids.extend(next.token_ids);
         if let Some(new) = next.logprobs {
             self.logprobs.get_or_insert_default().extend(new);
@@ -63,6 +73,7 @@ impl CompletionOutput {
         self.cumulative_logprob = next.cumulative_logprob;
         self.finish_reason = next.finish_reason;
         self.stop_reason = next.stop_reason;
+        self.structured_output_complete = next.structured_output_complete;
     }
 }
 

@@ -21,6 +21,8 @@ pub struct RequestOutputCollector {
 struct Slot {
     output: Option<RequestOutput>,
     error: Option<GenerateError>,
+    /// Whether the core has taken the request for good, or something came of it.
+    admitted: bool,
 }
 
 impl RequestOutputCollector {
@@ -42,14 +44,43 @@ impl RequestOutputCollector {
                 return;
             }
             match item {
-                Ok(next) => match &mut slot.output {
-                    Some(held) => held.add(next, self.aggregate),
-                    None => slot.output = Some(next),
-                },
+                Ok(next) => {
+                    slot.admitted = true;
+                    match &mut slot.output {
+                        Some(held) => held.add(next, self.aggregate),
+                        None => slot.output = Some(next),
+                    }
+                }
                 Err(error) => slot.error = Some(error),
             }
         }
         self.ready.notify_one();
+    }
+
+    /// The core has taken the request for good.
+    pub fn admit(&self) {
+        self.slot().admitted = true;
+        self.ready.notify_one();
+    }
+
+    /// Waits until the core has taken the request for good, or there is an output. For the one
+    /// reader; takes nothing out.
+    ///
+    /// # Errors
+    /// The request was refused or failed before that.
+    pub async fn admitted(&self) -> Result<(), GenerateError> {
+        loop {
+            {
+                let slot = self.slot();
+                if slot.admitted {
+                    return Ok(());
+                }
+                if let Some(error) = &slot.error {
+                    return Err(error.clone());
+                }
+            }
+            self.ready.notified().await;
+        }
     }
 
     /// Takes what waits, or `None`.

@@ -13,6 +13,7 @@ use tokio::task::JoinError;
 use crate::arg_utils::{EngineArgs, GenerationConfigArg};
 use crate::async_llm::AsyncLLM;
 use crate::engine_core_client::{EngineCoreClient, EngineCoreStartupError, LaunchOptions};
+use crate::error::ValidationError;
 use crate::openai::DefaultSamplingParams;
 use crate::supervisor::{CoreSource, SupervisedCore, SupervisorOptions};
 
@@ -33,6 +34,9 @@ pub enum StartupError {
         /// Why not.
         source: TokenizerError,
     },
+    /// Flags that are wrong together, or with this model.
+    #[error(transparent)]
+    Flags(#[from] ValidationError),
     /// The core can't be started or reached.
     #[error(transparent)]
     EngineCore(#[from] EngineCoreStartupError),
@@ -72,6 +76,7 @@ pub enum StartupError {
 pub async fn start_engine(
     args: &EngineArgs,
 ) -> Result<(AsyncLLM, DefaultSamplingParams), StartupError> {
+<<<<<<< HEAD
     let (client, tokenizer, defaults) = start_core(args, &launch_options(args)).await?;
     let ready = client.ready_response().clone();
     let engine = AsyncLLM::new(Arc::new(client), ready, Arc::new(tokenizer));
@@ -107,6 +112,9 @@ async fn start_core(
     args: &EngineArgs,
     launch: &LaunchOptions,
 ) -> Result<(EngineCoreClient, Tokenizer, DefaultSamplingParams), StartupError> {
+=======
+    args.verify()?;
+>>>>>>> protocol
     let model = args.model.clone();
     if let Some(path) = model.as_ref().filter(|path| !path.is_dir()) {
         return Err(StartupError::NoModelFolder { path: path.clone() });
@@ -123,6 +131,7 @@ async fn start_core(
         GenerationConfigArg::Auto => default_sampling_params(tokenizer.generation_config()),
         GenerationConfigArg::Vllm => DefaultSamplingParams::default(),
     };
+<<<<<<< HEAD
     Ok((client, tokenizer, defaults))
 }
 
@@ -131,6 +140,11 @@ fn launch_options(args: &EngineArgs) -> LaunchOptions {
         engine_core: args.engine_core.clone(),
         ..LaunchOptions::default()
     }
+=======
+    let engine = AsyncLLM::new(Arc::new(client), ready, Arc::new(tokenizer))
+        .with_structured_outputs(args.structured_outputs())?;
+    Ok((engine, defaults))
+>>>>>>> protocol
 }
 
 /// Refuses a core that runs another model than this frontend was given: one that was started by

@@ -15,6 +15,8 @@ use crate::error::EngineDeadError;
 /// Ids of the special tokens of [`tokenizer`]; ids below them are the bytes.
 pub(crate) const EOS: u32 = 256;
 pub(crate) const IM_END: u32 = 257;
+pub(crate) const THINK_START: u32 = 258;
+pub(crate) const THINK_END: u32 = 259;
 pub(crate) const VOCAB_SIZE: u32 = 260;
 
 const CHAT_TEMPLATE: &str = "{% for m in messages %}[{{ m.role }}]{{ m.content }}\

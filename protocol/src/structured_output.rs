@@ -65,6 +65,11 @@ impl StructuredOutputsConstraint {
             Self::StructuralTag(_) => "structural_tag",
         }
     }
+
+    /// Whether the whole output is JSON.
+    pub fn is_json(&self) -> bool {
+        matches!(self, Self::Json(_) | Self::JsonObject)
+    }
 }
 
 /// White space where JSON allows it.

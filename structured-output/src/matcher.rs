@@ -4,7 +4,7 @@ mod history;
 
 use std::sync::Arc;
 
-use crate::automaton::State;
+use crate::automaton::{MAX_FORCED_BYTES, State};
 use crate::bitmask::bitmask_words;
 use crate::error::MatcherError;
 use crate::grammar::CompiledGrammar;
@@ -335,11 +335,29 @@ impl GrammarMatcher {
         let mut bytes = self
             .grammar
             .engine()
-            .run(|automaton, fuel| automaton.forced_bytes(state, fuel))?;
+            .run(|automaton, fuel| automaton.forced_bytes(state, MAX_FORCED_BYTES, fuel))?;
         if let Err(error) = std::str::from_utf8(&bytes) {
             bytes.truncate(error.valid_up_to());
         }
         Ok(String::from_utf8(bytes).unwrap_or_default())
+    }
+
+    /// Whether the next byte of the text is given, whatever token writes it: only then can
+    /// [`GrammarMatcher::find_jump_forward_string`] have anything to say. Looks at one state, not
+    /// at the vocabulary.
+    ///
+    /// # Errors
+    /// A limit.
+    pub fn has_forced_byte(&self) -> Result<bool, MatcherError> {
+        if self.place.terminated {
+            return Ok(false);
+        }
+        let state = self.place.state;
+        let forced = self
+            .grammar
+            .engine()
+            .run(|automaton, fuel| automaton.forced_bytes(state, 1, fuel))?;
+        Ok(!forced.is_empty())
     }
 
     /// The tokens that must come next: as long as each is the only one allowed, at most 4,096. Ends

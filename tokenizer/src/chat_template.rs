@@ -84,6 +84,12 @@ impl ChatTemplate {
         self.render_prepared(messages, request)
     }
 
+    /// Whether the template's source has `text` in it, a model's marker for instance.
+    pub fn mentions(&self, text: &str) -> bool {
+        let template = self.environment.get_template(TEMPLATE_NAME);
+        template.is_ok_and(|template| template.source().contains(text))
+    }
+
     fn render_prepared(
         &self,
         messages: Vec<Value>,

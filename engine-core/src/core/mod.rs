@@ -8,6 +8,7 @@ pub mod block_pool;
 pub mod free_block_queue;
 pub mod kv_cache_manager;
 pub mod sched;
+pub mod spec_decode;
 
 pub use block_hash::{BlockHash, BlockHasher};
 pub use block_pool::{BlockPool, KVCacheBlock, NULL_BLOCK_ID};

@@ -196,7 +196,9 @@ impl Server {
         let (input_sender, input_queue) = unbounded();
         let (aborts_sender, aborts_queue) = unbounded();
         let output_queues = OutputQueues::default();
-        let engine_core = EngineCore::new(loaded.scheduler, loaded.executor, aborts_queue);
+        let manager = loaded.structured_output_manager;
+        let engine_core = EngineCore::new(loaded.scheduler, loaded.executor, aborts_queue)
+            .with_structured_output(Arc::clone(&manager));
         let context = InputContext {
             input_queue: input_sender,
             aborts_queue: aborts_sender,
@@ -205,6 +207,7 @@ impl Server {
             vocab: loaded.vocab,
             max_logprobs: loaded.ready.max_logprobs,
             heartbeat: Arc::clone(&loaded.heartbeat),
+            structured_output_manager: manager,
         };
         let process =
             EngineCoreProc::new(engine_core, input_queue, output_queues, loaded.heartbeat);

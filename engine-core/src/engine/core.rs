@@ -8,15 +8,16 @@ use crossbeam_channel::Receiver;
 use protocol::{EngineCoreOutputs, FinishReason};
 
 use crate::core::block_hash::BlockHasher;
-use crate::core::sched::output::GrammarOutput;
 use crate::core::sched::scheduler::Scheduler;
 use crate::engine::input_thread::AbortRequests;
 use crate::request::Request;
+use crate::structured_output::StructuredOutputManager;
 use crate::worker::{Executor, ExecutorError};
 
 /// Scheduler and worker. Only the busy loop's thread touches it.
 pub struct EngineCore {
     pub(crate) scheduler: Scheduler,
+    structured_output_manager: Arc<StructuredOutputManager>,
     executor: Executor,
     /// Aborts that arrived while a step was under way.
     aborts_queue: Receiver<AbortRequests>,
@@ -40,6 +41,8 @@ pub struct StepTimes {
     pub schedule: Duration,
     /// From launching the forward pass until its end.
     pub execute_model: Duration,
+    /// Making masks meanwhile.
+    pub grammar_bitmask: Duration,
     /// LM head, masks and sampling.
     pub sample_tokens: Duration,
     /// Late aborts and `Scheduler::update_from_output`.
@@ -47,7 +50,8 @@ pub struct StepTimes {
 }
 
 impl EngineCore {
-    /// Joins a scheduler and a worker; `aborts_queue` is drained in every step.
+    /// Joins a scheduler and a worker; `aborts_queue` is drained in every step. Requests with a
+    /// constraint are refused: see [`EngineCore::with_structured_output`].
     pub fn new(
         scheduler: Scheduler,
         executor: Executor,
@@ -55,27 +59,39 @@ impl EngineCore {
     ) -> Self {
         Self {
             scheduler,
+            structured_output_manager: Arc::new(StructuredOutputManager::unavailable(
+                "this engine was built without it",
+            )),
             executor,
             aborts_queue,
             step_times: StepTimes::default(),
         }
     }
 
-    /// One step: schedule, run the model, mask and sample, update. Returns outputs by client.
+    /// Serves requests with a constraint, whose grammars `manager` compiles.
+    pub fn with_structured_output(mut self, manager: Arc<StructuredOutputManager>) -> Self {
+        self.structured_output_manager = manager;
+        self
+    }
+
+    /// One step: schedule, run the model and make the masks meanwhile, mask and sample, update.
+    /// Returns outputs by client.
     ///
     /// # Errors
     /// What concerns every request; the core must end.
     pub fn step(&mut self) -> Result<BTreeMap<u32, EngineCoreOutputs>, EngineCoreError> {
         let started = Instant::now();
+        self.process_compiled_grammars();
         let scheduler_output = Arc::new(self.scheduler.schedule());
         let scheduled = Instant::now();
 
         let forward = self.executor.execute_model(Arc::clone(&scheduler_output))?;
-        // The masks of this batch are made here, while the forward pass runs.
-        let grammar_output: Option<GrammarOutput> = None;
-        forward.join()?;
+        let grammar_output = self.scheduler.get_grammar_bitmask(&scheduler_output);
+        let filled = Instant::now();
+        let forward_ended = forward.join()?;
         let executed = Instant::now();
 
+        let has_masks = grammar_output.is_some();
         let model_runner_output = self.executor.sample_tokens(grammar_output)?;
         let sampled = Instant::now();
 
@@ -84,10 +100,15 @@ impl EngineCore {
             .scheduler
             .update_from_output(&scheduler_output, model_runner_output);
 
+        if has_masks {
+            let exposed = filled.saturating_duration_since(forward_ended);
+            self.scheduler.note_fill(filled - scheduled, exposed);
+        }
         if scheduler_output.total_num_scheduled_tokens > 0 {
             self.step_times.num_steps += 1;
             self.step_times.schedule += scheduled - started;
             self.step_times.execute_model += executed - scheduled;
+            self.step_times.grammar_bitmask += filled - scheduled;
             self.step_times.sample_tokens += sampled - executed;
             self.step_times.update_from_output += sampled.elapsed();
         }
@@ -99,9 +120,40 @@ impl EngineCore {
         self.scheduler.block_hasher()
     }
 
-    /// Takes a request into the scheduler's queue. A refusal comes out of the next step.
-    pub fn add_request(&mut self, request: Request) {
-        self.scheduler.add_request(request);
+    /// Takes a request into the scheduler's queue, and submits its grammar where nobody has. A
+    /// refusal comes out of the next step.
+    pub fn add_request(&mut self, mut request: Request) {
+        match self.structured_output_manager.grammar_init(&mut request) {
+            Ok(()) => self.scheduler.add_request(request),
+            Err(error) => self.scheduler.refuse(Box::new(request), error),
+        }
+    }
+
+    /// Takes the grammars that were compiled meanwhile to their requests.
+    pub fn process_compiled_grammars(&mut self) {
+        while let Ok(request_id) = self.structured_output_manager.done().try_recv() {
+            self.scheduler.grammar_compiled(&request_id);
+        }
+    }
+
+    /// Sleeps until a grammar is compiled, and takes it to its request; for whoever steps the engine
+    /// by hand and finds that it has no work. False, at once, where no request waits for one.
+    pub fn wait_for_grammar(&mut self) -> bool {
+        if self.scheduler.waiting_for_grammar().len() == 0 {
+            return false;
+        }
+        match self.structured_output_manager.done().recv() {
+            Ok(request_id) => {
+                self.scheduler.grammar_compiled(&request_id);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// What compiles grammars.
+    pub fn structured_output_manager(&self) -> &Arc<StructuredOutputManager> {
+        &self.structured_output_manager
     }
 
     /// Ends requests of one client at its wish; ids that are unknown, over, or another client's
@@ -130,12 +182,12 @@ impl EngineCore {
         by_client
     }
 
-    /// Whether requests are waiting or running.
+    /// Whether requests are waiting, for their grammar too, or running.
     pub(crate) fn has_unfinished_requests(&self) -> bool {
-        self.scheduler.has_unfinished_requests()
+        self.scheduler.has_unfinished_requests() || self.scheduler.waiting_for_grammar().len() > 0
     }
 
-    /// Whether a step has something to do.
+    /// Whether a step has something to do; not where all requests wait for their grammars.
     pub fn has_work(&self) -> bool {
         self.scheduler.has_requests()
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError};
+use crossbeam_channel::{Receiver, select};
 use protocol::{
     EngineCoreMessage, EngineCoreOutput, EngineCoreOutputs, FinishReason, RequestError,
     RequestErrorCode, UtilityRequest,
@@ -116,29 +116,36 @@ impl EngineCoreProc {
     fn process_input_queue(&mut self) {
         self.heartbeat.beat(self.engine_core.has_work());
         if !self.engine_core.has_work() {
-            let input = match self.shutdown {
-                ShutdownState::Running => self
-                    .input_queue
-                    .recv()
-                    .map_err(|_| RecvTimeoutError::Disconnected),
-                ShutdownState::Draining { deadline, .. } => {
-                    self.input_queue.recv_deadline(deadline)
-                }
-            };
-            match input {
-                Ok(input) => self.handle_input(input),
-                Err(RecvTimeoutError::Timeout) => {}
-                // Nobody is left who could send anything.
-                Err(RecvTimeoutError::Disconnected) => {
-                    self.begin_shutdown(Duration::ZERO, ShutdownCause::Owner);
-                }
-            }
+            self.sleep_until_something_arrives();
         }
         while let Ok(input) = self.input_queue.try_recv() {
             self.handle_input(input);
         }
         // Each of these came by the input queue too; while idle no step would take them.
         self.engine_core.process_aborts_queue();
+        self.engine_core.process_compiled_grammars();
+    }
+
+    /// Sleeps until a message or a compiled grammar is there, or it is time to end.
+    fn sleep_until_something_arrives(&mut self) {
+        let deadline = match self.shutdown {
+            ShutdownState::Running => crossbeam_channel::never(),
+            ShutdownState::Draining { deadline, .. } => crossbeam_channel::at(deadline),
+        };
+        let manager = Arc::clone(self.engine_core.structured_output_manager());
+        select! {
+            recv(self.input_queue) -> input => match input {
+                Ok(input) => self.handle_input(input),
+                // Nobody is left who could send anything.
+                Err(_) => self.begin_shutdown(Duration::ZERO, ShutdownCause::Owner),
+            },
+            recv(manager.done()) -> request_id => {
+                if let Ok(request_id) = request_id {
+                    self.engine_core.scheduler.grammar_compiled(&request_id);
+                }
+            }
+            recv(deadline) -> _ => {}
+        }
     }
 
     fn handle_input(&mut self, input: CoreInput) {

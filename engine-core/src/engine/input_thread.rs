@@ -22,6 +22,7 @@ use crate::engine::output_thread::OutputQueues;
 use crate::panic_message::panic_message;
 use crate::request::Request;
 use crate::sample::{VocabSizes, check_params};
+use crate::structured_output::StructuredOutputManager;
 
 /// Ends requests of one client.
 #[derive(Debug, Clone)]
@@ -42,6 +43,7 @@ pub(crate) struct InputContext {
     pub(crate) vocab: VocabSizes,
     pub(crate) max_logprobs: i32,
     pub(crate) heartbeat: Arc<Heartbeat>,
+    pub(crate) structured_output_manager: Arc<StructuredOutputManager>,
 }
 
 /// Whether a client may end the process.
@@ -169,7 +171,7 @@ impl InputContext {
     }
 
     /// Checks a request and makes it ready for the scheduler: block hashes are computed here, not
-    /// in the busy loop.
+    /// in the busy loop, and its grammar is handed to the compile threads.
     fn preprocess_add_request(
         &self,
         mut request: EngineCoreRequest,
@@ -183,14 +185,16 @@ impl InputContext {
                 retryable: false,
             })?;
         check_params(&request.sampling_params, self.vocab, self.max_logprobs)?;
-        catch_unwind(AssertUnwindSafe(|| {
+        let mut request = catch_unwind(AssertUnwindSafe(|| {
             Request::from_engine_core_request(request, &self.block_hasher)
         }))
         .map_err(|panic| RequestError {
             code: RequestErrorCode::InternalError,
             message: format!("preprocessing panicked: {}", panic_message(panic)),
             retryable: false,
-        })
+        })?;
+        self.structured_output_manager.grammar_init(&mut request)?;
+        Ok(request)
     }
 
     /// What the frontend has checked already, so far as the core's life depends on it.

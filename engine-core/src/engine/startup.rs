@@ -3,18 +3,24 @@
 use std::num::NonZero;
 use std::sync::Arc;
 
-use protocol::{EngineConfig, EngineCoreReadyResponse, LoadProgress, ModelSource};
+use protocol::{
+    EngineConfig, EngineCoreReadyResponse, LoadProgress, ModelSource, StructuredOutputsConfig,
+};
 use tokenizer::{Tokenizer, TokenizerError};
 
 use crate::core::block_hash::BlockHasher;
 use crate::core::kv_cache_manager::KVCacheConfig;
 use crate::core::sched::{EngineClock, Scheduler, SchedulerError};
+use crate::core::spec_decode::{NgramProposer, SpeculativeConfigError};
 use crate::engine::heartbeat::Heartbeat;
 use crate::engine::kv_cache_size::{KvCacheSize, KvCacheSizeError, size_kv_cache};
 use crate::model_executor::{
     self, ComputePool, LoadOptions, LoadedModel, ModelError, ModelLimits, PoolError, load_model,
 };
 use crate::sample::VocabSizes;
+use crate::structured_output::{
+    ForcedTokens, FormworkBackend, StructuredOutputBackend, StructuredOutputManager,
+};
 use crate::worker::{Executor, ExecutorError, ModelRunner, ModelRunnerConfig};
 
 /// Most compute threads that may be asked for.
@@ -66,6 +72,12 @@ pub enum StartupError {
     /// The scheduler's limits contradict each other.
     #[error(transparent)]
     Scheduler(#[from] SchedulerError),
+    /// Drafts can't be proposed as configured.
+    #[error(transparent)]
+    Speculative(#[from] SpeculativeConfigError),
+    /// The compile threads could not be started.
+    #[error("the grammar threads could not be started: {0}")]
+    GrammarThreads(#[source] std::io::Error),
     /// The worker could not be started.
     #[error(transparent)]
     Executor(#[from] ExecutorError),
@@ -75,6 +87,10 @@ pub enum StartupError {
 pub struct LoadedEngineCore {
     /// Without requests.
     pub scheduler: Scheduler,
+    /// Compiles the requests' grammars; for [`EngineCore::with_structured_output`].
+    ///
+    /// [`EngineCore::with_structured_output`]: crate::engine::EngineCore::with_structured_output
+    pub structured_output_manager: Arc<StructuredOutputManager>,
     /// With the model loaded.
     pub executor: Executor,
     /// Makes requests fit for this scheduler's prefix cache.
@@ -132,6 +148,7 @@ pub fn load_engine_core(
         heartbeat: heartbeat.counter(),
     };
     let (tokenizer, model) = load_checkpoint(&model_config.model, &options, &pool, progress)?;
+    let tokenizer = Arc::new(tokenizer);
     let vocab = VocabSizes {
         logits: model.config().vocab_size,
         tokenizer: tokenizer.vocab_size(),
@@ -171,6 +188,16 @@ pub fn load_engine_core(
         max_model_len,
         EngineClock::start(),
     )?;
+    let structured_output_manager = Arc::new(load_structured_output(
+        &config.structured_outputs_config,
+        &tokenizer,
+        vocab.logits,
+    )?);
+    let jump_forward = config.structured_outputs_config.jump_forward;
+    let proposer = config.speculative_config.as_ref().map(NgramProposer::new);
+    let scheduler = scheduler
+        .with_forced_tokens(ForcedTokens::new(jump_forward, Arc::clone(&tokenizer)))
+        .with_proposer(proposer.transpose()?);
 
     let max_num_batched_tokens = scheduler_config.max_num_batched_tokens as usize;
     let ready = EngineCoreReadyResponse {
@@ -205,16 +232,38 @@ pub fn load_engine_core(
             max_model_len: max_model_len as usize,
             tokenizer_vocab_size: vocab.tokenizer,
             logprobs_mode: model_config.logprobs_mode,
+            enable_sparse_head: config.structured_outputs_config.enable_sparse_head,
         },
     );
     Ok(LoadedEngineCore {
         block_hasher: scheduler.block_hasher(),
         executor: Executor::new(model_runner)?,
         scheduler,
+        structured_output_manager,
         vocab,
         heartbeat,
         ready,
     })
+}
+
+/// The compile threads over this vocabulary. A tokenizer that structured output can't work with is no
+/// reason not to start: requests that need it are told why.
+fn load_structured_output(
+    config: &StructuredOutputsConfig,
+    tokenizer: &Tokenizer,
+    vocab_size: usize,
+) -> Result<StructuredOutputManager, StartupError> {
+    let info = match tokenizer.tokenizer_info(vocab_size) {
+        Ok(info) => info,
+        Err(error) => {
+            tracing::warn!(%error, "no structured output with this tokenizer");
+            return Ok(StructuredOutputManager::unavailable(error.to_string()));
+        }
+    };
+    let cache_bytes = usize::try_from(config.cache_bytes).unwrap_or(usize::MAX);
+    let backend: Arc<dyn StructuredOutputBackend> =
+        Arc::new(FormworkBackend::new(info, cache_bytes));
+    StructuredOutputManager::new(config, &backend).map_err(StartupError::GrammarThreads)
 }
 
 fn load_checkpoint(

@@ -6,6 +6,18 @@
 /// A masked logit.
 pub(super) const MASKED: f32 = f32::NEG_INFINITY;
 
+/// The grammar's mask for one row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RowMask<'a> {
+    /// Bit `i % 32` of word `i / 32` is token `i`, 1 for allowed; `ceil(vocab.num_tokens() / 32)`
+    /// words at least.
+    Bitmask(&'a [u32]),
+    /// These tokens alone.
+    Only(&'a [u32]),
+    /// Every token but these.
+    Without(&'a [u32]),
+}
+
 /// Whether a mask was applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Masking {

@@ -65,6 +65,16 @@ impl RequestSamplingState {
         }
     }
 
+    /// The state of the same request after these tokens: after fewer than it has taken. Its seed
+    /// stays.
+    pub fn rewound(&self, prompt_token_ids: &[u32], output_token_ids: &[u32]) -> Self {
+        let params = Arc::clone(&self.params);
+        Self {
+            seed: self.seed,
+            ..Self::new(params, prompt_token_ids, output_token_ids)
+        }
+    }
+
     /// Takes the next output token, sampled or forced.
     pub fn append(&mut self, token_id: u32) {
         self.output_token_ids.push(token_id);

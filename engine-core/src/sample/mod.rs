@@ -35,6 +35,7 @@ mod penalties;
 mod random_sample;
 mod row;
 mod sampler;
+mod sequence_matcher;
 mod sum_exp;
 mod thinking_budget;
 mod topk_topp;
@@ -44,7 +45,9 @@ mod tests;
 
 pub use error::SampleError;
 pub use logprobs::LogprobsRow;
+pub use mask::RowMask;
 pub use metadata::{RequestSamplingState, VocabSizes};
 pub use noise::Noise;
 pub use params::check_params;
 pub use sampler::{Sampler, SamplerOutputRow, SamplerScratch};
+pub(crate) use sequence_matcher::SequenceMatcher;

@@ -127,10 +127,10 @@ fn token_ids(name: &str, ids: &[u32], vocab: VocabSizes) -> Result<(), String> {
 }
 
 fn thinking(params: &SamplingParams, vocab: VocabSizes) -> Result<(), String> {
-    if params.thinking_token_budget.is_none() {
-        return Ok(());
-    }
     let Some(tokens) = &params.thinking_tokens else {
+        if params.thinking_token_budget.is_none() {
+            return Ok(());
+        }
         return Err(
             "thinking_token_budget is set, but thinking_tokens is missing; a budget \
                     needs the tokens that open and close thinking"

@@ -5,7 +5,7 @@ use protocol::{LogprobsMode, SamplingParams};
 use super::error::SampleError;
 use super::logits_processor;
 use super::logprobs::{LogprobsRow, RequestedLogprobs, gather, is_normalised, is_processed};
-use super::mask::{MASKED, Masking, apply_grammar_bitmask};
+use super::mask::{MASKED, Masking, RowMask, apply_grammar_bitmask, keep_only};
 use super::metadata::{RequestSamplingState, VocabSizes};
 use super::noise::Noise;
 use super::random_sample::random_sample;
@@ -23,6 +23,18 @@ pub struct SamplerOutputRow {
     pub num_nans: u32,
     /// Whether a mask was left out since it would have emptied the row.
     pub restored: bool,
+}
+
+impl SamplerOutputRow {
+    /// A token that needed no logits, since its mask left no other.
+    pub(crate) fn given(token_id: u32) -> Self {
+        Self {
+            token_id,
+            logprobs: None,
+            num_nans: 0,
+            restored: false,
+        }
+    }
 }
 
 /// Buffers of one thread, reused from row to row: nothing is allocated in a step once they have
@@ -54,10 +66,9 @@ impl Sampler {
 
     /// Samples one row.
     ///
-    /// `logits` is `[vocab.logits]`, and holds no meaning afterwards. `bitmask` is the grammar's
-    /// mask, `[ceil(vocab.num_tokens() / 32)]` words at least, bit `i % 32` of word `i / 32`
-    /// being token `i`, 1 for allowed. The token's noise depends on the request's seed and the
-    /// length of its output alone.
+    /// `logits` is `[vocab.logits]`, and holds no meaning afterwards. `mask` is the grammar's; logits
+    /// that it masks need not be the model's (anything but NaN does), and the token is the same. The
+    /// token's noise depends on the request's seed and the length of its output alone.
     ///
     /// The order: grammar mask, raw logprobs, `allowed_token_ids`, `bad_words`, `min_tokens`,
     /// `logit_bias`, penalties, thinking budget, then greedy, or temperature, `min_p`, `top_k`,
@@ -69,7 +80,7 @@ impl Sampler {
         &self,
         logits: &mut [f32],
         state: &RequestSamplingState,
-        bitmask: Option<&[u32]>,
+        mask: Option<RowMask<'_>>,
         scratch: &mut SamplerScratch,
     ) -> Result<SamplerOutputRow, SampleError> {
         let SamplerScratch {
@@ -82,8 +93,8 @@ impl Sampler {
         let row = self.tokens_of(logits)?;
         read_models_logits(row, maxima)?;
         let num_nans = maxima.num_nans;
-        if let Some(bitmask) = bitmask {
-            constrain(row, bitmask, state, maxima)?;
+        if let Some(mask) = mask {
+            constrain(row, mask, state, maxima, saved)?;
         }
 
         let requested = RequestedLogprobs::of_output(state.params());
@@ -199,21 +210,36 @@ fn read_models_logits(row: &mut [f32], maxima: &mut BlockMaxima) -> Result<(), S
     Ok(())
 }
 
-/// Applies the grammar's mask; an error where it leaves nothing.
+/// Applies the grammar's mask; an error where it leaves nothing. `saved` is scratch.
 fn constrain(
     row: &mut [f32],
-    bitmask: &[u32],
+    mask: RowMask<'_>,
     state: &RequestSamplingState,
     maxima: &mut BlockMaxima,
+    saved: &mut Vec<(usize, f32)>,
 ) -> Result<(), SampleError> {
-    let (num_tokens, found) = (row.len(), bitmask.len());
-    let expected = num_tokens.div_ceil(32);
-    if found < expected {
-        return Err(SampleError::BitmaskWidth { expected, found });
-    }
-    apply_grammar_bitmask(row, bitmask);
+    let num_tokens = row.len();
+    let masking = match mask {
+        RowMask::Bitmask(bitmask) => {
+            let (expected, found) = (num_tokens.div_ceil(32), bitmask.len());
+            if found < expected {
+                return Err(SampleError::BitmaskWidth { expected, found });
+            }
+            apply_grammar_bitmask(row, bitmask);
+            Masking::Applied
+        }
+        RowMask::Only(ids) => keep_only(row, ids, saved),
+        RowMask::Without(ids) => {
+            for &id in ids {
+                if let Some(logit) = row.get_mut(id as usize) {
+                    *logit = MASKED;
+                }
+            }
+            Masking::Applied
+        }
+    };
     maxima.read(row);
-    if maxima.max == MASKED {
+    if masking == Masking::Restored || maxima.max == MASKED {
         let output_index = state.output_token_ids().len();
         return Err(SampleError::GrammarMaskEmpty {
             num_tokens,

@@ -4,6 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
@@ -50,7 +51,8 @@ enum WorkerCommand {
 }
 
 enum WorkerReply {
-    Executed,
+    /// When the forward pass ended.
+    Executed(Instant),
     Sampled(Box<ModelRunnerOutput>),
 }
 
@@ -91,7 +93,7 @@ impl Executor {
         self.send(WorkerCommand::SampleTokens(grammar_output))?;
         match self.receive()? {
             WorkerReply::Sampled(output) => Ok(*output),
-            WorkerReply::Executed => Err(ExecutorError::Gone),
+            WorkerReply::Executed(_) => Err(ExecutorError::Gone),
         }
     }
 
@@ -106,10 +108,10 @@ impl Executor {
 }
 
 impl PendingForward<'_> {
-    /// Waits for the forward pass to end.
-    pub fn join(self) -> Result<(), ExecutorError> {
+    /// Waits for the forward pass to end, and says when it did.
+    pub fn join(self) -> Result<Instant, ExecutorError> {
         match self.executor.receive()? {
-            WorkerReply::Executed => Ok(()),
+            WorkerReply::Executed(ended) => Ok(ended),
             WorkerReply::Sampled(_) => Err(ExecutorError::Gone),
         }
     }
@@ -135,7 +137,7 @@ fn run_worker(
         let reply = catch_unwind(AssertUnwindSafe(|| match command {
             WorkerCommand::ExecuteModel(scheduler_output) => model_runner
                 .execute_model(&scheduler_output)
-                .map(|()| WorkerReply::Executed),
+                .map(|()| WorkerReply::Executed(Instant::now())),
             WorkerCommand::SampleTokens(grammar_output) => model_runner
                 .sample_tokens(grammar_output.as_ref())
                 .map(|output| WorkerReply::Sampled(Box::new(output))),

@@ -43,21 +43,23 @@ impl InputBatch {
         self.logits_indices.clear();
     }
 
-    /// Appends tokens `first_position..first_position + token_ids.len()` of one request.
+    /// Appends tokens of one request from `first_position` on, the last of them a draft.
     ///
     /// Returns false, and leaves the batch as it was, where `block_ids` doesn't cover them.
     pub(crate) fn push_request(
         &mut self,
         token_ids: &[u32],
+        draft_token_ids: &[u32],
         first_position: usize,
         block_ids: &[u32],
     ) -> bool {
-        let end = first_position + token_ids.len();
+        let end = first_position + token_ids.len() + draft_token_ids.len();
         let num_blocks = end.div_ceil(self.block_size);
         if num_blocks > block_ids.len() || num_blocks > self.block_table_stride {
             return false;
         }
         self.input_ids.extend_from_slice(token_ids);
+        self.input_ids.extend_from_slice(draft_token_ids);
         for position in first_position..end {
             let block_id = block_ids[position / self.block_size] as usize;
             let slot = block_id * self.block_size + position % self.block_size;
@@ -105,8 +107,8 @@ mod tests {
     #[test]
     fn slots_follow_the_block_table() {
         let mut batch = InputBatch::new(4, 12);
-        assert!(batch.push_request(&[10, 11, 12], 3, &[7, 2]));
-        assert!(batch.push_request(&[20], 0, &[5]));
+        assert!(batch.push_request(&[10, 11], &[12], 3, &[7, 2]));
+        assert!(batch.push_request(&[20], &[], 0, &[5]));
         batch.keep_row(2);
         batch.keep_row(3);
         let input = batch.forward_input();
@@ -122,7 +124,7 @@ mod tests {
     #[test]
     fn a_table_that_is_too_short_changes_nothing() {
         let mut batch = InputBatch::new(4, 12);
-        assert!(!batch.push_request(&[1, 2], 3, &[7]));
+        assert!(!batch.push_request(&[1, 2], &[], 3, &[7]));
         assert_eq!(batch.num_tokens(), 0);
         assert_eq!(batch.forward_input().query_start_loc, [0]);
     }

@@ -6,6 +6,7 @@ mod executor;
 mod input_batch;
 mod model_runner;
 mod request_state;
+mod sample_rows;
 
 pub use executor::{Executor, ExecutorError, PendingForward};
 pub use model_runner::{ModelRunner, ModelRunnerConfig, ModelRunnerError};

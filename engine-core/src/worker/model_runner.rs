@@ -1,26 +1,19 @@
 //! Turns a [`SchedulerOutput`] into a flat batch, runs the model on it, and samples.
 
 use std::collections::HashMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use protocol::{LogprobsLists, LogprobsMode};
 
 use crate::core::sched::output::{
     GrammarOutput, ModelRunnerOutput, NewRequestData, SchedulerOutput,
 };
-use crate::lock::lock;
 use crate::model_executor::{CausalLm, ComputePool, ModelError, PoolError};
-use crate::panic_message::panic_message;
 use crate::request::RequestId;
-use crate::sample::{
-    LogprobsRow, RequestSamplingState, Sampler, SamplerOutputRow, SamplerScratch, VocabSizes,
-};
+use crate::sample::{RequestSamplingState, Sampler, SamplerScratch, VocabSizes};
 use crate::worker::input_batch::InputBatch;
 use crate::worker::request_state::{CachedRequestState, PromptLogprobs};
-
-/// Logits held at a time, in rows: the LM head and the sampler alternate over slices of this many.
-const LOGITS_ROWS: usize = 64;
+use crate::worker::sample_rows::LOGITS_ROWS;
 
 /// What the runner needs to know beside the model.
 #[derive(Debug, Clone)]
@@ -33,6 +26,8 @@ pub struct ModelRunnerConfig {
     pub tokenizer_vocab_size: usize,
     /// What logprobs are.
     pub logprobs_mode: LogprobsMode,
+    /// Compute only the rows of the LM head that a mask allows, where these are few.
+    pub enable_sparse_head: bool,
 }
 
 /// An error that concerns the whole batch.
@@ -57,51 +52,54 @@ pub enum ModelRunnerError {
 
 /// The model, the requests it works on, and the sampler.
 pub struct ModelRunner {
-    model: Box<dyn CausalLm>,
-    pool: Arc<ComputePool>,
-    sampler: Sampler,
-    vocab: VocabSizes,
-    requests: HashMap<RequestId, CachedRequestState>,
+    pub(super) model: Box<dyn CausalLm>,
+    pub(super) pool: Arc<ComputePool>,
+    pub(super) sampler: Sampler,
+    pub(super) vocab: VocabSizes,
+    pub(super) enable_sparse_head: bool,
+    pub(super) requests: HashMap<RequestId, CachedRequestState>,
     input_batch: InputBatch,
     /// `[LOGITS_ROWS, vocab_size]`.
-    logits: Vec<f32>,
+    pub(super) logits: Vec<f32>,
+    /// Logits of a row of which few are needed.
+    pub(super) few_logits: Vec<f32>,
     /// One per thread of the pool.
-    scratches: Vec<Mutex<SamplerScratch>>,
+    pub(super) scratches: Vec<Mutex<SamplerScratch>>,
     execute_model_state: Option<ExecuteModelState>,
 }
 
 /// What `sample_tokens` needs of the batch that `execute_model` put through the model.
 struct ExecuteModelState {
-    /// `(request, tokens scheduled)` in batch order.
-    scheduled: Vec<(RequestId, usize)>,
-    /// One per kept hidden state.
+    /// In batch order.
+    scheduled: Vec<ScheduledRequest>,
+    /// One per kept hidden state; those of a request stand together.
     rows: Vec<LogitsRow>,
+}
+
+/// A request's part in the batch.
+pub(super) struct ScheduledRequest {
+    pub(super) request_id: RequestId,
+    /// Tokens of it in the batch.
+    num_tokens: usize,
+    /// Of these, the last ones, which are verified.
+    pub(super) draft_token_ids: Vec<u32>,
 }
 
 /// What a row of logits is for.
 #[derive(Clone, Copy)]
-struct LogitsRow {
+pub(super) struct LogitsRow {
     /// Index into `ExecuteModelState::scheduled`.
-    request: usize,
-    purpose: RowPurpose,
+    pub(super) request: usize,
+    pub(super) purpose: RowPurpose,
 }
 
-#[derive(Clone, Copy)]
-enum RowPurpose {
-    /// The next token.
-    Sample,
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum RowPurpose {
+    /// The next token, after the first `num_draft_tokens` of the draft.
+    Sample { num_draft_tokens: usize },
     /// The logprob of a prompt token.
     PromptLogprobs { target_token_id: u32 },
 }
-
-/// What a row brought.
-enum RowOutput {
-    Sampled(SamplerOutputRow),
-    PromptLogprobs(LogprobsRow),
-}
-
-/// What a row brought, or why its request fails.
-type RowResult = Result<RowOutput, String>;
 
 impl ModelRunner {
     /// A runner without requests.
@@ -116,9 +114,11 @@ impl ModelRunner {
         };
         Self {
             logits: vec![0.0; LOGITS_ROWS * vocab.logits],
+            few_logits: Vec::new(),
             scratches: (0..pool.num_threads()).map(|_| Mutex::default()).collect(),
             input_batch: InputBatch::new(config.block_size, config.max_model_len),
             sampler: Sampler::new(vocab, config.logprobs_mode),
+            enable_sparse_head: config.enable_sparse_head,
             requests: HashMap::new(),
             execute_model_state: None,
             vocab,
@@ -155,19 +155,10 @@ impl ModelRunner {
             .take()
             .ok_or(ModelRunnerError::OutOfTurn)?;
         let mut output = ModelRunnerOutput::empty(state.scheduled.len());
-        for first_row in (0..state.rows.len()).step_by(LOGITS_ROWS) {
-            let end = state.rows.len().min(first_row + LOGITS_ROWS);
-            let logits = &mut self.logits[..(end - first_row) * self.vocab.logits];
-            self.model.compute_logits(first_row..end, logits)?;
-            let rows = &state.rows[first_row..end];
-            let results = self.sample_rows(&state.scheduled, rows, grammar_output)?;
-            for (row, result) in rows.iter().zip(results) {
-                self.take_row(&state.scheduled, *row, result, &mut output);
-            }
-        }
-        for (index, (request_id, num_scheduled)) in state.scheduled.iter().enumerate() {
-            if let Some(request) = self.requests.get_mut(request_id) {
-                request.num_computed_tokens += num_scheduled;
+        self.sample_all_rows(&state.scheduled, &state.rows, grammar_output, &mut output)?;
+        for (index, scheduled) in state.scheduled.iter().enumerate() {
+            if let Some(request) = self.requests.get_mut(&scheduled.request_id) {
+                request.num_computed_tokens += scheduled.num_tokens;
                 output.prompt_logprobs[index] = take_finished_prompt_logprobs(request);
             }
         }
@@ -194,6 +185,11 @@ impl ModelRunner {
                 .get_mut(request_id)
                 .ok_or_else(|| ModelRunnerError::UnknownRequest(request_id.clone()))?;
             request.num_computed_tokens = cached.num_computed_tokens[index] as usize;
+            let new_token_ids = cached.new_token_ids.get(index);
+            request.take_over(
+                cached.num_output_tokens[index] as usize,
+                new_token_ids.map_or(&[], Vec::as_slice),
+            );
             if index >= first_resumed {
                 request.block_ids.clear();
             }
@@ -214,25 +210,29 @@ impl ModelRunner {
             scheduled: Vec::new(),
             rows: Vec::new(),
         };
-        for (request_id, num_scheduled) in scheduler_output.num_scheduled_tokens.iter() {
+        let scheduled = scheduler_output.num_scheduled_tokens.iter();
+        for (index, (request_id, num_scheduled)) in scheduled.enumerate() {
+            let draft_token_ids = scheduler_output.draft_at(index);
+            let num_known = num_scheduled - draft_token_ids.len().min(num_scheduled);
             let request = self
                 .requests
                 .get(request_id)
                 .ok_or_else(|| ModelRunnerError::UnknownRequest(request_id.clone()))?;
             let first_row = self.input_batch.num_tokens();
             let first = request.num_computed_tokens;
-            let covered = request
-                .token_ids
-                .get(first..first + num_scheduled)
-                .is_some_and(|ids| {
-                    self.input_batch
-                        .push_request(ids, first, &request.block_ids)
-                });
+            let known_token_ids = request.token_ids.get(first..first + num_known);
+            let covered = known_token_ids.is_some_and(|known| {
+                self.input_batch
+                    .push_request(known, draft_token_ids, first, &request.block_ids)
+            });
             if !covered {
                 return Err(ModelRunnerError::MissingBlocks(request_id.clone()));
             }
-            let index = state.scheduled.len();
-            state.scheduled.push((request_id.clone(), num_scheduled));
+            state.scheduled.push(ScheduledRequest {
+                request_id: request_id.clone(),
+                num_tokens: num_scheduled,
+                draft_token_ids: draft_token_ids.to_vec(),
+            });
             if let Some(prompt_logprobs) = &request.prompt_logprobs {
                 // The row at position p predicts token p + 1.
                 let targets = prompt_logprobs.next_position().max(first + 1)
@@ -246,128 +246,19 @@ impl ModelRunner {
                     });
                 }
             }
-            if request.samples_after(num_scheduled) {
-                self.input_batch.keep_row(first_row + num_scheduled - 1);
-                state.rows.push(LogitsRow {
-                    request: index,
-                    purpose: RowPurpose::Sample,
-                });
+            if request.samples_after(num_known) {
+                for num_draft_tokens in 0..=draft_token_ids.len() {
+                    let row = first_row + num_known - 1 + num_draft_tokens;
+                    self.input_batch.keep_row(row);
+                    state.rows.push(LogitsRow {
+                        request: index,
+                        purpose: RowPurpose::Sample { num_draft_tokens },
+                    });
+                }
             }
         }
         Ok(state)
     }
-
-    /// Samples `rows`, whose logits lie at the start of `self.logits`, in parallel.
-    fn sample_rows(
-        &mut self,
-        scheduled: &[(RequestId, usize)],
-        rows: &[LogitsRow],
-        grammar_output: Option<&GrammarOutput>,
-    ) -> Result<Vec<RowResult>, ModelRunnerError> {
-        struct Task<'a> {
-            logits: &'a mut [f32],
-            result: RowResult,
-        }
-        let tasks: Vec<Mutex<Task<'_>>> = self
-            .logits
-            .chunks_exact_mut(self.vocab.logits)
-            .take(rows.len())
-            .map(|logits| {
-                let result = Err("its row was not sampled".to_owned());
-                Mutex::new(Task { logits, result })
-            })
-            .collect();
-        let (requests, sampler, scratches) = (&self.requests, &self.sampler, &self.scratches);
-        self.pool.run(rows.len(), &|index, thread| {
-            let (request_id, _) = &scheduled[rows[index].request];
-            // Each row is one tile's and each scratch one thread's: neither lock is ever waited for.
-            let mut task = lock(&tasks[index]);
-            let mut scratch = lock(&scratches[thread]);
-            let bitmask = grammar_output.and_then(|output| output.row(request_id));
-            let Some(request) = requests.get(request_id) else {
-                return;
-            };
-            let task = &mut *task;
-            // A panic here concerns one row: its request fails, the batch goes on.
-            let sampled = catch_unwind(AssertUnwindSafe(|| {
-                sample_row(
-                    sampler,
-                    rows[index].purpose,
-                    request,
-                    task.logits,
-                    bitmask,
-                    &mut scratch,
-                )
-            }));
-            task.result = sampled.unwrap_or_else(|panic| {
-                Err(format!("sampling panicked: {}", panic_message(panic)))
-            });
-        })?;
-        let results = tasks.into_iter().map(|task| {
-            task.into_inner()
-                .unwrap_or_else(PoisonError::into_inner)
-                .result
-        });
-        Ok(results.collect())
-    }
-
-    /// Books what a row brought to its request.
-    fn take_row(
-        &mut self,
-        scheduled: &[(RequestId, usize)],
-        row: LogitsRow,
-        result: RowResult,
-        output: &mut ModelRunnerOutput,
-    ) {
-        let index = row.request;
-        let Some(request) = self.requests.get_mut(&scheduled[index].0) else {
-            return;
-        };
-        match result {
-            Ok(RowOutput::Sampled(sampled)) => {
-                request.append(sampled.token_id);
-                output.sampled_token_ids[index].push(sampled.token_id);
-                output.num_nans_in_logits[index] += sampled.num_nans;
-                output.num_restored_rows += u32::from(sampled.restored);
-                if let Some(row) = sampled.logprobs {
-                    row.push_to(output.logprobs[index].get_or_insert_default());
-                }
-            }
-            Ok(RowOutput::PromptLogprobs(row)) => {
-                if let Some(prompt_logprobs) = &mut request.prompt_logprobs {
-                    row.push_to(&mut prompt_logprobs.rows);
-                }
-            }
-            Err(message) => {
-                output.errors[index].get_or_insert(message);
-            }
-        }
-    }
-}
-
-/// Samples one row, or gathers its prompt logprobs.
-fn sample_row(
-    sampler: &Sampler,
-    purpose: RowPurpose,
-    request: &CachedRequestState,
-    logits: &mut [f32],
-    bitmask: Option<&[u32]>,
-    scratch: &mut SamplerScratch,
-) -> RowResult {
-    let result = match purpose {
-        RowPurpose::Sample => sampler
-            .sample_row(logits, &request.sampling_state, bitmask, scratch)
-            .map(RowOutput::Sampled),
-        RowPurpose::PromptLogprobs { target_token_id } => sampler
-            .prompt_logprobs_row(
-                logits,
-                request.sampling_state.params(),
-                target_token_id,
-                scratch,
-            )
-            .map(RowOutput::PromptLogprobs),
-    };
-    result.map_err(|error| error.to_string())
 }
 
 /// The prompt logprobs of `request`, once, when its whole prompt is computed.

@@ -42,12 +42,38 @@ impl PromptLogprobs {
 }
 
 impl CachedRequestState {
+    /// Whether its tokens come with logprobs, which need the full row.
+    pub(crate) fn wants_logprobs(&self) -> bool {
+        let params = self.sampling_state.params();
+        params.logprobs.is_some() || params.logprob_token_ids.is_some()
+    }
+
+    /// Whether a grammar constrains its output.
+    pub(crate) fn is_constrained(&self) -> bool {
+        self.sampling_state.params().structured_outputs.is_some()
+    }
+
+    /// Makes the output what the scheduler says it is: its first `num_output_tokens`, of which the
+    /// last ones, `new_token_ids`, were not sampled here.
+    pub(crate) fn take_over(&mut self, num_output_tokens: usize, new_token_ids: &[u32]) {
+        let num_sampled = num_output_tokens.saturating_sub(new_token_ids.len());
+        if self.num_prompt_tokens + num_sampled < self.token_ids.len() {
+            self.token_ids
+                .truncate(self.num_prompt_tokens + num_sampled);
+            let (prompt, output) = self.token_ids.split_at(self.num_prompt_tokens);
+            self.sampling_state = self.sampling_state.rewound(prompt, output);
+        }
+        new_token_ids
+            .iter()
+            .for_each(|&token_id| self.append(token_id));
+    }
+
     /// Whether `num_scheduled` more tokens bring the request to its end, where a token is sampled.
     pub(crate) fn samples_after(&self, num_scheduled: usize) -> bool {
         self.num_computed_tokens + num_scheduled == self.token_ids.len()
     }
 
-    /// Appends a sampled token.
+    /// Appends a token, sampled or forced.
     pub(crate) fn append(&mut self, token_id: u32) {
         self.token_ids.push(token_id);
         self.sampling_state.append(token_id);

@@ -1,4 +1,5 @@
 use clap::{CommandFactory, Parser};
+use protocol::{JumpForward, StructuredOutputsConfig};
 
 use super::*;
 
@@ -49,6 +50,8 @@ fn every_flag_reaches_the_configuration() {
         "--max-num-queued-reqs=7",
         "--max-num-queued-tokens=8",
         "--shutdown-timeout=3",
+        r#"--structured-outputs-config={"jump_forward": "off", "disable_any_whitespace": true}"#,
+        r#"--speculative-config={"method": "ngram", "num_speculative_tokens": 5}"#,
     ])
     .unwrap()
     .engine_config();
@@ -80,7 +83,14 @@ fn every_flag_reaches_the_configuration() {
             ..SchedulerConfig::default()
         },
         shutdown_timeout_seconds: 3.0,
-        ..EngineConfig::default()
+        structured_outputs_config: StructuredOutputsConfig {
+            jump_forward: JumpForward::Off,
+            ..StructuredOutputsConfig::default()
+        },
+        speculative_config: Some(SpeculativeConfig {
+            num_speculative_tokens: 5,
+            ..SpeculativeConfig::default()
+        }),
     };
     assert_eq!(config, expected);
 }
@@ -198,4 +208,39 @@ fn every_flag_is_the_cores_or_known_as_the_frontends() {
         .collect();
     let frontends = ["model", "seed", "engine_core_address", "generation_config"];
     assert_eq!(others, frontends);
+}
+
+#[test]
+fn backends_of_other_engines_are_accepted_under_both_flags() {
+    let older = parse(&["--guided-decoding-backend=outlines-dev/outlines"]).unwrap();
+    let newer = parse(&[r#"--structured-outputs-config={"backend": "xgrammar:no-fallback"}"#]);
+    for args in [older, newer.unwrap()] {
+        assert!(args.verify().is_ok());
+        assert!(args.structured_outputs().backend.is_some());
+    }
+    for wrong in [
+        "--guided-decoding-backend=best",
+        r#"--structured-outputs-config={"backend": "best"}"#,
+        r#"--structured-outputs-config={"backnd": "auto"}"#,
+        r#"--speculative-config={"method": "eagle"}"#,
+        r#"--speculative-config={"num_speculative_tokens": 0}"#,
+        r#"--speculative-config={"prompt_lookup_min": 3, "prompt_lookup_max": 2}"#,
+    ] {
+        let error = parse(&[wrong]).unwrap_err();
+        let flag = wrong.split_once('=').unwrap().0;
+        assert!(error.to_string().contains(flag), "{error}");
+    }
+}
+
+#[test]
+fn settings_that_nobody_would_heed_are_refused() {
+    let config = r#"--structured-outputs-config={"backend": "auto", "compile_threads": 1}"#;
+    let twice = parse(&[config, "--guided-decoding-backend=auto"]).unwrap();
+    assert!(twice.verify().unwrap_err().message.contains("both name"));
+    let core = parse(&[config, "--engine-core-address=a"]).unwrap();
+    let error = core.verify().unwrap_err();
+    assert!(
+        error.message.contains("compile_threads is decided"),
+        "{error}"
+    );
 }

@@ -8,6 +8,7 @@ use clap::{ArgGroup, Parser};
 use super::error::BatchError;
 use crate::arg_utils::EngineArgs;
 use crate::sampling_params::{MAX_N_SEQUENCES, SAMPLING_EPS};
+use crate::startup::StartupError;
 
 /// Answer a file of requests in the OpenAI batch format, or prompts given here.
 #[derive(Debug, Clone, PartialEq, Parser)]
@@ -105,8 +106,9 @@ impl BatchArgs {
     /// What can be told of flags together, before a model is loaded.
     ///
     /// # Errors
-    /// Several answers that would all be the same.
+    /// Several answers that would all be the same, or flags of the engine that don't go together.
     pub fn verify(&self) -> Result<(), BatchError> {
+        self.engine.verify().map_err(StartupError::Flags)?;
         match self.temperature {
             Some(temperature) if temperature < SAMPLING_EPS && self.n > 1 => {
                 Err(BatchError::GreedyAnswers { n: self.n })

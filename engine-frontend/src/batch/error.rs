@@ -139,7 +139,8 @@ impl BatchError {
             Self::SameFile { .. }
             | Self::GreedyAnswers { .. }
             | Self::OutputExists { .. }
-            | Self::NotResumable { .. } => 2,
+            | Self::NotResumable { .. }
+            | Self::Startup(StartupError::Flags(_)) => 2,
             _ => 1,
         }
     }

@@ -138,6 +138,9 @@ async fn run_file(
         &mut progress,
     )
     .await;
+    if let Some(summary) = engine.metrics().structured_output_summary() {
+        tracing::info!("{summary}");
+    }
     progress.finish();
     end_core(&engine).await;
     let written = progress.written();

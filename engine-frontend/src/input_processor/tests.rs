@@ -1,5 +1,9 @@
+use protocol::{StructuredOutputsConstraint, StructuredOutputsParams, Whitespace};
+
 use super::*;
-use crate::test_support::{EOS, IM_END, VOCAB_SIZE, ids, tokenizer, tokenizer_with};
+use crate::test_support::{
+    EOS, IM_END, THINK_END, THINK_START, VOCAB_SIZE, ids, tokenizer, tokenizer_with,
+};
 
 fn processor() -> InputProcessor {
     let limits = ModelLimits {
@@ -204,4 +208,72 @@ fn prompt_logprobs_need_the_whole_prompt() {
         .request
         .sampling_params;
     assert!(params.skip_reading_prefix_cache);
+}
+
+fn constrained(constraint: StructuredOutputsConstraint) -> GenerateRequest {
+    with_params(|p| p.structured_outputs = Some(StructuredOutputsParams::new(constraint)))
+}
+
+#[test]
+fn constraints_are_checked_under_their_name() {
+    let wrong = StructuredOutputsConstraint::Regex("(".to_owned());
+    let error = refused(constrained(wrong.clone()));
+    assert_eq!(error.parameter.as_deref(), Some("structured_outputs.regex"));
+    let error = refused(GenerateRequest {
+        constraint_field: Some("guided_regex".to_owned()),
+        ..constrained(wrong)
+    });
+    assert_eq!(error.parameter.as_deref(), Some("guided_regex"));
+    assert!(error.message.starts_with("guided_regex: regex, line 1"));
+}
+
+#[test]
+fn the_engines_settings_reach_constraints() {
+    let args = r#"{"disable_any_whitespace": true, "enable_in_reasoning": true}"#;
+    let processor = processor()
+        .with_structured_outputs(StructuredOutputsArgs::from_json(args).unwrap())
+        .unwrap();
+    let inputs = processor.process_inputs(constrained(StructuredOutputsConstraint::JsonObject));
+    let params = inputs.unwrap().request.sampling_params.structured_outputs;
+    let params = params.unwrap();
+    assert_eq!(params.whitespace, Whitespace::Spaced);
+    assert!(params.enable_in_reasoning);
+}
+
+#[test]
+fn constraints_wait_for_the_end_of_thinking_where_it_is_not_over() {
+    let inputs = |prompt: Vec<u32>, enable_in_reasoning| {
+        let constraint = StructuredOutputsConstraint::JsonObject;
+        let mut request = constrained(constraint);
+        request.prompt = prompt.into();
+        request.separate_reasoning = true;
+        let params = request.sampling_params.structured_outputs.as_mut().unwrap();
+        params.enable_in_reasoning = enable_in_reasoning;
+        processed(request)
+    };
+    let open = inputs(vec![1, THINK_START], false);
+    assert_eq!(open.request.reasoning_ended, Some(false));
+    assert!(open.request.sampling_params.thinking_tokens.is_some());
+    assert_eq!(open.thinking.unwrap().ended, Some(false));
+    let closed = inputs(vec![1, THINK_START, THINK_END], false);
+    assert_eq!(closed.request.reasoning_ended, Some(true));
+    assert_eq!(closed.request.sampling_params.thinking_tokens, None);
+    // The constraint holds at once: nothing thinks.
+    let held = inputs(vec![1, THINK_START], true);
+    assert_eq!(held.request.sampling_params.thinking_tokens, None);
+    assert_eq!(held.thinking, None);
+}
+
+#[test]
+fn thinking_is_not_told_apart_where_it_is_switched_off() {
+    let args = StructuredOutputsArgs::from_json(r#"{"reasoning_parser": "none"}"#).unwrap();
+    let processor = processor().with_structured_outputs(args).unwrap();
+    let mut request = request(vec![1, THINK_START]);
+    request.separate_reasoning = true;
+    assert_eq!(processor.process_inputs(request).unwrap().thinking, None);
+    let markers = r#"{"thinking_markers": {"start": "<reason>", "end": "</think>"}}"#;
+    let error = super::tests::processor()
+        .with_structured_outputs(StructuredOutputsArgs::from_json(markers).unwrap())
+        .unwrap_err();
+    assert!(error.message.contains("<reason>"), "{error}");
 }

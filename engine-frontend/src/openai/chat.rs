@@ -45,6 +45,8 @@ pub struct ChatCompletionRequest {
     pub documents: Option<Vec<Value>>,
     /// Further variables of the template.
     pub chat_template_kwargs: Map<String, Value>,
+    /// Whether the answer has the model's thinking.
+    pub include_reasoning: bool,
     /// Everything else.
     pub common: CommonFields,
 }
@@ -94,6 +96,7 @@ impl ChatCompletionRequest {
             add_special_tokens: fields.take("add_special_tokens")?.unwrap_or(false),
             documents: fields.take("documents")?,
             chat_template_kwargs,
+            include_reasoning: fields.take("include_reasoning")?.unwrap_or(true),
             common,
         };
         fields.finish()?;
@@ -148,6 +151,7 @@ impl ChatCompletionRequest {
             self.common
                 .generate_request(request_id.to_owned(), prompt, max_tokens, defaults);
         request.add_special_tokens = self.add_special_tokens;
+        request.separate_reasoning = true;
         request.sampling_params.logprobs = self.logprobs.then_some(self.top_logprobs);
         request
     }
@@ -158,9 +162,7 @@ fn refuse_unavailable(fields: &mut Fields) -> Result<(), ValidationError> {
     for name in ["echo", "return_prompt_text"] {
         fields.refuse_unless(name, |v| v == &Value::Bool(false))?;
     }
-    for name in ["parallel_tool_calls", "include_reasoning"] {
-        fields.refuse_unless(name, |v| v == &Value::Bool(true))?;
-    }
+    fields.refuse_unless("parallel_tool_calls", |v| v == &Value::Bool(true))?;
     fields.refuse_unless("modalities", |v| v == &serde_json::json!(["text"]))?;
     for name in [
         "chat_template",
@@ -340,6 +342,10 @@ pub struct ChatCompletionResponseChoice {
     pub finish_reason: Option<String>,
     /// The stop string or stop token id.
     pub stop_reason: Option<Value>,
+    /// Under a constraint: whether the content is a whole text of it, not cut off by a limit or a
+    /// stop string.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub structured_output_complete: Option<bool>,
     /// The answer's tokens, with `return_token_ids`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_ids: Option<Vec<u32>>,
@@ -350,8 +356,11 @@ pub struct ChatCompletionResponseChoice {
 pub struct ChatMessage {
     /// `assistant`.
     pub role: String,
-    /// The text, exactly as the model wrote it.
+    /// The answer, exactly as the model wrote it.
     pub content: String,
+    /// The model's thinking, where there was some, without the tokens around it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasoning_content: Option<String>,
 }
 
 #[cfg(test)]

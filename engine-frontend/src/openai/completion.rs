@@ -186,6 +186,10 @@ pub struct CompletionResponseChoice {
     pub finish_reason: Option<String>,
     /// The stop string or stop token id.
     pub stop_reason: Option<Value>,
+    /// Under a constraint: whether the text is a whole one, not cut off by a limit or a stop
+    /// string.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub structured_output_complete: Option<bool>,
     /// The answer's tokens, with `return_token_ids`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_ids: Option<Vec<u32>>,
@@ -301,9 +305,7 @@ mod tests {
     #[test]
     fn what_is_not_available_is_refused_by_name() {
         for (name, value) in [
-            ("response_format", json!({"type": "json_object"})),
-            ("structured_outputs", json!({"regex": "a"})),
-            ("guided_json", json!({})),
+            ("guided_yaml", json!({})),
             ("guided_whitespace_pattern", json!("x")),
             ("use_beam_search", json!(true)),
             ("suffix", json!("x")),

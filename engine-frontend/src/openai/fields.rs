@@ -16,9 +16,8 @@ pub const INERT_FIELDS: &[&str] = &[
     "session_id",
 ];
 
-/// Names under which clients of several servers send a constraint on the output.
+/// Names under which clients of other servers send a constraint on the output.
 const CONSTRAINT_FIELDS: &[&str] = &[
-    "structured_outputs",
     "grammar",
     "ebnf",
     "lark",
@@ -98,8 +97,9 @@ impl Fields {
         };
         if name.starts_with("guided_") || CONSTRAINT_FIELDS.contains(&name.as_str()) {
             let message = format!(
-                "{name} asks for a constraint on the output, which is not available yet; \
-                 leave it out"
+                "{name} looks like a constraint on the output, and is no field of this API: \
+                 constraints go into structured_outputs, response_format or the older guided_json, \
+                 guided_json_object, guided_regex, guided_choice and guided_grammar"
             );
             return Err(ValidationError::field(name, &value, message));
         }
@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(error.parameter.as_deref(), Some("temprature"));
         assert!(error.message.contains("unknown field temprature"));
         let error = left(json!({"guided_yaml": "x"}));
-        assert!(error.message.contains("not available yet"), "{error}");
+        assert!(error.message.contains("no field of this API"), "{error}");
     }
 
     #[test]

@@ -16,8 +16,12 @@ mod fields;
 mod logprobs;
 mod request;
 mod serving;
+<<<<<<< HEAD
 mod streaming;
 mod tokenize;
+=======
+mod structured_outputs;
+>>>>>>> protocol
 
 pub use chat::{
     ChatCompletionRequest, ChatCompletionResponse, ChatCompletionResponseChoice, ChatMessage,

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::fields::Fields;
+use super::structured_outputs::{self, RequestConstraint};
 use crate::error::ValidationError;
 use crate::input_processor::{GenerateRequest, Prompt, TruncationSide};
 
@@ -124,6 +125,7 @@ pub struct CommonFields {
     pub cache_salt: Option<String>,
     pub return_token_ids: bool,
     pub return_tokens_as_token_ids: bool,
+    pub constraint: Option<RequestConstraint>,
 }
 
 #[derive(Deserialize)]
@@ -176,6 +178,7 @@ impl CommonFields {
             cache_salt: fields.take("cache_salt")?,
             return_token_ids: fields.take("return_token_ids")?.unwrap_or(false),
             return_tokens_as_token_ids: fields.take("return_tokens_as_token_ids")?.unwrap_or(false),
+            constraint: structured_outputs::take(fields)?,
         };
         common.verify()?;
         Ok(common)
@@ -255,6 +258,7 @@ impl CommonFields {
             logprob_token_ids: self.logprob_token_ids.clone(),
             repetition_detection: self.repetition_detection,
             thinking_token_budget: self.thinking_token_budget,
+            structured_outputs: self.constraint.as_ref().map(|c| c.params.clone()),
             stream_interval: self.stream_interval,
             extra_args: self
                 .vllm_xargs
@@ -272,6 +276,7 @@ impl CommonFields {
             truncation_side: self.truncation_side,
             priority: self.priority,
             cache_salt: self.cache_salt.clone(),
+            constraint_field: self.constraint.as_ref().map(|c| c.field.clone()),
             ..GenerateRequest::new(request_id, prompt, sampling_params)
         }
     }
@@ -279,9 +284,6 @@ impl CommonFields {
 
 /// Fields of both kinds that only pass where they ask for nothing.
 fn refuse_unavailable(fields: &mut Fields) -> Result<(), ValidationError> {
-    fields.refuse_unless("response_format", |v| {
-        v.get("type") == Some(&Value::from("text"))
-    })?;
     for name in ["use_beam_search", "return_weight_versions", "store"] {
         fields.refuse_unless(name, |v| v == &Value::Bool(false))?;
     }

@@ -242,6 +242,7 @@ impl OpenAIServing {
             logprobs,
             finish_reason: completion.finish_reason.map(|r| r.as_str().to_owned()),
             stop_reason: completion.stop_reason.as_ref().map(stop_reason),
+            structured_output_complete: completion.structured_output_complete,
             token_ids: return_token_ids.then(|| {
                 if keep_answer {
                     completion.token_ids.clone()
@@ -279,9 +280,11 @@ fn chat_choice(
         message: ChatMessage {
             role: "assistant".to_owned(),
             content: completion.text,
+            reasoning_content: completion.reasoning.filter(|_| request.include_reasoning),
         },
         finish_reason: completion.finish_reason.map(|r| r.as_str().to_owned()),
         stop_reason: completion.stop_reason.as_ref().map(stop_reason),
+        structured_output_complete: completion.structured_output_complete,
         token_ids: return_token_ids.then_some(completion.token_ids),
     }
 }

@@ -1,7 +1,8 @@
 use protocol::{LogprobsLists, SamplingParams};
 
 use super::*;
-use crate::test_support::{ids, output, tokenizer};
+use crate::detokenizer::ThinkingSplit;
+use crate::test_support::{THINK_END, THINK_START, ids, output, tokenizer};
 
 struct Fixture {
     processor: OutputProcessor,
@@ -16,6 +17,14 @@ impl Fixture {
 
     /// A request whose output so far is `replayed`.
     fn replaying(replayed: &str, params: SamplingParams) -> Self {
+        Self::with_inputs(replayed, params, |_| ())
+    }
+
+    fn with_inputs(
+        replayed: &str,
+        params: SamplingParams,
+        change: impl FnOnce(&mut ProcessedInputs),
+    ) -> Self {
         let mut processor = OutputProcessor::new(tokenizer());
         let delta = params.output_kind == RequestOutputKind::Delta;
         let queue = Arc::new(RequestOutputCollector::new(delta));
@@ -27,7 +36,12 @@ impl Fixture {
             output_token_ids: ids(replayed),
             ..EngineCoreRequest::default()
         };
-        let children = processor.add_request(request, Some("p".into()), &queue);
+        let mut inputs = ProcessedInputs {
+            prompt: Some("p".into()),
+            ..ProcessedInputs::new(request)
+        };
+        change(&mut inputs);
+        let children = processor.add_request(inputs, &queue);
         Self {
             processor,
             queue,
@@ -305,4 +319,144 @@ fn an_interval_counts_from_the_replayed_tokens_on() {
     assert_eq!(fixture.text(), None);
     fixture.feed(output("r", "b", None));
     assert_eq!(fixture.text().as_deref(), Some("ab"));
+}
+
+#[tokio::test]
+async fn an_admission_is_no_output() {
+    let mut fixture = Fixture::new(kind(RequestOutputKind::Delta));
+    fixture.feed(EngineCoreOutput {
+        events: vec![EngineCoreEvent {
+            event_type: EngineCoreEventType::Admitted,
+            timestamp: 1.0,
+        }],
+        ..output("r", "", None)
+    });
+    assert_eq!(fixture.queue.admitted().await, Ok(()));
+    assert!(fixture.next().is_none());
+    assert_eq!(fixture.processor.num_unfinished_requests(), 1);
+}
+
+#[tokio::test]
+async fn a_refused_grammar_is_the_fault_of_its_field() {
+    let mut fixture = Fixture::with_inputs("", kind(RequestOutputKind::Delta), |inputs| {
+        inputs.constraint_field = Some("guided_json".into());
+    });
+    fixture.feed(EngineCoreOutput {
+        error: Some(RequestError {
+            code: RequestErrorCode::GrammarRefused,
+            message: "schema, at `#/not`: too large".to_owned(),
+            retryable: false,
+        }),
+        ..output("r", "", Some(FinishReason::Error))
+    });
+    let error = fixture.queue.admitted().await.unwrap_err();
+    assert_eq!(error.status_code(), 400);
+    assert_eq!(
+        error.to_string(),
+        "guided_json: schema, at `#/not`: too large (parameter=guided_json)"
+    );
+    assert_eq!(fixture.queue.get().await, Err(error));
+}
+
+#[test]
+fn the_core_says_whether_a_constrained_answer_is_whole() {
+    let said = |text: &str, complete, finish| EngineCoreOutput {
+        structured_output_complete: Some(complete),
+        ..output("r", text, finish)
+    };
+    let whole = |fixture: &Fixture| fixture.next().unwrap().outputs[0].structured_output_complete;
+
+    let mut fixture = Fixture::new(kind(RequestOutputKind::Delta));
+    fixture.feed(said("a", true, None));
+    assert_eq!(whole(&fixture), None, "it isn't at its end");
+    fixture.feed(said("b", false, Some(FinishReason::Length)));
+    assert_eq!(whole(&fixture), Some(false));
+
+    let stop = || SamplingParams {
+        stop: vec!["\n".to_owned()],
+        ..kind(RequestOutputKind::FinalOnly)
+    };
+    let mut fixture = Fixture::new(stop());
+    fixture.feed(said("a@b.com", false, None));
+    fixture.feed(said("\n", true, None));
+    assert_eq!(whole(&fixture), Some(true));
+    // What the core says is of tokens that the stop string cut off.
+    let mut fixture = Fixture::new(stop());
+    fixture.feed(said("a\nb", true, None));
+    assert_eq!(whole(&fixture), Some(false));
+}
+
+/// A request whose thinking is told apart.
+fn thinking(ended: Option<bool>, params: SamplingParams) -> Fixture {
+    Fixture::with_inputs("", params, |inputs| {
+        inputs.thinking = Some(ThinkingSplit {
+            start_token_id: THINK_START,
+            end_token_id: THINK_END,
+            ended,
+        });
+    })
+}
+
+/// The bytes of `text`, with `<` and `>` for the tokens around thinking.
+fn marked(text: &str, finish: Option<FinishReason>) -> EngineCoreOutput {
+    let mut marked = output("r", text, finish);
+    for id in &mut marked.new_token_ids {
+        *id = match *id {
+            0x3c => THINK_START,
+            0x3e => THINK_END,
+            id => id,
+        };
+    }
+    marked
+}
+
+#[test]
+fn thinking_is_told_apart_by_its_tokens() {
+    for (ended, text, reasoning, content) in [
+        (Some(false), "hm>yes", Some("hm"), "yes"),
+        (Some(false), "<hm>yes", Some("hm"), "yes"),
+        (Some(false), "hm", Some("hm"), ""),
+        (None, "<hm>yes", Some("hm"), "yes"),
+        (None, "yes<hm>", None, "yes<think>hm</think>"),
+        (Some(true), "<hm>", None, "<think>hm</think>"),
+    ] {
+        for output_kind in [RequestOutputKind::FinalOnly, RequestOutputKind::Delta] {
+            let mut fixture = thinking(ended, kind(output_kind));
+            let mut read = (None, String::new());
+            let last = text.len() - 1;
+            for (index, token) in text.char_indices() {
+                let finish = (index == last).then_some(FinishReason::Length);
+                fixture.feed(marked(&token.to_string(), finish));
+                let Some(output) = fixture.next() else {
+                    continue;
+                };
+                let completion = &output.outputs[0];
+                if let Some(new) = &completion.reasoning {
+                    read.0.get_or_insert(String::new()).push_str(new);
+                }
+                read.1.push_str(&completion.text);
+            }
+            assert_eq!(
+                read,
+                (reasoning.map(str::to_owned), content.to_owned()),
+                "{text}"
+            );
+        }
+    }
+}
+
+#[test]
+fn stop_strings_are_looked_for_in_the_answer() {
+    let mut fixture = thinking(
+        Some(false),
+        SamplingParams {
+            stop: vec![".".to_owned()],
+            ..kind(RequestOutputKind::FinalOnly)
+        },
+    );
+    assert!(fixture.feed(marked("a.b>c", None)).is_empty());
+    assert_eq!(fixture.feed(marked("d.", None)), ["r"]);
+    let last = fixture.next().unwrap();
+    assert_eq!(last.outputs[0].reasoning.as_deref(), Some("a.b"));
+    assert_eq!(last.outputs[0].text, "cd");
 }

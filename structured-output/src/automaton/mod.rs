@@ -116,14 +116,15 @@ impl TokenAutomaton {
     }
 
     /// The bytes that must come next: from the state on, as long as the text can't end and there is
-    /// only one byte to go on with; at most [`MAX_FORCED_BYTES`].
+    /// only one byte to go on with; at most `max_bytes`.
     pub(crate) fn forced_bytes(
         &mut self,
         mut state: State,
+        max_bytes: usize,
         fuel: &mut Fuel,
     ) -> Result<Vec<u8>, OutOfFuel> {
         let mut forced = Vec::new();
-        while forced.len() < MAX_FORCED_BYTES && !self.is_accepting(state, fuel)? {
+        while forced.len() < max_bytes && !self.is_accepting(state, fuel)? {
             fuel.burn(1)?;
             match self.machine.next_bytes(state, fuel)?[..] {
                 [(bytes, next)] if bytes.len() == 1 => {

@@ -3,6 +3,7 @@
 mod cache;
 mod job;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::TokenizerInfo;
@@ -28,6 +29,7 @@ pub struct GrammarCompiler {
     options: CompilerOptions,
     engine: Mutex<Arc<Engine>>,
     cache: Cache<(Source, CompileBudget)>,
+    num_compilations: AtomicU64,
 }
 
 impl GrammarCompiler {
@@ -40,6 +42,7 @@ impl GrammarCompiler {
             cache: Cache::new(Shares::of(options.cache_bytes).grammars),
             index,
             options,
+            num_compilations: AtomicU64::new(0),
         }
     }
 
@@ -139,6 +142,7 @@ impl GrammarCompiler {
         match self.cache.turn((source.clone(), budget), cancel) {
             Turn::Known(outcome) => outcome,
             Turn::Compile(ticket) => {
+                self.num_compilations.fetch_add(1, Ordering::Relaxed);
                 let outcome =
                     job::compile(&source, self.engine(), &self.options.limits, budget, cancel);
                 if outcome != Err(CompileError::Cancelled) {
@@ -180,6 +184,12 @@ impl GrammarCompiler {
         let engine = Arc::clone(&self.engine.lock().unwrap_or_else(PoisonError::into_inner));
         let automaton = engine.lock();
         self.cache.memory_bytes() + automaton.state_bytes() + automaton.cache_bytes()
+    }
+
+    /// How many compilations have been started: what was known already, or was being compiled for
+    /// another caller, isn't counted.
+    pub fn num_compilations(&self) -> u64 {
+        self.num_compilations.load(Ordering::Relaxed)
     }
 
     /// Bytes of the vocabulary's index.

@@ -131,6 +131,7 @@ impl Engine {
             max_model_len: MAX_MODEL_LEN,
             tokenizer_vocab_size: vocab_size,
             logprobs_mode: LogprobsMode::default(),
+            enable_sparse_head: true,
         };
         let runner = ModelRunner::new(Box::new(TimedModel { model, times }), pool, &runner_config);
         let kv_cache_config = KVCacheConfig {

@@ -7,49 +7,68 @@ use protocol::{
 
 use crate::core::sched::scheduler::{ClientOutput, Place, Scheduler};
 use crate::core::sched::stop::{Stop, check_stop};
-use crate::request::Request;
+use crate::request::{Request, StructuredOutput};
+use crate::structured_output::StructuredOutputRequest;
 
 impl Scheduler {
-    /// Puts a request into the queue.
+    /// Puts a request into the queue, or beside it where its grammar is yet to come.
     ///
     /// One that can't be served, or for which the queue has no place, ends at once with an error
     /// of its own; one whose replayed output is complete already ends at once too. Their outputs
     /// come with the next [`Scheduler::update_from_output`].
-    pub fn add_request(&mut self, mut request: Request) {
-        if let Err(error) = self
-            .check_request(&request)
-            .and_then(|()| self.check_queue(&request))
-        {
-            self.end_unqueued(&request, |output| {
-                output.finish_reason = Some(FinishReason::Error);
-                output.error = Some(error);
-            });
-        } else if let Some(Stop {
-            finish_reason,
-            stop_reason,
-        }) = check_stop(&request, self.max_model_len)
-        {
-            self.end_unqueued(&request, |output| {
-                output.finish_reason = Some(finish_reason);
-                output.stop_reason = stop_reason;
-            });
+    pub fn add_request(&mut self, request: Request) {
+        let mut request = Box::new(request);
+        let refusal = self.check_request(&request).err();
+        if let Some(error) = refusal.or_else(|| self.check_queue(&request).err()) {
+            self.refuse(request, error);
+        } else if let Some(StructuredOutput::Pending(_)) = request.structured_output {
+            // Whether replayed output is over is for the grammar to say too.
+            request.record_event(EngineCoreEventType::Queued, self.clock.now());
+            let key = self.waiting.reserve(&request);
+            let request_id = request.request_id().clone();
+            let place = Place::WaitingForGrammar(key.clone());
+            self.in_flight.insert(request_id.clone(), place);
+            self.waiting_for_grammar.insert(key, request);
+            // It may have been faster than the request itself.
+            self.grammar_compiled(&request_id);
+        } else if let Some(stop) = check_stop(&request, self.max_model_len) {
+            self.end_unqueued(request, stop);
         } else {
             request.record_event(EngineCoreEventType::Queued, self.clock.now());
             let request_id = request.request_id().clone();
-            let key = self.waiting.add(Box::new(request));
+            let key = self.waiting.add(request);
             self.in_flight.insert(request_id, Place::Waiting(key));
         }
     }
 
-    fn end_unqueued(&mut self, request: &Request, end: impl FnOnce(&mut EngineCoreOutput)) {
-        let mut output = EngineCoreOutput {
-            request_id: request.request_id().to_string(),
-            ..EngineCoreOutput::default()
-        };
-        end(&mut output);
+    /// Ends a request that is nowhere in the scheduler with an error of its own.
+    pub fn refuse(&mut self, request: Box<Request>, error: RequestError) {
         self.pending_outputs.push(ClientOutput {
             client_index: request.client_index(),
-            output,
+            output: EngineCoreOutput {
+                request_id: request.request_id().to_string(),
+                finish_reason: Some(FinishReason::Error),
+                error: Some(error),
+                ..EngineCoreOutput::default()
+            },
+        });
+    }
+
+    /// Ends a request that is nowhere in the scheduler since its output is over.
+    pub(super) fn end_unqueued(&mut self, mut request: Box<Request>, stop: Stop) {
+        self.pending_outputs.push(ClientOutput {
+            client_index: request.client_index(),
+            output: EngineCoreOutput {
+                request_id: request.request_id().to_string(),
+                new_token_ids: std::mem::take(&mut request.unsent_token_ids),
+                finish_reason: Some(stop.finish_reason),
+                stop_reason: stop.stop_reason,
+                events: request.take_events(),
+                structured_output_complete: request
+                    .grammar()
+                    .map(StructuredOutputRequest::is_completed),
+                ..EngineCoreOutput::default()
+            },
         });
     }
 
@@ -74,6 +93,8 @@ impl Scheduler {
                 "priority is {}: only 0 is possible under the fcfs scheduling policy",
                 request.priority()
             )
+        } else if request.needs_grammar() {
+            "structured_outputs can't be served: nobody compiled the grammar".to_owned()
         } else {
             return Ok(());
         };
@@ -90,8 +111,10 @@ impl Scheduler {
         if request.num_replayed_tokens() > 0 {
             return Ok(());
         }
-        let num_waiting = self.waiting.len();
-        let num_tokens = self.waiting.num_tokens() + request.num_tokens() as u64;
+        let num_waiting = self.num_waiting();
+        let of_waiting = self.waiting_for_grammar().map(Request::num_tokens);
+        let num_tokens =
+            self.waiting.num_tokens() + (of_waiting.sum::<usize>() + request.num_tokens()) as u64;
         let full = match (
             self.config.max_num_queued_reqs,
             self.config.max_num_queued_tokens,

@@ -33,6 +33,10 @@ impl Scheduler {
     fn client_of(&self, request_id: &str) -> Option<u32> {
         match self.in_flight.get(request_id)? {
             Place::Waiting(key) => self.waiting.get(key).map(Request::client_index),
+            Place::WaitingForGrammar(key) => {
+                let request = self.waiting_for_grammar.get(key);
+                request.map(|request| request.client_index())
+            }
             Place::Running(admission) => {
                 let index = self
                     .running
@@ -67,6 +71,7 @@ impl Scheduler {
         let running = self.running.iter().map(|running| &*running.request);
         let chosen = running
             .chain(self.waiting.iter())
+            .chain(self.waiting_for_grammar())
             .filter(|request| wanted(request));
         chosen.map(|request| request.request_id().clone()).collect()
     }
@@ -74,6 +79,8 @@ impl Scheduler {
     fn finish_request(&mut self, request_id: &str, reason: FinishReason) -> Option<ClientOutput> {
         let mut request = match self.in_flight.remove(request_id)? {
             Place::Waiting(key) => self.waiting.remove(&key)?,
+            // Dropping it cancels the compilation.
+            Place::WaitingForGrammar(key) => self.waiting_for_grammar.remove(&key)?,
             Place::Running(admission) => {
                 let index = self
                     .running

@@ -37,6 +37,7 @@ mod admission;
 pub mod clock;
 mod config;
 mod finish;
+mod grammar;
 pub mod output;
 mod preempt;
 mod request_queue;
@@ -51,6 +52,6 @@ pub use clock::EngineClock;
 pub use config::SchedulerError;
 pub use output::{
     CachedRequestData, GrammarOutput, ModelRunnerOutput, NewRequestData, NumScheduledTokens,
-    SchedulerOutput,
+    RequestMasks, SchedulerOutput,
 };
 pub use scheduler::{ClientOutput, PauseState, Scheduler};

@@ -6,6 +6,7 @@ use protocol::{LogprobsLists, SamplingParams};
 
 use crate::core::sched::scheduler::Admission;
 use crate::request::RequestId;
+use crate::structured_output::TokenMask;
 
 /// One step: which tokens of which requests go through the model.
 ///
@@ -21,6 +22,9 @@ pub struct SchedulerOutput {
     pub scheduled_cached_reqs: CachedRequestData,
     /// Tokens per request, in schedule order. Every number is above 0.
     pub num_scheduled_tokens: NumScheduledTokens,
+    /// Drafts that this step verifies: the last of each request's scheduled tokens. Entry `i` belongs
+    /// to the `i`th entry of `num_scheduled_tokens`; absent ones are empty.
+    pub scheduled_spec_decode_tokens: Vec<Vec<u32>>,
     /// Sum of `num_scheduled_tokens`; 0 where there is nothing to compute.
     pub total_num_scheduled_tokens: usize,
     /// Requests that ended since the last step, some of them never scheduled.
@@ -30,6 +34,15 @@ pub struct SchedulerOutput {
     /// Beside `num_scheduled_tokens`: finds the requests again when the output comes, unless
     /// they were aborted meanwhile.
     pub(crate) admissions: Vec<Admission>,
+}
+
+impl SchedulerOutput {
+    /// The draft of the entry at `index`.
+    pub(crate) fn draft_at(&self, index: usize) -> &[u32] {
+        self.scheduled_spec_decode_tokens
+            .get(index)
+            .map_or(&[], Vec::as_slice)
+    }
 }
 
 /// Tokens per scheduled request, in schedule order.
@@ -100,11 +113,15 @@ pub struct CachedRequestData {
     pub resumed_req_ids: Vec<RequestId>,
     /// Prompt and output of each entry of `resumed_req_ids`.
     pub all_token_ids: Vec<Vec<u32>>,
+    /// Tokens that the runner doesn't know, since it didn't sample them; they end the output before
+    /// this step. May be empty as a whole where nothing is forced.
+    pub new_token_ids: Vec<Vec<u32>>,
     /// Blocks to append to the table; for a resumed request the whole table.
     pub new_block_ids: Vec<Vec<u32>>,
     /// Tokens in the cache before this step.
     pub num_computed_tokens: Vec<u32>,
-    /// Tokens of the output before this step.
+    /// Tokens of the output before this step, those of `new_token_ids` included. Where the runner
+    /// sampled more, what is beyond was not taken.
     pub num_output_tokens: Vec<u32>,
 }
 
@@ -125,6 +142,12 @@ pub struct ModelRunnerOutput {
     pub errors: Vec<Option<String>>,
     /// Rows that sampling limits had emptied, and a guard restored.
     pub num_restored_rows: u32,
+    /// Of these, rows that had a grammar's mask.
+    pub num_overridden_rows: u32,
+    /// Rows of the LM head that the sampled positions together have.
+    pub num_head_rows: u64,
+    /// Of these, rows that were not computed, since a mask left few tokens.
+    pub num_head_rows_skipped: u64,
 }
 
 impl ModelRunnerOutput {
@@ -137,27 +160,52 @@ impl ModelRunnerOutput {
             num_nans_in_logits: vec![0; num_requests],
             errors: vec![None; num_requests],
             num_restored_rows: 0,
+            num_overridden_rows: 0,
+            num_head_rows: 0,
+            num_head_rows_skipped: 0,
         }
     }
 }
 
-/// The masks of one batch: which tokens each constrained request may get.
+/// The masks of one batch, by reference. Entry `i` belongs to the `i`th entry of
+/// `SchedulerOutput::num_scheduled_tokens`.
 #[derive(Debug, Clone, Default)]
 pub struct GrammarOutput {
-    /// Requests that have a row; the others are free.
-    pub structured_output_request_ids: Vec<RequestId>,
-    /// `[num_rows, words_per_row]`, bit 1 = allowed.
-    pub grammar_bitmask: Vec<u32>,
-    /// Words of a row: the logits' width / 32, rounded up.
-    pub words_per_row: usize,
+    /// Each request's masks.
+    pub masks: Vec<RequestMasks>,
+}
+
+/// What the sampled positions of one request may get.
+#[derive(Debug, Clone, Default)]
+pub enum RequestMasks {
+    /// Anything.
+    #[default]
+    Free,
+    /// One mask for the next token and one after each token of its draft; fewer where the grammar
+    /// ends or refuses the draft earlier: there sampling stops.
+    Masks(Vec<TokenMask>),
+    /// The grammar has no mask: why the request fails.
+    Failed(String),
 }
 
 impl GrammarOutput {
-    /// The row of one request; `None` where it is free.
-    pub fn row(&self, request_id: &RequestId) -> Option<&[u32]> {
-        let ids = &self.structured_output_request_ids;
-        let row = ids.iter().position(|other| other == request_id)?;
-        self.grammar_bitmask
-            .get(row * self.words_per_row..(row + 1) * self.words_per_row)
+    /// The masks of the request at `index`.
+    pub(crate) fn of(&self, index: usize) -> &RequestMasks {
+        self.masks.get(index).unwrap_or(&RequestMasks::Free)
     }
 }
+
+impl RequestMasks {
+    /// Of a request that samples `row` tokens before this one; `Err` where it samples none here.
+    pub(crate) fn row(&self, row: usize) -> Result<Option<&TokenMask>, NoRow> {
+        match self {
+            Self::Free => Ok(None),
+            Self::Masks(masks) => masks.get(row).map(Some).ok_or(NoRow),
+            Self::Failed(_) => Err(NoRow),
+        }
+    }
+}
+
+/// Nothing is sampled at this position.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NoRow;

@@ -49,8 +49,8 @@ impl Scheduler {
         }
     }
 
-    /// Takes the blocks of a running request and puts it back into the queue. Its output stays;
-    /// all tokens are computed again when it resumes, but for what the prefix cache still has.
+    /// Takes the blocks of a running request and puts it back into the queue. Its output and the
+    /// state of its grammar stay; all tokens are computed again when it resumes, but for what the prefix cache still has.
     /// Budget that it had in this step goes back.
     fn preempt(&mut self, index: usize, step: &mut Step) {
         let RunningRequest {
@@ -61,6 +61,7 @@ impl Scheduler {
         step.unschedule(admission);
         self.kv_cache_manager.free(blocks);
         request.num_computed_tokens = 0;
+        request.spec_token_ids.clear();
         request.num_preemptions += 1;
         request.record_event(EngineCoreEventType::Preempted, step.timestamp);
         let request_id = request.request_id().clone();

@@ -61,8 +61,7 @@ impl Eq for PriorityKey {}
 /// The waiting requests, ordered by policy. Every operation is O(log n), removal from the middle
 /// (an abort) included.
 ///
-/// A request keeps its key while it waits: one that is passed over because it is not ready can
-/// be taken out and put back without losing its place.
+/// A request's key is from its arrival: one that is not ready is held outside and put in at its place.
 #[derive(Debug)]
 pub(crate) struct RequestQueue {
     policy: SchedulingPolicy,
@@ -106,14 +105,20 @@ impl RequestQueue {
 
     /// Adds a request that arrived.
     pub(crate) fn add(&mut self, request: Box<Request>) -> QueueKey {
-        let key = match self.policy {
+        let key = self.reserve(&request);
+        self.insert(key, request)
+    }
+
+    /// The place of a request that arrived and is not ready yet: it is held outside and put in
+    /// with [`Self::insert`].
+    pub(crate) fn reserve(&mut self, request: &Request) -> QueueKey {
+        match self.policy {
             SchedulingPolicy::Fcfs => {
                 self.next_back += 1;
                 QueueKey::Fcfs(self.next_back - 1)
             }
-            SchedulingPolicy::Priority => QueueKey::Priority(PriorityKey::of(&request)),
-        };
-        self.insert(key, request)
+            SchedulingPolicy::Priority => QueueKey::Priority(PriorityKey::of(request)),
+        }
     }
 
     /// Adds a request that was preempted: before all others under FCFS. Under the priority
@@ -144,7 +149,8 @@ impl RequestQueue {
         Some(request)
     }
 
-    fn insert(&mut self, key: QueueKey, request: Box<Request>) -> QueueKey {
+    /// Puts a request at a place of its own.
+    pub(crate) fn insert(&mut self, key: QueueKey, request: Box<Request>) -> QueueKey {
         self.num_tokens += request.num_tokens() as u64;
         self.by_key.insert(key.clone(), request);
         key

@@ -1,9 +1,10 @@
 //! Which tokens of which requests the next step computes.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use protocol::{
     EngineCoreEventType, EngineCoreOutput, PrefillStats, PrefixCacheStats, SchedulerConfig,
+    SpecDecodingStats, StructuredOutputStats,
 };
 
 use crate::core::block_hash::BlockHasher;
@@ -13,7 +14,9 @@ use crate::core::sched::config::{SchedulerError, validate};
 use crate::core::sched::output::SchedulerOutput;
 use crate::core::sched::request_queue::{QueueKey, RequestQueue};
 use crate::core::sched::step::{News, Step};
+use crate::core::spec_decode::NgramProposer;
 use crate::request::{Request, RequestId};
+use crate::structured_output::ForcedTokens;
 
 /// What the scheduler may start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -52,6 +55,8 @@ pub(crate) struct RunningRequest {
 #[derive(Debug, Clone)]
 pub(crate) enum Place {
     Waiting(QueueKey),
+    /// Outside the queue, in which this place is its own.
+    WaitingForGrammar(QueueKey),
     Running(Admission),
 }
 
@@ -67,6 +72,8 @@ pub struct Scheduler {
     pub(crate) kv_cache_manager: KVCacheManager,
     pub(crate) clock: EngineClock,
     pub(crate) waiting: RequestQueue,
+    /// `WAITING_FOR_STRUCTURED_OUTPUT_GRAMMAR`: others pass them by. By their places in the queue.
+    pub(crate) waiting_for_grammar: BTreeMap<QueueKey, Box<Request>>,
     /// In order of admission, so that an [`Admission`] is found by bisection and a step's output
     /// by walking both in parallel.
     pub(crate) running: Vec<RunningRequest>,
@@ -77,6 +84,10 @@ pub struct Scheduler {
     /// Made outside a step (refusals); sent with the next one.
     pub(crate) pending_outputs: Vec<ClientOutput>,
     pub(crate) prefix_cache_stats: PrefixCacheStats,
+    pub(crate) structured_output_stats: StructuredOutputStats,
+    pub(crate) spec_decoding_stats: SpecDecodingStats,
+    pub(crate) forced_tokens: ForcedTokens,
+    pub(crate) proposer: Option<NgramProposer>,
     pause_state: PauseState,
     num_watermark_blocks: usize,
     next_admission: u64,
@@ -105,17 +116,34 @@ impl Scheduler {
             ),
             clock,
             waiting: RequestQueue::new(config.policy),
+            waiting_for_grammar: BTreeMap::new(),
             running: Vec::new(),
             in_flight: HashMap::new(),
             finished_req_ids: Vec::new(),
             pending_outputs: Vec::new(),
             prefix_cache_stats: PrefixCacheStats::default(),
+            structured_output_stats: StructuredOutputStats::default(),
+            spec_decoding_stats: SpecDecodingStats::default(),
+            forced_tokens: ForcedTokens::default(),
+            proposer: None,
             pause_state: PauseState::default(),
             num_watermark_blocks: (config.watermark * f64::from(kv_cache_config.num_blocks))
                 as usize,
             next_admission: 0,
             config,
         })
+    }
+
+    /// Appends forced tokens of constrained requests without sampling them.
+    pub fn with_forced_tokens(mut self, forced_tokens: ForcedTokens) -> Self {
+        self.forced_tokens = forced_tokens;
+        self
+    }
+
+    /// Gives requests drafts to verify.
+    pub fn with_proposer(mut self, proposer: Option<NgramProposer>) -> Self {
+        self.proposer = proposer;
+        self
     }
 
     /// Plans one step and takes the blocks that it needs.
@@ -137,7 +165,7 @@ impl Scheduler {
         let mut index = 0;
         while index < self.running.len() && step.token_budget > 0 {
             let request = &self.running[index].request;
-            let num_tokens = (request.num_tokens() - request.num_computed_tokens)
+            let num_tokens = (request.num_tokens_with_spec() - request.num_computed_tokens)
                 .min(step.max_tokens_per_request)
                 .min(step.token_budget);
             if num_tokens == 0 {
@@ -147,11 +175,14 @@ impl Scheduler {
             let Some(new_block_ids) = self.allocate_or_preempt(&mut index, num_tokens, step) else {
                 break;
             };
-            step.schedule(
-                self.running[index].admission,
-                num_tokens,
-                News::Running { new_block_ids },
-            );
+            let RunningRequest {
+                admission, request, ..
+            } = &mut self.running[index];
+            let mut draft_token_ids = std::mem::take(&mut request.spec_token_ids);
+            let num_scheduled = request.num_computed_tokens + num_tokens;
+            draft_token_ids.truncate(num_scheduled.saturating_sub(request.num_tokens()));
+            let news = News::Running { new_block_ids };
+            step.schedule(*admission, num_tokens, draft_token_ids, news);
             index += 1;
         }
     }
@@ -223,7 +254,7 @@ impl Scheduler {
             request,
             blocks,
         });
-        step.schedule(admission, num_tokens, news);
+        step.schedule(admission, num_tokens, Vec::new(), news);
         true
     }
 
@@ -274,12 +305,17 @@ impl Scheduler {
         self.waiting.iter()
     }
 
-    /// Requests in the queue, preempted ones included.
+    /// Requests in the queue, preempted ones included, and those that wait for their grammar.
     pub fn num_waiting(&self) -> usize {
-        self.waiting.len()
+        self.waiting.len() + self.waiting_for_grammar.len()
     }
 
-    /// Requests that could make progress: none while all is paused, only the running ones while
+    /// Requests that wait for their grammar.
+    pub fn waiting_for_grammar(&self) -> impl ExactSizeIterator<Item = &Request> + '_ {
+        self.waiting_for_grammar.values().map(|request| &**request)
+    }
+
+    /// Requests that could make progress, those not that wait for their grammar: none while all is paused, only the running ones while
     /// admission is.
     pub fn num_unfinished_requests(&self) -> usize {
         match self.pause_state {

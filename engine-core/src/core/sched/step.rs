@@ -20,6 +20,8 @@ pub(crate) struct Step {
 pub(crate) struct Scheduled {
     pub(crate) admission: Admission,
     pub(crate) num_tokens: usize,
+    /// The last of these tokens, where they are to be verified.
+    pub(crate) draft_token_ids: Vec<u32>,
     pub(crate) news: News,
 }
 
@@ -34,12 +36,19 @@ pub(crate) enum News {
 }
 
 impl Step {
-    /// Gives `num_tokens` of the budget to a request.
-    pub(super) fn schedule(&mut self, admission: Admission, num_tokens: usize, news: News) {
+    /// Gives `num_tokens` of the budget to a request, the last of them for its draft.
+    pub(super) fn schedule(
+        &mut self,
+        admission: Admission,
+        num_tokens: usize,
+        draft_token_ids: Vec<u32>,
+        news: News,
+    ) {
         self.token_budget -= num_tokens;
         self.scheduled.push(Scheduled {
             admission,
             num_tokens,
+            draft_token_ids,
             news,
         });
     }
@@ -95,6 +104,7 @@ impl Scheduler {
         for Scheduled {
             admission,
             num_tokens,
+            draft_token_ids,
             news,
         } in step.scheduled
         {
@@ -117,6 +127,8 @@ impl Scheduler {
             }
             num_scheduled_tokens.push((request.request_id().clone(), num_tokens));
             output.admissions.push(admission);
+            output.scheduled_spec_decode_tokens.push(draft_token_ids);
+            request.num_runner_tokens = request.num_tokens();
             output.total_num_scheduled_tokens += num_tokens;
             request.num_computed_tokens += num_tokens;
         }
@@ -138,6 +150,10 @@ fn new_request_data(request: &Request, blocks: &RequestBlocks) -> NewRequestData
 
 fn push_cached(cached: &mut CachedRequestData, request: &Request, new_block_ids: Vec<u32>) {
     cached.req_ids.push(request.request_id().clone());
+    let unknown = request.all_token_ids().get(request.num_runner_tokens..);
+    cached
+        .new_token_ids
+        .push(unknown.unwrap_or_default().to_vec());
     cached.new_block_ids.push(new_block_ids);
     cached
         .num_computed_tokens

@@ -3,6 +3,7 @@
 use protocol::{FinishReason, RepetitionDetection, StopReason};
 
 use crate::request::Request;
+use crate::structured_output::StructuredOutputRequest;
 
 /// Why a request ends with its last token.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,26 +14,37 @@ pub(crate) struct Stop {
 
 /// Whether `request` ends with the output it has, judged by its last output token.
 ///
-/// In this order: the end-of-text token, `stop_token_ids`, `max_model_len` and `max_tokens`, and
-/// then repetition. Before `min_tokens` output tokens only the lengths end a request. Sampling
-/// masks stop tokens until then; one that comes all the same (from a replay) does not cut the
-/// output shorter than was asked.
+/// In this order: the end-of-text token, `stop_token_ids`, the end of the grammar, `max_model_len`
+/// and `max_tokens`, and then repetition. Before `min_tokens` output tokens only the grammar and the
+/// lengths end a request. Sampling masks stop tokens until then; one that comes all the same
+/// (from a replay) does not cut the output shorter than was asked.
 pub(crate) fn check_stop(request: &Request, max_model_len: usize) -> Option<Stop> {
     let params = request.sampling_params();
     let output_token_ids = request.output_token_ids();
     let last_token_id = *output_token_ids.last()?;
     let reached_min_tokens = output_token_ids.len() >= params.min_tokens as usize;
+    // After the end of a text nothing can come.
+    let is_terminated = request
+        .grammar()
+        .is_some_and(StructuredOutputRequest::is_terminated);
+    let may_stop = reached_min_tokens || is_terminated;
 
-    if reached_min_tokens && !params.ignore_eos && params.eos_token_id == Some(last_token_id) {
+    if may_stop && !params.ignore_eos && params.eos_token_id == Some(last_token_id) {
         return Some(Stop {
             finish_reason: FinishReason::Stop,
             stop_reason: None,
         });
     }
-    if reached_min_tokens && params.stop_token_ids.contains(&last_token_id) {
+    if may_stop && params.stop_token_ids.contains(&last_token_id) {
         return Some(Stop {
             finish_reason: FinishReason::Stop,
             stop_reason: Some(StopReason::TokenId(last_token_id)),
+        });
+    }
+    if is_terminated {
+        return Some(Stop {
+            finish_reason: FinishReason::Stop,
+            stop_reason: None,
         });
     }
     let max_tokens = params

@@ -10,11 +10,15 @@ use protocol::{
 use crate::core::sched::output::{ModelRunnerOutput, SchedulerOutput};
 use crate::core::sched::scheduler::{ClientOutput, RunningRequest, Scheduler};
 use crate::core::sched::stop::{Stop, check_stop};
+use crate::request::Request;
+use crate::structured_output::StructuredOutputRequest;
 
 /// What a step brought for one request.
 struct RequestStepOutput {
     /// Tokens that the step computed for it.
     num_tokens: usize,
+    /// Of these, tokens of a draft.
+    num_draft_tokens: usize,
     sampled_token_ids: Vec<u32>,
     logprobs: Option<LogprobsLists>,
     prompt_logprobs: Option<LogprobsLists>,
@@ -57,8 +61,7 @@ impl Scheduler {
                 self.running.push(running);
                 continue;
             }
-            let num_tokens = scheduler_output.num_scheduled_tokens.at(index);
-            let step_output = RequestStepOutput::take(&mut runner_output, index, num_tokens);
+            let step_output = RequestStepOutput::take(scheduler_output, &mut runner_output, index);
             let output = self.update_request(&mut running, step_output);
             let client_index = running.request.client_index();
             let is_over = output
@@ -76,7 +79,7 @@ impl Scheduler {
                 self.running.push(running);
             }
         }
-        let stats = self.make_stats(scheduler_output, runner_output.num_restored_rows);
+        let stats = self.make_stats(scheduler_output, &runner_output);
         outputs.finish(stats, self.clock.now())
     }
 
@@ -102,33 +105,39 @@ impl Scheduler {
             let num_valid_tokens = request.num_computed_tokens - step_output.num_tokens;
             self.kv_cache_manager
                 .evict_blocks_after(&mut running.blocks, num_valid_tokens);
-            return Some(EngineCoreOutput {
-                request_id: request.request_id().to_string(),
-                finish_reason: Some(FinishReason::Error),
-                events: request.take_events(),
-                error: Some(RequestError {
-                    code: RequestErrorCode::InternalError,
-                    message,
-                    retryable: false,
-                }),
-                num_nans_in_logits: step_output.num_nans_in_logits,
-                structured_output_complete: None,
-                ..EngineCoreOutput::default()
-            });
+            let num_nans_in_logits = step_output.num_nans_in_logits;
+            return Some(failure(request, message, num_nans_in_logits));
         }
         if is_prefill_chunk {
             return None;
         }
+        self.count_draft(step_output.num_draft_tokens, num_sampled);
 
-        let mut new_token_ids = Vec::with_capacity(num_sampled);
-        let mut stop = None;
-        for token_id in step_output.sampled_token_ids {
-            request.append_output_token_id(token_id);
-            new_token_ids.push(token_id);
-            stop = check_stop(request, self.max_model_len);
-            if stop.is_some() {
-                break;
+        let taken = self
+            .take_tokens(request, step_output.sampled_token_ids)
+            .and_then(|stop| match stop {
+                Some(stop) => Ok(Some(stop)),
+                None => self.append_forced_tokens(request),
+            });
+        let stop = match taken {
+            Ok(stop) => stop,
+            Err(reason) => {
+                tracing::warn!(
+                    request_id = &**request.request_id(),
+                    reason,
+                    "request failed"
+                );
+                self.structured_output_stats.num_rejections += 1;
+                return Some(failure(request, reason, step_output.num_nans_in_logits));
             }
+        };
+        match &stop {
+            Some(stop) => self.count_end(request, stop),
+            None => self.propose_draft(request),
+        }
+        let new_token_ids = std::mem::take(&mut request.unsent_token_ids);
+        if new_token_ids.is_empty() && stop.is_none() {
+            return None;
         }
         let new_logprobs = step_output.logprobs.map(|mut logprobs| {
             logprobs.logprob_token_ids.truncate(new_token_ids.len());
@@ -158,37 +167,120 @@ impl Scheduler {
             prefill_stats: request.prefill_stats.take(),
             error: None,
             num_nans_in_logits: step_output.num_nans_in_logits,
-            structured_output_complete: None,
+            structured_output_complete: request
+                .grammar()
+                .map(StructuredOutputRequest::is_completed),
         })
+    }
+
+    /// Appends what was sampled, until the request is over or a token is taken back. What was
+    /// computed for tokens that were not taken doesn't count.
+    ///
+    /// # Errors
+    /// The grammar refuses a token: why the request fails.
+    fn take_tokens(
+        &mut self,
+        request: &mut Request,
+        sampled_token_ids: Vec<u32>,
+    ) -> Result<Option<Stop>, String> {
+        let mut stop = None;
+        for token_id in sampled_token_ids {
+            if !self.accept_token(request, token_id)? {
+                break;
+            }
+            request.append_output_token_id(token_id);
+            request.unsent_token_ids.push(token_id);
+            stop = check_stop(request, self.max_model_len);
+            if stop.is_some() {
+                break;
+            }
+        }
+        request.num_runner_tokens = request.num_tokens();
+        // The last token is always yet to be computed.
+        let num_valid_tokens = request.num_tokens() - 1;
+        request.num_computed_tokens = request.num_computed_tokens.min(num_valid_tokens);
+        Ok(stop)
+    }
+
+    fn count_draft(&mut self, num_draft_tokens: usize, num_sampled: usize) {
+        if num_draft_tokens == 0 {
+            return;
+        }
+        let stats = &mut self.spec_decoding_stats;
+        stats.num_drafts += 1;
+        stats.num_draft_tokens += num_draft_tokens as u64;
+        let num_accepted = num_sampled.saturating_sub(1).min(num_draft_tokens);
+        stats.num_accepted_tokens += num_accepted as u64;
+        if stats.num_accepted_tokens_per_pos.len() < num_draft_tokens {
+            stats
+                .num_accepted_tokens_per_pos
+                .resize(num_draft_tokens, 0);
+        }
+        for accepted in stats
+            .num_accepted_tokens_per_pos
+            .iter_mut()
+            .take(num_accepted)
+        {
+            *accepted += 1;
+        }
     }
 
     /// The state after a step. Takes the prefix cache's figures since the last call.
     fn make_stats(
         &mut self,
         scheduler_output: &SchedulerOutput,
-        num_restored_rows: u32,
+        runner_output: &ModelRunnerOutput,
     ) -> SchedulerStats {
         SchedulerStats {
             num_running_reqs: self.running.len() as u32,
-            num_waiting_reqs: self.waiting.len() as u32,
+            num_waiting_reqs: self.num_waiting() as u32,
             kv_cache_usage: self.kv_cache_manager.usage(),
             prefix_cache_stats: std::mem::take(&mut self.prefix_cache_stats),
             num_scheduled_tokens: scheduler_output.total_num_scheduled_tokens as u32,
             num_preempted_reqs: scheduler_output.preempted_req_ids.len() as u32,
-            num_restored_rows,
-            ..SchedulerStats::default()
+            num_restored_rows: runner_output.num_restored_rows,
+            structured_output_stats: self.take_structured_output_stats(runner_output),
+            spec_decoding_stats: some_unless_default(std::mem::take(&mut self.spec_decoding_stats)),
         }
+    }
+}
+
+/// `None` where there is nothing to report.
+pub(super) fn some_unless_default<T: Default + PartialEq>(stats: T) -> Option<T> {
+    (stats != T::default()).then_some(stats)
+}
+
+/// The last output of a request on which something failed.
+fn failure(request: &mut Request, message: String, num_nans_in_logits: u32) -> EngineCoreOutput {
+    EngineCoreOutput {
+        request_id: request.request_id().to_string(),
+        new_token_ids: std::mem::take(&mut request.unsent_token_ids),
+        finish_reason: Some(FinishReason::Error),
+        events: request.take_events(),
+        error: Some(RequestError {
+            code: RequestErrorCode::InternalError,
+            message,
+            retryable: false,
+        }),
+        num_nans_in_logits,
+        structured_output_complete: request.grammar().map(StructuredOutputRequest::is_completed),
+        ..EngineCoreOutput::default()
     }
 }
 
 impl RequestStepOutput {
     /// Entry `index` of the runner's arrays. What is missing in one is absent, zero or empty.
-    fn take(runner_output: &mut ModelRunnerOutput, index: usize, num_tokens: usize) -> Self {
+    fn take(
+        scheduler_output: &SchedulerOutput,
+        runner_output: &mut ModelRunnerOutput,
+        index: usize,
+    ) -> Self {
         fn entry<T: Default>(array: &mut [T], index: usize) -> T {
             array.get_mut(index).map(std::mem::take).unwrap_or_default()
         }
         Self {
-            num_tokens,
+            num_tokens: scheduler_output.num_scheduled_tokens.at(index),
+            num_draft_tokens: scheduler_output.draft_at(index).len(),
             sampled_token_ids: entry(&mut runner_output.sampled_token_ids, index),
             logprobs: entry(&mut runner_output.logprobs, index),
             prompt_logprobs: entry(&mut runner_output.prompt_logprobs, index),

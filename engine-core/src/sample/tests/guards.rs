@@ -2,7 +2,7 @@
 
 use protocol::{LogprobsMode, RequestError, RequestErrorCode, SamplingParams, ThinkingTokens};
 
-use super::super::{SampleError, Sampler, SamplerScratch, VocabSizes};
+use super::super::{RowMask, SampleError, Sampler, SamplerScratch, VocabSizes};
 use super::{greedy, sample, sample_in_mode, state_of};
 
 const MASKED: f32 = f32::NEG_INFINITY;
@@ -216,7 +216,7 @@ fn padding_is_never_sampled_and_never_reported() {
             .sample_row(
                 &mut logits,
                 &state_of(params, &[], &[]),
-                Some(&[u32::MAX]),
+                Some(RowMask::Bitmask(&[u32::MAX])),
                 &mut SamplerScratch::default(),
             )
             .unwrap();
@@ -247,7 +247,12 @@ fn rows_and_masks_of_another_vocabulary_are_refused() {
         }
     );
     let error = sampler
-        .sample_row(&mut [0.0; 40], &state, Some(&[1]), &mut scratch)
+        .sample_row(
+            &mut [0.0; 40],
+            &state,
+            Some(RowMask::Bitmask(&[1])),
+            &mut scratch,
+        )
         .unwrap_err();
     assert_eq!(
         error,

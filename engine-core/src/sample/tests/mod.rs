@@ -15,7 +15,8 @@ use proptest::prelude::*;
 use protocol::{LogprobsMode, SamplingParams};
 
 use super::{
-    RequestSamplingState, SampleError, Sampler, SamplerOutputRow, SamplerScratch, VocabSizes,
+    RequestSamplingState, RowMask, SampleError, Sampler, SamplerOutputRow, SamplerScratch,
+    VocabSizes,
 };
 
 /// Greedy unless changed.
@@ -46,7 +47,7 @@ fn sample_in_mode(
     Sampler::new(vocab, mode).sample_row(
         &mut logits.to_vec(),
         state,
-        bitmask,
+        bitmask.map(RowMask::Bitmask),
         &mut SamplerScratch::default(),
     )
 }

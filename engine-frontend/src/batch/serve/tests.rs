@@ -128,9 +128,9 @@ async fn what_is_wrong_with_a_line_is_its_result() {
         (json!({"prompt": "a", "stream": true}), 400, "no streams"),
         (json!({"prompt": "a", "top_p": 5}), 400, "top_p"),
         (
-            json!({"prompt": "a", "guided_json": {}}),
+            json!({"prompt": "a", "guided_json": {"type": "strnig"}}),
             400,
-            "guided_json",
+            "guided_json: schema, at `#/type`",
         ),
         (json!({"prompt": ""}), 400, "empty"),
         (json!({}), 400, "prompt is missing"),

@@ -114,15 +114,9 @@ fn template_variables() {
 #[test]
 fn what_is_not_available_is_refused_by_name() {
     for (name, value) in [
-        (
-            "response_format",
-            json!({"type": "json_schema", "json_schema": {}}),
-        ),
-        ("structured_outputs", json!({"json": {}})),
-        ("guided_regex", json!("a")),
+        ("guided_yaml", json!("a")),
         ("chat_template", json!("x")),
         ("parallel_tool_calls", json!(false)),
-        ("include_reasoning", json!(false)),
         ("modalities", json!(["audio"])),
         ("prompt", json!("a")),
         ("grammar", json!("a")),

@@ -1,0 +1,318 @@
+//! Requests whose output a grammar constrains: waiting for it, their masks, and their tokens.
+
+use std::time::Duration;
+
+use protocol::{
+    EngineCoreEventType, EngineCoreOutput, FinishReason, RequestError, RequestErrorCode,
+    StructuredOutputStats,
+};
+
+use crate::core::sched::output::{GrammarOutput, ModelRunnerOutput, RequestMasks, SchedulerOutput};
+use crate::core::sched::request_queue::QueueKey;
+use crate::core::sched::scheduler::{ClientOutput, Place, RunningRequest, Scheduler};
+use crate::core::sched::stop::{Stop, check_stop};
+use crate::core::sched::update::some_unless_default;
+use crate::request::{Request, RequestId, StructuredOutput};
+use crate::structured_output::{Accepted, CompiledGrammar, ForcedTokens, StructuredOutputRequest};
+
+/// Most tokens that are appended to a request in one step without being sampled: bounds the work of
+/// a step where a grammar forces a long text.
+const MAX_FORCED_TOKENS: usize = 64;
+
+impl Scheduler {
+    /// Looks whether a request's grammar is compiled. If so, the request goes to its place in the
+    /// queue; or it ends with an error of its own, or at once where the grammar leaves nothing to
+    /// generate. A request that is gone meanwhile, or not there yet, is no error.
+    pub fn grammar_compiled(&mut self, request_id: &RequestId) {
+        let Some((key, compiled)) = self.take_compiled(request_id) else {
+            return;
+        };
+        let Some(mut request) = self.waiting_for_grammar.remove(&key) else {
+            return;
+        };
+        self.in_flight.remove(request_id);
+        let stats = &mut self.structured_output_stats;
+        match compiled.compile_seconds {
+            Some(seconds) => {
+                stats.compile_seconds.push(seconds);
+                stats.num_cache_misses += 1;
+            }
+            None => stats.num_cache_hits += 1,
+        }
+        let grammar = compiled.outcome.and_then(|grammar| {
+            self.check_budget(&request, &grammar)?;
+            Ok(grammar)
+        });
+        match grammar {
+            Ok(grammar) => {
+                request.structured_output = Some(StructuredOutput::Ready(grammar));
+                self.admit(key, request);
+            }
+            Err(error) => {
+                self.structured_output_stats.num_refused += 1;
+                self.refuse(request, error);
+            }
+        }
+    }
+
+    /// A waiting request's place and its grammar, once it is compiled.
+    fn take_compiled(&self, request_id: &RequestId) -> Option<(QueueKey, CompiledGrammar)> {
+        let Place::WaitingForGrammar(key) = self.in_flight.get(request_id)? else {
+            return None;
+        };
+        match &self.waiting_for_grammar.get(key)?.structured_output {
+            Some(StructuredOutput::Pending(pending)) => Some((key.clone(), pending.take()?)),
+            Some(StructuredOutput::Ready(_)) | None => None,
+        }
+    }
+
+    /// Whether the shortest output fits, where it has to be complete.
+    fn check_budget(
+        &self,
+        request: &Request,
+        grammar: &StructuredOutputRequest,
+    ) -> Result<(), RequestError> {
+        let num_left = request.num_tokens_left(self.max_model_len);
+        match grammar.min_tokens_if_required() {
+            // What an earlier core let in is let in.
+            Some(needed) if needed > num_left && request.num_replayed_tokens() == 0 => {
+                Err(RequestError {
+                    code: RequestErrorCode::GrammarRefused,
+                    message: format!(
+                        "structured_outputs: the shortest output takes {needed} tokens, but \
+                         max_tokens and max_model_len leave {num_left}: raise max_tokens, or allow \
+                         an incomplete output by complete_within_max_tokens: false"
+                    ),
+                    retryable: false,
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Puts a request whose grammar is ready at its place in the queue.
+    fn admit(&mut self, key: QueueKey, mut request: Box<Request>) {
+        request.record_event(EngineCoreEventType::Admitted, self.clock.now());
+        self.pending_outputs.push(ClientOutput {
+            client_index: request.client_index(),
+            output: EngineCoreOutput {
+                request_id: request.request_id().to_string(),
+                events: request.take_events(),
+                structured_output_complete: request
+                    .grammar()
+                    .map(StructuredOutputRequest::is_completed),
+                ..EngineCoreOutput::default()
+            },
+        });
+        let stop = match check_stop(&request, self.max_model_len) {
+            Some(stop) => Ok(Some(stop)),
+            // Prompt logprobs go out with the first token that the model computes.
+            None if request.prompt_logprobs_due => Ok(None),
+            None => self.append_forced_tokens(&mut request),
+        };
+        match stop {
+            Ok(None) => {
+                let request_id = request.request_id().clone();
+                let key = self.waiting.insert(key, request);
+                self.in_flight.insert(request_id, Place::Waiting(key));
+            }
+            Ok(Some(stop)) => {
+                self.count_end(&request, &stop);
+                self.end_unqueued(request, stop);
+            }
+            Err(message) => {
+                self.structured_output_stats.num_rejections += 1;
+                let code = RequestErrorCode::InternalError;
+                let retryable = false;
+                let error = RequestError {
+                    code,
+                    message,
+                    retryable,
+                };
+                self.refuse(request, error);
+            }
+        }
+    }
+
+    /// The masks of a step's sampled positions; `None` where all are free. Made while the forward
+    /// pass of that step runs. A part of a prefill has none.
+    pub fn get_grammar_bitmask(
+        &mut self,
+        scheduler_output: &SchedulerOutput,
+    ) -> Option<GrammarOutput> {
+        let mut output = GrammarOutput::default();
+        let mut num_rows = 0;
+        let mut running = self.running.iter_mut();
+        for (index, admission) in scheduler_output.admissions.iter().enumerate() {
+            let Some(RunningRequest { request, .. }) =
+                running.find(|running| running.admission == *admission)
+            else {
+                break;
+            };
+            let is_prefill_chunk = request.num_computed_tokens < request.num_tokens();
+            let num_left = request.num_tokens_left(self.max_model_len);
+            let Some(grammar) = request.grammar_mut().filter(|_| !is_prefill_chunk) else {
+                continue;
+            };
+            output.masks.resize_with(index, RequestMasks::default);
+            output.masks.push(
+                match grammar.masks(scheduler_output.draft_at(index), num_left) {
+                    Ok(masks) => {
+                        num_rows += masks.len() as u64;
+                        RequestMasks::Masks(masks)
+                    }
+                    Err(error) => RequestMasks::Failed(format!("the grammar has no mask: {error}")),
+                },
+            );
+        }
+        self.structured_output_stats.num_masked_rows += num_rows;
+        (!output.masks.is_empty()).then_some(output)
+    }
+
+    /// Notes what the masks of a step took, and which part of it the forward pass didn't hide.
+    pub(crate) fn note_fill(&mut self, fill: Duration, exposed: Duration) {
+        let stats = &mut self.structured_output_stats;
+        stats.num_masked_steps += 1;
+        stats.fill_seconds += fill.as_secs_f64();
+        stats.exposed_fill_seconds += exposed.as_secs_f64();
+    }
+
+    /// Tells a request's grammar of a sampled token; false where the token is taken back, since
+    /// after it the output could not be completed in time.
+    ///
+    /// # Errors
+    /// The grammar refuses it, which its mask should have prevented, or fails: why the request
+    /// fails.
+    pub(super) fn accept_token(
+        &mut self,
+        request: &mut Request,
+        token_id: u32,
+    ) -> Result<bool, String> {
+        let num_left = request
+            .num_tokens_left(self.max_model_len)
+            .saturating_sub(1);
+        let num_output_tokens = request.num_output_tokens();
+        let Some(grammar) = request.grammar_mut() else {
+            return Ok(true);
+        };
+        match grammar.accept_token(token_id, num_left) {
+            Ok(Accepted::Yes) => {
+                self.structured_output_stats.num_constrained_tokens += 1;
+                Ok(true)
+            }
+            Ok(Accepted::Overshoots) => Ok(false),
+            Ok(Accepted::Refused) => Err(format!(
+                "the grammar refuses the sampled token {token_id} at output token \
+                 {num_output_tokens}"
+            )),
+            Err(error) => Err(format!(
+                "the grammar failed at output token {num_output_tokens}: {error}"
+            )),
+        }
+    }
+
+    /// Appends the tokens that come next without being sampled (jump-forward): they go through the
+    /// next forward pass as one chunk. Off where logprobs are asked for, which need a row of logits
+    /// for every token.
+    ///
+    /// # Errors
+    /// The grammar fails: why the request fails.
+    pub(super) fn append_forced_tokens(
+        &mut self,
+        request: &mut Request,
+    ) -> Result<Option<Stop>, String> {
+        let params = request.sampling_params();
+        let wants_logprobs = params.logprobs.is_some() || params.logprob_token_ids.is_some();
+        if wants_logprobs || matches!(self.forced_tokens, ForcedTokens::Off) {
+            return Ok(None);
+        }
+        let mut num_forced = 0;
+        while num_forced < MAX_FORCED_TOKENS {
+            let run = self.next_forced_tokens(request)?;
+            if run.is_empty() {
+                break;
+            }
+            for token_id in run {
+                if !self.accept_token(request, token_id)? {
+                    return Ok(None);
+                }
+                num_forced += 1;
+                self.structured_output_stats.num_forced_tokens += 1;
+                request.append_output_token_id(token_id);
+                request.unsent_token_ids.push(token_id);
+                if let Some(stop) = check_stop(request, self.max_model_len) {
+                    return Ok(Some(stop));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// The tokens that come next without being sampled; empty where there is a choice.
+    fn next_forced_tokens(&self, request: &mut Request) -> Result<Vec<u32>, String> {
+        let num_left = request.num_tokens_left(self.max_model_len);
+        let Some((grammar, all_token_ids)) = request.grammar_and_tokens() else {
+            return Ok(Vec::new());
+        };
+        let failed = |error| format!("the grammar failed on a forced token: {error}");
+        let run = self
+            .forced_tokens
+            .forced_text(grammar, all_token_ids, num_left)
+            .map_err(failed)?;
+        if !run.is_empty() {
+            return Ok(run);
+        }
+        let forced = grammar.forced_token(num_left).map_err(failed)?;
+        Ok(forced.into_iter().collect())
+    }
+
+    /// Gives a request a draft for its next step, without the tokens that its grammar forbids.
+    pub(super) fn propose_draft(&mut self, request: &mut Request) {
+        let Some(proposer) = &self.proposer else {
+            return;
+        };
+        let num_left = request.num_tokens_left(self.max_model_len);
+        // One more is sampled after the draft.
+        let max_tokens = num_left.saturating_sub(1) as usize;
+        let mut draft = proposer
+            .propose(request.all_token_ids(), max_tokens)
+            .to_vec();
+        if let Some(grammar) = request.grammar_mut() {
+            // Where the grammar fails, its masks fail in the next step and say why.
+            let num_valid = grammar
+                .validate_tokens(&draft, num_left)
+                .unwrap_or_default();
+            self.spec_decoding_stats.num_invalid_tokens += (draft.len() - num_valid) as u64;
+            draft.truncate(num_valid);
+        }
+        request.spec_token_ids = draft;
+    }
+
+    /// Counts how a constrained request ended.
+    pub(super) fn count_end(&mut self, request: &Request, stop: &Stop) {
+        let Some(grammar) = request.grammar() else {
+            return;
+        };
+        let stats = &mut self.structured_output_stats;
+        if grammar.is_completed() {
+            stats.num_completed += 1;
+            stats.num_completed_by_budget += u64::from(grammar.was_led_to_end());
+        } else if stop.finish_reason == FinishReason::Length {
+            stats.num_truncated += 1;
+        }
+    }
+
+    /// What happened since the last call.
+    pub(super) fn take_structured_output_stats(
+        &mut self,
+        runner_output: &ModelRunnerOutput,
+    ) -> Option<StructuredOutputStats> {
+        let stats = &mut self.structured_output_stats;
+        stats.num_queued_grammars = self.waiting_for_grammar.len() as u32;
+        stats.num_overridden_rows += u64::from(runner_output.num_overridden_rows);
+        stats.num_head_rows_skipped += runner_output.num_head_rows_skipped;
+        let mut stats = some_unless_default(std::mem::take(stats))?;
+        stats.num_head_rows = runner_output.num_head_rows;
+        Some(stats)
+    }
+}

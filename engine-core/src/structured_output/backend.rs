@@ -1,0 +1,104 @@
+//! The two levels of the reference's interface: a backend per engine, a grammar per request.
+//!
+//! The seam of structured output: tests put a backend of their own behind it.
+
+use protocol::StructuredOutputsParams;
+use structured_output::{CancelFlag, CompileError, MaskRef, MatcherError};
+
+/// Compiles constraints. Shared by the compile threads.
+pub trait StructuredOutputBackend: Send + Sync {
+    /// Compiles a constraint to a grammar at its start. `stop_token_ids` are the request's own, which
+    /// end the text beside the model's. Runs for as long as its budget lasts or until `cancel` is
+    /// set; equal constraints are compiled once, failures included.
+    ///
+    /// # Errors
+    /// Why the constraint can't be enforced, for the request's caller.
+    fn compile_grammar(
+        &self,
+        params: &StructuredOutputsParams,
+        stop_token_ids: &[u32],
+        cancel: &CancelFlag,
+    ) -> Result<Box<dyn StructuredOutputGrammar>, CompileGrammarError>;
+
+    /// How many compilations have run: what was found in a cache isn't counted.
+    fn num_compilations(&self) -> u64;
+
+    /// Every token that ends a text, where a request names none.
+    fn stop_token_ids(&self) -> &[u32];
+}
+
+/// Why a grammar was not compiled.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CompileGrammarError {
+    /// The engine serves no such constraint.
+    #[error("{0}")]
+    Unsupported(String),
+    /// The grammar is wrong, can't be enforced or is too large.
+    #[error(transparent)]
+    Compile(#[from] CompileError),
+    /// Its start can't be reached within the limits.
+    #[error(transparent)]
+    Matcher(#[from] MatcherError),
+}
+
+/// One request's place in its grammar. Belongs to one thread at a time.
+pub trait StructuredOutputGrammar: Send {
+    /// Accepts a token, stop tokens included: true where it was allowed, else nothing changes.
+    ///
+    /// # Errors
+    /// A limit; nothing changes.
+    fn accept_token(&mut self, token_id: u32) -> Result<bool, MatcherError>;
+
+    /// How many of the tokens could be accepted one after the other. Nothing changes.
+    ///
+    /// # Errors
+    /// A limit.
+    fn validate_tokens(&self, token_ids: &[u32]) -> Result<usize, MatcherError>;
+
+    /// Takes back the last `num_tokens` accepted tokens.
+    ///
+    /// # Errors
+    /// Fewer have been accepted.
+    fn rollback(&mut self, num_tokens: usize) -> Result<(), MatcherError>;
+
+    /// The tokens that may come next, by reference (the reference's `fill_bitmask`). Never empty;
+    /// nothing changes.
+    ///
+    /// # Errors
+    /// A limit.
+    fn next_token_mask(&self) -> Result<MaskRef, MatcherError>;
+
+    /// Of these, the tokens after which at most `num_tokens - 1` more complete the text.
+    ///
+    /// # Errors
+    /// `num_tokens` is below [`min_tokens_to_complete`](Self::min_tokens_to_complete), or a limit.
+    fn next_token_mask_within(&self, num_tokens: u32) -> Result<MaskRef, MatcherError>;
+
+    /// Tokens that complete the text, the stop token included; 0 after it.
+    ///
+    /// # Errors
+    /// A limit.
+    fn min_tokens_to_complete(&self) -> Result<u32, MatcherError>;
+
+    /// Whether the text's next byte is given, whatever token writes it. Looks at no vocabulary.
+    ///
+    /// # Errors
+    /// A limit.
+    fn has_forced_byte(&self) -> Result<bool, MatcherError>;
+
+    /// The text that must come next, whatever tokens write it; empty where there is a choice or
+    /// the text may end.
+    ///
+    /// # Errors
+    /// A limit.
+    fn find_jump_forward_string(&self) -> Result<String, MatcherError>;
+
+    /// Whether the text could stop here.
+    fn is_completed(&self) -> bool;
+
+    /// Whether a stop token was accepted.
+    fn is_terminated(&self) -> bool;
+
+    /// Back to the start.
+    fn reset(&mut self);
+}

@@ -1,0 +1,106 @@
+//! The manager: from a request's constraint to its compiled grammar.
+
+use std::num::NonZero;
+use std::sync::Arc;
+
+use crossbeam_channel::{Receiver, bounded, unbounded};
+use protocol::{RequestError, RequestErrorCode, StructuredOutputsConfig};
+use structured_output::CancelFlag;
+
+use super::backend::StructuredOutputBackend;
+use super::compile_pool::{CompileJob, CompilePool, CompiledGrammar};
+use crate::request::{Request, RequestId, StructuredOutput};
+
+/// Compiles the requests' grammars on threads of its own. Shared by the input threads, which
+/// submit, and the busy loop, which is woken by what is done.
+pub struct StructuredOutputManager {
+    /// Or why there is no structured output.
+    pool: Result<CompilePool, String>,
+    done: Receiver<RequestId>,
+}
+
+/// A grammar that is being compiled. Dropping it cancels the compilation.
+pub struct PendingGrammar {
+    cancel: CancelFlag,
+    compiled: Receiver<CompiledGrammar>,
+}
+
+impl PendingGrammar {
+    /// The grammar, once, when it is compiled.
+    pub(crate) fn take(&self) -> Option<CompiledGrammar> {
+        self.compiled.try_recv().ok()
+    }
+}
+
+impl Drop for PendingGrammar {
+    fn drop(&mut self) {
+        self.cancel.cancel();
+    }
+}
+
+impl StructuredOutputManager {
+    /// A manager around a backend, with its threads.
+    ///
+    /// # Errors
+    /// The system refuses a thread.
+    pub fn new(
+        config: &StructuredOutputsConfig,
+        backend: &Arc<dyn StructuredOutputBackend>,
+    ) -> std::io::Result<Self> {
+        let half_the_cores = || {
+            std::thread::available_parallelism().map_or(1, |cores| NonZero::get(cores).div_ceil(2))
+        };
+        let num_threads = config
+            .compile_threads
+            .map_or_else(half_the_cores, |threads| threads.max(1) as usize);
+        let (sender, done) = unbounded();
+        let max_queued = config.max_num_queued_grammars as usize;
+        let pool = CompilePool::new(backend, num_threads, max_queued, &sender)?;
+        Ok(Self {
+            pool: Ok(pool),
+            done,
+        })
+    }
+
+    /// A manager that refuses every constraint, for this reason.
+    pub fn unavailable(reason: impl Into<String>) -> Self {
+        Self {
+            pool: Err(reason.into()),
+            done: crossbeam_channel::never(),
+        }
+    }
+
+    /// Submits the grammar of a request that has a constraint and no grammar yet.
+    ///
+    /// # Errors
+    /// Too many wait already, or there is no structured output here.
+    pub fn grammar_init(&self, request: &mut Request) -> Result<(), RequestError> {
+        if !request.needs_grammar() {
+            return Ok(());
+        }
+        let pool = self.pool.as_ref().map_err(|reason| RequestError {
+            code: RequestErrorCode::GrammarRefused,
+            message: format!("structured_outputs can't be served: {reason}"),
+            retryable: false,
+        })?;
+        let cancel = CancelFlag::new();
+        let (sender, compiled) = bounded(1);
+        pool.submit(CompileJob {
+            request_id: request.request_id().clone(),
+            params: Arc::clone(request.sampling_params()),
+            reasoning_ended: request.reasoning_ended(),
+            output_token_ids: request.output_token_ids().to_vec(),
+            cancel: cancel.clone(),
+            compiled: sender,
+        })?;
+        let pending = PendingGrammar { cancel, compiled };
+        request.structured_output = Some(StructuredOutput::Pending(pending));
+        Ok(())
+    }
+
+    /// Where the ids of requests arrive whose grammars are compiled, in the order in which they are:
+    /// perhaps before the scheduler has heard of the request.
+    pub fn done(&self) -> &Receiver<RequestId> {
+        &self.done
+    }
+}

@@ -1,0 +1,23 @@
+//! Structured output inside the engine: which constraint a request has, compiled aside, and its masks.
+//!
+//! The input thread submits a request's constraint to the [`StructuredOutputManager`], whose threads
+//! compile it by a [`StructuredOutputBackend`]. The scheduler keeps the request apart until its
+//! [`StructuredOutputRequest`] arrives, which owns the grammar's state from then on, and is asked
+//! for masks while the forward pass runs and told of every token.
+
+mod backend;
+mod backend_formwork;
+mod compile_pool;
+mod jump_forward;
+mod manager;
+mod mask;
+mod reasoning;
+mod request;
+
+pub use backend::{CompileGrammarError, StructuredOutputBackend, StructuredOutputGrammar};
+pub use backend_formwork::FormworkBackend;
+pub use compile_pool::CompiledGrammar;
+pub use jump_forward::ForcedTokens;
+pub use manager::{PendingGrammar, StructuredOutputManager};
+pub use mask::TokenMask;
+pub use request::{Accepted, StructuredOutputRequest};

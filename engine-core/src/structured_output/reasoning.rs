@@ -1,0 +1,90 @@
+//! Where a request stands between thinking and the text that its grammar constrains.
+
+use std::sync::Arc;
+
+use protocol::{SamplingParams, ThinkingTokens};
+
+use crate::sample::SequenceMatcher;
+
+/// What the next token belongs to.
+#[derive(Debug, Clone)]
+pub(super) enum Phase {
+    /// It may open thinking; else it is the first one of the answer.
+    Undecided,
+    /// The tokens that open thinking, this many of them taken.
+    Opening(usize),
+    /// Thinking, followed up to the tokens that close it.
+    Thinking(SequenceMatcher),
+    /// The constrained text.
+    Answer,
+}
+
+/// A request's thinking.
+#[derive(Debug, Clone)]
+pub(super) struct Reasoning {
+    pub(super) phase: Phase,
+    params: Arc<SamplingParams>,
+}
+
+impl Reasoning {
+    /// Where a request starts whose prompt leaves thinking as `reasoning_ended` says (see
+    /// `EngineCoreRequest`).
+    pub(super) fn new(params: Arc<SamplingParams>, reasoning_ended: Option<bool>) -> Self {
+        let constrained_at_once = params
+            .structured_outputs
+            .as_ref()
+            .is_none_or(|structured_outputs| structured_outputs.enable_in_reasoning);
+        let phase = match (reasoning_ended, end_matcher(&params)) {
+            _ if constrained_at_once => Phase::Answer,
+            (Some(true), _) | (_, None) => Phase::Answer,
+            (Some(false), Some(end)) => Phase::Thinking(end),
+            (None, Some(_)) => Phase::Undecided,
+        };
+        Self { phase, params }
+    }
+
+    fn tokens(&self) -> Option<&ThinkingTokens> {
+        self.params.thinking_tokens.as_ref()
+    }
+
+    /// The tokens that open thinking; empty where nothing thinks.
+    pub(super) fn start_token_ids(&self) -> &[u32] {
+        self.tokens().map_or(&[], |tokens| &tokens.start_token_ids)
+    }
+
+    /// How many tokens open thinking and close it at once.
+    pub(super) fn num_start_and_end_tokens(&self) -> u32 {
+        self.start_token_ids().len() as u32 + self.num_end_tokens()
+    }
+
+    /// How many tokens close thinking.
+    pub(super) fn num_end_tokens(&self) -> u32 {
+        self.tokens()
+            .map_or(0, |tokens| tokens.end_token_ids.len() as u32)
+    }
+
+    /// Most tokens that have to come before the answer can begin.
+    pub(super) fn num_tokens_to_answer(&self) -> u32 {
+        match self.phase {
+            Phase::Undecided | Phase::Answer => 0,
+            Phase::Opening(taken) => self.num_start_and_end_tokens() - taken as u32,
+            Phase::Thinking(_) => self.num_end_tokens(),
+        }
+    }
+
+    /// Takes the next token that opens thinking.
+    pub(super) fn open(&mut self, taken: usize) {
+        self.phase = match end_matcher(&self.params) {
+            Some(end) if taken == self.start_token_ids().len() => Phase::Thinking(end),
+            _ => Phase::Opening(taken),
+        };
+    }
+}
+
+fn end_matcher(params: &SamplingParams) -> Option<SequenceMatcher> {
+    let tokens = params.thinking_tokens.as_ref()?;
+    if tokens.start_token_ids.is_empty() {
+        return None;
+    }
+    SequenceMatcher::new(&tokens.end_token_ids)
+}

@@ -1,0 +1,343 @@
+//! One request's structured output: its grammar, its thinking, and what is left of its tokens.
+
+use std::sync::Arc;
+
+use protocol::SamplingParams;
+use structured_output::{MaskRef, MatcherError};
+
+use super::backend::StructuredOutputGrammar;
+use super::mask::TokenMask;
+use super::reasoning::{Phase, Reasoning};
+
+/// Where fewer tokens than this are left beyond what the shortest completion needs, only tokens
+/// are allowed that keep it in reach. Far from the end any token is, and one that is not after all
+/// (it opened a large part of the grammar) is taken back: see [`Accepted::Overshoots`].
+const CLOSING_TOKENS: u32 = 16;
+
+/// What constrains a request in flight.
+pub struct StructuredOutputRequest {
+    grammar: Box<dyn StructuredOutputGrammar>,
+    reasoning: Reasoning,
+    complete_within_max_tokens: bool,
+    /// Tokens that the shortest text of the grammar takes, the stop token included.
+    min_tokens: u32,
+    /// What ends a text; never comes in thinking.
+    stop_token_ids: Arc<[u32]>,
+    /// Whether the last token was taken back since too few were left to complete the text.
+    has_overshot: bool,
+    was_led_to_end: bool,
+}
+
+/// What became of a token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Accepted {
+    /// It is part of the output.
+    Yes,
+    /// It is not allowed here; nothing changed.
+    Refused,
+    /// It is allowed, but after it the output could no longer be completed in time; nothing changed,
+    /// but that the next mask allows only tokens after which it can.
+    Overshoots,
+}
+
+impl StructuredOutputRequest {
+    /// A request at the start of its output. `reasoning_ended` is the message's; `stop_token_ids`
+    /// those of the model.
+    ///
+    /// # Errors
+    /// A limit of the grammar.
+    pub fn new(
+        grammar: Box<dyn StructuredOutputGrammar>,
+        params: &Arc<SamplingParams>,
+        reasoning_ended: Option<bool>,
+        stop_token_ids: &[u32],
+    ) -> Result<Self, MatcherError> {
+        let own = params.stop_token_ids.iter().chain(&params.eos_token_id);
+        Ok(Self {
+            min_tokens: grammar.min_tokens_to_complete()?,
+            grammar,
+            reasoning: Reasoning::new(Arc::clone(params), reasoning_ended),
+            complete_within_max_tokens: params
+                .structured_outputs
+                .as_ref()
+                .is_some_and(|structured_outputs| structured_outputs.complete_within_max_tokens),
+            stop_token_ids: stop_token_ids.iter().chain(own).copied().collect(),
+            has_overshot: false,
+            was_led_to_end: false,
+        })
+    }
+
+    /// Fewest tokens that a complete output takes from the start, where it has to fit: those that
+    /// close thinking and those of the shortest text.
+    pub(crate) fn min_tokens_if_required(&self) -> Option<u32> {
+        self.complete_within_max_tokens.then(|| {
+            let thinking = self.reasoning.num_tokens_to_answer();
+            self.min_tokens.saturating_add(thinking)
+        })
+    }
+
+    /// The mask of the next token, where `tokens_left` may still come. Costs a look-up where the
+    /// grammar's state was met before.
+    ///
+    /// # Errors
+    /// A limit of the grammar.
+    pub fn mask(&mut self, tokens_left: u32) -> Result<TokenMask, MatcherError> {
+        match &self.reasoning.phase {
+            Phase::Answer => self.answer_mask(tokens_left).map(TokenMask::Grammar),
+            Phase::Undecided => {
+                let mask = self.answer_mask(tokens_left)?;
+                Ok(match self.reasoning.start_token_ids().first() {
+                    Some(&start) if self.has_time_to_think(tokens_left) => {
+                        TokenMask::and_also(&mask, start)
+                    }
+                    _ => TokenMask::Grammar(mask),
+                })
+            }
+            Phase::Opening(taken) => {
+                let start = self.reasoning.start_token_ids();
+                Ok(start.get(*taken).map_or_else(
+                    || TokenMask::Without(Arc::clone(&self.stop_token_ids)),
+                    |&token_id| TokenMask::Only(token_id),
+                ))
+            }
+            Phase::Thinking(end) => {
+                let closing = self.reasoning.num_end_tokens();
+                let needed = self.min_tokens.saturating_add(closing);
+                let must_close = self.complete_within_max_tokens && tokens_left <= needed;
+                Ok(match end.next() {
+                    Some(token_id) if must_close => TokenMask::Only(token_id),
+                    _ => TokenMask::Without(Arc::clone(&self.stop_token_ids)),
+                })
+            }
+        }
+    }
+
+    fn answer_mask(&mut self, tokens_left: u32) -> Result<MaskRef, MatcherError> {
+        let mask = self.grammar.next_token_mask()?;
+        if !self.complete_within_max_tokens || self.grammar.is_terminated() {
+            return Ok(mask);
+        }
+        let needed = self.grammar.min_tokens_to_complete()?;
+        let is_near = self.has_overshot || tokens_left <= needed.saturating_add(CLOSING_TOKENS);
+        if !is_near {
+            return Ok(mask);
+        }
+        let within = self.grammar.next_token_mask_within(tokens_left)?;
+        self.was_led_to_end |= within.num_allowed() < mask.num_allowed();
+        Ok(within)
+    }
+
+    /// Whether thinking that is opened now could be closed in time.
+    fn has_time_to_think(&self, tokens_left: u32) -> bool {
+        let thinking = self.reasoning.num_start_and_end_tokens();
+        let needed = self.min_tokens.saturating_add(thinking);
+        !self.complete_within_max_tokens || needed <= tokens_left
+    }
+
+    /// Takes the next token, after which `tokens_left` more may come.
+    ///
+    /// # Errors
+    /// A limit of the grammar; nothing changed.
+    pub fn accept_token(
+        &mut self,
+        token_id: u32,
+        tokens_left: u32,
+    ) -> Result<Accepted, MatcherError> {
+        match &mut self.reasoning.phase {
+            Phase::Answer => self.accept_answer_token(token_id, tokens_left),
+            Phase::Undecided => {
+                if self.opens_thinking(token_id, tokens_left)? {
+                    self.reasoning.open(1);
+                    return Ok(Accepted::Yes);
+                }
+                let accepted = self.accept_answer_token(token_id, tokens_left)?;
+                if accepted == Accepted::Yes {
+                    self.reasoning.phase = Phase::Answer;
+                }
+                Ok(accepted)
+            }
+            Phase::Opening(taken) => {
+                let taken = *taken;
+                if self.reasoning.start_token_ids().get(taken) != Some(&token_id) {
+                    return Ok(Accepted::Refused);
+                }
+                self.reasoning.open(taken + 1);
+                Ok(Accepted::Yes)
+            }
+            Phase::Thinking(end) => {
+                if self.stop_token_ids.contains(&token_id) {
+                    return Ok(Accepted::Refused);
+                }
+                if end.advance(token_id) {
+                    self.reasoning.phase = Phase::Answer;
+                }
+                Ok(Accepted::Yes)
+            }
+        }
+    }
+
+    /// Whether the output's first token opens thinking. One that is a mere part of what opens it
+    /// belongs to the answer where the grammar allows it.
+    fn opens_thinking(&self, token_id: u32, tokens_left: u32) -> Result<bool, MatcherError> {
+        let start = self.reasoning.start_token_ids();
+        if start.first() != Some(&token_id)
+            || !self.has_time_to_think(tokens_left.saturating_add(1))
+        {
+            return Ok(false);
+        }
+        Ok(start.len() == 1 || self.grammar.validate_tokens(&[token_id])? == 0)
+    }
+
+    fn accept_answer_token(
+        &mut self,
+        token_id: u32,
+        tokens_left: u32,
+    ) -> Result<Accepted, MatcherError> {
+        if !self.grammar.accept_token(token_id)? {
+            return Ok(Accepted::Refused);
+        }
+        match self.overshoots(tokens_left) {
+            Ok(false) => {
+                self.has_overshot = false;
+                Ok(Accepted::Yes)
+            }
+            Ok(true) => {
+                self.grammar.rollback(1)?;
+                self.has_overshot = true;
+                Ok(Accepted::Overshoots)
+            }
+            Err(error) => {
+                self.grammar.rollback(1)?;
+                Err(error)
+            }
+        }
+    }
+
+    fn overshoots(&self, tokens_left: u32) -> Result<bool, MatcherError> {
+        Ok(self.complete_within_max_tokens
+            && !self.grammar.is_terminated()
+            && self.grammar.min_tokens_to_complete()? > tokens_left)
+    }
+
+    /// The next token where there is only one, as far as that can be told without a walk of the
+    /// vocabulary.
+    ///
+    /// # Errors
+    /// A limit of the grammar.
+    pub fn forced_token(&mut self, tokens_left: u32) -> Result<Option<u32>, MatcherError> {
+        let may_be_forced = match self.reasoning.phase {
+            Phase::Answer => {
+                !self.is_terminated()
+                    && (self.grammar.is_completed() || self.grammar.has_forced_byte()?)
+            }
+            Phase::Undecided => false,
+            Phase::Opening(_) | Phase::Thinking(_) => true,
+        };
+        if !may_be_forced {
+            return Ok(None);
+        }
+        Ok(self.mask(tokens_left)?.forced_token())
+    }
+
+    /// The text that must come next; empty outside the answer.
+    ///
+    /// # Errors
+    /// A limit of the grammar.
+    pub(super) fn forced_text(&self) -> Result<String, MatcherError> {
+        match self.reasoning.phase {
+            Phase::Answer if self.grammar.has_forced_byte()? => {
+                self.grammar.find_jump_forward_string()
+            }
+            _ => Ok(String::new()),
+        }
+    }
+
+    /// The masks of the next token and of those after each token of a draft, where `tokens_left`
+    /// may still come. As many as draft tokens can be accepted, plus one. Nothing changes.
+    ///
+    /// # Errors
+    /// A limit of the grammar.
+    pub fn masks(
+        &mut self,
+        draft_token_ids: &[u32],
+        tokens_left: u32,
+    ) -> Result<Vec<TokenMask>, MatcherError> {
+        let mut masks = Vec::with_capacity(1 + draft_token_ids.len());
+        masks.push(self.mask(tokens_left)?);
+        self.walk(draft_token_ids, tokens_left, |ahead, tokens_left| {
+            masks.push(ahead.mask(tokens_left)?);
+            Ok(())
+        })?;
+        Ok(masks)
+    }
+
+    /// How many tokens of a draft can be accepted, one after the other. Nothing changes.
+    ///
+    /// # Errors
+    /// A limit of the grammar.
+    pub fn validate_tokens(
+        &mut self,
+        draft_token_ids: &[u32],
+        tokens_left: u32,
+    ) -> Result<usize, MatcherError> {
+        self.walk(draft_token_ids, tokens_left, |_, _| Ok(()))
+    }
+
+    /// Accepts the tokens of a draft while they are allowed, calls `visit` after each, and takes
+    /// all back. Returns how many were allowed.
+    fn walk(
+        &mut self,
+        draft_token_ids: &[u32],
+        tokens_left: u32,
+        mut visit: impl FnMut(&mut Self, u32) -> Result<(), MatcherError>,
+    ) -> Result<usize, MatcherError> {
+        if draft_token_ids.is_empty() {
+            return Ok(0);
+        }
+        let before = (self.reasoning.clone(), self.has_overshot);
+        let (mut num_accepted, mut num_answer_tokens) = (0, 0);
+        let mut result = Ok(());
+        for (&token_id, left) in draft_token_ids.iter().zip((0..tokens_left).rev()) {
+            let is_thinking = self.is_thinking();
+            match self.accept_token(token_id, left) {
+                Ok(Accepted::Yes) => num_accepted += 1,
+                Ok(Accepted::Refused | Accepted::Overshoots) => break,
+                Err(error) => {
+                    result = Err(error);
+                    break;
+                }
+            }
+            num_answer_tokens += usize::from(!is_thinking && !self.is_thinking());
+            if self.is_terminated() {
+                break;
+            }
+            result = visit(self, left);
+            if result.is_err() {
+                break;
+            }
+        }
+        self.grammar.rollback(num_answer_tokens)?;
+        (self.reasoning, self.has_overshot) = before;
+        result.map(|()| num_accepted)
+    }
+
+    /// Whether the tokens that open thinking were begun, and those that close it not finished.
+    fn is_thinking(&self) -> bool {
+        matches!(self.reasoning.phase, Phase::Opening(_) | Phase::Thinking(_))
+    }
+
+    /// Whether the output so far is a complete text of the grammar.
+    pub fn is_completed(&self) -> bool {
+        matches!(self.reasoning.phase, Phase::Answer) && self.grammar.is_completed()
+    }
+
+    /// Whether a stop token ended the text: nothing may follow.
+    pub fn is_terminated(&self) -> bool {
+        self.grammar.is_terminated()
+    }
+
+    /// Whether tokens were masked since too few were left for them.
+    pub(crate) fn was_led_to_end(&self) -> bool {
+        self.was_led_to_end
+    }
+}

@@ -1,0 +1,327 @@
+//! The second half of a step: from kept hidden states to tokens.
+//!
+//! Where a mask leaves few tokens, only their rows of the LM head are computed, and where it leaves
+//! one, none is. A draft is verified by sampling at each of its positions, as if it were not there:
+//! while what comes is the draft's token, the next position's hidden state is the right one.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, PoisonError};
+
+use crate::core::sched::output::{GrammarOutput, ModelRunnerOutput, RequestMasks};
+use crate::lock::lock;
+use crate::model_executor::ModelError;
+use crate::panic_message::panic_message;
+use crate::sample::{LogprobsRow, RequestSamplingState, Sampler, SamplerOutputRow, SamplerScratch};
+use crate::structured_output::TokenMask;
+use crate::worker::model_runner::{
+    LogitsRow, ModelRunner, ModelRunnerError, RowPurpose, ScheduledRequest,
+};
+use crate::worker::request_state::CachedRequestState;
+
+/// Logits held at a time, in rows: the LM head and the sampler alternate over slices of about this
+/// many.
+pub(super) const LOGITS_ROWS: usize = 64;
+
+/// What a row brought.
+enum RowOutput {
+    Sampled(SamplerOutputRow),
+    PromptLogprobs(LogprobsRow),
+}
+
+/// What a row brought, or why its request fails.
+type RowResult = Result<RowOutput, String>;
+
+/// Where a row's token comes from.
+#[derive(Clone, Copy)]
+enum Head<'a> {
+    /// Nowhere: none is sampled here.
+    Unsampled,
+    /// The mask leaves this one: no logit is needed.
+    Given(u32),
+    /// The logits of these tokens.
+    Few(&'a [u32]),
+    /// All logits.
+    Full,
+}
+
+/// Rows that belong together: a prompt position, or the sampled positions of a request.
+struct Group<'a> {
+    rows: &'a [LogitsRow],
+    heads: &'a [Head<'a>],
+    /// `[rows.len(), vocab_size]`.
+    logits: &'a mut [f32],
+    /// Of the first rows; those behind the last token have none.
+    results: Vec<RowResult>,
+}
+
+impl ModelRunner {
+    /// Computes the logits of `rows` as far as they are needed, samples, and books the results.
+    pub(super) fn sample_all_rows(
+        &mut self,
+        scheduled: &[ScheduledRequest],
+        rows: &[LogitsRow],
+        grammar_output: Option<&GrammarOutput>,
+        output: &mut ModelRunnerOutput,
+    ) -> Result<(), ModelRunnerError> {
+        let free = GrammarOutput::default();
+        let grammar_output = grammar_output.unwrap_or(&free);
+        let mut first_row = 0;
+        while first_row < rows.len() {
+            let end = end_of_slice(rows, first_row);
+            let heads: Vec<Head<'_>> = rows[first_row..end]
+                .iter()
+                .map(|row| self.head_of(*row, scheduled, grammar_output))
+                .collect();
+            self.count_head_rows(&rows[first_row..end], &heads, output);
+            self.compute_heads(first_row, &heads)?;
+            let slice = &rows[first_row..end];
+            let results = self.sample_slice(scheduled, slice, &heads, grammar_output)?;
+            for (request, results) in results {
+                for result in results {
+                    self.take_result(&scheduled[request], request, result, output);
+                }
+            }
+            first_row = end;
+        }
+        for (index, masks) in grammar_output.masks.iter().enumerate() {
+            if let (RequestMasks::Failed(reason), Some(error)) =
+                (masks, output.errors.get_mut(index))
+            {
+                error.get_or_insert_with(|| reason.clone());
+            }
+        }
+        Ok(())
+    }
+
+    /// Which logits a row needs under its mask.
+    fn head_of<'a>(
+        &self,
+        row: LogitsRow,
+        scheduled: &[ScheduledRequest],
+        grammar_output: &'a GrammarOutput,
+    ) -> Head<'a> {
+        let RowPurpose::Sample { num_draft_tokens } = row.purpose else {
+            return Head::Full;
+        };
+        let Ok(mask) = grammar_output.of(row.request).row(num_draft_tokens) else {
+            return Head::Unsampled;
+        };
+        let wants_logprobs = self
+            .requests
+            .get(&scheduled[row.request].request_id)
+            .is_some_and(CachedRequestState::wants_logprobs);
+        match mask {
+            Some(mask) if self.enable_sparse_head && !wants_logprobs => {
+                match (mask.forced_token(), mask.few_tokens()) {
+                    (Some(token_id), _) => Head::Given(token_id),
+                    (None, Some(token_ids)) => Head::Few(token_ids),
+                    (None, None) => Head::Full,
+                }
+            }
+            _ => Head::Full,
+        }
+    }
+
+    fn count_head_rows(
+        &self,
+        rows: &[LogitsRow],
+        heads: &[Head<'_>],
+        output: &mut ModelRunnerOutput,
+    ) {
+        let vocab_size = self.vocab.logits as u64;
+        for (row, head) in rows.iter().zip(heads) {
+            if matches!(row.purpose, RowPurpose::Sample { .. }) {
+                output.num_head_rows += vocab_size;
+                output.num_head_rows_skipped += match head {
+                    Head::Unsampled | Head::Given(_) => vocab_size,
+                    Head::Few(token_ids) => vocab_size - token_ids.len() as u64,
+                    Head::Full => 0,
+                };
+            }
+        }
+    }
+
+    /// Computes what `heads` need into `self.logits`; row 0 there is row `first_row` of the batch.
+    /// Logits that are not needed are -inf.
+    fn compute_heads(&mut self, first_row: usize, heads: &[Head<'_>]) -> Result<(), ModelError> {
+        let width = self.vocab.logits;
+        let mut index = 0;
+        while let Some(head) = heads.get(index) {
+            let row = first_row + index;
+            let num_rows = match head {
+                Head::Unsampled | Head::Given(_) => 1,
+                Head::Few(token_ids) => {
+                    self.few_logits.resize(token_ids.len(), 0.0);
+                    let few = &mut self.few_logits;
+                    self.model.compute_logits_for(row, token_ids, few)?;
+                    let logits = &mut self.logits[index * width..(index + 1) * width];
+                    logits.fill(f32::NEG_INFINITY);
+                    for (&token_id, logit) in token_ids.iter().zip(few) {
+                        logits[token_id as usize] = *logit;
+                    }
+                    1
+                }
+                Head::Full => {
+                    let run = heads[index..].iter();
+                    let num_rows = run.take_while(|head| matches!(head, Head::Full)).count();
+                    let logits = &mut self.logits[index * width..(index + num_rows) * width];
+                    self.model.compute_logits(row..row + num_rows, logits)?;
+                    num_rows
+                }
+            };
+            index += num_rows;
+        }
+        Ok(())
+    }
+
+    /// Samples a slice of rows, whose logits lie at the start of `self.logits`, in parallel. Returns
+    /// the results by request.
+    fn sample_slice(
+        &mut self,
+        scheduled: &[ScheduledRequest],
+        rows: &[LogitsRow],
+        heads: &[Head<'_>],
+        grammar_output: &GrammarOutput,
+    ) -> Result<Vec<(usize, Vec<RowResult>)>, ModelRunnerError> {
+        let (mut logits, mut heads) = (self.logits.as_mut_slice(), heads);
+        let mut groups = Vec::new();
+        for rows in rows.chunk_by(belong_together) {
+            let (own_logits, other_logits) = logits.split_at_mut(rows.len() * self.vocab.logits);
+            let (own_heads, other_heads) = heads.split_at(rows.len());
+            (logits, heads) = (other_logits, other_heads);
+            groups.push(Mutex::new(Group {
+                rows,
+                heads: own_heads,
+                logits: own_logits,
+                results: Vec::new(),
+            }));
+        }
+        let (requests, sampler, scratches) = (&self.requests, &self.sampler, &self.scratches);
+        self.pool.run(groups.len(), &|index, thread| {
+            // Each group is one tile's and each scratch one thread's: neither lock is ever waited for.
+            let mut group = lock(&groups[index]);
+            let mut scratch = lock(&scratches[thread]);
+            let request = group.rows.first().map_or(0, |row| row.request);
+            let Some(state) = requests.get(&scheduled[request].request_id) else {
+                return;
+            };
+            let draft = &scheduled[request].draft_token_ids;
+            let masks = grammar_output.of(request);
+            // A panic here concerns one request: it fails, the batch goes on.
+            let sampled = catch_unwind(AssertUnwindSafe(|| {
+                group.sample(sampler, state, draft, masks, &mut scratch);
+            }));
+            if let Err(panic) = sampled {
+                let message = format!("sampling panicked: {}", panic_message(panic));
+                group.results = vec![Err(message)];
+            }
+        })?;
+        let groups = groups.into_iter().filter_map(|group| {
+            let group = group.into_inner().unwrap_or_else(PoisonError::into_inner);
+            Some((group.rows.first()?.request, group.results))
+        });
+        Ok(groups.collect())
+    }
+
+    /// Books what a row brought to its request.
+    fn take_result(
+        &mut self,
+        scheduled: &ScheduledRequest,
+        index: usize,
+        result: RowResult,
+        output: &mut ModelRunnerOutput,
+    ) {
+        let Some(request) = self.requests.get_mut(&scheduled.request_id) else {
+            return;
+        };
+        match result {
+            Ok(RowOutput::Sampled(sampled)) => {
+                request.append(sampled.token_id);
+                output.sampled_token_ids[index].push(sampled.token_id);
+                output.num_nans_in_logits[index] += sampled.num_nans;
+                output.num_restored_rows += u32::from(sampled.restored);
+                let is_constrained = request.is_constrained();
+                output.num_overridden_rows += u32::from(sampled.restored && is_constrained);
+                if let Some(row) = sampled.logprobs {
+                    row.push_to(output.logprobs[index].get_or_insert_default());
+                }
+            }
+            Ok(RowOutput::PromptLogprobs(row)) => {
+                if let Some(prompt_logprobs) = &mut request.prompt_logprobs {
+                    row.push_to(&mut prompt_logprobs.rows);
+                }
+            }
+            Err(message) => {
+                output.errors[index].get_or_insert(message);
+            }
+        }
+    }
+}
+
+impl Group<'_> {
+    /// Samples the rows one after the other, for as long as the draft turns out right.
+    fn sample(
+        &mut self,
+        sampler: &Sampler,
+        request: &CachedRequestState,
+        draft_token_ids: &[u32],
+        masks: &RequestMasks,
+        scratch: &mut SamplerScratch,
+    ) {
+        let width = self.logits.len() / self.rows.len().max(1);
+        let mut ahead: Option<RequestSamplingState> = None;
+        let logits = self.logits.chunks_exact_mut(width.max(1));
+        for ((row, head), logits) in self.rows.iter().zip(self.heads).zip(logits) {
+            let state = ahead.as_ref().unwrap_or(&request.sampling_state);
+            let result = match row.purpose {
+                RowPurpose::PromptLogprobs { target_token_id } => sampler
+                    .prompt_logprobs_row(logits, state.params(), target_token_id, scratch)
+                    .map(RowOutput::PromptLogprobs),
+                RowPurpose::Sample { num_draft_tokens } => {
+                    let Ok(mask) = masks.row(num_draft_tokens) else {
+                        return;
+                    };
+                    let mask = mask.map(TokenMask::as_row_mask);
+                    let sampled = match head {
+                        Head::Unsampled => return,
+                        Head::Given(token_id) => Ok(SamplerOutputRow::given(*token_id)),
+                        Head::Few(_) | Head::Full => {
+                            sampler.sample_row(logits, state, mask, scratch)
+                        }
+                    };
+                    sampled.map(RowOutput::Sampled)
+                }
+            };
+            let next = match (&result, row.purpose) {
+                (Ok(RowOutput::Sampled(sampled)), RowPurpose::Sample { num_draft_tokens }) => {
+                    let draft_token_id = draft_token_ids.get(num_draft_tokens);
+                    draft_token_id.filter(|&&token_id| token_id == sampled.token_id)
+                }
+                _ => None,
+            };
+            self.results.push(result.map_err(|error| error.to_string()));
+            let Some(&token_id) = next else {
+                return;
+            };
+            ahead
+                .get_or_insert_with(|| request.sampling_state.clone())
+                .append(token_id);
+        }
+    }
+}
+
+/// Whether two neighbouring rows are sampled positions of one request.
+fn belong_together(row: &LogitsRow, next: &LogitsRow) -> bool {
+    let is_sampled = |row: &LogitsRow| matches!(row.purpose, RowPurpose::Sample { .. });
+    row.request == next.request && is_sampled(row) && is_sampled(next)
+}
+
+/// Where a slice ends that begins at `first`: after [`LOGITS_ROWS`] rows, or before the group that
+/// would be cut there.
+fn end_of_slice(rows: &[LogitsRow], first: usize) -> usize {
+    let mut end = rows.len().min(first + LOGITS_ROWS);
+    while end < rows.len() && end > first + 1 && belong_together(&rows[end - 1], &rows[end]) {
+        end -= 1;
+    }
+    end
+}

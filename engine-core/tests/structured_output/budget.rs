@@ -1,0 +1,88 @@
+//! Finishing within `max_tokens`.
+
+use protocol::{EngineCoreRequest, FinishReason, RequestErrorCode};
+
+use crate::engine::{Engine, Setup};
+use crate::{CAR, CHARACTER, json, regex, seeded};
+
+fn incomplete_allowed(mut request: EngineCoreRequest) -> EngineCoreRequest {
+    if let Some(structured_outputs) = &mut request.sampling_params.structured_outputs {
+        structured_outputs.complete_within_max_tokens = false;
+    }
+    request
+}
+
+#[test]
+fn every_budget_that_is_let_in_is_kept() {
+    let mut engine = Engine::new(&Setup::default());
+    let schemas = [
+        CAR,
+        CHARACTER,
+        r#"{"type": "array", "items": {"type": "object"}}"#,
+    ];
+    let mut requests = Vec::new();
+    for (which, schema) in schemas.iter().enumerate() {
+        for max_tokens in 1..64 {
+            let id = format!("{which}-{max_tokens}");
+            let mut params = seeded(u64::from(max_tokens), max_tokens);
+            params.temperature = 1.0 + which as f32 / 2.0;
+            requests.push(engine.request(&id, "Describe it.", json(schema), params));
+        }
+    }
+    let answers = engine.run(&requests);
+    let mut num_refused = 0;
+    for request in &requests {
+        let (id, answer) = (&request.request_id, &answers[&request.request_id]);
+        let max_tokens = request.sampling_params.max_tokens.unwrap() as usize;
+        if let Some(error) = &answer.error {
+            num_refused += 1;
+            assert_eq!(error.code, RequestErrorCode::GrammarRefused);
+            assert!(
+                error.message.contains(&format!("leave {max_tokens}:")),
+                "{}",
+                error.message
+            );
+            assert!(!answer.admitted && answer.token_ids.is_empty());
+            continue;
+        }
+        assert_eq!(answer.complete, Some(true), "{id}");
+        assert_eq!(answer.finish_reason, Some(FinishReason::Stop), "{id}");
+        assert!(answer.token_ids.len() <= max_tokens, "{id}");
+        let text = engine.text(answer);
+        assert!(
+            serde_json::from_str::<serde_json::Value>(&text).is_ok(),
+            "{id}: {text}"
+        );
+    }
+    let stats = &engine.totals.structured;
+    assert_eq!(stats.num_refused, num_refused);
+    assert!(num_refused > 10 && num_refused < 100, "{num_refused}");
+    assert!(stats.num_completed_by_budget > 10, "{stats:?}");
+    assert_eq!((stats.num_truncated, stats.num_rejections), (0, 0));
+}
+
+#[test]
+fn an_incomplete_output_is_allowed_on_request_and_says_so() {
+    let mut engine = Engine::new(&Setup::default());
+    let request = engine.request("a", "Describe it.", json(CHARACTER), seeded(1, 6));
+    let answers = engine.run(&[incomplete_allowed(request)]);
+    let answer = &answers["a"];
+    assert_eq!(answer.finish_reason, Some(FinishReason::Length));
+    assert_eq!(answer.complete, Some(false));
+    assert_eq!(answer.token_ids.len(), 6);
+    assert_eq!(engine.totals.structured.num_truncated, 1);
+}
+
+#[test]
+fn the_context_is_a_budget_too() {
+    let mut engine = Engine::new(&Setup::default());
+    let mut request = engine.request("a", "Write.", regex("[a-z]{3,2000}!"), seeded(1, 16));
+    request.sampling_params.max_tokens = None;
+    // Of 1024 tokens, 6 are left: three for letters and the mark, one for the end.
+    let filler = request.prompt_token_ids[0..1].repeat(1018 - request.prompt_token_ids.len());
+    request.prompt_token_ids.splice(0..0, filler);
+    let answers = engine.run(&[request]);
+    let answer = &answers["a"];
+    assert_eq!((answer.complete, answer.error.as_ref()), (Some(true), None));
+    assert!(engine.text(answer).ends_with('!'));
+}

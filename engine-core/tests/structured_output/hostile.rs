@@ -1,0 +1,116 @@
+//! What is wrong with a request hurts that request alone.
+
+use protocol::{
+    FinishReason, RequestErrorCode, StructuredOutputsConstraint, StructuredOutputsParams,
+};
+
+use crate::engine::{Engine, Setup};
+use crate::{choice, json, mixed_requests, regex, seeded};
+
+/// Constraints that can't be served, and a part of what is said about each.
+fn hostile() -> Vec<(
+    &'static str,
+    Option<StructuredOutputsConstraint>,
+    &'static str,
+)> {
+    let deep = format!("{}{}", "[".repeat(5000), "]".repeat(5000));
+    vec![
+        ("bad-regex", regex("(a"), "structured_outputs.regex: "),
+        (
+            "back-reference",
+            regex(r"(a)\1"),
+            "structured_outputs.regex: ",
+        ),
+        ("no-text", regex("a[^\\s\\S]"), "no text matches"),
+        ("no-json", json("{"), "structured_outputs.json: "),
+        ("deep", json(&deep), "structured_outputs.json: "),
+        ("bad-schema", json(r#"{"type": "strange"}"#), "#/type"),
+        ("no-choice", choice(&[]), "the choice is empty"),
+        (
+            "hungry",
+            regex("(?:(?:a{1,900}b){1,900}c){1,900}(?:[^a]*a){900}"),
+            "",
+        ),
+        (
+            "grammar",
+            Some(StructuredOutputsConstraint::Grammar("root ::= ".to_owned())),
+            "structured_outputs.grammar: ",
+        ),
+        (
+            "tag",
+            Some(StructuredOutputsConstraint::StructuralTag("{".to_owned())),
+            "structured_outputs.structural_tag: ",
+        ),
+    ]
+}
+
+#[test]
+fn neighbours_of_hostile_requests_notice_nothing() {
+    let mut engine = Engine::new(&Setup::default());
+    let good = mixed_requests(&engine);
+    let expected = engine.run(&good);
+    let bad = hostile()
+        .into_iter()
+        .map(|(id, constraint, _)| engine.request(id, "Hello", constraint, seeded(1, 50)));
+    let mut all: Vec<_> = bad.collect();
+    let num_bad = all.len();
+    all.extend(good);
+    let answers = engine.run(&all);
+    for (id, expected) in &expected {
+        assert_eq!(answers[id].token_ids, expected.token_ids, "{id}");
+    }
+    let mut num_refused = 0;
+    for (id, _, message) in hostile() {
+        let answer = &answers[id];
+        let Some(error) = &answer.error else {
+            assert_eq!(id, "hungry", "was served");
+            continue;
+        };
+        num_refused += 1;
+        assert_eq!(error.code, RequestErrorCode::GrammarRefused, "{id}");
+        assert!(error.message.contains(message), "{id}: {}", error.message);
+        assert_eq!(answer.finish_reason, Some(FinishReason::Error));
+        assert!(!answer.admitted);
+    }
+    assert!(num_refused >= num_bad - 1);
+    // Remembered: the same again costs nothing.
+    let again = engine.request("again", "Hello", regex("(a"), seeded(1, 50));
+    let hits = engine.totals.structured.num_cache_hits;
+    assert!(engine.run(&[again])["again"].error.is_some());
+    assert_eq!(engine.totals.structured.num_cache_hits, hits + 1);
+}
+
+#[test]
+fn a_replay_that_the_grammar_refuses_is_an_error_of_its_own() {
+    let mut engine = Engine::new(&Setup::default());
+    let mut request = engine.request("a", "Hello", regex("[0-9]+"), seeded(1, 50));
+    request.output_token_ids = engine.tokenizer.encode("12x", false).unwrap();
+    let answers = engine.run(&[request]);
+    let error = answers["a"].error.as_ref().unwrap();
+    assert!(error.message.contains("refuses token"), "{}", error.message);
+}
+
+#[test]
+fn a_request_nobody_compiled_is_refused() {
+    let mut engine = Engine::new(&Setup::default());
+    let mut request = engine.request("a", "Hello", None, seeded(1, 50));
+    request.sampling_params.structured_outputs = Some(StructuredOutputsParams::new(
+        StructuredOutputsConstraint::JsonObject,
+    ));
+    // Past the engine, into its scheduler's hands.
+    let request = engine_core::request::Request::from_engine_core_request(
+        request,
+        &engine.core.block_hasher(),
+    );
+    assert!(request.needs_grammar());
+    engine.core = engine.core.with_structured_output(std::sync::Arc::new(
+        engine_core::structured_output::StructuredOutputManager::unavailable("for a test"),
+    ));
+    engine.core.add_request(request);
+    let answers = engine.drain();
+    let error = answers["a"].error.as_ref().unwrap();
+    assert_eq!(
+        error.message,
+        "structured_outputs can't be served: for a test"
+    );
+}

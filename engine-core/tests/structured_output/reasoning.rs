@@ -1,0 +1,152 @@
+//! Thinking before a constrained answer.
+
+use protocol::{EngineCoreRequest, FinishReason, RequestErrorCode, SamplingParams};
+
+use crate::engine::{Answer, Engine, Setup};
+use crate::{regex, seeded};
+
+/// What thinks about a sum; `thinking_tokens` are set.
+fn request(
+    engine: &Engine,
+    id: &str,
+    ended: Option<bool>,
+    params: SamplingParams,
+) -> EngineCoreRequest {
+    let mut request = engine.request(id, "12 + 30 = ?", regex("[0-9]{1,4}"), params);
+    request.sampling_params.thinking_tokens = Some(engine.thinking_tokens());
+    request.reasoning_ended = ended;
+    request
+}
+
+/// The tokens before the end of thinking, and those after it; `None` where it never ended.
+fn split(engine: &Engine, answer: &Answer) -> (Vec<u32>, Option<String>) {
+    let end = engine.thinking_tokens().end_token_ids[0];
+    match answer.token_ids.iter().position(|&id| id == end) {
+        None => (answer.token_ids.clone(), None),
+        Some(at) => (
+            answer.token_ids[..at].to_vec(),
+            Some(engine.tokenizer.decode(&answer.token_ids[at + 1..], true)),
+        ),
+    }
+}
+
+fn is_number(text: &str) -> bool {
+    (1..=4).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+#[test]
+fn the_constraint_begins_where_thinking_ends() {
+    let mut engine = Engine::new(&Setup::default());
+    let requests: Vec<_> = (0..12)
+        .map(|seed| {
+            let mut params = seeded(seed, 60);
+            params.temperature = 1.5;
+            request(&engine, &seed.to_string(), Some(false), params)
+        })
+        .collect();
+    let answers = engine.run(&requests);
+    for (id, answer) in &answers {
+        let (thinking, text) = split(&engine, answer);
+        let text = text.unwrap();
+        assert!(is_number(&text), "{id}: {text}");
+        assert!(
+            !thinking.contains(&engine.tokenizer.eos_token_id().unwrap()),
+            "{id}"
+        );
+        assert_eq!(
+            (answer.complete, answer.finish_reason),
+            (Some(true), Some(FinishReason::Stop))
+        );
+    }
+}
+
+#[test]
+fn thinking_that_ended_or_is_constrained_too_is_no_thinking() {
+    let mut engine = Engine::new(&Setup::default());
+    let ended = request(&engine, "ended", Some(true), seeded(1, 30));
+    let mut constrained = request(&engine, "constrained", Some(false), seeded(1, 30));
+    if let Some(structured_outputs) = &mut constrained.sampling_params.structured_outputs {
+        structured_outputs.enable_in_reasoning = true;
+    }
+    let mut without = request(&engine, "without", None, seeded(1, 30));
+    without.sampling_params.thinking_tokens = None;
+    for (id, answer) in engine.run(&[ended, constrained, without]) {
+        assert!(is_number(&engine.text(&answer)), "{id}");
+    }
+}
+
+#[test]
+fn an_output_may_open_thinking_by_its_first_token() {
+    let mut engine = Engine::new(&Setup::default());
+    let start = engine.thinking_tokens().start_token_ids[0];
+    let mut num_thinking = 0;
+    let requests: Vec<_> = (0..40)
+        .map(|seed| {
+            let mut params = seeded(seed, 40);
+            params.temperature = 2.0;
+            // So that some do: the built-in model would answer at once.
+            params.logit_bias = vec![(start, 8.0)];
+            request(&engine, &seed.to_string(), None, params)
+        })
+        .collect();
+    for (id, answer) in engine.run(&requests) {
+        let text = if answer.token_ids[0] == start {
+            num_thinking += 1;
+            split(&engine, &answer).1.unwrap()
+        } else {
+            engine.text(&answer)
+        };
+        assert!(is_number(&text), "{id}: {text}");
+    }
+    assert!((1..40).contains(&num_thinking), "{num_thinking}");
+}
+
+#[test]
+fn thinking_is_closed_in_time_for_the_answer() {
+    let mut engine = Engine::new(&Setup::default());
+    let end = engine.thinking_tokens().end_token_ids[0];
+    let requests: Vec<_> = (1..24)
+        .map(|max_tokens| {
+            let mut params = seeded(u64::from(max_tokens), max_tokens);
+            // It would think for ever.
+            params.logit_bias = vec![(end, -100.0)];
+            request(&engine, &max_tokens.to_string(), Some(false), params)
+        })
+        .collect();
+    for (max_tokens, answer) in engine.run(&requests) {
+        let max_tokens: usize = max_tokens.parse().unwrap();
+        // The end of thinking, a digit, the end of text.
+        if max_tokens < 3 {
+            let error = answer.error.unwrap();
+            assert_eq!(error.code, RequestErrorCode::GrammarRefused);
+            assert!(
+                error.message.contains("takes 3 tokens"),
+                "{}",
+                error.message
+            );
+            continue;
+        }
+        let (thinking, text) = split(&engine, &answer);
+        assert_eq!(thinking.len(), max_tokens - 3);
+        assert_eq!(text.unwrap().len(), 1);
+        assert_eq!(answer.complete, Some(true));
+    }
+}
+
+#[test]
+fn the_thinking_budget_closes_thinking_too() {
+    let mut engine = Engine::new(&Setup::default());
+    let end = engine.thinking_tokens().end_token_ids[0];
+    let mut params = seeded(1, 60);
+    params.logit_bias = vec![(end, -100.0)];
+    params.thinking_token_budget = Some(9);
+    let mut thinks = request(&engine, "a", Some(false), params);
+    // The budget counts from the tokens that open thinking.
+    thinks
+        .prompt_token_ids
+        .push(engine.thinking_tokens().start_token_ids[0]);
+    let answers = engine.run(&[thinks]);
+    let (thinking, text) = split(&engine, &answers["a"]);
+    assert_eq!(thinking.len(), 9);
+    assert!(is_number(&text.unwrap()));
+}

@@ -1,0 +1,384 @@
+//! Constraints as requests spell them: `structured_outputs`, `response_format` and the older
+//! `guided_*` fields.
+
+use protocol::{PropertyOrder, StructuredOutputsConstraint, StructuredOutputsParams, Whitespace};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use super::fields::{Fields, parse};
+use crate::error::ValidationError;
+use crate::structured_outputs::BackendOptions;
+
+const RESPONSE_FORMAT: &str = "response_format";
+const RESPONSE_FORMAT_TYPES: &str = "text, json_object, json_schema or structural_tag";
+
+/// A request's constraint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestConstraint {
+    /// What it says.
+    pub params: StructuredOutputsParams,
+    /// The field that has the constraint, as the request spells it.
+    pub field: String,
+}
+
+/// Everything that the fields of one request say, before it is put together.
+#[derive(Debug, Default)]
+struct Gathered {
+    constraints: Vec<(String, StructuredOutputsConstraint)>,
+    /// Whether `structured_outputs` or an option asks for a constraint: the name of the field.
+    wants_constraint: Option<String>,
+    whitespace: Option<(String, Whitespace)>,
+    property_order: Option<(String, PropertyOrder)>,
+    disable_additional_properties: Option<String>,
+    complete_within_max_tokens: Option<bool>,
+    enable_in_reasoning: Option<bool>,
+}
+
+/// Takes all fields about constraints out of a request. `None` is free text.
+///
+/// # Errors
+/// The first field that is wrong, by name; more than one constraint, or options without any.
+pub(super) fn take(fields: &mut Fields) -> Result<Option<RequestConstraint>, ValidationError> {
+    let mut gathered = Gathered::default();
+    if let Some(value) = fields.take::<Map<String, Value>>("structured_outputs")? {
+        gathered.wants_constraint = Some("structured_outputs".to_owned());
+        for (name, value) in value {
+            gathered.take_field("structured_outputs.", &name, value)?;
+        }
+    }
+    if let Some(value) = fields.take::<Map<String, Value>>(RESPONSE_FORMAT)? {
+        gathered.take_response_format(value)?;
+    }
+    for (name, as_name) in [
+        ("guided_json", "json"),
+        ("guided_json_object", "json_object"),
+        ("guided_regex", "regex"),
+        ("guided_choice", "choice"),
+        ("guided_grammar", "grammar"),
+        ("guided_whitespace_pattern", "whitespace_pattern"),
+        ("guided_decoding_backend", "backend"),
+    ] {
+        if let Some(value) = fields.take::<Value>(name)? {
+            gathered.take_named(name.to_owned(), as_name, value)?;
+        }
+    }
+    gathered.finish()
+}
+
+impl Gathered {
+    fn take_field(
+        &mut self,
+        prefix: &str,
+        name: &str,
+        value: Value,
+    ) -> Result<(), ValidationError> {
+        if value.is_null() {
+            return Ok(());
+        }
+        self.take_named(format!("{prefix}{name}"), name, value)
+    }
+
+    /// Takes a value that means what `name` of `structured_outputs` does; `field` is its name in
+    /// the request.
+    fn take_named(
+        &mut self,
+        field: String,
+        name: &str,
+        value: Value,
+    ) -> Result<(), ValidationError> {
+        use StructuredOutputsConstraint as Constraint;
+        let constraint = match name {
+            "json" => Constraint::Json(schema_text(&field, value)?),
+            "json_object" => {
+                self.require_true(&field, value)?;
+                Constraint::JsonObject
+            }
+            "regex" => Constraint::Regex(parse(&field, value)?),
+            "choice" => Constraint::Choice(parse(&field, value)?),
+            "grammar" => Constraint::Grammar(parse(&field, value)?),
+            "structural_tag" => Constraint::StructuralTag(structural_tag_text(&field, value)?),
+            _ => return self.take_option(field, name, value),
+        };
+        self.constraints.push((field, constraint));
+        Ok(())
+    }
+
+    fn require_true(&self, field: &str, value: Value) -> Result<(), ValidationError> {
+        if parse(field, value)? {
+            return Ok(());
+        }
+        let message = format!("{field} must be true, or left out");
+        Err(ValidationError::field(field, false, message))
+    }
+
+    fn take_option(
+        &mut self,
+        field: String,
+        name: &str,
+        value: Value,
+    ) -> Result<(), ValidationError> {
+        match name {
+            "whitespace_pattern" => {
+                let pattern: String = parse(&field, value)?;
+                let whitespace = match pattern.as_str() {
+                    "" => Whitespace::Compact,
+                    _ => Whitespace::Pattern(pattern),
+                };
+                self.set_whitespace(field, whitespace)
+            }
+            "disable_any_whitespace" => {
+                if parse(&field, value)? {
+                    self.set_whitespace(field, Whitespace::Spaced)?;
+                }
+                Ok(())
+            }
+            "disable_additional_properties" => {
+                if parse(&field, value)? {
+                    self.disable_additional_properties = Some(field);
+                }
+                Ok(())
+            }
+            "property_order" => {
+                let order = match value.as_str() {
+                    Some("schema") => PropertyOrder::Schema,
+                    Some("any") => PropertyOrder::Any,
+                    _ => {
+                        let message = format!("{field} must be \"schema\" or \"any\"");
+                        return Err(ValidationError::field(field, &value, message));
+                    }
+                };
+                self.property_order = Some((field, order));
+                Ok(())
+            }
+            "backend" => {
+                let name: String = parse(&field, value)?;
+                let options = BackendOptions::parse(&field, &name)?;
+                if options.disable_any_whitespace {
+                    self.set_whitespace(field.clone(), Whitespace::Spaced)?;
+                }
+                if options.disable_additional_properties {
+                    self.disable_additional_properties = Some(field);
+                }
+                Ok(())
+            }
+            "complete_within_max_tokens" => {
+                set(&mut self.complete_within_max_tokens, &field, value)
+            }
+            "enable_in_reasoning" => set(&mut self.enable_in_reasoning, &field, value),
+            _ => {
+                let message = format!("unknown field {field}; remove it or correct its name");
+                Err(ValidationError::field(field, &value, message))
+            }
+        }
+    }
+
+    fn set_whitespace(
+        &mut self,
+        field: String,
+        whitespace: Whitespace,
+    ) -> Result<(), ValidationError> {
+        if let Some((other, already)) = &self.whitespace
+            && *already != whitespace
+        {
+            let message = format!("{field} and {other} ask for different white space");
+            return Err(ValidationError::field(field, "given", message));
+        }
+        self.wants_constraint.get_or_insert_with(|| field.clone());
+        self.whitespace = Some((field, whitespace));
+        Ok(())
+    }
+
+    fn take_response_format(&mut self, format: Map<String, Value>) -> Result<(), ValidationError> {
+        use StructuredOutputsConstraint as Constraint;
+        let kind = format.get("type").and_then(Value::as_str);
+        let allowed: &[&str] = match kind {
+            Some("text" | "json_object") => &["type"],
+            Some("json_schema") => &["type", "json_schema"],
+            Some("structural_tag") => {
+                let text = Value::Object(format).to_string();
+                let field = RESPONSE_FORMAT.to_owned();
+                self.constraints
+                    .push((field, Constraint::StructuralTag(text)));
+                return Ok(());
+            }
+            _ => {
+                let message = format!("response_format.type must be {RESPONSE_FORMAT_TYPES}");
+                let value = format.get("type").unwrap_or(&Value::Null);
+                return Err(ValidationError::field(
+                    "response_format.type",
+                    value,
+                    message,
+                ));
+            }
+        };
+        refuse_others(RESPONSE_FORMAT, &format, allowed)?;
+        match kind {
+            Some("json_object") => {
+                let field = RESPONSE_FORMAT.to_owned();
+                self.constraints.push((field, Constraint::JsonObject));
+                Ok(())
+            }
+            Some("json_schema") => self.take_json_schema(format),
+            _ => Ok(()),
+        }
+    }
+
+    /// `{"name", "description", "schema", "strict"}`. `strict` changes nothing: every schema is
+    /// enforced.
+    fn take_json_schema(&mut self, mut format: Map<String, Value>) -> Result<(), ValidationError> {
+        const FIELD: &str = "response_format.json_schema";
+        let value = format.remove("json_schema").unwrap_or_default();
+        let mut json_schema: Map<String, Value> = parse(FIELD, value)?;
+        refuse_others(
+            FIELD,
+            &json_schema,
+            &["name", "description", "schema", "strict"],
+        )?;
+        json_schema.retain(|_, value| !value.is_null());
+        check_type::<String>(FIELD, "name", &json_schema)?;
+        check_type::<String>(FIELD, "description", &json_schema)?;
+        check_type::<bool>(FIELD, "strict", &json_schema)?;
+        let field = format!("{FIELD}.schema");
+        let Some(schema) = json_schema.remove("schema") else {
+            return Err(ValidationError {
+                message: format!("{field} is missing"),
+                parameter: Some(field),
+                value: None,
+            });
+        };
+        let text = schema_text(&field, schema)?;
+        self.constraints
+            .push((field, StructuredOutputsConstraint::Json(text)));
+        Ok(())
+    }
+
+    /// Puts the constraint and its options together.
+    fn finish(mut self) -> Result<Option<RequestConstraint>, ValidationError> {
+        if self.constraints.len() > 1 {
+            let names: Vec<&str> = self.constraints.iter().map(|(f, _)| f.as_str()).collect();
+            let message = format!(
+                "You can only use one kind of structured outputs constraint but multiple are \
+                 specified: {}",
+                names.join(", ")
+            );
+            return Err(ValidationError::field(names[1], names.join(", "), message));
+        }
+        let Some((field, constraint)) = self.constraints.pop() else {
+            return match self.wants_constraint {
+                None => Ok(None),
+                Some(field) => {
+                    let message = "You must use one kind of structured outputs constraint but \
+                                   none are specified: json, regex, choice, grammar, json_object \
+                                   or structural_tag";
+                    Err(ValidationError::field(field, "given", message))
+                }
+            };
+        };
+        let mut params = StructuredOutputsParams::new(constraint);
+        if let Some((option, whitespace)) = self.whitespace {
+            require(
+                params.constraint.is_json(),
+                &option,
+                "a JSON constraint",
+                &params,
+            )?;
+            params.whitespace = whitespace;
+        }
+        let is_schema = params.constraint.kind() == "json";
+        if let Some((option, order)) = self.property_order {
+            require(is_schema, &option, "a JSON schema", &params)?;
+            params.property_order = order;
+        }
+        if let Some(option) = self.disable_additional_properties {
+            require(is_schema, &option, "a JSON schema", &params)?;
+            params.disable_additional_properties = true;
+        }
+        if let Some(complete) = self.complete_within_max_tokens {
+            params.complete_within_max_tokens = complete;
+        }
+        if let Some(enable) = self.enable_in_reasoning {
+            params.enable_in_reasoning = enable;
+        }
+        Ok(Some(RequestConstraint { params, field }))
+    }
+}
+
+/// An option that would be ignored is refused.
+fn require(
+    is_met: bool,
+    option: &str,
+    needs: &str,
+    params: &StructuredOutputsParams,
+) -> Result<(), ValidationError> {
+    if is_met {
+        return Ok(());
+    }
+    let kind = params.constraint.kind();
+    let message = format!("{option} needs {needs}, and this request's constraint is {kind}");
+    Err(ValidationError::field(option, "given", message))
+}
+
+fn set<T: DeserializeOwned>(
+    slot: &mut Option<T>,
+    field: &str,
+    value: Value,
+) -> Result<(), ValidationError> {
+    *slot = Some(parse(field, value)?);
+    Ok(())
+}
+
+/// A schema's text: as it is, or of an object. An object's numbers have gone through 64 bits.
+fn schema_text(field: &str, value: Value) -> Result<String, ValidationError> {
+    match value {
+        Value::String(text) => Ok(text),
+        Value::Object(_) | Value::Bool(_) => Ok(value.to_string()),
+        other => {
+            let message = format!("{field} must be a JSON schema: an object, or its text");
+            Err(ValidationError::field(field, other, message))
+        }
+    }
+}
+
+fn structural_tag_text(field: &str, value: Value) -> Result<String, ValidationError> {
+    match value {
+        Value::String(text) => Ok(text),
+        Value::Object(_) => Ok(value.to_string()),
+        other => {
+            let message = format!("{field} must be a structural tag: an object, or its text");
+            Err(ValidationError::field(field, other, message))
+        }
+    }
+}
+
+fn refuse_others(
+    field: &str,
+    map: &Map<String, Value>,
+    allowed: &[&str],
+) -> Result<(), ValidationError> {
+    let Some((name, value)) = map
+        .iter()
+        .find(|(name, _)| !allowed.contains(&name.as_str()))
+    else {
+        return Ok(());
+    };
+    let message = format!("unknown field {field}.{name}; remove it or correct its name");
+    Err(ValidationError::field(
+        format!("{field}.{name}"),
+        value,
+        message,
+    ))
+}
+
+fn check_type<T: DeserializeOwned>(
+    field: &str,
+    name: &str,
+    map: &Map<String, Value>,
+) -> Result<(), ValidationError> {
+    match map.get(name) {
+        Some(value) => parse::<T>(&format!("{field}.{name}"), value.clone()).map(|_| ()),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,200 @@
+//! The engine-wide settings: `--structured-outputs-config` and its older kin.
+
+use protocol::{JumpForward, StructuredOutputsConfig, StructuredOutputsParams, Whitespace};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::backend::BackendOptions;
+use super::reasoning::ThinkingMarkers;
+use crate::error::ValidationError;
+use crate::json_problem::json_problem;
+
+/// How the engine treats constraints and thinking, as `--structured-outputs-config` has it.
+///
+/// vLLM's fields, and Formwork's own for the core.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct StructuredOutputsArgs {
+    /// A backend's name with its options, see [`BackendOptions`]; absent is `auto`.
+    pub backend: Option<String>,
+    /// JSON is written as `json.dumps` writes it, where a request asks for nothing else.
+    pub disable_any_whitespace: bool,
+    /// Objects that say nothing of `additionalProperties` allow none.
+    pub disable_additional_properties: bool,
+    /// Constraints hold inside thinking as well.
+    pub enable_in_reasoning: bool,
+    /// Whether thinking is told apart, as vLLM's parsers are called.
+    pub reasoning_parser: ReasoningParser,
+    /// The tokens around thinking.
+    pub thinking_markers: ThinkingMarkers,
+    /// See [`StructuredOutputsConfig::compile_threads`].
+    pub compile_threads: Option<u32>,
+    /// See [`StructuredOutputsConfig::max_num_queued_grammars`].
+    pub max_num_queued_grammars: Option<u32>,
+    /// See [`StructuredOutputsConfig::cache_bytes`].
+    pub cache_bytes: Option<u64>,
+    /// See [`StructuredOutputsConfig::enable_sparse_head`].
+    pub enable_sparse_head: Option<bool>,
+    /// See [`StructuredOutputsConfig::jump_forward`].
+    pub jump_forward: Option<JumpForward>,
+}
+
+/// Whether thinking is told apart from the answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+pub enum ReasoningParser {
+    /// Where the vocabulary has the two tokens. vLLM's parsers for models with such a pair are
+    /// this one.
+    #[default]
+    #[serde(
+        rename = "auto",
+        alias = "",
+        alias = "deepseek_r1",
+        alias = "glm45",
+        alias = "qwen3"
+    )]
+    Auto,
+    /// Never: thinking is part of the answer, and constraints hold from the first token.
+    #[serde(rename = "none")]
+    Off,
+}
+
+impl StructuredOutputsArgs {
+    /// Reads the flag's JSON.
+    ///
+    /// # Errors
+    /// What is wrong with it, by field.
+    pub fn from_json(text: &str) -> Result<Self, ValidationError> {
+        const FLAG: &str = "structured_outputs_config";
+        let value: Value = serde_json::from_str(text).map_err(|error| {
+            let message = format!("it is not JSON: {}", json_problem(&error));
+            ValidationError::field(FLAG, text, message)
+        })?;
+        let args = Self::deserialize(&value).map_err(|error| {
+            let message = json_problem(&error);
+            ValidationError::field(FLAG, &value, message)
+        })?;
+        args.backend_options()?;
+        let limits = [
+            ("compile_threads", args.compile_threads),
+            ("max_num_queued_grammars", args.max_num_queued_grammars),
+        ];
+        for (field, value) in limits {
+            if value == Some(0) {
+                let message = format!("{field} must be at least 1, got 0");
+                return Err(ValidationError::field(field, 0, message));
+            }
+        }
+        Ok(args)
+    }
+
+    /// What the backend's name brings along.
+    ///
+    /// # Errors
+    /// It is no backend's.
+    pub fn backend_options(&self) -> Result<BackendOptions, ValidationError> {
+        BackendOptions::parse("backend", self.backend.as_deref().unwrap_or("auto"))
+    }
+
+    /// The fields that are the core's, by name, as far as they are given.
+    pub fn core_fields(&self) -> Vec<&'static str> {
+        [
+            ("compile_threads", self.compile_threads.is_some()),
+            (
+                "max_num_queued_grammars",
+                self.max_num_queued_grammars.is_some(),
+            ),
+            ("cache_bytes", self.cache_bytes.is_some()),
+            ("enable_sparse_head", self.enable_sparse_head.is_some()),
+            ("jump_forward", self.jump_forward.is_some()),
+        ]
+        .into_iter()
+        .filter_map(|(name, given)| given.then_some(name))
+        .collect()
+    }
+
+    /// The part that the core gets.
+    pub fn core_config(&self) -> StructuredOutputsConfig {
+        let base = StructuredOutputsConfig::default();
+        StructuredOutputsConfig {
+            compile_threads: self.compile_threads,
+            max_num_queued_grammars: self
+                .max_num_queued_grammars
+                .unwrap_or(base.max_num_queued_grammars),
+            cache_bytes: self.cache_bytes.unwrap_or(base.cache_bytes),
+            enable_sparse_head: self.enable_sparse_head.unwrap_or(base.enable_sparse_head),
+            jump_forward: self.jump_forward.unwrap_or(base.jump_forward),
+        }
+    }
+
+    /// Brings the engine's settings into a request's constraint.
+    pub fn apply(&self, params: &mut StructuredOutputsParams) {
+        let backend = self.backend_options().unwrap_or_default();
+        if (self.disable_any_whitespace || backend.disable_any_whitespace)
+            && params.constraint.is_json()
+            && params.whitespace == Whitespace::Flexible
+        {
+            params.whitespace = Whitespace::Spaced;
+        }
+        params.disable_additional_properties |= (self.disable_additional_properties
+            || backend.disable_additional_properties)
+            && params.constraint.kind() == "json";
+        params.enable_in_reasoning |= self.enable_in_reasoning;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::StructuredOutputsConstraint;
+
+    use super::*;
+
+    #[test]
+    fn fields_are_vllms_and_ours() {
+        let args = StructuredOutputsArgs::from_json(
+            r#"{"backend": "xgrammar", "disable_any_whitespace": true, "reasoning_parser": "qwen3",
+                "jump_forward": "off", "compile_threads": 2}"#,
+        )
+        .unwrap();
+        assert_eq!(args.reasoning_parser, ReasoningParser::Auto);
+        assert_eq!(args.core_fields(), ["compile_threads", "jump_forward"]);
+        let core = args.core_config();
+        assert_eq!(
+            (core.jump_forward, core.compile_threads),
+            (JumpForward::Off, Some(2))
+        );
+        assert!(core.enable_sparse_head);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (text, says) in [
+            ("{", "it is not JSON"),
+            (r#"{"backend": "best"}"#, "backend must be one of auto"),
+            (r#"{"bakend": "auto"}"#, "bakend"),
+            (r#"{"compile_threads": 0}"#, "compile_threads must be"),
+            (r#"{"reasoning_parser": "harmony"}"#, "harmony"),
+        ] {
+            let error = StructuredOutputsArgs::from_json(text).unwrap_err();
+            assert!(error.message.contains(says), "{error}");
+        }
+    }
+
+    #[test]
+    fn settings_reach_the_constraints_that_they_are_for() {
+        let args = StructuredOutputsArgs::from_json(
+            r#"{"backend": "guidance:no-additional-properties", "disable_any_whitespace": true}"#,
+        )
+        .unwrap();
+        let applied = |constraint| {
+            let mut params = StructuredOutputsParams::new(constraint);
+            args.apply(&mut params);
+            (params.whitespace, params.disable_additional_properties)
+        };
+        let json = StructuredOutputsConstraint::Json("{}".to_owned());
+        assert_eq!(applied(json), (Whitespace::Spaced, true));
+        let object = StructuredOutputsConstraint::JsonObject;
+        assert_eq!(applied(object), (Whitespace::Spaced, false));
+        let regex = StructuredOutputsConstraint::Regex("a".to_owned());
+        assert_eq!(applied(regex), (Whitespace::Flexible, false));
+    }
+}

@@ -1,0 +1,203 @@
+//! Whether a constraint can be enforced, found out before its request travels.
+
+use std::sync::Arc;
+
+use protocol::{PropertyOrder, StructuredOutputsConstraint, StructuredOutputsParams, Whitespace};
+use structured_output::{
+    CancelFlag, CompileBudget, CompileError, CompilerOptions, GrammarCompiler, JsonSchemaOptions,
+    TokenizerInfo,
+};
+
+use crate::error::ValidationError;
+
+/// What a check may spend: a tenth of what the core spends. What takes more is left to the core,
+/// which refuses it later and for this request alone.
+const BUDGET: CompileBudget = CompileBudget {
+    max_states: 50_000,
+    max_bytes: 8 << 20,
+    max_steps: 500_000,
+};
+
+/// Memory for constraints that were checked before.
+const CACHE_BYTES: usize = 32 << 20;
+
+/// Parses and checks constraints.
+///
+/// It compiles them for a vocabulary of the 256 bytes, which takes no more than parsing does: what
+/// is compiled for the model's vocabulary is the core's.
+#[derive(Debug)]
+pub struct ConstraintChecker {
+    /// Absent only if the vocabulary of bytes were none: then all is left to the core.
+    compiler: Option<GrammarCompiler>,
+}
+
+impl Default for ConstraintChecker {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ConstraintChecker {
+    /// A checker that has seen nothing yet.
+    pub fn new() -> Self {
+        let mut vocab: Vec<Vec<u8>> = (0..=u8::MAX).map(|byte| vec![byte]).collect();
+        vocab.push(b"</s>".to_vec());
+        let info = TokenizerInfo::new(&vocab, vocab.len(), &[256], &[256]);
+        let options = CompilerOptions {
+            cache_bytes: CACHE_BYTES,
+            budget: BUDGET,
+            ..CompilerOptions::default()
+        };
+        Self {
+            compiler: info
+                .ok()
+                .map(|info| GrammarCompiler::new(Arc::new(info), options)),
+        }
+    }
+
+    /// Checks a constraint. `field` is how its request calls it.
+    ///
+    /// # Errors
+    /// What is wrong with it and where: in a schema a pointer, in a pattern or grammar line and
+    /// column.
+    pub fn check(
+        &self,
+        params: &StructuredOutputsParams,
+        field: &str,
+    ) -> Result<(), ValidationError> {
+        let cancel = CancelFlag::new();
+        let Some(compiler) = &self.compiler else {
+            return Ok(());
+        };
+        let (source, result) = match &params.constraint {
+            StructuredOutputsConstraint::Json(schema) => {
+                let options = json_schema_options(params)?;
+                let compiled = compiler.compile_json_schema_with(schema, &options, BUDGET, &cancel);
+                (schema.clone(), compiled)
+            }
+            StructuredOutputsConstraint::JsonObject => {
+                json_schema_options(params)?;
+                return Ok(());
+            }
+            StructuredOutputsConstraint::Regex(pattern) => {
+                let compiled = compiler.compile_regex_with(pattern, BUDGET, &cancel);
+                (pattern.clone(), compiled)
+            }
+            StructuredOutputsConstraint::Choice(choices) => {
+                let compiled = compiler.compile_choice_with(choices, BUDGET, &cancel);
+                (format!("{choices:?}"), compiled)
+            }
+            StructuredOutputsConstraint::Grammar(source)
+            | StructuredOutputsConstraint::StructuralTag(source) => {
+                return Err(ValidationError::not_available(field, source));
+            }
+        };
+        match result {
+            Ok(_) => Ok(()),
+            Err(CompileError::LimitExceeded { limit, .. }) if is_budget(limit) => Ok(()),
+            Err(error) => {
+                let message = format!("{field}: {error}");
+                Err(ValidationError::field(field, source, message))
+            }
+        }
+    }
+}
+
+/// Whether a limit is one of [`BUDGET`]'s, which the core has more of.
+fn is_budget(limit: &str) -> bool {
+    matches!(limit, "max_states" | "max_bytes" | "max_steps")
+}
+
+/// A request's options as the compiler has them.
+fn json_schema_options(
+    params: &StructuredOutputsParams,
+) -> Result<JsonSchemaOptions, ValidationError> {
+    let whitespace = match &params.whitespace {
+        Whitespace::Flexible => structured_output::Whitespace::Flexible,
+        Whitespace::Spaced => structured_output::Whitespace::Spaced,
+        Whitespace::Compact => structured_output::Whitespace::Compact,
+        Whitespace::Pattern(pattern) => {
+            return Err(ValidationError::not_available(
+                "whitespace_pattern",
+                pattern,
+            ));
+        }
+    };
+    if params.property_order == PropertyOrder::Any {
+        return Err(ValidationError::not_available("property_order", "any"));
+    }
+    if params.disable_additional_properties {
+        return Err(ValidationError::not_available(
+            "disable_additional_properties",
+            true,
+        ));
+    }
+    Ok(JsonSchemaOptions { whitespace })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(constraint: StructuredOutputsConstraint) -> Result<(), ValidationError> {
+        ConstraintChecker::new().check(&StructuredOutputsParams::new(constraint), "guided")
+    }
+
+    fn refused(constraint: StructuredOutputsConstraint) -> String {
+        let error = check(constraint).unwrap_err();
+        assert_eq!(error.parameter.as_deref(), Some("guided"));
+        error.message
+    }
+
+    #[test]
+    fn good_constraints_pass() {
+        use StructuredOutputsConstraint::{Choice, Json, JsonObject, Regex};
+        for constraint in [
+            Json(r#"{"type": "object", "properties": {"a": {"enum": [1, "x"]}}}"#.to_owned()),
+            JsonObject,
+            Regex(r"\w+@\w+\.com\n".to_owned()),
+            Choice(vec!["positive".to_owned(), "negative".to_owned()]),
+        ] {
+            assert_eq!(check(constraint.clone()), Ok(()), "{constraint:?}");
+        }
+    }
+
+    #[test]
+    fn errors_say_where() {
+        use StructuredOutputsConstraint::{Choice, Json, Regex};
+        for (constraint, says) in [
+            (Json("{".to_owned()), "guided: schema, line 1, column 2"),
+            (
+                Json(r#"{"properties": {"a": {"type": "strnig"}}}"#.to_owned()),
+                "guided: schema, at `#/properties/a/type`",
+            ),
+            (
+                Json(r#"{"type": "string", "minLength": 3, "maxLength": 2}"#.to_owned()),
+                "guided: no text matches",
+            ),
+            (Regex("a\n(".to_owned()), "guided: regex, line 2, column "),
+            (
+                Regex(r"(a)\1".to_owned()),
+                "guided: regex, line 1, column 4",
+            ),
+            (Choice(Vec::new()), "guided: the choice is empty"),
+        ] {
+            let message = refused(constraint);
+            assert!(message.starts_with(says), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_long_source_is_cut_short() {
+        let source = format!("({}", "a".repeat(5000));
+        let error = check(StructuredOutputsConstraint::Regex(source)).unwrap_err();
+        assert!(error.to_string().len() < 600, "{error}");
+    }
+
+    /// The core has ten times as much.
+    #[test]
+    fn what_takes_long_is_left_to_the_core() {
+        let pattern = "(a|b)*a(a|b){18}c(a|b|c|d){3,1000}".repeat(1000);
+        assert_eq!(check(StructuredOutputsConstraint::Regex(pattern)), Ok(()));
+    }
+}

@@ -1,0 +1,15 @@
+//! Constraints on the output, on the frontend's side: what requests and flags may say, whether a
+//! constraint can be enforced, where the model's thinking ends.
+//!
+//! What it is not: the compiler for the model's vocabulary, the masks and the state of a grammar
+//! are the core's.
+
+mod args;
+mod backend;
+mod check;
+mod reasoning;
+
+pub use args::{ReasoningParser, StructuredOutputsArgs};
+pub use backend::BackendOptions;
+pub use check::ConstraintChecker;
+pub use reasoning::{Reasoning, ThinkingMarkers};

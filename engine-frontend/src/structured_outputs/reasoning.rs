@@ -1,0 +1,203 @@
+//! Where a prompt leaves the model's thinking.
+
+use protocol::ThinkingTokens;
+use serde::Deserialize;
+use serde_json::Value;
+use tokenizer::{ChatTemplate, Tokenizer};
+
+use crate::detokenizer::ThinkingSplit;
+
+/// The pair of tokens around a model's thinking, as `tokenizer.json` spells them.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ThinkingMarkers {
+    /// Opens thinking.
+    pub start: String,
+    /// Closes it.
+    pub end: String,
+}
+
+impl Default for ThinkingMarkers {
+    fn default() -> Self {
+        Self {
+            start: "<think>".to_owned(),
+            end: "</think>".to_owned(),
+        }
+    }
+}
+
+/// How one model thinks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reasoning {
+    markers: ThinkingMarkers,
+    start_token_id: u32,
+    end_token_id: u32,
+}
+
+impl Reasoning {
+    /// The reasoning of a model; `None` where its vocabulary doesn't have both tokens.
+    pub fn new(tokenizer: &Tokenizer, markers: &ThinkingMarkers) -> Option<Self> {
+        Some(Self {
+            start_token_id: tokenizer.token_to_id(&markers.start)?,
+            end_token_id: tokenizer.token_to_id(&markers.end)?,
+            markers: markers.clone(),
+        })
+    }
+
+    /// The tokens as requests carry them.
+    pub fn thinking_tokens(&self) -> ThinkingTokens {
+        ThinkingTokens {
+            start_token_ids: vec![self.start_token_id],
+            end_token_ids: vec![self.end_token_id],
+        }
+    }
+
+    /// How an output's thinking is told apart, where the prompt leaves it like this.
+    pub fn split(&self, ended: Option<bool>) -> ThinkingSplit {
+        ThinkingSplit {
+            start_token_id: self.start_token_id,
+            end_token_id: self.end_token_id,
+            ended,
+        }
+    }
+
+    /// Whether thinking has ended in a prompt that went through no template: it has, unless the
+    /// last of the two tokens opens it.
+    pub fn ended_in_tokens(&self, prompt_token_ids: &[u32]) -> bool {
+        let last = prompt_token_ids
+            .iter()
+            .rev()
+            .find(|id| [self.start_token_id, self.end_token_id].contains(id));
+        last != Some(&self.start_token_id)
+    }
+
+    /// Whether thinking has ended where a template opens the answer; `None` where the model may
+    /// yet begin to think.
+    ///
+    /// `without_opening` is the same conversation rendered without the answer's opening: what
+    /// people wrote in the messages decides nothing. A template that closes thinking in the
+    /// opening has switched it off. One that neither opens nor closes it there, but knows the
+    /// tokens, leaves it to the model.
+    pub fn ended_in_opening(
+        &self,
+        rendered: &str,
+        without_opening: &str,
+        template: &ChatTemplate,
+    ) -> Option<bool> {
+        let opening = after_common_start(rendered, without_opening, self.markers.end.len());
+        match self.ended_in_text(opening) {
+            None if !template.mentions(&self.markers.start) => Some(true),
+            ended => ended,
+        }
+    }
+
+    /// Whether thinking has ended in an answer that is to be continued: one that has begun
+    /// without thinking goes on without.
+    pub fn ended_in_answer(&self, answer: Option<&Value>) -> bool {
+        let content = answer
+            .and_then(|message| message.get("content"))
+            .and_then(Value::as_str)
+            .unwrap_or_default();
+        self.ended_in_text(content).unwrap_or(true)
+    }
+
+    /// What the last of the two markers says; `None` without any.
+    fn ended_in_text(&self, text: &str) -> Option<bool> {
+        let start = text.rfind(&self.markers.start);
+        let end = text.rfind(&self.markers.end);
+        match (start, end) {
+            (None, None) => None,
+            (start, end) => Some(end > start),
+        }
+    }
+}
+
+/// What `text` has after the beginning that it shares with `other`; where `other` goes on in
+/// another way, `margin` bytes of the beginning too, since they may be part of a marker.
+fn after_common_start<'a>(text: &'a str, other: &str, margin: usize) -> &'a str {
+    if let Some(rest) = text.strip_prefix(other) {
+        return rest;
+    }
+    let shared = text.bytes().zip(other.bytes()).take_while(|(a, b)| a == b);
+    let mut start = shared.count().saturating_sub(margin);
+    while !text.is_char_boundary(start) {
+        start -= 1;
+    }
+    &text[start..]
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::test_support::{THINK_END, THINK_START, tokenizer, tokenizer_with};
+
+    fn reasoning() -> Reasoning {
+        Reasoning::new(&tokenizer(), &ThinkingMarkers::default()).unwrap()
+    }
+
+    #[test]
+    fn a_model_without_the_tokens_does_not_think() {
+        let markers = ThinkingMarkers::default();
+        assert_eq!(
+            Reasoning::new(&tokenizer_with("[256]", false), &markers),
+            None
+        );
+    }
+
+    #[test]
+    fn the_last_token_decides_in_tokens() {
+        let ended = |ids: &[u32]| reasoning().ended_in_tokens(ids);
+        assert!(ended(&[1, 2]));
+        assert!(!ended(&[1, THINK_START, 2]));
+        assert!(ended(&[1, THINK_START, 2, THINK_END, 3]));
+        assert!(!ended(&[1, THINK_END, THINK_START]));
+    }
+
+    #[test]
+    fn the_template_decides_in_conversations() {
+        const KNOWS: &str = "{% if not enable_thinking %}<think>\n\n</think>{% endif %}";
+        for (content, opening, template, expected) in [
+            // DeepSeek-R1 opens it, Qwen3 leaves it to the model or closes it.
+            ("hi", "[assistant]<think>\n", KNOWS, Some(false)),
+            ("hi", "[assistant]", KNOWS, None),
+            (
+                "hi",
+                "[assistant]<think>\n\n</think>\n\n",
+                KNOWS,
+                Some(true),
+            ),
+            // This one knows nothing of thinking.
+            ("hi", "[assistant]", "{{ messages }}", Some(true)),
+            // What a person wrote is no thinking.
+            ("what is <think>?", "[assistant]", KNOWS, None),
+            ("</think>", "[assistant]<think>", KNOWS, Some(false)),
+        ] {
+            let before = format!("[user]{content}");
+            let rendered = format!("{before}{opening}");
+            let template = ChatTemplate::new(template, Vec::new()).unwrap();
+            let ended = reasoning().ended_in_opening(&rendered, &before, &template);
+            assert_eq!(ended, expected, "{rendered}");
+        }
+        // A template that ends a conversation without an opening in its own way.
+        let rendered = "[user]<think>!<think>";
+        let template = ChatTemplate::new(KNOWS, Vec::new()).unwrap();
+        let ended = reasoning().ended_in_opening(rendered, "[user]<think>!<eos>", &template);
+        assert_eq!(ended, Some(false));
+    }
+
+    #[test]
+    fn a_continued_answer_decides_itself() {
+        for (content, expected) in [
+            ("The answer is", true),
+            ("<think>Let me see", false),
+            ("<think>a</think>It is", true),
+        ] {
+            let message = json!({"role": "assistant", "content": content});
+            let ended = reasoning().ended_in_answer(Some(&message));
+            assert_eq!(ended, expected, "{content}");
+        }
+        assert!(reasoning().ended_in_answer(None));
+    }
+}
