@@ -14,13 +14,8 @@ use tokio::task::AbortHandle;
 
 use crate::engine_core_client::{EngineCoreClient, EngineCoreClientError};
 use crate::error::{EngineDeadError, GenerateError, ValidationError};
-<<<<<<< HEAD
 use crate::input_processor::{GenerateRequest, InputProcessor, Prompt};
-use crate::metrics::StatLogger;
-=======
-use crate::input_processor::{GenerateRequest, InputProcessor};
-use crate::metrics::EngineMetrics;
->>>>>>> protocol
+use crate::metrics::{EngineMetrics, StatLogger};
 use crate::output_processor::OutputProcessor;
 use crate::outputs::RequestOutput;
 use crate::request_output_collector::RequestOutputCollector;
@@ -215,7 +210,7 @@ impl AsyncLLM {
             .run(move || input_processor.tokenize(prompt, add_special_tokens))
             .await
             .map_err(|error| internal_error(&error.to_string()))??;
-        Ok(tokenized.1)
+        Ok(tokenized.token_ids)
     }
 
     /// Why the core is gone, if it is.
@@ -331,16 +326,7 @@ async fn output_handler(inner: Weak<Inner>, client: Arc<dyn CoreClient>) {
         let Some(inner) = inner.upgrade() else { return };
         match received {
             Ok(Some(step)) => {
-<<<<<<< HEAD
-                inner
-                    .state()
-                    .output_processor
-                    .set_timestamp(step.timestamp);
-=======
-                if let Some(stats) = step.scheduler_stats {
-                    inner.state().metrics.record(stats);
-                }
->>>>>>> protocol
+                inner.state().output_processor.set_timestamp(step.timestamp);
                 for chunk in step.outputs.chunks(OUTPUT_PROC_CHUNK_SIZE) {
                     let aborts = inner.state().output_processor.process_outputs(chunk);
                     inner.abort(aborts);
@@ -349,6 +335,9 @@ async fn output_handler(inner: Weak<Inner>, client: Arc<dyn CoreClient>) {
                 let iteration = inner.state().output_processor.take_iteration_stats();
                 for logger in inner.stat_loggers.get().into_iter().flatten() {
                     logger.record(step.scheduler_stats.as_ref(), &iteration);
+                }
+                if let Some(stats) = step.scheduler_stats {
+                    inner.state().metrics.record(stats);
                 }
             }
             Ok(None) => {

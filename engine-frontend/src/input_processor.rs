@@ -146,9 +146,10 @@ impl ProcessedInputs {
 }
 
 /// A prompt in all its forms.
-struct TokenizedPrompt {
+#[derive(Debug)]
+pub(crate) struct TokenizedPrompt {
     text: Option<String>,
-    token_ids: Vec<u32>,
+    pub(crate) token_ids: Vec<u32>,
     /// Where it leaves the model's thinking; `None` where that may yet begin.
     reasoning_ended: Option<bool>,
 }
@@ -263,13 +264,6 @@ impl InputProcessor {
         })
     }
 
-<<<<<<< HEAD
-    /// A prompt as text, where there is one, and as tokens.
-    ///
-    /// # Errors
-    /// A template that refuses the messages.
-    pub fn tokenize(
-=======
     /// Checks a constraint, after the engine's settings have been brought into it. Returns what
     /// its field is called.
     fn verify_constraint(
@@ -289,8 +283,11 @@ impl InputProcessor {
         Ok(Some(field.into()))
     }
 
-    fn tokenize(
->>>>>>> protocol
+    /// Turns a prompt into tokens.
+    ///
+    /// # Errors
+    /// A template that refuses the messages.
+    pub(crate) fn tokenize(
         &self,
         prompt: Prompt,
         add_special_tokens: bool,

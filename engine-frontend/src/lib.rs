@@ -40,7 +40,6 @@ mod json_problem;
 mod llm;
 mod logging;
 mod logprobs;
-mod metrics;
 mod output_processor;
 mod outputs;
 mod parallel_sampling;
@@ -48,11 +47,8 @@ mod random;
 mod request_output_collector;
 mod sampling_params;
 mod startup;
-<<<<<<< HEAD
-mod supervisor;
-=======
 mod structured_outputs;
->>>>>>> protocol
+mod supervisor;
 #[cfg(test)]
 mod test_support;
 mod tokenizer_threads;
@@ -79,14 +75,10 @@ pub use protocol::{
 };
 pub use request_output_collector::RequestOutputCollector;
 pub use sampling_params::{ModelLimits, verify};
-<<<<<<< HEAD
 pub use startup::{StartupError, start_engine, start_supervised_engine};
-pub use supervisor::{CoreHealth, CoreSource, SupervisedCore, SupervisorOptions};
-=======
-pub use startup::{StartupError, start_engine};
 pub use structured_outputs::{
     BackendOptions, ConstraintChecker, Reasoning, ReasoningParser, StructuredOutputsArgs,
     ThinkingMarkers,
 };
->>>>>>> protocol
+pub use supervisor::{CoreHealth, CoreSource, SupervisedCore, SupervisorOptions};
 pub use tokenizer_threads::frontend_runtime;

@@ -136,6 +136,7 @@ impl OutputProcessor {
         // Shared by the children, of which there may be thousands.
         let prompt_token_ids: Arc<[u32]> = request.prompt_token_ids.as_slice().into();
         let tokenizer = self.tokenizer.clone();
+        let n = request.sampling_params.n;
         let state = |request: &EngineCoreRequest, parent_id, index| {
             let params = &request.sampling_params;
             RequestState {
@@ -154,6 +155,7 @@ impl OutputProcessor {
                 // A replayed request's tokens were given out before.
                 sent_tokens: request.output_token_ids.len(),
                 queue: queue.clone(),
+                stats: RequestStateStats::new(request, n),
             }
         };
         if request.sampling_params.n <= 1 {
@@ -172,42 +174,6 @@ impl OutputProcessor {
         children
     }
 
-<<<<<<< HEAD
-    fn add_state(
-        &mut self,
-        request: &EngineCoreRequest,
-        external_req_id: String,
-        parent_id: Option<String>,
-        index: u32,
-        (prompt, prompt_token_ids): (Option<Arc<str>>, Arc<[u32]>),
-        queue: &Arc<RequestOutputCollector>,
-    ) {
-        let params = &request.sampling_params;
-        // A child has an `n` of 1.
-        let n = parent_id.as_ref().and_then(|id| self.parent_requests.get(id));
-        let n = n.map_or(1, ParentRequest::n);
-        let state = RequestState {
-            external_req_id,
-            parent_id,
-            index,
-            prompt,
-            prompt_token_ids,
-            output_kind: params.output_kind,
-            stream_interval: params.stream_interval.unwrap_or(1) as usize,
-            detokenizer: IncrementalDetokenizer::new(&self.tokenizer, request),
-            logprobs_processor: LogprobsProcessor::new(self.tokenizer.clone(), request),
-            num_cached_tokens: 0,
-            // A replayed request's tokens were given out before.
-            sent_tokens: request.output_token_ids.len(),
-            queue: queue.clone(),
-            stats: RequestStateStats::new(request, n),
-        };
-        self.request_states
-            .insert(request.request_id.clone(), state);
-    }
-
-=======
->>>>>>> protocol
     /// Takes what a step brought and fills the queues. Returns the internal ids that the core
     /// must stop generating for: a stop string was found, or a sibling failed. Outputs for
     /// unknown ids are ignored: their requests were aborted meanwhile.
@@ -325,12 +291,9 @@ impl OutputProcessor {
         let Some(state) = self.request_states.remove(request_id) else {
             return Vec::new();
         };
-<<<<<<< HEAD
         self.iteration_stats
             .finished_requests
             .push(state.stats.finish(FinishReason::Error));
-        state.queue.put(Err(error.clone()));
-=======
         state
             .queue
             .put(Err(match (error.code, &state.constraint_field) {
@@ -343,7 +306,6 @@ impl OutputProcessor {
                 .into(),
                 _ => GenerateError::Request(error),
             }));
->>>>>>> protocol
         let parent = state
             .parent_id
             .and_then(|parent_id| self.parent_requests.remove(&parent_id));

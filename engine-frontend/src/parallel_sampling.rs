@@ -11,7 +11,6 @@ use crate::outputs::CompletionOutput;
 pub struct ParentRequest {
     /// The caller's id.
     pub external_req_id: String,
-    n: u32,
     output_kind: RequestOutputKind,
     child_requests: HashSet<String>,
     output_aggregator: BTreeMap<u32, CompletionOutput>,
@@ -38,17 +37,11 @@ impl ParentRequest {
             .collect();
         let parent = Self {
             external_req_id,
-            n: request.sampling_params.n,
             output_kind: request.sampling_params.output_kind,
             child_requests: children.iter().map(|c| c.request_id.clone()).collect(),
             output_aggregator: BTreeMap::new(),
         };
         (parent, children)
-    }
-
-    /// How many answers the caller asked for.
-    pub fn n(&self) -> u32 {
-        self.n
     }
 
     /// Ids of the children that aren't finished.

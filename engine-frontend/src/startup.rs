@@ -76,10 +76,10 @@ pub enum StartupError {
 pub async fn start_engine(
     args: &EngineArgs,
 ) -> Result<(AsyncLLM, DefaultSamplingParams), StartupError> {
-<<<<<<< HEAD
     let (client, tokenizer, defaults) = start_core(args, &launch_options(args)).await?;
     let ready = client.ready_response().clone();
-    let engine = AsyncLLM::new(Arc::new(client), ready, Arc::new(tokenizer));
+    let engine = AsyncLLM::new(Arc::new(client), ready, Arc::new(tokenizer))
+        .with_structured_outputs(args.structured_outputs())?;
     Ok((engine, defaults))
 }
 
@@ -103,7 +103,8 @@ pub async fn start_supervised_engine(
         None => CoreSource::Launch(Box::new((launch, args.engine_config()))),
     };
     let core = SupervisedCore::new(client, source, options);
-    let engine = AsyncLLM::new(core.clone(), ready, Arc::new(tokenizer));
+    let engine = AsyncLLM::new(core.clone(), ready, Arc::new(tokenizer))
+        .with_structured_outputs(args.structured_outputs())?;
     Ok((engine, defaults, core))
 }
 
@@ -112,9 +113,7 @@ async fn start_core(
     args: &EngineArgs,
     launch: &LaunchOptions,
 ) -> Result<(EngineCoreClient, Tokenizer, DefaultSamplingParams), StartupError> {
-=======
     args.verify()?;
->>>>>>> protocol
     let model = args.model.clone();
     if let Some(path) = model.as_ref().filter(|path| !path.is_dir()) {
         return Err(StartupError::NoModelFolder { path: path.clone() });
@@ -126,12 +125,15 @@ async fn start_core(
     )
     .await?;
     drop(progress);
-    verify_core(client.ready_response(), tokenizer.fingerprint(), args.model.as_deref())?;
+    verify_core(
+        client.ready_response(),
+        tokenizer.fingerprint(),
+        args.model.as_deref(),
+    )?;
     let defaults = match args.generation_config {
         GenerationConfigArg::Auto => default_sampling_params(tokenizer.generation_config()),
         GenerationConfigArg::Vllm => DefaultSamplingParams::default(),
     };
-<<<<<<< HEAD
     Ok((client, tokenizer, defaults))
 }
 
@@ -140,11 +142,6 @@ fn launch_options(args: &EngineArgs) -> LaunchOptions {
         engine_core: args.engine_core.clone(),
         ..LaunchOptions::default()
     }
-=======
-    let engine = AsyncLLM::new(Arc::new(client), ready, Arc::new(tokenizer))
-        .with_structured_outputs(args.structured_outputs())?;
-    Ok((engine, defaults))
->>>>>>> protocol
 }
 
 /// Refuses a core that runs another model than this frontend was given: one that was started by

@@ -247,7 +247,10 @@ impl SupervisedCore {
                     if let Some(difference) = difference(&self.ready, ready) {
                         return give_up(format!("another one has {difference}"));
                     }
-                    tracing::info!(process_id = client.process_id(), "another engine core is ready");
+                    tracing::info!(
+                        process_id = client.process_id(),
+                        "another engine core is ready"
+                    );
                     return Ok(client);
                 }
                 Err(error) => tracing::error!("no other engine core: {error}"),
@@ -392,7 +395,9 @@ async fn watch(core: std::sync::Weak<SupervisedCore>) {
             tracing::info!("the engine core works again");
             state.health = CoreHealth::Healthy;
         }
-        if state.health == CoreHealth::Stalled && silence > stall * 2 && client.process_id().is_some()
+        if state.health == CoreHealth::Stalled
+            && silence > stall * 2
+            && client.process_id().is_some()
         {
             let seconds = silence.as_secs();
             state.killed_because = Some(format!(
@@ -426,13 +431,16 @@ fn difference(first: &EngineCoreReadyResponse, other: &EngineCoreReadyResponse) 
     };
     let (first, other) = (facts(first), facts(other));
     let mut pairs = first.into_iter().zip(other);
-    pairs.find(|(first, other)| first.1 != other.1).map(
-        |((name, first), (_, other))| format!("the {name} {other}, the first had {first}"),
-    )
+    pairs
+        .find(|(first, other)| first.1 != other.1)
+        .map(|((name, first), (_, other))| format!("the {name} {other}, the first had {first}"))
 }
 
 fn failed_alone(request_id: String) -> EngineCoreOutput {
-    tracing::error!(request_id, "failed: the engine core died working on this request alone");
+    tracing::error!(
+        request_id,
+        "failed: the engine core died working on this request alone"
+    );
     EngineCoreOutput {
         finish_reason: Some(FinishReason::Error),
         error: Some(RequestError {

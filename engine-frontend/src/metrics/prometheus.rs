@@ -5,12 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use protocol::{
-    EngineCoreReadyResponse, FinishReason, SchedulerStats, SpecDecodingStats, StructuredOutputStats,
-};
+use protocol::{EngineCoreReadyResponse, FinishReason, SchedulerStats};
 
-use super::text::{Histogram, TextWriter};
-use super::{FinishedRequestStats, IterationStats, StatLogger};
+use super::text::TextWriter;
+use super::{EngineMetrics, FinishedRequestStats, Histogram, IterationStats, StatLogger};
 
 const TTFT: [f64; 22] = [
     0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
@@ -28,9 +26,6 @@ const ITERATION_TOKENS: [f64; 13] = [
     1.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0, 8192.0, 16384.0,
 ];
 const N: [f64; 5] = [1.0, 2.0, 5.0, 10.0, 20.0];
-const COMPILE_TIME: [f64; 10] = [
-    0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0,
-];
 const HTTP_TIME: [f64; 8] = [0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0];
 
 /// Gathers statistics, and writes them in the text format of Prometheus.
@@ -44,7 +39,6 @@ pub struct PrometheusStatLogger {
 /// Everything counted so far.
 #[derive(Debug)]
 struct Values {
-    scheduler: SchedulerStats,
     prefix_cache_queries: u64,
     prefix_cache_hits: u64,
     num_preemptions: u64,
@@ -67,9 +61,6 @@ struct Values {
     request_inference_time: Histogram,
     request_prefill_time: Histogram,
     request_decode_time: Histogram,
-    structured: StructuredOutputStats,
-    structured_compile_time: Histogram,
-    spec_decode: Option<SpecDecodingStats>,
     restored_rows: u64,
     engine_restarts: u64,
     /// By handler, method and status.
@@ -97,7 +88,6 @@ impl PrometheusStatLogger {
                 ("kv_cache_memory_bytes", ready.kv_cache_bytes.to_string()),
             ],
             values: Mutex::new(Values {
-                scheduler: SchedulerStats::default(),
                 prefix_cache_queries: 0,
                 prefix_cache_hits: 0,
                 num_preemptions: 0,
@@ -120,9 +110,6 @@ impl PrometheusStatLogger {
                 request_inference_time: request_times(),
                 request_prefill_time: request_times(),
                 request_decode_time: request_times(),
-                structured: StructuredOutputStats::default(),
-                structured_compile_time: Histogram::new(COMPILE_TIME),
-                spec_decode: None,
                 restored_rows: 0,
                 engine_restarts: 0,
                 http_requests: BTreeMap::new(),
@@ -133,7 +120,11 @@ impl PrometheusStatLogger {
 
     /// A request that was turned away before the model saw it.
     pub fn record_rejection(&self, reason: &'static str) {
-        *self.values().admission_rejections.entry(reason).or_default() += 1;
+        *self
+            .values()
+            .admission_rejections
+            .entry(reason)
+            .or_default() += 1;
     }
 
     /// A core that was started in the place of one that died.
@@ -155,17 +146,17 @@ impl PrometheusStatLogger {
         *values.http_requests.entry(key).or_default() += 1;
     }
 
-    /// Everything, as text.
-    pub fn render(&self) -> String {
+    /// Everything, as text; `engine` are the totals of the core's reports.
+    pub fn render(&self, engine: &EngineMetrics) -> String {
         let labels = vec![
             ("model_name", self.model_name.clone()),
             ("engine", "0".to_owned()),
         ];
         let mut text = TextWriter::new(labels);
         let values = self.values();
-        values.write_engine(&mut text, &self.cache_config);
+        values.write_engine(&mut text, engine, &self.cache_config);
         values.write_requests(&mut text);
-        values.write_structured(&mut text);
+        values.write_structured(&mut text, engine);
         let mut all = text.finish();
         // What belongs to the process has no model.
         let mut text = TextWriter::new(Vec::new());
@@ -211,26 +202,6 @@ impl Values {
             self.iteration_tokens
                 .observe(f64::from(stats.num_scheduled_tokens));
         }
-        if let Some(new) = &stats.structured_output_stats {
-            for &seconds in &new.compile_seconds {
-                self.structured_compile_time.observe(seconds);
-            }
-            add_structured(&mut self.structured, new);
-        }
-        if let Some(new) = &stats.spec_decoding_stats {
-            let sum = self.spec_decode.get_or_insert_default();
-            sum.num_drafts += new.num_drafts;
-            sum.num_draft_tokens += new.num_draft_tokens;
-            sum.num_accepted_tokens += new.num_accepted_tokens;
-            let positions = &new.num_accepted_tokens_per_pos;
-            if sum.num_accepted_tokens_per_pos.len() < positions.len() {
-                sum.num_accepted_tokens_per_pos.resize(positions.len(), 0);
-            }
-            for (sum, new) in sum.num_accepted_tokens_per_pos.iter_mut().zip(positions) {
-                *sum += new;
-            }
-        }
-        self.scheduler = stats.clone();
     }
 
     fn add_finished(&mut self, finished: &FinishedRequestStats) {
@@ -258,26 +229,6 @@ impl Values {
                 .observe(finished.mean_time_per_output_token);
         }
     }
-}
-
-fn add_structured(sum: &mut StructuredOutputStats, new: &StructuredOutputStats) {
-    sum.num_cache_hits += new.num_cache_hits;
-    sum.num_cache_misses += new.num_cache_misses;
-    sum.num_refused += new.num_refused;
-    sum.num_queued_grammars = new.num_queued_grammars;
-    sum.num_masked_steps += new.num_masked_steps;
-    sum.fill_seconds += new.fill_seconds;
-    sum.exposed_fill_seconds += new.exposed_fill_seconds;
-    sum.num_masked_rows += new.num_masked_rows;
-    sum.num_overridden_rows += new.num_overridden_rows;
-    sum.num_constrained_tokens += new.num_constrained_tokens;
-    sum.num_forced_tokens += new.num_forced_tokens;
-    sum.num_head_rows += new.num_head_rows;
-    sum.num_head_rows_skipped += new.num_head_rows_skipped;
-    sum.num_rejections += new.num_rejections;
-    sum.num_completed += new.num_completed;
-    sum.num_completed_by_budget += new.num_completed_by_budget;
-    sum.num_truncated += new.num_truncated;
 }
 
 /// 1, 2, 5, 10, 20, ... up to `max`.

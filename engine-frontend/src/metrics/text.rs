@@ -2,34 +2,7 @@
 
 use std::fmt::{Display, Write};
 
-/// A histogram with fixed upper bounds.
-#[derive(Debug, Clone)]
-pub(super) struct Histogram {
-    bounds: Vec<f64>,
-    /// One more than bounds: the last is beyond all of them. Not cumulative.
-    counts: Vec<u64>,
-    sum: f64,
-}
-
-impl Histogram {
-    /// An empty histogram; `bounds` in ascending order.
-    pub(super) fn new(bounds: impl Into<Vec<f64>>) -> Self {
-        let bounds = bounds.into();
-        Self {
-            counts: vec![0; bounds.len() + 1],
-            bounds,
-            sum: 0.0,
-        }
-    }
-
-    pub(super) fn observe(&mut self, value: f64) {
-        let bucket = self.bounds.partition_point(|bound| *bound < value);
-        if let Some(count) = self.counts.get_mut(bucket) {
-            *count += 1;
-        }
-        self.sum += value;
-    }
-}
+use super::Histogram;
 
 /// Collects families of samples. `labels` are those that every sample has.
 #[derive(Debug)]
@@ -98,21 +71,21 @@ impl TextWriter {
         histogram: &Histogram,
     ) {
         let bucket = format!("{name}_bucket");
-        let mut cumulative = 0;
-        let infinity = std::iter::once(f64::INFINITY);
-        let bounds = histogram.bounds.iter().copied().chain(infinity);
-        for (bound, count) in bounds.zip(&histogram.counts) {
-            cumulative += count;
+        for (bound, count) in histogram.cumulative() {
             let bound = match bound {
                 f64::INFINITY => "+Inf".to_owned(),
                 // As the Python client writes them.
                 bound => format!("{bound:?}"),
             };
-            let labels: Vec<_> = own.iter().copied().chain([("le", bound.as_str())]).collect();
-            self.sample(&bucket, &labels, cumulative);
+            let labels: Vec<_> = own
+                .iter()
+                .copied()
+                .chain([("le", bound.as_str())])
+                .collect();
+            self.sample(&bucket, &labels, count);
         }
-        self.sample(&format!("{name}_sum"), own, histogram.sum);
-        self.sample(&format!("{name}_count"), own, cumulative);
+        self.sample(&format!("{name}_sum"), own, histogram.sum());
+        self.sample(&format!("{name}_count"), own, histogram.count());
     }
 }
 

@@ -37,6 +37,9 @@ pub struct CompletionResponseStreamChoice {
     pub finish_reason: Option<String>,
     /// The stop string or stop token id; in its last piece.
     pub stop_reason: Option<Value>,
+    /// Under a constraint, in the last piece: whether the answer is a whole text of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub structured_output_complete: Option<bool>,
     /// These tokens, with `return_token_ids`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_ids: Option<Vec<u32>>,
@@ -80,6 +83,9 @@ pub struct ChatCompletionResponseStreamChoice {
     /// The stop string or stop token id; in its last piece.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_reason: Option<Value>,
+    /// Under a constraint, in the last piece: whether the answer is a whole text of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub structured_output_complete: Option<bool>,
     /// These tokens, with `return_token_ids`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_ids: Option<Vec<u32>>,
@@ -94,4 +100,7 @@ pub struct DeltaMessage {
     /// The next text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
+    /// The next piece of the model's thinking, where it is told apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasoning_content: Option<String>,
 }

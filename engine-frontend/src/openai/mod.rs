@@ -16,12 +16,9 @@ mod fields;
 mod logprobs;
 mod request;
 mod serving;
-<<<<<<< HEAD
 mod streaming;
-mod tokenize;
-=======
 mod structured_outputs;
->>>>>>> protocol
+mod tokenize;
 
 pub use chat::{
     ChatCompletionRequest, ChatCompletionResponse, ChatCompletionResponseChoice, ChatMessage,

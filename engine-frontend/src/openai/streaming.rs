@@ -252,6 +252,7 @@ impl CompletionPieces {
             logprobs,
             finish_reason: completion.finish_reason.map(|r| r.as_str().to_owned()),
             stop_reason: completion.stop_reason.as_ref().map(stop_reason),
+            structured_output_complete: completion.structured_output_complete,
             token_ids: common.return_token_ids.then_some(completion.token_ids),
             prompt_token_ids,
         }
@@ -327,10 +328,12 @@ impl ChatPieces {
                 delta: DeltaMessage {
                     role: Some("assistant".to_owned()),
                     content: Some(String::new()),
+                    reasoning_content: None,
                 },
                 logprobs: None,
                 finish_reason: None,
                 stop_reason: None,
+                structured_output_complete: None,
                 token_ids: None,
             };
             let prompt_token_ids = (index == 0 && self.request.common.return_token_ids)
@@ -345,17 +348,24 @@ impl ChatPieces {
 
     fn choice(&self, completion: CompletionOutput) -> ChatCompletionResponseStreamChoice {
         let finish_reason = completion.finish_reason.map(|r| r.as_str().to_owned());
-        // A last piece without text says only why.
-        let silent = finish_reason.is_some() && completion.text.is_empty();
+        let reasoning_content = completion
+            .reasoning
+            .clone()
+            .filter(|_| self.request.include_reasoning);
+        // A last piece without text says only why, and one of thinking has no answer yet.
+        let silent = completion.text.is_empty()
+            && (finish_reason.is_some() || completion.reasoning.is_some());
         ChatCompletionResponseStreamChoice {
             index: completion.index,
             logprobs: chat_logprobs(&self.request, &completion),
             delta: DeltaMessage {
                 role: None,
                 content: (!silent).then_some(completion.text),
+                reasoning_content,
             },
             finish_reason,
             stop_reason: completion.stop_reason.as_ref().map(stop_reason),
+            structured_output_complete: completion.structured_output_complete,
             token_ids: self
                 .request
                 .common

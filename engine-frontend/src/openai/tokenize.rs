@@ -108,7 +108,10 @@ impl OpenAIServing {
     ///
     /// # Errors
     /// The request names another model, or the template refuses the messages.
-    pub async fn tokenize(&self, request: TokenizeRequest) -> Result<TokenizeResponse, ServingError> {
+    pub async fn tokenize(
+        &self,
+        request: TokenizeRequest,
+    ) -> Result<TokenizeResponse, ServingError> {
         self.check_model(request.model.as_deref())?;
         let engine = self.engine();
         let tokens = engine
@@ -132,7 +135,10 @@ impl OpenAIServing {
     ///
     /// # Errors
     /// The request names another model, or a token that the model doesn't have.
-    pub fn detokenize(&self, request: &DetokenizeRequest) -> Result<DetokenizeResponse, ServingError> {
+    pub fn detokenize(
+        &self,
+        request: &DetokenizeRequest,
+    ) -> Result<DetokenizeResponse, ServingError> {
         self.check_model(request.model.as_deref())?;
         let tokenizer = self.engine().tokenizer();
         let size = tokenizer.vocab_size();
@@ -195,7 +201,12 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_named() {
-        let wrong = |body| TokenizeRequest::from_json(body).unwrap_err().parameter.unwrap();
+        let wrong = |body| {
+            TokenizeRequest::from_json(body)
+                .unwrap_err()
+                .parameter
+                .unwrap()
+        };
         assert_eq!(wrong(json!({})), "prompt");
         assert_eq!(wrong(json!({"prompt": "a", "x": 1})), "x");
         let messages = json!([{"role": "user", "content": "hi"}]);

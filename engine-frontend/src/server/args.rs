@@ -223,7 +223,10 @@ mod tests {
     #[test]
     fn defaults_are_those_of_vllm() {
         let args = parse(&[]).unwrap();
-        assert_eq!((args.server.host.as_str(), args.server.port), ("0.0.0.0", 8000));
+        assert_eq!(
+            (args.server.host.as_str(), args.server.port),
+            ("0.0.0.0", 8000)
+        );
         assert_eq!(args.server.h11_max_incomplete_event_size, 4 << 20);
         assert_eq!(args.server.h11_max_header_count, 256);
         assert!(args.server.allowed_origins.is_empty());
@@ -243,8 +246,15 @@ mod tests {
     #[test]
     fn lists_and_repetitions() {
         let args = parse(&[
-            "--api-key", "a", "b", "--api-key=c", "--served-model-name", "x", "y",
-            "--allowed-origins", "[\"https://a.example\"]",
+            "--api-key",
+            "a",
+            "b",
+            "--api-key=c",
+            "--served-model-name",
+            "x",
+            "y",
+            "--allowed-origins",
+            "[\"https://a.example\"]",
         ])
         .unwrap();
         assert_eq!(args.server.api_key, ["a", "b", "c"]);

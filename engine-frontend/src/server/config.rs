@@ -256,12 +256,17 @@ mod tests {
             args.push("--config".into());
             args.push(file.path().into());
         }
-        let variables = variables.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
+        let variables = variables
+            .iter()
+            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
         let mut expanded = expand_args(&command, args, variables)?;
         if yaml.is_some() {
             expanded.truncate(expanded.len() - 2);
         }
-        Ok(expanded.into_iter().map(|a| a.into_string().unwrap()).collect())
+        Ok(expanded
+            .into_iter()
+            .map(|a| a.into_string().unwrap())
+            .collect())
     }
 
     #[test]
@@ -271,15 +276,27 @@ mod tests {
         let expanded = expand(
             Some(yaml),
             &["--port", "3"],
-            &[("FORMWORK_PORT", "2"), ("OTHER", "x"), ("FORMWORK_NO_RESTART", "1")],
+            &[
+                ("FORMWORK_PORT", "2"),
+                ("OTHER", "x"),
+                ("FORMWORK_NO_RESTART", "1"),
+            ],
         )
         .unwrap();
         assert_eq!(
             expanded,
             [
-                "--port=1", "--max-model-len=64", "--no-enable-prefix-caching",
-                "--served-model-name=a", "--served-model-name=b", "--allowed-origins=[\"*\"]",
-                "--disable-log-stats", "--no-restart", "--port=2", "--port", "3",
+                "--port=1",
+                "--max-model-len=64",
+                "--no-enable-prefix-caching",
+                "--served-model-name=a",
+                "--served-model-name=b",
+                "--allowed-origins=[\"*\"]",
+                "--disable-log-stats",
+                "--no-restart",
+                "--port=2",
+                "--port",
+                "3",
             ]
         );
     }

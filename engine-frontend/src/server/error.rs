@@ -72,7 +72,10 @@ pub(super) fn json(status: StatusCode, value: &impl serde::Serialize) -> Respons
 
 /// An unknown path.
 pub(super) async fn not_found() -> ApiError {
-    ApiError::new(StatusCode::NOT_FOUND, "there is no such path; /openapi.json lists them")
+    ApiError::new(
+        StatusCode::NOT_FOUND,
+        "there is no such path; /openapi.json lists them",
+    )
 }
 
 /// A known path with another method.

@@ -17,18 +17,15 @@ use super::middleware::RequestId;
 use super::sse::{self, SseOptions};
 use super::state::{AppState, LoadGuard, unix_time};
 use crate::openai::{
-    ChatCompletionRequest, CommonFields, CompletionRequest, RequestContext, ServingError,
-    StreamOptions, TokenizeRequest, DetokenizeRequest,
+    ChatCompletionRequest, CommonFields, CompletionRequest, DetokenizeRequest, RequestContext,
+    ServingError, StreamOptions, TokenizeRequest,
 };
 use crate::supervisor::CoreHealth;
 
 type App = State<Arc<AppState>>;
 
 /// `POST /v1/completions`.
-pub(super) async fn completions(
-    State(app): App,
-    request: Request,
-) -> Result<Response, ApiError> {
+pub(super) async fn completions(State(app): App, request: Request) -> Result<Response, ApiError> {
     let call = Call::begin(&app, &request);
     let body = call.json(request).await?;
     let mut request = CompletionRequest::from_json(body.value)?;
@@ -76,7 +73,10 @@ pub(super) async fn detokenize(State(app): App, request: Request) -> Result<Resp
     let call = Call::begin(&app, &request);
     let body = call.json(request).await?;
     let request = DetokenizeRequest::from_json(body.value)?;
-    Ok(json_response(StatusCode::OK, &app.serving.detokenize(&request)?))
+    Ok(json_response(
+        StatusCode::OK,
+        &app.serving.detokenize(&request)?,
+    ))
 }
 
 /// A request that is being answered.
@@ -174,7 +174,10 @@ pub(super) async fn models(State(app): App) -> Response {
 }
 
 /// `GET /v1/models/{model}`.
-pub(super) async fn model(State(app): App, Path(model): Path<String>) -> Result<Response, ApiError> {
+pub(super) async fn model(
+    State(app): App,
+    Path(model): Path<String>,
+) -> Result<Response, ApiError> {
     app.serving.check_model(Some(&model))?;
     Ok(json_response(StatusCode::OK, &model_card(&app, &model)))
 }
@@ -223,7 +226,9 @@ pub(super) async fn version() -> Response {
 
 /// `GET /metrics`.
 pub(super) async fn metrics(State(app): App) -> Response {
-    let mut response = Response::new(Body::from(app.metrics.render()));
+    let mut response = Response::new(Body::from(
+        app.metrics.render(&app.serving.engine().metrics()),
+    ));
     let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     response.headers_mut().insert(CONTENT_TYPE, kind);
     response

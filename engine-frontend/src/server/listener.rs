@@ -36,7 +36,10 @@ pub(super) struct Listener {
 enum Socket {
     Tcp(TcpListener),
     /// The path is removed when the listener ends.
-    Unix(UnixListener, #[allow(dead_code, reason = "kept to be dropped")] UnixPath),
+    Unix(
+        UnixListener,
+        #[allow(dead_code, reason = "kept to be dropped")] UnixPath,
+    ),
 }
 
 /// A path that is removed when dropped.
@@ -116,8 +119,13 @@ impl Listener {
             };
             match accepted {
                 Ok(stream) => {
-                    let connection =
-                        connection(stream, self.tls.clone(), router.clone(), settings, ending.clone());
+                    let connection = connection(
+                        stream,
+                        self.tls.clone(),
+                        router.clone(),
+                        settings,
+                        ending.clone(),
+                    );
                     tokio::spawn(async move {
                         let _permit = permit;
                         connection.await;

@@ -81,8 +81,8 @@ pub(super) async fn cors(
         return next.run(request).await;
     }
     let wanted = request.headers().clone();
-    let preflight = request.method() == Method::OPTIONS
-        && wanted.contains_key(ACCESS_CONTROL_REQUEST_METHOD);
+    let preflight =
+        request.method() == Method::OPTIONS && wanted.contains_key(ACCESS_CONTROL_REQUEST_METHOD);
     let mut response = if preflight {
         preflight_response(args, &wanted)
     } else {
@@ -106,7 +106,9 @@ pub(super) async fn cors(
 
 fn is_allowed_origin(args: &ServerArgs, origin: &HeaderValue) -> bool {
     let allowed = args.allowed_origins.iter();
-    allowed.into_iter().any(|o| o == "*" || o.as_bytes() == origin.as_bytes())
+    allowed
+        .into_iter()
+        .any(|o| o == "*" || o.as_bytes() == origin.as_bytes())
 }
 
 fn preflight_response(args: &ServerArgs, wanted: &HeaderMap) -> Response {
@@ -172,7 +174,8 @@ fn has_key(headers: &HeaderMap, keys: &[blake3::Hash]) -> bool {
         return false;
     }
     let given = blake3::hash(key);
-    keys.iter().fold(false, |found, key| found | (*key == given))
+    keys.iter()
+        .fold(false, |found, key| found | (*key == given))
 }
 
 #[cfg(test)]
@@ -188,7 +191,15 @@ mod tests {
         let keys = [blake3::hash(b"one"), blake3::hash(b"two")];
         let check = |value: &str| has_key(&headers(AUTHORIZATION, value), &keys);
         assert!(check("Bearer one") && check("bearer two"));
-        for wrong in ["Bearer three", "Bearer on", "Bearer ", "one", "Basic one", "Bearer  one", ""] {
+        for wrong in [
+            "Bearer three",
+            "Bearer on",
+            "Bearer ",
+            "one",
+            "Basic one",
+            "Bearer  one",
+            "",
+        ] {
             assert!(!check(wrong), "{wrong:?}");
         }
         assert!(!has_key(&HeaderMap::new(), &keys));

@@ -109,7 +109,9 @@ impl InFlight {
             let Some(group) = self.groups.pop_front() else {
                 return self.send(|entry| !entry.sent);
             };
-            let alive = group.into_iter().filter(|id| self.requests.contains_key(id));
+            let alive = group
+                .into_iter()
+                .filter(|id| self.requests.contains_key(id));
             self.probation = alive.collect();
             let probation = self.probation.clone();
             let requests = self.send(|e| !e.sent && probation.contains(&e.request.request_id));
@@ -123,8 +125,7 @@ impl InFlight {
     }
 
     fn send(&mut self, who: impl Fn(&Entry) -> bool) -> Vec<EngineCoreRequest> {
-        let mut chosen: Vec<&mut Entry> =
-            self.requests.values_mut().filter(|e| who(e)).collect();
+        let mut chosen: Vec<&mut Entry> = self.requests.values_mut().filter(|e| who(e)).collect();
         chosen.sort_by_key(|entry| entry.number);
         chosen
             .into_iter()

@@ -15,9 +15,15 @@ fn a_chat_answer_has_the_shape_of_the_api() {
     assert!(body["id"].as_str().unwrap().starts_with("chatcmpl-"));
     assert_eq!(body["object"], "chat.completion");
     assert_eq!(body["choices"][0]["message"]["role"], "assistant");
-    assert!(!body["choices"][0]["message"]["content"].as_str().unwrap().is_empty());
+    assert!(
+        !body["choices"][0]["message"]["content"]
+            .as_str()
+            .unwrap()
+            .is_empty()
+    );
     let usage = &body["usage"];
-    let sum = usage["prompt_tokens"].as_u64().unwrap() + usage["completion_tokens"].as_u64().unwrap();
+    let sum =
+        usage["prompt_tokens"].as_u64().unwrap() + usage["completion_tokens"].as_u64().unwrap();
     assert_eq!(usage["total_tokens"], sum);
 }
 
@@ -29,7 +35,10 @@ fn a_stream_has_the_text_of_the_whole_answer() {
     body["stream"] = json!(true);
     body["stream_options"] = json!({"include_usage": true});
     let streamed = server.post("/v1/chat/completions", &body);
-    assert_eq!(streamed.headers["content-type"], "text/event-stream; charset=utf-8");
+    assert_eq!(
+        streamed.headers["content-type"],
+        "text/event-stream; charset=utf-8"
+    );
     assert_eq!(
         streamed_text(&streamed),
         whole["choices"][0]["message"]["content"].as_str().unwrap()
@@ -43,7 +52,10 @@ fn a_stream_has_the_text_of_the_whole_answer() {
     let (usage, rest) = events.split_last().unwrap();
     assert_eq!(usage["choices"], json!([]));
     assert_eq!(usage["usage"], whole["usage"]);
-    let reasons: Vec<_> = rest.iter().map(|e| &e["choices"][0]["finish_reason"]).collect();
+    let reasons: Vec<_> = rest
+        .iter()
+        .map(|e| &e["choices"][0]["finish_reason"])
+        .collect();
     let (last, others) = reasons.split_last().unwrap();
     assert_eq!(**last, whole["choices"][0]["finish_reason"]);
     assert!(others.iter().all(|reason| reason.is_null()));
@@ -77,7 +89,11 @@ fn several_answers_are_told_apart_by_index() {
     for (index, choice) in whole["choices"].as_array().unwrap().iter().enumerate() {
         assert_eq!(choice["index"], index);
         assert_eq!(choice["text"], texts[index], "{index}");
-        assert_eq!(choice["logprobs"]["text_offset"], json!(offsets[index]), "{index}");
+        assert_eq!(
+            choice["logprobs"]["text_offset"],
+            json!(offsets[index]),
+            "{index}"
+        );
     }
     assert_eq!(events.last().unwrap()["usage"], whole["usage"]);
 }
@@ -87,14 +103,22 @@ fn models_are_listed_and_found() {
     let server = Server::start(&["--served-model-name", "one", "org/two"]);
     let list = server.get("/v1/models").json();
     assert_eq!(list["object"], "list");
-    let ids: Vec<_> = list["data"].as_array().unwrap().iter().map(|m| &m["id"]).collect();
+    let ids: Vec<_> = list["data"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|m| &m["id"])
+        .collect();
     assert_eq!(ids, ["one", "org/two"]);
     assert!(list["data"][0]["max_model_len"].as_u64().unwrap() > 0);
     assert_eq!(server.get("/v1/models/org/two").json()["id"], "org/two");
     assert_eq!(server.get("/v1/models/three").error()["param"], "model");
     let mut body = chat("Hi", 2);
     body["model"] = json!("org/two");
-    assert_eq!(server.post("/v1/chat/completions", &body).json()["model"], "one");
+    assert_eq!(
+        server.post("/v1/chat/completions", &body).json()["model"],
+        "one"
+    );
 }
 
 #[test]
@@ -105,8 +129,15 @@ fn text_becomes_tokens_and_text_again() {
     let count = answer["tokens"].as_array().unwrap().len();
     assert_eq!(answer["count"], count);
     assert_eq!(answer["token_strs"].as_array().unwrap().len(), count);
-    let text = server.post("/detokenize", &json!({"tokens": answer["tokens"]})).json();
-    assert!(text["prompt"].as_str().unwrap().ends_with("Formwork holds."));
+    let text = server
+        .post("/detokenize", &json!({"tokens": answer["tokens"]}))
+        .json();
+    assert!(
+        text["prompt"]
+            .as_str()
+            .unwrap()
+            .ends_with("Formwork holds.")
+    );
     let messages = json!({"messages": [{"role": "user", "content": "Hi"}]});
     let chat_tokens = server.post("/tokenize", &messages).json();
     let asked = server.post("/v1/chat/completions", &chat("Hi", 1)).json();
@@ -115,21 +146,40 @@ fn text_becomes_tokens_and_text_again() {
 
 #[test]
 fn the_small_routes() {
-    let server = Server::start(&["--enable-server-load-tracking", "--enable-request-id-headers"]);
+    let server = Server::start(&[
+        "--enable-server-load-tracking",
+        "--enable-request-id-headers",
+    ]);
     for path in ["/health", "/ping"] {
         let answer = server.get(path);
         assert_eq!((answer.status, answer.body.as_str()), (200, ""), "{path}");
     }
     assert_eq!(server.post("/ping", &json!({})).status, 200);
-    assert_eq!(server.get("/version").json()["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(
+        server.get("/version").json()["version"],
+        env!("CARGO_PKG_VERSION")
+    );
     assert_eq!(server.get("/load").json(), json!({"server_load": 0}));
     assert_eq!(server.get("/openapi.json").json()["openapi"], "3.1.0");
-    let answer = start(&server.address, "GET", "/version", "X-Request-Id: mine\r\n", b"").finish();
+    let answer = start(
+        &server.address,
+        "GET",
+        "/version",
+        "X-Request-Id: mine\r\n",
+        b"",
+    )
+    .finish();
     assert_eq!(answer.headers["x-request-id"], "mine");
     assert_eq!(server.get("/version").headers["x-request-id"].len(), 32);
     let headers = "Content-Type: application/json\r\nX-Request-Id: mine\r\n";
     let body = chat("Hi", 1).to_string();
-    let answer = start(&server.address, "POST", "/v1/chat/completions", headers, body.as_bytes());
+    let answer = start(
+        &server.address,
+        "POST",
+        "/v1/chat/completions",
+        headers,
+        body.as_bytes(),
+    );
     assert_eq!(answer.finish().json()["id"], "chatcmpl-mine");
 }
 
@@ -156,17 +206,46 @@ fn web_pages_are_answered_only_where_they_may_ask() {
     let origin = "Origin: https://a.example\r\n";
     let answer = start(&Server::shared().address, "GET", "/version", origin, b"").finish();
     assert!(!answer.headers.contains_key("access-control-allow-origin"));
-    let server = Server::start(&["--allowed-origins", "[\"https://a.example\"]", "--api-key", "k"]);
+    let server = Server::start(&[
+        "--allowed-origins",
+        "[\"https://a.example\"]",
+        "--api-key",
+        "k",
+    ]);
     let answer = start(&server.address, "GET", "/version", origin, b"").finish();
-    assert_eq!(answer.headers["access-control-allow-origin"], "https://a.example");
-    let other = start(&server.address, "GET", "/version", "Origin: https://b.example\r\n", b"");
-    assert!(!other.finish().headers.contains_key("access-control-allow-origin"));
+    assert_eq!(
+        answer.headers["access-control-allow-origin"],
+        "https://a.example"
+    );
+    let other = start(
+        &server.address,
+        "GET",
+        "/version",
+        "Origin: https://b.example\r\n",
+        b"",
+    );
+    assert!(
+        !other
+            .finish()
+            .headers
+            .contains_key("access-control-allow-origin")
+    );
     // Before a request with a key a browser asks without.
     let ask = format!(
         "{origin}Access-Control-Request-Method: POST\r\n\
          Access-Control-Request-Headers: authorization\r\n"
     );
-    let answer = start(&server.address, "OPTIONS", "/v1/chat/completions", &ask, b"").finish();
+    let answer = start(
+        &server.address,
+        "OPTIONS",
+        "/v1/chat/completions",
+        &ask,
+        b"",
+    )
+    .finish();
     assert_eq!(answer.status, 200);
-    assert_eq!(answer.headers["access-control-allow-headers"], "authorization");
+    assert_eq!(
+        answer.headers["access-control-allow-headers"],
+        "authorization"
+    );
 }

@@ -26,7 +26,10 @@ impl Answer {
         let mut body = self.json();
         let error = body["error"].take();
         assert_eq!(error["code"], self.status, "{self:?}");
-        assert!(error["message"].is_string() && error["type"].is_string(), "{self:?}");
+        assert!(
+            error["message"].is_string() && error["type"].is_string(),
+            "{self:?}"
+        );
         assert!(error.get("param").is_some(), "{self:?}");
         error
     }
@@ -59,7 +62,13 @@ pub(crate) fn send(address: &str, bytes: &[u8]) -> Pending {
 }
 
 /// Sends a request with a JSON body.
-pub(crate) fn start(address: &str, method: &str, path: &str, headers: &str, body: &[u8]) -> Pending {
+pub(crate) fn start(
+    address: &str,
+    method: &str,
+    path: &str,
+    headers: &str,
+    body: &[u8],
+) -> Pending {
     let mut bytes = format!(
         "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}Content-Length: {}\r\n\r\n",
         body.len()
@@ -102,7 +111,10 @@ impl Pending {
             };
         }
         let mut bytes = Vec::new();
-        if headers.get("transfer-encoding").is_some_and(|e| e == "chunked") {
+        if headers
+            .get("transfer-encoding")
+            .is_some_and(|e| e == "chunked")
+        {
             loop {
                 let size = usize::from_str_radix(self.line().trim(), 16).unwrap();
                 let mut chunk = vec![0; size + 2];

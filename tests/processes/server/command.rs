@@ -23,7 +23,16 @@ fn a_server_in_the_background_is_started_looked_at_and_stopped() {
     let folder = tempfile::tempdir().unwrap();
     let pid_file = folder.path().join("f.pid");
     let pid_file = pid_file.to_str().unwrap();
-    let start = ["serve", "--daemon", "--host", "127.0.0.1", "--port", "0", "--pid-file", pid_file];
+    let start = [
+        "serve",
+        "--daemon",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        "0",
+        "--pid-file",
+        pid_file,
+    ];
     let status = ["status", "--pid-file", pid_file];
     let stop = ["stop", "--pid-file", pid_file];
     assert_eq!(run(&status).status.code(), Some(3));
@@ -31,7 +40,11 @@ fn a_server_in_the_background_is_started_looked_at_and_stopped() {
     assert!(started.status.success(), "{}", says(&started));
     assert!(says(&started).contains("ready at http://127.0.0.1:"));
     let looked = run(&status);
-    assert!(looked.status.success() && says(&looked).contains("healthy"), "{}", says(&looked));
+    assert!(
+        looked.status.success() && says(&looked).contains("healthy"),
+        "{}",
+        says(&looked)
+    );
     let again = run(&start);
     assert_eq!(again.status.code(), Some(1));
     let log = std::fs::read_to_string(folder.path().join("f.log")).unwrap();
@@ -94,17 +107,28 @@ fn a_secure_connection() {
         .arg(format!("https://localhost:{port}/version"))
         .output();
     let Ok(curl) = curl else {
-        assert!(std::env::var("CI").as_deref() != Ok("true"), "CI must run every case");
+        assert!(
+            std::env::var("CI").as_deref() != Ok("true"),
+            "CI must run every case"
+        );
         return eprintln!("skipped: no curl on this machine");
     };
-    assert!(says(&curl).contains(env!("CARGO_PKG_VERSION")), "{}", says(&curl));
+    assert!(
+        says(&curl).contains(env!("CARGO_PKG_VERSION")),
+        "{}",
+        says(&curl)
+    );
 }
 
 #[test]
 fn flags_come_from_a_file_the_environment_and_the_command_line() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("formwork.yaml");
-    std::fs::write(&file, "host: 127.0.0.1\nport: 1\nserved-model-name: [from-file]\n").unwrap();
+    std::fs::write(
+        &file,
+        "host: 127.0.0.1\nport: 1\nserved-model-name: [from-file]\n",
+    )
+    .unwrap();
     let mut command = formwork();
     command
         .args(["serve", "--port", "0", "--config"])
@@ -138,7 +162,11 @@ fn what_can_not_start_says_why_and_ends_with_an_error() {
         (&["serve", "--prot", "1"], 2, "--prot"),
         (&["serve", "--config", nowhere], 1, "can't read --config"),
         (&["serve", "--port", "0", nowhere], 1, "no model folder"),
-        (&["serve", "--host", "127.0.0.1", "--port", &port], 1, "can't listen at 127.0.0.1:"),
+        (
+            &["serve", "--host", "127.0.0.1", "--port", &port],
+            1,
+            "can't listen at 127.0.0.1:",
+        ),
         (
             &["serve", "--ssl-certfile", nowhere, "--ssl-keyfile", nowhere],
             1,
@@ -146,10 +174,23 @@ fn what_can_not_start_says_why_and_ends_with_an_error() {
         ),
     ] {
         let output = run(arguments);
-        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", says(&output));
-        assert!(says(&output).contains(why), "{arguments:?}: {}", says(&output));
+        assert_eq!(
+            output.status.code(),
+            Some(code),
+            "{arguments:?}: {}",
+            says(&output)
+        );
+        assert!(
+            says(&output).contains(why),
+            "{arguments:?}: {}",
+            says(&output)
+        );
     }
-    let output = formwork().arg("serve").env("FORMWORK_PROT", "1").output().unwrap();
+    let output = formwork()
+        .arg("serve")
+        .env("FORMWORK_PROT", "1")
+        .output()
+        .unwrap();
     assert!(says(&output).contains("FORMWORK_PROT"), "{}", says(&output));
 }
 
@@ -158,7 +199,13 @@ fn logs_are_json_where_asked_for() {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("log");
     let path = log.to_str().unwrap();
-    let flags = ["--log-format", "json", "--log-file", path, "--enable-log-requests"];
+    let flags = [
+        "--log-format",
+        "json",
+        "--log-file",
+        path,
+        "--enable-log-requests",
+    ];
     let mut server = Server::start(&flags);
     server.get("/version");
     server.process.signal(libc::SIGTERM);
@@ -168,7 +215,10 @@ fn logs_are_json_where_asked_for() {
         .lines()
         .map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}")))
         .collect();
-    let request = lines.iter().find(|line| line["message"] == "request").unwrap();
+    let request = lines
+        .iter()
+        .find(|line| line["message"] == "request")
+        .unwrap();
     assert_eq!(request["handler"], "/version");
     assert_eq!(request["status"], 200);
 }

@@ -67,7 +67,12 @@ fn another_model_is_not_found() {
     let error = answer.error();
     assert_eq!(error["type"], "NotFoundError");
     assert_eq!(error["param"], "model");
-    assert!(error["message"].as_str().unwrap().contains("`gpt-4` does not exist"));
+    assert!(
+        error["message"]
+            .as_str()
+            .unwrap()
+            .contains("`gpt-4` does not exist")
+    );
 }
 
 #[test]
@@ -98,7 +103,13 @@ fn bodies_that_are_no_json() {
     }
     for number in ["1e308", "99999999999999999999999", "-5", "0.5"] {
         let body = format!("{{\"prompt\": \"a\", \"max_tokens\": {number}}}");
-        let answer = start(&server.address, "POST", "/v1/completions", JSON, body.as_bytes());
+        let answer = start(
+            &server.address,
+            "POST",
+            "/v1/completions",
+            JSON,
+            body.as_bytes(),
+        );
         assert_eq!(answer.finish().error()["param"], "max_tokens", "{number}");
     }
     assert!(server.is_healthy());
@@ -114,7 +125,10 @@ fn bodies_that_are_too_large() {
     let head = format!(
         "POST {CHAT} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{JSON}Content-Length: 100000000\r\n\r\n"
     );
-    assert_eq!(send(&server.address, head.as_bytes()).finish().error()["code"], 413);
+    assert_eq!(
+        send(&server.address, head.as_bytes()).finish().error()["code"],
+        413
+    );
     // Without a length, and then more than said to be allowed.
     let mut chunked = format!(
         "POST {CHAT} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{JSON}Transfer-Encoding: chunked\r\n\r\n"
@@ -149,7 +163,10 @@ fn heads_that_are_too_large_or_wrong() {
     assert_eq!(answer, 431);
     let server = Server::start(&["--h11-max-incomplete-event-size", "8192"]);
     let long = format!("X-Long: {}\r\n", "y".repeat(10_000));
-    assert_eq!(start(&server.address, "GET", "/health", &long, b"").status(), 431);
+    assert_eq!(
+        start(&server.address, "GET", "/health", &long, b"").status(),
+        431
+    );
     assert_eq!(send(&server.address, b"nonsense\r\n\r\n").status(), 400);
     assert!(server.is_healthy());
 }
@@ -158,13 +175,23 @@ fn heads_that_are_too_large_or_wrong() {
 fn keys_guard_v1_alone() {
     let server = Server::start(&["--api-key", "one", "two"]);
     let ask = |headers: &str| start(&server.address, "GET", "/v1/models", headers, b"").finish();
-    for wrong in ["", "Authorization: Bearer three\r\n", "Authorization: one\r\n"] {
+    for wrong in [
+        "",
+        "Authorization: Bearer three\r\n",
+        "Authorization: one\r\n",
+    ] {
         let answer = ask(wrong);
         let error = answer.error();
-        assert_eq!((&error["code"], &error["type"]), (&json!(401), &json!("AuthenticationError")));
+        assert_eq!(
+            (&error["code"], &error["type"]),
+            (&json!(401), &json!("AuthenticationError"))
+        );
         assert!(!answer.body.contains("three"));
     }
-    for right in ["Authorization: Bearer one\r\n", "authorization: bearer two\r\n"] {
+    for right in [
+        "Authorization: Bearer one\r\n",
+        "authorization: bearer two\r\n",
+    ] {
         assert_eq!(ask(right).status, 200, "{right}");
     }
     for open in ["/health", "/metrics", "/version"] {
@@ -176,7 +203,10 @@ fn keys_guard_v1_alone() {
 fn slow_clients_are_given_up_and_hold_nobody() {
     let server = Server::start(&["--client-timeout", "1"]);
     // A head that never ends.
-    let mut head = send(&server.address, b"POST /v1/completions HTTP/1.1\r\nHost: x\r\n");
+    let mut head = send(
+        &server.address,
+        b"POST /v1/completions HTTP/1.1\r\nHost: x\r\n",
+    );
     // A body that never comes.
     let length = format!("{JSON}Content-Length: 1000\r\n");
     let body = format!("POST {CHAT} HTTP/1.1\r\nHost: x\r\n{length}\r\n{{");

@@ -15,7 +15,9 @@ const CHAT: &str = "/v1/chat/completions";
 
 /// What is asked in the tests below, of different lengths.
 fn questions() -> Vec<Value> {
-    let topics = ["stone", "water", "wood", "glass", "steel", "sand", "clay", "rope"];
+    let topics = [
+        "stone", "water", "wood", "glass", "steel", "sand", "clay", "rope",
+    ];
     let question = |(i, topic): (usize, &&str)| {
         let tokens = 60 + 20 * u32::try_from(i).unwrap();
         long_stream(&format!("Tell me about {topic}."), tokens)
@@ -65,7 +67,9 @@ fn a_core_that_hangs_is_unhealthy_and_then_replaced() {
         signal(core, libc::SIGSTOP);
         eventually("unhealthy", || !server.is_healthy());
         was_unhealthy = true;
-        eventually("another core", || !children(server.process.0.id()).contains(&core));
+        eventually("another core", || {
+            !children(server.process.0.id()).contains(&core)
+        });
     });
     assert!(was_unhealthy);
     assert_eq!(texts(&answers), undisturbed);
@@ -93,7 +97,10 @@ fn without_restart_the_server_ends_with_its_core() {
     signal(server.core(), libc::SIGKILL);
     let mut rest = String::new();
     stream.stream().read_to_string(&mut rest).unwrap();
-    assert!(rest.contains("\"code\":500") && rest.contains("data: [DONE]"), "{rest}");
+    assert!(
+        rest.contains("\"code\":500") && rest.contains("data: [DONE]"),
+        "{rest}"
+    );
     assert_eq!(server.process.wait().code(), Some(1));
 }
 
@@ -115,7 +122,9 @@ fn a_client_that_leaves_ends_its_request() {
         if stream {
             assert_eq!(client.status(), 200);
         }
-        eventually("it runs", || server.metric("vllm:num_requests_running") == 4.0);
+        eventually("it runs", || {
+            server.metric("vllm:num_requests_running") == 4.0
+        });
         client.stream().shutdown(Shutdown::Both).unwrap();
         drop(client);
         let wanted = if stream { "4" } else { "8" };
@@ -138,9 +147,13 @@ fn a_client_that_never_reads_costs_nobody_anything() {
         "stream": true, "logprobs": 20, "return_token_ids": true,
     });
     let client = server.begin("/v1/completions", &body);
-    eventually("it runs", || server.metric("vllm:num_requests_running") > 0.0);
+    eventually("it runs", || {
+        server.metric("vllm:num_requests_running") > 0.0
+    });
     assert_eq!(server.post(CHAT, &chat("Hi", 2)).status, 200);
-    eventually("it is given up", || server.get("/load").json()["server_load"] == 0);
+    eventually("it is given up", || {
+        server.get("/load").json()["server_load"] == 0
+    });
     let text = server.get("/metrics").body;
     assert!(text.contains("finished_reason=\"abort\"} "), "{text}");
     drop(client);
@@ -166,7 +179,9 @@ fn what_does_not_fit_the_queue_is_turned_away() {
     assert!((1..100).contains(&served), "{served}");
     assert_eq!(server.post(CHAT, &chat("Hi", 2)).status, 200);
     let text = server.get("/metrics").body;
-    let rejected = text.lines().find(|l| l.starts_with("vllm:admission_rejections_total{"));
+    let rejected = text
+        .lines()
+        .find(|l| l.starts_with("vllm:admission_rejections_total{"));
     assert_eq!(
         rejected.unwrap().rsplit(' ').next().unwrap(),
         (100 - served).to_string()
@@ -177,7 +192,14 @@ fn what_does_not_fit_the_queue_is_turned_away() {
 fn logs_on_a_full_disk_stop_nobody() {
     let full = || OpenOptions::new().write(true).open("/dev/full").unwrap();
     let mut command = formwork();
-    command.args(["serve", "--host", "127.0.0.1", "--port", "0", "--enable-log-requests"]);
+    command.args([
+        "serve",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        "0",
+        "--enable-log-requests",
+    ]);
     let server = Server::spawn(command.stderr(full()));
     assert_eq!(server.post(CHAT, &chat("Hi", 2)).status, 200);
     signal(server.core(), libc::SIGKILL);

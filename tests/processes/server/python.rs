@@ -6,9 +6,14 @@ use super::support::Server;
 
 #[test]
 fn the_openai_package_works_unchanged() {
-    let installed = Command::new("python3").args(["-c", "import openai"]).output();
+    let installed = Command::new("python3")
+        .args(["-c", "import openai"])
+        .output();
     if !installed.is_ok_and(|output| output.status.success()) {
-        assert!(std::env::var("CI").as_deref() != Ok("true"), "CI must run every case");
+        assert!(
+            std::env::var("CI").as_deref() != Ok("true"),
+            "CI must run every case"
+        );
         return eprintln!("skipped: no python3 with the package openai on this machine");
     }
     let server = Server::start(&["--api-key", "secret"]);

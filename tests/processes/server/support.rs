@@ -33,7 +33,15 @@ impl Server {
     /// Starts one with these flags, and waits until it is ready.
     pub(crate) fn start(flags: &[&str]) -> Self {
         let mut command = formwork();
-        command.args(["serve", "--host", "127.0.0.1", "--port", "0", "--threads", "1"]);
+        command.args([
+            "serve",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            "0",
+            "--threads",
+            "1",
+        ]);
         Self::spawn(command.args(flags))
     }
 
@@ -54,7 +62,15 @@ impl Server {
         static SERVER: OnceLock<Server> = OnceLock::new();
         SERVER.get_or_init(|| {
             let mut command = formwork();
-            command.args(["serve", "--host", "127.0.0.1", "--port", "0", "--threads", "1"]);
+            command.args([
+                "serve",
+                "--host",
+                "127.0.0.1",
+                "--port",
+                "0",
+                "--threads",
+                "1",
+            ]);
             // A static is never dropped: the system ends the server instead.
             end_with_parent(&mut command);
             Server::spawn(&mut command)
@@ -63,7 +79,13 @@ impl Server {
 
     pub(crate) fn begin(&self, path: &str, body: &Value) -> Pending {
         let headers = "Content-Type: application/json\r\n";
-        start(&self.address, "POST", path, headers, body.to_string().as_bytes())
+        start(
+            &self.address,
+            "POST",
+            path,
+            headers,
+            body.to_string().as_bytes(),
+        )
     }
 
     pub(crate) fn post(&self, path: &str, body: &Value) -> Answer {
@@ -119,7 +141,10 @@ pub(crate) fn children(id: u32) -> Vec<i32> {
         };
         let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
         // After the name in parentheses: state, then the parent.
-        let parent = stat.rsplit(')').next().and_then(|s| s.split(' ').nth(2)?.parse().ok());
+        let parent = stat
+            .rsplit(')')
+            .next()
+            .and_then(|s| s.split(' ').nth(2)?.parse().ok());
         if parent == Some(id) {
             children.push(child);
         }

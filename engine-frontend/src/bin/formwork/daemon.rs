@@ -20,7 +20,10 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Starts this program again in the background, and returns when that is ready or has failed.
 pub(crate) fn start(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     let server = &args.server;
-    let pid_path = server.pid_file.clone().unwrap_or_else(pid_file::default_path);
+    let pid_path = server
+        .pid_file
+        .clone()
+        .unwrap_or_else(pid_file::default_path);
     let log_path = server.log_file.clone();
     let log_path = log_path.unwrap_or_else(|| pid_path.with_extension("log"));
     for path in [&pid_path, &log_path] {
@@ -49,7 +52,10 @@ pub(crate) fn start(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     BufReader::new(stdout).read_line(&mut address)?;
     if address.is_empty() {
         let status = child.wait()?;
-        bail!("the server ended ({status}); {} says why", log_path.display());
+        bail!(
+            "the server ended ({status}); {} says why",
+            log_path.display()
+        );
     }
     println!("ready at {}", address.trim_end());
     println!("process  {}", child.id());

@@ -41,6 +41,9 @@ fn ask(mut stream: impl Read + Write, path: &str) -> anyhow::Result<u16> {
     )?;
     let mut line = String::new();
     BufReader::new(stream.take(1024)).read_line(&mut line)?;
-    let status = line.split(' ').nth(1).and_then(|status| status.parse().ok());
+    let status = line
+        .split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok());
     status.with_context(|| format!("no HTTP answer: {line:?}"))
 }

@@ -16,7 +16,13 @@ use engine_frontend::server::{ServeArgs, expand_args};
 
 /// An LLM engine with structured output at its heart.
 #[derive(Debug, Parser)]
-#[command(name = "formwork", version, about, max_term_width = 100, args_override_self = true)]
+#[command(
+    name = "formwork",
+    version,
+    about,
+    max_term_width = 100,
+    args_override_self = true
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

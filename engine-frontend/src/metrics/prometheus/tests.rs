@@ -47,7 +47,9 @@ fn counts_end_up_under_their_names() {
     logger.record(Some(&scheduler), &IterationStats::default());
     logger.record_rejection("max_num_queued_reqs");
     logger.record_http("/v1/models", "GET", 200, Duration::from_millis(20));
-    let text = logger.render();
+    let mut engine = EngineMetrics::default();
+    engine.record(scheduler);
+    let text = logger.render(&engine);
     let labels = "model_name=\"m\",engine=\"0\"";
     for line in [
         format!("vllm:num_requests_running{{{labels}}} 2"),
@@ -74,7 +76,7 @@ fn counts_end_up_under_their_names() {
 
 #[test]
 fn every_sample_belongs_to_a_family_that_comes_once() {
-    let text = logger().render();
+    let text = logger().render(&EngineMetrics::default());
     let mut families = std::collections::HashSet::new();
     let mut family = String::new();
     for line in text.lines() {
@@ -89,8 +91,5 @@ fn every_sample_belongs_to_a_family_that_comes_once() {
 
 #[test]
 fn buckets_of_lengths_end_at_the_context() {
-    assert_eq!(
-        one_two_five(100),
-        [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0]
-    );
+    assert_eq!(one_two_five(100), [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0]);
 }

@@ -1,6 +1,7 @@
 //! The names of all metrics.
 
 use super::Values;
+use crate::metrics::EngineMetrics;
 use crate::metrics::text::TextWriter;
 
 impl Values {
@@ -8,9 +9,10 @@ impl Values {
     pub(super) fn write_engine(
         &self,
         text: &mut TextWriter,
+        engine: &EngineMetrics,
         cache_config: &[(&'static str, String)],
     ) {
-        let scheduler = &self.scheduler;
+        let scheduler = &engine.scheduler;
         text.gauge(
             "vllm:num_requests_running",
             "Requests in the running batch.",
@@ -54,7 +56,8 @@ impl Values {
             "Tokens per step.",
             &self.iteration_tokens,
         );
-        if let Some(drafts) = &self.spec_decode {
+        let drafts = &engine.spec_decoding;
+        if drafts.num_drafts > 0 {
             text.counter(
                 "vllm:spec_decode_num_drafts",
                 "Drafts verified.",
@@ -172,13 +175,13 @@ impl Values {
     }
 
     /// Structured output and what else is Formwork's own.
-    pub(super) fn write_structured(&self, text: &mut TextWriter) {
+    pub(super) fn write_structured(&self, text: &mut TextWriter, engine: &EngineMetrics) {
         text.histogram(
             "formwork:structured_output_compile_seconds",
             "Time to compile a grammar.",
-            &self.structured_compile_time,
+            &engine.compile_seconds,
         );
-        let stats = &self.structured;
+        let stats = &engine.structured_output;
         text.gauge(
             "formwork:structured_output_queued_grammars",
             "Grammars that are compiled or wait for it.",
@@ -298,11 +301,7 @@ impl Values {
             text.sample(name, &labels, count);
         }
         let name = "http_request_duration_seconds";
-        text.family(
-            name,
-            "histogram",
-            "Time until an answer began, by route.",
-        );
+        text.family(name, "histogram", "Time until an answer began, by route.");
         for ((handler, method), histogram) in &self.http_duration {
             let labels = [("handler", handler.as_str()), ("method", method)];
             text.histogram_samples(name, &labels, histogram);
