@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::client::start;
-use super::support::{Server, chat, streamed_text};
+use super::support::{Server, chat, eventually, streamed_text};
 
 #[test]
 fn a_chat_answer_has_the_shape_of_the_api() {
@@ -189,7 +189,10 @@ fn metrics_count_what_was_done() {
     let mut body = chat("Count to three.", 6);
     body["ignore_eos"] = json!(true);
     assert_eq!(server.post("/v1/chat/completions", &body).status, 200);
-    assert_eq!(server.metric("vllm:generation_tokens_total"), 6.0);
+    // A step is counted just after its answers are on their way.
+    eventually("the last step is counted", || {
+        server.metric("vllm:generation_tokens_total") == 6.0
+    });
     assert_eq!(server.metric("vllm:time_to_first_token_seconds_count"), 1.0);
     assert_eq!(server.metric("vllm:inter_token_latency_seconds_count"), 5.0);
     assert_eq!(server.metric("vllm:e2e_request_latency_seconds_count"), 1.0);

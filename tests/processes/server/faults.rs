@@ -117,6 +117,7 @@ fn a_client_that_leaves_ends_its_request() {
     for stream in [true, false] {
         let mut body = long_stream("Tell me about stone.", 100_000);
         body["n"] = json!(4);
+        body["temperature"] = json!(1);
         body["stream"] = json!(stream);
         let mut client = server.begin(CHAT, &body);
         if stream {

@@ -71,9 +71,17 @@ impl Server {
                 "--threads",
                 "1",
             ]);
-            // A static is never dropped: the system ends the server instead.
+            // A static is never dropped: the system ends the server instead, when the thread that
+            // started it ends. That one lives as long as the program.
             end_with_parent(&mut command);
-            Server::spawn(&mut command)
+            let (sender, started) = std::sync::mpsc::channel();
+            std::thread::spawn(move || {
+                let _ = sender.send(Server::spawn(&mut command));
+                loop {
+                    std::thread::park();
+                }
+            });
+            started.recv().expect("the server starts")
         })
     }
 
