@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::logprobs::{ChatCompletionLogProbs, CompletionLogProbs};
 use super::request::UsageInfo;
+use super::tool_parser::DeltaToolCall;
 
 /// One piece of a streamed completion.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -103,4 +104,7 @@ pub struct DeltaMessage {
     /// The next piece of the model's thinking, where it is told apart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning_content: Option<String>,
+    /// What is new of functions that the model calls.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tool_calls: Vec<DeltaToolCall>,
 }

@@ -19,10 +19,11 @@ mod serving;
 mod streaming;
 mod structured_outputs;
 mod tokenize;
+mod tool_parser;
+mod tools;
 
 pub use chat::{
     ChatCompletionRequest, ChatCompletionResponse, ChatCompletionResponseChoice, ChatMessage,
-    ToolChoice,
 };
 pub use chunk::{
     ChatCompletionResponseStreamChoice, ChatCompletionStreamResponse,
@@ -41,3 +42,5 @@ pub use request::{CommonFields, DefaultSamplingParams, StreamOptions, UsageInfo}
 pub use serving::{OpenAIServing, RequestContext};
 pub use streaming::EventStream;
 pub use tokenize::{DetokenizeRequest, DetokenizeResponse, TokenizeRequest, TokenizeResponse};
+pub use tool_parser::{DeltaFunctionCall, DeltaToolCall, FunctionCall, ToolCall};
+pub use tools::ToolChoice;

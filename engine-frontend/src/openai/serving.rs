@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use protocol::StopReason;
+use protocol::{FinishReason, StopReason};
 use serde_json::Value;
 
 use super::chat::{
@@ -13,6 +13,8 @@ use super::completion::{CompletionRequest, CompletionResponse, CompletionRespons
 use super::error::ServingError;
 use super::logprobs::{ChatCompletionLogProbs, CompletionLogProbs, prompt_logprobs};
 use super::request::{DefaultSamplingParams, UsageInfo};
+use super::tool_parser::tool_calls;
+use super::tools::ToolChoice;
 use crate::async_llm::{AsyncLLM, RequestStream};
 use crate::input_processor::GenerateRequest;
 use crate::outputs::{CompletionOutput, RequestOutput};
@@ -274,18 +276,31 @@ fn chat_choice(
     completion: CompletionOutput,
     return_token_ids: bool,
 ) -> ChatCompletionResponseChoice {
+    let tool_calls = tool_calls(&request.tool_choice, &completion.text);
     ChatCompletionResponseChoice {
         index: completion.index,
         logprobs: chat_logprobs(request, &completion),
         message: ChatMessage {
             role: "assistant".to_owned(),
-            content: completion.text,
+            content: tool_calls.is_none().then_some(completion.text),
             reasoning_content: completion.reasoning.filter(|_| request.include_reasoning),
+            tool_calls,
         },
-        finish_reason: completion.finish_reason.map(|r| r.as_str().to_owned()),
+        finish_reason: completion
+            .finish_reason
+            .map(|reason| finish_reason(reason, &request.tool_choice)),
         stop_reason: completion.stop_reason.as_ref().map(stop_reason),
         structured_output_complete: completion.structured_output_complete,
         token_ids: return_token_ids.then_some(completion.token_ids),
+    }
+}
+
+/// Why an answer is complete. Calls that were asked for are complete where the answer stopped by
+/// itself; a limit is never hidden. Of a named function, as of OpenAI's, it is `stop`.
+pub(super) fn finish_reason(reason: FinishReason, choice: &ToolChoice) -> String {
+    match (reason, choice) {
+        (FinishReason::Stop, ToolChoice::Required) => "tool_calls".to_owned(),
+        (reason, _) => reason.as_str().to_owned(),
     }
 }
 

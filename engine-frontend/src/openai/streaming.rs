@@ -1,5 +1,6 @@
 //! Answers in pieces: what `stream: true` asks for.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 
@@ -16,7 +17,12 @@ use super::completion::CompletionRequest;
 use super::error::ServingError;
 use super::logprobs::CompletionLogProbs;
 use super::request::{CommonFields, UsageInfo};
-use super::serving::{OpenAIServing, RequestContext, chat_logprobs, request_id, stop_reason};
+use super::serving::{
+    OpenAIServing, RequestContext, chat_logprobs, finish_reason as finish_reason_of, request_id,
+    stop_reason,
+};
+use super::tool_parser::ToolParser;
+use super::tools::ToolChoice;
 use crate::async_llm::RequestStream;
 use crate::error::GenerateError;
 use crate::outputs::{CompletionOutput, RequestOutput};
@@ -165,6 +171,7 @@ impl OpenAIServing {
         let pieces = ChatPieces {
             head: self.head(id, context, &request.common),
             begun: false,
+            tool_parsers: HashMap::new(),
             request,
         };
         EventStream::begin(OutputStream::new(streams), Box::new(pieces)).await
@@ -300,6 +307,8 @@ struct ChatPieces {
     head: Head,
     /// Whether the pieces with the roles have gone out.
     begun: bool,
+    /// By answer, where these are calls.
+    tool_parsers: HashMap<u32, ToolParser>,
 }
 
 impl ChatPieces {
@@ -328,7 +337,7 @@ impl ChatPieces {
                 delta: DeltaMessage {
                     role: Some("assistant".to_owned()),
                     content: Some(String::new()),
-                    reasoning_content: None,
+                    ..DeltaMessage::default()
                 },
                 logprobs: None,
                 finish_reason: None,
@@ -346,15 +355,26 @@ impl ChatPieces {
         }
     }
 
-    fn choice(&self, completion: CompletionOutput) -> ChatCompletionResponseStreamChoice {
-        let finish_reason = completion.finish_reason.map(|r| r.as_str().to_owned());
+    fn choice(&mut self, completion: CompletionOutput) -> ChatCompletionResponseStreamChoice {
+        let choice = &self.request.tool_choice;
+        let finish_reason = completion.finish_reason;
+        let finish_reason = finish_reason.map(|reason| finish_reason_of(reason, choice));
+        let is_calls = *choice != ToolChoice::None;
+        let tool_calls = match self.tool_parsers.entry(completion.index) {
+            Entry::Occupied(mut parser) => parser.get_mut().push(&completion.text),
+            Entry::Vacant(place) => match ToolParser::new(choice) {
+                Some(parser) => place.insert(parser).push(&completion.text),
+                None => Vec::new(),
+            },
+        };
         let reasoning_content = completion
             .reasoning
             .clone()
             .filter(|_| self.request.include_reasoning);
         // A last piece without text says only why, and one of thinking has no answer yet.
-        let silent = completion.text.is_empty()
-            && (finish_reason.is_some() || completion.reasoning.is_some());
+        let silent = is_calls
+            || completion.text.is_empty()
+                && (finish_reason.is_some() || completion.reasoning.is_some());
         ChatCompletionResponseStreamChoice {
             index: completion.index,
             logprobs: chat_logprobs(&self.request, &completion),
@@ -362,6 +382,7 @@ impl ChatPieces {
                 role: None,
                 content: (!silent).then_some(completion.text),
                 reasoning_content,
+                tool_calls,
             },
             finish_reason,
             stop_reason: completion.stop_reason.as_ref().map(stop_reason),
