@@ -1,4 +1,5 @@
-//! What the benchmarks share: order statistics, and facts about the machine.
+//! What the benchmarks share: order statistics, facts about the machine, and the parts of the
+//! programs that run the grammar engine.
 //!
 //! Each benchmark is a program of its own in `src/bin/`; `docs/benchmarks.md` says how to run them,
 //! what they measure, and what they measured. This package holds no test that looks at a clock, and
@@ -13,5 +14,9 @@
 //! assert_eq!(summary.p99, Duration::from_millis(99));
 //! ```
 
+pub mod accepts;
+pub mod json_schema_options;
 pub mod machine;
+pub mod maskbench;
 pub mod statistics;
+pub mod vocabulary;

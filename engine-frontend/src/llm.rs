@@ -26,6 +26,32 @@ use crate::tokenizer_threads::frontend_runtime;
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// What the output must be is one of the sampling parameters:
+///
+/// ```no_run
+/// # use engine_frontend::{EngineArgs, LLM, SamplingParams};
+/// use engine_frontend::{StructuredOutputsConstraint, StructuredOutputsParams};
+///
+/// # let llm = LLM::new(&EngineArgs::default())?;
+/// let answers = ["positive", "negative"].map(str::to_owned).to_vec();
+/// let choice = StructuredOutputsConstraint::Choice(answers);
+/// let email = StructuredOutputsConstraint::Regex(r"\w+@\w+\.com".to_owned());
+/// let schema = r#"{"type": "object", "properties": {"brand": {"type": "string"}},
+///     "required": ["brand"]}"#;
+/// let car = StructuredOutputsConstraint::Json(schema.to_owned());
+/// for constraint in [choice, email, car] {
+///     let params = SamplingParams {
+///         max_tokens: Some(64),
+///         structured_outputs: Some(StructuredOutputsParams::new(constraint)),
+///         ..llm.default_sampling_params()
+///     };
+///     for output in llm.generate(&["The car of Alan Turing, who liked it:"], &params)? {
+///         println!("{}", output?.outputs[0].text);
+///     }
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct LLM {
     engine: AsyncLLM,

@@ -5,6 +5,7 @@
 //! references. Their memory is bounded by generations: once the states exceed their share, the
 //! compiler starts a new one, and the old one goes with its last grammar.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::automaton::TokenAutomaton;
@@ -19,6 +20,8 @@ pub(crate) struct Engine {
     limits: Limits,
     shares: Shares,
     automaton: Mutex<TokenAutomaton>,
+    /// Matchers that wait for the automaton: compilations let them pass.
+    num_waiting: AtomicUsize,
 }
 
 /// How `cache_bytes` is shared out.
@@ -49,6 +52,7 @@ impl Engine {
     pub(crate) fn new(index: Arc<TokenizerIndex>, options: &CompilerOptions) -> Self {
         Self {
             automaton: Mutex::new(TokenAutomaton::new(Arc::clone(&index))),
+            num_waiting: AtomicUsize::new(0),
             index,
             limits: options.limits.clone(),
             shares: Shares::of(options.cache_bytes),
@@ -67,13 +71,25 @@ impl Engine {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The automaton for a slice of a compilation, once no matcher waits for it. A lock that is
+    /// given up and taken again at once mostly goes to the same thread; without this, a matcher
+    /// could wait for many slices.
+    pub(crate) fn lock_for_slice(&self) -> MutexGuard<'_, TokenAutomaton> {
+        while self.num_waiting.load(Ordering::Relaxed) > 0 {
+            std::thread::yield_now();
+        }
+        self.lock()
+    }
+
     /// Does a matcher's work within its limits.
     pub(crate) fn run<T>(
         &self,
         work: impl FnOnce(&mut TokenAutomaton, &mut Fuel) -> Result<T, OutOfFuel>,
     ) -> Result<T, MatcherError> {
         let mut fuel = Fuel::new(self.limits.max_mask_steps);
+        self.num_waiting.fetch_add(1, Ordering::Relaxed);
         let mut automaton = self.lock();
+        self.num_waiting.fetch_sub(1, Ordering::Relaxed);
         let answer = work(&mut automaton, &mut fuel);
         if automaton.cache_bytes() > self.shares.masks {
             automaton.clear_caches();

@@ -36,6 +36,14 @@ pub enum CompileError {
         /// What is wrong, and what would be right.
         message: String,
     },
+    /// An option of [`crate::JsonSchemaOptions`] can't be used.
+    #[error("option `{option}`: {message}")]
+    InvalidOption {
+        /// The option.
+        option: &'static str,
+        /// What is wrong, and what would be right.
+        message: String,
+    },
     /// There is nothing to choose from.
     #[error("the choice is empty: give at least one string")]
     EmptyChoice,

@@ -87,8 +87,10 @@ pub use bitmask::{
 pub use compiler::GrammarCompiler;
 pub use error::{CompileError, MatcherError};
 pub use grammar::CompiledGrammar;
-pub use json::Whitespace;
+pub use json::{Draft, Whitespace};
 pub use mask::{MaskRef, MaskView};
 pub use matcher::GrammarMatcher;
-pub use options::{CancelFlag, CompileBudget, CompilerOptions, JsonSchemaOptions, Limits};
+pub use options::{
+    CancelFlag, CompileBudget, CompilerOptions, Format, JsonSchemaOptions, Limits, PropertyOrder,
+};
 pub use tokenizer_info::{TokenizerInfo, TokenizerInfoError};

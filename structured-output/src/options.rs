@@ -1,9 +1,11 @@
 //! Options, limits and budgets.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::json::Whitespace;
+use crate::json::{Draft, Whitespace};
+use crate::regex::RegexLimits;
 
 /// How a [`crate::GrammarCompiler`] works. `Default` suits a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +34,64 @@ impl Default for CompilerOptions {
 pub struct JsonSchemaOptions {
     /// White space in the text.
     pub whitespace: Whitespace,
+    /// A regular expression that stands where white space may, instead of `whitespace`. It may
+    /// match nothing but JSON white space.
+    pub whitespace_pattern: Option<String>,
+    /// What stands between items, and between a key and its value, as Python's `json.dumps` takes
+    /// them: a comma and a colon with JSON white space around. Other white space is as `whitespace`
+    /// says.
+    pub separators: Option<(String, String)>,
+    /// In which order an object's members come.
+    pub property_order: PropertyOrder,
+    /// What `format` means.
+    pub format: Format,
+    /// How schemas are read whose document has no `$schema`.
+    pub draft: Draft,
+    /// Objects that say nothing of `additionalProperties` allow none: schemas with `properties` or
+    /// `patternProperties`, and those with `type: object` that leave members to no other keyword.
+    /// Each schema for itself, so branches of an `allOf` with different properties exclude each
+    /// other. Default off.
+    pub strict: bool,
+    /// Schemas that may be referred to, by URI. They are read only where a reference leads out of
+    /// the schema's own document; nothing is ever fetched.
+    pub documents: BTreeMap<String, String>,
+    /// Instead of the compiler's own.
+    pub limits: Option<Limits>,
+}
+
+impl JsonSchemaOptions {
+    /// Bytes of the texts in it.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let documents = self.documents.iter();
+        let separators = self.separators.iter();
+        documents
+            .map(|(uri, text)| uri.len() + text.len())
+            .sum::<usize>()
+            + self.whitespace_pattern.as_ref().map_or(0, String::len)
+            + separators
+                .map(|(item, key)| item.len() + key.len())
+                .sum::<usize>()
+    }
+}
+
+/// The order of an object's members.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum PropertyOrder {
+    /// Named properties come in the order of the schema, all others after them.
+    #[default]
+    Schema,
+    /// Any.
+    Any,
+}
+
+/// What `format` means.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// The formats of draft 2020-12 are enforced; others are annotations.
+    #[default]
+    Assert,
+    /// All are annotations.
+    Annotate,
 }
 
 /// What one compilation may spend. Beyond it, the compilation ends with
@@ -57,9 +117,9 @@ impl Default for CompileBudget {
 }
 
 /// Bounds on what is accepted from a user. Each is named in the error that it causes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Limits {
-    /// Bytes of a grammar's source. Default 1 MiB.
+    /// Bytes of a grammar's source, the documents of a schema's options included. Default 1 MiB.
     pub max_source_bytes: usize,
     /// Groups within groups. Default 512.
     pub max_nesting: usize,
@@ -70,6 +130,11 @@ pub struct Limits {
     pub max_repetition: u32,
     /// Strings of a choice. Default 100,000.
     pub max_choices: usize,
+    /// Schemas in a JSON Schema, those of other documents that it refers to included, each counted
+    /// once for each dynamic scope that it is used in. Default 200,000.
+    pub max_schema_nodes: usize,
+    /// Values of an `enum`. Default 100,000.
+    pub max_enum_entries: usize,
     /// Steps of one call on a matcher: nodes of the vocabulary's trie that are visited, plus
     /// derivatives that are computed. Default 8,000,000. The same work is done once; a state that
     /// was asked for before costs none.
@@ -84,7 +149,20 @@ impl Default for Limits {
             max_regex_nodes: 50_000,
             max_repetition: i32::MAX as u32,
             max_choices: 100_000,
+            max_schema_nodes: 200_000,
+            max_enum_entries: 100_000,
             max_mask_steps: 8_000_000,
+        }
+    }
+}
+
+impl Limits {
+    /// Those of a regular expression.
+    pub(crate) fn regex(&self) -> RegexLimits {
+        RegexLimits {
+            max_nodes: self.max_regex_nodes,
+            max_nesting: self.max_nesting,
+            max_repetition: self.max_repetition,
         }
     }
 }

@@ -8,8 +8,8 @@ use std::sync::{Arc, LazyLock};
 use proptest::prelude::*;
 use serde_json::Value;
 use structured_output::{
-    CompileError, CompiledGrammar, CompilerOptions, GrammarCompiler, GrammarMatcher,
-    JsonSchemaOptions, TokenizerInfo, Whitespace,
+    CompileError, CompiledGrammar, CompilerOptions, Draft, Format, GrammarCompiler, GrammarMatcher,
+    JsonSchemaOptions, PropertyOrder, TokenizerInfo, Whitespace,
 };
 
 /// Pieces of JSON that tokens are made of, many across the borders of lexemes.
@@ -70,7 +70,11 @@ static COMPILER: LazyLock<GrammarCompiler> = LazyLock::new(|| {
 });
 
 fn schema(schema: &str, whitespace: Whitespace) -> Result<CompiledGrammar, CompileError> {
-    COMPILER.compile_json_schema(schema, &JsonSchemaOptions { whitespace })
+    let options = JsonSchemaOptions {
+        whitespace,
+        ..Default::default()
+    };
+    COMPILER.compile_json_schema(schema, &options)
 }
 
 fn accepts(grammar: &CompiledGrammar, text: &str) -> bool {
@@ -230,28 +234,14 @@ fn whitespace_modes() {
 #[test]
 fn refusals_point_at_what_they_refuse() {
     let cases = [
-        (
-            r#"{"properties":{"a/b":{"type":"string","pattern":"x"}}}"#,
-            "schema, at `#/properties/a~1b/pattern`",
-        ),
-        (r#"{"type":"number","minimum":1}"#, "schema, at `#/minimum`"),
-        (r#"{"not":{}}"#, "schema, at `#/not`"),
         (r#"{"type":"strin"}"#, "schema, at `#/type`"),
         (
-            r#"{"anyOf":[{"type":"object"},{"type":"object"}]}"#,
-            "schema, at `#/anyOf/1`",
-        ),
-        (
             r##"{"$ref":"#/a"}"##,
-            "schema, at `#/a`: there is no schema here",
+            "schema, at `#/$ref`: `#/a` leads to no schema",
         ),
         (
             r##"{"$ref":"#"}"##,
-            "schema, at `#`: this `$ref` leads back to itself",
-        ),
-        (
-            r#"{"type":"string","format":"date"}"#,
-            "schema, at `#/format`",
+            "schema, at `#`: this schema refers to itself",
         ),
         (
             r#"{"a":}"#,
@@ -398,7 +388,23 @@ fn the_json_schema_test_suite() {
         return;
     };
     let mut refused: BTreeMap<String, usize> = BTreeMap::new();
+    let mut documents = BTreeMap::new();
+    let root = suite.join("remotes");
+    let mut folders = vec![root.clone()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                let name = path.strip_prefix(&root).unwrap().to_str().unwrap();
+                let uri = format!("http://localhost:1234/{name}");
+                documents.insert(uri, std::fs::read_to_string(&path).unwrap());
+            }
+        }
+    }
     let (mut right, mut wrong, mut not_compiled) = (0, Vec::new(), 0);
+    let mut wrongly_accepted: Vec<String> = Vec::new();
     for draft in ["draft2020-12", "draft7"] {
         let mut files: Vec<_> = std::fs::read_dir(suite.join(draft))
             .unwrap()
@@ -412,7 +418,20 @@ fn the_json_schema_test_suite() {
             let groups: Value =
                 serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
             for group in groups.as_array().unwrap() {
-                let grammar = match schema(&group["schema"].to_string(), Whitespace::Compact) {
+                let options = JsonSchemaOptions {
+                    whitespace: Whitespace::Compact,
+                    property_order: PropertyOrder::Any,
+                    format: Format::Annotate,
+                    draft: if draft == "draft7" {
+                        Draft::Draft7
+                    } else {
+                        Draft::Draft2020_12
+                    },
+                    documents: documents.clone(),
+                    ..Default::default()
+                };
+                let compiled = COMPILER.compile_json_schema(&group["schema"].to_string(), &options);
+                let grammar = match compiled {
                     Ok(grammar) => Some(grammar),
                     Err(CompileError::Unsatisfiable) => None,
                     Err(error) => {
@@ -430,13 +449,13 @@ fn the_json_schema_test_suite() {
                         .is_some_and(|grammar| accepts(grammar, &text));
                     let valid = test["valid"].as_bool().unwrap();
                     let name = file.file_name().unwrap().to_string_lossy().into_owned();
-                    assert!(
-                        valid || !accepted,
-                        "{draft}/{name}: {} accepts {text}",
-                        group["schema"]
-                    );
                     if accepted == valid {
                         right += 1;
+                    } else if accepted {
+                        wrongly_accepted.push(format!(
+                            "{draft}/{name}: {} accepts {text}",
+                            group["schema"]
+                        ));
                     } else {
                         wrong.push(format!(
                             "{draft}/{name}: {} refuses {text}",
@@ -457,5 +476,8 @@ fn the_json_schema_test_suite() {
     for (reason, count) in refused {
         eprintln!("  {count:4} {reason}");
     }
-    assert!(right > 0);
+    assert!(
+        right > 0 && wrongly_accepted.is_empty(),
+        "{wrongly_accepted:#?}"
+    );
 }

@@ -32,12 +32,12 @@ fn requests(count: usize, num_tokens: usize) -> String {
 }
 
 /// A folder with an input file.
-struct Batch {
+pub(crate) struct Batch {
     folder: tempfile::TempDir,
 }
 
 impl Batch {
-    fn new(input: &str) -> Self {
+    pub(crate) fn new(input: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("input.jsonl"), input).unwrap();
         Self { folder }
@@ -63,11 +63,11 @@ impl Batch {
         command
     }
 
-    fn run(&self, arguments: &[&str]) -> Output {
+    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
         self.command().args(arguments).output().unwrap()
     }
 
-    fn results(&self) -> Vec<Value> {
+    pub(crate) fn results(&self) -> Vec<Value> {
         let text = fs::read_to_string(self.output()).unwrap();
         text.lines()
             .map(|line| serde_json::from_str(line).unwrap())
@@ -88,7 +88,7 @@ impl Batch {
     }
 }
 
-fn stderr(output: &Output) -> String {
+pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 

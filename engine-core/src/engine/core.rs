@@ -136,6 +136,11 @@ impl EngineCore {
         }
     }
 
+    /// What was decided since the last step and needs none: refusals and admissions, by client.
+    pub(crate) fn take_pending_outputs(&mut self) -> BTreeMap<u32, EngineCoreOutputs> {
+        self.scheduler.take_pending_outputs()
+    }
+
     /// Sleeps until a grammar is compiled, and takes it to its request; for whoever steps the engine
     /// by hand and finds that it has no work. False, at once, where no request waits for one.
     pub fn wait_for_grammar(&mut self) -> bool {

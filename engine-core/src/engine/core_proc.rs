@@ -124,6 +124,9 @@ impl EngineCoreProc {
         // Each of these came by the input queue too; while idle no step would take them.
         self.engine_core.process_aborts_queue();
         self.engine_core.process_compiled_grammars();
+        // Before the next forward pass: who waits for a status line need not wait for that.
+        let outputs = self.engine_core.take_pending_outputs();
+        self.send_outputs(outputs);
     }
 
     /// Sleeps until a message or a compiled grammar is there, or it is time to end.

@@ -38,11 +38,15 @@ impl FormworkBackend {
         let (compiler, budget) = (&self.compiler, self.budget);
         let compiled = match &params.constraint {
             StructuredOutputsConstraint::Json(schema) => {
-                let options = json_schema_options(params)?;
+                let options = json_schema_options(params);
                 compiler.compile_json_schema_with(schema, &options, budget, cancel)
             }
             StructuredOutputsConstraint::JsonObject => {
-                let options = json_schema_options(params)?;
+                // Of a schema's options only white space has a meaning here.
+                let options = JsonSchemaOptions {
+                    strict: false,
+                    ..json_schema_options(params)
+                };
                 let any_object = r#"{"type": "object"}"#;
                 compiler.compile_json_schema_with(any_object, &options, budget, cancel)
             }
@@ -64,31 +68,24 @@ impl FormworkBackend {
     }
 }
 
-/// How JSON is to be written, as the compiler takes it.
-fn json_schema_options(
-    params: &StructuredOutputsParams,
-) -> Result<JsonSchemaOptions, CompileGrammarError> {
-    let unsupported = |what: &str| Err(CompileGrammarError::Unsupported(what.to_owned()));
-    if params.property_order != PropertyOrder::Schema {
-        return unsupported("property_order \"any\" is not served yet: leave it at \"schema\"");
-    }
-    if params.disable_additional_properties {
-        return unsupported(
-            "disable_additional_properties is not served yet: say \"additionalProperties\": false \
-             in the schema",
-        );
-    }
-    let whitespace = match &params.whitespace {
-        Whitespace::Flexible => structured_output::Whitespace::Flexible,
-        Whitespace::Spaced => structured_output::Whitespace::Spaced,
-        Whitespace::Compact => structured_output::Whitespace::Compact,
-        Whitespace::Pattern(_) => {
-            return unsupported(
-                "a whitespace_pattern of one's own is not served yet: leave it out",
-            );
-        }
+/// How JSON is to be read and written, as the compiler takes it.
+fn json_schema_options(params: &StructuredOutputsParams) -> JsonSchemaOptions {
+    use structured_output as compiler;
+    let mut options = JsonSchemaOptions {
+        property_order: match params.property_order {
+            PropertyOrder::Schema => compiler::PropertyOrder::Schema,
+            PropertyOrder::Any => compiler::PropertyOrder::Any,
+        },
+        strict: params.disable_additional_properties,
+        ..JsonSchemaOptions::default()
     };
-    Ok(JsonSchemaOptions { whitespace })
+    match &params.whitespace {
+        Whitespace::Flexible => options.whitespace = compiler::Whitespace::Flexible,
+        Whitespace::Spaced => options.whitespace = compiler::Whitespace::Spaced,
+        Whitespace::Compact => options.whitespace = compiler::Whitespace::Compact,
+        Whitespace::Pattern(pattern) => options.whitespace_pattern = Some(pattern.clone()),
+    }
+    options
 }
 
 impl StructuredOutputBackend for FormworkBackend {

@@ -3,7 +3,7 @@
 use std::num::NonZero;
 use std::sync::Arc;
 
-use crossbeam_channel::{Receiver, bounded, unbounded};
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use protocol::{RequestError, RequestErrorCode, StructuredOutputsConfig};
 use structured_output::CancelFlag;
 
@@ -26,6 +26,19 @@ pub struct PendingGrammar {
 }
 
 impl PendingGrammar {
+    /// A grammar that is still to come, by the sender.
+    pub(crate) fn new() -> (Self, Sender<CompiledGrammar>) {
+        let (sender, compiled) = bounded(1);
+        let cancel = CancelFlag::new();
+        (Self { cancel, compiled }, sender)
+    }
+
+    /// Set when nobody waits for it any more.
+    #[cfg(test)]
+    pub(crate) fn cancel_flag(&self) -> CancelFlag {
+        self.cancel.clone()
+    }
+
     /// The grammar, once, when it is compiled.
     pub(crate) fn take(&self) -> Option<CompiledGrammar> {
         self.compiled.try_recv().ok()
@@ -83,17 +96,15 @@ impl StructuredOutputManager {
             message: format!("structured_outputs can't be served: {reason}"),
             retryable: false,
         })?;
-        let cancel = CancelFlag::new();
-        let (sender, compiled) = bounded(1);
+        let (pending, sender) = PendingGrammar::new();
         pool.submit(CompileJob {
             request_id: request.request_id().clone(),
             params: Arc::clone(request.sampling_params()),
             reasoning_ended: request.reasoning_ended(),
             output_token_ids: request.output_token_ids().to_vec(),
-            cancel: cancel.clone(),
+            cancel: pending.cancel.clone(),
             compiled: sender,
         })?;
-        let pending = PendingGrammar { cancel, compiled };
         request.structured_output = Some(StructuredOutput::Pending(pending));
         Ok(())
     }

@@ -39,7 +39,8 @@ pub(crate) struct Engine {
     pub(crate) core: EngineCore,
     pub(crate) tokenizer: Tokenizer,
     pub(crate) totals: Totals,
-    pub(crate) aborts: Sender<AbortRequests>,
+    /// Kept open.
+    _aborts: Sender<AbortRequests>,
     steps: usize,
 }
 
@@ -51,6 +52,7 @@ pub(crate) struct Setup {
     pub(crate) num_speculative_tokens: u32,
     pub(crate) max_num_batched_tokens: u32,
     pub(crate) max_num_seqs: u32,
+    /// In a context of 400 tokens instead of 1024.
     pub(crate) num_blocks: Option<u32>,
 }
 
@@ -80,7 +82,7 @@ impl Setup {
     fn config(&self) -> EngineConfig {
         EngineConfig {
             model_config: ModelConfig {
-                max_model_len: Some(1024),
+                max_model_len: Some(if self.num_blocks.is_some() { 400 } else { 1024 }),
                 num_threads: Some(2),
                 ..ModelConfig::default()
             },
@@ -118,7 +120,7 @@ impl Engine {
                 .with_structured_output(loaded.structured_output_manager),
             tokenizer: Tokenizer::from_bytes(builtin_model::FILES).unwrap(),
             totals: Totals::default(),
-            aborts,
+            _aborts: aborts,
             steps: 0,
         }
     }

@@ -29,10 +29,10 @@ const CHARACTER: &str = r#"{
     "type": "object",
     "properties": {
         "name": {"type": "string", "maxLength": 12},
-        "age": {"type": "integer", "minimum": 0, "maximum": 999},
+        "age": {"type": "integer"},
         "armor": {"enum": ["leather", "chainmail", "plate"]},
         "weapon": {"enum": ["sword", "axe", "bow"]},
-        "strength": {"type": "integer", "minimum": 0, "maximum": 100}
+        "strength": {"type": "integer"}
     },
     "required": ["name", "age", "armor", "weapon", "strength"],
     "additionalProperties": false

@@ -71,13 +71,16 @@ impl ConstraintChecker {
         };
         let (source, result) = match &params.constraint {
             StructuredOutputsConstraint::Json(schema) => {
-                let options = json_schema_options(params)?;
+                let options = json_schema_options(params);
                 let compiled = compiler.compile_json_schema_with(schema, &options, BUDGET, &cancel);
                 (schema.clone(), compiled)
             }
             StructuredOutputsConstraint::JsonObject => {
-                json_schema_options(params)?;
-                return Ok(());
+                // A schema for the sake of a pattern for white space.
+                let options = json_schema_options(params);
+                let schema = r#"{"type": "object"}"#;
+                let compiled = compiler.compile_json_schema_with(schema, &options, BUDGET, &cancel);
+                (schema.to_owned(), compiled)
             }
             StructuredOutputsConstraint::Regex(pattern) => {
                 let compiled = compiler.compile_regex_with(pattern, BUDGET, &cancel);
@@ -96,6 +99,10 @@ impl ConstraintChecker {
             Ok(_) => Ok(()),
             Err(CompileError::LimitExceeded { limit, .. }) if is_budget(limit) => Ok(()),
             Err(error) => {
+                let field = match &error {
+                    CompileError::InvalidOption { .. } => "whitespace_pattern",
+                    _ => field,
+                };
                 let message = format!("{field}: {error}");
                 Err(ValidationError::field(field, source, message))
             }
@@ -109,30 +116,23 @@ fn is_budget(limit: &str) -> bool {
 }
 
 /// A request's options as the compiler has them.
-fn json_schema_options(
-    params: &StructuredOutputsParams,
-) -> Result<JsonSchemaOptions, ValidationError> {
-    let whitespace = match &params.whitespace {
-        Whitespace::Flexible => structured_output::Whitespace::Flexible,
-        Whitespace::Spaced => structured_output::Whitespace::Spaced,
-        Whitespace::Compact => structured_output::Whitespace::Compact,
-        Whitespace::Pattern(pattern) => {
-            return Err(ValidationError::not_available(
-                "whitespace_pattern",
-                pattern,
-            ));
-        }
+fn json_schema_options(params: &StructuredOutputsParams) -> JsonSchemaOptions {
+    use structured_output as compiler;
+    let mut options = JsonSchemaOptions {
+        property_order: match params.property_order {
+            PropertyOrder::Schema => compiler::PropertyOrder::Schema,
+            PropertyOrder::Any => compiler::PropertyOrder::Any,
+        },
+        strict: params.disable_additional_properties,
+        ..JsonSchemaOptions::default()
     };
-    if params.property_order == PropertyOrder::Any {
-        return Err(ValidationError::not_available("property_order", "any"));
+    match &params.whitespace {
+        Whitespace::Flexible => options.whitespace = compiler::Whitespace::Flexible,
+        Whitespace::Spaced => options.whitespace = compiler::Whitespace::Spaced,
+        Whitespace::Compact => options.whitespace = compiler::Whitespace::Compact,
+        Whitespace::Pattern(pattern) => options.whitespace_pattern = Some(pattern.clone()),
     }
-    if params.disable_additional_properties {
-        return Err(ValidationError::not_available(
-            "disable_additional_properties",
-            true,
-        ));
-    }
-    Ok(JsonSchemaOptions { whitespace })
+    options
 }
 
 #[cfg(test)]
@@ -184,6 +184,24 @@ mod tests {
         ] {
             let message = refused(constraint);
             assert!(message.starts_with(says), "{message}");
+        }
+    }
+
+    #[test]
+    fn options_reach_the_compiler() {
+        let checker = ConstraintChecker::new();
+        let with = |pattern: &str, constraint| {
+            let mut params = StructuredOutputsParams::new(constraint);
+            params.whitespace = Whitespace::Pattern(pattern.to_owned());
+            params.property_order = PropertyOrder::Any;
+            params.disable_additional_properties = true;
+            checker.check(&params, "guided_json")
+        };
+        let schema = StructuredOutputsConstraint::Json(r#"{"properties": {"a": {}}}"#.to_owned());
+        for constraint in [schema, StructuredOutputsConstraint::JsonObject] {
+            assert_eq!(with("[ \n]{0,2}", constraint.clone()), Ok(()));
+            let error = with("x", constraint).unwrap_err();
+            assert_eq!(error.parameter.as_deref(), Some("whitespace_pattern"));
         }
     }
 

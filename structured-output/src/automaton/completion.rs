@@ -96,7 +96,7 @@ impl TokenAutomaton {
         let mut fewest = u32::MAX;
         let (mut node, mut end) = (0, trie.num_nodes());
         for (&byte, after) in text.iter().zip(&states[1..]) {
-            while node < end && trie.label(node) != trie.class_of(byte) {
+            while node < end && trie.byte(node) != byte {
                 fuel.burn(1)?;
                 node = trie.end(node);
             }

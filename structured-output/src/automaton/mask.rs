@@ -40,6 +40,7 @@ impl TokenAutomaton {
         self.machine.start_recording();
         let mut words = vec![0_u32; self.index.text_tokens().len()];
         self.add_stop_tokens(&mut words, state, fuel)?;
+        let mut depends_on_text = std::mem::take(&mut self.machine.reads.key);
         let mut unsure = Vec::new();
         let mut at = State { lexeme, ..state };
         loop {
@@ -62,6 +63,7 @@ impl TokenAutomaton {
                 NO_MARK => break,
                 mark => at = self.machine.end_lexeme(at, mark, fuel)?,
             }
+            depends_on_text |= std::mem::take(&mut self.machine.reads.key);
             at.lexeme = self.machine.lexicon.saturated(at.lexeme);
         }
         let reads = self.machine.stop_recording();
@@ -71,7 +73,7 @@ impl TokenAutomaton {
             }
         }
         let mask = self.finish(words);
-        if unsure.is_empty() {
+        if unsure.is_empty() && !depends_on_text {
             let stacks = self.machine.stacks();
             let read = frames_read(stacks, state.stack, reads.lowest);
             self.masks
@@ -193,6 +195,11 @@ impl TokenAutomaton {
         part.inside.add_to(words);
         for (mark, suffixes) in &part.exits {
             let next = self.machine.end_lexeme(state, *mark, fuel)?;
+            if std::mem::take(&mut self.machine.reads.key) {
+                // What follows depends on the text of the token too.
+                unsure.extend_from_slice(suffixes.tokens());
+                continue;
+            }
             let set = |tokens: &[u32], _: State| set_bits(words, tokens);
             self.walk_states(suffixes, next, fuel, set, unsure)?;
         }
@@ -273,7 +280,7 @@ impl TokenAutomaton {
                 (states, end) = above;
             }
             fuel.burn(1)?;
-            let byte = trie.label(node);
+            let byte = trie.byte(node);
             let taken = lexicon.derivative(states.0, byte, fuel)?;
             if taken == EMPTY || !lexicon.is_live(taken, fuel)? {
                 node = trie.end(node);

@@ -33,7 +33,7 @@ impl TokenAutomaton {
             }
             fuel.burn(1)?;
             // In the trie of bytes, a label is its byte.
-            let next = self.machine.step(state, trie.label(node), fuel)?;
+            let next = self.machine.step(state, trie.byte(node), fuel)?;
             if std::mem::take(&mut self.machine.reads.key) {
                 unsure.extend_from_slice(tokens_from(node, trie.end(node)));
                 node = trie.end(node);

@@ -6,11 +6,11 @@ use crate::automaton::{State, TokenAutomaton};
 use crate::engine::Engine;
 use crate::error::CompileError;
 use crate::grammar::CompiledGrammar;
-use crate::json::{Frame, SchemaCompiler, Value, Whitespace};
+use crate::json::{Frame, NodeId, SchemaCompiler, Style, Whitespace};
 use crate::lexical::Fuel;
 use crate::lexical::search::{DEAD, Search};
 use crate::options::{CancelFlag, CompileBudget, JsonSchemaOptions, Limits};
-use crate::regex::{self, RegexLimits, Translator};
+use crate::regex::{self, Dialect, RegexLimits, Spelling, Translator};
 
 /// What is to be compiled.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -25,7 +25,8 @@ pub(super) enum Source {
 impl Source {
     pub(super) fn memory_bytes(&self) -> usize {
         match self {
-            Self::Regex(source) | Self::JsonSchema(source, _) => source.len(),
+            Self::Regex(source) => source.len(),
+            Self::JsonSchema(source, options) => source.len() + options.memory_bytes(),
             Self::JsonObject(_) => 0,
             Self::Choice(choices) => choices.iter().map(|c| c.len() + size_of::<String>()).sum(),
         }
@@ -33,8 +34,15 @@ impl Source {
 
     /// Refuses what is too large to be looked at.
     pub(super) fn check_size(&self, limits: &Limits) -> Result<(), CompileError> {
+        let mut max_source_bytes = limits.max_source_bytes;
         let bytes = match self {
-            Self::Regex(source) | Self::JsonSchema(source, _) => source.len(),
+            Self::Regex(source) => source.len(),
+            Self::JsonSchema(source, options) => {
+                if let Some(limits) = &options.limits {
+                    max_source_bytes = limits.max_source_bytes;
+                }
+                source.len() + options.memory_bytes()
+            }
             Self::JsonObject(_) => 0,
             Self::Choice(choices) => {
                 if choices.len() > limits.max_choices {
@@ -43,8 +51,8 @@ impl Source {
                 choices.iter().map(String::len).sum()
             }
         };
-        if bytes > limits.max_source_bytes {
-            return Err(exceeded("max_source_bytes", limits.max_source_bytes as u64));
+        if bytes > max_source_bytes {
+            return Err(exceeded("max_source_bytes", max_source_bytes as u64));
         }
         Ok(())
     }
@@ -74,7 +82,7 @@ pub(super) fn compile(
         Source::Regex(pattern) => job.regex(pattern, limits)?,
         Source::Choice(choices) => job.choice(choices)?,
         Source::JsonSchema(schema, options) => job.json_schema(schema, options, limits)?,
-        Source::JsonObject(whitespace) => job.json_object(*whitespace)?,
+        Source::JsonObject(whitespace) => job.json_object(*whitespace, limits)?,
     };
     job.check_completable(root)?;
     let bytes = job.bytes;
@@ -94,13 +102,16 @@ struct Job<'a> {
 /// Parts of a syntax tree, or strings of a choice, per slice.
 const SLICE_PARTS: usize = 256;
 
+/// Steps of a search per slice: about a millisecond, in which matchers wait.
+const SLICE_STEPS: u64 = 5_000;
+
 impl Job<'_> {
     /// One slice of the work: locks the automaton, and charges what the slice added.
     fn slice<T>(&mut self, work: impl FnOnce(&mut TokenAutomaton) -> T) -> Result<T, CompileError> {
         if self.cancel.is_cancelled() {
             return Err(CompileError::Cancelled);
         }
-        let mut automaton = self.engine.lock();
+        let mut automaton = self.engine.lock_for_slice();
         let before = (automaton.num_states(), automaton.state_bytes());
         let result = work(&mut automaton);
         self.states += automaton.num_states() - before.0;
@@ -126,12 +137,8 @@ impl Job<'_> {
     fn regex(&mut self, pattern: &str, limits: &Limits) -> Result<State, CompileError> {
         let error =
             |error: regex::RegexError| CompileError::regex(pattern, error.offset, error.message);
-        let limits = RegexLimits {
-            max_nodes: limits.max_regex_nodes,
-            max_nesting: limits.max_nesting,
-            max_repetition: limits.max_repetition,
-        };
-        let mut translator = Translator::new(regex::parse(pattern, limits).map_err(error)?);
+        let ast = regex::parse(pattern, Dialect::Common, limits.regex()).map_err(error)?;
+        let mut translator = Translator::new(ast, Spelling::Utf8);
         loop {
             self.steps += SLICE_PARTS as u64;
             let done = self
@@ -166,33 +173,56 @@ impl Job<'_> {
         options: &JsonSchemaOptions,
         limits: &Limits,
     ) -> Result<State, CompileError> {
-        let schema = Value::parse(schema, limits.max_nesting)
-            .map_err(|error| CompileError::json_syntax(schema, error.offset, error.message))?;
-        let mut compiler = SchemaCompiler::new(schema, options.whitespace);
+        let limits = options.limits.as_ref().unwrap_or(limits);
+        let mut compiler = SchemaCompiler::new(schema, options, limits)?;
         loop {
             self.steps += SLICE_PARTS as u64;
             let done = self.slice(|automaton| {
                 let machine = automaton.machine();
-                compiler.run(&mut machine.lexicon, &mut machine.programs, SLICE_PARTS)
+                let nodes = machine.programs.nodes();
+                compiler.run(&mut machine.lexicon, nodes, SLICE_PARTS)
             })?;
-            let done = done.map_err(|error| CompileError::JsonSchema {
-                pointer: error.pointer,
-                message: error.message,
-            })?;
-            if let Some(frames) = done {
-                return self.start(&frames);
+            if let Some(root) = done? {
+                return self.start_of_json(root, options, limits.regex());
             }
         }
     }
 
-    fn json_object(&mut self, whitespace: Whitespace) -> Result<State, CompileError> {
+    /// The start of a grammar of JSON texts that are one value of a node.
+    fn start_of_json(
+        &mut self,
+        root: NodeId,
+        options: &JsonSchemaOptions,
+        limits: RegexLimits,
+    ) -> Result<State, CompileError> {
+        let max_steps = self.budget.max_steps;
         let frames = self.slice(|automaton| {
             let machine = automaton.machine();
-            machine
-                .programs
-                .any_object(&mut machine.lexicon, whitespace)
+            let style = Style::new(&mut machine.lexicon, options, limits)?;
+            let mut fuel = Fuel::new(max_steps);
+            Ok(machine.programs.start(root, style, &mut fuel))
         })?;
-        self.start(&frames)
+        match frames? {
+            Ok(Some(frames)) => self.start(&frames),
+            Ok(None) => Err(CompileError::JsonSchema {
+                pointer: String::new(),
+                message: "a schema here refers to itself in place, so it says nothing".to_owned(),
+            }),
+            Err(_) => Err(exceeded("max_steps", max_steps)),
+        }
+    }
+
+    fn json_object(
+        &mut self,
+        whitespace: Whitespace,
+        limits: &Limits,
+    ) -> Result<State, CompileError> {
+        let root = self.slice(|automaton| automaton.machine().programs.any_object())?;
+        let options = JsonSchemaOptions {
+            whitespace,
+            ..JsonSchemaOptions::default()
+        };
+        self.start_of_json(root, &options, limits.regex())
     }
 
     fn start(&mut self, frames: &[Frame]) -> Result<State, CompileError> {
@@ -207,14 +237,14 @@ impl Job<'_> {
 
     /// Refuses a grammar without any completion.
     fn check_completable(&mut self, root: State) -> Result<(), CompileError> {
-        let mut slice_steps = 50_000;
+        let mut slice_steps = SLICE_STEPS;
         let mut by_bytes = Search::new(root.lexeme);
         let mut by_tokens = Search::new(root);
         let mut text_exists = false;
         loop {
-            // Doubling, since a step by tokens may need a whole walk of the vocabulary.
             let steps = slice_steps.min(self.budget.max_steps.saturating_sub(self.steps) + 1);
             let mut fuel = Fuel::new(steps);
+            let num_seen = by_bytes.num_seen() + by_tokens.num_seen();
             let found = self.slice(|automaton| {
                 if !text_exists {
                     match by_bytes.run(&mut automaton.machine().lexicon, &mut fuel) {
@@ -233,7 +263,12 @@ impl Job<'_> {
                 return outcome;
             }
             self.steps += steps;
-            slice_steps *= 2;
+            // Doubling where a slice brought nothing: one step may need a whole walk of the
+            // vocabulary.
+            slice_steps = match by_bytes.num_seen() + by_tokens.num_seen() > num_seen {
+                true => SLICE_STEPS,
+                false => slice_steps.saturating_mul(2),
+            };
         }
     }
 }

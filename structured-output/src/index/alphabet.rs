@@ -54,14 +54,11 @@ fn text_sets() -> Vec<ByteSet> {
     ]
 }
 
-/// What patterns of words, numbers, names and dates tell apart: cases, digits, each sign.
+/// What patterns of words, numbers, names and dates tell apart: cases, each digit, each sign.
 fn word_sets() -> Vec<ByteSet> {
     let signs = (b'!'..=b'~').filter(|byte| !byte.is_ascii_alphanumeric());
-    let mut sets = vec![
-        ByteSet::range(b'a', b'z'),
-        ByteSet::range(b'A', b'Z'),
-        ByteSet::range(b'0', b'9'),
-    ];
+    let mut sets = vec![ByteSet::range(b'a', b'z'), ByteSet::range(b'A', b'Z')];
+    sets.extend((b'0'..=b'9').map(ByteSet::single));
     sets.extend(signs.map(ByteSet::single));
     sets
 }
@@ -81,9 +78,9 @@ fn space_sets() -> Vec<ByteSet> {
 /// What JSON's escapes, hexadecimal digits and exponents tell apart.
 fn escape_sets() -> Vec<ByteSet> {
     // The digits that follow `\u`: 0 and 1 of control characters, 8 to b and c to f of surrogates.
-    let mut sets = vec![ByteSet::range(b'0', b'7')];
+    let mut sets = Vec::new();
     sets.extend(
-        b"01abcdefABCDEFnrtu"
+        b"abcdefABCDEFnrtu"
             .iter()
             .map(|&byte| ByteSet::single(byte)),
     );

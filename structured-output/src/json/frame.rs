@@ -1,332 +1,529 @@
-//! What follows where in an array or object.
+//! Arrays and objects as frames of the pushdown machine.
 
-use super::shape::{NOTHING_SEEN, Programs, SeenId, Shape, ShapeId};
+use super::formula::{FALSE, FormulaId};
+use super::live::DEAD;
+use super::member::Members;
+use super::node::Kinds;
+use super::object::{ObjectAt, ObjectId};
+use super::programs::{ArrayId, GoalsId, NOTHING_SEEN, OutcomesId, Programs, SeenId};
+use super::shape::Spellings;
+use super::style::StyleId;
+use super::unique::last_item;
 use super::value::unquote;
-use crate::lexical::search::DEAD;
 use crate::lexical::{EMPTY, ExprId, Fuel, Lexicon, OutOfFuel};
+use crate::options::PropertyOrder;
 use crate::pushdown::{Action, Expansion};
 
 /// A place between the values of a JSON text. What it stands for is all that may come until the
 /// frame is done.
+///
+/// A value is to meet one of several *goals*, disjoint nodes, where what follows depends on which:
+/// then the frame below is `Pending`, and when the value is over, it is replaced by the outcome of
+/// the goal that was met. Mostly there is one goal, and what follows is just below.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(crate) enum Frame {
     /// After the text.
-    End { shape: ShapeId },
+    End { style: StyleId },
     /// Before the text.
-    Root { shape: ShapeId },
+    Root { goals: GoalsId, style: StyleId },
     /// Before a member's value, after the colon.
-    Value { shape: ShapeId },
-    /// After `[`.
-    ArrayStart { shape: ShapeId },
-    /// After some items; counts are cut where more make no difference.
-    ArrayNext { shape: ShapeId, items: u32 },
-    /// After `{`.
-    ObjectStart { shape: ShapeId },
-    /// After a member; the properties before `property` are over.
-    ObjectNext {
-        shape: ShapeId,
-        property: u32,
-        seen: SeenId,
+    Value { goals: GoalsId, style: StyleId },
+    /// Within an array.
+    Array {
+        array: ArrayId,
+        place: Place,
+        style: StyleId,
     },
+    /// Within an object.
+    Object {
+        object: ObjectId,
+        place: Place,
+        /// See `ObjectAt`.
+        done: u32,
+        seen: SeenId,
+        /// Of a plain object with a bound on its members: their number, as far as it matters.
+        count: u32,
+        style: StyleId,
+    },
+    /// Below a value with several goals: what follows each.
+    Pending { outcomes: OutcomesId },
 }
 
-/// Marks of lexemes: the same in every frame, so that lexemes are the same too.
+/// Where in an array or object.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub(crate) enum Place {
+    /// After the opening bracket.
+    Start,
+    /// After an item whose text is to be added to the formula's sets.
+    Item,
+    /// After an item or member.
+    Next,
+}
+
+/// Marks of lexemes: the same in every frame, so that lexemes are the same too. Those of goals
+/// other than the first are from [`FIRST_GOAL`] on.
 const SCALAR: u16 = 0;
 const OPEN_ARRAY: u16 = 1;
 const OPEN_OBJECT: u16 = 2;
 const CLOSE: u16 = 3;
-/// That of a shape's first property; those of the others follow, then that of all other keys.
-const FIRST_KEY: u16 = 4;
+/// That of an object's first name; those of the others follow, then those of the classes of keys.
+pub(super) const FIRST_KEY: u16 = 4;
+const FIRST_GOAL: u16 = 60_000;
+/// The most goals that a value may have.
+pub(super) const MAX_GOALS: usize = 2000;
 
-/// The most properties that a shape may name.
-pub(super) const MAX_PROPERTIES: usize = 60_000;
+fn scalar_mark(goal: usize) -> u16 {
+    match goal {
+        0 => SCALAR,
+        _ => FIRST_GOAL + 2 * goal as u16,
+    }
+}
+
+fn close_mark(goal: usize) -> u16 {
+    match goal {
+        0 => CLOSE,
+        _ => FIRST_GOAL + 2 * goal as u16 + 1,
+    }
+}
+
+/// The goal of a mark that ends a scalar, or else of one that closes.
+fn goal_of(mark: u16) -> u16 {
+    mark.saturating_sub(FIRST_GOAL) / 2
+}
+
+fn is_scalar(mark: u16) -> bool {
+    mark == SCALAR || (mark >= FIRST_GOAL && mark.is_multiple_of(2))
+}
 
 impl Programs {
-    /// Bytes of the shortest text of a frame; [`DEAD`] where there is none.
-    pub(crate) fn min_bytes(&self, lexicon: &Lexicon, frame: &Frame) -> u32 {
-        let min = |expr: ExprId| lexicon.min_bytes(expr);
+    /// Bytes of a short text of a frame that meets a goal; [`DEAD`] where there is none.
+    pub(crate) fn frame_cost(
+        &mut self,
+        lexicon: &mut Lexicon,
+        frame: &Frame,
+        goal: u32,
+        fuel: &mut Fuel,
+    ) -> Result<u32, OutOfFuel> {
         match *frame {
-            Frame::End { .. } => 0,
-            Frame::Root { shape } => self.shape(shape).min_bytes,
-            Frame::Value { shape } => {
-                let shape = self.shape(shape);
-                min(shape.spacing.after_colon).saturating_add(shape.min_bytes)
+            Frame::End { .. } | Frame::Pending { .. } => Ok(0),
+            Frame::Root { goals, .. } | Frame::Value { goals, .. } => {
+                let node = self.goals.get(goals.0)[goal as usize];
+                self.cost(lexicon, node, fuel)
             }
-            Frame::ArrayStart { shape } => self.rest_of_array(lexicon, shape, None),
-            Frame::ArrayNext { shape, items } => self.rest_of_array(lexicon, shape, Some(items)),
-            Frame::ObjectStart { shape } => self.rest_of_object(lexicon, shape, 0, true),
-            Frame::ObjectNext {
-                shape, property, ..
-            } => self.rest_of_object(lexicon, shape, property, false),
-        }
-    }
-
-    /// The shortest rest of an array after some items, `None` for its start.
-    fn rest_of_array(&self, lexicon: &Lexicon, id: ShapeId, items: Option<u32>) -> u32 {
-        let shape = self.shape(id);
-        let Some(array) = &shape.array else {
-            return DEAD;
-        };
-        let comma = lexicon.min_bytes(shape.spacing.comma);
-        let from = items.unwrap_or(0);
-        let prefix = (array.prefix.len() as u32).min(array.min_items);
-        let mut bytes = 1_u32;
-        for item in from..prefix {
-            bytes = bytes.saturating_add(self.item_bytes(id, item));
-        }
-        let further = array.min_items.saturating_sub(prefix.max(from));
-        if further > 0 {
-            let item = self.item_bytes(id, array.prefix.len() as u32);
-            bytes = bytes.saturating_add(item.saturating_mul(further));
-        }
-        let left = array.min_items.saturating_sub(from);
-        let commas = if items.is_none() {
-            left.saturating_sub(1)
-        } else {
-            left
-        };
-        bytes.saturating_add(comma.saturating_mul(commas))
-    }
-
-    /// The shape of an item, if there may be one.
-    fn item(&self, id: ShapeId, item: u32) -> Option<ShapeId> {
-        let array = self.shape(id).array.as_ref()?;
-        if array.max_items.is_some_and(|max| item >= max) {
-            return None;
-        }
-        array.prefix.get(item as usize).copied().or(array.rest)
-    }
-
-    fn item_bytes(&self, id: ShapeId, item: u32) -> u32 {
-        self.item(id, item)
-            .map_or(DEAD, |item| self.shape(item).min_bytes)
-    }
-
-    /// The shortest rest of an object: its required properties from one on.
-    fn rest_of_object(&self, lexicon: &Lexicon, id: ShapeId, property: u32, at_start: bool) -> u32 {
-        let shape = self.shape(id);
-        let Some(object) = &shape.object else {
-            return DEAD;
-        };
-        let spacing = &shape.spacing;
-        let comma = lexicon.min_bytes(spacing.comma);
-        let colon = lexicon.min_bytes(spacing.colon) + lexicon.min_bytes(spacing.after_colon);
-        let mut bytes = 1_u32;
-        let mut members = 0_u32;
-        for property in object.properties.iter().skip(property as usize) {
-            if property.required {
-                members += 1;
-                bytes = bytes
-                    .saturating_add(lexicon.min_bytes(property.key))
-                    .saturating_add(colon)
-                    .saturating_add(self.shape(property.shape).min_bytes);
+            Frame::Array { array, place, .. } => {
+                let formula = self.arrays.get(array.0)[goal as usize];
+                let cost = self.array_cost(lexicon, formula, fuel)?;
+                Ok(without_comma(cost, place))
+            }
+            Frame::Object {
+                object,
+                place,
+                count,
+                ..
+            } => {
+                let at = self.at(frame);
+                let cost = match self.plain[object.0 as usize].clone() {
+                    Some(plain) => {
+                        let members =
+                            self.plain_members_to_end(lexicon, at, &plain, count, fuel)?;
+                        match members {
+                            Some(members) => self.cost_of_members(lexicon, &members, fuel)?,
+                            None => DEAD,
+                        }
+                    }
+                    None => {
+                        let formula = self.object(object).rest[goal as usize];
+                        self.object_cost(lexicon, at, formula, fuel)?
+                    }
+                };
+                Ok(without_comma(cost, place))
             }
         }
-        let commas = if at_start {
-            members.saturating_sub(1)
-        } else {
-            members
-        };
-        bytes.saturating_add(comma.saturating_mul(commas))
     }
 
-    /// The lexemes of a frame and what follows them.
+    /// How many goals a frame has.
+    pub(crate) fn num_goals(&self, frame: &Frame) -> u32 {
+        let goals = match *frame {
+            Frame::Root { goals, .. } | Frame::Value { goals, .. } => self.goals.get(goals.0).len(),
+            Frame::Array { array, .. } => self.arrays.get(array.0).len(),
+            Frame::Object { object, .. } => self.object(object).rest.len(),
+            Frame::End { .. } | Frame::Pending { .. } => 1,
+        };
+        goals as u32
+    }
+
+    /// What follows where a value below which a frame lies has met a goal: the frame itself, or
+    /// the goal's outcome.
+    pub(crate) fn outcome(&self, frame: Frame, goal: u32) -> Frame {
+        match frame {
+            Frame::Pending { outcomes } => {
+                let frames = self.outcomes.get(outcomes.0);
+                frames.get(goal as usize).copied().unwrap_or(frame)
+            }
+            _ => frame,
+        }
+    }
+
+    /// Whether the text within a frame is that of an item of an array of distinct items.
+    pub(crate) fn is_within_item(&self, frame: &Frame) -> bool {
+        match *frame {
+            Frame::End { style }
+            | Frame::Root { style, .. }
+            | Frame::Value { style, .. }
+            | Frame::Array { style, .. }
+            | Frame::Object { style, .. } => self.style(style).is_item,
+            Frame::Pending { .. } => false,
+        }
+    }
+
+    /// How far the object of a frame is.
+    pub(super) fn at(&self, frame: &Frame) -> ObjectAt {
+        let Frame::Object {
+            object,
+            done,
+            seen,
+            style,
+            ..
+        } = *frame
+        else {
+            return ObjectAt {
+                plan: super::object::PlanId(0),
+                order: PropertyOrder::Schema,
+                done: 0,
+                seen: NOTHING_SEEN,
+            };
+        };
+        ObjectAt {
+            plan: self.object(object).plan,
+            order: self.style(style).order,
+            done,
+            seen,
+        }
+    }
+
+    /// The lexemes of a frame.
     pub(crate) fn expand(
-        &self,
+        &mut self,
         lexicon: &mut Lexicon,
         frame: &Frame,
         fuel: &mut Fuel,
     ) -> Result<Expansion, OutOfFuel> {
-        let plain = |entry, actions| Expansion {
+        let keeps_item = self.is_within_item(frame);
+        let plain = |entry| Expansion {
             entry,
-            actions,
             keeps_key: false,
+            keeps_item,
         };
         Ok(match *frame {
-            Frame::End { shape } => plain(self.shape(shape).spacing.outer, Vec::new()),
-            Frame::Root { shape } => {
-                let outer = self.shape(shape).spacing.outer;
-                let (value, actions) = self.value(lexicon, shape, None);
-                plain(lexicon.concat(outer, value), actions)
+            Frame::End { style } => plain(self.style(style).spacing.outer),
+            Frame::Pending { .. } => plain(EMPTY),
+            Frame::Root { goals, style } => {
+                let pad = self.style(style).spacing.outer;
+                let value = self.value(lexicon, goals, fuel)?;
+                plain(lexicon.concat(pad, value))
             }
-            Frame::Value { shape } => {
-                let pad = self.shape(shape).spacing.after_colon;
-                let (value, actions) = self.value(lexicon, shape, None);
-                plain(lexicon.concat(pad, value), actions)
+            Frame::Value { goals, style } => {
+                let pad = self.style(style).spacing.after_colon;
+                let value = self.value(lexicon, goals, fuel)?;
+                plain(lexicon.concat(pad, value))
             }
-            Frame::ArrayStart { shape } => self.array(lexicon, shape, None),
-            Frame::ArrayNext { shape, items } => self.array(lexicon, shape, Some(items)),
-            Frame::ObjectStart { shape } => {
-                self.object(lexicon, shape, 0, NOTHING_SEEN, true, fuel)?
+            Frame::Array {
+                array,
+                place,
+                style,
+            } => {
+                let items = self.items(lexicon, array, fuel)?;
+                let entry = match &items {
+                    Some(items) => self.value(lexicon, items.goals, fuel)?,
+                    None => EMPTY,
+                };
+                let rest = self.arrays.get(array.0).clone();
+                let close = self.close(lexicon, b"]", &rest);
+                let has_unique = rest.iter().any(|&id| self.logic.facts(id).has_unique);
+                Expansion {
+                    entry: self.between(lexicon, style, place, entry, close),
+                    keeps_key: false,
+                    keeps_item: keeps_item || has_unique,
+                }
             }
-            Frame::ObjectNext {
-                shape,
-                property,
-                seen,
-            } => self.object(lexicon, shape, property, seen, false, fuel)?,
+            Frame::Object {
+                object,
+                place,
+                count,
+                style,
+                ..
+            } => {
+                let colon = self.style(style).spacing.colon;
+                let mut keys = Vec::new();
+                let mut keeps_key = false;
+                let at = self.at(frame);
+                let num_names = self.plan(at.plan).num_names();
+                let marks = self.next_keys(lexicon, frame, fuel)?;
+                for &key in &marks {
+                    fuel.burn(1)?;
+                    if key < num_names {
+                        keys.push(self.key_to_colon(lexicon, at.plan, key, colon));
+                    } else {
+                        keeps_key = true;
+                        let class = (key - num_names) as usize;
+                        let language =
+                            self.keys_of_class(lexicon, at.plan, class, at.seen, fuel)?;
+                        let end = lexicon.marked(colon, FIRST_KEY + key as u16);
+                        keys.push(lexicon.concat(language, end));
+                    }
+                }
+                let keys = lexicon.or(&keys);
+                let close = match self.plain[object.0 as usize].clone() {
+                    Some(plain) => {
+                        let names = 0..num_names;
+                        let mut required = names.filter(|&name| plain.required[name as usize]);
+                        if required.any(|name| self.is_open(at, name)) || count < plain.min {
+                            EMPTY
+                        } else {
+                            let bracket = lexicon.literal(b"}");
+                            lexicon.marked(bracket, CLOSE)
+                        }
+                    }
+                    None => {
+                        let rest = self.object(object).rest.clone();
+                        self.close(lexicon, b"}", &rest)
+                    }
+                };
+                Expansion {
+                    entry: self.between(lexicon, style, place, keys, close),
+                    keeps_key,
+                    keeps_item,
+                }
+            }
         })
     }
 
-    /// A value's first lexeme; after the value comes `next`.
-    fn value(
+    /// What comes within brackets: another item or member, or the closing bracket.
+    fn between(
         &self,
         lexicon: &mut Lexicon,
-        id: ShapeId,
-        next: Option<Frame>,
-    ) -> (ExprId, Vec<(u16, Action)>) {
-        let shape = self.shape(id);
-        let frames = |last: Option<Frame>| Action::Replace(next.into_iter().chain(last).collect());
-        let mut ways = vec![lexicon.marked(shape.scalars, SCALAR)];
-        let mut actions = vec![(SCALAR, frames(None))];
-        let brackets = [
-            (b"[", OPEN_ARRAY, Frame::ArrayStart { shape: id }),
-            (b"{", OPEN_OBJECT, Frame::ObjectStart { shape: id }),
-        ];
-        for (bracket, mark, frame) in brackets {
-            if self.min_bytes(lexicon, &frame) != DEAD {
+        style: StyleId,
+        place: Place,
+        another: ExprId,
+        close: ExprId,
+    ) -> ExprId {
+        let spacing = self.style(style).spacing;
+        if place == Place::Start {
+            let first = lexicon.or(&[another, close]);
+            return lexicon.concat(spacing.inner, first);
+        }
+        let more = lexicon.concat(spacing.comma, another);
+        let close = lexicon.concat(spacing.inner, close);
+        lexicon.or(&[more, close])
+    }
+
+    /// The closing bracket, if a goal is met with it.
+    fn close(&self, lexicon: &mut Lexicon, bracket: &[u8], rest: &[FormulaId]) -> ExprId {
+        let mut goals = (0..rest.len()).filter(|&goal| self.logic.facts(rest[goal]).closes);
+        // Goals are disjoint: at most one is met.
+        match goals.next() {
+            Some(goal) => {
                 let bracket = lexicon.literal(bracket);
-                ways.push(lexicon.marked(bracket, mark));
-                actions.push((mark, frames(Some(frame))));
+                lexicon.marked(bracket, close_mark(goal))
             }
-        }
-        (lexicon.or(&ways), actions)
-    }
-
-    fn array(&self, lexicon: &mut Lexicon, id: ShapeId, items: Option<u32>) -> Expansion {
-        let Shape { spacing, array, .. } = self.shape(id);
-        let spacing = *spacing;
-        let count = items.unwrap_or(0);
-        let mut entry = EMPTY;
-        let mut actions = Vec::new();
-        if let Some(array) = array {
-            // Beyond this, one more item makes no difference.
-            let most = (array.prefix.len() as u32)
-                .max(array.min_items)
-                .max(array.max_items.unwrap_or(0));
-            let next = Frame::ArrayNext {
-                shape: id,
-                items: count.saturating_add(1).min(most),
-            };
-            let item = self.item(id, count).filter(|item| {
-                let rest = self.min_bytes(lexicon, &next);
-                self.shape(*item).min_bytes != DEAD && rest != DEAD
-            });
-            if let Some(item) = item {
-                (entry, actions) = self.value(lexicon, item, Some(next));
-            }
-            let close = lexicon.literal(b"]");
-            let close = lexicon.marked(close, CLOSE);
-            let may_close = count >= array.min_items;
-            let close = if may_close { close } else { EMPTY };
-            actions.push((CLOSE, Action::Replace(Vec::new())));
-            entry = match items {
-                None => {
-                    let first = lexicon.or(&[entry, close]);
-                    lexicon.concat(spacing.inner, first)
-                }
-                Some(_) => {
-                    let more = lexicon.concat(spacing.comma, entry);
-                    let close = lexicon.concat(spacing.inner, close);
-                    lexicon.or(&[more, close])
-                }
-            };
-        }
-        Expansion {
-            entry,
-            actions,
-            keeps_key: false,
+            None => EMPTY,
         }
     }
 
-    fn object(
-        &self,
+    /// A value's first lexeme.
+    fn value(
+        &mut self,
         lexicon: &mut Lexicon,
-        id: ShapeId,
-        property: u32,
-        seen: SeenId,
-        at_start: bool,
+        goals: GoalsId,
         fuel: &mut Fuel,
-    ) -> Result<Expansion, OutOfFuel> {
-        let Shape {
-            spacing, object, ..
-        } = self.shape(id);
-        let spacing = *spacing;
-        let Some(object) = object else {
-            return Ok(Expansion {
-                entry: EMPTY,
-                actions: Vec::new(),
-                keeps_key: false,
-            });
-        };
-        let mut keys = Vec::new();
-        let mut actions = vec![(CLOSE, Action::Replace(Vec::new()))];
-        // Properties come in their order: a required one can't be passed over.
-        let mut passed = true;
-        for (index, member) in object.properties.iter().enumerate().skip(property as usize) {
-            fuel.burn(1)?;
-            let next = Frame::ObjectNext {
-                shape: id,
-                property: index as u32 + 1,
-                seen,
-            };
-            let value = Frame::Value {
-                shape: member.shape,
-            };
-            let possible = self.shape(member.shape).min_bytes != DEAD
-                && self.min_bytes(lexicon, &next) != DEAD;
-            if possible {
-                let mark = FIRST_KEY + index as u16;
-                let end = lexicon.marked(spacing.colon, mark);
-                keys.push(lexicon.concat(member.key, end));
-                actions.push((mark, Action::Replace(vec![next, value])));
-            }
-            if member.required {
-                passed = false;
-                break;
-            }
+    ) -> Result<ExprId, OutOfFuel> {
+        if let Some(&known) = self.value_lexemes.get(&goals) {
+            return Ok(known);
         }
-        let other = object
-            .additional
-            .filter(|other| passed && self.shape(*other).min_bytes != DEAD);
-        if let Some(other) = other {
-            let mark = FIRST_KEY + object.properties.len() as u16;
-            let mut language = object.other_keys;
-            if seen != NOTHING_SEEN {
-                let mut spellings = Vec::new();
-                for key in &self.seen[seen.0 as usize - 1] {
-                    fuel.burn(1 + key.len() as u64)?;
-                    spellings.push(lexicon.json_string(key, true));
+        let nodes = self.goals.get(goals.0).clone();
+        if nodes.len() > MAX_GOALS {
+            return Err(fuel.exhaust());
+        }
+        let texts = self.texts(lexicon);
+        let mut ways = Vec::new();
+        let (mut has_array, mut has_object) = (false, false);
+        for (goal, &node) in nodes.iter().enumerate() {
+            let shape = self.shape(lexicon, node, fuel)?;
+            let mut scalars = Vec::new();
+            let words = [Kinds::NULL, Kinds::FALSE, Kinds::TRUE]
+                .into_iter()
+                .zip(texts.words);
+            scalars.extend(
+                words
+                    .filter(|word| shape.words & word.0.0 != 0)
+                    .map(|word| word.1),
+            );
+            for (spellings, free) in [(shape.number, texts.number), (shape.string, texts.string)] {
+                match spellings {
+                    Spellings::Free => scalars.push(free),
+                    Spellings::Only(language) => {
+                        if lexicon.is_live(language, fuel)? {
+                            scalars.push(language);
+                        }
+                    }
                 }
-                let spellings = lexicon.or(&spellings);
-                let unseen = lexicon.not(spellings);
-                language = lexicon.and(&[language, unseen]);
             }
-            let end = lexicon.marked(spacing.colon, mark);
-            keys.push(lexicon.concat(language, end));
-            let next = Frame::ObjectNext {
-                shape: id,
-                property: object.properties.len() as u32,
-                seen,
-            };
-            let value = Frame::Value { shape: other };
-            actions.push((mark, Action::Member { next, value }));
+            let scalars = lexicon.or(&scalars);
+            ways.push(lexicon.marked(scalars, scalar_mark(goal)));
+            has_array |= self.array_cost(lexicon, shape.array, fuel)? != DEAD;
+            if shape.object != FALSE && !has_object {
+                let at = self.object_start(lexicon, &[shape.object], fuel)?;
+                has_object = self.object_cost(lexicon, at, shape.object, fuel)? != DEAD;
+            }
         }
-        let keys = lexicon.or(&keys);
-        let close = if passed { lexicon.literal(b"}") } else { EMPTY };
-        let close = lexicon.marked(close, CLOSE);
-        let entry = if at_start {
-            let first = lexicon.or(&[keys, close]);
-            lexicon.concat(spacing.inner, first)
-        } else {
-            let more = lexicon.concat(spacing.comma, keys);
-            let close = lexicon.concat(spacing.inner, close);
-            lexicon.or(&[more, close])
-        };
-        Ok(Expansion {
-            entry,
-            actions,
-            keeps_key: other.is_some(),
+        let brackets = [
+            (has_array, b"[", OPEN_ARRAY),
+            (has_object, b"{", OPEN_OBJECT),
+        ];
+        for (_, bracket, mark) in brackets.iter().filter(|bracket| bracket.0) {
+            let bracket = lexicon.literal(*bracket);
+            ways.push(lexicon.marked(bracket, *mark));
+        }
+        let lexeme = lexicon.or(&ways);
+        self.value_lexemes.insert(goals, lexeme);
+        Ok(lexeme)
+    }
+
+    /// What follows a mark of a frame.
+    pub(crate) fn follow(
+        &mut self,
+        lexicon: &mut Lexicon,
+        frame: &Frame,
+        mark: u16,
+        fuel: &mut Fuel,
+    ) -> Result<Action, OutOfFuel> {
+        let verdict = |goal: u16| Action::Verdict(u32::from(goal));
+        Ok(match *frame {
+            Frame::End { .. } | Frame::Pending { .. } => verdict(0),
+            Frame::Root { goals, style } | Frame::Value { goals, style } => {
+                if is_scalar(mark) {
+                    verdict(goal_of(mark))
+                } else {
+                    Action::Replace(vec![self.opened(lexicon, goals, mark, style, fuel)?])
+                }
+            }
+            Frame::Array { array, style, .. } => {
+                let items = match mark {
+                    OPEN_ARRAY | OPEN_OBJECT => self.items(lexicon, array, fuel)?,
+                    _ if is_scalar(mark) => self.items(lexicon, array, fuel)?,
+                    _ => None,
+                };
+                let Some(items) = items else {
+                    return Ok(verdict(goal_of(mark)));
+                };
+                let next = |programs: &Self, array: ArrayId| {
+                    let rest = programs.arrays.get(array.0);
+                    let unique = rest.iter().any(|&id| programs.logic.facts(id).has_unique);
+                    Frame::Array {
+                        array,
+                        place: if unique { Place::Item } else { Place::Next },
+                        style,
+                    }
+                };
+                if is_scalar(mark) {
+                    let rest = items.rest.get(usize::from(goal_of(mark)));
+                    Action::Replace(rest.map(|&rest| next(self, rest)).into_iter().collect())
+                } else {
+                    let frames: Vec<Frame> =
+                        items.rest.iter().map(|&rest| next(self, rest)).collect();
+                    let below = self.joined(frames);
+                    let formulas = self.arrays.get(array.0);
+                    let unique = formulas.iter().any(|&id| self.logic.facts(id).has_unique);
+                    let inner = if unique {
+                        self.item_style(style)
+                    } else {
+                        style
+                    };
+                    let value = self.opened(lexicon, items.goals, mark, inner, fuel)?;
+                    Action::Replace(vec![below, value])
+                }
+            }
+            Frame::Object { .. } => {
+                if mark == CLOSE || mark >= FIRST_GOAL {
+                    return Ok(verdict(goal_of(mark)));
+                }
+                let key = u32::from(mark - FIRST_KEY);
+                let at = self.at(frame);
+                let num_names = self.plan(at.plan).num_names();
+                let Some(member) = self.member(lexicon, frame, key, fuel)? else {
+                    return Ok(verdict(0));
+                };
+                let Members { goals, next, style } = member;
+                let below = self.joined(next);
+                let value = Frame::Value { goals, style };
+                if key < num_names {
+                    Action::Replace(vec![below, value])
+                } else {
+                    Action::Member { next: below, value }
+                }
+            }
         })
+    }
+
+    /// The frame below a value with those outcomes.
+    fn joined(&mut self, frames: Vec<Frame>) -> Frame {
+        match frames[..] {
+            [only] => only,
+            _ => Frame::Pending {
+                outcomes: self.outcomes_id(frames.into()),
+            },
+        }
+    }
+
+    /// The frame after an opening bracket.
+    fn opened(
+        &mut self,
+        lexicon: &mut Lexicon,
+        goals: GoalsId,
+        mark: u16,
+        style: StyleId,
+        fuel: &mut Fuel,
+    ) -> Result<Frame, OutOfFuel> {
+        let nodes = self.goals.get(goals.0).clone();
+        let mut rest = Vec::with_capacity(nodes.len());
+        for &node in &nodes {
+            let shape = self.shape(lexicon, node, fuel)?;
+            rest.push(if mark == OPEN_ARRAY {
+                let cost = self.array_cost(lexicon, shape.array, fuel)?;
+                if cost == DEAD { FALSE } else { shape.array }
+            } else if shape.object == FALSE {
+                FALSE
+            } else {
+                let at = self.object_start(lexicon, &[shape.object], fuel)?;
+                let cost = self.object_cost(lexicon, at, shape.object, fuel)?;
+                if cost == DEAD { FALSE } else { shape.object }
+            });
+        }
+        if mark == OPEN_ARRAY {
+            let array = self.array_of(rest.into());
+            return Ok(Frame::Array {
+                array,
+                place: Place::Start,
+                style,
+            });
+        }
+        let plan = self.plan_of(lexicon, &rest, fuel)?;
+        let object = self.object_of(plan, rest.into());
+        Ok(Frame::Object {
+            object,
+            place: Place::Start,
+            done: 0,
+            seen: NOTHING_SEEN,
+            count: 0,
+            style,
+        })
+    }
+
+    /// A style, within an item of an array of distinct items.
+    fn item_style(&mut self, style: StyleId) -> StyleId {
+        let mut style = self.style(style);
+        style.is_item = true;
+        StyleId(self.styles.intern(style, 0).0)
     }
 
     /// The frame after a member with a key of its own, from the text of the key's lexeme: white
@@ -334,39 +531,86 @@ impl Programs {
     pub(crate) fn after_key(&mut self, next: Frame, lexeme: &[u8]) -> Frame {
         let text = String::from_utf8_lossy(lexeme);
         let quoted = text.find('"').map(|start| &text[start..]);
-        let key = quoted.and_then(|quoted| unquote(quoted).ok());
-        match (next, key) {
-            (
-                Frame::ObjectNext {
-                    shape,
-                    property,
-                    seen,
-                },
-                Some((key, _)),
-            ) => Frame::ObjectNext {
-                shape,
-                property,
-                seen: self.with_seen(seen, key),
+        let Some(Ok((key, _))) = quoted.map(unquote) else {
+            return next;
+        };
+        self.with_key(next, &key)
+    }
+
+    fn with_key(&mut self, next: Frame, key: &str) -> Frame {
+        match next {
+            Frame::Object {
+                object,
+                place,
+                done,
+                seen,
+                count,
+                style,
+            } => Frame::Object {
+                object,
+                place,
+                done,
+                seen: self.with_seen(seen, key.to_owned()),
+                count,
+                style,
             },
-            (next, _) => next,
+            Frame::Pending { outcomes } => {
+                let frames = self.outcomes.get(outcomes.0).clone();
+                let frames = frames
+                    .iter()
+                    .map(|&frame| self.with_key(frame, key))
+                    .collect();
+                Frame::Pending {
+                    outcomes: self.outcomes_id(frames),
+                }
+            }
+            other => other,
         }
     }
 
-    /// A set of seen keys with one more.
-    fn with_seen(&mut self, seen: SeenId, key: String) -> SeenId {
-        let mut keys = match (seen.0 as usize).checked_sub(1) {
-            Some(at) => self.seen[at].clone(),
-            None => Vec::new(),
+    /// Whether a frame waits for the text of the item before it.
+    pub(crate) fn awaits_item(&self, frame: &Frame) -> bool {
+        matches!(
+            frame,
+            Frame::Array {
+                place: Place::Item,
+                ..
+            }
+        )
+    }
+
+    /// The frame after an item that ends a text.
+    pub(crate) fn after_item(
+        &mut self,
+        lexicon: &mut Lexicon,
+        frame: Frame,
+        text: &[u8],
+        fuel: &mut Fuel,
+    ) -> Result<Frame, OutOfFuel> {
+        let Frame::Array { array, style, .. } = frame else {
+            return Ok(frame);
         };
-        if let Err(at) = keys.binary_search(&key) {
-            keys.insert(at, key);
+        fuel.burn(1 + text.len() as u64)?;
+        let item = self.constant_of(lexicon, last_item(text));
+        let formulas = self.arrays.get(array.0).clone();
+        let mut rest = Vec::with_capacity(formulas.len());
+        for &formula in &formulas {
+            let formula = self.with_item(formula, item);
+            let cost = self.array_cost(lexicon, formula, fuel)?;
+            rest.push(if cost == DEAD { FALSE } else { formula });
         }
-        if let Some(&known) = self.seen_ids.get(&keys) {
-            return known;
-        }
-        self.seen.push(keys.clone());
-        let id = SeenId(self.seen.len() as u32);
-        self.seen_ids.insert(keys, id);
-        id
+        Ok(Frame::Array {
+            array: self.array_of(rest.into()),
+            place: Place::Next,
+            style,
+        })
+    }
+}
+
+/// A cost after an item or member, as one after the opening bracket where it is that.
+fn without_comma(cost: u32, place: Place) -> u32 {
+    match place {
+        Place::Start if cost > 1 && cost != DEAD => cost - 1,
+        _ => cost,
     }
 }

@@ -3,23 +3,55 @@
 //! | file | idea |
 //! |---|---|
 //! | `value` | JSON as it is written, with numbers as text |
-//! | `text` | white space, strings and numbers as languages |
-//! | `shape` | what a value may be: scalars as one language, arrays, objects |
-//! | `frame` | what follows where in an array or object |
-//! | `keyword` | keywords of JSON Schema one by one |
-//! | `schema` | from JSON Schema to shapes |
+//! | `text` | white space and strings as languages |
+//! | `decimal` | decimal numbers as they are written |
+//! | `number`, `range`, `multiple` | numbers, between bounds and by step, as languages |
+//! | `format`, `format_regex` | formats, as patterns |
+//! | `pattern` | strings by length and by pattern, as languages |
+//! | `node` | schemas as boolean combinations of assertions |
+//! | `schema` | from JSON Schema to nodes |
+//! | `shape` | a node by kind: scalars as languages, arrays and objects as formulas |
+//! | `formula` | boolean formulas over assertions about arrays or objects |
+//! | `derive` | what a formula becomes by an item or a member |
+//! | `array`, `object`, `member` | what may come next in an array or object |
+//! | `unique` | arrays of distinct items |
+//! | `live` | whether there is a value, and how long a short one is |
+//! | `frame` | places in arrays and objects as frames of the pushdown machine |
+//! | `style`, `spacing` | white space and the order of properties |
+//! | `programs` | all of that, interned |
 
+mod array;
+mod decimal;
+mod derive;
+mod format;
+mod format_regex;
+mod formula;
 mod frame;
-mod keyword;
-#[allow(dead_code)] // Used by the machine and the front end as they land.
+mod live;
+mod member;
+mod multiple;
 mod node;
+mod number;
+mod object;
+mod pattern;
+mod programs;
+mod range;
 mod schema;
 mod shape;
+mod spacing;
+mod style;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
 mod text;
+mod unique;
 mod value;
 
 pub(crate) use frame::Frame;
+pub(crate) use node::NodeId;
+pub(crate) use programs::Programs;
+pub use schema::Draft;
 pub(crate) use schema::SchemaCompiler;
-pub(crate) use shape::Programs;
+pub(crate) use style::Style;
 pub use text::Whitespace;
-pub(crate) use value::Value;

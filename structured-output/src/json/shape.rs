@@ -1,206 +1,407 @@
-//! What a value may be.
+//! What a value may be, by kind.
+//!
+//! Assertions speak of one kind each, so every boolean combination of them is one per kind: a set
+//! of words, a language of numbers, one of strings, a formula over arrays and one over objects.
 
-use hashbrown::HashMap;
+use hashbrown::HashSet;
 
-use super::frame::Frame;
-use super::text::{Spacing, Whitespace};
-use crate::lexical::search::DEAD;
-use crate::lexical::{EMPTY, ExprId, Lexicon};
+use super::formula::{FALSE, FormulaId, NO_ITEMS, TRUE};
+use super::node::{Kinds, Node, NodeId};
+use super::programs::Programs;
+use crate::lexical::{EMPTY, ExprId, Fuel, Lexicon, OutOfFuel, UNBOUNDED};
 
-/// A shape of a generation.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub(crate) struct ShapeId(pub(super) u32);
+/// Spellings of numbers or strings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Spellings {
+    /// All that JSON has.
+    Free,
+    Only(ExprId),
+}
 
-/// A set of keys that an object has already, beside those that its shape names.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub(crate) struct SeenId(pub(super) u32);
-
-/// No key seen.
-pub(super) const NOTHING_SEEN: SeenId = SeenId(0);
+const NONE: Spellings = Spellings::Only(EMPTY);
 
 /// What a value may be.
-#[derive(Debug, Clone)]
-pub(crate) struct Shape {
-    pub(super) spacing: Spacing,
-    /// `null`, booleans, numbers and strings, as one language.
-    pub(super) scalars: ExprId,
-    pub(super) array: Option<ArrayShape>,
-    pub(super) object: Option<ObjectShape>,
-    /// Length of the shortest text; [`DEAD`] where there is none.
-    pub(super) min_bytes: u32,
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Shape {
+    /// `null`, `false` and `true`: a set of [`Kinds`].
+    pub(super) words: u8,
+    pub(super) number: Spellings,
+    pub(super) string: Spellings,
+    pub(super) array: FormulaId,
+    pub(super) object: FormulaId,
 }
 
-/// What an array may be.
-#[derive(Debug, Clone)]
-pub(crate) struct ArrayShape {
-    /// The first items.
-    pub(super) prefix: Vec<ShapeId>,
-    /// All further ones; `None` where there may be none.
-    pub(super) rest: Option<ShapeId>,
-    pub(super) min_items: u32,
-    pub(super) max_items: Option<u32>,
-}
+const WORDS: u8 = Kinds::NULL.0 | Kinds::BOOLEAN.0;
 
-/// What an object may be.
-#[derive(Debug, Clone)]
-pub(crate) struct ObjectShape {
-    /// Members with a name, in the order in which they are written.
-    pub(super) properties: Vec<Property>,
-    /// All other members, which come after; `None` where there may be none.
-    pub(super) additional: Option<ShapeId>,
-    /// The keys of other members, in quotes.
-    pub(super) other_keys: ExprId,
-}
+/// Any value.
+const ANY: Shape = Shape {
+    words: WORDS,
+    number: Spellings::Free,
+    string: Spellings::Free,
+    array: TRUE,
+    object: TRUE,
+};
 
-/// A member with a name.
-#[derive(Debug, Clone)]
-pub(crate) struct Property {
-    /// The name's spellings, in quotes.
-    pub(super) key: ExprId,
-    pub(super) shape: ShapeId,
-    pub(super) required: bool,
-}
-
-/// All shapes of a generation.
-#[derive(Default)]
-pub(crate) struct Programs {
-    pub(super) shapes: Vec<Shape>,
-    pub(super) seen: Vec<Vec<String>>,
-    pub(super) seen_ids: HashMap<Vec<String>, SeenId>,
-    /// The shape of any value, by spacing: one for all grammars.
-    any: Vec<(Spacing, ShapeId)>,
-    bytes: usize,
-}
+/// No value.
+const NO: Shape = Shape {
+    words: 0,
+    number: NONE,
+    string: NONE,
+    array: FALSE,
+    object: FALSE,
+};
 
 impl Programs {
-    /// Bytes of memory held.
-    pub(crate) fn memory_bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// How many shapes there are.
-    pub(crate) fn len(&self) -> usize {
-        self.shapes.len()
-    }
-
-    pub(super) fn shape(&self, shape: ShapeId) -> &Shape {
-        &self.shapes[shape.0 as usize]
-    }
-
-    /// A shape of no value, to be replaced by [`Programs::set`].
-    pub(super) fn reserve(&mut self, spacing: Spacing) -> ShapeId {
-        self.bytes += size_of::<Shape>();
-        self.shapes.push(Shape {
-            spacing,
-            scalars: EMPTY,
-            array: None,
-            object: None,
-            min_bytes: DEAD,
-        });
-        ShapeId((self.shapes.len() - 1) as u32)
-    }
-
-    pub(super) fn set(&mut self, id: ShapeId, shape: Shape) {
-        let prefix = shape.array.as_ref().map_or(0, |array| array.prefix.len());
-        let properties = shape
-            .object
-            .as_ref()
-            .map_or(0, |object| object.properties.len());
-        self.bytes += prefix * size_of::<ShapeId>() + properties * size_of::<Property>();
-        self.shapes[id.0 as usize] = shape;
-    }
-
-    /// Computes the shortest texts of the shapes from `first` on, which may refer to each other.
-    /// Repeats until nothing changes: as often as shapes are nested in their shortest texts.
-    pub(super) fn find_shortest(&mut self, lexicon: &Lexicon, first: usize) {
-        loop {
-            let mut changed = false;
-            for index in first..self.shapes.len() {
-                let id = ShapeId(index as u32);
-                let shape = self.shape(id);
-                let mut least = lexicon.min_bytes(shape.scalars);
-                if shape.array.is_some() {
-                    least = least.min(self.after_bracket(lexicon, Frame::ArrayStart { shape: id }));
-                }
-                if shape.object.is_some() {
-                    least =
-                        least.min(self.after_bracket(lexicon, Frame::ObjectStart { shape: id }));
-                }
-                if least < self.shape(id).min_bytes {
-                    self.shapes[index].min_bytes = least;
-                    changed = true;
-                }
-            }
-            if !changed {
-                return;
-            }
+    /// The node that a reference stands for, other nodes themselves. Cycles are refused when a
+    /// grammar is made.
+    pub(super) fn resolved(&self, mut node: NodeId) -> NodeId {
+        while let Node::Reference(number) = *self.logic.nodes.node(node) {
+            node = self.logic.nodes.definition(number);
         }
+        node
     }
 
-    fn after_bracket(&self, lexicon: &Lexicon, frame: Frame) -> u32 {
-        self.min_bytes(lexicon, &frame).saturating_add(1)
-    }
-
-    /// The shape of any value.
-    pub(super) fn any(&mut self, lexicon: &mut Lexicon, spacing: Spacing) -> ShapeId {
-        if let Some(&(_, known)) = self.any.iter().find(|known| known.0 == spacing) {
-            return known;
-        }
-        let id = self.reserve(spacing);
-        self.any.push((spacing, id));
-        let scalars = {
-            let words = [&b"null"[..], b"true", b"false"].map(|word| lexicon.literal(word));
-            let [null, yes, no] = words;
-            let number = lexicon.json_number();
-            let string = free_string(lexicon);
-            lexicon.or(&[null, yes, no, number, string])
-        };
-        let shape = Shape {
-            spacing,
-            scalars,
-            array: Some(ArrayShape {
-                prefix: Vec::new(),
-                rest: Some(id),
-                min_items: 0,
-                max_items: None,
-            }),
-            object: Some(ObjectShape {
-                properties: Vec::new(),
-                additional: Some(id),
-                other_keys: free_string(lexicon),
-            }),
-            min_bytes: DEAD,
-        };
-        self.set(id, shape);
-        self.find_shortest(lexicon, id.0 as usize);
-        id
-    }
-
-    /// A grammar of any JSON object: the frames to start with.
-    pub(crate) fn any_object(
+    /// The shape of a node.
+    pub(super) fn shape(
         &mut self,
         lexicon: &mut Lexicon,
-        whitespace: Whitespace,
-    ) -> [Frame; 2] {
-        let spacing = lexicon.spacing(whitespace);
-        let any = self.any(lexicon, spacing);
-        let first = self.shapes.len();
-        let id = self.reserve(spacing);
-        let shape = Shape {
-            scalars: EMPTY,
-            array: None,
-            min_bytes: DEAD,
-            ..self.shape(any).clone()
+        node: NodeId,
+        fuel: &mut Fuel,
+    ) -> Result<Shape, OutOfFuel> {
+        if let Some(&known) = self.shapes.get(&node) {
+            return Ok(known);
+        }
+        let mut shape = NO;
+        let mut pending = vec![node];
+        while let Some(&next) = pending.last() {
+            if let Some(&known) = self.shapes.get(&next) {
+                shape = known;
+                pending.pop();
+                continue;
+            }
+            fuel.burn(1)?;
+            let before = pending.len();
+            match self.logic.nodes.node(next) {
+                Node::AllOf(list) | Node::AnyOf(list) | Node::OneOf(list) => {
+                    let unknown = list.iter().filter(|node| !self.shapes.contains_key(*node));
+                    pending.extend(unknown.copied());
+                }
+                Node::Not(inner) if !self.shapes.contains_key(inner) => pending.push(*inner),
+                Node::Reference(number) => {
+                    let node = self.logic.nodes.definition(*number);
+                    if !self.shapes.contains_key(&node) {
+                        pending.push(node);
+                    }
+                }
+                _ => {}
+            }
+            if pending.len() == before {
+                let shape = self.shape_of_known(lexicon, next, fuel)?;
+                if self.logic.take_too_deep() {
+                    return Err(fuel.exhaust());
+                }
+                self.shapes.insert(next, shape);
+            }
+        }
+        Ok(shape)
+    }
+
+    fn known_shape(&self, node: NodeId) -> Shape {
+        self.shapes.get(&node).copied().unwrap_or(NO)
+    }
+
+    /// The shape of a node whose operands' shapes are known.
+    fn shape_of_known(
+        &mut self,
+        lexicon: &mut Lexicon,
+        id: NodeId,
+        fuel: &mut Fuel,
+    ) -> Result<Shape, OutOfFuel> {
+        let list: Vec<Shape> = match self.logic.nodes.node(id) {
+            Node::AllOf(list) | Node::AnyOf(list) | Node::OneOf(list) => {
+                list.iter().map(|&node| self.known_shape(node)).collect()
+            }
+            _ => Vec::new(),
         };
-        self.set(id, shape);
-        self.find_shortest(lexicon, first);
-        [Frame::End { shape: id }, Frame::Root { shape: id }]
+        fuel.burn(list.len() as u64)?;
+        let logic = &mut self.logic;
+        Ok(match logic.nodes.node(id) {
+            Node::AllOf(_) => {
+                let arrays: Vec<_> = list.iter().map(|shape| shape.array).collect();
+                let objects: Vec<_> = list.iter().map(|shape| shape.object).collect();
+                Shape {
+                    words: list.iter().fold(WORDS, |words, shape| words & shape.words),
+                    number: all(lexicon, list.iter().map(|shape| shape.number)),
+                    string: all(lexicon, list.iter().map(|shape| shape.string)),
+                    array: logic.all(&arrays),
+                    object: logic.all(&objects),
+                }
+            }
+            Node::AnyOf(_) => {
+                let arrays: Vec<_> = list.iter().map(|shape| shape.array).collect();
+                let objects: Vec<_> = list.iter().map(|shape| shape.object).collect();
+                Shape {
+                    words: list.iter().fold(0, |words, shape| words | shape.words),
+                    number: any(lexicon, list.iter().map(|shape| shape.number)),
+                    string: any(lexicon, list.iter().map(|shape| shape.string)),
+                    array: logic.any(&arrays),
+                    object: logic.any(&objects),
+                }
+            }
+            Node::OneOf(_) => {
+                let texts = self.texts(lexicon);
+                let (mut some, mut several) = (0, 0);
+                for shape in &list {
+                    several |= some & shape.words;
+                    some |= shape.words;
+                }
+                let numbers = list.iter().map(|shape| shape.number);
+                let number = one(lexicon, numbers, texts.decimal, fuel)?;
+                let strings = list.iter().map(|shape| shape.string);
+                let string = one(lexicon, strings, texts.constrained, fuel)?;
+                let arrays: Vec<_> = list.iter().map(|shape| shape.array).collect();
+                let objects: Vec<_> = list.iter().map(|shape| shape.object).collect();
+                Shape {
+                    words: some & !several,
+                    number,
+                    string,
+                    array: self.one_formula(&arrays, fuel)?,
+                    object: self.one_formula(&objects, fuel)?,
+                }
+            }
+            Node::Not(inner) => {
+                let inner = *inner;
+                let shape = self.known_shape(inner);
+                let texts = self.texts(lexicon);
+                Shape {
+                    words: WORDS & !shape.words,
+                    number: contrary(lexicon, shape.number, texts.decimal),
+                    string: contrary(lexicon, shape.string, texts.constrained),
+                    array: self.logic.contrary(shape.array),
+                    object: self.logic.contrary(shape.object),
+                }
+            }
+            Node::Kinds(kinds) => {
+                let free = |kind| match kinds.contains(kind) {
+                    true => Spellings::Free,
+                    false => NONE,
+                };
+                let truth = |kind| if kinds.contains(kind) { TRUE } else { FALSE };
+                Shape {
+                    words: kinds.0 & WORDS,
+                    number: free(Kinds::NUMBER),
+                    string: free(Kinds::STRING),
+                    array: truth(Kinds::ARRAY),
+                    object: truth(Kinds::OBJECT),
+                }
+            }
+            Node::Number(language) => Shape {
+                number: Spellings::Only(*language),
+                ..ANY
+            },
+            Node::String(language) => Shape {
+                string: Spellings::Only(*language),
+                ..ANY
+            },
+            Node::Items { .. } | Node::MinItems(_) | Node::Contains { .. } => Shape {
+                array: logic.literal(id, true),
+                ..ANY
+            },
+            Node::UniqueItems => Shape {
+                array: logic.unique(NO_ITEMS, true),
+                ..ANY
+            },
+            Node::Members(_) | Node::Has(_) | Node::MinProperties(_) => Shape {
+                object: logic.literal(id, true),
+                ..ANY
+            },
+            Node::Reference(number) => {
+                let node = logic.nodes.definition(*number);
+                self.known_shape(node)
+            }
+        })
+    }
+
+    /// Exactly one formula holds.
+    fn one_formula(&mut self, list: &[FormulaId], fuel: &mut Fuel) -> Result<FormulaId, OutOfFuel> {
+        let some: Vec<FormulaId> = list.iter().copied().filter(|&id| id != FALSE).collect();
+        fuel.burn((some.len() * some.len()) as u64)?;
+        let contraries: Vec<_> = some.iter().map(|&id| self.logic.contrary(id)).collect();
+        let mut ways = Vec::with_capacity(some.len());
+        for (index, &holds) in some.iter().enumerate() {
+            let mut operands = contraries.clone();
+            operands.remove(index);
+            operands.insert(0, holds);
+            ways.push(self.logic.all(&operands));
+        }
+        Ok(self.logic.any(&ways))
+    }
+
+    /// A node that holds of itself in place, by way of references, if there is one that can be
+    /// reached.
+    pub(super) fn has_cycle_in_place(
+        &self,
+        root: NodeId,
+        fuel: &mut Fuel,
+    ) -> Result<bool, OutOfFuel> {
+        let mut over = HashSet::new();
+        let mut reached: HashSet<NodeId> = HashSet::from_iter([root]);
+        let mut starts = vec![root];
+        while let Some(start) = starts.pop() {
+            // Depth first in place; what is elsewhere starts on its own.
+            let mut open = HashSet::new();
+            let mut path = vec![(start, false)];
+            while let Some((node, leave)) = path.pop() {
+                if leave {
+                    open.remove(&node);
+                    over.insert(node);
+                    continue;
+                }
+                if over.contains(&node) {
+                    continue;
+                }
+                if !open.insert(node) {
+                    return Ok(true);
+                }
+                fuel.burn(1)?;
+                path.push((node, true));
+                let mut elsewhere = |node: NodeId| {
+                    if reached.insert(node) {
+                        starts.push(node);
+                    }
+                };
+                match self.logic.nodes.node(node) {
+                    Node::AllOf(list) | Node::AnyOf(list) | Node::OneOf(list) => {
+                        path.extend(list.iter().map(|&node| (node, false)));
+                    }
+                    Node::Not(inner) => path.push((*inner, false)),
+                    Node::Reference(number) => {
+                        path.push((self.logic.nodes.definition(*number), false));
+                    }
+                    Node::Items { prefix, rest } => {
+                        prefix.iter().copied().for_each(&mut elsewhere);
+                        elsewhere(*rest);
+                    }
+                    Node::Contains { item, .. } => elsewhere(*item),
+                    Node::Members(members) => {
+                        members.named.iter().for_each(|named| elsewhere(named.1));
+                        members
+                            .patterns
+                            .iter()
+                            .for_each(|pattern| elsewhere(pattern.1));
+                        elsewhere(members.additional);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(false)
     }
 }
 
-/// Any string, in quotes.
-pub(super) fn free_string(lexicon: &mut Lexicon) -> ExprId {
-    let char = lexicon.json_char();
-    let body = lexicon.star(char);
-    lexicon.json_quoted(body)
+fn all(lexicon: &mut Lexicon, list: impl Iterator<Item = Spellings>) -> Spellings {
+    let mut languages = Vec::new();
+    for spellings in list {
+        match spellings {
+            Spellings::Free => {}
+            Spellings::Only(EMPTY) => return NONE,
+            Spellings::Only(language) => languages.push(language),
+        }
+    }
+    match languages[..] {
+        [] => Spellings::Free,
+        _ => Spellings::Only(lexicon.and(&languages)),
+    }
+}
+
+fn any(lexicon: &mut Lexicon, list: impl Iterator<Item = Spellings>) -> Spellings {
+    let mut languages = Vec::new();
+    for spellings in list {
+        match spellings {
+            Spellings::Free => return Spellings::Free,
+            Spellings::Only(language) => languages.push(language),
+        }
+    }
+    Spellings::Only(lexicon.or(&languages))
+}
+
+/// What is not in a language; by parts where that is simpler.
+fn contrary(lexicon: &mut Lexicon, spellings: Spellings, universe: ExprId) -> Spellings {
+    match spellings {
+        Spellings::Free => NONE,
+        Spellings::Only(EMPTY) => Spellings::Free,
+        Spellings::Only(language) => {
+            let mut ways = Vec::new();
+            for part in lexicon.conjuncts(language) {
+                ways.push(match other_lengths(lexicon, part, universe) {
+                    Some(others) => others,
+                    None => {
+                        let not = lexicon.not(part);
+                        lexicon.and(&[universe, not])
+                    }
+                });
+            }
+            Spellings::Only(lexicon.or(&ways))
+        }
+    }
+}
+
+/// What exactly one of some languages has: what some have, less what several have.
+fn one(
+    lexicon: &mut Lexicon,
+    list: impl Iterator<Item = Spellings>,
+    universe: ExprId,
+    fuel: &mut Fuel,
+) -> Result<Spellings, OutOfFuel> {
+    let list: Vec<Spellings> = list.filter(|&spellings| spellings != NONE).collect();
+    if let [only] = list[..] {
+        return Ok(only);
+    }
+    let free = list
+        .iter()
+        .filter(|&&spellings| spellings == Spellings::Free)
+        .count();
+    if free > 1 {
+        return Ok(NONE);
+    }
+    let mut some = EMPTY;
+    let mut several = EMPTY;
+    for spellings in &list {
+        let Spellings::Only(language) = *spellings else {
+            continue;
+        };
+        let both = lexicon.and(&[some, language]);
+        if lexicon.is_live(both, fuel)? {
+            several = lexicon.or(&[several, both]);
+        }
+        some = lexicon.or(&[some, language]);
+    }
+    if free == 1 {
+        // What none of the others has.
+        return Ok(contrary(lexicon, Spellings::Only(some), universe));
+    }
+    if several != EMPTY {
+        let not = lexicon.not(several);
+        some = lexicon.and(&[some, not]);
+    }
+    Ok(Spellings::Only(some))
+}
+
+/// Of strings of some lengths, those of the others, counted and not searched for.
+fn other_lengths(lexicon: &mut Lexicon, part: ExprId, universe: ExprId) -> Option<ExprId> {
+    let (first, body, min, max, last) = lexicon.framed_repeat(part)?;
+    let all = lexicon.framed_repeat(universe)?;
+    if (first, body, last) != (all.0, all.1, all.4) {
+        return None;
+    }
+    let mut ways = Vec::new();
+    if let Some(less) = min.checked_sub(1) {
+        ways.push(lexicon.repeat(body, 0, less));
+    }
+    if max != UNBOUNDED {
+        ways.push(lexicon.repeat(body, max + 1, UNBOUNDED));
+    }
+    let body = lexicon.or(&ways);
+    let rest = lexicon.concat(body, last);
+    Some(lexicon.concat(first, rest))
 }

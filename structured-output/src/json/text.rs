@@ -1,4 +1,4 @@
-//! How JSON is written: white space, strings, numbers, as languages.
+//! How JSON is written: white space and strings, as languages.
 
 use crate::lexical::{ByteSet, EPSILON, ExprId, Lexicon};
 
@@ -27,9 +27,6 @@ pub(crate) struct Spacing {
     pub(crate) colon: ExprId,
     pub(crate) after_colon: ExprId,
 }
-
-/// Digits of zero that a whole number may have after a decimal point.
-const MAX_TRAILING_ZEROS: u32 = 4;
 
 impl Lexicon {
     pub(crate) fn spacing(&mut self, whitespace: Whitespace) -> Spacing {
@@ -63,47 +60,6 @@ impl Lexicon {
         }
     }
 
-    /// Any JSON number.
-    pub(crate) fn json_number(&mut self) -> ExprId {
-        let whole = self.json_whole();
-        let digit = self.class(ByteSet::range(b'0', b'9'));
-        let digits = self.repeat(digit, 1, crate::lexical::UNBOUNDED);
-        let point = self.literal(b".");
-        let fraction = self.concat(point, digits);
-        let fraction = self.optional(fraction);
-        let e = self.class(ByteSet::from_iter([b'e', b'E']));
-        let sign = self.class(ByteSet::from_iter([b'+', b'-']));
-        let sign = self.optional(sign);
-        let exponent = self.concat(sign, digits);
-        let exponent = self.concat(e, exponent);
-        let exponent = self.optional(exponent);
-        let rest = self.concat(fraction, exponent);
-        self.concat(whole, rest)
-    }
-
-    /// Any whole number without exponent, with up to four zeros after a decimal point.
-    pub(crate) fn json_integer(&mut self) -> ExprId {
-        let whole = self.json_whole();
-        let point = self.literal(b".");
-        let zero = self.literal(b"0");
-        let zeros = self.repeat(zero, 1, MAX_TRAILING_ZEROS);
-        let fraction = self.concat(point, zeros);
-        let fraction = self.optional(fraction);
-        self.concat(whole, fraction)
-    }
-
-    fn json_whole(&mut self) -> ExprId {
-        let minus = self.literal(b"-");
-        let minus = self.optional(minus);
-        let zero = self.literal(b"0");
-        let first = self.class(ByteSet::range(b'1', b'9'));
-        let digit = self.class(ByteSet::range(b'0', b'9'));
-        let digits = self.star(digit);
-        let other = self.concat(first, digits);
-        let whole = self.or(&[zero, other]);
-        self.concat(minus, whole)
-    }
-
     /// One character of a string, literally or by an escape of any kind.
     pub(crate) fn json_char(&mut self) -> ExprId {
         let mut ways = vec![self.json_plain_char(), self.json_short_escape()];
@@ -135,17 +91,7 @@ impl Lexicon {
     /// One character of a string under a constraint: literally, by its short escape, or as `\uXXXX`
     /// where it has neither.
     pub(crate) fn json_constrained_char(&mut self) -> ExprId {
-        let plain = self.json_plain_char();
-        let short = self.json_short_escape();
-        // U+0000 to U+0007, U+000B, U+000E to U+001F, by the digits that they share.
-        let low = self.class(ByteSet::from_iter(*b"01234567bBeEfF"));
-        let high = self.class(ByteSet::from_iter(*b"0123456789abcdefABCDEF"));
-        let mut ways = vec![plain, short];
-        for (first, second) in [(b"\\u000", low), (b"\\u001", high)] {
-            let first = self.literal(first);
-            ways.push(self.concat(first, second));
-        }
-        self.or(&ways)
+        self.json_char_of(&[('\0', char::MAX)])
     }
 
     fn json_plain_char(&mut self) -> ExprId {
@@ -182,12 +128,22 @@ impl Lexicon {
     pub(crate) fn json_string(&mut self, string: &str, all: bool) -> ExprId {
         let mut body = EPSILON;
         for char in string.chars().rev() {
+            let short = short_escape(char);
+            if !all && short.is_none() && char >= ' ' {
+                // Nearly all characters: spelled one way.
+                let mut utf8 = [0; 4];
+                for &byte in char.encode_utf8(&mut utf8).as_bytes().iter().rev() {
+                    let byte = self.byte(byte);
+                    body = self.concat(byte, body);
+                }
+                continue;
+            }
             let mut ways = Vec::new();
             if char >= ' ' && char != '"' && char != '\\' {
                 let mut utf8 = [0; 4];
                 ways.push(self.literal(char.encode_utf8(&mut utf8).as_bytes()));
             }
-            if let Some(letter) = short_escape(char) {
+            if let Some(letter) = short {
                 ways.push(self.literal(&[b'\\', letter]));
             }
             if all || ways.is_empty() {
@@ -219,68 +175,6 @@ fn short_escape(char: char) -> Option<u8> {
         '\t' => b't',
         _ => return None,
     })
-}
-
-impl Lexicon {
-    /// The spellings of a number's value without exponent, with up to four more zeros after the
-    /// decimal point, and the one given; and whether it is whole. `None` where that takes more than
-    /// 1,000 digits.
-    pub(crate) fn json_number_value(&mut self, text: &str) -> Option<(ExprId, bool)> {
-        const MAX_DIGITS: i64 = 1000;
-        let (negative, unsigned) = match text.strip_prefix('-') {
-            Some(rest) => (true, rest),
-            None => (false, text),
-        };
-        let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
-            Some((mantissa, exponent)) => (mantissa, exponent.parse::<i64>().ok()?),
-            None => (unsigned, 0),
-        };
-        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-        let digits = format!("{whole}{fraction}");
-        // The value is 0.digits times ten to the power of `point`.
-        let zeros = digits.len() - digits.trim_start_matches('0').len();
-        let point = (whole.len() as i64 - zeros as i64).checked_add(exponent)?;
-        let digits = digits.trim_matches('0');
-        if point.abs() > MAX_DIGITS || digits.len() as i64 > MAX_DIGITS {
-            return None;
-        }
-        let (whole, fraction) = if point <= 0 || digits.is_empty() {
-            let lead = if digits.is_empty() {
-                0
-            } else {
-                -point as usize
-            };
-            ("0".to_owned(), format!("{}{digits}", "0".repeat(lead)))
-        } else if digits.len() as i64 <= point {
-            let trail = point as usize - digits.len();
-            (format!("{digits}{}", "0".repeat(trail)), String::new())
-        } else {
-            let (whole, fraction) = digits.split_at(point as usize);
-            (whole.to_owned(), fraction.to_owned())
-        };
-        let zero = self.literal(b"0");
-        let tail = if fraction.is_empty() {
-            let zeros = self.repeat(zero, 1, MAX_TRAILING_ZEROS);
-            let point = self.literal(b".");
-            let tail = self.concat(point, zeros);
-            self.optional(tail)
-        } else {
-            let zeros = self.repeat(zero, 0, MAX_TRAILING_ZEROS);
-            let digits = self.literal(format!(".{fraction}").as_bytes());
-            self.concat(digits, zeros)
-        };
-        let whole = self.literal(whole.as_bytes());
-        let mut expr = self.concat(whole, tail);
-        let minus = self.literal(b"-");
-        if digits.is_empty() {
-            let minus = self.optional(minus);
-            expr = self.concat(minus, expr);
-        } else if negative {
-            expr = self.concat(minus, expr);
-        }
-        let own = self.literal(text.as_bytes());
-        Some((self.or(&[expr, own]), fraction.is_empty()))
-    }
 }
 
 #[cfg(test)]

@@ -128,6 +128,15 @@ impl Open {
             Self::Array(items) => Value::Array(Arc::new(items)),
             Self::Object(mut members, _) => {
                 // Of several members with one key the last counts.
+                let few = members.len() <= 8;
+                if few
+                    && (1..members.len()).all(|at| {
+                        let key = &members[at].0;
+                        members[..at].iter().all(|member| member.0 != *key)
+                    })
+                {
+                    return Value::Object(Arc::new(members));
+                }
                 let mut seen = HashSet::new();
                 let last: Vec<bool> = members.iter().rev().map(|m| seen.insert(&m.0)).collect();
                 drop(seen);
@@ -254,10 +263,19 @@ pub(crate) fn unquote(text: &str) -> Result<(String, usize), usize> {
             .filter(|d| d.bytes().all(|b| b.is_ascii_hexdigit()));
         digits.and_then(|digits| u32::from_str_radix(digits, 16).ok())
     };
-    let mut string = String::new();
-    let mut chars = text.char_indices();
-    if chars.next().map(|c| c.1) != Some('"') {
+    let is_plain = |&byte: &u8| byte >= b' ' && byte != b'"' && byte != b'\\';
+    if !text.starts_with('"') {
         return Err(0);
+    }
+    let plain = text.bytes().skip(1).take_while(is_plain).count();
+    let mut string = text[1..=plain].to_owned();
+    if text.as_bytes().get(plain + 1) == Some(&b'"') {
+        return Ok((string, plain + 2));
+    }
+    let mut chars = text.char_indices();
+    // Quote and plain bytes are behind: the last of these ends a character.
+    while chars.offset() <= plain {
+        chars.next();
     }
     while let Some((at, char)) = chars.next() {
         match char {

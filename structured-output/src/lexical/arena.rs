@@ -6,6 +6,7 @@ use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 
 use super::byte_set::ByteSet;
 use super::derivative::Rows;
+use super::residue::Residue;
 
 /// An expression, and at once the automaton state that it stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -32,6 +33,10 @@ pub(crate) const UNBOUNDED: u32 = u32::MAX;
 
 /// `Facts::end_mark` where there is none. Marks are below.
 pub(crate) const NO_MARK: u16 = u16::MAX;
+
+/// Bytes after the first of which a token is read byte by byte, whatever the alphabet: what begins
+/// an escape in JSON, a percent-encoding and an address literal in a URI.
+pub(crate) const TURNING_BYTES: [u8; 3] = *b"\\[%";
 
 /// An interned set of bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -67,6 +72,8 @@ pub(super) enum Node {
         min: u32,
         max: u32,
     },
+    /// Decimals that are multiples of a number. Never without any string.
+    Residue(Residue),
 }
 
 /// What is known of an expression from its operands alone.
@@ -85,7 +92,7 @@ pub(super) struct Facts {
     /// A lower bound on the length of its strings.
     pub(super) min_bytes: u32,
     /// Bit `i`: every byte set within is a union of classes of alphabet `i` (see `index`), and so
-    /// is every one within its derivatives.
+    /// is every one within its derivatives, but for those by [`TURNING_BYTES`].
     pub(super) alphabets: u8,
 }
 
@@ -119,6 +126,12 @@ impl Fuel {
         }
     }
 
+    /// Takes all steps that are left: what would come next is beyond what is done at all.
+    pub(crate) fn exhaust(&mut self) -> OutOfFuel {
+        self.left = 0;
+        OutOfFuel
+    }
+
     /// Steps left.
     pub(crate) fn left(&self) -> u64 {
         self.left
@@ -139,12 +152,18 @@ pub(crate) struct Lexicon {
     hasher: DefaultHashBuilder,
     /// The alphabets of `Facts::alphabets`: the classes of each.
     alphabets: Vec<Vec<ByteSet>>,
+    /// The alphabets that tell decimal digits apart.
+    digit_alphabets: u8,
     pub(super) rows: Rows,
     pub(super) memo: super::completion::Memo,
     /// See `saturate`: the expression with its counters cut, or [`NOT_CUT`].
     pub(super) saturated: Vec<u32>,
     /// Small sets of code points met so far, see `unicode`.
     pub(super) code_points: HashMap<Vec<(char, char)>, ExprId>,
+    /// The expression of each byte; [`EMPTY`] where it wasn't asked for.
+    pub(super) bytes: Vec<ExprId>,
+    /// Formats of strings met so far, with bounds on their length: see `json::format`.
+    pub(crate) formats: HashMap<(String, crate::regex::Chars), ExprId>,
     /// Nodes looked up so far: what constructors have cost.
     pub(super) work: u64,
     /// The longest token, in bytes: how far one step of a matcher can go.
@@ -169,10 +188,13 @@ impl Lexicon {
             set_ids: HashTable::new(),
             hasher: DefaultHashBuilder::default(),
             alphabets,
+            digit_alphabets: 0,
             rows: Rows::default(),
             memo: Default::default(),
             saturated: Vec::new(),
             code_points: HashMap::new(),
+            bytes: vec![EMPTY; 256],
+            formats: HashMap::new(),
             work: 0,
             max_token_bytes,
         };
@@ -188,6 +210,10 @@ impl Lexicon {
             &[],
         );
         debug_assert_eq!((byte, any), (BYTE, ANY));
+        lexicon.digit_alphabets = (b"0123456789.".iter()).fold(u8::MAX, |fits, &byte| {
+            let set = lexicon.intern_set(ByteSet::single(byte));
+            fits & lexicon.set_alphabets[set.0 as usize]
+        });
         lexicon
     }
 
@@ -214,13 +240,20 @@ impl Lexicon {
         self.facts(expr).nullable
     }
 
-    /// Whether every set of bytes in this expression and in all its derivatives is a union of
-    /// classes of that alphabet.
+    /// Whether every set of bytes in this expression and in all its derivatives, but for those by
+    /// [`TURNING_BYTES`], is a union of classes of that alphabet.
     pub(crate) fn fits_alphabet(&self, expr: ExprId, alphabet: usize) -> bool {
         self.facts(expr).alphabets >> alphabet & 1 == 1
     }
 
+    /// Whether an expression is free of intersections and complements.
+    #[cfg(test)]
+    pub(crate) fn is_exact(&self, expr: ExprId) -> bool {
+        self.facts(expr).exact
+    }
+
     /// A lower bound on the length of the language's strings, exact without `And` and `Not`.
+    #[cfg(test)]
     pub(crate) fn min_bytes(&self, expr: ExprId) -> u32 {
         self.facts(expr).min_bytes
     }
@@ -318,6 +351,13 @@ impl Lexicon {
         ExprId(id)
     }
 
+    /// Whether all bytes of a set are of [`TURNING_BYTES`].
+    fn turns(&self, set: SetId) -> bool {
+        self.set(set)
+            .iter()
+            .all(|byte| TURNING_BYTES.contains(&byte))
+    }
+
     /// The facts of a node whose operands are interned.
     fn facts_of(&self, node: Node, list: &[ExprId]) -> Facts {
         let all = |of: fn(&Facts) -> bool| list.iter().all(|&expr| of(&self.facts(expr)));
@@ -365,7 +405,11 @@ impl Lexicon {
                     marked: b.marked,
                     end_mark: if a.nullable { b.end_mark } else { NO_MARK },
                     min_bytes: a.min_bytes.saturating_add(b.min_bytes),
-                    alphabets: a.alphabets & b.alphabets,
+                    alphabets: match self.node(head) {
+                        // No other byte leads to the tail.
+                        Node::Class(set) if self.turns(set) => a.alphabets,
+                        _ => a.alphabets & b.alphabets,
+                    },
                 }
             }
             Node::Or(_) => Facts {
@@ -409,6 +453,12 @@ impl Lexicon {
                     ..inner
                 }
             }
+            Node::Residue(residue) => Facts {
+                nullable: residue.is_nullable(),
+                min_bytes: residue.min_bytes().unwrap_or(u32::MAX),
+                alphabets: self.digit_alphabets,
+                ..plain
+            },
         }
     }
 }
@@ -422,6 +472,7 @@ fn same_node(a: Node, b: Node) -> bool {
         | (Node::And(_), Node::And(_)) => true,
         (Node::Class(a), Node::Class(b)) => a == b,
         (Node::Mark(a), Node::Mark(b)) => a == b,
+        (Node::Residue(a), Node::Residue(b)) => a == b,
         (Node::Concat(a, b), Node::Concat(c, d)) => (a, b) == (c, d),
         (Node::Not(a), Node::Not(b)) => a == b,
         (
@@ -448,6 +499,7 @@ fn hash_node(hasher: &DefaultHashBuilder, node: Node, list: &[ExprId]) -> u64 {
         Node::Not(inner) => hasher.hash_one((6_u8, inner.0)),
         Node::Mark(mark) => hasher.hash_one((8_u8, mark)),
         Node::Repeat { body, min, max } => hasher.hash_one((7_u8, body.0, min, max)),
+        Node::Residue(residue) => hasher.hash_one((9_u8, residue)),
     }
 }
 

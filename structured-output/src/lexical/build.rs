@@ -27,6 +27,17 @@ impl Lexicon {
         self.intern(Node::Class(set), &[])
     }
 
+    /// One byte.
+    pub(crate) fn byte(&mut self, byte: u8) -> ExprId {
+        let known = self.bytes[byte as usize];
+        if known != EMPTY {
+            return known;
+        }
+        let expr = self.class(ByteSet::single(byte));
+        self.bytes[byte as usize] = expr;
+        expr
+    }
+
     /// The end of a lexeme, and of which.
     pub(crate) fn mark(&mut self, mark: u16) -> ExprId {
         debug_assert_ne!(mark, NO_MARK);
@@ -43,7 +54,7 @@ impl Lexicon {
     pub(crate) fn literal(&mut self, bytes: &[u8]) -> ExprId {
         let mut expr = EPSILON;
         for &byte in bytes.iter().rev() {
-            let head = self.class(ByteSet::single(byte));
+            let head = self.byte(byte);
             expr = self.concat(head, expr);
         }
         expr
@@ -315,6 +326,26 @@ impl Lexicon {
     pub(crate) fn alternatives(&self, expr: ExprId) -> Vec<ExprId> {
         match self.node(expr) {
             Node::Or(at) => self.operands(at).to_vec(),
+            _ => vec![expr],
+        }
+    }
+
+    /// Where an expression is `A B{min,max} C`, these.
+    pub(crate) fn framed_repeat(&self, expr: ExprId) -> Option<(ExprId, ExprId, u32, u32, ExprId)> {
+        let Node::Concat(first, rest) = self.node(expr) else {
+            return None;
+        };
+        let Node::Concat(head, last) = self.node(rest) else {
+            return None;
+        };
+        let (body, min, max) = self.as_repeat(head);
+        Some((first, body, min, max, last))
+    }
+
+    /// The operands of an intersection; an expression itself where it is none.
+    pub(crate) fn conjuncts(&self, expr: ExprId) -> Vec<ExprId> {
+        match self.node(expr) {
+            Node::And(at) => self.operands(at).to_vec(),
             _ => vec![expr],
         }
     }

@@ -5,7 +5,7 @@
 //! that the operands promise, which leads it straight to the end in most cases. Where it finds
 //! none, the languages of all the states it saw are empty.
 
-use super::arena::{EMPTY, ExprId, Fuel, Lexicon, Node, OutOfFuel};
+use super::arena::{EMPTY, ExprId, Fuel, Lexicon, NO_MARK, Node, OutOfFuel};
 use super::search::{DEAD, FARTHEST, Graph, UNKNOWN, nearest_end};
 
 /// What searches have found.
@@ -43,34 +43,38 @@ impl Lexicon {
         nearest_end(self, expr, fuel)
     }
 
-    /// The least over the ends of a lexeme of the bytes to it and its weight. An end without mark
-    /// weighs nothing.
-    pub(crate) fn weighted_distance(
+    /// The ends of a lexeme, each with the bytes of the shortest way to it, the nearest first. An
+    /// end without mark is [`NO_MARK`].
+    pub(crate) fn ends(
         &mut self,
         expr: ExprId,
-        weight: impl Fn(u16) -> u32,
         fuel: &mut Fuel,
-    ) -> Result<u32, OutOfFuel> {
-        let mut least = DEAD;
+    ) -> Result<Vec<(u32, u16)>, OutOfFuel> {
+        let mut ends = Vec::new();
         let mut pending = vec![(expr, 0_u32)];
         while let Some((expr, cost)) = pending.pop() {
             fuel.burn(1)?;
-            if cost >= least {
-                continue;
-            }
             match self.node(expr) {
-                Node::Mark(mark) => least = least.min(cost.saturating_add(weight(mark))),
+                Node::Mark(mark) => ends.push((cost, mark)),
                 Node::Or(at) if self.facts(expr).marked => {
                     pending.extend(self.operands(at).iter().map(|&expr| (expr, cost)));
                 }
                 Node::Concat(head, tail) if self.facts(expr).marked => {
                     let head = self.distance(head, fuel)?;
-                    pending.push((tail, cost.saturating_add(head)));
+                    if head != DEAD {
+                        pending.push((tail, cost.saturating_add(head)));
+                    }
                 }
-                _ => least = least.min(cost.saturating_add(self.distance(expr, fuel)?)),
+                _ => {
+                    let rest = self.distance(expr, fuel)?;
+                    if rest != DEAD {
+                        ends.push((cost.saturating_add(rest), NO_MARK));
+                    }
+                }
             }
         }
-        Ok(least)
+        ends.sort_unstable();
+        Ok(ends)
     }
 }
 

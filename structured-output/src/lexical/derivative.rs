@@ -127,7 +127,8 @@ impl Lexicon {
             fuel.burn(1)?;
             let before = pending.len();
             match self.node(next) {
-                Node::Empty | Node::Epsilon | Node::Mark(_) | Node::Class(_) => {}
+                Node::Empty | Node::Epsilon | Node::Mark(_) | Node::Class(_) | Node::Residue(_) => {
+                }
                 Node::Concat(head, tail) => {
                     pending.push(head);
                     if self.is_nullable(head) {
@@ -162,6 +163,10 @@ impl Lexicon {
                 (self.rows.intern_map(&[0; 256]), vec![EMPTY])
             }
             Node::Class(set) => self.row_of(&[(self.set(set), EPSILON)]),
+            Node::Residue(residue) => {
+                let entries = self.residue_entries(residue);
+                self.row_of(&entries)
+            }
             Node::Not(inner) => self.mapped_row(inner, |lexicon, to| lexicon.not(to)),
             Node::Repeat { body, min, max } => {
                 let max = if max == UNBOUNDED { max } else { max - 1 };

@@ -12,6 +12,7 @@
 //! | `derivative` | rows: the derivative by every byte, bytes grouped by class |
 //! | `completion` | can a state still end, and in how few bytes |
 //! | `search` | the nearest end in a graph that is made as it is walked |
+//! | `residue` | decimals that are multiples of a number, by arithmetic |
 //! | `saturate` | counters cut to what one token can tell apart |
 //! | `unicode` | sets of code points as UTF-8 |
 //!
@@ -22,9 +23,13 @@ mod build;
 mod byte_set;
 mod completion;
 mod derivative;
+mod residue;
 mod saturate;
 pub(crate) mod search;
 mod unicode;
 
-pub(crate) use arena::{ANY, EMPTY, EPSILON, ExprId, Fuel, Lexicon, NO_MARK, OutOfFuel, UNBOUNDED};
+pub(crate) use arena::{
+    ANY, EMPTY, EPSILON, ExprId, Fuel, Lexicon, NO_MARK, OutOfFuel, TURNING_BYTES, UNBOUNDED,
+};
 pub(crate) use byte_set::ByteSet;
+pub(crate) use residue::{MAX_PLACES, Part, Residue};

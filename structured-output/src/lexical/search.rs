@@ -73,6 +73,11 @@ impl<S: Copy + Eq + Hash + Ord> Search<S> {
         }
     }
 
+    /// How many states have been met.
+    pub(crate) fn num_seen(&self) -> usize {
+        self.seen.len()
+    }
+
     /// Distance of the start, [`DEAD`] where no end can be reached.
     ///
     /// Distances along the way found are remembered, and where there is none, that of all states

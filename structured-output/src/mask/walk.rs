@@ -81,7 +81,7 @@ const DEAD: u32 = u32::MAX - 1;
 
 /// The states met in a walk, numbered, with their transitions by class.
 struct Table {
-    /// One byte stands for its class.
+    /// A byte for each label.
     bytes: Vec<u8>,
     exprs: Vec<ExprId>,
     end_marks: Vec<u16>,
@@ -91,9 +91,8 @@ struct Table {
 
 impl Table {
     fn new(trie: &Trie) -> Self {
-        let first = |class: &crate::lexical::ByteSet| class.iter().next();
         Self {
-            bytes: trie.classes().iter().filter_map(first).collect(),
+            bytes: trie.label_bytes(),
             exprs: Vec::new(),
             end_marks: Vec::new(),
             numbers: HashMap::new(),
@@ -101,7 +100,7 @@ impl Table {
         }
     }
 
-    fn transition(&self, state: u32, class: u8) -> u32 {
+    fn transition(&self, state: u32, class: u16) -> u32 {
         self.transitions[state as usize * self.bytes.len() + usize::from(class)]
     }
 
@@ -120,7 +119,7 @@ impl Table {
         &mut self,
         lexicon: &mut Lexicon,
         state: u32,
-        class: u8,
+        class: u16,
         fuel: &mut Fuel,
     ) -> Result<u32, OutOfFuel> {
         let byte = self.bytes[usize::from(class)];

@@ -17,7 +17,7 @@ mod stack;
 use hashbrown::HashMap;
 
 use crate::json::{Frame, Programs};
-use crate::lexical::search::DEAD;
+use crate::lexical::search::{DEAD, UNKNOWN};
 use crate::lexical::{ByteSet, EMPTY, ExprId, Fuel, Lexicon, NO_MARK, OutOfFuel};
 pub(crate) use keys::{KeyId, Keys, NO_KEY};
 pub(crate) use stack::{EMPTY_STACK, FrameId, StackId, Stacks};
@@ -31,23 +31,27 @@ pub(crate) struct State {
     pub(crate) stack: StackId,
     /// The lexeme so far, where the frame needs it.
     pub(crate) key: KeyId,
+    /// The outermost array of distinct items that is open, from the end of its last item on.
+    pub(crate) item: KeyId,
 }
 
 /// What a frame does, computed when it is first on top.
-#[derive(Clone)]
+#[derive(Clone, Copy)]
 pub(crate) struct Expansion {
     /// The frame's lexemes, each ended by a mark.
     pub(crate) entry: ExprId,
-    /// What follows each mark.
-    pub(crate) actions: Vec<(u16, Action)>,
     /// Whether an action needs the lexeme's text.
     pub(crate) keeps_key: bool,
+    /// Whether the lexeme's text is a part of [`State::item`].
+    pub(crate) keeps_item: bool,
 }
 
 /// What follows the end of a lexeme: frames that replace the top one, the last on top.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Action {
     Replace(Vec<Frame>),
+    /// Nothing; and where the frame below waits for a verdict, it is replaced by its outcome.
+    Verdict(u32),
     /// An object's member with a key of its own: the frame after it depends on the key.
     Member {
         next: Frame,
@@ -70,8 +74,11 @@ pub(crate) struct Machine {
     pub(crate) programs: Programs,
     stacks: Stacks,
     keys: Keys,
-    expansions: HashMap<FrameId, Expansion>,
-    expansion_bytes: usize,
+    /// By frame.
+    expansions: Vec<Option<Expansion>>,
+    actions: HashMap<(FrameId, u16), Action>,
+    /// By stack: bytes of a short completion, or [`UNKNOWN`].
+    totals: Vec<u32>,
     pub(crate) reads: Reads,
     /// Whether `key_frames` is kept.
     is_recording: bool,
@@ -86,8 +93,9 @@ impl Machine {
             programs: Programs::default(),
             stacks: Stacks::default(),
             keys: Keys::default(),
-            expansions: HashMap::new(),
-            expansion_bytes: 0,
+            expansions: Vec::new(),
+            actions: HashMap::new(),
+            totals: Vec::new(),
             reads: Reads {
                 lowest: u32::MAX,
                 key: false,
@@ -103,7 +111,9 @@ impl Machine {
             + self.programs.memory_bytes()
             + self.stacks.memory_bytes()
             + self.keys.memory_bytes()
-            + self.expansion_bytes
+            + self.expansions.capacity() * size_of::<Option<Expansion>>()
+            + self.actions.capacity() * (size_of::<((FrameId, u16), Action)>() + 64)
+            + self.totals.capacity() * size_of::<u32>()
     }
 
     /// The start of a grammar that is one expression.
@@ -112,6 +122,7 @@ impl Machine {
             lexeme: expr,
             stack: EMPTY_STACK,
             key: NO_KEY,
+            item: NO_KEY,
         }
     }
 
@@ -122,7 +133,7 @@ impl Machine {
         fuel: &mut Fuel,
     ) -> Result<State, OutOfFuel> {
         let stack = self.push_all(EMPTY_STACK, frames);
-        self.enter(stack, fuel)
+        self.enter(stack, NO_KEY, fuel)
     }
 
     /// The stacks.
@@ -148,28 +159,45 @@ impl Machine {
     }
 
     fn push_all(&mut self, below: StackId, frames: &[Frame]) -> StackId {
-        frames.iter().fold(below, |below, frame| {
-            let bytes = self.programs.min_bytes(&self.lexicon, frame);
-            self.stacks.push(below, *frame, bytes)
-        })
+        frames
+            .iter()
+            .fold(below, |below, frame| self.stacks.push(below, *frame))
     }
 
-    /// The state at the first lexeme of a stack's top frame.
-    fn enter(&mut self, stack: StackId, fuel: &mut Fuel) -> Result<State, OutOfFuel> {
+    /// The state at the first lexeme of a stack's top frame, after an item's text where the frame
+    /// is within one or waits for its end.
+    fn enter(
+        &mut self,
+        mut stack: StackId,
+        item: KeyId,
+        fuel: &mut Fuel,
+    ) -> Result<State, OutOfFuel> {
         self.read(stack);
-        let Some(top) = self.stacks.top(stack) else {
+        let Some(mut top) = self.stacks.top(stack) else {
             // Nothing may follow.
             return Ok(self.start_of_expression(crate::lexical::EPSILON));
         };
+        let mut frame = self.stacks.frame(top);
+        if self.programs.awaits_item(&frame) {
+            let text = self.keys.text(item);
+            let below = self.stacks.below(stack);
+            frame = self
+                .programs
+                .after_item(&mut self.lexicon, frame, &text, fuel)?;
+            stack = self.stacks.push(below, frame);
+            top = self.stacks.top(stack).unwrap_or(top);
+            self.reads.key = true;
+        }
         self.reads.key |= self.key_frames.contains(&top);
-        let lexeme = match self.expansions.get(&top) {
-            Some(known) => known.entry,
-            None => self.expand(top, fuel)?.entry,
-        };
+        let expansion = self.expansion(top, fuel)?;
         Ok(State {
-            lexeme,
+            lexeme: expansion.entry,
             stack,
             key: NO_KEY,
+            item: match self.programs.is_within_item(&frame) {
+                true => item,
+                false => NO_KEY,
+            },
         })
     }
 
@@ -177,11 +205,52 @@ impl Machine {
         self.reads.lowest = self.reads.lowest.min(self.stacks.depth(stack));
     }
 
-    fn expand(&mut self, frame: FrameId, fuel: &mut Fuel) -> Result<&Expansion, OutOfFuel> {
-        let what = self.stacks.frame(frame);
-        let expansion = self.programs.expand(&mut self.lexicon, &what, fuel)?;
-        self.expansion_bytes += size_of::<Expansion>() + expansion.actions.len() * 64;
-        Ok(self.expansions.entry(frame).or_insert(expansion))
+    fn known_expansion(&self, frame: FrameId) -> Option<Expansion> {
+        self.expansions.get(frame.0 as usize).copied().flatten()
+    }
+
+    fn expansion(&mut self, id: FrameId, fuel: &mut Fuel) -> Result<Expansion, OutOfFuel> {
+        if let Some(known) = self.known_expansion(id) {
+            return Ok(known);
+        }
+        let frame = self.stacks.frame(id);
+        let expansion = self.programs.expand(&mut self.lexicon, &frame, fuel)?;
+        let at = id.0 as usize;
+        if self.expansions.len() <= at {
+            self.expansions.resize(at + 1, None);
+        }
+        self.expansions[at] = Some(expansion);
+        Ok(expansion)
+    }
+
+    /// What follows a mark of a stack's top frame.
+    fn action(&mut self, stack: StackId, mark: u16, fuel: &mut Fuel) -> Result<Action, OutOfFuel> {
+        let Some(top) = self.stacks.top(stack) else {
+            return Ok(Action::Verdict(0));
+        };
+        if let Some(known) = self.actions.get(&(top, mark)) {
+            return Ok(known.clone());
+        }
+        let frame = self.stacks.frame(top);
+        let action = self
+            .programs
+            .follow(&mut self.lexicon, &frame, mark, fuel)?;
+        self.actions.insert((top, mark), action.clone());
+        Ok(action)
+    }
+
+    /// A stack where the value above it has met a goal.
+    fn met(&mut self, stack: StackId, goal: u32) -> StackId {
+        let Some(top) = self.stacks.top(stack) else {
+            return stack;
+        };
+        let frame = self.stacks.frame(top);
+        let outcome = self.programs.outcome(frame, goal);
+        if outcome == frame {
+            return stack;
+        }
+        let below = self.stacks.below(stack);
+        self.stacks.push(below, outcome)
     }
 
     /// Whether the text may end here.
@@ -211,20 +280,13 @@ impl Machine {
         fuel.burn(1)?;
         self.read(state.stack);
         let below = self.stacks.below(state.stack);
-        let action = self
-            .stacks
-            .top(state.stack)
-            .and_then(|top| self.expansions.get(&top))
-            .and_then(|expansion| {
-                let at = expansion
-                    .actions
-                    .binary_search_by_key(&mark, |action| action.0);
-                at.ok().and_then(|at| expansion.actions.get(at))
-            })
-            .map(|(_, action)| action.clone());
-        let stack = match action {
-            Some(Action::Replace(frames)) => self.push_all(below, &frames),
-            Some(Action::Member { next, value }) => {
+        let stack = match self.action(state.stack, mark, fuel)? {
+            Action::Replace(frames) => self.push_all(below, &frames),
+            Action::Verdict(goal) => {
+                self.read(below);
+                self.met(below, goal)
+            }
+            Action::Member { next, value } => {
                 let text = self.keys.text(state.key);
                 let next = self.programs.after_key(next, &text);
                 let stack = self.push_all(below, &[next]);
@@ -233,16 +295,31 @@ impl Machine {
                 }
                 self.push_all(stack, &[value])
             }
-            // Every mark of a lexeme has its action in the frame that made it.
-            None => below,
         };
-        self.enter(stack, fuel)
+        self.enter(stack, state.item, fuel)
+    }
+
+    /// The texts that the frame of a state keeps, with one more byte of its lexeme.
+    fn keep(&mut self, state: State, byte: u8) -> (KeyId, KeyId) {
+        let top = self.stacks.top(state.stack);
+        let Some(expansion) = top.and_then(|top| self.known_expansion(top)) else {
+            return (NO_KEY, NO_KEY);
+        };
+        let mut text = |keeps: bool, before: KeyId| match keeps {
+            true => self.keys.push(before, byte),
+            false => NO_KEY,
+        };
+        (
+            text(expansion.keeps_key, state.key),
+            text(expansion.keeps_item, state.item),
+        )
     }
 
     /// Whether the frame of a state keeps the text of its lexemes.
-    fn keeps_key(&self, state: State) -> bool {
+    fn keeps_text(&self, state: State) -> bool {
         let top = self.stacks.top(state.stack);
-        top.is_some_and(|top| self.expansions.get(&top).is_some_and(|e| e.keeps_key))
+        let expansion = top.and_then(|top| self.known_expansion(top));
+        expansion.is_some_and(|expansion| expansion.keeps_key || expansion.keeps_item)
     }
 
     /// The state after a byte, `None` where the byte can't come next.
@@ -255,14 +332,11 @@ impl Machine {
         loop {
             let next = self.lexicon.derivative(state.lexeme, byte, fuel)?;
             if next != EMPTY && self.lexicon.is_live(next, fuel)? {
-                let key = if self.keeps_key(state) {
-                    self.keys.push(state.key, byte)
-                } else {
-                    NO_KEY
-                };
+                let (key, item) = self.keep(state, byte);
                 let next = State {
                     lexeme: next,
                     key,
+                    item,
                     ..state
                 };
                 return Ok(Some(self.settle(next, fuel)?));
@@ -298,13 +372,14 @@ impl Machine {
                     continue;
                 }
                 covered = covered.union(&bytes);
-                if self.keeps_key(state) {
-                    // Each byte makes another key.
+                if self.keeps_text(state) {
+                    // Each byte makes another text.
                     for byte in bytes.iter() {
-                        let key = self.keys.push(state.key, byte);
+                        let (key, item) = self.keep(state, byte);
                         let next = State {
                             lexeme: next,
                             key,
+                            item,
                             ..state
                         };
                         found.push((ByteSet::single(byte), self.settle(next, fuel)?));
@@ -324,34 +399,86 @@ impl Machine {
         }
     }
 
-    /// Bytes of the shortest completion; [`DEAD`] where there is none.
-    pub(crate) fn distance(&mut self, state: State, fuel: &mut Fuel) -> Result<u32, OutOfFuel> {
-        let Some(top) = self.stacks.top(state.stack) else {
-            return self.lexicon.distance(state.lexeme, fuel);
-        };
-        let mut weights: Vec<(u16, u32)> = Vec::new();
-        if let Some(expansion) = self.expansions.get(&top) {
-            for (mark, action) in &expansion.actions {
-                let frames: &[Frame] = match action {
-                    Action::Replace(frames) => frames,
-                    Action::Member { next, value } => &[*next, *value],
-                };
-                let bytes = frames.iter().fold(0_u32, |sum, frame| {
-                    sum.saturating_add(self.programs.min_bytes(&self.lexicon, frame))
-                });
-                weights.push((*mark, bytes));
+    /// Bytes of a short completion, the shortest where the grammar is one expression; [`DEAD`] where
+    /// there is none. And the mark with which its first lexeme ends, where that is now.
+    ///
+    /// Where what follows depends on the lexeme's text, on a key or an item, it is taken as if it
+    /// didn't.
+    fn distance(&mut self, state: State, fuel: &mut Fuel) -> Result<(u32, Option<u16>), OutOfFuel> {
+        if state.stack == EMPTY_STACK {
+            return Ok((self.lexicon.distance(state.lexeme, fuel)?, None));
+        }
+        let below = self.stacks.below(state.stack);
+        let (mut least, mut ends) = (DEAD, None);
+        for (bytes, mark) in self.lexicon.ends(state.lexeme, fuel)? {
+            if bytes >= least {
+                break;
+            }
+            let stack = match self.action(state.stack, mark, fuel)? {
+                Action::Replace(frames) => self.push_all(below, &frames),
+                Action::Verdict(goal) => self.met(below, goal),
+                Action::Member { next, value } => self.push_all(below, &[next, value]),
+            };
+            let total = bytes.saturating_add(self.total(stack, fuel)?);
+            if total < least {
+                (least, ends) = (total, (bytes == 0).then_some(mark));
             }
         }
-        let weight = |mark: u16| {
-            let at = weights.binary_search_by_key(&mark, |weight| weight.0);
-            at.map_or(DEAD, |at| weights[at].1)
-        };
-        let lexeme = self.lexicon.weighted_distance(state.lexeme, weight, fuel)?;
-        let below = self.stacks.below(state.stack);
-        Ok(lexeme.saturating_add(self.stacks.min_bytes(below)))
+        Ok((least, ends))
+    }
+
+    /// Bytes of a short completion of a stack's frames; [`DEAD`] where there is none.
+    fn total(&mut self, stack: StackId, fuel: &mut Fuel) -> Result<u32, OutOfFuel> {
+        let mut pending = vec![stack];
+        let mut total = 0;
+        while let Some(&next) = pending.last() {
+            fuel.burn(1)?;
+            total = self.known_total(next);
+            let (UNKNOWN, Some(top)) = (total, self.stacks.top(next)) else {
+                pending.pop();
+                continue;
+            };
+            let frame = self.stacks.frame(top);
+            let below = self.stacks.below(next);
+            let before = pending.len();
+            let mut least = DEAD;
+            for goal in 0..self.programs.num_goals(&frame) {
+                let rest = self.met(below, goal);
+                match self.known_total(rest) {
+                    UNKNOWN => pending.push(rest),
+                    rest => {
+                        let cost =
+                            self.programs
+                                .frame_cost(&mut self.lexicon, &frame, goal, fuel)?;
+                        least = least.min(cost.saturating_add(rest));
+                    }
+                }
+            }
+            if pending.len() == before {
+                let at = next.0 as usize;
+                if self.totals.len() <= at {
+                    self.totals.resize(at + 1, UNKNOWN);
+                }
+                self.totals[at] = least;
+            }
+        }
+        Ok(total)
+    }
+
+    fn known_total(&self, stack: StackId) -> u32 {
+        match stack {
+            EMPTY_STACK => 0,
+            _ => self
+                .totals
+                .get(stack.0 as usize)
+                .copied()
+                .unwrap_or(UNKNOWN),
+        }
     }
 
     /// The first byte of the canonical completion and the state after it; `None` at an end.
+    ///
+    /// Each byte brings the end of a lexeme nearer, and each lexeme that of the text.
     pub(crate) fn toward_end(
         &mut self,
         state: State,
@@ -360,16 +487,23 @@ impl Machine {
         if self.is_accepting(state, fuel)? {
             return Ok(None);
         }
-        let mut nearest: Option<(u32, u8, State)> = None;
-        for (bytes, next) in self.next_bytes(state, fuel)? {
-            let distance = self.distance(next, fuel)?;
+        let mut at = state;
+        while let (_, Some(mark)) = self.distance(at, fuel)? {
+            at = self.end_lexeme(at, mark, fuel)?;
+        }
+        let mut nearest: Option<(u32, u8)> = None;
+        for (bytes, lexeme) in self.lexicon.derivatives(at.lexeme, fuel)? {
+            let (distance, _) = self.distance(State { lexeme, ..at }, fuel)?;
             let Some(byte) = bytes.iter().next() else {
                 continue;
             };
-            if nearest.is_none_or(|(least, first, _)| (distance, byte) < (least, first)) {
-                nearest = Some((distance, byte, next));
+            if distance != DEAD && nearest.is_none_or(|known| (distance, byte) < known) {
+                nearest = Some((distance, byte));
             }
         }
-        Ok(nearest.map(|(_, byte, next)| (byte, next)))
+        let Some((_, byte)) = nearest else {
+            return Ok(None);
+        };
+        Ok(self.step(at, byte, fuel)?.map(|next| (byte, next)))
     }
 }

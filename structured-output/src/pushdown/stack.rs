@@ -8,11 +8,11 @@ use crate::json::Frame;
 
 /// An interned frame.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub(crate) struct FrameId(u32);
+pub(crate) struct FrameId(pub(super) u32);
 
 /// An interned stack of frames.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub(crate) struct StackId(u32);
+pub(crate) struct StackId(pub(super) u32);
 
 /// The stack without frames.
 pub(crate) const EMPTY_STACK: StackId = StackId(0);
@@ -29,20 +29,17 @@ pub(crate) struct Stacks {
     frames: Vec<Frame>,
     frame_ids: HashTable<u32>,
     entries: Vec<Entry>,
-    /// Depth and shortest completion, by entry.
-    facts: Vec<(u32, u32)>,
+    /// By entry.
+    depths: Vec<u32>,
     entry_ids: HashTable<u32>,
     hasher: DefaultHashBuilder,
 }
 
 impl Stacks {
-    /// A stack with one more frame, whose shortest completion is `min_bytes` long.
-    pub(crate) fn push(&mut self, below: StackId, frame: Frame, min_bytes: u32) -> StackId {
+    /// A stack with one more frame.
+    pub(crate) fn push(&mut self, below: StackId, frame: Frame) -> StackId {
         let top = self.intern(frame);
-        let facts = (
-            self.depth(below) + 1,
-            self.min_bytes(below).saturating_add(min_bytes),
-        );
+        let depth = self.depth(below) + 1;
         let entry = Entry { top, below };
         let (entries, hasher) = (&self.entries, &self.hasher);
         let id = *self
@@ -56,7 +53,7 @@ impl Stacks {
             .get();
         if id as usize == self.entries.len() {
             self.entries.push(entry);
-            self.facts.push(facts);
+            self.depths.push(depth);
         }
         StackId(id + 1)
     }
@@ -95,12 +92,7 @@ impl Stacks {
 
     /// How many frames there are.
     pub(crate) fn depth(&self, stack: StackId) -> u32 {
-        self.entry(stack).map_or(0, |entry| self.facts[entry].0)
-    }
-
-    /// Bytes of the shortest completion of all frames.
-    pub(crate) fn min_bytes(&self, stack: StackId) -> u32 {
-        self.entry(stack).map_or(0, |entry| self.facts[entry].1)
+        self.entry(stack).map_or(0, |entry| self.depths[entry])
     }
 
     /// What a frame is.
@@ -112,6 +104,6 @@ impl Stacks {
     pub(crate) fn memory_bytes(&self) -> usize {
         self.frames.capacity() * (size_of::<Frame>() + 6)
             + self.entries.capacity() * (size_of::<Entry>() + 6)
-            + self.facts.capacity() * size_of::<(u32, u32)>()
+            + self.depths.capacity() * size_of::<u32>()
     }
 }

@@ -10,9 +10,10 @@
 //! is refused. One that reaches a single character is always resolved: what lies between is empty,
 //! and the two change places, or it is at least as long.
 
+use super::spelling::Spelling;
 use super::syntax::RegexError;
 use super::translate::Language;
-use crate::lexical::{ANY, EPSILON, ExprId, Lexicon};
+use crate::lexical::{ANY, EPSILON, ExprId, Lexicon, UNBOUNDED};
 
 /// Alternatives are sequences of items.
 pub(super) type Sequence = Vec<Item>;
@@ -32,29 +33,45 @@ pub(super) enum Item {
         reach: Option<u32>,
         offset: usize,
     },
+    /// `((?!A)x){min,}` over single characters `x`: at each of them, what follows to the end of
+    /// the text is not in `refused`. `any` is every text.
+    Guarded {
+        body: ExprId,
+        refused: ExprId,
+        any: ExprId,
+        min: u32,
+        offset: usize,
+    },
 }
 
 impl Item {
-    /// Whether it stands for text, and isn't an assertion.
+    /// Whether it stands for text without looking around.
     pub(super) fn is_language(&self) -> bool {
         matches!(self, Item::Language(_))
+    }
+
+    /// Whether it stands for text, and isn't an assertion alone.
+    pub(super) fn is_text(&self) -> bool {
+        matches!(self, Item::Language(_) | Item::Guarded { .. })
     }
 }
 
 /// `(?=)`, `(?!)`, `(?<=)` or `(?<!)` around alternatives.
 pub(super) fn look(
     lexicon: &mut Lexicon,
+    spelling: Spelling,
     mut sequences: Vec<Sequence>,
     ahead: bool,
     negated: bool,
     offset: usize,
 ) -> Result<Item, RegexError> {
-    let looks_out = |item: &Item| matches!(item, Item::Ahead { .. });
+    let looks_out = |item: &Item| matches!(item, Item::Ahead { .. } | Item::Guarded { .. });
     if !ahead && sequences.iter().flatten().any(looks_out) {
         return Err(unresolved(offset));
     }
     let any = Item::Language(Language {
-        expr: ANY,
+        // What follows is spelled by the pattern's rest; what comes before is read from here.
+        expr: if ahead { ANY } else { spelling.any(lexicon) },
         min_chars: 0,
         max_chars: None,
     });
@@ -84,11 +101,17 @@ pub(super) fn look(
 }
 
 /// `^`: nothing before, or with `(?m)` a line end.
-pub(super) fn start(lexicon: &mut Lexicon, of_line: bool, offset: usize) -> Item {
+pub(super) fn start(
+    lexicon: &mut Lexicon,
+    spelling: Spelling,
+    of_line: bool,
+    offset: usize,
+) -> Item {
     let mut text = EPSILON;
     if of_line {
-        let line_end = lexicon.literal(b"\n");
-        let after = lexicon.concat(ANY, line_end);
+        let line_end = spelling.chars(lexicon, &[('\n', '\n')]);
+        let any = spelling.any(lexicon);
+        let after = lexicon.concat(any, line_end);
         text = lexicon.or(&[text, after]);
     }
     Item::Behind {
@@ -99,10 +122,10 @@ pub(super) fn start(lexicon: &mut Lexicon, of_line: bool, offset: usize) -> Item
 }
 
 /// `$`: nothing after, or with `(?m)` a line end.
-pub(super) fn end(lexicon: &mut Lexicon, of_line: bool) -> Item {
+pub(super) fn end(lexicon: &mut Lexicon, spelling: Spelling, of_line: bool) -> Item {
     let mut text = EPSILON;
     if of_line {
-        let line_end = lexicon.literal(b"\n");
+        let line_end = spelling.chars(lexicon, &[('\n', '\n')]);
         let before = lexicon.concat(line_end, ANY);
         text = lexicon.or(&[text, before]);
     }
@@ -112,11 +135,13 @@ pub(super) fn end(lexicon: &mut Lexicon, of_line: bool) -> Item {
 /// `\b` or `\B` over one word character: on one side of it a word character, on the other none.
 pub(super) fn word_boundary(
     lexicon: &mut Lexicon,
+    spelling: Spelling,
     word: ExprId,
     negated: bool,
     offset: usize,
 ) -> Vec<Sequence> {
-    let ends = lexicon.concat(ANY, word);
+    let any = spelling.any(lexicon);
+    let ends = lexicon.concat(any, word);
     let starts = lexicon.concat(word, ANY);
     let mut side = |text: ExprId, inside: bool| if inside { text } else { lexicon.not(text) };
     [true, false]
@@ -152,7 +177,7 @@ pub(super) fn resolve(
             .iter()
             .position(|item| matches!(item, Item::Behind { .. }));
         let Some(at) = behind else {
-            exprs.push(resolve_ahead(lexicon, &sequence));
+            exprs.push(resolve_ahead(lexicon, &sequence)?);
             continue;
         };
         let item = sequence.remove(at);
@@ -187,7 +212,8 @@ pub(super) fn resolve(
             continue;
         }
         let can_move = before.max_chars == Some(0) || reach == Some(1);
-        if from == 0 || !can_move {
+        let after_text = from > 0 && sequence[from - 1].is_text();
+        if from == 0 || !can_move || after_text {
             return Err(unresolved(offset));
         }
         if lexicon.is_nullable(before.expr) {
@@ -216,13 +242,45 @@ fn unresolved(offset: usize) -> RegexError {
 }
 
 /// A sequence without look-behind, from its end to its start.
-fn resolve_ahead(lexicon: &mut Lexicon, sequence: &[Item]) -> ExprId {
+fn resolve_ahead(lexicon: &mut Lexicon, sequence: &[Item]) -> Result<ExprId, RegexError> {
     let mut rest = EPSILON;
     for item in sequence.iter().rev() {
-        rest = match item {
+        rest = match *item {
             Item::Language(language) => lexicon.concat(language.expr, rest),
-            Item::Ahead { text } | Item::Behind { text, .. } => lexicon.and(&[*text, rest]),
+            Item::Ahead { text } | Item::Behind { text, .. } => lexicon.and(&[text, rest]),
+            // At the end of the text: no place but the end is followed by what is refused.
+            Item::Guarded {
+                body,
+                refused,
+                any,
+                min,
+                ..
+            } if rest == EPSILON => {
+                let something = lexicon.not(EPSILON);
+                let refused = lexicon.and(&[refused, something]);
+                let reached = lexicon.concat(any, refused);
+                let allowed = lexicon.not(reached);
+                let text = lexicon.repeat(body, min, UNBOUNDED);
+                lexicon.and(&[text, allowed])
+            }
+            // Before any text: the repetition need not go on.
+            Item::Guarded {
+                body,
+                refused,
+                any,
+                min: min @ 0..=1,
+                ..
+            } if rest == any => {
+                if min == 0 {
+                    rest
+                } else {
+                    let allowed = lexicon.not(refused);
+                    let text = lexicon.concat(body, rest);
+                    lexicon.and(&[text, allowed])
+                }
+            }
+            Item::Guarded { offset, .. } => return Err(unresolved(offset)),
         };
     }
-    rest
+    Ok(rest)
 }

@@ -2,6 +2,7 @@
 
 use regex_syntax::hir::{Class, ClassUnicode, ClassUnicodeRange, HirKind};
 
+use super::ecma::{self, Dialect};
 use super::parser::Parser;
 use super::syntax::RegexError;
 
@@ -39,6 +40,9 @@ fn notated(notation: &str) -> Option<ClassUnicode> {
 impl Parser<'_> {
     /// `\d`, `\w` or `\s`, by the flag Unicode or ASCII.
     pub(super) fn perl_class(&self, letter: char) -> ClassUnicode {
+        if self.dialect == Dialect::Ecma {
+            return ecma::perl_class(letter);
+        }
         let ascii: &[(char, char)] = match letter {
             'd' => &[('0', '9')],
             'w' => &[('0', '9'), ('A', 'Z'), ('_', '_'), ('a', 'z')],
@@ -51,6 +55,14 @@ impl Parser<'_> {
     /// The rest of an escape after the backslash at `offset`, as far as it means the same within
     /// and outside of brackets.
     pub(super) fn escape(&mut self, offset: usize) -> Result<Escape, RegexError> {
+        match self.dialect {
+            Dialect::Common => self.shared_escape(offset),
+            Dialect::Ecma => self.ecma_escape(offset),
+        }
+    }
+
+    /// An escape, but for those that only one dialect has.
+    pub(super) fn shared_escape(&mut self, offset: usize) -> Result<Escape, RegexError> {
         let error = |message: String| RegexError::new(offset, message);
         let Some(next) = self.take() else {
             return Err(error(
@@ -156,6 +168,9 @@ impl Parser<'_> {
 
     /// The rest of `[...]` after the bracket at `offset`.
     pub(super) fn bracket(&mut self, offset: usize) -> Result<ClassUnicode, RegexError> {
+        if self.dialect == Dialect::Ecma {
+            return self.ecma_bracket(offset);
+        }
         let negated = self.take_if('^');
         let mut class = ClassUnicode::empty();
         let mut first = true;
@@ -232,7 +247,7 @@ impl Parser<'_> {
     }
 
     /// An escape in brackets, where `\b` is the backspace.
-    fn class_escape(&mut self, offset: usize) -> Result<Escape, RegexError> {
+    pub(super) fn class_escape(&mut self, offset: usize) -> Result<Escape, RegexError> {
         if self.take_if('b') {
             return Ok(Escape::Char('\x08'));
         }

@@ -1,16 +1,25 @@
 //! Regular expressions: the syntax that Rust's `regex` and Python's `re` have in common, as layer 1
 //! expressions.
 //!
-//! `parser` makes a flat syntax tree, `class` reads classes, `translate` turns the tree into an
-//! expression bottom-up, `assertion` resolves what looks around (`^ $ \b`, look-ahead and
-//! look-behind) into intersections and complements.
+//! `parser` makes a flat syntax tree, `class` reads classes, `ecma` is what ECMA-262 writes otherwise,
+//! `search` makes a pattern that is found anywhere one of the whole text, `translate` turns the
+//! tree into an expression bottom-up over the characters' `spelling`, `assertion` resolves what
+//! looks around (`^ $ \b`, look-ahead and look-behind) into intersections and complements, `repeat`
+//! what does so in a repetition.
 
 mod assertion;
 mod class;
+mod ecma;
 mod parser;
+mod repeat;
+mod search;
+mod spelling;
 mod syntax;
 mod translate;
 
+pub(crate) use ecma::Dialect;
 pub(crate) use parser::parse;
+pub(crate) use search::Chars;
+pub(crate) use spelling::Spelling;
 pub(crate) use syntax::{RegexError, RegexLimits};
 pub(crate) use translate::Translator;

@@ -3,6 +3,7 @@
 use regex_syntax::hir::ClassUnicode;
 
 use super::class::{Escape, class_of, fold_case};
+use super::ecma::{self, Dialect};
 use super::syntax::{Ast, Node, NodeId, NodeKind, RegexError, RegexLimits};
 use crate::lexical::UNBOUNDED;
 
@@ -51,19 +52,25 @@ impl Group {
 pub(super) struct Parser<'a> {
     pattern: &'a str,
     offset: usize,
+    pub(super) dialect: Dialect,
     pub(super) flags: Flags,
     limits: RegexLimits,
     ast: Ast,
 }
 
-/// Parses a pattern.
+/// Parses a pattern of a dialect.
 ///
 /// # Errors
 /// What is not understood, not regular, or beyond the limits, with its offset.
-pub(crate) fn parse(pattern: &str, limits: RegexLimits) -> Result<Ast, RegexError> {
+pub(crate) fn parse(
+    pattern: &str,
+    dialect: Dialect,
+    limits: RegexLimits,
+) -> Result<Ast, RegexError> {
     let mut parser = Parser {
         pattern,
         offset: 0,
+        dialect,
         flags: Flags::default(),
         limits,
         ast: Ast::default(),
@@ -216,7 +223,7 @@ impl<'a> Parser<'a> {
         let outer_flags = self.flags;
         if self.take_if('?') {
             if self.take_if(':') {
-            } else if self.take_str("P<") || self.is_name() {
+            } else if (self.dialect == Dialect::Common && self.take_str("P<")) || self.is_name() {
                 self.group_name(offset)?;
             } else if self.take_if('=') {
                 kind = GroupKind::Look {
@@ -238,6 +245,11 @@ impl<'a> Parser<'a> {
                     ahead: false,
                     negated: true,
                 };
+            } else if self.dialect == Dialect::Ecma {
+                return Err(RegexError::new(
+                    offset,
+                    "`(?` begins a group of ECMA-262 only before `:`, `=`, `!` and `<`",
+                ));
             } else if self.take_if('#') {
                 return match self.take_through(')') {
                     Some(_) => Ok(None),
@@ -359,7 +371,10 @@ impl<'a> Parser<'a> {
         let Some((inside, _)) = self.rest().split_once('}') else {
             return Ok(None);
         };
+        let ecma = self.dialect == Dialect::Ecma;
         let (low, high) = match inside.split_once(',') {
+            // Without a lower bound, or with blanks, the brace is a sign.
+            _ if ecma && (inside.starts_with(',') || inside.contains(' ')) => return Ok(None),
             Some((low, high)) => (low.trim(), Some(high.trim())),
             None => (inside.trim(), None),
         };
@@ -395,6 +410,7 @@ impl<'a> Parser<'a> {
     /// One sign, class or assertion.
     fn atom(&mut self, offset: usize, next: char) -> Result<NodeKind, RegexError> {
         let class = match next {
+            '.' if self.dialect == Dialect::Ecma => ecma::dot(),
             '.' if self.flags.dot_all => class_of(&[('\0', char::MAX)]),
             '.' => class_of(&[('\0', '\x09'), ('\x0b', char::MAX)]),
             '[' => self.bracket(offset)?,
@@ -416,7 +432,7 @@ impl<'a> Parser<'a> {
 
     fn escaped_atom(&mut self, offset: usize) -> Result<NodeKind, RegexError> {
         if self.take_if('b') || self.take_if('B') {
-            if self.rest().starts_with('{') {
+            if self.dialect == Dialect::Common && self.rest().starts_with('{') {
                 return Err(RegexError::new(
                     offset,
                     "`\\b{` is a half boundary in some dialects: put the `\\b` in a group",
@@ -427,10 +443,10 @@ impl<'a> Parser<'a> {
                 word: self.perl_class('w'),
             });
         }
-        if self.take_if('A') {
+        if self.dialect == Dialect::Common && self.take_if('A') {
             return Ok(NodeKind::Start { of_line: false });
         }
-        if self.take_if('z') || self.take_if('Z') {
+        if self.dialect == Dialect::Common && (self.take_if('z') || self.take_if('Z')) {
             return Ok(NodeKind::End { of_line: false });
         }
         let class = match self.escape(offset)? {

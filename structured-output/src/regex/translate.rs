@@ -3,6 +3,8 @@
 use hashbrown::HashMap;
 
 use super::assertion::{self, Item, Sequence};
+use super::repeat;
+use super::spelling::Spelling;
 use super::syntax::{Ast, NodeId, NodeKind, RegexError};
 use crate::lexical::{EPSILON, ExprId, Lexicon, UNBOUNDED};
 
@@ -48,15 +50,18 @@ const MAX_ITEMS: usize = 4096;
 /// A translation that can pause between nodes, so that a lock on the lexicon is never held long.
 pub(crate) struct Translator {
     ast: Ast,
+    spelling: Spelling,
     values: Vec<Value>,
     /// Languages of the classes met so far.
     classes: HashMap<Vec<(char, char)>, ExprId>,
 }
 
 impl Translator {
-    pub(crate) fn new(ast: Ast) -> Self {
+    /// A translation to strings as they are spelled somewhere.
+    pub(crate) fn new(ast: Ast, spelling: Spelling) -> Self {
         Self {
             ast,
+            spelling,
             values: Vec::new(),
             classes: HashMap::new(),
         }
@@ -112,7 +117,7 @@ impl Translator {
                 let expr = match self.classes.get(&ranges) {
                     Some(&expr) => expr,
                     None => {
-                        let expr = lexicon.code_points(ranges.iter().copied());
+                        let expr = self.spelling.chars(lexicon, &ranges);
                         self.classes.insert(ranges, expr);
                         expr
                     }
@@ -134,19 +139,29 @@ impl Translator {
                 inner,
             } => {
                 let sequences = self.sequences(inner);
-                let item = assertion::look(lexicon, sequences, ahead, negated, offset)?;
+                let item =
+                    assertion::look(lexicon, self.spelling, sequences, ahead, negated, offset)?;
                 Value::Looking(vec![vec![item]])
             }
             NodeKind::WordBoundary { negated, word } => {
                 let ranges = word.iter().map(|range| (range.start(), range.end()));
-                let word = lexicon.code_points(ranges);
-                Value::Looking(assertion::word_boundary(lexicon, word, *negated, offset))
+                let ranges: Vec<(char, char)> = ranges.collect();
+                let word = self.spelling.chars(lexicon, &ranges);
+                Value::Looking(assertion::word_boundary(
+                    lexicon,
+                    self.spelling,
+                    word,
+                    *negated,
+                    offset,
+                ))
             }
             &NodeKind::Start { of_line } => {
-                Value::Looking(vec![vec![assertion::start(lexicon, of_line, offset)]])
+                let item = assertion::start(lexicon, self.spelling, of_line, offset);
+                Value::Looking(vec![vec![item]])
             }
             &NodeKind::End { of_line } => {
-                Value::Looking(vec![vec![assertion::end(lexicon, of_line)]])
+                let item = assertion::end(lexicon, self.spelling, of_line);
+                Value::Looking(vec![vec![item]])
             }
         };
         Ok(value)
@@ -248,9 +263,15 @@ impl Translator {
             Value::Looking(sequences) => sequences.clone(),
         };
         // What writes nothing need not be repeated.
-        let writes = sequences.iter().flatten().any(Item::is_language);
+        let writes = sequences.iter().flatten().any(Item::is_text);
         let max = if writes { max } else { max.min(1) };
         if max == UNBOUNDED {
+            if let Some(sequences) =
+                repeat::unbounded(lexicon, self.spelling, &sequences, min, offset)
+            {
+                check_size(&sequences, offset)?;
+                return Ok(Value::Looking(sequences));
+            }
             return Err(RegexError::new(
                 offset,
                 "an assertion (`^`, `$`, `\\b`, look-around) inside a repetition without bound \

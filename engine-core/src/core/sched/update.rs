@@ -27,6 +27,25 @@ struct RequestStepOutput {
 }
 
 impl Scheduler {
+    /// What was decided between steps (refusals, admissions), for whoever sends it before the next
+    /// step does.
+    pub fn take_pending_outputs(&mut self) -> BTreeMap<u32, EngineCoreOutputs> {
+        let outputs = self.pending_by_client();
+        outputs.stamp(self.clock.now())
+    }
+
+    fn pending_by_client(&mut self) -> OutputsByClient {
+        let mut outputs = OutputsByClient::default();
+        for ClientOutput {
+            client_index,
+            output,
+        } in std::mem::take(&mut self.pending_outputs)
+        {
+            outputs.push(client_index, output);
+        }
+        outputs
+    }
+
     /// Adds what was sampled to the requests, ends those that are over, and returns what each
     /// client gets, by `client_index`. The statistics go to one client.
     ///
@@ -37,14 +56,7 @@ impl Scheduler {
         scheduler_output: &SchedulerOutput,
         mut runner_output: ModelRunnerOutput,
     ) -> BTreeMap<u32, EngineCoreOutputs> {
-        let mut outputs = OutputsByClient::default();
-        for ClientOutput {
-            client_index,
-            output,
-        } in std::mem::take(&mut self.pending_outputs)
-        {
-            outputs.push(client_index, output);
-        }
+        let mut outputs = self.pending_by_client();
         let admissions = &scheduler_output.admissions;
         let mut index = 0;
         let running = std::mem::take(&mut self.running);
@@ -303,6 +315,10 @@ impl OutputsByClient {
     fn finish(mut self, stats: SchedulerStats, timestamp: f64) -> BTreeMap<u32, EngineCoreOutputs> {
         let first = self.0.keys().next().copied().unwrap_or_default();
         self.0.entry(first).or_default().scheduler_stats = Some(stats);
+        self.stamp(timestamp)
+    }
+
+    fn stamp(mut self, timestamp: f64) -> BTreeMap<u32, EngineCoreOutputs> {
         for outputs in self.0.values_mut() {
             outputs.timestamp = timestamp;
         }

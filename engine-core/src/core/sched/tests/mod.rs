@@ -1,6 +1,7 @@
 //! The scheduler against hand-made cases.
 
 mod budget;
+mod grammar;
 mod lifecycle;
 mod outputs;
 mod preemption;

@@ -1,0 +1,163 @@
+//! Whether a grammar accepts a text, byte by byte: for checking corpora of grammars and texts.
+//!
+//! The vocabulary is the 256 single bytes, so what is said holds for every tokenization, and places
+//! are byte offsets.
+
+mod request;
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use serde_json::{Value, json};
+use structured_output::{
+    CompiledGrammar, CompilerOptions, GrammarCompiler, GrammarMatcher, MatcherError,
+};
+
+use crate::maskbench::measure::panic_message;
+use crate::vocabulary::byte_vocabulary;
+use request::Request;
+
+/// How a grammar takes a text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// It is a complete sentence.
+    Accept,
+    /// It begins a sentence, and more is needed.
+    Prefix,
+    /// It begins no sentence: the byte at this offset can't come there.
+    Reject {
+        /// Offset of the first refused byte.
+        at: usize,
+    },
+    /// The grammar can't be compiled, or the request is malformed.
+    Refused {
+        /// Why.
+        error: String,
+    },
+}
+
+impl Answer {
+    /// The answer as one JSON object.
+    pub fn to_json(&self) -> Value {
+        match self {
+            Self::Accept => json!({"result": "accept"}),
+            Self::Prefix => json!({"result": "prefix"}),
+            Self::Reject { at } => json!({"result": "reject", "at": at}),
+            Self::Refused { error } => json!({"result": "refused", "error": error}),
+        }
+    }
+
+    fn refused(error: impl ToString) -> Self {
+        Self::Refused {
+            error: error.to_string(),
+        }
+    }
+}
+
+/// Answers requests. Equal grammars are compiled once.
+pub struct Accepts {
+    compiler: GrammarCompiler,
+    /// Grammars and failures by kind, source and options.
+    compiled: HashMap<String, Result<CompiledGrammar, String>>,
+}
+
+impl Accepts {
+    /// An answerer that knows no grammar yet.
+    ///
+    /// # Errors
+    /// As [`byte_vocabulary`].
+    pub fn new() -> anyhow::Result<Self> {
+        Ok(Self {
+            compiler: GrammarCompiler::new(byte_vocabulary()?, CompilerOptions::default()),
+            compiled: HashMap::new(),
+        })
+    }
+
+    /// Answers a request: a JSON object with `kind`, `source`, `options` and `input`. A panic of
+    /// the engine is a refusal that says so.
+    pub fn answer(&mut self, line: &str) -> Answer {
+        let request = match Request::parse(line) {
+            Ok(request) => request,
+            Err(error) => return Answer::refused(format!("{error:#}")),
+        };
+        catch_unwind(AssertUnwindSafe(|| self.run(&request))).unwrap_or_else(|panic| {
+            self.compiler.clear_cache();
+            Answer::refused(format!("panic: {}", panic_message(&*panic)))
+        })
+    }
+
+    fn run(&mut self, request: &Request) -> Answer {
+        let key = request.grammar_key();
+        if !self.compiled.contains_key(&key) {
+            let compiled = request.compile(&self.compiler);
+            let compiled = compiled.map_err(|error| format!("{error:#}"));
+            self.compiled.insert(key.clone(), compiled);
+        }
+        match &self.compiled[&key] {
+            Ok(grammar) => accepts(grammar, request.input()).unwrap_or_else(Answer::refused),
+            Err(error) => Answer::refused(error),
+        }
+    }
+}
+
+fn accepts(grammar: &CompiledGrammar, text: &str) -> Result<Answer, MatcherError> {
+    let mut matcher = GrammarMatcher::new(grammar);
+    for (at, byte) in text.bytes().enumerate() {
+        if !matcher.accept_token(u32::from(byte))? {
+            return Ok(Answer::Reject { at });
+        }
+    }
+    Ok(match matcher.is_completed() {
+        true => Answer::Accept,
+        false => Answer::Prefix,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_of_answer() {
+        let mut accepts = Accepts::new().unwrap();
+        let mut answer = |line: &str| accepts.answer(line).to_json().to_string();
+        let number = |input: &str| {
+            let source = r#"{\"const\": 12}"#;
+            format!(r#"{{"kind": "json_schema", "source": "{source}", "input": "{input}"}}"#)
+        };
+        assert_eq!(answer(&number("12")), r#"{"result":"accept"}"#);
+        assert_eq!(answer(&number("1")), r#"{"result":"prefix"}"#);
+        assert_eq!(answer(&number("1x")), r#"{"result":"reject","at":1}"#);
+        let regex = r#"{"kind": "regex", "source": "é+", "input": "éèx"}"#;
+        assert_eq!(answer(regex), r#"{"result":"reject","at":3}"#);
+        let choice = r#"{"kind": "choice", "source": "[\"a\", \"bc\"]", "input": "b"}"#;
+        assert_eq!(answer(choice), r#"{"result":"prefix"}"#);
+        let object = r#"{"kind": "json_object", "source": "", "input": "{\"a\": [1]}"}"#;
+        assert_eq!(answer(object), r#"{"result":"accept"}"#);
+        let compact = r#"{"kind": "json_schema", "source": "true",
+            "options": {"whitespace": "compact"}, "input": "[1, 2]"}"#;
+        assert_eq!(answer(compact), r#"{"result":"reject","at":3}"#);
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_request_is_said() {
+        let mut accepts = Accepts::new().unwrap();
+        let mut error = |line: &str| match accepts.answer(line) {
+            Answer::Refused { error } => error,
+            other => panic!("{other:?}"),
+        };
+        assert!(error("{").starts_with("not a JSON object"));
+        let unknown = r#"{"kind": "yaml", "source": "", "input": ""}"#;
+        assert_eq!(error(unknown), "kind: \"yaml\" is not known");
+        let option =
+            r#"{"kind": "json_schema", "source": "true", "options": {"wide": 1}, "input": ""}"#;
+        assert_eq!(
+            error(option),
+            "options: wide is not an option of a JSON Schema"
+        );
+        let option = r#"{"kind": "regex", "source": "a", "options": {"flags": "i"}, "input": ""}"#;
+        assert_eq!(error(option), "options: flags is not an option of regex");
+        let regex = r#"{"kind": "regex", "source": "(", "input": ""}"#;
+        assert!(error(regex).contains("line 1"));
+    }
+}

@@ -1,0 +1,411 @@
+//! Requests that wait for their grammar, under random arrivals, compilations, aborts and steps.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crossbeam_channel::Sender;
+use proptest::prelude::*;
+use protocol::{
+    EngineCoreEventType, EngineCoreOutput, EngineCoreRequest, FinishReason, RequestError,
+    RequestErrorCode, SamplingParams, SchedulingPolicy, SpeculativeConfig,
+    StructuredOutputsConstraint, StructuredOutputsParams,
+};
+use structured_output::{CancelFlag, TokenizerInfo};
+
+use super::{assert_idle, config, ids, scheduler};
+use crate::core::sched::{ModelRunnerOutput, RequestMasks, Scheduler, SchedulerOutput};
+use crate::core::spec_decode::NgramProposer;
+use crate::request::{Request, RequestId, StructuredOutput};
+use crate::structured_output::{
+    CompiledGrammar, ForcedTokens, FormworkBackend, PendingGrammar, StructuredOutputBackend,
+    StructuredOutputRequest,
+};
+
+const EOS: u32 = 3;
+
+/// Tokens `a`, `b`, `ab` and the end of text.
+fn backend() -> FormworkBackend {
+    let vocab = ["a", "b", "ab", "<eos>"].map(|token| token.as_bytes().to_vec());
+    let info = TokenizerInfo::new(&vocab, 4, &[EOS], &[EOS]).unwrap();
+    FormworkBackend::new(info, 1 << 20)
+}
+
+fn params(pattern: &str, max_tokens: u32) -> Arc<SamplingParams> {
+    let constraint = StructuredOutputsConstraint::Regex(pattern.to_owned());
+    Arc::new(SamplingParams {
+        max_tokens: Some(max_tokens),
+        eos_token_id: Some(EOS),
+        structured_outputs: Some(StructuredOutputsParams::new(constraint)),
+        ..SamplingParams::default()
+    })
+}
+
+fn compiled(backend: &FormworkBackend, params: &Arc<SamplingParams>) -> CompiledGrammar {
+    let structured_outputs = params.structured_outputs.as_ref().unwrap();
+    let grammar = backend.compile_grammar(structured_outputs, &[], &CancelFlag::new());
+    let request = StructuredOutputRequest::new(grammar.unwrap(), params, None, &[EOS]);
+    CompiledGrammar {
+        outcome: Ok(Box::new(request.unwrap())),
+        compile_seconds: None,
+    }
+}
+
+fn refused() -> CompiledGrammar {
+    CompiledGrammar {
+        outcome: Err(RequestError {
+            code: RequestErrorCode::GrammarRefused,
+            message: "for a test".to_owned(),
+            retryable: false,
+        }),
+        compile_seconds: Some(1.0),
+    }
+}
+
+/// What one request is.
+#[derive(Debug, Clone, Copy)]
+struct Spec {
+    num_prompt_tokens: u32,
+    max_tokens: u32,
+    constrained: bool,
+    priority: i64,
+}
+
+#[derive(Debug, Clone)]
+enum Action {
+    Add(Spec),
+    /// Some grammar that is still to come is compiled; whether it is good.
+    Compiled(prop::sample::Index, bool),
+    Abort(prop::sample::Index),
+    Step,
+}
+
+fn action() -> impl Strategy<Value = Action> {
+    let spec = (1_u32..9, 3_u32..9, any::<bool>(), 0_i64..2).prop_map(
+        |(num_prompt_tokens, max_tokens, constrained, priority)| {
+            Action::Add(Spec {
+                num_prompt_tokens,
+                max_tokens,
+                constrained,
+                priority,
+            })
+        },
+    );
+    prop_oneof![
+        2 => spec,
+        2 => (any::<prop::sample::Index>(), prop::bool::weighted(0.8))
+            .prop_map(|(index, good)| Action::Compiled(index, good)),
+        1 => any::<prop::sample::Index>().prop_map(Action::Abort),
+        4 => Just(Action::Step),
+    ]
+}
+
+/// A scheduler, the grammars that are still to come, and what the client saw.
+struct World {
+    scheduler: Scheduler,
+    backend: FormworkBackend,
+    specs: Vec<Spec>,
+    pending: BTreeMap<usize, (Sender<CompiledGrammar>, CancelFlag)>,
+    aborted: BTreeSet<usize>,
+    refused: BTreeSet<usize>,
+    outputs: BTreeMap<usize, Vec<EngineCoreOutput>>,
+}
+
+fn request_id(index: usize) -> RequestId {
+    format!("{index:02}").into()
+}
+
+impl World {
+    fn new(priority: bool, drafts: bool) -> Self {
+        let mut config = config(12, 3);
+        if priority {
+            config.policy = SchedulingPolicy::Priority;
+        }
+        let proposer = NgramProposer::new(&SpeculativeConfig {
+            num_speculative_tokens: 2,
+            prompt_lookup_min: 1,
+            prompt_lookup_max: 2,
+        });
+        // Few blocks, so that some are preempted.
+        let scheduler = scheduler(config, 6)
+            .with_forced_tokens(ForcedTokens::SingleToken)
+            .with_proposer(drafts.then(|| proposer.unwrap()));
+        Self {
+            scheduler,
+            backend: backend(),
+            specs: Vec::new(),
+            pending: BTreeMap::new(),
+            aborted: BTreeSet::new(),
+            refused: BTreeSet::new(),
+            outputs: BTreeMap::new(),
+        }
+    }
+
+    /// Texts of two to four letters that begin with "ab".
+    fn params(&self, spec: Spec) -> Arc<SamplingParams> {
+        params("ab[ab]{0,2}", spec.max_tokens)
+    }
+
+    fn add(&mut self, spec: Spec) {
+        let index = self.specs.len();
+        self.specs.push(spec);
+        let mut sampling_params = (*self.params(spec)).clone();
+        if !spec.constrained {
+            sampling_params.structured_outputs = None;
+        }
+        let is_fcfs = self.scheduler.config.policy == SchedulingPolicy::Fcfs;
+        let message = EngineCoreRequest {
+            request_id: request_id(index).to_string(),
+            prompt_token_ids: vec![0; spec.num_prompt_tokens as usize],
+            sampling_params,
+            arrival_time: index as f64,
+            priority: if is_fcfs { 0 } else { spec.priority },
+            ..EngineCoreRequest::default()
+        };
+        let hasher = self.scheduler.block_hasher();
+        let mut request = Request::from_engine_core_request(message, &hasher);
+        if spec.constrained {
+            let (pending, sender) = PendingGrammar::new();
+            self.pending.insert(index, (sender, pending.cancel_flag()));
+            request.structured_output = Some(StructuredOutput::Pending(pending));
+        }
+        self.scheduler.add_request(request);
+    }
+
+    fn compile(&mut self, chosen: prop::sample::Index, good: bool) {
+        if self.pending.is_empty() {
+            return;
+        }
+        let (&index, _) = self
+            .pending
+            .iter()
+            .nth(chosen.index(self.pending.len()))
+            .unwrap();
+        let (sender, cancel) = self.pending.remove(&index).unwrap();
+        assert_eq!(cancel.is_cancelled(), self.aborted.contains(&index));
+        let result = match good {
+            true => compiled(&self.backend, &self.params(self.specs[index])),
+            false => refused(),
+        };
+        if !good && !self.aborted.contains(&index) {
+            self.refused.insert(index);
+        }
+        let sent = sender.try_send(result).is_ok();
+        assert_eq!(sent, !self.aborted.contains(&index));
+        self.scheduler.grammar_compiled(&request_id(index));
+    }
+
+    fn abort(&mut self, index: prop::sample::Index) {
+        if self.specs.is_empty() {
+            return;
+        }
+        let index = index.index(self.specs.len());
+        let ended = self
+            .scheduler
+            .finish_requests([request_id(index)], FinishReason::Abort);
+        if !ended.is_empty() {
+            self.aborted.insert(index);
+        }
+    }
+
+    fn step(&mut self) {
+        self.check_order();
+        let step = self.scheduler.schedule();
+        let masks = self.scheduler.get_grammar_bitmask(&step);
+        let answer = self.sample(&step, &masks.unwrap_or_default().masks);
+        let outputs = self.scheduler.update_from_output(&step, answer);
+        for output in outputs.into_values().flat_map(|outputs| outputs.outputs) {
+            let index = output.request_id.parse().unwrap();
+            self.outputs.entry(index).or_default().push(output);
+        }
+        self.check_places();
+    }
+
+    /// The first allowed token of those that depend on the length; a draft while it is right.
+    fn sample(&self, step: &SchedulerOutput, masks: &[RequestMasks]) -> ModelRunnerOutput {
+        let mut output = ModelRunnerOutput::empty(step.num_scheduled_tokens.len());
+        for (index, (id, _)) in step.num_scheduled_tokens.iter().enumerate() {
+            let request = self
+                .scheduler
+                .running()
+                .find(|(request, _)| request.request_id() == id);
+            let (request, _) = request.unwrap();
+            if request.num_computed_tokens() < request.num_tokens() {
+                assert!(matches!(masks.get(index), None | Some(RequestMasks::Free)));
+                continue;
+            }
+            let draft = step.draft_at(index);
+            for num_drafted in 0..=draft.len() {
+                let length = request.num_output_tokens() + num_drafted;
+                let mut wanted = (0..4).map(|offset| (length as u32 * 7 + offset) % 4);
+                let token_id = match masks.get(index).unwrap_or(&RequestMasks::Free) {
+                    RequestMasks::Free => wanted.next().unwrap(),
+                    RequestMasks::Masks(masks) => match masks.get(num_drafted) {
+                        Some(mask) => wanted.find(|&id| mask.is_allowed(id)).unwrap(),
+                        None => break,
+                    },
+                    RequestMasks::Failed(reason) => panic!("{reason}"),
+                };
+                output.sampled_token_ids[index].push(token_id);
+                if draft.get(num_drafted) != Some(&token_id) {
+                    break;
+                }
+            }
+        }
+        output
+    }
+
+    /// No request whose grammar is there, or that needs none, waits behind one that has none yet;
+    /// those that wait stand in order of arrival.
+    fn check_order(&self) {
+        let waiting = ids(self.scheduler.waiting());
+        for id in &waiting {
+            let index: usize = id.parse().unwrap();
+            assert!(!self.pending.contains_key(&index), "{id} has no grammar");
+        }
+        let pending = ids(self.scheduler.waiting_for_grammar());
+        for id in &pending {
+            let index: usize = id.parse().unwrap();
+            assert!(self.pending.contains_key(&index), "{id} has its grammar");
+        }
+        let never_ran = self
+            .scheduler
+            .waiting()
+            .filter(|request| request.num_preemptions() == 0);
+        let keys: Vec<_> = never_ran
+            .map(|request| (request.priority(), request.arrival_time()))
+            .collect();
+        assert!(keys.is_sorted(), "{keys:?}");
+        // Requests that only wait for grammars are nothing to do.
+        assert_eq!(
+            self.scheduler.num_unfinished_requests(),
+            waiting.len() + self.scheduler.running().len()
+        );
+    }
+
+    fn check_places(&self) {
+        let places = self
+            .scheduler
+            .waiting()
+            .chain(self.scheduler.waiting_for_grammar());
+        let running = self.scheduler.running().map(|(request, _)| request);
+        let all: Vec<_> = places.chain(running).map(Request::request_id).collect();
+        let distinct: BTreeSet<_> = all.iter().collect();
+        assert_eq!(distinct.len(), all.len(), "a request is in one place");
+        assert_eq!(all.len(), self.scheduler.in_flight.len());
+    }
+
+    /// Compiles all that is still to come, steps to the end, and looks at what came out.
+    fn finish(mut self) {
+        while let Some(&index) = self.pending.keys().next() {
+            let (sender, _) = self.pending.remove(&index).unwrap();
+            let result = compiled(&self.backend, &self.params(self.specs[index]));
+            let _ = sender.try_send(result);
+            self.scheduler.grammar_compiled(&request_id(index));
+        }
+        let mut steps_left = 2_000;
+        while self.scheduler.has_requests() {
+            self.step();
+            steps_left -= 1;
+            assert!(steps_left > 0, "requests starve");
+        }
+        assert_idle(&self.scheduler);
+        for (index, spec) in self.specs.iter().enumerate() {
+            let outputs = self.outputs.remove(&index).unwrap_or_default();
+            self.check_request(index, *spec, &outputs);
+        }
+    }
+
+    fn check_request(&self, index: usize, spec: Spec, outputs: &[EngineCoreOutput]) {
+        let ends = outputs
+            .iter()
+            .filter(|output| output.finish_reason.is_some())
+            .count();
+        assert_eq!(ends, usize::from(!self.aborted.contains(&index)), "{index}");
+        let admissions = outputs
+            .iter()
+            .flat_map(|output| &output.events)
+            .filter(|event| event.event_type == EngineCoreEventType::Admitted)
+            .count();
+        if self.aborted.contains(&index) {
+            return;
+        }
+        let admitted = spec.constrained && !self.refused.contains(&index);
+        assert_eq!(admissions, usize::from(admitted), "{index}");
+        let last = outputs.last().unwrap();
+        if self.refused.contains(&index) {
+            assert_eq!(last.finish_reason, Some(FinishReason::Error));
+            assert_eq!(outputs.len(), 1);
+            return;
+        }
+        let tokens: Vec<u32> = outputs
+            .iter()
+            .flat_map(|output| output.new_token_ids.clone())
+            .collect();
+        assert!(tokens.len() <= spec.max_tokens as usize, "{index}");
+        if spec.constrained {
+            let text: String = tokens
+                .iter()
+                .map(|&id| ["a", "b", "ab", ""][id as usize])
+                .collect();
+            assert!(
+                text.starts_with("ab") && (2..=4).contains(&text.len()),
+                "{index}: {text}"
+            );
+            assert_eq!(last.finish_reason, Some(FinishReason::Stop), "{index}");
+            assert_eq!(last.structured_output_complete, Some(true), "{index}");
+            assert_eq!(tokens.last(), Some(&EOS), "{index}");
+        } else {
+            assert_eq!(last.structured_output_complete, None);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(256) })]
+
+    /// Others pass by a request that waits for its grammar; it keeps its place; and whatever
+    /// happens, each request ends once and nothing is left behind.
+    #[test]
+    fn grammars_come_in_any_order(
+        priority in any::<bool>(),
+        drafts in any::<bool>(),
+        actions in prop::collection::vec(action(), 0..60),
+    ) {
+        let mut world = World::new(priority, drafts);
+        for action in actions {
+            match action {
+                Action::Add(spec) => world.add(spec),
+                Action::Compiled(index, good) => world.compile(index, good),
+                Action::Abort(index) => world.abort(index),
+                Action::Step => world.step(),
+            }
+        }
+        world.finish();
+    }
+}
+
+#[test]
+fn a_grammar_that_is_faster_than_its_request_waits_for_it() {
+    let mut world = World::new(false, false);
+    let (pending, sender) = PendingGrammar::new();
+    let spec = Spec {
+        num_prompt_tokens: 3,
+        max_tokens: 5,
+        constrained: true,
+        priority: 0,
+    };
+    let params = world.params(spec);
+    sender.send(compiled(&world.backend, &params)).unwrap();
+    world.scheduler.grammar_compiled(&request_id(0));
+    let message = EngineCoreRequest {
+        request_id: request_id(0).to_string(),
+        prompt_token_ids: vec![0; 3],
+        sampling_params: (*params).clone(),
+        ..EngineCoreRequest::default()
+    };
+    let hasher = world.scheduler.block_hasher();
+    let mut request = Request::from_engine_core_request(message, &hasher);
+    request.structured_output = Some(StructuredOutput::Pending(pending));
+    world.scheduler.add_request(request);
+    assert_eq!(ids(world.scheduler.waiting()), ["00"]);
+}

@@ -1,0 +1,100 @@
+//! Arrays: which items may come next, told apart by what may follow them.
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+
+use super::derive::Event;
+use super::formula::{FALSE, FormulaId};
+use super::live::DEAD;
+use super::node::NodeId;
+use super::programs::{ArrayId, GoalsId, Programs};
+use crate::lexical::{Fuel, Lexicon, OutOfFuel};
+
+/// The next item of an array.
+#[derive(Debug)]
+pub(super) struct Items {
+    /// What it may be.
+    pub(super) goals: GoalsId,
+    /// By goal, what remains.
+    pub(super) rest: Vec<ArrayId>,
+}
+
+impl Programs {
+    /// The next item; `None` where there may be none.
+    pub(super) fn items(
+        &mut self,
+        lexicon: &mut Lexicon,
+        array: ArrayId,
+        fuel: &mut Fuel,
+    ) -> Result<Option<Arc<Items>>, OutOfFuel> {
+        if let Some(known) = self.items_of.get(&array) {
+            return Ok(known.clone());
+        }
+        let formulas = self.arrays.get(array.0).clone();
+        let outcomes = self.outcomes(lexicon, &formulas, Event::Item, fuel)?;
+        let mut found: Vec<(Box<[FormulaId]>, Vec<NodeId>)> = Vec::new();
+        let mut index: HashMap<Box<[FormulaId]>, usize> = HashMap::new();
+        for outcome in outcomes.iter() {
+            let mut value = outcome.value;
+            if self.cost(lexicon, value, fuel)? == DEAD {
+                continue;
+            }
+            let facts = outcome.rest.iter().map(|&id| self.logic.facts(id));
+            let (has_unique, has_repeated) = facts.fold((false, false), |known, facts| {
+                (known.0 | facts.has_unique, known.1 | facts.has_repeated)
+            });
+            // Where items must repeat, any one will do, see `unique`.
+            let example = match has_repeated {
+                true => {
+                    let mut text = Vec::new();
+                    self.write(lexicon, value, &mut text, fuel)?;
+                    Some(self.constant_of(lexicon, &text))
+                }
+                false => None,
+            };
+            let mut rest = Vec::with_capacity(outcome.rest.len());
+            for &formula in &outcome.rest {
+                let after = match example {
+                    Some(item) => self.with_item(formula, item),
+                    None => formula,
+                };
+                let cost = self.array_cost(lexicon, after, fuel)?;
+                rest.push(if cost == DEAD { FALSE } else { formula });
+            }
+            if rest.iter().all(|&formula| formula == FALSE) {
+                continue;
+            }
+            if has_unique {
+                value = self.leaving_enough(lexicon, value, &rest, fuel)?;
+                if self.cost(lexicon, value, fuel)? == DEAD {
+                    continue;
+                }
+            }
+            let rest: Box<[FormulaId]> = rest.into();
+            match index.get(&rest) {
+                Some(&at) => found[at].1.push(value),
+                None => {
+                    index.insert(rest.clone(), found.len());
+                    found.push((rest, vec![value]));
+                }
+            }
+        }
+        let mut goals = Vec::with_capacity(found.len());
+        let mut rests = Vec::with_capacity(found.len());
+        for (rest, values) in found {
+            goals.push(self.logic.nodes.any_of(&values));
+            rests.push(self.array_of(rest));
+        }
+        let items = match goals.is_empty() {
+            true => None,
+            false => Some(Arc::new(Items {
+                goals: self.goals_of(&goals),
+                rest: rests,
+            })),
+        };
+        self.bytes += 64 + 4 * goals.len();
+        self.items_of.insert(array, items.clone());
+        Ok(items)
+    }
+}

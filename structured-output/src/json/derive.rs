@@ -1,0 +1,390 @@
+//! What a formula becomes by an item of an array or a member of an object: its derivative
+//! (Brzozowski 1964, here by whole values).
+//!
+//! An assertion about all members becomes a condition on the value that comes next. A formula's
+//! derivative is split by those conditions (Shannon 1938): disjoint conditions on the value, and
+//! what remains of the formula under each. Conditions that no value meets are left out.
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+
+use super::formula::{FALSE, Formula, FormulaId, TRUE};
+use super::live::DEAD;
+use super::node::{ANYTHING, Node, NodeId};
+use super::object::PlanId;
+use super::programs::Programs;
+use crate::lexical::{Fuel, Lexicon, OutOfFuel};
+
+/// What comes next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Event {
+    Item,
+    /// A member whose key is of that number in the plan: a name, or, beyond the names, any key of
+    /// a class.
+    Key(PlanId, u32),
+    /// No member with that name, now or later.
+    Without(PlanId, u32),
+}
+
+/// A value that may come, and what remains then of each of some formulas.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Outcome {
+    pub(super) value: NodeId,
+    pub(super) rest: Box<[FormulaId]>,
+}
+
+/// Outcomes, by what there was and what came.
+pub(super) type OutcomesOf = HashMap<(Box<[FormulaId]>, Event), Arc<[Outcome]>>;
+
+impl Programs {
+    /// What remains of a formula; it may speak of the value that comes next.
+    pub(super) fn derive(
+        &mut self,
+        formula: FormulaId,
+        event: Event,
+        fuel: &mut Fuel,
+    ) -> Result<FormulaId, OutOfFuel> {
+        if let Some(&known) = self.derived.get(&(formula, event)) {
+            return Ok(known);
+        }
+        fuel.burn(1)?;
+        let derived = match self.logic.formula(formula).clone() {
+            Formula::All(list) => {
+                let mut rest = Vec::with_capacity(list.len());
+                for &id in &list {
+                    rest.push(self.derive(id, event, fuel)?);
+                }
+                self.logic.all(&rest)
+            }
+            Formula::Any(list) => {
+                let mut rest = Vec::with_capacity(list.len());
+                for &id in &list {
+                    rest.push(self.derive(id, event, fuel)?);
+                }
+                self.logic.any(&rest)
+            }
+            Formula::Is(node) => self.derive_literal(formula, node, true, event),
+            Formula::Not(node) => self.derive_literal(formula, node, false, event),
+            Formula::Unique { set, holds } => {
+                let known = self.logic.set(set).to_vec();
+                let repeats = self.logic.nodes.any_of(&known);
+                let value = if holds {
+                    self.logic.nodes.not(repeats)
+                } else {
+                    repeats
+                };
+                let value = self.logic.value(value);
+                if holds {
+                    self.logic.all(&[value, formula])
+                } else {
+                    self.logic.any(&[value, formula])
+                }
+            }
+            Formula::Value(_) => formula,
+        };
+        if self.logic.take_too_deep() {
+            return Err(fuel.exhaust());
+        }
+        self.derived.insert((formula, event), derived);
+        Ok(derived)
+    }
+
+    fn derive_literal(
+        &mut self,
+        formula: FormulaId,
+        id: NodeId,
+        holds: bool,
+        event: Event,
+    ) -> FormulaId {
+        if let Event::Key(plan, key) | Event::Without(plan, key) = event
+            && let Node::Has(name) = self.logic.nodes.node(id)
+        {
+            let is_it = self.plan(plan).name(key) == Some(&**name);
+            return match (is_it, event) {
+                (false, _) => formula,
+                (true, Event::Key(..)) if holds => TRUE,
+                (true, Event::Without(..)) if !holds => TRUE,
+                (true, _) => FALSE,
+            };
+        }
+        if let (Node::Members(_), Event::Key(plan, key)) = (self.logic.nodes.node(id), event) {
+            let value = self.plan(plan).value(id, key);
+            return self.each(value, id, holds);
+        }
+        let nodes = &mut self.logic.nodes;
+        // What the item is to meet, and the assertion about those after it.
+        let (value, rest) = match (nodes.node(id), event) {
+            (Node::Items { prefix, rest }, Event::Item) => {
+                let (rest, mut prefix) = (*rest, prefix.to_vec());
+                let value = match prefix.is_empty() {
+                    true => rest,
+                    false => prefix.remove(0),
+                };
+                (value, nodes.items(prefix, rest))
+            }
+            (&Node::MinItems(min), Event::Item) => {
+                let less = nodes.min_items(min - 1);
+                return self.logic.literal(less, holds);
+            }
+            (&Node::Contains { item, min }, Event::Item) => {
+                let less = nodes.contains(item, min - 1);
+                let less = self.logic.literal(less, holds);
+                return self.logic.choose(item, less, formula);
+            }
+            (&Node::MinProperties(min), Event::Key(..)) => {
+                let less = nodes.min_properties(min - 1);
+                return self.logic.literal(less, holds);
+            }
+            _ => return formula,
+        };
+        self.each(value, rest, holds)
+    }
+
+    /// The next value is such and the rest holds, or else the contrary.
+    fn each(&mut self, value: NodeId, rest: NodeId, holds: bool) -> FormulaId {
+        if holds {
+            let (value, rest) = (self.logic.value(value), self.logic.literal(rest, true));
+            self.logic.all(&[value, rest])
+        } else {
+            let not = self.logic.nodes.not(value);
+            let (value, rest) = (self.logic.value(not), self.logic.literal(rest, false));
+            self.logic.any(&[value, rest])
+        }
+    }
+
+    /// What some formulas become by an event, by the value that comes. Values after which no
+    /// formula can hold for a plain reason are left out.
+    pub(super) fn outcomes(
+        &mut self,
+        lexicon: &mut Lexicon,
+        formulas: &[FormulaId],
+        event: Event,
+        fuel: &mut Fuel,
+    ) -> Result<Arc<[Outcome]>, OutOfFuel> {
+        let key = (formulas.into(), event);
+        if let Some(known) = self.outcomes_of.get(&key) {
+            return Ok(Arc::clone(known));
+        }
+        let derived = self.derive_each(formulas, event, fuel)?;
+        let outcomes: Arc<[Outcome]> = self.split(lexicon, derived, fuel)?.into();
+        self.bytes +=
+            outcomes.len() * (size_of::<Outcome>() + 4 * formulas.len()) + 4 * formulas.len() + 64;
+        self.outcomes_of.insert(key, Arc::clone(&outcomes));
+        Ok(outcomes)
+    }
+
+    fn derive_each(
+        &mut self,
+        formulas: &[FormulaId],
+        event: Event,
+        fuel: &mut Fuel,
+    ) -> Result<Vec<FormulaId>, OutOfFuel> {
+        let mut derived = Vec::with_capacity(formulas.len());
+        for &formula in formulas {
+            derived.push(self.derive(formula, event, fuel)?);
+        }
+        Ok(derived)
+    }
+
+    /// Whether an event can come with a value, such that what remains is `good`. Looks no further
+    /// than to the first such value.
+    pub(super) fn has_outcome(
+        &mut self,
+        lexicon: &mut Lexicon,
+        formulas: &[FormulaId],
+        event: Event,
+        fuel: &mut Fuel,
+        good: &mut impl FnMut(
+            &mut Self,
+            &mut Lexicon,
+            &[FormulaId],
+            &mut Fuel,
+        ) -> Result<bool, OutOfFuel>,
+    ) -> Result<bool, OutOfFuel> {
+        let mut pending = vec![(ANYTHING, self.derive_each(formulas, event, fuel)?)];
+        while let Some((path, formulas)) = pending.pop() {
+            // Conditions occur in the positive only: what holds where none of them does, holds.
+            let mut least = Vec::with_capacity(formulas.len());
+            for &id in &formulas {
+                least.push(self.without_values(id));
+            }
+            if self.cost(lexicon, path, fuel)? != DEAD && good(self, lexicon, &least, fuel)? {
+                return Ok(true);
+            }
+            self.split_way(lexicon, path, formulas, &mut pending, fuel)?;
+        }
+        Ok(false)
+    }
+
+    fn without_values(&mut self, formula: FormulaId) -> FormulaId {
+        if !self.logic.facts(formula).has_value {
+            return formula;
+        }
+        let mut known = HashMap::new();
+        self.logic.map(
+            formula,
+            &mut known,
+            &mut |logic, leaf| match logic.formula(leaf) {
+                Formula::Value(_) => FALSE,
+                _ => leaf,
+            },
+        )
+    }
+
+    /// Splits formulas by what they say of the next value.
+    fn split(
+        &mut self,
+        lexicon: &mut Lexicon,
+        formulas: Vec<FormulaId>,
+        fuel: &mut Fuel,
+    ) -> Result<Vec<Outcome>, OutOfFuel> {
+        let mut found: Vec<(Vec<NodeId>, Vec<FormulaId>)> = Vec::new();
+        let mut index: HashMap<Vec<FormulaId>, usize> = HashMap::new();
+        let mut pending = vec![(ANYTHING, formulas)];
+        while let Some((path, formulas)) = pending.pop() {
+            let way = self.split_way(lexicon, path, formulas, &mut pending, fuel)?;
+            let Some((path, formulas)) = way else {
+                continue;
+            };
+            match index.get(&formulas) {
+                Some(&at) => found[at].0.push(path),
+                None => {
+                    index.insert(formulas.clone(), found.len());
+                    found.push((vec![path], formulas));
+                }
+            }
+        }
+        let mut outcomes = Vec::with_capacity(found.len());
+        for (paths, rest) in found {
+            outcomes.push(Outcome {
+                value: self.logic.nodes.any_of(&paths),
+                rest: rest.into(),
+            });
+        }
+        Ok(outcomes)
+    }
+
+    /// Splits a way by a condition on the next value, if there is one; else gives it back.
+    #[allow(clippy::type_complexity)]
+    fn split_way(
+        &mut self,
+        lexicon: &mut Lexicon,
+        path: NodeId,
+        formulas: Vec<FormulaId>,
+        pending: &mut Vec<(NodeId, Vec<FormulaId>)>,
+        fuel: &mut Fuel,
+    ) -> Result<Option<(NodeId, Vec<FormulaId>)>, OutOfFuel> {
+        fuel.burn(1)?;
+        if formulas.iter().all(|&id| id == FALSE) {
+            return Ok(None);
+        }
+        let speaking = formulas.iter().find(|&&id| self.logic.facts(id).has_value);
+        let Some(&speaking) = speaking else {
+            return Ok(Some((path, formulas)));
+        };
+        // What all must meet needs no second way.
+        if let [only] = formulas[..]
+            && let Some((values, rest)) = self.demanded(only)
+        {
+            let mut all = vec![path];
+            all.extend(values);
+            let path = self.logic.nodes.all_of(&all);
+            pending.push((path, vec![rest]));
+            return Ok(None);
+        }
+        let value = self.first_value(speaking);
+        let not = self.logic.nodes.not(value);
+        // Ways in reverse, as the first is to be taken first.
+        let mut ways = Vec::with_capacity(2);
+        for (way, truth) in [(not, false), (value, true)] {
+            let narrowed = self.logic.nodes.all_of(&[path, way]);
+            let cost = match path == ANYTHING && narrowed == value {
+                // Looked at where it is used.
+                true => 0,
+                false => self.sure_cost(lexicon, narrowed, fuel)?,
+            };
+            if cost != DEAD {
+                ways.push((narrowed, truth));
+            }
+        }
+        // A condition that the others imply is left out of the path.
+        let implied = ways.len() == 1;
+        for (narrowed, truth) in ways {
+            let mut known = HashMap::new();
+            let mut rest = Vec::with_capacity(formulas.len());
+            for &id in &formulas {
+                rest.push(self.assume(id, value, truth, &mut known, fuel)?);
+            }
+            pending.push((if implied { path } else { narrowed }, rest));
+        }
+        Ok(None)
+    }
+
+    /// Conditions without which a formula doesn't hold, and the formula without them.
+    fn demanded(&mut self, formula: FormulaId) -> Option<(Vec<NodeId>, FormulaId)> {
+        let list = match self.logic.formula(formula) {
+            Formula::Value(node) => return Some((vec![*node], TRUE)),
+            Formula::All(list) => list.clone(),
+            _ => return None,
+        };
+        let (mut values, mut rest) = (Vec::new(), Vec::new());
+        for &id in &list {
+            match self.logic.formula(id) {
+                Formula::Value(node) => values.push(*node),
+                _ => rest.push(id),
+            }
+        }
+        if values.is_empty() {
+            return None;
+        }
+        Some((values, self.logic.all(&rest)))
+    }
+
+    /// The first condition on the next value, in the positive.
+    fn first_value(&self, formula: FormulaId) -> NodeId {
+        let mut id = formula;
+        loop {
+            match self.logic.formula(id) {
+                Formula::All(list) | Formula::Any(list) => {
+                    let speaks = |id: &&FormulaId| self.logic.facts(**id).has_value;
+                    match list.iter().find(speaks) {
+                        Some(&next) => id = next,
+                        None => return ANYTHING,
+                    }
+                }
+                Formula::Value(node) => {
+                    return match *self.logic.nodes.node(*node) {
+                        Node::Not(inner) => inner,
+                        _ => *node,
+                    };
+                }
+                _ => return ANYTHING,
+            }
+        }
+    }
+
+    /// A formula where a condition on the next value is known to hold, or not to.
+    fn assume(
+        &mut self,
+        formula: FormulaId,
+        value: NodeId,
+        truth: bool,
+        known: &mut HashMap<FormulaId, FormulaId>,
+        fuel: &mut Fuel,
+    ) -> Result<FormulaId, OutOfFuel> {
+        if !self.logic.facts(formula).has_value {
+            return Ok(formula);
+        }
+        fuel.burn(1)?;
+        let not = self.logic.nodes.not(value);
+        Ok(self.logic.map(formula, known, &mut |logic, leaf| {
+            let truth = match logic.formula(leaf) {
+                Formula::Value(node) if *node == value => truth,
+                Formula::Value(node) if *node == not => !truth,
+                _ => return leaf,
+            };
+            if truth { TRUE } else { FALSE }
+        }))
+    }
+}

@@ -1,0 +1,435 @@
+//! What an array or an object has still to meet: boolean formulas over the assertions of `node`.
+//!
+//! In negation normal form, each distinct one once. Operands keep the order in which they are
+//! written, since that is the order of properties. Counts that others imply are left out, so that
+//! equal futures are mostly equal formulas, and their number stays finite.
+
+use hashbrown::{HashMap, HashSet};
+
+use super::node::{ANYTHING, NOTHING, Node, NodeId, Nodes};
+
+/// An interned formula.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub(crate) struct FormulaId(u32);
+
+/// All of nothing.
+pub(super) const TRUE: FormulaId = FormulaId(0);
+/// Any of nothing.
+pub(super) const FALSE: FormulaId = FormulaId(1);
+
+/// Formulas in formulas at most this deep, so that recursion over them is bounded.
+const MAX_DEPTH: u16 = 200;
+
+/// An interned set of constants: the items of an array so far.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub(super) struct SetId(u32);
+
+/// No item yet.
+pub(super) const NO_ITEMS: SetId = SetId(0);
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Formula {
+    All(Box<[FormulaId]>),
+    Any(Box<[FormulaId]>),
+    /// An assertion about arrays or objects holds of what is to come.
+    Is(NodeId),
+    Not(NodeId),
+    /// No item to come is equal to another one or in the set; or, where not `holds`, one is.
+    Unique {
+        set: SetId,
+        holds: bool,
+    },
+    /// The value that comes next is such. Only while a formula is being derived.
+    Value(NodeId),
+}
+
+/// What is known of a formula.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Facts {
+    /// It holds if nothing more comes.
+    pub(super) closes: bool,
+    /// A further member may help.
+    pub(super) wants_members: bool,
+    /// It speaks of the value that comes next.
+    pub(super) has_value: bool,
+    /// It has a [`Formula::Unique`].
+    pub(super) has_unique: bool,
+    /// It has a [`Formula::Unique`] that doesn't hold.
+    pub(super) has_repeated: bool,
+    /// Leaves, counted where they occur.
+    pub(super) size: u32,
+    depth: u16,
+}
+
+/// Nodes and the formulas over them.
+#[derive(Default)]
+pub(crate) struct Logic {
+    pub(super) nodes: Nodes,
+    formulas: Vec<Formula>,
+    facts: Vec<Facts>,
+    ids: HashMap<Formula, FormulaId>,
+    sets: Vec<Box<[NodeId]>>,
+    set_ids: HashMap<Box<[NodeId]>, SetId>,
+    /// Whether a formula was too deep since this was last asked.
+    too_deep: bool,
+    bytes: usize,
+}
+
+impl Logic {
+    /// Bytes of memory held.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.bytes + self.nodes.memory_bytes()
+    }
+
+    pub(super) fn formula(&self, id: FormulaId) -> &Formula {
+        &self.formulas[id.0 as usize]
+    }
+
+    pub(super) fn facts(&self, id: FormulaId) -> Facts {
+        self.facts[id.0 as usize]
+    }
+
+    /// Whether a formula has been given up for its depth since this was last asked.
+    pub(super) fn take_too_deep(&mut self) -> bool {
+        std::mem::take(&mut self.too_deep)
+    }
+
+    fn intern(&mut self, formula: Formula) -> FormulaId {
+        if let Some(&known) = self.ids.get(&formula) {
+            return known;
+        }
+        let facts = self.facts_of(&formula);
+        if facts.depth > MAX_DEPTH {
+            self.too_deep = true;
+            return FALSE;
+        }
+        let list = match &formula {
+            Formula::All(list) | Formula::Any(list) => list.len(),
+            _ => 0,
+        };
+        // Held twice, by number and for look-up.
+        self.bytes += 2 * (size_of::<Formula>() + 4 * list) + size_of::<Facts>() + 8;
+        let id = FormulaId(self.formulas.len() as u32);
+        self.formulas.push(formula.clone());
+        self.facts.push(facts);
+        self.ids.insert(formula, id);
+        id
+    }
+
+    fn facts_of(&self, formula: &Formula) -> Facts {
+        let plain = Facts {
+            closes: true,
+            wants_members: false,
+            has_value: false,
+            has_unique: false,
+            has_repeated: false,
+            size: 1,
+            depth: 0,
+        };
+        let over = |list: &[FormulaId], closes: bool| {
+            let any = |of: fn(&Facts) -> bool| list.iter().any(|&id| of(&self.facts(id)));
+            Facts {
+                closes,
+                wants_members: any(|facts| facts.wants_members),
+                has_value: any(|facts| facts.has_value),
+                has_unique: any(|facts| facts.has_unique),
+                has_repeated: any(|facts| facts.has_repeated),
+                size: list
+                    .iter()
+                    .fold(0, |size: u32, &id| size.saturating_add(self.facts(id).size)),
+                depth: list
+                    .iter()
+                    .map(|&id| self.facts(id).depth)
+                    .max()
+                    .unwrap_or(0)
+                    + 1,
+            }
+        };
+        match formula {
+            Formula::All(list) => over(list, list.iter().all(|&id| self.facts(id).closes)),
+            Formula::Any(list) => over(list, list.iter().any(|&id| self.facts(id).closes)),
+            Formula::Is(node) => {
+                let node = self.nodes.node(*node);
+                Facts {
+                    closes: matches!(node, Node::Items { .. } | Node::Members(_)),
+                    wants_members: matches!(node, Node::MinProperties(_)),
+                    ..plain
+                }
+            }
+            Formula::Not(node) => {
+                let node = self.nodes.node(*node);
+                Facts {
+                    closes: !matches!(node, Node::Items { .. } | Node::Members(_)),
+                    wants_members: matches!(node, Node::Members(_)),
+                    ..plain
+                }
+            }
+            Formula::Unique { holds, .. } => Facts {
+                closes: *holds,
+                has_unique: true,
+                has_repeated: !holds,
+                ..plain
+            },
+            Formula::Value(_) => Facts {
+                closes: false,
+                has_value: true,
+                ..plain
+            },
+        }
+    }
+
+    /// An assertion about arrays or objects, or its contrary.
+    pub(super) fn literal(&mut self, node: NodeId, holds: bool) -> FormulaId {
+        match (node, holds) {
+            (ANYTHING, true) | (NOTHING, false) => TRUE,
+            (ANYTHING, false) | (NOTHING, true) => FALSE,
+            (_, true) => self.intern(Formula::Is(node)),
+            (_, false) => self.intern(Formula::Not(node)),
+        }
+    }
+
+    pub(super) fn unique(&mut self, set: SetId, holds: bool) -> FormulaId {
+        self.intern(Formula::Unique { set, holds })
+    }
+
+    /// The value that comes next is such.
+    pub(super) fn value(&mut self, node: NodeId) -> FormulaId {
+        match node {
+            ANYTHING => TRUE,
+            NOTHING => FALSE,
+            _ => self.intern(Formula::Value(node)),
+        }
+    }
+
+    pub(super) fn all(&mut self, list: &[FormulaId]) -> FormulaId {
+        self.combine(list, true)
+    }
+
+    pub(super) fn any(&mut self, list: &[FormulaId]) -> FormulaId {
+        self.combine(list, false)
+    }
+
+    /// `if` holds and `then`, or it doesn't and `otherwise`.
+    pub(super) fn choose(
+        &mut self,
+        value: NodeId,
+        then: FormulaId,
+        otherwise: FormulaId,
+    ) -> FormulaId {
+        if then == otherwise {
+            return then;
+        }
+        let not = self.nodes.not(value);
+        let (yes, no) = (self.value(value), self.value(not));
+        let then = self.all(&[yes, then]);
+        let otherwise = self.all(&[no, otherwise]);
+        self.any(&[then, otherwise])
+    }
+
+    fn combine(&mut self, list: &[FormulaId], all: bool) -> FormulaId {
+        let (neutral, absorbing) = if all { (TRUE, FALSE) } else { (FALSE, TRUE) };
+        let mut flat = Vec::with_capacity(list.len());
+        for &id in list {
+            match self.formula(id) {
+                Formula::All(inner) if all => flat.extend_from_slice(inner),
+                Formula::Any(inner) if !all => flat.extend_from_slice(inner),
+                _ => flat.push(id),
+            }
+        }
+        if flat.contains(&absorbing) {
+            return absorbing;
+        }
+        flat.retain(|&id| id != neutral);
+        if let [only] = flat[..] {
+            return only;
+        }
+        if flat.is_empty() {
+            return neutral;
+        }
+        if let [a, b] = flat[..] {
+            if a == b {
+                return a;
+            }
+        } else {
+            let mut seen = HashSet::with_capacity(flat.len());
+            flat.retain(|&id| seen.insert(id));
+        }
+        if self.join_literals(&mut flat, all) {
+            return absorbing;
+        }
+        match flat[..] {
+            [only] => only,
+            _ if all => self.intern(Formula::All(flat.into())),
+            _ => self.intern(Formula::Any(flat.into())),
+        }
+    }
+
+    /// Leaves out counts that others imply; true where two literals contradict each other (or,
+    /// in an `Any`, leave nothing out).
+    fn join_literals(&self, flat: &mut Vec<FormulaId>, all: bool) -> bool {
+        /// Items or members, and at least how many.
+        fn count(node: &Node) -> Option<(bool, u32)> {
+            match node {
+                Node::MinItems(min) => Some((true, *min)),
+                Node::MinProperties(min) => Some((false, *min)),
+                _ => None,
+            }
+        }
+        // For items and members: the strictest of "at least" and of "not at least" in an `All`,
+        // the laxest in an `Any`.
+        let mut least: [Option<u32>; 2] = [None; 2];
+        let mut not_least: [Option<u32>; 2] = [None; 2];
+        let mut literals: Vec<(NodeId, bool)> = Vec::new();
+        let mut uniques: Vec<(SetId, bool)> = Vec::new();
+        for &id in flat.iter() {
+            let (node, holds) = match *self.formula(id) {
+                Formula::Is(node) => (node, true),
+                Formula::Not(node) => (node, false),
+                Formula::Unique { set, holds } => {
+                    if uniques.contains(&(set, !holds)) {
+                        return true;
+                    }
+                    uniques.push((set, holds));
+                    continue;
+                }
+                _ => continue,
+            };
+            if let Some((items, min)) = count(self.nodes.node(node)) {
+                let at = usize::from(items);
+                let (known, larger) = if holds {
+                    (&mut least[at], all)
+                } else {
+                    (&mut not_least[at], !all)
+                };
+                *known = Some(match *known {
+                    Some(known) if larger => known.max(min),
+                    Some(known) => known.min(min),
+                    None => min,
+                });
+            } else {
+                literals.push((node, holds));
+            }
+        }
+        for at in 0..2 {
+            if let (Some(least), Some(not_least)) = (least[at], not_least[at])
+                && ((all && least >= not_least) || (!all && least <= not_least))
+            {
+                return true;
+            }
+        }
+        literals.sort_unstable();
+        if literals.windows(2).any(|pair| pair[0].0 == pair[1].0) {
+            return true;
+        }
+        if least != [None; 2] || not_least != [None; 2] {
+            flat.retain(|&id| {
+                let (node, known) = match self.formula(id) {
+                    Formula::Is(node) => (node, &least),
+                    Formula::Not(node) => (node, &not_least),
+                    _ => return true,
+                };
+                count(self.nodes.node(*node))
+                    .is_none_or(|(items, min)| known[usize::from(items)] == Some(min))
+            });
+        }
+        false
+    }
+
+    /// The contrary of a formula that doesn't speak of the next value.
+    pub(super) fn contrary(&mut self, id: FormulaId) -> FormulaId {
+        match self.formula(id).clone() {
+            Formula::All(list) => {
+                let list: Vec<_> = list.iter().map(|&id| self.contrary(id)).collect();
+                self.any(&list)
+            }
+            Formula::Any(list) => {
+                let list: Vec<_> = list.iter().map(|&id| self.contrary(id)).collect();
+                self.all(&list)
+            }
+            Formula::Is(node) => self.literal(node, false),
+            Formula::Not(node) => self.literal(node, true),
+            Formula::Unique { set, holds } => self.unique(set, !holds),
+            Formula::Value(node) => {
+                let not = self.nodes.not(node);
+                self.value(not)
+            }
+        }
+    }
+
+    /// A formula with each leaf changed.
+    pub(super) fn map(
+        &mut self,
+        id: FormulaId,
+        known: &mut HashMap<FormulaId, FormulaId>,
+        change: &mut impl FnMut(&mut Self, FormulaId) -> FormulaId,
+    ) -> FormulaId {
+        if let Some(&known) = known.get(&id) {
+            return known;
+        }
+        let changed = match self.formula(id) {
+            Formula::All(list) | Formula::Any(list) => {
+                let all = matches!(self.formula(id), Formula::All(_));
+                let list = list.clone();
+                let list: Vec<_> = list.iter().map(|&id| self.map(id, known, change)).collect();
+                self.combine(&list, all)
+            }
+            _ => change(self, id),
+        };
+        known.insert(id, changed);
+        changed
+    }
+
+    /// All leaves of formulas, in the order in which they are written, each once.
+    pub(super) fn leaves(&self, roots: &[FormulaId]) -> Vec<FormulaId> {
+        let mut leaves = Vec::new();
+        let mut seen = HashSet::new();
+        let mut pending: Vec<FormulaId> = roots.iter().rev().copied().collect();
+        while let Some(id) = pending.pop() {
+            if !seen.insert(id) {
+                continue;
+            }
+            match self.formula(id) {
+                Formula::All(list) | Formula::Any(list) => {
+                    pending.extend(list.iter().rev());
+                }
+                _ => leaves.push(id),
+            }
+        }
+        leaves
+    }
+
+    /// The constants of a set.
+    pub(super) fn set(&self, set: SetId) -> &[NodeId] {
+        match (set.0 as usize).checked_sub(1) {
+            Some(at) => &self.sets[at],
+            None => &[],
+        }
+    }
+
+    /// A set with one more constant.
+    pub(super) fn with(&mut self, set: SetId, constant: NodeId) -> SetId {
+        let mut list = self.set(set).to_vec();
+        match list.binary_search(&constant) {
+            Ok(_) => return set,
+            Err(at) => list.insert(at, constant),
+        }
+        let list: Box<[NodeId]> = list.into();
+        if let Some(&known) = self.set_ids.get(&list) {
+            return known;
+        }
+        self.bytes += 2 * (16 + 4 * list.len());
+        self.sets.push(list.clone());
+        let id = SetId(self.sets.len() as u32);
+        self.set_ids.insert(list, id);
+        id
+    }
+}
+
+impl Logic {
+    pub(super) fn new() -> Self {
+        let mut logic = Self::default();
+        logic.intern(Formula::All(Box::default()));
+        logic.intern(Formula::Any(Box::default()));
+        logic
+    }
+}

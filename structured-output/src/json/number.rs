@@ -1,0 +1,107 @@
+//! Numbers as languages: any, under a constraint, by value.
+//!
+//! Under a constraint a value is spelled as a decimal without exponent, with at most four zeros
+//! after its last digit other than zero; minus zero is zero.
+
+use super::decimal::Decimal;
+use crate::lexical::{ByteSet, EMPTY, ExprId, Lexicon, UNBOUNDED};
+
+/// Zeros that a number under a constraint may have after its last other digit of a fraction.
+pub(crate) const MAX_TRAILING_ZEROS: u32 = 4;
+
+impl Lexicon {
+    /// Any JSON number.
+    pub(crate) fn json_number(&mut self) -> ExprId {
+        let whole = self.json_whole();
+        let digit = self.class(ByteSet::range(b'0', b'9'));
+        let digits = self.repeat(digit, 1, UNBOUNDED);
+        let point = self.literal(b".");
+        let fraction = self.concat(point, digits);
+        let fraction = self.optional(fraction);
+        let e = self.class(ByteSet::from_iter([b'e', b'E']));
+        let sign = self.class(ByteSet::from_iter([b'+', b'-']));
+        let sign = self.optional(sign);
+        let exponent = self.concat(sign, digits);
+        let exponent = self.concat(e, exponent);
+        let exponent = self.optional(exponent);
+        let rest = self.concat(fraction, exponent);
+        self.concat(whole, rest)
+    }
+
+    /// Any whole number without exponent, with up to four zeros after a decimal point.
+    pub(crate) fn json_integer(&mut self) -> ExprId {
+        let whole = self.json_whole();
+        let point = self.literal(b".");
+        let zero = self.literal(b"0");
+        let zeros = self.repeat(zero, 1, MAX_TRAILING_ZEROS);
+        let fraction = self.concat(point, zeros);
+        let fraction = self.optional(fraction);
+        self.concat(whole, fraction)
+    }
+
+    fn json_whole(&mut self) -> ExprId {
+        let minus = self.literal(b"-");
+        let minus = self.optional(minus);
+        let zero = self.literal(b"0");
+        let first = self.class(ByteSet::range(b'1', b'9'));
+        let digit = self.class(ByteSet::range(b'0', b'9'));
+        let digits = self.star(digit);
+        let other = self.concat(first, digits);
+        let whole = self.or(&[zero, other]);
+        self.concat(minus, whole)
+    }
+
+    /// Any number under a constraint.
+    pub(crate) fn json_decimal(&mut self) -> ExprId {
+        let whole = self.json_whole();
+        let fraction = self.json_optional_fraction();
+        self.concat(whole, fraction)
+    }
+
+    /// `.` and digits, or nothing.
+    pub(super) fn json_optional_fraction(&mut self) -> ExprId {
+        let point = self.literal(b".");
+        let digits = self.fraction_digits(0, true);
+        let fraction = self.concat(point, digits);
+        self.optional(fraction)
+    }
+
+    /// Any more digits of a fraction that ends in `zeros` zeros so far; with `some` at least one.
+    pub(super) fn fraction_digits(&mut self, zeros: u32, some: bool) -> ExprId {
+        let only_zeros = self.more_zeros(zeros, some);
+        let others = self.digits_above_zero();
+        self.or(&[only_zeros, others])
+    }
+
+    /// Zeros alone, after `zeros` of them; with `some` at least one.
+    pub(super) fn more_zeros(&mut self, zeros: u32, some: bool) -> ExprId {
+        match MAX_TRAILING_ZEROS.checked_sub(zeros) {
+            Some(left) => {
+                let zero = self.literal(b"0");
+                self.repeat(zero, u32::from(some), left)
+            }
+            None => EMPTY,
+        }
+    }
+
+    /// Digits of a fraction, not all of them zero.
+    pub(super) fn digits_above_zero(&mut self) -> ExprId {
+        let digit = self.class(ByteSet::range(b'0', b'9'));
+        let digits = self.star(digit);
+        let last = self.class(ByteSet::range(b'1', b'9'));
+        let zeros = self.more_zeros(0, false);
+        let end = self.concat(last, zeros);
+        self.concat(digits, end)
+    }
+
+    /// The spellings of a number's value, and the one given; and whether it is whole. `None` where
+    /// that takes more than a thousand digits.
+    pub(crate) fn json_number_value(&mut self, text: &str) -> Option<(ExprId, bool)> {
+        let (_, value) = Decimal::parse(text).ok()?;
+        let expr = self
+            .json_number_range(Some((text, true)), Some((text, true)))
+            .ok()?;
+        let own = self.literal(text.as_bytes());
+        Some((self.or(&[expr, own]), value.fraction().is_empty()))
+    }
+}

@@ -1,0 +1,222 @@
+//! A schema's keywords, in their order, to one node.
+
+use std::sync::Arc;
+
+use super::super::node::{ANYTHING, Kinds, NodeId, Nodes};
+use super::super::value::Value;
+use super::draft::{Dialect, member};
+use super::refusal::{Refusal, malformed};
+use super::registry::Members;
+use super::subschemas::is_schema;
+use super::{Place, SchemaCompiler};
+use crate::lexical::{ExprId, Lexicon, UNBOUNDED};
+
+/// A schema being turned into a node. All schemas in it have nodes.
+pub(super) struct Builder<'a> {
+    pub(super) compiler: &'a mut SchemaCompiler,
+    pub(super) lexicon: &'a mut Lexicon,
+    pub(super) nodes: &'a mut Nodes,
+    pub(super) place: Place,
+    pub(super) members: Members,
+    pub(super) dialect: Dialect,
+    /// The types that `type` allows.
+    pub(super) kinds: Kinds,
+    /// Languages that a number or a string has to be in.
+    pub(super) numbers: Vec<ExprId>,
+    pub(super) strings: Vec<ExprId>,
+    /// All else, in the order of the source.
+    body: Vec<NodeId>,
+    /// What comes last, since it is not to decide in which order properties come: counts, and
+    /// names that `required` lists.
+    tail: Vec<NodeId>,
+}
+
+impl<'a> Builder<'a> {
+    pub(super) fn new(
+        compiler: &'a mut SchemaCompiler,
+        lexicon: &'a mut Lexicon,
+        nodes: &'a mut Nodes,
+        place: Place,
+    ) -> Self {
+        Self {
+            dialect: compiler.dialect(&place),
+            compiler,
+            lexicon,
+            nodes,
+            members: Arc::clone(&place.members),
+            place,
+            kinds: Kinds::ALL,
+            numbers: Vec::new(),
+            strings: Vec::new(),
+            body: Vec::new(),
+            tail: Vec::new(),
+        }
+    }
+
+    /// The schema's node.
+    pub(super) fn build(mut self) -> Result<NodeId, Refusal> {
+        if let Some((keyword, value)) = self.compiler.hiding(&self.place) {
+            return self.referred(&keyword, &value);
+        }
+        let members = Arc::clone(&self.members);
+        let (mut has_items, mut has_properties) = (false, false);
+        for (keyword, value) in members.iter() {
+            if !self.dialect.knows(keyword) {
+                continue;
+            }
+            let node = match keyword.as_str() {
+                "$ref" | "$dynamicRef" | "$recursiveRef" => self.referred(keyword, value)?,
+                "type" => {
+                    self.types(value)?;
+                    ANYTHING
+                }
+                "enum" => self.listed(value)?,
+                "const" => self.constant(value)?,
+                "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" | "multipleOf" => {
+                    self.number(keyword, value)?;
+                    ANYTHING
+                }
+                "minLength" | "maxLength" | "pattern" | "format" => {
+                    self.string(keyword, value)?;
+                    ANYTHING
+                }
+                "prefixItems" | "items" | "additionalItems" => {
+                    if std::mem::replace(&mut has_items, true) {
+                        continue;
+                    }
+                    self.items()?
+                }
+                "contains" => self.contains(value)?,
+                "uniqueItems" => match value {
+                    Value::Bool(true) => self.nodes.unique_items(),
+                    Value::Bool(false) => ANYTHING,
+                    _ => return Err(malformed("/uniqueItems", value, "true or false")),
+                },
+                "minItems" => {
+                    let min = self.count(keyword, value)?;
+                    self.nodes.min_items(min)
+                }
+                "maxItems" => {
+                    let max = self.count(keyword, value)?;
+                    self.nodes.max_items(max)
+                }
+                "properties" | "patternProperties" | "additionalProperties" => {
+                    if std::mem::replace(&mut has_properties, true) {
+                        continue;
+                    }
+                    self.properties()?
+                }
+                "propertyNames" => self.property_names(value)?,
+                "required" => self.required(value)?,
+                "minProperties" => {
+                    let min = self.count(keyword, value)?;
+                    let node = self.nodes.min_properties(min);
+                    self.tail.push(node);
+                    ANYTHING
+                }
+                "maxProperties" => {
+                    let max = self.count(keyword, value)?;
+                    let node = self.nodes.max_properties(max);
+                    self.tail.push(node);
+                    ANYTHING
+                }
+                "allOf" | "anyOf" | "oneOf" => self.branches(keyword, value)?,
+                "not" => {
+                    let node = self.schema("not", "", value)?;
+                    self.nodes.not(node)
+                }
+                "if" => self.conditional(value)?,
+                "dependentRequired" | "dependentSchemas" | "dependencies" => {
+                    self.dependent(keyword, value)?
+                }
+                "unevaluatedProperties" => {
+                    let node = self.unevaluated_properties(value)?;
+                    self.tail.insert(0, node);
+                    ANYTHING
+                }
+                "unevaluatedItems" => {
+                    let node = self.unevaluated_items(value)?;
+                    self.tail.push(node);
+                    ANYTHING
+                }
+                _ => ANYTHING,
+            };
+            self.body.push(node);
+        }
+        if self.compiler.strict && !has_properties {
+            let node = self.closed()?;
+            self.body.push(node);
+        }
+        let mut all = vec![self.nodes.kinds(self.kinds)];
+        if !self.numbers.is_empty() {
+            let language = self.lexicon.and(&self.numbers);
+            all.push(self.nodes.number(language));
+        }
+        if !self.strings.is_empty() {
+            let language = self.lexicon.and(&self.strings);
+            all.push(self.nodes.string(language));
+        }
+        all.append(&mut self.body);
+        all.append(&mut self.tail);
+        Ok(self.nodes.all_of(&all))
+    }
+
+    /// Adds what comes after all else.
+    pub(super) fn last(&mut self, node: NodeId) {
+        self.tail.push(node);
+    }
+
+    /// Another keyword of the schema, if its draft knows it.
+    pub(super) fn keyword(&self, keyword: &str) -> Option<Value> {
+        if !self.dialect.knows(keyword) {
+            return None;
+        }
+        member(&self.members, keyword).cloned()
+    }
+
+    /// The node of a schema in this one, under a keyword and, where that holds several, at a
+    /// place.
+    pub(super) fn schema(
+        &mut self,
+        keyword: &str,
+        at: impl std::fmt::Display,
+        value: &Value,
+    ) -> Result<NodeId, Refusal> {
+        if !is_schema(value) {
+            let at = format!("/{keyword}{at}");
+            let right = "a schema, which is an object or a boolean";
+            return Err(malformed(&at, value, right));
+        }
+        let Place {
+            resource, scope, ..
+        } = self.place;
+        self.compiler.node(self.nodes, value, resource, scope)
+    }
+
+    fn referred(&mut self, keyword: &str, value: &Value) -> Result<NodeId, Refusal> {
+        match self.compiler.referred(&self.place, keyword, value)? {
+            Some(site) => {
+                let scope = self.place.scope;
+                self.compiler
+                    .node(self.nodes, &site.value, site.resource, scope)
+            }
+            None => Ok(ANYTHING),
+        }
+    }
+
+    /// A count: a whole number, `2.0` included. Beyond what a text can have, all are the same.
+    pub(super) fn count(&self, keyword: &str, value: &Value) -> Result<u32, Refusal> {
+        let whole = match value {
+            Value::Number(text) => {
+                let (digits, zeros) = text.split_once('.').unwrap_or((text, ""));
+                let is_whole =
+                    digits.bytes().all(|b| b.is_ascii_digit()) && zeros.bytes().all(|b| b == b'0');
+                is_whole.then(|| digits.parse::<u32>().unwrap_or(UNBOUNDED))
+            }
+            _ => None,
+        };
+        whole
+            .map(|count| count.min(UNBOUNDED - 1))
+            .ok_or_else(|| malformed(&format!("/{keyword}"), value, "a whole number from 0"))
+    }
+}

@@ -1,0 +1,338 @@
+//! From JSON Schema to nodes.
+//!
+//! A work list, no recursion: the schemas in a schema are compiled before it, so that its node is
+//! interned by content; a schema that is reached again while it is being compiled becomes a
+//! reference, defined when it is done.
+//!
+//! | file | idea |
+//! |---|---|
+//! | `draft` | which draft knows which keyword |
+//! | `uri`, `registry`, `meta_schemas` | documents, and what in them can be referred to |
+//! | `resolve`, `pointer` | what references lead to; where a schema is |
+//! | `place` | a schema in its surroundings |
+//! | `subschemas` | where a schema has schemas in it |
+//! | `build` | a schema's keywords, in their order, to one node |
+//! | `scalar`, `array`, `object`, `combine` | the keywords one by one |
+//! | `evaluated`, `unevaluated` | what a schema's other keywords leave to `unevaluated...` |
+//! | `circular` | schemas that refer to themselves for the same value |
+//! | `key_language` | which strings a node allows, for `propertyNames` |
+
+mod array;
+mod build;
+mod circular;
+mod combine;
+mod draft;
+mod evaluated;
+mod key_language;
+mod meta_schemas;
+mod object;
+mod place;
+mod pointer;
+mod refusal;
+mod registry;
+mod resolve;
+mod scalar;
+mod subschemas;
+#[cfg(test)]
+pub(super) mod tests;
+mod unevaluated;
+mod uri;
+
+use std::sync::Arc;
+
+use hashbrown::{HashMap, HashSet};
+
+use super::node::{ANYTHING, NOTHING, NodeId, Nodes};
+use super::value::Value;
+use crate::error::CompileError;
+use crate::lexical::{ExprId, Lexicon};
+use crate::options::{Format, JsonSchemaOptions, Limits};
+use crate::regex::{Chars, RegexLimits};
+use circular::circular;
+use place::{Key, Place, ScopeId};
+use refusal::{Refusal, refuse};
+use registry::{Registry, ResourceId};
+use subschemas::applied;
+
+pub use draft::Draft;
+
+enum Task {
+    /// Compile a schema: first what is in it.
+    Enter(Place),
+    /// Now all that is in it is known, or being compiled around it.
+    Leave(Place),
+}
+
+/// What is known of a schema.
+#[derive(Clone, Copy)]
+enum State {
+    /// It is being compiled; the reference to it, if it was reached again.
+    Open(Option<NodeId>),
+    Done(NodeId),
+}
+
+/// A node whose key language needs nodes that were not defined yet.
+struct Deferred {
+    reserved: NodeId,
+    names: NodeId,
+}
+
+/// A compilation that can pause between schemas.
+pub(crate) struct SchemaCompiler {
+    registry: Registry,
+    format: Format,
+    strict: bool,
+    limits: SchemaLimits,
+    /// Whether dynamic references may occur.
+    is_dynamic: bool,
+    scopes: Vec<Vec<ResourceId>>,
+    scope_ids: HashMap<Vec<ResourceId>, ScopeId>,
+    root: Value,
+    is_started: bool,
+    pending: Vec<Task>,
+    states: HashMap<Key, State>,
+    /// References and what they refer to.
+    references: Vec<(NodeId, Key)>,
+    /// References to schemas that are being compiled.
+    open: HashSet<NodeId>,
+    deferred: Vec<Deferred>,
+    /// Languages of patterns met so far, with bounds of length: many occur often.
+    patterns: HashMap<(String, Chars), ExprId>,
+}
+
+/// The limits that a schema is held to.
+#[derive(Clone, Copy)]
+struct SchemaLimits {
+    max_schema_nodes: usize,
+    max_enum_entries: usize,
+    regex: RegexLimits,
+}
+
+impl SchemaCompiler {
+    /// A compilation of a schema's text.
+    ///
+    /// # Errors
+    /// [`CompileError::JsonSyntax`]; [`CompileError::JsonSchema`] where the documents that
+    /// `$schema` needs are malformed.
+    pub(crate) fn new(
+        source: &str,
+        options: &JsonSchemaOptions,
+        limits: &Limits,
+    ) -> Result<Self, CompileError> {
+        let root = Value::parse(source, limits.max_nesting)
+            .map_err(|error| CompileError::json_syntax(source, error.offset, error.message))?;
+        // Or an escape that may spell them.
+        let is_dynamic = ["$dynamic", "$recursive", "\\u00"]
+            .iter()
+            .any(|word| source.contains(word));
+        let registry = Registry::new(
+            root.clone(),
+            options.draft,
+            &options.documents,
+            limits.max_nesting,
+        )
+        .map_err(|message| CompileError::JsonSchema {
+            pointer: "/$schema".into(),
+            message,
+        })?;
+        Ok(Self {
+            registry,
+            format: options.format,
+            strict: options.strict,
+            limits: SchemaLimits {
+                max_schema_nodes: limits.max_schema_nodes,
+                max_enum_entries: limits.max_enum_entries,
+                regex: limits.regex(),
+            },
+            is_dynamic,
+            scopes: vec![Vec::new()],
+            scope_ids: HashMap::new(),
+            root,
+            is_started: false,
+            pending: Vec::new(),
+            states: HashMap::new(),
+            references: Vec::new(),
+            open: HashSet::new(),
+            deferred: Vec::new(),
+            patterns: HashMap::new(),
+        })
+    }
+
+    /// Does up to `max_tasks` more steps, two for each schema; the root's node once all are done.
+    ///
+    /// # Errors
+    /// [`CompileError::JsonSchema`] with the pointer of what is malformed or can't be enforced;
+    /// [`CompileError::LimitExceeded`].
+    pub(crate) fn run(
+        &mut self,
+        lexicon: &mut Lexicon,
+        nodes: &mut Nodes,
+        max_tasks: usize,
+    ) -> Result<Option<NodeId>, CompileError> {
+        if !self.is_started {
+            self.is_started = true;
+            self.start().map_err(|refusal| self.error(&refusal, None))?;
+        }
+        for _ in 0..max_tasks {
+            let Some(task) = self.pending.pop() else {
+                return self.finish(lexicon, nodes).map(Some);
+            };
+            let (Task::Enter(place) | Task::Leave(place)) = &task;
+            let key = place.key();
+            let done = match &task {
+                Task::Enter(place) => self.enter(place),
+                Task::Leave(place) => self.leave(lexicon, nodes, place),
+            };
+            done.map_err(|refusal| self.error(&refusal, Some(key)))?;
+        }
+        Ok(None)
+    }
+
+    fn start(&mut self) -> Result<(), Refusal> {
+        if !subschemas::is_schema(&self.root) {
+            return Err(refuse("", "a schema is an object or a boolean"));
+        }
+        if self.is_dynamic {
+            self.registry
+                .search_main()
+                .map_err(|message| refuse("", message))?;
+        }
+        let root = self.root.clone();
+        if let Some(place) = self.place(&root, 0, 0)? {
+            self.pending.push(Task::Enter(place));
+        }
+        Ok(())
+    }
+
+    fn enter(&mut self, place: &Place) -> Result<(), Refusal> {
+        if self.states.contains_key(&place.key()) {
+            return Ok(());
+        }
+        if self.states.len() >= self.limits.max_schema_nodes {
+            return Err(Refusal::Limit {
+                limit: "max_schema_nodes",
+                max: self.limits.max_schema_nodes as u64,
+            });
+        }
+        self.states.insert(place.key(), State::Open(None));
+        self.pending.push(Task::Leave(place.clone()));
+        if let Some((keyword, value)) = self.hiding(place) {
+            return self.enter_referred(place, &keyword, &value);
+        }
+        let members = Arc::clone(&place.members);
+        for (keyword, value) in members.iter().filter(|member| member.0.starts_with('$')) {
+            self.enter_referred(place, keyword, value)?;
+        }
+        let mut inner = Vec::new();
+        applied(&members, self.dialect(place), &mut |schema| {
+            inner.push(schema.clone());
+        });
+        for schema in inner {
+            self.enter_later(&schema, place.resource, place.scope)?;
+        }
+        Ok(())
+    }
+
+    fn enter_referred(
+        &mut self,
+        place: &Place,
+        keyword: &str,
+        value: &Value,
+    ) -> Result<(), Refusal> {
+        match self.referred(place, keyword, value)? {
+            Some(site) => self.enter_later(&site.value, site.resource, place.scope),
+            None => Ok(()),
+        }
+    }
+
+    fn enter_later(
+        &mut self,
+        schema: &Value,
+        around: ResourceId,
+        scope: ScopeId,
+    ) -> Result<(), Refusal> {
+        if let Some(place) = self.place(schema, around, scope)?
+            && !self.states.contains_key(&place.key())
+        {
+            self.pending.push(Task::Enter(place));
+        }
+        Ok(())
+    }
+
+    fn leave(
+        &mut self,
+        lexicon: &mut Lexicon,
+        nodes: &mut Nodes,
+        place: &Place,
+    ) -> Result<(), Refusal> {
+        let node = build::Builder::new(self, lexicon, nodes, place.clone()).build()?;
+        let before = self.states.insert(place.key(), State::Done(node));
+        if let Some(State::Open(Some(reserved))) = before {
+            nodes.define(reserved, node);
+            self.open.remove(&reserved);
+        }
+        Ok(())
+    }
+
+    /// The node of a schema in a place, which has been compiled or is being compiled.
+    fn node(
+        &mut self,
+        nodes: &mut Nodes,
+        schema: &Value,
+        around: ResourceId,
+        scope: ScopeId,
+    ) -> Result<NodeId, Refusal> {
+        if *schema == Value::Bool(false) {
+            return Ok(NOTHING);
+        }
+        let Some(place) = self.place(schema, around, scope)? else {
+            return Ok(ANYTHING);
+        };
+        let key = place.key();
+        match self.states.get_mut(&key) {
+            Some(State::Done(node) | State::Open(Some(node))) => Ok(*node),
+            Some(State::Open(reference @ None)) => {
+                let reserved = *reference.insert(nodes.reserve());
+                self.references.push((reserved, key));
+                self.open.insert(reserved);
+                Ok(reserved)
+            }
+            None => Err(refuse("", "a schema in it was not compiled")),
+        }
+    }
+
+    fn finish(&mut self, lexicon: &mut Lexicon, nodes: &mut Nodes) -> Result<NodeId, CompileError> {
+        if let Some(key) = circular(nodes, &self.references) {
+            let refusal = refuse("", "this schema refers to itself for the same value");
+            return Err(self.error(&refusal, Some(key)));
+        }
+        for deferred in std::mem::take(&mut self.deferred) {
+            let keys = key_language::of_node(lexicon, nodes, deferred.names);
+            let node = object::only_keys(lexicon, nodes, keys);
+            nodes.define(deferred.reserved, node);
+        }
+        let root = self.root.clone();
+        self.node(nodes, &root, 0, 0)
+            .map_err(|refusal| self.error(&refusal, None))
+    }
+
+    /// A refusal of the schema at an address as the caller sees it.
+    fn error(&self, refusal: &Refusal, key: Option<Key>) -> CompileError {
+        match refusal {
+            Refusal::Limit { limit, max } => CompileError::LimitExceeded { limit, max: *max },
+            Refusal::Schema { at, message } => {
+                let (document, pointer) = key
+                    .map(|key| self.registry.pointer(key.0))
+                    .unwrap_or_default();
+                let message = match document.as_str() {
+                    "" => message.clone(),
+                    document => format!("in document `{document}`: {message}"),
+                };
+                CompileError::JsonSchema {
+                    pointer: format!("{pointer}{at}"),
+                    message,
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Types, listed values, numbers and strings.
+
+use super::super::node::{Kinds, NodeId};
+use super::super::value::Value;
+use super::build::Builder;
+use super::refusal::{Refusal, malformed, refuse};
+use crate::lexical::{ExprId, UNBOUNDED};
+use crate::options::Format;
+use crate::regex::Chars;
+
+impl Builder<'_> {
+    /// `type`.
+    pub(super) fn types(&mut self, value: &Value) -> Result<(), Refusal> {
+        let names = match value {
+            Value::String(_) => std::slice::from_ref(value),
+            Value::Array(names) if !names.is_empty() => names.as_slice(),
+            _ => {
+                let right = "the name of a type or a list of such";
+                return Err(malformed("/type", value, right));
+            }
+        };
+        let mut kinds = Kinds(0);
+        let mut only_integers = false;
+        for name in names {
+            let kind = match name {
+                Value::String(name) => match name.as_str() {
+                    "null" => Kinds::NULL,
+                    "boolean" => Kinds::BOOLEAN,
+                    "number" => Kinds::NUMBER,
+                    "string" => Kinds::STRING,
+                    "array" => Kinds::ARRAY,
+                    "object" => Kinds::OBJECT,
+                    "integer" => {
+                        only_integers = true;
+                        Kinds(0)
+                    }
+                    _ => return Err(not_a_type("/type", &Value::String(name.clone()))),
+                },
+                other => return Err(not_a_type("/type", other)),
+            };
+            kinds = kinds.union(kind);
+        }
+        if only_integers && !kinds.contains(Kinds::NUMBER) {
+            kinds = kinds.union(Kinds::NUMBER);
+            let integer = self.lexicon.json_integer();
+            self.numbers.push(integer);
+        }
+        self.kinds = kinds;
+        Ok(())
+    }
+
+    /// `const`.
+    pub(super) fn constant(&mut self, value: &Value) -> Result<NodeId, Refusal> {
+        self.equal_to(value, "/const")
+    }
+
+    fn equal_to(&mut self, value: &Value, at: &str) -> Result<NodeId, Refusal> {
+        self.nodes
+            .constant(self.lexicon, value)
+            .ok_or_else(|| refuse(at, "a number here takes more than 1,000 digits"))
+    }
+
+    /// `enum`: all strings as one language, all numbers as another.
+    pub(super) fn listed(&mut self, value: &Value) -> Result<NodeId, Refusal> {
+        let Value::Array(values) = value else {
+            return Err(malformed("/enum", value, "a list of values"));
+        };
+        let max = self.compiler.limits.max_enum_entries;
+        if values.len() > max {
+            return Err(Refusal::Limit {
+                limit: "max_enum_entries",
+                max: max as u64,
+            });
+        }
+        let mut kinds = Kinds(0);
+        let (mut numbers, mut strings, mut ways) = (Vec::new(), Vec::new(), Vec::new());
+        for (index, value) in values.iter().enumerate() {
+            match value {
+                Value::Null => kinds = kinds.union(Kinds::NULL),
+                Value::Bool(false) => kinds = kinds.union(Kinds::FALSE),
+                Value::Bool(true) => kinds = kinds.union(Kinds::TRUE),
+                Value::String(text) => strings.push(self.lexicon.json_string(text, false)),
+                Value::Number(text) => {
+                    let (language, _) = self.lexicon.json_number_value(text).ok_or_else(|| {
+                        let at = format!("/enum/{index}");
+                        refuse(&at, "this number takes more than 1,000 digits")
+                    })?;
+                    numbers.push(language);
+                }
+                Value::Array(_) | Value::Object(_) => {
+                    ways.push(self.equal_to(value, &format!("/enum/{index}"))?);
+                }
+            }
+        }
+        ways.push(self.nodes.kinds(kinds));
+        if !numbers.is_empty() {
+            let language = self.lexicon.or(&numbers);
+            let language = self.nodes.number(language);
+            let kind = self.nodes.kinds(Kinds::NUMBER);
+            ways.push(self.nodes.all_of(&[kind, language]));
+        }
+        if !strings.is_empty() {
+            let language = self.lexicon.or(&strings);
+            let language = self.nodes.string(language);
+            let kind = self.nodes.kinds(Kinds::STRING);
+            ways.push(self.nodes.all_of(&[kind, language]));
+        }
+        Ok(self.nodes.any_of(&ways))
+    }
+
+    /// Bounds and `multipleOf`.
+    pub(super) fn number(&mut self, keyword: &str, value: &Value) -> Result<(), Refusal> {
+        let at = format!("/{keyword}");
+        let text = match (keyword, value) {
+            // Draft 4's: `minimum` asks for it.
+            ("exclusiveMinimum" | "exclusiveMaximum", Value::Bool(_)) => return Ok(()),
+            (_, Value::Number(text)) => text.as_str(),
+            _ => return Err(malformed(&at, value, "a number")),
+        };
+        let is_exclusive = |other| self.keyword(other) == Some(Value::Bool(true));
+        let language = match keyword {
+            "multipleOf" => {
+                let digits = text.split(['e', 'E']).next().unwrap_or(text);
+                if text.starts_with('-') || !digits.bytes().any(|b| matches!(b, b'1'..=b'9')) {
+                    return Err(malformed(&at, value, "a number above 0"));
+                }
+                self.lexicon.json_multiple_of(text)
+            }
+            "minimum" => {
+                let low = (text, !is_exclusive("exclusiveMinimum"));
+                // One language for both bounds.
+                let maximum = match self.keyword("maximum") {
+                    Some(Value::Number(maximum)) => Some(maximum),
+                    _ => None,
+                };
+                let is_inclusive = !is_exclusive("exclusiveMaximum");
+                let high = maximum.as_deref().map(|maximum| (maximum, is_inclusive));
+                self.lexicon.json_number_range(Some(low), high)
+            }
+            "exclusiveMinimum" => self.lexicon.json_number_range(Some((text, false)), None),
+            "exclusiveMaximum" => self.lexicon.json_number_range(None, Some((text, false))),
+            // With a minimum it was read already.
+            _ if matches!(self.keyword("minimum"), Some(Value::Number(_))) => return Ok(()),
+            _ => {
+                let high = (text, !is_exclusive("exclusiveMaximum"));
+                self.lexicon.json_number_range(None, Some(high))
+            }
+        };
+        let language = language.map_err(|message| refuse(&at, message))?;
+        self.numbers.push(language);
+        Ok(())
+    }
+
+    /// Lengths, `pattern` and `format`.
+    pub(super) fn string(&mut self, keyword: &str, value: &Value) -> Result<(), Refusal> {
+        let language = match (keyword, value) {
+            // With one of these it is read already.
+            ("minLength" | "maxLength", _)
+                if self.says("pattern")
+                    || self.format()?.is_some()
+                    || (keyword == "maxLength" && self.says("minLength")) =>
+            {
+                self.count(keyword, value)?;
+                return Ok(());
+            }
+            ("minLength" | "maxLength", _) => {
+                let Chars { min, max } = self.lengths()?;
+                self.lexicon.json_string_length(min, max)
+            }
+            ("pattern", Value::String(pattern)) => {
+                let lengths = self.lengths()?;
+                self.matching(pattern, lengths)
+                    .map_err(|message| refuse("/pattern", message))?
+            }
+            ("format", Value::String(_)) => match self.format()? {
+                Some(language) => language,
+                None => return Ok(()),
+            },
+            _ => return Err(malformed(&format!("/{keyword}"), value, "a string")),
+        };
+        self.strings.push(language);
+        Ok(())
+    }
+}
+
+impl Builder<'_> {
+    /// The strings of some length that match a pattern; else why there are none to be had.
+    pub(super) fn matching(&mut self, pattern: &str, length: Chars) -> Result<ExprId, String> {
+        let key = (pattern.to_owned(), length);
+        if let Some(&known) = self.compiler.patterns.get(&key) {
+            return Ok(known);
+        }
+        let limits = &self.compiler.limits.regex;
+        let language = self
+            .lexicon
+            .json_string_pattern_of_length(pattern, length, limits)
+            .map_err(|error| error.message)?;
+        self.compiler.patterns.insert(key, language);
+        Ok(language)
+    }
+
+    /// The strings of `format`, with the lengths where no `pattern` takes them; `None` where it is
+    /// an annotation.
+    fn format(&mut self) -> Result<Option<ExprId>, Refusal> {
+        let format = match self.keyword("format") {
+            Some(Value::String(format)) if self.compiler.format == Format::Assert => format,
+            _ => return Ok(None),
+        };
+        let lengths = match self.says("pattern") {
+            true => Chars::ANY,
+            false => self.lengths()?,
+        };
+        Ok(self.lexicon.json_string_format_of_length(&format, lengths))
+    }
+
+    /// `minLength` and `maxLength`.
+    fn lengths(&self) -> Result<Chars, Refusal> {
+        let count = |keyword, absent| match self.keyword(keyword) {
+            Some(value) => self.count(keyword, &value),
+            None => Ok(absent),
+        };
+        Ok(Chars {
+            min: count("minLength", 0)?,
+            max: count("maxLength", UNBOUNDED)?,
+        })
+    }
+}
+
+fn not_a_type(at: &str, value: &Value) -> Refusal {
+    let right = "the name of a type (null, boolean, integer, number, string, array, object)";
+    malformed(at, value, right)
+}

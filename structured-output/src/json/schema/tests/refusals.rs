@@ -1,0 +1,169 @@
+//! What is refused, and where.
+
+use super::compile;
+use crate::error::CompileError;
+use crate::options::{JsonSchemaOptions, Limits};
+
+fn refusal(schema: &str) -> (String, String) {
+    refusal_with(schema, &JsonSchemaOptions::default())
+}
+
+fn refusal_with(schema: &str, options: &JsonSchemaOptions) -> (String, String) {
+    match compile(schema, options) {
+        Err(CompileError::JsonSchema { pointer, message }) => (pointer, message),
+        Err(other) => panic!("{schema}: {other}"),
+        Ok(_) => panic!("{schema} is not refused"),
+    }
+}
+
+#[test]
+fn malformed_keywords_are_named() {
+    let cases = [
+        ("3", "", "a schema is an object or a boolean"),
+        (
+            r#"{"items":{"properties":{"a/b":{"minLength":"3"}}}}"#,
+            "/items/properties/a~1b/minLength",
+            "expected a whole number from 0, not \"3\"",
+        ),
+        (
+            r#"{"allOf":[{},{"maxItems":-1}]}"#,
+            "/allOf/1/maxItems",
+            "expected a whole number from 0, not -1",
+        ),
+        (
+            r#"{"required":true}"#,
+            "/required",
+            "expected a list of names, not true",
+        ),
+        (
+            r#"{"properties":{"a":{"type":"any"}}}"#,
+            "/properties/a/type",
+            "expected the name of a type (null, boolean, integer, number, string, array, object), \
+             not \"any\"",
+        ),
+        (
+            r#"{"anyOf":[]}"#,
+            "/anyOf",
+            "expected a list of at least one schema, not an array of 0",
+        ),
+        (
+            r#"{"not":[]}"#,
+            "/not",
+            "expected a schema, which is an object or a boolean, not an array of 0",
+        ),
+        (
+            r#"{"oneOf":[true,"x"]}"#,
+            "/oneOf/1",
+            "expected a schema, which is an object or a boolean, not \"x\"",
+        ),
+        (
+            r#"{"dependentSchemas":{"a~b":7}}"#,
+            "/dependentSchemas/a~0b",
+            "expected a schema, which is an object or a boolean, not 7",
+        ),
+        (
+            r#"{"multipleOf":0.0}"#,
+            "/multipleOf",
+            "expected a number above 0, not 0.0",
+        ),
+        (
+            r#"{"enum":{"a":1}}"#,
+            "/enum",
+            "expected a list of values, not an object of 1",
+        ),
+        (
+            r#"{"const":1e2000}"#,
+            "/const",
+            "a number here takes more than 1,000 digits",
+        ),
+        (
+            r##"{"properties":{"a":{"$ref":"#/$defs/b"}}}"##,
+            "/properties/a/$ref",
+            "`#/$defs/b` leads to no schema",
+        ),
+        (
+            r#"{"$ref":"other.json#/a"}"#,
+            "/$ref",
+            "there is no document `other.json`: give it by the option `documents`",
+        ),
+        (
+            r##"{"$defs":{"a":{"anyOf":[{"type":"null"},{"$ref":"#/$defs/a"}]}},"$ref":"#/$defs/a"}"##,
+            "/$defs/a",
+            "this schema refers to itself for the same value",
+        ),
+    ];
+    for (schema, pointer, message) in cases {
+        let expected = (pointer.to_owned(), message.to_owned());
+        assert_eq!(refusal(schema), expected, "{schema}");
+    }
+    let (pointer, _) = refusal(r#"{"items":{"pattern":"(a)\\1"}}"#);
+    assert_eq!(pointer, "/items/pattern");
+    let (pointer, _) = refusal(r#"{"patternProperties":{"(":{}}}"#);
+    assert_eq!(pointer, "/patternProperties/(");
+    let long = format!(r#"{{"type":"{}"}}"#, "x".repeat(1000));
+    assert!(refusal(&long).1.len() < 200);
+}
+
+#[test]
+fn errors_in_other_documents_say_where() {
+    let options = |text: &str| JsonSchemaOptions {
+        documents: [("http://a/b".to_owned(), text.to_owned())].into(),
+        ..JsonSchemaOptions::default()
+    };
+    let schema = r#"{"items":{"$ref":"http://a/b#/$defs/c"}}"#;
+    let document = r#"{"$defs":{"c":{"not":{"type":8}}}}"#;
+    let (pointer, message) = refusal_with(schema, &options(document));
+    assert_eq!(pointer, "/$defs/c/not/type");
+    assert!(
+        message.starts_with("in document `http://a/b`: "),
+        "{message}"
+    );
+    let (pointer, message) = refusal_with(schema, &options("{"));
+    assert_eq!(pointer, "/items/$ref");
+    assert!(
+        message.starts_with("document `http://a/b`, at byte 1: "),
+        "{message}"
+    );
+    // What no reference needs is not read.
+    assert!(compile("{}", &options("{")).is_ok());
+}
+
+#[test]
+fn limits_are_kept() {
+    let limits = Limits {
+        max_schema_nodes: 3,
+        max_enum_entries: 2,
+        ..Limits::default()
+    };
+    let compile = |schema: &str| {
+        let options = JsonSchemaOptions::default();
+        super::compile_within(schema, &options, &limits).map(|_| ())
+    };
+    let exceeded = |limit, max| Err(CompileError::LimitExceeded { limit, max });
+    assert_eq!(compile(r#"{"not":{"not":{"type":"null"}}}"#), Ok(()));
+    assert_eq!(
+        compile(r#"{"not":{"not":{"not":{"type":"null"}}}}"#),
+        exceeded("max_schema_nodes", 3)
+    );
+    assert_eq!(compile(r#"{"enum":[1,2]}"#), Ok(()));
+    assert_eq!(
+        compile(r#"{"enum":[1,2,3]}"#),
+        exceeded("max_enum_entries", 2)
+    );
+}
+
+#[test]
+fn depth_takes_no_stack() {
+    let depth = 100_000;
+    let schema = format!("{}true{}", r#"{"not":"#.repeat(depth), "}".repeat(depth));
+    let limits = Limits {
+        max_nesting: depth,
+        ..Limits::default()
+    };
+    // Values are dropped by recursion, so this many need a stack of their own.
+    let thread = std::thread::Builder::new().stack_size(256 << 20);
+    let done = thread.spawn(move || {
+        super::compile_within(&schema, &JsonSchemaOptions::default(), &limits).is_ok()
+    });
+    assert!(done.unwrap().join().unwrap());
+}

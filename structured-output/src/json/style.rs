@@ -1,0 +1,35 @@
+//! How a grammar's texts are written, which is no matter of values.
+
+use super::text::Spacing;
+use crate::error::CompileError;
+use crate::lexical::Lexicon;
+use crate::options::{JsonSchemaOptions, PropertyOrder};
+use crate::regex::RegexLimits;
+
+/// An interned style.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub(crate) struct StyleId(pub(super) u32);
+
+/// How texts are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Style {
+    pub(super) spacing: Spacing,
+    pub(super) order: PropertyOrder,
+    /// Within an item of an array whose items are unique: the text is kept for its end.
+    pub(super) is_item: bool,
+}
+
+impl Style {
+    /// The style of a grammar.
+    pub(crate) fn new(
+        lexicon: &mut Lexicon,
+        options: &JsonSchemaOptions,
+        limits: RegexLimits,
+    ) -> Result<Self, CompileError> {
+        Ok(Self {
+            spacing: lexicon.spacing_of(options, limits)?,
+            order: options.property_order,
+            is_item: false,
+        })
+    }
+}

@@ -1,0 +1,271 @@
+//! Arrays whose items differ from each other, or don't all.
+//!
+//! The set of the items so far is a part of the formula. An item that would leave too few others
+//! for those that must follow is excluded before it is written: if some distinct items complete
+//! the array without it, only those can be missed. So each of those is tried in its place.
+
+use hashbrown::{HashMap, HashSet};
+
+use super::derive::Event;
+use super::formula::{Formula, FormulaId, NO_ITEMS};
+use super::live::DEAD;
+use super::node::{Kinds, NOTHING, Node, NodeId};
+use super::programs::Programs;
+use super::value::Value;
+use crate::lexical::{Fuel, Lexicon, OutOfFuel};
+
+/// Distinct items that an array may need at its end, by recursion.
+const MAX_DISTINCT: u32 = 200;
+/// Items are parsed this deep.
+const MAX_NESTING: usize = 1000;
+
+/// A search for distinct items.
+#[derive(Default)]
+struct Distinct {
+    /// Whether a way was cut for its length.
+    was_cut: bool,
+    failed: HashSet<(FormulaId, u32)>,
+    /// Formulas on the way, sets apart.
+    path: Vec<FormulaId>,
+}
+
+impl Programs {
+    /// A formula with one more item in its sets.
+    pub(super) fn with_item(&mut self, formula: FormulaId, item: NodeId) -> FormulaId {
+        if !self.logic.facts(formula).has_unique {
+            return formula;
+        }
+        self.logic.map(
+            formula,
+            &mut HashMap::new(),
+            &mut |logic, leaf| match *logic.formula(leaf) {
+                Formula::Unique { set, holds } => {
+                    let set = logic.with(set, item);
+                    logic.unique(set, holds)
+                }
+                _ => leaf,
+            },
+        )
+    }
+
+    fn without_sets(&mut self, formula: FormulaId) -> FormulaId {
+        self.logic.map(
+            formula,
+            &mut HashMap::new(),
+            &mut |logic, leaf| match *logic.formula(leaf) {
+                Formula::Unique { holds, .. } => logic.unique(NO_ITEMS, holds),
+                _ => leaf,
+            },
+        )
+    }
+
+    /// The values equal to the one that a text spells.
+    pub(super) fn constant_of(&mut self, lexicon: &mut Lexicon, text: &[u8]) -> NodeId {
+        let text = String::from_utf8_lossy(text);
+        let Ok(value) = Value::parse(&text, MAX_NESTING) else {
+            return NOTHING;
+        };
+        match self.logic.nodes.constant(lexicon, &value) {
+            Some(node) => node,
+            // A number of more digits than are looked at: no other one may follow.
+            None => self.logic.nodes.kinds(Kinds::NUMBER),
+        }
+    }
+
+    /// Whether every place that a formula speaks of admits what every other one does: then it
+    /// makes no difference which of the admitted items is repeated.
+    fn is_uniform(&self, formula: FormulaId) -> bool {
+        let leaves = self.logic.leaves(&[formula]);
+        leaves.iter().all(|&leaf| match self.logic.formula(leaf) {
+            Formula::Is(node) | Formula::Not(node) => match self.logic.nodes.node(*node) {
+                Node::Items { prefix, .. } => prefix.is_empty(),
+                Node::MinItems(_) => true,
+                _ => false,
+            },
+            _ => true,
+        })
+    }
+
+    /// Items, as texts, with which an array may end after those in the sets of its formula.
+    /// `None` where there are none. Fails where items must repeat and are not all alike.
+    pub(super) fn distinct_items(
+        &mut self,
+        lexicon: &mut Lexicon,
+        formula: FormulaId,
+        fuel: &mut Fuel,
+    ) -> Result<Option<Vec<Vec<u8>>>, OutOfFuel> {
+        if self.logic.facts(formula).has_repeated && !self.is_uniform(formula) {
+            return Err(fuel.exhaust());
+        }
+        // One more at a time, so that few are tried before many.
+        for most in 0..=MAX_DISTINCT {
+            let mut search = Distinct::default();
+            let found = self.distinct(lexicon, formula, most, &mut search, fuel)?;
+            if found.is_some() || !search.was_cut {
+                return Ok(found.map(|mut items| {
+                    items.reverse();
+                    items
+                }));
+            }
+        }
+        Err(fuel.exhaust())
+    }
+
+    /// At most `most` items that end an array, the last first.
+    fn distinct(
+        &mut self,
+        lexicon: &mut Lexicon,
+        formula: FormulaId,
+        most: u32,
+        search: &mut Distinct,
+        fuel: &mut Fuel,
+    ) -> Result<Option<Vec<Vec<u8>>>, OutOfFuel> {
+        fuel.burn(1)?;
+        let facts = self.logic.facts(formula);
+        if facts.closes {
+            return Ok(Some(Vec::new()));
+        }
+        if most == 0 {
+            search.was_cut = true;
+            return Ok(None);
+        }
+        if search.failed.contains(&(formula, most)) {
+            return Ok(None);
+        }
+        let here = self.without_sets(formula);
+        // Coming here again with more items doesn't help, unless they are to be repeated.
+        let is_known = search.path.iter().filter(|&&id| id == here).count();
+        if is_known > usize::from(facts.has_repeated) {
+            return Ok(None);
+        }
+        search.path.push(here);
+        let found = self.distinct_from(lexicon, formula, most, search, fuel);
+        search.path.pop();
+        let found = found?;
+        if found.is_none() {
+            search.failed.insert((formula, most));
+        }
+        Ok(found)
+    }
+
+    fn distinct_from(
+        &mut self,
+        lexicon: &mut Lexicon,
+        formula: FormulaId,
+        most: u32,
+        search: &mut Distinct,
+        fuel: &mut Fuel,
+    ) -> Result<Option<Vec<Vec<u8>>>, OutOfFuel> {
+        let outcomes = self.outcomes(lexicon, &[formula], Event::Item, fuel)?;
+        for outcome in outcomes.iter() {
+            let mut value = outcome.value;
+            // As many in turn as could be in the way of those after it, and one more.
+            for _ in 0..most {
+                if self.cost(lexicon, value, fuel)? == DEAD {
+                    break;
+                }
+                let mut text = Vec::new();
+                self.write(lexicon, value, &mut text, fuel)?;
+                let item = self.constant_of(lexicon, &text);
+                let rest = self.with_item(outcome.rest[0], item);
+                if let Some(mut items) = self.distinct(lexicon, rest, most - 1, search, fuel)? {
+                    items.push(text);
+                    return Ok(Some(items));
+                }
+                if rest == outcome.rest[0] {
+                    break;
+                }
+                let other = self.logic.nodes.not(item);
+                value = self.logic.nodes.all_of(&[value, other]);
+            }
+        }
+        Ok(None)
+    }
+
+    /// What of a value may be the next item, so that one of the formulas that remain can still be
+    /// met.
+    pub(super) fn leaving_enough(
+        &mut self,
+        lexicon: &mut Lexicon,
+        value: NodeId,
+        rest: &[FormulaId],
+        fuel: &mut Fuel,
+    ) -> Result<NodeId, OutOfFuel> {
+        let mut needed: Vec<NodeId> = Vec::new();
+        for &formula in rest {
+            let facts = self.logic.facts(formula);
+            if facts.has_repeated || !facts.has_unique {
+                continue;
+            }
+            if let Some(items) = self.distinct_items(lexicon, formula, fuel)? {
+                for item in items {
+                    needed.push(self.constant_of(lexicon, &item));
+                }
+            }
+        }
+        let mut kept = vec![value];
+        for item in needed {
+            let both = self.logic.nodes.all_of(&[value, item]);
+            if self.sure_cost(lexicon, both, fuel)? == DEAD {
+                continue;
+            }
+            let mut is_possible = false;
+            for &formula in rest {
+                let formula = self.with_item(formula, item);
+                is_possible |= self.array_cost(lexicon, formula, fuel)? != DEAD;
+            }
+            if !is_possible {
+                kept.push(self.logic.nodes.not(item));
+            }
+        }
+        Ok(self.logic.nodes.all_of(&kept))
+    }
+}
+
+/// The text of the item that ends where a text ends: what follows the last comma or bracket of the
+/// innermost array that is open there. The text begins within an array.
+pub(super) fn last_item(text: &[u8]) -> &[u8] {
+    let mut starts = vec![0];
+    let (mut in_string, mut is_escaped) = (false, false);
+    for (at, &byte) in text.iter().enumerate() {
+        if in_string {
+            in_string = is_escaped || byte != b'"';
+            is_escaped = !is_escaped && byte == b'\\';
+            continue;
+        }
+        match byte {
+            b'"' => in_string = true,
+            b'[' | b'{' => starts.push(at + 1),
+            b']' | b'}' => {
+                starts.pop();
+            }
+            b',' | b':' => {
+                if let Some(start) = starts.last_mut() {
+                    *start = at + 1;
+                }
+            }
+            _ => {}
+        }
+    }
+    let start = starts.last().copied().unwrap_or(0);
+    text[start..].trim_ascii()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::last_item;
+
+    #[test]
+    fn the_last_item_of_a_text() {
+        let cases: &[(&[u8], &[u8])] = &[
+            (b"1", b"1"),
+            (b", \"a,]\\\"\"", b"\"a,]\\\"\""),
+            (b",[1,2]", b"[1,2]"),
+            (b" [[1, {\"a\":[3]}", b"{\"a\":[3]}"),
+            (b"{\"a\": [1 , 22", b"22"),
+        ];
+        for (text, item) in cases {
+            assert_eq!(last_item(text), *item);
+        }
+    }
+}

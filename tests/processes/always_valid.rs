@@ -1,0 +1,263 @@
+//! Real schemas and random regular expressions: every answer is valid, whatever the temperature
+//! and however few its tokens.
+
+use std::fs;
+
+use integration_tests::shared;
+use serde_json::{Value, json};
+
+use crate::structured_outputs::{answer, choice, content};
+
+/// Constraints of one kind that one run tries: the environment's, for a longer run.
+fn sample_size(default: usize) -> usize {
+    let asked = std::env::var("FORMWORK_SAMPLE").ok();
+    asked
+        .and_then(|asked| asked.parse().ok())
+        .unwrap_or(default)
+}
+
+/// A raw completion as a line of a batch; temperature and room differ from line to line.
+fn line(index: usize, prompt: &str, constraint: &Value) -> String {
+    let mut body = json!({
+        "prompt": prompt,
+        "temperature": if index.is_multiple_of(2) { 1.0 } else { 2.0 },
+        "max_tokens": ([40, 150, 600][index % 3]),
+        "seed": index,
+    });
+    body["structured_outputs"] = constraint.clone();
+    let url = "/v1/completions";
+    let custom_id = index.to_string();
+    json!({"custom_id": custom_id, "method": "POST", "url": url, "body": body}).to_string() + "\n"
+}
+
+/// The text of an answer; `None` of a request that was refused with reason.
+fn text(result: &Value) -> Option<&str> {
+    if result["response"]["status_code"] == 400 {
+        return None;
+    }
+    let choice = choice(result);
+    assert_eq!(choice["finish_reason"], "stop", "{result}");
+    assert_eq!(choice["structured_output_complete"], true, "{result}");
+    Some(choice["text"].as_str().unwrap())
+}
+
+#[test]
+fn real_schemas() {
+    let Some(folder) = shared("maskbench") else {
+        return;
+    };
+    let mut files: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "json")
+        })
+        .collect();
+    files.sort();
+    let step = (files.len() / sample_size(150)).max(1);
+    let schemas: Vec<Value> = files
+        .iter()
+        .step_by(step)
+        .map(|path| {
+            let file: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+            file["schema"].clone()
+        })
+        .collect();
+    let lines: String = schemas
+        .iter()
+        .enumerate()
+        .map(|(index, schema)| line(index, "{\"name\": ", &json!({"json": schema.to_string()})))
+        .collect();
+    let results = answer(&lines, &["--max-num-seqs", "32"]);
+    let (mut answered, mut problems) = (0, Vec::new());
+    for (index, (result, schema)) in results.iter().zip(&schemas).enumerate() {
+        let Some(text) = text(result) else { continue };
+        answered += 1;
+        let value: Value = match serde_json::from_str(text) {
+            Ok(value) => value,
+            Err(error) => {
+                problems.push(format!("{index}: {error} in {text}"));
+                continue;
+            }
+        };
+        // What this validator doesn't take as a schema it can't judge.
+        let Ok(validator) = jsonschema::options()
+            .should_validate_formats(true)
+            .build(schema)
+        else {
+            continue;
+        };
+        if let Err(error) = validator.validate(&value) {
+            problems.push(format!("{index}: {error} in {text}, {schema}"));
+        }
+    }
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+    println!("{answered} of {} schemas were answered", schemas.len());
+    assert!(
+        answered * 2 > schemas.len(),
+        "{answered} of {}",
+        schemas.len()
+    );
+}
+
+/// Numbers that are the same in every run: a linear congruential generator.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+
+    fn pattern(&mut self, depth: u32) -> String {
+        let atoms = [
+            "a",
+            "bc",
+            "[a-z]",
+            "\\d",
+            "\\w",
+            "[^x]",
+            ".",
+            "é",
+            "\\s",
+            "[A-Z0-9_]",
+            "\\.",
+            "日",
+        ];
+        if depth == 0 {
+            return atoms[self.below(atoms.len() as u64) as usize].to_owned();
+        }
+        match self.below(5) {
+            0 => format!("{}{}", self.pattern(depth - 1), self.pattern(depth - 1)),
+            1 => format!("({}|{})", self.pattern(depth - 1), self.pattern(depth - 1)),
+            2 => format!("({})*", self.pattern(depth - 1)),
+            3 => {
+                let least = self.below(4);
+                let most = least + self.below(5);
+                format!("(?:{}){{{least},{most}}}", self.pattern(depth - 1))
+            }
+            _ => format!("({})?{}", self.pattern(depth - 1), self.pattern(0)),
+        }
+    }
+}
+
+#[test]
+fn random_regular_expressions() {
+    let mut numbers = Numbers(1);
+    let patterns: Vec<String> = (0..sample_size(200))
+        .map(|_| {
+            let depth = 1 + numbers.below(4) as u32;
+            numbers.pattern(depth)
+        })
+        .collect();
+    let lines: String = patterns
+        .iter()
+        .enumerate()
+        .map(|(index, pattern)| line(index, "It is ", &json!({"regex": pattern})))
+        .collect();
+    let results = answer(&lines, &["--max-num-seqs", "32"]);
+    let mut answered = 0;
+    for (result, pattern) in results.iter().zip(&patterns) {
+        let Some(text) = text(result) else { continue };
+        answered += 1;
+        let whole = regex::Regex::new(&format!("^(?:{pattern})$")).unwrap();
+        assert!(whole.is_match(text), "{pattern:?}: {text:?}");
+    }
+    assert!(answered * 10 > patterns.len() * 9, "{answered}");
+}
+
+/// A choice is one of its strings, also where one begins like another.
+#[test]
+fn choices() {
+    let choices = ["a", "ab", "abc", "ä", "日本", " a", "\n", "a\"b"];
+    let prompts = [
+        "a",
+        "He said ",
+        "The second letter:",
+        "\n\n",
+        "日",
+        "x = \"",
+        "SELECT",
+        "7 8 9",
+    ];
+    let lines: String = (0..24)
+        .map(|index| line(index, prompts[index / 3], &json!({"choice": choices})))
+        .collect();
+    let mut seen = Vec::new();
+    for result in &answer(&lines, &[]) {
+        let text = text(result).expect("it fits");
+        assert!(choices.contains(&text), "{text:?}");
+        seen.push(text.to_owned());
+    }
+    seen.sort();
+    seen.dedup();
+    assert!(seen.len() > 2, "{seen:?}");
+}
+
+/// Constrained, free, thinking: together as alone, whatever the engine's settings.
+#[test]
+fn mixed_batches_answer_as_alone() {
+    let schema = json!({"type": "object", "properties": {
+        "name": {"type": "string", "maxLength": 12}, "age": {"type": "integer", "minimum": 0},
+        "tags": {"type": "array", "items": {"enum": ["a", "b"]}, "maxItems": 3},
+    }, "required": ["name", "age", "tags"], "additionalProperties": false});
+    let chat = |index: usize, options: &Value| {
+        let mut options = options.clone();
+        options["seed"] = index.into();
+        options["temperature"] = json!(if index.is_multiple_of(2) { 0.0 } else { 1.2 });
+        options["max_tokens"] = json!(60);
+        let question = "Write this game character as JSON with name, age and tags.";
+        crate::structured_outputs::chat(&index.to_string(), question, &options)
+    };
+    let kinds = [
+        json!({"guided_json": schema}),
+        json!({}),
+        json!({"guided_regex": "[a-z ]{5,30}\\."}),
+        json!({"guided_json": schema, "chat_template_kwargs": {"enable_thinking": true}}),
+        json!({"guided_choice": ["yes", "no", "yes and no"]}),
+        json!({"response_format": {"type": "json_object"}}),
+    ];
+    let lines: Vec<String> = (0..18).map(|i| chat(i, &kinds[i % kinds.len()])).collect();
+    let contents = |results: &[Value]| -> Vec<String> {
+        results
+            .iter()
+            .map(|result| choice(result)["message"].to_string() + content(result))
+            .collect()
+    };
+    let together = contents(&answer(&lines.concat(), &[]));
+    let off = r#"{"enable_sparse_head": false, "jump_forward": "off"}"#;
+    let single = r#"{"jump_forward": "single_token"}"#;
+    let ngram = r#"{"method": "ngram", "num_speculative_tokens": 4}"#;
+    for arguments in [
+        &["--max-num-seqs", "1"][..],
+        &["--structured-outputs-config", off],
+        &[
+            "--structured-outputs-config",
+            single,
+            "--max-num-batched-tokens",
+            "7",
+            "--max-num-seqs",
+            "5",
+        ],
+        &["--speculative-config", ngram],
+        &[
+            "--speculative-config",
+            ngram,
+            "--num-blocks-override",
+            "14",
+            "--max-model-len",
+            "192",
+            "--no-enable-prefix-caching",
+        ],
+    ] {
+        assert_eq!(
+            contents(&answer(&lines.concat(), arguments)),
+            together,
+            "{arguments:?}"
+        );
+    }
+}

@@ -1,0 +1,254 @@
+//! Constraints through both processes: every form, its errors, its options.
+
+use std::fs;
+
+use integration_tests::workspace;
+use serde_json::{Value, json};
+
+use crate::batch::{Batch, stderr};
+
+/// A chat request as a line of a batch.
+pub(crate) fn chat(custom_id: &str, content: &str, options: &Value) -> String {
+    let mut body = json!({
+        "messages": [{"role": "user", "content": content}],
+        "temperature": 0, "max_tokens": 100,
+    });
+    for (name, value) in options.as_object().unwrap() {
+        body[name] = value.clone();
+    }
+    let url = "/v1/chat/completions";
+    json!({"custom_id": custom_id, "method": "POST", "url": url, "body": body}).to_string() + "\n"
+}
+
+/// The results of a batch of these lines.
+pub(crate) fn answer(lines: &str, arguments: &[&str]) -> Vec<Value> {
+    let batch = Batch::new(lines);
+    let output = batch.run(arguments);
+    assert!(output.status.success(), "{}", stderr(&output));
+    batch.results()
+}
+
+/// The one choice of a result that has one.
+pub(crate) fn choice(result: &Value) -> &Value {
+    assert_eq!(result["response"]["status_code"], 200, "{result}");
+    &result["response"]["body"]["choices"][0]
+}
+
+pub(crate) fn content(result: &Value) -> &str {
+    choice(result)["message"]["content"].as_str().unwrap()
+}
+
+const CAR: &str =
+    "Generate a JSON with the brand, model and car_type of an iconic car from the 60's.";
+
+fn car_schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "brand": {"type": "string", "maxLength": 20},
+            "model": {"type": "string", "maxLength": 20},
+            "car_type": {"enum": ["Sedan", "SUV", "Truck", "Coupe"]},
+        },
+        "required": ["brand", "model", "car_type"],
+        "additionalProperties": false,
+    })
+}
+
+#[test]
+fn the_example_file_gives_what_its_constraints_allow() {
+    let examples = workspace().join("builtin-model/examples/structured_outputs.jsonl");
+    let results = answer(&fs::read_to_string(examples).unwrap(), &[]);
+    for result in &results {
+        let choice = choice(result);
+        assert_eq!(choice["finish_reason"], "stop", "{result}");
+        assert_eq!(choice["structured_output_complete"], true, "{result}");
+    }
+    let by_id = |id: &str| {
+        let result = results.iter().find(|result| result["custom_id"] == id);
+        content(result.unwrap())
+    };
+    assert_eq!(by_id("sentiment"), "positive");
+    let email = by_id("email");
+    let (name, domain) = email.strip_suffix(".com").unwrap().split_once('@').unwrap();
+    for word in [name, domain] {
+        let is_word = |c: char| c.is_alphanumeric() || c == '_';
+        assert!(!word.is_empty() && word.chars().all(is_word), "{email}");
+    }
+    let car: Value = serde_json::from_str(by_id("car")).unwrap();
+    assert!(jsonschema::is_valid(&car_schema(), &car), "{car}");
+}
+
+#[test]
+fn every_spelling_and_every_backend_gives_the_same_answer() {
+    let schema = car_schema();
+    let format = json!({"type": "json_schema",
+        "json_schema": {"name": "car", "strict": true, "schema": schema}});
+    let spellings = [
+        json!({"structured_outputs": {"json": schema}}),
+        json!({"structured_outputs": {"json": schema.to_string(), "backend": "outlines"}}),
+        json!({"guided_json": schema, "guided_decoding_backend": "xgrammar:no-fallback"}),
+        json!({"response_format": format}),
+    ];
+    let lines: String = (0..)
+        .zip(&spellings)
+        .map(|(i, options): (u32, _)| chat(&i.to_string(), CAR, options))
+        .collect();
+    let first = answer(&lines, &[]);
+    for backend in ["guidance", "noamgat/lm-format-enforcer", "formwork"] {
+        let config = json!({"backend": backend}).to_string();
+        for arguments in [
+            ["--structured-outputs-config", &config],
+            ["--guided-decoding-backend", backend],
+        ] {
+            for result in answer(&lines, &arguments) {
+                assert_eq!(content(&result), content(&first[0]), "{arguments:?}");
+            }
+        }
+    }
+    for result in &first {
+        assert_eq!(content(result), content(&first[0]));
+    }
+}
+
+#[test]
+fn a_wrong_constraint_is_its_lines_error_and_says_where() {
+    let schema = json!({"type": "object", "properties": {"a": {"type": "strnig"}}});
+    let cases = [
+        (
+            json!({"guided_json": schema}),
+            "guided_json",
+            "schema, at `#/properties/a/type`",
+        ),
+        (
+            json!({"structured_outputs": {"json": "{\"type\": \n]"}}),
+            "structured_outputs.json",
+            "schema, line 2, column 1",
+        ),
+        (
+            json!({"guided_regex": "ab\n("}),
+            "guided_regex",
+            "regex, line 2, column",
+        ),
+        (
+            json!({"structured_outputs": {"choice": []}}),
+            "structured_outputs.choice",
+            "the choice is empty",
+        ),
+        (
+            json!({"guided_regex": "a", "guided_choice": ["a"]}),
+            "guided_choice",
+            "You can only use one kind",
+        ),
+        (
+            json!({"guided_regex": "a", "guided_decoding_backend": "best"}),
+            "guided_decoding_backend",
+            "must be one of auto, xgrammar",
+        ),
+    ];
+    let mut lines: String = cases
+        .iter()
+        .map(|(options, _, _)| chat("wrong", CAR, options))
+        .collect();
+    lines += &chat("right", CAR, &json!({"guided_json": car_schema()}));
+    let results = answer(&lines, &[]);
+    for (result, (options, param, says)) in results.iter().zip(&cases) {
+        assert_eq!(result["response"]["status_code"], 400, "{options}");
+        let error = &result["response"]["body"]["error"];
+        assert_eq!(error["type"], "BadRequestError");
+        assert_eq!(error["param"], *param, "{error}");
+        let message = error["message"].as_str().unwrap();
+        assert!(message.contains(says), "{message}");
+    }
+    assert_eq!(choice(results.last().unwrap())["finish_reason"], "stop");
+}
+
+#[test]
+fn an_answer_fits_its_tokens_or_says_that_it_does_not() {
+    let fits = json!({"guided_json": {"type": "array", "items": {"type": "string"}},
+        "temperature": 1.5, "seed": 3});
+    let with = |max_tokens: u32, complete: bool| {
+        let mut options = fits.clone();
+        options["max_tokens"] = max_tokens.into();
+        options["structured_outputs"] = json!({"complete_within_max_tokens": complete});
+        options
+    };
+    let long = json!({"guided_regex": "[0-9]{200}", "max_tokens": 20});
+    let lines = [
+        chat("led", "Write a list.", &with(12, true)),
+        chat(
+            "cut",
+            "Write a list.",
+            &json!({"guided_regex": "[a-z]{100,}", "max_tokens": 5,
+            "structured_outputs": {"complete_within_max_tokens": false}}),
+        ),
+        chat("refused", "Write a number.", &long),
+    ]
+    .concat();
+    let results = answer(&lines, &[]);
+    let led = choice(&results[0]);
+    assert_eq!(led["structured_output_complete"], true, "{led}");
+    let list: Value = serde_json::from_str(content(&results[0])).unwrap();
+    assert!(list.is_array());
+    let cut = choice(&results[1]);
+    assert_eq!(cut["finish_reason"], "length");
+    assert_eq!(cut["structured_output_complete"], false);
+    let refused = &results[2]["response"];
+    assert_eq!(refused["status_code"], 400, "{refused}");
+    let error = &refused["body"]["error"];
+    assert_eq!(error["param"], "guided_regex");
+    let message = error["message"].as_str().unwrap();
+    // Each digit is a token, and one more ends the text.
+    assert!(
+        message.contains("20") && message.contains("201"),
+        "{message}"
+    );
+}
+
+#[test]
+fn thinking_is_told_apart_and_free() {
+    let question = "9.11 and 9.8, which is greater?";
+    let with = |enable_thinking: bool, more: Value| {
+        let mut options = json!({
+            "guided_regex": "The answer is [0-9.]{1,5}\\.",
+            "chat_template_kwargs": {"enable_thinking": enable_thinking},
+        });
+        for (name, value) in more.as_object().unwrap() {
+            options[name] = value.clone();
+        }
+        options
+    };
+    let inside = json!({"structured_outputs": {"enable_in_reasoning": true}});
+    let lines = [
+        chat("thinks", question, &with(true, json!({}))),
+        chat("doesn't", question, &with(false, json!({}))),
+        chat(
+            "hidden",
+            question,
+            &with(true, json!({"include_reasoning": false})),
+        ),
+        chat("inside", question, &with(true, inside)),
+        chat(
+            "budget",
+            question,
+            &with(true, json!({"thinking_token_budget": 4})),
+        ),
+    ]
+    .concat();
+    let results = answer(&lines, &[]);
+    for result in &results {
+        let answer = content(result).trim_start();
+        assert!(answer.starts_with("The answer is "), "{result}");
+        assert_eq!(choice(result)["structured_output_complete"], true);
+    }
+    let reasoning = |index: usize| choice(&results[index])["message"]["reasoning_content"].as_str();
+    let thought = reasoning(0).expect("it thinks");
+    assert!(
+        thought.len() > 20 && !thought.contains("think>"),
+        "{thought}"
+    );
+    for index in [1, 2, 3] {
+        assert_eq!(reasoning(index), None);
+    }
+    assert_eq!(content(&results[2]), content(&results[0]));
+    assert!(reasoning(4).is_some_and(|short| short.len() < thought.len()));
+}
