@@ -1,8 +1,12 @@
 """Uses a server as users of the OpenAI API do. Argument: its base URL. Its key is "secret"."""
 
+import json
+import re
 import sys
+import typing
 
 import openai
+import pydantic
 
 client = openai.OpenAI(base_url=sys.argv[1], api_key="secret", max_retries=0)
 model = client.models.list().data[0].id
@@ -53,6 +57,48 @@ chat = client.chat.completions.create(
 )
 assert chat.usage.completion_tokens == 4, chat
 assert len(chat.choices[0].token_ids) == 4, chat
+
+# Constraints as vLLM's documentation spells them.
+def constrained(**extra):
+    return client.chat.completions.create(
+        model=model, messages=messages, max_tokens=100, extra_body=extra
+    ).choices[0].message.content
+
+
+assert constrained(guided_choice=["positive", "negative"]) in ("positive", "negative")
+email = constrained(guided_regex=r"\w+@\w+\.com\n", stop=["\n"])
+assert re.fullmatch(r"\w+@\w+\.com", email), email
+schema = {
+    "type": "object",
+    "properties": {"brand": {"type": "string"}, "car_type": {"enum": ["sedan", "SUV"]}},
+    "required": ["brand", "car_type"],
+}
+for extra in (
+    {"guided_json": schema},
+    {"structured_outputs": {"json": schema}},
+    {"response_format": {"type": "json_schema", "json_schema": {"name": "car", "schema": schema}}},
+):
+    car = json.loads(constrained(**extra))
+    assert isinstance(car["brand"], str) and car["car_type"] in ("sedan", "SUV"), car
+
+
+class Car(pydantic.BaseModel):
+    brand: str
+    doors: typing.Literal[2, 4]
+
+
+car = client.chat.completions.parse(model=model, messages=messages, response_format=Car)
+assert isinstance(car.choices[0].message.parsed, Car), car
+
+# Calls.
+tool = {"type": "function", "function": {"name": "paint", "parameters": Car.model_json_schema()}}
+for choice in ("required", {"type": "function", "function": {"name": "paint"}}):
+    answer = client.chat.completions.create(
+        model=model, messages=messages, tools=[tool], tool_choice=choice, max_tokens=200
+    )
+    for call in answer.choices[0].message.tool_calls:
+        assert call.function.name == "paint", call
+        Car.model_validate_json(call.function.arguments)
 
 # Errors arrive as the package's own.
 for expected, change in [

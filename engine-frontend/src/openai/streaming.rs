@@ -37,13 +37,21 @@ pub struct EventStream {
 }
 
 impl EventStream {
-    /// A stream whose first output is there: until then a refusal is still the whole answer.
+    /// A stream that nothing refuses any more: every constraint is known to be good, or, without
+    /// any, the first output is there. Until then a refusal is still the whole answer.
     async fn begin(
-        mut outputs: OutputStream,
+        mut streams: Vec<RequestStream>,
+        constrained: bool,
         mut pieces: Box<dyn Pieces>,
     ) -> Result<Self, ServingError> {
         let mut ready = VecDeque::new();
-        if let Some((prompt, first)) = outputs.next().await {
+        if constrained {
+            for stream in &mut streams {
+                stream.admitted().await?;
+            }
+        }
+        let mut outputs = OutputStream::new(streams);
+        if !constrained && let Some((prompt, first)) = outputs.next().await {
             pieces.add(prompt, first?, &mut ready);
         }
         Ok(Self {
@@ -132,8 +140,9 @@ impl OutputStream {
 }
 
 impl OpenAIServing {
-    /// Answers a completion request in pieces. Returns when the first output is there, so that
-    /// what the core refuses is an error here and not in the middle of a stream.
+    /// Answers a completion request in pieces. Returns when the core has taken its constraint, or
+    /// without one when the first output is there, so that what the core refuses is an error here
+    /// and not in the middle of a stream.
     ///
     /// # Errors
     /// The request is wrong, names another model, or has no answer.
@@ -146,16 +155,16 @@ impl OpenAIServing {
         let id = request_id("cmpl", request.common.request_id.as_deref(), context);
         let requests = request.to_generate_requests(&id, self.default_sampling_params());
         let streams = self.start(requests, context).await?;
+        let constrained = request.common.constraint.is_some();
         let pieces = CompletionPieces {
             head: self.head(id, context, &request.common),
             logprobs: HashMap::new(),
             request,
         };
-        EventStream::begin(OutputStream::new(streams), Box::new(pieces)).await
+        EventStream::begin(streams, constrained, Box::new(pieces)).await
     }
 
-    /// Answers a chat request in pieces. Returns when the first output is there, so that what the
-    /// core refuses is an error here and not in the middle of a stream.
+    /// Answers a chat request in pieces, under the same terms.
     ///
     /// # Errors
     /// The request is wrong, names another model, or has no answer.
@@ -168,13 +177,14 @@ impl OpenAIServing {
         let id = request_id("chatcmpl", request.common.request_id.as_deref(), context);
         let generate = request.to_generate_request(&id, self.default_sampling_params());
         let streams = self.start(vec![generate], context).await?;
+        let constrained = request.common.constraint.is_some();
         let pieces = ChatPieces {
             head: self.head(id, context, &request.common),
             begun: false,
             tool_parsers: HashMap::new(),
             request,
         };
-        EventStream::begin(OutputStream::new(streams), Box::new(pieces)).await
+        EventStream::begin(streams, constrained, Box::new(pieces)).await
     }
 
     fn head(&self, id: String, context: &RequestContext, common: &CommonFields) -> Head {

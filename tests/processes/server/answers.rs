@@ -252,3 +252,105 @@ fn web_pages_are_answered_only_where_they_may_ask() {
         "authorization"
     );
 }
+
+/// A function with arguments that a model can't guess to be right by chance.
+fn weather_tool() -> Value {
+    json!({"type": "function", "function": {"name": "weather", "parameters": {
+        "type": "object",
+        "properties": {"city": {"enum": ["Zug", "Ulm"]}, "days": {"$ref": "#/$defs/days"}},
+        "required": ["city", "days"],
+        "additionalProperties": false,
+        "$defs": {"days": {"enum": [1, 3, 7]}},
+    }}})
+}
+
+fn is_weather(arguments: &str) -> bool {
+    let arguments: Value = serde_json::from_str(arguments).unwrap();
+    let city = &arguments["city"];
+    let days = &arguments["days"];
+    arguments.as_object().unwrap().len() == 2
+        && (city == "Zug" || city == "Ulm")
+        && [json!(1), json!(3), json!(7)].contains(days)
+}
+
+#[test]
+fn calls_that_are_asked_for_are_valid() {
+    let server = Server::shared();
+    let mut body = chat("How is the weather?", 200);
+    body["tools"] = json!([weather_tool()]);
+    let named = json!({"type": "function", "function": {"name": "weather"}});
+    for (choice, finish_reason) in [(named, "stop"), (json!("required"), "tool_calls")] {
+        body["tool_choice"] = choice.clone();
+        body["parallel_tool_calls"] = json!(false);
+        body["stream"] = json!(false);
+        let answer = server.post("/v1/chat/completions", &body);
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let whole = answer.json();
+        let chosen = &whole["choices"][0];
+        assert_eq!(chosen["finish_reason"], finish_reason, "{chosen}");
+        assert_eq!(chosen["message"]["content"], Value::Null);
+        let calls = chosen["message"]["tool_calls"].as_array().unwrap();
+        assert_eq!(calls.len(), 1);
+        assert_eq!(
+            (&calls[0]["type"], &calls[0]["function"]["name"]),
+            (&json!("function"), &json!("weather"))
+        );
+        let arguments = calls[0]["function"]["arguments"].as_str().unwrap();
+        assert!(is_weather(arguments), "{arguments}");
+
+        body["stream"] = json!(true);
+        let mut streamed = String::new();
+        let mut begun = 0;
+        let mut last = Value::Null;
+        for event in server.post("/v1/chat/completions", &body).events() {
+            let choice = &event["choices"][0];
+            last = choice["finish_reason"].clone();
+            for call in choice["delta"]["tool_calls"]
+                .as_array()
+                .into_iter()
+                .flatten()
+            {
+                assert_eq!(call["index"], 0);
+                begun += usize::from(call["function"]["name"] == "weather");
+                assert_eq!(call["id"].is_string(), call["function"]["name"].is_string());
+                streamed.push_str(call["function"]["arguments"].as_str().unwrap());
+            }
+        }
+        assert_eq!(
+            (begun, streamed.as_str(), &last),
+            (1, arguments, &json!(finish_reason))
+        );
+    }
+}
+
+#[test]
+fn a_call_that_can_not_be_complete_is_refused() {
+    let server = Server::shared();
+    let mut body = chat("How is the weather?", 3);
+    body["tools"] = json!([weather_tool()]);
+    body["tool_choice"] = json!("required");
+    let error = server.post("/v1/chat/completions", &body).error();
+    assert_eq!(
+        (&error["code"], &error["param"]),
+        (&json!(400), &json!("tools"))
+    );
+}
+
+#[test]
+fn constraints_hold_in_streams_and_say_whether_they_are_complete() {
+    let server = Server::shared();
+    let mut body = chat("Name a colour.", 20);
+    body["guided_choice"] = json!(["ultramarine", "vermilion"]);
+    body["stream"] = json!(true);
+    let answer = server.post("/v1/chat/completions", &body);
+    let text = streamed_text(&answer);
+    assert!(
+        ["ultramarine", "vermilion"].contains(&text.as_str()),
+        "{text}"
+    );
+    let last = answer.events().pop().unwrap();
+    assert_eq!(last["choices"][0]["structured_output_complete"], true);
+    // A stream that can't begin has an error's status.
+    body["guided_choice"] = json!([]);
+    assert_eq!(server.post("/v1/chat/completions", &body).status, 400);
+}

@@ -222,3 +222,33 @@ fn logs_are_json_where_asked_for() {
     assert_eq!(request["handler"], "/version");
     assert_eq!(request["status"], 200);
 }
+
+#[test]
+fn a_constraint_is_checked_without_a_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    let check = |text: &str| {
+        std::fs::write(&file, text).unwrap();
+        let output = run(&["check", file.to_str().unwrap()]);
+        (output.status.code(), says(&output))
+    };
+    let (code, said) = check(
+        r#"{"type": "object", "properties": {"a": {"enum": [12]}}, "required": ["a"],
+            "additionalProperties": false}"#,
+    );
+    assert_eq!(code, Some(0), "{said}");
+    assert!(
+        said.contains("enforced  all of it") && said.contains("sample    {\"a\":12}"),
+        "{said}"
+    );
+    let (code, said) = check("[a-c]{3}\n");
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("sample    aaa\n"), "{said}");
+    let (code, said) = check(r#"{"properties": {"a": {"type": "nothing"}}}"#);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(
+        said.contains("refused") && said.contains("#/properties/a/type"),
+        "{said}"
+    );
+    assert_eq!(run(&["check", "/nonexistent"]).status.code(), Some(1));
+}

@@ -1,5 +1,6 @@
 //! `formwork`: the server, and what goes with it.
 
+mod check;
 mod daemon;
 mod http;
 mod pid_file;
@@ -33,6 +34,8 @@ enum Command {
     /// Serve the OpenAI API over HTTP
     #[command(args_override_self = true)]
     Serve(Box<ServeArgs>),
+    /// Say whether a JSON Schema or a regular expression can be enforced, and show a sample
+    Check(check::CheckArgs),
     /// Tell a server that runs in the background to end, and wait for it
     Stop(StopArgs),
     /// Say whether a server runs in the background, and how it is
@@ -90,6 +93,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Serve(args) if args.server.daemon => daemon::start(&args),
         Command::Serve(args) => serve::serve(&args),
+        Command::Check(args) => check::check(&args),
         Command::Stop(args) => daemon::stop(args.pid_file, args.timeout),
         Command::Status(args) => daemon::status(args.pid_file),
     }
