@@ -38,7 +38,9 @@ pub use logprobs::{
     ChatCompletionLogProb, ChatCompletionLogProbs, ChatCompletionLogProbsContent,
     CompletionLogProbs,
 };
-pub use request::{CommonFields, DefaultSamplingParams, StreamOptions, UsageInfo};
+pub use request::{
+    CommonFields, DefaultSamplingParams, PromptTokensDetails, StreamOptions, UsageInfo,
+};
 pub use serving::{OpenAIServing, RequestContext};
 pub use streaming::EventStream;
 pub use tokenize::{DetokenizeRequest, DetokenizeResponse, TokenizeRequest, TokenizeResponse};

@@ -38,6 +38,7 @@ pub struct OpenAIServing {
     /// Without links and dots.
     model_folder: Option<PathBuf>,
     default_sampling_params: DefaultSamplingParams,
+    prompt_tokens_details: bool,
 }
 
 impl OpenAIServing {
@@ -53,7 +54,15 @@ impl OpenAIServing {
             served_model_names,
             model_folder: None,
             default_sampling_params,
+            prompt_tokens_details: false,
         }
+    }
+
+    /// Says in the usage how many prompt tokens came from the prefix cache.
+    #[must_use]
+    pub fn with_prompt_tokens_details(mut self, told: bool) -> Self {
+        self.prompt_tokens_details = told;
+        self
     }
 
     /// Lets requests name the model by any path of its folder as well. For callers of this
@@ -101,9 +110,10 @@ impl OpenAIServing {
             }
         }
         let usage = if request.echo_only() {
-            UsageInfo::new(usage(&outputs).prompt_tokens, 0)
+            let prompt_tokens = self.usage(&outputs).prompt_tokens;
+            UsageInfo::new(prompt_tokens, 0)
         } else {
-            usage(&outputs)
+            self.usage(&outputs)
         };
         Ok(CompletionResponse {
             id,
@@ -128,7 +138,7 @@ impl OpenAIServing {
         let id = request_id("chatcmpl", request.common.request_id.as_deref(), context);
         let generate = request.to_generate_request(&id, &self.default_sampling_params);
         let outputs = self.generate(vec![generate], context).await?;
-        let usage = usage(&outputs);
+        let usage = self.usage(&outputs);
         let return_token_ids = request.common.return_token_ids;
         let mut response = ChatCompletionResponse {
             id,
@@ -260,6 +270,22 @@ impl OpenAIServing {
         }
     }
 
+    fn usage(&self, outputs: &[RequestOutput]) -> UsageInfo {
+        let prompt: usize = outputs.iter().map(|o| o.prompt_token_ids.len()).sum();
+        let cached = outputs.iter().map(|o| u64::from(o.num_cached_tokens)).sum();
+        let completion: usize = outputs
+            .iter()
+            .flat_map(|o| &o.outputs)
+            .map(|c| c.token_ids.len())
+            .sum();
+        UsageInfo::new(prompt as u64, completion as u64)
+            .with_cached_tokens(self.tells_cached_tokens().then_some(cached))
+    }
+
+    pub(super) fn tells_cached_tokens(&self) -> bool {
+        self.prompt_tokens_details
+    }
+
     fn prompt_text(&self, output: &RequestOutput) -> String {
         match &output.prompt {
             Some(text) => text.to_string(),
@@ -323,16 +349,6 @@ pub(super) fn stop_reason(reason: &StopReason) -> Value {
         StopReason::TokenId(id) => Value::from(*id),
         StopReason::String(string) => Value::from(string.as_str()),
     }
-}
-
-fn usage(outputs: &[RequestOutput]) -> UsageInfo {
-    let prompt: usize = outputs.iter().map(|o| o.prompt_token_ids.len()).sum();
-    let completion: usize = outputs
-        .iter()
-        .flat_map(|o| &o.outputs)
-        .map(|c| c.token_ids.len())
-        .sum();
-    UsageInfo::new(prompt as u64, completion as u64)
 }
 
 pub(super) fn request_id(prefix: &str, own: Option<&str>, context: &RequestContext) -> String {

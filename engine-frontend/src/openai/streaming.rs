@@ -197,6 +197,7 @@ impl OpenAIServing {
             continuous_usage: options.continuous_usage_stats,
             n: common.n.unwrap_or(1),
             prompt_tokens: HashMap::new(),
+            cached_tokens: self.tells_cached_tokens().then(HashMap::new),
             completion_tokens: 0,
         }
     }
@@ -213,6 +214,8 @@ struct Head {
     n: u32,
     /// By prompt: each counts once, whatever `n` is.
     prompt_tokens: HashMap<u32, u64>,
+    /// Of these, tokens from the prefix cache; `None` is not told.
+    cached_tokens: Option<HashMap<u32, u64>>,
     completion_tokens: u64,
 }
 
@@ -222,11 +225,17 @@ impl Head {
         let new: usize = output.outputs.iter().map(|o| o.token_ids.len()).sum();
         self.completion_tokens += new as u64;
         let prompt_tokens = output.prompt_token_ids.len() as u64;
+        if let Some(cached) = &mut self.cached_tokens {
+            let tokens = cached.entry(prompt).or_default();
+            *tokens = (*tokens).max(u64::from(output.num_cached_tokens));
+        }
         self.prompt_tokens.insert(prompt, prompt_tokens).is_none()
     }
 
     fn usage(&self) -> UsageInfo {
+        let cached = self.cached_tokens.as_ref();
         UsageInfo::new(self.prompt_tokens.values().sum(), self.completion_tokens)
+            .with_cached_tokens(cached.map(|cached| cached.values().sum()))
     }
 
     fn continuous_usage(&self) -> Option<UsageInfo> {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use axum::body::Body;
-use axum::http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER};
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 
@@ -78,16 +78,12 @@ pub(super) async fn not_found() -> ApiError {
     )
 }
 
-/// A known path with another method.
-pub(super) async fn method_not_allowed() -> Response {
-    let error = ApiError::new(
+/// A known path with another method. The router adds which it has.
+pub(super) async fn method_not_allowed() -> ApiError {
+    ApiError::new(
         StatusCode::METHOD_NOT_ALLOWED,
         "this path has another method; /openapi.json lists them",
-    );
-    let mut response = error.into_response();
-    // The router says which.
-    response.headers_mut().remove(ALLOW);
-    response
+    )
 }
 
 /// Why there is no server.

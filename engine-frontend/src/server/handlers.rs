@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use axum::body::Body;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, StatusCode};
@@ -176,8 +177,9 @@ pub(super) async fn models(State(app): App) -> Response {
 /// `GET /v1/models/{model}`.
 pub(super) async fn model(
     State(app): App,
-    Path(model): Path<String>,
+    model: Result<Path<String>, PathRejection>,
 ) -> Result<Response, ApiError> {
+    let Path(model) = model.map_err(|error| ApiError::bad_request(error.to_string()))?;
     app.serving.check_model(Some(&model))?;
     Ok(json_response(StatusCode::OK, &model_card(&app, &model)))
 }

@@ -74,7 +74,8 @@ pub async fn serve(args: &ServeArgs, on_ready: impl FnOnce(&Ready)) -> Result<()
         summary: summary(&names, &engine_args, &core),
         address: listener.address.clone(),
     };
-    let serving = OpenAIServing::new(engine.clone(), names, defaults);
+    let serving = OpenAIServing::new(engine.clone(), names, defaults)
+        .with_prompt_tokens_details(args.server.enable_prompt_tokens_details);
     let app = Arc::new(AppState::new(serving, core, metrics, args.server.clone()));
     let (end, ending) = watch::channel(false);
     let server_args = args.server.clone();

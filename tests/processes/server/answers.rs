@@ -145,6 +145,29 @@ fn text_becomes_tokens_and_text_again() {
 }
 
 #[test]
+fn usage_tells_of_the_prefix_cache_where_asked_for() {
+    let server = Server::start(&[
+        "--enable-prompt-tokens-details",
+        "--enable-force-include-usage",
+    ]);
+    let mut body = chat(&"What is Formwork? ".repeat(20), 2);
+    let usage = |answer: Value| answer["usage"]["prompt_tokens_details"]["cached_tokens"].clone();
+    assert_eq!(usage(server.post("/v1/chat/completions", &body).json()), 0);
+    let again = usage(server.post("/v1/chat/completions", &body).json());
+    assert!(again.as_u64().unwrap() >= 16, "{again}");
+    body["stream"] = json!(true);
+    let last = server
+        .post("/v1/chat/completions", &body)
+        .events()
+        .pop()
+        .unwrap();
+    assert_eq!(
+        (&last["choices"], &usage(last.clone())),
+        (&json!([]), &again)
+    );
+}
+
+#[test]
 fn the_small_routes() {
     let server = Server::start(&[
         "--enable-server-load-tracking",

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use engine_frontend::server::{LogFormat, Ready, ServeArgs, serve as serve_http};
 use engine_frontend::{frontend_runtime, init_logging_as};
+use rustix::process::{Resource, getrlimit, setrlimit};
 
 use crate::pid_file::PidFile;
 
@@ -43,12 +44,22 @@ pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<ExitCode> {
         }
         say_ready(ready, json || server.daemonized);
     };
+    raise_file_limit();
     let runtime = frontend_runtime().context("can't start the async runtime")?;
     let served = runtime.block_on(serve_http(args, on_ready));
     // The process ends next, and clients that don't read would hold it.
     std::mem::forget(runtime);
     served?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Lets the process have as many open files, one per connection, as it may give itself.
+fn raise_file_limit() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        tracing::debug!("can't raise the limit of open files: {error}");
+    }
 }
 
 /// Says what is served, for people on standard error; and where, on standard output, for programs
