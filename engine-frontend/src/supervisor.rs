@@ -7,11 +7,12 @@
 //! quarantine ([`in_flight`]), so that a request that kills cores is found and fails alone.
 
 mod in_flight;
+mod watch;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use protocol::{
     EngineConfig, EngineCoreOutput, EngineCoreOutputs, EngineCoreReadyResponse, EngineCoreRequest,
@@ -24,9 +25,8 @@ use crate::engine_core_client::{
     EngineCoreClient, EngineCoreClientError, EngineCoreStartupError, EngineDeadError, LaunchOptions,
 };
 use in_flight::InFlight;
+use watch::watch;
 
-/// How often the core is asked for signs of life.
-const PROBE_INTERVAL: Duration = Duration::from_millis(500);
 /// Pauses before the second and later attempts in a row that brought nothing.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
@@ -354,58 +354,6 @@ impl CoreClient for SupervisedCore {
                 None => Ok(()),
             }
         })
-    }
-}
-
-/// Asks for signs of life, and kills a core that has shown none for too long.
-async fn watch(core: std::sync::Weak<SupervisedCore>) {
-    // When the beats last changed, and of which core.
-    let mut last: (Option<u32>, u64, Instant) = (None, 0, Instant::now());
-    loop {
-        tokio::time::sleep(PROBE_INTERVAL).await;
-        let Some(core) = core.upgrade() else { return };
-        let Some(client) = core.client() else {
-            last.2 = Instant::now();
-            continue;
-        };
-        let answer = client.call_utility("heartbeat", &[]);
-        let answer = tokio::time::timeout(PROBE_INTERVAL, answer).await;
-        // Without an answer not even the thread works that has nothing else to do.
-        let (beats, runnable) = match &answer {
-            Ok(Ok(state)) => (
-                state.get("beats").and_then(serde_json::Value::as_u64),
-                state.get("runnable").and_then(serde_json::Value::as_bool) != Some(false),
-            ),
-            // The end is noticed elsewhere.
-            Ok(Err(_)) => continue,
-            Err(_) => (None, true),
-        };
-        let id = client.process_id();
-        let changed = beats.is_some_and(|beats| beats != last.1);
-        if id != last.0 || changed || !runnable {
-            last = (id, beats.unwrap_or(last.1), Instant::now());
-        }
-        let silence = last.2.elapsed();
-        let stall = core.options.health_stall;
-        let mut state = core.state();
-        if state.health == CoreHealth::Healthy && silence > stall {
-            tracing::error!("the engine core has work and shows no sign of life");
-            state.health = CoreHealth::Stalled;
-        } else if state.health == CoreHealth::Stalled && silence <= stall {
-            tracing::info!("the engine core works again");
-            state.health = CoreHealth::Healthy;
-        }
-        if state.health == CoreHealth::Stalled
-            && silence > stall * 2
-            && client.process_id().is_some()
-        {
-            let seconds = silence.as_secs();
-            state.killed_because = Some(format!(
-                "it showed no sign of life for {seconds} s and was killed"
-            ));
-            drop(state);
-            client.kill();
-        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Answers in pieces: what `stream: true` asks for.
 
-use std::collections::hash_map::Entry;
+mod chat;
+
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 
@@ -9,23 +10,16 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::chat::ChatCompletionRequest;
-use super::chunk::{
-    ChatCompletionResponseStreamChoice, ChatCompletionStreamResponse,
-    CompletionResponseStreamChoice, CompletionStreamResponse, DeltaMessage,
-};
+use super::chunk::{CompletionResponseStreamChoice, CompletionStreamResponse};
 use super::completion::CompletionRequest;
 use super::error::ServingError;
 use super::logprobs::CompletionLogProbs;
 use super::request::{CommonFields, UsageInfo};
-use super::serving::{
-    OpenAIServing, RequestContext, chat_logprobs, finish_reason as finish_reason_of, request_id,
-    stop_reason,
-};
-use super::tool_parser::ToolParser;
-use super::tools::ToolChoice;
+use super::serving::{OpenAIServing, RequestContext, request_id, stop_reason};
 use crate::async_llm::RequestStream;
 use crate::error::GenerateError;
 use crate::outputs::{CompletionOutput, RequestOutput};
+use chat::ChatPieces;
 
 /// A streamed answer: the JSON texts of its pieces, in order. Dropping it aborts what still runs.
 #[derive(Debug)]
@@ -178,12 +172,7 @@ impl OpenAIServing {
         let generate = request.to_generate_request(&id, self.default_sampling_params());
         let streams = self.start(vec![generate], context).await?;
         let constrained = request.common.constraint.is_some();
-        let pieces = ChatPieces {
-            head: self.head(id, context, &request.common),
-            begun: false,
-            tool_parsers: HashMap::new(),
-            request,
-        };
+        let pieces = ChatPieces::new(self.head(id, context, &request.common), request);
         EventStream::begin(streams, constrained, Box::new(pieces)).await
     }
 
@@ -315,121 +304,6 @@ impl Pieces for CompletionPieces {
     fn end(&mut self, pieces: &mut VecDeque<String>) {
         if self.head.include_usage {
             pieces.push_back(self.piece(Vec::new(), Some(self.head.usage())));
-        }
-    }
-}
-
-/// The pieces of a chat completion.
-#[derive(Debug)]
-struct ChatPieces {
-    request: ChatCompletionRequest,
-    head: Head,
-    /// Whether the pieces with the roles have gone out.
-    begun: bool,
-    /// By answer, where these are calls.
-    tool_parsers: HashMap<u32, ToolParser>,
-}
-
-impl ChatPieces {
-    fn piece(
-        &self,
-        choices: Vec<ChatCompletionResponseStreamChoice>,
-        prompt_token_ids: Option<Vec<u32>>,
-        usage: Option<UsageInfo>,
-    ) -> String {
-        to_json(&ChatCompletionStreamResponse {
-            id: self.head.id.clone(),
-            object: "chat.completion.chunk".to_owned(),
-            created: self.head.created,
-            model: self.head.model.clone(),
-            choices,
-            prompt_token_ids,
-            usage,
-        })
-    }
-
-    /// The first piece of each answer: its role.
-    fn begin(&mut self, output: &RequestOutput, pieces: &mut VecDeque<String>) {
-        for index in 0..self.head.n {
-            let choice = ChatCompletionResponseStreamChoice {
-                index,
-                delta: DeltaMessage {
-                    role: Some("assistant".to_owned()),
-                    content: Some(String::new()),
-                    ..DeltaMessage::default()
-                },
-                logprobs: None,
-                finish_reason: None,
-                stop_reason: None,
-                structured_output_complete: None,
-                token_ids: None,
-            };
-            let prompt_token_ids = (index == 0 && self.request.common.return_token_ids)
-                .then(|| output.prompt_token_ids.to_vec());
-            let usage = self
-                .head
-                .continuous_usage
-                .then(|| UsageInfo::new(output.prompt_token_ids.len() as u64, 0));
-            pieces.push_back(self.piece(vec![choice], prompt_token_ids, usage));
-        }
-    }
-
-    fn choice(&mut self, completion: CompletionOutput) -> ChatCompletionResponseStreamChoice {
-        let choice = &self.request.tool_choice;
-        let finish_reason = completion.finish_reason;
-        let finish_reason = finish_reason.map(|reason| finish_reason_of(reason, choice));
-        let is_calls = *choice != ToolChoice::None;
-        let tool_calls = match self.tool_parsers.entry(completion.index) {
-            Entry::Occupied(mut parser) => parser.get_mut().push(&completion.text),
-            Entry::Vacant(place) => match ToolParser::new(choice) {
-                Some(parser) => place.insert(parser).push(&completion.text),
-                None => Vec::new(),
-            },
-        };
-        let reasoning_content = completion
-            .reasoning
-            .clone()
-            .filter(|_| self.request.include_reasoning);
-        // A last piece without text says only why, and one of thinking has no answer yet.
-        let silent = is_calls
-            || completion.text.is_empty()
-                && (finish_reason.is_some() || completion.reasoning.is_some());
-        ChatCompletionResponseStreamChoice {
-            index: completion.index,
-            logprobs: chat_logprobs(&self.request, &completion),
-            delta: DeltaMessage {
-                role: None,
-                content: (!silent).then_some(completion.text),
-                reasoning_content,
-                tool_calls,
-            },
-            finish_reason,
-            stop_reason: completion.stop_reason.as_ref().map(stop_reason),
-            structured_output_complete: completion.structured_output_complete,
-            token_ids: self
-                .request
-                .common
-                .return_token_ids
-                .then_some(completion.token_ids),
-        }
-    }
-}
-
-impl Pieces for ChatPieces {
-    fn add(&mut self, prompt: u32, output: RequestOutput, pieces: &mut VecDeque<String>) {
-        self.head.count(prompt, &output);
-        if !std::mem::replace(&mut self.begun, true) {
-            self.begin(&output, pieces);
-        }
-        for completion in output.outputs {
-            let choice = self.choice(completion);
-            pieces.push_back(self.piece(vec![choice], None, self.head.continuous_usage()));
-        }
-    }
-
-    fn end(&mut self, pieces: &mut VecDeque<String>) {
-        if self.head.include_usage {
-            pieces.push_back(self.piece(Vec::new(), None, Some(self.head.usage())));
         }
     }
 }
