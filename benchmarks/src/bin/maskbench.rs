@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, ensure};
 use benchmarks::maskbench::measure::measure;
 use benchmarks::maskbench::{
-    Case, Formwork, FormworkOptions, Llguidance, MaskEngine, Record, Run, report,
+    Case, Formwork, FormworkOptions, IndexCosts, Llguidance, MaskEngine, Record, Run, report,
 };
 use benchmarks::{json_schema_options, machine, vocabulary};
 use clap::{Parser, ValueEnum};
@@ -63,6 +63,7 @@ fn main() -> anyhow::Result<()> {
     std::panic::set_hook(Box::new(|_| ()));
 
     println!("{}\n", machine::description());
+    print_index_costs(&tokenizer)?;
     let mut runs = Vec::new();
     for &name in &arguments.engine {
         let mut engine = make_engine(name, &arguments, &tokenizer, false)?;
@@ -83,6 +84,19 @@ fn main() -> anyhow::Result<()> {
     println!(
         "Times in microseconds; load average {} at the end.",
         machine::load_average()
+    );
+    Ok(())
+}
+
+fn print_index_costs(tokenizer: &Tokenizer) -> anyhow::Result<()> {
+    let folder = std::env::temp_dir().join(format!("maskbench-{}", std::process::id()));
+    let costs = IndexCosts::measure(&vocabulary::tokenizer_info(tokenizer)?, &folder);
+    fs::remove_dir_all(&folder)?;
+    println!(
+        "Index of the vocabulary: {:.1} MB, built in {:.0} ms, read from a file in {:.1} ms.\n",
+        costs.bytes as f64 / 1e6,
+        costs.build.as_secs_f64() * 1e3,
+        costs.read.as_secs_f64() * 1e3,
     );
     Ok(())
 }

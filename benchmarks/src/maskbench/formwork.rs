@@ -1,6 +1,8 @@
 //! Formwork as the benchmark sees it.
 
+use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use structured_output::{
     CompilerOptions, GrammarCompiler, GrammarMatcher, JsonSchemaOptions, MaskRef, MatcherError,
@@ -30,6 +32,46 @@ impl Formwork {
         Self {
             compiler: GrammarCompiler::new(info, CompilerOptions::default()),
             options,
+        }
+    }
+}
+
+/// What a vocabulary's index costs.
+#[derive(Debug, Clone, Copy)]
+pub struct IndexCosts {
+    /// Bytes held, the vocabulary included.
+    pub bytes: usize,
+    /// Building it.
+    pub build: Duration,
+    /// Reading it from a file that the system has in memory, and checking it.
+    pub read: Duration,
+}
+
+impl IndexCosts {
+    /// Builds a vocabulary's index, writes it to a folder and reads it again; of each the smallest
+    /// time of three.
+    pub fn measure(info: &Arc<TokenizerInfo>, folder: &Path) -> Self {
+        let smallest = |options: &CompilerOptions| {
+            let times = (0..3).map(|_| {
+                let started = Instant::now();
+                let compiler = GrammarCompiler::new(Arc::clone(info), options.clone());
+                let time = started.elapsed();
+                drop(compiler);
+                time
+            });
+            times.min().unwrap_or_default()
+        };
+        let plain = CompilerOptions::default();
+        let kept = CompilerOptions {
+            index_cache: Some(folder.to_owned()),
+            ..CompilerOptions::default()
+        };
+        let build = smallest(&plain);
+        let compiler = GrammarCompiler::new(Arc::clone(info), kept.clone());
+        Self {
+            bytes: compiler.index_bytes(),
+            build,
+            read: smallest(&kept),
         }
     }
 }

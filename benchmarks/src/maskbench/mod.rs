@@ -14,7 +14,7 @@ mod report;
 
 pub use case::{Case, Instance};
 pub use engine::{EngineError, MaskEngine, MaskMatcher};
-pub use formwork::{Formwork, FormworkOptions};
+pub use formwork::{Formwork, FormworkOptions, IndexCosts};
 pub use llguidance::Llguidance;
 pub use record::{Record, Timings, Verdict};
 pub use report::{Run, report};
