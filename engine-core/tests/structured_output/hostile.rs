@@ -33,7 +33,9 @@ fn hostile() -> Vec<(
         ),
         (
             "grammar",
-            Some(StructuredOutputsConstraint::Grammar("root ::= ".to_owned())),
+            Some(StructuredOutputsConstraint::Grammar(
+                "root ::= (\"a\"".to_owned(),
+            )),
             "structured_outputs.grammar: ",
         ),
         (
