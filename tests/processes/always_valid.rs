@@ -69,13 +69,18 @@ fn real_schemas() {
         .enumerate()
         .map(|(index, schema)| line(index, "{\"name\": ", &json!({"json": schema.to_string()})))
         .collect();
-    let results = answer(&lines, &["--max-num-seqs", "32"]);
+    // So many different schemas at once have more states than the default has room for.
+    let room = r#"{"cache_bytes": 2147483648}"#;
+    let arguments = ["--max-num-seqs", "32", "--structured-outputs-config", room];
+    let results = answer(&lines, &arguments);
     let (mut answered, mut problems) = (0, Vec::new());
     for (index, (result, schema)) in results.iter().zip(&schemas).enumerate() {
         let Some(text) = text(result) else { continue };
         answered += 1;
         let value: Value = match serde_json::from_str(text) {
             Ok(value) => value,
+            // JSON knows no largest number; this reader does.
+            Err(error) if error.to_string().starts_with("number out of range") => continue,
             Err(error) => {
                 problems.push(format!("{index}: {error} in {text}"));
                 continue;

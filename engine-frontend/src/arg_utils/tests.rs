@@ -186,6 +186,7 @@ fn what_a_shared_core_decides_is_refused_with_its_address() {
         "--threads=1",
         "--shutdown-timeout=0",
         "--engine-core=x",
+        "--speculative-config={}",
     ] {
         let error = parse(&["--engine-core-address=a", flag]).unwrap_err();
         assert_eq!(error.exit_code(), 2, "{flag}");
@@ -206,7 +207,15 @@ fn every_flag_is_the_cores_or_known_as_the_frontends() {
         .map(|arg| arg.get_id().as_str())
         .filter(|id| !DECIDED_BY_THE_CORE.contains(id))
         .collect();
-    let frontends = ["model", "seed", "engine_core_address", "generation_config"];
+    let frontends = [
+        "model",
+        "seed",
+        "engine_core_address",
+        // The core's part of it is refused by `verify`.
+        "structured_outputs_config",
+        "guided_decoding_backend",
+        "generation_config",
+    ];
     assert_eq!(others, frontends);
 }
 

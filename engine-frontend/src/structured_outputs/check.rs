@@ -194,7 +194,7 @@ mod tests {
             ),
             (Choice(Vec::new()), "guided: the choice is empty"),
             (
-                Grammar("root ::= \"a\"\nb ::=".to_owned()),
+                Grammar("root ::= \"a\"\nb ::= )".to_owned()),
                 "guided: grammar, line 2, column",
             ),
             (
