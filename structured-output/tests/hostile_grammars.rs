@@ -54,7 +54,10 @@ fn rules_that_say_nothing() {
     assert_eq!(message("root ::= a\na ::= b b\nb ::= root \"x\""), empty);
     assert!(accepts("root ::= root root | \"\"", ""));
     assert!(!accepts("root ::= root root | \"\"", "a"));
-    assert!(accepts("root ::= root root | \"\" | \"a\"", &"a".repeat(500)));
+    assert!(accepts(
+        "root ::= root root | \"\" | \"a\"",
+        &"a".repeat(500)
+    ));
 }
 
 #[test]
@@ -86,10 +89,17 @@ fn depth_is_bounded() {
     let open = "(".repeat(100_000);
     assert_eq!(limit(&format!("root ::= {open}")), "max_nesting");
     assert_eq!(limit(&format!("start: {open}")), "max_nesting");
-    assert_eq!(limit(&format!("start: {}", "[".repeat(100_000))), "max_nesting");
+    assert_eq!(
+        limit(&format!("start: {}", "[".repeat(100_000))),
+        "max_nesting"
+    );
     let json = format!("start: %json {{\"a\": {}", "[".repeat(100_000));
     assert!(message(&json).contains("this JSON object has no end"));
-    let json = format!("start: %json {{\"a\": {}{}}}", "[".repeat(9999), "]".repeat(9999));
+    let json = format!(
+        "start: %json {{\"a\": {}{}}}",
+        "[".repeat(9999),
+        "]".repeat(9999)
+    );
     assert!(message(&json).contains("max_nesting"));
     let nested = "start: %lark { ".repeat(1000);
     assert!(message(&nested).contains("`%lark` is nested deeper than 16"));
@@ -129,9 +139,18 @@ fn size_is_bounded() {
 #[test]
 fn counts_are_not_unrolled() {
     assert!(accepts("root ::= \"a\"{0,2147483647}", &"a".repeat(1000)));
-    assert!(accepts("root ::= (\"(\" root \")\"){0,2147483647}", &"()(())".repeat(100)));
-    assert!(accepts("start: (\"(\" start \")\")~0..2147483647", &"(()())".repeat(100)));
-    assert!(!accepts("root ::= (\"(\" root \")\"){1000,2147483647} | \"x\"", "(x)"));
+    assert!(accepts(
+        "root ::= (\"(\" root \")\"){0,2147483647}",
+        &"()(())".repeat(100)
+    ));
+    assert!(accepts(
+        "start: (\"(\" start \")\")~0..2147483647",
+        &"(()())".repeat(100)
+    ));
+    assert!(!accepts(
+        "root ::= (\"(\" root \")\"){1000,2147483647} | \"x\"",
+        "(x)"
+    ));
     assert_eq!(
         message("root ::= \"a\"{0,2147483648}"),
         "grammar, line 1, column 16: `2147483648` is above 2147483647 (limit `max_repetition`)"
@@ -198,7 +217,10 @@ fn automata_that_explode_when_made_deterministic() {
     let mut matcher = GrammarMatcher::new(&grammar);
     assert!(matcher.accept_tokens(&[97; 200]).unwrap());
     assert!(matcher.is_completed());
-    let terminal = format!("start: A start | A\nA: /[ab]*a[ab]{{40}}/ & ~/(ab)*{}/", "a?".repeat(30));
+    let terminal = format!(
+        "start: A start | A\nA: /[ab]*a[ab]{{40}}/ & ~/(ab)*{}/",
+        "a?".repeat(30)
+    );
     let grammar = compiler().compile_lark(&terminal).unwrap();
     let mut matcher = GrammarMatcher::new(&grammar);
     for _ in 0..100 {

@@ -1,5 +1,6 @@
 //! The parser, stepped by whole tokens: advancing, completion, forced text.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
@@ -254,12 +255,28 @@ impl TokenAutomaton {
         trie: &Trie,
         start: StateId,
         fuel: &mut Fuel,
+        reached: impl FnMut(&[u32], StateId),
+    ) -> Result<(), OutOfFuel> {
+        let mut steps = Steps::default();
+        let start = steps.number(start);
+        self.walk_subtree(trie, 0..trie.num_nodes(), start, &mut steps, fuel, reached)
+    }
+
+    /// The same over some siblings of a trie, with all that is below them. Steps that were made
+    /// before are looked up.
+    pub(super) fn walk_subtree(
+        &mut self,
+        trie: &Trie,
+        nodes: Range<u32>,
+        start: u32,
+        steps: &mut Steps,
+        fuel: &mut Fuel,
         mut reached: impl FnMut(&[u32], StateId),
     ) -> Result<(), OutOfFuel> {
-        let mut path: Vec<(StateId, u32)> = Vec::new();
-        let (mut state, mut end) = (start, trie.num_nodes());
-        let mut node = 0;
-        while node < trie.num_nodes() {
+        let mut path: Vec<(u32, u32)> = Vec::new();
+        let (mut state, mut end) = (start, nodes.end);
+        let mut node = nodes.start;
+        while node < nodes.end {
             while node == end {
                 match path.pop() {
                     Some(above) => (state, end) = above,
@@ -267,13 +284,18 @@ impl TokenAutomaton {
                 }
             }
             fuel.burn(1)?;
-            let Some(next) = self.parser_step(state, trie.byte(node), fuel)? else {
+            let byte = trie.byte(node);
+            let next = match steps.known(state, byte) {
+                UNSEEN => self.number_step(steps, state, byte, fuel)?,
+                next => next,
+            };
+            if next == DEAD_END {
                 node = trie.end(node);
                 continue;
-            };
+            }
             let tokens = trie.token_start(node) as usize..trie.token_start(node + 1) as usize;
             if !tokens.is_empty() {
-                reached(&trie.tokens()[tokens], next);
+                reached(&trie.tokens()[tokens], steps.states[next as usize]);
             }
             if trie.end(node) > node + 1 {
                 path.push((state, end));
@@ -282,6 +304,53 @@ impl TokenAutomaton {
             node += 1;
         }
         Ok(())
+    }
+
+    /// A step that was not made before in a walk.
+    pub(super) fn number_step(
+        &mut self,
+        steps: &mut Steps,
+        state: u32,
+        byte: u8,
+        fuel: &mut Fuel,
+    ) -> Result<u32, OutOfFuel> {
+        let next = match self.parser_step(steps.states[state as usize], byte, fuel)? {
+            Some(next) => steps.number(next),
+            None => DEAD_END,
+        };
+        steps.rows[state as usize][usize::from(byte)] = next;
+        Ok(next)
+    }
+}
+
+/// A step that was not made yet.
+pub(super) const UNSEEN: u32 = u32::MAX;
+/// A step that there isn't.
+pub(super) const DEAD_END: u32 = u32::MAX - 1;
+
+/// The states met in a walk, numbered, with the steps between them: a walk meets few states often.
+///
+/// It belongs to one walk, since a step that is looked up isn't recorded again.
+#[derive(Default)]
+pub(super) struct Steps {
+    numbers: HashMap<StateId, u32>,
+    states: Vec<StateId>,
+    rows: Vec<Box<[u32; 256]>>,
+}
+
+impl Steps {
+    /// The number of a state.
+    pub(super) fn number(&mut self, state: StateId) -> u32 {
+        *self.numbers.entry(state).or_insert_with(|| {
+            self.states.push(state);
+            self.rows.push(Box::new([UNSEEN; 256]));
+            (self.states.len() - 1) as u32
+        })
+    }
+
+    /// The number of the state after a byte, [`UNSEEN`] or [`DEAD_END`].
+    pub(super) fn known(&self, state: u32, byte: u8) -> u32 {
+        self.rows[state as usize][usize::from(byte)]
     }
 }
 

@@ -7,11 +7,15 @@
 use std::sync::Arc;
 
 use super::TokenAutomaton;
-use crate::earley::{ContextId, Item, LanguageMask, Leave, Lexeme, StateId, walk_language};
+use super::context_free::{DEAD_END, Steps, UNSEEN};
+use crate::earley::{ContextId, Item, LanguageMask, Leave, Lexeme, Rests, StateId, walk_language};
 use crate::index::Trie;
 use crate::lexical::{ExprId, Fuel, OutOfFuel};
 use crate::mask::{Mask, MaskRef};
 use crate::pushdown::{self, EMPTY_STACK};
+
+/// Rests of up to one in so many tokens get a trie of their own.
+const FEW: usize = 32;
 
 impl TokenAutomaton {
     /// The tokens that may come next, the vocabulary's stop tokens included where the text may end.
@@ -198,20 +202,35 @@ impl TokenAutomaton {
         words: &mut [u32],
         fuel: &mut Fuel,
     ) -> Result<(), OutOfFuel> {
-        let mut follow = None;
+        let index = Arc::clone(&self.index);
+        let mut steps = Steps::default();
         for part in self.language_parts(language) {
             let alone = self.language_mask(part, fuel)?;
             alone.inside.add_to(words);
-            if alone.rests.num_nodes() == 0 {
-                continue;
+            let mut set = |tokens: &[u32], _: StateId| set_bits(words, tokens);
+            match &alone.rests {
+                Rests::Trie(rests) if rests.num_nodes() == 0 => {}
+                Rests::Trie(rests) => {
+                    let start = steps.number(self.grammars.parser.follow(context, fuel)?);
+                    let all = 0..rests.num_nodes();
+                    self.walk_subtree(rests, all, start, &mut steps, fuel, &mut set)?;
+                }
+                Rests::Places(places) => {
+                    let start = steps.number(self.grammars.parser.follow(context, fuel)?);
+                    let trie = index.byte_trie();
+                    for place in places {
+                        let token = trie.tokens()[trie.token_start(place.node) as usize];
+                        let bytes = index.info().token_bytes(token);
+                        let before = &bytes[place.depth as usize..place.at as usize];
+                        let Some(state) = self.numbered_steps(&mut steps, start, before, fuel)?
+                        else {
+                            continue;
+                        };
+                        let nodes = place.node..trie.end(place.node);
+                        self.walk_subtree(trie, nodes, state, &mut steps, fuel, &mut set)?;
+                    }
+                }
             }
-            let start = match follow {
-                Some(start) => start,
-                None => self.grammars.parser.follow(context, fuel)?,
-            };
-            follow = Some(start);
-            let set = |tokens: &[u32], _: StateId| set_bits(words, tokens);
-            self.walk_parser(&alone.rests, start, fuel, set)?;
         }
         Ok(())
     }
@@ -241,6 +260,28 @@ impl TokenAutomaton {
             .unwrap_or(finest)
     }
 
+    /// The state after some bytes, by its number.
+    fn numbered_steps(
+        &mut self,
+        steps: &mut Steps,
+        start: u32,
+        bytes: &[u8],
+        fuel: &mut Fuel,
+    ) -> Result<Option<u32>, OutOfFuel> {
+        let mut state = start;
+        for &byte in bytes {
+            fuel.burn(1)?;
+            state = match steps.known(state, byte) {
+                UNSEEN => self.number_step(steps, state, byte, fuel)?,
+                next => next,
+            };
+            if state == DEAD_END {
+                return Ok(None);
+            }
+        }
+        Ok(Some(state))
+    }
+
     /// What a language allows by itself.
     fn language_mask(
         &mut self,
@@ -267,17 +308,43 @@ impl TokenAutomaton {
             },
             |leave| leaves.push(leave),
         )?;
-        let mut rests: Vec<(u32, &[u8])> = Vec::new();
-        for Leave { node, depth } in leaves {
-            let tokens = trie.token_start(node)..trie.token_start(trie.end(node));
-            for &token in &trie.tokens()[tokens.start as usize..tokens.end as usize] {
-                fuel.burn(1)?;
-                rests.push((token, &index.info().token_bytes(token)[depth as usize..]));
+        let tokens_at = |leave: &Leave| {
+            let tokens = trie.token_start(leave.node)..trie.token_start(trie.end(leave.node));
+            &trie.tokens()[tokens.start as usize..tokens.end as usize]
+        };
+        let num_rests: usize = leaves.iter().map(|leave| tokens_at(leave).len()).sum();
+        let is_few = num_rests <= index.byte_trie().tokens().len() / FEW;
+        let (rests, bytes) = if is_few {
+            let mut rests: Vec<(u32, &[u8])> = Vec::with_capacity(num_rests);
+            for leave in &leaves {
+                for &token in tokens_at(leave) {
+                    fuel.burn(1)?;
+                    let bytes = index.info().token_bytes(token);
+                    rests.push((token, &bytes[leave.depth as usize..]));
+                }
             }
-        }
-        let rests = Trie::of_bytes(&rests);
+            let rests = Trie::of_bytes(&rests);
+            let bytes = rests.memory_bytes();
+            (Rests::Trie(rests), bytes)
+        } else {
+            // Places are those of the trie of bytes.
+            let mut places: Vec<Leave> = Vec::new();
+            let lexicon = &mut self.machine.lexicon;
+            let bytes = index.byte_trie();
+            walk_language(
+                lexicon,
+                bytes,
+                language,
+                fuel,
+                |_| {},
+                |leave| places.push(leave),
+            )?;
+            places.shrink_to_fit();
+            let bytes = places.capacity() * size_of::<Leave>();
+            (Rests::Places(places), bytes)
+        };
         let memo = &mut self.grammars.memo;
-        memo.language_bytes += rests.memory_bytes() + size_of::<LanguageMask>();
+        memo.language_bytes += bytes + size_of::<LanguageMask>();
         let count = words.iter().map(|word| word.count_ones() as usize).sum();
         let inside = memo.store.intern(Mask::from_words(words, count));
         let mask = Arc::new(LanguageMask { inside, rests });
@@ -325,7 +392,7 @@ impl TokenAutomaton {
 
     /// The text tokens that are not in a mask, where they are few.
     fn outside(&mut self, inside: &Arc<Mask>) -> Option<Arc<Trie>> {
-        const FEW: usize = 16 << 10;
+        const MAX_OUTSIDE: usize = 16 << 10;
         let key = Arc::as_ptr(inside) as usize;
         if let Some((_, known)) = self.grammars.memo.outside.get(&key) {
             return Some(Arc::clone(known));
@@ -337,7 +404,7 @@ impl TokenAutomaton {
             *word &= !taken;
         }
         let count: usize = words.iter().map(|word| word.count_ones() as usize).sum();
-        if count > FEW {
+        if count > MAX_OUTSIDE {
             return None;
         }
         let ids = MaskRef::new(Arc::new(Mask::from_words(words, count))).token_ids();

@@ -18,14 +18,24 @@ pub(crate) struct LanguageMask {
     /// Tokens that begin a text of the language, or are one.
     pub(crate) inside: Arc<Mask>,
     /// What the other tokens go on with after a text of the language.
-    pub(crate) rests: Trie,
+    pub(crate) rests: Rests,
 }
 
-/// Tokens of the subtree at `node` end a text of the language after `depth` bytes.
+/// Rests of tokens.
+pub(crate) enum Rests {
+    /// Few: a trie of their own.
+    Trie(Trie),
+    /// Many, as after white space, which half of all tokens begin with: places in the trie of bytes.
+    Places(Vec<Leave>),
+}
+
+/// Tokens of the subtree at `node` end a text of the language after `depth` bytes. The node's own
+/// byte comes after `at` bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Leave {
     pub(crate) node: u32,
     pub(crate) depth: u32,
+    pub(crate) at: u32,
 }
 
 /// Runs a language over every word of a trie, as far as it survives. `inside` is given the tokens of
@@ -61,8 +71,9 @@ pub(crate) fn walk(
         let next = table.next(lexicon, state, trie.label(node), fuel)?;
         if next == DEAD {
             fuel.burn(ends.len() as u64)?;
+            let at = path.len() as u32;
             for &depth in &ends {
-                leave(Leave { node, depth });
+                leave(Leave { node, depth, at });
             }
             node = trie.end(node);
             continue;

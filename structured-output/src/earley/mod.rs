@@ -32,7 +32,7 @@ mod tests;
 
 pub(crate) use compile::{Compilation, Lowered};
 pub(crate) use context::ContextId;
-pub(crate) use language_mask::{LanguageMask, Leave, walk as walk_language};
+pub(crate) use language_mask::{LanguageMask, Leave, Rests, walk as walk_language};
 pub(crate) use lower::{LowerError, NamedToken};
 pub(crate) use memo::ContextMemo;
 pub(crate) use parser::{Item, Parser, StateId, Symbol};

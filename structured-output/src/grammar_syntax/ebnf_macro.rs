@@ -113,7 +113,10 @@ impl<'a> Parser<'a, '_> {
                     ));
                 }
                 _ => {
-                    return unexpected(&given, "`Regex` takes a pattern, `flags` and `json_string`");
+                    return unexpected(
+                        &given,
+                        "`Regex` takes a pattern, `flags` and `json_string`",
+                    );
                 }
             }
         }
