@@ -7,6 +7,7 @@ mod completion;
 mod context_free;
 mod context_free_mask;
 mod grammar_state;
+mod language_item;
 mod mask;
 mod memo;
 mod walk;
