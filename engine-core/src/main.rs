@@ -33,14 +33,21 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    tracing_subscriber::fmt()
+    let logs = tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
+        // They would be reported by `eprintln!`, which panics on a full disk.
+        .log_internal_errors(false)
         .with_env_filter(
             tracing_subscriber::EnvFilter::try_from_env("FORMWORK_LOG")
                 .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info")),
-        )
-        .init();
+        );
+    // As the frontend that started it writes them.
+    if std::env::var("FORMWORK_LOG_FORMAT").as_deref() == Ok("json") {
+        logs.json().flatten_event(true).init();
+    } else {
+        logs.init();
+    }
     let arguments = Arguments::parse();
     let result = match (&arguments.connect, &arguments.listen) {
         (Some(address), _) => run_connected(address),

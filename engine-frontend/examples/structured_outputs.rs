@@ -13,6 +13,14 @@ use engine_frontend::{
 };
 use serde_json::json;
 
+/// In Lark.
+const SQL: &str = r#"
+start: select_statement
+select_statement: "SELECT " column_list " FROM " identifier
+column_list: identifier | identifier ", " column_list
+identifier: "username" | "email" | "users"
+"#;
+
 fn main() -> Result<(), Box<dyn Error>> {
     let args = EngineArgs {
         model: std::env::args().nth(1).map(PathBuf::from),
@@ -59,6 +67,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     ask(
         "Generate a JSON with the brand, model and car_type of an iconic car from the 60's.",
         StructuredOutputsConstraint::Json(car.to_string()),
+        &[],
+    )?;
+
+    ask(
+        "Generate an SQL query to show the 'username' and 'email' from the 'users' table.",
+        StructuredOutputsConstraint::Grammar(SQL.to_owned()),
         &[],
     )
 }

@@ -14,8 +14,8 @@ use tokio::task::AbortHandle;
 
 use crate::engine_core_client::{EngineCoreClient, EngineCoreClientError};
 use crate::error::{EngineDeadError, GenerateError, ValidationError};
-use crate::input_processor::{GenerateRequest, InputProcessor};
-use crate::metrics::EngineMetrics;
+use crate::input_processor::{GenerateRequest, InputProcessor, Prompt};
+use crate::metrics::{EngineMetrics, StatLogger};
 use crate::output_processor::OutputProcessor;
 use crate::outputs::RequestOutput;
 use crate::request_output_collector::RequestOutputCollector;
@@ -84,6 +84,7 @@ pub struct AsyncLLM {
 struct Inner {
     client: Arc<dyn CoreClient>,
     state: Mutex<State>,
+    stat_loggers: OnceLock<Vec<Arc<dyn StatLogger>>>,
     output_handler: OnceLock<AbortHandle>,
 }
 
@@ -110,6 +111,7 @@ impl AsyncLLM {
                 metrics: EngineMetrics::default(),
                 engine_dead: None,
             }),
+            stat_loggers: OnceLock::new(),
             output_handler: OnceLock::new(),
         });
         let handler = tokio::spawn(output_handler(Arc::downgrade(&inner), client));
@@ -186,6 +188,29 @@ impl AsyncLLM {
             self.inner.abort(child_ids);
         }
         Ok(stream)
+    }
+
+    /// Lets these hear of every step from now on. Later calls have no effect.
+    pub fn set_stat_loggers(&self, loggers: Vec<Arc<dyn StatLogger>>) {
+        self.inner.stat_loggers.get_or_init(|| loggers);
+    }
+
+    /// Turns a prompt into tokens, as [`Self::generate`] does.
+    ///
+    /// # Errors
+    /// The prompt is wrong.
+    pub async fn tokenize(
+        &self,
+        prompt: Prompt,
+        add_special_tokens: bool,
+    ) -> Result<Vec<u32>, GenerateError> {
+        let input_processor = self.input_processor.clone();
+        let tokenized = self
+            .tokenizer_threads
+            .run(move || input_processor.tokenize(prompt, add_special_tokens))
+            .await
+            .map_err(|error| internal_error(&error.to_string()))??;
+        Ok(tokenized.token_ids)
     }
 
     /// Why the core is gone, if it is.
@@ -301,13 +326,18 @@ async fn output_handler(inner: Weak<Inner>, client: Arc<dyn CoreClient>) {
         let Some(inner) = inner.upgrade() else { return };
         match received {
             Ok(Some(step)) => {
-                if let Some(stats) = step.scheduler_stats {
-                    inner.state().metrics.record(stats);
-                }
+                inner.state().output_processor.set_timestamp(step.timestamp);
                 for chunk in step.outputs.chunks(OUTPUT_PROC_CHUNK_SIZE) {
                     let aborts = inner.state().output_processor.process_outputs(chunk);
                     inner.abort(aborts);
                     tokio::task::yield_now().await;
+                }
+                let iteration = inner.state().output_processor.take_iteration_stats();
+                for logger in inner.stat_loggers.get().into_iter().flatten() {
+                    logger.record(step.scheduler_stats.as_deref(), &iteration);
+                }
+                if let Some(stats) = step.scheduler_stats {
+                    inner.state().metrics.record(*stats);
                 }
             }
             Ok(None) => {

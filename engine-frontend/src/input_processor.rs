@@ -146,9 +146,10 @@ impl ProcessedInputs {
 }
 
 /// A prompt in all its forms.
-struct TokenizedPrompt {
+#[derive(Debug)]
+pub(crate) struct TokenizedPrompt {
     text: Option<String>,
-    token_ids: Vec<u32>,
+    pub(crate) token_ids: Vec<u32>,
     /// Where it leaves the model's thinking; `None` where that may yet begin.
     reasoning_ended: Option<bool>,
 }
@@ -282,7 +283,11 @@ impl InputProcessor {
         Ok(Some(field.into()))
     }
 
-    fn tokenize(
+    /// Turns a prompt into tokens.
+    ///
+    /// # Errors
+    /// A template that refuses the messages.
+    pub(crate) fn tokenize(
         &self,
         prompt: Prompt,
         add_special_tokens: bool,

@@ -28,7 +28,9 @@
 pub mod batch;
 pub mod detokenizer;
 pub mod engine_core_client;
+pub mod metrics;
 pub mod openai;
+pub mod server;
 
 mod arg_utils;
 mod async_llm;
@@ -38,7 +40,6 @@ mod json_problem;
 mod llm;
 mod logging;
 mod logprobs;
-mod metrics;
 mod output_processor;
 mod outputs;
 mod parallel_sampling;
@@ -47,6 +48,7 @@ mod request_output_collector;
 mod sampling_params;
 mod startup;
 mod structured_outputs;
+mod supervisor;
 #[cfg(test)]
 mod test_support;
 mod tokenizer_threads;
@@ -61,7 +63,7 @@ pub use input_processor::{
     ChatPrompt, GenerateRequest, InputProcessor, ProcessedInputs, Prompt, TruncationSide,
 };
 pub use llm::LLM;
-pub use logging::init_logging;
+pub use logging::{init_logging, init_logging_as};
 pub use logprobs::{Logprob, LogprobsProcessor, PositionLogprobs};
 pub use metrics::{EngineMetrics, Histogram};
 pub use output_processor::OutputProcessor;
@@ -73,9 +75,10 @@ pub use protocol::{
 };
 pub use request_output_collector::RequestOutputCollector;
 pub use sampling_params::{ModelLimits, verify};
-pub use startup::{StartupError, start_engine};
+pub use startup::{StartupError, start_engine, start_supervised_engine};
 pub use structured_outputs::{
     BackendOptions, ConstraintChecker, Reasoning, ReasoningParser, StructuredOutputsArgs,
     ThinkingMarkers,
 };
+pub use supervisor::{CoreHealth, CoreSource, SupervisedCore, SupervisorOptions};
 pub use tokenizer_threads::frontend_runtime;

@@ -13,6 +13,7 @@ use crate::detokenizer::IncrementalDetokenizer;
 use crate::error::{EngineDeadError, GenerateError, ValidationError};
 use crate::input_processor::ProcessedInputs;
 use crate::logprobs::LogprobsProcessor;
+use crate::metrics::{IterationStats, RequestStateStats};
 use crate::outputs::{CompletionOutput, RequestOutput};
 use crate::parallel_sampling::ParentRequest;
 use crate::request_output_collector::RequestOutputCollector;
@@ -38,6 +39,7 @@ struct RequestState {
     /// Tokens that earlier outputs of a stream brought.
     sent_tokens: usize,
     queue: Arc<RequestOutputCollector>,
+    stats: RequestStateStats,
 }
 
 impl RequestState {
@@ -85,6 +87,10 @@ pub struct OutputProcessor {
     request_states: HashMap<String, RequestState>,
     parent_requests: HashMap<String, ParentRequest>,
     num_generation_tokens: u64,
+    /// Since they were taken last.
+    iteration_stats: IterationStats,
+    /// Of the step whose outputs are processed now, on the core's clock.
+    timestamp: f64,
 }
 
 impl OutputProcessor {
@@ -95,7 +101,19 @@ impl OutputProcessor {
             request_states: HashMap::new(),
             parent_requests: HashMap::new(),
             num_generation_tokens: 0,
+            iteration_stats: IterationStats::default(),
+            timestamp: 0.0,
         }
+    }
+
+    /// Says when the outputs that come next were made, in seconds of the core's clock.
+    pub fn set_timestamp(&mut self, timestamp: f64) {
+        self.timestamp = timestamp;
+    }
+
+    /// Takes the statistics since the last call.
+    pub fn take_iteration_stats(&mut self) -> IterationStats {
+        std::mem::take(&mut self.iteration_stats)
     }
 
     /// Registers a request before it is sent, so that no output can arrive for an unknown one.
@@ -118,6 +136,7 @@ impl OutputProcessor {
         // Shared by the children, of which there may be thousands.
         let prompt_token_ids: Arc<[u32]> = request.prompt_token_ids.as_slice().into();
         let tokenizer = self.tokenizer.clone();
+        let n = request.sampling_params.n;
         let state = |request: &EngineCoreRequest, parent_id, index| {
             let params = &request.sampling_params;
             RequestState {
@@ -136,6 +155,7 @@ impl OutputProcessor {
                 // A replayed request's tokens were given out before.
                 sent_tokens: request.output_token_ids.len(),
                 queue: queue.clone(),
+                stats: RequestStateStats::new(request, n),
             }
         };
         if request.sampling_params.n <= 1 {
@@ -173,6 +193,9 @@ impl OutputProcessor {
     fn process_output(&mut self, output: &EngineCoreOutput) -> Option<bool> {
         let state = self.request_states.get_mut(&output.request_id)?;
         self.num_generation_tokens += output.new_token_ids.len() as u64;
+        state
+            .stats
+            .update(output, self.timestamp, &mut self.iteration_stats);
         if let Some(stats) = &output.prefill_stats {
             state.num_cached_tokens = stats.num_cached_tokens;
         }
@@ -217,7 +240,9 @@ impl OutputProcessor {
                 completion,
             );
         }
-        if finish_reason.is_some() {
+        if let Some(finish_reason) = finish_reason {
+            let finished = state.stats.finish(finish_reason);
+            self.iteration_stats.finished_requests.push(finished);
             self.request_states.remove(&output.request_id);
         }
         Some(finish_reason.is_some() && output.finish_reason.is_none())
@@ -266,6 +291,9 @@ impl OutputProcessor {
         let Some(state) = self.request_states.remove(request_id) else {
             return Vec::new();
         };
+        self.iteration_stats
+            .finished_requests
+            .push(state.stats.finish(FinishReason::Error));
         state
             .queue
             .put(Err(match (error.code, &state.constraint_field) {
@@ -297,9 +325,15 @@ impl OutputProcessor {
             Some(parent) => parent.unfinished_children().cloned().collect(),
             None => vec![request_id.to_owned()],
         };
-        ids.into_iter()
-            .filter(|id| self.request_states.remove(id).is_some())
-            .collect()
+        let mut aborted = Vec::new();
+        for id in ids {
+            if let Some(state) = self.request_states.remove(&id) {
+                let finished = state.stats.finish(FinishReason::Abort);
+                self.iteration_stats.finished_requests.push(finished);
+                aborted.push(id);
+            }
+        }
+        aborted
     }
 
     /// Ends every request: the core is gone.

@@ -15,6 +15,7 @@ use crate::async_llm::AsyncLLM;
 use crate::engine_core_client::{EngineCoreClient, EngineCoreStartupError, LaunchOptions};
 use crate::error::ValidationError;
 use crate::openai::DefaultSamplingParams;
+use crate::supervisor::{CoreSource, SupervisedCore, SupervisorOptions};
 
 /// Why there is no engine.
 #[derive(Debug, thiserror::Error)]
@@ -75,6 +76,43 @@ pub enum StartupError {
 pub async fn start_engine(
     args: &EngineArgs,
 ) -> Result<(AsyncLLM, DefaultSamplingParams), StartupError> {
+    let (client, tokenizer, defaults) = start_core(args, &launch_options(args)).await?;
+    let ready = client.ready_response().clone();
+    let engine = AsyncLLM::new(Arc::new(client), ready, Arc::new(tokenizer))
+        .with_structured_outputs(args.structured_outputs())?;
+    Ok((engine, defaults))
+}
+
+/// The same with a core that is replaced when it dies or hangs. `json_logs` says how it logs.
+///
+/// # Errors
+/// Why there is no core; no process is left behind then.
+pub async fn start_supervised_engine(
+    args: &EngineArgs,
+    json_logs: bool,
+    options: SupervisorOptions,
+) -> Result<(AsyncLLM, DefaultSamplingParams, Arc<SupervisedCore>), StartupError> {
+    let launch = LaunchOptions {
+        json_logs,
+        ..launch_options(args)
+    };
+    let (client, tokenizer, defaults) = start_core(args, &launch).await?;
+    let ready = client.ready_response().clone();
+    let source = match &args.engine_core_address {
+        Some(address) => CoreSource::Connect(address.into(), launch.startup_timeout),
+        None => CoreSource::Launch(Box::new((launch, args.engine_config()))),
+    };
+    let core = SupervisedCore::new(client, source, options);
+    let engine = AsyncLLM::new(core.clone(), ready, Arc::new(tokenizer))
+        .with_structured_outputs(args.structured_outputs())?;
+    Ok((engine, defaults, core))
+}
+
+/// A core that is ready and fits the tokenizer, and what requests get by default.
+async fn start_core(
+    args: &EngineArgs,
+    launch: &LaunchOptions,
+) -> Result<(EngineCoreClient, Tokenizer, DefaultSamplingParams), StartupError> {
     args.verify()?;
     let model = args.model.clone();
     if let Some(path) = model.as_ref().filter(|path| !path.is_dir()) {
@@ -83,19 +121,27 @@ pub async fn start_engine(
     let progress = LoadProgressBar::default();
     let (tokenizer, client) = load_both(
         tokio::task::spawn_blocking(move || load_tokenizer(model.as_deref())),
-        start_engine_core(args, &progress),
+        start_engine_core(args, launch, &progress),
     )
     .await?;
     drop(progress);
-    let ready = client.ready_response().clone();
-    verify_core(&ready, tokenizer.fingerprint(), args.model.as_deref())?;
+    verify_core(
+        client.ready_response(),
+        tokenizer.fingerprint(),
+        args.model.as_deref(),
+    )?;
     let defaults = match args.generation_config {
         GenerationConfigArg::Auto => default_sampling_params(tokenizer.generation_config()),
         GenerationConfigArg::Vllm => DefaultSamplingParams::default(),
     };
-    let engine = AsyncLLM::new(Arc::new(client), ready, Arc::new(tokenizer))
-        .with_structured_outputs(args.structured_outputs())?;
-    Ok((engine, defaults))
+    Ok((client, tokenizer, defaults))
+}
+
+fn launch_options(args: &EngineArgs) -> LaunchOptions {
+    LaunchOptions {
+        engine_core: args.engine_core.clone(),
+        ..LaunchOptions::default()
+    }
 }
 
 /// Refuses a core that runs another model than this frontend was given: one that was started by
@@ -154,19 +200,16 @@ async fn load_both(
 
 async fn start_engine_core(
     args: &EngineArgs,
+    options: &LaunchOptions,
     progress: &LoadProgressBar,
 ) -> Result<EngineCoreClient, EngineCoreStartupError> {
-    let options = LaunchOptions {
-        engine_core: args.engine_core.clone(),
-        ..LaunchOptions::default()
-    };
     let on_progress = |loaded| progress.update(loaded);
     match &args.engine_core_address {
         Some(address) => {
             let address = Path::new(address);
             EngineCoreClient::connect(address, options.startup_timeout, on_progress).await
         }
-        None => EngineCoreClient::launch(&options, args.engine_config(), on_progress).await,
+        None => EngineCoreClient::launch(options, args.engine_config(), on_progress).await,
     }
 }
 

@@ -118,6 +118,7 @@ fn options(mode: &str) -> LaunchOptions {
         engine_core: Some(EXECUTABLES.join(mode)),
         startup_timeout: LONG,
         exit_grace: LONG,
+        ..LaunchOptions::default()
     }
 }
 

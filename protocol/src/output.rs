@@ -29,7 +29,7 @@ pub struct EngineCoreOutputs {
     /// One entry per request that has something to say.
     pub outputs: Vec<EngineCoreOutput>,
     /// The scheduler's state after the step; to one client only.
-    pub scheduler_stats: Option<SchedulerStats>,
+    pub scheduler_stats: Option<Box<SchedulerStats>>,
     /// Engine clock in seconds (monotonic, of the core).
     pub timestamp: f64,
     /// The answer to a utility call.

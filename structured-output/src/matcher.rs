@@ -139,6 +139,49 @@ impl GrammarMatcher {
         }
     }
 
+    /// Some of the tokens of [`GrammarMatcher::next_token_mask_within`], never none: those that write
+    /// the shortest completion, and stop tokens where the text may end. Made from that one text,
+    /// where the other asks of every token what it leaves to be done: in the midst of a string that
+    /// is the whole vocabulary.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn next_token_mask_completing(&self, num_tokens: u32) -> Result<MaskRef, MatcherError> {
+        if self.place.terminated {
+            return Ok(self.stop_mask());
+        }
+        let state = self.place.state;
+        let (needed, tokens, may_end) = self.grammar.engine().run(|automaton, fuel| {
+            Ok((
+                automaton.tokens_to_end(state, fuel)?,
+                automaton.tokens_toward_end(state, num_tokens, fuel)?,
+                automaton.may_end(state, fuel)?,
+            ))
+        })?;
+        let info = self.grammar.tokenizer_info();
+        match tokens {
+            _ if needed > num_tokens => {
+                Err(MatcherError::CannotCompleteWithin { num_tokens, needed })
+            }
+            None => self.next_token_mask_within(num_tokens),
+            Some(_) if may_end => Ok(self.stop_mask()),
+            Some(mut tokens) => {
+                tokens.retain(|&id| !info.is_stop_token(id) && !self.is_own_stop_token(id));
+                if tokens.is_empty() {
+                    return self.next_token_mask_within(num_tokens);
+                }
+                Ok(MaskRef::new(Arc::new(mask_of_ids(
+                    tokens,
+                    info.vocab_size(),
+                ))))
+            }
+        }
+    }
+
+    fn is_own_stop_token(&self, token_id: u32) -> bool {
+        self.own_stop_tokens.binary_search(&token_id).is_ok()
+    }
+
     fn mask_of(&self, place: Place) -> Result<MaskRef, MatcherError> {
         if place.terminated {
             return Ok(self.stop_mask());
@@ -232,7 +275,7 @@ impl GrammarMatcher {
     /// The place after a token, `None` where it isn't allowed.
     fn after(&self, place: Place, token_id: u32) -> Result<Option<Place>, MatcherError> {
         let is_stop = self.grammar.tokenizer_info().is_stop_token(token_id)
-            || self.own_stop_tokens.binary_search(&token_id).is_ok();
+            || self.is_own_stop_token(token_id);
         if is_stop {
             let ends = place.terminated
                 || self.may_end(place.state)?
@@ -332,6 +375,23 @@ impl GrammarMatcher {
         self.grammar
             .engine()
             .run(|automaton, fuel| automaton.tokens_to_end(state, fuel))
+    }
+
+    /// About how many bytes a short completion has; 0 after termination. Where what must follow
+    /// depends on the text of a key that is being written, it is taken as if it didn't. Costs less
+    /// than [`GrammarMatcher::min_tokens_to_complete`], which walks that completion, and makes no
+    /// states of it: a first look where many tokens are left.
+    ///
+    /// # Errors
+    /// A limit.
+    pub fn min_bytes_to_complete(&self) -> Result<u32, MatcherError> {
+        if self.place.terminated {
+            return Ok(0);
+        }
+        let state = self.place.state;
+        self.grammar
+            .engine()
+            .run(|automaton, fuel| automaton.bytes_to_end(state, fuel))
     }
 
     /// The text that must come next, whatever tokens write it: whole characters only, at most 16 KiB,

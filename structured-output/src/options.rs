@@ -1,6 +1,7 @@
 //! Options, limits and budgets.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -17,6 +18,11 @@ pub struct CompilerOptions {
     pub budget: CompileBudget,
     /// Bounds on what is accepted, and on the work of one mask.
     pub limits: Limits,
+    /// Folder in which indexes of vocabularies are kept, so that the next start reads what this
+    /// one had to build: a file of some megabytes per vocabulary, named by its hash, made where it
+    /// is missing, damaged or of another version. Default none. A folder that can't be read or
+    /// written costs time, and is no error.
+    pub index_cache: Option<PathBuf>,
 }
 
 impl Default for CompilerOptions {
@@ -25,6 +31,7 @@ impl Default for CompilerOptions {
             cache_bytes: 128 << 20,
             budget: CompileBudget::default(),
             limits: Limits::default(),
+            index_cache: None,
         }
     }
 }

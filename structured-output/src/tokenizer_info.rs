@@ -162,6 +162,18 @@ impl TokenizerInfo {
         self.special_token_ids.binary_search(&token_id).is_ok()
     }
 
+    /// Gives everything that makes the vocabulary to a hash.
+    pub(crate) fn hash_into(&self, mut update: impl FnMut(&[u8])) {
+        let ids = [&self.ends, &self.stop_token_ids, &self.special_token_ids];
+        update(&(self.vocab_size as u64).to_le_bytes());
+        for list in ids {
+            let bytes: Vec<u8> = list.iter().flat_map(|id| id.to_le_bytes()).collect();
+            update(&(list.len() as u64).to_le_bytes());
+            update(&bytes);
+        }
+        update(&self.bytes);
+    }
+
     /// Bytes of memory that this holds.
     pub fn memory_bytes(&self) -> usize {
         let ids = self.ends.len() + self.stop_token_ids.len() + self.special_token_ids.len();

@@ -224,6 +224,25 @@ fn memory_stays_within_its_budget() {
 }
 
 #[test]
+fn one_grammar_for_ever_stays_within_its_budget_too() {
+    let options = CompilerOptions {
+        cache_bytes: 4 << 20,
+        ..CompilerOptions::default()
+    };
+    let compiler = GrammarCompiler::new(info(), options);
+    for n in 0..300_u32 {
+        // Equal grammars come from the cache, yet their matchers make states: here, keys.
+        let mut m = GrammarMatcher::new(&compiler.compile_builtin_json().unwrap());
+        let mut accept = |byte: u8| assert!(m.accept_token(u32::from(byte)).unwrap());
+        b"{\"".iter().copied().for_each(&mut accept);
+        n.to_string().bytes().for_each(&mut accept);
+        b"\":1,\"".iter().copied().for_each(&mut accept);
+        assert!(m.min_bytes_to_complete().unwrap() <= 8);
+        assert!(m.min_tokens_to_complete().unwrap() <= 9);
+    }
+}
+
+#[test]
 fn budgets_and_limits_are_named() {
     let small = |limits: Limits, budget: CompileBudget| {
         GrammarCompiler::new(

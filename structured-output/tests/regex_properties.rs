@@ -236,6 +236,9 @@ fn check_bound(
             prop_assert!(next.accept_token(id).unwrap());
             prop_assert!(next.min_tokens_to_complete().unwrap() < left);
         }
+        let completing = fork.next_token_mask_completing(left).unwrap().token_ids();
+        prop_assert!(!completing.is_empty());
+        prop_assert!(completing.iter().all(|id| allowed.contains(id)));
         let &last = allowed.last().unwrap();
         fork.accept_token(last).unwrap();
         if fork.is_terminated() {

@@ -64,7 +64,11 @@ fn the_examples_answers_are_the_ones_that_the_weights_give() {
                 expected["token_ids"],
                 "{name} {arguments:?}"
             );
-            let text = choice["message"]["content"].as_str().unwrap();
+            let content = choice["message"]["content"].as_str().unwrap();
+            let text = match choice["message"]["reasoning_content"].as_str() {
+                Some(thought) => format!("<think>{thought}</think>{content}"),
+                None => content.to_owned(),
+            };
             assert_eq!(text, expected["text"].as_str().unwrap(), "{name}");
             answered += 1;
         }

@@ -7,6 +7,7 @@ mod batch;
 mod builtin_model;
 mod engine_core_process;
 mod grammars_in_the_core;
+mod server;
 mod shared_core;
 mod structured_outputs;
 mod support;

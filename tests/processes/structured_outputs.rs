@@ -76,6 +76,7 @@ fn the_example_file_gives_what_its_constraints_allow() {
     }
     let car: Value = serde_json::from_str(by_id("car")).unwrap();
     assert!(jsonschema::is_valid(&car_schema(), &car), "{car}");
+    assert_eq!(by_id("sql"), "SELECT username, email FROM users");
 }
 
 #[test]

@@ -49,6 +49,38 @@ pub struct StepTimes {
     pub update_from_output: Duration,
 }
 
+impl StepTimes {
+    /// Adds those of one more step.
+    fn add(&mut self, step: Self) {
+        self.num_steps += 1;
+        self.schedule += step.schedule;
+        self.execute_model += step.execute_model;
+        self.grammar_bitmask += step.grammar_bitmask;
+        self.sample_tokens += step.sample_tokens;
+        self.update_from_output += step.update_from_output;
+    }
+}
+
+/// When the current part of a step began.
+struct Lap(Instant);
+
+impl Lap {
+    fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    /// Ends this part and begins the next: how long it took.
+    fn next(&mut self) -> Duration {
+        let now = Instant::now();
+        now - std::mem::replace(&mut self.0, now)
+    }
+
+    /// How long before this part something happened; nothing where it came later.
+    fn since(&self, earlier: Instant) -> Duration {
+        self.0.saturating_duration_since(earlier)
+    }
+}
+
 impl EngineCore {
     /// Joins a scheduler and a worker; `aborts_queue` is drained in every step. Requests with a
     /// constraint are refused: see [`EngineCore::with_structured_output`].
@@ -80,37 +112,33 @@ impl EngineCore {
     /// # Errors
     /// What concerns every request; the core must end.
     pub fn step(&mut self) -> Result<BTreeMap<u32, EngineCoreOutputs>, EngineCoreError> {
-        let started = Instant::now();
+        let mut times = StepTimes::default();
+        let mut lap = Lap::start();
         self.process_compiled_grammars();
         let scheduler_output = Arc::new(self.scheduler.schedule());
-        let scheduled = Instant::now();
+        times.schedule = lap.next();
 
         let forward = self.executor.execute_model(Arc::clone(&scheduler_output))?;
         let grammar_output = self.scheduler.get_grammar_bitmask(&scheduler_output);
-        let filled = Instant::now();
-        let forward_ended = forward.join()?;
-        let executed = Instant::now();
+        times.grammar_bitmask = lap.next();
+        let exposed_fill = lap.since(forward.join()?);
+        times.execute_model = times.grammar_bitmask + lap.next();
+        if grammar_output.is_some() {
+            self.scheduler
+                .note_fill(times.grammar_bitmask, exposed_fill);
+        }
 
-        let has_masks = grammar_output.is_some();
         let model_runner_output = self.executor.sample_tokens(grammar_output)?;
-        let sampled = Instant::now();
+        times.sample_tokens = lap.next();
 
         self.process_aborts_queue();
         let outputs = self
             .scheduler
             .update_from_output(&scheduler_output, model_runner_output);
+        times.update_from_output = lap.next();
 
-        if has_masks {
-            let exposed = filled.saturating_duration_since(forward_ended);
-            self.scheduler.note_fill(filled - scheduled, exposed);
-        }
         if scheduler_output.total_num_scheduled_tokens > 0 {
-            self.step_times.num_steps += 1;
-            self.step_times.schedule += scheduled - started;
-            self.step_times.execute_model += executed - scheduled;
-            self.step_times.grammar_bitmask += filled - scheduled;
-            self.step_times.sample_tokens += sampled - executed;
-            self.step_times.update_from_output += sampled.elapsed();
+            self.step_times.add(times);
         }
         Ok(outputs)
     }

@@ -74,6 +74,19 @@ pub trait StructuredOutputGrammar: Send {
     /// `num_tokens` is below [`min_tokens_to_complete`](Self::min_tokens_to_complete), or a limit.
     fn next_token_mask_within(&self, num_tokens: u32) -> Result<MaskRef, MatcherError>;
 
+    /// Some of these, never none: those that write the shortest completion. Costs a look at one
+    /// text, where the other looks at the vocabulary.
+    ///
+    /// # Errors
+    /// As there.
+    fn next_token_mask_completing(&self, num_tokens: u32) -> Result<MaskRef, MatcherError>;
+
+    /// About how many bytes a short completion has: a first look that costs little.
+    ///
+    /// # Errors
+    /// A limit.
+    fn min_bytes_to_complete(&self) -> Result<u32, MatcherError>;
+
     /// Tokens that complete the text, the stop token included; 0 after it.
     ///
     /// # Errors

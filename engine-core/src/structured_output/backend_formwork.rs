@@ -56,12 +56,11 @@ impl FormworkBackend {
             StructuredOutputsConstraint::Choice(choices) => {
                 compiler.compile_choice_with(choices, budget, cancel)
             }
-            StructuredOutputsConstraint::Grammar(_)
-            | StructuredOutputsConstraint::StructuralTag(_) => {
-                return Err(CompileGrammarError::Unsupported(format!(
-                    "{} is not served yet: use json, json_object, regex or choice",
-                    params.constraint.kind()
-                )));
+            StructuredOutputsConstraint::Grammar(grammar) => {
+                compiler.compile_grammar_with(grammar, budget, cancel)
+            }
+            StructuredOutputsConstraint::StructuralTag(tag) => {
+                compiler.compile_structural_tag_with(tag, budget, cancel)
             }
         };
         Ok(compiled?)
@@ -128,6 +127,14 @@ impl StructuredOutputGrammar for GrammarMatcher {
 
     fn next_token_mask_within(&self, num_tokens: u32) -> Result<MaskRef, MatcherError> {
         GrammarMatcher::next_token_mask_within(self, num_tokens)
+    }
+
+    fn next_token_mask_completing(&self, num_tokens: u32) -> Result<MaskRef, MatcherError> {
+        GrammarMatcher::next_token_mask_completing(self, num_tokens)
+    }
+
+    fn min_bytes_to_complete(&self) -> Result<u32, MatcherError> {
+        GrammarMatcher::min_bytes_to_complete(self)
     }
 
     fn min_tokens_to_complete(&self) -> Result<u32, MatcherError> {

@@ -106,3 +106,48 @@ fn encode_after(tokenizer: &Tokenizer, token_ids: &[u32], text: &str) -> Option<
             .then(|| encoded.split_off(context.len()))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn builtin() -> Tokenizer {
+        Tokenizer::from_bytes(builtin_model::FILES).unwrap()
+    }
+
+    #[test]
+    fn forced_text_is_encoded_with_what_stands_before_it() {
+        let tokenizer = builtin();
+        let text = "<|im_start|>assistant\n{\"name\": \"Sam\"";
+        let whole = tokenizer
+            .encode(&format!("{text}, \"age\": "), false)
+            .unwrap();
+        let before = tokenizer.encode(text, false).unwrap();
+        let after = encode_after(&tokenizer, &before, ", \"age\": ");
+        match whole.starts_with(&before) {
+            true => assert_eq!(after.as_deref(), whole.get(before.len()..)),
+            false => assert_eq!(after, None),
+        }
+        // Nothing before it but control tokens.
+        let start = tokenizer.encode("<|im_start|>", false).unwrap();
+        assert_eq!(
+            encode_after(&tokenizer, &start, "{\"name\""),
+            Some(tokenizer.encode("{\"name\"", false).unwrap())
+        );
+        assert_eq!(encode_after(&tokenizer, &start, ""), None);
+    }
+
+    #[test]
+    fn tokens_that_stand_are_never_changed() {
+        let tokenizer = builtin();
+        // Where the tokenizer would write one token, two stand: a further letter would merge.
+        let one = tokenizer.encode("name", false).unwrap();
+        assert_eq!(one.len(), 1);
+        let letters: Vec<u32> = "nam"
+            .chars()
+            .flat_map(|letter| tokenizer.encode(&letter.to_string(), false).unwrap())
+            .collect();
+        assert_eq!(letters.len(), 3);
+        assert_eq!(encode_after(&tokenizer, &letters, "e"), None);
+    }
+}

@@ -9,10 +9,15 @@ use super::backend::StructuredOutputGrammar;
 use super::mask::TokenMask;
 use super::reasoning::{Phase, Reasoning};
 
-/// Where fewer tokens than this are left beyond what the shortest completion needs, only tokens
+/// Where no more tokens than this are left beyond what the shortest completion needs, only tokens
 /// are allowed that keep it in reach. Far from the end any token is, and one that is not after all
 /// (it opened a large part of the grammar) is taken back: see [`Accepted::Overshoots`].
 const CLOSING_TOKENS: u32 = 16;
+
+/// Masks with more tokens than this, such as those within a string, are not asked which of their
+/// tokens can still finish in time: each has a state of its own after it. There the end is left to
+/// the taking back, and to the shortest completion.
+const MAX_WEIGHED_TOKENS: usize = 64;
 
 /// What constrains a request in flight.
 pub struct StructuredOutputRequest {
@@ -117,14 +122,35 @@ impl StructuredOutputRequest {
         if !self.complete_within_max_tokens || self.grammar.is_terminated() {
             return Ok(mask);
         }
-        let needed = self.grammar.min_tokens_to_complete()?;
-        let is_near = self.has_overshot || tokens_left <= needed.saturating_add(CLOSING_TOKENS);
-        if !is_near {
+        if !self.has_overshot && self.is_far_from_end(tokens_left)? {
             return Ok(mask);
         }
-        let within = self.grammar.next_token_mask_within(tokens_left)?;
-        self.was_led_to_end |= within.num_allowed() < mask.num_allowed();
-        Ok(within)
+        let needed = self.grammar.min_tokens_to_complete()?;
+        let Some(spare) = tokens_left.checked_sub(needed) else {
+            // A replay that was let in without this promise: it ends at its limit.
+            self.complete_within_max_tokens = false;
+            return Ok(mask);
+        };
+        let closing = if mask.num_allowed() > MAX_WEIGHED_TOKENS {
+            if !self.has_overshot && spare > 0 {
+                return Ok(mask);
+            }
+            self.grammar.next_token_mask_completing(tokens_left)?
+        } else {
+            if !self.has_overshot && spare > CLOSING_TOKENS {
+                return Ok(mask);
+            }
+            self.grammar.next_token_mask_within(tokens_left)?
+        };
+        self.was_led_to_end |= closing.num_allowed() < mask.num_allowed();
+        Ok(closing)
+    }
+
+    /// Whether so many tokens are left that no count of what is needed is.
+    fn is_far_from_end(&self, tokens_left: u32) -> Result<bool, MatcherError> {
+        let bytes = self.grammar.min_bytes_to_complete()?;
+        // Twice, since that is an estimate.
+        Ok(bytes.saturating_mul(2).saturating_add(2 * CLOSING_TOKENS) < tokens_left)
     }
 
     /// Whether thinking that is opened now could be closed in time.
@@ -203,8 +229,13 @@ impl StructuredOutputRequest {
             }
             Ok(true) => {
                 self.grammar.rollback(1)?;
+                // Twice at one place its mask was wrong: an error rather than a step without end.
+                let accepted = match self.has_overshot {
+                    true => Accepted::Refused,
+                    false => Accepted::Overshoots,
+                };
                 self.has_overshot = true;
-                Ok(Accepted::Overshoots)
+                Ok(accepted)
             }
             Err(error) => {
                 self.grammar.rollback(1)?;
@@ -216,6 +247,7 @@ impl StructuredOutputRequest {
     fn overshoots(&self, tokens_left: u32) -> Result<bool, MatcherError> {
         Ok(self.complete_within_max_tokens
             && !self.grammar.is_terminated()
+            && !self.is_far_from_end(tokens_left)?
             && self.grammar.min_tokens_to_complete()? > tokens_left)
     }
 

@@ -101,7 +101,7 @@ impl Setup {
                 jump_forward: self.jump_forward,
                 ..StructuredOutputsConfig::default()
             },
-            speculative_config: (self.num_speculative_tokens > 0).then(|| SpeculativeConfig {
+            speculative_config: (self.num_speculative_tokens > 0).then_some(SpeculativeConfig {
                 num_speculative_tokens: self.num_speculative_tokens,
                 prompt_lookup_min: 1,
                 prompt_lookup_max: 4,
@@ -137,7 +137,7 @@ impl Engine {
         for outputs in self.core.step().unwrap().into_values() {
             all.extend(outputs.outputs);
             if let Some(stats) = outputs.scheduler_stats {
-                self.totals.add(stats);
+                self.totals.add(*stats);
             }
         }
         all

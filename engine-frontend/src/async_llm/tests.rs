@@ -1,4 +1,7 @@
-use protocol::{FinishReason, SamplingParams};
+use protocol::{
+    EngineCoreEvent, EngineCoreEventType, EngineCoreOutput, FinishReason, SamplingParams,
+    SchedulerStats, StructuredOutputsConstraint, StructuredOutputsParams,
+};
 
 use super::*;
 use crate::input_processor::Prompt;
@@ -236,4 +239,103 @@ async fn siblings_of_a_failed_child_that_were_sent_after_it_are_aborted() {
         second.starts_with("1_") && aborted[1].contains(&second),
         "{aborted:?}"
     );
+}
+
+fn constrained(pattern: &str) -> GenerateRequest {
+    let mut constrained = request(RequestOutputKind::Delta);
+    let regex = StructuredOutputsConstraint::Regex(pattern.to_owned());
+    constrained.sampling_params.structured_outputs = Some(StructuredOutputsParams::new(regex));
+    constrained.constraint_field = Some("guided_regex".to_owned());
+    constrained
+}
+
+#[tokio::test]
+async fn an_admission_comes_before_the_first_output() {
+    let (engine, mut core) = fake_engine(64);
+    let mut stream = engine.generate(constrained("a+")).await.unwrap();
+    let sent = core.added().await;
+    let wanted = sent.sampling_params.structured_outputs.unwrap();
+    assert_eq!(wanted.constraint.kind(), "regex");
+    core.send(vec![EngineCoreOutput {
+        events: vec![EngineCoreEvent {
+            event_type: EngineCoreEventType::Admitted,
+            timestamp: 0.0,
+        }],
+        ..output(&sent.request_id, "", None)
+    }]);
+    assert_eq!(stream.admitted().await, Ok(()));
+    core.send(vec![output(
+        &sent.request_id,
+        "a",
+        Some(FinishReason::Stop),
+    )]);
+    assert_eq!(stream.next().await.unwrap().unwrap().outputs[0].text, "");
+    assert_eq!(stream.admitted().await, Ok(()), "for good");
+}
+
+#[tokio::test]
+async fn a_refusal_of_the_core_is_known_before_any_output() {
+    let (engine, mut core) = fake_engine(64);
+    let mut stream = engine.generate(constrained("a+")).await.unwrap();
+    let sent = core.added().await;
+    core.send(vec![EngineCoreOutput {
+        error: Some(RequestError {
+            code: RequestErrorCode::GrammarRefused,
+            message: "no".to_owned(),
+            retryable: false,
+        }),
+        ..output(&sent.request_id, "", Some(FinishReason::Error))
+    }]);
+    let error = stream.admitted().await.unwrap_err();
+    assert_eq!(error.status_code(), 400);
+    let GenerateError::Validation(validation) = &error else {
+        panic!("{error:?}");
+    };
+    assert_eq!(validation.parameter.as_deref(), Some("guided_regex"));
+    assert_eq!(stream.next().await, Some(Err(error)));
+}
+
+#[tokio::test]
+async fn free_text_is_admitted_with_its_first_output() {
+    let (engine, mut core) = fake_engine(64);
+    let mut stream = engine
+        .generate(request(RequestOutputKind::Delta))
+        .await
+        .unwrap();
+    let sent = core.added().await;
+    core.send(vec![output(&sent.request_id, "a", None)]);
+    assert_eq!(stream.admitted().await, Ok(()));
+    assert_eq!(stream.next().await.unwrap().unwrap().outputs[0].text, "a");
+}
+
+#[tokio::test]
+async fn a_wrong_constraint_never_reaches_the_core() {
+    let (engine, mut core) = fake_engine(64);
+    let error = engine.generate(constrained("(")).await.unwrap_err();
+    assert_eq!(error.status_code(), 400);
+    assert!(core.told.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn reports_of_the_core_add_up() {
+    let (engine, mut core) = fake_engine(64);
+    let stream = engine
+        .generate(request(RequestOutputKind::Delta))
+        .await
+        .unwrap();
+    let sent = core.added().await;
+    let report = EngineCoreOutputs {
+        scheduler_stats: Some(Box::new(SchedulerStats {
+            num_running_reqs: 5,
+            ..SchedulerStats::default()
+        })),
+        ..step(vec![output(
+            &sent.request_id,
+            "a",
+            Some(FinishReason::Stop),
+        )])
+    };
+    core.outputs.send(Ok(Some(report))).unwrap();
+    stream.collect().await.unwrap();
+    assert_eq!(engine.metrics().scheduler.num_running_reqs, 5);
 }

@@ -218,6 +218,12 @@ impl EngineCoreClient {
         }
     }
 
+    /// Kills a core that this client started, without waiting for its end; of one that was
+    /// started by hand, closes the connection.
+    pub fn kill(&self) {
+        self.shared.stop.notify_one();
+    }
+
     /// Ends a core that this client started, and waits for it: requests in flight have
     /// `drain_seconds` to finish (at most a year; what is no positive number is 0), and what they
     /// bring still comes from [`Self::get_output`]. A core that was started by hand goes on; only the connection is closed, which aborts this

@@ -26,6 +26,8 @@ pub struct LaunchOptions {
     pub startup_timeout: Duration,
     /// How long a core that has nothing left to do may take to end before it is killed.
     pub exit_grace: Duration,
+    /// Whether its log is JSON.
+    pub json_logs: bool,
 }
 
 impl Default for LaunchOptions {
@@ -35,6 +37,7 @@ impl Default for LaunchOptions {
             engine_core: None,
             startup_timeout: Duration::from_secs(600),
             exit_grace: Duration::from_secs(5),
+            json_logs: false,
         }
     }
 }
@@ -66,7 +69,7 @@ impl EngineCoreProcess {
         let executable = find_executable(options.engine_core.as_deref())?;
         let address = PrivateAddress::new()?;
         let listener = Listener::bind(address.path())?;
-        let mut process = Self::spawn(&executable, address.path(), options.exit_grace)?;
+        let mut process = Self::spawn(&executable, address.path(), options)?;
 
         let stream = tokio::select! {
             accepted = timeout(options.startup_timeout, listener.accept()) => match accepted {
@@ -105,11 +108,14 @@ impl EngineCoreProcess {
     fn spawn(
         executable: &Path,
         address: &Path,
-        exit_grace: Duration,
+        options: &LaunchOptions,
     ) -> Result<Self, EngineCoreStartupError> {
+        let exit_grace = options.exit_grace;
+        let log_format = if options.json_logs { "json" } else { "human" };
         let child = Command::new(executable)
             .arg("--connect")
             .arg(address)
+            .env("FORMWORK_LOG_FORMAT", log_format)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .process_group(0)

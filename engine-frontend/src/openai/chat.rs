@@ -6,6 +6,8 @@ use serde_json::{Map, Value};
 use super::fields::{Fields, parse};
 use super::logprobs::ChatCompletionLogProbs;
 use super::request::{CommonFields, DefaultSamplingParams, UsageInfo};
+use super::tool_parser::ToolCall;
+use super::tools::{self, ToolChoice, take_tool_choice, take_tools};
 use crate::error::ValidationError;
 use crate::input_processor::{ChatPrompt, GenerateRequest, Prompt};
 
@@ -51,15 +53,6 @@ pub struct ChatCompletionRequest {
     pub common: CommonFields,
 }
 
-/// `tool_choice` as far as it is available: an answer that must be a call needs a constraint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ToolChoice {
-    /// No calls.
-    None,
-    /// As the model likes.
-    Auto,
-}
-
 impl ChatCompletionRequest {
     /// Reads a request's body.
     ///
@@ -71,7 +64,24 @@ impl ChatCompletionRequest {
         refuse_unavailable(&mut fields)?;
         let messages: Vec<Value> = fields.require("messages")?;
         let tools = take_tools(&mut fields)?;
-        let tool_choice = take_tool_choice(&mut fields, tools.is_some())?;
+        let tool_choice = take_tool_choice(&mut fields, tools.as_deref())?;
+        let parallel = fields.take("parallel_tool_calls")?.unwrap_or(true);
+        let mut common = common;
+        if let Some(call) =
+            tools::constraint(&tool_choice, tools.as_deref().unwrap_or_default(), parallel)
+        {
+            if let Some(other) = &common.constraint {
+                return Err(ValidationError::field(
+                    "tool_choice",
+                    &other.field,
+                    format!(
+                        "tool_choice that forces a call leaves nothing to {}",
+                        other.field
+                    ),
+                ));
+            }
+            common.constraint = Some(call);
+        }
         let mut chat_template_kwargs: Map<String, Value> =
             fields.take("chat_template_kwargs")?.unwrap_or_default();
         if let Some(effort) = fields.take::<String>("reasoning_effort")? {
@@ -162,7 +172,6 @@ fn refuse_unavailable(fields: &mut Fields) -> Result<(), ValidationError> {
     for name in ["echo", "return_prompt_text"] {
         fields.refuse_unless(name, |v| v == &Value::Bool(false))?;
     }
-    fields.refuse_unless("parallel_tool_calls", |v| v == &Value::Bool(true))?;
     fields.refuse_unless("modalities", |v| v == &serde_json::json!(["text"]))?;
     for name in [
         "chat_template",
@@ -178,64 +187,6 @@ fn refuse_unavailable(fields: &mut Fields) -> Result<(), ValidationError> {
         fields.refuse_unless(name, |_| false)?;
     }
     Ok(())
-}
-
-fn take_tools(fields: &mut Fields) -> Result<Option<Vec<Value>>, ValidationError> {
-    let Some(tools) = fields.take::<Vec<Value>>("tools")? else {
-        return Ok(None);
-    };
-    if tools.is_empty() {
-        return Err(ValidationError::field(
-            "tools",
-            "[]",
-            "tools must be absent or hold at least one tool",
-        ));
-    }
-    for (i, tool) in tools.iter().enumerate() {
-        let named = tool.get("type") == Some(&Value::from("function"))
-            && tool.pointer("/function/name").is_some_and(Value::is_string);
-        if !named {
-            return Err(ValidationError::field(
-                format!("tools[{i}]"),
-                tool,
-                format!(
-                    "tools[{i}] must look like \
-                     {{\"type\": \"function\", \"function\": {{\"name\": ...}}}}"
-                ),
-            ));
-        }
-    }
-    Ok(Some(tools))
-}
-
-fn take_tool_choice(fields: &mut Fields, tools: bool) -> Result<ToolChoice, ValidationError> {
-    const NAME: &str = "tool_choice";
-    let Some(choice) = fields.take::<Value>(NAME)? else {
-        return Ok(if tools {
-            ToolChoice::Auto
-        } else {
-            ToolChoice::None
-        });
-    };
-    match choice.as_str() {
-        Some("none") => Ok(ToolChoice::None),
-        _ if !tools => Err(ValidationError::field(
-            NAME,
-            &choice,
-            "tool_choice needs tools",
-        )),
-        Some("auto") => Ok(ToolChoice::Auto),
-        Some("required") | None => Err(ValidationError::field(
-            NAME,
-            &choice,
-            "tool_choice that forces a call is not available yet; use \"auto\" or \"none\"",
-        )),
-        Some(_) => Err(ValidationError::field(
-            NAME,
-            &choice,
-            "tool_choice must be \"none\", \"auto\", \"required\" or a named function",
-        )),
-    }
 }
 
 /// Checks a message and brings it to the form that templates expect: `content` as one string,
@@ -338,7 +289,7 @@ pub struct ChatCompletionResponseChoice {
     pub message: ChatMessage,
     /// Logprobs where asked for.
     pub logprobs: Option<ChatCompletionLogProbs>,
-    /// `stop`, `length`, `abort`, `error` or `repetition`.
+    /// `stop`, `tool_calls`, `length`, `abort`, `error` or `repetition`.
     pub finish_reason: Option<String>,
     /// The stop string or stop token id.
     pub stop_reason: Option<Value>,
@@ -356,11 +307,14 @@ pub struct ChatCompletionResponseChoice {
 pub struct ChatMessage {
     /// `assistant`.
     pub role: String,
-    /// The answer, exactly as the model wrote it.
-    pub content: String,
+    /// The answer, exactly as the model wrote it; `None` where it is calls.
+    pub content: Option<String>,
     /// The model's thinking, where there was some, without the tokens around it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning_content: Option<String>,
+    /// Functions that the model calls, where `tool_choice` makes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_calls: Option<Vec<ToolCall>>,
 }
 
 #[cfg(test)]

@@ -30,8 +30,15 @@ impl ErrorResponse {
     pub fn new(code: u16, message: impl Into<String>, param: Option<String>) -> Self {
         let error_type = match code {
             400 => "BadRequestError",
+            401 => "AuthenticationError",
             404 => "NotFoundError",
+            405 => "MethodNotAllowedError",
+            408 => "RequestTimeoutError",
+            413 => "RequestTooLargeError",
+            415 => "UnsupportedMediaTypeError",
+            501 => "NotImplementedError",
             503 => "ServiceUnavailable",
+            504 => "GatewayTimeoutError",
             _ => "InternalServerError",
         };
         Self {

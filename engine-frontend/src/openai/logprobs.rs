@@ -99,6 +99,22 @@ impl CompletionLogProbs {
     }
 }
 
+impl CompletionLogProbs {
+    /// Moves the tokens of a streamed piece to where the piece starts; returns where it ends.
+    pub(super) fn shift_offsets(&mut self, start: u32) -> u32 {
+        for offset in &mut self.text_offset {
+            *offset = offset.saturating_add(start);
+        }
+        match (self.text_offset.last(), self.tokens.last()) {
+            (Some(offset), Some(token)) => {
+                let len = u32::try_from(token.chars().count()).unwrap_or(u32::MAX);
+                offset.saturating_add(len)
+            }
+            _ => start,
+        }
+    }
+}
+
 impl ChatCompletionLogProbs {
     /// The positions of an answer, each with its `top` most probable tokens (-1 is all there are).
     pub(super) fn new(positions: &[PositionLogprobs], top: i32, as_token_ids: bool) -> Self {

@@ -9,17 +9,25 @@
 //! `text`, `structured_outputs`, `guided_*` and `tool_choice` that forces a call are refused.
 
 mod chat;
+mod chunk;
 mod completion;
 mod error;
 mod fields;
 mod logprobs;
 mod request;
 mod serving;
+mod streaming;
 mod structured_outputs;
+mod tokenize;
+mod tool_parser;
+mod tools;
 
 pub use chat::{
     ChatCompletionRequest, ChatCompletionResponse, ChatCompletionResponseChoice, ChatMessage,
-    ToolChoice,
+};
+pub use chunk::{
+    ChatCompletionResponseStreamChoice, ChatCompletionStreamResponse,
+    CompletionResponseStreamChoice, CompletionStreamResponse, DeltaMessage,
 };
 pub use completion::{
     CompletionPrompt, CompletionRequest, CompletionResponse, CompletionResponseChoice,
@@ -30,5 +38,11 @@ pub use logprobs::{
     ChatCompletionLogProb, ChatCompletionLogProbs, ChatCompletionLogProbsContent,
     CompletionLogProbs,
 };
-pub use request::{CommonFields, DefaultSamplingParams, StreamOptions, UsageInfo};
+pub use request::{
+    CommonFields, DefaultSamplingParams, PromptTokensDetails, StreamOptions, UsageInfo,
+};
 pub use serving::{OpenAIServing, RequestContext};
+pub use streaming::EventStream;
+pub use tokenize::{DetokenizeRequest, DetokenizeResponse, TokenizeRequest, TokenizeResponse};
+pub use tool_parser::{DeltaFunctionCall, DeltaToolCall, FunctionCall, ToolCall};
+pub use tools::ToolChoice;

@@ -69,6 +69,16 @@ pub struct UsageInfo {
     pub total_tokens: u64,
     /// Tokens of all answers.
     pub completion_tokens: u64,
+    /// More about the prompts, where the server is told to say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt_tokens_details: Option<PromptTokensDetails>,
+}
+
+/// More about the prompts' tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct PromptTokensDetails {
+    /// Those that came from the prefix cache.
+    pub cached_tokens: u64,
 }
 
 impl UsageInfo {
@@ -78,7 +88,16 @@ impl UsageInfo {
             prompt_tokens,
             total_tokens: prompt_tokens + completion_tokens,
             completion_tokens,
+            prompt_tokens_details: None,
         }
+    }
+
+    /// The same with the tokens that came from the prefix cache; `None` is not told.
+    #[must_use]
+    pub fn with_cached_tokens(mut self, cached_tokens: Option<u64>) -> Self {
+        self.prompt_tokens_details =
+            cached_tokens.map(|cached_tokens| PromptTokensDetails { cached_tokens });
+        self
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use protocol::StopReason;
+use protocol::{FinishReason, StopReason};
 use serde_json::Value;
 
 use super::chat::{
@@ -13,6 +13,8 @@ use super::completion::{CompletionRequest, CompletionResponse, CompletionRespons
 use super::error::ServingError;
 use super::logprobs::{ChatCompletionLogProbs, CompletionLogProbs, prompt_logprobs};
 use super::request::{DefaultSamplingParams, UsageInfo};
+use super::tool_parser::tool_calls;
+use super::tools::ToolChoice;
 use crate::async_llm::{AsyncLLM, RequestStream};
 use crate::input_processor::GenerateRequest;
 use crate::outputs::{CompletionOutput, RequestOutput};
@@ -36,6 +38,7 @@ pub struct OpenAIServing {
     /// Without links and dots.
     model_folder: Option<PathBuf>,
     default_sampling_params: DefaultSamplingParams,
+    prompt_tokens_details: bool,
 }
 
 impl OpenAIServing {
@@ -51,7 +54,15 @@ impl OpenAIServing {
             served_model_names,
             model_folder: None,
             default_sampling_params,
+            prompt_tokens_details: false,
         }
+    }
+
+    /// Says in the usage how many prompt tokens came from the prefix cache.
+    #[must_use]
+    pub fn with_prompt_tokens_details(mut self, told: bool) -> Self {
+        self.prompt_tokens_details = told;
+        self
     }
 
     /// Lets requests name the model by any path of its folder as well. For callers of this
@@ -60,6 +71,16 @@ impl OpenAIServing {
     pub fn with_model_folder(mut self, folder: &Path) -> Self {
         self.model_folder = folder.canonicalize().ok();
         self
+    }
+
+    /// The names that the model answers to.
+    pub fn served_model_names(&self) -> &[String] {
+        &self.served_model_names
+    }
+
+    /// What a request without sampling parameters gets.
+    pub fn default_sampling_params(&self) -> &DefaultSamplingParams {
+        &self.default_sampling_params
     }
 
     /// The engine.
@@ -89,9 +110,10 @@ impl OpenAIServing {
             }
         }
         let usage = if request.echo_only() {
-            UsageInfo::new(usage(&outputs).prompt_tokens, 0)
+            let prompt_tokens = self.usage(&outputs).prompt_tokens;
+            UsageInfo::new(prompt_tokens, 0)
         } else {
-            usage(&outputs)
+            self.usage(&outputs)
         };
         Ok(CompletionResponse {
             id,
@@ -116,7 +138,7 @@ impl OpenAIServing {
         let id = request_id("chatcmpl", request.common.request_id.as_deref(), context);
         let generate = request.to_generate_request(&id, &self.default_sampling_params);
         let outputs = self.generate(vec![generate], context).await?;
-        let usage = usage(&outputs);
+        let usage = self.usage(&outputs);
         let return_token_ids = request.common.return_token_ids;
         let mut response = ChatCompletionResponse {
             id,
@@ -142,7 +164,11 @@ impl OpenAIServing {
         Ok(response)
     }
 
-    fn check_model(&self, model: Option<&str>) -> Result<(), ServingError> {
+    /// Refuses a model that isn't served here.
+    ///
+    /// # Errors
+    /// [`ServingError::ModelNotFound`].
+    pub fn check_model(&self, model: Option<&str>) -> Result<(), ServingError> {
         let Some(model) = model else { return Ok(()) };
         let is_folder = || {
             let folder = self.model_folder.as_deref();
@@ -157,7 +183,7 @@ impl OpenAIServing {
         })
     }
 
-    fn model_name(&self) -> String {
+    pub(super) fn model_name(&self) -> String {
         self.served_model_names.first().cloned().unwrap_or_default()
     }
 
@@ -168,17 +194,27 @@ impl OpenAIServing {
         requests: Vec<GenerateRequest>,
         context: &RequestContext,
     ) -> Result<Vec<RequestOutput>, ServingError> {
+        let streams = self.start(requests, context).await?;
+        let mut outputs = Vec::with_capacity(streams.len());
+        for stream in streams {
+            outputs.push(stream.collect().await?);
+        }
+        Ok(outputs)
+    }
+
+    /// Starts the requests of one API request. The first error aborts those that were started.
+    pub(super) async fn start(
+        &self,
+        requests: Vec<GenerateRequest>,
+        context: &RequestContext,
+    ) -> Result<Vec<RequestStream>, ServingError> {
         let mut streams: Vec<RequestStream> = Vec::with_capacity(requests.len());
         for mut request in requests {
             let params = &mut request.sampling_params;
             params.seed = params.seed.or(context.default_seed);
             streams.push(self.engine.generate(request).await?);
         }
-        let mut outputs = Vec::with_capacity(streams.len());
-        for stream in streams {
-            outputs.push(stream.collect().await?);
-        }
-        Ok(outputs)
+        Ok(streams)
     }
 
     fn completion_choice(
@@ -234,6 +270,22 @@ impl OpenAIServing {
         }
     }
 
+    fn usage(&self, outputs: &[RequestOutput]) -> UsageInfo {
+        let prompt: usize = outputs.iter().map(|o| o.prompt_token_ids.len()).sum();
+        let cached = outputs.iter().map(|o| u64::from(o.num_cached_tokens)).sum();
+        let completion: usize = outputs
+            .iter()
+            .flat_map(|o| &o.outputs)
+            .map(|c| c.token_ids.len())
+            .sum();
+        UsageInfo::new(prompt as u64, completion as u64)
+            .with_cached_tokens(self.tells_cached_tokens().then_some(cached))
+    }
+
+    pub(super) fn tells_cached_tokens(&self) -> bool {
+        self.prompt_tokens_details
+    }
+
     fn prompt_text(&self, output: &RequestOutput) -> String {
         match &output.prompt {
             Some(text) => text.to_string(),
@@ -250,49 +302,56 @@ fn chat_choice(
     completion: CompletionOutput,
     return_token_ids: bool,
 ) -> ChatCompletionResponseChoice {
-    let as_token_ids = request.common.return_tokens_as_token_ids;
-    let top = match &request.common.logprob_token_ids {
-        Some(_) => -1,
-        None => request.top_logprobs,
-    };
+    let tool_calls = tool_calls(&request.tool_choice, &completion.text);
     ChatCompletionResponseChoice {
         index: completion.index,
+        logprobs: chat_logprobs(request, &completion),
         message: ChatMessage {
             role: "assistant".to_owned(),
-            content: completion.text,
+            content: tool_calls.is_none().then_some(completion.text),
             reasoning_content: completion.reasoning.filter(|_| request.include_reasoning),
+            tool_calls,
         },
-        logprobs: match (&completion.logprobs, request.logprobs) {
-            (Some(positions), true) => {
-                Some(ChatCompletionLogProbs::new(positions, top, as_token_ids))
-            }
-            _ => None,
-        },
-        finish_reason: completion.finish_reason.map(|r| r.as_str().to_owned()),
+        finish_reason: completion
+            .finish_reason
+            .map(|reason| finish_reason(reason, &request.tool_choice)),
         stop_reason: completion.stop_reason.as_ref().map(stop_reason),
         structured_output_complete: completion.structured_output_complete,
         token_ids: return_token_ids.then_some(completion.token_ids),
     }
 }
 
-fn stop_reason(reason: &StopReason) -> Value {
+/// Why an answer is complete. Calls that were asked for are complete where the answer stopped by
+/// itself; a limit is never hidden. Of a named function, as of OpenAI's, it is `stop`.
+pub(super) fn finish_reason(reason: FinishReason, choice: &ToolChoice) -> String {
+    match (reason, choice) {
+        (FinishReason::Stop, ToolChoice::Required) => "tool_calls".to_owned(),
+        (reason, _) => reason.as_str().to_owned(),
+    }
+}
+
+/// The logprobs of an answer, or of a piece of it, where asked for.
+pub(super) fn chat_logprobs(
+    request: &ChatCompletionRequest,
+    completion: &CompletionOutput,
+) -> Option<ChatCompletionLogProbs> {
+    let positions = completion.logprobs.as_ref().filter(|_| request.logprobs)?;
+    let top = match &request.common.logprob_token_ids {
+        Some(_) => -1,
+        None => request.top_logprobs,
+    };
+    let as_token_ids = request.common.return_tokens_as_token_ids;
+    Some(ChatCompletionLogProbs::new(positions, top, as_token_ids))
+}
+
+pub(super) fn stop_reason(reason: &StopReason) -> Value {
     match reason {
         StopReason::TokenId(id) => Value::from(*id),
         StopReason::String(string) => Value::from(string.as_str()),
     }
 }
 
-fn usage(outputs: &[RequestOutput]) -> UsageInfo {
-    let prompt: usize = outputs.iter().map(|o| o.prompt_token_ids.len()).sum();
-    let completion: usize = outputs
-        .iter()
-        .flat_map(|o| &o.outputs)
-        .map(|c| c.token_ids.len())
-        .sum();
-    UsageInfo::new(prompt as u64, completion as u64)
-}
-
-fn request_id(prefix: &str, own: Option<&str>, context: &RequestContext) -> String {
+pub(super) fn request_id(prefix: &str, own: Option<&str>, context: &RequestContext) -> String {
     format!("{prefix}-{}", own.unwrap_or(&context.request_id))
 }
 

@@ -90,9 +90,13 @@ impl ConstraintChecker {
                 let compiled = compiler.compile_choice_with(choices, BUDGET, &cancel);
                 (format!("{choices:?}"), compiled)
             }
-            StructuredOutputsConstraint::Grammar(source)
-            | StructuredOutputsConstraint::StructuralTag(source) => {
-                return Err(ValidationError::not_available(field, source));
+            StructuredOutputsConstraint::Grammar(grammar) => {
+                let compiled = compiler.compile_grammar_with(grammar, BUDGET, &cancel);
+                (grammar.clone(), compiled)
+            }
+            StructuredOutputsConstraint::StructuralTag(tag) => {
+                let compiled = compiler.compile_structural_tag_with(tag, BUDGET, &cancel);
+                (tag.clone(), compiled)
             }
         };
         match result {
@@ -151,12 +155,20 @@ mod tests {
 
     #[test]
     fn good_constraints_pass() {
-        use StructuredOutputsConstraint::{Choice, Json, JsonObject, Regex};
+        use StructuredOutputsConstraint::{
+            Choice, Grammar, Json, JsonObject, Regex, StructuralTag,
+        };
         for constraint in [
             Json(r#"{"type": "object", "properties": {"a": {"enum": [1, "x"]}}}"#.to_owned()),
             JsonObject,
             Regex(r"\w+@\w+\.com\n".to_owned()),
             Choice(vec!["positive".to_owned(), "negative".to_owned()]),
+            Grammar("root ::= \"a\" root | \"b\"".to_owned()),
+            Grammar("start: \"a\" start | \"b\"".to_owned()),
+            StructuralTag(
+                r#"{"type": "structural_tag", "format": {"type": "const_string", "value": "a"}}"#
+                    .to_owned(),
+            ),
         ] {
             assert_eq!(check(constraint.clone()), Ok(()), "{constraint:?}");
         }
@@ -164,7 +176,7 @@ mod tests {
 
     #[test]
     fn errors_say_where() {
-        use StructuredOutputsConstraint::{Choice, Json, Regex};
+        use StructuredOutputsConstraint::{Choice, Grammar, Json, Regex, StructuralTag};
         for (constraint, says) in [
             (Json("{".to_owned()), "guided: schema, line 1, column 2"),
             (
@@ -181,6 +193,14 @@ mod tests {
                 "guided: regex, line 1, column 4",
             ),
             (Choice(Vec::new()), "guided: the choice is empty"),
+            (
+                Grammar("root ::= \"a\"\nb ::=".to_owned()),
+                "guided: grammar, line 2, column",
+            ),
+            (
+                StructuralTag("{\"type\": \"structural_tag\"}".to_owned()),
+                "guided: structural tag, at",
+            ),
         ] {
             let message = refused(constraint);
             assert!(message.starts_with(says), "{message}");

@@ -407,7 +407,7 @@ pub(crate) fn message() -> impl Strategy<Value = EngineCoreMessage> {
     let outputs = fields!(EngineCoreOutputs from EngineCoreOutputs::default();
         engine_index: any::<u32>(),
         outputs: vec(output(), 0..4),
-        scheduler_stats: of(stats),
+        scheduler_stats: of(stats.prop_map(Box::new)),
         timestamp: any::<f64>(),
         utility_output: of(utility),
     );

@@ -12,6 +12,7 @@
 use std::sync::Arc;
 
 use super::{State, TokenAutomaton};
+use crate::index::ROOT;
 use crate::lexical::search::{DEAD, Graph, Search, UNKNOWN, nearest_end};
 use crate::lexical::{Fuel, OutOfFuel};
 
@@ -83,6 +84,41 @@ impl TokenAutomaton {
         Ok(self.min_tokens.get(&state).copied().unwrap_or(u32::MAX))
     }
 
+    /// The text tokens that begin the canonical completion and leave no more than `num_tokens - 1`
+    /// to be written, stop token included; none where the text is complete. Looks at one text, where
+    /// a mask looks at all.
+    ///
+    /// With vocabularies that can't write any text there is no canonical completion: `None`.
+    pub(crate) fn completing_tokens(
+        &mut self,
+        state: State,
+        num_tokens: u32,
+        fuel: &mut Fuel,
+    ) -> Result<Option<Vec<u32>>, OutOfFuel> {
+        if !self.writes_any_text {
+            return Ok(None);
+        }
+        // What the states on the way need is known after this.
+        self.min_tokens(state, fuel)?;
+        let index = Arc::clone(&self.index);
+        let trie = index.byte_trie();
+        let (mut node, mut last) = (ROOT, state);
+        let mut completing = Vec::new();
+        while let Some((byte, next)) = self.machine.toward_end(last, fuel)? {
+            fuel.burn(1)?;
+            let Some(child) = trie.child(node, byte) else {
+                break;
+            };
+            node = child;
+            let rest = self.min_tokens.get(&next).copied().unwrap_or(u32::MAX);
+            if rest < num_tokens {
+                completing.extend_from_slice(trie.ids(trie.own(node)));
+            }
+            last = next;
+        }
+        Ok(Some(completing))
+    }
+
     /// One token that begins `text`, and what the state after it needs. `states[i]` is the state
     /// after `text[..i]`; those after the first are known.
     fn fewest_tokens(
@@ -94,21 +130,17 @@ impl TokenAutomaton {
         let index = Arc::clone(&self.index);
         let trie = index.byte_trie();
         let mut fewest = u32::MAX;
-        let (mut node, mut end) = (0, trie.num_nodes());
+        let mut node = ROOT;
         for (&byte, after) in text.iter().zip(&states[1..]) {
-            while node < end && trie.byte(node) != byte {
-                fuel.burn(1)?;
-                node = trie.end(node);
-            }
-            if node >= end {
+            fuel.burn(1)?;
+            let Some(child) = trie.child(node, byte) else {
                 break;
-            }
-            if trie.token_start(node) < trie.token_start(node + 1) {
+            };
+            node = child;
+            if !trie.own(node).is_empty() {
                 let rest = self.min_tokens.get(after).copied().unwrap_or(u32::MAX);
                 fewest = fewest.min(rest.saturating_add(1));
             }
-            end = trie.end(node);
-            node += 1;
         }
         Ok(fewest)
     }

@@ -1,13 +1,12 @@
 //! The parser, stepped by whole tokens: advancing, completion, forced text.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
 
 use super::TokenAutomaton;
 use crate::earley::{ContextId, ContextMemo, LanguageMask, Parser, StateId, Symbol};
-use crate::index::Trie;
+use crate::index::{ROOT, Trie};
 use crate::lexical::search::{DEAD, Graph, Search, UNKNOWN, nearest_end};
 use crate::lexical::{ExprId, Fuel, OutOfFuel};
 use crate::mask::Mask;
@@ -228,22 +227,18 @@ impl TokenAutomaton {
     ) -> Result<u32, OutOfFuel> {
         let trie = self.index.byte_trie();
         let mut fewest = u32::MAX;
-        let (mut node, mut end) = (0, trie.num_nodes());
+        let mut node = ROOT;
         for (symbol, after) in symbols.iter().zip(&states[1..]) {
             let &Symbol::Byte(byte) = symbol else { break };
-            while node < end && trie.byte(node) != byte {
-                fuel.burn(1)?;
-                node = trie.end(node);
-            }
-            if node >= end {
+            fuel.burn(1)?;
+            let Some(child) = trie.child(node, byte) else {
                 break;
-            }
-            if trie.token_start(node) < trie.token_start(node + 1) {
+            };
+            node = child;
+            if !trie.own(node).is_empty() {
                 let rest = self.grammars.memo.min_tokens.get(after).copied();
                 fewest = fewest.min(rest.unwrap_or(u32::MAX).saturating_add(1));
             }
-            end = trie.end(node);
-            node += 1;
         }
         Ok(fewest)
     }
@@ -259,62 +254,50 @@ impl TokenAutomaton {
     ) -> Result<(), OutOfFuel> {
         let mut steps = Steps::default();
         let start = steps.number(start);
-        self.walk_subtree(trie, 0..trie.num_nodes(), start, &mut steps, fuel, reached)
+        self.walk_below(trie, ROOT, start, &mut steps, fuel, reached)
     }
 
-    /// The same over some siblings of a trie, with all that is below them. Steps that were made
-    /// before are looked up.
-    pub(super) fn walk_subtree(
+    /// The same for what is below a node. Steps that were made before are looked up.
+    pub(super) fn walk_below(
         &mut self,
         trie: &Trie,
-        nodes: Range<u32>,
+        node: u32,
         start: u32,
         steps: &mut Steps,
         fuel: &mut Fuel,
         mut reached: impl FnMut(&[u32], StateId),
     ) -> Result<(), OutOfFuel> {
-        let mut path: Vec<(u32, u32)> = Vec::new();
-        let (mut state, mut end) = (start, nodes.end);
-        let mut node = nodes.start;
-        while node < nodes.end {
-            while node == end {
-                match path.pop() {
-                    Some(above) => (state, end) = above,
-                    None => return Ok(()),
+        let mut pending = vec![(node, start)];
+        while let Some((node, state)) = pending.pop() {
+            for child in trie.children(node) {
+                fuel.burn(1)?;
+                let next = self.numbered_step(steps, state, trie.label(child), fuel)?;
+                if next == DEAD_END {
+                    continue;
                 }
+                let tokens = trie.ids(trie.own(child));
+                if !tokens.is_empty() {
+                    reached(tokens, steps.state(next));
+                }
+                pending.push((child, next));
             }
-            fuel.burn(1)?;
-            let byte = trie.byte(node);
-            let next = match steps.known(state, byte) {
-                UNSEEN => self.number_step(steps, state, byte, fuel)?,
-                next => next,
-            };
-            if next == DEAD_END {
-                node = trie.end(node);
-                continue;
-            }
-            let tokens = trie.token_start(node) as usize..trie.token_start(node + 1) as usize;
-            if !tokens.is_empty() {
-                reached(&trie.tokens()[tokens], steps.states[next as usize]);
-            }
-            if trie.end(node) > node + 1 {
-                path.push((state, end));
-                (state, end) = (next, trie.end(node));
-            }
-            node += 1;
         }
         Ok(())
     }
 
-    /// A step that was not made before in a walk.
-    pub(super) fn number_step(
+    /// The number of the state after a byte, or [`DEAD_END`].
+    pub(super) fn numbered_step(
         &mut self,
         steps: &mut Steps,
         state: u32,
         byte: u8,
         fuel: &mut Fuel,
     ) -> Result<u32, OutOfFuel> {
-        let next = match self.parser_step(steps.states[state as usize], byte, fuel)? {
+        let known = steps.rows[state as usize][usize::from(byte)];
+        if known != UNSEEN {
+            return Ok(known);
+        }
+        let next = match self.parser_step(steps.state(state), byte, fuel)? {
             Some(next) => steps.number(next),
             None => DEAD_END,
         };
@@ -324,7 +307,7 @@ impl TokenAutomaton {
 }
 
 /// A step that was not made yet.
-pub(super) const UNSEEN: u32 = u32::MAX;
+const UNSEEN: u32 = u32::MAX;
 /// A step that there isn't.
 pub(super) const DEAD_END: u32 = u32::MAX - 1;
 
@@ -348,9 +331,9 @@ impl Steps {
         })
     }
 
-    /// The number of the state after a byte, [`UNSEEN`] or [`DEAD_END`].
-    pub(super) fn known(&self, state: u32, byte: u8) -> u32 {
-        self.rows[state as usize][usize::from(byte)]
+    /// The state of a number.
+    pub(super) fn state(&self, number: u32) -> StateId {
+        self.states[number as usize]
     }
 }
 

@@ -10,7 +10,7 @@ use super::TokenAutomaton;
 use crate::earley::{ContextId, Item, Lexeme, StateId};
 use crate::index::Trie;
 use crate::lexical::{Fuel, OutOfFuel};
-use crate::mask::{Mask, MaskRef};
+use crate::mask::{Mask, MaskRef, set_bits};
 use crate::pushdown::{self, EMPTY_STACK};
 
 impl TokenAutomaton {
@@ -207,7 +207,7 @@ impl TokenAutomaton {
 
     /// The text tokens that are not in a mask, where they are few.
     fn outside(&mut self, inside: &Arc<Mask>) -> Option<Arc<Trie>> {
-        const MAX_OUTSIDE: usize = 16 << 10;
+        const FEW: usize = 16 << 10;
         let key = Arc::as_ptr(inside) as usize;
         if let Some((_, known)) = self.grammars.memo.outside.get(&key) {
             return Some(Arc::clone(known));
@@ -219,13 +219,13 @@ impl TokenAutomaton {
             *word &= !taken;
         }
         let count: usize = words.iter().map(|word| word.count_ones() as usize).sum();
-        if count > MAX_OUTSIDE {
+        if count > FEW {
             return None;
         }
         let ids = MaskRef::new(Arc::new(Mask::from_words(words, count))).token_ids();
         let info = Arc::clone(self.index.info());
-        let tokens: Vec<(u32, &[u8])> = ids.iter().map(|&id| (id, info.token_bytes(id))).collect();
-        let trie = Arc::new(Trie::of_bytes(&tokens));
+        let tokens = ids.iter().map(|&id| (id, info.token_bytes(id)));
+        let trie = Arc::new(Trie::of_bytes(tokens));
         let memo = &mut self.grammars.memo;
         memo.language_bytes += trie.memory_bytes();
         // The mask is held, so that its address stays its own.
@@ -235,16 +235,6 @@ impl TokenAutomaton {
     }
 
     pub(super) fn interned(&mut self, words: Vec<u32>) -> Arc<Mask> {
-        let count = words.iter().map(|word| word.count_ones() as usize).sum();
-        self.grammars
-            .memo
-            .store
-            .intern(Mask::from_words(words, count))
-    }
-}
-
-pub(super) fn set_bits(words: &mut [u32], ids: &[u32]) {
-    for &id in ids {
-        words[id as usize / 32] |= 1 << (id % 32);
+        self.grammars.memo.store.intern_words(words)
     }
 }

@@ -60,6 +60,35 @@ impl TokenAutomaton {
         }
     }
 
+    /// The tokens that begin the canonical completion, see
+    /// [`TokenAutomaton::completing_tokens`]; `None` where only masks know.
+    pub(crate) fn tokens_toward_end(
+        &mut self,
+        state: GrammarState,
+        num_tokens: u32,
+        fuel: &mut Fuel,
+    ) -> Result<Option<Vec<u32>>, OutOfFuel> {
+        match state {
+            Machine(state) => self.completing_tokens(state, num_tokens, fuel),
+            Parser(_) => Ok(None),
+        }
+    }
+
+    /// About how many bytes a short completion has.
+    pub(crate) fn bytes_to_end(
+        &mut self,
+        state: GrammarState,
+        fuel: &mut Fuel,
+    ) -> Result<u32, OutOfFuel> {
+        match state {
+            Machine(state) => Ok(self.machine.distance(state, fuel)?.0),
+            Parser(state) => self
+                .grammars
+                .parser
+                .distance(&mut self.machine, state, fuel),
+        }
+    }
+
     /// The state after a token that doesn't end the text; `None` where the token isn't allowed.
     pub(crate) fn after_token(
         &mut self,

@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use super::TokenAutomaton;
-use super::context_free::{DEAD_END, Steps, UNSEEN};
-use super::context_free_mask::set_bits;
+use super::context_free::{DEAD_END, Steps};
 use crate::earley::{ContextId, LanguageMask, Leave, Rests, StateId, walk_language};
-use crate::index::Trie;
+use crate::index::{ROOT, Trie};
 use crate::lexical::{ExprId, Fuel, OutOfFuel};
-use crate::mask::Mask;
+use crate::mask::walk::Labelled;
+use crate::mask::{Mask, set_bits};
 
 /// Rests of up to one in so many tokens get a trie of their own.
 const FEW: usize = 32;
@@ -46,32 +46,21 @@ impl TokenAutomaton {
         words: &mut [u32],
         fuel: &mut Fuel,
     ) -> Result<(), OutOfFuel> {
-        let index = Arc::clone(&self.index);
         let mut steps = Steps::default();
-        for part in self.language_parts(language) {
+        for part in self.language_parts(language, fuel)? {
             let alone = self.language_mask(part, fuel)?;
             alone.inside.add_to(words);
-            let mut set = |tokens: &[u32], _: StateId| set_bits(words, tokens);
             match &alone.rests {
-                Rests::Trie(rests) if rests.num_nodes() == 0 => {}
+                Rests::Trie(rests) if rests.is_empty() => {}
                 Rests::Trie(rests) => {
                     let start = steps.number(self.grammars.parser.follow(context, fuel)?);
-                    let all = 0..rests.num_nodes();
-                    self.walk_subtree(rests, all, start, &mut steps, fuel, &mut set)?;
+                    let set = |tokens: &[u32], _: StateId| set_bits(words, tokens);
+                    self.walk_below(rests, ROOT, start, &mut steps, fuel, set)?;
                 }
                 Rests::Places(places) => {
                     let start = steps.number(self.grammars.parser.follow(context, fuel)?);
-                    let trie = index.byte_trie();
                     for place in places {
-                        let token = trie.tokens()[trie.token_start(place.node) as usize];
-                        let bytes = index.info().token_bytes(token);
-                        let before = &bytes[place.depth as usize..place.at as usize];
-                        let Some(state) = self.numbered_steps(&mut steps, start, before, fuel)?
-                        else {
-                            continue;
-                        };
-                        let nodes = place.node..trie.end(place.node);
-                        self.walk_subtree(trie, nodes, state, &mut steps, fuel, &mut set)?;
+                        self.add_place(place, start, &mut steps, words, fuel)?;
                     }
                 }
             }
@@ -79,14 +68,45 @@ impl TokenAutomaton {
         Ok(())
     }
 
-    /// Alternatives that fit a coarse alphabet, each alone, and all others together.
-    fn language_parts(&mut self, language: ExprId) -> Vec<ExprId> {
+    /// Adds the tokens at and below a place of the trie of bytes whose rests a state allows.
+    fn add_place(
+        &mut self,
+        place: &Leave,
+        start: u32,
+        steps: &mut Steps,
+        words: &mut [u32],
+        fuel: &mut Fuel,
+    ) -> Result<(), OutOfFuel> {
+        let index = Arc::clone(&self.index);
+        let trie = index.byte_trie();
+        let Some(&token) = trie.ids(trie.below(place.node)).first() else {
+            return Ok(());
+        };
+        let mut state = start;
+        let bytes = index.info().token_bytes(token);
+        for &byte in &bytes[place.depth as usize..=place.at as usize] {
+            fuel.burn(1)?;
+            state = self.numbered_step(steps, state, byte, fuel)?;
+            if state == DEAD_END {
+                return Ok(());
+            }
+        }
+        set_bits(words, trie.ids(trie.own(place.node)));
+        let set = |tokens: &[u32], _: StateId| set_bits(words, tokens);
+        self.walk_below(trie, place.node, state, steps, fuel, set)
+    }
+
+    /// Alternatives that many bytes begin, each alone, and all others together.
+    fn language_parts(
+        &mut self,
+        language: ExprId,
+        fuel: &mut Fuel,
+    ) -> Result<Vec<ExprId>, OutOfFuel> {
         const MAX_PARTS: usize = 32;
-        let finest = self.index.num_alphabets() - 1;
         let mut parts = Vec::new();
         let mut others = Vec::new();
         for expr in self.machine.lexicon.alternatives(language) {
-            match self.coarsest_alphabet(expr) < finest && parts.len() < MAX_PARTS {
+            match parts.len() < MAX_PARTS && self.has_many_bytes(expr, fuel)? {
                 true => parts.push(expr),
                 false => others.push(expr),
             }
@@ -94,36 +114,7 @@ impl TokenAutomaton {
         if !others.is_empty() {
             parts.push(self.machine.lexicon.or(&others));
         }
-        parts
-    }
-
-    fn coarsest_alphabet(&self, language: ExprId) -> usize {
-        let finest = self.index.num_alphabets() - 1;
-        (0..finest)
-            .find(|&alphabet| self.machine.lexicon.fits_alphabet(language, alphabet))
-            .unwrap_or(finest)
-    }
-
-    /// The state after some bytes, by its number.
-    fn numbered_steps(
-        &mut self,
-        steps: &mut Steps,
-        start: u32,
-        bytes: &[u8],
-        fuel: &mut Fuel,
-    ) -> Result<Option<u32>, OutOfFuel> {
-        let mut state = start;
-        for &byte in bytes {
-            fuel.burn(1)?;
-            state = match steps.known(state, byte) {
-                UNSEEN => self.number_step(steps, state, byte, fuel)?,
-                next => next,
-            };
-            if state == DEAD_END {
-                return Ok(None);
-            }
-        }
-        Ok(Some(state))
+        Ok(parts)
     }
 
     /// What a language allows by itself.
@@ -136,61 +127,68 @@ impl TokenAutomaton {
             return Ok(Arc::clone(known));
         }
         let index = Arc::clone(&self.index);
-        let trie = index.trie(self.coarsest_alphabet(language));
-        let mut words = vec![0_u32; index.text_tokens().len()];
-        let mut leaves: Vec<Leave> = Vec::new();
-        walk_language(
-            &mut self.machine.lexicon,
-            trie,
-            language,
-            fuel,
-            |tokens| {
-                set_bits(
-                    &mut words,
-                    &trie.tokens()[tokens.start as usize..tokens.end as usize],
-                )
-            },
-            |leave| leaves.push(leave),
-        )?;
-        let tokens_at = |leave: &Leave| {
-            let tokens = trie.token_start(leave.node)..trie.token_start(trie.end(leave.node));
-            &trie.tokens()[tokens.start as usize..tokens.end as usize]
-        };
-        let num_rests: usize = leaves.iter().map(|leave| tokens_at(leave).len()).sum();
-        let is_few = num_rests <= index.byte_trie().tokens().len() / FEW;
-        let (rests, bytes) = if is_few {
-            let mut rests: Vec<(u32, &[u8])> = Vec::with_capacity(num_rests);
-            for leave in &leaves {
-                for &token in tokens_at(leave) {
-                    fuel.burn(1)?;
-                    let bytes = index.info().token_bytes(token);
-                    rests.push((token, &bytes[leave.depth as usize..]));
+        let mut found = None;
+        if self.has_many_bytes(language, fuel)? {
+            for (alphabet, coarse) in index.coarse().iter().enumerate() {
+                let coarse = Labelled {
+                    trie: coarse.trie(),
+                    alphabet: Some((alphabet, coarse.representatives())),
+                };
+                let lexicon = &mut self.machine.lexicon;
+                if let Some(plain) = walk_language(lexicon, coarse, language, fuel)? {
+                    let escapes = Labelled::of_bytes(index.escape_trie());
+                    let escaped = walk_language(lexicon, escapes, language, fuel)?;
+                    found = Some(vec![(coarse.trie, Some(plain)), (escapes.trie, escaped)]);
+                    break;
                 }
             }
-            let rests = Trie::of_bytes(&rests);
+        }
+        let walks = match found {
+            Some(walks) => walks,
+            None => {
+                let bytes = Labelled::of_bytes(index.byte_trie());
+                let walked = walk_language(&mut self.machine.lexicon, bytes, language, fuel)?;
+                vec![(bytes.trie, walked)]
+            }
+        };
+        let mut words = vec![0_u32; index.text_tokens().len()];
+        let mut num_rests = 0;
+        for (trie, walked) in &walks {
+            if let Some(found) = walked {
+                for tokens in &found.inside {
+                    set_bits(&mut words, trie.ids(tokens.clone()));
+                }
+                let rests = found
+                    .leaves
+                    .iter()
+                    .map(|leave| trie.below(leave.node).len());
+                num_rests += rests.sum::<usize>();
+            }
+        }
+        let (rests, bytes) = if num_rests <= index.byte_trie().tokens().len() / FEW {
+            let mut rests: Vec<(u32, &[u8])> = Vec::with_capacity(num_rests);
+            for (trie, walked) in &walks {
+                for leave in walked.iter().flat_map(|found| &found.leaves) {
+                    for &token in trie.ids(trie.below(leave.node)) {
+                        fuel.burn(1)?;
+                        let bytes = index.info().token_bytes(token);
+                        rests.push((token, &bytes[leave.depth as usize..]));
+                    }
+                }
+            }
+            let rests = Trie::of_bytes(rests.into_iter());
             let bytes = rests.memory_bytes();
             (Rests::Trie(rests), bytes)
         } else {
-            // Places are those of the trie of bytes.
-            let mut places: Vec<Leave> = Vec::new();
-            let lexicon = &mut self.machine.lexicon;
-            let bytes = index.byte_trie();
-            walk_language(
-                lexicon,
-                bytes,
-                language,
-                fuel,
-                |_| {},
-                |leave| places.push(leave),
-            )?;
-            places.shrink_to_fit();
+            let bytes = Labelled::of_bytes(index.byte_trie());
+            let walked = walk_language(&mut self.machine.lexicon, bytes, language, fuel)?;
+            let places = walked.map_or(Vec::new(), |found| found.leaves);
             let bytes = places.capacity() * size_of::<Leave>();
             (Rests::Places(places), bytes)
         };
         let memo = &mut self.grammars.memo;
         memo.language_bytes += bytes + size_of::<LanguageMask>();
-        let count = words.iter().map(|word| word.count_ones() as usize).sum();
-        let inside = memo.store.intern(Mask::from_words(words, count));
+        let inside = memo.store.intern_words(words);
         let mask = Arc::new(LanguageMask { inside, rests });
         memo.languages.insert(language, Arc::clone(&mask));
         Ok(mask)

@@ -14,26 +14,61 @@ use crate::mask::Mask;
 use crate::mask::store::MaskStore;
 use crate::pushdown::{EMPTY_STACK, FrameId, StackId, Stacks, State};
 
-/// What a lexeme allows by itself.
+/// What a part of a lexeme allows by itself: what its reference allows, less some tokens, and more.
 pub(super) struct LexemeMask {
+    /// Stands for the large sets of tokens in recipes of masks.
+    pub(super) number: u32,
+    /// Another part, with what it must not allow here.
+    pub(super) reference: Option<Reference>,
     /// Tokens that end within the lexeme, or with it.
-    pub(super) inside: Arc<Mask>,
+    pub(super) inside: Mask,
     /// Tokens that go on after a lexeme that ends with a mark, by what they go on with.
-    pub(super) exits: Vec<(u16, Trie)>,
-    /// Bytes held, the mask apart.
-    pub(super) bytes: usize,
+    pub(super) exits: Vec<(u16, Exits)>,
+}
+
+/// A part that another one differs from by few tokens.
+pub(super) struct Reference {
+    /// Has no reference itself.
+    pub(super) mask: Arc<LexemeMask>,
+    /// Ids, ascending.
+    pub(super) less: Box<[u32]>,
+    /// How many of them are in the part's `inside`.
+    pub(super) num_inside: usize,
+}
+
+/// Tokens that go on after a lexeme.
+pub(super) enum Exits {
+    /// Few: all at and below these nodes of the trie of bytes, which the next byte leads to.
+    Nodes(Box<[u32]>),
+    /// Many, by what they go on with.
+    Suffixes(Trie),
+}
+
+impl LexemeMask {
+    /// Bytes held.
+    pub(super) fn memory_bytes(&self) -> usize {
+        let less = self.reference.as_ref().map_or(0, |r| r.less.len());
+        let exits = self.exits.iter().map(|(_, exits)| match exits {
+            Exits::Nodes(nodes) => size_of_val(&**nodes),
+            Exits::Suffixes(trie) => trie.memory_bytes(),
+        });
+        size_of::<Self>()
+            + self.inside.memory_bytes()
+            + less * size_of::<u32>()
+            + self.exits.capacity() * size_of::<(u16, Exits)>()
+            + exits.sum::<usize>()
+    }
 }
 
 /// What a lexeme of several alternatives allows: the union of its parts.
-pub(super) struct LexemeMasks {
-    pub(super) parts: Vec<Part>,
-}
+pub(super) type Parts = Arc<[Part]>;
 
-/// A part of a lexeme's mask, shared with other lexemes, less some tokens.
+/// A part of a lexeme.
+#[derive(Clone)]
 pub(super) struct Part {
-    pub(super) alone: Arc<LexemeMask>,
-    /// Tokens that the part must not allow here.
-    pub(super) less: Vec<u32>,
+    pub(super) mask: Arc<LexemeMask>,
+    /// The mark that stands for mark 0 of the mask, where the part has one mark only.
+    pub(super) mark: Option<u16>,
 }
 
 /// Some frames from the top of a stack down; interned.
@@ -52,9 +87,10 @@ enum Known {
 #[derive(Default)]
 pub(super) struct MaskMemo {
     pub(super) store: MaskStore,
-    lexemes: HashMap<ExprId, Arc<LexemeMasks>>,
+    lexemes: HashMap<ExprId, Parts>,
     parts: HashMap<ExprId, Arc<LexemeMask>>,
-    lexeme_bytes: usize,
+    part_bytes: usize,
+    num_parts: u32,
     by_stack: HashMap<(ExprId, StackId), Arc<Mask>>,
     by_frames: HashMap<(ExprId, Prefix), Known>,
     /// A prefix with one more frame; `None` is the bottom of the stack.
@@ -66,9 +102,9 @@ pub(super) struct MaskMemo {
 impl MaskMemo {
     pub(super) fn memory_bytes(&self) -> usize {
         self.store.memory_bytes()
-            + self.lexeme_bytes
+            + self.part_bytes
             + self.parts.capacity() * (size_of::<(ExprId, usize)>() + 1)
-            + self.lexemes.capacity() * (size_of::<(ExprId, usize)>() + 1)
+            + self.lexemes.capacity() * (size_of::<(ExprId, Parts)>() + 1)
             + self.by_stack.capacity() * (size_of::<(ExprId, StackId, usize)>() + 1)
             + self.by_frames.capacity() * (size_of::<((ExprId, Prefix), Known)>() + 1)
             + self.prefixes.capacity() * (size_of::<(Prefix, Option<FrameId>, Prefix)>() + 1)
@@ -153,26 +189,33 @@ impl MaskMemo {
         self.by_state.insert(State { lexeme, ..state }, mask);
     }
 
-    pub(super) fn lexeme(&self, lexeme: ExprId) -> Option<Arc<LexemeMasks>> {
+    /// The parts of a lexeme.
+    pub(super) fn lexeme(&self, lexeme: ExprId) -> Option<Parts> {
         self.lexemes.get(&lexeme).cloned()
     }
 
-    pub(super) fn insert_lexeme(&mut self, lexeme: ExprId, masks: LexemeMasks) -> Arc<LexemeMasks> {
-        let less: usize = masks.parts.iter().map(|part| part.less.capacity()).sum();
-        self.lexeme_bytes += masks.parts.capacity() * size_of::<Part>() + less * size_of::<u32>();
-        let masks = Arc::new(masks);
-        self.lexemes.insert(lexeme, Arc::clone(&masks));
-        masks
+    pub(super) fn insert_lexeme(&mut self, lexeme: ExprId, parts: Vec<Part>) -> Parts {
+        self.part_bytes += 2 * size_of::<usize>() + parts.len() * size_of::<Part>();
+        let parts = Parts::from(parts);
+        self.lexemes.insert(lexeme, Arc::clone(&parts));
+        parts
     }
 
-    pub(super) fn part(&self, lexeme: ExprId) -> Option<Arc<LexemeMask>> {
-        self.parts.get(&lexeme).cloned()
+    /// What a part of a lexeme allows.
+    pub(super) fn part(&self, expr: ExprId) -> Option<Arc<LexemeMask>> {
+        self.parts.get(&expr).cloned()
     }
 
-    pub(super) fn insert_part(&mut self, lexeme: ExprId, mask: LexemeMask) -> Arc<LexemeMask> {
-        self.lexeme_bytes += mask.bytes;
+    /// A number for a part that is being made.
+    pub(super) fn next_number(&mut self) -> u32 {
+        self.num_parts += 1;
+        self.num_parts
+    }
+
+    pub(super) fn insert_part(&mut self, expr: ExprId, mask: LexemeMask) -> Arc<LexemeMask> {
+        self.part_bytes += mask.memory_bytes();
         let mask = Arc::new(mask);
-        self.parts.insert(lexeme, Arc::clone(&mask));
+        self.parts.insert(expr, Arc::clone(&mask));
         mask
     }
 }

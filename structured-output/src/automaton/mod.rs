@@ -6,8 +6,10 @@
 mod completion;
 mod context_free;
 mod context_free_mask;
+mod gather;
 mod grammar_state;
 mod language_item;
+mod lexeme;
 mod mask;
 mod memo;
 mod walk;

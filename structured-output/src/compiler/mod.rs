@@ -36,9 +36,9 @@ pub struct GrammarCompiler {
 
 impl GrammarCompiler {
     /// A compiler for a vocabulary. Builds its index, which takes some sorts of the vocabulary: 0.2
-    /// seconds for 128,000 tokens.
+    /// seconds for 128,000 tokens, or reads it, see [`CompilerOptions::index_cache`].
     pub fn new(info: Arc<TokenizerInfo>, options: CompilerOptions) -> Self {
-        let index = Arc::new(TokenizerIndex::new(info));
+        let index = Arc::new(TokenizerIndex::new(info, options.index_cache.as_deref()));
         Self {
             engine: Mutex::new(Arc::new(Engine::new(Arc::clone(&index), &options))),
             cache: Cache::new(Shares::of(options.cache_bytes).grammars),
@@ -212,12 +212,14 @@ impl GrammarCompiler {
         // Before the source is kept anywhere.
         source.check_size(&self.options.limits)?;
         let source_bytes = source.memory_bytes();
+        // Before the cache is looked at: a grammar of a generation that is full would let its new
+        // matchers fail with the old ones.
+        let engine = self.engine();
         match self.cache.turn((source.clone(), budget), cancel) {
             Turn::Known(outcome) => outcome,
             Turn::Compile(ticket) => {
                 self.num_compilations.fetch_add(1, Ordering::Relaxed);
-                let outcome =
-                    job::compile(&source, self.engine(), &self.options.limits, budget, cancel);
+                let outcome = job::compile(&source, engine, &self.options.limits, budget, cancel);
                 if outcome != Err(CompileError::Cancelled) {
                     let grammar_bytes = outcome.as_ref().map_or(0, CompiledGrammar::memory_bytes);
                     ticket.finish(&outcome, 256 + source_bytes + grammar_bytes);

@@ -7,11 +7,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use hashbrown::HashMap;
-
-use crate::index::Trie;
-use crate::lexical::{EMPTY, ExprId, Fuel, Lexicon, OutOfFuel};
+use crate::index::{ROOT, Trie};
+use crate::lexical::{ExprId, Fuel, Lexicon, OutOfFuel};
 use crate::mask::Mask;
+use crate::mask::walk::{DEAD, Labelled, Table};
 
 /// What a language allows by itself.
 pub(crate) struct LanguageMask {
@@ -29,8 +28,8 @@ pub(crate) enum Rests {
     Places(Vec<Leave>),
 }
 
-/// Tokens of the subtree at `node` end a text of the language after `depth` bytes. The node's own
-/// byte comes after `at` bytes.
+/// Tokens at and below `node` end a text of the language after `depth` bytes. The node's own byte
+/// comes after `at` bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Leave {
     pub(crate) node: u32,
@@ -38,118 +37,67 @@ pub(crate) struct Leave {
     pub(crate) at: u32,
 }
 
-/// Runs a language over every word of a trie, as far as it survives. `inside` is given the tokens of
-/// each node that it reaches. Where it can't go on, `leave` is called for each place on the way where
-/// a text of it ends, the first byte's beginning apart. A step of fuel per node looked at.
-///
-/// The language must fit the trie's alphabet.
+/// What a walk of a language found.
+#[derive(Default)]
+pub(crate) struct Walked {
+    /// Tokens that begin a text of the language, or are one, as ranges of [`Trie::tokens`].
+    pub(crate) inside: Vec<Range<u32>>,
+    /// Where tokens leave it.
+    pub(crate) leaves: Vec<Leave>,
+}
+
+/// Runs a language over every word of a trie, as far as it survives. Where it can't go on, tokens
+/// leave it at each place on the way where a text of it ends, the first byte's beginning apart. A
+/// step of fuel per node looked at. `None` where a state tells apart bytes that the trie's alphabet
+/// doesn't.
 pub(crate) fn walk(
     lexicon: &mut Lexicon,
-    trie: &Trie,
+    labelled: Labelled<'_>,
     start: ExprId,
     fuel: &mut Fuel,
-    mut inside: impl FnMut(Range<u32>),
-    mut leave: impl FnMut(Leave),
-) -> Result<(), OutOfFuel> {
-    let mut table = Table::new(trie);
-    let mut path: Vec<(u32, u32)> = Vec::new();
-    // Depths on the path at which a text ends.
+) -> Result<Option<Walked>, OutOfFuel> {
+    let trie = labelled.trie;
+    let mut walked = Walked::default();
+    let mut table = Table::default();
+    let start = table.state(lexicon, start);
+    // Depths on the way to the node at which a text ends.
     let mut ends: Vec<u32> = Vec::new();
-    let (mut state, mut end) = (table.state(lexicon, start), trie.num_nodes());
-    let mut node = 0;
-    while node < trie.num_nodes() {
-        while node == end {
-            if ends.last() == Some(&(path.len() as u32)) {
-                ends.pop();
-            }
-            match path.pop() {
-                Some(above) => (state, end) = above,
-                None => return Ok(()),
-            }
+    let mut pending = vec![(ROOT, start, 0_u32)];
+    while let Some((node, state, depth)) = pending.pop() {
+        while ends.last().is_some_and(|&end| end >= depth) {
+            ends.pop();
         }
-        fuel.burn(1)?;
-        let next = table.next(lexicon, state, trie.label(node), fuel)?;
-        if next == DEAD {
-            fuel.burn(ends.len() as u64)?;
-            let at = path.len() as u32;
-            for &depth in &ends {
-                leave(Leave { node, depth, at });
-            }
-            node = trie.end(node);
+        let own = trie.own(node);
+        if !own.is_empty() {
+            walked.inside.push(own);
+        }
+        let children = trie.children(node);
+        if children.is_empty() {
             continue;
         }
-        let tokens = trie.token_start(node)..trie.token_start(node + 1);
-        if !tokens.is_empty() {
-            inside(tokens);
+        table.expand(lexicon, state, fuel)?;
+        if !table.fits(lexicon, state, labelled) {
+            return Ok(None);
         }
-        if trie.end(node) > node + 1 {
-            path.push((state, end));
-            (state, end) = (next, trie.end(node));
-            if table.is_end[state as usize] {
-                ends.push(path.len() as u32);
+        if depth > 0 && lexicon.is_nullable(table.expr(state)) {
+            ends.push(depth);
+        }
+        for child in children.rev() {
+            fuel.burn(1)?;
+            let byte = labelled.byte(trie.label(child));
+            match table.step(lexicon, state, byte, fuel)? {
+                DEAD => {
+                    fuel.burn(ends.len() as u64)?;
+                    let leave = |&end: &u32| Leave {
+                        node: child,
+                        depth: end,
+                        at: depth,
+                    };
+                    walked.leaves.extend(ends.iter().map(leave));
+                }
+                next => pending.push((child, next, depth + 1)),
             }
         }
-        node += 1;
     }
-    Ok(())
-}
-
-/// A transition that was not asked for yet.
-const UNSEEN: u32 = u32::MAX;
-/// A transition to where no end can be reached.
-const DEAD: u32 = u32::MAX - 1;
-
-/// The states met in a walk, numbered, with their transitions by label.
-struct Table {
-    /// A byte for each label.
-    bytes: Vec<u8>,
-    exprs: Vec<ExprId>,
-    is_end: Vec<bool>,
-    numbers: HashMap<ExprId, u32>,
-    transitions: Vec<u32>,
-}
-
-impl Table {
-    fn new(trie: &Trie) -> Self {
-        Self {
-            bytes: trie.label_bytes(),
-            exprs: Vec::new(),
-            is_end: Vec::new(),
-            numbers: HashMap::new(),
-            transitions: Vec::new(),
-        }
-    }
-
-    fn state(&mut self, lexicon: &Lexicon, expr: ExprId) -> u32 {
-        *self.numbers.entry(expr).or_insert_with(|| {
-            self.exprs.push(expr);
-            self.is_end.push(lexicon.is_nullable(expr));
-            let len = self.transitions.len() + self.bytes.len();
-            self.transitions.resize(len, UNSEEN);
-            (self.exprs.len() - 1) as u32
-        })
-    }
-
-    fn next(
-        &mut self,
-        lexicon: &mut Lexicon,
-        state: u32,
-        label: u16,
-        fuel: &mut Fuel,
-    ) -> Result<u32, OutOfFuel> {
-        let at = state as usize * self.bytes.len() + usize::from(label);
-        let known = self.transitions[at];
-        if known != UNSEEN {
-            return Ok(known);
-        }
-        let byte = self.bytes[usize::from(label)];
-        let expr = lexicon.derivative(self.exprs[state as usize], byte, fuel)?;
-        let next = if expr == EMPTY || !lexicon.is_live(expr, fuel)? {
-            DEAD
-        } else {
-            self.state(lexicon, expr)
-        };
-        self.transitions[at] = next;
-        Ok(next)
-    }
+    Ok(Some(walked))
 }

@@ -2,9 +2,9 @@
 
 use crate::lexical::ByteSet;
 
-/// The alphabets' classes, coarsest first. Each refines the one before; the last has a class for
-/// every byte.
-pub(super) fn alphabets() -> Vec<Vec<ByteSet>> {
+/// The coarse alphabets' classes, coarsest first. Each refines the one before, and has the backslash
+/// as a class of its own.
+pub(super) fn coarse_alphabets() -> Vec<Vec<ByteSet>> {
     let mut sets = utf8_sets();
     sets.extend(text_sets());
     let text = partition(&sets);
@@ -12,10 +12,7 @@ pub(super) fn alphabets() -> Vec<Vec<ByteSet>> {
     let words = partition(&sets);
     sets.extend(space_sets());
     let spaces = partition(&sets);
-    sets.extend(escape_sets());
-    let escapes = partition(&sets);
-    let bytes = (0..=255).map(ByteSet::single).collect();
-    vec![text, words, spaces, escapes, bytes]
+    vec![text, words, spaces]
 }
 
 /// What well-formed UTF-8 tells apart (The Unicode Standard, table 3-7).
@@ -75,18 +72,6 @@ fn space_sets() -> Vec<ByteSet> {
     sets
 }
 
-/// What JSON's escapes, hexadecimal digits and exponents tell apart.
-fn escape_sets() -> Vec<ByteSet> {
-    // The digits that follow `\u`: 0 and 1 of control characters, 8 to b and c to f of surrogates.
-    let mut sets = Vec::new();
-    sets.extend(
-        b"abcdefABCDEFnrtu"
-            .iter()
-            .map(|&byte| ByteSet::single(byte)),
-    );
-    sets
-}
-
 /// The coarsest classes of which every set is a union, in the order of their first bytes.
 fn partition(sets: &[ByteSet]) -> Vec<ByteSet> {
     let mut classes = vec![ByteSet::FULL];
@@ -107,11 +92,12 @@ mod tests {
 
     #[test]
     fn each_alphabet_is_a_partition_and_refines_the_one_before() {
-        let alphabets = alphabets();
+        let alphabets = coarse_alphabets();
         for classes in &alphabets {
             let union = classes.iter().fold(ByteSet::EMPTY, |all, c| all.union(c));
             assert_eq!(union, ByteSet::FULL);
             assert_eq!(classes.iter().map(ByteSet::len).sum::<usize>(), 256);
+            assert!(classes.contains(&ByteSet::single(b'\\')));
         }
         for pair in alphabets.windows(2) {
             assert!(pair[0].len() < pair[1].len());
@@ -120,6 +106,5 @@ mod tests {
                 assert_eq!(pair[0].iter().filter(inside).count(), 1);
             }
         }
-        assert_eq!(alphabets.last().map(Vec::len), Some(256));
     }
 }

@@ -40,37 +40,20 @@ impl Programs {
             if self.cost(lexicon, value, fuel)? == DEAD {
                 continue;
             }
-            let facts = outcome.rest.iter().map(|&id| self.logic.facts(id));
-            let (has_unique, has_repeated) = facts.fold((false, false), |known, facts| {
-                (known.0 | facts.has_unique, known.1 | facts.has_repeated)
-            });
-            // Where items must repeat, any one will do, see `unique`.
-            let example = match has_repeated {
-                true => {
-                    let mut text = Vec::new();
-                    self.write(lexicon, value, &mut text, fuel)?;
-                    Some(self.constant_of(lexicon, &text))
-                }
-                false => None,
-            };
             let mut rest = Vec::with_capacity(outcome.rest.len());
+            let mut values = Vec::with_capacity(outcome.rest.len());
             for &formula in &outcome.rest {
-                let after = match example {
-                    Some(item) => self.with_item(formula, item),
-                    None => formula,
+                let left = match formula {
+                    FALSE => None,
+                    _ => self.leaving_enough(lexicon, value, formula, fuel)?,
                 };
-                let cost = self.array_cost(lexicon, after, fuel)?;
-                rest.push(if cost == DEAD { FALSE } else { formula });
+                rest.push(if left.is_some() { formula } else { FALSE });
+                values.extend(left);
             }
-            if rest.iter().all(|&formula| formula == FALSE) {
+            if values.is_empty() {
                 continue;
             }
-            if has_unique {
-                value = self.leaving_enough(lexicon, value, &rest, fuel)?;
-                if self.cost(lexicon, value, fuel)? == DEAD {
-                    continue;
-                }
-            }
+            value = self.logic.nodes.any_of(&values);
             let rest: Box<[FormulaId]> = rest.into();
             match index.get(&rest) {
                 Some(&at) => found[at].1.push(value),

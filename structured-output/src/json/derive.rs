@@ -290,7 +290,9 @@ impl Programs {
             let mut all = vec![path];
             all.extend(values);
             let path = self.logic.nodes.all_of(&all);
-            pending.push((path, vec![rest]));
+            let mut truths = HashMap::new();
+            self.add_implied(lexicon, path, &[rest], &mut truths, fuel)?;
+            pending.push((path, self.assume(&[rest], &truths, fuel)?));
             return Ok(None);
         }
         let value = self.first_value(speaking);
@@ -311,14 +313,44 @@ impl Programs {
         // A condition that the others imply is left out of the path.
         let implied = ways.len() == 1;
         for (narrowed, truth) in ways {
-            let mut known = HashMap::new();
-            let mut rest = Vec::with_capacity(formulas.len());
-            for &id in &formulas {
-                rest.push(self.assume(id, value, truth, &mut known, fuel)?);
+            let mut truths = HashMap::from_iter([(value, truth), (not, !truth)]);
+            if truth {
+                self.add_implied(lexicon, narrowed, &formulas, &mut truths, fuel)?;
             }
+            let rest = self.assume(&formulas, &truths, fuel)?;
             pending.push((if implied { path } else { narrowed }, rest));
         }
         Ok(None)
+    }
+
+    /// Adds what a value's being such implies for the other conditions of some formulas. Branches
+    /// that a constant tells apart are decided at once by it.
+    fn add_implied(
+        &mut self,
+        lexicon: &mut Lexicon,
+        path: NodeId,
+        formulas: &[FormulaId],
+        truths: &mut HashMap<NodeId, bool>,
+        fuel: &mut Fuel,
+    ) -> Result<(), OutOfFuel> {
+        for leaf in self.logic.leaves(formulas) {
+            fuel.burn(1)?;
+            let Formula::Value(condition) = *self.logic.formula(leaf) else {
+                continue;
+            };
+            if truths.contains_key(&condition) {
+                continue;
+            }
+            let not = self.logic.nodes.not(condition);
+            for (way, truth) in [(condition, false), (not, true)] {
+                let both = self.logic.nodes.all_of(&[path, way]);
+                if self.sure_cost(lexicon, both, fuel)? == DEAD {
+                    truths.extend([(condition, truth), (not, !truth)]);
+                    break;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Conditions without which a formula doesn't hold, and the formula without them.
@@ -364,27 +396,29 @@ impl Programs {
         }
     }
 
-    /// A formula where a condition on the next value is known to hold, or not to.
+    /// Formulas where it is known of some conditions on the next value whether they hold.
     fn assume(
         &mut self,
-        formula: FormulaId,
-        value: NodeId,
-        truth: bool,
-        known: &mut HashMap<FormulaId, FormulaId>,
+        formulas: &[FormulaId],
+        truths: &HashMap<NodeId, bool>,
         fuel: &mut Fuel,
-    ) -> Result<FormulaId, OutOfFuel> {
-        if !self.logic.facts(formula).has_value {
-            return Ok(formula);
+    ) -> Result<Vec<FormulaId>, OutOfFuel> {
+        let mut known = HashMap::new();
+        let mut rest = Vec::with_capacity(formulas.len());
+        for &formula in formulas {
+            if !self.logic.facts(formula).has_value {
+                rest.push(formula);
+                continue;
+            }
+            rest.push(self.logic.map(formula, &mut known, &mut |logic, leaf| {
+                let truth = match logic.formula(leaf) {
+                    Formula::Value(node) => truths.get(node),
+                    _ => None,
+                };
+                truth.map_or(leaf, |&truth| if truth { TRUE } else { FALSE })
+            }));
         }
-        fuel.burn(1)?;
-        let not = self.logic.nodes.not(value);
-        Ok(self.logic.map(formula, known, &mut |logic, leaf| {
-            let truth = match logic.formula(leaf) {
-                Formula::Value(node) if *node == value => truth,
-                Formula::Value(node) if *node == not => !truth,
-                _ => return leaf,
-            };
-            if truth { TRUE } else { FALSE }
-        }))
+        fuel.burn(known.len() as u64)?;
+        Ok(rest)
     }
 }

@@ -112,7 +112,10 @@ impl Programs {
             }
             Frame::Array { array, place, .. } => {
                 let formula = self.arrays.get(array.0)[goal as usize];
-                let cost = self.array_cost(lexicon, formula, fuel)?;
+                let cost = match place {
+                    Place::Item => self.array_cost_with_item(lexicon, formula, fuel)?,
+                    _ => self.array_cost(lexicon, formula, fuel)?,
+                };
                 Ok(without_comma(cost, place))
             }
             Frame::Object {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use super::derive::Event;
-use super::formula::{FALSE, Formula, FormulaId};
+use super::formula::{FALSE, Formula, FormulaId, NO_ITEMS};
 use super::node::{Kinds, Node, NodeId};
 use super::object::ObjectAt;
 use super::programs::Programs;
@@ -38,6 +38,8 @@ pub(super) struct Costs {
     item_ways: HashMap<FormulaId, Arc<[NodeId]>>,
     text_ways: HashMap<FormulaId, Arc<[Vec<u8>]>>,
     member_ways: HashMap<(ObjectAt, FormulaId), Arc<[WayMember]>>,
+    /// Of what is one of several formulas over arrays, the one that was found to end.
+    array_choices: HashMap<FormulaId, FormulaId>,
     /// Nodes being looked at.
     open: Vec<NodeId>,
     /// The lowest of `open` that was counted as dead, or `usize::MAX`.
@@ -53,6 +55,7 @@ impl Default for Costs {
             item_ways: HashMap::new(),
             text_ways: HashMap::new(),
             member_ways: HashMap::new(),
+            array_choices: HashMap::new(),
             open: Vec::new(),
             assumed: usize::MAX,
         }
@@ -67,6 +70,7 @@ impl Costs {
             + self.item_ways.capacity() * 64
             + self.text_ways.capacity() * 128
             + self.member_ways.capacity() * 256
+            + self.array_choices.capacity() * 9
     }
 }
 
@@ -161,6 +165,10 @@ impl Programs {
         shape: &Shape,
         fuel: &mut Fuel,
     ) -> Result<u32, OutOfFuel> {
+        if shape.number == Spellings::Free {
+            // Nothing is shorter, so nothing else is looked at.
+            return Ok(1);
+        }
         let number = Self::cost_of_spellings(lexicon, shape.number, 1, fuel)?;
         let string = Self::cost_of_spellings(lexicon, shape.string, 2, fuel)?;
         let words = match shape.words {
@@ -212,8 +220,18 @@ impl Programs {
             return Ok(known);
         }
         let (cost, is_sure) = self.with_assumptions(|programs| {
+            if let Formula::Any(list) = programs.logic.formula(formula) {
+                for one in list.clone() {
+                    let cost = programs.array_cost(lexicon, one, fuel)?;
+                    if cost != DEAD {
+                        programs.costs.array_choices.insert(formula, one);
+                        return Ok(cost);
+                    }
+                }
+                return Ok(DEAD);
+            }
             if programs.logic.facts(formula).has_unique {
-                let Some(items) = programs.distinct_items(lexicon, formula, fuel)? else {
+                let Some(items) = programs.texts_to_end(lexicon, formula, fuel)? else {
                     return Ok(DEAD);
                 };
                 let bytes = items.iter().map(|item| item.len() + 1).sum::<usize>() + 1;
@@ -233,6 +251,21 @@ impl Programs {
             self.costs.arrays.insert(formula, cost);
         }
         Ok(cost)
+    }
+
+    /// As [`Programs::array_cost`], after an item that is not in the formula's set yet.
+    pub(super) fn array_cost_with_item(
+        &mut self,
+        lexicon: &mut Lexicon,
+        formula: FormulaId,
+        fuel: &mut Fuel,
+    ) -> Result<u32, OutOfFuel> {
+        let cost = self.array_cost(lexicon, formula, fuel)?;
+        if cost != DEAD || formula == FALSE || !self.logic.facts(formula).has_repeated {
+            return Ok(cost);
+        }
+        let repeated = self.where_distinct(formula, false);
+        self.cost_of_repeating(lexicon, repeated, NO_ITEMS, fuel)
     }
 
     /// The cost of an array without choices: its items one by one, and how many.
@@ -359,6 +392,18 @@ impl Programs {
             return Ok(known);
         }
         let (cost, is_sure) = self.with_assumptions(|programs| {
+            if let Formula::Any(list) = programs.logic.formula(formula) {
+                for one in list.clone() {
+                    let cost = programs.object_cost(lexicon, at, one, fuel)?;
+                    if cost != DEAD {
+                        if let Some(way) = programs.costs.member_ways.get(&(at, one)).cloned() {
+                            programs.costs.member_ways.insert((at, formula), way);
+                        }
+                        return Ok(cost);
+                    }
+                }
+                return Ok(DEAD);
+            }
             let members = programs.members_to_end(lexicon, at, formula, fuel)?;
             let Some(members) = members else {
                 return Ok(DEAD);
@@ -416,17 +461,21 @@ impl Programs {
             return Ok(());
         }
         if self.array_cost(lexicon, shape.array, fuel)? != DEAD {
+            let mut formula = shape.array;
+            while let Some(&one) = self.costs.array_choices.get(&formula) {
+                formula = one;
+            }
             text.push(b'[');
-            if let Some(items) = self.costs.text_ways.get(&shape.array) {
+            if let Some(items) = self.costs.text_ways.get(&formula) {
                 text.extend_from_slice(&items.join(&b","[..]));
-            } else if let Some(items) = self.costs.item_ways.get(&shape.array).cloned() {
+            } else if let Some(items) = self.costs.item_ways.get(&formula).cloned() {
                 for (index, item) in items.iter().enumerate() {
                     if index > 0 {
                         text.push(b',');
                     }
                     self.write(lexicon, *item, text, fuel)?;
                 }
-            } else if let Some(mut plain) = self.plain_array(shape.array) {
+            } else if let Some(mut plain) = self.plain_array(formula) {
                 for index in 0..plain.min {
                     if index > 0 {
                         text.push(b',');

@@ -14,7 +14,7 @@
 //! | `formula` | boolean formulas over assertions about arrays or objects |
 //! | `derive` | what a formula becomes by an item or a member |
 //! | `array`, `object`, `member` | what may come next in an array or object |
-//! | `unique` | arrays of distinct items |
+//! | `unique`, `repeat` | arrays of distinct items, or of items that are not |
 //! | `live` | whether there is a value, and how long a short one is |
 //! | `frame` | places in arrays and objects as frames of the pushdown machine |
 //! | `style`, `spacing` | white space and the order of properties |
@@ -36,6 +36,7 @@ mod object;
 mod pattern;
 mod programs;
 mod range;
+mod repeat;
 mod schema;
 mod shape;
 mod spacing;

@@ -4,7 +4,7 @@
 //! machine (`shape`, `frame`) turns them into what may come next. As in JSON Schema, an assertion
 //! about one type holds of every value of another type.
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
 use super::value::Value;
 use crate::lexical::{ExprId, Lexicon};
@@ -106,6 +106,8 @@ pub(crate) struct Nodes {
     nodes: Vec<Node>,
     ids: HashMap<Node, NodeId>,
     definitions: Vec<NodeId>,
+    /// The languages of single strings: different ones are disjoint.
+    single_strings: HashSet<ExprId>,
     bytes: usize,
 }
 
@@ -115,6 +117,7 @@ impl Default for Nodes {
             nodes: Vec::new(),
             ids: HashMap::new(),
             definitions: Vec::new(),
+            single_strings: HashSet::new(),
             bytes: 0,
         };
         nodes.intern(Node::AllOf(Box::default()));
@@ -126,7 +129,14 @@ impl Default for Nodes {
 impl Nodes {
     /// Bytes of memory held.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.bytes + self.definitions.capacity() * size_of::<NodeId>()
+        self.bytes
+            + self.definitions.capacity() * size_of::<NodeId>()
+            + self.single_strings.capacity() * (size_of::<ExprId>() + 1)
+    }
+
+    /// Whether a language is that of one string, as [`Nodes::constant`] makes them.
+    pub(super) fn is_single_string(&self, language: ExprId) -> bool {
+        self.single_strings.contains(&language)
     }
 
     /// What a node says.
@@ -365,6 +375,7 @@ impl Nodes {
             }
             Value::String(text) => {
                 let language = lexicon.json_string(text, false);
+                self.single_strings.insert(language);
                 all.push(self.string(language));
             }
             Value::Array(items) => {
@@ -397,6 +408,6 @@ impl Nodes {
 
 /// Keeps the first of equal nodes.
 fn keep_first(nodes: &mut Vec<NodeId>) {
-    let mut seen = hashbrown::HashSet::with_capacity(nodes.len());
+    let mut seen = HashSet::with_capacity(nodes.len());
     nodes.retain(|&node| seen.insert(node));
 }

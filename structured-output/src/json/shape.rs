@@ -132,9 +132,9 @@ impl Programs {
                 Shape {
                     words: list.iter().fold(WORDS, |words, shape| words & shape.words),
                     number: all(lexicon, list.iter().map(|shape| shape.number)),
-                    string: all(lexicon, list.iter().map(|shape| shape.string)),
-                    array: logic.all(&arrays),
-                    object: logic.all(&objects),
+                    string: self.all_strings(lexicon, &list),
+                    array: self.logic.all(&arrays),
+                    object: self.logic.all(&objects),
                 }
             }
             Node::AnyOf(_) => {
@@ -220,6 +220,45 @@ impl Programs {
                 self.known_shape(node)
             }
         })
+    }
+
+    /// What several languages of strings have in common. Where one of them is a list of strings,
+    /// others that list strings, or all but some, only leave some out.
+    fn all_strings(&mut self, lexicon: &mut Lexicon, shapes: &[Shape]) -> Spellings {
+        let strings = shapes.iter().map(|shape| shape.string);
+        let Spellings::Only(language) = all(lexicon, strings) else {
+            return Spellings::Free;
+        };
+        let constrained = self.texts(lexicon).constrained;
+        let nodes = &self.logic.nodes;
+        let listed = |lexicon: &Lexicon, language: ExprId| {
+            let list = lexicon.alternatives(language);
+            let all = list.iter().all(|&one| nodes.is_single_string(one));
+            all.then_some(list)
+        };
+        let mut kept: Option<Vec<ExprId>> = None;
+        let mut left_out: Vec<ExprId> = Vec::new();
+        let mut others = Vec::new();
+        for part in lexicon.conjuncts(language) {
+            let complemented = lexicon.complemented(part);
+            if let Some(list) = listed(lexicon, part) {
+                match &mut kept {
+                    Some(kept) => kept.retain(|one| list.contains(one)),
+                    None => kept = Some(list),
+                }
+            } else if let Some(list) = complemented.and_then(|inner| listed(lexicon, inner)) {
+                left_out.extend(list);
+            } else if part != constrained {
+                others.push(part);
+            }
+        }
+        let Some(mut kept) = kept else {
+            return Spellings::Only(language);
+        };
+        kept.retain(|one| !left_out.contains(one));
+        let kept = lexicon.or(&kept);
+        others.push(kept);
+        Spellings::Only(lexicon.and(&others))
     }
 
     /// Exactly one formula holds.
@@ -387,11 +426,12 @@ fn one(
     Ok(Spellings::Only(some))
 }
 
-/// Of strings of some lengths, those of the others, counted and not searched for.
+/// Of strings of some lengths, those of the others, counted and not searched for. `universe` is all
+/// strings, else there are none.
 fn other_lengths(lexicon: &mut Lexicon, part: ExprId, universe: ExprId) -> Option<ExprId> {
     let (first, body, min, max, last) = lexicon.framed_repeat(part)?;
     let all = lexicon.framed_repeat(universe)?;
-    if (first, body, last) != (all.0, all.1, all.4) {
+    if (first, body, 0, UNBOUNDED, last) != all {
         return None;
     }
     let mut ways = Vec::new();

@@ -222,22 +222,4 @@ mod tests {
         );
         assert!(!accepts(&mut l, free, b"\\ud83d\\u0041"));
     }
-
-    #[test]
-    fn strings_are_written_over_a_coarse_alphabet() {
-        let vocab = [b"a".to_vec(), b"<eos>".to_vec()];
-        let info = crate::TokenizerInfo::new(&vocab, 2, &[1], &[]).unwrap();
-        let index = crate::index::TokenizerIndex::new(std::sync::Arc::new(info));
-        let mut l = Lexicon::new(index.alphabets(), 8);
-        for expr in [
-            l.json_char(),
-            l.json_constrained_char(),
-            l.json_number(),
-            l.json_integer(),
-        ] {
-            let fits =
-                (0..index.num_alphabets() - 1).any(|alphabet| l.fits_alphabet(expr, alphabet));
-            assert!(fits);
-        }
-    }
 }

@@ -1,15 +1,20 @@
 //! Arrays whose items differ from each other, or don't all.
 //!
-//! The set of the items so far is a part of the formula. An item that would leave too few others
-//! for those that must follow is excluded before it is written: if some distinct items complete
-//! the array without it, only those can be missed. So each of those is tried in its place.
+//! The set of the items so far is a part of the formula. An array's items are distinct or they are
+//! not: so a formula is what it is where they are (looked at here), or what it is where they
+//! aren't (`repeat`).
+//!
+//! An item that would leave too few others for those that must follow is excluded before it is
+//! written: if some distinct items complete the array without it, only those can be missed. So
+//! each of those is tried in its place. If nothing completes the array without it, it is to be
+//! repeated: then it is one of what can still come.
 
 use hashbrown::{HashMap, HashSet};
 
 use super::derive::Event;
-use super::formula::{Formula, FormulaId, NO_ITEMS};
+use super::formula::{FALSE, Formula, FormulaId, NO_ITEMS, SetId, TRUE};
 use super::live::DEAD;
-use super::node::{Kinds, NOTHING, Node, NodeId};
+use super::node::{Kinds, NOTHING, NodeId};
 use super::programs::Programs;
 use super::value::Value;
 use crate::lexical::{Fuel, Lexicon, OutOfFuel};
@@ -48,17 +53,6 @@ impl Programs {
         )
     }
 
-    fn without_sets(&mut self, formula: FormulaId) -> FormulaId {
-        self.logic.map(
-            formula,
-            &mut HashMap::new(),
-            &mut |logic, leaf| match *logic.formula(leaf) {
-                Formula::Unique { holds, .. } => logic.unique(NO_ITEMS, holds),
-                _ => leaf,
-            },
-        )
-    }
-
     /// The values equal to the one that a text spells.
     pub(super) fn constant_of(&mut self, lexicon: &mut Lexicon, text: &[u8]) -> NodeId {
         let text = String::from_utf8_lossy(text);
@@ -72,31 +66,64 @@ impl Programs {
         }
     }
 
-    /// Whether every place that a formula speaks of admits what every other one does: then it
-    /// makes no difference which of the admitted items is repeated.
-    fn is_uniform(&self, formula: FormulaId) -> bool {
+    /// The set of the items so far.
+    fn items_so_far(&self, formula: FormulaId) -> SetId {
         let leaves = self.logic.leaves(&[formula]);
-        leaves.iter().all(|&leaf| match self.logic.formula(leaf) {
-            Formula::Is(node) | Formula::Not(node) => match self.logic.nodes.node(*node) {
-                Node::Items { prefix, .. } => prefix.is_empty(),
-                Node::MinItems(_) => true,
-                _ => false,
-            },
-            _ => true,
-        })
+        let set = leaves
+            .iter()
+            .find_map(|&leaf| match *self.logic.formula(leaf) {
+                Formula::Unique { set, .. } => Some(set),
+                _ => None,
+            });
+        set.unwrap_or(NO_ITEMS)
     }
 
-    /// Items, as texts, with which an array may end after those in the sets of its formula.
-    /// `None` where there are none. Fails where items must repeat and are not all alike.
-    pub(super) fn distinct_items(
+    /// What a formula is where the items of the array are all distinct, or are not.
+    pub(super) fn where_distinct(&mut self, formula: FormulaId, distinct: bool) -> FormulaId {
+        self.logic.map(
+            formula,
+            &mut HashMap::new(),
+            &mut |logic, leaf| match *logic.formula(leaf) {
+                Formula::Unique { holds, .. } if holds == distinct => TRUE,
+                Formula::Unique { .. } => FALSE,
+                _ => leaf,
+            },
+        )
+    }
+
+    /// Items, as texts, with which an array ends whose formula speaks of distinct items. `None`
+    /// where there are none.
+    pub(super) fn texts_to_end(
         &mut self,
         lexicon: &mut Lexicon,
         formula: FormulaId,
         fuel: &mut Fuel,
     ) -> Result<Option<Vec<Vec<u8>>>, OutOfFuel> {
-        if self.logic.facts(formula).has_repeated && !self.is_uniform(formula) {
-            return Err(fuel.exhaust());
+        let set = self.items_so_far(formula);
+        let distinct = self.where_distinct(formula, true);
+        if distinct != FALSE {
+            let unique = self.logic.unique(set, true);
+            let distinct = self.logic.all(&[unique, distinct]);
+            let found = self.distinct_items(lexicon, distinct, fuel)?;
+            if found.is_some() {
+                return Ok(found);
+            }
         }
+        let repeated = self.where_distinct(formula, false);
+        if repeated == FALSE {
+            return Ok(None);
+        }
+        self.repeated_items(lexicon, repeated, set, fuel)
+    }
+
+    /// Distinct items, as texts, with which an array ends after those in the set of its formula,
+    /// which asks for them. `None` where there are none.
+    fn distinct_items(
+        &mut self,
+        lexicon: &mut Lexicon,
+        formula: FormulaId,
+        fuel: &mut Fuel,
+    ) -> Result<Option<Vec<Vec<u8>>>, OutOfFuel> {
         // One more at a time, so that few are tried before many.
         for most in 0..=MAX_DISTINCT {
             let mut search = Distinct::default();
@@ -132,10 +159,9 @@ impl Programs {
         if search.failed.contains(&(formula, most)) {
             return Ok(None);
         }
-        let here = self.without_sets(formula);
-        // Coming here again with more items doesn't help, unless they are to be repeated.
-        let is_known = search.path.iter().filter(|&&id| id == here).count();
-        if is_known > usize::from(facts.has_repeated) {
+        // Coming here again with more items doesn't help.
+        let here = self.where_distinct(formula, true);
+        if search.path.contains(&here) {
             return Ok(None);
         }
         search.path.push(here);
@@ -182,43 +208,47 @@ impl Programs {
         Ok(None)
     }
 
-    /// What of a value may be the next item, so that one of the formulas that remain can still be
-    /// met.
+    /// What of a value may be the next item, so that a formula that remains after it can still be
+    /// met; `None` where nothing may.
     pub(super) fn leaving_enough(
         &mut self,
         lexicon: &mut Lexicon,
         value: NodeId,
-        rest: &[FormulaId],
+        formula: FormulaId,
         fuel: &mut Fuel,
-    ) -> Result<NodeId, OutOfFuel> {
-        let mut needed: Vec<NodeId> = Vec::new();
-        for &formula in rest {
-            let facts = self.logic.facts(formula);
-            if facts.has_repeated || !facts.has_unique {
-                continue;
+    ) -> Result<Option<NodeId>, OutOfFuel> {
+        let facts = self.logic.facts(formula);
+        if self.array_cost(lexicon, formula, fuel)? == DEAD {
+            if !facts.has_repeated {
+                return Ok(None);
             }
-            if let Some(items) = self.distinct_items(lexicon, formula, fuel)? {
-                for item in items {
-                    needed.push(self.constant_of(lexicon, &item));
-                }
-            }
+            let repeated = self.where_distinct(formula, false);
+            let later = self.items_later(lexicon, repeated, fuel)?;
+            let value = self.logic.nodes.all_of(&[value, later]);
+            let cost = self.cost(lexicon, value, fuel)?;
+            return Ok((cost != DEAD).then_some(value));
         }
+        if !facts.has_unique || facts.closes {
+            return Ok(Some(value));
+        }
+        let Some(texts) = self.texts_to_end(lexicon, formula, fuel)? else {
+            return Ok(Some(value));
+        };
         let mut kept = vec![value];
-        for item in needed {
+        for text in texts {
+            let item = self.constant_of(lexicon, &text);
             let both = self.logic.nodes.all_of(&[value, item]);
             if self.sure_cost(lexicon, both, fuel)? == DEAD {
                 continue;
             }
-            let mut is_possible = false;
-            for &formula in rest {
-                let formula = self.with_item(formula, item);
-                is_possible |= self.array_cost(lexicon, formula, fuel)? != DEAD;
-            }
-            if !is_possible {
+            let after = self.with_item(formula, item);
+            if self.array_cost(lexicon, after, fuel)? == DEAD {
                 kept.push(self.logic.nodes.not(item));
             }
         }
-        Ok(self.logic.nodes.all_of(&kept))
+        let value = self.logic.nodes.all_of(&kept);
+        let cost = self.cost(lexicon, value, fuel)?;
+        Ok((cost != DEAD).then_some(value))
     }
 }
 

@@ -34,9 +34,12 @@ pub(crate) const UNBOUNDED: u32 = u32::MAX;
 /// `Facts::end_mark` where there is none. Marks are below.
 pub(crate) const NO_MARK: u16 = u16::MAX;
 
-/// Bytes after the first of which a token is read byte by byte, whatever the alphabet: what begins
-/// an escape in JSON, a percent-encoding and an address literal in a URI.
+/// Bytes after which a token is read byte by byte, whatever the alphabet: what begins an escape in
+/// JSON, a percent-encoding and an address literal in a URI.
 pub(crate) const TURNING_BYTES: [u8; 3] = *b"\\[%";
+
+/// `Facts::sole_mark` of expressions that may end with different marks, or with and without.
+pub(crate) const MANY_MARKS: u16 = u16::MAX - 1;
 
 /// An interned set of bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -83,17 +86,22 @@ pub(super) struct Facts {
     pub(super) nullable: bool,
     /// Free of `And` and `Not`: then it is empty only as [`EMPTY`], and `min_bytes` is exact.
     pub(super) exact: bool,
+    /// Known to contain a string, without a search.
+    pub(super) live: bool,
+    /// Known to contain finitely many strings.
+    pub(super) finite: bool,
+    /// Known to contain infinitely many.
+    pub(super) infinite: bool,
     /// Contains a bounded repetition.
     pub(super) counted: bool,
     /// Contains a mark.
     pub(super) marked: bool,
+    /// The only mark it contains, or [`NO_MARK`]; [`MANY_MARKS`] where it ends in several ways.
+    pub(super) sole_mark: u16,
     /// The mark that the empty string ends with, or [`NO_MARK`].
     pub(super) end_mark: u16,
     /// A lower bound on the length of its strings.
     pub(super) min_bytes: u32,
-    /// Bit `i`: every byte set within is a union of classes of alphabet `i` (see `index`), and so
-    /// is every one within its derivatives, but for those by [`TURNING_BYTES`].
-    pub(super) alphabets: u8,
 }
 
 /// Steps left for a piece of work. Counts what is done, never time, so that a run can be repeated.
@@ -147,15 +155,12 @@ pub(crate) struct Lexicon {
     operands: Vec<ExprId>,
     node_ids: HashTable<u32>,
     sets: Vec<ByteSet>,
-    set_alphabets: Vec<u8>,
     set_ids: HashTable<u32>,
     hasher: DefaultHashBuilder,
-    /// The alphabets of `Facts::alphabets`: the classes of each.
-    alphabets: Vec<Vec<ByteSet>>,
-    /// The alphabets that tell decimal digits apart.
-    digit_alphabets: u8,
     pub(super) rows: Rows,
     pub(super) memo: super::completion::Memo,
+    /// See `marks`: the expression with mark 0 in place of its own.
+    pub(super) first_marked: HashMap<ExprId, ExprId>,
     /// See `saturate`: the expression with its counters cut, or [`NOT_CUT`].
     pub(super) saturated: Vec<u32>,
     /// Small sets of code points met so far, see `unicode`.
@@ -177,20 +182,18 @@ impl Lexicon {
     /// An empty arena. `alphabets` are partitions of the bytes, at most eight;
     /// `max_token_bytes` is the length of the longest token.
     pub(crate) fn new(alphabets: Vec<Vec<ByteSet>>, max_token_bytes: u32) -> Self {
-        debug_assert!(alphabets.len() <= 8, "`Facts::alphabets` has eight bits");
+        debug_assert!(alphabets.len() <= 8, "`ClassMap::fits` has eight bits");
         let mut lexicon = Self {
             nodes: Vec::new(),
             facts: Vec::new(),
             operands: Vec::new(),
             node_ids: HashTable::new(),
             sets: Vec::new(),
-            set_alphabets: Vec::new(),
             set_ids: HashTable::new(),
             hasher: DefaultHashBuilder::default(),
-            alphabets,
-            digit_alphabets: 0,
-            rows: Rows::default(),
+            rows: Rows::new(alphabets),
             memo: Default::default(),
+            first_marked: HashMap::new(),
             saturated: Vec::new(),
             code_points: HashMap::new(),
             bytes: vec![EMPTY; 256],
@@ -210,10 +213,6 @@ impl Lexicon {
             &[],
         );
         debug_assert_eq!((byte, any), (BYTE, ANY));
-        lexicon.digit_alphabets = (b"0123456789.".iter()).fold(u8::MAX, |fits, &byte| {
-            let set = lexicon.intern_set(ByteSet::single(byte));
-            fits & lexicon.set_alphabets[set.0 as usize]
-        });
         lexicon
     }
 
@@ -225,6 +224,7 @@ impl Lexicon {
             + self.node_ids.capacity() * (size_of::<u32>() + 1)
             + self.sets.capacity() * (size_of::<ByteSet>() + 2 * size_of::<u32>())
             + self.saturated.capacity() * size_of::<u32>()
+            + self.first_marked.capacity() * (size_of::<(ExprId, ExprId)>() + 1)
             + self.rows.memory_bytes()
             + self.memo.memory_bytes()
     }
@@ -238,12 +238,6 @@ impl Lexicon {
     /// accepts.
     pub(crate) fn is_nullable(&self, expr: ExprId) -> bool {
         self.facts(expr).nullable
-    }
-
-    /// Whether every set of bytes in this expression and in all its derivatives, but for those by
-    /// [`TURNING_BYTES`], is a union of classes of that alphabet.
-    pub(crate) fn fits_alphabet(&self, expr: ExprId, alphabet: usize) -> bool {
-        self.facts(expr).alphabets >> alphabet & 1 == 1
     }
 
     /// Whether an expression is free of intersections and complements.
@@ -294,16 +288,7 @@ impl Lexicon {
         );
         let id = *entry.or_insert(sets.len() as u32).get();
         if id as usize == self.sets.len() {
-            let mut fits = 0;
-            for (alphabet, classes) in self.alphabets.iter().enumerate() {
-                let whole = |class: &ByteSet| {
-                    let inside = class.intersection(&set);
-                    inside.is_empty() || inside == *class
-                };
-                fits |= u8::from(classes.iter().all(whole)) << alphabet;
-            }
             self.sets.push(set);
-            self.set_alphabets.push(fits);
         }
         SetId(id)
     }
@@ -351,49 +336,59 @@ impl Lexicon {
         ExprId(id)
     }
 
-    /// Whether all bytes of a set are of [`TURNING_BYTES`].
-    fn turns(&self, set: SetId) -> bool {
-        self.set(set)
-            .iter()
-            .all(|byte| TURNING_BYTES.contains(&byte))
+    /// Whether an intersection is one infinite language less finite ones, such as any string but
+    /// some: then something is left.
+    fn is_infinite_less_finite(&self, list: &[ExprId]) -> bool {
+        let mut infinite = 0;
+        list.iter().all(|&expr| match self.node(expr) {
+            Node::Not(inner) => self.facts(inner).finite,
+            _ => {
+                infinite += 1;
+                self.facts(expr).infinite && infinite == 1
+            }
+        })
     }
 
     /// The facts of a node whose operands are interned.
     fn facts_of(&self, node: Node, list: &[ExprId]) -> Facts {
         let all = |of: fn(&Facts) -> bool| list.iter().all(|&expr| of(&self.facts(expr)));
         let any = |of: fn(&Facts) -> bool| list.iter().any(|&expr| of(&self.facts(expr)));
-        let alphabets = |list: &[ExprId]| {
-            list.iter()
-                .fold(u8::MAX, |fits, &expr| fits & self.facts(expr).alphabets)
-        };
         let lengths = || list.iter().map(|&expr| self.facts(expr).min_bytes);
         let plain = Facts {
             nullable: false,
             exact: true,
+            live: true,
+            finite: false,
+            infinite: false,
             counted: false,
             marked: false,
+            sole_mark: NO_MARK,
             end_mark: NO_MARK,
             min_bytes: 0,
-            alphabets: u8::MAX,
         };
         match node {
             Node::Empty => Facts {
+                live: false,
+                finite: true,
                 min_bytes: u32::MAX,
                 ..plain
             },
             Node::Epsilon => Facts {
                 nullable: true,
+                finite: true,
                 ..plain
             },
             Node::Mark(mark) => Facts {
                 nullable: true,
+                finite: true,
                 marked: true,
+                sole_mark: mark,
                 end_mark: mark,
                 ..plain
             },
-            Node::Class(set) => Facts {
+            Node::Class(_) => Facts {
+                finite: true,
                 min_bytes: 1,
-                alphabets: self.set_alphabets[set.0 as usize],
                 ..plain
             },
             Node::Concat(head, tail) => {
@@ -401,36 +396,43 @@ impl Lexicon {
                 Facts {
                     nullable: a.nullable && b.nullable,
                     exact: a.exact && b.exact,
+                    live: a.live && b.live,
+                    finite: a.finite && b.finite,
+                    infinite: (a.infinite && b.live) || (a.live && b.infinite),
                     counted: a.counted || b.counted,
                     marked: b.marked,
+                    sole_mark: b.sole_mark,
                     end_mark: if a.nullable { b.end_mark } else { NO_MARK },
                     min_bytes: a.min_bytes.saturating_add(b.min_bytes),
-                    alphabets: match self.node(head) {
-                        // No other byte leads to the tail.
-                        Node::Class(set) if self.turns(set) => a.alphabets,
-                        _ => a.alphabets & b.alphabets,
-                    },
                 }
             }
             Node::Or(_) => Facts {
                 nullable: any(|facts| facts.nullable),
                 exact: all(|facts| facts.exact),
+                live: any(|facts| facts.live),
+                finite: all(|facts| facts.finite),
+                infinite: any(|facts| facts.infinite),
                 counted: any(|facts| facts.counted),
                 marked: any(|facts| facts.marked),
+                sole_mark: list
+                    .iter()
+                    .map(|&expr| self.facts(expr).sole_mark)
+                    .reduce(|a, b| if a == b { a } else { MANY_MARKS })
+                    .unwrap_or(NO_MARK),
                 end_mark: list
                     .iter()
                     .map(|&expr| self.facts(expr).end_mark)
                     .min()
                     .unwrap_or(NO_MARK),
                 min_bytes: lengths().min().unwrap_or(u32::MAX),
-                alphabets: alphabets(list),
             },
             Node::And(_) => Facts {
                 nullable: all(|facts| facts.nullable),
                 exact: false,
+                live: all(|facts| facts.nullable) || self.is_infinite_less_finite(list),
+                finite: any(|facts| facts.finite),
                 counted: any(|facts| facts.counted),
                 min_bytes: lengths().max().unwrap_or(0),
-                alphabets: alphabets(list),
                 ..plain
             },
             Node::Not(inner) => {
@@ -438,9 +440,9 @@ impl Lexicon {
                 Facts {
                     nullable: !inner.nullable,
                     exact: false,
+                    live: !inner.nullable || inner.finite,
                     counted: inner.counted,
                     min_bytes: u32::from(inner.nullable),
-                    alphabets: inner.alphabets,
                     ..plain
                 }
             }
@@ -448,6 +450,10 @@ impl Lexicon {
                 let inner = self.facts(body);
                 Facts {
                     nullable: min == 0 || inner.nullable,
+                    live: min == 0 || inner.live,
+                    finite: inner.finite && max != UNBOUNDED,
+                    infinite: (inner.infinite && max > 0)
+                        || (max == UNBOUNDED && inner.live && inner.min_bytes > 0),
                     counted: inner.counted || max != UNBOUNDED || min > 1,
                     min_bytes: min.saturating_mul(inner.min_bytes),
                     ..inner
@@ -456,7 +462,6 @@ impl Lexicon {
             Node::Residue(residue) => Facts {
                 nullable: residue.is_nullable(),
                 min_bytes: residue.min_bytes().unwrap_or(u32::MAX),
-                alphabets: self.digit_alphabets,
                 ..plain
             },
         }

@@ -342,37 +342,20 @@ impl Lexicon {
         Some((first, body, min, max, last))
     }
 
+    /// Where an expression is `~A`, this.
+    pub(crate) fn complemented(&self, expr: ExprId) -> Option<ExprId> {
+        match self.node(expr) {
+            Node::Not(inner) => Some(inner),
+            _ => None,
+        }
+    }
+
     /// The operands of an intersection; an expression itself where it is none.
     pub(crate) fn conjuncts(&self, expr: ExprId) -> Vec<ExprId> {
         match self.node(expr) {
             Node::And(at) => self.operands(at).to_vec(),
             _ => vec![expr],
         }
-    }
-
-    /// Where an expression is `(S & ~N) R`, or without `R`: the expressions `S R` and `S & N`.
-    pub(crate) fn exclusion(&mut self, expr: ExprId) -> Option<(ExprId, ExprId)> {
-        let (head, rest) = match self.node(expr) {
-            Node::Concat(head, rest) => (head, rest),
-            _ => (expr, EPSILON),
-        };
-        let Node::And(at) = self.node(head) else {
-            return None;
-        };
-        let (mut kept, mut taken) = (Vec::new(), Vec::new());
-        for &operand in self.operands(at) {
-            match self.node(operand) {
-                Node::Not(inner) => taken.push(inner),
-                _ => kept.push(operand),
-            }
-        }
-        if taken.is_empty() || kept.is_empty() {
-            return None;
-        }
-        let all = self.and(&kept);
-        let taken = self.or(&taken);
-        let taken = self.and(&[all, taken]);
-        Some((self.concat(all, rest), taken))
     }
 
     /// Every other string of bytes, well-formed UTF-8 or not.

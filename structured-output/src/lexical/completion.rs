@@ -35,7 +35,7 @@ impl Memo {
 impl Lexicon {
     /// Whether some string is in the language: whether the state can reach an end.
     pub(crate) fn is_live(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<bool, OutOfFuel> {
-        Ok(expr != EMPTY && (self.facts(expr).exact || self.distance(expr, fuel)? != DEAD))
+        Ok(self.facts(expr).live || (expr != EMPTY && self.distance(expr, fuel)? != DEAD))
     }
 
     /// Length in bytes of the shortest string in the language; [`DEAD`] where there is none.

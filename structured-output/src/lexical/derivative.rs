@@ -16,6 +16,8 @@ use super::byte_set::ByteSet;
 pub(super) struct ClassMap {
     class_of: Box<[u8; 256]>,
     classes: Vec<ByteSet>,
+    /// Bit `i`: no class of coarse alphabet `i` (see `index`) is cut by one of these.
+    fits: u8,
 }
 
 /// A row that is not computed yet.
@@ -31,6 +33,18 @@ struct Row {
     start: u32,
 }
 
+/// A row that is known, for walks that look at it again and again. Valid for as long as the
+/// lexicon.
+#[derive(Clone, Copy)]
+pub(crate) struct RowRef(Row);
+
+impl Default for RowRef {
+    /// Stands for a row that is yet to be looked up.
+    fn default() -> Self {
+        Self(NO_ROW)
+    }
+}
+
 /// All rows computed so far.
 #[derive(Default)]
 pub(super) struct Rows {
@@ -39,9 +53,19 @@ pub(super) struct Rows {
     maps: Vec<ClassMap>,
     map_ids: HashTable<u32>,
     hasher: DefaultHashBuilder,
+    /// The classes of each coarse alphabet.
+    alphabets: Vec<Vec<ByteSet>>,
 }
 
 impl Rows {
+    /// No rows; `alphabets` are partitions of the bytes, at most eight.
+    pub(super) fn new(alphabets: Vec<Vec<ByteSet>>) -> Self {
+        Self {
+            alphabets,
+            ..Self::default()
+        }
+    }
+
     pub(super) fn memory_bytes(&self) -> usize {
         let per_map = 256 + size_of::<ClassMap>() + 4 * size_of::<ByteSet>();
         self.rows.capacity() * size_of::<Row>()
@@ -77,9 +101,19 @@ impl Rows {
                 }
                 classes[usize::from(class)].insert(byte);
             }
+            let mut fits = 0;
+            for (bit, alphabet) in self.alphabets.iter().enumerate() {
+                let whole = |class: &ByteSet| {
+                    let mut of_bytes = class.iter().map(|byte| class_of[usize::from(byte)]);
+                    let first = of_bytes.next();
+                    of_bytes.all(|class| Some(class) == first)
+                };
+                fits |= u8::from(alphabet.iter().all(whole)) << bit;
+            }
             self.maps.push(ClassMap {
                 class_of: Box::new(*class_of),
                 classes,
+                fits,
             });
         }
         id
@@ -109,6 +143,31 @@ impl Lexicon {
         let row = self.row(expr, fuel)?;
         let live = self.rows.entries(row).filter(|&(_, to)| to != EMPTY);
         Ok(live.map(|(bytes, to)| (*bytes, to)).collect())
+    }
+
+    /// The row of an expression.
+    pub(crate) fn row_ref(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<RowRef, OutOfFuel> {
+        Ok(RowRef(self.row(expr, fuel)?))
+    }
+
+    /// The classes of a row with their targets.
+    pub(crate) fn row_entries(&self, row: RowRef) -> impl Iterator<Item = (&ByteSet, ExprId)> {
+        self.rows.entries(row.0)
+    }
+
+    /// The class of a byte in a row.
+    pub(crate) fn row_class(&self, row: RowRef, byte: u8) -> u8 {
+        self.rows.maps[row.0.map as usize].class_of[usize::from(byte)]
+    }
+
+    /// The derivative by the bytes of a class.
+    pub(crate) fn row_target(&self, row: RowRef, class: u8) -> ExprId {
+        self.rows.targets[row.0.start as usize + usize::from(class)]
+    }
+
+    /// Whether a row tells apart no bytes that a coarse alphabet doesn't.
+    pub(crate) fn row_fits(&self, row: RowRef, alphabet: usize) -> bool {
+        self.rows.maps[row.0.map as usize].fits >> alphabet & 1 == 1
     }
 
     /// The row of an expression, computed where it isn't yet, operands first.

@@ -13,6 +13,7 @@
 //! | `completion` | can a state still end, and in how few bytes |
 //! | `search` | the nearest end in a graph that is made as it is walked |
 //! | `residue` | decimals that are multiples of a number, by arithmetic |
+//! | `marks` | lexemes that differ in their mark only |
 //! | `saturate` | counters cut to what one token can tell apart |
 //! | `unicode` | sets of code points as UTF-8 |
 //!
@@ -23,13 +24,16 @@ mod build;
 mod byte_set;
 mod completion;
 mod derivative;
+mod marks;
 mod residue;
 mod saturate;
 pub(crate) mod search;
 mod unicode;
 
 pub(crate) use arena::{
-    ANY, EMPTY, EPSILON, ExprId, Fuel, Lexicon, NO_MARK, OutOfFuel, TURNING_BYTES, UNBOUNDED,
+    ANY, EMPTY, EPSILON, ExprId, Fuel, Lexicon, MANY_MARKS, NO_MARK, OutOfFuel, TURNING_BYTES,
+    UNBOUNDED,
 };
 pub(crate) use byte_set::ByteSet;
+pub(crate) use derivative::RowRef;
 pub(crate) use residue::{MAX_PLACES, Part, Residue};

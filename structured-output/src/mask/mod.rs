@@ -28,7 +28,7 @@ impl Mask {
                 count: count as u32,
             };
         }
-        Self::Sparse(set_bits(&words).collect())
+        Self::Sparse(ids_of(&words).collect())
     }
 
     /// A mask from at most [`MAX_SPARSE`] ids in any order.
@@ -46,13 +46,25 @@ impl Mask {
                     *word |= own;
                 }
             }
-            Self::Sparse(ids) => {
-                for &id in ids {
-                    if let Some(word) = words.get_mut(id as usize / BITS_PER_WORD) {
-                        *word |= 1 << (id % 32);
-                    }
-                }
-            }
+            Self::Sparse(ids) => set_bits(words, ids),
+        }
+    }
+
+    /// Whether a token is in it.
+    pub(crate) fn is_allowed(&self, id: u32) -> bool {
+        match self {
+            Self::Dense { words, .. } => words
+                .get(id as usize / BITS_PER_WORD)
+                .is_some_and(|word| word >> (id % 32) & 1 == 1),
+            Self::Sparse(ids) => ids.binary_search(&id).is_ok(),
+        }
+    }
+
+    /// How many tokens are in it.
+    pub(crate) fn num_allowed(&self) -> usize {
+        match self {
+            Self::Dense { count, .. } => *count as usize,
+            Self::Sparse(ids) => ids.len(),
         }
     }
 
@@ -63,8 +75,26 @@ impl Mask {
     }
 }
 
+/// Sets the bits of some ids.
+pub(crate) fn set_bits(words: &mut [u32], ids: &[u32]) {
+    for &id in ids {
+        if let Some(word) = words.get_mut(id as usize / BITS_PER_WORD) {
+            *word |= 1 << (id % 32);
+        }
+    }
+}
+
+/// Clears the bits of some ids.
+pub(crate) fn clear_bits(words: &mut [u32], ids: &[u32]) {
+    for &id in ids {
+        if let Some(word) = words.get_mut(id as usize / BITS_PER_WORD) {
+            *word &= !(1 << (id % 32));
+        }
+    }
+}
+
 /// The ids of the bits that are set, ascending.
-fn set_bits(words: &[u32]) -> impl Iterator<Item = u32> {
+fn ids_of(words: &[u32]) -> impl Iterator<Item = u32> {
     words.iter().zip(0_u32..).flat_map(|(&word, index)| {
         let mut left = word;
         std::iter::from_fn(move || {
@@ -108,20 +138,12 @@ impl MaskRef {
 
     /// Whether a token is allowed.
     pub fn is_allowed(&self, token_id: u32) -> bool {
-        match self.view() {
-            MaskView::Dense(words) => words
-                .get(token_id as usize / BITS_PER_WORD)
-                .is_some_and(|word| word >> (token_id % 32) & 1 == 1),
-            MaskView::Sparse(ids) => ids.binary_search(&token_id).is_ok(),
-        }
+        self.mask.is_allowed(token_id)
     }
 
     /// How many tokens are allowed.
     pub fn num_allowed(&self) -> usize {
-        match &*self.mask {
-            Mask::Dense { count, .. } => *count as usize,
-            Mask::Sparse(ids) => ids.len(),
-        }
+        self.mask.num_allowed()
     }
 
     /// The one token that is allowed, where it is only one.
@@ -135,7 +157,7 @@ impl MaskRef {
     /// The allowed ids, ascending.
     pub fn token_ids(&self) -> Vec<u32> {
         match self.view() {
-            MaskView::Dense(words) => set_bits(words).collect(),
+            MaskView::Dense(words) => ids_of(words).collect(),
             MaskView::Sparse(ids) => ids.to_vec(),
         }
     }

@@ -1,50 +1,86 @@
 //! The store of masks: each set of tokens once, within a budget of bytes.
 
-use std::hash::BuildHasher;
+use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
+use hashbrown::hash_table::Entry;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-use super::Mask;
+use super::{MAX_SPARSE, Mask};
 
-/// Masks interned by content. Equality is checked in full: a hash collision costs a comparison,
-/// never a wrong mask.
+/// How a mask is put together: some large sets that are known by number, and a list of further ids.
+/// Masks of one recipe are equal. That is what they are recognised by: a large mask is neither
+/// hashed nor compared.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Recipe {
+    /// Numbers of the large sets, ascending.
+    pub(crate) sets: Vec<u32>,
+    /// Ids that are in none of them, ascending.
+    pub(crate) ids: Vec<u32>,
+}
+
+/// Masks by their recipes. Equality is checked in full: a hash collision costs a comparison, never
+/// a wrong mask.
 #[derive(Default)]
 pub(crate) struct MaskStore {
-    masks: HashTable<Arc<Mask>>,
+    masks: HashTable<(Recipe, Arc<Mask>)>,
     hasher: DefaultHashBuilder,
     bytes: usize,
 }
 
 impl MaskStore {
-    /// The one shared copy of a mask.
-    pub(crate) fn intern(&mut self, mask: Mask) -> Arc<Mask> {
+    /// The mask of a recipe. `make` is asked for one that isn't known yet and is more than a short
+    /// list of ids.
+    pub(crate) fn intern(
+        &mut self,
+        recipe: Recipe,
+        make: impl FnOnce(&Recipe) -> Mask,
+    ) -> Arc<Mask> {
         let hasher = &self.hasher;
         let entry = self.masks.entry(
-            hasher.hash_one(&mask),
-            |known| **known == mask,
-            |known| hasher.hash_one(&**known),
+            hasher.hash_one(&recipe),
+            |(known, _)| *known == recipe,
+            |(known, _)| hasher.hash_one(known),
         );
         match entry {
-            hashbrown::hash_table::Entry::Occupied(known) => Arc::clone(known.get()),
-            hashbrown::hash_table::Entry::Vacant(place) => {
-                self.bytes += mask.memory_bytes();
-                let mask = Arc::new(mask);
-                place.insert(Arc::clone(&mask));
+            Entry::Occupied(known) => Arc::clone(&known.get().1),
+            Entry::Vacant(place) => {
+                let is_short = recipe.sets.is_empty() && recipe.ids.len() <= MAX_SPARSE;
+                let mask = Arc::new(match is_short {
+                    true => Mask::from_ids(recipe.ids.clone()),
+                    false => make(&recipe),
+                });
+                let numbers = recipe.sets.capacity() + recipe.ids.capacity();
+                self.bytes += mask.memory_bytes() + numbers * size_of::<u32>();
+                place.insert((recipe, Arc::clone(&mask)));
                 mask
             }
         }
     }
 
-    /// Bytes of memory held.
-    pub(crate) fn memory_bytes(&self) -> usize {
-        self.bytes + self.masks.capacity() * (size_of::<usize>() + 1)
+    /// A mask from its words: known by its content.
+    pub(crate) fn intern_words(&mut self, words: Vec<u32>) -> Arc<Mask> {
+        let count = words.iter().map(|word| word.count_ones() as usize).sum();
+        let mask = Mask::from_words(words, count);
+        let numbers = match &mask {
+            Mask::Dense { words, .. } => words,
+            Mask::Sparse(ids) => ids,
+        };
+        // No number of a set is this one: the recipe lists words.
+        let sets = match mask {
+            Mask::Dense { .. } => vec![u32::MAX],
+            Mask::Sparse(_) => Vec::new(),
+        };
+        let recipe = Recipe {
+            sets,
+            ids: numbers.to_vec(),
+        };
+        self.intern(recipe, |_| mask)
     }
 
-    /// How many masks are held.
-    #[cfg(test)]
-    pub(crate) fn len(&self) -> usize {
-        self.masks.len()
+    /// Bytes of memory held.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.bytes + self.masks.capacity() * (size_of::<(Recipe, usize)>() + 1)
     }
 }
 
@@ -52,17 +88,27 @@ impl MaskStore {
 mod tests {
     use super::*;
 
+    fn recipe(sets: &[u32], ids: &[u32]) -> Recipe {
+        Recipe {
+            sets: sets.to_vec(),
+            ids: ids.to_vec(),
+        }
+    }
+
     #[test]
-    fn equal_masks_are_one() {
+    fn masks_of_one_recipe_are_one() {
         let mut store = MaskStore::default();
-        let first = store.intern(Mask::from_ids(vec![3, 1]));
+        let unasked = |_: &Recipe| -> Mask { panic!("a short list makes itself") };
+        let first = store.intern(recipe(&[], &[1, 3]), unasked);
         let held = store.memory_bytes();
-        let again = store.intern(Mask::from_ids(vec![1, 3]));
+        let again = store.intern(recipe(&[], &[1, 3]), unasked);
         assert!(Arc::ptr_eq(&first, &again));
-        assert_eq!((store.len(), store.memory_bytes()), (1, held));
-        let other = store.intern(Mask::from_words(vec![u32::MAX; 4], 128));
-        assert_eq!(store.len(), 2);
+        assert_eq!(store.memory_bytes(), held);
+        let make = |_: &Recipe| Mask::from_words(vec![u32::MAX; 4], 128);
+        let other = store.intern(recipe(&[7], &[1, 3]), make);
         assert!(store.memory_bytes() > held + 16);
         assert_eq!(*other, Mask::from_words(vec![u32::MAX; 4], 128));
+        let again = store.intern(recipe(&[7], &[1, 3]), unasked);
+        assert!(Arc::ptr_eq(&other, &again));
     }
 }

@@ -1,14 +1,38 @@
-//! The walk of an automaton through a trie of tokens.
+//! Walks of an automaton through a trie of tokens.
 
 use std::ops::Range;
 
 use hashbrown::HashMap;
 
-use crate::index::Trie;
-use crate::lexical::{EMPTY, ExprId, Fuel, Lexicon, NO_MARK, OutOfFuel};
+use crate::index::{Labels, ROOT, Trie};
+use crate::lexical::{ByteSet, EMPTY, ExprId, Fuel, Lexicon, NO_MARK, OutOfFuel, RowRef};
 
-/// A part of the trie in which tokens end a lexeme before their own end: all tokens at and below
-/// `node`, whose bytes from `depth` on follow a lexeme that ended with `mark`.
+/// A trie with what its labels stand for.
+#[derive(Clone, Copy)]
+pub(crate) struct Labelled<'a> {
+    pub(crate) trie: &'a Trie,
+    /// The number of the coarse alphabet and a byte of each class; `None` where labels are bytes.
+    pub(crate) alphabet: Option<(usize, &'a [u8])>,
+}
+
+impl<'a> Labelled<'a> {
+    /// A trie of single bytes.
+    pub(crate) fn of_bytes(trie: &'a Trie) -> Self {
+        Self {
+            trie,
+            alphabet: None,
+        }
+    }
+
+    /// A byte that a label stands for.
+    pub(crate) fn byte(&self, label: u8) -> u8 {
+        self.alphabet
+            .map_or(label, |(_, bytes)| bytes[usize::from(label)])
+    }
+}
+
+/// Tokens that end a lexeme before their own end: all at and below `node`, whose bytes from
+/// `depth` on follow a lexeme that ended with `mark`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Exit {
     pub(crate) node: u32,
@@ -16,120 +40,331 @@ pub(crate) struct Exit {
     pub(crate) mark: u16,
 }
 
-/// Runs the automaton from `start` over every word of the trie, as far as it survives.
+/// What a walk meets.
+pub(crate) trait Visitor {
+    /// Tokens, as a range of [`Trie::tokens`], and the state after them. Ranges ascend.
+    fn reached(&mut self, tokens: Range<u32>, expr: ExprId);
+    /// Tokens that end the lexeme.
+    fn exit(&mut self, exit: Exit);
+}
+
+/// Runs the automaton from `start` over every word of the trie, as far as it survives. False where
+/// a state tells apart bytes that the alphabet doesn't: then what was visited so far means nothing.
 ///
-/// For each node that it reaches and that has tokens, `reached` is given their range in
-/// [`Trie::tokens`] and the state after them. Where it can't go on but a lexeme ends, `exit` is
-/// called, unless that is before the first byte. Costs a step per node looked at: a few loads,
-/// since transitions by class are gathered in a table as they are met.
-///
-/// The state's expression must fit the trie's alphabet ([`Lexicon::fits_alphabet`]).
+/// Where the automaton can't go on but a lexeme ends, that is an exit, unless it is before the
+/// first byte. Costs a step per node looked at, a few loads. What is below a node is not looked at
+/// where no byte of it leads away from the state; and where a state has fewer bytes to go on with
+/// than a node has children, those are looked up.
 pub(crate) fn walk(
+    lexicon: &mut Lexicon,
+    labelled: Labelled<'_>,
+    start: ExprId,
+    fuel: &mut Fuel,
+    visitor: &mut impl Visitor,
+) -> Result<bool, OutOfFuel> {
+    let Labelled { trie, alphabet } = labelled;
+    let mut table = Table::default();
+    let start = table.state(lexicon, start);
+    // Nodes whose own tokens are accepted, with the state there and their depth.
+    let mut pending = vec![(ROOT, start, 0_u32)];
+    while let Some((node, state, depth)) = pending.pop() {
+        if let Some(below) = trie.labels_below(node)
+            && below.is_subset(table.states[state as usize].stays)
+        {
+            visitor.reached(trie.below(node), table.states[state as usize].expr);
+            continue;
+        }
+        let own = trie.own(node);
+        if !own.is_empty() {
+            visitor.reached(own, table.states[state as usize].expr);
+        }
+        let children = trie.children(node);
+        if children.is_empty() {
+            continue;
+        }
+        table.expand(lexicon, state, fuel)?;
+        let State {
+            end_mark,
+            num_bytes,
+            ..
+        } = table.states[state as usize];
+        if !table.fits(lexicon, state, labelled) {
+            return Ok(false);
+        }
+        let exits = end_mark != NO_MARK && depth > 0;
+        if !exits && alphabet.is_none() && (num_bytes as usize) * 4 < children.len() {
+            fuel.burn(1 + u64::from(num_bytes))?;
+            let first = pending.len();
+            for byte in table.bytes(lexicon, state).iter() {
+                if let Some(child) = trie.child(node, byte) {
+                    let next = table.step(lexicon, state, byte, fuel)?;
+                    if next != DEAD {
+                        pending.push((child, next, depth + 1));
+                    }
+                }
+            }
+            pending[first..].reverse();
+            continue;
+        }
+        fuel.burn(children.len() as u64)?;
+        for child in children.rev() {
+            let byte = labelled.byte(trie.label(child));
+            match table.step(lexicon, state, byte, fuel)? {
+                DEAD if exits => visitor.exit(Exit {
+                    node: child,
+                    depth,
+                    mark: end_mark,
+                }),
+                DEAD => {}
+                next => pending.push((child, next, depth + 1)),
+            }
+        }
+    }
+    Ok(true)
+}
+
+/// How two states differ on the tokens of a trie of bytes.
+#[derive(Default)]
+pub(crate) struct Difference {
+    /// Tokens that only the first lets end within the lexeme.
+    pub(crate) more: Vec<Range<u32>>,
+    /// Tokens that the second accepts, or may accept by what follows its lexeme, and the first
+    /// doesn't in the same way.
+    pub(crate) less: Vec<Range<u32>>,
+    /// Tokens with which the first ends the lexeme, and the second not in the same way.
+    pub(crate) exits: Vec<Exit>,
+}
+
+/// Runs the automaton from `start` beside that from `reference`, as far as they differ: where both
+/// are in the same state, what follows is the same too. The mask of `start` is then that of
+/// `reference`, less some, and more.
+pub(crate) fn walk_beside(
     lexicon: &mut Lexicon,
     trie: &Trie,
     start: ExprId,
+    reference: ExprId,
     fuel: &mut Fuel,
-    mut reached: impl FnMut(Range<u32>, ExprId),
-    mut exit: impl FnMut(Exit),
-) -> Result<(), OutOfFuel> {
-    let mut table = Table::new(trie);
-    // The state at each node on the path, and where the nodes below it end.
-    let mut path: Vec<(u32, u32)> = Vec::new();
-    let (mut state, mut end) = (table.state(lexicon, start), trie.num_nodes());
-    let mut node = 0;
-    while node < trie.num_nodes() {
-        while node == end {
-            match path.pop() {
-                Some(above) => (state, end) = above,
-                None => return Ok(()),
-            }
-        }
+) -> Result<Difference, OutOfFuel> {
+    let mut table = Table::default();
+    let mut difference = Difference::default();
+    let start = table.state(lexicon, start);
+    let reference = table.state(lexicon, reference);
+    let mut pending = vec![(ROOT, start, reference, 0_u32)];
+    while let Some((node, own, other, depth)) = pending.pop() {
+        let children = trie.children(node);
         fuel.burn(1)?;
-        let next = match table.transition(state, trie.label(node)) {
-            UNSEEN => table.find(lexicon, state, trie.label(node), fuel)?,
-            next => next,
-        };
-        if next == DEAD {
-            let mark = table.end_marks[state as usize];
-            if mark != NO_MARK && !path.is_empty() {
-                exit(Exit {
-                    node,
-                    depth: path.len() as u32,
-                    mark,
-                });
-            }
-            node = trie.end(node);
+        if children.is_empty() {
             continue;
         }
-        let tokens = trie.token_start(node)..trie.token_start(node + 1);
-        if !tokens.is_empty() {
-            reached(tokens, table.exprs[next as usize]);
+        for state in [own, other] {
+            if state != DEAD {
+                table.expand(lexicon, state, fuel)?;
+            }
         }
-        if trie.end(node) > node + 1 {
-            path.push((state, end));
-            (state, end) = (next, trie.end(node));
+        let mark_of = |state: u32| match state {
+            DEAD => NO_MARK,
+            _ if depth == 0 => NO_MARK,
+            state => table.states[state as usize].end_mark,
+        };
+        let (mark, other_mark) = (mark_of(own), mark_of(other));
+        // Where both end alike, only bytes after which they differ matter.
+        let apart = match own == DEAD || other == DEAD || mark != other_mark {
+            true => ByteSet::FULL,
+            false => table.apart(lexicon, own, other),
+        };
+        if apart.is_empty() {
+            continue;
         }
-        node += 1;
+        let few = apart.len() * 4 < children.len();
+        let listed = few.then(|| apart.iter().filter_map(|byte| trie.child(node, byte)));
+        let all = (!few).then_some(children);
+        for child in listed
+            .into_iter()
+            .flatten()
+            .chain(all.into_iter().flatten())
+        {
+            fuel.burn(1)?;
+            let byte = trie.label(child);
+            if !apart.contains(byte) {
+                continue;
+            }
+            let mut step = |state: u32| match state {
+                DEAD => Ok(DEAD),
+                state => table.step(lexicon, state, byte, fuel),
+            };
+            let (next, beside) = (step(own)?, step(other)?);
+            if next == beside && next != DEAD {
+                continue;
+            }
+            if next == DEAD && beside == DEAD && mark == other_mark {
+                continue;
+            }
+            if beside == DEAD {
+                if other_mark != NO_MARK {
+                    difference.less.push(trie.below(child));
+                }
+            } else if next == DEAD {
+                difference.less.push(trie.below(child));
+            }
+            if next == DEAD {
+                if mark != NO_MARK {
+                    let node = child;
+                    difference.exits.push(Exit { node, depth, mark });
+                }
+                continue;
+            }
+            let tokens = trie.own(child);
+            if beside == DEAD && !tokens.is_empty() {
+                difference.more.push(tokens);
+            }
+            pending.push((child, next, beside, depth + 1));
+        }
     }
-    Ok(())
+    Ok(difference)
+}
+
+/// The state that a state most likely comes to and stays in: from state to state by the class with
+/// the most bytes. `None` where that is not a state that leads to itself, or where it is the state.
+pub(crate) fn resting_state(
+    lexicon: &mut Lexicon,
+    start: ExprId,
+    fuel: &mut Fuel,
+) -> Result<Option<ExprId>, OutOfFuel> {
+    const MAX_STEPS: usize = 4;
+    let mut expr = start;
+    for _ in 0..MAX_STEPS {
+        let derivatives = lexicon.derivatives(expr, fuel)?;
+        let most = derivatives.iter().max_by_key(|(bytes, _)| bytes.len());
+        let Some(&(_, next)) = most else {
+            return Ok(None);
+        };
+        if next == expr {
+            return Ok((expr != start).then_some(expr));
+        }
+        expr = next;
+    }
+    Ok(None)
 }
 
 /// A transition that was not asked for yet.
 const UNSEEN: u32 = u32::MAX;
 /// A transition to where no end can be reached.
-const DEAD: u32 = u32::MAX - 1;
+pub(crate) const DEAD: u32 = u32::MAX - 1;
 
-/// The states met in a walk, numbered, with their transitions by class.
-struct Table {
-    /// A byte for each label.
-    bytes: Vec<u8>,
-    exprs: Vec<ExprId>,
-    end_marks: Vec<u16>,
+/// The states met in a walk, numbered, with their transitions by class of their rows.
+#[derive(Default)]
+pub(crate) struct Table {
+    states: Vec<State>,
     numbers: HashMap<ExprId, u32>,
-    transitions: Vec<u32>,
+    targets: Vec<u32>,
+}
+
+#[derive(Clone, Copy)]
+struct State {
+    expr: ExprId,
+    end_mark: u16,
+    /// Bytes that have a derivative.
+    num_bytes: u16,
+    /// Those that lead to the state itself.
+    stays: Labels,
+    row: RowRef,
+    /// Where its transitions start in `targets`, or [`UNSEEN`].
+    targets: u32,
 }
 
 impl Table {
-    fn new(trie: &Trie) -> Self {
-        Self {
-            bytes: trie.label_bytes(),
-            exprs: Vec::new(),
-            end_marks: Vec::new(),
-            numbers: HashMap::new(),
-            transitions: Vec::new(),
-        }
-    }
-
-    fn transition(&self, state: u32, class: u16) -> u32 {
-        self.transitions[state as usize * self.bytes.len() + usize::from(class)]
-    }
-
     /// The number of a state.
-    fn state(&mut self, lexicon: &Lexicon, expr: ExprId) -> u32 {
+    pub(crate) fn state(&mut self, lexicon: &Lexicon, expr: ExprId) -> u32 {
         *self.numbers.entry(expr).or_insert_with(|| {
-            self.exprs.push(expr);
-            self.end_marks.push(lexicon.end_mark(expr));
-            let len = self.transitions.len() + self.bytes.len();
-            self.transitions.resize(len, UNSEEN);
-            (self.exprs.len() - 1) as u32
+            self.states.push(State {
+                expr,
+                end_mark: lexicon.end_mark(expr),
+                num_bytes: 0,
+                stays: Labels::default(),
+                row: RowRef::default(),
+                targets: UNSEEN,
+            });
+            (self.states.len() - 1) as u32
         })
     }
 
-    fn find(
+    /// Makes a state's row known.
+    pub(crate) fn expand(
         &mut self,
         lexicon: &mut Lexicon,
         state: u32,
-        class: u16,
+        fuel: &mut Fuel,
+    ) -> Result<(), OutOfFuel> {
+        let state = &mut self.states[state as usize];
+        if state.targets != UNSEEN {
+            return Ok(());
+        }
+        state.row = lexicon.row_ref(state.expr, fuel)?;
+        state.targets = self.targets.len() as u32;
+        let mut stays = ByteSet::EMPTY;
+        for (bytes, to) in lexicon.row_entries(state.row) {
+            if to == state.expr {
+                stays = stays.union(bytes);
+            }
+            let dead = to == EMPTY;
+            self.targets.push(if dead { DEAD } else { UNSEEN });
+            state.num_bytes += if dead { 0 } else { bytes.len() as u16 };
+        }
+        state.stays = Labels::within(&stays);
+        Ok(())
+    }
+
+    /// The expression of a state.
+    pub(crate) fn expr(&self, state: u32) -> ExprId {
+        self.states[state as usize].expr
+    }
+
+    /// Whether an expanded state tells apart no bytes that an alphabet doesn't.
+    pub(crate) fn fits(&self, lexicon: &Lexicon, state: u32, labelled: Labelled<'_>) -> bool {
+        labelled
+            .alphabet
+            .is_none_or(|(alphabet, _)| lexicon.row_fits(self.states[state as usize].row, alphabet))
+    }
+
+    /// The bytes with a derivative of an expanded state.
+    fn bytes(&self, lexicon: &Lexicon, state: u32) -> ByteSet {
+        let row = self.states[state as usize].row;
+        let live = lexicon.row_entries(row).filter(|&(_, to)| to != EMPTY);
+        live.fold(ByteSet::EMPTY, |all, (bytes, _)| all.union(bytes))
+    }
+
+    /// The bytes by which two expanded states have different derivatives.
+    fn apart(&self, lexicon: &Lexicon, own: u32, other: u32) -> ByteSet {
+        let [own, other] = [own, other].map(|state| self.states[state as usize].row);
+        let mut apart = ByteSet::EMPTY;
+        for (bytes, to) in lexicon.row_entries(own) {
+            for (beside, other_to) in lexicon.row_entries(other) {
+                if to != other_to {
+                    apart = apart.union(&bytes.intersection(beside));
+                }
+            }
+        }
+        apart
+    }
+
+    /// The state after a byte from an expanded one.
+    pub(crate) fn step(
+        &mut self,
+        lexicon: &mut Lexicon,
+        state: u32,
+        byte: u8,
         fuel: &mut Fuel,
     ) -> Result<u32, OutOfFuel> {
-        let byte = self.bytes[usize::from(class)];
-        let expr = lexicon.derivative(self.exprs[state as usize], byte, fuel)?;
-        let next = if expr == EMPTY || !lexicon.is_live(expr, fuel)? {
-            DEAD
-        } else {
-            self.state(lexicon, expr)
-        };
-        self.transitions[state as usize * self.bytes.len() + usize::from(class)] = next;
-        Ok(next)
+        let State { row, targets, .. } = self.states[state as usize];
+        let class = lexicon.row_class(row, byte);
+        let at = targets as usize + usize::from(class);
+        if self.targets[at] == UNSEEN {
+            let expr = lexicon.row_target(row, class);
+            self.targets[at] = match lexicon.is_live(expr, fuel)? {
+                true => self.state(lexicon, expr),
+                false => DEAD,
+            };
+        }
+        Ok(self.targets[at])
     }
 }

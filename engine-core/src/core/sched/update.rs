@@ -148,7 +148,11 @@ impl Scheduler {
             None => self.propose_draft(request),
         }
         let new_token_ids = std::mem::take(&mut request.unsent_token_ids);
-        if new_token_ids.is_empty() && stop.is_none() {
+        let new_prompt_logprobs = step_output
+            .prompt_logprobs
+            .filter(|_| std::mem::take(&mut request.prompt_logprobs_due));
+        // Where the only token was taken back there is nothing to say.
+        if new_token_ids.is_empty() && stop.is_none() && new_prompt_logprobs.is_none() {
             return None;
         }
         let new_logprobs = step_output.logprobs.map(|mut logprobs| {
@@ -157,10 +161,6 @@ impl Scheduler {
             logprobs.sampled_token_ranks.truncate(new_token_ids.len());
             logprobs
         });
-        let new_prompt_logprobs = step_output
-            .prompt_logprobs
-            .filter(|_| request.prompt_logprobs_due);
-        request.prompt_logprobs_due = false;
         let (finish_reason, stop_reason) = match stop {
             Some(Stop {
                 finish_reason,
@@ -314,7 +314,7 @@ impl OutputsByClient {
     /// Adds the statistics for one client, the first, or for client 0 where no client gets anything.
     fn finish(mut self, stats: SchedulerStats, timestamp: f64) -> BTreeMap<u32, EngineCoreOutputs> {
         let first = self.0.keys().next().copied().unwrap_or_default();
-        self.0.entry(first).or_default().scheduler_stats = Some(stats);
+        self.0.entry(first).or_default().scheduler_stats = Some(Box::new(stats));
         self.stamp(timestamp)
     }
 

@@ -59,7 +59,6 @@ fn tool_calls_reach_the_template_as_objects() {
 
 #[test]
 fn tool_choice() {
-    assert_eq!(accepted("tools", tools()).tool_choice, ToolChoice::Auto);
     assert_eq!(
         accepted("tool_choice", json!("none")).tool_choice,
         ToolChoice::None
@@ -67,16 +66,33 @@ fn tool_choice() {
     assert_eq!(refused("tools", json!([])), "tools");
     assert_eq!(refused("tools", json!([{"name": "f"}])), "tools[0]");
     assert_eq!(refused("tool_choice", json!("auto")), "tool_choice");
-    for choice in [
-        json!("required"),
-        json!({"type": "function", "function": {"name": "f"}}),
-        json!("maybe"),
-    ] {
+    let choose = |choice: Value| {
         let mut with_tools = body("tools", tools());
         with_tools["tool_choice"] = choice;
-        let error = ChatCompletionRequest::from_json(with_tools).unwrap_err();
+        ChatCompletionRequest::from_json(with_tools)
+    };
+    let required = choose(json!("required")).unwrap();
+    assert_eq!(required.tool_choice, ToolChoice::Required);
+    let constraint = required.common.constraint.unwrap();
+    assert_eq!(constraint.field, "tools");
+    let name = tools()[0]["function"]["name"].clone();
+    let named = |name: &Value| json!({"type": "function", "function": {"name": name}});
+    assert!(choose(named(&name)).unwrap().common.constraint.is_some());
+    assert!(choose(json!("none")).unwrap().common.constraint.is_none());
+    for choice in [
+        json!("auto"),
+        json!("maybe"),
+        named(&json!("other")),
+        Value::Null,
+    ] {
+        let error = choose(choice).unwrap_err();
         assert_eq!(error.parameter.as_deref(), Some("tool_choice"));
     }
+    let mut both = body("tools", tools());
+    both["tool_choice"] = json!("required");
+    both["guided_regex"] = json!("a");
+    let error = ChatCompletionRequest::from_json(both).unwrap_err();
+    assert_eq!(error.parameter.as_deref(), Some("tool_choice"));
 }
 
 #[test]

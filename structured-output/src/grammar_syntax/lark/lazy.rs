@@ -16,6 +16,9 @@
 use super::super::ast::{Node, NodeId, NodeKind, RuleId};
 use super::Parser;
 
+/// The heads of some tools with their triggers.
+type Heads = Vec<(RuleId, Box<str>)>;
+
 /// Patterns of any text.
 const ANY_TEXT: [&str; 7] = [
     r"(.|\n)*",
@@ -54,7 +57,7 @@ impl Parser<'_, '_> {
     }
 
     /// Of a rule `(foo | bar)* tail`: the heads of the tools with their triggers, and the tail's node.
-    fn tools_and_tail(&self, rule: RuleId) -> Option<(Vec<(RuleId, Box<str>)>, NodeId)> {
+    fn tools_and_tail(&self, rule: RuleId) -> Option<(Heads, NodeId)> {
         let [(list, repeated), (of_tail, tail)] = self.parts(rule)[..] else {
             return None;
         };

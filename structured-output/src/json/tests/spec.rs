@@ -119,37 +119,6 @@ impl Spec {
     }
 }
 
-impl Spec {
-    /// Whether some part is such.
-    pub(super) fn has(&self, is: &impl Fn(&Self) -> bool) -> bool {
-        is(self)
-            || match self {
-                Self::AllOf(list) | Self::AnyOf(list) | Self::OneOf(list) => {
-                    list.iter().any(|spec| spec.has(is))
-                }
-                Self::Not(spec) | Self::Contains(spec, _) => spec.has(is),
-                Self::Items(prefix, rest) => prefix.iter().any(|spec| spec.has(is)) || rest.has(is),
-                Self::Members(named, patterns, additional) => {
-                    named.iter().any(|named| named.1.has(is))
-                        || patterns.iter().any(|pattern| pattern.1.has(is))
-                        || additional.has(is)
-                }
-                _ => false,
-            }
-    }
-
-    /// Whether it may ask for items that repeat where items differ by their place, which is refused.
-    pub(super) fn may_be_refused(&self) -> bool {
-        self.has(&|spec| matches!(spec, Self::Unique))
-            && self.has(&|spec| match spec {
-                Self::Contains(..) => true,
-                Self::Items(prefix, _) => !prefix.is_empty(),
-                Self::Constant(text) => text.starts_with('['),
-                _ => false,
-            })
-    }
-}
-
 pub(super) fn spec() -> impl Strategy<Value = Spec> {
     let name = || prop::sample::select(&NAMES[..]);
     let leaf = prop_oneof![

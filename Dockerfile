@@ -1,0 +1,16 @@
+# docker build -t formwork . && docker run -p 8000:8000 formwork
+# A model of your own: docker run -p 8000:8000 -v /path/to/model:/model:ro formwork serve /model
+FROM rust:1-slim-bookworm AS build
+RUN apt-get update && apt-get install -y --no-install-recommends gcc g++ libc6-dev && rm -rf /var/lib/apt/lists/*
+WORKDIR /src
+COPY . .
+RUN cargo build --release --locked -p engine-core -p engine-frontend --bins
+
+FROM debian:bookworm-slim
+COPY --from=build /src/target/release/formwork /src/target/release/formwork-batch /src/target/release/formwork-engine-core /usr/local/bin/
+RUN useradd --system --uid 10001 --user-group --no-create-home formwork
+USER 10001:10001
+EXPOSE 8000
+STOPSIGNAL SIGTERM
+ENTRYPOINT ["formwork"]
+CMD ["serve"]

@@ -1,0 +1,210 @@
+//! An engine in this process, with a fixed number of requests in flight.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{bail, ensure};
+use crossbeam_channel::Sender;
+use engine_core::engine::{AbortRequests, EngineCore, StepTimes, load_engine_core};
+use engine_core::request::Request;
+use protocol::{
+    EngineConfig, EngineCoreOutput, EngineCoreRequest, SamplingParams, StructuredOutputStats,
+    StructuredOutputsConstraint, StructuredOutputsParams, Whitespace,
+};
+
+/// Tokens of every prompt.
+const PROMPT_TOKENS: u32 = 16;
+/// Steps after the first that are not counted: masks of states that nobody has met are made here.
+const WARM_UP_STEPS: usize = 8;
+
+/// What some steps brought.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Measured {
+    /// Delivered tokens, forced ones included.
+    pub(crate) num_tokens: usize,
+    /// All of it.
+    pub(crate) elapsed: Duration,
+    /// Each step.
+    pub(crate) steps: Vec<Duration>,
+    /// Seconds of mask making that the forward pass didn't hide.
+    pub(crate) exposed_fill: f64,
+    /// Seconds of `Scheduler::update_from_output`, where grammars accept tokens.
+    pub(crate) update: f64,
+    pub(crate) num_forced: u64,
+}
+
+impl Measured {
+    pub(crate) fn tokens_per_second(&self) -> f64 {
+        self.num_tokens as f64 / self.elapsed.as_secs_f64()
+    }
+
+    /// Share of the time that mask making adds.
+    pub(crate) fn exposed_share(&self) -> f64 {
+        self.exposed_fill / self.elapsed.as_secs_f64()
+    }
+}
+
+/// A loaded engine.
+pub(crate) struct Engine {
+    core: EngineCore,
+    _aborts: Sender<AbortRequests>,
+    eos_token_id: u32,
+    num_requests: u32,
+}
+
+impl Engine {
+    pub(crate) fn load(config: &EngineConfig, eos_token_id: u32) -> anyhow::Result<Self> {
+        let loaded = load_engine_core(config, &mut |_| ())?;
+        let (aborts, aborts_queue) = crossbeam_channel::unbounded();
+        Ok(Self {
+            core: EngineCore::new(loaded.scheduler, loaded.executor, aborts_queue)
+                .with_structured_output(loaded.structured_output_manager),
+            _aborts: aborts,
+            eos_token_id,
+            num_requests: 0,
+        })
+    }
+
+    /// Adds a request with a prompt of its own, and returns its id. Free text never ends by itself.
+    pub(crate) fn add(
+        &mut self,
+        constraint: Option<StructuredOutputsConstraint>,
+        max_tokens: u32,
+    ) -> String {
+        let number = self.num_requests;
+        self.num_requests += 1;
+        let structured_outputs = constraint.map(|constraint| StructuredOutputsParams {
+            whitespace: Whitespace::Spaced,
+            ..StructuredOutputsParams::new(constraint)
+        });
+        let ignore_eos = structured_outputs.is_none();
+        let request = EngineCoreRequest {
+            request_id: number.to_string(),
+            prompt_token_ids: (0..PROMPT_TOKENS)
+                .map(|at| (number * 7919 + at * 104_729) % 150_000)
+                .collect(),
+            sampling_params: SamplingParams {
+                max_tokens: Some(max_tokens),
+                temperature: 1.0,
+                seed: Some(u64::from(number)),
+                ignore_eos,
+                eos_token_id: (!ignore_eos).then_some(self.eos_token_id),
+                structured_outputs,
+                ..SamplingParams::default()
+            },
+            ..EngineCoreRequest::default()
+        };
+        let request = Request::from_engine_core_request(request, &self.core.block_hasher());
+        self.core.add_request(request);
+        number.to_string()
+    }
+
+    /// Adds a greedy request about a prompt.
+    pub(crate) fn ask(
+        &mut self,
+        prompt_token_ids: &[u32],
+        constraint: StructuredOutputsConstraint,
+    ) {
+        let request = EngineCoreRequest {
+            request_id: "asked".to_owned(),
+            prompt_token_ids: prompt_token_ids.to_vec(),
+            sampling_params: SamplingParams {
+                max_tokens: Some(200),
+                temperature: 0.0,
+                eos_token_id: Some(self.eos_token_id),
+                structured_outputs: Some(StructuredOutputsParams {
+                    whitespace: Whitespace::Spaced,
+                    ..StructuredOutputsParams::new(constraint)
+                }),
+                ..SamplingParams::default()
+            },
+            ..EngineCoreRequest::default()
+        };
+        let request = Request::from_engine_core_request(request, &self.core.block_hasher());
+        self.core.add_request(request);
+    }
+
+    /// Whether a step has something to do.
+    pub(crate) fn has_work(&self) -> bool {
+        self.core.has_work()
+    }
+
+    /// Sleeps until no request waits for its grammar.
+    pub(crate) fn wait_for_grammars(&mut self) {
+        while self.core.wait_for_grammar() {}
+    }
+
+    /// One step: its outputs and what it reported.
+    pub(crate) fn step(
+        &mut self,
+    ) -> anyhow::Result<(Vec<EngineCoreOutput>, StructuredOutputStats)> {
+        let (mut all, mut stats) = (Vec::new(), StructuredOutputStats::default());
+        for outputs in self.core.step()?.into_values() {
+            all.extend(outputs.outputs);
+            let scheduler_stats = outputs.scheduler_stats;
+            if let Some(of_step) = scheduler_stats.and_then(|stats| stats.structured_output_stats) {
+                stats = of_step;
+            }
+        }
+        Ok((all, stats))
+    }
+
+    /// Measures `num_steps` steps in which `batch` requests get tokens, and ends them.
+    pub(crate) fn decode(
+        &mut self,
+        constraint: Option<&StructuredOutputsConstraint>,
+        batch: usize,
+        num_steps: usize,
+    ) -> anyhow::Result<Measured> {
+        let ids: Vec<String> = (0..batch)
+            .map(|_| self.add(constraint.cloned(), 3800))
+            .collect();
+        self.wait_for_grammars();
+        for _ in 0..1 + WARM_UP_STEPS {
+            self.step()?;
+        }
+        let before: StepTimes = self.core.step_times();
+        let mut measured = Measured::default();
+        for _ in 0..num_steps {
+            let started = Instant::now();
+            let (outputs, stats) = self.step()?;
+            let took = started.elapsed();
+            ensure!(
+                outputs.len() == batch,
+                "a step brought tokens to {} requests",
+                outputs.len()
+            );
+            for output in outputs {
+                if let Some(error) = output.error {
+                    bail!("{}", error.message);
+                }
+                ensure!(output.finish_reason.is_none(), "a request ended early");
+                measured.num_tokens += output.new_token_ids.len();
+            }
+            measured.elapsed += took;
+            measured.steps.push(took);
+            measured.exposed_fill += stats.exposed_fill_seconds;
+            measured.num_forced += stats.num_forced_tokens;
+        }
+        let after = self.core.step_times();
+        measured.update = (after.update_from_output - before.update_from_output).as_secs_f64();
+        self.abort(ids)?;
+        Ok(measured)
+    }
+
+    /// Ends requests.
+    pub(crate) fn end(&mut self, request_ids: Vec<String>) {
+        self.core.abort_requests(&AbortRequests {
+            client_index: 0,
+            request_ids,
+        });
+    }
+
+    /// Ends requests, and lets the runner know.
+    pub(crate) fn abort(&mut self, request_ids: Vec<String>) -> anyhow::Result<()> {
+        self.end(request_ids);
+        while self.core.has_work() {
+            self.step()?;
+        }
+        Ok(())
+    }
+}

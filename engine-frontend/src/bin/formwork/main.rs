@@ -1,0 +1,100 @@
+//! `formwork`: the server, and what goes with it.
+
+mod check;
+mod daemon;
+mod http;
+mod pid_file;
+mod serve;
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use engine_frontend::server::{ServeArgs, expand_args};
+
+/// An LLM engine with structured output at its heart.
+#[derive(Debug, Parser)]
+#[command(
+    name = "formwork",
+    version,
+    about,
+    max_term_width = 100,
+    args_override_self = true
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve the OpenAI API over HTTP
+    #[command(args_override_self = true)]
+    Serve(Box<ServeArgs>),
+    /// Say whether a JSON Schema or a regular expression can be enforced, and show a sample
+    Check(check::CheckArgs),
+    /// Tell a server that runs in the background to end, and wait for it
+    Stop(StopArgs),
+    /// Say whether a server runs in the background, and how it is
+    Status(StatusArgs),
+}
+
+#[derive(Debug, Args)]
+struct StopArgs {
+    /// The server's --pid-file
+    #[arg(long, value_name = "FILE")]
+    pid_file: Option<PathBuf>,
+    /// Seconds to wait until it is killed; it finishes its requests within its own
+    /// --shutdown-timeout
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    timeout: u64,
+}
+
+#[derive(Debug, Args)]
+struct StatusArgs {
+    /// The server's --pid-file
+    #[arg(long, value_name = "FILE")]
+    pid_file: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    match parse().and_then(run) {
+        Ok(code) => code,
+        Err(error) => {
+            // On a full disk this can't be said.
+            let _ = writeln!(std::io::stderr(), "error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Reads the command line, with the flags of `serve` from its file and the environment put in.
+fn parse() -> anyhow::Result<Cli> {
+    let mut args: Vec<OsString> = std::env::args_os().collect();
+    let mut cli = Cli::command();
+    cli.build();
+    if args.get(1).is_some_and(|arg| arg == "serve")
+        && let Some(serve) = cli.find_subcommand("serve")
+    {
+        let own = args.split_off(2);
+        // A variable that isn't UTF-8 is no flag's.
+        let variables = std::env::vars_os()
+            .filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)));
+        args.extend(expand_args(serve, own, variables).context("can't start")?);
+    }
+    let matches = Cli::command().get_matches_from(args);
+    Cli::from_arg_matches(&matches).map_err(|error| error.exit())
+}
+
+fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    match cli.command {
+        Command::Serve(args) if args.server.daemon => daemon::start(&args),
+        Command::Serve(args) => serve::serve(&args),
+        Command::Check(args) => check::check(&args),
+        Command::Stop(args) => daemon::stop(args.pid_file, args.timeout),
+        Command::Status(args) => daemon::status(args.pid_file),
+    }
+}

@@ -1,0 +1,78 @@
+//! `formwork serve` in the foreground.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use engine_frontend::server::{LogFormat, Ready, ServeArgs, serve as serve_http};
+use engine_frontend::{frontend_runtime, init_logging_as};
+use rustix::process::{Resource, getrlimit, setrlimit};
+
+use crate::pid_file::PidFile;
+
+/// Serves until it is told to end.
+pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<ExitCode> {
+    let server = &args.server;
+    if server.daemonized {
+        // Its starter's terminal is none of its business. It fails where that is so already.
+        let _ = rustix::process::setsid();
+    }
+    let mut pid_file = match &server.pid_file {
+        Some(path) => Some(PidFile::create(path)?),
+        None => None,
+    };
+    let log_file = match &server.log_file {
+        // Its standard error is that file already.
+        Some(_) if server.daemonized => None,
+        Some(path) => Some(
+            OpenOptions::new()
+                .create(true)
+                .append(true)
+                .open(path)
+                .with_context(|| format!("can't write --log-file {}", path.display()))?,
+        ),
+        None => None,
+    };
+    let json = server.log_format == LogFormat::Json;
+    init_logging_as(json, log_file);
+    let on_ready = |ready: &Ready| {
+        if let Some(pid_file) = &mut pid_file
+            && let Err(error) = pid_file.set_address(&ready.address)
+        {
+            tracing::warn!("can't write the address to --pid-file: {error:#}");
+        }
+        say_ready(ready, json || server.daemonized);
+    };
+    raise_file_limit();
+    let runtime = frontend_runtime().context("can't start the async runtime")?;
+    let served = runtime.block_on(serve_http(args, on_ready));
+    // The process ends next, and clients that don't read would hold it.
+    std::mem::forget(runtime);
+    served?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Lets the process have as many open files, one per connection, as it may give itself.
+fn raise_file_limit() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        tracing::debug!("can't raise the limit of open files: {error}");
+    }
+}
+
+/// Says what is served, for people on standard error; and where, on standard output, for programs
+/// that wait for it.
+fn say_ready(ready: &Ready, quiet: bool) {
+    if quiet {
+        for line in ready.summary.lines() {
+            tracing::info!("{line}");
+        }
+    } else {
+        let _ = writeln!(std::io::stderr(), "{}", ready.summary);
+    }
+    tracing::info!("ready at {}", ready.address);
+    let mut stdout = std::io::stdout();
+    let _ = writeln!(stdout, "{}", ready.address).and_then(|()| stdout.flush());
+}

@@ -1,0 +1,247 @@
+//! `/metrics`: vLLM's names and labels, so that its dashboards and autoscalers work, and
+//! Formwork's own under `formwork:`.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use protocol::{EngineCoreReadyResponse, FinishReason, SchedulerStats};
+
+use super::text::TextWriter;
+use super::{EngineMetrics, FinishedRequestStats, Histogram, IterationStats, StatLogger};
+
+const TTFT: [f64; 22] = [
+    0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
+    20.0, 40.0, 80.0, 160.0, 640.0, 2560.0,
+];
+const TOKEN_LATENCY: [f64; 19] = [
+    0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0,
+    40.0, 80.0,
+];
+const REQUEST_TIME: [f64; 21] = [
+    0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0,
+    480.0, 960.0, 1920.0, 7680.0,
+];
+const ITERATION_TOKENS: [f64; 13] = [
+    1.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0, 8192.0, 16384.0,
+];
+const N: [f64; 5] = [1.0, 2.0, 5.0, 10.0, 20.0];
+const HTTP_TIME: [f64; 8] = [0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0];
+
+/// Gathers statistics, and writes them in the text format of Prometheus.
+#[derive(Debug)]
+pub struct PrometheusStatLogger {
+    model_name: String,
+    cache_config: Vec<(&'static str, String)>,
+    values: Mutex<Values>,
+}
+
+/// Everything counted so far.
+#[derive(Debug)]
+struct Values {
+    prefix_cache_queries: u64,
+    prefix_cache_hits: u64,
+    num_preemptions: u64,
+    prompt_tokens: u64,
+    prompt_tokens_cached: u64,
+    generation_tokens: u64,
+    request_success: BTreeMap<&'static str, u64>,
+    admission_rejections: BTreeMap<&'static str, u64>,
+    request_prompt_tokens: Histogram,
+    request_generation_tokens: Histogram,
+    request_params_max_tokens: Histogram,
+    request_params_n: Histogram,
+    request_prefill_kv_computed_tokens: Histogram,
+    iteration_tokens: Histogram,
+    time_to_first_token: Histogram,
+    inter_token_latency: Histogram,
+    time_per_output_token: Histogram,
+    e2e_request_latency: Histogram,
+    request_queue_time: Histogram,
+    request_inference_time: Histogram,
+    request_prefill_time: Histogram,
+    request_decode_time: Histogram,
+    restored_rows: u64,
+    engine_restarts: u64,
+    /// By handler, method and status.
+    http_requests: BTreeMap<(String, String, u16), u64>,
+    http_duration: BTreeMap<(String, String), Histogram>,
+}
+
+impl PrometheusStatLogger {
+    /// A logger for a model that is served as `model_name`.
+    pub fn new(model_name: String, ready: &EngineCoreReadyResponse) -> Self {
+        let lengths = || Histogram::new(one_two_five(ready.max_model_len));
+        let request_times = || Histogram::new(REQUEST_TIME);
+        let finish_reasons = [
+            FinishReason::Stop,
+            FinishReason::Length,
+            FinishReason::Abort,
+            FinishReason::Error,
+            FinishReason::Repetition,
+        ];
+        Self {
+            model_name,
+            cache_config: vec![
+                ("block_size", ready.block_size.to_string()),
+                ("num_gpu_blocks", ready.num_blocks.to_string()),
+                ("kv_cache_memory_bytes", ready.kv_cache_bytes.to_string()),
+            ],
+            values: Mutex::new(Values {
+                prefix_cache_queries: 0,
+                prefix_cache_hits: 0,
+                num_preemptions: 0,
+                prompt_tokens: 0,
+                prompt_tokens_cached: 0,
+                generation_tokens: 0,
+                request_success: finish_reasons.map(|r| (r.as_str(), 0)).into(),
+                admission_rejections: BTreeMap::new(),
+                request_prompt_tokens: lengths(),
+                request_generation_tokens: lengths(),
+                request_params_max_tokens: lengths(),
+                request_params_n: Histogram::new(N),
+                request_prefill_kv_computed_tokens: lengths(),
+                iteration_tokens: Histogram::new(ITERATION_TOKENS),
+                time_to_first_token: Histogram::new(TTFT),
+                inter_token_latency: Histogram::new(TOKEN_LATENCY),
+                time_per_output_token: Histogram::new(TOKEN_LATENCY),
+                e2e_request_latency: request_times(),
+                request_queue_time: request_times(),
+                request_inference_time: request_times(),
+                request_prefill_time: request_times(),
+                request_decode_time: request_times(),
+                restored_rows: 0,
+                engine_restarts: 0,
+                http_requests: BTreeMap::new(),
+                http_duration: BTreeMap::new(),
+            }),
+        }
+    }
+
+    /// A request that was turned away before the model saw it.
+    pub fn record_rejection(&self, reason: &'static str) {
+        *self
+            .values()
+            .admission_rejections
+            .entry(reason)
+            .or_default() += 1;
+    }
+
+    /// A core that was started in the place of one that died.
+    pub fn record_restart(&self) {
+        self.values().engine_restarts += 1;
+    }
+
+    /// An HTTP request whose answer has begun.
+    pub fn record_http(&self, handler: &str, method: &str, status: u16, duration: Duration) {
+        let mut values = self.values();
+        let key = (handler.to_owned(), method.to_owned());
+        let duration = duration.as_secs_f64();
+        values
+            .http_duration
+            .entry(key)
+            .or_insert_with(|| Histogram::new(HTTP_TIME))
+            .observe(duration);
+        let key = (handler.to_owned(), method.to_owned(), status);
+        *values.http_requests.entry(key).or_default() += 1;
+    }
+
+    /// Everything, as text; `engine` are the totals of the core's reports.
+    pub fn render(&self, engine: &EngineMetrics) -> String {
+        let labels = vec![
+            ("model_name", self.model_name.clone()),
+            ("engine", "0".to_owned()),
+        ];
+        let mut text = TextWriter::new(labels);
+        let values = self.values();
+        values.write_engine(&mut text, engine, &self.cache_config);
+        values.write_requests(&mut text);
+        values.write_structured(&mut text, engine);
+        let mut all = text.finish();
+        // What belongs to the process has no model.
+        let mut text = TextWriter::new(Vec::new());
+        values.write_http(&mut text, &self.model_name);
+        all.push_str(&text.finish());
+        all
+    }
+
+    fn values(&self) -> MutexGuard<'_, Values> {
+        // Numbers are never half-written.
+        self.values.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl StatLogger for PrometheusStatLogger {
+    fn record(&self, scheduler: Option<&SchedulerStats>, iteration: &IterationStats) {
+        let mut values = self.values();
+        if let Some(scheduler) = scheduler {
+            values.add_scheduler(scheduler);
+        }
+        values.num_preemptions += iteration.num_preempted_reqs;
+        values.prompt_tokens += iteration.num_prompt_tokens;
+        values.prompt_tokens_cached += iteration.num_cached_tokens;
+        values.generation_tokens += iteration.num_generation_tokens;
+        for &seconds in &iteration.time_to_first_tokens {
+            values.time_to_first_token.observe(seconds);
+        }
+        for &seconds in &iteration.inter_token_latencies {
+            values.inter_token_latency.observe(seconds);
+        }
+        for finished in &iteration.finished_requests {
+            values.add_finished(finished);
+        }
+    }
+}
+
+impl Values {
+    fn add_scheduler(&mut self, stats: &SchedulerStats) {
+        self.prefix_cache_queries += stats.prefix_cache_stats.queries;
+        self.prefix_cache_hits += stats.prefix_cache_stats.hits;
+        self.restored_rows += u64::from(stats.num_restored_rows);
+        if stats.num_scheduled_tokens > 0 {
+            self.iteration_tokens
+                .observe(f64::from(stats.num_scheduled_tokens));
+        }
+    }
+
+    fn add_finished(&mut self, finished: &FinishedRequestStats) {
+        let reason = finished.finish_reason.as_str();
+        *self.request_success.entry(reason).or_default() += 1;
+        let prompt = finished.num_prompt_tokens;
+        self.request_prompt_tokens.observe(f64::from(prompt));
+        let generated = finished.num_generation_tokens;
+        self.request_generation_tokens.observe(f64::from(generated));
+        let computed = prompt.saturating_sub(finished.num_cached_tokens);
+        self.request_prefill_kv_computed_tokens
+            .observe(f64::from(computed));
+        if let Some(max_tokens) = finished.max_tokens {
+            self.request_params_max_tokens
+                .observe(f64::from(max_tokens));
+        }
+        self.request_params_n.observe(f64::from(finished.n));
+        self.e2e_request_latency.observe(finished.e2e_latency);
+        self.request_queue_time.observe(finished.queued_time);
+        self.request_prefill_time.observe(finished.prefill_time);
+        self.request_decode_time.observe(finished.decode_time);
+        self.request_inference_time.observe(finished.inference_time);
+        if generated > 1 {
+            self.time_per_output_token
+                .observe(finished.mean_time_per_output_token);
+        }
+    }
+}
+
+/// 1, 2, 5, 10, 20, ... up to `max`.
+fn one_two_five(max: u32) -> Vec<f64> {
+    let decades = (0..10).flat_map(|exponent| [1, 2, 5].map(|m| m * 10_u64.pow(exponent)));
+    #[allow(clippy::cast_precision_loss, reason = "at most 5e9")]
+    decades
+        .take_while(|bound| *bound <= u64::from(max))
+        .map(|bound| bound as f64)
+        .collect()
+}
+
+mod write;
+
+#[cfg(test)]
+mod tests;

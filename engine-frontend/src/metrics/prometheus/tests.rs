@@ -1,0 +1,95 @@
+use protocol::PrefixCacheStats;
+
+use super::*;
+
+fn logger() -> PrometheusStatLogger {
+    PrometheusStatLogger::new("m".to_owned(), &crate::test_support::ready(100))
+}
+
+#[test]
+fn counts_end_up_under_their_names() {
+    let logger = logger();
+    let iteration = IterationStats {
+        num_generation_tokens: 3,
+        num_prompt_tokens: 10,
+        num_cached_tokens: 4,
+        num_preempted_reqs: 1,
+        time_to_first_tokens: vec![0.03],
+        inter_token_latencies: vec![0.02, 0.2],
+        finished_requests: vec![FinishedRequestStats {
+            finish_reason: FinishReason::Length,
+            e2e_latency: 1.2,
+            queued_time: 0.1,
+            prefill_time: 0.1,
+            inference_time: 1.0,
+            decode_time: 0.9,
+            mean_time_per_output_token: 0.3,
+            num_prompt_tokens: 10,
+            num_generation_tokens: 3,
+            num_cached_tokens: 4,
+            max_tokens: Some(3),
+            n: 1,
+        }],
+    };
+    let scheduler = SchedulerStats {
+        num_running_reqs: 2,
+        num_waiting_reqs: 5,
+        kv_cache_usage: 0.25,
+        prefix_cache_stats: PrefixCacheStats {
+            requests: 1,
+            queries: 8,
+            hits: 4,
+        },
+        num_scheduled_tokens: 12,
+        ..SchedulerStats::default()
+    };
+    logger.record(Some(&scheduler), &iteration);
+    logger.record(Some(&scheduler), &IterationStats::default());
+    logger.record_rejection("max_num_queued_reqs");
+    logger.record_http("/v1/models", "GET", 200, Duration::from_millis(20));
+    let mut engine = EngineMetrics::default();
+    engine.record(scheduler);
+    let text = logger.render(&engine);
+    let labels = "model_name=\"m\",engine=\"0\"";
+    for line in [
+        format!("vllm:num_requests_running{{{labels}}} 2"),
+        format!("vllm:num_requests_waiting{{{labels}}} 5"),
+        format!("vllm:kv_cache_usage_perc{{{labels}}} 0.25"),
+        format!("vllm:prefix_cache_queries_total{{{labels}}} 16"),
+        format!("vllm:num_preemptions_total{{{labels}}} 1"),
+        format!("vllm:prompt_tokens_total{{{labels}}} 10"),
+        format!("vllm:generation_tokens_total{{{labels}}} 3"),
+        format!("vllm:request_success_total{{{labels},finished_reason=\"length\"}} 1"),
+        format!("vllm:request_success_total{{{labels},finished_reason=\"stop\"}} 0"),
+        format!("vllm:time_to_first_token_seconds_bucket{{{labels},le=\"0.02\"}} 0"),
+        format!("vllm:time_to_first_token_seconds_bucket{{{labels},le=\"0.04\"}} 1"),
+        format!("vllm:inter_token_latency_seconds_count{{{labels}}} 2"),
+        format!("vllm:iteration_tokens_total_count{{{labels}}} 2"),
+        format!("vllm:request_prefill_kv_computed_tokens_sum{{{labels}}} 6"),
+        "vllm:admission_rejections_total{model_name=\"m\",reason=\"max_num_queued_reqs\"} 1"
+            .to_owned(),
+        "http_requests_total{handler=\"/v1/models\",method=\"GET\",status=\"200\"} 1".to_owned(),
+    ] {
+        assert!(text.lines().any(|l| l == line), "{line} not in\n{text}");
+    }
+}
+
+#[test]
+fn every_sample_belongs_to_a_family_that_comes_once() {
+    let text = logger().render(&EngineMetrics::default());
+    let mut families = std::collections::HashSet::new();
+    let mut family = String::new();
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("# TYPE ") {
+            family = rest.split(' ').next().unwrap().to_owned();
+            assert!(families.insert(family.clone()), "{family} comes twice");
+        } else if !line.starts_with('#') {
+            assert!(line.starts_with(&family), "{line} is not of {family}");
+        }
+    }
+}
+
+#[test]
+fn buckets_of_lengths_end_at_the_context() {
+    assert_eq!(one_two_five(100), [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0]);
+}

@@ -1,0 +1,278 @@
+//! The command line of `formwork serve`: vLLM's names and defaults, as far as they apply.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{ArgAction, Args, ValueEnum};
+
+use crate::arg_utils::EngineArgs;
+
+/// Waiting requests, where nothing else is said. More are turned away.
+const DEFAULT_MAX_NUM_QUEUED_REQS: u32 = 4096;
+
+/// Serve the OpenAI API over HTTP.
+#[derive(Debug, Clone, PartialEq, Args)]
+pub struct ServeArgs {
+    /// Hugging Face model folder; the built-in model where absent
+    #[arg(value_name = "MODEL", conflicts_with = "model")]
+    pub model_tag: Option<PathBuf>,
+    /// YAML file with any of these flags, such as "max-model-len: 4096"; flags given here and
+    /// environment variables (FORMWORK_MAX_MODEL_LEN) win
+    #[arg(long, value_name = "FILE.yaml")]
+    pub config: Option<PathBuf>,
+    /// Address, keys, limits, logs.
+    #[command(flatten)]
+    pub server: ServerArgs,
+    /// What to run and with which limits.
+    #[command(flatten)]
+    pub engine: EngineArgs,
+}
+
+impl ServeArgs {
+    /// The engine's flags, with what a server decides for itself.
+    pub fn engine_args(&self) -> EngineArgs {
+        let mut engine = self.engine.clone();
+        if let Some(model) = &self.model_tag {
+            engine.model = Some(model.clone());
+        }
+        // A core that was started by hand has its own.
+        if engine.engine_core_address.is_none() {
+            engine
+                .max_num_queued_reqs
+                .get_or_insert(DEFAULT_MAX_NUM_QUEUED_REQS);
+        }
+        engine
+    }
+}
+
+/// Flags of the HTTP server and of its process.
+#[derive(Debug, Clone, PartialEq, Args)]
+#[command(next_help_heading = "Server")]
+pub struct ServerArgs {
+    /// Address to listen at; all of this machine's where absent
+    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0")]
+    pub host: String,
+    /// Port to listen at; 0 is any that is free
+    #[arg(long, default_value_t = 8000)]
+    pub port: u16,
+    /// Listen at a Unix domain socket instead
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["host", "port", "ssl_keyfile"])]
+    pub uds: Option<PathBuf>,
+    /// Names that the model answers to; the first is in answers. Its path, or the built-in
+    /// model's name, where absent
+    #[arg(long, value_name = "NAME", num_args = 1.., action = ArgAction::Append)]
+    pub served_model_name: Vec<String>,
+    /// A key that requests to /v1 must bring as "Authorization: Bearer KEY"; may be repeated
+    #[arg(long, value_name = "KEY", num_args = 1.., action = ArgAction::Append)]
+    pub api_key: Vec<String>,
+    /// Certificate chain for HTTPS, PEM
+    #[arg(long, value_name = "FILE", requires = "ssl_keyfile")]
+    pub ssl_certfile: Option<PathBuf>,
+    /// Private key for HTTPS, PEM
+    #[arg(long, value_name = "FILE", requires = "ssl_certfile")]
+    pub ssl_keyfile: Option<PathBuf>,
+    /// Web pages that may call the server, as a JSON list of origins; ["*"] is all
+    #[arg(long, value_name = "JSON", default_value = "[]", value_parser = json_list)]
+    pub allowed_origins: JsonList,
+    /// Methods that such pages may use, as a JSON list
+    #[arg(long, value_name = "JSON", default_value = "[\"*\"]", value_parser = json_list)]
+    pub allowed_methods: JsonList,
+    /// Headers that such pages may send, as a JSON list
+    #[arg(long, value_name = "JSON", default_value = "[\"*\"]", value_parser = json_list)]
+    pub allowed_headers: JsonList,
+    /// Let such pages send credentials
+    #[arg(long)]
+    pub allow_credentials: bool,
+    /// Don't serve /openapi.json
+    #[arg(long)]
+    pub disable_fastapi_docs: bool,
+
+    /// Largest request body in bytes
+    #[arg(long, value_name = "BYTES", default_value_t = 32 << 20, value_parser = clap::value_parser!(u64).range(1024..), help_heading = "Limits")]
+    pub max_request_body_size: u64,
+    /// Largest request head in bytes
+    #[arg(long, value_name = "BYTES", default_value_t = 4 << 20, value_parser = clap::value_parser!(u64).range(8192..=1 << 30), help_heading = "Limits")]
+    pub h11_max_incomplete_event_size: u64,
+    /// Most headers of a request
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=65_536), help_heading = "Limits")]
+    pub h11_max_header_count: u64,
+    /// Most connections at the same time; more wait to be accepted
+    #[arg(long, value_name = "N", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Limits")]
+    pub max_connections: u32,
+    /// Seconds that a client may take for a request's head, for its body (and one more for every
+    /// 64 KiB of it), to take in a piece of the answer, and between two requests
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds, help_heading = "Limits")]
+    pub client_timeout: Duration,
+    /// Seconds that a request may take in all; 0 is no limit
+    #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = seconds, help_heading = "Limits")]
+    pub request_timeout: Duration,
+
+    /// Usage in every piece of every stream, and at its end
+    #[arg(long, help_heading = "Answers")]
+    pub enable_force_include_usage: bool,
+    /// Say in the usage how many prompt tokens came from the prefix cache
+    #[arg(long, help_heading = "Answers")]
+    pub enable_prompt_tokens_details: bool,
+    /// Say the request's id in the header X-Request-Id
+    #[arg(long, help_heading = "Answers")]
+    pub enable_request_id_headers: bool,
+    /// Write tokens as "token_id:N" in logprobs
+    #[arg(long, help_heading = "Answers")]
+    pub return_tokens_as_token_ids: bool,
+    /// Tokens per piece of a stream
+    #[arg(long, value_name = "TOKENS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Answers")]
+    pub stream_interval: u32,
+    /// Seconds between comments that keep a silent stream open; 0 is none
+    #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = seconds, help_heading = "Answers")]
+    pub sse_keep_alive_interval: Duration,
+    /// Count requests in flight for /load
+    #[arg(long, help_heading = "Answers")]
+    pub enable_server_load_tracking: bool,
+
+    /// End when the engine core dies, with an exit code that isn't 0, instead of starting another
+    #[arg(long, help_heading = "Faults")]
+    pub no_restart: bool,
+    /// Engine cores to start in a row that bring no token, before giving up
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Faults")]
+    pub max_restarts: u32,
+    /// Seconds without a sign of life, while there is work, until /health says 503; after twice
+    /// that the engine core is replaced
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = positive_seconds, help_heading = "Faults")]
+    pub health_stall_seconds: Duration,
+
+    /// How logs are written
+    #[arg(long, value_enum, default_value_t = LogFormat::Human, help_heading = "Logs")]
+    pub log_format: LogFormat,
+    /// Log every request
+    #[arg(long, help_heading = "Logs")]
+    pub enable_log_requests: bool,
+    /// Don't log throughput every ten seconds
+    #[arg(long, help_heading = "Logs")]
+    pub disable_log_stats: bool,
+
+    /// Run in the background; returns when the server is ready
+    #[arg(long, help_heading = "Process")]
+    pub daemon: bool,
+    /// File with the process's id, locked while it runs; with --daemon a file of this user's where
+    /// absent, which `formwork stop` and `formwork status` look at
+    #[arg(long, value_name = "FILE", help_heading = "Process")]
+    pub pid_file: Option<PathBuf>,
+    /// File for logs, instead of standard error; with --daemon beside the pid file where absent
+    #[arg(long, value_name = "FILE", help_heading = "Process")]
+    pub log_file: Option<PathBuf>,
+    /// Told to the process that --daemon starts
+    #[arg(long, hide = true)]
+    pub daemonized: bool,
+}
+
+/// `--log-format`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// Lines for people
+    Human,
+    /// One JSON object per line
+    Json,
+}
+
+/// A list in the spelling of vLLM's flags.
+pub(super) type JsonList = std::sync::Arc<[String]>;
+
+fn json_list(text: &str) -> Result<JsonList, String> {
+    serde_json::from_str::<Vec<String>>(text)
+        .map(JsonList::from)
+        .map_err(|_| "must be a JSON list of strings, such as [\"https://example.com\"]".to_owned())
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    const YEAR: f64 = crate::arg_utils::MAX_SHUTDOWN_TIMEOUT;
+    let seconds: Option<f64> = text.parse().ok();
+    seconds
+        .filter(|seconds| (0.0..=YEAR).contains(seconds))
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| format!("must be a number of seconds between 0 and {YEAR} (a year)"))
+}
+
+fn positive_seconds(text: &str) -> Result<Duration, String> {
+    match seconds(text)? {
+        Duration::ZERO => Err("must be more than 0".to_owned()),
+        seconds => Ok(seconds),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, Parser};
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Command {
+        #[command(flatten)]
+        args: ServeArgs,
+    }
+
+    fn parse(args: &[&str]) -> Result<ServeArgs, clap::Error> {
+        Command::try_parse_from([&["serve"], args].concat()).map(|command| command.args)
+    }
+
+    #[test]
+    fn the_command_is_well_formed() {
+        Command::command().debug_assert();
+    }
+
+    #[test]
+    fn defaults_are_those_of_vllm() {
+        let args = parse(&[]).unwrap();
+        assert_eq!(
+            (args.server.host.as_str(), args.server.port),
+            ("0.0.0.0", 8000)
+        );
+        assert_eq!(args.server.h11_max_incomplete_event_size, 4 << 20);
+        assert_eq!(args.server.h11_max_header_count, 256);
+        assert!(args.server.allowed_origins.is_empty());
+        assert_eq!(args.server.stream_interval, 1);
+        assert_eq!(args.engine_args().max_num_queued_reqs, Some(4096));
+    }
+
+    #[test]
+    fn a_model_is_named_in_two_ways_but_not_in_both() {
+        let args = parse(&["some/model"]).unwrap();
+        assert_eq!(args.engine_args().model, Some("some/model".into()));
+        let args = parse(&["--model", "m"]).unwrap();
+        assert_eq!(args.engine_args().model, Some("m".into()));
+        assert!(parse(&["some/model", "--model", "m"]).is_err());
+    }
+
+    #[test]
+    fn lists_and_repetitions() {
+        let args = parse(&[
+            "--api-key",
+            "a",
+            "b",
+            "--api-key=c",
+            "--served-model-name",
+            "x",
+            "y",
+            "--allowed-origins",
+            "[\"https://a.example\"]",
+        ])
+        .unwrap();
+        assert_eq!(args.server.api_key, ["a", "b", "c"]);
+        assert_eq!(args.server.served_model_name, ["x", "y"]);
+        assert_eq!(&*args.server.allowed_origins, ["https://a.example"]);
+        assert!(parse(&["--allowed-origins", "https://a.example"]).is_err());
+    }
+
+    #[test]
+    fn what_needs_something_else_says_so() {
+        for args in [
+            &["--ssl-certfile", "c"][..],
+            &["--uds", "s", "--port", "1"],
+            &["--health-stall-seconds", "0"],
+            &["--client-timeout", "-1"],
+            &["--request-timeout", "nan"],
+        ] {
+            assert_eq!(parse(args).unwrap_err().exit_code(), 2, "{args:?}");
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Errors as HTTP answers, and why there is no server.
+
+use std::path::PathBuf;
+
+use axum::body::Body;
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+
+use crate::openai::{ErrorResponse, ServingError};
+use crate::startup::StartupError;
+
+/// Seconds after which a client that was turned away may try again.
+const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("1");
+
+/// An error as the answer to a request.
+#[derive(Debug)]
+pub(super) struct ApiError(pub(super) ErrorResponse);
+
+impl ApiError {
+    /// An error with this status.
+    pub(super) fn new(status: StatusCode, message: impl Into<String>) -> Self {
+        Self(ErrorResponse::new(status.as_u16(), message, None))
+    }
+
+    /// A body that can't be read.
+    pub(super) fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, message)
+    }
+}
+
+impl From<ServingError> for ApiError {
+    fn from(error: ServingError) -> Self {
+        Self(error.to_response())
+    }
+}
+
+impl From<crate::error::ValidationError> for ApiError {
+    fn from(error: crate::error::ValidationError) -> Self {
+        ServingError::from(error).into()
+    }
+}
+
+impl From<crate::error::GenerateError> for ApiError {
+    fn from(error: crate::error::GenerateError) -> Self {
+        ServingError::from(error).into()
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let code = self.0.error.code;
+        let status = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = json(status, &self.0);
+        if status == StatusCode::SERVICE_UNAVAILABLE {
+            let headers = response.headers_mut();
+            headers.insert(RETRY_AFTER, RETRY_AFTER_SECONDS);
+        }
+        response
+    }
+}
+
+/// A JSON answer. Our own types always have a JSON form.
+pub(super) fn json(status: StatusCode, value: &impl serde::Serialize) -> Response {
+    let body = serde_json::to_vec(value).unwrap_or_default();
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = status;
+    let kind = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    response
+}
+
+/// An unknown path.
+pub(super) async fn not_found() -> ApiError {
+    ApiError::new(
+        StatusCode::NOT_FOUND,
+        "there is no such path; /openapi.json lists them",
+    )
+}
+
+/// A known path with another method. The router adds which it has.
+pub(super) async fn method_not_allowed() -> ApiError {
+    ApiError::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "this path has another method; /openapi.json lists them",
+    )
+}
+
+/// Why there is no server.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// No engine.
+    #[error(transparent)]
+    Startup(#[from] StartupError),
+    /// The address is taken, or not ours.
+    #[error("can't listen at {address}: {error}")]
+    Bind {
+        /// Where.
+        address: String,
+        /// Why not.
+        error: std::io::Error,
+    },
+    /// The certificate or its key can't be used.
+    #[error("can't use {}: {problem}", .path.display())]
+    Tls {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        problem: String,
+    },
+    /// The core is gone for good.
+    #[error("{0}")]
+    EngineDead(crate::error::EngineDeadError),
+    /// The system refuses signals or threads.
+    #[error("{0}")]
+    System(#[from] std::io::Error),
+}

@@ -1,0 +1,237 @@
+//! What each route does.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use axum::body::Body;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, Request, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
+use tokio::time::{Instant, timeout_at};
+
+use super::body::{JsonBody, read_json};
+use super::error::{ApiError, json as json_response};
+use super::middleware::RequestId;
+use super::sse::{self, SseOptions};
+use super::state::{AppState, LoadGuard, unix_time};
+use crate::openai::{
+    ChatCompletionRequest, CommonFields, CompletionRequest, DetokenizeRequest, RequestContext,
+    ServingError, StreamOptions, TokenizeRequest,
+};
+use crate::supervisor::CoreHealth;
+
+type App = State<Arc<AppState>>;
+
+/// `POST /v1/completions`.
+pub(super) async fn completions(State(app): App, request: Request) -> Result<Response, ApiError> {
+    let call = Call::begin(&app, &request);
+    let body = call.json(request).await?;
+    let mut request = CompletionRequest::from_json(body.value)?;
+    call.apply_flags(&mut request.common);
+    if request.common.stream {
+        let stream = app.serving.stream_completion(request, &call.context);
+        let stream = call.within_deadline(stream).await?;
+        return Ok(call.stream(stream));
+    }
+    let answer = app.serving.create_completion(&request, &call.context);
+    let answer = call.within_deadline(answer).await?;
+    Ok(json_response(StatusCode::OK, &answer))
+}
+
+/// `POST /v1/chat/completions`.
+pub(super) async fn chat_completions(
+    State(app): App,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let call = Call::begin(&app, &request);
+    let body = call.json(request).await?;
+    let mut request = ChatCompletionRequest::from_json(body.value)?;
+    call.apply_flags(&mut request.common);
+    if request.common.stream {
+        let stream = app.serving.stream_chat_completion(request, &call.context);
+        let stream = call.within_deadline(stream).await?;
+        return Ok(call.stream(stream));
+    }
+    let answer = app.serving.create_chat_completion(&request, &call.context);
+    let answer = call.within_deadline(answer).await?;
+    Ok(json_response(StatusCode::OK, &answer))
+}
+
+/// `POST /tokenize`.
+pub(super) async fn tokenize(State(app): App, request: Request) -> Result<Response, ApiError> {
+    let call = Call::begin(&app, &request);
+    let body = call.json(request).await?;
+    let request = TokenizeRequest::from_json(body.value)?;
+    let answer = call.within_deadline(app.serving.tokenize(request)).await?;
+    Ok(json_response(StatusCode::OK, &answer))
+}
+
+/// `POST /detokenize`.
+pub(super) async fn detokenize(State(app): App, request: Request) -> Result<Response, ApiError> {
+    let call = Call::begin(&app, &request);
+    let body = call.json(request).await?;
+    let request = DetokenizeRequest::from_json(body.value)?;
+    Ok(json_response(
+        StatusCode::OK,
+        &app.serving.detokenize(&request)?,
+    ))
+}
+
+/// A request that is being answered.
+struct Call<'a> {
+    app: &'a AppState,
+    context: RequestContext,
+    deadline: Option<Instant>,
+    load: LoadGuard,
+}
+
+impl<'a> Call<'a> {
+    fn begin(app: &'a AppState, request: &Request) -> Self {
+        let id = request.extensions().get::<RequestId>();
+        Self {
+            app,
+            context: RequestContext {
+                request_id: id.map(|id| id.0.to_string()).unwrap_or_default(),
+                created: unix_time(),
+                default_seed: None,
+            },
+            deadline: match app.args.request_timeout {
+                std::time::Duration::ZERO => None,
+                timeout => Some(Instant::now() + timeout),
+            },
+            load: app.load.enter(),
+        }
+    }
+
+    async fn json(&self, request: Request) -> Result<JsonBody, ApiError> {
+        if self.app.draining.load(Ordering::Relaxed) {
+            return Err(ApiError::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "the server is ending; try another one, or later",
+            ));
+        }
+        let (parts, body) = request.into_parts();
+        read_json(self.app, &parts.headers, body).await
+    }
+
+    /// What flags of the server decide for all requests.
+    fn apply_flags(&self, common: &mut CommonFields) {
+        let args = &self.app.args;
+        common.return_tokens_as_token_ids |= args.return_tokens_as_token_ids;
+        if common.stream {
+            common.stream_interval.get_or_insert(args.stream_interval);
+            if args.enable_force_include_usage {
+                common.stream_options = Some(StreamOptions {
+                    include_usage: true,
+                    continuous_usage_stats: true,
+                });
+            }
+        }
+    }
+
+    async fn within_deadline<T, E: Into<ServingError>>(
+        &self,
+        answer: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, ApiError> {
+        let answer = match self.deadline {
+            Some(deadline) => match timeout_at(deadline, answer).await {
+                Ok(answer) => answer,
+                Err(_) => {
+                    return Err(ApiError::new(
+                        StatusCode::GATEWAY_TIMEOUT,
+                        "the request took too long",
+                    ));
+                }
+            },
+            None => answer.await,
+        };
+        answer.map_err(|error| {
+            let error = ApiError::from(error.into());
+            if error.0.error.code == 503 {
+                self.app.metrics.record_rejection("queue_full");
+            }
+            error
+        })
+    }
+
+    fn stream(self, stream: crate::openai::EventStream) -> Response {
+        let options = SseOptions {
+            keep_alive: self.app.args.sse_keep_alive_interval,
+            deadline: self.deadline,
+        };
+        sse::respond(stream, options, self.load)
+    }
+}
+
+/// `GET /v1/models`.
+pub(super) async fn models(State(app): App) -> Response {
+    let names = app.serving.served_model_names();
+    let models: Vec<Value> = names.iter().map(|name| model_card(&app, name)).collect();
+    let list = json!({"object": "list", "data": models});
+    json_response(StatusCode::OK, &list)
+}
+
+/// `GET /v1/models/{model}`.
+pub(super) async fn model(
+    State(app): App,
+    model: Result<Path<String>, PathRejection>,
+) -> Result<Response, ApiError> {
+    let Path(model) = model.map_err(|error| ApiError::bad_request(error.to_string()))?;
+    app.serving.check_model(Some(&model))?;
+    Ok(json_response(StatusCode::OK, &model_card(&app, &model)))
+}
+
+fn model_card(app: &AppState, name: &str) -> Value {
+    let ready = app.core.ready_response();
+    json!({
+        "id": name,
+        "object": "model",
+        "created": app.started,
+        "owned_by": "formwork",
+        "root": ready.model_name,
+        "parent": null,
+        "max_model_len": ready.max_model_len,
+        "permission": [],
+    })
+}
+
+/// `GET /health`: 200 while the engine works or has nothing to do.
+pub(super) async fn health(State(app): App) -> Response {
+    let draining = app.draining.load(Ordering::Relaxed);
+    let dead = app.serving.engine().errored().is_some();
+    let healthy = app.core.health() == CoreHealth::Healthy && !draining && !dead;
+    let status = if healthy {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    };
+    status.into_response()
+}
+
+/// `GET /load`: requests in flight.
+pub(super) async fn load(State(app): App) -> Response {
+    // Counted always; the flag of vLLM's name only says whether it is told.
+    let load = match app.args.enable_server_load_tracking {
+        true => app.load.get(),
+        false => 0,
+    };
+    json_response(StatusCode::OK, &json!({"server_load": load}))
+}
+
+/// `GET /version`.
+pub(super) async fn version() -> Response {
+    json_response(StatusCode::OK, &json!({"version": protocol::BUILD_VERSION}))
+}
+
+/// `GET /metrics`.
+pub(super) async fn metrics(State(app): App) -> Response {
+    let mut response = Response::new(Body::from(
+        app.metrics.render(&app.serving.engine().metrics()),
+    ));
+    let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    response
+}

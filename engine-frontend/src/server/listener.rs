@@ -1,0 +1,239 @@
+//! Connections: from the socket to a request.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::{Semaphore, watch};
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+
+use super::args::ServerArgs;
+use super::error::ServeError;
+use super::slow_client::WriteTimeout;
+use super::tls;
+
+/// Pause after a connection that could not be accepted: there may be no more file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Where requests come in.
+#[derive(Debug)]
+pub(super) struct Listener {
+    socket: Socket,
+    tls: Option<TlsAcceptor2>,
+    /// For people and clients: `http://...` or `unix:...`.
+    pub(super) address: String,
+}
+
+#[derive(Debug)]
+enum Socket {
+    Tcp(TcpListener),
+    /// The path is removed when the listener ends.
+    Unix(
+        UnixListener,
+        #[allow(dead_code, reason = "kept to be dropped")] UnixPath,
+    ),
+}
+
+/// A path that is removed when dropped.
+#[derive(Debug)]
+struct UnixPath(PathBuf);
+
+impl Drop for UnixPath {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// [`TlsAcceptor`] with a `Debug` form.
+#[derive(Clone)]
+struct TlsAcceptor2(TlsAcceptor);
+
+impl std::fmt::Debug for TlsAcceptor2 {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("TlsAcceptor")
+    }
+}
+
+impl Listener {
+    /// Takes the address.
+    pub(super) async fn bind(args: &ServerArgs) -> Result<Self, ServeError> {
+        let tls = match (&args.ssl_certfile, &args.ssl_keyfile) {
+            (Some(cert), Some(key)) => Some(TlsAcceptor2(tls::acceptor(cert, key)?)),
+            _ => None,
+        };
+        if let Some(path) = &args.uds {
+            let bound = bind_unix(path).await.map_err(|error| ServeError::Bind {
+                address: path.display().to_string(),
+                error,
+            })?;
+            return Ok(Self {
+                socket: Socket::Unix(bound, UnixPath(path.clone())),
+                tls: None,
+                address: format!("unix:{}", path.display()),
+            });
+        }
+        let (host, port) = (args.host.as_str(), args.port);
+        let bind_error = |error| ServeError::Bind {
+            address: format!("{host}:{port}"),
+            error,
+        };
+        let socket = TcpListener::bind((host, port)).await.map_err(bind_error)?;
+        let local = socket.local_addr().map_err(bind_error)?;
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        Ok(Self {
+            socket: Socket::Tcp(socket),
+            tls,
+            address: format!("{scheme}://{local}"),
+        })
+    }
+
+    /// Accepts connections and answers their requests, until `ending` says so. Returns when every
+    /// connection is closed.
+    pub(super) async fn run(
+        self,
+        router: Router,
+        args: &ServerArgs,
+        ending: watch::Receiver<bool>,
+    ) {
+        let max = args.max_connections;
+        let permits = Arc::new(Semaphore::new(max as usize));
+        let settings = Settings::new(args);
+        loop {
+            let mut stop = ending.clone();
+            // Fails only where it is closed, which it never is.
+            let accepted = async {
+                let permit = permits.clone().acquire_owned().await.ok();
+                (permit, self.accept().await)
+            };
+            let (permit, accepted) = tokio::select! {
+                accepted = accepted => accepted,
+                () = told_to_end(&mut stop) => break,
+            };
+            match accepted {
+                Ok(stream) => {
+                    let connection = connection(
+                        stream,
+                        self.tls.clone(),
+                        router.clone(),
+                        settings,
+                        ending.clone(),
+                    );
+                    tokio::spawn(async move {
+                        let _permit = permit;
+                        connection.await;
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!("can't accept a connection: {error}");
+                    sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+        // No new ones; the address is free for another server.
+        drop(self);
+        let _ = permits.acquire_many(max).await;
+    }
+
+    async fn accept(&self) -> io::Result<Stream> {
+        match &self.socket {
+            Socket::Tcp(listener) => {
+                let (stream, _) = listener.accept().await?;
+                // Pieces of a stream are small and must not wait for each other.
+                stream.set_nodelay(true)?;
+                Ok(Box::new(stream))
+            }
+            Socket::Unix(listener, _) => Ok(Box::new(listener.accept().await?.0)),
+        }
+    }
+}
+
+/// Takes a path, from a server that is gone too.
+async fn bind_unix(path: &std::path::Path) -> io::Result<UnixListener> {
+    match UnixListener::bind(path) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            if tokio::net::UnixStream::connect(path).await.is_ok() {
+                return Err(error);
+            }
+            std::fs::remove_file(path)?;
+            UnixListener::bind(path)
+        }
+        bound => bound,
+    }
+}
+
+/// TCP or Unix, secure or not.
+trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> ByteStream for S {}
+
+type Stream = Box<dyn ByteStream>;
+
+/// What every connection needs to know.
+#[derive(Debug, Clone, Copy)]
+struct Settings {
+    patience: Duration,
+    max_head: usize,
+    max_headers: usize,
+}
+
+impl Settings {
+    fn new(args: &ServerArgs) -> Self {
+        let size = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+        Self {
+            patience: args.client_timeout,
+            max_head: size(args.h11_max_incomplete_event_size),
+            max_headers: size(args.h11_max_header_count),
+        }
+    }
+}
+
+/// Waits until the server ends.
+async fn told_to_end(ending: &mut watch::Receiver<bool>) {
+    // An error says that the server is gone.
+    let _ = ending.wait_for(|ending| *ending).await;
+}
+
+/// Serves one connection to its end. What is wrong with it is the client's business.
+async fn connection(
+    stream: Stream,
+    tls: Option<TlsAcceptor2>,
+    router: Router,
+    settings: Settings,
+    mut ending: watch::Receiver<bool>,
+) {
+    let stream: Stream = match tls {
+        None => stream,
+        Some(tls) => match timeout(settings.patience, tls.0.accept(stream)).await {
+            Ok(Ok(stream)) => Box::new(stream),
+            Ok(Err(error)) => return tracing::debug!("no TLS connection: {error}"),
+            Err(_) => return tracing::debug!("no TLS connection in time"),
+        },
+    };
+    let stream = TokioIo::new(WriteTimeout::new(stream, settings.patience));
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(settings.patience)
+        .max_buf_size(settings.max_head)
+        .max_headers(settings.max_headers)
+        .serve_connection(stream, TowerToHyperService::new(router));
+    tokio::pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = told_to_end(&mut ending) => {
+            // Finishes the request that it is at.
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!("a connection broke: {error}");
+    }
+}

@@ -1,0 +1,29 @@
+//! `formwork serve`: the OpenAI API over HTTP.
+//!
+//! What it is: routes, limits, keys, streams, metrics and the life of the process around
+//! [`OpenAIServing`](crate::openai::OpenAIServing), which answers. What it is not: it knows no field
+//! of a request but `stream`; those are in [`openai`](crate::openai).
+//!
+//! A request passes: the listener (`listener.rs`: connections, TLS, headers, slow clients), the
+//! middleware (`middleware.rs`: id, key, CORS, counts), a handler (`handlers.rs`), which reads the
+//! body (`body.rs`), and where the answer is a stream `sse.rs`.
+
+mod args;
+mod body;
+mod config;
+mod error;
+mod handlers;
+mod listener;
+mod middleware;
+mod openapi;
+mod router;
+mod run;
+mod slow_client;
+mod sse;
+mod state;
+mod tls;
+
+pub use args::{LogFormat, ServeArgs, ServerArgs};
+pub use config::{ConfigError, expand_args};
+pub use error::ServeError;
+pub use run::{Ready, serve};

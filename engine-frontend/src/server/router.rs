@@ -1,0 +1,37 @@
+//! Which path is answered by what.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::middleware::from_fn_with_state;
+use axum::routing::{get, post};
+
+use super::error::{method_not_allowed, not_found};
+use super::state::AppState;
+use super::{handlers, middleware, openapi};
+
+/// All routes, with what happens around each.
+pub(super) fn router(app: Arc<AppState>) -> Router {
+    let mut router = Router::new()
+        .route("/v1/models", get(handlers::models))
+        .route("/v1/models/{*model}", get(handlers::model))
+        .route("/v1/completions", post(handlers::completions))
+        .route("/v1/chat/completions", post(handlers::chat_completions))
+        .route("/tokenize", post(handlers::tokenize))
+        .route("/detokenize", post(handlers::detokenize))
+        .route("/health", get(handlers::health))
+        .route("/ping", get(handlers::health).post(handlers::health))
+        .route("/load", get(handlers::load))
+        .route("/version", get(handlers::version))
+        .route("/metrics", get(handlers::metrics));
+    if !app.args.disable_fastapi_docs {
+        router = router.route("/openapi.json", get(openapi::openapi));
+    }
+    router
+        .fallback(not_found)
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(from_fn_with_state(app.clone(), middleware::authenticate))
+        .layer(from_fn_with_state(app.clone(), middleware::cors))
+        .layer(from_fn_with_state(app.clone(), middleware::observe))
+        .with_state(app)
+}

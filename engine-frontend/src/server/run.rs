@@ -1,0 +1,186 @@
+//! The life of the server's process.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::args::{LogFormat, ServeArgs};
+use super::error::ServeError;
+use super::listener::Listener;
+use super::router::router;
+use super::state::AppState;
+use crate::arg_utils::EngineArgs;
+use crate::metrics::{LoggingStatLogger, PrometheusStatLogger, StatLogger};
+use crate::openai::OpenAIServing;
+use crate::startup::start_supervised_engine;
+use crate::supervisor::{SupervisedCore, SupervisorOptions};
+
+/// How long connections may take to send what is finished, when the server ends.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+/// How often a server looks whether its engine is gone for good.
+const ENGINE_CHECK: Duration = Duration::from_millis(200);
+
+/// What a server says when it is ready.
+#[derive(Debug)]
+pub struct Ready {
+    /// Where it listens: `http://...` or `unix:...`.
+    pub address: String,
+    /// What it serves, and how that was chosen; lines for people.
+    pub summary: String,
+}
+
+/// Serves until SIGTERM or SIGINT, or until the engine is gone for good. Calls `on_ready` once,
+/// when requests may come.
+///
+/// # Errors
+/// The server can't start, or its engine is gone.
+pub async fn serve(args: &ServeArgs, on_ready: impl FnOnce(&Ready)) -> Result<(), ServeError> {
+    let engine_args = args.engine_args();
+    // First: a taken address is found before a model is loaded.
+    let listener = Listener::bind(&args.server).await?;
+    let mut signals = Signals::new()?;
+    let options = SupervisorOptions {
+        max_restarts: if args.server.no_restart {
+            0
+        } else {
+            args.server.max_restarts
+        },
+        health_stall: args.server.health_stall_seconds,
+    };
+    let json_logs = args.server.log_format == LogFormat::Json;
+    let started = tokio::select! {
+        started = start_supervised_engine(&engine_args, json_logs, options) => started?,
+        () = signals.next() => return Ok(()),
+    };
+    let (engine, defaults, core) = started;
+    let engine = Arc::new(engine);
+    let names = served_model_names(args, &engine_args);
+    let name = names.first().cloned().unwrap_or_default();
+    let metrics = Arc::new(PrometheusStatLogger::new(name, core.ready_response()));
+    let mut loggers: Vec<Arc<dyn StatLogger>> = vec![metrics.clone()];
+    if !args.server.disable_log_stats {
+        loggers.push(Arc::new(LoggingStatLogger::new()));
+    }
+    engine.set_stat_loggers(loggers);
+    core.on_restart({
+        let metrics = metrics.clone();
+        move || metrics.record_restart()
+    });
+    let ready = Ready {
+        summary: summary(&names, &engine_args, &core),
+        address: listener.address.clone(),
+    };
+    let serving = OpenAIServing::new(engine.clone(), names, defaults)
+        .with_prompt_tokens_details(args.server.enable_prompt_tokens_details);
+    let app = Arc::new(AppState::new(serving, core, metrics, args.server.clone()));
+    let (end, ending) = watch::channel(false);
+    let server_args = args.server.clone();
+    let connections = tokio::spawn({
+        let router = router(app.clone());
+        async move { listener.run(router, &server_args, ending).await }
+    });
+    on_ready(&ready);
+
+    let dead = tokio::select! {
+        () = signals.next() => None,
+        dead = engine_death(&engine) => Some(dead),
+    };
+    app.draining.store(true, Ordering::Relaxed);
+    end.send_replace(true);
+    let result = match dead {
+        Some(dead) => Err(ServeError::EngineDead(dead)),
+        None => {
+            let seconds = engine_args.shutdown_timeout;
+            tracing::info!("ending; requests in flight have {seconds} s to finish");
+            tokio::select! {
+                shut_down = engine.shutdown(seconds) => shut_down.map_err(ServeError::EngineDead),
+                // A second signal is impatience.
+                () = signals.next() => Ok(()),
+            }
+        }
+    };
+    if timeout(LAST_WORDS, connections).await.is_err() {
+        tracing::warn!("some clients did not take in their answers in time");
+    }
+    result
+}
+
+/// Waits until the engine is gone for good.
+async fn engine_death(engine: &crate::async_llm::AsyncLLM) -> crate::error::EngineDeadError {
+    loop {
+        if let Some(dead) = engine.errored() {
+            return dead;
+        }
+        tokio::time::sleep(ENGINE_CHECK).await;
+    }
+}
+
+/// SIGTERM and SIGINT.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => (),
+            _ = self.interrupt.recv() => (),
+        }
+    }
+}
+
+/// What the model is called: as asked for, or its path as it was given, as in vLLM.
+fn served_model_names(args: &ServeArgs, engine_args: &EngineArgs) -> Vec<String> {
+    if !args.server.served_model_name.is_empty() {
+        return args.server.served_model_name.clone();
+    }
+    vec![match &engine_args.model {
+        Some(path) => path.display().to_string(),
+        None => builtin_model::NAME.to_owned(),
+    }]
+}
+
+fn summary(names: &[String], engine_args: &EngineArgs, core: &SupervisedCore) -> String {
+    let ready = core.ready_response();
+    let chosen = if engine_args.engine_core_address.is_some() {
+        "by the engine core"
+    } else if engine_args.num_blocks_override.is_some() {
+        "--num-blocks-override"
+    } else if engine_args.kv_cache_memory_bytes.is_some() {
+        "--kv-cache-memory-bytes"
+    } else {
+        "from the machine's free memory"
+    };
+    let mebibytes = ready.kv_cache_bytes >> 20;
+    let tokens = u64::from(ready.num_blocks.saturating_sub(1)) * u64::from(ready.block_size);
+    let queue = match engine_args.max_num_queued_reqs {
+        Some(limit) => format!("{limit} waiting"),
+        None => "any number waiting".to_owned(),
+    };
+    format!(
+        "model      {} ({}, {})\n\
+         context    {} tokens\n\
+         KV cache   {mebibytes} MiB for {tokens} tokens, {chosen}\n\
+         requests   {} running, {queue}, {} tokens per step\n\
+         threads    {}",
+        names.join(", "),
+        ready.model_name,
+        ready.dtype,
+        ready.max_model_len,
+        ready.max_num_seqs,
+        ready.max_num_batched_tokens,
+        ready.num_threads,
+    )
+}

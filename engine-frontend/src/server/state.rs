@@ -1,0 +1,149 @@
+//! What all handlers share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::args::ServerArgs;
+use crate::metrics::PrometheusStatLogger;
+use crate::openai::OpenAIServing;
+use crate::supervisor::SupervisedCore;
+
+/// Bytes of bodies that may be in the hands of readers and parsers at the same time, in bodies of
+/// the largest size. A parsed body takes many times its bytes.
+const MAX_BODIES_AT_ONCE: u64 = 8;
+
+/// What all handlers share.
+#[derive(Debug)]
+pub(super) struct AppState {
+    pub(super) serving: OpenAIServing,
+    pub(super) core: Arc<SupervisedCore>,
+    pub(super) metrics: Arc<PrometheusStatLogger>,
+    pub(super) args: ServerArgs,
+    /// Hashes of the keys, of equal length whatever the keys' are.
+    pub(super) api_key_hashes: Vec<blake3::Hash>,
+    /// Unix time in seconds.
+    pub(super) started: u64,
+    pub(super) load: Load,
+    pub(super) body_budget: Budget,
+    /// Whether the server ends.
+    pub(super) draining: AtomicBool,
+}
+
+impl AppState {
+    pub(super) fn new(
+        serving: OpenAIServing,
+        core: Arc<SupervisedCore>,
+        metrics: Arc<PrometheusStatLogger>,
+        args: ServerArgs,
+    ) -> Self {
+        let keys = args.api_key.iter();
+        Self {
+            api_key_hashes: keys.map(|key| blake3::hash(key.as_bytes())).collect(),
+            started: unix_time(),
+            load: Load::default(),
+            body_budget: Budget::new(args.max_request_body_size * MAX_BODIES_AT_ONCE),
+            draining: AtomicBool::new(false),
+            serving,
+            core,
+            metrics,
+            args,
+        }
+    }
+}
+
+/// Unix time in seconds.
+pub(super) fn unix_time() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |since| since.as_secs())
+}
+
+/// Requests in flight.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Load(Arc<AtomicUsize>);
+
+impl Load {
+    /// One more, until the guard is dropped.
+    pub(super) fn enter(&self) -> LoadGuard {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        LoadGuard(self.clone())
+    }
+
+    pub(super) fn get(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// See [`Load::enter`].
+#[derive(Debug)]
+pub(super) struct LoadGuard(Load);
+
+impl Drop for LoadGuard {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// An amount that is shared out and given back.
+#[derive(Debug, Clone)]
+pub(super) struct Budget(Arc<AtomicU64>);
+
+impl Budget {
+    pub(super) fn new(amount: u64) -> Self {
+        Self(Arc::new(AtomicU64::new(amount)))
+    }
+
+    /// A share of nothing yet.
+    pub(super) fn share(&self) -> Share {
+        Share {
+            budget: self.clone(),
+            amount: 0,
+        }
+    }
+}
+
+/// A part of a [`Budget`], given back when dropped.
+#[derive(Debug)]
+pub(super) struct Share {
+    budget: Budget,
+    amount: u64,
+}
+
+impl Share {
+    /// Takes more; `false`, and nothing taken, where not so much is left.
+    pub(super) fn grow(&mut self, by: u64) -> bool {
+        let taken = self
+            .budget
+            .0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+                left.checked_sub(by)
+            });
+        if taken.is_ok() {
+            self.amount += by;
+        }
+        taken.is_ok()
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.budget.0.fetch_add(self.amount, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_is_never_overdrawn_and_comes_back() {
+        let budget = Budget::new(10);
+        let (mut a, mut b) = (budget.share(), budget.share());
+        assert!(a.grow(6));
+        assert!(!b.grow(5));
+        assert!(b.grow(4));
+        assert!(!a.grow(1));
+        drop(b);
+        assert!(a.grow(4));
+    }
+}

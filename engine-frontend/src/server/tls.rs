@@ -1,0 +1,38 @@
+//! HTTPS.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::TlsAcceptor;
+
+use super::error::ServeError;
+
+/// What makes connections secure, from a certificate chain and its key in PEM.
+pub(super) fn acceptor(certfile: &Path, keyfile: &Path) -> Result<TlsAcceptor, ServeError> {
+    let problem = |path: &Path, problem: String| ServeError::Tls {
+        path: path.to_owned(),
+        problem,
+    };
+    let read = |path: &Path| fs::read(path).map_err(|error| problem(path, error.to_string()));
+    let chain = CertificateDer::pem_slice_iter(&read(certfile)?)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| problem(certfile, format!("{error:?}")))?;
+    if chain.is_empty() {
+        return Err(problem(certfile, "it holds no certificate".to_owned()));
+    }
+    let key = PrivateKeyDer::from_pem_slice(&read(keyfile)?)
+        .map_err(|error| problem(keyfile, format!("it holds no private key: {error:?}")))?;
+    let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| problem(certfile, error.to_string()))?
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .map_err(|error| problem(certfile, error.to_string()))?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}

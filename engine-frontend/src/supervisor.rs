@@ -1,0 +1,428 @@
+//! A core that is replaced when it dies or hangs, and nobody notices but those who look.
+//!
+//! [`SupervisedCore`] stands where a plain [`EngineCoreClient`] would. It keeps every request in
+//! flight with the tokens that have come, starts another core when the first is gone, and sends
+//! them again with these tokens: the core goes on behind them, and since its noise is a function of
+//! seed and position, the answers are those of an undisturbed run. What was in flight comes back in
+//! quarantine ([`in_flight`]), so that a request that kills cores is found and fails alone.
+
+mod in_flight;
+mod watch;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use protocol::{
+    EngineConfig, EngineCoreOutput, EngineCoreOutputs, EngineCoreReadyResponse, EngineCoreRequest,
+    FinishReason, RequestError, RequestErrorCode,
+};
+use tokio::task::AbortHandle;
+
+use crate::async_llm::{BoxFuture, CoreClient};
+use crate::engine_core_client::{
+    EngineCoreClient, EngineCoreClientError, EngineCoreStartupError, EngineDeadError, LaunchOptions,
+};
+use in_flight::InFlight;
+use watch::watch;
+
+/// Pauses before the second and later attempts in a row that brought nothing.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// Where another core comes from.
+#[derive(Debug, Clone)]
+pub enum CoreSource {
+    /// It is started.
+    Launch(Box<(LaunchOptions, EngineConfig)>),
+    /// It was started by hand and listens here.
+    Connect(PathBuf, Duration),
+}
+
+impl CoreSource {
+    async fn client(&self) -> Result<EngineCoreClient, EngineCoreStartupError> {
+        match self {
+            Self::Launch(launch) => {
+                EngineCoreClient::launch(&launch.0, launch.1.clone(), |_| ()).await
+            }
+            Self::Connect(address, timeout) => {
+                EngineCoreClient::connect(address, *timeout, |_| ()).await
+            }
+        }
+    }
+}
+
+/// What a supervisor does when its core is gone or silent.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SupervisorOptions {
+    /// Attempts in a row that may bring no token before it gives up; 0 gives up at once.
+    pub max_restarts: u32,
+    /// A core that has work and shows no sign of life for this long is unhealthy; after twice
+    /// that it is replaced.
+    pub health_stall: Duration,
+}
+
+/// How a core is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CoreHealth {
+    /// It works, or has nothing to do.
+    Healthy,
+    /// It has work and shows no sign of life.
+    Stalled,
+    /// It is gone, and another one starts.
+    Restarting,
+    /// It is gone for good.
+    Dead,
+}
+
+/// See the [module](self).
+#[derive(Debug)]
+pub struct SupervisedCore {
+    source: CoreSource,
+    options: SupervisorOptions,
+    ready: EngineCoreReadyResponse,
+    state: Mutex<State>,
+    is_shutting_down: AtomicBool,
+    num_restarts: AtomicU64,
+    on_restart: OnceLock<Box<dyn OnRestart>>,
+    watcher: OnceLock<AbortHandle>,
+}
+
+/// What hears of a restart.
+trait OnRestart: Fn() + Send + Sync {}
+
+impl<F: Fn() + Send + Sync> OnRestart for F {}
+
+impl std::fmt::Debug for dyn OnRestart {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("OnRestart")
+    }
+}
+
+#[derive(Debug)]
+struct State {
+    /// `None` while there is none.
+    client: Option<Arc<EngineCoreClient>>,
+    in_flight: InFlight,
+    health: CoreHealth,
+    /// Why the supervisor killed the core, where it did.
+    killed_because: Option<String>,
+    /// Attempts in a row that brought no token.
+    attempts: u32,
+}
+
+impl SupervisedCore {
+    /// Supervises a core that is ready; others come from `source`. Call it within a tokio runtime.
+    pub fn new(
+        client: EngineCoreClient,
+        source: CoreSource,
+        options: SupervisorOptions,
+    ) -> Arc<Self> {
+        let core = Arc::new(Self {
+            source,
+            options,
+            ready: client.ready_response().clone(),
+            state: Mutex::new(State {
+                client: Some(Arc::new(client)),
+                in_flight: InFlight::default(),
+                health: CoreHealth::Healthy,
+                killed_because: None,
+                attempts: 0,
+            }),
+            is_shutting_down: AtomicBool::new(false),
+            num_restarts: AtomicU64::new(0),
+            on_restart: OnceLock::new(),
+            watcher: OnceLock::new(),
+        });
+        let watcher = tokio::spawn(watch(Arc::downgrade(&core)));
+        core.watcher.get_or_init(|| watcher.abort_handle());
+        core
+    }
+
+    /// What the first core said when it was ready.
+    pub fn ready_response(&self) -> &EngineCoreReadyResponse {
+        &self.ready
+    }
+
+    /// How the core is now.
+    pub fn health(&self) -> CoreHealth {
+        self.state().health
+    }
+
+    /// Cores started in the place of one that was gone.
+    pub fn num_restarts(&self) -> u64 {
+        self.num_restarts.load(Ordering::Relaxed)
+    }
+
+    /// Lets `hear` know of every such start. Later calls have no effect.
+    pub fn on_restart(&self, hear: impl Fn() + Send + Sync + 'static) {
+        self.on_restart.get_or_init(|| Box::new(hear));
+    }
+
+    /// The core's process, where there is one now and this frontend started it.
+    pub fn process_id(&self) -> Option<u32> {
+        self.state().client.as_ref().and_then(|c| c.process_id())
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // The books are consistent between any two calls into them.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn client(&self) -> Option<Arc<EngineCoreClient>> {
+        self.state().client.clone()
+    }
+
+    /// Puts another core in the place of one that died. Returns what the death means for single
+    /// requests.
+    async fn replace(&self, dead: EngineDeadError) -> Result<EngineCoreOutputs, EngineDeadError> {
+        let (failed, dead) = {
+            let mut state = self.state();
+            state.client = None;
+            let reason = state.killed_because.take();
+            let dead = EngineDeadError {
+                reason: reason.unwrap_or(dead.reason),
+                ..dead
+            };
+            if self.is_shutting_down.load(Ordering::Relaxed) || self.options.max_restarts == 0 {
+                state.health = CoreHealth::Dead;
+                return Err(dead);
+            }
+            state.health = CoreHealth::Restarting;
+            let may_blame = matches!(self.source, CoreSource::Launch(_));
+            let died = state.in_flight.core_died(may_blame);
+            if died.narrowed {
+                state.attempts = 0;
+            }
+            tracing::error!(suspects = ?died.suspects, "{dead}; starting another");
+            (died.failed, dead)
+        };
+        let client = self.start_another(dead).await?;
+        self.num_restarts.fetch_add(1, Ordering::Relaxed);
+        if let Some(hear) = self.on_restart.get() {
+            hear();
+        }
+        let mut state = self.state();
+        state.client = Some(Arc::new(client));
+        state.health = CoreHealth::Healthy;
+        state.send_next();
+        drop(state);
+        Ok(EngineCoreOutputs {
+            outputs: failed.into_iter().map(failed_alone).collect(),
+            ..EngineCoreOutputs::default()
+        })
+    }
+
+    async fn start_another(
+        &self,
+        dead: EngineDeadError,
+    ) -> Result<EngineCoreClient, EngineDeadError> {
+        loop {
+            let attempts = {
+                let mut state = self.state();
+                state.attempts += 1;
+                state.attempts
+            };
+            let give_up = |reason: String| {
+                self.state().health = CoreHealth::Dead;
+                Err(EngineDeadError {
+                    reason,
+                    exit_status: dead.exit_status,
+                })
+            };
+            if attempts > self.options.max_restarts {
+                return give_up(format!(
+                    "{} ({} restarts in a row brought nothing)",
+                    dead.reason, self.options.max_restarts
+                ));
+            }
+            tokio::time::sleep(pause(attempts)).await;
+            if self.is_shutting_down.load(Ordering::Relaxed) {
+                return give_up(dead.reason.clone());
+            }
+            match self.source.client().await {
+                Ok(client) => {
+                    let ready = client.ready_response();
+                    if let Some(difference) = difference(&self.ready, ready) {
+                        return give_up(format!("another one has {difference}"));
+                    }
+                    tracing::info!(
+                        process_id = client.process_id(),
+                        "another engine core is ready"
+                    );
+                    return Ok(client);
+                }
+                Err(error) => tracing::error!("no other engine core: {error}"),
+            }
+        }
+    }
+}
+
+impl Drop for SupervisedCore {
+    fn drop(&mut self) {
+        if let Some(watcher) = self.watcher.get() {
+            watcher.abort();
+        }
+    }
+}
+
+impl State {
+    /// Sends what may go now. A request that can't be sent any more fails when the core's end is
+    /// noticed.
+    fn send_next(&mut self) {
+        let Some(client) = &self.client else { return };
+        for request in self.in_flight.next_to_send() {
+            let _ = client.add_request(request);
+        }
+    }
+}
+
+impl CoreClient for SupervisedCore {
+    fn add_request(&self, request: EngineCoreRequest) -> Result<(), EngineCoreClientError> {
+        let mut state = self.state();
+        if let Some(client) = state.client.clone().filter(|_| state.in_flight.is_open()) {
+            // Sent first: a request that doesn't fit a frame is its caller's error and no more.
+            match client.add_request(request.clone()) {
+                // A core that is just gone: the request waits for the next one.
+                Ok(()) | Err(EngineCoreClientError::EngineDead(_)) => {}
+                Err(error) => return Err(error),
+            }
+            state.in_flight.add(request, true);
+        } else if state.health == CoreHealth::Dead {
+            return Err(EngineCoreClientError::EngineDead(EngineDeadError {
+                reason: "it is gone".to_owned(),
+                exit_status: None,
+            }));
+        } else {
+            state.in_flight.add(request, false);
+        }
+        Ok(())
+    }
+
+    fn abort_requests(&self, request_ids: Vec<String>) -> Result<(), EngineCoreClientError> {
+        let mut state = self.state();
+        let sent = state.in_flight.abort(request_ids);
+        if let Some(client) = state.client.as_ref().filter(|_| !sent.is_empty()) {
+            // A core that is gone works on nothing.
+            let _ = client.abort_requests(sent);
+        }
+        state.send_next();
+        Ok(())
+    }
+
+    fn get_output(&self) -> BoxFuture<'_, Result<Option<EngineCoreOutputs>, EngineDeadError>> {
+        Box::pin(async move {
+            loop {
+                let received = match self.client() {
+                    Some(client) => client.get_output().await,
+                    // It was given up.
+                    None => Err(EngineDeadError {
+                        reason: "it is gone".to_owned(),
+                        exit_status: None,
+                    }),
+                };
+                match received {
+                    Ok(Some(mut step)) => {
+                        let mut state = self.state();
+                        if state.in_flight.note(&mut step) {
+                            state.attempts = 0;
+                        }
+                        state.send_next();
+                        return Ok(Some(step));
+                    }
+                    Ok(None) => {
+                        self.state().health = CoreHealth::Dead;
+                        return Ok(None);
+                    }
+                    Err(dead) => {
+                        let outputs = self.replace(dead).await?;
+                        if !outputs.outputs.is_empty() {
+                            return Ok(Some(outputs));
+                        }
+                    }
+                }
+            }
+        })
+    }
+
+    fn shutdown(&self, drain_seconds: f64) -> BoxFuture<'_, Result<(), EngineDeadError>> {
+        Box::pin(async move {
+            self.is_shutting_down.store(true, Ordering::Relaxed);
+            match self.client() {
+                Some(client) => client.shutdown(drain_seconds).await,
+                None => Ok(()),
+            }
+        })
+    }
+}
+
+/// How long to wait before an attempt; the first one is made at once.
+fn pause(attempt: u32) -> Duration {
+    match attempt {
+        0 | 1 => Duration::ZERO,
+        attempt => FIRST_PAUSE
+            .saturating_mul(1 << (attempt - 2).min(16))
+            .min(LONGEST_PAUSE),
+    }
+}
+
+/// What keeps a core from going on with another's requests.
+fn difference(first: &EngineCoreReadyResponse, other: &EngineCoreReadyResponse) -> Option<String> {
+    let facts = |ready: &EngineCoreReadyResponse| {
+        [
+            ("model", ready.model_name.clone()),
+            ("tokenizer", ready.tokenizer_fingerprint.clone()),
+            ("vocabulary size", ready.vocab_size.to_string()),
+            ("max_model_len", ready.max_model_len.to_string()),
+        ]
+    };
+    let (first, other) = (facts(first), facts(other));
+    let mut pairs = first.into_iter().zip(other);
+    pairs
+        .find(|(first, other)| first.1 != other.1)
+        .map(|((name, first), (_, other))| format!("the {name} {other}, the first had {first}"))
+}
+
+fn failed_alone(request_id: String) -> EngineCoreOutput {
+    tracing::error!(
+        request_id,
+        "failed: the engine core died working on this request alone"
+    );
+    EngineCoreOutput {
+        finish_reason: Some(FinishReason::Error),
+        error: Some(RequestError {
+            code: RequestErrorCode::InternalError,
+            message: "the engine failed on this request; other requests are untouched".to_owned(),
+            retryable: false,
+        }),
+        request_id,
+        ..EngineCoreOutput::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_to_a_limit() {
+        let pauses: Vec<u128> = (1..10).map(|n| pause(n).as_millis()).collect();
+        assert_eq!(
+            pauses,
+            [0, 250, 500, 1000, 2000, 4000, 8000, 10_000, 10_000]
+        );
+        assert_eq!(pause(u32::MAX), LONGEST_PAUSE);
+    }
+
+    #[test]
+    fn another_model_is_no_replacement() {
+        let ready = crate::test_support::ready(64);
+        let mut other = ready.clone();
+        other.num_blocks += 1;
+        assert_eq!(difference(&ready, &other), None);
+        other.max_model_len = 32;
+        let says = difference(&ready, &other).unwrap();
+        assert_eq!(says, "the max_model_len 32, the first had 64");
+    }
+}

@@ -1,0 +1,186 @@
+//! The requests that a core has or should have, and who of them may have killed it.
+//!
+//! After a death those on probation when it happened are suspects, or all that the core had where
+//! nobody was on probation. They come back in halves: each half has the core for itself until every
+//! one of it has brought an output, and only then come the other half, those that were cleared
+//! before, and new ones. A half that kills the core is halved again; a suspect that kills it alone
+//! is guilty. So a deterministic killer among n requests is found in about log2(n) deaths.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use protocol::{EngineCoreOutputs, EngineCoreRequest};
+
+/// See the [module](self).
+#[derive(Debug, Default)]
+pub(super) struct InFlight {
+    requests: HashMap<String, Entry>,
+    next_number: u64,
+    /// Who has to bring an output before anyone else is sent.
+    probation: HashSet<String>,
+    /// Who is on probation next.
+    groups: VecDeque<Vec<String>>,
+    /// How many suspects the last death had.
+    last_suspects: Option<usize>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    /// With every token that has come.
+    request: EngineCoreRequest,
+    /// Order of arrival.
+    number: u64,
+    /// Whether the core has it.
+    sent: bool,
+    /// Whether a core died with it.
+    suspect: bool,
+    /// Whether the prompt's logprobs have come.
+    has_prompt_logprobs: bool,
+}
+
+/// What a death means.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Died {
+    /// Who may have caused it, in order of arrival.
+    pub(super) suspects: Vec<String>,
+    /// Who did, and is forgotten.
+    pub(super) failed: Vec<String>,
+    /// Whether there are fewer suspects than after the last death.
+    pub(super) narrowed: bool,
+}
+
+impl InFlight {
+    /// Whether new requests may be sent at once.
+    pub(super) fn is_open(&self) -> bool {
+        self.probation.is_empty() && self.groups.is_empty()
+    }
+
+    /// Takes a new request; `sent` says whether the core has it already.
+    pub(super) fn add(&mut self, request: EngineCoreRequest, sent: bool) {
+        let entry = Entry {
+            number: self.next_number,
+            sent,
+            suspect: false,
+            has_prompt_logprobs: false,
+            request,
+        };
+        self.next_number += 1;
+        self.requests
+            .insert(entry.request.request_id.clone(), entry);
+    }
+
+    /// Forgets requests; returns those that the core has.
+    pub(super) fn abort(&mut self, request_ids: Vec<String>) -> Vec<String> {
+        let mut sent = request_ids;
+        sent.retain(|id| {
+            self.probation.remove(id);
+            self.requests.remove(id).is_some_and(|entry| entry.sent)
+        });
+        sent
+    }
+
+    /// Takes what a step brought; returns whether that was anything. Takes out of it what was
+    /// given out before.
+    pub(super) fn note(&mut self, step: &mut EngineCoreOutputs) -> bool {
+        for output in &mut step.outputs {
+            let Some(entry) = self.requests.get_mut(&output.request_id) else {
+                continue;
+            };
+            if output.finish_reason.is_none() && output.new_token_ids.is_empty() {
+                continue;
+            }
+            self.probation.remove(&output.request_id);
+            if output.finish_reason.is_some() {
+                self.requests.remove(&output.request_id);
+                continue;
+            }
+            let tokens = &mut entry.request.output_token_ids;
+            tokens.extend_from_slice(&output.new_token_ids);
+            if entry.has_prompt_logprobs {
+                output.new_prompt_logprobs = None;
+            }
+            entry.has_prompt_logprobs |= output.new_prompt_logprobs.is_some();
+        }
+        !step.outputs.is_empty()
+    }
+
+    /// Who is to be sent now. They count as sent.
+    pub(super) fn next_to_send(&mut self) -> Vec<EngineCoreRequest> {
+        while self.probation.is_empty() {
+            let Some(group) = self.groups.pop_front() else {
+                return self.send(|entry| !entry.sent);
+            };
+            let alive = group
+                .into_iter()
+                .filter(|id| self.requests.contains_key(id));
+            self.probation = alive.collect();
+            let probation = self.probation.clone();
+            let requests = self.send(|e| !e.sent && probation.contains(&e.request.request_id));
+            if !requests.is_empty() {
+                return requests;
+            }
+            // Nobody of this group is left.
+            self.probation.clear();
+        }
+        Vec::new()
+    }
+
+    fn send(&mut self, who: impl Fn(&Entry) -> bool) -> Vec<EngineCoreRequest> {
+        let mut chosen: Vec<&mut Entry> = self.requests.values_mut().filter(|e| who(e)).collect();
+        chosen.sort_by_key(|entry| entry.number);
+        chosen
+            .into_iter()
+            .map(|entry| {
+                entry.sent = true;
+                entry.request.clone()
+            })
+            .collect()
+    }
+
+    /// The core has died. `may_blame` says that nobody else's requests were in it.
+    pub(super) fn core_died(&mut self, may_blame: bool) -> Died {
+        let probation = std::mem::take(&mut self.probation);
+        let in_core: Vec<&Entry> = self.requests.values().filter(|e| e.sent).collect();
+        let alone = in_core.len() == 1;
+        let mut suspects: Vec<(u64, String)> = in_core
+            .into_iter()
+            .map(|entry| (entry.number, entry.request.request_id.clone()))
+            .filter(|(_, id)| probation.is_empty() || probation.contains(id))
+            .collect();
+        suspects.sort();
+        let suspects: Vec<String> = suspects.into_iter().map(|(_, id)| id).collect();
+        let narrowed = self.last_suspects.is_some_and(|last| suspects.len() < last);
+        self.last_suspects = Some(suspects.len());
+        for entry in self.requests.values_mut() {
+            entry.sent = false;
+        }
+        let mut failed = Vec::new();
+        if let [only] = suspects.as_slice()
+            && alone
+            && may_blame
+            && self.requests.get(only).is_some_and(|e| e.suspect)
+        {
+            self.requests.remove(only);
+            failed.push(only.clone());
+        } else {
+            for id in &suspects {
+                if let Some(entry) = self.requests.get_mut(id) {
+                    entry.suspect = true;
+                }
+            }
+            let (first, second) = suspects.split_at(suspects.len().div_ceil(2));
+            for half in [second, first] {
+                if !half.is_empty() {
+                    self.groups.push_front(half.to_vec());
+                }
+            }
+        }
+        Died {
+            narrowed: narrowed || !failed.is_empty(),
+            suspects,
+            failed,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,60 @@
+//! Whether a core shows signs of life.
+
+use std::sync::Weak;
+use std::time::{Duration, Instant};
+
+use super::{CoreHealth, SupervisedCore};
+
+/// How often the core is asked for signs of life.
+const PROBE_INTERVAL: Duration = Duration::from_millis(500);
+/// Asks for signs of life, and kills a core that has shown none for too long.
+pub(super) async fn watch(core: Weak<SupervisedCore>) {
+    // When the beats last changed, and of which core.
+    let mut last: (Option<u32>, u64, Instant) = (None, 0, Instant::now());
+    loop {
+        tokio::time::sleep(PROBE_INTERVAL).await;
+        let Some(core) = core.upgrade() else { return };
+        let Some(client) = core.client() else {
+            last.2 = Instant::now();
+            continue;
+        };
+        let answer = client.call_utility("heartbeat", &[]);
+        let answer = tokio::time::timeout(PROBE_INTERVAL, answer).await;
+        // Without an answer not even the thread works that has nothing else to do.
+        let (beats, runnable) = match &answer {
+            Ok(Ok(state)) => (
+                state.get("beats").and_then(serde_json::Value::as_u64),
+                state.get("runnable").and_then(serde_json::Value::as_bool) != Some(false),
+            ),
+            // The end is noticed elsewhere.
+            Ok(Err(_)) => continue,
+            Err(_) => (None, true),
+        };
+        let id = client.process_id();
+        let changed = beats.is_some_and(|beats| beats != last.1);
+        if id != last.0 || changed || !runnable {
+            last = (id, beats.unwrap_or(last.1), Instant::now());
+        }
+        let silence = last.2.elapsed();
+        let stall = core.options.health_stall;
+        let mut state = core.state();
+        if state.health == CoreHealth::Healthy && silence > stall {
+            tracing::error!("the engine core has work and shows no sign of life");
+            state.health = CoreHealth::Stalled;
+        } else if state.health == CoreHealth::Stalled && silence <= stall {
+            tracing::info!("the engine core works again");
+            state.health = CoreHealth::Healthy;
+        }
+        if state.health == CoreHealth::Stalled
+            && silence > stall * 2
+            && client.process_id().is_some()
+        {
+            let seconds = silence.as_secs();
+            state.killed_because = Some(format!(
+                "it showed no sign of life for {seconds} s and was killed"
+            ));
+            drop(state);
+            client.kill();
+        }
+    }
+}

@@ -1,0 +1,389 @@
+//! What a lexeme allows by itself, whatever follows it.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::TokenAutomaton;
+use super::memo::{Exits, LexemeMask, Part, Parts, Reference};
+use crate::index::{TokenizerIndex, Trie};
+use crate::lexical::{ExprId, Fuel, MANY_MARKS, NO_MARK, OutOfFuel};
+use crate::mask::walk::{Exit, Labelled, Visitor, resting_state, walk, walk_beside};
+use crate::mask::{MAX_SPARSE, Mask, clear_bits, set_bits};
+
+/// More alternatives than this are not worth to be told apart.
+const MAX_PARTS: usize = 48;
+
+/// A state from which at least so many bytes lead on has a large part of the vocabulary before it.
+const MANY_BYTES: usize = 20;
+
+/// Up to so many exits are kept as nodes; more are worth to be grouped by what they go on with.
+const FEW_EXITS: usize = 48;
+
+impl TokenAutomaton {
+    /// What a lexeme allows by itself, as parts that lexemes have in common: each alternative that
+    /// many bytes begin, such as the body of a string or an object's other keys; each further one,
+    /// such as the rest of a name, as long as they are few; and all others together.
+    pub(super) fn parts(&mut self, lexeme: ExprId, fuel: &mut Fuel) -> Result<Parts, OutOfFuel> {
+        if let Some(known) = self.masks.lexeme(lexeme) {
+            return Ok(known);
+        }
+        let mut parts = Vec::new();
+        let mut others = Vec::new();
+        let alternatives = self.machine.lexicon.alternatives(lexeme);
+        let few = alternatives.len() <= MAX_PARTS;
+        for expr in alternatives {
+            let is_one = self.machine.lexicon.sole_mark(expr) != MANY_MARKS;
+            let apart =
+                (few && is_one) || (parts.len() < MAX_PARTS && self.has_many_bytes(expr, fuel)?);
+            if apart {
+                parts.push(self.part(expr, fuel)?);
+            } else {
+                others.push(expr);
+            }
+        }
+        if !others.is_empty() {
+            let rest = self.machine.lexicon.or(&others);
+            parts.push(self.part(rest, fuel)?);
+        }
+        Ok(self.masks.insert_lexeme(lexeme, parts))
+    }
+
+    /// A part of a lexeme, known by what it is with mark 0 in place of its own.
+    fn part(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<Part, OutOfFuel> {
+        let lexicon = &mut self.machine.lexicon;
+        let mark = match lexicon.sole_mark(expr) {
+            NO_MARK | MANY_MARKS => None,
+            mark => Some(mark),
+        };
+        let known_as = lexicon.with_first_mark(expr);
+        let mask = self.lexeme_mask(known_as, fuel)?;
+        Ok(Part { mask, mark })
+    }
+
+    /// Whether many bytes can come first.
+    pub(super) fn has_many_bytes(
+        &mut self,
+        expr: ExprId,
+        fuel: &mut Fuel,
+    ) -> Result<bool, OutOfFuel> {
+        let derivatives = self.machine.lexicon.derivatives(expr, fuel)?;
+        let num_bytes: usize = derivatives.iter().map(|(bytes, _)| bytes.len()).sum();
+        Ok(num_bytes >= MANY_BYTES)
+    }
+
+    /// What one part of a lexeme allows by itself.
+    fn lexeme_mask(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<Arc<LexemeMask>, OutOfFuel> {
+        if let Some(known) = self.masks.part(expr) {
+            return Ok(known);
+        }
+        let mut found = None;
+        if self.has_many_bytes(expr, fuel)? {
+            found = self.coarse_part(expr, fuel)?;
+            if found.is_none()
+                && let Some(rest) = resting_state(&mut self.machine.lexicon, expr, fuel)?
+            {
+                let reference = self.lexeme_mask(rest, fuel)?;
+                if reference.reference.is_none() {
+                    found = Some(self.part_beside(expr, rest, reference, fuel)?);
+                }
+            }
+        }
+        let mask = match found {
+            Some(mask) => mask,
+            None => self.fine_part(expr, fuel)?,
+        };
+        Ok(self.masks.insert_part(expr, mask))
+    }
+
+    /// By a coarse trie and that of the tokens that it leaves out; `None` where no alphabet fits.
+    fn coarse_part(
+        &mut self,
+        expr: ExprId,
+        fuel: &mut Fuel,
+    ) -> Result<Option<LexemeMask>, OutOfFuel> {
+        let index = Arc::clone(&self.index);
+        for (alphabet, coarse) in index.coarse().iter().enumerate() {
+            let labelled = Labelled {
+                trie: coarse.trie(),
+                alphabet: Some((alphabet, coarse.representatives())),
+            };
+            let mut plain = Found::default();
+            let lexicon = &mut self.machine.lexicon;
+            if !walk(lexicon, labelled, expr, fuel, &mut plain)? {
+                continue;
+            }
+            let mut escaped = Found::default();
+            let labelled = Labelled::of_bytes(index.escape_trie());
+            walk(lexicon, labelled, expr, fuel, &mut escaped)?;
+            let inside = [(coarse.trie(), &plain), (index.escape_trie(), &escaped)];
+            let mut exits = Suffixes::default();
+            for (trie, found) in inside {
+                exits.add(&index, trie, &found.exits, fuel)?;
+            }
+            return Ok(Some(LexemeMask {
+                number: self.masks.next_number(),
+                reference: None,
+                inside: mask_of(&index, &inside),
+                exits: exits.finish(),
+            }));
+        }
+        Ok(None)
+    }
+
+    /// By the trie of bytes.
+    fn fine_part(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<LexemeMask, OutOfFuel> {
+        let index = Arc::clone(&self.index);
+        let trie = index.byte_trie();
+        let labelled = Labelled::of_bytes(trie);
+        let mut found = Found::default();
+        walk(&mut self.machine.lexicon, labelled, expr, fuel, &mut found)?;
+        Ok(LexemeMask {
+            number: self.masks.next_number(),
+            reference: None,
+            inside: mask_of(&index, &[(trie, &found)]),
+            exits: exits_of(&index, &found.exits, fuel)?,
+        })
+    }
+
+    /// By the trie of bytes as far as the part differs from another one.
+    fn part_beside(
+        &mut self,
+        expr: ExprId,
+        rest: ExprId,
+        mask: Arc<LexemeMask>,
+        fuel: &mut Fuel,
+    ) -> Result<LexemeMask, OutOfFuel> {
+        let index = Arc::clone(&self.index);
+        let trie = index.byte_trie();
+        let difference = walk_beside(&mut self.machine.lexicon, trie, expr, rest, fuel)?;
+        let ids = |ranges: &[Range<u32>]| -> Vec<u32> {
+            let mut ids: Vec<u32> = ranges
+                .iter()
+                .flat_map(|range| trie.ids(range.clone()))
+                .copied()
+                .collect();
+            ids.sort_unstable();
+            ids
+        };
+        let mut less = ids(&difference.less);
+        fuel.burn(less.len() as u64)?;
+        let exit_ids = mask.exit_ids(trie);
+        less.retain(|id| mask.inside.is_allowed(*id) || exit_ids.binary_search(id).is_ok());
+        let num_inside = less
+            .iter()
+            .filter(|id| mask.inside.is_allowed(**id))
+            .count();
+        let more = ids(&difference.more);
+        let inside = match more.len() {
+            0..=MAX_SPARSE => Mask::from_ids(more),
+            count => {
+                let mut words = vec![0; index.text_tokens().len()];
+                set_bits(&mut words, &more);
+                Mask::from_words(words, count)
+            }
+        };
+        Ok(LexemeMask {
+            number: self.masks.next_number(),
+            reference: Some(Reference {
+                mask,
+                less: less.into(),
+                num_inside,
+            }),
+            inside,
+            exits: exits_of(&index, &difference.exits, fuel)?,
+        })
+    }
+
+    /// All states that a token leads to within an expression without marks, with such tokens.
+    pub(super) fn reached_in_lexeme(
+        &mut self,
+        expr: ExprId,
+        fuel: &mut Fuel,
+    ) -> Result<Vec<(Vec<u32>, ExprId)>, OutOfFuel> {
+        let index = Arc::clone(&self.index);
+        let lexicon = &mut self.machine.lexicon;
+        for (alphabet, coarse) in index.coarse().iter().enumerate() {
+            let labelled = Labelled {
+                trie: coarse.trie(),
+                alphabet: Some((alphabet, coarse.representatives())),
+            };
+            let mut reached = Reached::new(coarse.trie());
+            if walk(lexicon, labelled, expr, fuel, &mut reached)? {
+                reached.trie = index.escape_trie();
+                walk(
+                    lexicon,
+                    Labelled::of_bytes(index.escape_trie()),
+                    expr,
+                    fuel,
+                    &mut reached,
+                )?;
+                return Ok(reached.list);
+            }
+        }
+        let mut reached = Reached::new(index.byte_trie());
+        walk(
+            lexicon,
+            Labelled::of_bytes(index.byte_trie()),
+            expr,
+            fuel,
+            &mut reached,
+        )?;
+        Ok(reached.list)
+    }
+}
+
+impl LexemeMask {
+    /// The tokens that go on after the lexeme, ascending.
+    fn exit_ids(&self, bytes: &Trie) -> Vec<u32> {
+        let mut ids = Vec::new();
+        for (_, exits) in &self.exits {
+            match exits {
+                Exits::Suffixes(trie) => ids.extend_from_slice(trie.tokens()),
+                Exits::Nodes(nodes) => {
+                    let tokens = nodes.iter().map(|&node| bytes.ids(bytes.below(node)));
+                    ids.extend(tokens.flatten());
+                }
+            }
+        }
+        ids.sort_unstable();
+        ids
+    }
+}
+
+/// What a walk found.
+#[derive(Default)]
+struct Found {
+    /// Ascending, adjacent ones joined.
+    inside: Vec<Range<u32>>,
+    count: usize,
+    exits: Vec<Exit>,
+}
+
+impl Visitor for Found {
+    fn reached(&mut self, tokens: Range<u32>, _: ExprId) {
+        self.count += tokens.len();
+        match self.inside.last_mut() {
+            Some(last) if last.end == tokens.start => last.end = tokens.end,
+            _ => self.inside.push(tokens),
+        }
+    }
+
+    fn exit(&mut self, exit: Exit) {
+        self.exits.push(exit);
+    }
+}
+
+/// The states that a walk reached.
+struct Reached<'a> {
+    trie: &'a Trie,
+    list: Vec<(Vec<u32>, ExprId)>,
+}
+
+impl<'a> Reached<'a> {
+    fn new(trie: &'a Trie) -> Self {
+        Self {
+            trie,
+            list: Vec::new(),
+        }
+    }
+}
+
+impl Visitor for Reached<'_> {
+    fn reached(&mut self, tokens: Range<u32>, expr: ExprId) {
+        self.list.push((self.trie.ids(tokens).to_vec(), expr));
+    }
+
+    fn exit(&mut self, _: Exit) {}
+}
+
+/// The mask of what walks through tries found that together have all text tokens.
+fn mask_of(index: &TokenizerIndex, walks: &[(&Trie, &Found)]) -> Mask {
+    let inside = |(trie, found): &(&'_ Trie, &'_ Found)| -> Vec<u32> {
+        let ids = found
+            .inside
+            .iter()
+            .flat_map(|range| trie.ids(range.clone()));
+        ids.copied().collect()
+    };
+    let count: usize = walks.iter().map(|(_, found)| found.count).sum();
+    if count <= MAX_SPARSE {
+        return Mask::from_ids(walks.iter().flat_map(inside).collect());
+    }
+    // Set what is allowed or clear what isn't, whichever is less.
+    let mut words;
+    if count <= index.num_text_tokens() / 2 {
+        words = vec![0; index.text_tokens().len()];
+        for (trie, found) in walks {
+            for range in &found.inside {
+                set_bits(&mut words, trie.ids(range.clone()));
+            }
+        }
+    } else {
+        words = index.text_tokens().to_vec();
+        for (trie, found) in walks {
+            let mut start = 0;
+            for range in &found.inside {
+                clear_bits(&mut words, trie.ids(start..range.start));
+                start = range.end;
+            }
+            let all = trie.tokens().len() as u32;
+            clear_bits(&mut words, trie.ids(start..all));
+        }
+    }
+    Mask::from_words(words, count)
+}
+
+/// Exits from a walk through the trie of bytes, by their marks.
+fn exits_of(
+    index: &TokenizerIndex,
+    exits: &[Exit],
+    fuel: &mut Fuel,
+) -> Result<Vec<(u16, Exits)>, OutOfFuel> {
+    if exits.len() > FEW_EXITS {
+        let mut suffixes = Suffixes::default();
+        suffixes.add(index, index.byte_trie(), exits, fuel)?;
+        return Ok(suffixes.finish());
+    }
+    let mut by_mark: BTreeMap<u16, Vec<u32>> = BTreeMap::new();
+    for exit in exits {
+        by_mark.entry(exit.mark).or_default().push(exit.node);
+    }
+    let nodes = by_mark.into_iter();
+    Ok(nodes
+        .map(|(mark, nodes)| (mark, Exits::Nodes(nodes.into())))
+        .collect())
+}
+
+/// Tokens by mark, with what they go on with after the lexeme.
+#[derive(Default)]
+struct Suffixes<'a> {
+    by_mark: BTreeMap<u16, Vec<(u32, &'a [u8])>>,
+}
+
+impl<'a> Suffixes<'a> {
+    fn add(
+        &mut self,
+        index: &'a TokenizerIndex,
+        trie: &Trie,
+        exits: &[Exit],
+        fuel: &mut Fuel,
+    ) -> Result<(), OutOfFuel> {
+        for &Exit { node, depth, mark } in exits {
+            let of_mark = self.by_mark.entry(mark).or_default();
+            let ids = trie.ids(trie.below(node));
+            fuel.burn(ids.len() as u64)?;
+            for &id in ids {
+                of_mark.push((id, &index.info().token_bytes(id)[depth as usize..]));
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Vec<(u16, Exits)> {
+        let suffixes = self.by_mark.into_iter();
+        suffixes
+            .map(|(mark, list)| (mark, Exits::Suffixes(Trie::of_bytes(list.into_iter()))))
+            .collect()
+    }
+}

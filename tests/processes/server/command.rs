@@ -1,0 +1,254 @@
+//! The command line, and the process around the server.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Output};
+
+use super::support::{Server, chat, formwork};
+
+fn run(arguments: &[&str]) -> Output {
+    formwork().args(arguments).output().unwrap()
+}
+
+fn says(output: &Output) -> String {
+    format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    )
+}
+
+#[test]
+fn a_server_in_the_background_is_started_looked_at_and_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    let pid_file = folder.path().join("f.pid");
+    let pid_file = pid_file.to_str().unwrap();
+    let start = [
+        "serve",
+        "--daemon",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        "0",
+        "--pid-file",
+        pid_file,
+    ];
+    let status = ["status", "--pid-file", pid_file];
+    let stop = ["stop", "--pid-file", pid_file];
+    assert_eq!(run(&status).status.code(), Some(3));
+    let started = run(&start);
+    assert!(started.status.success(), "{}", says(&started));
+    assert!(says(&started).contains("ready at http://127.0.0.1:"));
+    let looked = run(&status);
+    assert!(
+        looked.status.success() && says(&looked).contains("healthy"),
+        "{}",
+        says(&looked)
+    );
+    let again = run(&start);
+    assert_eq!(again.status.code(), Some(1));
+    let log = std::fs::read_to_string(folder.path().join("f.log")).unwrap();
+    assert!(log.contains("a server runs already"), "{log}");
+    assert!(log.contains("KV cache"), "{log}");
+    let stopped = run(&stop);
+    assert!(stopped.status.success(), "{}", says(&stopped));
+    assert_eq!(run(&status).status.code(), Some(3));
+    assert!(run(&stop).status.success());
+}
+
+#[test]
+fn a_socket_in_the_file_system() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("formwork.sock");
+    let start = || {
+        let mut command = formwork();
+        command.args(["serve", "--uds"]).arg(&path);
+        Server::spawn(&mut command)
+    };
+    let ask = || {
+        let mut stream = UnixStream::connect(&path).unwrap();
+        stream
+            .write_all(b"GET /version HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    let mut server = start();
+    assert_eq!(server.address, format!("unix:{}", path.display()));
+    assert!(ask().starts_with("HTTP/1.1 200"));
+    server.process.signal(libc::SIGTERM);
+    assert!(server.process.wait().success());
+    assert!(!path.exists());
+    // What a killed server leaves behind is in nobody's way.
+    let mut server = start();
+    server.process.signal(libc::SIGKILL);
+    server.process.wait();
+    assert!(path.exists());
+    let _server = start();
+    assert!(ask().starts_with("HTTP/1.1 200"));
+}
+
+#[test]
+fn a_secure_connection() {
+    let data = integration_tests::workspace().join("tests/data");
+    let mut command = formwork();
+    command
+        .args(["serve", "--host", "127.0.0.1", "--port", "0"])
+        .arg("--ssl-certfile")
+        .arg(data.join("localhost.crt"))
+        .arg("--ssl-keyfile")
+        .arg(data.join("localhost.key"));
+    let server = Server::spawn(&mut command);
+    let port = server.address.rsplit(':').next().unwrap();
+    let curl = Command::new("curl")
+        .args(["--silent", "--show-error", "--cacert"])
+        .arg(data.join("localhost.crt"))
+        .arg(format!("https://localhost:{port}/version"))
+        .output();
+    let Ok(curl) = curl else {
+        assert!(
+            std::env::var("CI").as_deref() != Ok("true"),
+            "CI must run every case"
+        );
+        return eprintln!("skipped: no curl on this machine");
+    };
+    assert!(
+        says(&curl).contains(env!("CARGO_PKG_VERSION")),
+        "{}",
+        says(&curl)
+    );
+}
+
+#[test]
+fn flags_come_from_a_file_the_environment_and_the_command_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("formwork.yaml");
+    std::fs::write(
+        &file,
+        "host: 127.0.0.1\nport: 1\nserved-model-name: [from-file]\n",
+    )
+    .unwrap();
+    let mut command = formwork();
+    command
+        .args(["serve", "--port", "0", "--config"])
+        .arg(&file)
+        .env("FORMWORK_API_KEY", "k");
+    let server = Server::spawn(&mut command);
+    assert_eq!(server.get("/v1/models").status, 401);
+    let mut body = chat("Hi", 2);
+    body["model"] = "from-file".into();
+    let headers = "Authorization: Bearer k\r\n";
+    let body = body.to_string();
+    let answer = super::client::start(
+        &server.address,
+        "POST",
+        "/v1/chat/completions",
+        headers,
+        body.as_bytes(),
+    );
+    assert_eq!(answer.finish().json()["model"], "from-file");
+}
+
+#[test]
+fn what_can_not_start_says_why_and_ends_with_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let nowhere = folder.path().join("nothing");
+    let nowhere = nowhere.to_str().unwrap();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    for (arguments, code, why) in [
+        (&["serve", "--port", "70000"][..], 2, "--port"),
+        (&["serve", "--prot", "1"], 2, "--prot"),
+        (&["serve", "--config", nowhere], 1, "can't read --config"),
+        (&["serve", "--port", "0", nowhere], 1, "no model folder"),
+        (
+            &["serve", "--host", "127.0.0.1", "--port", &port],
+            1,
+            "can't listen at 127.0.0.1:",
+        ),
+        (
+            &["serve", "--ssl-certfile", nowhere, "--ssl-keyfile", nowhere],
+            1,
+            "can't use",
+        ),
+    ] {
+        let output = run(arguments);
+        assert_eq!(
+            output.status.code(),
+            Some(code),
+            "{arguments:?}: {}",
+            says(&output)
+        );
+        assert!(
+            says(&output).contains(why),
+            "{arguments:?}: {}",
+            says(&output)
+        );
+    }
+    let output = formwork()
+        .arg("serve")
+        .env("FORMWORK_PROT", "1")
+        .output()
+        .unwrap();
+    assert!(says(&output).contains("FORMWORK_PROT"), "{}", says(&output));
+}
+
+#[test]
+fn logs_are_json_where_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    let path = log.to_str().unwrap();
+    let flags = [
+        "--log-format",
+        "json",
+        "--log-file",
+        path,
+        "--enable-log-requests",
+    ];
+    let mut server = Server::start(&flags);
+    server.get("/version");
+    server.process.signal(libc::SIGTERM);
+    server.process.wait();
+    let text = std::fs::read_to_string(&log).unwrap();
+    let lines: Vec<serde_json::Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}")))
+        .collect();
+    let request = lines
+        .iter()
+        .find(|line| line["message"] == "request")
+        .unwrap();
+    assert_eq!(request["handler"], "/version");
+    assert_eq!(request["status"], 200);
+}
+
+#[test]
+fn a_constraint_is_checked_without_a_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    let check = |text: &str| {
+        std::fs::write(&file, text).unwrap();
+        let output = run(&["check", file.to_str().unwrap()]);
+        (output.status.code(), says(&output))
+    };
+    let (code, said) = check(
+        r#"{"type": "object", "properties": {"a": {"enum": [12]}}, "required": ["a"],
+            "additionalProperties": false}"#,
+    );
+    assert_eq!(code, Some(0), "{said}");
+    assert!(
+        said.contains("enforced  all of it") && said.contains("sample    {\"a\":12}"),
+        "{said}"
+    );
+    let (code, said) = check("[a-c]{3}\n");
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("sample    aaa\n"), "{said}");
+    let (code, said) = check(r#"{"properties": {"a": {"type": "nothing"}}}"#);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(
+        said.contains("refused") && said.contains("#/properties/a/type"),
+        "{said}"
+    );
+    assert_eq!(run(&["check", "/nonexistent"]).status.code(), Some(1));
+}

@@ -1,0 +1,240 @@
+//! What bad requests get: a status, and a body that says what is wrong and where.
+
+use std::io::Write;
+
+use serde_json::{Value, json};
+
+use super::client::{send, start};
+use super::support::{Server, chat};
+
+const CHAT: &str = "/v1/chat/completions";
+const JSON: &str = "Content-Type: application/json\r\n";
+
+fn refused(path: &str, body: &Value) -> Value {
+    let answer = Server::shared().post(path, body);
+    assert_eq!(answer.status, 400, "{body}: {answer:?}");
+    answer.error()
+}
+
+#[test]
+fn a_wrong_field_is_named() {
+    let with = |name: &str, value: Value| {
+        let mut body = chat("Hi", 4);
+        body[name] = value;
+        body
+    };
+    for (name, value) in [
+        ("temperature", json!("hot")),
+        ("temperature", json!(-1)),
+        ("top_p", json!(2)),
+        ("n", json!(0)),
+        ("max_tokens", json!(-1)),
+        ("messages", json!([])),
+        ("messages", json!("Hi")),
+        ("top_logprobs", json!(3)),
+        ("stream_options", json!({"include_usage": true})),
+        ("tools", json!([])),
+        ("tool_choice", json!("auto")),
+        ("temprature", json!(1)),
+        ("guided_yaml", json!("a")),
+        ("prompt_embeds", json!("x")),
+        ("logit_bias", json!({"99999999": 1})),
+    ] {
+        let error = refused(CHAT, &with(name, value.clone()));
+        assert_eq!(error["type"], "BadRequestError");
+        assert_eq!(error["param"], name, "{value}: {error}");
+    }
+    let error = refused("/v1/completions", &json!({}));
+    assert_eq!(error["param"], "prompt");
+    let long = "word ".repeat(100_000);
+    let error = refused(CHAT, &chat(&long, 4));
+    assert_eq!(error["param"], "input_tokens");
+    // The value at fault is cut short.
+    let error = refused(CHAT, &with("temperature", json!("x".repeat(10_000))));
+    assert!(error["message"].as_str().unwrap().len() < 1000);
+    // A stream that can't begin is an error like any other.
+    let mut body = with("stream", json!(true));
+    body["top_p"] = json!(2);
+    assert_eq!(refused(CHAT, &body)["param"], "top_p");
+}
+
+#[test]
+fn another_model_is_not_found() {
+    let mut body = chat("Hi", 4);
+    body["model"] = json!("gpt-4");
+    let answer = Server::shared().post(CHAT, &body);
+    assert_eq!(answer.status, 404);
+    let error = answer.error();
+    assert_eq!(error["type"], "NotFoundError");
+    assert_eq!(error["param"], "model");
+    assert!(
+        error["message"]
+            .as_str()
+            .unwrap()
+            .contains("`gpt-4` does not exist")
+    );
+}
+
+#[test]
+fn bodies_that_are_no_json() {
+    let server = Server::shared();
+    let deep = "[".repeat(100_000);
+    let deep_object = "{\"a\":".repeat(100_000);
+    let deep_field = format!("{{\"messages\": {deep}");
+    let huge_number = b"{\"max_tokens\": 1e999}";
+    for body in [
+        &b""[..],
+        b"{",
+        b"nonsense",
+        b"{\"messages\": [}",
+        b"[1, 2]",
+        b"null",
+        b"{\"messages\": \"\xff\xfe\"}",
+        b"\x00\x01\x02",
+        b"\xef\xbb\xbf{}",
+        huge_number,
+        deep.as_bytes(),
+        deep_object.as_bytes(),
+        deep_field.as_bytes(),
+    ] {
+        let answer = start(&server.address, "POST", CHAT, JSON, body).finish();
+        assert_eq!(answer.status, 400, "{answer:?}");
+        assert_eq!(answer.error()["type"], "BadRequestError");
+    }
+    for number in ["1e308", "99999999999999999999999", "-5", "0.5"] {
+        let body = format!("{{\"prompt\": \"a\", \"max_tokens\": {number}}}");
+        let answer = start(
+            &server.address,
+            "POST",
+            "/v1/completions",
+            JSON,
+            body.as_bytes(),
+        );
+        assert_eq!(answer.finish().error()["param"], "max_tokens", "{number}");
+    }
+    assert!(server.is_healthy());
+}
+
+#[test]
+fn bodies_that_are_too_large() {
+    let server = Server::start(&["--max-request-body-size", "100000"]);
+    let body = vec![b' '; 100_001];
+    let answer = start(&server.address, "POST", CHAT, JSON, &body).finish();
+    assert_eq!(answer.error()["code"], 413);
+    // Said to be 100 MB, and never sent.
+    let head = format!(
+        "POST {CHAT} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{JSON}Content-Length: 100000000\r\n\r\n"
+    );
+    assert_eq!(
+        send(&server.address, head.as_bytes()).finish().error()["code"],
+        413
+    );
+    // Without a length, and then more than said to be allowed.
+    let mut chunked = format!(
+        "POST {CHAT} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{JSON}Transfer-Encoding: chunked\r\n\r\n"
+    )
+    .into_bytes();
+    for _ in 0..11 {
+        chunked.extend_from_slice(b"2710\r\n");
+        chunked.extend_from_slice(&[b' '; 10_000]);
+        chunked.extend_from_slice(b"\r\n");
+    }
+    assert_eq!(send(&server.address, &chunked).status(), 413);
+    assert!(server.is_healthy());
+}
+
+#[test]
+fn other_kinds_of_request() {
+    let server = Server::shared();
+    let text = "Content-Type: text/plain\r\n";
+    let answer = start(&server.address, "POST", CHAT, text, b"{}").finish();
+    assert_eq!(answer.error()["code"], 415);
+    let answer = server.get(CHAT);
+    assert_eq!(answer.error()["code"], 405);
+    assert_eq!(answer.headers["allow"], "POST");
+    assert_eq!(server.get("/v1/nothing").error()["code"], 404);
+}
+
+#[test]
+fn heads_that_are_too_large_or_wrong() {
+    let server = Server::start(&["--h11-max-header-count", "10"]);
+    let many: String = (0..11).map(|i| format!("X-{i}: y\r\n")).collect();
+    let answer = start(&server.address, "GET", "/health", &many, b"").status();
+    assert_eq!(answer, 431);
+    let server = Server::start(&["--h11-max-incomplete-event-size", "8192"]);
+    let long = format!("X-Long: {}\r\n", "y".repeat(10_000));
+    assert_eq!(
+        start(&server.address, "GET", "/health", &long, b"").status(),
+        431
+    );
+    assert_eq!(send(&server.address, b"nonsense\r\n\r\n").status(), 400);
+    assert!(server.is_healthy());
+}
+
+#[test]
+fn keys_guard_v1_alone() {
+    let server = Server::start(&["--api-key", "one", "two"]);
+    let ask = |headers: &str| start(&server.address, "GET", "/v1/models", headers, b"").finish();
+    for wrong in [
+        "",
+        "Authorization: Bearer three\r\n",
+        "Authorization: one\r\n",
+    ] {
+        let answer = ask(wrong);
+        let error = answer.error();
+        assert_eq!(
+            (&error["code"], &error["type"]),
+            (&json!(401), &json!("AuthenticationError"))
+        );
+        assert!(!answer.body.contains("three"));
+    }
+    for right in [
+        "Authorization: Bearer one\r\n",
+        "authorization: bearer two\r\n",
+    ] {
+        assert_eq!(ask(right).status, 200, "{right}");
+    }
+    for open in ["/health", "/metrics", "/version"] {
+        assert_eq!(server.get(open).status, 200, "{open}");
+    }
+}
+
+#[test]
+fn slow_clients_are_given_up_and_hold_nobody() {
+    let server = Server::start(&["--client-timeout", "1"]);
+    // A head that never ends.
+    let mut head = send(
+        &server.address,
+        b"POST /v1/completions HTTP/1.1\r\nHost: x\r\n",
+    );
+    // A body that never comes.
+    let length = format!("{JSON}Content-Length: 1000\r\n");
+    let body = format!("POST {CHAT} HTTP/1.1\r\nHost: x\r\n{length}\r\n{{");
+    let mut body = send(&server.address, body.as_bytes());
+    assert_eq!(server.post(CHAT, &chat("Hi", 2)).status, 200);
+    // One byte now and then buys no time.
+    let drip = body.stream().try_clone().unwrap();
+    std::thread::spawn(move || {
+        let mut drip = drip;
+        while drip.write_all(b" ").is_ok() {
+            std::thread::sleep(std::time::Duration::from_millis(200));
+        }
+    });
+    assert_eq!(body.status(), 408);
+    let line = head.line();
+    assert!(line.is_empty() || line.contains("408"), "{line:?}");
+}
+
+#[test]
+fn a_request_that_takes_too_long_ends() {
+    let server = Server::start(&["--request-timeout", "0.3"]);
+    let mut body = chat("Tell me everything.", 100_000);
+    body["ignore_eos"] = json!(true);
+    let answer = server.post(CHAT, &body);
+    assert_eq!(answer.error()["code"], 504);
+    body["stream"] = json!(true);
+    let answer = server.post(CHAT, &body);
+    assert_eq!(answer.status, 200);
+    let events = answer.events();
+    assert_eq!(events.last().unwrap()["error"]["code"], 504);
+}

@@ -1,0 +1,249 @@
+//! What happens when something dies, hangs, leaves or is full.
+
+use std::fs::OpenOptions;
+use std::io::Read;
+use std::net::Shutdown;
+
+use serde_json::{Value, json};
+
+use super::client::Answer;
+use super::support::{
+    Server, chat, children, eventually, formwork, long_stream, signal, streamed_text,
+};
+
+const CHAT: &str = "/v1/chat/completions";
+
+/// What is asked in the tests below, of different lengths.
+fn questions() -> Vec<Value> {
+    let topics = [
+        "stone", "water", "wood", "glass", "steel", "sand", "clay", "rope",
+    ];
+    let question = |(i, topic): (usize, &&str)| {
+        let tokens = 60 + 20 * u32::try_from(i).unwrap();
+        long_stream(&format!("Tell me about {topic}."), tokens)
+    };
+    let mut questions: Vec<Value> = topics.iter().enumerate().map(question).collect();
+    // Constrained ones are replayed as well.
+    for question in questions.iter_mut().step_by(2) {
+        question["guided_regex"] = json!("([a-z]{5} ){50}");
+        question["max_tokens"] = json!(2000);
+        question["ignore_eos"] = json!(false);
+    }
+    questions
+}
+
+/// Asks everything at once; `meanwhile` runs when every stream has begun.
+fn ask_all(server: &Server, meanwhile: impl FnOnce()) -> Vec<Answer> {
+    let mut pending: Vec<_> = questions().iter().map(|q| server.begin(CHAT, q)).collect();
+    // The status lines are read again with the answers.
+    for stream in &mut pending {
+        let mut byte = [0];
+        assert_eq!(stream.stream().peek(&mut byte).unwrap(), 1);
+    }
+    meanwhile();
+    pending.into_iter().map(|stream| stream.finish()).collect()
+}
+
+fn texts(answers: &[Answer]) -> Vec<String> {
+    answers.iter().map(streamed_text).collect()
+}
+
+#[test]
+fn streams_go_on_when_the_core_is_killed() {
+    let server = Server::start(&[]);
+    let undisturbed = texts(&ask_all(&server, || ()));
+    let first = server.core();
+    let answers = ask_all(&server, || signal(first, libc::SIGKILL));
+    assert_eq!(texts(&answers), undisturbed);
+    for (i, answer) in answers.iter().enumerate() {
+        let last = &answer.events().pop().unwrap()["choices"][0];
+        if i % 2 == 0 {
+            assert_eq!(last["structured_output_complete"], true, "{last}");
+        } else {
+            assert_eq!(last["finish_reason"], "length");
+        }
+    }
+    assert_ne!(server.core(), first);
+    assert!(server.is_healthy());
+    assert_eq!(server.metric("formwork:engine_restarts_total"), 1.0);
+}
+
+#[test]
+fn a_core_that_hangs_is_unhealthy_and_then_replaced() {
+    let server = Server::start(&["--health-stall-seconds", "1"]);
+    let undisturbed = texts(&ask_all(&server, || ()));
+    let mut was_unhealthy = false;
+    let answers = ask_all(&server, || {
+        let core = server.core();
+        signal(core, libc::SIGSTOP);
+        eventually("unhealthy", || !server.is_healthy());
+        was_unhealthy = true;
+        eventually("another core", || {
+            !children(server.process.0.id()).contains(&core)
+        });
+    });
+    assert!(was_unhealthy);
+    assert_eq!(texts(&answers), undisturbed);
+    eventually("healthy again", || server.is_healthy());
+}
+
+#[test]
+fn the_core_ends_with_the_frontend() {
+    let server = Server::start(&[]);
+    let core = server.core();
+    let _stream = server.begin(CHAT, &long_stream("Tell me about stone.", 500));
+    signal(i32::try_from(server.process.0.id()).unwrap(), libc::SIGKILL);
+    let stat = format!("/proc/{core}/stat");
+    eventually("the core has ended", || {
+        // Nobody waits for it here: it may stay as a zombie.
+        std::fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z "))
+    });
+}
+
+#[test]
+fn without_restart_the_server_ends_with_its_core() {
+    let mut server = Server::start(&["--no-restart"]);
+    let mut stream = server.begin(CHAT, &long_stream("Tell me about stone.", 500));
+    assert_eq!(stream.status(), 200);
+    signal(server.core(), libc::SIGKILL);
+    let mut rest = String::new();
+    stream.stream().read_to_string(&mut rest).unwrap();
+    assert!(
+        rest.contains("\"code\":500") && rest.contains("data: [DONE]"),
+        "{rest}"
+    );
+    assert_eq!(server.process.wait().code(), Some(1));
+}
+
+#[test]
+fn a_client_that_leaves_ends_its_request() {
+    let server = Server::start(&[]);
+    let aborted = || {
+        let text = server.get("/metrics").body;
+        let line = text
+            .lines()
+            .find(|l| l.starts_with("vllm:request_success_total") && l.contains("\"abort\""));
+        line.unwrap().rsplit(' ').next().unwrap().to_owned()
+    };
+    for stream in [true, false] {
+        let mut body = long_stream("Tell me about stone.", 100_000);
+        body["n"] = json!(4);
+        body["temperature"] = json!(1);
+        body["stream"] = json!(stream);
+        let mut client = server.begin(CHAT, &body);
+        if stream {
+            assert_eq!(client.status(), 200);
+        }
+        eventually("it runs", || {
+            server.metric("vllm:num_requests_running") == 4.0
+        });
+        client.stream().shutdown(Shutdown::Both).unwrap();
+        drop(client);
+        let wanted = if stream { "4" } else { "8" };
+        // Whoever comes next hears of what the step before did.
+        eventually("it is aborted", || {
+            server.post(CHAT, &chat("Hi", 2));
+            aborted() == wanted
+        });
+    }
+    assert_eq!(server.metric("vllm:num_requests_running"), 0.0);
+    assert_eq!(server.metric("vllm:kv_cache_usage_perc"), 0.0);
+}
+
+#[test]
+fn a_client_that_never_reads_costs_nobody_anything() {
+    let server = Server::start(&["--client-timeout", "1", "--enable-server-load-tracking"]);
+    // More than all buffers on the way hold.
+    let body = json!({
+        "prompt": "Tell me about stone.", "n": 64, "max_tokens": 100_000, "ignore_eos": true,
+        "stream": true, "logprobs": 20, "return_token_ids": true,
+    });
+    let client = server.begin("/v1/completions", &body);
+    eventually("it runs", || {
+        server.metric("vllm:num_requests_running") > 0.0
+    });
+    assert_eq!(server.post(CHAT, &chat("Hi", 2)).status, 200);
+    eventually("it is given up", || {
+        server.get("/load").json()["server_load"] == 0
+    });
+    let text = server.get("/metrics").body;
+    assert!(text.contains("finished_reason=\"abort\"} "), "{text}");
+    drop(client);
+}
+
+#[test]
+fn what_does_not_fit_the_queue_is_turned_away() {
+    let server = Server::start(&["--max-num-seqs", "2", "--max-num-queued-reqs", "5"]);
+    let body = long_stream("Tell me about stone.", 50);
+    let pending: Vec<_> = (0..100).map(|_| server.begin(CHAT, &body)).collect();
+    let answers: Vec<_> = pending.into_iter().map(|stream| stream.finish()).collect();
+    let mut served = 0;
+    for answer in answers {
+        if answer.status == 200 {
+            streamed_text(&answer);
+            served += 1;
+        } else {
+            assert_eq!(answer.error()["type"], "ServiceUnavailable");
+            assert_eq!(answer.status, 503);
+            assert_eq!(answer.headers["retry-after"], "1");
+        }
+    }
+    assert!((1..100).contains(&served), "{served}");
+    assert_eq!(server.post(CHAT, &chat("Hi", 2)).status, 200);
+    let text = server.get("/metrics").body;
+    let rejected = text
+        .lines()
+        .find(|l| l.starts_with("vllm:admission_rejections_total{"));
+    assert_eq!(
+        rejected.unwrap().rsplit(' ').next().unwrap(),
+        (100 - served).to_string()
+    );
+}
+
+#[test]
+fn logs_on_a_full_disk_stop_nobody() {
+    let full = || OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut command = formwork();
+    command.args([
+        "serve",
+        "--host",
+        "127.0.0.1",
+        "--port",
+        "0",
+        "--enable-log-requests",
+    ]);
+    let server = Server::spawn(command.stderr(full()));
+    assert_eq!(server.post(CHAT, &chat("Hi", 2)).status, 200);
+    signal(server.core(), libc::SIGKILL);
+    eventually("healthy again", || {
+        server.is_healthy() && server.metric("formwork:engine_restarts_total") == 1.0
+    });
+    assert_eq!(server.post(CHAT, &chat("Hi", 2)).status, 200);
+}
+
+#[test]
+fn a_server_that_ends_finishes_what_it_began() {
+    let mut server = Server::start(&["--shutdown-timeout", "100"]);
+    let answers = ask_all(&server, || {
+        signal(i32::try_from(server.process.0.id()).unwrap(), libc::SIGTERM);
+    });
+    for answer in answers {
+        let last = answer.events().pop().unwrap();
+        let reason = last["choices"][0]["finish_reason"].as_str().unwrap();
+        assert!(reason == "length" || reason == "stop", "{last}");
+    }
+    assert!(server.process.wait().success());
+}
+
+#[test]
+fn a_server_that_ends_at_once_says_so_to_its_clients() {
+    let mut server = Server::start(&[]);
+    let mut stream = server.begin(CHAT, &long_stream("Tell me about stone.", 100_000));
+    let mut byte = [0];
+    stream.stream().peek(&mut byte).unwrap();
+    signal(i32::try_from(server.process.0.id()).unwrap(), libc::SIGTERM);
+    let answer = stream.finish();
+    let last = answer.events().pop().unwrap();
+    assert_eq!(last["choices"][0]["finish_reason"], "abort", "{last}");
+    assert!(server.process.wait().success());
+}

@@ -1,0 +1,9 @@
+//! `formwork serve`, over real sockets.
+
+mod answers;
+mod client;
+mod command;
+mod errors;
+mod faults;
+mod python;
+mod support;
