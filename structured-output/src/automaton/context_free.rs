@@ -250,23 +250,90 @@ impl TokenAutomaton {
         trie: &Trie,
         start: StateId,
         fuel: &mut Fuel,
+        reached: impl FnMut(&[u32], StateId),
+    ) -> Result<(), OutOfFuel> {
+        let mut steps = Steps::default();
+        let start = steps.number(start);
+        self.walk_below(trie, ROOT, start, &mut steps, fuel, reached)
+    }
+
+    /// The same for what is below a node. Steps that were made before are looked up.
+    pub(super) fn walk_below(
+        &mut self,
+        trie: &Trie,
+        node: u32,
+        start: u32,
+        steps: &mut Steps,
+        fuel: &mut Fuel,
         mut reached: impl FnMut(&[u32], StateId),
     ) -> Result<(), OutOfFuel> {
-        let mut pending = vec![(ROOT, start)];
+        let mut pending = vec![(node, start)];
         while let Some((node, state)) = pending.pop() {
             for child in trie.children(node) {
                 fuel.burn(1)?;
-                let Some(next) = self.parser_step(state, trie.label(child), fuel)? else {
+                let next = self.numbered_step(steps, state, trie.label(child), fuel)?;
+                if next == DEAD_END {
                     continue;
-                };
+                }
                 let tokens = trie.ids(trie.own(child));
                 if !tokens.is_empty() {
-                    reached(tokens, next);
+                    reached(tokens, steps.state(next));
                 }
                 pending.push((child, next));
             }
         }
         Ok(())
+    }
+
+    /// The number of the state after a byte, or [`DEAD_END`].
+    pub(super) fn numbered_step(
+        &mut self,
+        steps: &mut Steps,
+        state: u32,
+        byte: u8,
+        fuel: &mut Fuel,
+    ) -> Result<u32, OutOfFuel> {
+        let known = steps.rows[state as usize][usize::from(byte)];
+        if known != UNSEEN {
+            return Ok(known);
+        }
+        let next = match self.parser_step(steps.state(state), byte, fuel)? {
+            Some(next) => steps.number(next),
+            None => DEAD_END,
+        };
+        steps.rows[state as usize][usize::from(byte)] = next;
+        Ok(next)
+    }
+}
+
+/// A step that was not made yet.
+const UNSEEN: u32 = u32::MAX;
+/// A step that there isn't.
+pub(super) const DEAD_END: u32 = u32::MAX - 1;
+
+/// The states met in a walk, numbered, with the steps between them: a walk meets few states often.
+///
+/// It belongs to one walk, since a step that is looked up isn't recorded again.
+#[derive(Default)]
+pub(super) struct Steps {
+    numbers: HashMap<StateId, u32>,
+    states: Vec<StateId>,
+    rows: Vec<Box<[u32; 256]>>,
+}
+
+impl Steps {
+    /// The number of a state.
+    pub(super) fn number(&mut self, state: StateId) -> u32 {
+        *self.numbers.entry(state).or_insert_with(|| {
+            self.states.push(state);
+            self.rows.push(Box::new([UNSEEN; 256]));
+            (self.states.len() - 1) as u32
+        })
+    }
+
+    /// The state of a number.
+    pub(super) fn state(&self, number: u32) -> StateId {
+        self.states[number as usize]
     }
 }
 

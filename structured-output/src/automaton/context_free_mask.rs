@@ -7,10 +7,9 @@
 use std::sync::Arc;
 
 use super::TokenAutomaton;
-use crate::earley::{ContextId, Item, LanguageMask, Leave, Lexeme, StateId, walk_language};
+use crate::earley::{ContextId, Item, Lexeme, StateId};
 use crate::index::Trie;
-use crate::lexical::{ExprId, Fuel, OutOfFuel};
-use crate::mask::walk::Labelled;
+use crate::lexical::{Fuel, OutOfFuel};
 use crate::mask::{Mask, MaskRef, set_bits};
 use crate::pushdown::{self, EMPTY_STACK};
 
@@ -168,134 +167,6 @@ impl TokenAutomaton {
         Ok(())
     }
 
-    /// What a language and what follows it allow.
-    fn language_item_mask(
-        &mut self,
-        language: ExprId,
-        context: ContextId,
-        fuel: &mut Fuel,
-    ) -> Result<Arc<Mask>, OutOfFuel> {
-        let language = self.machine.lexicon.saturated(language);
-        let parser = &self.grammars.parser;
-        if let Some(known) = parser.recall(&self.grammars.memo.by_context, language, context) {
-            return Ok(known);
-        }
-        let mut words = vec![0_u32; self.index.text_tokens().len()];
-        self.grammars.parser.start_recording();
-        let added = self.add_language(language, context, &mut words, fuel);
-        let reads = self.grammars.parser.stop_recording();
-        added?;
-        let mask = self.interned(words);
-        let super::context_free::Grammars { parser, memo } = &mut self.grammars;
-        let value = Arc::clone(&mask);
-        parser.remember(&mut memo.by_context, language, context, &reads, value);
-        Ok(mask)
-    }
-
-    fn add_language(
-        &mut self,
-        language: ExprId,
-        context: ContextId,
-        words: &mut [u32],
-        fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
-        let mut follow = None;
-        for part in self.language_parts(language, fuel)? {
-            let alone = self.language_mask(part, fuel)?;
-            alone.inside.add_to(words);
-            if alone.rests.is_empty() {
-                continue;
-            }
-            let start = match follow {
-                Some(start) => start,
-                None => self.grammars.parser.follow(context, fuel)?,
-            };
-            follow = Some(start);
-            let set = |tokens: &[u32], _: StateId| set_bits(words, tokens);
-            self.walk_parser(&alone.rests, start, fuel, set)?;
-        }
-        Ok(())
-    }
-
-    /// Alternatives that many bytes begin, each alone, and all others together.
-    fn language_parts(
-        &mut self,
-        language: ExprId,
-        fuel: &mut Fuel,
-    ) -> Result<Vec<ExprId>, OutOfFuel> {
-        const MAX_PARTS: usize = 32;
-        let mut parts = Vec::new();
-        let mut others = Vec::new();
-        for expr in self.machine.lexicon.alternatives(language) {
-            match parts.len() < MAX_PARTS && self.has_many_bytes(expr, fuel)? {
-                true => parts.push(expr),
-                false => others.push(expr),
-            }
-        }
-        if !others.is_empty() {
-            parts.push(self.machine.lexicon.or(&others));
-        }
-        Ok(parts)
-    }
-
-    /// What a language allows by itself.
-    fn language_mask(
-        &mut self,
-        language: ExprId,
-        fuel: &mut Fuel,
-    ) -> Result<Arc<LanguageMask>, OutOfFuel> {
-        if let Some(known) = self.grammars.memo.languages.get(&language) {
-            return Ok(Arc::clone(known));
-        }
-        let index = Arc::clone(&self.index);
-        let mut found = None;
-        if self.has_many_bytes(language, fuel)? {
-            for (alphabet, coarse) in index.coarse().iter().enumerate() {
-                let coarse = Labelled {
-                    trie: coarse.trie(),
-                    alphabet: Some((alphabet, coarse.representatives())),
-                };
-                let lexicon = &mut self.machine.lexicon;
-                if let Some(plain) = walk_language(lexicon, coarse, language, fuel)? {
-                    let escapes = Labelled::of_bytes(index.escape_trie());
-                    let escaped = walk_language(lexicon, escapes, language, fuel)?;
-                    found = Some(vec![(coarse.trie, Some(plain)), (escapes.trie, escaped)]);
-                    break;
-                }
-            }
-        }
-        let walks = match found {
-            Some(walks) => walks,
-            None => {
-                let bytes = Labelled::of_bytes(index.byte_trie());
-                let walked = walk_language(&mut self.machine.lexicon, bytes, language, fuel)?;
-                vec![(bytes.trie, walked)]
-            }
-        };
-        let mut words = vec![0_u32; index.text_tokens().len()];
-        let mut rests: Vec<(u32, &[u8])> = Vec::new();
-        for (trie, walked) in &walks {
-            if let Some(found) = walked {
-                for tokens in &found.inside {
-                    set_bits(&mut words, trie.ids(tokens.clone()));
-                }
-                for &Leave { node, depth } in &found.leaves {
-                    for &token in trie.ids(trie.below(node)) {
-                        fuel.burn(1)?;
-                        rests.push((token, &index.info().token_bytes(token)[depth as usize..]));
-                    }
-                }
-            }
-        }
-        let rests = Trie::of_bytes(rests.into_iter());
-        let memo = &mut self.grammars.memo;
-        memo.language_bytes += rests.memory_bytes() + size_of::<LanguageMask>();
-        let inside = memo.store.intern_words(words);
-        let mask = Arc::new(LanguageMask { inside, rests });
-        memo.languages.insert(language, Arc::clone(&mask));
-        Ok(mask)
-    }
-
     /// What JSON and what follows it allow: what the machine allows by itself, and of the tokens that
     /// go on after its end those that the context allows.
     fn json_item_mask(
@@ -363,7 +234,7 @@ impl TokenAutomaton {
         Some(trie)
     }
 
-    fn interned(&mut self, words: Vec<u32>) -> Arc<Mask> {
+    pub(super) fn interned(&mut self, words: Vec<u32>) -> Arc<Mask> {
         self.grammars.memo.store.intern_words(words)
     }
 }

@@ -8,6 +8,7 @@ mod context_free;
 mod context_free_mask;
 mod gather;
 mod grammar_state;
+mod language_item;
 mod lexeme;
 mod mask;
 mod memo;

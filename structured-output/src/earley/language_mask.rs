@@ -17,14 +17,24 @@ pub(crate) struct LanguageMask {
     /// Tokens that begin a text of the language, or are one.
     pub(crate) inside: Arc<Mask>,
     /// What the other tokens go on with after a text of the language.
-    pub(crate) rests: Trie,
+    pub(crate) rests: Rests,
 }
 
-/// Tokens of the subtree at `node` end a text of the language after `depth` bytes.
+/// Rests of tokens.
+pub(crate) enum Rests {
+    /// Few: a trie of their own.
+    Trie(Trie),
+    /// Many, as after white space, which half of all tokens begin with: places in the trie of bytes.
+    Places(Vec<Leave>),
+}
+
+/// Tokens at and below `node` end a text of the language after `depth` bytes. The node's own byte
+/// comes after `at` bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Leave {
     pub(crate) node: u32,
     pub(crate) depth: u32,
+    pub(crate) at: u32,
 }
 
 /// What a walk of a language found.
@@ -78,7 +88,11 @@ pub(crate) fn walk(
             match table.step(lexicon, state, byte, fuel)? {
                 DEAD => {
                     fuel.burn(ends.len() as u64)?;
-                    let leave = |&depth: &u32| Leave { node: child, depth };
+                    let leave = |&end: &u32| Leave {
+                        node: child,
+                        depth: end,
+                        at: depth,
+                    };
                     walked.leaves.extend(ends.iter().map(leave));
                 }
                 next => pending.push((child, next, depth + 1)),

@@ -6,9 +6,10 @@
 
 use hashbrown::HashMap;
 
+use super::languages::{shortest, substring, text_until, text_without};
 use super::order::components;
 use crate::grammar_syntax::{Grammar, Node, NodeId, NodeKind, RuleId, TokenSet};
-use crate::lexical::{ByteSet, EMPTY, EPSILON, ExprId, Lexicon, UNBOUNDED};
+use crate::lexical::{EMPTY, EPSILON, ExprId, Lexicon};
 use crate::regex::{Spelling, Translator};
 
 /// The largest language, in parts, that becomes a part of another. Beyond it a rule stays a rule,
@@ -390,66 +391,4 @@ fn regular(
         total += size;
     }
     Ok((exprs, total))
-}
-
-/// Strings of a language of which no proper beginning is in it.
-fn shortest(lexicon: &mut Lexicon, expr: ExprId) -> ExprId {
-    let byte = lexicon.class(ByteSet::FULL);
-    let more = lexicon.repeat(byte, 1, UNBOUNDED);
-    let longer = lexicon.concat(expr, more);
-    let not_longer = lexicon.not(longer);
-    lexicon.and(&[expr, not_longer])
-}
-
-/// Some chunks in a row: from each chunk on, as many as one likes.
-fn substring(lexicon: &mut Lexicon, chunks: &[Box<str>]) -> ExprId {
-    let mut rest = EPSILON;
-    let mut starts = vec![EPSILON];
-    for chunk in chunks.iter().rev() {
-        let chunk = lexicon.literal(chunk.as_bytes());
-        rest = lexicon.concat(chunk, rest);
-        rest = lexicon.optional(rest);
-        starts.push(rest);
-    }
-    lexicon.or(&starts)
-}
-
-fn any_text(lexicon: &mut Lexicon) -> ExprId {
-    let any = lexicon.code_points([('\0', char::MAX)].into_iter());
-    lexicon.star(any)
-}
-
-/// Strings of bytes that end with one of some words.
-fn ending_with(lexicon: &mut Lexicon, words: &[Box<str>]) -> ExprId {
-    let words: Vec<ExprId> = words
-        .iter()
-        .map(|word| lexicon.literal(word.as_bytes()))
-        .collect();
-    let any = lexicon.or(&words);
-    lexicon.concat(crate::lexical::ANY, any)
-}
-
-/// Text in which none of some words occurs.
-fn text_without(lexicon: &mut Lexicon, words: &[Box<str>]) -> ExprId {
-    let text = any_text(lexicon);
-    if words.is_empty() {
-        return text;
-    }
-    let ending = ending_with(lexicon, words);
-    let with = lexicon.concat(ending, crate::lexical::ANY);
-    let without = lexicon.not(with);
-    lexicon.and(&[text, without])
-}
-
-/// Text that ends with `end`, and in which no other place ends one of `words`.
-fn text_until(lexicon: &mut Lexicon, end: &str, words: &[Box<str>]) -> ExprId {
-    let text = any_text(lexicon);
-    let end = lexicon.literal(end.as_bytes());
-    let until = lexicon.concat(crate::lexical::ANY, end);
-    let byte = lexicon.class(ByteSet::FULL);
-    let more = lexicon.repeat(byte, 1, UNBOUNDED);
-    let ending = ending_with(lexicon, words);
-    let earlier = lexicon.concat(ending, more);
-    let never = lexicon.not(earlier);
-    lexicon.and(&[text, until, never])
 }

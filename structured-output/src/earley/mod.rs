@@ -3,6 +3,7 @@
 //! | file | idea |
 //! |---|---|
 //! | `lower` | regular parts of a grammar become languages of layer 1 |
+//! | `languages` | shortest texts, substrings, free text |
 //! | `graph` | an automaton per rule |
 //! | `length` | what can be completed, and in how little |
 //! | `simplify` | no epsilons, deterministic, small |
@@ -12,13 +13,18 @@
 //! | `program` | what comes out: nodes with lexemes and calls |
 //! | `context` | what follows a rule, interned |
 //! | `parser` | states, and how they step |
+//! | `enter` | what is read first in a context |
+//! | `completion` | how far the end is, and the way there |
 //! | `language_mask` | what tokens a language allows by itself |
 //! | `memo` | what is known of items, under what it depends on |
 
 mod compile;
+mod completion;
 mod context;
+mod enter;
 mod graph;
 mod language_mask;
+mod languages;
 mod left_recursion;
 mod length;
 mod lower;
@@ -31,9 +37,10 @@ mod simplify;
 mod tests;
 
 pub(crate) use compile::{Compilation, Lowered};
+pub(crate) use completion::Symbol;
 pub(crate) use context::ContextId;
-pub(crate) use language_mask::{LanguageMask, Leave, walk as walk_language};
+pub(crate) use language_mask::{LanguageMask, Leave, Rests, walk as walk_language};
 pub(crate) use lower::{LowerError, NamedToken};
 pub(crate) use memo::ContextMemo;
-pub(crate) use parser::{Item, Parser, StateId, Symbol};
+pub(crate) use parser::{Item, Parser, StateId};
 pub(crate) use program::Lexeme;

@@ -10,15 +10,15 @@
 //! For an unambiguous grammar a state has few lexemes and a byte costs a few look-ups, whatever came
 //! before. At worst there are as many as places of the text where a rule may have begun.
 
-use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hash};
 
 use hashbrown::{DefaultHashBuilder, HashMap, HashSet, HashTable};
 
 use super::context::{AT_END, ContextId, Contexts, Return};
+use super::enter::Entered;
 use super::memo::ContextMemo;
 use super::program::{Lexeme, NodeId, Program, TokenSetId};
-use crate::lexical::{ByteSet, EPSILON, Fuel, OutOfFuel};
+use crate::lexical::{EPSILON, Fuel, OutOfFuel};
 use crate::mask::{Mask, MaskRef};
 use crate::pushdown::Machine;
 
@@ -33,14 +33,6 @@ pub(crate) struct Item {
     pub(crate) context: ContextId,
 }
 
-/// What is read first in a context.
-#[derive(Clone)]
-struct Entered {
-    items: Box<[Item]>,
-    /// Contexts that had to be looked into, the context itself first.
-    reads: Box<[ContextId]>,
-}
-
 /// All states of a generation, and the rules they belong to.
 pub(crate) struct Parser {
     pub(super) program: Program,
@@ -51,21 +43,14 @@ pub(crate) struct Parser {
     ends: Vec<u32>,
     ids: HashTable<u32>,
     hasher: DefaultHashBuilder,
-    entered: HashMap<ContextId, Entered>,
-    entered_bytes: usize,
+    pub(super) entered: HashMap<ContextId, Entered>,
+    pub(super) entered_bytes: usize,
     /// The most items that a state may have.
-    max_items: usize,
+    pub(super) max_items: usize,
     /// Whether a state would have had more since this was last asked.
-    too_many_items: bool,
+    pub(super) too_many_items: bool,
     /// Contexts looked into, in order, while recording.
-    log: Option<Vec<ContextId>>,
-}
-
-/// What comes first in a canonical completion.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Symbol {
-    Byte(u8),
-    Token(u32),
+    pub(super) log: Option<Vec<ContextId>>,
 }
 
 impl Parser {
@@ -164,7 +149,7 @@ impl Parser {
     }
 
     /// The context of some returns.
-    fn context(&mut self, mut returns: Vec<Return>) -> ContextId {
+    pub(super) fn context(&mut self, mut returns: Vec<Return>) -> ContextId {
         returns.sort_unstable();
         returns.dedup();
         let program = &self.program;
@@ -173,7 +158,7 @@ impl Parser {
     }
 
     /// What follows a lexeme or a call that leads to a node: a rule that is over returns at once.
-    fn after(&mut self, node: NodeId, context: ContextId) -> ContextId {
+    pub(super) fn after(&mut self, node: NodeId, context: ContextId) -> ContextId {
         if self.program.is_last(node) {
             return context;
         }
@@ -195,117 +180,6 @@ impl Parser {
             returns.extend_from_slice(self.contexts.returns(context));
         }
         self.context(returns)
-    }
-
-    /// What is read first in a context.
-    fn enter(&mut self, context: ContextId, fuel: &mut Fuel) -> Result<&[Item], OutOfFuel> {
-        if !self.entered.contains_key(&context) {
-            let entered = self.expand(context, fuel)?;
-            self.entered_bytes += size_of::<(ContextId, Entered)>()
-                + entered.items.len() * size_of::<Item>()
-                + entered.reads.len() * size_of::<ContextId>();
-            self.entered.insert(context, entered);
-        }
-        let Some(entered) = self.entered.get(&context) else {
-            return Ok(&[]);
-        };
-        if let Some(log) = &mut self.log {
-            log.extend_from_slice(&entered.reads);
-        }
-        Ok(&entered.items)
-    }
-
-    fn expand(&mut self, context: ContextId, fuel: &mut Fuel) -> Result<Entered, OutOfFuel> {
-        let mut reads = vec![context];
-        let mut items = Vec::new();
-        // Callers by the rule called, rules that may begin with others first.
-        let mut callers: BTreeMap<(std::cmp::Reverse<u32>, NodeId), Vec<Return>> = BTreeMap::new();
-        let mut pending: Vec<Return> = self.contexts.returns(context).to_vec();
-        let mut seen: HashSet<Return> = pending.iter().copied().collect();
-        while let Some(place) = pending.pop() {
-            fuel.burn(1)?;
-            let Return::To(id, outer) = place else {
-                items.push(Item {
-                    lexeme: Lexeme::End,
-                    context: AT_END,
-                });
-                continue;
-            };
-            if self.program.node(id).accepting {
-                reads.push(outer);
-                for &place in self.contexts.returns(outer) {
-                    fuel.burn(1)?;
-                    if seen.insert(place) {
-                        pending.push(place);
-                    }
-                }
-            }
-            self.leave(id, outer, &mut items, &mut callers, &mut reads, fuel)?;
-        }
-        while let Some(((_, start), returns)) = callers.pop_first() {
-            let inner = self.context(returns);
-            // What was read to make it is noted already; it has no outer context of its own.
-            self.leave(
-                start,
-                inner,
-                &mut items,
-                &mut callers,
-                &mut Vec::new(),
-                fuel,
-            )?;
-        }
-        items.sort_unstable();
-        items.dedup();
-        if items.len() > self.max_items {
-            self.too_many_items = true;
-            return Err(OutOfFuel);
-        }
-        let mut known = HashSet::new();
-        reads.retain(|&context| known.insert(context));
-        Ok(Entered {
-            items: items.into(),
-            reads: reads.into(),
-        })
-    }
-
-    /// Adds a node's lexemes and calls.
-    fn leave(
-        &mut self,
-        id: NodeId,
-        context: ContextId,
-        items: &mut Vec<Item>,
-        callers: &mut BTreeMap<(std::cmp::Reverse<u32>, NodeId), Vec<Return>>,
-        reads: &mut Vec<ContextId>,
-        fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
-        let node = self.program.node(id);
-        for at in 0..self.program.lexemes(node).len() {
-            fuel.burn(1)?;
-            let (lexeme, target) = self.program.lexemes(node)[at];
-            let context = self.after(target, context);
-            // A stop token is the last: only where nothing needs to follow.
-            let comes_too_early =
-                matches!(lexeme, Lexeme::Stop(_)) && self.contexts.min_length(context) > 0;
-            if !comes_too_early {
-                items.push(Item { lexeme, context });
-            }
-        }
-        for at in 0..self.program.calls(node).len() {
-            fuel.burn(1)?;
-            let call = self.program.calls(node)[at];
-            let returns = callers
-                .entry((std::cmp::Reverse(call.rank), call.start))
-                .or_default();
-            if self.program.is_last(call.target) {
-                reads.push(context);
-                let outer = self.contexts.returns(context);
-                fuel.burn(outer.len() as u64)?;
-                returns.extend_from_slice(outer);
-            } else {
-                returns.push(Return::To(call.target, context));
-            }
-        }
-        Ok(())
     }
 
     /// The state of the items that go on, and of what follows the contexts that are entered.
@@ -453,113 +327,5 @@ impl Parser {
     pub(crate) fn has_tokens(&self, state: StateId) -> bool {
         let is_token = |item: &Item| matches!(item.lexeme, Lexeme::Token(_));
         self.items(state).iter().any(is_token)
-    }
-
-    /// The one byte that can come next, if there is only one, and no token.
-    pub(crate) fn only_byte(
-        &mut self,
-        machine: &mut Machine,
-        state: StateId,
-        fuel: &mut Fuel,
-    ) -> Result<Option<u8>, OutOfFuel> {
-        let mut all = ByteSet::EMPTY;
-        for at in 0..self.items(state).len() {
-            fuel.burn(1)?;
-            match self.items(state)[at].lexeme {
-                Lexeme::Text(text) => {
-                    for (bytes, _) in machine.next_bytes(text, fuel)? {
-                        all = all.union(&bytes);
-                    }
-                    if all.len() > 1 {
-                        return Ok(None);
-                    }
-                }
-                Lexeme::Token(_) | Lexeme::Stop(_) | Lexeme::End => return Ok(None),
-            }
-        }
-        Ok(all.iter().next().filter(|_| all.len() == 1))
-    }
-
-    /// The length of the shortest completion: bytes, and 1 for a token.
-    pub(crate) fn distance(
-        &mut self,
-        machine: &mut Machine,
-        state: StateId,
-        fuel: &mut Fuel,
-    ) -> Result<u32, OutOfFuel> {
-        let mut least = u32::MAX;
-        for at in 0..self.items(state).len() {
-            let item = self.items(state)[at];
-            least = least.min(self.item_distance(machine, item, fuel)?);
-        }
-        Ok(least)
-    }
-
-    fn item_distance(
-        &mut self,
-        machine: &mut Machine,
-        item: Item,
-        fuel: &mut Fuel,
-    ) -> Result<u32, OutOfFuel> {
-        fuel.burn(1)?;
-        let own = match item.lexeme {
-            Lexeme::Text(text) => machine.distance(text, fuel)?.0,
-            Lexeme::Token(_) => 1,
-            Lexeme::Stop(_) => return Ok(u32::MAX),
-            Lexeme::End => 0,
-        };
-        Ok(super::length::add(
-            own,
-            self.contexts.min_length(item.context),
-        ))
-    }
-
-    /// What comes first in the canonical completion, the shortest in bytes and tokens with the
-    /// smallest bytes first, and the state after it; `None` at an end.
-    pub(crate) fn toward_end(
-        &mut self,
-        machine: &mut Machine,
-        state: StateId,
-        fuel: &mut Fuel,
-    ) -> Result<Option<(Symbol, StateId)>, OutOfFuel> {
-        if self.is_accepting(state) {
-            return Ok(None);
-        }
-        let least = self.distance(machine, state, fuel)?;
-        let (mut first, mut token): (Option<u8>, Option<u32>) = (None, None);
-        for at in 0..self.items(state).len() {
-            let item = self.items(state)[at];
-            if self.item_distance(machine, item, fuel)? != least {
-                continue;
-            }
-            match item.lexeme {
-                Lexeme::Text(text) => {
-                    let next = machine.toward_end(text, fuel)?;
-                    if let Some((byte, _)) = next {
-                        first = Some(first.map_or(byte, |first| first.min(byte)));
-                    }
-                }
-                Lexeme::Token(set) => {
-                    let id = self.token_set(set).token_ids().first().copied();
-                    token = match (token, id) {
-                        (Some(known), Some(id)) => Some(known.min(id)),
-                        (known, id) => known.or(id),
-                    };
-                }
-                Lexeme::Stop(_) | Lexeme::End => {}
-            }
-        }
-        let next = match (first, token) {
-            (Some(byte), _) => {
-                let next = self.step(machine, state, byte, fuel)?;
-                next.map(|next| (Symbol::Byte(byte), next))
-            }
-            (None, Some(id)) => {
-                let next = self.step_token(state, id, fuel)?;
-                next.map(|next| (Symbol::Token(id), next))
-            }
-            (None, None) => None,
-        };
-        Ok(next)
     }
 }

@@ -5,6 +5,7 @@
 //! | `ast` | what all of them make: rules over text, tokens, JSON and each other |
 //! | `cursor` | a place in a source |
 //! | `ebnf` | EBNF as XGrammar reads it, GBNF as llama.cpp reads it |
+//! | `ebnf_atom` | its strings, classes and tokens |
 //! | `ebnf_macro` | XGrammar's macros |
 //! | `lark` | Lark, with llguidance's extensions |
 //! | `structural_tag` | structural tags, today's and older |
@@ -14,6 +15,7 @@ mod ast;
 mod cursor;
 mod dispatch;
 mod ebnf;
+mod ebnf_atom;
 mod ebnf_macro;
 mod lark;
 mod structural_tag;

@@ -2,7 +2,8 @@
 
 use super::super::ast::{NodeId, NodeKind, RuleBuilder, RuleId, SyntaxError};
 use super::super::cursor::cut;
-use super::super::ebnf::{any_char, parse as parse_ebnf};
+use super::super::ebnf::parse as parse_ebnf;
+use super::super::ebnf_atom::any_char;
 use super::super::{is_lark, lark};
 use super::fields::{Fields, token};
 use super::{Ends, Parser, TagError, at};
