@@ -179,7 +179,9 @@ pub struct StructuredOutputsConfig {
     pub compile_threads: Option<u32>,
     /// Most grammars that wait for a compile thread; one more is refused.
     pub max_num_queued_grammars: u32,
-    /// Bytes for compiled grammars, their states and masks.
+    /// Bytes for compiled grammars, their states and masks; taken as they are needed. The default
+    /// of 1 GiB has room for some hundred different large schemas at once: a request fails when its
+    /// grammar needs a state and there is none left.
     pub cache_bytes: u64,
     /// Compute only the rows of the LM head that a mask allows, where these are few.
     pub enable_sparse_head: bool,
@@ -192,7 +194,7 @@ impl Default for StructuredOutputsConfig {
         Self {
             compile_threads: None,
             max_num_queued_grammars: 1024,
-            cache_bytes: 128 << 20,
+            cache_bytes: 1 << 30,
             enable_sparse_head: true,
             jump_forward: JumpForward::default(),
         }
