@@ -318,7 +318,7 @@ pub(super) const DEAD_END: u32 = u32::MAX - 1;
 pub(super) struct Steps {
     numbers: HashMap<StateId, u32>,
     states: Vec<StateId>,
-    rows: Vec<Box<[u32; 256]>>,
+    rows: Vec<[u32; 256]>,
 }
 
 impl Steps {
@@ -326,7 +326,7 @@ impl Steps {
     pub(super) fn number(&mut self, state: StateId) -> u32 {
         *self.numbers.entry(state).or_insert_with(|| {
             self.states.push(state);
-            self.rows.push(Box::new([UNSEEN; 256]));
+            self.rows.push([UNSEEN; 256]);
             (self.states.len() - 1) as u32
         })
     }
