@@ -326,6 +326,10 @@ async fn output_handler(inner: Weak<Inner>, client: Arc<dyn CoreClient>) {
         let Some(inner) = inner.upgrade() else { return };
         match received {
             Ok(Some(step)) => {
+                // Before the outputs: who has the last one finds the report that came with it.
+                if let Some(stats) = &step.scheduler_stats {
+                    inner.state().metrics.record((**stats).clone());
+                }
                 inner.state().output_processor.set_timestamp(step.timestamp);
                 for chunk in step.outputs.chunks(OUTPUT_PROC_CHUNK_SIZE) {
                     let aborts = inner.state().output_processor.process_outputs(chunk);
@@ -335,9 +339,6 @@ async fn output_handler(inner: Weak<Inner>, client: Arc<dyn CoreClient>) {
                 let iteration = inner.state().output_processor.take_iteration_stats();
                 for logger in inner.stat_loggers.get().into_iter().flatten() {
                     logger.record(step.scheduler_stats.as_deref(), &iteration);
-                }
-                if let Some(stats) = step.scheduler_stats {
-                    inner.state().metrics.record(*stats);
                 }
             }
             Ok(None) => {

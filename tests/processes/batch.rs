@@ -230,8 +230,8 @@ fn bad_lines_become_error_lines() {
         json!({"custom_id": "e", "method": "POST", "url": "/v1/embeddings", "body": {}})
             .to_string(),
         chat(json!({"messages": messages, "temperature": 9})),
-        chat(json!({"messages": messages, "response_format": {"type": "json_object"}})),
-        chat(json!({"messages": messages, "guided_json": {"type": "object"}})),
+        chat(json!({"messages": messages, "response_format": {"type": "jsn"}})),
+        chat(json!({"messages": messages, "guided_json": {"type": "objekt"}})),
         chat(json!({"messages": messages, "stream": true})),
         chat(json!({"messages": messages, "model": "another"})),
         chat(json!({"messages": messages, "no_such_field": 1})),

@@ -132,7 +132,6 @@ fn what_is_not_available_is_refused_by_name() {
     for (name, value) in [
         ("guided_yaml", json!("a")),
         ("chat_template", json!("x")),
-        ("parallel_tool_calls", json!(false)),
         ("modalities", json!(["audio"])),
         ("prompt", json!("a")),
         ("grammar", json!("a")),
