@@ -57,7 +57,8 @@ impl Compiled {
 
 /// A folder of shared data; `None`, with a note, where it is absent outside CI.
 pub(super) fn shared(folder: &str) -> Option<PathBuf> {
-    let root = std::env::var("FORMWORK_SHARED").unwrap_or_else(|_| "../shared".into());
+    let root = std::env::var("FORMWORK_SHARED")
+        .unwrap_or_else(|_| concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared").into());
     let path = PathBuf::from(root).join(folder);
     if path.is_dir() {
         return Some(path);
