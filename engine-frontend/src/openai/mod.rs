@@ -4,9 +4,9 @@
 //! A field is honoured, refused by name, or one of a few that can't change an answer
 //! ([`INERT_FIELDS`]). Nothing is dropped in silence. `null` counts as absent.
 //!
-//! Differences from the API as OpenAI runs it: an answer with tool calls or reasoning in it is
-//! returned as plain `content`, exactly as the model wrote it; `response_format` other than
-//! `text`, `structured_outputs`, `guided_*` and `tool_choice` that forces a call are refused.
+//! Differences from the API as OpenAI runs it: thinking comes as `reasoning_content`, apart from
+//! `content`; `tool_choice` makes the model call functions or keeps it from that, and `auto`, which
+//! would leave it the choice, is refused.
 
 mod chat;
 mod chunk;
