@@ -43,7 +43,8 @@ enum Command {
     /// Measure a server, this or any other with the OpenAI API
     #[command(subcommand)]
     Bench(bench::BenchCommand),
-    /// Say whether a JSON Schema or a regular expression can be enforced, and show a sample
+    /// Say whether a JSON Schema, a pattern or a grammar can be enforced, where not, and show a
+    /// sample
     Check(check::CheckArgs),
     /// Tell a server that runs in the background to end, and wait for it
     Stop(StopArgs),

@@ -25,7 +25,7 @@ pub(super) struct Record {
 pub(super) enum End {
     /// With its answer, which meets its constraint where it has one.
     Finished,
-    /// A constrained answer broke off at its most tokens, and its server says so.
+    /// A constrained answer broke off, at its most tokens or a stop string, and its server says so.
     CutOff,
     /// The client left, as it was to.
     Left,
@@ -144,7 +144,9 @@ fn judge(workload: &Workload, request: &Request, progress: &Progress) -> End {
     let Some(constraint) = &request.constraint else {
         return End::Finished;
     };
-    if reason == "length" && progress.is_complete != Some(true) {
+    // A stop string may end a text before its constraint does.
+    let is_complete = progress.is_complete.unwrap_or(reason != "length");
+    if !is_complete {
         return End::CutOff;
     }
     match workload.verify(constraint, &progress.text) {
