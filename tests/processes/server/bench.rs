@@ -99,7 +99,7 @@ fn prompts_and_constraints_of_a_file_are_sent_and_checked() {
         "{}",
         String::from_utf8_lossy(&output.stdout)
     );
-    // One of them has a stop string that ends the answer before its pattern does.
+    // One of them has a stop string that is the end of its pattern.
     assert_eq!(result["completed"], 8);
     assert_eq!(result["constrained"], 8);
     // Only a duration without a load is refused by the program itself.

@@ -214,7 +214,9 @@ impl fmt::Display for Report {
             writeln!(f, "{title:-^WIDTH$}")?;
             number(f, &format!("Mean {short} (ms):"), summary.mean)?;
             number(f, &format!("Median {short} (ms):"), summary.median)?;
-            for (percentile, value) in summary.percentiles {
+            // The median has a line already.
+            let others = summary.percentiles.into_iter().filter(|p| p.0 != 50.0);
+            for (percentile, value) in others {
                 number(f, &format!("P{percentile} {short} (ms):"), value)?;
             }
         }

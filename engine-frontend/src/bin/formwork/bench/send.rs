@@ -149,7 +149,7 @@ fn judge(workload: &Workload, request: &Request, progress: &Progress) -> End {
     if !is_complete {
         return End::CutOff;
     }
-    match workload.verify(constraint, &progress.text) {
+    match workload.verify(constraint, &progress.text, &request.stop) {
         Ok(()) => End::Finished,
         Err(error) => End::Invalid(format!("{error:#}")),
     }

@@ -24,6 +24,8 @@ pub(super) struct Request {
     pub(super) body: String,
     /// What its answer is held to.
     pub(super) constraint: Option<Constraint>,
+    /// Strings that end the answer and aren't in it.
+    pub(super) stop: Vec<String>,
     /// After how many pieces the client leaves, where it does.
     pub(super) leaves_after: Option<u32>,
 }
@@ -125,24 +127,47 @@ impl Workload {
         }
         let leaves = random.chance(self.disconnect_share);
         let leaves_after = leaves.then(|| random.between(1, (length / 2).max(1)));
+        let stop = match body.get("stop") {
+            Some(Value::String(stop)) => vec![stop.clone()],
+            Some(Value::Array(stops)) => {
+                let stops = stops.iter().filter_map(Value::as_str);
+                stops.map(str::to_owned).collect()
+            }
+            _ => Vec::new(),
+        };
         Request {
             body: Value::Object(body).to_string(),
+            stop,
             constraint,
             leaves_after,
         }
     }
 
-    /// Whether an answer meets its constraint.
+    /// Whether an answer meets its constraint, by itself or with one of the strings at its end that
+    /// end an answer.
     ///
     /// # Errors
     /// Why it doesn't.
-    pub(super) fn verify(&self, constraint: &Constraint, answer: &str) -> anyhow::Result<()> {
+    pub(super) fn verify(
+        &self,
+        constraint: &Constraint,
+        answer: &str,
+        stop: &[String],
+    ) -> anyhow::Result<()> {
         let grammar: CompiledGrammar = constraint
             .compile(&self.compiler)
             .context("the constraint can't be checked here")?;
-        constraint
-            .verify(&grammar, answer)
-            .with_context(|| format!("{answer:?}"))
+        let meets = |text: &str| constraint.verify(&grammar, text);
+        match meets(answer) {
+            Err(_)
+                if stop
+                    .iter()
+                    .any(|stop| meets(&format!("{answer}{stop}")).is_ok()) =>
+            {
+                Ok(())
+            }
+            verdict => verdict.with_context(|| format!("{answer:?}")),
+        }
     }
 }
 
@@ -260,6 +285,16 @@ mod tests {
             let words = body["prompt"].as_str().unwrap().split(' ').count();
             assert!((5..=15).contains(&words), "{words}");
         }
+    }
+
+    #[test]
+    fn a_string_that_ends_an_answer_may_belong_to_its_constraint() {
+        let load = workload(&[]);
+        let constraint = Constraint::Regex("a+\n".to_owned());
+        let stop = ["x".to_owned(), "\n".to_owned()];
+        assert!(load.verify(&constraint, "aa\n", &[]).is_ok());
+        assert!(load.verify(&constraint, "aa", &stop).is_ok());
+        assert!(load.verify(&constraint, "aa", &stop[..1]).is_err());
     }
 
     #[test]
