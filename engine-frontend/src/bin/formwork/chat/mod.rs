@@ -71,15 +71,14 @@ pub(crate) struct ChatArgs {
     /// Take each line of standard input for a message of one conversation, not only at a terminal
     #[arg(long)]
     lines: bool,
+    /// Flags for the server that is started, behind "--": see `formwork serve --help`
+    #[arg(last = true, value_name = "SERVER FLAGS", conflicts_with = "url")]
+    server_flags: Vec<OsString>,
 
     #[command(flatten)]
     constraint: ConstraintArgs,
     #[command(flatten)]
     sampling: SamplingArgs,
-
-    /// Flags for the server that is started, behind "--": see `formwork serve --help`
-    #[arg(last = true, value_name = "SERVER FLAGS", conflicts_with = "url")]
-    server_flags: Vec<OsString>,
 }
 
 /// What every answer is held to.
