@@ -136,9 +136,9 @@ fn share(text: &str) -> Result<f64, String> {
 
 fn rate(text: &str) -> Result<f64, String> {
     let rate: Option<f64> = text.parse().ok();
-    // vLLM's default, spelled out, is infinity.
-    rate.filter(|rate| *rate > 0.0)
-        .ok_or_else(|| "must be a number above 0, or \"inf\"".to_owned())
+    // vLLM's default, spelled out, is infinity. Below a request per day there is no end to wait for.
+    rate.filter(|rate| *rate >= 1e-5)
+        .ok_or_else(|| "must be a number from 0.00001, or \"inf\"".to_owned())
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
@@ -189,6 +189,8 @@ mod tests {
         for args in [
             &["--constrained-share", "1.1"][..],
             &["--request-rate", "0"],
+            &["--request-rate", "1e-300"],
+            &["--request-rate", "nan"],
             &["--metric-percentiles", "101"],
             &["--duration", "1", "--num-prompts", "2"],
             &["--check-leaks"],
