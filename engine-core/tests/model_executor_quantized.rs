@@ -49,7 +49,7 @@ fn all_families_agree_with_candle_on_the_same_quantized_weights() {
             let reference = logits(BackendKind::Candle, quantization);
             // What is left is the rounding of activations to 8 bits, layer after layer.
             let same = cosine(&ours, &reference);
-            assert!(same > 0.999, "{architecture} {quantization:?}: {same}");
+            assert!(same > 0.998, "{architecture} {quantization:?}: {same}");
             // And the weights were not simply left as they were.
             assert!(cosine(&exact, &reference) < 0.999_999, "{architecture}");
         }

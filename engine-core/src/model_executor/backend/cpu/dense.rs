@@ -57,7 +57,12 @@ impl<F: Format> DenseMatrix<F> {
         self.in_features
     }
 
-    fn panel(&self, index: usize) -> &[F::Element] {
+    /// `[out_features]`, padded to whole panels.
+    pub(crate) fn bias(&self) -> &[f32] {
+        &self.bias
+    }
+
+    pub(crate) fn panel(&self, index: usize) -> &[F::Element] {
         let len = F::panel_len(self.in_features, PANEL_WIDTH);
         &self.panels[index * len..][..len]
     }

@@ -1,6 +1,8 @@
 //! A packed matrix of any format, and linear layers by it.
 
 use super::activation::for_each_row;
+#[cfg(target_arch = "x86_64")]
+use super::bf16_dot::{Bf16DotKernel, num_pairs, round_row};
 use super::buffer::{Buffer, SharedMut};
 use super::dense::{DenseKernel, DenseMatrix};
 use super::format::{Bf16, F32};
@@ -81,6 +83,8 @@ impl PackedMatrix {
 /// Where a product's rows are put into the form that its matrix asks for.
 pub(crate) struct Conversion {
     groups: Buffer<ActivationGroup>,
+    #[cfg(target_arch = "x86_64")]
+    pairs: Buffer<u32>,
 }
 
 impl Conversion {
@@ -89,6 +93,11 @@ impl Conversion {
         let len = rows.saturating_mul(num_groups(width));
         Ok(Self {
             groups: Buffer::zeroed("quantized activations", len)?,
+            #[cfg(target_arch = "x86_64")]
+            pairs: Buffer::zeroed(
+                "bfloat16 activations",
+                rows.saturating_mul(num_pairs(width)),
+            )?,
         })
     }
 
@@ -113,6 +122,34 @@ impl Conversion {
         })?;
         Ok(Rows {
             data: &self.groups[..x.count * stride],
+            count: x.count,
+            stride,
+        })
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Conversion {
+    /// The rows in pairs of bfloat16. The processor must have [`SimdLevel::Avx512Bf16`].
+    fn round_to_bf16(
+        &mut self,
+        linear: Linear<'_>,
+        x: &Rows<'_, f32>,
+        width: usize,
+    ) -> Result<Rows<'_, u32>, ModelError> {
+        x.check(width);
+        let stride = num_pairs(width);
+        let to = SharedMut::new(&mut self.pairs);
+        for_each_row(linear.pool, x.count, width, &|row, _| {
+            // SAFETY: each row belongs to one call and holds `width` values, as just checked; the
+            // caller vouches for the level.
+            unsafe {
+                let x = x.data.as_ptr().add(row * x.stride);
+                round_row(x, width, to.ptr(row * stride, stride));
+            }
+        })?;
+        Ok(Rows {
+            data: &self.pairs[..x.count * stride],
             count: x.count,
             stride,
         })
@@ -148,7 +185,14 @@ impl Linear<'_> {
         let level = self.level;
         match matrix {
             PackedMatrix::F32(matrix) => self.run(&DenseKernel { matrix, level }, x, outputs, out),
-            PackedMatrix::Bf16(matrix) => self.run(&DenseKernel { matrix, level }, x, outputs, out),
+            PackedMatrix::Bf16(matrix) => {
+                #[cfg(target_arch = "x86_64")]
+                if let Some(kernel) = Bf16DotKernel::new(matrix, level) {
+                    let x = conversion.round_to_bf16(self, x, matrix.in_features())?;
+                    return self.run(&kernel, &x, outputs, out);
+                }
+                self.run(&DenseKernel { matrix, level }, x, outputs, out)
+            }
             PackedMatrix::Q8(matrix) => {
                 let x = conversion.quantize(self, x, matrix)?;
                 self.run(&QuantizedKernel { matrix, level }, &x, outputs, out)

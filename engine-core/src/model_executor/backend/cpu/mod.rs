@@ -9,6 +9,8 @@ mod activation;
 mod attention;
 #[cfg(test)]
 mod attention_tests;
+#[cfg(target_arch = "x86_64")]
+mod bf16_dot;
 mod buffer;
 mod dense;
 mod format;

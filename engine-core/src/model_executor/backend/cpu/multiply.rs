@@ -151,7 +151,7 @@ pub(crate) unsafe fn multiply_rows<F: Format>(
     }
     let most = match level {
         #[cfg(target_arch = "x86_64")]
-        SimdLevel::Avx512 | SimdLevel::Avx512Vnni => MAX_ROWS,
+        SimdLevel::Avx512 | SimdLevel::Avx512Vnni | SimdLevel::Avx512Bf16 => MAX_ROWS,
         #[cfg(target_arch = "x86_64")]
         SimdLevel::Avx2 => 6,
         SimdLevel::Portable => 4,
@@ -165,11 +165,11 @@ pub(crate) unsafe fn multiply_rows<F: Format>(
         unsafe {
             match level {
                 #[cfg(target_arch = "x86_64")]
-                SimdLevel::Avx512 | SimdLevel::Avx512Vnni if wide => {
+                SimdLevel::Avx512 | SimdLevel::Avx512Vnni | SimdLevel::Avx512Bf16 if wide => {
                     block!(multiply_avx512, 2, count, row, 0, [1, 2, 3, 4, 5, 6, 7, 8]);
                 }
                 #[cfg(target_arch = "x86_64")]
-                SimdLevel::Avx512 | SimdLevel::Avx512Vnni => {
+                SimdLevel::Avx512 | SimdLevel::Avx512Vnni | SimdLevel::Avx512Bf16 => {
                     block!(multiply_avx512, 1, count, row, 0, [1, 2, 3, 4, 5, 6, 7, 8]);
                 }
                 #[cfg(target_arch = "x86_64")]

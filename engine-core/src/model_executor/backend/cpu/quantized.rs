@@ -336,7 +336,7 @@ unsafe fn multiply_rows<L: Layout>(
     }
     let most = match level {
         #[cfg(target_arch = "x86_64")]
-        SimdLevel::Avx512Vnni => 6,
+        SimdLevel::Avx512Vnni | SimdLevel::Avx512Bf16 => 6,
         #[cfg(target_arch = "x86_64")]
         SimdLevel::Avx512 | SimdLevel::Avx2 => 2,
         SimdLevel::Portable => 1,
@@ -350,11 +350,11 @@ unsafe fn multiply_rows<L: Layout>(
         unsafe {
             match (level, wide) {
                 #[cfg(target_arch = "x86_64")]
-                (SimdLevel::Avx512Vnni, true) => {
+                (SimdLevel::Avx512Vnni | SimdLevel::Avx512Bf16, true) => {
                     block!(multiply_vnni, 2, count, row, [1, 2, 3, 4, 5, 6]);
                 }
                 #[cfg(target_arch = "x86_64")]
-                (SimdLevel::Avx512Vnni, false) => {
+                (SimdLevel::Avx512Vnni | SimdLevel::Avx512Bf16, false) => {
                     block!(multiply_vnni, 1, count, row, [1, 2, 3, 4, 5, 6]);
                 }
                 #[cfg(target_arch = "x86_64")]

@@ -23,6 +23,9 @@ pub(crate) enum SimdLevel {
     /// AVX-512 with VNNI: dot products of bytes.
     #[cfg(target_arch = "x86_64")]
     Avx512Vnni,
+    /// AVX-512 with VNNI and BF16: dot products of bfloat16 too.
+    #[cfg(target_arch = "x86_64")]
+    Avx512Bf16,
 }
 
 impl SimdLevel {
@@ -50,6 +53,9 @@ impl SimdLevel {
                     levels.push(Self::Avx512);
                     if is_x86_feature_detected!("avx512vnni") {
                         levels.push(Self::Avx512Vnni);
+                        if is_x86_feature_detected!("avx512bf16") {
+                            levels.push(Self::Avx512Bf16);
+                        }
                     }
                 }
             }
@@ -300,7 +306,9 @@ macro_rules! dispatch {
             unsafe {
                 match level {
                     #[cfg(target_arch = "x86_64")]
-                    SimdLevel::Avx512 | SimdLevel::Avx512Vnni => avx512($($arg),*),
+                    SimdLevel::Avx512 | SimdLevel::Avx512Vnni | SimdLevel::Avx512Bf16 => {
+                        avx512($($arg),*);
+                    }
                     #[cfg(target_arch = "x86_64")]
                     SimdLevel::Avx2 => avx2($($arg),*),
                     SimdLevel::Portable => $body::<Portable>($($arg),*),
