@@ -8,7 +8,9 @@ use std::arch::x86_64::*;
 use super::dense::DenseMatrix;
 use super::format::Bf16;
 use super::panels::{PANEL_WIDTH, PanelKernel, Part};
+use super::prefetch::Prefetch;
 use super::simd::{LANES, SimdLevel};
+use super::simd_x86::Avx512;
 
 /// Pairs in a row of `width` values; the last is filled with a zero.
 pub(crate) fn num_pairs(width: usize) -> usize {
@@ -78,11 +80,12 @@ impl PanelKernel for Bf16DotKernel<'_> {
     }
     unsafe fn multiply(&self, panel: usize, col: usize, wide: bool, part: &Part<u32>) {
         let panel = &self.matrix.panel(panel)[part.first * 2 * PANEL_WIDTH + 2 * col..];
+        let mut prefetch = Prefetch::NONE;
         macro_rules! block {
             ($count:expr, $row:expr, [$($n:literal),*]) => {
                 match ($count, wide) {
-                    $(($n, true) => multiply::<$n, 2>(panel.as_ptr(), part, $row),
-                    ($n, false) => multiply::<$n, 1>(panel.as_ptr(), part, $row),)*
+                    $(($n, true) => multiply::<$n, 2>(panel.as_ptr(), part, $row, prefetch),
+                    ($n, false) => multiply::<$n, 1>(panel.as_ptr(), part, $row, prefetch),)*
                     _ => unreachable!("a block has at most {MAX_ROWS} rows"),
                 }
             };
@@ -92,6 +95,9 @@ impl PanelKernel for Bf16DotKernel<'_> {
         let mut row = 0;
         for block in 0..num_blocks {
             let count = (part.rows - row).div_ceil(num_blocks - block);
+            if wide {
+                prefetch = Prefetch::of_block(block, num_blocks, part.depth * 4 * PANEL_WIDTH);
+            }
             // SAFETY: the rows are among those that the caller vouches for; the level was checked
             // in `new`.
             unsafe { block!(count, row, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]) };
@@ -99,9 +105,6 @@ impl PanelKernel for Bf16DotKernel<'_> {
         }
     }
 }
-
-/// How far ahead of a few rows' sums the weights are asked for, in pairs of a panel.
-const PREFETCH: usize = 32;
 
 /// The product for `ROWS` rows from `row` on and `VECS * 16` columns: one chain of additions per
 /// element in ascending pairs.
@@ -113,6 +116,7 @@ unsafe fn multiply<const ROWS: usize, const VECS: usize>(
     panel: *const u16,
     part: &Part<u32>,
     row: usize,
+    mut prefetch: Prefetch,
 ) {
     // SAFETY: all accesses lie within what the caller vouches for; a prefetch may lie anywhere.
     unsafe {
@@ -128,11 +132,7 @@ unsafe fn multiply<const ROWS: usize, const VECS: usize>(
         }
         for pair in 0..part.depth {
             let at = panel.add(pair * 2 * PANEL_WIDTH);
-            if row == 0 && VECS > 1 {
-                let ahead = at.wrapping_add(PREFETCH * 2 * PANEL_WIDTH).cast();
-                _mm_prefetch::<_MM_HINT_T0>(ahead);
-                _mm_prefetch::<_MM_HINT_T0>(ahead.wrapping_add(64));
-            }
+            prefetch.step::<Avx512>(at.cast(), 4 * PANEL_WIDTH);
             let mut weights = [as_pairs(_mm512_setzero_si512()); VECS];
             for (vec, weights) in weights.iter_mut().enumerate() {
                 *weights = as_pairs(_mm512_loadu_si512(at.add(vec * 2 * LANES).cast()));

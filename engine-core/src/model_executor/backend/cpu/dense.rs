@@ -145,6 +145,7 @@ impl<F: Format> PanelKernel for DenseKernel<'_, F> {
             init_stride: part.init_stride,
             c: part.c,
             c_stride: part.c_stride,
+            streams: wide,
         };
         // SAFETY: the caller vouches for rows, results and columns.
         unsafe { multiply_rows(self.level, part.rows, wide, &product) }

@@ -32,8 +32,6 @@ pub(crate) trait IntegerSimd: Simd {
     unsafe fn sums_to_f32(sums: Self::Sums) -> Self::V;
     /// 16 half-precision values, widened.
     unsafe fn load_f16(from: *const u16) -> Self::V;
-    /// Asks for the cache line at `from`, which may lie anywhere.
-    unsafe fn prefetch(from: *const u8);
 }
 
 impl IntegerSimd for Portable {
@@ -84,6 +82,4 @@ impl IntegerSimd for Portable {
         let bits = unsafe { from.cast::<[u16; LANES]>().read_unaligned() };
         bits.map(|bits| f16::from_bits(bits).to_f32())
     }
-    #[inline(always)]
-    unsafe fn prefetch(_from: *const u8) {}
 }

@@ -52,10 +52,6 @@ impl IntegerSimd for Avx512 {
     unsafe fn load_f16(from: *const u16) -> Self::V {
         unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(from.cast())) }
     }
-    #[inline(always)]
-    unsafe fn prefetch(from: *const u8) {
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) }
-    }
 }
 
 /// By 16-bit products: those of bytes saturate. Bytes at even and at odd places are apart.
@@ -158,9 +154,5 @@ impl IntegerSimd for Avx2 {
                 _mm256_cvtph_ps(_mm_loadu_si128(from.add(8).cast())),
             )
         }
-    }
-    #[inline(always)]
-    unsafe fn prefetch(from: *const u8) {
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) }
     }
 }

@@ -26,6 +26,7 @@ mod linear_tests;
 mod multiply;
 mod online_softmax;
 mod panels;
+mod prefetch;
 mod quantized;
 mod quantized_rows;
 mod query_tiles;

@@ -11,6 +11,7 @@ use super::buffer::{Buffer, SharedMut};
 use super::dense::{for_each_row_of_panel, padded_bias};
 use super::integer::IntegerSimd;
 use super::panels::{PANEL_WIDTH, PanelKernel, Part};
+use super::prefetch::Prefetch;
 use super::quantized_rows::{ActivationGroup, num_groups};
 use super::simd::{LANES, Portable, SimdLevel};
 #[cfg(target_arch = "x86_64")]
@@ -177,9 +178,6 @@ impl<L: Layout> PanelKernel for QuantizedKernel<'_, L> {
     }
 }
 
-/// How far ahead of a single row's sums the weights are asked for, in bytes.
-const PREFETCH: usize = 4096;
-
 /// The product for `ROWS` rows from `row` on and `VECS * 16` columns from `col` on.
 ///
 /// Every element of `c` is one chain of multiply-adds in ascending groups, whatever `ROWS` and
@@ -190,6 +188,7 @@ unsafe fn multiply<S: IntegerSimd, L: Layout, const ROWS: usize, const VECS: usi
     col: usize,
     part: &Part<ActivationGroup>,
     row: usize,
+    mut prefetch: Prefetch,
 ) {
     // SAFETY: all accesses lie within what the caller of `multiply_rows` vouches for.
     unsafe {
@@ -205,11 +204,7 @@ unsafe fn multiply<S: IntegerSimd, L: Layout, const ROWS: usize, const VECS: usi
         let values = SCALES + col * 4;
         for index in 0..part.depth {
             let group = groups.add(index * L::GROUP_BYTES);
-            if row == 0 && VECS > 1 {
-                for line in (0..L::GROUP_BYTES).step_by(64) {
-                    S::prefetch(group.wrapping_add(PREFETCH + line));
-                }
-            }
+            prefetch.step::<S>(group, L::GROUP_BYTES);
             let x = x.add(index);
             let mut sums = [[S::splat_sums(0); VECS]; ROWS];
             for (row, sums) in sums.iter_mut().enumerate() {
@@ -286,9 +281,10 @@ unsafe fn multiply_vnni<L: Layout, const ROWS: usize, const VECS: usize>(
     col: usize,
     part: &Part<ActivationGroup>,
     row: usize,
+    prefetch: Prefetch,
 ) {
     // SAFETY: passed on to the caller.
-    unsafe { multiply::<Avx512, L, ROWS, VECS>(groups, col, part, row) }
+    unsafe { multiply::<Avx512, L, ROWS, VECS>(groups, col, part, row, prefetch) }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -298,9 +294,10 @@ unsafe fn multiply_avx2<L: Layout, const ROWS: usize, const VECS: usize>(
     col: usize,
     part: &Part<ActivationGroup>,
     row: usize,
+    prefetch: Prefetch,
 ) {
     // SAFETY: passed on to the caller.
-    unsafe { multiply::<Avx2, L, ROWS, VECS>(groups, col, part, row) }
+    unsafe { multiply::<Avx2, L, ROWS, VECS>(groups, col, part, row, prefetch) }
 }
 
 unsafe fn multiply_portable<L: Layout, const ROWS: usize, const VECS: usize>(
@@ -308,9 +305,10 @@ unsafe fn multiply_portable<L: Layout, const ROWS: usize, const VECS: usize>(
     col: usize,
     part: &Part<ActivationGroup>,
     row: usize,
+    prefetch: Prefetch,
 ) {
     // SAFETY: passed on to the caller.
-    unsafe { multiply::<Portable, L, ROWS, VECS>(groups, col, part, row) }
+    unsafe { multiply::<Portable, L, ROWS, VECS>(groups, col, part, row, prefetch) }
 }
 
 /// The product for the rows of `part` and 32 (`wide`) or 16 columns, in blocks that fit the
@@ -326,10 +324,11 @@ unsafe fn multiply_rows<L: Layout>(
     wide: bool,
     part: &Part<ActivationGroup>,
 ) {
+    let mut prefetch = Prefetch::NONE;
     macro_rules! block {
         ($kernel:ident, $vecs:literal, $count:expr, $row:expr, [$($n:literal),*]) => {
             match $count {
-                $($n => $kernel::<L, $n, $vecs>(groups, col, part, $row),)*
+                $($n => $kernel::<L, $n, $vecs>(groups, col, part, $row, prefetch),)*
                 _ => unreachable!("a block has as many rows as fit"),
             }
         };
@@ -346,6 +345,9 @@ unsafe fn multiply_rows<L: Layout>(
     let mut row = 0;
     for block in 0..num_blocks {
         let count = (part.rows - row).div_ceil(num_blocks - block);
+        if wide {
+            prefetch = Prefetch::of_block(block, num_blocks, part.depth * L::GROUP_BYTES);
+        }
         // SAFETY: rows `row..row + count` are among those that the caller vouches for.
         unsafe {
             match (level, wide) {

@@ -97,6 +97,8 @@ pub(crate) trait Simd {
     unsafe fn max_lane(a: Self::V) -> f32;
     /// To the nearest whole number, ties to even.
     unsafe fn round(a: Self::V) -> Self::V;
+    /// Asks for the cache line at `from`, which may lie anywhere.
+    unsafe fn prefetch(from: *const u8);
     /// 16 whole numbers in `-128..=127` to `to`; others become any byte.
     unsafe fn store_i8(to: *mut i8, v: Self::V);
     /// `2^a` for whole `a` in `-126..=127`.
@@ -254,6 +256,8 @@ impl Simd for Portable {
     unsafe fn abs(a: Self::V) -> Self::V {
         a.map(f32::abs)
     }
+    #[inline(always)]
+    unsafe fn prefetch(_from: *const u8) {}
     #[inline(always)]
     unsafe fn store_i8(to: *mut i8, v: Self::V) {
         // SAFETY: the caller vouches for 16 bytes.

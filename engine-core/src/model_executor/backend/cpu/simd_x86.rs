@@ -71,6 +71,10 @@ impl Simd for Avx512 {
         unsafe { _mm512_min_ps(a, b) }
     }
     #[inline(always)]
+    unsafe fn prefetch(from: *const u8) {
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) }
+    }
+    #[inline(always)]
     unsafe fn abs(a: Self::V) -> Self::V {
         unsafe { _mm512_abs_ps(a) }
     }
@@ -172,6 +176,10 @@ impl Simd for Avx2 {
     #[inline(always)]
     unsafe fn min(a: Self::V, b: Self::V) -> Self::V {
         unsafe { (_mm256_min_ps(a.0, b.0), _mm256_min_ps(a.1, b.1)) }
+    }
+    #[inline(always)]
+    unsafe fn prefetch(from: *const u8) {
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) }
     }
     #[inline(always)]
     unsafe fn abs(a: Self::V) -> Self::V {
