@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{ArgAction, Args, ValueEnum};
 use protocol::{
     BackendKind, CacheConfig, Dtype, EngineConfig, LogprobsMode, ModelConfig, ModelSource,
-    SchedulerConfig, SchedulingPolicy, SpeculativeConfig,
+    Quantization, SchedulerConfig, SchedulingPolicy, SpeculativeConfig,
 };
 use serde::Deserialize;
 
@@ -22,8 +22,9 @@ const MAX_DRAFT: u32 = 64;
 
 /// Flags of the core's process, its model execution, its cache and its scheduler. A core that was
 /// started by hand has its own, so they are refused rather than ignored.
-const DECIDED_BY_THE_CORE: [&str; 23] = [
+const DECIDED_BY_THE_CORE: [&str; 24] = [
     "dtype",
+    "quantization",
     "backend",
     "max_model_len",
     "max_num_seqs",
@@ -58,6 +59,9 @@ pub struct EngineArgs {
     /// Number format of the weights
     #[arg(long, value_enum, default_value_t = DtypeArg::Auto)]
     pub dtype: DtypeArg,
+    /// Quantize the weights while loading
+    #[arg(long, value_enum, default_value_t = QuantizationArg::None)]
+    pub quantization: QuantizationArg,
     /// What executes the model
     #[arg(long, value_enum, default_value_t = BackendArg::Cpu)]
     pub backend: BackendArg,
@@ -153,6 +157,7 @@ impl Default for EngineArgs {
         Self {
             model: None,
             dtype: DtypeArg::Auto,
+            quantization: QuantizationArg::None,
             backend: BackendArg::Cpu,
             max_model_len: None,
             max_num_seqs: None,
@@ -246,6 +251,11 @@ impl EngineArgs {
                     DtypeArg::Auto => Dtype::Auto,
                     DtypeArg::Float32 => Dtype::Float32,
                     DtypeArg::Bfloat16 => Dtype::BFloat16,
+                },
+                quantization: match self.quantization {
+                    QuantizationArg::None => Quantization::None,
+                    QuantizationArg::Q8_0 => Quantization::Q8_0,
+                    QuantizationArg::Q4_0 => Quantization::Q4_0,
                 },
                 backend: match self.backend {
                     BackendArg::Cpu => BackendKind::Cpu,
@@ -367,6 +377,19 @@ pub enum DtypeArg {
     Float32,
     /// bfloat16 weights
     Bfloat16,
+}
+
+/// `--quantization`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum QuantizationArg {
+    /// As --dtype says
+    None,
+    /// 8 bits per weight
+    #[value(name = "q8_0")]
+    Q8_0,
+    /// 4 bits per weight; embedding and LM head have 8
+    #[value(name = "q4_0")]
+    Q4_0,
 }
 
 /// `--backend`.

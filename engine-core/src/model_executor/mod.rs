@@ -13,6 +13,7 @@ mod config;
 mod error;
 mod forward_input;
 mod models;
+mod quantization;
 mod rotary;
 mod weights;
 
@@ -27,7 +28,7 @@ pub use error::ModelError;
 pub use models::supported_architectures;
 pub use rotary::{RopeParameters, RopeScaling, RotaryTable};
 
-use protocol::{BackendKind, Dtype, ModelSource};
+use protocol::{BackendKind, Dtype, ModelSource, Quantization};
 
 /// One flat batch: tokens of several requests, prefill chunks and decode tokens together.
 #[derive(Debug, Clone, Copy)]
@@ -92,6 +93,8 @@ pub trait CausalLm: Send {
 pub struct LoadOptions {
     /// Number format of weights and KV cache.
     pub dtype: Dtype,
+    /// Format of the matrices: as `dtype` says, or quantized while loading.
+    pub quantization: Quantization,
     /// What executes the model.
     pub backend: BackendKind,
     /// Raised by one at every layer of every step.
@@ -148,6 +151,7 @@ pub struct LoadedModel {
     name: String,
     config: HfConfig,
     dtype: ModelDtype,
+    quantization: Quantization,
     weights: Box<dyn models::LoadedWeights>,
 }
 
@@ -165,6 +169,11 @@ impl LoadedModel {
     /// Number format in force.
     pub fn dtype(&self) -> ModelDtype {
         self.dtype
+    }
+
+    /// Format of the matrices.
+    pub fn quantization(&self) -> Quantization {
+        self.quantization
     }
 
     /// Bytes of keys and values that one block takes over all layers.

@@ -8,7 +8,7 @@ use benchmarks::statistics::Summary;
 use engine_core::model_executor::{
     ComputePool, ForwardInput, LoadOptions, ModelLimits, load_model,
 };
-use protocol::{BackendKind, Dtype, ModelSource};
+use protocol::{BackendKind, Dtype, ModelSource, Quantization};
 
 /// Numbers of tokens that are measured.
 const NUM_TOKENS: [usize; 6] = [1, 64, 512, 4096, 16_384, 65_536];
@@ -19,6 +19,7 @@ pub(crate) fn measure(folder: &Path, num_threads: usize) -> anyhow::Result<()> {
     let pool = Arc::new(ComputePool::new(num_threads)?);
     let options = LoadOptions {
         dtype: Dtype::Auto,
+        quantization: Quantization::None,
         backend: BackendKind::Cpu,
         heartbeat: Arc::default(),
     };

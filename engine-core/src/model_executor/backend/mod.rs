@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use super::error::ModelError;
 use super::rotary::RotaryTable;
-use super::weights::StoredTensor;
+use super::weights::{StoredTensor, WeightFormat};
 use super::{ForwardInput, ModelLimits};
 
 /// Heads of an attention layer and the pages of its cache.
@@ -61,12 +61,14 @@ pub(crate) trait Backend: Send + Sized + 'static {
     /// Keys and values of one layer, `[num_blocks, block_size]` slots.
     type KvCache: Send;
 
-    /// Loads weights `[n_i, in_features]` stacked to one matrix `[sum of n_i, in_features]`.
+    /// Loads weights `[n_i, in_features]` stacked to one matrix `[sum of n_i, in_features]`, kept
+    /// in `format`.
     fn load_matrix(
         &self,
         in_features: usize,
         parts: &[StoredTensor<'_>],
         bias: Option<&[f32]>,
+        format: WeightFormat,
     ) -> Result<Self::Matrix, ModelError>;
 
     /// Loads a weight vector.
