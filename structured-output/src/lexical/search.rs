@@ -46,8 +46,9 @@ pub(crate) struct Search<S> {
     start: S,
     /// Best cost so far and the state before, per state seen.
     seen: HashMap<S, (u32, S)>,
-    /// Bound on the whole way, cost so far, state.
-    queue: BinaryHeap<Reverse<(u32, u32, S)>>,
+    /// Bound on the whole way, cost so far, state. Of equal bounds the farthest first: where the
+    /// bound is right, that goes straight to the end instead of meeting all states before it.
+    queue: BinaryHeap<(Reverse<u32>, u32, S)>,
 }
 
 /// Distance of `start` from the nearest end, [`DEAD`] where there is none.
@@ -69,7 +70,7 @@ impl<S: Copy + Eq + Hash + Ord> Search<S> {
         Self {
             start,
             seen: HashMap::from_iter([(start, (0, start))]),
-            queue: BinaryHeap::from([Reverse((0, 0, start))]),
+            queue: BinaryHeap::from([(Reverse(0), 0, start)]),
         }
     }
 
@@ -87,7 +88,7 @@ impl<S: Copy + Eq + Hash + Ord> Search<S> {
         graph: &mut G,
         fuel: &mut Fuel,
     ) -> Result<u32, OutOfFuel> {
-        while let Some(&Reverse((total, reached, state))) = self.queue.peek() {
+        while let Some(&(Reverse(total), reached, state)) = self.queue.peek() {
             fuel.burn(1)?;
             let known = graph.known(state);
             let outdated = self
@@ -104,8 +105,8 @@ impl<S: Copy + Eq + Hash + Ord> Search<S> {
             } else if total < reached.saturating_add(left) {
                 // Farther than was promised: it waits until it is the nearest.
                 self.queue.pop();
-                self.queue
-                    .push(Reverse((reached.saturating_add(left), reached, state)));
+                let total = Reverse(reached.saturating_add(left));
+                self.queue.push((total, reached, state));
             } else if known != UNKNOWN {
                 self.remember_path(graph, state, known);
                 return Ok(total.min(FARTHEST));
@@ -136,8 +137,8 @@ impl<S: Copy + Eq + Hash + Ord> Search<S> {
             } else {
                 known
             };
-            self.queue
-                .push(Reverse((cost.saturating_add(left), cost, next)));
+            let total = Reverse(cost.saturating_add(left));
+            self.queue.push((total, cost, next));
         }
     }
 

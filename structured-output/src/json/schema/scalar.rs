@@ -3,6 +3,7 @@
 use super::super::node::{Kinds, NodeId};
 use super::super::value::Value;
 use super::build::Builder;
+use super::draft::Draft;
 use super::refusal::{Refusal, malformed, refuse};
 use crate::lexical::{ExprId, UNBOUNDED};
 use crate::options::Format;
@@ -42,7 +43,10 @@ impl Builder<'_> {
         }
         if only_integers && !kinds.contains(Kinds::NUMBER) {
             kinds = kinds.union(Kinds::NUMBER);
-            let integer = self.lexicon.json_integer();
+            let integer = match self.dialect.draft {
+                Draft::Draft4 => self.lexicon.json_whole(),
+                _ => self.lexicon.json_integer(),
+            };
             self.numbers.push(integer);
         }
         self.kinds = kinds;
