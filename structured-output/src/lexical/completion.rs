@@ -107,9 +107,7 @@ impl Graph for Lexicon {
         match self.node(head) {
             Node::And(at) => {
                 let operands = self.operands(at).iter();
-                operands.fold(0, |sum, &one| {
-                    sum.saturating_add(self.facts(one).min_bytes)
-                })
+                operands.fold(0, |sum, &one| sum.saturating_add(self.facts(one).min_bytes))
             }
             _ => 0,
         }

@@ -221,7 +221,9 @@ impl Schemas<'_> {
                     }
                 }
                 9 => {
-                    let step = *self.random.of::<&str>(&["1", "2", "0.5", "3", "1.5", "0.25"]);
+                    let step = *self
+                        .random
+                        .of::<&str>(&["1", "2", "0.5", "3", "1.5", "0.25"]);
                     add("multipleOf", serde_json::from_str(step).unwrap())
                 }
                 10 => add("minLength", count),

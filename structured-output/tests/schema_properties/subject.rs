@@ -8,18 +8,19 @@ use structured_output::{
     JsonSchemaOptions, PropertyOrder, TokenizerInfo,
 };
 
+use crate::place::Place;
 use crate::random::Random;
 
 /// Tokens across the borders of lexemes, beside one per byte.
-const PIECES: &[&str] = &[
+pub(crate) const PIECES: &[&str] = &[
     "{\"", "\":", "\": ", "\":\"", "\",\"", "\", \"", "\"}", "\"},{\"", "},", "}]", "[]", "{}",
     "[[", "]]", ", ", "null", "true", "false", "12", "1.5", ".5", "0,", "1]", ",1", "-1", "ab",
     "aa", "a\":", "\"a", "\"a\":", "{\"a\":", "\"b\":", "\"ab\":", ":1,\"", "\\n", "\\\"", "\n  ",
     "  ", " \"", "é", "\"\"", "\"\":", ":{},\"", "1}", "a\",\"b",
 ];
-const EOS: u32 = 256 + PIECES.len() as u32;
+pub(crate) const EOS: u32 = 256 + PIECES.len() as u32;
 
-static COMPILER: LazyLock<GrammarCompiler> = LazyLock::new(|| {
+pub(crate) static COMPILER: LazyLock<GrammarCompiler> = LazyLock::new(|| {
     let mut vocab: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).collect();
     vocab.extend(PIECES.iter().map(|piece| piece.as_bytes().to_vec()));
     vocab.push(Vec::new());
@@ -68,6 +69,20 @@ impl Subject {
                 None
             }
         }
+    }
+
+    /// The place after a text that begins one of the schema's; `None` where the grammar's states
+    /// take more memory than there is.
+    pub(crate) fn after(&self, text: &str) -> Option<Place> {
+        let grammar = self.0.as_ref().expect("valid documents, but no text");
+        let mut matcher = GrammarMatcher::new(grammar);
+        let tokens: Vec<u32> = text.bytes().map(u32::from).collect();
+        let accepted = matcher.accept_tokens(&tokens).unwrap();
+        assert!(accepted, "{text} begins a valid document");
+        Some(Place {
+            matcher,
+            text: text.to_owned(),
+        })
     }
 
     /// Whether a text is accepted: byte by byte, and cut into tokens at random.
