@@ -289,7 +289,10 @@ impl Schemas<'_> {
                 add("if", self.subschema(depth))
             }
             25 if !is_old => add("unevaluatedProperties", self.subschema(depth)),
-            26 if !is_old => add("unevaluatedItems", self.subschema(depth)),
+            // In 2019-09 the other validator takes items that `contains` is met by as evaluated.
+            26 if self.draft == Draft::Draft2020_12 => {
+                add("unevaluatedItems", self.subschema(depth))
+            }
             27 => {
                 let to = if is_old { "definitions" } else { "$defs" };
                 let name = self.random.of(&["x", "y"]);
