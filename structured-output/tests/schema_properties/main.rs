@@ -136,16 +136,3 @@ proptest! {
         }
     }
 }
-
-#[test]
-fn scratch_seed() {
-    let Ok(seed) = std::env::var("SCRATCH") else {
-        return;
-    };
-    let (draft, seed) = seed.split_once(' ').unwrap();
-    let draft = Draft::named(draft).unwrap();
-    let seed: u64 = seed.parse().unwrap();
-    let schema = random::schema(&mut Random(seed), draft);
-    println!("SCHEMA {schema}");
-    println!("{:?}", wrong_mask(&schema, draft, seed));
-}

@@ -41,21 +41,22 @@ impl Place {
         while ids.len() > 24 {
             ids.swap_remove(random.below(ids.len()));
         }
-        let finished = ids.into_iter().map(|token| {
+        let finished = ids.into_iter().filter_map(|token| {
             let mut matcher = self.matcher.fork();
             let mut text = self.text.clone().into_bytes();
             let mut next = token;
             loop {
                 assert!(matcher.accept_token(next).unwrap(), "token {next}");
                 if matcher.is_terminated() {
-                    return String::from_utf8(text).unwrap();
+                    return Some(String::from_utf8(text).unwrap());
                 }
                 match next.checked_sub(256) {
                     None => text.push(next as u8),
                     Some(piece) => text.extend_from_slice(PIECES[piece as usize].as_bytes()),
                 }
-                let left = matcher.min_tokens_to_complete().unwrap();
-                let ids = matcher.next_token_mask_within(left).unwrap().token_ids();
+                // A generation may be full of the texts of distinct items.
+                let left = matcher.min_tokens_to_complete().ok()?;
+                let ids = matcher.next_token_mask_within(left).ok()?.token_ids();
                 next = *random.of(&ids);
             }
         });
@@ -65,14 +66,14 @@ impl Place {
     /// A mask within a number of tokens that isn't what each token by itself needs.
     pub(crate) fn wrong_within(&self, random: &mut Random) -> Option<String> {
         let mask = self.matcher.next_token_mask().unwrap();
-        let least = self.matcher.min_tokens_to_complete().unwrap();
+        let least = self.matcher.min_tokens_to_complete().ok()?;
         let left = least + random.below(4) as u32;
-        let within = self.matcher.next_token_mask_within(left).unwrap();
+        let within = self.matcher.next_token_mask_within(left).ok()?;
         for token in 0..=EOS {
             let expected = mask.is_allowed(token) && {
                 let mut matcher = self.matcher.fork();
                 assert!(matcher.accept_token(token).unwrap());
-                matcher.min_tokens_to_complete().unwrap() < left
+                matcher.min_tokens_to_complete().ok()? < left
             };
             if within.is_allowed(token) != expected {
                 let text = &self.text;
