@@ -243,19 +243,30 @@ fn a_wrong_option_is_named() {
 }
 
 #[test]
-fn integers_of_draft_4_have_no_decimal_point() {
-    let of_draft = |draft| JsonSchemaOptions {
+fn an_integer_of_draft_4_has_no_fraction() {
+    let with_draft = |draft| JsonSchemaOptions {
         draft,
         ..JsonSchemaOptions::default()
     };
     let schema = r#"{"type": "integer"}"#;
     check(
-        &of_draft(Draft::Draft4),
+        &with_draft(Draft::Draft4),
         schema,
-        &["1", "-20"],
-        &["1.0", "1.5"],
+        &["5", "-5", "0"],
+        &["5.0", "5.5"],
     );
-    for draft in [Draft::Auto, Draft::Draft6, Draft::Draft2020_12] {
-        check(&of_draft(draft), schema, &["1", "1.0"], &["1.5"]);
-    }
+    check(
+        &with_draft(Draft::Draft6),
+        schema,
+        &["5", "-5", "5.0"],
+        &["5.5"],
+    );
+    let by_uri = r#"{"$schema": "http://json-schema.org/draft-04/schema#",
+        "type": ["integer", "string"], "minimum": 3}"#;
+    check(
+        &JsonSchemaOptions::default(),
+        by_uri,
+        &["3", r#""a""#],
+        &["3.0", "2", "3.5"],
+    );
 }

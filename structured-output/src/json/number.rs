@@ -39,7 +39,7 @@ impl Lexicon {
         self.concat(whole, fraction)
     }
 
-    /// Any whole number without exponent or decimal point, which is what draft 4 calls an integer.
+    /// Any whole number, without exponent and without a fraction.
     pub(crate) fn json_whole(&mut self) -> ExprId {
         let minus = self.literal(b"-");
         let minus = self.optional(minus);

@@ -46,15 +46,17 @@ pub(crate) trait Graph {
     fn remember(&mut self, state: Self::State, distance: u32);
 }
 
+/// Bound on the whole way, effort, cost so far, state. Of equals the farthest comes first: where the
+/// bound is right, that goes straight to the end instead of meeting all states before it.
+type Waiting<S> = (Reverse<(u32, u32)>, u32, S);
+
 /// A search for the end nearest to a state, best first (A*; Hart, Nilsson, Raphael 1968). It can be
 /// interrupted: where fuel runs out, `run` goes on from there.
 pub(crate) struct Search<S> {
     start: S,
     /// Best cost so far and the state before, per state seen.
     seen: HashMap<S, (u32, S)>,
-    /// Bound on the whole way, effort, cost so far, state. Of equals the farthest comes first: where
-    /// the bound is right, that goes straight to the end instead of meeting all states before it.
-    queue: BinaryHeap<(Reverse<(u32, u32)>, u32, S)>,
+    queue: BinaryHeap<Waiting<S>>,
 }
 
 /// Distance of `start` from the nearest end, [`DEAD`] where there is none.

@@ -3,7 +3,6 @@
 use super::super::node::{Kinds, NodeId};
 use super::super::value::Value;
 use super::build::Builder;
-use super::draft::Draft;
 use super::refusal::{Refusal, malformed, refuse};
 use crate::lexical::{ExprId, UNBOUNDED};
 use crate::options::Format;
@@ -43,9 +42,10 @@ impl Builder<'_> {
         }
         if only_integers && !kinds.contains(Kinds::NUMBER) {
             kinds = kinds.union(Kinds::NUMBER);
-            let integer = match self.dialect.draft {
-                Draft::Draft4 => self.lexicon.json_whole(),
-                _ => self.lexicon.json_integer(),
+            let integer = if self.dialect.integers_have_a_fraction() {
+                self.lexicon.json_integer()
+            } else {
+                self.lexicon.json_whole()
             };
             self.numbers.push(integer);
         }
