@@ -50,7 +50,7 @@ const TYPES: &[&str] = &[
 ];
 
 fn number(random: &mut Random) -> Value {
-    serde_json::from_str::<Value>(*random.of(NUMBERS)).unwrap()
+    serde_json::from_str::<Value>(random.of(NUMBERS)).unwrap()
 }
 
 /// A document, at most so deep.
