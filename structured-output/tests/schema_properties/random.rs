@@ -50,7 +50,8 @@ const TYPES: &[&str] = &[
 ];
 
 fn number(random: &mut Random) -> Value {
-    serde_json::from_str::<Value>(random.of(NUMBERS)).unwrap()
+    let number: &&str = random.of(NUMBERS);
+    serde_json::from_str(number).unwrap()
 }
 
 /// A document, at most so deep.
