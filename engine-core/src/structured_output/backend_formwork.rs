@@ -8,7 +8,9 @@ use structured_output::{
     JsonSchemaOptions, MaskRef, MatcherError, TokenizerInfo,
 };
 
-use super::backend::{CompileGrammarError, StructuredOutputBackend, StructuredOutputGrammar};
+use super::backend::{
+    CompileGrammarError, GrammarMemory, StructuredOutputBackend, StructuredOutputGrammar,
+};
 
 /// Compiles every constraint for one vocabulary, and caches what it compiled.
 pub struct FormworkBackend {
@@ -32,10 +34,11 @@ impl FormworkBackend {
 
     fn compile(
         &self,
+        compiler: &GrammarCompiler,
         params: &StructuredOutputsParams,
         cancel: &CancelFlag,
     ) -> Result<CompiledGrammar, CompileGrammarError> {
-        let (compiler, budget) = (&self.compiler, self.budget);
+        let budget = self.budget;
         let compiled = match &params.constraint {
             StructuredOutputsConstraint::Json(schema) => {
                 let options = json_schema_options(params);
@@ -92,9 +95,14 @@ impl StructuredOutputBackend for FormworkBackend {
         &self,
         params: &StructuredOutputsParams,
         stop_token_ids: &[u32],
+        memory: GrammarMemory,
         cancel: &CancelFlag,
     ) -> Result<Box<dyn StructuredOutputGrammar>, CompileGrammarError> {
-        let grammar = self.compile(params, cancel)?;
+        let grammar = match memory {
+            GrammarMemory::Shared => self.compile(&self.compiler, params, cancel)?,
+            // Goes with the grammar.
+            GrammarMemory::Own => self.compile(&self.compiler.separate(), params, cancel)?,
+        };
         let matcher = GrammarMatcher::with_stop_tokens(&grammar, stop_token_ids);
         Ok(Box::new(matcher))
     }
