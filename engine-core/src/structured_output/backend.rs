@@ -49,11 +49,6 @@ pub enum CompileGrammarError {
     /// Its start can't be reached within the limits.
     #[error(transparent)]
     Matcher(#[from] MatcherError),
-    /// It has no room beside the grammars in use.
-    #[error(
-        "the grammars in use leave no memory for this one: try again later, or raise cache_bytes"
-    )]
-    NoRoom,
 }
 
 /// One request's place in its grammar. Belongs to one thread at a time.

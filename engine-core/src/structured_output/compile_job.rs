@@ -55,16 +55,33 @@ pub(super) struct Compiler<'a> {
 /// A grammar at its start, and the leave for its memory where that is its own.
 type Compiled = (Box<dyn StructuredOutputGrammar>, Option<OwnMemoryPermit>);
 
+/// Why a job is not done.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum JobError {
+    /// The grammar needs memory of its own, and enough others have that.
+    #[error("enough grammars have memory of their own")]
+    NoPermit,
+    /// Its request fails.
+    #[error(transparent)]
+    Grammar(#[from] CompileGrammarError),
+}
+
+impl From<MatcherError> for JobError {
+    fn from(error: MatcherError) -> Self {
+        Self::Grammar(error.into())
+    }
+}
+
 impl Compiler<'_> {
     /// Compiles, and brings the request to where its output stands. Memory that others have filled
     /// meanwhile is tried once more, since the next compilation finds other; then the grammar gets
-    /// its own.
+    /// its own. `None` where the request is that of the purpose.
     pub(super) fn run(
         &self,
         params: &Arc<SamplingParams>,
-        purpose: Purpose,
+        purpose: &mut Purpose,
         cancel: &CancelFlag,
-    ) -> Result<Box<StructuredOutputRequest>, CompileGrammarError> {
+    ) -> Result<Option<Box<StructuredOutputRequest>>, JobError> {
         use GrammarMemory::{Own, Shared};
         match purpose {
             Purpose::Start {
@@ -72,10 +89,11 @@ impl Compiler<'_> {
                 output_token_ids,
             } => in_turn(&[Shared, Shared, Own], |memory| {
                 let compiled = self.compile(params, memory, cancel)?;
-                self.start(compiled, params, reasoning_ended, &output_token_ids)
+                self.start(compiled, params, *reasoning_ended, output_token_ids)
+                    .map(Some)
             }),
             Purpose::Renewal {
-                mut request,
+                request,
                 answer_token_ids,
             } => {
                 let memories: &[_] = match request.renewal() {
@@ -84,9 +102,9 @@ impl Compiler<'_> {
                 };
                 in_turn(memories, |memory| {
                     let (grammar, own_memory) = self.compile(params, memory, cancel)?;
-                    request.renew(grammar, &answer_token_ids, own_memory)
+                    Ok(request.renew(grammar, answer_token_ids, own_memory)?)
                 })?;
-                Ok(request)
+                Ok(None)
             }
         }
     }
@@ -96,17 +114,14 @@ impl Compiler<'_> {
         params: &SamplingParams,
         memory: GrammarMemory,
         cancel: &CancelFlag,
-    ) -> Result<Compiled, CompileGrammarError> {
+    ) -> Result<Compiled, JobError> {
         let Some(structured_outputs) = &params.structured_outputs else {
             let missing = "the request has no structured_outputs".to_owned();
-            return Err(CompileGrammarError::Unsupported(missing));
+            return Err(CompileGrammarError::Unsupported(missing).into());
         };
         let permit = match memory {
             GrammarMemory::Shared => None,
-            GrammarMemory::Own => {
-                let permit = self.own_memory.permit();
-                Some(permit.ok_or(CompileGrammarError::NoRoom)?)
-            }
+            GrammarMemory::Own => Some(self.own_memory.permit().ok_or(JobError::NoPermit)?),
         };
         let own_stop_tokens = &params.stop_token_ids;
         let grammar =
@@ -123,16 +138,17 @@ impl Compiler<'_> {
         params: &Arc<SamplingParams>,
         reasoning_ended: Option<bool>,
         output_token_ids: &[u32],
-    ) -> Result<Box<StructuredOutputRequest>, CompileGrammarError> {
+    ) -> Result<Box<StructuredOutputRequest>, JobError> {
         let model_stop_tokens = self.backend.stop_token_ids();
         let mut request =
             StructuredOutputRequest::new(grammar, params, reasoning_ended, model_stop_tokens)?;
         for (index, &token_id) in output_token_ids.iter().enumerate() {
             // Whether it can still be completed was decided when it was generated.
             if request.accept_token(token_id, u32::MAX)? != Accepted::Yes {
-                return Err(CompileGrammarError::Unsupported(format!(
+                let message = format!(
                     "output_token_ids: the grammar refuses token {token_id} at index {index}"
-                )));
+                );
+                return Err(CompileGrammarError::Unsupported(message).into());
             }
         }
         request.mask(u32::MAX)?;
@@ -144,16 +160,16 @@ impl Compiler<'_> {
 /// Tries one memory after the other, for as long as the one before has no room.
 fn in_turn<T>(
     memories: &[GrammarMemory],
-    mut attempt: impl FnMut(GrammarMemory) -> Result<T, CompileGrammarError>,
-) -> Result<T, CompileGrammarError> {
-    let mut outcome = Err(CompileGrammarError::NoRoom);
+    mut attempt: impl FnMut(GrammarMemory) -> Result<T, JobError>,
+) -> Result<T, JobError> {
+    let mut outcome = Err(JobError::NoPermit);
     for &memory in memories {
         outcome = attempt(memory);
         let is_full = matches!(
             outcome,
-            Err(CompileGrammarError::Matcher(
+            Err(JobError::Grammar(CompileGrammarError::Matcher(
                 MatcherError::StatesExhausted { .. }
-            ))
+            )))
         );
         if !is_full {
             break;
@@ -163,20 +179,16 @@ fn in_turn<T>(
 }
 
 /// What the request's caller is told.
-pub(super) fn refusal(params: &SamplingParams, error: &CompileGrammarError) -> RequestError {
+pub(super) fn refusal(params: &SamplingParams, error: &JobError) -> RequestError {
     let kind = params
         .structured_outputs
         .as_ref()
         .map_or("", |structured_outputs| {
             structured_outputs.constraint.kind()
         });
-    let has_no_room = *error == CompileGrammarError::NoRoom;
     RequestError {
-        code: match has_no_room {
-            true => RequestErrorCode::QueueOverflow,
-            false => RequestErrorCode::GrammarRefused,
-        },
+        code: RequestErrorCode::GrammarRefused,
         message: format!("structured_outputs.{kind}: {error}"),
-        retryable: has_no_room,
+        retryable: false,
     }
 }

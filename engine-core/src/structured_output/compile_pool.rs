@@ -9,7 +9,7 @@ use protocol::{RequestError, RequestErrorCode};
 use structured_output::CompileError;
 
 use super::backend::{CompileGrammarError, StructuredOutputBackend};
-use super::compile_job::{CompileJob, CompiledGrammar, Compiler, refusal};
+use super::compile_job::{CompileJob, CompiledGrammar, Compiler, JobError, Purpose, refusal};
 use super::own_memory::OwnMemory;
 use crate::panic_message::panic_message;
 use crate::request::RequestId;
@@ -32,7 +32,7 @@ impl CompilePool {
     ) -> std::io::Result<Self> {
         let (jobs, jobs_queue) = bounded(max_queued);
         let (renewals, renewals_queue) = unbounded();
-        let own_memory = OwnMemory::default();
+        let own_memory = OwnMemory::new(renewals.clone());
         for index in 0..num_threads {
             let thread = CompileThread {
                 backend: Arc::clone(backend),
@@ -125,14 +125,8 @@ impl CompileThread {
         }
     }
 
-    /// What becomes of a grammar; `None` where it was cancelled.
-    fn compile(&self, job: CompileJob) -> Option<CompiledGrammar> {
-        let CompileJob {
-            params,
-            purpose,
-            cancel,
-            ..
-        } = job;
+    /// What becomes of a grammar; `None` where it was cancelled, or has to wait for memory.
+    fn compile(&self, mut job: CompileJob) -> Option<CompiledGrammar> {
         let backend = &*self.backend;
         let own_memory = &self.own_memory;
         let compiler = Compiler {
@@ -140,11 +134,18 @@ impl CompileThread {
             own_memory,
         };
         let (started, before) = (Instant::now(), backend.num_compilations());
-        let outcome = catch_unwind(AssertUnwindSafe(|| compiler.run(&params, purpose, &cancel)));
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            compiler.run(&job.params, &mut job.purpose, &job.cancel)
+        }));
+        let cancelled = CompileGrammarError::Compile(CompileError::Cancelled);
         let outcome = match outcome {
-            Ok(Err(CompileGrammarError::Compile(CompileError::Cancelled))) => return None,
-            Ok(Ok(request)) => Ok(request),
-            Ok(Err(error)) => Err(refusal(&params, &error)),
+            Ok(Ok(started)) => Ok(started),
+            Ok(Err(JobError::NoPermit)) => {
+                self.own_memory.wait(job);
+                return None;
+            }
+            Ok(Err(JobError::Grammar(error))) if error == cancelled => return None,
+            Ok(Err(error)) => Err(refusal(&job.params, &error)),
             Err(panic) => Err(RequestError {
                 code: RequestErrorCode::InternalError,
                 message: format!("compiling the grammar panicked: {}", panic_message(panic)),
@@ -153,8 +154,12 @@ impl CompileThread {
         };
         // Another thread's compilation counts as well: then this one waited for it or ran beside it.
         let was_compiled = backend.num_compilations() > before;
+        let request = match job.purpose {
+            Purpose::Start { .. } => None,
+            Purpose::Renewal { request, .. } => Some(request),
+        };
         Some(CompiledGrammar {
-            outcome,
+            outcome: outcome.and_then(|started| started.or(request).ok_or_else(threads_are_gone)),
             compile_seconds: was_compiled.then(|| started.elapsed().as_secs_f64()),
         })
     }

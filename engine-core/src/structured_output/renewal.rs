@@ -13,7 +13,7 @@ use super::request::StructuredOutputRequest;
 const MAX_SHARED_RENEWALS: u32 = 8;
 
 /// What a request's grammars went through.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Renewals {
     num_shared: u32,
     /// Tokens of the answer when the grammar was last compiled again.
