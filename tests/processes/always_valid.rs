@@ -2,9 +2,11 @@
 //! and however few its tokens.
 
 use std::fs;
+use std::path::Path;
 
-use integration_tests::shared;
+use integration_tests::{shared, workspace};
 use serde_json::{Value, json};
+use structured_output::{CompilerOptions, GrammarCompiler, GrammarMatcher, TokenizerInfo};
 
 use crate::structured_outputs::{answer, choice, content};
 
@@ -69,10 +71,7 @@ fn real_schemas() {
         .enumerate()
         .map(|(index, schema)| line(index, "{\"name\": ", &json!({"json": schema.to_string()})))
         .collect();
-    // So many different schemas at once have more states than the default has room for.
-    let room = r#"{"cache_bytes": 2147483648}"#;
-    let arguments = ["--max-num-seqs", "32", "--structured-outputs-config", room];
-    let results = answer(&lines, &arguments);
+    let results = answer(&lines, &["--max-num-seqs", "32"]);
     let (mut answered, mut problems) = (0, Vec::new());
     for (index, (result, schema)) in results.iter().zip(&schemas).enumerate() {
         let Some(text) = text(result) else { continue };
@@ -173,6 +172,65 @@ fn random_regular_expressions() {
         assert!(whole.is_match(text), "{pattern:?}: {text:?}");
     }
     assert!(answered * 10 > patterns.len() * 9, "{answered}");
+}
+
+/// The grammar engine's own grammars: every answer is a sentence, byte for byte. What a sentence is,
+/// its own tests compare with a textbook's parser.
+#[test]
+fn grammars() {
+    let folder = workspace().join("structured-output/tests/grammars");
+    let mut files: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension != "cases")
+        })
+        .collect();
+    files.sort();
+    let constraint = |path: &Path| {
+        let text = fs::read_to_string(path).unwrap();
+        match path
+            .extension()
+            .is_some_and(|extension| extension == "json")
+        {
+            true => json!({"structural_tag": text}),
+            false => json!({"grammar": text}),
+        }
+    };
+    let runs = sample_size(6);
+    let lines: String = (0..runs * files.len())
+        .map(|index| line(index, "It is ", &constraint(&files[index / runs])))
+        .collect();
+    let results = answer(&lines, &["--max-num-seqs", "32"]);
+    let vocabulary: Vec<Vec<u8>> = (0..=u8::MAX).map(|byte| vec![byte]).collect();
+    let vocabulary = [vocabulary, vec![b"</s>".to_vec()]].concat();
+    let bytes = TokenizerInfo::new(&vocabulary, 257, &[256], &[256]).unwrap();
+    let compiler = GrammarCompiler::new(bytes.into(), CompilerOptions::default());
+    let mut answered = 0;
+    for (results, path) in results.chunks(runs).zip(&files) {
+        let source = fs::read_to_string(path).unwrap();
+        let grammar = match path
+            .extension()
+            .is_some_and(|extension| extension == "json")
+        {
+            true => compiler.compile_structural_tag(&source),
+            false => compiler.compile_grammar(&source),
+        };
+        let grammar = grammar.unwrap();
+        for result in results {
+            let Some(text) = text(result) else { continue };
+            answered += 1;
+            let mut matcher = GrammarMatcher::new(&grammar);
+            for (at, byte) in text.bytes().enumerate() {
+                let accepted = matcher.accept_token(u32::from(byte)).unwrap();
+                assert!(accepted, "{}: byte {at} of {text:?}", path.display());
+            }
+            assert!(matcher.is_completed(), "{}: {text:?}", path.display());
+        }
+    }
+    println!("{answered} of {} requests were answered", results.len());
+    assert!(answered * 4 > results.len() * 3, "{answered}");
 }
 
 /// A choice is one of its strings, also where one begins like another.

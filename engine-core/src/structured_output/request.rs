@@ -96,14 +96,14 @@ impl StructuredOutputRequest {
     /// A limit of the grammar.
     pub fn mask(&mut self, tokens_left: u32) -> Result<TokenMask, MatcherError> {
         match &self.reasoning.phase {
-            Phase::Answer => self.answer_mask(tokens_left).map(TokenMask::Grammar),
+            Phase::Answer => self.answer_mask(tokens_left).map(TokenMask::of),
             Phase::Undecided => {
                 let mask = self.answer_mask(tokens_left)?;
                 Ok(match self.reasoning.start_token_ids().first() {
                     Some(&start) if self.has_time_to_think(tokens_left) => {
                         TokenMask::and_also(&mask, start)
                     }
-                    _ => TokenMask::Grammar(mask),
+                    _ => TokenMask::of(mask),
                 })
             }
             Phase::Opening(taken) => {
@@ -310,6 +310,27 @@ impl StructuredOutputRequest {
             Ok(())
         })?;
         Ok(masks)
+    }
+
+    /// The mask after some tokens that can be accepted, one after the other; `None` where the last of
+    /// them ends the text. Nothing changes.
+    ///
+    /// # Errors
+    /// A limit of the grammar.
+    pub(super) fn mask_after(
+        &mut self,
+        token_ids: &[u32],
+        tokens_left: u32,
+    ) -> Result<Option<TokenMask>, MatcherError> {
+        let (mut num_left, mut mask) = (token_ids.len(), None);
+        self.walk(token_ids, tokens_left, |ahead, tokens_left| {
+            num_left -= 1;
+            if num_left == 0 {
+                mask = Some(ahead.mask(tokens_left)?);
+            }
+            Ok(())
+        })?;
+        Ok(mask)
     }
 
     /// How many tokens of a draft can be accepted, one after the other. Nothing changes.

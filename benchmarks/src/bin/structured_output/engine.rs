@@ -170,11 +170,6 @@ impl Engine {
         self.core.has_work()
     }
 
-    /// Sleeps until a request has its grammar, if any waits for one.
-    pub(crate) fn wait_for_a_grammar(&mut self) {
-        self.core.wait_for_grammar();
-    }
-
     /// Sleeps until no request waits for its grammar.
     pub(crate) fn wait_for_grammars(&mut self) {
         while self.core.wait_for_grammar() {}

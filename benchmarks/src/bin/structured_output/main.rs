@@ -68,10 +68,15 @@ const CAR: &str = r#"{"type": "object", "properties": {"brand": {"type": "string
 const ARTICLE: &str = r#"{"type": "object", "properties": {"title": {"type": "string", "maxLength": 120}, "body": {"type": "string", "maxLength": 800}, "tags": {"type": "array", "items": {"type": "string", "maxLength": 24}, "maxItems": 5}, "draft": {"type": "boolean"}}, "required": ["title", "body", "tags", "draft"], "additionalProperties": false}"#;
 const SCHEMAS: [(&str, &str); 3] = [("character", CHARACTER), ("car", CAR), ("article", ARTICLE)];
 
-/// A long list of these, so that no request ends while it is measured.
-fn list_of(schema: &str) -> StructuredOutputsConstraint {
+/// A list of these that is long enough for no request to end while it is measured, and short enough
+/// for the model's context.
+fn list_of(schema: &str, model: &ModelSource) -> StructuredOutputsConstraint {
+    let min_items = match model {
+        ModelSource::BuiltIn => 12,
+        ModelSource::Path(_) => 24,
+    };
     StructuredOutputsConstraint::Json(format!(
-        r#"{{"type": "array", "items": {schema}, "minItems": 200}}"#
+        r#"{{"type": "array", "items": {schema}, "minItems": {min_items}}}"#
     ))
 }
 

@@ -35,7 +35,7 @@ pub(crate) fn measure(arguments: &Arguments, model: &ModelSource) -> anyhow::Res
                 let mut of_round = engine.decode(None, batch, steps.div_ceil(2))?;
                 let of_schemas = SCHEMAS
                     .iter()
-                    .map(|(_, schema)| engine.decode(Some(&list_of(schema)), batch, steps))
+                    .map(|(_, schema)| engine.decode(Some(&list_of(schema, model)), batch, steps))
                     .collect::<anyhow::Result<Vec<_>>>()?;
                 of_round.add(engine.decode(None, batch, steps.div_ceil(2))?);
                 let of_free = of_round.tokens_per_second();
