@@ -13,7 +13,7 @@ use super::request::StructuredOutputRequest;
 const MAX_TEXT_BYTES: usize = 1024;
 
 /// Tokens before the forced text that are encoded with it, at most.
-const MAX_CONTEXT_TOKENS: usize = 16;
+const MAX_CONTEXT_TOKENS: usize = 6;
 
 /// Tokens that may follow forced text, at most, for each of which is looked whether it merges with it.
 const MAX_NEXT_TOKENS: usize = 16;

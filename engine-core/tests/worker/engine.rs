@@ -8,7 +8,7 @@ use engine_core::request::Request;
 use engine_core::worker::Executor;
 use protocol::{EngineCoreRequest, FinishReason, SamplingParams, SchedulerConfig};
 
-use crate::counting_model::{CountingModel, Poison, next_token};
+use crate::counting_model::{CountingModel, Poison};
 use crate::{BLOCK_SIZE, greedy, runner};
 
 /// An engine over the model, with its aborts queue.

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use crossbeam_channel::unbounded;
 use engine_core::core::sched::{CachedRequestData, GrammarOutput, RequestMasks};
+use engine_core::model_executor::ComputePool;
 use engine_core::structured_output::TokenMask;
-use engine_core::worker::{Executor, ExecutorError, ModelRunner, ModelRunnerError};
+use engine_core::worker::{ModelRunner, ModelRunnerConfig};
 use protocol::SamplingParams;
 
-use crate::counting_model::{CountingModel, Poison, VOCAB_SIZE, next_token};
-use crate::{BLOCK_SIZE, cached, greedy, new_request, runner, step_of};
+use crate::counting_model::{CountingModel, VOCAB_SIZE, next_token};
+use crate::{cached, greedy, new_request, runner, runner_config, step_of};
 
 #[test]
 fn a_row_of_the_mask_belongs_to_its_request() {

@@ -2,14 +2,12 @@
 
 use std::sync::Arc;
 
-use crossbeam_channel::unbounded;
-use engine_core::core::sched::{CachedRequestData, GrammarOutput, RequestMasks};
-use engine_core::structured_output::TokenMask;
-use engine_core::worker::{Executor, ExecutorError, ModelRunner, ModelRunnerError};
+use engine_core::core::sched::{CachedRequestData, SchedulerOutput};
+use engine_core::worker::{Executor, ExecutorError, ModelRunnerError};
 use protocol::SamplingParams;
 
-use crate::counting_model::{CountingModel, Poison, VOCAB_SIZE, next_token};
-use crate::{BLOCK_SIZE, cached, greedy, new_request, runner, step_of};
+use crate::counting_model::{CountingModel, Poison, SeenInput, next_token};
+use crate::{cached, greedy, new_request, runner, step_of};
 
 #[test]
 fn a_sampled_token_is_the_next_steps_input() {
