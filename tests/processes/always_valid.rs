@@ -43,6 +43,20 @@ fn text(result: &Value) -> Option<&str> {
     Some(choice["text"].as_str().unwrap())
 }
 
+/// Whether the reader took a number for another: beyond the integers that 64-bit floats have, and `-0`,
+/// an integer that it makes a float of.
+fn has_inexact_number(value: &Value) -> bool {
+    match value {
+        Value::Number(number) if number.is_f64() => number
+            .as_f64()
+            .is_some_and(|float| float.abs() >= 2f64.powi(53) || float == 0.0),
+        Value::Array(items) => items.iter().any(has_inexact_number),
+        Value::Object(members) => members.values().any(has_inexact_number),
+        _ => false,
+    }
+}
+
+/// `FORMWORK_SAMPLE=2000 cargo test --test processes always_valid::real_schemas` tries as many.
 #[test]
 fn real_schemas() {
     let Some(folder) = shared("maskbench") else {
@@ -85,6 +99,9 @@ fn real_schemas() {
                 continue;
             }
         };
+        if has_inexact_number(&value) {
+            continue;
+        }
         // What this validator doesn't take as a schema it can't judge.
         let Ok(validator) = jsonschema::options()
             .should_validate_formats(true)
@@ -217,7 +234,11 @@ fn grammars() {
             true => compiler.compile_structural_tag(&source),
             false => compiler.compile_grammar(&source),
         };
-        let grammar = grammar.unwrap();
+        let Ok(grammar) = grammar else {
+            // It names tokens that the model doesn't have either.
+            assert!(results.iter().all(|result| text(result).is_none()));
+            continue;
+        };
         for result in results {
             let Some(text) = text(result) else { continue };
             answered += 1;
