@@ -22,6 +22,8 @@ pub struct EngineCore {
     /// Aborts that arrived while a step was under way.
     aborts_queue: Receiver<AbortRequests>,
     step_times: StepTimes,
+    #[cfg(debug_assertions)]
+    poison: super::poison::Poison,
 }
 
 /// An error after which the core can't go on.
@@ -97,6 +99,8 @@ impl EngineCore {
             executor,
             aborts_queue,
             step_times: StepTimes::default(),
+            #[cfg(debug_assertions)]
+            poison: super::poison::Poison::from_environment(),
         }
     }
 
@@ -117,6 +121,8 @@ impl EngineCore {
         self.process_compiled_grammars();
         let scheduler_output = Arc::new(self.scheduler.schedule());
         times.schedule = lap.next();
+        #[cfg(debug_assertions)]
+        self.poison.strike(&scheduler_output);
 
         let forward = self.executor.execute_model(Arc::clone(&scheduler_output))?;
         let grammar_output = self.scheduler.get_grammar_bitmask(&scheduler_output);

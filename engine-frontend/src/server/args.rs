@@ -163,6 +163,9 @@ pub struct ServerArgs {
     /// Told to the process that --daemon starts
     #[arg(long, hide = true)]
     pub daemonized: bool,
+    /// Told to the process that `formwork chat` starts
+    #[arg(long, hide = true)]
+    pub end_with_stdin: bool,
 }
 
 /// `--log-format`.

@@ -1,9 +1,12 @@
-//! `formwork serve`, over real sockets.
+//! `formwork serve`, over real sockets, and the commands that speak with it.
 
 mod answers;
+mod bench;
+mod chat;
 mod client;
+mod clients;
 mod command;
+mod deployment;
 mod errors;
 mod faults;
-mod python;
 mod support;
