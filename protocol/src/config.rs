@@ -221,7 +221,7 @@ impl Default for StructuredOutputsConfig {
         Self {
             compile_threads: None,
             max_num_queued_grammars: 1024,
-            cache_bytes: 1 << 30,
+            cache_bytes: 256 << 20,
             enable_sparse_head: true,
             jump_forward: JumpForward::default(),
         }

@@ -10,7 +10,7 @@ use protocol::{EngineCoreOutputs, FinishReason};
 use crate::core::block_hash::BlockHasher;
 use crate::core::sched::scheduler::Scheduler;
 use crate::engine::input_thread::AbortRequests;
-use crate::request::Request;
+use crate::request::{Request, RequestId};
 use crate::structured_output::StructuredOutputManager;
 use crate::worker::{Executor, ExecutorError};
 
@@ -141,6 +141,7 @@ impl EngineCore {
         let outputs = self
             .scheduler
             .update_from_output(&scheduler_output, model_runner_output);
+        self.submit_renewals();
         times.update_from_output = lap.next();
 
         if scheduler_output.total_num_scheduled_tokens > 0 {
@@ -166,8 +167,21 @@ impl EngineCore {
     /// Takes the grammars that were compiled meanwhile to their requests.
     pub fn process_compiled_grammars(&mut self) {
         while let Ok(request_id) = self.structured_output_manager.done().try_recv() {
-            self.scheduler.grammar_compiled(&request_id);
+            self.grammar_compiled(&request_id);
         }
+    }
+
+    /// Takes one grammar to its request.
+    pub(crate) fn grammar_compiled(&mut self, request_id: &RequestId) {
+        self.scheduler.grammar_compiled(request_id);
+        self.submit_renewals();
+    }
+
+    /// Submits the grammars whose memory turned out to be full.
+    fn submit_renewals(&mut self) {
+        let manager = &self.structured_output_manager;
+        self.scheduler
+            .submit_renewals(|request| manager.renew_grammar(request));
     }
 
     /// What was decided since the last step and needs none: refusals and admissions, by client.
@@ -183,7 +197,7 @@ impl EngineCore {
         }
         match self.structured_output_manager.done().recv() {
             Ok(request_id) => {
-                self.scheduler.grammar_compiled(&request_id);
+                self.grammar_compiled(&request_id);
                 true
             }
             Err(_) => false,

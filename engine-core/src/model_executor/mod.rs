@@ -69,6 +69,18 @@ pub trait CausalLm: Send {
     /// [`ModelError::Input`] where `rows` or the length of `logits` is wrong.
     fn compute_logits(&mut self, rows: Range<usize>, logits: &mut [f32]) -> Result<(), ModelError>;
 
+    /// The same of any rows, in their order: the head's weights are read once for all of them.
+    ///
+    /// # Errors
+    /// As there.
+    fn compute_logits_of(&mut self, rows: &[usize], logits: &mut [f32]) -> Result<(), ModelError> {
+        let vocab_size = self.vocab_size();
+        for (&row, logits) in rows.iter().zip(logits.chunks_mut(vocab_size)) {
+            self.compute_logits(row..row.saturating_add(1), logits)?;
+        }
+        Ok(())
+    }
+
     /// Logits of one row for chosen token ids, bit-identical on the CPU backend to the same
     /// entries of [`Self::compute_logits`]. Costs a share of the head's work by their number.
     ///

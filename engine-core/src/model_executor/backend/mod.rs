@@ -170,6 +170,14 @@ pub(crate) trait Backend: Send + Sized + 'static {
     /// `x[i] = x[logits_indices[i]]`, and no other rows; the indices ascend.
     fn keep_logits_rows(&mut self, x: &mut Self::Activation) -> Result<(), ModelError>;
 
+    /// `to[i] = from[rows[i]]`, and no other rows.
+    fn copy_rows(
+        &mut self,
+        from: &Self::Activation,
+        rows: &[usize],
+        to: &mut Self::Activation,
+    ) -> Result<(), ModelError>;
+
     /// Logits `[rows.len(), vocab_size]` of some rows of `hidden`.
     fn lm_head(
         &mut self,

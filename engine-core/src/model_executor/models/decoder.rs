@@ -287,6 +287,29 @@ impl<B: Backend, F: Family> CausalLm for Decoder<B, F> {
         backend.lm_head(&self.buffers.normed, rows, head, logits)
     }
 
+    fn compute_logits_of(&mut self, rows: &[usize], logits: &mut [f32]) -> Result<(), ModelError> {
+        let (Some(&first), Some(&last)) = (rows.first(), rows.last()) else {
+            return Ok(());
+        };
+        if (first..).zip(rows).all(|(expected, &row)| expected == row) {
+            return self.compute_logits(first..last.saturating_add(1), logits);
+        }
+        let expected = rows.len().saturating_mul(self.weights.config.vocab_size);
+        let end = rows.iter().max().map_or(0, |row| row.saturating_add(1));
+        self.check_logits(&(0..end), logits.len(), expected)?;
+        let DecoderWeights {
+            backend,
+            lm_head,
+            embed_tokens,
+            ..
+        } = &mut self.weights;
+        let head = lm_head.as_ref().unwrap_or(embed_tokens);
+        // The last block's output was added to the stream: its buffer is free until the next batch.
+        let Buffers { normed, delta, .. } = &mut self.buffers;
+        backend.copy_rows(normed, rows, delta)?;
+        backend.lm_head(delta, 0..rows.len(), head, logits)
+    }
+
     fn compute_logits_for(
         &mut self,
         row: usize,

@@ -359,6 +359,17 @@ impl Backend for CandleBackend {
         Ok(())
     }
 
+    fn copy_rows(
+        &mut self,
+        from: &Tensor,
+        rows: &[usize],
+        to: &mut Tensor,
+    ) -> Result<(), ModelError> {
+        let rows: Vec<u32> = rows.iter().map(|&row| row as u32).collect();
+        *to = from.index_select(&self.tensor(&rows)?, 0)?;
+        Ok(())
+    }
+
     fn lm_head(
         &mut self,
         hidden: &Tensor,

@@ -349,6 +349,20 @@ impl<F: Format> Backend for CpuBackend<F> {
         x.set_rows(indices.len())
     }
 
+    fn copy_rows(
+        &mut self,
+        from: &Activation,
+        rows: &[usize],
+        to: &mut Activation,
+    ) -> Result<(), ModelError> {
+        to.set_rows(rows.len())?;
+        let (width, stride) = (to.width(), to.stride());
+        for (copy, &row) in to.as_mut_slice().chunks_mut(stride).zip(rows) {
+            copy[..width].copy_from_slice(from.row(row));
+        }
+        Ok(())
+    }
+
     fn lm_head(
         &mut self,
         hidden: &Activation,
