@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use protocol::{EngineCoreRequest, SamplingParams};
+use protocol::{
+    EngineCoreRequest, SamplingParams, StructuredOutputsConstraint, StructuredOutputsParams,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokenizer::{ChatTemplateRequest, Tokenizer};
@@ -98,6 +100,9 @@ pub struct GenerateRequest {
     pub separate_reasoning: bool,
     /// What the caller calls the field that has the constraint, for errors.
     pub constraint_field: Option<String>,
+    /// What the constraint was put together from, by the caller's names for these parts. Where the
+    /// whole is refused, the part at fault is named instead.
+    pub constraint_parts: Vec<(String, StructuredOutputsConstraint)>,
 }
 
 impl GenerateRequest {
@@ -116,6 +121,7 @@ impl GenerateRequest {
             trace_headers: Vec::new(),
             separate_reasoning: false,
             constraint_field: None,
+            constraint_parts: Vec::new(),
         }
     }
 }
@@ -224,7 +230,11 @@ impl InputProcessor {
     ) -> Result<ProcessedInputs, ValidationError> {
         let mut params = request.sampling_params;
         verify(&mut params, &self.limits)?;
-        let constraint_field = self.verify_constraint(&mut params, request.constraint_field)?;
+        let constraint_field = self.verify_constraint(
+            &mut params,
+            request.constraint_field,
+            request.constraint_parts,
+        )?;
         let TokenizedPrompt {
             text: prompt,
             mut token_ids,
@@ -270,6 +280,7 @@ impl InputProcessor {
         &self,
         params: &mut SamplingParams,
         field: Option<String>,
+        parts: Vec<(String, StructuredOutputsConstraint)>,
     ) -> Result<Option<Arc<str>>, ValidationError> {
         let Some(constraint) = &mut params.structured_outputs else {
             return Ok(None);
@@ -279,8 +290,14 @@ impl InputProcessor {
             let kind = constraint.constraint.kind();
             format!("structured_outputs.{kind}")
         });
-        self.checker.check(constraint, &field)?;
-        Ok(Some(field.into()))
+        let Err(error) = self.checker.check(constraint, &field) else {
+            return Ok(Some(field.into()));
+        };
+        for (field, part) in parts {
+            self.checker
+                .check(&StructuredOutputsParams::new(part), &field)?;
+        }
+        Err(error)
     }
 
     /// Turns a prompt into tokens.

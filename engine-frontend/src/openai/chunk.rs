@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::logprobs::{ChatCompletionLogProbs, CompletionLogProbs};
 use super::request::UsageInfo;
-use super::tool_parser::DeltaToolCall;
+use super::tool_call::DeltaToolCall;
 
 /// One piece of a streamed completion.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

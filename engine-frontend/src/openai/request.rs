@@ -277,7 +277,6 @@ impl CommonFields {
             logprob_token_ids: self.logprob_token_ids.clone(),
             repetition_detection: self.repetition_detection,
             thinking_token_budget: self.thinking_token_budget,
-            structured_outputs: self.constraint.as_ref().map(|c| c.params.clone()),
             stream_interval: self.stream_interval,
             extra_args: self
                 .vllm_xargs
@@ -290,14 +289,26 @@ impl CommonFields {
             },
             ..base
         };
-        GenerateRequest {
+        let mut request = GenerateRequest {
             truncate_prompt_tokens: self.truncate_prompt_tokens,
             truncation_side: self.truncation_side,
             priority: self.priority,
             cache_salt: self.cache_salt.clone(),
-            constraint_field: self.constraint.as_ref().map(|c| c.field.clone()),
             ..GenerateRequest::new(request_id, prompt, sampling_params)
+        };
+        if let Some(constraint) = &self.constraint {
+            request.constrain(constraint.clone());
         }
+        request
+    }
+}
+
+impl GenerateRequest {
+    /// Puts the answer under a constraint, instead of one that it may be under.
+    pub(super) fn constrain(&mut self, constraint: RequestConstraint) {
+        self.sampling_params.structured_outputs = Some(constraint.params);
+        self.constraint_field = Some(constraint.field);
+        self.constraint_parts = constraint.parts;
     }
 }
 

@@ -13,7 +13,8 @@ use super::completion::{CompletionRequest, CompletionResponse, CompletionRespons
 use super::error::ServingError;
 use super::logprobs::{ChatCompletionLogProbs, CompletionLogProbs, prompt_logprobs};
 use super::request::{DefaultSamplingParams, UsageInfo};
-use super::tool_parser::tool_calls;
+use super::tool_call::split_answer;
+use super::tool_format::{Openings, ToolCallFormat};
 use super::tools::ToolChoice;
 use crate::async_llm::{AsyncLLM, RequestStream};
 use crate::input_processor::GenerateRequest;
@@ -39,6 +40,8 @@ pub struct OpenAIServing {
     model_folder: Option<PathBuf>,
     default_sampling_params: DefaultSamplingParams,
     prompt_tokens_details: bool,
+    /// How the model writes calls, where that is known.
+    tool_call_format: Option<ToolCallFormat>,
 }
 
 impl OpenAIServing {
@@ -49,13 +52,22 @@ impl OpenAIServing {
         served_model_names: Vec<String>,
         default_sampling_params: DefaultSamplingParams,
     ) -> Self {
+        let template = engine.tokenizer().chat_templates().select(true);
         Self {
+            tool_call_format: template.ok().and_then(ToolCallFormat::of_template),
             engine,
             served_model_names,
             model_folder: None,
             default_sampling_params,
             prompt_tokens_details: false,
         }
+    }
+
+    /// Reads and forces calls in this format, whatever the chat template looks like.
+    #[must_use]
+    pub fn with_tool_call_format(mut self, format: ToolCallFormat) -> Self {
+        self.tool_call_format = Some(format);
+        self
     }
 
     /// Says in the usage how many prompt tokens came from the prefix cache.
@@ -136,10 +148,9 @@ impl OpenAIServing {
     ) -> Result<ChatCompletionResponse, ServingError> {
         self.check_model(request.common.model.as_deref())?;
         let id = request_id("chatcmpl", request.common.request_id.as_deref(), context);
-        let generate = request.to_generate_request(&id, &self.default_sampling_params);
+        let (generate, openings) = self.chat_generate_request(request, &id)?;
         let outputs = self.generate(vec![generate], context).await?;
         let usage = self.usage(&outputs);
-        let return_token_ids = request.common.return_token_ids;
         let mut response = ChatCompletionResponse {
             id,
             object: "chat.completion".to_owned(),
@@ -151,14 +162,14 @@ impl OpenAIServing {
             prompt_token_ids: None,
         };
         for output in outputs {
-            if return_token_ids {
+            if request.common.return_token_ids {
                 response.prompt_token_ids = Some(output.prompt_token_ids.to_vec());
             }
             response.prompt_logprobs = output.prompt_logprobs.as_deref().map(prompt_logprobs);
             for completion in output.outputs {
                 response
                     .choices
-                    .push(chat_choice(request, completion, return_token_ids));
+                    .push(chat_choice(request, openings.as_ref(), completion));
             }
         }
         Ok(response)
@@ -181,6 +192,16 @@ impl OpenAIServing {
             model: model.to_owned(),
             served: self.served_model_names.clone(),
         })
+    }
+
+    /// The engine's request, and where calls begin in its answer.
+    pub(super) fn chat_generate_request(
+        &self,
+        request: &ChatCompletionRequest,
+        id: &str,
+    ) -> Result<(GenerateRequest, Option<Openings>), ServingError> {
+        let defaults = &self.default_sampling_params;
+        Ok(request.to_generate_request(id, defaults, self.tool_call_format)?)
     }
 
     pub(super) fn model_name(&self) -> String {
@@ -299,35 +320,44 @@ impl OpenAIServing {
 
 fn chat_choice(
     request: &ChatCompletionRequest,
+    openings: Option<&Openings>,
     completion: CompletionOutput,
-    return_token_ids: bool,
 ) -> ChatCompletionResponseChoice {
-    let tool_calls = tool_calls(&request.tool_choice, &completion.text);
+    let (content, tool_calls) = match openings {
+        Some(openings) => split_answer(openings, &completion.text),
+        None => (Some(completion.text.clone()), Vec::new()),
+    };
+    let has_calls = !tool_calls.is_empty();
     ChatCompletionResponseChoice {
         index: completion.index,
         logprobs: chat_logprobs(request, &completion),
+        finish_reason: finish_reason(&completion, &request.tool_choice, has_calls),
         message: ChatMessage {
             role: "assistant".to_owned(),
-            content: tool_calls.is_none().then_some(completion.text),
+            content,
             reasoning_content: completion.reasoning.filter(|_| request.include_reasoning),
-            tool_calls,
+            tool_calls: has_calls.then_some(tool_calls),
         },
-        finish_reason: completion
-            .finish_reason
-            .map(|reason| finish_reason(reason, &request.tool_choice)),
         stop_reason: completion.stop_reason.as_ref().map(stop_reason),
         structured_output_complete: completion.structured_output_complete,
-        token_ids: return_token_ids.then_some(completion.token_ids),
+        token_ids: (request.common.return_token_ids).then_some(completion.token_ids),
     }
 }
 
-/// Why an answer is complete. Calls that were asked for are complete where the answer stopped by
-/// itself; a limit is never hidden. Of a named function, as of OpenAI's, it is `stop`.
-pub(super) fn finish_reason(reason: FinishReason, choice: &ToolChoice) -> String {
-    match (reason, choice) {
-        (FinishReason::Stop, ToolChoice::Required) => "tool_calls".to_owned(),
-        (reason, _) => reason.as_str().to_owned(),
-    }
+/// Why an answer is complete: `tool_calls` where it stopped by itself and its calls are whole. Of a
+/// named function, as of OpenAI's, it is `stop`. A limit is never hidden.
+pub(super) fn finish_reason(
+    completion: &CompletionOutput,
+    choice: &ToolChoice,
+    has_calls: bool,
+) -> Option<String> {
+    let reason = completion.finish_reason?;
+    let are_whole = has_calls && completion.structured_output_complete != Some(false);
+    let is_named = matches!(choice, ToolChoice::Named(_));
+    Some(match reason {
+        FinishReason::Stop if are_whole && !is_named => "tool_calls".to_owned(),
+        reason => reason.as_str().to_owned(),
+    })
 }
 
 /// The logprobs of an answer, or of a piece of it, where asked for.

@@ -169,10 +169,11 @@ impl OpenAIServing {
     ) -> Result<EventStream, ServingError> {
         self.check_model(request.common.model.as_deref())?;
         let id = request_id("chatcmpl", request.common.request_id.as_deref(), context);
-        let generate = request.to_generate_request(&id, self.default_sampling_params());
+        let (generate, openings) = self.chat_generate_request(&request, &id)?;
+        let constrained = generate.sampling_params.structured_outputs.is_some();
         let streams = self.start(vec![generate], context).await?;
-        let constrained = request.common.constraint.is_some();
-        let pieces = ChatPieces::new(self.head(id, context, &request.common), request);
+        let head = self.head(id, context, &request.common);
+        let pieces = ChatPieces::new(head, request, openings);
         EventStream::begin(streams, constrained, Box::new(pieces)).await
     }
 

@@ -6,7 +6,6 @@ use serde_json::Value;
 use super::chat::ChatCompletionRequest;
 use super::error::ServingError;
 use super::fields::Fields;
-use super::request::DefaultSamplingParams;
 use super::serving::OpenAIServing;
 use crate::error::ValidationError;
 use crate::input_processor::Prompt;
@@ -48,11 +47,10 @@ impl TokenizeRequest {
         let mut fields = Fields::new(serde_json::json!({"return_token_strs": strs}))?;
         let return_token_strs = fields.take("return_token_strs")?.unwrap_or(false);
         let chat = ChatCompletionRequest::from_json(body)?;
-        let request = chat.to_generate_request("", &DefaultSamplingParams::default());
         Ok(Self {
+            prompt: chat.to_prompt(),
             model: chat.common.model,
-            prompt: request.prompt,
-            add_special_tokens: request.add_special_tokens,
+            add_special_tokens: chat.add_special_tokens,
             return_token_strs,
         })
     }
@@ -163,6 +161,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::openai::DefaultSamplingParams;
     use crate::test_support::{fake_engine, ids};
 
     fn serving() -> OpenAIServing {
