@@ -14,6 +14,7 @@ mod error;
 mod fields;
 mod logprobs;
 mod request;
+mod responses;
 mod serving;
 mod streaming;
 mod structured_outputs;
@@ -40,10 +41,12 @@ pub use logprobs::{
     CompletionLogProbs,
 };
 pub use request::{
-    CommonFields, DefaultSamplingParams, PromptTokensDetails, StreamOptions, UsageInfo,
+    CommonFields, CompletionTokensDetails, DefaultSamplingParams, PromptTokensDetails,
+    StreamOptions, UsageInfo,
 };
+pub use responses::ResponsesRequest;
 pub use serving::{OpenAIServing, RequestContext};
-pub use streaming::EventStream;
+pub use streaming::{EventStream, Piece};
 pub use tokenize::{DetokenizeRequest, DetokenizeResponse, TokenizeRequest, TokenizeResponse};
 pub use tool_call::{DeltaFunctionCall, DeltaToolCall, FunctionCall, ToolCall};
 pub use tool_format::ToolCallFormat;

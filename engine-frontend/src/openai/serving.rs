@@ -210,7 +210,7 @@ impl OpenAIServing {
 
     /// Runs the requests of one API request side by side. The first error drops, and so aborts,
     /// the others.
-    async fn generate(
+    pub(super) async fn generate(
         &self,
         requests: Vec<GenerateRequest>,
         context: &RequestContext,
@@ -299,7 +299,10 @@ impl OpenAIServing {
             .flat_map(|o| &o.outputs)
             .map(|c| c.token_ids.len())
             .sum();
+        let answers = outputs.iter().flat_map(|o| &o.outputs);
+        let reasoning = answers.map(|c| u64::from(c.num_reasoning_tokens)).sum();
         UsageInfo::new(prompt as u64, completion as u64)
+            .with_reasoning_tokens(reasoning)
             .with_cached_tokens(self.tells_cached_tokens().then_some(cached))
     }
 

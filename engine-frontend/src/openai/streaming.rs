@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use super::chat::ChatCompletionRequest;
 use super::chunk::{CompletionResponseStreamChoice, CompletionStreamResponse};
 use super::completion::CompletionRequest;
-use super::error::ServingError;
+use super::error::{ErrorResponse, ServingError};
 use super::logprobs::CompletionLogProbs;
 use super::request::{CommonFields, UsageInfo};
 use super::serving::{OpenAIServing, RequestContext, request_id, stop_reason};
@@ -21,19 +21,34 @@ use crate::error::GenerateError;
 use crate::outputs::{CompletionOutput, RequestOutput};
 use chat::ChatPieces;
 
-/// A streamed answer: the JSON texts of its pieces, in order. Dropping it aborts what still runs.
+/// A piece of a streamed answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Piece {
+    /// The event's name, in streams whose events have names.
+    pub event: Option<&'static str>,
+    /// A JSON text.
+    pub data: String,
+}
+
+impl From<String> for Piece {
+    fn from(data: String) -> Self {
+        Self { event: None, data }
+    }
+}
+
+/// A streamed answer: its pieces, in order. Dropping it aborts what still runs.
 #[derive(Debug)]
 pub struct EventStream {
     outputs: OutputStream,
     pieces: Box<dyn Pieces>,
-    ready: VecDeque<String>,
+    ready: VecDeque<Piece>,
     finished: bool,
 }
 
 impl EventStream {
     /// A stream that nothing refuses any more: every constraint is known to be good, or, without
     /// any, the first output is there. Until then a refusal is still the whole answer.
-    async fn begin(
+    pub(super) async fn begin(
         mut streams: Vec<RequestStream>,
         constrained: bool,
         mut pieces: Box<dyn Pieces>,
@@ -56,9 +71,19 @@ impl EventStream {
         })
     }
 
+    /// What an error in the middle of the stream is in it.
+    pub fn error(&mut self, error: &ErrorResponse) -> Piece {
+        self.pieces.error(error)
+    }
+
+    /// Whether the stream ends with `[DONE]`.
+    pub fn is_done_told(&self) -> bool {
+        self.pieces.is_done_told()
+    }
+
     /// The next piece; `None` after the last one or after an error. A dropped future loses
     /// nothing.
-    pub async fn next(&mut self) -> Option<Result<String, ServingError>> {
+    pub async fn next(&mut self) -> Option<Result<Piece, ServingError>> {
         loop {
             if let Some(piece) = self.ready.pop_front() {
                 return Some(Ok(piece));
@@ -82,11 +107,19 @@ impl EventStream {
 }
 
 /// How outputs become pieces: one kind of answer each.
-trait Pieces: fmt::Debug + Send {
+pub(super) trait Pieces: fmt::Debug + Send {
     /// Appends what an output of the request for prompt number `prompt` is in the API's words.
-    fn add(&mut self, prompt: u32, output: RequestOutput, pieces: &mut VecDeque<String>);
+    fn add(&mut self, prompt: u32, output: RequestOutput, pieces: &mut VecDeque<Piece>);
     /// Appends what comes after the last output.
-    fn end(&mut self, pieces: &mut VecDeque<String>);
+    fn end(&mut self, pieces: &mut VecDeque<Piece>);
+    /// An error after the first piece.
+    fn error(&mut self, error: &ErrorResponse) -> Piece {
+        to_json(error).into()
+    }
+    /// Whether `[DONE]` follows the last piece.
+    fn is_done_told(&self) -> bool {
+        true
+    }
 }
 
 /// The outputs of the requests of one API request, as they come.
@@ -189,6 +222,7 @@ impl OpenAIServing {
             prompt_tokens: HashMap::new(),
             cached_tokens: self.tells_cached_tokens().then(HashMap::new),
             completion_tokens: 0,
+            reasoning_tokens: HashMap::new(),
         }
     }
 }
@@ -207,6 +241,8 @@ struct Head {
     /// Of these, tokens from the prefix cache; `None` is not told.
     cached_tokens: Option<HashMap<u32, u64>>,
     completion_tokens: u64,
+    /// Of these, by prompt and answer, tokens of thinking.
+    reasoning_tokens: HashMap<(u32, u32), u64>,
 }
 
 impl Head {
@@ -214,6 +250,10 @@ impl Head {
     fn count(&mut self, prompt: u32, output: &RequestOutput) -> bool {
         let new: usize = output.outputs.iter().map(|o| o.token_ids.len()).sum();
         self.completion_tokens += new as u64;
+        for answer in output.outputs.iter().filter(|o| o.num_reasoning_tokens > 0) {
+            let tokens = u64::from(answer.num_reasoning_tokens);
+            self.reasoning_tokens.insert((prompt, answer.index), tokens);
+        }
         let prompt_tokens = output.prompt_token_ids.len() as u64;
         if let Some(cached) = &mut self.cached_tokens {
             let tokens = cached.entry(prompt).or_default();
@@ -225,6 +265,7 @@ impl Head {
     fn usage(&self) -> UsageInfo {
         let cached = self.cached_tokens.as_ref();
         UsageInfo::new(self.prompt_tokens.values().sum(), self.completion_tokens)
+            .with_reasoning_tokens(self.reasoning_tokens.values().sum())
             .with_cached_tokens(cached.map(|cached| cached.values().sum()))
     }
 
@@ -278,7 +319,7 @@ impl CompletionPieces {
         &self,
         choices: Vec<CompletionResponseStreamChoice>,
         usage: Option<UsageInfo>,
-    ) -> String {
+    ) -> Piece {
         to_json(&CompletionStreamResponse {
             id: self.head.id.clone(),
             object: "text_completion".to_owned(),
@@ -287,11 +328,12 @@ impl CompletionPieces {
             choices,
             usage,
         })
+        .into()
     }
 }
 
 impl Pieces for CompletionPieces {
-    fn add(&mut self, prompt: u32, output: RequestOutput, pieces: &mut VecDeque<String>) {
+    fn add(&mut self, prompt: u32, output: RequestOutput, pieces: &mut VecDeque<Piece>) {
         let first = self.head.count(prompt, &output);
         for completion in output.outputs {
             let prompt_token_ids = (first && self.request.common.return_token_ids)
@@ -302,7 +344,7 @@ impl Pieces for CompletionPieces {
         }
     }
 
-    fn end(&mut self, pieces: &mut VecDeque<String>) {
+    fn end(&mut self, pieces: &mut VecDeque<Piece>) {
         if self.head.include_usage {
             pieces.push_back(self.piece(Vec::new(), Some(self.head.usage())));
         }

@@ -177,7 +177,12 @@ pub(super) fn constraint(
             parts.push((field, answer.params.constraint.clone()));
             answer.params.clone()
         }
-        None => StructuredOutputsParams::new(StructuredOutputsConstraint::JsonObject),
+        None => StructuredOutputsParams {
+            // Text that is free to end anywhere must not be hurried to its end, nor be kept from a
+            // call that might not fit.
+            complete_within_max_tokens: *choice != ToolChoice::Auto,
+            ..StructuredOutputsParams::new(StructuredOutputsConstraint::JsonObject)
+        },
     };
     params.constraint = StructuredOutputsConstraint::StructuralTag(tag.to_string());
     Ok(Some(ToolConstraint {

@@ -17,6 +17,7 @@ pub(super) fn router(app: Arc<AppState>) -> Router {
         .route("/v1/models/{*model}", get(handlers::model))
         .route("/v1/completions", post(handlers::completions))
         .route("/v1/chat/completions", post(handlers::chat_completions))
+        .route("/v1/responses", post(handlers::responses))
         .route("/tokenize", post(handlers::tokenize))
         .route("/detokenize", post(handlers::detokenize))
         .route("/health", get(handlers::health))

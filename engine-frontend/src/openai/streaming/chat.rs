@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::{Head, Pieces, to_json};
+use super::{Head, Piece, Pieces, to_json};
 use crate::openai::chat::ChatCompletionRequest;
 use crate::openai::chunk::{
     ChatCompletionResponseStreamChoice, ChatCompletionStreamResponse, DeltaMessage,
@@ -47,7 +47,7 @@ impl ChatPieces {
         choices: Vec<ChatCompletionResponseStreamChoice>,
         prompt_token_ids: Option<Vec<u32>>,
         usage: Option<UsageInfo>,
-    ) -> String {
+    ) -> Piece {
         to_json(&ChatCompletionStreamResponse {
             id: self.head.id.clone(),
             object: "chat.completion.chunk".to_owned(),
@@ -57,10 +57,11 @@ impl ChatPieces {
             prompt_token_ids,
             usage,
         })
+        .into()
     }
 
     /// The first piece of each answer: its role.
-    fn begin(&mut self, output: &RequestOutput, pieces: &mut VecDeque<String>) {
+    fn begin(&mut self, output: &RequestOutput, pieces: &mut VecDeque<Piece>) {
         for index in 0..self.head.n {
             let choice = ChatCompletionResponseStreamChoice {
                 index,
@@ -158,6 +159,12 @@ impl ChatPieces {
     }
 }
 
+/// Whether a piece has nothing new of its answer.
+fn says_nothing(choice: &ChatCompletionResponseStreamChoice) -> bool {
+    let no_tokens = choice.logprobs.is_none() && choice.token_ids.is_none();
+    choice.delta == DeltaMessage::default() && choice.finish_reason.is_none() && no_tokens
+}
+
 /// The first piece of a call.
 fn begun_call(index: u32, name: String, openings: &Openings) -> DeltaToolCall {
     DeltaToolCall {
@@ -172,18 +179,22 @@ fn begun_call(index: u32, name: String, openings: &Openings) -> DeltaToolCall {
 }
 
 impl Pieces for ChatPieces {
-    fn add(&mut self, prompt: u32, output: RequestOutput, pieces: &mut VecDeque<String>) {
+    fn add(&mut self, prompt: u32, output: RequestOutput, pieces: &mut VecDeque<Piece>) {
         self.head.count(prompt, &output);
         if !std::mem::replace(&mut self.begun, true) {
             self.begin(&output, pieces);
         }
         for completion in output.outputs {
             let choice = self.choice(completion);
+            // A piece of what opens or closes a call says nothing.
+            if self.openings.is_some() && says_nothing(&choice) && !self.head.continuous_usage {
+                continue;
+            }
             pieces.push_back(self.piece(vec![choice], None, self.head.continuous_usage()));
         }
     }
 
-    fn end(&mut self, pieces: &mut VecDeque<String>) {
+    fn end(&mut self, pieces: &mut VecDeque<Piece>) {
         if self.head.include_usage {
             pieces.push_back(self.piece(Vec::new(), None, Some(self.head.usage())));
         }
