@@ -62,6 +62,8 @@ pub struct ChatPrompt {
     pub continue_final_message: bool,
     /// Further variables of the template.
     pub chat_template_kwargs: Map<String, Value>,
+    /// A template instead of the model's.
+    pub chat_template: Option<String>,
 }
 
 /// Which end of a prompt that is too long stays.
@@ -348,8 +350,16 @@ impl InputProcessor {
             return Ok(Some(reasoning.ended_in_answer(chat.messages.last())));
         }
         let templates = self.tokenizer.chat_templates();
-        let Ok(template) = templates.select(chat.tools.is_some()) else {
-            return Ok(Some(true));
+        let own = match &chat.chat_template {
+            Some(source) => templates.compile(source).ok(),
+            None => None,
+        };
+        let template = match &own {
+            Some(own) => own,
+            None => match templates.select(chat.tools.is_some()) {
+                Ok(template) => template,
+                Err(_) => return Ok(Some(true)),
+            },
         };
         let without_opening = if chat.add_generation_prompt {
             self.apply_chat_template(chat, false)?
@@ -381,13 +391,18 @@ impl InputProcessor {
             chat_template_kwargs: Some(&chat.chat_template_kwargs),
             now: None,
         };
-        self.tokenizer
-            .apply_chat_template(&request)
-            .map_err(|error| ValidationError {
-                message: error.to_string(),
-                parameter: Some("messages".to_owned()),
-                value: None,
-            })
+        let (rendered, parameter) = match &chat.chat_template {
+            Some(source) => {
+                let template = self.tokenizer.chat_templates().compile(source);
+                (template.and_then(|t| t.render(&request)), "chat_template")
+            }
+            None => (self.tokenizer.apply_chat_template(&request), "messages"),
+        };
+        rendered.map_err(|error| ValidationError {
+            message: error.to_string(),
+            parameter: Some(parameter.to_owned()),
+            value: None,
+        })
     }
 
     fn encode(

@@ -50,6 +50,8 @@ pub struct ChatCompletionRequest {
     pub documents: Option<Vec<Value>>,
     /// Further variables of the template.
     pub chat_template_kwargs: Map<String, Value>,
+    /// A template instead of the model's, where the server lets requests bring one.
+    pub chat_template: Option<String>,
     /// Whether the answer has the model's thinking.
     pub include_reasoning: bool,
     /// Everything else.
@@ -93,6 +95,7 @@ impl ChatCompletionRequest {
             add_special_tokens: fields.take("add_special_tokens")?.unwrap_or(false),
             documents: fields.take("documents")?,
             chat_template_kwargs,
+            chat_template: fields.take("chat_template")?,
             include_reasoning: fields.take("include_reasoning")?.unwrap_or(true),
             common,
         };
@@ -135,6 +138,7 @@ impl ChatCompletionRequest {
             add_generation_prompt: self.add_generation_prompt,
             continue_final_message: self.continue_final_message,
             chat_template_kwargs: self.chat_template_kwargs.clone(),
+            chat_template: self.chat_template.clone(),
         })
     }
 
@@ -186,7 +190,6 @@ fn refuse_unavailable(fields: &mut Fields) -> Result<(), ValidationError> {
     }
     fields.refuse_unless("modalities", |v| v == &serde_json::json!(["text"]))?;
     for name in [
-        "chat_template",
         "media_io_kwargs",
         "mm_processor_kwargs",
         "functions",
@@ -284,6 +287,8 @@ pub struct ChatCompletionResponse {
     pub choices: Vec<ChatCompletionResponseChoice>,
     /// Tokens taken.
     pub usage: UsageInfo,
+    /// What answered.
+    pub system_fingerprint: String,
     /// The prompt's logprobs, with `prompt_logprobs`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt_logprobs: Option<Vec<Option<Value>>>,

@@ -45,7 +45,7 @@ pub use request::{
     StreamOptions, UsageInfo,
 };
 pub use responses::ResponsesRequest;
-pub use serving::{OpenAIServing, RequestContext};
+pub use serving::{ChatSettings, OpenAIServing, RequestContext};
 pub use streaming::{EventStream, Piece};
 pub use tokenize::{DetokenizeRequest, DetokenizeResponse, TokenizeRequest, TokenizeResponse};
 pub use tool_call::{DeltaFunctionCall, DeltaToolCall, FunctionCall, ToolCall};

@@ -16,7 +16,8 @@ const MAX_CACHE_SALT_CHARS: usize = 128;
 
 /// Sampling parameters that a request without them gets: the model's `generation_config.json`,
 /// or vLLM's defaults where a field is `None`.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct DefaultSamplingParams {
     /// See [`SamplingParams::temperature`].
     pub temperature: Option<f32>,
@@ -29,10 +30,24 @@ pub struct DefaultSamplingParams {
     /// See [`SamplingParams::repetition_penalty`].
     pub repetition_penalty: Option<f32>,
     /// `max_new_tokens` of the file: the limit where a request gives none.
+    #[serde(rename = "max_new_tokens")]
     pub max_tokens: Option<u32>,
 }
 
 impl DefaultSamplingParams {
+    /// These, where `over` has none of its own.
+    #[must_use]
+    pub fn overridden_by(self, over: Self) -> Self {
+        Self {
+            temperature: over.temperature.or(self.temperature),
+            top_p: over.top_p.or(self.top_p),
+            top_k: over.top_k.or(self.top_k),
+            min_p: over.min_p.or(self.min_p),
+            repetition_penalty: over.repetition_penalty.or(self.repetition_penalty),
+            max_tokens: over.max_tokens.or(self.max_tokens),
+        }
+    }
+
     /// [`SamplingParams::default`] with these fields in place.
     pub fn to_sampling_params(&self) -> SamplingParams {
         let base = SamplingParams::default();

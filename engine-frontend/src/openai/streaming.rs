@@ -206,7 +206,8 @@ impl OpenAIServing {
         let constrained = generate.sampling_params.structured_outputs.is_some();
         let streams = self.start(vec![generate], context).await?;
         let head = self.head(id, context, &request.common);
-        let pieces = ChatPieces::new(head, request, openings);
+        let role = self.response_role(&request);
+        let pieces = ChatPieces::new(head, request, openings, role);
         EventStream::begin(streams, constrained, Box::new(pieces)).await
     }
 
@@ -216,6 +217,7 @@ impl OpenAIServing {
             id,
             created: context.created,
             model: self.model_name(),
+            system_fingerprint: self.system_fingerprint().to_owned(),
             include_usage: options.include_usage,
             continuous_usage: options.continuous_usage_stats,
             n: common.n.unwrap_or(1),
@@ -233,6 +235,7 @@ struct Head {
     id: String,
     created: u64,
     model: String,
+    system_fingerprint: String,
     include_usage: bool,
     continuous_usage: bool,
     n: u32,
@@ -325,6 +328,7 @@ impl CompletionPieces {
             object: "text_completion".to_owned(),
             created: self.head.created,
             model: self.head.model.clone(),
+            system_fingerprint: self.head.system_fingerprint.clone(),
             choices,
             usage,
         })

@@ -112,9 +112,9 @@ impl OpenAIServing {
     ) -> Result<TokenizeResponse, ServingError> {
         self.check_model(request.model.as_deref())?;
         let engine = self.engine();
-        let tokens = engine
-            .tokenize(request.prompt, request.add_special_tokens)
-            .await?;
+        let mut prompt = request.prompt;
+        self.complete_prompt(&mut prompt)?;
+        let tokens = engine.tokenize(prompt, request.add_special_tokens).await?;
         let text = |&id: &u32| {
             let bytes = engine.tokenizer().token_bytes(id);
             String::from_utf8_lossy(bytes).into_owned()

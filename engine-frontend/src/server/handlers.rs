@@ -130,7 +130,14 @@ impl<'a> Call<'a> {
             ));
         }
         let (parts, body) = request.into_parts();
-        read_json(self.app, &parts.headers, body).await
+        let body = read_json(self.app, &parts.headers, body).await?;
+        let args = &self.app.args;
+        if args.enable_log_requests && args.max_log_len > 0 {
+            let text: String = body.value.to_string();
+            let text: String = text.chars().take(args.max_log_len).collect();
+            tracing::info!(request_id = self.context.request_id, body = text, "request");
+        }
+        Ok(body)
     }
 
     /// What flags of the server decide for all requests.

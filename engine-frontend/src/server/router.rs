@@ -28,11 +28,16 @@ pub(super) fn router(app: Arc<AppState>) -> Router {
     if !app.args.disable_fastapi_docs {
         router = router.route("/openapi.json", get(openapi::openapi));
     }
-    router
+    let router = router
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(from_fn_with_state(app.clone(), middleware::authenticate))
         .layer(from_fn_with_state(app.clone(), middleware::cors))
         .layer(from_fn_with_state(app.clone(), middleware::observe))
-        .with_state(app)
+        .with_state(app.clone());
+    match app.args.root_path.as_str() {
+        "" => router,
+        // Inside, keys and figures go by the path without it.
+        root => router.clone().nest_service(root, router),
+    }
 }

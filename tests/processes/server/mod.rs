@@ -5,5 +5,7 @@ mod client;
 mod command;
 mod errors;
 mod faults;
+mod fields;
 mod python;
+mod responses;
 mod support;

@@ -122,7 +122,6 @@ fn template_variables() {
 fn what_is_not_available_is_refused_by_name() {
     for (name, value) in [
         ("guided_yaml", json!("a")),
-        ("chat_template", json!("x")),
         ("modalities", json!(["audio"])),
         ("prompt", json!("a")),
         ("grammar", json!("a")),

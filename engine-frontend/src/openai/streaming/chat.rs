@@ -21,6 +21,7 @@ pub(super) struct ChatPieces {
     head: Head,
     /// Whether the pieces with the roles have gone out.
     begun: bool,
+    role: String,
     /// Where calls begin, if there may be any.
     openings: Option<Openings>,
     /// By answer, where there may be calls: its parser, and how many calls there were.
@@ -32,12 +33,14 @@ impl ChatPieces {
         head: Head,
         request: ChatCompletionRequest,
         openings: Option<Openings>,
+        role: String,
     ) -> Self {
         Self {
             request,
             head,
             begun: false,
             openings,
+            role,
             tool_parsers: HashMap::new(),
         }
     }
@@ -53,6 +56,7 @@ impl ChatPieces {
             object: "chat.completion.chunk".to_owned(),
             created: self.head.created,
             model: self.head.model.clone(),
+            system_fingerprint: self.head.system_fingerprint.clone(),
             choices,
             prompt_token_ids,
             usage,
@@ -66,7 +70,7 @@ impl ChatPieces {
             let choice = ChatCompletionResponseStreamChoice {
                 index,
                 delta: DeltaMessage {
-                    role: Some("assistant".to_owned()),
+                    role: Some(self.role.clone()),
                     content: Some(String::new()),
                     ..DeltaMessage::default()
                 },
