@@ -3,6 +3,7 @@
 mod answers;
 mod client;
 mod command;
+mod conformance;
 mod errors;
 mod faults;
 mod fields;
