@@ -11,7 +11,8 @@ use serde::Deserialize;
 
 use crate::error::ValidationError;
 use crate::json_problem::json_problem;
-use crate::structured_outputs::{BackendOptions, StructuredOutputsArgs};
+use crate::openai::DefaultSamplingParams;
+use crate::structured_outputs::{BackendOptions, ReasoningParser, StructuredOutputsArgs};
 
 /// Longest time that requests may be given to finish, in seconds: a year. What is meant to be
 /// longer is a mistake.
@@ -150,6 +151,16 @@ pub struct EngineArgs {
     /// Where default sampling parameters come from
     #[arg(long, value_enum, default_value_t = GenerationConfigArg::Auto)]
     pub generation_config: GenerationConfigArg,
+    /// Default sampling parameters that win over these, as a JSON object: temperature, top_p,
+    /// top_k, min_p, repetition_penalty, max_new_tokens
+    #[arg(long, value_name = "JSON", value_parser = override_generation_config)]
+    pub override_generation_config: Option<DefaultSamplingParams>,
+    /// Chat template instead of the model's: a Jinja file, or the template itself
+    #[arg(long, value_name = "FILE")]
+    pub chat_template: Option<String>,
+    /// The older name of reasoning_parser in --structured-outputs-config
+    #[arg(long, value_name = "NAME", value_parser = reasoning_parser)]
+    pub reasoning_parser: Option<ReasoningParser>,
 }
 
 impl Default for EngineArgs {
@@ -185,6 +196,9 @@ impl Default for EngineArgs {
             guided_decoding_backend: None,
             speculative_config: None,
             generation_config: GenerationConfigArg::Auto,
+            override_generation_config: None,
+            chat_template: None,
+            reasoning_parser: None,
         }
     }
 }
@@ -235,6 +249,9 @@ impl EngineArgs {
         let mut args = self.structured_outputs_config.clone().unwrap_or_default();
         if let Some(backend) = &self.guided_decoding_backend {
             args.backend = Some(backend.clone());
+        }
+        if let Some(parser) = self.reasoning_parser {
+            args.reasoning_parser = parser;
         }
         args
     }
@@ -307,6 +324,17 @@ fn structured_outputs_config(text: &str) -> Result<StructuredOutputsArgs, String
 fn guided_decoding_backend(text: &str) -> Result<String, String> {
     BackendOptions::parse("it", text).map_err(|error| error.message)?;
     Ok(text.to_owned())
+}
+
+/// Reads `--reasoning-parser`.
+fn reasoning_parser(text: &str) -> Result<ReasoningParser, String> {
+    let name = serde_json::Value::from(text);
+    ReasoningParser::deserialize(&name).map_err(|error| json_problem(&error))
+}
+
+/// Reads `--override-generation-config`.
+fn override_generation_config(text: &str) -> Result<DefaultSamplingParams, String> {
+    serde_json::from_str(text).map_err(|error| json_problem(&error))
 }
 
 /// Reads `--speculative-config`: vLLM's `method` may be there, and is `ngram`.
