@@ -240,6 +240,16 @@ impl Lexicon {
         self.facts(expr).nullable
     }
 
+    /// Whether the language is known to have finitely many strings.
+    pub(crate) fn is_finite(&self, expr: ExprId) -> bool {
+        self.facts(expr).finite
+    }
+
+    /// Whether the language is known to have infinitely many strings.
+    pub(crate) fn is_infinite(&self, expr: ExprId) -> bool {
+        self.facts(expr).infinite
+    }
+
     /// Whether an expression is free of intersections and complements.
     #[cfg(test)]
     pub(crate) fn is_exact(&self, expr: ExprId) -> bool {
@@ -431,6 +441,7 @@ impl Lexicon {
                 exact: false,
                 live: all(|facts| facts.nullable) || self.is_infinite_less_finite(list),
                 finite: any(|facts| facts.finite),
+                infinite: self.is_infinite_less_finite(list),
                 counted: any(|facts| facts.counted),
                 min_bytes: lengths().max().unwrap_or(0),
                 ..plain
