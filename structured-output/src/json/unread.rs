@@ -74,7 +74,8 @@ impl Programs {
                 ..
             } => {
                 let spacing = self.style(style).spacing;
-                let is_padded = lexicon.is_finite(spacing.comma) && lexicon.is_finite(spacing.colon);
+                let is_padded =
+                    lexicon.is_finite(spacing.comma) && lexicon.is_finite(spacing.colon);
                 let rest = &self.object(object).rest;
                 let wants_members = rest.iter().any(|&id| self.logic.facts(id).wants_members);
                 Unread {
