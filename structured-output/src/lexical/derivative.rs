@@ -9,7 +9,9 @@ use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-use super::arena::{EMPTY, EPSILON, ExprId, Fuel, Lexicon, Node, OutOfFuel, UNBOUNDED};
+use super::arena::{
+    EMPTY, EPSILON, ExprId, Fuel, Lexicon, Node, OutOfFuel, TURNING_BYTES, UNBOUNDED,
+};
 use super::byte_set::ByteSet;
 
 /// A map from bytes to classes; classes are numbered in the order of their first bytes.
@@ -187,8 +189,10 @@ impl Lexicon {
             if fits == 0 {
                 break;
             }
-            for (_, to) in self.rows.entries(row) {
-                if to != EMPTY && seen.len() < MAX_STATES && !seen.contains(&to) {
+            for (bytes, to) in self.rows.entries(row) {
+                // What follows a turning byte is read byte by byte anyway.
+                let is_met = to != EMPTY && !bytes.iter().all(|b| TURNING_BYTES.contains(&b));
+                if is_met && seen.len() < MAX_STATES && !seen.contains(&to) {
                     seen.push(to);
                 }
             }
