@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 
 use proptest::prelude::*;
 use structured_output::{
-    CompiledGrammar, CompilerOptions, GrammarCompiler, GrammarMatcher, JsonSchemaOptions,
+    CompiledGrammar, CompilerOptions, GrammarCompiler, GrammarMatcher, JsonSchemaOptions, MaskRef,
     PropertyOrder, TokenizerInfo, Whitespace,
 };
 
@@ -110,27 +110,34 @@ fn grammar(schema: &str, order: PropertyOrder, whitespace: Whitespace) -> Compil
     COMPILER.compile_json_schema(schema, &options).unwrap()
 }
 
-/// Walks by the mask, and compares it at each place with what is accepted byte by byte.
+/// The mask after a text, which is compared with what is accepted byte by byte.
+fn compared(matcher: &GrammarMatcher, text: &[u8]) -> Result<MaskRef, TestCaseError> {
+    let info = COMPILER.tokenizer_info();
+    let mask = matcher.next_token_mask().unwrap();
+    for token in 0..EOS {
+        let bytes = info.token_bytes(token);
+        let mut slow = matcher.fork();
+        let by_bytes = bytes
+            .iter()
+            .all(|&byte| slow.accept_token(u32::from(byte)).unwrap());
+        prop_assert_eq!(
+            mask.is_allowed(token),
+            by_bytes,
+            "{:?} after {}",
+            String::from_utf8_lossy(bytes),
+            String::from_utf8_lossy(text)
+        );
+    }
+    prop_assert_eq!(mask.is_allowed(EOS), matcher.is_completed());
+    Ok(mask)
+}
+
+/// Walks by the mask, and compares it at each place.
 fn check(grammar: &CompiledGrammar, choices: &[usize]) -> Result<(), TestCaseError> {
     let mut matcher = GrammarMatcher::new(grammar);
     let mut text = Vec::new();
     for &choice in choices {
-        let mask = matcher.next_token_mask().unwrap();
-        for token in 0..EOS {
-            let bytes = grammar.tokenizer_info().token_bytes(token);
-            let mut slow = matcher.fork();
-            let by_bytes = bytes
-                .iter()
-                .all(|&byte| slow.accept_token(u32::from(byte)).unwrap());
-            prop_assert_eq!(
-                mask.is_allowed(token),
-                by_bytes,
-                "{:?} after {}",
-                String::from_utf8_lossy(bytes),
-                String::from_utf8_lossy(&text)
-            );
-        }
-        prop_assert_eq!(mask.is_allowed(EOS), matcher.is_completed());
+        let mask = compared(&matcher, &text)?;
         let ids = mask.token_ids();
         // Pieces are likelier than bytes, so that texts get somewhere.
         let pieces: Vec<u32> = ids
@@ -164,6 +171,36 @@ proptest! {
     ) {
         check(&grammar(SCHEMAS[which], order, whitespace), &choices)?;
     }
+}
+
+/// A bound on the length beside a pattern, from far away to the last character. The longest token
+/// has 19 bytes: some lengths are out of its reach and some are not.
+#[test]
+fn a_length_beside_a_pattern() -> Result<(), TestCaseError> {
+    let patterns = [
+        "^(a+b)*ab{3}$",
+        "^(?:\\S+\\s+){0,9}\\S+$",
+        "^(ab|é){2,}(aé)?$",
+    ];
+    for (pattern, text) in patterns.iter().zip(["ab", "ab a", "abé"]) {
+        for (min, max) in [(0, 40), (3, 33)] {
+            let schema = format!(
+                r#"{{"type":"string","pattern":"{pattern}","minLength":{min},"maxLength":{max}}}"#
+            );
+            let grammar = grammar(&schema, PropertyOrder::Any, Whitespace::Compact);
+            let mut matcher = GrammarMatcher::new(&grammar);
+            let mut so_far = Vec::new();
+            for byte in "\"".bytes().chain(text.bytes().cycle()).take(60) {
+                compared(&matcher, &so_far)?;
+                if !matcher.accept_token(u32::from(byte)).unwrap() {
+                    break;
+                }
+                so_far.push(byte);
+            }
+            assert!(so_far.len() > 20, "{schema}");
+        }
+    }
+    Ok(())
 }
 
 /// Schema, text so far, tokens that are allowed, tokens that aren't.
