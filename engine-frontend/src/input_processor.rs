@@ -178,12 +178,12 @@ impl InputProcessor {
         eos_token_ids.retain(|&id| Some(id) != eos_token_id);
         let reasoning = Reasoning::new(&tokenizer, &ThinkingMarkers::default());
         Self {
+            checker: ConstraintChecker::new(Arc::clone(&tokenizer)),
             tokenizer,
             limits,
             eos_token_id,
             extra_eos_token_ids: eos_token_ids,
             structured_outputs: StructuredOutputsArgs::default(),
-            checker: ConstraintChecker::new(),
             reasoning,
         }
     }

@@ -4,8 +4,8 @@
 use std::sync::{Arc, LazyLock};
 
 use structured_output::{
-    CompileError, CompilerOptions, GrammarCompiler, GrammarMatcher, JsonSchemaOptions, Limits,
-    PropertyOrder, TokenizerInfo, Whitespace,
+    CompileError, CompilerOptions, Draft, GrammarCompiler, GrammarMatcher, JsonSchemaOptions,
+    Limits, PropertyOrder, TokenizerInfo, Whitespace,
 };
 
 /// Byte tokens, then the stop token.
@@ -139,5 +139,34 @@ fn documents_and_limits() {
             limit: "max_source_bytes",
             max: 50
         }
+    );
+}
+
+#[test]
+fn an_integer_of_draft_4_has_no_fraction() {
+    let with_draft = |draft| JsonSchemaOptions {
+        draft,
+        ..JsonSchemaOptions::default()
+    };
+    let schema = r#"{"type": "integer"}"#;
+    check(
+        &with_draft(Draft::Draft4),
+        schema,
+        &["5", "-5", "0"],
+        &["5.0", "5.5"],
+    );
+    check(
+        &with_draft(Draft::Draft6),
+        schema,
+        &["5", "-5", "5.0"],
+        &["5.5"],
+    );
+    let by_uri = r#"{"$schema": "http://json-schema.org/draft-04/schema#",
+        "type": ["integer", "string"], "minimum": 3}"#;
+    check(
+        &JsonSchemaOptions::default(),
+        by_uri,
+        &["3", r#""a""#],
+        &["3.0", "2", "3.5"],
     );
 }

@@ -155,6 +155,12 @@ impl Dialect {
         }
     }
 
+    /// Whether `1.0` is an `integer`. Draft 4 (section 3.5 of its core) counts only numbers without a
+    /// fraction, zeros or not; later drafts go by value.
+    pub(super) fn integers_have_a_fraction(self) -> bool {
+        self.draft != Draft::Draft4
+    }
+
     /// Whether assertions beside `$ref` are ignored.
     pub(super) fn ref_hides_siblings(self) -> bool {
         matches!(self.draft, Draft::Draft4 | Draft::Draft6 | Draft::Draft7)
