@@ -179,7 +179,7 @@ proptest! {
 fn a_length_beside_a_pattern() -> Result<(), TestCaseError> {
     let patterns = [
         "^(a+b)*ab{3}$",
-        "^(?:\\S+\\s+){0,9}\\S+$",
+        "^(?:\\\\S+\\\\s+){0,9}\\\\S+$",
         "^(ab|é){2,}(aé)?$",
     ];
     for (pattern, text) in patterns.iter().zip(["ab", "ab a", "abé"]) {
