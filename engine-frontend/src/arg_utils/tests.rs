@@ -219,6 +219,9 @@ fn every_flag_is_the_cores_or_known_as_the_frontends() {
         "structured_outputs_config",
         "guided_decoding_backend",
         "generation_config",
+        "override_generation_config",
+        "chat_template",
+        "reasoning_parser",
     ];
     assert_eq!(others, frontends);
 }

@@ -59,9 +59,12 @@ async fn a_completion() {
     let (status, mut body) = response(served.await.unwrap().unwrap());
     assert_eq!(status, 200);
     assert!(body["created"].take().as_u64().unwrap() > 1_600_000_000);
+    let fingerprint = body["system_fingerprint"].take();
+    assert!(fingerprint.as_str().unwrap().starts_with("formwork-"));
     assert_eq!(
         body,
         json!({
+            "system_fingerprint": null,
             "id": "cmpl-batch-7", "object": "text_completion", "created": null,
             "model": "test-model",
             "choices": [
