@@ -25,7 +25,12 @@ fn text(random: &mut Random, of: &[&str]) -> String {
     (*random.pick(of)).to_owned()
 }
 
-fn many(random: &mut Random, most: usize, separator: &str, one: impl Fn(&mut Random) -> String) -> String {
+fn many(
+    random: &mut Random,
+    most: usize,
+    separator: &str,
+    one: impl Fn(&mut Random) -> String,
+) -> String {
     let count = 1 + random.below(most);
     let all: Vec<String> = (0..count).map(|_| one(random)).collect();
     all.join(separator)
@@ -46,12 +51,41 @@ const EBNF: Dialect = Dialect {
     arrow: " ::= ",
     names: &["root", "a", "b", "c"],
     atoms: &[
-        "\"a\"", "\"ab\"", "\"\"", "\"b\"", "\"(\"", "[a-b]", "[^a]", "[0-9]", ".", "\"\\n\"", "\"\\x41\"", "\"é\"",
-        "Token(1)", "ExcludeToken(1, 5)", "<[3]>", "!<[2]>", "<|x|>", "Substring(\"a b c\")", "Regex(\"a[0-9]{2}\")",
-        "TagDispatch((\"<a>\", b), loop_after_dispatch=true)", "[\\u0100-\\uffff]", "(=\"a\")",
+        "\"a\"",
+        "\"ab\"",
+        "\"\"",
+        "\"b\"",
+        "\"(\"",
+        "[a-b]",
+        "[^a]",
+        "[0-9]",
+        ".",
+        "\"\\n\"",
+        "\"\\x41\"",
+        "\"é\"",
+        "Token(1)",
+        "ExcludeToken(1, 5)",
+        "<[3]>",
+        "!<[2]>",
+        "<|x|>",
+        "Substring(\"a b c\")",
+        "Regex(\"a[0-9]{2}\")",
+        "TagDispatch((\"<a>\", b), loop_after_dispatch=true)",
+        "[\\u0100-\\uffff]",
+        "(=\"a\")",
     ],
     has_regexes: false,
-    repeats: &["?", "*", "+", "{2}", "{0,3}", "{1,}", "{0}", "{3,70}", "{0,2147483647}"],
+    repeats: &[
+        "?",
+        "*",
+        "+",
+        "{2}",
+        "{0,3}",
+        "{1,}",
+        "{0}",
+        "{3,70}",
+        "{0,2147483647}",
+    ],
     extras: &["# note\n", "\n", " "],
 };
 
@@ -59,15 +93,39 @@ const LARK: Dialect = Dialect {
     arrow: ": ",
     names: &["start", "a", "b", "C", "D"],
     atoms: &[
-        "\"a\"", "\"ab\"", "\"\"", "\"A\"i", "\"b\"", "\"(\"", "/[ab]+/", "/a.c/s", "/[0-9]{1,3}/", "\"a\"..\"c\"",
-        "<|x|>", "<[1,3-8]>", "<[^1]>", "<[*]>", "%json {\"type\": \"integer\"}", "%json {\"enum\": [\"a\", 1]}",
-        "/(?i)x|y/", "NUMBER", "WORD", "~C", "C & D", "[\"b\"]", "%regex {\"substring_chars\": \"abc\"}",
+        "\"a\"",
+        "\"ab\"",
+        "\"\"",
+        "\"A\"i",
+        "\"b\"",
+        "\"(\"",
+        "/[ab]+/",
+        "/a.c/s",
+        "/[0-9]{1,3}/",
+        "\"a\"..\"c\"",
+        "<|x|>",
+        "<[1,3-8]>",
+        "<[^1]>",
+        "<[*]>",
+        "%json {\"type\": \"integer\"}",
+        "%json {\"enum\": [\"a\", 1]}",
+        "/(?i)x|y/",
+        "NUMBER",
+        "WORD",
+        "~C",
+        "C & D",
+        "[\"b\"]",
+        "%regex {\"substring_chars\": \"abc\"}",
         "%lark {\nstart: \"q\"\n}",
     ],
     has_regexes: true,
     repeats: &["?", "*", "+", "~2", "~0..3", "{2}", "{1,}", "{,3}", "~70"],
     extras: &[
-        "%import common.NUMBER\n%import common.WORD\n", "%ignore / +/\n", "%ignore C\n", "// note\n", "%declare X\n",
+        "%import common.NUMBER\n%import common.WORD\n",
+        "%ignore / +/\n",
+        "%ignore C\n",
+        "// note\n",
+        "%declare X\n",
         "%llguidance {\"allow_initial_skip\": true}\n",
     ],
 };
@@ -114,7 +172,10 @@ fn plain_rules(random: &mut Random) -> String {
     for name in ["root", "r", "s"] {
         let body = many(random, 3, " | ", |random| {
             many(random, 3, " ", |random| {
-                text(random, &["root", "r", "s", "\"a\"", "\"b\"", "\"\"", "\"ab\"", "[ab]"])
+                text(
+                    random,
+                    &["root", "r", "s", "\"a\"", "\"b\"", "\"\"", "\"ab\"", "[ab]"],
+                )
             })
         });
         grammar.push_str(&format!("{name} ::= {body}\n"));
@@ -135,8 +196,9 @@ fn regex(random: &mut Random, depth: usize) -> String {
                 _ => text(
                     random,
                     &[
-                        "a", "b", "0", "é", ".", "[ab]", "[^a]", "[a-z0-9]", "\\d", "\\w", "\\s", "\\S", "\\W", "^",
-                        "$", "\\b", "\\B", "\\n", "\\x41", "\\u00e9", "\\p{L}", "[\\d_]", "\\(", " ", "日", "\\.",
+                        "a", "b", "0", "é", ".", "[ab]", "[^a]", "[a-z0-9]", "\\d", "\\w", "\\s",
+                        "\\S", "\\W", "^", "$", "\\b", "\\B", "\\n", "\\x41", "\\u00e9", "\\p{L}",
+                        "[\\d_]", "\\(", " ", "日", "\\.",
                     ],
                 ),
             };
@@ -152,9 +214,20 @@ fn regex(random: &mut Random, depth: usize) -> String {
 fn schema(random: &mut Random, depth: usize) -> String {
     if depth == 0 {
         let leaves = [
-            "true", "false", "{}", "{\"type\": \"string\"}", "{\"type\": \"integer\"}", "{\"const\": \"a\"}", "{\"enum\": [1, \"b\", null]}",
-            "{\"type\": \"number\", \"minimum\": 0, \"maximum\": 12}", "{\"type\": \"string\", \"maxLength\": 3}", "{\"$ref\": \"#\"}",
-            "{\"type\": [\"boolean\", \"null\"]}", "{\"pattern\": \"^a+$\"}", "{\"multipleOf\": 3}", "{\"format\": \"date\"}",
+            "true",
+            "false",
+            "{}",
+            "{\"type\": \"string\"}",
+            "{\"type\": \"integer\"}",
+            "{\"const\": \"a\"}",
+            "{\"enum\": [1, \"b\", null]}",
+            "{\"type\": \"number\", \"minimum\": 0, \"maximum\": 12}",
+            "{\"type\": \"string\", \"maxLength\": 3}",
+            "{\"$ref\": \"#\"}",
+            "{\"type\": [\"boolean\", \"null\"]}",
+            "{\"pattern\": \"^a+$\"}",
+            "{\"multipleOf\": 3}",
+            "{\"format\": \"date\"}",
         ];
         return text(random, &leaves);
     }
@@ -184,8 +257,14 @@ fn schema(random: &mut Random, depth: usize) -> String {
             19 => format!("\"dependentSchemas\": {{\"a\": {inner}}}"),
             20 => format!("\"unevaluatedProperties\": {inner}"),
             21 => format!("\"propertyNames\": {inner}"),
-            22 => format!("\"pattern\": {}", serde_json::Value::String(regex(random, 1))),
-            _ => format!("\"type\": \"{}\"", random.pick(&["object", "array", "string", "integer", "number"])),
+            22 => format!(
+                "\"pattern\": {}",
+                serde_json::Value::String(regex(random, 1))
+            ),
+            _ => format!(
+                "\"type\": \"{}\"",
+                random.pick(&["object", "array", "string", "integer", "number"])
+            ),
         }
     });
     format!("{{{keywords}}}")
@@ -199,7 +278,10 @@ fn structural_tag(random: &mut Random) -> String {
              \"triggers\": [\"<f\"]}}"
         );
     }
-    format!("{{\"type\": \"structural_tag\", \"format\": {}}}", format(random, 3))
+    format!(
+        "{{\"type\": \"structural_tag\", \"format\": {}}}",
+        format(random, 3)
+    )
 }
 
 fn format(random: &mut Random, depth: usize) -> String {
@@ -209,11 +291,15 @@ fn format(random: &mut Random, depth: usize) -> String {
     if depth == 0 || random.once_in(4) {
         return match random.below(9) {
             0 | 1 => format!("{{\"type\": \"const_string\", \"value\": \"{word}\"}}"),
-            2 => format!("{{\"type\": \"json_schema\", \"json_schema\": {}}}", schema(random, 1)),
+            2 => format!(
+                "{{\"type\": \"json_schema\", \"json_schema\": {}}}",
+                schema(random, 1)
+            ),
             3 => format!("{{\"type\": \"any_text\", \"excludes\": [\"{word}\"]}}"),
             4 => "{\"type\": \"any_text\"}".to_owned(),
             5 => "{\"type\": \"regex\", \"pattern\": \"[ab]+\"}".to_owned(),
-            6 => "{\"type\": \"grammar\", \"grammar\": \"root ::= \\\"a\\\" root | \\\"b\\\"\"}".to_owned(),
+            6 => "{\"type\": \"grammar\", \"grammar\": \"root ::= \\\"a\\\" root | \\\"b\\\"\"}"
+                .to_owned(),
             7 => format!("{{\"type\": \"token\", \"token\": {}}}", n * 90),
             _ => format!("{{\"type\": \"any_tokens\", \"exclude_tokens\": [{n}]}}"),
         };
@@ -221,7 +307,9 @@ fn format(random: &mut Random, depth: usize) -> String {
     let inner = format(random, depth - 1);
     let other = format(random, depth - 1);
     let tag = |begin: &str, inner: &str| {
-        format!("{{\"type\": \"tag\", \"begin\": \"{begin}\", \"content\": {inner}, \"end\": \"</a>\"}}")
+        format!(
+            "{{\"type\": \"tag\", \"begin\": \"{begin}\", \"content\": {inner}, \"end\": \"</a>\"}}"
+        )
     };
     let flags = format!(
         "\"at_least_one\": {}, \"stop_after_first\": {}",
@@ -235,7 +323,10 @@ fn format(random: &mut Random, depth: usize) -> String {
             let kind = random.pick(&["optional", "plus", "star"]);
             format!("{{\"type\": \"{kind}\", \"content\": {inner}}}")
         }
-        3 => format!("{{\"type\": \"repeat\", \"min\": {n}, \"max\": {}, \"content\": {inner}}}", n + 2),
+        3 => format!(
+            "{{\"type\": \"repeat\", \"min\": {n}, \"max\": {}, \"content\": {inner}}}",
+            n + 2
+        ),
         4 => tag(word, &inner),
         5 | 6 => format!(
             "{{\"type\": \"triggered_tags\", \"triggers\": [\"<a\", \"<|x|>\"], \"tags\": [{}, {}], {flags}}}",
@@ -246,6 +337,8 @@ fn format(random: &mut Random, depth: usize) -> String {
             "{{\"type\": \"tags_with_separator\", \"tags\": [{}], \"separator\": \"{word}\", {flags}}}",
             tag("<a>", &inner)
         ),
-        _ => format!("{{\"type\": \"dispatch\", \"rules\": [[\"<a>\", {inner}], [\"<b>\", {other}]], \"loop\": true}}"),
+        _ => format!(
+            "{{\"type\": \"dispatch\", \"rules\": [[\"<a>\", {inner}], [\"<b>\", {other}]], \"loop\": true}}"
+        ),
     }
 }

@@ -102,18 +102,21 @@ impl Target {
                     _ => None,
                 };
                 // Where a grammar names tokens, a text's bytes are not all that counts.
-                let names_tokens = ["oken", "<[", "!<"].iter().any(|sign| source.contains(sign));
+                let names_tokens = ["oken", "<[", "!<"]
+                    .iter()
+                    .any(|sign| source.contains(sign));
                 let bytewise = (!names_tokens).then(|| GrammarMatcher::new(grammar));
-                let seen = places::walk(grammar, &vocabulary, choices, bytewise, |text, is_whole| {
-                    if is_json && is_whole {
-                        check_json(text);
-                    }
-                    if let Some(regex) = &oracle
-                        && let Ok(text) = std::str::from_utf8(text)
-                    {
-                        assert_eq!(regex.is_match(text), is_whole, "{source:?} and {text:?}");
-                    }
-                });
+                let seen =
+                    places::walk(grammar, &vocabulary, choices, bytewise, |text, is_whole| {
+                        if is_json && is_whole {
+                            check_json(text);
+                        }
+                        if let Some(regex) = &oracle
+                            && let Ok(text) = std::str::from_utf8(text)
+                        {
+                            assert_eq!(regex.is_match(text), is_whole, "{source:?} and {text:?}");
+                        }
+                    });
                 format!("compiled, {seen}")
             }
             Err(error) => {

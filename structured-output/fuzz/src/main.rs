@@ -8,8 +8,8 @@
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -70,7 +70,10 @@ fn main() -> anyhow::Result<()> {
     while start.elapsed().as_secs() < arguments.seconds && findings.len() < MAX_FINDINGS {
         let input = mutator.next(&mut random);
         // Also found where the process is killed.
-        std::fs::write(file(&arguments, &format!("current-{}", arguments.seed)), &input)?;
+        std::fs::write(
+            file(&arguments, &format!("current-{}", arguments.seed)),
+            &input,
+        )?;
         running.store(executions, Ordering::Relaxed);
         let began = Instant::now();
         let outcome = catch_unwind(AssertUnwindSafe(|| target.run(&input)));
@@ -97,10 +100,24 @@ fn main() -> anyhow::Result<()> {
         }
         if said.elapsed().as_secs() >= 60 {
             said = Instant::now();
-            report(target, executions, met.len(), findings.len(), slowest, start);
+            report(
+                target,
+                executions,
+                met.len(),
+                findings.len(),
+                slowest,
+                start,
+            );
         }
     }
-    report(target, executions, met.len(), findings.len(), slowest, start);
+    report(
+        target,
+        executions,
+        met.len(),
+        findings.len(),
+        slowest,
+        start,
+    );
     Ok(())
 }
 

@@ -8,7 +8,20 @@ const MAX_BYTES: usize = 4096;
 
 /// Numbers at which something may go wrong.
 const NUMBERS: [&str; 14] = [
-    "0", "1", "2", "3", "7", "63", "64", "65", "127", "128", "255", "65536", "2147483647", "4294967296",
+    "0",
+    "1",
+    "2",
+    "3",
+    "7",
+    "63",
+    "64",
+    "65",
+    "127",
+    "128",
+    "255",
+    "65536",
+    "2147483647",
+    "4294967296",
 ];
 
 /// Makes inputs for a target out of those that are known.
@@ -103,7 +116,10 @@ impl Mutator {
                 let numbers = |part: &&[u8]| part[0].is_ascii_digit();
                 let places: Vec<usize> =
                     (0..parts.len()).filter(|&at| numbers(&parts[at])).collect();
-                let at = places.get(random.below(places.len())).copied().unwrap_or(at);
+                let at = places
+                    .get(random.below(places.len()))
+                    .copied()
+                    .unwrap_or(at);
                 parts[at] = random.pick(&NUMBERS).as_bytes();
             }
             7 => {

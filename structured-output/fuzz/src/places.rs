@@ -69,7 +69,11 @@ pub(crate) fn walk(
                 Err(_) => return seen + " limit",
             }
         }
-        assert_eq!(matcher.is_completed(), other.is_completed(), "after {text:?}");
+        assert_eq!(
+            matcher.is_completed(),
+            other.is_completed(),
+            "after {text:?}"
+        );
         if let (Ok(one), Ok(other)) = (matcher.next_token_mask(), other.next_token_mask()) {
             assert!(one == other, "after {text:?} by other tokens");
         }
@@ -104,11 +108,22 @@ impl Place<'_> {
         check(text, matcher.is_completed());
         let forced = matcher.find_jump_forward_string()?;
         assert!(forced.is_empty() || matcher.has_forced_byte()?);
-        assert!(forced.is_empty() || !matcher.is_completed(), "{forced:?} after {text:?}");
-        for id in vocabulary.ids().skip(usize::from(choice) % step).step_by(step) {
+        assert!(
+            forced.is_empty() || !matcher.is_completed(),
+            "{forced:?} after {text:?}"
+        );
+        for id in vocabulary
+            .ids()
+            .skip(usize::from(choice) % step)
+            .step_by(step)
+        {
             let is_allowed = mask.is_allowed(id);
             let mut fork = matcher.fork();
-            assert_eq!(fork.accept_token(id)?, is_allowed, "token {id} after {text:?}");
+            assert_eq!(
+                fork.accept_token(id)?,
+                is_allowed,
+                "token {id} after {text:?}"
+            );
             assert_eq!(matcher.validate_tokens(&[id])?, usize::from(is_allowed));
             if id == vocabulary.stop && is_allowed {
                 assert!(fork.is_terminated());
@@ -120,13 +135,21 @@ impl Place<'_> {
             let token = &vocabulary.tokens[id as usize];
             if vocabulary.is_text(id) {
                 let shared = forced.len().min(token.len());
-                assert_eq!(&token[..shared], &forced.as_bytes()[..shared], "after {text:?}");
+                assert_eq!(
+                    &token[..shared],
+                    &forced.as_bytes()[..shared],
+                    "after {text:?}"
+                );
             }
             fork.rollback(1).unwrap();
             assert!(fork.next_token_mask()? == mask, "rolled back to {text:?}");
         }
         self.follow(&forced)?;
-        for token in [None, mask.token_ids().get(usize::from(choice) % mask.num_allowed())] {
+        for token in [
+            None,
+            mask.token_ids()
+                .get(usize::from(choice) % mask.num_allowed()),
+        ] {
             let mut fork = matcher.fork();
             if let Some(&id) = token {
                 fork.accept_token(id)?;
@@ -150,7 +173,10 @@ impl Place<'_> {
         let mut fork = self.matcher.fork();
         if let Some(byte_tokens) = &self.vocabulary.byte_tokens {
             for byte in forced.bytes().take(64) {
-                assert!(fork.accept_token(byte_tokens[usize::from(byte)])?, "{forced:?}");
+                assert!(
+                    fork.accept_token(byte_tokens[usize::from(byte)])?,
+                    "{forced:?}"
+                );
             }
         }
         let forced = self.matcher.forced_tokens()?;
@@ -179,7 +205,10 @@ impl Place<'_> {
             assert!(left > 0, "the bound is too low after {text:?}");
             let mask = matcher.next_token_mask_within(left)?;
             let id = *mask.token_ids().first().expect("a mask is not empty");
-            assert!(matcher.next_token_mask()?.is_allowed(id), "{id} after {text:?}");
+            assert!(
+                matcher.next_token_mask()?.is_allowed(id),
+                "{id} after {text:?}"
+            );
             assert!(matcher.accept_token(id)?);
             if id != self.vocabulary.stop {
                 is_text &= self.vocabulary.is_text(id);
