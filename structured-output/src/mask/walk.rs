@@ -319,6 +319,16 @@ impl Table {
         self.states[state as usize].expr
     }
 
+    /// Whether a state leads to itself by some labels.
+    pub(crate) fn stays(&self, state: u32, labels: Labels) -> bool {
+        labels.is_subset(self.states[state as usize].stays)
+    }
+
+    /// Whether an expanded state has few bytes to go on with, beside so many children.
+    pub(crate) fn has_few(&self, state: u32, num_children: usize) -> bool {
+        usize::from(self.states[state as usize].num_bytes) * 4 < num_children
+    }
+
     /// Whether an expanded state tells apart no bytes that an alphabet doesn't.
     pub(crate) fn fits(&self, lexicon: &Lexicon, state: u32, labelled: Labelled<'_>) -> bool {
         labelled
@@ -327,14 +337,14 @@ impl Table {
     }
 
     /// The bytes with a derivative of an expanded state.
-    fn bytes(&self, lexicon: &Lexicon, state: u32) -> ByteSet {
+    pub(crate) fn bytes(&self, lexicon: &Lexicon, state: u32) -> ByteSet {
         let row = self.states[state as usize].row;
         let live = lexicon.row_entries(row).filter(|&(_, to)| to != EMPTY);
         live.fold(ByteSet::EMPTY, |all, (bytes, _)| all.union(bytes))
     }
 
     /// The bytes by which two expanded states have different derivatives.
-    fn apart(&self, lexicon: &Lexicon, own: u32, other: u32) -> ByteSet {
+    pub(crate) fn apart(&self, lexicon: &Lexicon, own: u32, other: u32) -> ByteSet {
         let [own, other] = [own, other].map(|state| self.states[state as usize].row);
         let mut apart = ByteSet::EMPTY;
         for (bytes, to) in lexicon.row_entries(own) {
