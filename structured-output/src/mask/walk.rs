@@ -1,10 +1,10 @@
 //! Walks of an automaton through a trie of tokens.
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 use hashbrown::HashMap;
 
-use crate::index::{Labels, ROOT, Trie};
+use crate::index::{CHARACTERS, CONTINUATION, Labels, ROOT, Trie};
 use crate::lexical::{ByteSet, EMPTY, ExprId, Fuel, Lexicon, NO_MARK, OutOfFuel, RowRef};
 
 /// A trie with what its labels stand for.
@@ -246,6 +246,40 @@ pub(crate) fn resting_state(
     Ok(None)
 }
 
+/// A state that so many bytes lead to itself may be one of text.
+const MANY_BYTES: usize = 64;
+
+/// Whether all characters beyond ASCII lead from a state to itself.
+fn characters_stay(
+    lexicon: &mut Lexicon,
+    expr: ExprId,
+    fuel: &mut Fuel,
+) -> Result<bool, OutOfFuel> {
+    let mut after_all = |from: ExprId, bytes: RangeInclusive<u8>| {
+        let next = lexicon.derivative(from, *bytes.start(), fuel)?;
+        for byte in bytes {
+            if next == EMPTY || lexicon.derivative(from, byte, fuel)? != next {
+                return Ok(None);
+            }
+        }
+        Ok(Some(next))
+    };
+    for (firsts, seconds, more) in CHARACTERS {
+        let mut next = after_all(expr, firsts)?;
+        let rest = std::iter::repeat_n(CONTINUATION, more as usize);
+        for bytes in std::iter::once(seconds).chain(rest) {
+            let Some(at) = next else {
+                return Ok(false);
+            };
+            next = after_all(at, bytes)?;
+        }
+        if next != Some(expr) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 /// A transition that was not asked for yet.
 const UNSEEN: u32 = u32::MAX;
 /// A transition to where no end can be reached.
@@ -310,7 +344,8 @@ impl Table {
             self.targets.push(if dead { DEAD } else { UNSEEN });
             state.num_bytes += if dead { 0 } else { bytes.len() as u16 };
         }
-        state.stays = Labels::within(&stays);
+        let characters = stays.len() >= MANY_BYTES && characters_stay(lexicon, state.expr, fuel)?;
+        state.stays = Labels::within(&stays, characters);
         Ok(())
     }
 
