@@ -9,7 +9,7 @@ use super::language_item::Beside;
 use crate::earley::{ContextId, ContextMemo, End, LanguageMask, Parser, StateId, Symbol};
 use crate::index::{ROOT, Trie};
 use crate::lexical::search::{DEAD, Graph, Search, UNKNOWN, nearest_end};
-use crate::lexical::{ExprId, Fuel, OutOfFuel};
+use crate::lexical::{ByteSet, ExprId, Fuel, OutOfFuel};
 use crate::mask::Mask;
 use crate::mask::store::MaskStore;
 use crate::pushdown;
@@ -299,7 +299,7 @@ impl TokenAutomaton {
         reached: impl FnMut(&[u32], StateId),
     ) -> Result<(), OutOfFuel> {
         let mut steps = Steps::default();
-        let start = steps.number(start);
+        let start = self.number(&mut steps, start, fuel)?;
         self.walk_below(trie, ROOT, start, &mut steps, fuel, reached)
     }
 
@@ -331,6 +331,21 @@ impl TokenAutomaton {
         Ok(())
     }
 
+    /// The number of a state in a walk.
+    pub(super) fn number(
+        &mut self,
+        steps: &mut Steps,
+        state: StateId,
+        fuel: &mut Fuel,
+    ) -> Result<u32, OutOfFuel> {
+        if let Some(&known) = steps.numbers.get(&state) {
+            return Ok(known);
+        }
+        let (parser, machine) = self.parser();
+        let bytes = parser.first_bytes(machine, state, fuel)?;
+        Ok(steps.add(state, &bytes))
+    }
+
     /// The number of the state after a byte, or [`DEAD_END`].
     pub(super) fn numbered_step(
         &mut self,
@@ -344,7 +359,7 @@ impl TokenAutomaton {
             return Ok(known);
         }
         let next = match self.parser_step(steps.state(state), byte, fuel)? {
-            Some(next) => steps.number(next),
+            Some(next) => self.number(steps, next, fuel)?,
             None => DEAD_END,
         };
         steps.rows[state as usize][usize::from(byte)] = next;
@@ -375,13 +390,17 @@ pub(super) struct Steps {
 }
 
 impl Steps {
-    /// The number of a state.
-    pub(super) fn number(&mut self, state: StateId) -> u32 {
-        *self.numbers.entry(state).or_insert_with(|| {
-            self.states.push(state);
-            self.rows.push([UNSEEN; 256]);
-            (self.states.len() - 1) as u32
-        })
+    /// Adds a state that only some bytes lead on from.
+    fn add(&mut self, state: StateId, bytes: &ByteSet) -> u32 {
+        let mut row = [DEAD_END; 256];
+        for byte in bytes.iter() {
+            row[usize::from(byte)] = UNSEEN;
+        }
+        let number = self.states.len() as u32;
+        self.numbers.insert(state, number);
+        self.states.push(state);
+        self.rows.push(row);
+        number
     }
 
     /// The state of a number.

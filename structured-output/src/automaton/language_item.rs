@@ -155,7 +155,8 @@ impl TokenAutomaton {
             let places = match &alone.rests {
                 Rests::Trie(rests) if rests.is_empty() => continue,
                 Rests::Trie(rests) => {
-                    let start = steps.number(self.grammars.parser.follow(context, fuel)?);
+                    let start = self.grammars.parser.follow(context, fuel)?;
+                    let start = self.number(&mut steps, start, fuel)?;
                     let set = |tokens: &[u32], _: StateId| set_bits(words, tokens);
                     self.walk_below(rests, ROOT, start, &mut steps, fuel, set)?;
                     continue;
@@ -163,7 +164,8 @@ impl TokenAutomaton {
                 Rests::Places(places) => places,
             };
             if !places.leaves.is_empty() {
-                let start = steps.number(self.grammars.parser.follow(context, fuel)?);
+                let start = self.grammars.parser.follow(context, fuel)?;
+                let start = self.number(&mut steps, start, fuel)?;
                 self.add_places(places, start, &mut steps, words, fuel)?;
             }
             for &end in &places.large {
@@ -183,7 +185,8 @@ impl TokenAutomaton {
                         }
                         continue;
                     }
-                    let start = steps.number(self.grammars.parser.single(item, fuel)?);
+                    let start = self.grammars.parser.single(item, fuel)?;
+                    let start = self.number(&mut steps, start, fuel)?;
                     let set = |tokens: &[u32], _: StateId| set_bits(words, tokens);
                     self.walk_below(index.byte_trie(), end.node, start, &mut steps, fuel, set)?;
                 }

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::index::Trie;
-use crate::lexical::{ExprId, Fuel, Lexicon, OutOfFuel};
+use crate::lexical::{ByteSet, ExprId, Fuel, Lexicon, OutOfFuel};
 use crate::mask::Mask;
 use crate::mask::walk::{DEAD, Labelled, Table};
 
@@ -84,20 +84,48 @@ pub(crate) struct Walked {
     pub(crate) apart: Vec<Range<u32>>,
 }
 
-/// An end on the way to a node.
-struct OpenEnd {
-    end: End,
-    num_leaving: u32,
-    leaves: Vec<Leave>,
+/// The ends that a walk met, with what left there.
+#[derive(Default)]
+struct Ends {
+    /// On the way to the node that is looked at, with their numbers.
+    open: Vec<(End, u32)>,
+    /// By number: the end, and how many tokens leave there.
+    all: Vec<(End, u32)>,
+    /// Each with the number of its end.
+    leaves: Vec<(u32, Leave)>,
 }
 
-impl Walked {
-    fn close(&mut self, open: OpenEnd) {
-        if open.num_leaving >= MANY {
-            self.large.push(open.end);
-        } else {
-            self.leaves.extend(open.leaves);
+impl Ends {
+    /// Forgets ends that aren't on the way to a node of a depth.
+    fn close(&mut self, depth: u32) {
+        while self.open.last().is_some_and(|(end, _)| end.depth >= depth) {
+            self.open.pop();
         }
+    }
+
+    fn push(&mut self, end: End) {
+        self.open.push((end, self.all.len() as u32));
+        self.all.push((end, 0));
+    }
+
+    /// Tokens below a node leave at all open ends. Its own byte comes after `at` bytes.
+    fn leave(&mut self, node: u32, at: u32, num_tokens: u32) {
+        for &(end, number) in &self.open {
+            let num_leaving = &mut self.all[number as usize].1;
+            *num_leaving += num_tokens;
+            if *num_leaving < MANY {
+                let depth = end.depth;
+                self.leaves.push((number, Leave { node, depth, at }));
+            }
+        }
+    }
+
+    fn finish(self, walked: &mut Walked) {
+        let is_large = |number: u32| self.all[number as usize].1 >= MANY;
+        let leaves = self.leaves.iter().filter(|(number, _)| !is_large(*number));
+        walked.leaves = leaves.map(|&(_, leave)| leave).collect();
+        let large = self.all.iter().filter(|(_, count)| *count >= MANY);
+        walked.large = large.map(|&(end, _)| end).collect();
     }
 }
 
@@ -122,14 +150,11 @@ pub(crate) fn walk(
     let mut table = Table::default();
     let start = table.state(lexicon, start);
     let beside = beside.map(|beside| table.state(lexicon, beside));
-    // On the way to the node.
-    let mut ends: Vec<OpenEnd> = Vec::new();
+    let mut ends = Ends::default();
     let mut pending = vec![(from, start, beside)];
     while let Some((at, state, beside)) = pending.pop() {
         let End { node, depth } = at;
-        while let Some(open) = ends.pop_if(|open| open.end.depth >= depth) {
-            walked.close(open);
-        }
+        ends.close(depth);
         let children = trie.children(node);
         if !children.is_empty() {
             table.expand(lexicon, state, fuel)?;
@@ -152,11 +177,7 @@ pub(crate) fn walk(
             continue;
         }
         if at != from && lexicon.is_nullable(table.expr(state)) {
-            ends.push(OpenEnd {
-                end: at,
-                num_leaving: 0,
-                leaves: Vec::new(),
-            });
+            ends.push(at);
         }
         // The bytes that matter, where they are few.
         let bytes = match beside {
@@ -165,20 +186,24 @@ pub(crate) fn walk(
                 Some(table.apart(lexicon, state, beside))
             }
             // What can't go on leaves nothing.
-            None if ends.is_empty() && labelled.alphabet.is_none() => {
+            None if ends.open.is_empty() && labelled.alphabet.is_none() => {
                 let has_few = table.has_few(state, children.len());
                 has_few.then(|| table.bytes(lexicon, state))
             }
             None => None,
         };
         let listed = bytes.filter(|bytes| bytes.len() * 4 < children.len());
-        let mut nodes: Vec<u32> = Vec::new();
-        match listed {
-            Some(bytes) => nodes.extend(bytes.iter().filter_map(|byte| trie.child(node, byte))),
-            None => nodes.extend(children),
-        }
-        fuel.burn(1 + nodes.len() as u64)?;
-        for &child in nodes.iter().rev() {
+        let num_nodes = listed.as_ref().map_or(children.len(), ByteSet::len);
+        fuel.burn(1 + num_nodes as u64)?;
+        let listed = listed.iter().flat_map(ByteSet::iter);
+        let listed = listed.filter_map(|byte| trie.child(node, byte));
+        let first = pending.len();
+        let all = if num_nodes == children.len() {
+            children
+        } else {
+            0..0
+        };
+        for child in listed.chain(all) {
             let byte = labelled.byte(trie.label(child));
             let next = table.step(lexicon, state, byte, fuel)?;
             let mut next_beside = None;
@@ -187,8 +212,8 @@ pub(crate) fn walk(
                 if next == other {
                     continue;
                 }
-                let ends = |state| state != DEAD && lexicon.is_nullable(table.expr(state));
-                if next != DEAD && other != DEAD && ends(next) == ends(other) {
+                let may_end = |state| state != DEAD && lexicon.is_nullable(table.expr(state));
+                if next != DEAD && other != DEAD && may_end(next) == may_end(other) {
                     next_beside = Some(other);
                 } else {
                     walked.apart.push(trie.below(child));
@@ -202,45 +227,40 @@ pub(crate) fn walk(
                 pending.push((child, next, next_beside));
                 continue;
             }
-            fuel.burn(ends.len() as u64)?;
-            let leaving = trie.below(child).len() as u32;
-            for open in &mut ends {
-                open.num_leaving += leaving;
-                if open.num_leaving < MANY {
-                    open.leaves.push(Leave {
-                        node: child,
-                        depth: open.end.depth,
-                        at: depth,
-                    });
-                }
-            }
+            fuel.burn(ends.open.len() as u64)?;
+            ends.leave(child, depth, trie.below(child).len() as u32);
         }
+        pending[first..].reverse();
     }
-    for open in ends.into_iter().rev() {
-        walked.close(open);
-    }
+    ends.finish(&mut walked);
     Ok(Some(walked))
 }
 
 impl Places {
     /// What a walk through the trie of bytes found. `byte_at` is a byte of the tokens below a node.
     pub(crate) fn new(walked: Walked, byte_at: impl Fn(u32, u32) -> u8) -> Self {
-        let mut sorted: Vec<(u8, Leave)> = walked
-            .leaves
-            .into_iter()
-            .map(|leave| (byte_at(leave.node, leave.depth), leave))
-            .collect();
-        sorted.sort_by_key(|&(byte, leave)| (byte, leave.node));
-        let mut first_bytes: Vec<(u8, u32)> = Vec::new();
-        for (count, &(byte, _)) in (1..).zip(&sorted) {
-            match first_bytes.last_mut() {
-                Some((last, end)) if *last == byte => *end = count,
-                _ => first_bytes.push((byte, count)),
-            }
+        let byte_of = |leave: &Leave| byte_at(leave.node, leave.depth);
+        let bytes: Vec<u8> = walked.leaves.iter().map(byte_of).collect();
+        // Sorted by counting.
+        let mut starts = [0_u32; 257];
+        for &byte in &bytes {
+            starts[usize::from(byte) + 1] += 1;
         }
+        for at in 0..256 {
+            starts[at + 1] += starts[at];
+        }
+        let mut next = starts;
+        let mut leaves = walked.leaves.clone();
+        for (&byte, leave) in bytes.iter().zip(walked.leaves) {
+            let at = &mut next[usize::from(byte)];
+            leaves[*at as usize] = leave;
+            *at += 1;
+        }
+        let first_bytes = (0..=255_u8).zip(starts.windows(2));
+        let first_bytes = first_bytes.filter(|(_, ends)| ends[0] < ends[1]);
         Self {
-            leaves: sorted.into_iter().map(|(_, leave)| leave).collect(),
-            first_bytes,
+            leaves,
+            first_bytes: first_bytes.map(|(byte, ends)| (byte, ends[1])).collect(),
             large: walked.large,
         }
     }
