@@ -1,12 +1,12 @@
 //! Whether a constraint can be enforced, found out before its request travels.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use protocol::{PropertyOrder, StructuredOutputsConstraint, StructuredOutputsParams, Whitespace};
 use structured_output::{
     CancelFlag, CompileBudget, CompileError, CompilerOptions, GrammarCompiler, JsonSchemaOptions,
-    TokenizerInfo,
 };
+use tokenizer::Tokenizer;
 
 use crate::error::ValidationError;
 
@@ -21,38 +21,38 @@ const BUDGET: CompileBudget = CompileBudget {
 /// Memory for constraints that were checked before.
 const CACHE_BYTES: usize = 32 << 20;
 
-/// Parses and checks constraints.
+/// Parses and checks constraints for one model.
 ///
-/// It compiles them for a vocabulary of the 256 bytes, which takes no more than parsing does: what
-/// is compiled for the model's vocabulary is the core's.
+/// It compiles them for the model's vocabulary, since grammars name tokens of it, and makes no mask:
+/// that takes no more than parsing does. The vocabulary's index is made for the first constraint.
 #[derive(Debug)]
 pub struct ConstraintChecker {
-    /// Absent only if the vocabulary of bytes were none: then all is left to the core.
-    compiler: Option<GrammarCompiler>,
-}
-
-impl Default for ConstraintChecker {
-    fn default() -> Self {
-        Self::new()
-    }
+    tokenizer: Arc<Tokenizer>,
+    /// Empty only for a vocabulary that the core refuses too: then all is left to the core.
+    compiler: OnceLock<Option<GrammarCompiler>>,
 }
 
 impl ConstraintChecker {
     /// A checker that has seen nothing yet.
-    pub fn new() -> Self {
-        let mut vocab: Vec<Vec<u8>> = (0..=u8::MAX).map(|byte| vec![byte]).collect();
-        vocab.push(b"</s>".to_vec());
-        let info = TokenizerInfo::new(&vocab, vocab.len(), &[256], &[256]);
-        let options = CompilerOptions {
-            cache_bytes: CACHE_BYTES,
-            budget: BUDGET,
-            ..CompilerOptions::default()
-        };
+    pub fn new(tokenizer: Arc<Tokenizer>) -> Self {
         Self {
-            compiler: info
-                .ok()
-                .map(|info| GrammarCompiler::new(Arc::new(info), options)),
+            tokenizer,
+            compiler: OnceLock::new(),
         }
+    }
+
+    fn compiler(&self) -> Option<&GrammarCompiler> {
+        let compiler = self.compiler.get_or_init(|| {
+            let info = self.tokenizer.tokenizer_info(self.tokenizer.vocab_size());
+            let options = CompilerOptions {
+                cache_bytes: CACHE_BYTES,
+                budget: BUDGET,
+                ..CompilerOptions::default()
+            };
+            info.ok()
+                .map(|info| GrammarCompiler::new(Arc::new(info), options))
+        });
+        compiler.as_ref()
     }
 
     /// Checks a constraint. `field` is how its request calls it.
@@ -66,7 +66,7 @@ impl ConstraintChecker {
         field: &str,
     ) -> Result<(), ValidationError> {
         let cancel = CancelFlag::new();
-        let Some(compiler) = &self.compiler else {
+        let Some(compiler) = self.compiler() else {
             return Ok(());
         };
         let (source, result) = match &params.constraint {
@@ -142,9 +142,11 @@ fn json_schema_options(params: &StructuredOutputsParams) -> JsonSchemaOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test_support::tokenizer;
 
     fn check(constraint: StructuredOutputsConstraint) -> Result<(), ValidationError> {
-        ConstraintChecker::new().check(&StructuredOutputsParams::new(constraint), "guided")
+        ConstraintChecker::new(tokenizer())
+            .check(&StructuredOutputsParams::new(constraint), "guided")
     }
 
     fn refused(constraint: StructuredOutputsConstraint) -> String {
@@ -172,6 +174,17 @@ mod tests {
         ] {
             assert_eq!(check(constraint.clone()), Ok(()), "{constraint:?}");
         }
+    }
+
+    #[test]
+    fn grammars_name_tokens_of_the_model() {
+        let grammar = |text: &str| StructuredOutputsConstraint::Grammar(text.to_owned());
+        assert_eq!(check(grammar("start: <[65]> \"a\"")), Ok(()));
+        assert_eq!(check(grammar("start: <think> \"a\"")), Ok(()));
+        let message = refused(grammar("start: <[300]>"));
+        assert!(message.contains("300"), "{message}");
+        let message = refused(grammar("start: <|nothing|>"));
+        assert!(message.contains("<|nothing|>"), "{message}");
     }
 
     #[test]
@@ -209,7 +222,7 @@ mod tests {
 
     #[test]
     fn options_reach_the_compiler() {
-        let checker = ConstraintChecker::new();
+        let checker = ConstraintChecker::new(tokenizer());
         let with = |pattern: &str, constraint| {
             let mut params = StructuredOutputsParams::new(constraint);
             params.whitespace = Whitespace::Pattern(pattern.to_owned());

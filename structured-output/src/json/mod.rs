@@ -15,8 +15,10 @@
 //! | `derive` | what a formula becomes by an item or a member |
 //! | `array`, `object`, `member` | what may come next in an array or object |
 //! | `unique`, `repeat` | arrays of distinct items, or of items that are not |
-//! | `live` | whether there is a value, and how long a short one is |
+//! | `live`, `live_array` | whether there is a value, and how long a short one is |
+//! | `shortest` | short texts, written out |
 //! | `frame` | places in arrays and objects as frames of the pushdown machine |
+//! | `options` | the options by their names |
 //! | `style`, `spacing` | white space and the order of properties |
 //! | `programs` | all of that, interned |
 
@@ -28,17 +30,20 @@ mod format_regex;
 mod formula;
 mod frame;
 mod live;
+mod live_array;
 mod member;
 mod multiple;
 mod node;
 mod number;
 mod object;
+mod options;
 mod pattern;
 mod programs;
 mod range;
 mod repeat;
 mod schema;
 mod shape;
+mod shortest;
 mod spacing;
 mod style;
 #[cfg(test)]

@@ -39,7 +39,8 @@ impl Lexicon {
         self.concat(whole, fraction)
     }
 
-    fn json_whole(&mut self) -> ExprId {
+    /// Any whole number, without exponent and without a fraction.
+    pub(crate) fn json_whole(&mut self) -> ExprId {
         let minus = self.literal(b"-");
         let minus = self.optional(minus);
         let zero = self.literal(b"0");

@@ -42,7 +42,11 @@ impl Builder<'_> {
         }
         if only_integers && !kinds.contains(Kinds::NUMBER) {
             kinds = kinds.union(Kinds::NUMBER);
-            let integer = self.lexicon.json_integer();
+            let integer = if self.dialect.integers_have_a_fraction() {
+                self.lexicon.json_integer()
+            } else {
+                self.lexicon.json_whole()
+            };
             self.numbers.push(integer);
         }
         self.kinds = kinds;
