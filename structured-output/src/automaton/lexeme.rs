@@ -103,7 +103,12 @@ impl TokenAutomaton {
         fuel: &mut Fuel,
     ) -> Result<Option<LexemeMask>, OutOfFuel> {
         let index = Arc::clone(&self.index);
+        // A walk that fails may have seen much of its trie before.
+        let fits = self.machine.lexicon.fitting_alphabets(expr, fuel)?;
         for (alphabet, coarse) in index.coarse().iter().enumerate() {
+            if fits >> alphabet & 1 == 0 {
+                continue;
+            }
             let labelled = Labelled {
                 trie: coarse.trie(),
                 alphabet: Some((alphabet, coarse.representatives())),

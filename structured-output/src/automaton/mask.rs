@@ -34,7 +34,8 @@ impl TokenAutomaton {
         self.machine.start_recording();
         let mut gather = Gather::default();
         self.add_stop_tokens(&mut gather, state, fuel)?;
-        let mut depends_on_text = std::mem::take(&mut self.machine.reads.key);
+        // What may end the text here may have asked for the end of a key or an item.
+        let mut depends_on_text = self.machine.reads.text.take().is_some();
         let mut unsure = Vec::new();
         let mut at = State { lexeme, ..state };
         loop {
@@ -46,7 +47,8 @@ impl TokenAutomaton {
                 NO_MARK => break,
                 mark => at = self.machine.end_lexeme(at, mark, fuel)?,
             }
-            depends_on_text |= std::mem::take(&mut self.machine.reads.key);
+            depends_on_text |= self.machine.reads.text.take().is_some();
+            depends_on_text |= self.machine.has_key_frames();
             at.lexeme = self.machine.lexicon.saturated(at.lexeme);
         }
         let reads = self.machine.stop_recording();
@@ -105,26 +107,14 @@ impl TokenAutomaton {
         let index = Arc::clone(&self.index);
         for (own_mark, exits) in &part.exits {
             let mark = mark.unwrap_or(*own_mark);
-            let next = self.machine.end_lexeme(state, mark, fuel)?;
-            let depends_on_text = std::mem::take(&mut self.machine.reads.key);
-            let found = |tokens: &[u32], _: State| ids.extend_from_slice(tokens);
             match exits {
-                // What follows depends on the text of the token too.
-                Exits::Nodes(nodes) if depends_on_text => {
-                    let trie = index.byte_trie();
-                    for &node in nodes {
-                        unsure.extend_from_slice(trie.ids(trie.below(node)));
-                    }
-                }
-                Exits::Suffixes(trie) if depends_on_text => {
-                    unsure.extend_from_slice(trie.tokens());
-                }
                 Exits::Nodes(nodes) => {
-                    let nodes = nodes.iter().copied();
-                    self.walk_states(index.byte_trie(), nodes, next, fuel, found, unsure)?;
+                    let trie = index.byte_trie();
+                    self.walk_exits(trie, nodes, state, mark, ids, unsure, fuel)?;
                 }
                 Exits::Suffixes(trie) => {
-                    self.walk_states(trie, trie.children(ROOT), next, fuel, found, unsure)?;
+                    let nodes: Vec<u32> = trie.children(ROOT).collect();
+                    self.walk_exits(trie, &nodes, state, mark, ids, unsure, fuel)?;
                 }
             }
         }

@@ -2,15 +2,50 @@
 
 use super::{State, TokenAutomaton};
 use crate::index::Trie;
+use crate::json::Unread;
 use crate::lexical::{Fuel, OutOfFuel};
+use crate::pushdown::StackId;
+
+/// What a place in a walk owes to a text that began before it, a key or an item, and isn't known.
+#[derive(Clone, Copy)]
+enum Text {
+    /// Nothing: what is reached is allowed.
+    Unused,
+    /// The stack's top frame is the one after the text.
+    Before(After),
+    /// More than is known. What isn't reached isn't allowed; what is may be.
+    Needed,
+}
+
+/// How far a walk is in the frame after a text.
+#[derive(Clone, Copy)]
+struct After {
+    stack: StackId,
+    unread: Unread,
+    /// The comma has been read.
+    is_next: bool,
+    /// The first byte of the next key or item.
+    first: Option<u8>,
+}
+
+impl After {
+    fn read(mut self, byte: u8) -> Self {
+        match byte {
+            b',' if self.first.is_none() => self.is_next = true,
+            b' ' | b'\t' | b'\n' | b'\r' => {}
+            _ => self.first = self.first.or(Some(byte)),
+        }
+        self
+    }
+}
 
 impl TokenAutomaton {
     /// Runs the machine over every word of a trie of bytes that begins with the edge to one of some
     /// nodes, as far as it survives. `start` is the state before those edges; `reached` is given the
     /// tokens of each node and the state after them.
     ///
-    /// Where a state depends on the text of a key that began before the walk, the walk doesn't know
-    /// it: the tokens from there on go to `unsure`.
+    /// Where a state depends on the text of a key or an item, the tokens from there on go to
+    /// `unsure`.
     pub(super) fn walk_states(
         &mut self,
         trie: &Trie,
@@ -24,7 +59,7 @@ impl TokenAutomaton {
         while let Some((node, state)) = pending.pop() {
             fuel.burn(1)?;
             let next = self.machine.step(state, trie.label(node), fuel)?;
-            if std::mem::take(&mut self.machine.reads.key) {
+            if self.machine.reads.text.take().is_some() {
                 unsure.extend_from_slice(trie.ids(trie.below(node)));
                 continue;
             }
@@ -38,5 +73,142 @@ impl TokenAutomaton {
             pending.extend(trie.children(node).map(|child| (child, next)));
         }
         Ok(())
+    }
+
+    /// Adds to `ids` the tokens at and below some nodes of a trie of bytes that a state allows
+    /// after its lexeme, which ends with a mark; to `unsure` those for which that depends on the
+    /// lexeme's text.
+    ///
+    /// Texts of keys and items that end in the walk are left out of what follows: so it allows what
+    /// they allow, and more by one key or item at most. What may close or has infinitely many ways
+    /// to go on may do so whatever the text is.
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn walk_exits(
+        &mut self,
+        trie: &Trie,
+        nodes: &[u32],
+        state: State,
+        mark: u16,
+        ids: &mut Vec<u32>,
+        unsure: &mut Vec<u32>,
+        fuel: &mut Fuel,
+    ) -> Result<(), OutOfFuel> {
+        self.machine.skip_texts(true);
+        let walked = self.walk_without_texts(trie, nodes, state, mark, ids, unsure, fuel);
+        self.machine.skip_texts(false);
+        walked
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn walk_without_texts(
+        &mut self,
+        trie: &Trie,
+        nodes: &[u32],
+        state: State,
+        mark: u16,
+        ids: &mut Vec<u32>,
+        unsure: &mut Vec<u32>,
+        fuel: &mut Fuel,
+    ) -> Result<(), OutOfFuel> {
+        let start = self.machine.end_lexeme(state, mark, fuel)?;
+        let text = self.text_after(Text::Unused, start, None, fuel)?;
+        if std::mem::take(&mut self.machine.reads.may_widen) {
+            for &node in nodes {
+                unsure.extend_from_slice(trie.ids(trie.below(node)));
+            }
+            return Ok(());
+        }
+        let mut pending: Vec<(u32, State, Text)> =
+            nodes.iter().map(|&node| (node, start, text)).collect();
+        while let Some((node, state, text)) = pending.pop() {
+            fuel.burn(1)?;
+            let byte = trie.label(node);
+            let next = self.machine.step(state, byte, fuel)?;
+            if std::mem::take(&mut self.machine.reads.may_widen) {
+                self.machine.reads.text = None;
+                unsure.extend_from_slice(trie.ids(trie.below(node)));
+                continue;
+            }
+            let Some(next) = next else {
+                self.machine.reads.text = None;
+                continue;
+            };
+            let text = self.text_after(text, next, Some(byte), fuel)?;
+            let tokens = trie.ids(trie.own(node));
+            if !tokens.is_empty() {
+                match self.is_allowed(next, text) {
+                    true => ids.extend_from_slice(tokens),
+                    false => unsure.extend_from_slice(tokens),
+                }
+            }
+            pending.extend(trie.children(node).map(|child| (child, next, text)));
+        }
+        Ok(())
+    }
+
+    /// What a place owes to an unknown text, after a step with a byte to a state.
+    fn text_after(
+        &mut self,
+        before: Text,
+        next: State,
+        byte: Option<u8>,
+        fuel: &mut Fuel,
+    ) -> Result<Text, OutOfFuel> {
+        let read = self.machine.reads.text.take();
+        let stacks = self.machine.stacks();
+        let is_left = |stack: StackId, by: StackId| stacks.depth(by) < stacks.depth(stack);
+        let Some(stack) = read else {
+            return Ok(match before {
+                Text::Before(after) if next.stack == after.stack => {
+                    Text::Before(byte.map_or(after, |byte| after.read(byte)))
+                }
+                // Closed, which depends on no text.
+                Text::Before(after) if is_left(after.stack, next.stack) => Text::Unused,
+                Text::Before(_) | Text::Needed => Text::Needed,
+                Text::Unused => Text::Unused,
+            });
+        };
+        let is_first = match before {
+            Text::Unused => true,
+            Text::Before(after) => is_left(after.stack, stack),
+            Text::Needed => false,
+        };
+        if !is_first {
+            return Ok(Text::Needed);
+        }
+        if next.stack != stack {
+            return Ok(match is_left(stack, next.stack) {
+                true => Text::Unused,
+                false => Text::Needed,
+            });
+        }
+        let unread = self.machine.unread(stack, fuel)?;
+        Ok(Text::Before(After {
+            stack,
+            unread,
+            // The byte that ends a number belongs to what follows it.
+            is_next: byte == Some(b','),
+            first: None,
+        }))
+    }
+
+    /// Whether a state that a walk reached is one whatever the text was; else it may be none.
+    fn is_allowed(&self, state: State, text: Text) -> bool {
+        match text {
+            Text::Unused => true,
+            Text::Needed => false,
+            Text::Before(After {
+                unread,
+                is_next,
+                first,
+                ..
+            }) => {
+                // Numbers are spelled in infinitely many ways; strings and keys are not.
+                (unread.closes && !is_next)
+                    || (unread.goes_on
+                        && matches!(first, None | Some(b'"'))
+                        && self.machine.lexicon.is_infinite(state.lexeme))
+            }
+        }
     }
 }

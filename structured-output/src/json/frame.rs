@@ -276,21 +276,14 @@ impl Programs {
                     }
                 }
                 let keys = lexicon.or(&keys);
-                let close = match self.plain[object.0 as usize].clone() {
-                    Some(plain) => {
-                        let names = 0..num_names;
-                        let mut required = names.filter(|&name| plain.required[name as usize]);
-                        if required.any(|name| self.is_open(at, name)) || count < plain.min {
-                            EMPTY
-                        } else {
-                            let bracket = lexicon.literal(b"}");
-                            lexicon.marked(bracket, CLOSE)
-                        }
-                    }
-                    None => {
-                        let rest = self.object(object).rest.clone();
-                        self.close(lexicon, b"}", &rest)
-                    }
+                let close = if self.plain[object.0 as usize].is_none() {
+                    let rest = self.object(object).rest.clone();
+                    self.close(lexicon, b"}", &rest)
+                } else if self.object_closes(frame, object, count) {
+                    let bracket = lexicon.literal(b"}");
+                    lexicon.marked(bracket, CLOSE)
+                } else {
+                    EMPTY
                 };
                 Expansion {
                     entry: self.between(lexicon, style, place, keys, close),
@@ -299,6 +292,18 @@ impl Programs {
                 }
             }
         })
+    }
+
+    /// Whether an object may end where a frame is.
+    pub(super) fn object_closes(&self, frame: &Frame, object: ObjectId, count: u32) -> bool {
+        let Some(plain) = &self.plain[object.0 as usize] else {
+            let rest = &self.object(object).rest;
+            return rest.iter().any(|&id| self.logic.facts(id).closes);
+        };
+        let at = self.at(frame);
+        let names = 0..self.plan(at.plan).num_names();
+        let mut required = names.filter(|&name| plain.required[name as usize]);
+        !required.any(|name| self.is_open(at, name)) && count >= plain.min
     }
 
     /// What comes within brackets: another item or member, or the closing bracket.

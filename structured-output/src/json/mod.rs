@@ -15,6 +15,7 @@
 //! | `derive` | what a formula becomes by an item or a member |
 //! | `array`, `object`, `member` | what may come next in an array or object |
 //! | `unique`, `repeat` | arrays of distinct items, or of items that are not |
+//! | `unread` | what follows a key or an item whose text isn't known |
 //! | `live`, `live_array` | whether there is a value, and how long a short one is |
 //! | `shortest` | short texts, written out |
 //! | `frame` | places in arrays and objects as frames of the pushdown machine |
@@ -52,6 +53,7 @@ mod testing;
 mod tests;
 mod text;
 mod unique;
+mod unread;
 mod value;
 
 pub(crate) use frame::Frame;
@@ -61,4 +63,5 @@ pub use schema::Draft;
 pub(crate) use schema::SchemaCompiler;
 pub(crate) use style::Style;
 pub use text::Whitespace;
+pub(crate) use unread::Unread;
 pub(crate) use value::Value;

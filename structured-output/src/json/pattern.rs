@@ -101,8 +101,7 @@ impl Lexicon {
         let mut body = translator.run(self, usize::MAX)?.unwrap_or(EPSILON);
         if !fits {
             let char = self.json_constrained_char();
-            let texts = self.repeat(char, length.min, length.max);
-            body = self.and(&[body, texts]);
+            body = self.sized(body, char, length.min, length.max);
         }
         Ok(self.json_quoted(body))
     }

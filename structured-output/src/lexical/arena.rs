@@ -2,7 +2,7 @@
 
 use std::hash::{BuildHasher, Hash};
 
-use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
+use hashbrown::{DefaultHashBuilder, HashMap, HashSet, HashTable};
 
 use super::byte_set::ByteSet;
 use super::derivative::Rows;
@@ -102,6 +102,9 @@ pub(super) struct Facts {
     pub(super) end_mark: u16,
     /// A lower bound on the length of its strings.
     pub(super) min_bytes: u32,
+    /// An upper bound on the shortest string of any of its derivatives; `u32::MAX` where that would
+    /// have to be searched for.
+    pub(super) farthest: u32,
 }
 
 /// Steps left for a piece of work. Counts what is done, never time, so that a run can be repeated.
@@ -163,6 +166,10 @@ pub(crate) struct Lexicon {
     pub(super) first_marked: HashMap<ExprId, ExprId>,
     /// See `saturate`: the expression with its counters cut, or [`NOT_CUT`].
     pub(super) saturated: Vec<u32>,
+    /// See `saturate`: intersections of spelled strings with a length.
+    pub(super) sized: HashSet<ExprId>,
+    /// What such a length counts, or [`EMPTY`].
+    pub(super) sized_by: ExprId,
     /// Small sets of code points met so far, see `unicode`.
     pub(super) code_points: HashMap<Vec<(char, char)>, ExprId>,
     /// The expression of each byte; [`EMPTY`] where it wasn't asked for.
@@ -195,6 +202,8 @@ impl Lexicon {
             memo: Default::default(),
             first_marked: HashMap::new(),
             saturated: Vec::new(),
+            sized: HashSet::new(),
+            sized_by: EMPTY,
             code_points: HashMap::new(),
             bytes: vec![EMPTY; 256],
             formats: HashMap::new(),
@@ -224,6 +233,7 @@ impl Lexicon {
             + self.node_ids.capacity() * (size_of::<u32>() + 1)
             + self.sets.capacity() * (size_of::<ByteSet>() + 2 * size_of::<u32>())
             + self.saturated.capacity() * size_of::<u32>()
+            + self.sized.capacity() * (size_of::<ExprId>() + 1)
             + self.first_marked.capacity() * (size_of::<(ExprId, ExprId)>() + 1)
             + self.rows.memory_bytes()
             + self.memo.memory_bytes()
@@ -238,6 +248,16 @@ impl Lexicon {
     /// accepts.
     pub(crate) fn is_nullable(&self, expr: ExprId) -> bool {
         self.facts(expr).nullable
+    }
+
+    /// Whether the language is known to have finitely many strings.
+    pub(crate) fn is_finite(&self, expr: ExprId) -> bool {
+        self.facts(expr).finite
+    }
+
+    /// Whether the language is known to have infinitely many strings.
+    pub(crate) fn is_infinite(&self, expr: ExprId) -> bool {
+        self.facts(expr).infinite
     }
 
     /// Whether an expression is free of intersections and complements.
@@ -365,6 +385,7 @@ impl Lexicon {
             sole_mark: NO_MARK,
             end_mark: NO_MARK,
             min_bytes: 0,
+            farthest: 0,
         };
         match node {
             Node::Empty => Facts {
@@ -389,6 +410,7 @@ impl Lexicon {
             Node::Class(_) => Facts {
                 finite: true,
                 min_bytes: 1,
+                farthest: 1,
                 ..plain
             },
             Node::Concat(head, tail) => {
@@ -404,6 +426,7 @@ impl Lexicon {
                     sole_mark: b.sole_mark,
                     end_mark: if a.nullable { b.end_mark } else { NO_MARK },
                     min_bytes: a.min_bytes.saturating_add(b.min_bytes),
+                    farthest: b.farthest.max(a.farthest.saturating_add(b.min_bytes)),
                 }
             }
             Node::Or(_) => Facts {
@@ -425,14 +448,21 @@ impl Lexicon {
                     .min()
                     .unwrap_or(NO_MARK),
                 min_bytes: lengths().min().unwrap_or(u32::MAX),
+                farthest: list
+                    .iter()
+                    .map(|&expr| self.facts(expr).farthest)
+                    .max()
+                    .unwrap_or(0),
             },
             Node::And(_) => Facts {
                 nullable: all(|facts| facts.nullable),
                 exact: false,
                 live: all(|facts| facts.nullable) || self.is_infinite_less_finite(list),
                 finite: any(|facts| facts.finite),
+                infinite: self.is_infinite_less_finite(list),
                 counted: any(|facts| facts.counted),
                 min_bytes: lengths().max().unwrap_or(0),
+                farthest: u32::MAX,
                 ..plain
             },
             Node::Not(inner) => {
@@ -443,6 +473,7 @@ impl Lexicon {
                     live: !inner.nullable || inner.finite,
                     counted: inner.counted,
                     min_bytes: u32::from(inner.nullable),
+                    farthest: u32::MAX,
                     ..plain
                 }
             }
@@ -456,12 +487,16 @@ impl Lexicon {
                         || (max == UNBOUNDED && inner.live && inner.min_bytes > 0),
                     counted: inner.counted || max != UNBOUNDED || min > 1,
                     min_bytes: min.saturating_mul(inner.min_bytes),
+                    farthest: min
+                        .saturating_mul(inner.min_bytes)
+                        .saturating_add(inner.farthest),
                     ..inner
                 }
             }
             Node::Residue(residue) => Facts {
                 nullable: residue.is_nullable(),
                 min_bytes: residue.min_bytes().unwrap_or(u32::MAX),
+                farthest: u32::MAX,
                 ..plain
             },
         }

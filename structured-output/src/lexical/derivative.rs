@@ -9,7 +9,9 @@ use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-use super::arena::{EMPTY, EPSILON, ExprId, Fuel, Lexicon, Node, OutOfFuel, UNBOUNDED};
+use super::arena::{
+    EMPTY, EPSILON, ExprId, Fuel, Lexicon, Node, OutOfFuel, TURNING_BYTES, UNBOUNDED,
+};
 use super::byte_set::ByteSet;
 
 /// A map from bytes to classes; classes are numbered in the order of their first bytes.
@@ -181,6 +183,35 @@ impl Lexicon {
         self.rows.maps[row.0.map as usize].fits >> alphabet & 1 == 1
     }
 
+    /// The coarse alphabets that tell apart all that an expression does, and the first states after
+    /// it, as bits: a look ahead of at most some dozens of states.
+    pub(crate) fn fitting_alphabets(
+        &mut self,
+        expr: ExprId,
+        fuel: &mut Fuel,
+    ) -> Result<u8, OutOfFuel> {
+        const MAX_STATES: usize = 48;
+        let mut seen = vec![expr];
+        let mut at = 0;
+        let mut fits = u8::MAX;
+        while let Some(&next) = seen.get(at) {
+            let row = self.row(next, fuel)?;
+            fits &= self.rows.maps[row.map as usize].fits;
+            if fits == 0 {
+                break;
+            }
+            for (bytes, to) in self.rows.entries(row) {
+                // What follows a turning byte is read byte by byte anyway.
+                let is_met = to != EMPTY && !bytes.iter().all(|b| TURNING_BYTES.contains(&b));
+                if is_met && seen.len() < MAX_STATES && !seen.contains(&to) {
+                    seen.push(to);
+                }
+            }
+            at += 1;
+        }
+        Ok(fits)
+    }
+
     /// The row of an expression, computed where it isn't yet, operands first.
     fn row(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<Row, OutOfFuel> {
         if let Some(row) = self.rows.get(expr) {
@@ -263,6 +294,12 @@ impl Lexicon {
                 self.intersection_row(&parts, fuel)?
             }
         };
+        if self.sized.contains(&expr) {
+            // What follows is strings with their length too.
+            for &to in &targets {
+                self.note_sized(to);
+            }
+        }
         // Paid before it is kept: else the same work could be asked for again for nothing.
         fuel.burn(self.work - before)?;
         let row = Row {

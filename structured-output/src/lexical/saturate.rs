@@ -5,21 +5,22 @@
 //! becomes the smallest such bound, an upper bound that no token can exceed becomes none. A long
 //! string far from its bound then has the key of a string without one.
 //!
-//! For states free of `And` and `Not`, saturation keeps, for every string of at most one token's
-//! length, whether it is in the language and whether it is the beginning of a string of the
-//! language (by induction over concatenation, union and repetition), which is all that a mask
-//! asks. With `And` or `Not` it could turn an empty intersection into one that is not; such states
-//! stay as they are.
+//! Saturation keeps, for every string of at most one token's length, whether it is in the language
+//! and whether it is the beginning of a string of the language (by induction over concatenation,
+//! union and repetition), which is all that a mask asks. Below `And` or `Not` it could turn an empty
+//! intersection into one that is not; so these stay as they are, but for one case.
+//!
+//! That case is a pattern `P` of characters together with a length, `And(P, c{0,n})`, where `P` is
+//! within `c*`: such intersections are known by how they are made (`Lexicon::sized`). Whatever a
+//! token leaves of `P` can be completed by some bytes, of which `Facts::farthest` is a bound. With
+//! as many characters left as a token and that completion have bytes, the length excludes no token,
+//! and `P` has the same mask.
 
 use super::arena::{EMPTY, ExprId, Lexicon, NOT_CUT, Node, UNBOUNDED};
 
 impl Lexicon {
     /// The state under which this state's token mask is kept.
     pub(crate) fn saturated(&mut self, expr: ExprId) -> ExprId {
-        let facts = self.facts(expr);
-        if !facts.counted || !facts.exact {
-            return expr;
-        }
         if let Some(known) = self.known_cut(expr) {
             return known;
         }
@@ -31,6 +32,7 @@ impl Lexicon {
                     Node::Concat(head, tail) => pending.extend([head, tail]),
                     Node::Or(at) => pending.extend_from_slice(self.operands(at)),
                     Node::Repeat { body, .. } => pending.push(body),
+                    Node::And(_) => pending.extend(self.of_any_length(next)),
                     _ => {}
                 }
             }
@@ -51,6 +53,61 @@ impl Lexicon {
             }
         }
         self.known_cut(expr).unwrap_or(expr)
+    }
+
+    /// Strings of a language that have `min..=max` characters, where all its strings consist of
+    /// such characters.
+    pub(crate) fn sized(&mut self, text: ExprId, char: ExprId, min: u32, max: u32) -> ExprId {
+        let length = self.repeat(char, min, max);
+        let sized = self.and(&[text, length]);
+        if self.sized_by == EMPTY {
+            self.sized_by = char;
+        }
+        if self.sized_by == char {
+            self.note_sized(sized);
+        }
+        sized
+    }
+
+    /// Notes an intersection as one of strings with their length.
+    pub(super) fn note_sized(&mut self, expr: ExprId) {
+        if matches!(self.node(expr), Node::And(_)) {
+            self.sized.insert(expr);
+        }
+    }
+
+    /// Where an intersection is that of strings with a length so far away that no token can tell:
+    /// these strings.
+    fn of_any_length(&self, expr: ExprId) -> Option<ExprId> {
+        let Node::And(at) = self.node(expr) else {
+            return None;
+        };
+        let &[a, b] = self.operands(at) else {
+            return None;
+        };
+        if !self.sized.contains(&expr) {
+            return None;
+        }
+        let is_far = |(text, length): (ExprId, ExprId)| {
+            let left = self.characters_left(length)?;
+            let facts = self.facts(text);
+            let needed = facts.farthest.saturating_add(self.max_token_bytes);
+            (facts.exact && needed <= left).then_some(text)
+        };
+        is_far((a, b)).or_else(|| is_far((b, a)))
+    }
+
+    /// How many more characters a length allows, after the one that was begun. `None` where it asks
+    /// for some, or is no length.
+    fn characters_left(&self, length: ExprId) -> Option<u32> {
+        let mut last = length;
+        while let Node::Concat(_, tail) = self.node(last) {
+            last = tail;
+        }
+        match self.node(last) {
+            Node::Repeat { body, min: 0, max } if body == self.sized_by => Some(max),
+            _ => None,
+        }
     }
 
     fn known_cut(&self, expr: ExprId) -> Option<ExprId> {
@@ -82,6 +139,10 @@ impl Lexicon {
                 let body = of(self, body);
                 self.repeat(body, min.min(beyond), max)
             }
+            Node::And(_) => match self.of_any_length(expr) {
+                Some(text) => of(self, text),
+                None => expr,
+            },
             _ => expr,
         };
         if self.saturated.len() <= expr.index() {
@@ -120,6 +181,35 @@ mod tests {
         let xx = l.concat(x, q);
         let two = l.repeat(xx, 7, 9);
         assert_eq!(l.saturated(two), l.repeat(xx, 3, UNBOUNDED));
+    }
+
+    #[test]
+    fn a_length_far_away_is_none() {
+        let mut l = Lexicon::new(Vec::new(), 4);
+        let (x, a) = (l.class(ByteSet::range(b'a', b'z')), l.literal(b"a"));
+        // Any letters, then "aaa": three bytes complete whatever a token of four leaves; the bound
+        // that is known says four.
+        let (body, end) = (l.star(x), l.repeat(a, 3, 3));
+        let pattern = l.concat(body, end);
+        let quote = l.literal(b"\"");
+        let key = |l: &mut Lexicon, min, max| {
+            let sized = l.sized(pattern, x, min, max);
+            let string = l.concat(sized, quote);
+            (l.saturated(string), string)
+        };
+        let free = l.concat(pattern, quote);
+        assert_eq!(key(&mut l, 0, 300).0, free);
+        assert_eq!(key(&mut l, 0, 8).0, free);
+        for (min, max) in [(0, 7), (1, 300)] {
+            let (cut, string) = key(&mut l, min, max);
+            assert_eq!(cut, string);
+        }
+        // After a byte it is still known what it is.
+        let (_, string) = key(&mut l, 0, 300);
+        let mut fuel = super::super::Fuel::new(1000);
+        let next = l.derivative(string, b'a', &mut fuel).unwrap();
+        let plain = l.derivative(free, b'a', &mut fuel).unwrap();
+        assert_eq!(l.saturated(next), plain);
     }
 
     #[test]

@@ -16,7 +16,7 @@ mod stack;
 
 use hashbrown::HashMap;
 
-use crate::json::{Frame, Programs};
+use crate::json::{Frame, Programs, Unread};
 use crate::lexical::search::{DEAD, UNKNOWN};
 use crate::lexical::{ByteSet, EMPTY, ExprId, Fuel, Lexicon, NO_MARK, OutOfFuel};
 pub(crate) use keys::{KeyId, Keys, NO_KEY};
@@ -64,8 +64,19 @@ pub(crate) enum Action {
 pub(crate) struct Reads {
     /// The depth of the lowest.
     pub(crate) lowest: u32,
-    /// Whether one depends on a key's text.
-    pub(crate) key: bool,
+    /// The last stack that was entered whose top frame depends on the text of a key or an item.
+    pub(crate) text: Option<StackId>,
+    /// Whether a frame with a text that was skipped might allow what it doesn't without.
+    pub(crate) may_widen: bool,
+}
+
+impl Reads {
+    /// Nothing yet.
+    const NONE: Self = Self {
+        lowest: u32::MAX,
+        text: None,
+        may_widen: false,
+    };
 }
 
 /// The machine with all its interned parts.
@@ -82,8 +93,10 @@ pub(crate) struct Machine {
     pub(crate) reads: Reads,
     /// Whether `key_frames` is kept.
     is_recording: bool,
-    /// Frames made from a key's text since the recording started.
+    /// Frames made after a key since the recording started.
     key_frames: Vec<FrameId>,
+    /// Whether texts of keys and items are left out of the frames after them.
+    skips_texts: bool,
 }
 
 impl Machine {
@@ -96,12 +109,10 @@ impl Machine {
             expansions: Vec::new(),
             actions: HashMap::new(),
             totals: Vec::new(),
-            reads: Reads {
-                lowest: u32::MAX,
-                key: false,
-            },
+            reads: Reads::NONE,
             is_recording: false,
             key_frames: Vec::new(),
+            skips_texts: false,
         }
     }
 
@@ -143,12 +154,20 @@ impl Machine {
 
     /// Starts to record what is read, in `reads`.
     pub(crate) fn start_recording(&mut self) {
-        self.reads = Reads {
-            lowest: u32::MAX,
-            key: false,
-        };
+        self.reads = Reads::NONE;
         self.key_frames.clear();
         self.is_recording = true;
+    }
+
+    /// Whether a frame was made after a key since the recording started.
+    pub(crate) fn has_key_frames(&self) -> bool {
+        !self.key_frames.is_empty()
+    }
+
+    /// From here on, what follows a key or an item is what would follow if it were none of those
+    /// that may come later: for walks that don't know its text.
+    pub(crate) fn skip_texts(&mut self, skips: bool) {
+        self.skips_texts = skips;
     }
 
     /// Ends the recording: what was read.
@@ -179,16 +198,22 @@ impl Machine {
         };
         let mut frame = self.stacks.frame(top);
         if self.programs.awaits_item(&frame) {
-            let text = self.keys.text(item);
             let below = self.stacks.below(stack);
-            frame = self
-                .programs
-                .after_item(&mut self.lexicon, frame, &text, fuel)?;
+            frame = if self.skips_texts {
+                self.reads.may_widen |= self.programs.may_widen(&frame);
+                self.programs.without_item(frame)
+            } else {
+                let text = self.keys.text(item);
+                let lexicon = &mut self.lexicon;
+                self.programs.after_item(lexicon, frame, &text, fuel)?
+            };
             stack = self.stacks.push(below, frame);
             top = self.stacks.top(stack).unwrap_or(top);
-            self.reads.key = true;
+            self.reads.text = Some(stack);
         }
-        self.reads.key |= self.key_frames.contains(&top);
+        if self.key_frames.contains(&top) {
+            self.reads.text = Some(stack);
+        }
         let expansion = self.expansion(top, fuel)?;
         Ok(State {
             lexeme: expansion.entry,
@@ -250,7 +275,11 @@ impl Machine {
             return stack;
         }
         let below = self.stacks.below(stack);
-        self.stacks.push(below, outcome)
+        let stack = self.stacks.push(below, outcome);
+        if self.key_frames.contains(&top) {
+            self.key_frames.extend(self.stacks.top(stack));
+        }
+        stack
     }
 
     /// Whether the text may end here.
@@ -287,8 +316,12 @@ impl Machine {
                 self.met(below, goal)
             }
             Action::Member { next, value } => {
-                let text = self.keys.text(state.key);
-                let next = self.programs.after_key(next, &text);
+                let next = if self.skips_texts {
+                    next
+                } else {
+                    let text = self.keys.text(state.key);
+                    self.programs.after_key(next, &text)
+                };
                 let stack = self.push_all(below, &[next]);
                 if self.is_recording {
                     self.key_frames.extend(self.stacks.top(stack));
@@ -299,8 +332,20 @@ impl Machine {
         self.enter(stack, state.item, fuel)
     }
 
+    /// What is known of a frame without the text before it.
+    pub(crate) fn unread(&mut self, stack: StackId, fuel: &mut Fuel) -> Result<Unread, OutOfFuel> {
+        let Some(top) = self.stacks.top(stack) else {
+            return Ok(Unread::default());
+        };
+        let frame = self.stacks.frame(top);
+        self.programs.unread(&mut self.lexicon, &frame, fuel)
+    }
+
     /// The texts that the frame of a state keeps, with one more byte of its lexeme.
     fn keep(&mut self, state: State, byte: u8) -> (KeyId, KeyId) {
+        if self.skips_texts {
+            return (NO_KEY, NO_KEY);
+        }
         let top = self.stacks.top(state.stack);
         let Some(expansion) = top.and_then(|top| self.known_expansion(top)) else {
             return (NO_KEY, NO_KEY);

@@ -62,6 +62,11 @@ fn the_openai_package_works_unchanged() {
 }
 
 #[test]
+fn the_responses_of_the_openai_package_work_unchanged() {
+    run("responses_client.py", "openai, pydantic", &[]);
+}
+
+#[test]
 fn the_examples_of_vllms_documentation_work_unchanged() {
     let grammar =
         integration_tests::workspace().join("structured-output/tests/grammars/select.lark");

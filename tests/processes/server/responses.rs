@@ -1,7 +1,5 @@
 //! `/v1/responses`.
 
-use std::process::Command;
-
 use serde_json::{Value, json};
 
 use super::client::Answer;
@@ -118,26 +116,4 @@ fn wrong_fields_have_their_own_names() {
             "{body}"
         );
     }
-}
-
-/// The official package; `PYTHON_CLIENTS` names a Python that has it.
-#[test]
-fn the_openai_package_works_unchanged() {
-    let named = std::env::var_os("PYTHON_CLIENTS");
-    let python = named.clone().unwrap_or_else(|| "python3".into());
-    let imports = Command::new(&python)
-        .args(["-c", "import openai, pydantic"])
-        .output();
-    if !imports.is_ok_and(|output| output.status.success()) {
-        assert!(named.is_none(), "PYTHON_CLIENTS lacks openai or pydantic");
-        return eprintln!("skipped: no python3 with openai and pydantic on this machine");
-    }
-    let script = integration_tests::workspace().join("tests/python/responses_client.py");
-    let url = format!("http://{}/v1", Server::shared().address);
-    let output = Command::new(&python).arg(script).arg(url).output().unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
 }

@@ -162,7 +162,7 @@ fn take_reasoning(
     for (name, value) in given.iter().filter(|(_, value)| !value.is_null()) {
         if name != "effort" {
             return Err(ValidationError::not_available(
-                &format!("reasoning.{name}"),
+                format!("reasoning.{name}"),
                 value,
             ));
         }
