@@ -2,6 +2,9 @@
 //! cycles and ambiguity, over small vocabularies that may not even have all letters as tokens.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "reference/texts.rs"]
+mod texts;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -184,24 +187,6 @@ fn tokenizations(text: &[u8], vocab: &[Vec<u8>]) -> Vec<Vec<u32>> {
     all
 }
 
-/// All texts of a and b up to a length.
-fn texts(max: usize) -> Vec<Vec<u8>> {
-    let mut all = vec![Vec::new()];
-    let mut from = 0;
-    for _ in 0..max {
-        let to = all.len();
-        for at in from..to {
-            for byte in [b'a', b'b'] {
-                let mut longer: Vec<u8> = all[at].clone();
-                longer.push(byte);
-                all.push(longer);
-            }
-        }
-        from = to;
-    }
-    all
-}
-
 /// Follows the bound to the end: the text, and whether it ended in time.
 fn finished(mut matcher: GrammarMatcher, vocab: &[Vec<u8>], mut text: Vec<u8>) -> Vec<u8> {
     let mut left = matcher.min_tokens_to_complete().unwrap();
@@ -270,7 +255,10 @@ fn check_place(matcher: &GrammarMatcher, plain: &Plain, vocab: &[Vec<u8>], text:
 
 fn check(plain: &Plain, vocab: &[Vec<u8>], all: bool, choices: &[usize]) {
     let productive = plain.productive();
-    let sentences: Vec<Vec<u8>> = texts(5).into_iter().filter(|t| plain.accepts(t)).collect();
+    let sentences: Vec<Vec<u8>> = texts::texts(5)
+        .into_iter()
+        .filter(|t| plain.accepts(t))
+        .collect();
     let grammar = match compiler(vocab).compile_ebnf(&plain.ebnf(), "root") {
         Ok(grammar) => grammar,
         Err(CompileError::NotWritable) => {
@@ -340,7 +328,7 @@ proptest! {
         let lark = compiler.compile_grammar(&plain.lark());
         match (ebnf, lark) {
             (Ok(ebnf), Ok(lark)) => {
-                for text in texts(6) {
+                for text in texts::texts(6) {
                     let tokens: Vec<u32> = text.iter().map(|b| u32::from(b - b'a' + 1)).collect();
                     let mut a = GrammarMatcher::new(&ebnf);
                     let mut b = GrammarMatcher::new(&lark);

@@ -156,7 +156,7 @@ fn what_is_wrong_with_ebnf_is_told_with_its_place() {
         ),
         (
             "root ::= \"a\"{4,2}",
-            "line 1, column 13: the counts {4,2} run backwards",
+            "line 1, column 13: the counts 4 to 2 run backwards",
         ),
         ("root ::= (\"a\"", "line 1, column 10: `(` without `)`"),
         ("root ::= \"a\")", "line 1, column 13: `)` without `(`"),

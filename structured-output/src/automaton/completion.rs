@@ -77,6 +77,8 @@ impl TokenAutomaton {
                 continue;
             }
             let tokens = match start == text.len() {
+                // A completion that is longer than any number says has no first byte.
+                true if !self.machine.is_accepting(last, fuel)? => u32::MAX,
                 true => 1,
                 false => self.fewest_tokens(&text[start..], &states[start..], fuel)?,
             };

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
+use super::language_item::Beside;
 use super::{GrammarState, TokenAutomaton};
-use crate::earley::{ContextId, ContextMemo, LanguageMask, Parser, StateId, Symbol};
+use crate::earley::{ContextId, ContextMemo, End, LanguageMask, Parser, StateId, Symbol};
 use crate::index::{ROOT, Trie};
 use crate::lexical::search::{DEAD, Graph, Search, UNKNOWN, nearest_end};
-use crate::lexical::{ExprId, Fuel, OutOfFuel};
+use crate::lexical::{ByteSet, ExprId, Fuel, OutOfFuel};
 use crate::mask::Mask;
 use crate::mask::store::MaskStore;
 use crate::pushdown;
@@ -33,12 +34,15 @@ impl Grammars {
 pub(super) struct Memo {
     pub(super) store: MaskStore,
     pub(super) by_state: HashMap<StateId, Arc<Mask>>,
-    /// What a lexeme and what follows it allow, where the lexeme is a language.
-    pub(super) by_context: ContextMemo<ExprId, Arc<Mask>>,
+    /// What a lexeme and what follows it allow, where the lexeme is a language: all of it, or where
+    /// it differs from the one beside it.
+    pub(super) by_context: ContextMemo<(ExprId, bool), Arc<Mask>>,
     /// The same where it is JSON.
     pub(super) by_item: HashMap<(pushdown::State, ContextId), Arc<Mask>>,
-    /// What languages allow by themselves.
-    pub(super) languages: HashMap<ExprId, Arc<LanguageMask>>,
+    /// What languages allow by themselves, of the tokens below a node of the trie of bytes.
+    pub(super) languages: HashMap<(End, ExprId), Arc<LanguageMask>>,
+    /// What a language has in common with another one, if it has.
+    pub(super) beside: HashMap<ExprId, Option<Arc<Beside>>>,
     /// Tokens outside a mask, by the mask's address.
     pub(super) outside: HashMap<usize, (Arc<Mask>, Arc<Trie>)>,
     pub(super) language_bytes: usize,
@@ -56,7 +60,8 @@ impl Memo {
             + self.language_bytes
             + self.by_state.capacity() * (size_of::<(StateId, usize)>() + 1)
             + self.by_item.capacity() * (size_of::<(pushdown::State, ContextId, usize)>() + 1)
-            + self.languages.capacity() * (size_of::<(ExprId, usize)>() + 1)
+            + self.languages.capacity() * (size_of::<(End, ExprId, usize)>() + 1)
+            + self.beside.capacity() * (size_of::<(ExprId, usize)>() + 1)
             + numbers * (size_of::<(StateId, u32)>() + 1)
     }
 }
@@ -169,8 +174,28 @@ impl TokenAutomaton {
             let tokens = nearest_end(&mut ByTokens(self), state, fuel)?;
             return Ok(tokens.saturating_add(1));
         }
-        if let Some(&known) = self.grammars.memo.min_tokens.get(&state) {
-            return Ok(known);
+        // A token that is named as well as written leads to more than what follows its text: to what
+        // has a completion of its own, which is no longer than that of its text.
+        let mut pending = vec![state];
+        while let Some(&last) = pending.last() {
+            match self.find_min_tokens(last, fuel)? {
+                Some(needed) => pending.push(needed),
+                None => drop(pending.pop()),
+            }
+        }
+        let known = self.grammars.memo.min_tokens.get(&state).copied();
+        Ok(known.unwrap_or(u32::MAX))
+    }
+
+    /// Makes known what a state and those on its canonical completion need, or says for which state
+    /// that has to be known first.
+    fn find_min_tokens(
+        &mut self,
+        state: StateId,
+        fuel: &mut Fuel,
+    ) -> Result<Option<StateId>, OutOfFuel> {
+        if self.grammars.memo.min_tokens.contains_key(&state) {
+            return Ok(None);
         }
         let longest = self.index.max_token_bytes() as usize;
         let mut symbols = Vec::new();
@@ -199,46 +224,67 @@ impl TokenAutomaton {
             }
             let tokens = match symbols.get(start) {
                 None => 1,
-                Some(Symbol::Token(_)) => {
-                    let rest = self.grammars.memo.min_tokens.get(&states[start + 1]);
-                    rest.copied().unwrap_or(u32::MAX).saturating_add(1)
-                }
-                Some(Symbol::Byte(_)) => {
-                    self.fewest_parser_tokens(&symbols[start..], &states[start..], fuel)?
+                Some(_) => {
+                    match self.fewest_tokens_of(&symbols[start..], &states[start..], fuel)? {
+                        Fewest::Tokens(tokens) => tokens,
+                        Fewest::Needs(state) => return Ok(Some(state)),
+                    }
                 }
             };
             self.grammars.memo.min_tokens.insert(states[start], tokens);
         }
-        let known = self.grammars.memo.min_tokens.get(&state).copied();
-        Ok(known.unwrap_or(u32::MAX))
+        Ok(None)
     }
 
-    /// One token that begins the bytes of `symbols`, and what the state after it needs.
-    /// `states[i]` is the state after `symbols[..i]`; those after the first are known.
-    fn fewest_parser_tokens(
-        &self,
+    /// One token that begins `symbols`, and what the state after it needs. `states[i]` is the state
+    /// after `symbols[..i]`; those after the first are known.
+    fn fewest_tokens_of(
+        &mut self,
         symbols: &[Symbol],
         states: &[StateId],
         fuel: &mut Fuel,
-    ) -> Result<u32, OutOfFuel> {
-        let trie = self.index.byte_trie();
-        let mut fewest = u32::MAX;
+    ) -> Result<Fewest, OutOfFuel> {
+        let index = Arc::clone(&self.index);
+        let trie = index.byte_trie();
+        let names_tokens = self.grammars.parser.has_tokens(states[0]);
+        let (mut fewest, mut unknown) = (u32::MAX, None);
+        let mut count =
+            |automaton: &Self, after: StateId| match automaton.grammars.memo.min_tokens.get(&after)
+            {
+                Some(rest) => fewest = fewest.min(rest.saturating_add(1)),
+                None => unknown = Some(after),
+            };
         let mut node = ROOT;
-        for (symbol, after) in symbols.iter().zip(&states[1..]) {
-            let &Symbol::Byte(byte) = symbol else { break };
+        for (symbol, &after) in symbols.iter().zip(&states[1..]) {
             fuel.burn(1)?;
+            let byte = match *symbol {
+                Symbol::Byte(byte) => byte,
+                Symbol::Token(id) if node == ROOT => {
+                    let after = self.parser_advance(states[0], id, fuel)?;
+                    after.into_iter().for_each(|after| count(self, after));
+                    break;
+                }
+                Symbol::Token(_) => break,
+            };
             let Some(child) = trie.child(node, byte) else {
                 break;
             };
             node = child;
-            if !trie.own(node).is_empty() {
-                let rest = self.grammars.memo.min_tokens.get(after).copied();
-                fewest = fewest.min(rest.unwrap_or(u32::MAX).saturating_add(1));
+            let ids = trie.ids(trie.own(node));
+            if !names_tokens && !ids.is_empty() {
+                count(self, after);
+                continue;
+            }
+            for &id in ids {
+                let after = self.parser_advance(states[0], id, fuel)?;
+                after.into_iter().for_each(|after| count(self, after));
             }
         }
-        Ok(fewest)
+        Ok(match unknown {
+            Some(state) if fewest == u32::MAX => Fewest::Needs(state),
+            _ => Fewest::Tokens(fewest),
+        })
     }
-
     /// Runs the parser from `start` over every word of a trie of bytes, as far as it survives:
     /// `reached` is given the tokens of each node and the state after them.
     pub(super) fn walk_parser(
@@ -249,7 +295,7 @@ impl TokenAutomaton {
         reached: impl FnMut(&[u32], StateId),
     ) -> Result<(), OutOfFuel> {
         let mut steps = Steps::default();
-        let start = steps.number(start);
+        let start = self.number(&mut steps, start, fuel)?;
         self.walk_below(trie, ROOT, start, &mut steps, fuel, reached)
     }
 
@@ -281,6 +327,21 @@ impl TokenAutomaton {
         Ok(())
     }
 
+    /// The number of a state in a walk.
+    pub(super) fn number(
+        &mut self,
+        steps: &mut Steps,
+        state: StateId,
+        fuel: &mut Fuel,
+    ) -> Result<u32, OutOfFuel> {
+        if let Some(&known) = steps.numbers.get(&state) {
+            return Ok(known);
+        }
+        let (parser, machine) = self.parser();
+        let bytes = parser.first_bytes(machine, state, fuel)?;
+        Ok(steps.add(state, &bytes))
+    }
+
     /// The number of the state after a byte, or [`DEAD_END`].
     pub(super) fn numbered_step(
         &mut self,
@@ -294,12 +355,19 @@ impl TokenAutomaton {
             return Ok(known);
         }
         let next = match self.parser_step(steps.state(state), byte, fuel)? {
-            Some(next) => steps.number(next),
+            Some(next) => self.number(steps, next, fuel)?,
             None => DEAD_END,
         };
         steps.rows[state as usize][usize::from(byte)] = next;
         Ok(next)
     }
+}
+
+/// How many tokens complete a text.
+enum Fewest {
+    Tokens(u32),
+    /// What this state needs has to be known first.
+    Needs(StateId),
 }
 
 /// A step that was not made yet.
@@ -318,13 +386,17 @@ pub(super) struct Steps {
 }
 
 impl Steps {
-    /// The number of a state.
-    pub(super) fn number(&mut self, state: StateId) -> u32 {
-        *self.numbers.entry(state).or_insert_with(|| {
-            self.states.push(state);
-            self.rows.push([UNSEEN; 256]);
-            (self.states.len() - 1) as u32
-        })
+    /// Adds a state that only some bytes lead on from.
+    fn add(&mut self, state: StateId, bytes: &ByteSet) -> u32 {
+        let mut row = [DEAD_END; 256];
+        for byte in bytes.iter() {
+            row[usize::from(byte)] = UNSEEN;
+        }
+        let number = self.states.len() as u32;
+        self.numbers.insert(state, number);
+        self.states.push(state);
+        self.rows.push(row);
+        number
     }
 
     /// The state of a number.

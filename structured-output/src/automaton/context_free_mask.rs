@@ -83,8 +83,7 @@ impl TokenAutomaton {
                 set_bits(words, &ids);
             }
             Lexeme::Text(text) if text.stack == EMPTY_STACK => {
-                let mask = self.language_item_mask(text.lexeme, item.context, fuel)?;
-                mask.add_to(words);
+                self.add_language_item(text.lexeme, item.context, words, fuel)?;
             }
             Lexeme::Text(text) => {
                 let mask = self.json_item_mask(text, item.context, fuel)?;

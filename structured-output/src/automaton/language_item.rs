@@ -1,77 +1,204 @@
 //! Masks of items whose lexeme is a language: what it allows by itself, and of the tokens that leave
 //! it those whose rest its context allows.
 
+use std::ops::Range;
 use std::sync::Arc;
+
+use hashbrown::HashSet;
 
 use super::TokenAutomaton;
 use super::context_free::{DEAD_END, Steps};
-use crate::earley::{ContextId, LanguageMask, Leave, Rests, StateId, walk_language};
+use crate::earley::{
+    ContextId, End, LanguageMask, Lexeme, Places, Rests, StateId, Walked, walk_language,
+};
 use crate::index::{ROOT, Trie};
 use crate::lexical::{ExprId, Fuel, OutOfFuel};
-use crate::mask::walk::Labelled;
-use crate::mask::{Mask, set_bits};
+use crate::mask::walk::{Labelled, resting_state};
+use crate::mask::{MAX_SPARSE, Mask, clear_bits, set_bits};
+use crate::pushdown::EMPTY_STACK;
+
+/// Where tokens begin.
+const START: End = End {
+    node: ROOT,
+    depth: 0,
+};
 
 /// Rests of up to one in so many tokens get a trie of their own.
 const FEW: usize = 32;
 
-impl TokenAutomaton {
-    /// What a language and what follows it allow.
-    pub(super) fn language_item_mask(
-        &mut self,
-        language: ExprId,
-        context: ContextId,
-        fuel: &mut Fuel,
-    ) -> Result<Arc<Mask>, OutOfFuel> {
-        let language = self.machine.lexicon.saturated(language);
-        let parser = &self.grammars.parser;
-        if let Some(known) = parser.recall(&self.grammars.memo.by_context, language, context) {
-            return Ok(known);
-        }
-        let mut words = vec![0_u32; self.index.text_tokens().len()];
-        self.grammars.parser.start_recording();
-        let added = self.add_language(language, context, &mut words, fuel);
-        let reads = self.grammars.parser.stop_recording();
-        added?;
-        let mask = self.interned(words);
-        let super::context_free::Grammars { parser, memo } = &mut self.grammars;
-        let value = Arc::clone(&mask);
-        parser.remember(&mut memo.by_context, language, context, &reads, value);
-        Ok(mask)
-    }
+/// A language by what it has in common with another one.
+pub(super) struct Beside {
+    rest: ExprId,
+    /// Tokens for which they differ, as ranges of [`Trie::tokens`].
+    apart: Vec<Range<u32>>,
+    /// What the language allows of these.
+    mask: Arc<LanguageMask>,
+}
 
-    fn add_language(
+impl TokenAutomaton {
+    /// Adds what a language and what follows it allow.
+    pub(super) fn add_language_item(
         &mut self,
         language: ExprId,
         context: ContextId,
         words: &mut [u32],
         fuel: &mut Fuel,
     ) -> Result<(), OutOfFuel> {
-        let mut steps = Steps::default();
+        let language = self.machine.lexicon.saturated(language);
         for part in self.language_parts(language, fuel)? {
-            let alone = self.language_mask(part, fuel)?;
+            if let Some(beside) = self.beside(part, fuel)? {
+                let rest = self.item_mask(beside.rest, None, context, fuel)?;
+                let mut same = vec![0; words.len()];
+                rest.add_to(&mut same);
+                let index = Arc::clone(&self.index);
+                let trie = index.byte_trie();
+                for tokens in &beside.apart {
+                    clear_bits(&mut same, trie.ids(tokens.clone()));
+                }
+                for (word, same) in words.iter_mut().zip(same) {
+                    *word |= same;
+                }
+                let mask = Some(&beside.mask);
+                self.item_mask(part, mask, context, fuel)?.add_to(words);
+            } else {
+                self.item_mask(part, None, context, fuel)?.add_to(words);
+            }
+        }
+        Ok(())
+    }
+
+    /// What a language allows together with what follows it; with `alone`, what that allows, which is
+    /// known by the language.
+    fn item_mask(
+        &mut self,
+        language: ExprId,
+        alone: Option<&Arc<LanguageMask>>,
+        context: ContextId,
+        fuel: &mut Fuel,
+    ) -> Result<Arc<Mask>, OutOfFuel> {
+        let key = (language, alone.is_some());
+        let parser = &self.grammars.parser;
+        if let Some(known) = parser.recall(&self.grammars.memo.by_context, key, context) {
+            return Ok(known);
+        }
+        let alone = match alone {
+            Some(alone) => Arc::clone(alone),
+            None => self.language_mask(START, language, fuel)?,
+        };
+        let mut words = vec![0_u32; self.index.text_tokens().len()];
+        self.grammars.parser.start_recording();
+        let added = self.add_language(alone, context, &mut words, fuel);
+        let reads = self.grammars.parser.stop_recording();
+        added?;
+        let mask = self.interned(words);
+        let super::context_free::Grammars { parser, memo } = &mut self.grammars;
+        let value = Arc::clone(&mask);
+        parser.remember(&mut memo.by_context, key, context, &reads, value);
+        Ok(mask)
+    }
+
+    /// What a language allows where it differs from the one that it most likely comes to, such as
+    /// a name that is no keyword from any name. `None` where it has none, or differs too much.
+    fn beside(
+        &mut self,
+        language: ExprId,
+        fuel: &mut Fuel,
+    ) -> Result<Option<Arc<Beside>>, OutOfFuel> {
+        if let Some(known) = self.grammars.memo.beside.get(&language) {
+            return Ok(known.clone());
+        }
+        let index = Arc::clone(&self.index);
+        let mut found = None;
+        if self.has_many_bytes(language, fuel)?
+            && let Some(rest) = resting_state(&mut self.machine.lexicon, language, fuel)?
+        {
+            let bytes = Labelled::of_bytes(index.byte_trie());
+            let lexicon = &mut self.machine.lexicon;
+            let walked = walk_language(lexicon, bytes, START, language, Some(rest), fuel)?;
+            let mut walked = walked.unwrap_or_default();
+            let apart = std::mem::take(&mut walked.apart);
+            let num_apart: usize = apart.iter().map(Range::len).sum();
+            if num_apart <= index.byte_trie().tokens().len() / FEW {
+                let mask = self.language_mask_of(walked);
+                let memo = &mut self.grammars.memo;
+                memo.language_bytes += mask.memory_bytes()
+                    + size_of::<Beside>()
+                    + apart.capacity() * size_of::<Range<u32>>();
+                found = Some(Arc::new(Beside {
+                    rest,
+                    apart,
+                    mask: Arc::new(mask),
+                }));
+            }
+        }
+        let memo = &mut self.grammars.memo;
+        memo.beside.insert(language, found.clone());
+        Ok(found)
+    }
+
+    /// Adds what a language and what follows it allow. Where many tokens leave a language at one
+    /// place, such as after a space, each lexeme that may follow is a language of its own there,
+    /// which is known by itself, too.
+    fn add_language(
+        &mut self,
+        alone: Arc<LanguageMask>,
+        context: ContextId,
+        words: &mut [u32],
+        fuel: &mut Fuel,
+    ) -> Result<(), OutOfFuel> {
+        let index = Arc::clone(&self.index);
+        let mut steps = Steps::default();
+        let mut pending = vec![(alone, context)];
+        let mut seen: HashSet<(End, ContextId)> = HashSet::new();
+        while let Some((alone, context)) = pending.pop() {
             alone.inside.add_to(words);
-            match &alone.rests {
-                Rests::Trie(rests) if rests.is_empty() => {}
+            let places = match &alone.rests {
+                Rests::Trie(rests) if rests.is_empty() => continue,
                 Rests::Trie(rests) => {
-                    let start = steps.number(self.grammars.parser.follow(context, fuel)?);
+                    let start = self.grammars.parser.follow(context, fuel)?;
+                    let start = self.number(&mut steps, start, fuel)?;
                     let set = |tokens: &[u32], _: StateId| set_bits(words, tokens);
                     self.walk_below(rests, ROOT, start, &mut steps, fuel, set)?;
+                    continue;
                 }
-                Rests::Places(places) => {
-                    let start = steps.number(self.grammars.parser.follow(context, fuel)?);
-                    for place in places {
-                        self.add_place(place, start, &mut steps, words, fuel)?;
+                Rests::Places(places) => places,
+            };
+            if !places.leaves.is_empty() {
+                let start = self.grammars.parser.follow(context, fuel)?;
+                let start = self.number(&mut steps, start, fuel)?;
+                self.add_places(places, start, &mut steps, words, fuel)?;
+            }
+            for &end in &places.large {
+                if !seen.insert((end, context)) {
+                    continue;
+                }
+                let state = self.grammars.parser.follow(context, fuel)?;
+                for item in self.grammars.parser.items(state).to_vec() {
+                    let Lexeme::Text(text) = item.lexeme else {
+                        continue;
+                    };
+                    if text.stack == EMPTY_STACK {
+                        let language = self.machine.lexicon.saturated(text.lexeme);
+                        for part in self.language_parts(language, fuel)? {
+                            let alone = self.language_mask(end, part, fuel)?;
+                            pending.push((alone, item.context));
+                        }
+                        continue;
                     }
+                    let start = self.grammars.parser.single(item, fuel)?;
+                    let start = self.number(&mut steps, start, fuel)?;
+                    let set = |tokens: &[u32], _: StateId| set_bits(words, tokens);
+                    self.walk_below(index.byte_trie(), end.node, start, &mut steps, fuel, set)?;
                 }
             }
         }
         Ok(())
     }
 
-    /// Adds the tokens at and below a place of the trie of bytes whose rests a state allows.
-    fn add_place(
+    /// Adds the tokens at places of the trie of bytes whose rests a state allows.
+    fn add_places(
         &mut self,
-        place: &Leave,
+        places: &Places,
         start: u32,
         steps: &mut Steps,
         words: &mut [u32],
@@ -79,21 +206,34 @@ impl TokenAutomaton {
     ) -> Result<(), OutOfFuel> {
         let index = Arc::clone(&self.index);
         let trie = index.byte_trie();
-        let Some(&token) = trie.ids(trie.below(place.node)).first() else {
-            return Ok(());
-        };
-        let mut state = start;
-        let bytes = index.info().token_bytes(token);
-        for &byte in &bytes[place.depth as usize..=place.at as usize] {
+        let mut begin = 0;
+        for &(byte, end) in &places.first_bytes {
+            let leaves = &places.leaves[begin as usize..end as usize];
+            begin = end;
             fuel.burn(1)?;
-            state = self.numbered_step(steps, state, byte, fuel)?;
-            if state == DEAD_END {
-                return Ok(());
+            let first = self.numbered_step(steps, start, byte, fuel)?;
+            if first == DEAD_END {
+                continue;
+            }
+            'leaves: for leave in leaves {
+                let Some(&token) = trie.ids(trie.below(leave.node)).first() else {
+                    continue;
+                };
+                let mut state = first;
+                let bytes = index.info().token_bytes(token);
+                for &byte in &bytes[leave.depth as usize + 1..=leave.at as usize] {
+                    fuel.burn(1)?;
+                    state = self.numbered_step(steps, state, byte, fuel)?;
+                    if state == DEAD_END {
+                        continue 'leaves;
+                    }
+                }
+                set_bits(words, trie.ids(trie.own(leave.node)));
+                let set = |tokens: &[u32], _: StateId| set_bits(words, tokens);
+                self.walk_below(trie, leave.node, state, steps, fuel, set)?;
             }
         }
-        set_bits(words, trie.ids(trie.own(place.node)));
-        let set = |tokens: &[u32], _: StateId| set_bits(words, tokens);
-        self.walk_below(trie, place.node, state, steps, fuel, set)
+        Ok(())
     }
 
     /// Alternatives that many bytes begin, each alone, and all others together.
@@ -117,58 +257,70 @@ impl TokenAutomaton {
         Ok(parts)
     }
 
-    /// What a language allows by itself.
+    /// What a language allows by itself, of the tokens below a node of the trie of bytes.
     fn language_mask(
         &mut self,
+        at: End,
         language: ExprId,
         fuel: &mut Fuel,
     ) -> Result<Arc<LanguageMask>, OutOfFuel> {
-        if let Some(known) = self.grammars.memo.languages.get(&language) {
+        if let Some(known) = self.grammars.memo.languages.get(&(at, language)) {
             return Ok(Arc::clone(known));
         }
-        let index = Arc::clone(&self.index);
-        let mut found = None;
-        if self.has_many_bytes(language, fuel)? {
-            for (alphabet, coarse) in index.coarse().iter().enumerate() {
-                let coarse = Labelled {
-                    trie: coarse.trie(),
-                    alphabet: Some((alphabet, coarse.representatives())),
-                };
-                let lexicon = &mut self.machine.lexicon;
-                if let Some(plain) = walk_language(lexicon, coarse, language, fuel)? {
-                    let escapes = Labelled::of_bytes(index.escape_trie());
-                    let escaped = walk_language(lexicon, escapes, language, fuel)?;
-                    found = Some(vec![(coarse.trie, Some(plain)), (escapes.trie, escaped)]);
-                    break;
-                }
-            }
-        }
-        let walks = match found {
-            Some(walks) => walks,
-            None => {
-                let bytes = Labelled::of_bytes(index.byte_trie());
-                let walked = walk_language(&mut self.machine.lexicon, bytes, language, fuel)?;
-                vec![(bytes.trie, walked)]
-            }
+        let coarse = match at == START && self.has_many_bytes(language, fuel)? {
+            true => self.coarse_language(language, fuel)?,
+            false => None,
         };
-        let mut words = vec![0_u32; index.text_tokens().len()];
-        let mut num_rests = 0;
-        for (trie, walked) in &walks {
-            if let Some(found) = walked {
-                for tokens in &found.inside {
-                    set_bits(&mut words, trie.ids(tokens.clone()));
-                }
-                let rests = found
-                    .leaves
-                    .iter()
-                    .map(|leave| trie.below(leave.node).len());
-                num_rests += rests.sum::<usize>();
+        let mask = match coarse {
+            Some(mask) => mask,
+            None => self.fine_language(at, language, fuel)?,
+        };
+        let mask = Arc::new(mask);
+        let memo = &mut self.grammars.memo;
+        memo.language_bytes += mask.memory_bytes();
+        memo.languages.insert((at, language), Arc::clone(&mask));
+        Ok(mask)
+    }
+
+    /// By a coarse trie and that of the tokens that it leaves out; `None` where no alphabet fits, or
+    /// where many tokens leave the language.
+    fn coarse_language(
+        &mut self,
+        language: ExprId,
+        fuel: &mut Fuel,
+    ) -> Result<Option<LanguageMask>, OutOfFuel> {
+        let index = Arc::clone(&self.index);
+        for (alphabet, coarse) in index.coarse().iter().enumerate() {
+            let labelled = Labelled {
+                trie: coarse.trie(),
+                alphabet: Some((alphabet, coarse.representatives())),
+            };
+            let lexicon = &mut self.machine.lexicon;
+            let Some(plain) = walk_language(lexicon, labelled, START, language, None, fuel)? else {
+                continue;
+            };
+            let escapes = Labelled::of_bytes(index.escape_trie());
+            let escaped = walk_language(lexicon, escapes, START, language, None, fuel)?;
+            let walks = [
+                (labelled.trie, plain),
+                (escapes.trie, escaped.unwrap_or_default()),
+            ];
+            let num_rests = |(trie, walked): &(&Trie, Walked)| -> usize {
+                let leaves = walked.leaves.iter();
+                leaves.map(|leave| trie.below(leave.node).len()).sum()
+            };
+            let is_large = walks.iter().any(|(_, walked)| !walked.large.is_empty());
+            let num_rests: usize = walks.iter().map(num_rests).sum();
+            if is_large || num_rests > index.byte_trie().tokens().len() / FEW {
+                return Ok(None);
             }
-        }
-        let (rests, bytes) = if num_rests <= index.byte_trie().tokens().len() / FEW {
+            let mut words = vec![0_u32; index.text_tokens().len()];
             let mut rests: Vec<(u32, &[u8])> = Vec::with_capacity(num_rests);
             for (trie, walked) in &walks {
-                for leave in walked.iter().flat_map(|found| &found.leaves) {
+                for tokens in &walked.inside {
+                    set_bits(&mut words, trie.ids(tokens.clone()));
+                }
+                for leave in &walked.leaves {
                     for &token in trie.ids(trie.below(leave.node)) {
                         fuel.burn(1)?;
                         let bytes = index.info().token_bytes(token);
@@ -176,21 +328,57 @@ impl TokenAutomaton {
                     }
                 }
             }
-            let rests = Trie::of_bytes(rests.into_iter());
-            let bytes = rests.memory_bytes();
-            (Rests::Trie(rests), bytes)
-        } else {
-            let bytes = Labelled::of_bytes(index.byte_trie());
-            let walked = walk_language(&mut self.machine.lexicon, bytes, language, fuel)?;
-            let places = walked.map_or(Vec::new(), |found| found.leaves);
-            let bytes = places.capacity() * size_of::<Leave>();
-            (Rests::Places(places), bytes)
+            return Ok(Some(LanguageMask {
+                inside: self.interned(words),
+                rests: Rests::Trie(Trie::of_bytes(rests.into_iter())),
+            }));
+        }
+        Ok(None)
+    }
+
+    /// By the trie of bytes.
+    fn fine_language(
+        &mut self,
+        at: End,
+        language: ExprId,
+        fuel: &mut Fuel,
+    ) -> Result<LanguageMask, OutOfFuel> {
+        let index = Arc::clone(&self.index);
+        let bytes = Labelled::of_bytes(index.byte_trie());
+        let walked = walk_language(&mut self.machine.lexicon, bytes, at, language, None, fuel)?;
+        Ok(self.language_mask_of(walked.unwrap_or_default()))
+    }
+
+    /// What a walk through the trie of bytes found.
+    fn language_mask_of(&mut self, walked: Walked) -> LanguageMask {
+        let index = Arc::clone(&self.index);
+        let trie = index.byte_trie();
+        let count: usize = walked.inside.iter().map(Range::len).sum();
+        let inside = match count {
+            0..=MAX_SPARSE => {
+                let ids = walked
+                    .inside
+                    .iter()
+                    .flat_map(|tokens| trie.ids(tokens.clone()));
+                Arc::new(Mask::from_ids(ids.copied().collect()))
+            }
+            _ => {
+                let mut words = vec![0_u32; index.text_tokens().len()];
+                for tokens in &walked.inside {
+                    set_bits(&mut words, trie.ids(tokens.clone()));
+                }
+                self.interned(words)
+            }
         };
-        let memo = &mut self.grammars.memo;
-        memo.language_bytes += bytes + size_of::<LanguageMask>();
-        let inside = memo.store.intern_words(words);
-        let mask = Arc::new(LanguageMask { inside, rests });
-        memo.languages.insert(language, Arc::clone(&mask));
-        Ok(mask)
+        let byte_at = |node: u32, depth: u32| {
+            let token = trie.ids(trie.below(node)).first();
+            let bytes = token.map(|&token| index.info().token_bytes(token));
+            let byte = bytes.and_then(|bytes| bytes.get(depth as usize));
+            byte.copied().unwrap_or_default()
+        };
+        LanguageMask {
+            inside,
+            rests: Rests::Places(Places::new(walked, byte_at)),
+        }
     }
 }

@@ -12,6 +12,8 @@ mod language_item;
 mod lexeme;
 mod mask;
 mod memo;
+#[cfg(test)]
+mod tests;
 mod token_walk;
 mod walk;
 mod within;

@@ -287,12 +287,18 @@ fn token_mask(set: &TokenSet, info: &TokenizerInfo) -> Result<Mask, String> {
                  in `<|name|>`, where it may be the last"
             ));
         }
+        if first == last && !set.negated && info.token_bytes(first).is_empty() {
+            return Err(format!(
+                "token {first} writes nothing, so it is never allowed"
+            ));
+        }
         for id in first..=last {
             let bit = 1 << (id % 32);
             let word = &mut words[id as usize / 32];
             if set.negated {
                 *word &= !bit;
-            } else if set.ends_text || !info.is_stop_token(id) {
+            } else if !info.token_bytes(id).is_empty() && (set.ends_text || !info.is_stop_token(id))
+            {
                 *word |= bit;
             }
         }

@@ -7,12 +7,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::index::{ROOT, Trie};
-use crate::lexical::{ExprId, Fuel, Lexicon, OutOfFuel};
+use crate::index::Trie;
+use crate::lexical::{ByteSet, ExprId, Fuel, Lexicon, OutOfFuel};
 use crate::mask::Mask;
 use crate::mask::walk::{DEAD, Labelled, Table};
 
-/// What a language allows by itself.
+/// What a language allows by itself, of the tokens below a node of the trie of bytes.
 pub(crate) struct LanguageMask {
     /// Tokens that begin a text of the language, or are one.
     pub(crate) inside: Arc<Mask>,
@@ -20,12 +20,35 @@ pub(crate) struct LanguageMask {
     pub(crate) rests: Rests,
 }
 
+impl LanguageMask {
+    /// Bytes of memory held, the tokens inside apart.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        size_of::<Self>()
+            + match &self.rests {
+                Rests::Trie(trie) => trie.memory_bytes(),
+                Rests::Places(places) => places.memory_bytes(),
+            }
+    }
+}
+
 /// Rests of tokens.
 pub(crate) enum Rests {
     /// Few: a trie of their own.
     Trie(Trie),
-    /// Many, as after white space, which half of all tokens begin with: places in the trie of bytes.
-    Places(Vec<Leave>),
+    /// Places in the trie of bytes.
+    Places(Places),
+}
+
+/// Rests of tokens as places in the trie of bytes.
+#[derive(Default)]
+pub(crate) struct Places {
+    /// By the first byte of the rest.
+    pub(crate) leaves: Vec<Leave>,
+    /// Each first byte, and where its leaves end.
+    pub(crate) first_bytes: Vec<(u8, u32)>,
+    /// Nodes where a text of the language ends and many tokens leave it, such as that of a space,
+    /// which half of all tokens begin with.
+    pub(crate) large: Vec<End>,
 }
 
 /// Tokens at and below `node` end a text of the language after `depth` bytes. The node's own byte
@@ -37,67 +60,214 @@ pub(crate) struct Leave {
     pub(crate) at: u32,
 }
 
+/// A node of a trie, and how many bytes lead to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct End {
+    pub(crate) node: u32,
+    pub(crate) depth: u32,
+}
+
+/// As many tokens as make an end a large one.
+const MANY: u32 = 512;
+
 /// What a walk of a language found.
 #[derive(Default)]
 pub(crate) struct Walked {
     /// Tokens that begin a text of the language, or are one, as ranges of [`Trie::tokens`].
     pub(crate) inside: Vec<Range<u32>>,
-    /// Where tokens leave it.
+    /// Where tokens leave it, but for those at large ends.
     pub(crate) leaves: Vec<Leave>,
+    /// Ends at which many tokens leave it.
+    pub(crate) large: Vec<End>,
+    /// Where it differs from the language beside it, as ranges of [`Trie::tokens`]: all else that was
+    /// found is within these.
+    pub(crate) apart: Vec<Range<u32>>,
 }
 
-/// Runs a language over every word of a trie, as far as it survives. Where it can't go on, tokens
-/// leave it at each place on the way where a text of it ends, the first byte's beginning apart. A
-/// step of fuel per node looked at. `None` where a state tells apart bytes that the trie's alphabet
+/// The ends that a walk met, with what left there.
+#[derive(Default)]
+struct Ends {
+    /// On the way to the node that is looked at, with their numbers.
+    open: Vec<(End, u32)>,
+    /// By number: the end, and how many tokens leave there.
+    all: Vec<(End, u32)>,
+    /// Each with the number of its end.
+    leaves: Vec<(u32, Leave)>,
+}
+
+impl Ends {
+    /// Forgets ends that aren't on the way to a node of a depth.
+    fn close(&mut self, depth: u32) {
+        while self.open.last().is_some_and(|(end, _)| end.depth >= depth) {
+            self.open.pop();
+        }
+    }
+
+    fn push(&mut self, end: End) {
+        self.open.push((end, self.all.len() as u32));
+        self.all.push((end, 0));
+    }
+
+    /// Tokens below a node leave at all open ends. Its own byte comes after `at` bytes.
+    fn leave(&mut self, node: u32, at: u32, num_tokens: u32) {
+        for &(end, number) in &self.open {
+            let num_leaving = &mut self.all[number as usize].1;
+            *num_leaving += num_tokens;
+            if *num_leaving < MANY {
+                let depth = end.depth;
+                self.leaves.push((number, Leave { node, depth, at }));
+            }
+        }
+    }
+
+    fn finish(self, walked: &mut Walked) {
+        let is_large = |number: u32| self.all[number as usize].1 >= MANY;
+        let leaves = self.leaves.iter().filter(|(number, _)| !is_large(*number));
+        walked.leaves = leaves.map(|&(_, leave)| leave).collect();
+        let large = self.all.iter().filter(|(_, count)| *count >= MANY);
+        walked.large = large.map(|&(end, _)| end).collect();
+    }
+}
+
+/// Runs a language over every word of a trie that goes on from a node, as far as it survives. Where
+/// it can't go on, tokens leave it at each place on the way where a text of it ends, the beginning
+/// apart. A step of fuel per node looked at; what is below a node is not looked at where no byte of
+/// it leads away from the state. `None` where a state tells apart bytes that the trie's alphabet
 /// doesn't.
+///
+/// With another language `beside` it, only what differs between the two is found: where both are in
+/// the same state, what follows is the same.
 pub(crate) fn walk(
     lexicon: &mut Lexicon,
     labelled: Labelled<'_>,
+    from: End,
     start: ExprId,
+    beside: Option<ExprId>,
     fuel: &mut Fuel,
 ) -> Result<Option<Walked>, OutOfFuel> {
     let trie = labelled.trie;
     let mut walked = Walked::default();
     let mut table = Table::default();
     let start = table.state(lexicon, start);
-    // Depths on the way to the node at which a text ends.
-    let mut ends: Vec<u32> = Vec::new();
-    let mut pending = vec![(ROOT, start, 0_u32)];
-    while let Some((node, state, depth)) = pending.pop() {
-        while ends.last().is_some_and(|&end| end >= depth) {
-            ends.pop();
-        }
-        let own = trie.own(node);
-        if !own.is_empty() {
-            walked.inside.push(own);
-        }
+    let beside = beside.map(|beside| table.state(lexicon, beside));
+    let mut ends = Ends::default();
+    let mut pending = vec![(from, start, beside)];
+    while let Some((at, state, beside)) = pending.pop() {
+        let End { node, depth } = at;
+        ends.close(depth);
         let children = trie.children(node);
+        if !children.is_empty() {
+            table.expand(lexicon, state, fuel)?;
+            if !table.fits(lexicon, state, labelled) {
+                return Ok(None);
+            }
+        }
+        if at != from && beside.is_none() {
+            let below = trie.labels_below(node);
+            if below.is_some_and(|below| table.stays(state, below)) {
+                walked.inside.push(trie.below(node));
+                continue;
+            }
+            let own = trie.own(node);
+            if !own.is_empty() {
+                walked.inside.push(own);
+            }
+        }
         if children.is_empty() {
             continue;
         }
-        table.expand(lexicon, state, fuel)?;
-        if !table.fits(lexicon, state, labelled) {
-            return Ok(None);
+        if at != from && lexicon.is_nullable(table.expr(state)) {
+            ends.push(at);
         }
-        if depth > 0 && lexicon.is_nullable(table.expr(state)) {
-            ends.push(depth);
-        }
-        for child in children.rev() {
-            fuel.burn(1)?;
-            let byte = labelled.byte(trie.label(child));
-            match table.step(lexicon, state, byte, fuel)? {
-                DEAD => {
-                    fuel.burn(ends.len() as u64)?;
-                    let leave = |&end: &u32| Leave {
-                        node: child,
-                        depth: end,
-                        at: depth,
-                    };
-                    walked.leaves.extend(ends.iter().map(leave));
-                }
-                next => pending.push((child, next, depth + 1)),
+        // The bytes that matter, where they are few.
+        let bytes = match beside {
+            Some(beside) => {
+                table.expand(lexicon, beside, fuel)?;
+                Some(table.apart(lexicon, state, beside))
             }
+            // What can't go on leaves nothing.
+            None if ends.open.is_empty() && labelled.alphabet.is_none() => {
+                let has_few = table.has_few(state, children.len());
+                has_few.then(|| table.bytes(lexicon, state))
+            }
+            None => None,
+        };
+        let listed = bytes.filter(|bytes| bytes.len() * 4 < children.len());
+        let num_nodes = listed.as_ref().map_or(children.len(), ByteSet::len);
+        fuel.burn(1 + num_nodes as u64)?;
+        let listed = listed.iter().flat_map(ByteSet::iter);
+        let listed = listed.filter_map(|byte| trie.child(node, byte));
+        let first = pending.len();
+        let all = if num_nodes == children.len() {
+            children
+        } else {
+            0..0
+        };
+        for child in listed.chain(all) {
+            let byte = labelled.byte(trie.label(child));
+            let next = table.step(lexicon, state, byte, fuel)?;
+            let mut next_beside = None;
+            if let Some(beside) = beside {
+                let other = table.step(lexicon, beside, byte, fuel)?;
+                if next == other {
+                    continue;
+                }
+                let may_end = |state| state != DEAD && lexicon.is_nullable(table.expr(state));
+                if next != DEAD && other != DEAD && may_end(next) == may_end(other) {
+                    next_beside = Some(other);
+                } else {
+                    walked.apart.push(trie.below(child));
+                }
+            }
+            if next != DEAD {
+                let child = End {
+                    node: child,
+                    depth: depth + 1,
+                };
+                pending.push((child, next, next_beside));
+                continue;
+            }
+            fuel.burn(ends.open.len() as u64)?;
+            ends.leave(child, depth, trie.below(child).len() as u32);
+        }
+        pending[first..].reverse();
+    }
+    ends.finish(&mut walked);
+    Ok(Some(walked))
+}
+
+impl Places {
+    /// What a walk through the trie of bytes found. `byte_at` is a byte of the tokens below a node.
+    pub(crate) fn new(walked: Walked, byte_at: impl Fn(u32, u32) -> u8) -> Self {
+        let byte_of = |leave: &Leave| byte_at(leave.node, leave.depth);
+        let bytes: Vec<u8> = walked.leaves.iter().map(byte_of).collect();
+        // Sorted by counting.
+        let mut starts = [0_u32; 257];
+        for &byte in &bytes {
+            starts[usize::from(byte) + 1] += 1;
+        }
+        for at in 0..256 {
+            starts[at + 1] += starts[at];
+        }
+        let mut next = starts;
+        let mut leaves = walked.leaves.clone();
+        for (&byte, leave) in bytes.iter().zip(walked.leaves) {
+            let at = &mut next[usize::from(byte)];
+            leaves[*at as usize] = leave;
+            *at += 1;
+        }
+        let first_bytes = (0..=255_u8).zip(starts.windows(2));
+        let first_bytes = first_bytes.filter(|(_, ends)| ends[0] < ends[1]);
+        Self {
+            leaves,
+            first_bytes: first_bytes.map(|(byte, ends)| (byte, ends[1])).collect(),
+            large: walked.large,
         }
     }
-    Ok(Some(walked))
+
+    fn memory_bytes(&self) -> usize {
+        self.leaves.capacity() * size_of::<Leave>()
+            + self.first_bytes.capacity() * size_of::<(u8, u32)>()
+            + self.large.capacity() * size_of::<End>()
+    }
 }

@@ -18,9 +18,9 @@ use super::context::{AT_END, ContextId, Contexts, Return};
 use super::enter::Entered;
 use super::memo::ContextMemo;
 use super::program::{Lexeme, NodeId, Program, TokenSetId};
-use crate::lexical::{EPSILON, Fuel, OutOfFuel};
+use crate::lexical::{ByteSet, EPSILON, Fuel, OutOfFuel};
 use crate::mask::{Mask, MaskRef};
-use crate::pushdown::Machine;
+use crate::pushdown::{EMPTY_STACK, Machine};
 
 /// An interned set of items.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -226,6 +226,26 @@ impl Parser {
             }
         }
         self.next_state(items, ended, fuel)
+    }
+
+    /// The bytes that may come next: no others do.
+    pub(crate) fn first_bytes(
+        &self,
+        machine: &mut Machine,
+        state: StateId,
+        fuel: &mut Fuel,
+    ) -> Result<ByteSet, OutOfFuel> {
+        let mut all = ByteSet::EMPTY;
+        for item in self.items(state) {
+            let Lexeme::Text(text) = item.lexeme else {
+                continue;
+            };
+            if text.stack != EMPTY_STACK {
+                return Ok(ByteSet::FULL);
+            }
+            all = all.union(&machine.lexicon.first_bytes(text.lexeme, fuel)?);
+        }
+        Ok(all)
     }
 
     /// The state after a token that the grammar names, `None` where it doesn't name it here.

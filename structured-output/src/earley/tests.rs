@@ -1,5 +1,8 @@
 //! The parser against a plain recogniser, and what grows with the length of a text.
 
+#[path = "../../tests/reference/texts.rs"]
+mod texts;
+
 use std::collections::{BTreeMap, HashMap};
 
 use proptest::prelude::*;
@@ -309,30 +312,12 @@ fn plain_grammars() -> impl Strategy<Value = Plain> {
     prop::collection::vec(rule, 4).prop_map(Plain)
 }
 
-/// All texts of a and b up to a length.
-fn texts(max: usize) -> Vec<Vec<u8>> {
-    let mut all = vec![Vec::new()];
-    let mut from = 0;
-    for _ in 0..max {
-        let to = all.len();
-        for at in from..to {
-            for byte in [b'a', b'b'] {
-                let mut longer: Vec<u8> = all[at].clone();
-                longer.push(byte);
-                all.push(longer);
-            }
-        }
-        from = to;
-    }
-    all
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
     #[test]
     fn random_grammars_are_recognised(plain in plain_grammars()) {
         let mut compiled = compile(&plain.source());
-        let accepted: HashMap<Vec<u8>, bool> = texts(6)
+        let accepted: HashMap<Vec<u8>, bool> = texts::texts(6)
             .into_iter()
             .map(|text| {
                 let expected = plain.spans(&text).contains_key(&(0, 0, text.len()));

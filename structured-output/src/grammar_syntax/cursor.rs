@@ -1,6 +1,7 @@
 //! A place in a grammar's source, and what can be read there in every dialect.
 
 use super::ast::SyntaxError;
+use crate::lexical::UNBOUNDED;
 
 /// A place in a source.
 #[derive(Clone)]
@@ -76,6 +77,40 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// `{m}`, `{m,}` or `{m,n}`, from its bracket on; also `{,n}` where the dialect has it. `skip`
+    /// moves over what may stand between the parts.
+    pub(super) fn take_counts(
+        &mut self,
+        max_repetition: u32,
+        has_no_least: bool,
+        skip: fn(&mut Self),
+    ) -> Result<(u32, u32), SyntaxError> {
+        const LIMIT: &str = "max_repetition";
+        let offset = self.offset;
+        self.skip(1);
+        skip(self);
+        let min = match self.peek() {
+            Some(',') if has_no_least => 0,
+            Some(',') => return self.error("a repetition needs its lower bound: write `{0,n}`"),
+            _ => self.take_number(max_repetition, LIMIT)?,
+        };
+        skip(self);
+        let mut max = min;
+        if self.take_str(",") {
+            skip(self);
+            max = match self.peek() {
+                Some('}') => UNBOUNDED,
+                _ => self.take_number(max_repetition, LIMIT)?,
+            };
+            skip(self);
+        }
+        if !self.take_str("}") {
+            let found = self.found();
+            return self.error(format!("expected `}}` after the counts, found {found}"));
+        }
+        ascending(offset, min, max)
+    }
+
     /// The code point of hexadecimal digits, at least `min` and at most `max` of them.
     pub(super) fn take_hex(&mut self, min: usize, max: usize) -> Result<char, SyntaxError> {
         let offset = self.offset;
@@ -114,6 +149,15 @@ impl<'a> Cursor<'a> {
             None => "the end".to_owned(),
         }
     }
+}
+
+/// Two counts, if the first isn't above the second.
+pub(super) fn ascending(offset: usize, min: u32, max: u32) -> Result<(u32, u32), SyntaxError> {
+    if min > max {
+        let message = format!("the counts {min} to {max} run backwards");
+        return Err(SyntaxError::new(offset, message));
+    }
+    Ok((min, max))
 }
 
 /// At most 40 characters of a text.

@@ -104,13 +104,7 @@ impl<'a> Parser<'a, '_> {
     }
 
     pub(super) fn skip_blanks(&mut self) {
-        loop {
-            self.cursor.take_while(char::is_whitespace);
-            if self.cursor.peek() != Some('#') {
-                return;
-            }
-            self.cursor.take_while(|c| c != '\n');
-        }
+        skip_blanks(&mut self.cursor);
     }
 
     /// The rule of a name, which may be defined later.
@@ -305,42 +299,17 @@ impl<'a> Parser<'a, '_> {
 
     /// `?`, `*`, `+`, `{m}`, `{m,}` or `{m,n}`.
     fn repetition(&mut self) -> Result<(u32, u32), SyntaxError> {
-        let offset = self.cursor.offset();
-        match self.cursor.take() {
-            Some('?') => return Ok((0, 1)),
-            Some('*') => return Ok((0, UNBOUNDED)),
-            Some('+') => return Ok((1, UNBOUNDED)),
-            _ => {}
-        }
-        let limit = self.limits.max_repetition;
-        self.skip_blanks();
-        if self.cursor.peek() == Some(',') {
-            return self
-                .cursor
-                .error("a repetition needs its lower bound: write `{0,n}`");
-        }
-        let min = self.cursor.take_number(limit, "max_repetition")?;
-        self.skip_blanks();
-        let mut max = min;
-        if self.cursor.take_str(",") {
-            self.skip_blanks();
-            max = match self.cursor.peek() {
-                Some('}') => UNBOUNDED,
-                _ => self.cursor.take_number(limit, "max_repetition")?,
-            };
-            self.skip_blanks();
-        }
-        if !self.cursor.take_str("}") {
-            let found = self.cursor.found();
-            return self
-                .cursor
-                .error(format!("expected `}}` after the counts, found {found}"));
-        }
-        if min > max {
-            let message = format!("the counts {{{min},{max}}} run backwards");
-            return Err(SyntaxError::new(offset, message));
-        }
-        Ok((min, max))
+        let counts = match self.cursor.peek() {
+            Some('?') => (0, 1),
+            Some('*') => (0, UNBOUNDED),
+            Some('+') => (1, UNBOUNDED),
+            _ => {
+                let limit = self.limits.max_repetition;
+                return self.cursor.take_counts(limit, false, skip_blanks);
+            }
+        };
+        self.cursor.skip(1);
+        Ok(counts)
     }
 
     fn atom(&mut self, offset: usize, next: char) -> Result<NodeKind, SyntaxError> {
@@ -366,5 +335,16 @@ impl<'a> Parser<'a, '_> {
                 ))
             }
         }
+    }
+}
+
+/// Moves over white space and comments.
+fn skip_blanks(cursor: &mut Cursor<'_>) {
+    loop {
+        cursor.take_while(char::is_whitespace);
+        if cursor.peek() != Some('#') {
+            return;
+        }
+        cursor.take_while(|c| c != '\n');
     }
 }

@@ -23,7 +23,7 @@ use crate::TokenizerInfo;
 use crate::lexical::{ByteSet, TURNING_BYTES};
 use cached::CacheFile;
 
-pub(crate) use trie::{Labels, ROOT, Trie};
+pub(crate) use trie::{CHARACTERS, CONTINUATION, Labels, ROOT, Trie};
 
 /// Everything that is computed from the vocabulary alone. Immutable.
 pub(crate) struct TokenizerIndex {

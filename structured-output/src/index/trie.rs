@@ -1,5 +1,7 @@
 //! A trie of tokens over classes of bytes.
 
+use std::ops::RangeInclusive;
+
 use crate::lexical::ByteSet;
 
 /// A trie whose edges are labelled with classes of bytes, or with bytes. Tokens that are the same
@@ -20,24 +22,34 @@ pub(crate) struct Trie {
     labels_below: Box<[Labels]>,
 }
 
-/// A set of labels: those below 128 each, and the others as if they were label 0.
+/// A set of labels of bytes: ASCII characters each, whole characters beyond ASCII as if they were one,
+/// and as another one what remains: NUL, DEL, and bytes that are no whole character.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Labels(u128);
 
 impl Labels {
+    const OTHER: u128 = 1;
+    const CHARACTER: u128 = 1 << 127;
+
     fn insert(&mut self, label: u8) {
-        self.0 |= 1 << if label < 128 { label } else { 0 };
+        self.0 |= match label {
+            1..127 => 1 << label,
+            _ => Self::OTHER,
+        };
     }
 
     /// The bytes that lead from a state to itself, as labels: no subset of this has a label that
-    /// leads elsewhere.
-    pub(crate) fn within(bytes: &ByteSet) -> Self {
+    /// leads elsewhere. `characters` tells whether all characters beyond ASCII lead there as well.
+    pub(crate) fn within(bytes: &ByteSet, characters: bool) -> Self {
         let mut labels = Self::default();
-        for byte in bytes.iter().filter(|byte| (1..128).contains(byte)) {
+        for byte in bytes.iter().filter(|byte| (1..127).contains(byte)) {
             labels.insert(byte);
         }
-        if (128..=255).chain([0]).all(|byte| bytes.contains(byte)) {
-            labels.insert(0);
+        if (127..=255).chain([0]).all(|byte| bytes.contains(byte)) {
+            labels.0 |= Self::OTHER | Self::CHARACTER;
+        }
+        if characters {
+            labels.0 |= Self::CHARACTER;
         }
         labels
     }
@@ -54,6 +66,30 @@ struct Node {
     /// Tokens at and below the node.
     start: u32,
     end: u32,
+}
+
+/// Bytes of characters beyond ASCII, after the second.
+pub(crate) const CONTINUATION: RangeInclusive<u8> = 0x80..=0xbf;
+
+/// First bytes of characters beyond ASCII, with the bytes that may come second and how many come after
+/// (table 3-7 of the Unicode standard).
+pub(crate) const CHARACTERS: [(RangeInclusive<u8>, RangeInclusive<u8>, u32); 8] = [
+    (0xc2..=0xdf, CONTINUATION, 0),
+    (0xe0..=0xe0, 0xa0..=0xbf, 1),
+    (0xe1..=0xec, CONTINUATION, 1),
+    (0xed..=0xed, 0x80..=0x9f, 1),
+    (0xee..=0xef, CONTINUATION, 1),
+    (0xf0..=0xf0, 0x90..=0xbf, 2),
+    (0xf1..=0xf3, CONTINUATION, 2),
+    (0xf4..=0xf4, 0x80..=0x8f, 2),
+];
+
+/// What may come second in a character that begins with a byte, and how many bytes after that.
+fn characters_from(first: u8) -> Option<(RangeInclusive<u8>, u32)> {
+    let found = CHARACTERS
+        .iter()
+        .find(|(firsts, ..)| firsts.contains(&first));
+    found.map(|(_, seconds, more)| (seconds.clone(), *more))
 }
 
 /// The root of every trie.
@@ -125,12 +161,45 @@ impl Trie {
         let mut below = vec![Labels::default(); self.labels.len()];
         for node in (0..self.labels.len() as u32).rev() {
             for child in self.children(node) {
+                let label = self.labels[child as usize];
+                let after = characters_from(label)
+                    .and_then(|(firsts, more)| self.after_character(child, firsts, more, &below));
+                if let Some(after) = after {
+                    below[node as usize].0 |= Labels::CHARACTER | after.0;
+                    continue;
+                }
                 let of_child = below[child as usize].0;
                 below[node as usize].0 |= of_child;
-                below[node as usize].insert(self.labels[child as usize]);
+                below[node as usize].insert(label);
             }
         }
         self.labels_below = below.into();
+    }
+
+    /// The labels below the ends of all characters that go on at a node with a byte of `firsts` and
+    /// `more` bytes after it. `None` where some word isn't one of these. At most three deep.
+    fn after_character(
+        &self,
+        node: u32,
+        firsts: RangeInclusive<u8>,
+        more: u32,
+        below: &[Labels],
+    ) -> Option<Labels> {
+        if !self.own(node).is_empty() {
+            return None;
+        }
+        let mut after = Labels::default();
+        for child in self.children(node) {
+            if !firsts.contains(&self.labels[child as usize]) {
+                return None;
+            }
+            let of_child = match more {
+                0 => below[child as usize],
+                _ => self.after_character(child, CONTINUATION, more - 1, below)?,
+            };
+            after.0 |= of_child.0;
+        }
+        Some(after)
     }
 
     /// The labels that occur below a node; `None` where that is not known.
@@ -328,10 +397,10 @@ mod tests {
             let Some(below) = trie.labels_below(ROOT) else {
                 return Err(TestCaseError::fail("asked for"));
             };
-            if below.is_subset(Labels::within(&stays)) {
+            if below.is_subset(Labels::within(&stays, false)) {
                 prop_assert!(vocab.iter().flatten().all(|&byte| stays.contains(byte)));
             } else {
-                let elsewhere = |&byte: &u8| !stays.contains(byte) || byte >= 128 || byte == 0;
+                let elsewhere = |&byte: &u8| !stays.contains(byte) || byte >= 127 || byte == 0;
                 prop_assert!(vocab.iter().flatten().any(elsewhere));
             }
         }

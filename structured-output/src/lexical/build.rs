@@ -5,6 +5,8 @@
 //! overlapping counters) are equal as expressions. That keeps the number of derivatives finite
 //! (Brzozowski 1964, "Derivatives of Regular Expressions") and small.
 
+use hashbrown::HashSet;
+
 use super::arena::{ANY, EMPTY, EPSILON, ExprId, Lexicon, NO_MARK, Node, UNBOUNDED};
 use super::byte_set::ByteSet;
 
@@ -199,6 +201,7 @@ impl Lexicon {
         list.dedup();
         if list.len() > 1 {
             self.merge_counters(&mut list);
+            self.absorb(&mut list);
         }
         if list.len() > 1 && list[0] <= EPSILON {
             // Where another holds the empty string already.
@@ -211,6 +214,32 @@ impl Lexicon {
             [only] => only,
             _ => self.intern(Node::Or(Default::default()), &list),
         }
+    }
+
+    /// An alternative `(x & y) t` goes where there is `x t`: names that are no keywords, beside any
+    /// names.
+    fn absorb(&self, list: &mut Vec<ExprId>) {
+        let parts = |expr| match self.node(expr) {
+            Node::Concat(head, tail) => (head, tail),
+            _ => (expr, EPSILON),
+        };
+        let is_and = |expr: &ExprId| matches!(self.node(parts(*expr).0), Node::And(_));
+        if !list.iter().any(is_and) {
+            return;
+        }
+        let all: HashSet<(ExprId, ExprId)> = list.iter().map(|&expr| parts(expr)).collect();
+        list.retain(|&expr| {
+            let (head, tail) = parts(expr);
+            match self.node(head) {
+                Node::And(at) => {
+                    let operands = self.operands(at);
+                    !operands
+                        .iter()
+                        .any(|&operand| all.contains(&(operand, tail)))
+                }
+                _ => true,
+            }
+        });
     }
 
     /// Alternatives `x{a,b} t` and `x{c,d} t` become one where the counters meet, and `t` goes

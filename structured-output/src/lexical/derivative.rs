@@ -157,6 +157,17 @@ impl Lexicon {
         self.rows.entries(row.0)
     }
 
+    /// The bytes that have a derivative.
+    pub(crate) fn first_bytes(
+        &mut self,
+        expr: ExprId,
+        fuel: &mut Fuel,
+    ) -> Result<ByteSet, OutOfFuel> {
+        let row = self.row(expr, fuel)?;
+        let live = self.rows.entries(row).filter(|&(_, to)| to != EMPTY);
+        Ok(live.fold(ByteSet::EMPTY, |all, (bytes, _)| all.union(bytes)))
+    }
+
     /// The class of a byte in a row.
     pub(crate) fn row_class(&self, row: RowRef, byte: u8) -> u8 {
         self.rows.maps[row.0.map as usize].class_of[usize::from(byte)]

@@ -1,10 +1,10 @@
 //! Walks of an automaton through a trie of tokens.
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 use hashbrown::HashMap;
 
-use crate::index::{Labels, ROOT, Trie};
+use crate::index::{CHARACTERS, CONTINUATION, Labels, ROOT, Trie};
 use crate::lexical::{ByteSet, EMPTY, ExprId, Fuel, Lexicon, NO_MARK, OutOfFuel, RowRef};
 
 /// A trie with what its labels stand for.
@@ -246,6 +246,40 @@ pub(crate) fn resting_state(
     Ok(None)
 }
 
+/// A state that so many bytes lead to itself may be one of text.
+const MANY_BYTES: usize = 64;
+
+/// Whether all characters beyond ASCII lead from a state to itself.
+fn characters_stay(
+    lexicon: &mut Lexicon,
+    expr: ExprId,
+    fuel: &mut Fuel,
+) -> Result<bool, OutOfFuel> {
+    let mut after_all = |from: ExprId, bytes: RangeInclusive<u8>| {
+        let next = lexicon.derivative(from, *bytes.start(), fuel)?;
+        for byte in bytes {
+            if next == EMPTY || lexicon.derivative(from, byte, fuel)? != next {
+                return Ok(None);
+            }
+        }
+        Ok(Some(next))
+    };
+    for (firsts, seconds, more) in CHARACTERS {
+        let mut next = after_all(expr, firsts)?;
+        let rest = std::iter::repeat_n(CONTINUATION, more as usize);
+        for bytes in std::iter::once(seconds).chain(rest) {
+            let Some(at) = next else {
+                return Ok(false);
+            };
+            next = after_all(at, bytes)?;
+        }
+        if next != Some(expr) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 /// A transition that was not asked for yet.
 const UNSEEN: u32 = u32::MAX;
 /// A transition to where no end can be reached.
@@ -310,13 +344,24 @@ impl Table {
             self.targets.push(if dead { DEAD } else { UNSEEN });
             state.num_bytes += if dead { 0 } else { bytes.len() as u16 };
         }
-        state.stays = Labels::within(&stays);
+        let characters = stays.len() >= MANY_BYTES && characters_stay(lexicon, state.expr, fuel)?;
+        state.stays = Labels::within(&stays, characters);
         Ok(())
     }
 
     /// The expression of a state.
     pub(crate) fn expr(&self, state: u32) -> ExprId {
         self.states[state as usize].expr
+    }
+
+    /// Whether a state leads to itself by some labels.
+    pub(crate) fn stays(&self, state: u32, labels: Labels) -> bool {
+        labels.is_subset(self.states[state as usize].stays)
+    }
+
+    /// Whether an expanded state has few bytes to go on with, beside so many children.
+    pub(crate) fn has_few(&self, state: u32, num_children: usize) -> bool {
+        usize::from(self.states[state as usize].num_bytes) * 4 < num_children
     }
 
     /// Whether an expanded state tells apart no bytes that an alphabet doesn't.
@@ -327,14 +372,14 @@ impl Table {
     }
 
     /// The bytes with a derivative of an expanded state.
-    fn bytes(&self, lexicon: &Lexicon, state: u32) -> ByteSet {
+    pub(crate) fn bytes(&self, lexicon: &Lexicon, state: u32) -> ByteSet {
         let row = self.states[state as usize].row;
         let live = lexicon.row_entries(row).filter(|&(_, to)| to != EMPTY);
         live.fold(ByteSet::EMPTY, |all, (bytes, _)| all.union(bytes))
     }
 
     /// The bytes by which two expanded states have different derivatives.
-    fn apart(&self, lexicon: &Lexicon, own: u32, other: u32) -> ByteSet {
+    pub(crate) fn apart(&self, lexicon: &Lexicon, own: u32, other: u32) -> ByteSet {
         let [own, other] = [own, other].map(|state| self.states[state as usize].row);
         let mut apart = ByteSet::EMPTY;
         for (bytes, to) in lexicon.row_entries(own) {

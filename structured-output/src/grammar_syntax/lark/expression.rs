@@ -1,8 +1,8 @@
 //! What stands after the colon, read with an explicit stack of open groups.
 
 use super::super::ast::{NodeId, NodeKind, SyntaxError};
-use super::super::cursor::cut;
-use super::Parser;
+use super::super::cursor::{ascending, cut};
+use super::{Parser, skip_blanks};
 use crate::lexical::UNBOUNDED;
 
 /// A group that is open: `(…)`, `[…]`, or the whole expression.
@@ -237,49 +237,15 @@ impl Parser<'_, '_> {
                     self.skip_blanks();
                     max = self.cursor.take_number(limit, "max_repetition")?;
                 }
-                return self.checked(offset, min, max);
+                return Ok(Some(ascending(offset, min, max)?));
             }
             '{' => {
-                self.cursor.skip(1);
-                self.skip_blanks();
-                let mut min = 0;
-                if self.cursor.peek() != Some(',') {
-                    min = self.cursor.take_number(limit, "max_repetition")?;
-                    self.skip_blanks();
-                }
-                let mut max = min;
-                if self.cursor.take_str(",") {
-                    self.skip_blanks();
-                    max = match self.cursor.peek() {
-                        Some('}') => UNBOUNDED,
-                        _ => self.cursor.take_number(limit, "max_repetition")?,
-                    };
-                    self.skip_blanks();
-                }
-                if !self.cursor.take_str("}") {
-                    let found = self.cursor.found();
-                    return self
-                        .cursor
-                        .error(format!("expected `}}` after the counts, found {found}"));
-                }
-                return self.checked(offset, min, max);
+                let counts = self.cursor.take_counts(limit, true, skip_blanks)?;
+                return Ok(Some(counts));
             }
             _ => return Ok(None),
         };
         self.cursor.skip(1);
-        Ok(Some((min, max)))
-    }
-
-    fn checked(
-        &self,
-        offset: usize,
-        min: u32,
-        max: u32,
-    ) -> Result<Option<(u32, u32)>, SyntaxError> {
-        if min > max {
-            let message = format!("the counts {min} to {max} run backwards");
-            return Err(SyntaxError::new(offset, message));
-        }
         Ok(Some((min, max)))
     }
 

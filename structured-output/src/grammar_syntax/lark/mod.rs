@@ -231,18 +231,7 @@ impl<'a> Parser<'a, '_> {
 
     /// White space and comments within a line.
     fn skip_blanks(&mut self) {
-        loop {
-            self.cursor.take_while(|c| matches!(c, ' ' | '\t' | '\x0c'));
-            let rest = self.cursor.rest();
-            if rest.starts_with("\\\n") || rest.starts_with("\\\r\n") {
-                self.cursor.take_while(|c| c != '\n');
-                self.cursor.skip(1);
-            } else if rest.starts_with('#') || rest.starts_with("//") {
-                self.cursor.take_while(|c| c != '\n');
-            } else {
-                return;
-            }
-        }
+        skip_blanks(&mut self.cursor);
     }
 
     /// White space, comments and line ends.
@@ -256,6 +245,22 @@ impl<'a> Parser<'a, '_> {
             {
                 return;
             }
+        }
+    }
+}
+
+/// Moves over blanks and comments, and over line ends after a backslash.
+fn skip_blanks(cursor: &mut Cursor<'_>) {
+    loop {
+        cursor.take_while(|c| matches!(c, ' ' | '\t' | '\x0c'));
+        let rest = cursor.rest();
+        if rest.starts_with("\\\n") || rest.starts_with("\\\r\n") {
+            cursor.take_while(|c| c != '\n');
+            cursor.skip(1);
+        } else if rest.starts_with('#') || rest.starts_with("//") {
+            cursor.take_while(|c| c != '\n');
+        } else {
+            return;
         }
     }
 }

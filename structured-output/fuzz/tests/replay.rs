@@ -1,0 +1,51 @@
+//! Every seed and every input that once broke something, through its target.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use structured_output_fuzz::{Mutator, Random, Target, seeds};
+
+#[test]
+fn seeds_and_findings_break_nothing() {
+    for target in Target::ALL {
+        let seeds = seeds(target).unwrap();
+        assert!(!seeds.is_empty(), "{target:?} has no seeds");
+        for seed in seeds {
+            target.run(&seed);
+        }
+    }
+}
+
+#[test]
+fn findings_are_of_targets() {
+    for kind in ["seeds", "findings"] {
+        let folder = format!("{}/{kind}", env!("CARGO_MANIFEST_DIR"));
+        let names = Target::ALL.map(Target::name);
+        for entry in std::fs::read_dir(folder).into_iter().flatten() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            assert!(names.contains(&&*name), "{name} is no target");
+        }
+    }
+}
+
+#[test]
+fn the_same_seed_makes_the_same_inputs() {
+    let inputs = || {
+        let mutator = Mutator::new(Target::Lark, seeds(Target::Lark).unwrap());
+        let mut random = Random::new(5);
+        (0..50)
+            .map(|_| mutator.next(&mut random))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(inputs(), inputs());
+}
+
+#[test]
+fn some_new_inputs_break_nothing() {
+    for target in Target::ALL {
+        let mutator = Mutator::new(target, seeds(target).unwrap());
+        let mut random = Random::new(1);
+        for _ in 0..30 {
+            target.run(&mutator.next(&mut random));
+        }
+    }
+}

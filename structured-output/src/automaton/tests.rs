@@ -1,0 +1,71 @@
+//! What masks cost as a text grows.
+
+use std::sync::Arc;
+
+use crate::lexical::Fuel;
+use crate::{CompilerOptions, GrammarCompiler, TokenizerInfo};
+
+const EOS: u32 = 256;
+
+fn compiler() -> GrammarCompiler {
+    let mut vocab: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).collect();
+    vocab.push(b"<eos>".to_vec());
+    vocab.extend(["[[", "],", "]]", ",[", "ab", "12", "+1", "(c", "),", " a"].map(Into::into));
+    let info = TokenizerInfo::new(&vocab, vocab.len(), &[EOS], &[]).unwrap();
+    GrammarCompiler::new(Arc::new(info), CompilerOptions::default())
+}
+
+/// Steps and memory don't grow with what was read before, masks included, where a grammar is not
+/// ambiguous: right and left recursion, lists in lists, and what only nests. To 100,000 bytes.
+#[test]
+fn masks_cost_the_same_however_long_the_text_is() {
+    const STEPS: u64 = 100_000_000;
+    let grammars = [
+        ("root ::= \"ab\" root | \"c\"", "ab", 0),
+        ("root ::= root \"ab\" | \"ab\"", "ab", 0),
+        (
+            "root ::= sum\nsum ::= sum \"+\" n | n\nn ::= [0-9]+",
+            "1+1+12+",
+            0,
+        ),
+        (
+            "root ::= item | item \",\" root\nitem ::= [a-z]+ | \"(\" root \")\"",
+            "ab,(c,d),",
+            0,
+        ),
+        // A frame is kept for each bracket that is open.
+        ("root ::= \"[\" root \"]\" | [0-9]+", "[", 700),
+        (
+            "root ::= \"[\" (root (\",\" root)*)? \"]\" | [0-9]+",
+            "[[1,2],",
+            250,
+        ),
+    ];
+    for (source, unit, bytes_per_byte) in grammars {
+        let compiler = compiler();
+        let grammar = compiler.compile_ebnf(source, "root").unwrap();
+        let mut automaton = grammar.engine().lock();
+        let before = automaton.state_bytes() + automaton.cache_bytes();
+        let mut state = grammar.root();
+        let text = unit.repeat(100_000 / unit.len());
+        let mut costs = Vec::new();
+        for chunk in text.as_bytes().chunks(10_000) {
+            let mut fuel = Fuel::new(STEPS);
+            for &byte in chunk {
+                let mask = automaton.next_tokens(state, &mut fuel).unwrap();
+                assert!(mask.is_allowed(u32::from(byte)), "{source}");
+                let next = automaton.after_token(state, u32::from(byte), &mut fuel);
+                state = next.unwrap().unwrap();
+            }
+            costs.push(STEPS - fuel.left());
+        }
+        let (second, last) = (costs[1], costs[costs.len() - 2]);
+        assert!(last <= second + second / 100, "{source}: {costs:?}");
+        let memory = automaton.state_bytes() + automaton.cache_bytes() - before;
+        assert!(
+            memory <= (64 << 10) + bytes_per_byte * text.len(),
+            "{source}: {memory} bytes for {} of text",
+            text.len()
+        );
+    }
+}
