@@ -15,7 +15,6 @@
 //! ```
 
 pub mod accepts;
-pub mod json_schema_options;
 pub mod machine;
 pub mod maskbench;
 pub mod statistics;

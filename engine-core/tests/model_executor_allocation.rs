@@ -9,8 +9,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use engine_core::model_executor::{CausalLm, ForwardInput};
-use model_runner::{LIMITS, load};
-use protocol::{BackendKind, Dtype};
+use model_runner::{LIMITS, WeightOptions, load};
+use protocol::{BackendKind, Dtype, Quantization};
 use random_checkpoint::RandomCheckpoint;
 
 /// Counts allocations on all threads.
@@ -61,8 +61,14 @@ fn a_step_allocates_nothing() {
     RandomCheckpoint::tiny("Qwen3ForCausalLM", 1)
         .write(folder.path())
         .unwrap();
-    for dtype in [Dtype::Float32, Dtype::BFloat16] {
-        let loaded = load(folder.path(), BackendKind::Cpu, dtype, 2).unwrap();
+    for (dtype, quantization) in [
+        (Dtype::Float32, Quantization::None),
+        (Dtype::BFloat16, Quantization::None),
+        (Dtype::BFloat16, Quantization::Q8_0),
+        (Dtype::BFloat16, Quantization::Q4_0),
+    ] {
+        let format = WeightOptions(dtype, quantization);
+        let loaded = load(folder.path(), BackendKind::Cpu, format, 2).unwrap();
         let mut model = loaded.into_model(&LIMITS).unwrap();
         let (mut logits, mut chosen) = (vec![0.0; 2 * 203], vec![0.0; 2]);
         // The count is the process's: a thread that starts late adds to it once. A step that
@@ -74,6 +80,6 @@ fn a_step_allocates_nothing() {
                 ALLOCATIONS.load(Ordering::Relaxed) - before
             })
             .min();
-        assert_eq!(fewest, Some(0), "{dtype:?}");
+        assert_eq!(fewest, Some(0), "{format:?}");
     }
 }

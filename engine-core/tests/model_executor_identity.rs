@@ -8,8 +8,8 @@ mod random_checkpoint;
 use std::path::Path;
 
 use engine_core::model_executor::ForwardInput;
-use model_runner::{Runner, Sequence, bits};
-use protocol::{BackendKind, Dtype};
+use model_runner::{Runner, Sequence, WeightOptions, bits};
+use protocol::{BackendKind, Dtype, Quantization};
 use random_checkpoint::{Random, RandomCheckpoint};
 
 fn random_ids(seed: u64, len: usize) -> Vec<u32> {
@@ -18,14 +18,14 @@ fn random_ids(seed: u64, len: usize) -> Vec<u32> {
 }
 
 /// Every way to compute the last row of `ids`, by name.
-fn all_ways(folder: &Path, dtype: Dtype, ids: &[u32]) -> Vec<(String, Vec<u32>)> {
+fn all_ways(folder: &Path, format: WeightOptions, ids: &[u32]) -> Vec<(String, Vec<u32>)> {
     let tables: [&[u32]; 2] = [
         &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10],
         &[33, 8, 60, 1, 17, 40, 2, 9, 5, 3],
     ];
     let mut ways = Vec::new();
     for num_threads in [1, 2, 3] {
-        let mut runner = Runner::new(folder, BackendKind::Cpu, dtype, num_threads);
+        let mut runner = Runner::new(folder, BackendKind::Cpu, format, num_threads);
         for (table_index, table) in tables.into_iter().enumerate() {
             for chunk in [ids.len(), 7, 16, 64, 1] {
                 let logits = runner.prefill(&mut Sequence::new(ids, table), chunk);
@@ -75,11 +75,12 @@ fn all_ways(folder: &Path, dtype: Dtype, ids: &[u32]) -> Vec<(String, Vec<u32>)>
     ways
 }
 
-fn check(checkpoint: &RandomCheckpoint, dtype: Dtype) {
+fn check(checkpoint: &RandomCheckpoint, format: impl Into<WeightOptions>) {
+    let format = format.into();
     let folder = tempfile::tempdir().unwrap();
     checkpoint.write(folder.path()).unwrap();
     // 130 tokens cross two spans of the attention and the window of the sliding one.
-    let ways = all_ways(folder.path(), dtype, &random_ids(7, 130));
+    let ways = all_ways(folder.path(), format, &random_ids(7, 130));
     let (_, expected) = &ways[0];
     assert!(
         expected
@@ -89,7 +90,7 @@ fn check(checkpoint: &RandomCheckpoint, dtype: Dtype) {
     for (name, found) in &ways {
         assert!(
             found == expected,
-            "{} {dtype:?}: {name}",
+            "{} {format:?}: {name}",
             checkpoint.architecture
         );
     }
@@ -130,6 +131,27 @@ fn rows_of_wider_matrices_are_bit_identical() {
 }
 
 #[test]
+fn rows_of_quantized_matrices_are_bit_identical() {
+    let narrow = RandomCheckpoint::tiny("Qwen2ForCausalLM", 8);
+    let wide = RandomCheckpoint {
+        hidden_size: 160,
+        intermediate_size: 1300,
+        num_hidden_layers: 1,
+        ..RandomCheckpoint::tiny("LlamaForCausalLM", 4)
+    };
+    for checkpoint in [narrow, wide] {
+        check(
+            &checkpoint,
+            WeightOptions(Dtype::BFloat16, Quantization::Q8_0),
+        );
+        check(
+            &checkpoint,
+            WeightOptions(Dtype::Float32, Quantization::Q4_0),
+        );
+    }
+}
+
+#[test]
 fn a_row_does_not_depend_on_which_rows_are_kept() {
     let folder = tempfile::tempdir().unwrap();
     RandomCheckpoint::tiny("Qwen3ForCausalLM", 6)
@@ -158,6 +180,13 @@ fn a_row_does_not_depend_on_which_rows_are_kept() {
                 .model
                 .compute_logits(0..kept.len(), &mut logits)
                 .unwrap();
+            // The same rows one by one and out of order.
+            let order: Vec<usize> = (0..kept.len()).rev().step_by(3).collect();
+            let mut some = vec![0.0; order.len() * 203];
+            runner.model.compute_logits_of(&order, &mut some).unwrap();
+            for (row, some) in order.iter().zip(some.chunks_exact(203)) {
+                assert_eq!(bits(some), bits(&logits[row * 203..][..203]), "row {row}");
+            }
             logits.chunks_exact(203).map(bits).collect::<Vec<_>>()
         };
         let all = step(0, 40, &positions);
@@ -176,11 +205,17 @@ fn a_row_does_not_depend_on_which_rows_are_kept() {
 #[test]
 fn chosen_logits_equal_the_full_row() {
     let folder = tempfile::tempdir().unwrap();
-    for dtype in [Dtype::Float32, Dtype::BFloat16] {
+    for (dtype, quantization) in [
+        (Dtype::Float32, Quantization::None),
+        (Dtype::BFloat16, Quantization::None),
+        (Dtype::BFloat16, Quantization::Q8_0),
+        (Dtype::BFloat16, Quantization::Q4_0),
+    ] {
+        let format = WeightOptions(dtype, quantization);
         RandomCheckpoint::tiny("MistralForCausalLM", 5)
             .write(folder.path())
             .unwrap();
-        let mut runner = Runner::new(folder.path(), BackendKind::Cpu, dtype, 2);
+        let mut runner = Runner::new(folder.path(), BackendKind::Cpu, format, 2);
         let logits = runner.prefill(&mut Sequence::new(&random_ids(9, 20), &[3, 4]), 20);
         let ids: Vec<u32> = (0..203).rev().chain([5, 5, 17]).collect();
         let mut chosen = vec![0.0; ids.len()];
@@ -189,7 +224,7 @@ fn chosen_logits_equal_the_full_row() {
             .compute_logits_for(0, &ids, &mut chosen)
             .unwrap();
         let expected: Vec<f32> = ids.iter().map(|id| logits[*id as usize]).collect();
-        assert_eq!(bits(&chosen), bits(&expected), "{dtype:?}");
+        assert_eq!(bits(&chosen), bits(&expected), "{format:?}");
         runner.model.compute_logits_for(0, &[], &mut []).unwrap();
     }
 }

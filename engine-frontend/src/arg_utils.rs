@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 use clap::{ArgAction, Args, ValueEnum};
 use protocol::{
     BackendKind, CacheConfig, Dtype, EngineConfig, LogprobsMode, ModelConfig, ModelSource,
-    SchedulerConfig, SchedulingPolicy, SpeculativeConfig,
+    Quantization, SchedulerConfig, SchedulingPolicy, SpeculativeConfig,
 };
 use serde::Deserialize;
 
 use crate::error::ValidationError;
 use crate::json_problem::json_problem;
-use crate::structured_outputs::{BackendOptions, StructuredOutputsArgs};
+use crate::openai::DefaultSamplingParams;
+use crate::structured_outputs::{BackendOptions, ReasoningParser, StructuredOutputsArgs};
 
 /// Longest time that requests may be given to finish, in seconds: a year. What is meant to be
 /// longer is a mistake.
@@ -22,8 +23,9 @@ const MAX_DRAFT: u32 = 64;
 
 /// Flags of the core's process, its model execution, its cache and its scheduler. A core that was
 /// started by hand has its own, so they are refused rather than ignored.
-const DECIDED_BY_THE_CORE: [&str; 23] = [
+const DECIDED_BY_THE_CORE: [&str; 24] = [
     "dtype",
+    "quantization",
     "backend",
     "max_model_len",
     "max_num_seqs",
@@ -58,6 +60,9 @@ pub struct EngineArgs {
     /// Number format of the weights
     #[arg(long, value_enum, default_value_t = DtypeArg::Auto)]
     pub dtype: DtypeArg,
+    /// Quantize the weights while loading
+    #[arg(long, value_enum, default_value_t = QuantizationArg::None)]
+    pub quantization: QuantizationArg,
     /// What executes the model
     #[arg(long, value_enum, default_value_t = BackendArg::Cpu)]
     pub backend: BackendArg,
@@ -146,6 +151,16 @@ pub struct EngineArgs {
     /// Where default sampling parameters come from
     #[arg(long, value_enum, default_value_t = GenerationConfigArg::Auto)]
     pub generation_config: GenerationConfigArg,
+    /// Default sampling parameters that win over these, as a JSON object: temperature, top_p,
+    /// top_k, min_p, repetition_penalty, max_new_tokens
+    #[arg(long, value_name = "JSON", value_parser = override_generation_config)]
+    pub override_generation_config: Option<DefaultSamplingParams>,
+    /// Chat template instead of the model's: a Jinja file, or the template itself
+    #[arg(long, value_name = "FILE")]
+    pub chat_template: Option<String>,
+    /// The older name of reasoning_parser in --structured-outputs-config
+    #[arg(long, value_name = "NAME", value_parser = reasoning_parser)]
+    pub reasoning_parser: Option<ReasoningParser>,
 }
 
 impl Default for EngineArgs {
@@ -153,6 +168,7 @@ impl Default for EngineArgs {
         Self {
             model: None,
             dtype: DtypeArg::Auto,
+            quantization: QuantizationArg::None,
             backend: BackendArg::Cpu,
             max_model_len: None,
             max_num_seqs: None,
@@ -180,6 +196,9 @@ impl Default for EngineArgs {
             guided_decoding_backend: None,
             speculative_config: None,
             generation_config: GenerationConfigArg::Auto,
+            override_generation_config: None,
+            chat_template: None,
+            reasoning_parser: None,
         }
     }
 }
@@ -231,6 +250,9 @@ impl EngineArgs {
         if let Some(backend) = &self.guided_decoding_backend {
             args.backend = Some(backend.clone());
         }
+        if let Some(parser) = self.reasoning_parser {
+            args.reasoning_parser = parser;
+        }
         args
     }
 
@@ -246,6 +268,11 @@ impl EngineArgs {
                     DtypeArg::Auto => Dtype::Auto,
                     DtypeArg::Float32 => Dtype::Float32,
                     DtypeArg::Bfloat16 => Dtype::BFloat16,
+                },
+                quantization: match self.quantization {
+                    QuantizationArg::None => Quantization::None,
+                    QuantizationArg::Q8_0 => Quantization::Q8_0,
+                    QuantizationArg::Q4_0 => Quantization::Q4_0,
                 },
                 backend: match self.backend {
                     BackendArg::Cpu => BackendKind::Cpu,
@@ -297,6 +324,17 @@ fn structured_outputs_config(text: &str) -> Result<StructuredOutputsArgs, String
 fn guided_decoding_backend(text: &str) -> Result<String, String> {
     BackendOptions::parse("it", text).map_err(|error| error.message)?;
     Ok(text.to_owned())
+}
+
+/// Reads `--reasoning-parser`.
+fn reasoning_parser(text: &str) -> Result<ReasoningParser, String> {
+    let name = serde_json::Value::from(text);
+    ReasoningParser::deserialize(&name).map_err(|error| json_problem(&error))
+}
+
+/// Reads `--override-generation-config`.
+fn override_generation_config(text: &str) -> Result<DefaultSamplingParams, String> {
+    serde_json::from_str(text).map_err(|error| json_problem(&error))
 }
 
 /// Reads `--speculative-config`: vLLM's `method` may be there, and is `ngram`.
@@ -367,6 +405,19 @@ pub enum DtypeArg {
     Float32,
     /// bfloat16 weights
     Bfloat16,
+}
+
+/// `--quantization`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum QuantizationArg {
+    /// As --dtype says
+    None,
+    /// 8 bits per weight
+    #[value(name = "q8_0")]
+    Q8_0,
+    /// 4 bits per weight; embedding and LM head have 8
+    #[value(name = "q4_0")]
+    Q4_0,
 }
 
 /// `--backend`.

@@ -1,73 +1,29 @@
 //! The engine for async programs: requests in, streams of outputs out.
 
-use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
+mod core_client;
+mod request_stream;
+
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use protocol::{
-    EngineCoreOutputs, EngineCoreReadyResponse, EngineCoreRequest, RequestError, RequestErrorCode,
-    RequestOutputKind,
-};
+use protocol::{EngineCoreReadyResponse, RequestError, RequestErrorCode, RequestOutputKind};
 use tokenizer::Tokenizer;
 use tokio::task::AbortHandle;
 
-use crate::engine_core_client::{EngineCoreClient, EngineCoreClientError};
+use crate::engine_core_client::EngineCoreClientError;
 use crate::error::{EngineDeadError, GenerateError, ValidationError};
 use crate::input_processor::{GenerateRequest, InputProcessor, Prompt};
 use crate::metrics::{EngineMetrics, StatLogger};
 use crate::output_processor::OutputProcessor;
-use crate::outputs::RequestOutput;
 use crate::request_output_collector::RequestOutputCollector;
 use crate::sampling_params::ModelLimits;
 use crate::structured_outputs::StructuredOutputsArgs;
 use crate::tokenizer_threads::TokenizerThreads;
 
+pub use core_client::{BoxFuture, CoreClient};
+pub use request_stream::RequestStream;
+
 /// Outputs processed before other tasks get their turn.
 const OUTPUT_PROC_CHUNK_SIZE: usize = 128;
-
-/// What [`AsyncLLM`] needs of a core. The seam between text and transport: [`EngineCoreClient`]
-/// hides a process and a socket behind it, tests are a core themselves.
-pub trait CoreClient: fmt::Debug + Send + Sync {
-    /// Sends a request. Never waits.
-    ///
-    /// # Errors
-    /// The core is gone, or this request doesn't fit a frame.
-    fn add_request(&self, request: EngineCoreRequest) -> Result<(), EngineCoreClientError>;
-
-    /// Ends requests, by their internal ids. Unknown ones are ignored. Never waits.
-    ///
-    /// # Errors
-    /// The core is gone.
-    fn abort_requests(&self, request_ids: Vec<String>) -> Result<(), EngineCoreClientError>;
-
-    /// Waits for the outputs of the next step; `None` after a shutdown that was asked for.
-    fn get_output(&self) -> BoxFuture<'_, Result<Option<EngineCoreOutputs>, EngineDeadError>>;
-
-    /// Ends the core, if this client started it; requests in flight have `drain_seconds`.
-    fn shutdown(&self, drain_seconds: f64) -> BoxFuture<'_, Result<(), EngineDeadError>>;
-}
-
-/// A future behind a pointer: one per step.
-pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
-
-impl CoreClient for EngineCoreClient {
-    fn add_request(&self, request: EngineCoreRequest) -> Result<(), EngineCoreClientError> {
-        Self::add_request(self, request)
-    }
-
-    fn abort_requests(&self, request_ids: Vec<String>) -> Result<(), EngineCoreClientError> {
-        Self::abort_requests(self, request_ids)
-    }
-
-    fn get_output(&self) -> BoxFuture<'_, Result<Option<EngineCoreOutputs>, EngineDeadError>> {
-        Box::pin(Self::get_output(self))
-    }
-
-    fn shutdown(&self, drain_seconds: f64) -> BoxFuture<'_, Result<(), EngineDeadError>> {
-        Box::pin(Self::shutdown(self, drain_seconds))
-    }
-}
 
 /// Runs requests on one core. Cheap to share behind an [`Arc`]; ends when it and all its streams
 /// are dropped.
@@ -366,68 +322,6 @@ fn internal_error(message: &str) -> GenerateError {
         message: message.to_owned(),
         retryable: false,
     })
-}
-
-/// The outputs of one request. Dropped before its end, it aborts the request.
-#[derive(Debug)]
-pub struct RequestStream {
-    inner: Arc<Inner>,
-    queue: Arc<RequestOutputCollector>,
-    request_id: String,
-    aggregate: bool,
-    finished: bool,
-}
-
-impl RequestStream {
-    /// The next output; `None` after the last one or after an error. Safe to cancel. A reader
-    /// that lags gets merged outputs, never a queue of them.
-    pub async fn next(&mut self) -> Option<Result<RequestOutput, GenerateError>> {
-        if self.finished {
-            return None;
-        }
-        let item = self.queue.get().await;
-        self.finished = item.as_ref().map_or(true, |output| output.finished);
-        Some(item)
-    }
-
-    /// Waits until it is sure that the request isn't refused: its grammar is compiled, or its first
-    /// output is there. An HTTP status line waits for this. Takes nothing out of the stream. Safe to
-    /// cancel.
-    ///
-    /// # Errors
-    /// Why it was refused or failed; [`Self::next`] gives the same.
-    pub async fn admitted(&mut self) -> Result<(), GenerateError> {
-        self.queue.admitted().await
-    }
-
-    /// Waits for the end and returns everything as one output.
-    ///
-    /// # Errors
-    /// Why the request has no (complete) answer.
-    pub async fn collect(mut self) -> Result<RequestOutput, GenerateError> {
-        let mut whole: Option<RequestOutput> = None;
-        while let Some(item) = self.next().await {
-            let next = item?;
-            match &mut whole {
-                Some(held) => held.add(next, self.aggregate),
-                None => whole = Some(next),
-            }
-        }
-        whole.ok_or_else(|| internal_error("the stream was read to its end before"))
-    }
-}
-
-impl Drop for RequestStream {
-    fn drop(&mut self) {
-        if !self.finished {
-            let ids = self
-                .inner
-                .state()
-                .output_processor
-                .abort_request(&self.request_id);
-            self.inner.abort(ids);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ pub struct IncrementalDetokenizer {
     /// `None` where thinking is text like any other.
     thinking: Option<ThinkingSplit>,
     reasoning_text: String,
+    num_reasoning_tokens: u32,
     /// Never empty strings.
     stop: Vec<String>,
     include_stop_str_in_output: bool,
@@ -129,6 +130,7 @@ impl IncrementalDetokenizer {
             output_text: String::new(),
             thinking,
             reasoning_text: String::new(),
+            num_reasoning_tokens: 0,
             stop,
             include_stop_str_in_output: params.include_stop_str_in_output,
             min_tokens: params.min_tokens as usize,
@@ -250,11 +252,17 @@ impl IncrementalDetokenizer {
         self.token_ids.len()
     }
 
+    /// How many output tokens were thinking, the tokens around it included.
+    pub fn num_reasoning_tokens(&self) -> u32 {
+        self.num_reasoning_tokens
+    }
+
     fn push(&mut self, token_id: u32) {
         let part = match &mut self.thinking {
             Some(thinking) => thinking.push(token_id, self.token_ids.len()),
             None => Part::Content,
         };
+        self.num_reasoning_tokens += u32::from(part != Part::Content);
         self.token_ids.push(token_id);
         if let Some(Decoder { tokenizer, stream }) = &mut self.decoder {
             let text = match part {

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use protocol::{EngineCoreRequest, SamplingParams};
+use protocol::{
+    EngineCoreRequest, SamplingParams, StructuredOutputsConstraint, StructuredOutputsParams,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokenizer::{ChatTemplateRequest, Tokenizer};
@@ -60,6 +62,8 @@ pub struct ChatPrompt {
     pub continue_final_message: bool,
     /// Further variables of the template.
     pub chat_template_kwargs: Map<String, Value>,
+    /// A template instead of the model's.
+    pub chat_template: Option<String>,
 }
 
 /// Which end of a prompt that is too long stays.
@@ -98,6 +102,9 @@ pub struct GenerateRequest {
     pub separate_reasoning: bool,
     /// What the caller calls the field that has the constraint, for errors.
     pub constraint_field: Option<String>,
+    /// What the constraint was put together from, by the caller's names for these parts. Where the
+    /// whole is refused, the part at fault is named instead.
+    pub constraint_parts: Vec<(String, StructuredOutputsConstraint)>,
 }
 
 impl GenerateRequest {
@@ -116,6 +123,7 @@ impl GenerateRequest {
             trace_headers: Vec::new(),
             separate_reasoning: false,
             constraint_field: None,
+            constraint_parts: Vec::new(),
         }
     }
 }
@@ -224,7 +232,11 @@ impl InputProcessor {
     ) -> Result<ProcessedInputs, ValidationError> {
         let mut params = request.sampling_params;
         verify(&mut params, &self.limits)?;
-        let constraint_field = self.verify_constraint(&mut params, request.constraint_field)?;
+        let constraint_field = self.verify_constraint(
+            &mut params,
+            request.constraint_field,
+            request.constraint_parts,
+        )?;
         let TokenizedPrompt {
             text: prompt,
             mut token_ids,
@@ -270,6 +282,7 @@ impl InputProcessor {
         &self,
         params: &mut SamplingParams,
         field: Option<String>,
+        parts: Vec<(String, StructuredOutputsConstraint)>,
     ) -> Result<Option<Arc<str>>, ValidationError> {
         let Some(constraint) = &mut params.structured_outputs else {
             return Ok(None);
@@ -279,8 +292,14 @@ impl InputProcessor {
             let kind = constraint.constraint.kind();
             format!("structured_outputs.{kind}")
         });
-        self.checker.check(constraint, &field)?;
-        Ok(Some(field.into()))
+        let Err(error) = self.checker.check(constraint, &field) else {
+            return Ok(Some(field.into()));
+        };
+        for (field, part) in parts {
+            self.checker
+                .check(&StructuredOutputsParams::new(part), &field)?;
+        }
+        Err(error)
     }
 
     /// Turns a prompt into tokens.
@@ -331,8 +350,16 @@ impl InputProcessor {
             return Ok(Some(reasoning.ended_in_answer(chat.messages.last())));
         }
         let templates = self.tokenizer.chat_templates();
-        let Ok(template) = templates.select(chat.tools.is_some()) else {
-            return Ok(Some(true));
+        let own = match &chat.chat_template {
+            Some(source) => templates.compile(source).ok(),
+            None => None,
+        };
+        let template = match &own {
+            Some(own) => own,
+            None => match templates.select(chat.tools.is_some()) {
+                Ok(template) => template,
+                Err(_) => return Ok(Some(true)),
+            },
         };
         let without_opening = if chat.add_generation_prompt {
             self.apply_chat_template(chat, false)?
@@ -364,13 +391,18 @@ impl InputProcessor {
             chat_template_kwargs: Some(&chat.chat_template_kwargs),
             now: None,
         };
-        self.tokenizer
-            .apply_chat_template(&request)
-            .map_err(|error| ValidationError {
-                message: error.to_string(),
-                parameter: Some("messages".to_owned()),
-                value: None,
-            })
+        let (rendered, parameter) = match &chat.chat_template {
+            Some(source) => {
+                let template = self.tokenizer.chat_templates().compile(source);
+                (template.and_then(|t| t.render(&request)), "chat_template")
+            }
+            None => (self.tokenizer.apply_chat_template(&request), "messages"),
+        };
+        rendered.map_err(|error| ValidationError {
+            message: error.to_string(),
+            parameter: Some(parameter.to_owned()),
+            value: None,
+        })
     }
 
     fn encode(

@@ -71,6 +71,7 @@ impl RequestState {
             token_ids: token_ids.get(start..).unwrap_or_default().to_vec(),
             text,
             reasoning,
+            num_reasoning_tokens: self.detokenizer.num_reasoning_tokens(),
             cumulative_logprob: self.logprobs_processor.cumulative_logprob(),
             logprobs: self.logprobs_processor.logprobs_from(start),
             finish_reason,

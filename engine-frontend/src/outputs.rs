@@ -40,6 +40,8 @@ pub struct CompletionOutput {
     pub reasoning: Option<String>,
     /// The tokens.
     pub token_ids: Vec<u32>,
+    /// How many tokens so far were the model's thinking, where it is told apart.
+    pub num_reasoning_tokens: u32,
     /// Sum of the logprobs of all tokens so far that this engine sampled, where logprobs were
     /// asked for.
     pub cumulative_logprob: Option<f64>,
@@ -67,6 +69,7 @@ impl CompletionOutput {
             self.reasoning.get_or_insert_default().push_str(&new);
         }
         self.token_ids.extend(next.token_ids);
+        self.num_reasoning_tokens = next.num_reasoning_tokens;
         if let Some(new) = next.logprobs {
             self.logprobs.get_or_insert_default().extend(new);
         }

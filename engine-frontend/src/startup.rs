@@ -134,7 +134,28 @@ async fn start_core(
         GenerationConfigArg::Auto => default_sampling_params(tokenizer.generation_config()),
         GenerationConfigArg::Vllm => DefaultSamplingParams::default(),
     };
+    let defaults = defaults.overridden_by(args.override_generation_config.unwrap_or_default());
+    let tokenizer = match &args.chat_template {
+        Some(template) => with_chat_template(tokenizer, template)?,
+        None => tokenizer,
+    };
     Ok((client, tokenizer, defaults))
+}
+
+/// The tokenizer with the chat template of a file, or with one that the flag is itself.
+fn with_chat_template(tokenizer: Tokenizer, template: &str) -> Result<Tokenizer, StartupError> {
+    let wrong = |why: String| {
+        let message = format!("--chat-template: {why}");
+        StartupError::Flags(ValidationError::field("chat_template", template, message))
+    };
+    // No file's name has braces or line ends.
+    let source = if template.contains(['{', '\n']) {
+        template.to_owned()
+    } else {
+        std::fs::read_to_string(template).map_err(|error| wrong(format!("{template}: {error}")))?
+    };
+    let with_template = tokenizer.with_chat_template(&source);
+    with_template.map_err(|error| wrong(error.to_string()))
 }
 
 fn launch_options(args: &EngineArgs) -> LaunchOptions {

@@ -34,6 +34,8 @@ pub struct ModelConfig {
     pub model: ModelSource,
     /// Weights and activations.
     pub dtype: Dtype,
+    /// Quantization of the weights while loading.
+    pub quantization: Quantization,
     /// What executes it.
     pub backend: BackendKind,
     /// Longest sequence, prompt and output together; `None` is what the model was made for.
@@ -51,6 +53,7 @@ impl Default for ModelConfig {
         Self {
             model: ModelSource::BuiltIn,
             dtype: Dtype::Auto,
+            quantization: Quantization::None,
             backend: BackendKind::Cpu,
             max_model_len: None,
             num_threads: None,
@@ -81,6 +84,30 @@ pub enum Dtype {
     Float32,
     /// bfloat16 weights; the backend may accumulate in 32 bits.
     BFloat16,
+}
+
+/// Quantized formats of weights, by GGUF's names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Quantization {
+    /// As the dtype says.
+    #[default]
+    None,
+    /// 8 bits per weight, a scale for every 32.
+    Q8_0,
+    /// 4 bits per weight, a scale for every 32; embedding and LM head as [`Self::Q8_0`].
+    Q4_0,
+}
+
+impl Quantization {
+    /// `none`, `q8_0` or `q4_0`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Q8_0 => "q8_0",
+            Self::Q4_0 => "q4_0",
+        }
+    }
 }
 
 /// What executes the model.
@@ -194,7 +221,7 @@ impl Default for StructuredOutputsConfig {
         Self {
             compile_threads: None,
             max_num_queued_grammars: 1024,
-            cache_bytes: 1 << 30,
+            cache_bytes: 256 << 20,
             enable_sparse_head: true,
             jump_forward: JumpForward::default(),
         }

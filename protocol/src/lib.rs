@@ -42,7 +42,7 @@ mod utility;
 
 pub use config::{
     BackendKind, CacheConfig, Dtype, EngineConfig, JumpForward, ModelConfig, ModelSource,
-    SchedulerConfig, SchedulingPolicy, SpeculativeConfig, StructuredOutputsConfig,
+    Quantization, SchedulerConfig, SchedulingPolicy, SpeculativeConfig, StructuredOutputsConfig,
 };
 pub use handshake::{
     BUILD_VERSION, EngineCoreReadyResponse, EngineCoreStartupMessage, EngineHandshakeMetadata,

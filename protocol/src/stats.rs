@@ -49,6 +49,9 @@ pub struct StructuredOutputStats {
     pub num_refused: u64,
     /// Grammars that are waiting for a compile thread, or being compiled, now.
     pub num_queued_grammars: u32,
+    /// Grammars of requests under way that were compiled again, since the memory that they shared
+    /// was full.
+    pub num_renewed_grammars: u64,
     /// Steps with at least one mask.
     pub num_masked_steps: u64,
     /// Seconds spent making masks.

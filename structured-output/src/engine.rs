@@ -3,9 +3,10 @@
 //!
 //! States never move and are never freed within a generation, so ids stay valid without counting
 //! references. Their memory is bounded by generations: once the states exceed their share, the
-//! compiler starts a new one, and the old one goes with its last grammar.
+//! compiler starts a new one, and the old one goes with its last grammar. Of old ones only a few are
+//! kept open: the matchers of one that is closed fail, and their grammars have to be compiled anew.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::automaton::TokenAutomaton;
@@ -22,6 +23,7 @@ pub(crate) struct Engine {
     automaton: Mutex<TokenAutomaton>,
     /// Matchers that wait for the automaton: compilations let them pass.
     num_waiting: AtomicUsize,
+    is_closed: AtomicBool,
 }
 
 /// How `cache_bytes` is shared out.
@@ -31,7 +33,7 @@ pub(crate) struct Shares {
     pub(crate) masks: usize,
     /// States: when they exceed this, the next compilation starts a new generation.
     pub(crate) states: usize,
-    /// States: when they exceed this, matchers fail.
+    /// States: when they exceed this, matchers that need more of them fail.
     pub(crate) states_at_most: usize,
     /// Compiled grammars and failures, with their sources.
     pub(crate) grammars: usize,
@@ -56,6 +58,7 @@ impl Engine {
                 options.limits.max_items,
             )),
             num_waiting: AtomicUsize::new(0),
+            is_closed: AtomicBool::new(false),
             index,
             limits: options.limits.clone(),
             shares: Shares::of(options.cache_bytes),
@@ -93,6 +96,13 @@ impl Engine {
         self.num_waiting.fetch_add(1, Ordering::Relaxed);
         let mut automaton = self.lock();
         self.num_waiting.fetch_sub(1, Ordering::Relaxed);
+        let exhausted = MatcherError::StatesExhausted {
+            max: self.shares.states_at_most,
+        };
+        if self.is_closed.load(Ordering::Relaxed) {
+            return Err(exhausted);
+        }
+        let before = automaton.state_bytes();
         let answer = work(&mut automaton, &mut fuel);
         if automaton.take_item_excess() {
             return Err(MatcherError::ItemsExhausted {
@@ -102,16 +112,20 @@ impl Engine {
         if automaton.cache_bytes() > self.shares.masks {
             automaton.clear_caches();
         }
-        if fuel.left() < self.limits.max_mask_steps
-            && automaton.state_bytes() > self.shares.states_at_most
-        {
-            return Err(MatcherError::StatesExhausted {
-                max: self.shares.states_at_most,
-            });
+        // Who goes on among states that are there already disturbs nobody.
+        let after = automaton.state_bytes();
+        if after > before && after > self.shares.states_at_most {
+            return Err(exhausted);
         }
         answer.map_err(|OutOfFuel| MatcherError::StepsExhausted {
             max: self.limits.max_mask_steps,
         })
+    }
+
+    /// Lets every further call of its matchers fail, and frees what can be computed again.
+    pub(crate) fn close(&self) {
+        self.is_closed.store(true, Ordering::Relaxed);
+        self.lock().clear_caches();
     }
 
     /// Whether the next compilation should start a new generation.

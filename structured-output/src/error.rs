@@ -59,8 +59,8 @@ pub enum CompileError {
     /// An option of [`crate::JsonSchemaOptions`] can't be used.
     #[error("option `{option}`: {message}")]
     InvalidOption {
-        /// The option.
-        option: &'static str,
+        /// The option; of a limit `limits.` and its name.
+        option: String,
         /// What is wrong, and what would be right.
         message: String,
     },

@@ -377,10 +377,9 @@ impl GrammarMatcher {
             .run(|automaton, fuel| automaton.tokens_to_end(state, fuel))
     }
 
-    /// About how many bytes a short completion has; 0 after termination. Where what must follow
-    /// depends on the text of a key that is being written, it is taken as if it didn't. Costs less
-    /// than [`GrammarMatcher::min_tokens_to_complete`], which walks that completion, and makes no
-    /// states of it: a first look where many tokens are left.
+    /// How many bytes a short completion has; 0 after termination. Costs less than
+    /// [`GrammarMatcher::min_tokens_to_complete`], which walks all of that completion: a first look
+    /// where many tokens are left.
     ///
     /// # Errors
     /// A limit.

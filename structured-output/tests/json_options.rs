@@ -4,8 +4,8 @@
 use std::sync::{Arc, LazyLock};
 
 use structured_output::{
-    CompileError, CompilerOptions, Draft, GrammarCompiler, GrammarMatcher, JsonSchemaOptions,
-    Limits, PropertyOrder, TokenizerInfo, Whitespace,
+    CompileError, CompilerOptions, Draft, Format, GrammarCompiler, GrammarMatcher,
+    JsonSchemaOptions, Limits, PropertyOrder, TokenizerInfo, Whitespace,
 };
 
 /// Byte tokens, then the stop token.
@@ -85,13 +85,7 @@ fn separators_as_python_takes_them() {
     for (item, key) in [(";", ":"), (",", "=>"), (", x", ":"), (",,", ":")] {
         let error = refused(&options(item, key));
         assert!(
-            matches!(
-                error,
-                CompileError::InvalidOption {
-                    option: "separators",
-                    ..
-                }
-            ),
+            matches!(&error, CompileError::InvalidOption { option, .. } if option == "separators"),
             "{error}"
         );
     }
@@ -139,6 +133,112 @@ fn documents_and_limits() {
             limit: "max_source_bytes",
             max: 50
         }
+    );
+}
+
+#[test]
+fn options_are_read_by_their_names() {
+    let text = r#"{
+        "whitespace": "spaced",
+        "whitespace_pattern": " ?",
+        "separators": [",", ": "],
+        "property_order": "any",
+        "format": "annotate",
+        "draft": "2019-09",
+        "strict": true,
+        "documents": {"http://a/b": {"type": "null"}, "http://a/c": "true"},
+        "limits": {
+            "max_source_bytes": 1, "max_nesting": 2, "max_regex_nodes": 3, "max_repetition": 4,
+            "max_choices": 5, "max_rules": 6, "max_grammar_nodes": 7, "max_items": 8,
+            "max_schema_nodes": 9, "max_enum_entries": 10, "max_mask_steps": 11
+        }
+    }"#;
+    let documents = [("http://a/b", r#"{"type":"null"}"#), ("http://a/c", "true")];
+    let expected = JsonSchemaOptions {
+        whitespace: Whitespace::Spaced,
+        whitespace_pattern: Some(" ?".to_owned()),
+        separators: Some((",".to_owned(), ": ".to_owned())),
+        property_order: PropertyOrder::Any,
+        format: Format::Annotate,
+        draft: Draft::Draft2019_09,
+        strict: true,
+        documents: documents
+            .map(|(uri, text)| (uri.to_owned(), text.to_owned()))
+            .into(),
+        limits: Some(Limits {
+            max_source_bytes: 1,
+            max_nesting: 2,
+            max_regex_nodes: 3,
+            max_repetition: 4,
+            max_choices: 5,
+            max_rules: 6,
+            max_grammar_nodes: 7,
+            max_items: 8,
+            max_schema_nodes: 9,
+            max_enum_entries: 10,
+            max_mask_steps: 11,
+        }),
+    };
+    assert_eq!(JsonSchemaOptions::from_json(text), Ok(expected));
+    assert_eq!(
+        JsonSchemaOptions::from_json("{}"),
+        Ok(JsonSchemaOptions::default())
+    );
+}
+
+#[test]
+fn a_wrong_option_is_named() {
+    let names = "whitespace, whitespace_pattern, separators, property_order, format, draft, strict, \
+                 documents, limits";
+    for (text, expected) in [
+        (
+            r#"{"strict": 1}"#,
+            "option `strict`: expected true or false, not `1`".to_owned(),
+        ),
+        (
+            r#"{"draft": "3"}"#,
+            "option `draft`: expected one of auto, 4, 6, 7, 2019-09, 2020-12, not `\"3\"`"
+                .to_owned(),
+        ),
+        (
+            r#"{"whitespace": "wide"}"#,
+            "option `whitespace`: expected one of flexible, spaced, compact, not `\"wide\"`"
+                .to_owned(),
+        ),
+        (
+            r#"{"separators": [","]}"#,
+            "option `separators`: expected a list of two strings, not `[\",\"]`".to_owned(),
+        ),
+        (
+            r#"{"wide": 1}"#,
+            format!("option `wide`: there is no such option; there are {names}"),
+        ),
+        (
+            r#"{"limits": {"max_nesting": -3}}"#,
+            "option `limits.max_nesting`: expected a whole number from 0, not `-3`".to_owned(),
+        ),
+        (
+            r#"{"limits": {"max_repetition": 4294967296}}"#,
+            "option `limits.max_repetition`: expected a whole number from 0 to 4294967295, not \
+             `4294967296`"
+                .to_owned(),
+        ),
+    ] {
+        let error = JsonSchemaOptions::from_json(text).unwrap_err();
+        assert_eq!(error.to_string(), expected);
+    }
+    let error = JsonSchemaOptions::from_json("{").unwrap_err();
+    assert!(matches!(error, CompileError::JsonSyntax { .. }), "{error}");
+    let error = JsonSchemaOptions::from_json("[]").unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "option `options`: expected an object, not `[]`"
+    );
+    let limit = JsonSchemaOptions::from_json(r#"{"limits": {"max_depth": 3}}"#).unwrap_err();
+    assert!(
+        limit
+            .to_string()
+            .starts_with("option `limits.max_depth`: there is no such limit")
     );
 }
 

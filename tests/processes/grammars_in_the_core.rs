@@ -21,7 +21,7 @@ fn constrained(constraint: StructuredOutputsConstraint) -> SamplingParams {
 
 /// Constraints that can't be enforced, and why.
 fn hostile() -> Vec<(&'static str, StructuredOutputsConstraint)> {
-    use StructuredOutputsConstraint::{Choice, Json, Regex};
+    use StructuredOutputsConstraint::{Choice, Grammar, Json, Regex, StructuralTag};
     let mut deep = String::new();
     for _ in 0..5000 {
         deep.push_str(r#"{"properties": {"a": "#);
@@ -65,6 +65,17 @@ fn hostile() -> Vec<(&'static str, StructuredOutputsConstraint)> {
         ),
         ("no type", Json(text(r#"{"type": "strnig"}"#))),
         ("no regex", Regex(text("("))),
+        ("a million letters", Regex(text("(a{1000}){1000}"))),
+        ("no root", Grammar(text("start ::= \"a\""))),
+        ("no start", Grammar(text("root: \"a\""))),
+        (
+            "a sentence without end",
+            Grammar(text("root ::= \"a\" root")),
+        ),
+        (
+            "no tag",
+            StructuralTag(text(r#"{"type": "structural_tag"}"#)),
+        ),
         ("a back-reference", Regex(text(r"(a)\1"))),
         ("groups", Regex("(".repeat(100_000) + &")".repeat(100_000))),
         ("no text", Regex(text("[^\\x00-\\U0010FFFF]"))),

@@ -1,7 +1,7 @@
 """Uses a server as users of the OpenAI API do. Argument: its base URL. Its key is "secret"."""
 
+import asyncio
 import json
-import re
 import sys
 import typing
 
@@ -58,30 +58,6 @@ chat = client.chat.completions.create(
 assert chat.usage.completion_tokens == 4, chat
 assert len(chat.choices[0].token_ids) == 4, chat
 
-# Constraints as vLLM's documentation spells them.
-def constrained(**extra):
-    return client.chat.completions.create(
-        model=model, messages=messages, max_tokens=100, extra_body=extra
-    ).choices[0].message.content
-
-
-assert constrained(guided_choice=["positive", "negative"]) in ("positive", "negative")
-email = constrained(guided_regex=r"\w+@\w+\.com\n", stop=["\n"])
-assert re.fullmatch(r"\w+@\w+\.com", email), email
-schema = {
-    "type": "object",
-    "properties": {"brand": {"type": "string"}, "car_type": {"enum": ["sedan", "SUV"]}},
-    "required": ["brand", "car_type"],
-}
-for extra in (
-    {"guided_json": schema},
-    {"structured_outputs": {"json": schema}},
-    {"response_format": {"type": "json_schema", "json_schema": {"name": "car", "schema": schema}}},
-):
-    car = json.loads(constrained(**extra))
-    assert isinstance(car["brand"], str) and car["car_type"] in ("sedan", "SUV"), car
-
-
 class Car(pydantic.BaseModel):
     brand: str
     doors: typing.Literal[2, 4]
@@ -99,6 +75,37 @@ for choice in ("required", {"type": "function", "function": {"name": "paint"}}):
     for call in answer.choices[0].message.tool_calls:
         assert call.function.name == "paint", call
         Car.model_validate_json(call.function.arguments)
+
+# The same call in pieces.
+streamed = ""
+for chunk in client.chat.completions.create(
+    model=model,
+    messages=messages,
+    tools=[tool],
+    tool_choice="required",
+    max_tokens=200,
+    stream=True,
+):
+    for call in chunk.choices[0].delta.tool_calls or ():
+        if call.function.name:
+            assert call.function.name == "paint", call
+        if call.index == 0:
+            streamed += call.function.arguments or ""
+Car.model_validate_json(streamed)
+
+# A pydantic model as the shape of a stream.
+with client.chat.completions.stream(
+    model=model, messages=messages, response_format=Car, max_tokens=200
+) as stream:
+    for _ in stream:
+        pass
+    assert isinstance(stream.get_final_completion().choices[0].message.parsed, Car)
+
+# JSON of any shape.
+chat = client.chat.completions.create(
+    model=model, messages=messages, response_format={"type": "json_object"}, max_tokens=100
+)
+assert isinstance(json.loads(chat.choices[0].message.content), dict), chat
 
 # Errors arrive as the package's own.
 for expected, change in [
@@ -118,6 +125,57 @@ except openai.AuthenticationError:
     pass
 else:
     raise AssertionError("a wrong key must be refused")
+
+# A schema that can't be enforced is refused with the place.
+try:
+    client.chat.completions.create(
+        model=model,
+        messages=messages,
+        response_format={
+            "type": "json_schema",
+            "json_schema": {"name": "a", "schema": {"properties": {"a": {"type": "strnig"}}}},
+        },
+    )
+except openai.BadRequestError as error:
+    assert "#/properties/a/type" in error.body["message"], error
+else:
+    raise AssertionError("the schema must be refused")
+
+# A request that takes too long for its client.
+try:
+    client.with_options(timeout=0.2).chat.completions.create(
+        model=model, messages=messages, max_tokens=1500, n=8, extra_body={"ignore_eos": True}
+    )
+except openai.APITimeoutError:
+    pass
+else:
+    raise AssertionError("1500 tokens must take longer")
+
+
+# A task that is cancelled in the middle of a stream.
+async def cancelled():
+    begun = asyncio.Event()
+
+    async def read():
+        async with openai.AsyncOpenAI(base_url=sys.argv[1], api_key="secret") as client:
+            stream = await client.chat.completions.create(
+                model=model,
+                messages=messages,
+                max_tokens=1500,
+                stream=True,
+                extra_body={"ignore_eos": True},
+            )
+            async for _ in stream:
+                begun.set()
+
+    task = asyncio.create_task(read())
+    await begun.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    return task.cancelled()
+
+
+assert asyncio.run(cancelled())
 
 # A stream that is closed early.
 stream = client.chat.completions.create(

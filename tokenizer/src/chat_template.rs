@@ -152,7 +152,10 @@ impl ChatTemplate {
 
 /// The chat templates of a model: none, one, or several by name.
 #[derive(Debug)]
-pub struct ChatTemplates(Vec<(String, Result<ChatTemplate, ChatTemplateError>)>);
+pub struct ChatTemplates {
+    templates: Vec<(String, Result<ChatTemplate, ChatTemplateError>)>,
+    special_tokens: Vec<(String, String)>,
+}
 
 /// The name of a template that has none, as in Hugging Face's libraries.
 const DEFAULT: &str = "default";
@@ -169,20 +172,33 @@ impl ChatTemplates {
                 .map(|named| (named.name.as_str(), named.template.as_str()))
                 .collect(),
         };
-        Self(
-            sources
-                .into_iter()
-                .map(|(name, source)| {
-                    let template = ChatTemplate::new(source, config.special_tokens());
-                    (name.to_owned(), template)
-                })
-                .collect(),
-        )
+        let special_tokens = config.special_tokens();
+        let templates = sources.into_iter().map(|(name, source)| {
+            let template = ChatTemplate::new(source, special_tokens.clone());
+            (name.to_owned(), template)
+        });
+        Self {
+            templates: templates.collect(),
+            special_tokens,
+        }
+    }
+
+    /// Another template for this model: one that a person or a request brought.
+    ///
+    /// # Errors
+    /// [`ChatTemplateError::Syntax`], with the line.
+    pub fn compile(&self, source: &str) -> Result<ChatTemplate, ChatTemplateError> {
+        ChatTemplate::new(source, self.special_tokens.clone())
+    }
+
+    /// Puts a template in the place of all.
+    pub(crate) fn replace(&mut self, template: ChatTemplate) {
+        self.templates = vec![(DEFAULT.to_owned(), Ok(template))];
     }
 
     /// The names of the templates; a single template is called `default`.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(|(name, _)| name.as_str())
+        self.templates.iter().map(|(name, _)| name.as_str())
     }
 
     /// A template by its name.
@@ -191,10 +207,14 @@ impl ChatTemplates {
     /// [`ChatTemplateError::Missing`], [`ChatTemplateError::UnknownName`], or why that template
     /// doesn't compile.
     pub fn get(&self, name: &str) -> Result<&ChatTemplate, ChatTemplateError> {
-        if self.0.is_empty() {
+        if self.templates.is_empty() {
             return Err(ChatTemplateError::Missing);
         }
-        match self.0.iter().find(|(candidate, _)| candidate == name) {
+        match self
+            .templates
+            .iter()
+            .find(|(candidate, _)| candidate == name)
+        {
             Some((_, template)) => template.as_ref().map_err(Clone::clone),
             None => Err(ChatTemplateError::UnknownName {
                 name: name.to_owned(),

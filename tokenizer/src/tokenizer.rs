@@ -206,6 +206,16 @@ impl Tokenizer {
         &self.chat_templates
     }
 
+    /// The same with this chat template instead of its own.
+    ///
+    /// # Errors
+    /// [`ChatTemplateError::Syntax`], with the line.
+    pub fn with_chat_template(mut self, source: &str) -> Result<Self, ChatTemplateError> {
+        let template = self.chat_templates.compile(source)?;
+        self.chat_templates.replace(template);
+        Ok(self)
+    }
+
     /// The prompt of a conversation, by the model's chat template. Encode it without special
     /// tokens: it writes its own.
     ///

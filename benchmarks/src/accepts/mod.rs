@@ -159,10 +159,7 @@ mod tests {
         assert_eq!(error(unknown), "kind: \"yaml\" is not known");
         let option =
             r#"{"kind": "json_schema", "source": "true", "options": {"wide": 1}, "input": ""}"#;
-        assert_eq!(
-            error(option),
-            "options: wide is not an option of a JSON Schema"
-        );
+        assert!(error(option).starts_with("option `wide`: there is no such option"));
         let option = r#"{"kind": "regex", "source": "a", "options": {"flags": "i"}, "input": ""}"#;
         assert_eq!(error(option), "options: flags is not an option of regex");
         let regex = r#"{"kind": "regex", "source": "(", "input": ""}"#;

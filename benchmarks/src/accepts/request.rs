@@ -2,9 +2,7 @@
 
 use anyhow::{Context, anyhow, bail};
 use serde_json::{Map, Value};
-use structured_output::{CompiledGrammar, GrammarCompiler};
-
-use crate::json_schema_options;
+use structured_output::{CompiledGrammar, GrammarCompiler, JsonSchemaOptions};
 
 /// A grammar and a text.
 #[derive(Debug, Clone)]
@@ -69,7 +67,8 @@ impl Request {
         let source = &*self.source;
         match &*self.kind {
             "json_schema" => {
-                let options = json_schema_options::from_json(&self.options)?;
+                let options = Value::from(self.options.clone()).to_string();
+                let options = JsonSchemaOptions::from_json(&options)?;
                 Ok(compiler.compile_json_schema(source, &options)?)
             }
             "json_object" => {

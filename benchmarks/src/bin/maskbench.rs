@@ -9,9 +9,10 @@ use benchmarks::maskbench::measure::measure;
 use benchmarks::maskbench::{
     Case, Formwork, FormworkOptions, IndexCosts, Llguidance, MaskEngine, Record, Run, report,
 };
-use benchmarks::{json_schema_options, machine, vocabulary};
+use benchmarks::{machine, vocabulary};
 use clap::{Parser, ValueEnum};
 use serde_json::{Map, Value};
+use structured_output::JsonSchemaOptions;
 use tokenizer::Tokenizer;
 
 /// Runs schemas with instances token by token, and times every mask and every accepted token.
@@ -145,7 +146,7 @@ fn make_engine(
                 options.insert("property_order".to_owned(), Value::from(&**order));
             }
             let options = FormworkOptions {
-                schema: json_schema_options::from_json(&options)?,
+                schema: JsonSchemaOptions::from_json(&Value::from(options).to_string())?,
                 zero_copy,
             };
             let info = vocabulary::tokenizer_info(tokenizer)?;

@@ -10,7 +10,7 @@ use protocol::{EngineCoreOutputs, FinishReason};
 use crate::core::block_hash::BlockHasher;
 use crate::core::sched::scheduler::Scheduler;
 use crate::engine::input_thread::AbortRequests;
-use crate::request::Request;
+use crate::request::{Request, RequestId};
 use crate::structured_output::StructuredOutputManager;
 use crate::worker::{Executor, ExecutorError};
 
@@ -22,6 +22,8 @@ pub struct EngineCore {
     /// Aborts that arrived while a step was under way.
     aborts_queue: Receiver<AbortRequests>,
     step_times: StepTimes,
+    #[cfg(debug_assertions)]
+    poison: super::poison::Poison,
 }
 
 /// An error after which the core can't go on.
@@ -97,6 +99,8 @@ impl EngineCore {
             executor,
             aborts_queue,
             step_times: StepTimes::default(),
+            #[cfg(debug_assertions)]
+            poison: super::poison::Poison::from_environment(),
         }
     }
 
@@ -117,6 +121,8 @@ impl EngineCore {
         self.process_compiled_grammars();
         let scheduler_output = Arc::new(self.scheduler.schedule());
         times.schedule = lap.next();
+        #[cfg(debug_assertions)]
+        self.poison.strike(&scheduler_output);
 
         let forward = self.executor.execute_model(Arc::clone(&scheduler_output))?;
         let grammar_output = self.scheduler.get_grammar_bitmask(&scheduler_output);
@@ -135,6 +141,7 @@ impl EngineCore {
         let outputs = self
             .scheduler
             .update_from_output(&scheduler_output, model_runner_output);
+        self.submit_renewals();
         times.update_from_output = lap.next();
 
         if scheduler_output.total_num_scheduled_tokens > 0 {
@@ -160,8 +167,21 @@ impl EngineCore {
     /// Takes the grammars that were compiled meanwhile to their requests.
     pub fn process_compiled_grammars(&mut self) {
         while let Ok(request_id) = self.structured_output_manager.done().try_recv() {
-            self.scheduler.grammar_compiled(&request_id);
+            self.grammar_compiled(&request_id);
         }
+    }
+
+    /// Takes one grammar to its request.
+    pub(crate) fn grammar_compiled(&mut self, request_id: &RequestId) {
+        self.scheduler.grammar_compiled(request_id);
+        self.submit_renewals();
+    }
+
+    /// Submits the grammars whose memory turned out to be full.
+    fn submit_renewals(&mut self) {
+        let manager = &self.structured_output_manager;
+        self.scheduler
+            .submit_renewals(|request| manager.renew_grammar(request));
     }
 
     /// What was decided since the last step and needs none: refusals and admissions, by client.
@@ -177,7 +197,7 @@ impl EngineCore {
         }
         match self.structured_output_manager.done().recv() {
             Ok(request_id) => {
-                self.scheduler.grammar_compiled(&request_id);
+                self.grammar_compiled(&request_id);
                 true
             }
             Err(_) => false,

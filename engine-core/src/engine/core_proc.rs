@@ -144,7 +144,7 @@ impl EngineCoreProc {
             },
             recv(manager.done()) -> request_id => {
                 if let Ok(request_id) = request_id {
-                    self.engine_core.scheduler.grammar_compiled(&request_id);
+                    self.engine_core.grammar_compiled(&request_id);
                 }
             }
             recv(deadline) -> _ => {}

@@ -8,6 +8,8 @@ mod input_thread;
 mod kv_cache_size;
 mod memory;
 mod output_thread;
+#[cfg(debug_assertions)]
+mod poison;
 mod startup;
 mod utility;
 

@@ -4,7 +4,8 @@ use std::num::NonZero;
 use std::sync::Arc;
 
 use protocol::{
-    EngineConfig, EngineCoreReadyResponse, LoadProgress, ModelSource, StructuredOutputsConfig,
+    EngineConfig, EngineCoreReadyResponse, LoadProgress, ModelSource, Quantization,
+    StructuredOutputsConfig,
 };
 use tokenizer::{Tokenizer, TokenizerError};
 
@@ -144,6 +145,7 @@ pub fn load_engine_core(
     let pool = Arc::new(ComputePool::new(num_threads)?);
     let options = LoadOptions {
         dtype: model_config.dtype,
+        quantization: model_config.quantization,
         backend: model_config.backend,
         heartbeat: heartbeat.counter(),
     };
@@ -209,7 +211,10 @@ pub fn load_engine_core(
         block_size: cache_config.block_size,
         num_blocks,
         kv_cache_bytes: u64::from(num_blocks) * model.kv_cache_bytes_per_block(block_size) as u64,
-        dtype: model.dtype().as_str().to_owned(),
+        dtype: match model.quantization() {
+            Quantization::None => model.dtype().as_str().to_owned(),
+            quantized => format!("{}, {} weights", model.dtype().as_str(), quantized.as_str()),
+        },
         num_threads: num_threads as u32,
         max_num_seqs: scheduler_config.max_num_seqs,
         max_num_batched_tokens: scheduler_config.max_num_batched_tokens,

@@ -13,6 +13,7 @@ mod config;
 mod error;
 mod forward_input;
 mod models;
+mod quantization;
 mod rotary;
 mod weights;
 
@@ -27,7 +28,7 @@ pub use error::ModelError;
 pub use models::supported_architectures;
 pub use rotary::{RopeParameters, RopeScaling, RotaryTable};
 
-use protocol::{BackendKind, Dtype, ModelSource};
+use protocol::{BackendKind, Dtype, ModelSource, Quantization};
 
 /// One flat batch: tokens of several requests, prefill chunks and decode tokens together.
 #[derive(Debug, Clone, Copy)]
@@ -68,6 +69,18 @@ pub trait CausalLm: Send {
     /// [`ModelError::Input`] where `rows` or the length of `logits` is wrong.
     fn compute_logits(&mut self, rows: Range<usize>, logits: &mut [f32]) -> Result<(), ModelError>;
 
+    /// The same of any rows, in their order: the head's weights are read once for all of them.
+    ///
+    /// # Errors
+    /// As there.
+    fn compute_logits_of(&mut self, rows: &[usize], logits: &mut [f32]) -> Result<(), ModelError> {
+        let vocab_size = self.vocab_size();
+        for (&row, logits) in rows.iter().zip(logits.chunks_mut(vocab_size)) {
+            self.compute_logits(row..row.saturating_add(1), logits)?;
+        }
+        Ok(())
+    }
+
     /// Logits of one row for chosen token ids, bit-identical on the CPU backend to the same
     /// entries of [`Self::compute_logits`]. Costs a share of the head's work by their number.
     ///
@@ -92,6 +105,8 @@ pub trait CausalLm: Send {
 pub struct LoadOptions {
     /// Number format of weights and KV cache.
     pub dtype: Dtype,
+    /// Format of the matrices: as `dtype` says, or quantized while loading.
+    pub quantization: Quantization,
     /// What executes the model.
     pub backend: BackendKind,
     /// Raised by one at every layer of every step.
@@ -148,6 +163,7 @@ pub struct LoadedModel {
     name: String,
     config: HfConfig,
     dtype: ModelDtype,
+    quantization: Quantization,
     weights: Box<dyn models::LoadedWeights>,
 }
 
@@ -165,6 +181,11 @@ impl LoadedModel {
     /// Number format in force.
     pub fn dtype(&self) -> ModelDtype {
         self.dtype
+    }
+
+    /// Format of the matrices.
+    pub fn quantization(&self) -> Quantization {
+        self.quantization
     }
 
     /// Bytes of keys and values that one block takes over all layers.

@@ -1,11 +1,42 @@
 //! Tensors on their way from the checkpoint to a backend.
 
 use half::{bf16, f16};
+use protocol::Quantization;
 
 use super::LoadProgress;
 use super::backend::Backend;
 use super::checkpoint::{Checkpoint, RawTensor};
 use super::error::ModelError;
+use super::quantization::{GROUP, Group, QuantizedFormat};
+
+/// How a backend keeps a matrix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WeightFormat {
+    /// In the model's dtype.
+    Dense,
+    /// In quantized groups.
+    Quantized(QuantizedFormat),
+}
+
+/// What a matrix is for, which decides how coarsely it may be kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MatrixRole {
+    /// A layer's.
+    Layer,
+    /// The embedding or the LM head: logits come straight from it.
+    Vocabulary,
+}
+
+impl WeightFormat {
+    /// The format of a matrix under `--quantization`.
+    pub(crate) fn of(quantization: Quantization, role: MatrixRole) -> Self {
+        match (quantization, role) {
+            (Quantization::None, _) => Self::Dense,
+            (Quantization::Q4_0, MatrixRole::Layer) => Self::Quantized(QuantizedFormat::Q4_0),
+            (Quantization::Q4_0 | Quantization::Q8_0, _) => Self::Quantized(QuantizedFormat::Q8_0),
+        }
+    }
+}
 
 /// Number format of a stored tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,6 +141,39 @@ impl<'a> StoredTensor<'a> {
         }
     }
 
+    /// Calls `each(group, values)` over the groups of one row; the last is filled with zeros.
+    pub(crate) fn for_each_group_in_row(
+        &self,
+        row: usize,
+        format: QuantizedFormat,
+        mut each: impl FnMut(usize, Group),
+    ) {
+        let mut values = [0.0; GROUP];
+        self.for_each_in_row(row, |col, value| {
+            values[col % GROUP] = value;
+            if col % GROUP == GROUP - 1 || col + 1 == self.cols {
+                each(col / GROUP, format.quantize(&values));
+                values = [0.0; GROUP];
+            }
+        });
+    }
+
+    /// All values in order, as they are left in `format`.
+    pub(crate) fn to_f32_in(self, format: WeightFormat) -> Vec<f32> {
+        let WeightFormat::Quantized(format) = format else {
+            return self.to_f32();
+        };
+        let mut values = vec![0.0; self.rows * self.cols];
+        for (row, values) in values.chunks_exact_mut(self.cols.max(1)).enumerate() {
+            self.for_each_group_in_row(row, format, |index, group| {
+                for (i, value) in values[index * GROUP..].iter_mut().take(GROUP).enumerate() {
+                    *value = group.to_f32(i);
+                }
+            });
+        }
+        values
+    }
+
     /// All values in order.
     pub(crate) fn to_f32(self) -> Vec<f32> {
         let mut values = vec![0.0; self.rows * self.cols];
@@ -132,6 +196,7 @@ pub(crate) struct LinearSpec<'n> {
 pub(crate) struct WeightLoader<'a, B: Backend> {
     checkpoint: &'a Checkpoint,
     backend: &'a B,
+    quantization: Quantization,
     progress: &'a mut dyn FnMut(LoadProgress),
     done: LoadProgress,
 }
@@ -140,6 +205,7 @@ impl<'a, B: Backend> WeightLoader<'a, B> {
     pub(crate) fn new(
         checkpoint: &'a Checkpoint,
         backend: &'a B,
+        quantization: Quantization,
         progress: &'a mut dyn FnMut(LoadProgress),
     ) -> Self {
         let done = LoadProgress {
@@ -149,6 +215,7 @@ impl<'a, B: Backend> WeightLoader<'a, B> {
         Self {
             checkpoint,
             backend,
+            quantization,
             progress,
             done,
         }
@@ -185,11 +252,35 @@ impl<'a, B: Backend> WeightLoader<'a, B> {
         Ok(vector)
     }
 
+    /// The embedding or the LM head, named without `.weight`.
+    pub(crate) fn vocabulary(
+        &mut self,
+        in_features: usize,
+        name: &str,
+        vocab_size: usize,
+    ) -> Result<B::Matrix, ModelError> {
+        let part = LinearSpec {
+            name,
+            out_features: vocab_size,
+            bias: false,
+        };
+        self.matrix(in_features, &[part], MatrixRole::Vocabulary)
+    }
+
     /// One matrix of several linear layers with the same input, stacked in the order given.
     pub(crate) fn fused_linear(
         &mut self,
         in_features: usize,
         parts: &[LinearSpec<'_>],
+    ) -> Result<B::Matrix, ModelError> {
+        self.matrix(in_features, parts, MatrixRole::Layer)
+    }
+
+    fn matrix(
+        &mut self,
+        in_features: usize,
+        parts: &[LinearSpec<'_>],
+        role: MatrixRole,
     ) -> Result<B::Matrix, ModelError> {
         let mut weights = Vec::with_capacity(parts.len());
         let mut bias = Vec::new();
@@ -207,9 +298,10 @@ impl<'a, B: Backend> WeightLoader<'a, B> {
             }
         }
         let bias = any_bias.then_some(bias);
+        let format = WeightFormat::of(self.quantization, role);
         let matrix = self
             .backend
-            .load_matrix(in_features, &weights, bias.as_deref())?;
+            .load_matrix(in_features, &weights, bias.as_deref(), format)?;
         self.advance(&weights);
         self.advance(&biases);
         Ok(matrix)

@@ -5,11 +5,20 @@
 use protocol::StructuredOutputsParams;
 use structured_output::{CancelFlag, CompileError, MaskRef, MatcherError};
 
+/// Where a grammar's states are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GrammarMemory {
+    /// With those of other grammars, which share what they have in common, and the room.
+    Shared,
+    /// In room of their own.
+    Own,
+}
+
 /// Compiles constraints. Shared by the compile threads.
 pub trait StructuredOutputBackend: Send + Sync {
     /// Compiles a constraint to a grammar at its start. `stop_token_ids` are the request's own, which
     /// end the text beside the model's. Runs for as long as its budget lasts or until `cancel` is
-    /// set; equal constraints are compiled once, failures included.
+    /// set; in shared memory equal constraints are compiled once, failures included.
     ///
     /// # Errors
     /// Why the constraint can't be enforced, for the request's caller.
@@ -17,6 +26,7 @@ pub trait StructuredOutputBackend: Send + Sync {
         &self,
         params: &StructuredOutputsParams,
         stop_token_ids: &[u32],
+        memory: GrammarMemory,
         cancel: &CancelFlag,
     ) -> Result<Box<dyn StructuredOutputGrammar>, CompileGrammarError>;
 

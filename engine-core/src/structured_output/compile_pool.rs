@@ -4,37 +4,21 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
-use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
-use protocol::{RequestError, RequestErrorCode, SamplingParams};
-use structured_output::{CancelFlag, CompileError};
+use crossbeam_channel::{Receiver, Sender, TrySendError, bounded, select, unbounded};
+use protocol::{RequestError, RequestErrorCode};
+use structured_output::CompileError;
 
 use super::backend::{CompileGrammarError, StructuredOutputBackend};
-use super::request::{Accepted, StructuredOutputRequest};
+use super::compile_job::{CompileJob, CompiledGrammar, Compiler, JobError, Purpose, refusal};
+use super::own_memory::OwnMemory;
 use crate::panic_message::panic_message;
 use crate::request::RequestId;
 
-/// One grammar to compile.
-pub(super) struct CompileJob {
-    pub(super) request_id: RequestId,
-    pub(super) params: Arc<SamplingParams>,
-    pub(super) reasoning_ended: Option<bool>,
-    /// Output that an earlier core generated.
-    pub(super) output_token_ids: Vec<u32>,
-    pub(super) cancel: CancelFlag,
-    /// To the request itself.
-    pub(super) compiled: Sender<CompiledGrammar>,
-}
-
-/// What became of a grammar.
-pub struct CompiledGrammar {
-    pub(crate) outcome: Result<Box<StructuredOutputRequest>, RequestError>,
-    /// How long it took, where it was not found in a cache.
-    pub(crate) compile_seconds: Option<f64>,
-}
-
-/// The threads and their queue. They end when the pool is dropped and their queue is empty.
+/// The threads and their queues. They end when the pool is dropped.
 pub(super) struct CompilePool {
     jobs: Sender<CompileJob>,
+    /// Before all others: their requests have begun. No more of them than requests in flight.
+    renewals: Sender<CompileJob>,
 }
 
 impl CompilePool {
@@ -46,15 +30,22 @@ impl CompilePool {
         max_queued: usize,
         done: &Sender<RequestId>,
     ) -> std::io::Result<Self> {
-        let (jobs, queue) = bounded(max_queued);
+        let (jobs, jobs_queue) = bounded(max_queued);
+        let (renewals, renewals_queue) = unbounded();
+        let own_memory = OwnMemory::new(renewals.clone());
         for index in 0..num_threads {
-            let (backend, queue) = (Arc::clone(backend), queue.clone());
-            let done = done.clone();
+            let thread = CompileThread {
+                backend: Arc::clone(backend),
+                own_memory: own_memory.clone(),
+                jobs: jobs_queue.clone(),
+                renewals: renewals_queue.clone(),
+                done: done.clone(),
+            };
             std::thread::Builder::new()
                 .name(format!("grammar-{index}"))
-                .spawn(move || run(&*backend, &queue, &done))?;
+                .spawn(move || thread.run())?;
         }
-        Ok(Self { jobs })
+        Ok(Self { jobs, renewals })
     }
 
     /// Queues a job.
@@ -72,32 +63,88 @@ impl CompilePool {
                 ),
                 retryable: true,
             },
-            TrySendError::Disconnected(_) => RequestError {
-                code: RequestErrorCode::InternalError,
-                message: "the grammar compiler's threads are gone".to_owned(),
-                retryable: false,
-            },
+            TrySendError::Disconnected(_) => threads_are_gone(),
         })
+    }
+
+    /// Queues the job of a request that had a grammar already.
+    ///
+    /// # Errors
+    /// There are no threads any more.
+    pub(super) fn submit_renewal(&self, job: CompileJob) -> Result<(), RequestError> {
+        self.renewals.send(job).map_err(|_| threads_are_gone())
     }
 }
 
-fn run(
-    backend: &dyn StructuredOutputBackend,
-    queue: &Receiver<CompileJob>,
-    done: &Sender<RequestId>,
-) {
-    if let Err(error) = lower_priority() {
-        tracing::warn!(%error, "a grammar thread runs at the priority of all others");
+fn threads_are_gone() -> RequestError {
+    RequestError {
+        code: RequestErrorCode::InternalError,
+        message: "the grammar compiler's threads are gone".to_owned(),
+        retryable: false,
     }
-    for job in queue {
-        if job.cancel.is_cancelled() {
-            continue;
+}
+
+/// One thread's part of the pool.
+struct CompileThread {
+    backend: Arc<dyn StructuredOutputBackend>,
+    own_memory: OwnMemory,
+    jobs: Receiver<CompileJob>,
+    renewals: Receiver<CompileJob>,
+    done: Sender<RequestId>,
+}
+
+impl CompileThread {
+    fn run(&self) {
+        if let Err(error) = lower_priority() {
+            tracing::warn!(%error, "a grammar thread runs at the priority of all others");
         }
+        while let Some(job) = self.next_job() {
+            if job.cancel.is_cancelled() {
+                continue;
+            }
+            let request_id = job.request_id.clone();
+            let sender = job.compiled.clone();
+            let Some(compiled) = self.compile(job) else {
+                continue;
+            };
+            // A request that is gone needs no answer.
+            if sender.try_send(compiled).is_ok() && self.done.send(request_id).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Sleeps until there is one; `None` where there will be no more.
+    fn next_job(&self) -> Option<CompileJob> {
+        if let Ok(job) = self.renewals.try_recv() {
+            return Some(job);
+        }
+        select! {
+            recv(self.renewals) -> job => job.ok(),
+            recv(self.jobs) -> job => job.ok(),
+        }
+    }
+
+    /// What becomes of a grammar; `None` where it was cancelled, or has to wait for memory.
+    fn compile(&self, mut job: CompileJob) -> Option<CompiledGrammar> {
+        let backend = &*self.backend;
+        let own_memory = &self.own_memory;
+        let compiler = Compiler {
+            backend,
+            own_memory,
+        };
         let (started, before) = (Instant::now(), backend.num_compilations());
-        let outcome = catch_unwind(AssertUnwindSafe(|| compile(backend, &job)));
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            compiler.run(&job.params, &mut job.purpose, &job.cancel)
+        }));
+        let cancelled = CompileGrammarError::Compile(CompileError::Cancelled);
         let outcome = match outcome {
-            Ok(Err(CompileGrammarError::Compile(CompileError::Cancelled))) => continue,
-            Ok(Ok(request)) => Ok(Box::new(request)),
+            Ok(Ok(started)) => Ok(started),
+            Ok(Err(JobError::NoPermit)) => {
+                self.own_memory.wait(job);
+                return None;
+            }
+            Ok(Err(JobError::Grammar(error))) if error == cancelled => return None,
             Ok(Err(error)) => Err(refusal(&job.params, &error)),
             Err(panic) => Err(RequestError {
                 code: RequestErrorCode::InternalError,
@@ -107,59 +154,14 @@ fn run(
         };
         // Another thread's compilation counts as well: then this one waited for it or ran beside it.
         let was_compiled = backend.num_compilations() > before;
-        let compiled = CompiledGrammar {
-            outcome,
-            compile_seconds: was_compiled.then(|| started.elapsed().as_secs_f64()),
+        let request = match job.purpose {
+            Purpose::Start { .. } => None,
+            Purpose::Renewal { request, .. } => Some(request),
         };
-        // A request that is gone needs no answer.
-        if job.compiled.try_send(compiled).is_ok() && done.send(job.request_id).is_err() {
-            return;
-        }
-    }
-}
-
-/// Compiles, and brings the request to where its output stands. The first mask is made here too: a
-/// grammar's start is the one state that nobody has met before.
-fn compile(
-    backend: &dyn StructuredOutputBackend,
-    job: &CompileJob,
-) -> Result<StructuredOutputRequest, CompileGrammarError> {
-    let Some(structured_outputs) = &job.params.structured_outputs else {
-        let missing = "the request has no structured_outputs".to_owned();
-        return Err(CompileGrammarError::Unsupported(missing));
-    };
-    let own_stop_tokens = &job.params.stop_token_ids;
-    let grammar = backend.compile_grammar(structured_outputs, own_stop_tokens, &job.cancel)?;
-    let mut request = StructuredOutputRequest::new(
-        grammar,
-        &job.params,
-        job.reasoning_ended,
-        backend.stop_token_ids(),
-    )?;
-    for (index, &token_id) in job.output_token_ids.iter().enumerate() {
-        // Whether it can still be completed was decided when it was generated.
-        if request.accept_token(token_id, u32::MAX)? != Accepted::Yes {
-            return Err(CompileGrammarError::Unsupported(format!(
-                "output_token_ids: the grammar refuses token {token_id} at index {index}"
-            )));
-        }
-    }
-    request.mask(u32::MAX)?;
-    Ok(request)
-}
-
-/// What the request's caller is told.
-fn refusal(params: &SamplingParams, error: &CompileGrammarError) -> RequestError {
-    let kind = params
-        .structured_outputs
-        .as_ref()
-        .map_or("", |structured_outputs| {
-            structured_outputs.constraint.kind()
-        });
-    RequestError {
-        code: RequestErrorCode::GrammarRefused,
-        message: format!("structured_outputs.{kind}: {error}"),
-        retryable: false,
+        Some(CompiledGrammar {
+            outcome: outcome.and_then(|started| started.or(request).ok_or_else(threads_are_gone)),
+            compile_seconds: was_compiled.then(|| started.elapsed().as_secs_f64()),
+        })
     }
 }
 

@@ -6,13 +6,17 @@ use protocol::JumpForward;
 use structured_output::MatcherError;
 use tokenizer::Tokenizer;
 
+use super::mask::TokenMask;
 use super::request::StructuredOutputRequest;
 
 /// Forced text that is looked at at once, in bytes. Longer runs come in parts.
 const MAX_TEXT_BYTES: usize = 1024;
 
 /// Tokens before the forced text that are encoded with it, at most.
-const MAX_CONTEXT_TOKENS: usize = 16;
+const MAX_CONTEXT_TOKENS: usize = 6;
+
+/// Tokens that may follow forced text, at most, for each of which is looked whether it merges with it.
+const MAX_NEXT_TOKENS: usize = 16;
 
 /// Which tokens are appended without sampling.
 #[derive(Debug, Clone, Default)]
@@ -36,13 +40,14 @@ impl ForcedTokens {
         }
     }
 
-    /// The tokens that come next without being sampled, where they can be told by the text; at
-    /// least two, so that there is something to win. `all_token_ids` are prompt and output so far,
-    /// of which `tokens_left` may still come. Each is allowed after those before it.
+    /// The tokens that come next without being sampled, where they can be told by the text.
+    /// `all_token_ids` are prompt and output so far, of which `tokens_left` may still come. Each is
+    /// allowed after those before it.
     ///
     /// The text is encoded together with the last tokens before it, as the model saw such text in
     /// training. Where that would change a token that stands already, there is nothing to tell.
-    /// The last token of the run is left to the model: it might merge with what follows.
+    /// The last token of the run is left to the model, unless none of the tokens that may follow it
+    /// would merge with it.
     ///
     /// # Errors
     /// A limit of the grammar.
@@ -59,57 +64,104 @@ impl ForcedTokens {
         while text.len() > MAX_TEXT_BYTES {
             text.pop();
         }
-        let mut forced = encode_after(tokenizer, all_token_ids, &text).unwrap_or_default();
-        forced.pop();
-        let num_allowed = request.validate_tokens(&forced, tokens_left)?;
-        forced.truncate(num_allowed);
-        if forced.len() < 2 {
-            forced.clear();
+        if text.is_empty() {
+            return Ok(Vec::new());
         }
+        let Some(context) = Context::before_text(tokenizer, all_token_ids) else {
+            return Ok(Vec::new());
+        };
+        let mut forced = context.encode(&text).unwrap_or_default();
+        let num_allowed = request.validate_tokens(&forced, tokens_left)?;
+        let is_last_settled = num_allowed == forced.len()
+            && match request.mask_after(&forced, tokens_left)? {
+                Some(mask) => context.is_settled(&text, &forced, &mask),
+                // The text ends there.
+                None => true,
+            };
+        if !is_last_settled {
+            forced.pop();
+        }
+        forced.truncate(num_allowed);
         Ok(forced)
     }
 }
 
-/// The tokens of `text` where it follows `token_ids`; `None` where encoding both together would
-/// give other tokens than these.
-fn encode_after(tokenizer: &Tokenizer, token_ids: &[u32], text: &str) -> Option<Vec<u32>> {
-    if text.is_empty() {
-        return None;
+/// The end of prompt and output, before which nothing matters for how a text after it is encoded.
+struct Context<'a> {
+    tokenizer: &'a Tokenizer,
+    token_ids: &'a [u32],
+    text: String,
+}
+
+impl<'a> Context<'a> {
+    /// That of a text after `token_ids`; `None` where the tokenizer would have written them otherwise.
+    fn before_text(tokenizer: &'a Tokenizer, token_ids: &'a [u32]) -> Option<Self> {
+        let first = token_ids.len().saturating_sub(MAX_CONTEXT_TOKENS);
+        // Nothing merges across a control token.
+        let is_control = |id: &u32| tokenizer.is_special_token(*id);
+        let recent = token_ids.get(first..)?;
+        let start = recent.iter().rposition(is_control).map_or(0, |at| at + 1);
+        let recent = &recent[start..];
+        // A context that begins within a word is encoded to other tokens than stand there: the
+        // longest part that is not. Without any only at the start of a text.
+        let skips = match recent.is_empty() {
+            true => 0..1,
+            false => 0..recent.len(),
+        };
+        skips.into_iter().find_map(|skipped| {
+            let token_ids = &recent[skipped..];
+            let bytes: Vec<u8> = token_ids
+                .iter()
+                .flat_map(|&id| tokenizer.token_bytes(id))
+                .copied()
+                .collect();
+            let text = String::from_utf8(bytes).ok()?;
+            let is_own = tokenizer.encode(&text, false).ok()? == token_ids;
+            is_own.then_some(Self {
+                tokenizer,
+                token_ids,
+                text,
+            })
+        })
     }
-    let first = token_ids.len().saturating_sub(MAX_CONTEXT_TOKENS);
-    // Nothing merges across a control token.
-    let is_control = |id: &u32| tokenizer.is_special_token(*id);
-    let recent = token_ids.get(first..)?;
-    let start = recent.iter().rposition(is_control).map_or(0, |at| at + 1);
-    let recent = &recent[start..];
-    // A context that begins within a word is encoded to other tokens than stand there: the
-    // longest part that is not.
-    (0..=recent.len()).find_map(|skipped| {
-        let context = &recent[skipped..];
-        let bytes: Vec<u8> = context
-            .iter()
-            .flat_map(|&id| tokenizer.token_bytes(id))
-            .copied()
-            .collect();
-        let mut together = String::from_utf8(bytes).ok()?;
-        if !context.is_empty() && tokenizer.encode(&together, false).ok()? != context {
-            return None;
-        }
-        // Without any context only at the start of a text.
-        if context.is_empty() && !recent.is_empty() {
-            return None;
-        }
-        together.push_str(text);
-        let mut encoded = tokenizer.encode(&together, false).ok()?;
+
+    /// The tokens of `text` after this; `None` where encoding both together would give other tokens
+    /// than stand here.
+    fn encode(&self, text: &str) -> Option<Vec<u32>> {
+        let together = self.text.clone() + text;
+        let mut encoded = self.tokenizer.encode(&together, false).ok()?;
         encoded
-            .starts_with(context)
-            .then(|| encoded.split_off(context.len()))
-    })
+            .starts_with(self.token_ids)
+            .then(|| encoded.split_off(self.token_ids.len()))
+    }
+
+    /// Whether `text` is written as `forced` whichever of the tokens in `mask` comes next. Not where
+    /// they are many.
+    fn is_settled(&self, text: &str, forced: &[u32], mask: &TokenMask) -> bool {
+        let Some(next) = mask.few_tokens() else {
+            return false;
+        };
+        next.len() <= MAX_NEXT_TOKENS
+            && next.iter().all(|&token_id| {
+                if self.tokenizer.is_special_token(token_id) {
+                    return true;
+                }
+                let bytes = self.tokenizer.token_bytes(token_id);
+                std::str::from_utf8(bytes).is_ok_and(|next| {
+                    self.encode(&(text.to_owned() + next))
+                        .is_some_and(|encoded| encoded.starts_with(forced))
+                })
+            })
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn encode_after(tokenizer: &Tokenizer, token_ids: &[u32], text: &str) -> Option<Vec<u32>> {
+        Context::before_text(tokenizer, token_ids)?.encode(text)
+    }
 
     fn builtin() -> Tokenizer {
         Tokenizer::from_bytes(builtin_model::FILES).unwrap()
@@ -134,7 +186,6 @@ mod tests {
             encode_after(&tokenizer, &start, "{\"name\""),
             Some(tokenizer.encode("{\"name\"", false).unwrap())
         );
-        assert_eq!(encode_after(&tokenizer, &start, ""), None);
     }
 
     #[test]

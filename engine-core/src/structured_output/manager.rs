@@ -8,7 +8,8 @@ use protocol::{RequestError, RequestErrorCode, StructuredOutputsConfig};
 use structured_output::CancelFlag;
 
 use super::backend::StructuredOutputBackend;
-use super::compile_pool::{CompileJob, CompilePool, CompiledGrammar};
+use super::compile_job::{CompileJob, CompiledGrammar, Purpose};
+use super::compile_pool::CompilePool;
 use crate::request::{Request, RequestId, StructuredOutput};
 
 /// Compiles the requests' grammars on threads of its own. Shared by the input threads, which
@@ -23,6 +24,7 @@ pub struct StructuredOutputManager {
 pub struct PendingGrammar {
     cancel: CancelFlag,
     compiled: Receiver<CompiledGrammar>,
+    is_renewal: bool,
 }
 
 impl PendingGrammar {
@@ -30,7 +32,17 @@ impl PendingGrammar {
     pub(crate) fn new() -> (Self, Sender<CompiledGrammar>) {
         let (sender, compiled) = bounded(1);
         let cancel = CancelFlag::new();
-        (Self { cancel, compiled }, sender)
+        let pending = Self {
+            cancel,
+            compiled,
+            is_renewal: false,
+        };
+        (pending, sender)
+    }
+
+    /// Whether the request was admitted with the same grammar before.
+    pub(crate) fn is_renewal(&self) -> bool {
+        self.is_renewal
     }
 
     /// Set when nobody waits for it any more.
@@ -91,22 +103,57 @@ impl StructuredOutputManager {
         if !request.needs_grammar() {
             return Ok(());
         }
-        let pool = self.pool.as_ref().map_err(|reason| RequestError {
-            code: RequestErrorCode::GrammarRefused,
-            message: format!("structured_outputs can't be served: {reason}"),
-            retryable: false,
-        })?;
+        let pool = self.pool()?;
         let (pending, sender) = PendingGrammar::new();
         pool.submit(CompileJob {
             request_id: request.request_id().clone(),
             params: Arc::clone(request.sampling_params()),
-            reasoning_ended: request.reasoning_ended(),
-            output_token_ids: request.output_token_ids().to_vec(),
+            purpose: Purpose::Start {
+                reasoning_ended: request.reasoning_ended(),
+                output_token_ids: request.output_token_ids().to_vec(),
+            },
             cancel: pending.cancel.clone(),
             compiled: sender,
         })?;
         request.structured_output = Some(StructuredOutput::Pending(pending));
         Ok(())
+    }
+
+    /// Submits the grammar of a request anew, since its memory is full. The old one is dropped when
+    /// the new one stands where it stood.
+    ///
+    /// # Errors
+    /// There are no compile threads; the request has lost its grammar.
+    pub(crate) fn renew_grammar(&self, request: &mut Request) -> Result<(), RequestError> {
+        let Some(StructuredOutput::Ready(grammar)) = request.structured_output.take() else {
+            return Ok(());
+        };
+        let output_token_ids = request.output_token_ids();
+        let num_before_answer = output_token_ids
+            .len()
+            .saturating_sub(grammar.num_answer_tokens());
+        let (mut pending, sender) = PendingGrammar::new();
+        pending.is_renewal = true;
+        self.pool()?.submit_renewal(CompileJob {
+            request_id: request.request_id().clone(),
+            params: Arc::clone(request.sampling_params()),
+            purpose: Purpose::Renewal {
+                answer_token_ids: output_token_ids[num_before_answer..].to_vec(),
+                request: grammar,
+            },
+            cancel: pending.cancel.clone(),
+            compiled: sender,
+        })?;
+        request.structured_output = Some(StructuredOutput::Pending(pending));
+        Ok(())
+    }
+
+    fn pool(&self) -> Result<&CompilePool, RequestError> {
+        self.pool.as_ref().map_err(|reason| RequestError {
+            code: RequestErrorCode::GrammarRefused,
+            message: format!("structured_outputs can't be served: {reason}"),
+            retryable: false,
+        })
     }
 
     /// Where the ids of requests arrive whose grammars are compiled, in the order in which they are:

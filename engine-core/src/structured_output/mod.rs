@@ -7,16 +7,21 @@
 
 mod backend;
 mod backend_formwork;
+mod compile_job;
 mod compile_pool;
 mod jump_forward;
 mod manager;
 mod mask;
+mod own_memory;
 mod reasoning;
+mod renewal;
 mod request;
 
-pub use backend::{CompileGrammarError, StructuredOutputBackend, StructuredOutputGrammar};
+pub use backend::{
+    CompileGrammarError, GrammarMemory, StructuredOutputBackend, StructuredOutputGrammar,
+};
 pub use backend_formwork::FormworkBackend;
-pub use compile_pool::CompiledGrammar;
+pub use compile_job::CompiledGrammar;
 pub use jump_forward::ForcedTokens;
 pub use manager::{PendingGrammar, StructuredOutputManager};
 pub use mask::TokenMask;

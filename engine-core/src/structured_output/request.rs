@@ -8,6 +8,7 @@ use structured_output::{MaskRef, MatcherError};
 use super::backend::StructuredOutputGrammar;
 use super::mask::TokenMask;
 use super::reasoning::{Phase, Reasoning};
+use super::renewal::Renewals;
 
 /// Where no more tokens than this are left beyond what the shortest completion needs, only tokens
 /// are allowed that keep it in reach. Far from the end any token is, and one that is not after all
@@ -21,7 +22,11 @@ const MAX_WEIGHED_TOKENS: usize = 64;
 
 /// What constrains a request in flight.
 pub struct StructuredOutputRequest {
-    grammar: Box<dyn StructuredOutputGrammar>,
+    pub(super) grammar: Box<dyn StructuredOutputGrammar>,
+    /// Tokens that the grammar has accepted.
+    pub(super) num_answer_tokens: usize,
+    pub(super) renewals: Renewals,
+    pub(super) is_exhausted: bool,
     reasoning: Reasoning,
     complete_within_max_tokens: bool,
     /// Tokens that the shortest text of the grammar takes, the stop token included.
@@ -61,6 +66,9 @@ impl StructuredOutputRequest {
         Ok(Self {
             min_tokens: grammar.min_tokens_to_complete()?,
             grammar,
+            num_answer_tokens: 0,
+            renewals: Renewals::default(),
+            is_exhausted: false,
             reasoning: Reasoning::new(Arc::clone(params), reasoning_ended),
             complete_within_max_tokens: params
                 .structured_outputs
@@ -88,14 +96,14 @@ impl StructuredOutputRequest {
     /// A limit of the grammar.
     pub fn mask(&mut self, tokens_left: u32) -> Result<TokenMask, MatcherError> {
         match &self.reasoning.phase {
-            Phase::Answer => self.answer_mask(tokens_left).map(TokenMask::Grammar),
+            Phase::Answer => self.answer_mask(tokens_left).map(TokenMask::of),
             Phase::Undecided => {
                 let mask = self.answer_mask(tokens_left)?;
                 Ok(match self.reasoning.start_token_ids().first() {
                     Some(&start) if self.has_time_to_think(tokens_left) => {
                         TokenMask::and_also(&mask, start)
                     }
-                    _ => TokenMask::Grammar(mask),
+                    _ => TokenMask::of(mask),
                 })
             }
             Phase::Opening(taken) => {
@@ -225,6 +233,7 @@ impl StructuredOutputRequest {
         match self.overshoots(tokens_left) {
             Ok(false) => {
                 self.has_overshot = false;
+                self.num_answer_tokens += 1;
                 Ok(Accepted::Yes)
             }
             Ok(true) => {
@@ -303,6 +312,27 @@ impl StructuredOutputRequest {
         Ok(masks)
     }
 
+    /// The mask after some tokens that can be accepted, one after the other; `None` where the last of
+    /// them ends the text. Nothing changes.
+    ///
+    /// # Errors
+    /// A limit of the grammar.
+    pub(super) fn mask_after(
+        &mut self,
+        token_ids: &[u32],
+        tokens_left: u32,
+    ) -> Result<Option<TokenMask>, MatcherError> {
+        let (mut num_left, mut mask) = (token_ids.len(), None);
+        self.walk(token_ids, tokens_left, |ahead, tokens_left| {
+            num_left -= 1;
+            if num_left == 0 {
+                mask = Some(ahead.mask(tokens_left)?);
+            }
+            Ok(())
+        })?;
+        Ok(mask)
+    }
+
     /// How many tokens of a draft can be accepted, one after the other. Nothing changes.
     ///
     /// # Errors
@@ -327,10 +357,10 @@ impl StructuredOutputRequest {
             return Ok(0);
         }
         let before = (self.reasoning.clone(), self.has_overshot);
-        let (mut num_accepted, mut num_answer_tokens) = (0, 0);
+        let num_answer_tokens = self.num_answer_tokens;
+        let mut num_accepted = 0;
         let mut result = Ok(());
         for (&token_id, left) in draft_token_ids.iter().zip((0..tokens_left).rev()) {
-            let is_thinking = self.is_thinking();
             match self.accept_token(token_id, left) {
                 Ok(Accepted::Yes) => num_accepted += 1,
                 Ok(Accepted::Refused | Accepted::Overshoots) => break,
@@ -339,7 +369,6 @@ impl StructuredOutputRequest {
                     break;
                 }
             }
-            num_answer_tokens += usize::from(!is_thinking && !self.is_thinking());
             if self.is_terminated() {
                 break;
             }
@@ -348,14 +377,11 @@ impl StructuredOutputRequest {
                 break;
             }
         }
-        self.grammar.rollback(num_answer_tokens)?;
+        self.grammar
+            .rollback(self.num_answer_tokens - num_answer_tokens)?;
+        self.num_answer_tokens = num_answer_tokens;
         (self.reasoning, self.has_overshot) = before;
         result.map(|()| num_accepted)
-    }
-
-    /// Whether the tokens that open thinking were begun, and those that close it not finished.
-    fn is_thinking(&self) -> bool {
-        matches!(self.reasoning.phase, Phase::Opening(_) | Phase::Thinking(_))
     }
 
     /// Whether the output so far is a complete text of the grammar.

@@ -48,8 +48,8 @@ enum Head<'a> {
 struct Group<'a> {
     rows: &'a [LogitsRow],
     heads: &'a [Head<'a>],
-    /// `[rows.len(), vocab_size]`.
-    logits: &'a mut [f32],
+    /// Of each row; empty where its head needs none.
+    logits: Vec<&'a mut [f32]>,
     /// Of the first rows; those behind the last token have none.
     results: Vec<RowResult>,
 }
@@ -73,9 +73,9 @@ impl ModelRunner {
                 .map(|row| self.head_of(*row, scheduled, grammar_output))
                 .collect();
             self.count_head_rows(&rows[first_row..end], &heads, output);
-            self.compute_heads(first_row, &heads)?;
+            let slots = self.compute_heads(first_row, &heads)?;
             let slice = &rows[first_row..end];
-            let results = self.sample_slice(scheduled, slice, &heads, grammar_output)?;
+            let results = self.sample_slice(scheduled, slice, &heads, &slots, grammar_output)?;
             for (request, results) in results {
                 for result in results {
                     self.take_result(&scheduled[request], request, result, output);
@@ -141,60 +141,71 @@ impl ModelRunner {
         }
     }
 
-    /// Computes what `heads` need into `self.logits`; row 0 there is row `first_row` of the batch.
-    /// Logits that are not needed are -inf.
-    fn compute_heads(&mut self, first_row: usize, heads: &[Head<'_>]) -> Result<(), ModelError> {
+    /// Computes what `heads` need; the first belongs to row `first_row` of the batch. Returns the row
+    /// of `self.logits` that each has got, if any: the full ones come first, so that the head's
+    /// weights are read once for all of them. Logits that are not needed are -inf.
+    fn compute_heads(
+        &mut self,
+        first_row: usize,
+        heads: &[Head<'_>],
+    ) -> Result<Vec<Option<usize>>, ModelError> {
         let width = self.vocab.logits;
-        let mut index = 0;
-        while let Some(head) = heads.get(index) {
-            let row = first_row + index;
-            let num_rows = match head {
-                Head::Unsampled | Head::Given(_) => 1,
-                Head::Few(token_ids) => {
-                    self.few_logits.resize(token_ids.len(), 0.0);
-                    let few = &mut self.few_logits;
-                    self.model.compute_logits_for(row, token_ids, few)?;
-                    let logits = &mut self.logits[index * width..(index + 1) * width];
-                    logits.fill(f32::NEG_INFINITY);
-                    for (&token_id, logit) in token_ids.iter().zip(few) {
-                        logits[token_id as usize] = *logit;
-                    }
-                    1
-                }
-                Head::Full => {
-                    let run = heads[index..].iter();
-                    let num_rows = run.take_while(|head| matches!(head, Head::Full)).count();
-                    let logits = &mut self.logits[index * width..(index + num_rows) * width];
-                    self.model.compute_logits(row..row + num_rows, logits)?;
-                    num_rows
-                }
-            };
-            index += num_rows;
+        let is_full = |index: &usize| matches!(heads[*index], Head::Full);
+        let full: Vec<usize> = (0..heads.len()).filter(is_full).collect();
+        let mut slots = vec![None; heads.len()];
+        for (slot, &index) in full.iter().enumerate() {
+            slots[index] = Some(slot);
         }
-        Ok(())
+        let full: Vec<usize> = full.iter().map(|index| first_row + index).collect();
+        let logits = &mut self.logits[..full.len() * width];
+        self.model.compute_logits_of(&full, logits)?;
+        let mut num_slots = full.len();
+        for (index, head) in heads.iter().enumerate() {
+            let Head::Few(token_ids) = head else {
+                continue;
+            };
+            let few = &mut self.few_logits;
+            few.resize(token_ids.len(), 0.0);
+            self.model
+                .compute_logits_for(first_row + index, token_ids, few)?;
+            let logits = &mut self.logits[num_slots * width..(num_slots + 1) * width];
+            logits.fill(f32::NEG_INFINITY);
+            for (&token_id, logit) in token_ids.iter().zip(few) {
+                logits[token_id as usize] = *logit;
+            }
+            slots[index] = Some(num_slots);
+            num_slots += 1;
+        }
+        Ok(slots)
     }
 
-    /// Samples a slice of rows, whose logits lie at the start of `self.logits`, in parallel. Returns
-    /// the results by request.
+    /// Samples a slice of rows, whose logits lie at `slots` of `self.logits`, in parallel. Returns the
+    /// results by request.
     fn sample_slice(
         &mut self,
         scheduled: &[ScheduledRequest],
         rows: &[LogitsRow],
         heads: &[Head<'_>],
+        slots: &[Option<usize>],
         grammar_output: &GrammarOutput,
     ) -> Result<Vec<(usize, Vec<RowResult>)>, ModelRunnerError> {
-        let (mut logits, mut heads) = (self.logits.as_mut_slice(), heads);
+        let logits = self.logits.chunks_exact_mut(self.vocab.logits);
+        let mut logits: Vec<Option<&mut [f32]>> = logits.map(Some).collect();
         let mut groups = Vec::new();
+        let mut first = 0;
         for rows in rows.chunk_by(belong_together) {
-            let (own_logits, other_logits) = logits.split_at_mut(rows.len() * self.vocab.logits);
-            let (own_heads, other_heads) = heads.split_at(rows.len());
-            (logits, heads) = (other_logits, other_heads);
+            let end = first + rows.len();
+            let own_logits = slots[first..end].iter().map(|slot| {
+                let logits = slot.and_then(|slot| logits.get_mut(slot));
+                logits.and_then(Option::take).unwrap_or_default()
+            });
             groups.push(Mutex::new(Group {
                 rows,
-                heads: own_heads,
-                logits: own_logits,
+                heads: &heads[first..end],
+                logits: own_logits.collect(),
                 results: Vec::new(),
             }));
+            first = end;
         }
         let (requests, sampler, scratches) = (&self.requests, &self.sampler, &self.scratches);
         self.pool.run(groups.len(), &|index, thread| {
@@ -268,10 +279,8 @@ impl Group<'_> {
         masks: &RequestMasks,
         scratch: &mut SamplerScratch,
     ) {
-        let width = self.logits.len() / self.rows.len().max(1);
         let mut ahead: Option<RequestSamplingState> = None;
-        let logits = self.logits.chunks_exact_mut(width.max(1));
-        for ((row, head), logits) in self.rows.iter().zip(self.heads).zip(logits) {
+        for ((row, head), logits) in self.rows.iter().zip(self.heads).zip(&mut self.logits) {
             let state = ahead.as_ref().unwrap_or(&request.sampling_state);
             let result = match row.purpose {
                 RowPurpose::PromptLogprobs { target_token_id } => sampler

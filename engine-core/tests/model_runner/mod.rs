@@ -12,7 +12,7 @@ use engine_core::model_executor::{
     CausalLm, ComputePool, ForwardInput, LoadOptions, LoadedModel, ModelError, ModelLimits,
     load_model,
 };
-use protocol::{BackendKind, Dtype, ModelSource};
+use protocol::{BackendKind, Dtype, ModelSource, Quantization};
 
 pub const BLOCK_SIZE: usize = 16;
 pub const NUM_BLOCKS: usize = 64;
@@ -46,14 +46,26 @@ pub fn shared(path: &str) -> Option<PathBuf> {
     None
 }
 
+/// A dtype, and a quantization where one is given.
+#[derive(Debug, Clone, Copy)]
+pub struct WeightOptions(pub Dtype, pub Quantization);
+
+impl From<Dtype> for WeightOptions {
+    fn from(dtype: Dtype) -> Self {
+        Self(dtype, Quantization::None)
+    }
+}
+
 pub fn load(
     folder: &Path,
     backend: BackendKind,
-    dtype: Dtype,
+    format: impl Into<WeightOptions>,
     num_threads: usize,
 ) -> Result<LoadedModel, ModelError> {
+    let WeightOptions(dtype, quantization) = format.into();
     let options = LoadOptions {
         dtype,
+        quantization,
         backend,
         heartbeat: Arc::new(AtomicU64::new(0)),
     };
@@ -89,8 +101,13 @@ pub struct Runner {
 }
 
 impl Runner {
-    pub fn new(folder: &Path, backend: BackendKind, dtype: Dtype, num_threads: usize) -> Self {
-        let loaded = load(folder, backend, dtype, num_threads).unwrap();
+    pub fn new(
+        folder: &Path,
+        backend: BackendKind,
+        format: impl Into<WeightOptions>,
+        num_threads: usize,
+    ) -> Self {
+        let loaded = load(folder, backend, format, num_threads).unwrap();
         Self {
             model: loaded.into_model(&LIMITS).unwrap(),
         }

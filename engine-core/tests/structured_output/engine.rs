@@ -54,6 +54,8 @@ pub(crate) struct Setup {
     pub(crate) max_num_seqs: u32,
     /// In a context of 400 tokens instead of 1024.
     pub(crate) num_blocks: Option<u32>,
+    /// For grammars, instead of the default.
+    pub(crate) cache_bytes: Option<u64>,
 }
 
 impl Default for Setup {
@@ -65,6 +67,7 @@ impl Default for Setup {
             max_num_batched_tokens: 512,
             max_num_seqs: 16,
             num_blocks: None,
+            cache_bytes: None,
         }
     }
 }
@@ -99,6 +102,9 @@ impl Setup {
                 compile_threads: Some(2),
                 enable_sparse_head: self.sparse_head,
                 jump_forward: self.jump_forward,
+                cache_bytes: self
+                    .cache_bytes
+                    .unwrap_or(StructuredOutputsConfig::default().cache_bytes),
                 ..StructuredOutputsConfig::default()
             },
             speculative_config: (self.num_speculative_tokens > 0).then_some(SpeculativeConfig {
@@ -238,6 +244,7 @@ impl Totals {
             sum.num_cache_hits += more.num_cache_hits;
             sum.num_cache_misses += more.num_cache_misses;
             sum.num_refused += more.num_refused;
+            sum.num_renewed_grammars += more.num_renewed_grammars;
             sum.num_masked_steps += more.num_masked_steps;
             sum.num_masked_rows += more.num_masked_rows;
             sum.num_overridden_rows += more.num_overridden_rows;

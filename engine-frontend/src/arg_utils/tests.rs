@@ -32,6 +32,7 @@ fn every_flag_reaches_the_configuration() {
     let config = parse(&[
         "--model=m",
         "--dtype=float32",
+        "--quantization=q4_0",
         "--backend=candle",
         "--max-model-len=128",
         "--max-num-seqs=3",
@@ -59,6 +60,7 @@ fn every_flag_reaches_the_configuration() {
         model_config: ModelConfig {
             model: ModelSource::Path("m".into()),
             dtype: Dtype::Float32,
+            quantization: protocol::Quantization::Q4_0,
             backend: BackendKind::Candle,
             max_model_len: Some(128),
             num_threads: Some(2),
@@ -108,6 +110,7 @@ fn nonsense_is_a_usage_error() {
     for args in [
         &["--max-num-seqs=0"][..],
         &["--dtype=int3"],
+        &["--quantization=q5_0"],
         &["--max-model-len=0"],
         &["--num-blocks-override=1"],
         &["--max-logprobs=-2"],
@@ -165,6 +168,7 @@ fn shutdown_timeouts_are_finite_and_at_most_a_year() {
 fn what_a_shared_core_decides_is_refused_with_its_address() {
     for flag in [
         "--dtype=auto",
+        "--quantization=none",
         "--backend=cpu",
         "--max-model-len=64",
         "--max-num-seqs=256",

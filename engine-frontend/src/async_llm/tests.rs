@@ -1,6 +1,7 @@
 use protocol::{
-    EngineCoreEvent, EngineCoreEventType, EngineCoreOutput, FinishReason, SamplingParams,
-    SchedulerStats, StructuredOutputsConstraint, StructuredOutputsParams,
+    EngineCoreEvent, EngineCoreEventType, EngineCoreOutput, EngineCoreOutputs, EngineCoreRequest,
+    FinishReason, SamplingParams, SchedulerStats, StructuredOutputsConstraint,
+    StructuredOutputsParams,
 };
 
 use super::*;

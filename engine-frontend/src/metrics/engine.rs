@@ -56,6 +56,7 @@ impl EngineMetrics {
             num_cache_misses,
             num_refused,
             num_queued_grammars,
+            num_renewed_grammars,
             num_masked_steps,
             fill_seconds,
             exposed_fill_seconds,
@@ -78,6 +79,7 @@ impl EngineMetrics {
         total.num_cache_misses += num_cache_misses;
         total.num_refused += num_refused;
         total.num_queued_grammars = num_queued_grammars;
+        total.num_renewed_grammars += num_renewed_grammars;
         total.num_masked_steps += num_masked_steps;
         total.fill_seconds += fill_seconds;
         total.exposed_fill_seconds += exposed_fill_seconds;
@@ -131,7 +133,8 @@ impl fmt::Display for Summary<'_> {
             f,
             "structured output: {requests} requests, {} grammars compiled in {:.3} s; {} tokens, \
              {} of them forced; {} of {} LM-head rows left out; masks {:.3} s, {:.3} s of it beside \
-             no forward pass; {} complete ({} led to their end), {} cut off, {} refused, {} failed",
+             no forward pass; {} complete ({} led to their end), {} cut off, {} refused, {} failed; \
+             {} grammars compiled again for want of room",
             self.0.compile_seconds.count(),
             self.0.compile_seconds.sum(),
             total.num_constrained_tokens,
@@ -145,6 +148,7 @@ impl fmt::Display for Summary<'_> {
             total.num_truncated,
             total.num_refused,
             total.num_rejections,
+            total.num_renewed_grammars,
         )
     }
 }

@@ -6,7 +6,8 @@ use serde_json::{Map, Value};
 use super::fields::{Fields, parse};
 use super::logprobs::ChatCompletionLogProbs;
 use super::request::{CommonFields, DefaultSamplingParams, UsageInfo};
-use super::tool_parser::ToolCall;
+use super::tool_call::ToolCall;
+use super::tool_format::{Openings, ToolCallFormat};
 use super::tools::{self, ToolChoice, take_tool_choice, take_tools};
 use crate::error::ValidationError;
 use crate::input_processor::{ChatPrompt, GenerateRequest, Prompt};
@@ -31,6 +32,8 @@ pub struct ChatCompletionRequest {
     pub tools: Option<Vec<Value>>,
     /// Whether the model may call them.
     pub tool_choice: ToolChoice,
+    /// Whether it may call several at once.
+    pub parallel_tool_calls: bool,
     /// Whether logprobs are reported.
     pub logprobs: bool,
     /// Number of top logprobs per token.
@@ -47,6 +50,8 @@ pub struct ChatCompletionRequest {
     pub documents: Option<Vec<Value>>,
     /// Further variables of the template.
     pub chat_template_kwargs: Map<String, Value>,
+    /// A template instead of the model's, where the server lets requests bring one.
+    pub chat_template: Option<String>,
     /// Whether the answer has the model's thinking.
     pub include_reasoning: bool,
     /// Everything else.
@@ -65,23 +70,6 @@ impl ChatCompletionRequest {
         let messages: Vec<Value> = fields.require("messages")?;
         let tools = take_tools(&mut fields)?;
         let tool_choice = take_tool_choice(&mut fields, tools.as_deref())?;
-        let parallel = fields.take("parallel_tool_calls")?.unwrap_or(true);
-        let mut common = common;
-        if let Some(call) =
-            tools::constraint(&tool_choice, tools.as_deref().unwrap_or_default(), parallel)
-        {
-            if let Some(other) = &common.constraint {
-                return Err(ValidationError::field(
-                    "tool_choice",
-                    &other.field,
-                    format!(
-                        "tool_choice that forces a call leaves nothing to {}",
-                        other.field
-                    ),
-                ));
-            }
-            common.constraint = Some(call);
-        }
         let mut chat_template_kwargs: Map<String, Value> =
             fields.take("chat_template_kwargs")?.unwrap_or_default();
         if let Some(effort) = fields.take::<String>("reasoning_effort")? {
@@ -96,6 +84,7 @@ impl ChatCompletionRequest {
                 .collect::<Result<_, _>>()?,
             tools,
             tool_choice,
+            parallel_tool_calls: fields.take("parallel_tool_calls")?.unwrap_or(true),
             logprobs: fields.take("logprobs")?.unwrap_or(false),
             top_logprobs: fields.take("top_logprobs")?.unwrap_or(0),
             max_completion_tokens: fields.take("max_completion_tokens")?,
@@ -106,6 +95,7 @@ impl ChatCompletionRequest {
             add_special_tokens: fields.take("add_special_tokens")?.unwrap_or(false),
             documents: fields.take("documents")?,
             chat_template_kwargs,
+            chat_template: fields.take("chat_template")?,
             include_reasoning: fields.take("include_reasoning")?.unwrap_or(true),
             common,
         };
@@ -139,31 +129,57 @@ impl ChatCompletionRequest {
         Ok(())
     }
 
-    /// The engine's request. Without a limit of its own it may use the rest of the context.
-    pub fn to_generate_request(
-        &self,
-        request_id: &str,
-        defaults: &DefaultSamplingParams,
-    ) -> GenerateRequest {
-        let prompt = Prompt::Chat(ChatPrompt {
+    /// The prompt.
+    pub(super) fn to_prompt(&self) -> Prompt {
+        Prompt::Chat(ChatPrompt {
             messages: self.messages.clone(),
             tools: self.tools.clone(),
             documents: self.documents.clone(),
             add_generation_prompt: self.add_generation_prompt,
             continue_final_message: self.continue_final_message,
             chat_template_kwargs: self.chat_template_kwargs.clone(),
-        });
+            chat_template: self.chat_template.clone(),
+        })
+    }
+
+    /// The engine's request, and where calls begin in its answer. Without a limit of its own it may
+    /// use the rest of the context. `format` is how the model writes calls, where that is known.
+    ///
+    /// # Errors
+    /// Tools that can't be called as the request wants.
+    pub(super) fn to_generate_request(
+        &self,
+        request_id: &str,
+        defaults: &DefaultSamplingParams,
+        format: Option<ToolCallFormat>,
+    ) -> Result<(GenerateRequest, Option<Openings>), ValidationError> {
+        let tools = tools::constraint(
+            &self.tool_choice,
+            self.tools.as_deref().unwrap_or_default(),
+            self.parallel_tool_calls,
+            format,
+            self.common.constraint.as_ref(),
+        )?;
         let max_tokens = self
             .max_completion_tokens
             .or(self.common.max_tokens)
             .or(defaults.max_tokens);
-        let mut request =
-            self.common
-                .generate_request(request_id.to_owned(), prompt, max_tokens, defaults);
+        let mut request = self.common.generate_request(
+            request_id.to_owned(),
+            self.to_prompt(),
+            max_tokens,
+            defaults,
+        );
         request.add_special_tokens = self.add_special_tokens;
         request.separate_reasoning = true;
         request.sampling_params.logprobs = self.logprobs.then_some(self.top_logprobs);
-        request
+        let openings = tools.map(|tools| {
+            request.constrain(tools.constraint);
+            // Calls may begin with a control token, the only ones that the constraint has.
+            request.sampling_params.skip_special_tokens = false;
+            tools.openings
+        });
+        Ok((request, openings))
     }
 }
 
@@ -174,7 +190,6 @@ fn refuse_unavailable(fields: &mut Fields) -> Result<(), ValidationError> {
     }
     fields.refuse_unless("modalities", |v| v == &serde_json::json!(["text"]))?;
     for name in [
-        "chat_template",
         "media_io_kwargs",
         "mm_processor_kwargs",
         "functions",
@@ -272,6 +287,8 @@ pub struct ChatCompletionResponse {
     pub choices: Vec<ChatCompletionResponseChoice>,
     /// Tokens taken.
     pub usage: UsageInfo,
+    /// What answered.
+    pub system_fingerprint: String,
     /// The prompt's logprobs, with `prompt_logprobs`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt_logprobs: Option<Vec<Option<Value>>>,
@@ -312,7 +329,7 @@ pub struct ChatMessage {
     /// The model's thinking, where there was some, without the tokens around it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning_content: Option<String>,
-    /// Functions that the model calls, where `tool_choice` makes it.
+    /// Functions that the model calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_calls: Option<Vec<ToolCall>>,
 }

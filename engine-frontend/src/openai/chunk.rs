@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::logprobs::{ChatCompletionLogProbs, CompletionLogProbs};
 use super::request::UsageInfo;
-use super::tool_parser::DeltaToolCall;
+use super::tool_call::DeltaToolCall;
 
 /// One piece of a streamed completion.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -18,6 +18,8 @@ pub struct CompletionStreamResponse {
     pub created: u64,
     /// The model's name.
     pub model: String,
+    /// What answers.
+    pub system_fingerprint: String,
     /// What is new; empty in the piece that brings the usage.
     pub choices: Vec<CompletionResponseStreamChoice>,
     /// Tokens taken so far, where asked for.
@@ -60,6 +62,8 @@ pub struct ChatCompletionStreamResponse {
     pub created: u64,
     /// The model's name.
     pub model: String,
+    /// What answers.
+    pub system_fingerprint: String,
     /// What is new; empty in the piece that brings the usage.
     pub choices: Vec<ChatCompletionResponseStreamChoice>,
     /// The prompt's tokens, with `return_token_ids`; in the first piece.

@@ -171,6 +171,8 @@ pub struct CompletionResponse {
     pub choices: Vec<CompletionResponseChoice>,
     /// Tokens taken.
     pub usage: UsageInfo,
+    /// What answered.
+    pub system_fingerprint: String,
 }
 
 /// One answer.

@@ -87,6 +87,11 @@ impl Fields {
         }
     }
 
+    /// Ends the reading, and leaves what is left to another reader.
+    pub(super) fn rest(self) -> Map<String, Value> {
+        self.map
+    }
+
     /// Ends the reading: what is left is unknown, and refused.
     pub(super) fn finish(mut self) -> Result<(), ValidationError> {
         for name in INERT_FIELDS {

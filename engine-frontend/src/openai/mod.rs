@@ -5,8 +5,7 @@
 //! ([`INERT_FIELDS`]). Nothing is dropped in silence. `null` counts as absent.
 //!
 //! Differences from the API as OpenAI runs it: thinking comes as `reasoning_content`, apart from
-//! `content`; `tool_choice` makes the model call functions or keeps it from that, and `auto`, which
-//! would leave it the choice, is refused.
+//! `content`; a function's arguments are always an object, valid under its schema.
 
 mod chat;
 mod chunk;
@@ -15,10 +14,13 @@ mod error;
 mod fields;
 mod logprobs;
 mod request;
+mod responses;
 mod serving;
 mod streaming;
 mod structured_outputs;
 mod tokenize;
+mod tool_call;
+mod tool_format;
 mod tool_parser;
 mod tools;
 
@@ -39,10 +41,13 @@ pub use logprobs::{
     CompletionLogProbs,
 };
 pub use request::{
-    CommonFields, DefaultSamplingParams, PromptTokensDetails, StreamOptions, UsageInfo,
+    CommonFields, CompletionTokensDetails, DefaultSamplingParams, PromptTokensDetails,
+    StreamOptions, UsageInfo,
 };
-pub use serving::{OpenAIServing, RequestContext};
-pub use streaming::EventStream;
+pub use responses::ResponsesRequest;
+pub use serving::{ChatSettings, OpenAIServing, RequestContext};
+pub use streaming::{EventStream, Piece};
 pub use tokenize::{DetokenizeRequest, DetokenizeResponse, TokenizeRequest, TokenizeResponse};
-pub use tool_parser::{DeltaFunctionCall, DeltaToolCall, FunctionCall, ToolCall};
+pub use tool_call::{DeltaFunctionCall, DeltaToolCall, FunctionCall, ToolCall};
+pub use tool_format::ToolCallFormat;
 pub use tools::ToolChoice;

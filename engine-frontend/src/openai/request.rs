@@ -16,7 +16,8 @@ const MAX_CACHE_SALT_CHARS: usize = 128;
 
 /// Sampling parameters that a request without them gets: the model's `generation_config.json`,
 /// or vLLM's defaults where a field is `None`.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct DefaultSamplingParams {
     /// See [`SamplingParams::temperature`].
     pub temperature: Option<f32>,
@@ -29,10 +30,24 @@ pub struct DefaultSamplingParams {
     /// See [`SamplingParams::repetition_penalty`].
     pub repetition_penalty: Option<f32>,
     /// `max_new_tokens` of the file: the limit where a request gives none.
+    #[serde(rename = "max_new_tokens")]
     pub max_tokens: Option<u32>,
 }
 
 impl DefaultSamplingParams {
+    /// These, where `over` has none of its own.
+    #[must_use]
+    pub fn overridden_by(self, over: Self) -> Self {
+        Self {
+            temperature: over.temperature.or(self.temperature),
+            top_p: over.top_p.or(self.top_p),
+            top_k: over.top_k.or(self.top_k),
+            min_p: over.min_p.or(self.min_p),
+            repetition_penalty: over.repetition_penalty.or(self.repetition_penalty),
+            max_tokens: over.max_tokens.or(self.max_tokens),
+        }
+    }
+
     /// [`SamplingParams::default`] with these fields in place.
     pub fn to_sampling_params(&self) -> SamplingParams {
         let base = SamplingParams::default();
@@ -72,6 +87,16 @@ pub struct UsageInfo {
     /// More about the prompts, where the server is told to say it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt_tokens_details: Option<PromptTokensDetails>,
+    /// More about the answers, where the model thought.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completion_tokens_details: Option<CompletionTokensDetails>,
+}
+
+/// More about the answers' tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct CompletionTokensDetails {
+    /// Those that were thinking.
+    pub reasoning_tokens: u64,
 }
 
 /// More about the prompts' tokens.
@@ -89,7 +114,16 @@ impl UsageInfo {
             total_tokens: prompt_tokens + completion_tokens,
             completion_tokens,
             prompt_tokens_details: None,
+            completion_tokens_details: None,
         }
+    }
+
+    /// The same with the tokens that were thinking, if any.
+    #[must_use]
+    pub fn with_reasoning_tokens(mut self, reasoning_tokens: u64) -> Self {
+        self.completion_tokens_details =
+            (reasoning_tokens > 0).then_some(CompletionTokensDetails { reasoning_tokens });
+        self
     }
 
     /// The same with the tokens that came from the prefix cache; `None` is not told.
@@ -277,7 +311,6 @@ impl CommonFields {
             logprob_token_ids: self.logprob_token_ids.clone(),
             repetition_detection: self.repetition_detection,
             thinking_token_budget: self.thinking_token_budget,
-            structured_outputs: self.constraint.as_ref().map(|c| c.params.clone()),
             stream_interval: self.stream_interval,
             extra_args: self
                 .vllm_xargs
@@ -290,14 +323,26 @@ impl CommonFields {
             },
             ..base
         };
-        GenerateRequest {
+        let mut request = GenerateRequest {
             truncate_prompt_tokens: self.truncate_prompt_tokens,
             truncation_side: self.truncation_side,
             priority: self.priority,
             cache_salt: self.cache_salt.clone(),
-            constraint_field: self.constraint.as_ref().map(|c| c.field.clone()),
             ..GenerateRequest::new(request_id, prompt, sampling_params)
+        };
+        if let Some(constraint) = &self.constraint {
+            request.constrain(constraint.clone());
         }
+        request
+    }
+}
+
+impl GenerateRequest {
+    /// Puts the answer under a constraint, instead of one that it may be under.
+    pub(super) fn constrain(&mut self, constraint: RequestConstraint) {
+        self.sampling_params.structured_outputs = Some(constraint.params);
+        self.constraint_field = Some(constraint.field);
+        self.constraint_parts = constraint.parts;
     }
 }
 

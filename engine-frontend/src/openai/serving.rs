@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use protocol::{FinishReason, StopReason};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::chat::{
     ChatCompletionRequest, ChatCompletionResponse, ChatCompletionResponseChoice, ChatMessage,
@@ -13,10 +13,12 @@ use super::completion::{CompletionRequest, CompletionResponse, CompletionRespons
 use super::error::ServingError;
 use super::logprobs::{ChatCompletionLogProbs, CompletionLogProbs, prompt_logprobs};
 use super::request::{DefaultSamplingParams, UsageInfo};
-use super::tool_parser::tool_calls;
+use super::tool_call::split_answer;
+use super::tool_format::{Openings, ToolCallFormat};
 use super::tools::ToolChoice;
 use crate::async_llm::{AsyncLLM, RequestStream};
-use crate::input_processor::GenerateRequest;
+use crate::error::ValidationError;
+use crate::input_processor::{GenerateRequest, Prompt};
 use crate::outputs::{CompletionOutput, RequestOutput};
 
 /// What a request doesn't say itself.
@@ -39,6 +41,31 @@ pub struct OpenAIServing {
     model_folder: Option<PathBuf>,
     default_sampling_params: DefaultSamplingParams,
     prompt_tokens_details: bool,
+    /// How the model writes calls, where that is known.
+    tool_call_format: Option<ToolCallFormat>,
+    chat: ChatSettings,
+    system_fingerprint: String,
+}
+
+/// What a server decides for all conversations.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ChatSettings {
+    /// Variables of the template that a request doesn't set itself.
+    pub default_chat_template_kwargs: Map<String, Value>,
+    /// Whether a request may bring a template.
+    pub trust_request_chat_template: bool,
+    /// The role of answers.
+    pub response_role: String,
+}
+
+impl Default for ChatSettings {
+    fn default() -> Self {
+        Self {
+            default_chat_template_kwargs: Map::new(),
+            trust_request_chat_template: false,
+            response_role: "assistant".to_owned(),
+        }
+    }
 }
 
 impl OpenAIServing {
@@ -49,13 +76,24 @@ impl OpenAIServing {
         served_model_names: Vec<String>,
         default_sampling_params: DefaultSamplingParams,
     ) -> Self {
+        let template = engine.tokenizer().chat_templates().select(true);
         Self {
+            tool_call_format: template.ok().and_then(ToolCallFormat::of_template),
+            chat: ChatSettings::default(),
+            system_fingerprint: system_fingerprint(&engine),
             engine,
             served_model_names,
             model_folder: None,
             default_sampling_params,
             prompt_tokens_details: false,
         }
+    }
+
+    /// Reads and forces calls in this format, whatever the chat template looks like.
+    #[must_use]
+    pub fn with_tool_call_format(mut self, format: ToolCallFormat) -> Self {
+        self.tool_call_format = Some(format);
+        self
     }
 
     /// Says in the usage how many prompt tokens came from the prefix cache.
@@ -122,6 +160,7 @@ impl OpenAIServing {
             model: self.model_name(),
             choices,
             usage,
+            system_fingerprint: self.system_fingerprint.clone(),
         })
     }
 
@@ -136,10 +175,10 @@ impl OpenAIServing {
     ) -> Result<ChatCompletionResponse, ServingError> {
         self.check_model(request.common.model.as_deref())?;
         let id = request_id("chatcmpl", request.common.request_id.as_deref(), context);
-        let generate = request.to_generate_request(&id, &self.default_sampling_params);
+        let (generate, openings) = self.chat_generate_request(request, &id)?;
         let outputs = self.generate(vec![generate], context).await?;
         let usage = self.usage(&outputs);
-        let return_token_ids = request.common.return_token_ids;
+        let role = self.response_role(request);
         let mut response = ChatCompletionResponse {
             id,
             object: "chat.completion".to_owned(),
@@ -147,18 +186,19 @@ impl OpenAIServing {
             model: self.model_name(),
             choices: Vec::new(),
             usage,
+            system_fingerprint: self.system_fingerprint.clone(),
             prompt_logprobs: None,
             prompt_token_ids: None,
         };
         for output in outputs {
-            if return_token_ids {
+            if request.common.return_token_ids {
                 response.prompt_token_ids = Some(output.prompt_token_ids.to_vec());
             }
             response.prompt_logprobs = output.prompt_logprobs.as_deref().map(prompt_logprobs);
             for completion in output.outputs {
                 response
                     .choices
-                    .push(chat_choice(request, completion, return_token_ids));
+                    .push(chat_choice(request, &role, openings.as_ref(), completion));
             }
         }
         Ok(response)
@@ -183,13 +223,69 @@ impl OpenAIServing {
         })
     }
 
+    /// Sets what the server decides for all conversations.
+    #[must_use]
+    pub fn with_chat_settings(mut self, chat: ChatSettings) -> Self {
+        self.chat = chat;
+        self
+    }
+
+    /// What answers: changes with the version and with the model's tokenizer.
+    pub(super) fn system_fingerprint(&self) -> &str {
+        &self.system_fingerprint
+    }
+
+    /// The role of the answer. One that goes on has its message's.
+    pub(super) fn response_role(&self, request: &ChatCompletionRequest) -> String {
+        let last = request
+            .messages
+            .last()
+            .and_then(|m| m.get("role")?.as_str());
+        match last {
+            Some(role) if !request.add_generation_prompt => role.to_owned(),
+            _ => self.chat.response_role.clone(),
+        }
+    }
+
+    /// Brings the server's settings into a prompt.
+    pub(super) fn complete_prompt(&self, prompt: &mut Prompt) -> Result<(), ValidationError> {
+        let Prompt::Chat(chat) = prompt else {
+            return Ok(());
+        };
+        if let Some(template) = &chat.chat_template
+            && !self.chat.trust_request_chat_template
+        {
+            let message = "chat_template is not available: the server was started without \
+                           --trust-request-chat-template";
+            return Err(ValidationError::field("chat_template", template, message));
+        }
+        for (name, value) in &self.chat.default_chat_template_kwargs {
+            let kwargs = &mut chat.chat_template_kwargs;
+            kwargs.entry(name.as_str()).or_insert_with(|| value.clone());
+        }
+        Ok(())
+    }
+
+    /// The engine's request, and where calls begin in its answer.
+    pub(super) fn chat_generate_request(
+        &self,
+        request: &ChatCompletionRequest,
+        id: &str,
+    ) -> Result<(GenerateRequest, Option<Openings>), ServingError> {
+        let defaults = &self.default_sampling_params;
+        let format = self.tool_call_format;
+        let (mut generate, openings) = request.to_generate_request(id, defaults, format)?;
+        self.complete_prompt(&mut generate.prompt)?;
+        Ok((generate, openings))
+    }
+
     pub(super) fn model_name(&self) -> String {
         self.served_model_names.first().cloned().unwrap_or_default()
     }
 
     /// Runs the requests of one API request side by side. The first error drops, and so aborts,
     /// the others.
-    async fn generate(
+    pub(super) async fn generate(
         &self,
         requests: Vec<GenerateRequest>,
         context: &RequestContext,
@@ -278,7 +374,10 @@ impl OpenAIServing {
             .flat_map(|o| &o.outputs)
             .map(|c| c.token_ids.len())
             .sum();
+        let answers = outputs.iter().flat_map(|o| &o.outputs);
+        let reasoning = answers.map(|c| u64::from(c.num_reasoning_tokens)).sum();
         UsageInfo::new(prompt as u64, completion as u64)
+            .with_reasoning_tokens(reasoning)
             .with_cached_tokens(self.tells_cached_tokens().then_some(cached))
     }
 
@@ -297,37 +396,53 @@ impl OpenAIServing {
     }
 }
 
+fn system_fingerprint(engine: &AsyncLLM) -> String {
+    let tokenizer = engine.tokenizer().fingerprint();
+    let tokenizer = tokenizer.get(..8).unwrap_or(tokenizer);
+    format!("formwork-{}-{tokenizer}", protocol::BUILD_VERSION)
+}
+
 fn chat_choice(
     request: &ChatCompletionRequest,
+    role: &str,
+    openings: Option<&Openings>,
     completion: CompletionOutput,
-    return_token_ids: bool,
 ) -> ChatCompletionResponseChoice {
-    let tool_calls = tool_calls(&request.tool_choice, &completion.text);
+    let (content, tool_calls) = match openings {
+        Some(openings) => split_answer(openings, &completion.text),
+        None => (Some(completion.text.clone()), Vec::new()),
+    };
+    let has_calls = !tool_calls.is_empty();
     ChatCompletionResponseChoice {
         index: completion.index,
         logprobs: chat_logprobs(request, &completion),
+        finish_reason: finish_reason(&completion, &request.tool_choice, has_calls),
         message: ChatMessage {
-            role: "assistant".to_owned(),
-            content: tool_calls.is_none().then_some(completion.text),
+            role: role.to_owned(),
+            content,
             reasoning_content: completion.reasoning.filter(|_| request.include_reasoning),
-            tool_calls,
+            tool_calls: has_calls.then_some(tool_calls),
         },
-        finish_reason: completion
-            .finish_reason
-            .map(|reason| finish_reason(reason, &request.tool_choice)),
         stop_reason: completion.stop_reason.as_ref().map(stop_reason),
         structured_output_complete: completion.structured_output_complete,
-        token_ids: return_token_ids.then_some(completion.token_ids),
+        token_ids: (request.common.return_token_ids).then_some(completion.token_ids),
     }
 }
 
-/// Why an answer is complete. Calls that were asked for are complete where the answer stopped by
-/// itself; a limit is never hidden. Of a named function, as of OpenAI's, it is `stop`.
-pub(super) fn finish_reason(reason: FinishReason, choice: &ToolChoice) -> String {
-    match (reason, choice) {
-        (FinishReason::Stop, ToolChoice::Required) => "tool_calls".to_owned(),
-        (reason, _) => reason.as_str().to_owned(),
-    }
+/// Why an answer is complete: `tool_calls` where it stopped by itself and its calls are whole. Of a
+/// named function, as of OpenAI's, it is `stop`. A limit is never hidden.
+pub(super) fn finish_reason(
+    completion: &CompletionOutput,
+    choice: &ToolChoice,
+    has_calls: bool,
+) -> Option<String> {
+    let reason = completion.finish_reason?;
+    let are_whole = has_calls && completion.structured_output_complete != Some(false);
+    let is_named = matches!(choice, ToolChoice::Named(_));
+    Some(match reason {
+        FinishReason::Stop if are_whole && !is_named => "tool_calls".to_owned(),
+        reason => reason.as_str().to_owned(),
+    })
 }
 
 /// The logprobs of an answer, or of a piece of it, where asked for.
@@ -359,6 +474,41 @@ pub(super) fn request_id(prefix: &str, own: Option<&str>, context: &RequestConte
 mod tests {
     use super::*;
     use crate::test_support::fake_engine;
+
+    #[tokio::test]
+    async fn the_servers_settings_come_into_prompts() {
+        let (engine, _core) = fake_engine(64);
+        let names = vec!["m".to_owned()];
+        let serving = OpenAIServing::new(Arc::new(engine), names, DefaultSamplingParams::default());
+        let kwargs = serde_json::json!({"a": 1, "b": 2});
+        let settings = ChatSettings {
+            default_chat_template_kwargs: kwargs.as_object().unwrap().clone(),
+            ..ChatSettings::default()
+        };
+        let serving = serving.with_chat_settings(settings.clone());
+        let prompt = |template: Option<&str>| {
+            let kwargs = serde_json::json!({"b": 3});
+            Prompt::Chat(crate::input_processor::ChatPrompt {
+                chat_template: template.map(str::to_owned),
+                chat_template_kwargs: kwargs.as_object().unwrap().clone(),
+                ..Default::default()
+            })
+        };
+        let mut plain = prompt(None);
+        serving.complete_prompt(&mut plain).unwrap();
+        let Prompt::Chat(chat) = plain else {
+            panic!("a conversation")
+        };
+        let kwargs = Value::Object(chat.chat_template_kwargs);
+        assert_eq!(kwargs, serde_json::json!({"b": 3, "a": 1}));
+        let error = serving.complete_prompt(&mut prompt(Some("x"))).unwrap_err();
+        assert_eq!(error.parameter.as_deref(), Some("chat_template"));
+        let serving = serving.with_chat_settings(ChatSettings {
+            trust_request_chat_template: true,
+            ..settings
+        });
+        assert!(serving.complete_prompt(&mut prompt(Some("x"))).is_ok());
+    }
 
     #[tokio::test]
     async fn a_model_is_known_by_its_names_and_by_paths_of_its_folder() {

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use super::chat::ChatCompletionRequest;
 use super::chunk::{CompletionResponseStreamChoice, CompletionStreamResponse};
 use super::completion::CompletionRequest;
-use super::error::ServingError;
+use super::error::{ErrorResponse, ServingError};
 use super::logprobs::CompletionLogProbs;
 use super::request::{CommonFields, UsageInfo};
 use super::serving::{OpenAIServing, RequestContext, request_id, stop_reason};
@@ -21,19 +21,34 @@ use crate::error::GenerateError;
 use crate::outputs::{CompletionOutput, RequestOutput};
 use chat::ChatPieces;
 
-/// A streamed answer: the JSON texts of its pieces, in order. Dropping it aborts what still runs.
+/// A piece of a streamed answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Piece {
+    /// The event's name, in streams whose events have names.
+    pub event: Option<&'static str>,
+    /// A JSON text.
+    pub data: String,
+}
+
+impl From<String> for Piece {
+    fn from(data: String) -> Self {
+        Self { event: None, data }
+    }
+}
+
+/// A streamed answer: its pieces, in order. Dropping it aborts what still runs.
 #[derive(Debug)]
 pub struct EventStream {
     outputs: OutputStream,
     pieces: Box<dyn Pieces>,
-    ready: VecDeque<String>,
+    ready: VecDeque<Piece>,
     finished: bool,
 }
 
 impl EventStream {
     /// A stream that nothing refuses any more: every constraint is known to be good, or, without
     /// any, the first output is there. Until then a refusal is still the whole answer.
-    async fn begin(
+    pub(super) async fn begin(
         mut streams: Vec<RequestStream>,
         constrained: bool,
         mut pieces: Box<dyn Pieces>,
@@ -56,9 +71,19 @@ impl EventStream {
         })
     }
 
+    /// What an error in the middle of the stream is in it.
+    pub fn error(&mut self, error: &ErrorResponse) -> Piece {
+        self.pieces.error(error)
+    }
+
+    /// Whether the stream ends with `[DONE]`.
+    pub fn is_done_told(&self) -> bool {
+        self.pieces.is_done_told()
+    }
+
     /// The next piece; `None` after the last one or after an error. A dropped future loses
     /// nothing.
-    pub async fn next(&mut self) -> Option<Result<String, ServingError>> {
+    pub async fn next(&mut self) -> Option<Result<Piece, ServingError>> {
         loop {
             if let Some(piece) = self.ready.pop_front() {
                 return Some(Ok(piece));
@@ -82,11 +107,19 @@ impl EventStream {
 }
 
 /// How outputs become pieces: one kind of answer each.
-trait Pieces: fmt::Debug + Send {
+pub(super) trait Pieces: fmt::Debug + Send {
     /// Appends what an output of the request for prompt number `prompt` is in the API's words.
-    fn add(&mut self, prompt: u32, output: RequestOutput, pieces: &mut VecDeque<String>);
+    fn add(&mut self, prompt: u32, output: RequestOutput, pieces: &mut VecDeque<Piece>);
     /// Appends what comes after the last output.
-    fn end(&mut self, pieces: &mut VecDeque<String>);
+    fn end(&mut self, pieces: &mut VecDeque<Piece>);
+    /// An error after the first piece.
+    fn error(&mut self, error: &ErrorResponse) -> Piece {
+        to_json(error).into()
+    }
+    /// Whether `[DONE]` follows the last piece.
+    fn is_done_told(&self) -> bool {
+        true
+    }
 }
 
 /// The outputs of the requests of one API request, as they come.
@@ -169,10 +202,12 @@ impl OpenAIServing {
     ) -> Result<EventStream, ServingError> {
         self.check_model(request.common.model.as_deref())?;
         let id = request_id("chatcmpl", request.common.request_id.as_deref(), context);
-        let generate = request.to_generate_request(&id, self.default_sampling_params());
+        let (generate, openings) = self.chat_generate_request(&request, &id)?;
+        let constrained = generate.sampling_params.structured_outputs.is_some();
         let streams = self.start(vec![generate], context).await?;
-        let constrained = request.common.constraint.is_some();
-        let pieces = ChatPieces::new(self.head(id, context, &request.common), request);
+        let head = self.head(id, context, &request.common);
+        let role = self.response_role(&request);
+        let pieces = ChatPieces::new(head, request, openings, role);
         EventStream::begin(streams, constrained, Box::new(pieces)).await
     }
 
@@ -182,12 +217,14 @@ impl OpenAIServing {
             id,
             created: context.created,
             model: self.model_name(),
+            system_fingerprint: self.system_fingerprint().to_owned(),
             include_usage: options.include_usage,
             continuous_usage: options.continuous_usage_stats,
             n: common.n.unwrap_or(1),
             prompt_tokens: HashMap::new(),
             cached_tokens: self.tells_cached_tokens().then(HashMap::new),
             completion_tokens: 0,
+            reasoning_tokens: HashMap::new(),
         }
     }
 }
@@ -198,6 +235,7 @@ struct Head {
     id: String,
     created: u64,
     model: String,
+    system_fingerprint: String,
     include_usage: bool,
     continuous_usage: bool,
     n: u32,
@@ -206,6 +244,8 @@ struct Head {
     /// Of these, tokens from the prefix cache; `None` is not told.
     cached_tokens: Option<HashMap<u32, u64>>,
     completion_tokens: u64,
+    /// Of these, by prompt and answer, tokens of thinking.
+    reasoning_tokens: HashMap<(u32, u32), u64>,
 }
 
 impl Head {
@@ -213,6 +253,10 @@ impl Head {
     fn count(&mut self, prompt: u32, output: &RequestOutput) -> bool {
         let new: usize = output.outputs.iter().map(|o| o.token_ids.len()).sum();
         self.completion_tokens += new as u64;
+        for answer in output.outputs.iter().filter(|o| o.num_reasoning_tokens > 0) {
+            let tokens = u64::from(answer.num_reasoning_tokens);
+            self.reasoning_tokens.insert((prompt, answer.index), tokens);
+        }
         let prompt_tokens = output.prompt_token_ids.len() as u64;
         if let Some(cached) = &mut self.cached_tokens {
             let tokens = cached.entry(prompt).or_default();
@@ -224,6 +268,7 @@ impl Head {
     fn usage(&self) -> UsageInfo {
         let cached = self.cached_tokens.as_ref();
         UsageInfo::new(self.prompt_tokens.values().sum(), self.completion_tokens)
+            .with_reasoning_tokens(self.reasoning_tokens.values().sum())
             .with_cached_tokens(cached.map(|cached| cached.values().sum()))
     }
 
@@ -277,20 +322,22 @@ impl CompletionPieces {
         &self,
         choices: Vec<CompletionResponseStreamChoice>,
         usage: Option<UsageInfo>,
-    ) -> String {
+    ) -> Piece {
         to_json(&CompletionStreamResponse {
             id: self.head.id.clone(),
             object: "text_completion".to_owned(),
             created: self.head.created,
             model: self.head.model.clone(),
+            system_fingerprint: self.head.system_fingerprint.clone(),
             choices,
             usage,
         })
+        .into()
     }
 }
 
 impl Pieces for CompletionPieces {
-    fn add(&mut self, prompt: u32, output: RequestOutput, pieces: &mut VecDeque<String>) {
+    fn add(&mut self, prompt: u32, output: RequestOutput, pieces: &mut VecDeque<Piece>) {
         let first = self.head.count(prompt, &output);
         for completion in output.outputs {
             let prompt_token_ids = (first && self.request.common.return_token_ids)
@@ -301,7 +348,7 @@ impl Pieces for CompletionPieces {
         }
     }
 
-    fn end(&mut self, pieces: &mut VecDeque<String>) {
+    fn end(&mut self, pieces: &mut VecDeque<Piece>) {
         if self.head.include_usage {
             pieces.push_back(self.piece(Vec::new(), Some(self.head.usage())));
         }

@@ -19,6 +19,9 @@ pub struct RequestConstraint {
     pub params: StructuredOutputsParams,
     /// The field that has the constraint, as the request spells it.
     pub field: String,
+    /// What it was put together from, by the names of their fields: where it is refused, the part at
+    /// fault is named. Empty where it is one thing.
+    pub parts: Vec<(String, StructuredOutputsConstraint)>,
 }
 
 /// Everything that the fields of one request say, before it is put together.
@@ -299,7 +302,11 @@ impl Gathered {
         if let Some(enable) = self.enable_in_reasoning {
             params.enable_in_reasoning = enable;
         }
-        Ok(Some(RequestConstraint { params, field }))
+        Ok(Some(RequestConstraint {
+            params,
+            field,
+            parts: Vec::new(),
+        }))
     }
 }
 

@@ -6,7 +6,6 @@ use serde_json::Value;
 use super::chat::ChatCompletionRequest;
 use super::error::ServingError;
 use super::fields::Fields;
-use super::request::DefaultSamplingParams;
 use super::serving::OpenAIServing;
 use crate::error::ValidationError;
 use crate::input_processor::Prompt;
@@ -48,11 +47,10 @@ impl TokenizeRequest {
         let mut fields = Fields::new(serde_json::json!({"return_token_strs": strs}))?;
         let return_token_strs = fields.take("return_token_strs")?.unwrap_or(false);
         let chat = ChatCompletionRequest::from_json(body)?;
-        let request = chat.to_generate_request("", &DefaultSamplingParams::default());
         Ok(Self {
+            prompt: chat.to_prompt(),
             model: chat.common.model,
-            prompt: request.prompt,
-            add_special_tokens: request.add_special_tokens,
+            add_special_tokens: chat.add_special_tokens,
             return_token_strs,
         })
     }
@@ -114,9 +112,9 @@ impl OpenAIServing {
     ) -> Result<TokenizeResponse, ServingError> {
         self.check_model(request.model.as_deref())?;
         let engine = self.engine();
-        let tokens = engine
-            .tokenize(request.prompt, request.add_special_tokens)
-            .await?;
+        let mut prompt = request.prompt;
+        self.complete_prompt(&mut prompt)?;
+        let tokens = engine.tokenize(prompt, request.add_special_tokens).await?;
         let text = |&id: &u32| {
             let bytes = engine.tokenizer().token_bytes(id);
             String::from_utf8_lossy(bytes).into_owned()
@@ -163,6 +161,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::openai::DefaultSamplingParams;
     use crate::test_support::{fake_engine, ids};
 
     fn serving() -> OpenAIServing {

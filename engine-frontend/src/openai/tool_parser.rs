@@ -2,135 +2,61 @@
 
 use std::mem;
 
-use serde::{Deserialize, Serialize};
+use super::tool_format::Openings;
 
-use super::tools::ToolChoice;
-use crate::random::random_u64;
-
-/// A function that the model calls.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ToolCall {
-    /// `call_...`.
-    pub id: String,
-    /// `function`.
-    #[serde(rename = "type")]
-    pub kind: String,
-    /// Which function, with which arguments.
-    pub function: FunctionCall,
+/// What an answer is made of, in its order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum AnswerPart {
+    /// More text for the reader.
+    Content(String),
+    /// A call of this function begins.
+    Call(String),
+    /// More of the last call's arguments: a JSON text in the end.
+    Arguments(String),
 }
 
-/// Which function, with which arguments.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct FunctionCall {
-    /// The function's name.
-    pub name: String,
-    /// Its arguments: a JSON text.
-    pub arguments: String,
-}
-
-/// What is new of a call.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DeltaToolCall {
-    /// Which call.
-    pub index: u32,
-    /// `call_...`; with its first piece.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub id: Option<String>,
-    /// `function`; with its first piece.
-    #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
-    pub kind: Option<String>,
-    /// What is new of its function.
-    pub function: DeltaFunctionCall,
-}
-
-/// What is new of a call's function.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct DeltaFunctionCall {
-    /// The name; with the call's first piece.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-    /// The next piece of the arguments.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub arguments: Option<String>,
-}
-
-/// Reads calls out of one answer. The answer's constraint guarantees its form: arguments alone, or
-/// a list of objects with `name` first and `parameters` second. It may end anywhere.
+/// Reads calls out of one answer, whose constraint guarantees the form of each. The answer may come
+/// in any pieces and end anywhere.
+///
+/// White space beside a call is no content. Linear in the answer, times the number of functions where
+/// a call may begin.
 #[derive(Debug)]
 pub(super) struct ToolParser {
+    openings: Openings,
     state: State,
-    num_calls: u32,
-    /// Open brackets and braces of the value being read.
+    /// Text that may be the beginning of a call.
+    pending: String,
+    /// White space that is content if more content follows, or nothing.
+    white_space: String,
+    num_calls: usize,
+    /// Whether text for the reader has come.
+    has_content: bool,
+    /// Whether nothing but white space has come since the last call.
+    beside_call: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum State {
+    /// Outside of calls.
+    Text,
+    /// In a call's arguments.
+    Arguments(Value),
+    /// In what closes a call: this many of its bytes have come.
+    Closing(usize),
+}
+
+/// Where a JSON value is being read.
+#[derive(Debug, Clone, Copy, Default)]
+struct Value {
+    /// Open brackets and braces.
     depth: u32,
     in_string: bool,
     escaped: bool,
-    /// A string that isn't complete, with its quotes.
-    string: String,
-    last_key: String,
 }
 
-#[derive(Debug)]
-enum State {
-    /// The whole answer is the arguments of this function.
-    Named(String),
-    /// Between calls, or in a call outside of its arguments.
-    Outside,
-    /// In a call's arguments.
-    Arguments,
-}
-
-impl ToolParser {
-    /// The parser of an answer to a request with this choice; `None` where it has no calls.
-    pub(super) fn new(choice: &ToolChoice) -> Option<Self> {
-        let state = match choice {
-            ToolChoice::None => return None,
-            ToolChoice::Named(name) => State::Named(name.clone()),
-            ToolChoice::Required => State::Outside,
-        };
-        Some(Self {
-            state,
-            num_calls: 0,
-            depth: 0,
-            in_string: false,
-            escaped: false,
-            string: String::new(),
-            last_key: String::new(),
-        })
-    }
-
-    /// Takes the next text of the answer; returns what is new of its calls.
-    pub(super) fn push(&mut self, text: &str) -> Vec<DeltaToolCall> {
-        let mut deltas = Vec::new();
-        if let State::Named(name) = &self.state {
-            let name = name.clone();
-            if text.is_empty() {
-                return deltas;
-            }
-            if self.num_calls == 0 {
-                self.begin(name, &mut deltas);
-            }
-            self.arguments(text.to_owned(), &mut deltas);
-            return deltas;
-        }
-        let mut arguments = String::new();
-        for c in text.chars() {
-            if matches!(self.state, State::Arguments) {
-                if self.is_over(c) {
-                    self.arguments(mem::take(&mut arguments), &mut deltas);
-                    self.state = State::Outside;
-                } else if !arguments.is_empty() || self.depth > 0 || !c.is_whitespace() {
-                    arguments.push(c);
-                }
-            } else if let Some(name) = self.outside(c) {
-                self.begin(name, &mut deltas);
-            }
-        }
-        self.arguments(arguments, &mut deltas);
-        deltas
-    }
-
-    /// Takes a character of the arguments; whether they ended before it.
-    fn is_over(&mut self, c: char) -> bool {
+impl Value {
+    /// Takes the next character of an object; whether it is the last.
+    fn push(&mut self, c: char) -> bool {
         if self.in_string {
             match c {
                 _ if self.escaped => self.escaped = false,
@@ -143,171 +69,280 @@ impl ToolParser {
         match c {
             '"' => self.in_string = true,
             '{' | '[' => self.depth += 1,
-            // Those of the call, not of the arguments.
-            '}' | ',' if self.depth == 0 => return true,
-            '}' | ']' => self.depth = self.depth.saturating_sub(1),
+            '}' | ']' => {
+                self.depth = self.depth.saturating_sub(1);
+                return self.depth == 0;
+            }
             _ => {}
         }
         false
     }
-
-    /// Takes a character outside of arguments; returns a name that it completes.
-    fn outside(&mut self, c: char) -> Option<String> {
-        if self.in_string {
-            self.string.push(c);
-            match c {
-                _ if self.escaped => self.escaped = false,
-                '\\' => self.escaped = true,
-                '"' => {
-                    self.in_string = false;
-                    let text = mem::take(&mut self.string);
-                    let text: String = serde_json::from_str(&text).unwrap_or_default();
-                    if self.last_key == "name" {
-                        self.last_key.clear();
-                        return Some(text);
-                    }
-                    self.last_key = text;
-                }
-                _ => {}
-            }
-            return None;
-        }
-        match c {
-            '"' => {
-                self.in_string = true;
-                self.string.push(c);
-            }
-            ':' if self.last_key == "parameters" => {
-                self.last_key.clear();
-                self.depth = 0;
-                self.state = State::Arguments;
-            }
-            _ => {}
-        }
-        None
-    }
-
-    fn begin(&mut self, name: String, deltas: &mut Vec<DeltaToolCall>) {
-        deltas.push(DeltaToolCall {
-            index: self.num_calls,
-            id: Some(format!("call_{:016x}", random_u64())),
-            kind: Some("function".to_owned()),
-            function: DeltaFunctionCall {
-                name: Some(name),
-                arguments: Some(String::new()),
-            },
-        });
-        self.num_calls += 1;
-    }
-
-    /// More arguments of the last call.
-    fn arguments(&self, text: String, deltas: &mut Vec<DeltaToolCall>) {
-        if text.is_empty() {
-            return;
-        }
-        if let Some(DeltaFunctionCall {
-            arguments: Some(arguments),
-            ..
-        }) = deltas.last_mut().map(|delta| &mut delta.function)
-        {
-            arguments.push_str(&text);
-            return;
-        }
-        deltas.push(DeltaToolCall {
-            index: self.num_calls.saturating_sub(1),
-            id: None,
-            kind: None,
-            function: DeltaFunctionCall {
-                name: None,
-                arguments: Some(text),
-            },
-        });
-    }
 }
 
-/// The calls of a whole answer, as far as it goes; `None` where it has no calls.
-pub(super) fn tool_calls(choice: &ToolChoice, text: &str) -> Option<Vec<ToolCall>> {
-    let mut calls: Vec<ToolCall> = Vec::new();
-    for delta in ToolParser::new(choice)?.push(text) {
-        if let (Some(id), Some(kind)) = (delta.id, delta.kind) {
-            calls.push(ToolCall {
-                id,
-                kind,
-                function: FunctionCall {
-                    name: delta.function.name.unwrap_or_default(),
-                    arguments: String::new(),
-                },
-            });
-        }
-        if let Some(call) = calls.last_mut() {
-            let arguments = delta.function.arguments.unwrap_or_default();
-            call.function.arguments.push_str(&arguments);
+impl ToolParser {
+    /// The parser of an answer whose calls open like this.
+    pub(super) fn new(openings: Openings) -> Self {
+        Self {
+            openings,
+            state: State::Text,
+            pending: String::new(),
+            white_space: String::new(),
+            num_calls: 0,
+            has_content: false,
+            beside_call: false,
         }
     }
-    Some(calls)
+
+    /// Whether a call has begun.
+    pub(super) fn has_calls(&self) -> bool {
+        self.num_calls > 0
+    }
+
+    /// Takes the answer's next text; with `finished` its last.
+    pub(super) fn push(&mut self, text: &str, finished: bool) -> Vec<AnswerPart> {
+        let mut parts = Vec::new();
+        let mut rest = mem::take(&mut self.pending);
+        rest.push_str(text);
+        let mut rest = rest.as_str();
+        while !rest.is_empty() {
+            let taken = match self.state {
+                State::Text => self.text(rest, &mut parts),
+                State::Arguments(value) => self.arguments(value, rest, &mut parts),
+                State::Closing(at) => self.closing(at, rest),
+            };
+            let Some(taken) = taken else {
+                self.pending = rest.to_owned();
+                break;
+            };
+            rest = rest.get(taken..).unwrap_or_default();
+        }
+        if finished {
+            self.finish(&mut parts);
+        }
+        parts
+    }
+
+    /// Takes text outside of calls: up to the end of the next opening, or as much as can't be part
+    /// of one. Returns how many bytes it took; `None` where it takes more to tell.
+    fn text(&mut self, text: &str, parts: &mut Vec<AnswerPart>) -> Option<usize> {
+        let is_first = self.num_calls == 0;
+        for (at, _) in text.char_indices() {
+            let text_before = at > 0 || self.has_content || !self.white_space.is_empty();
+            if !self.openings.may_begin(is_first, text_before) {
+                break;
+            }
+            let rest = text.get(at..).unwrap_or_default();
+            let mut openings = self.openings.get(is_first).iter();
+            let whole = openings
+                .clone()
+                .find(|(opening, _)| rest.starts_with(opening.as_str()));
+            if let Some((opening, name)) = whole {
+                let (len, name) = (opening.len(), name.clone());
+                self.content(text.get(..at).unwrap_or_default(), parts);
+                self.white_space.clear();
+                self.beside_call = true;
+                self.num_calls += 1;
+                self.state = State::Arguments(Value::default());
+                parts.push(AnswerPart::Call(name));
+                return Some(at + len);
+            }
+            if openings.any(|(opening, _)| opening.starts_with(rest)) {
+                self.content(text.get(..at).unwrap_or_default(), parts);
+                return (at > 0).then_some(at);
+            }
+        }
+        self.content(text, parts);
+        Some(text.len())
+    }
+
+    /// Takes text for the reader. White space at its end waits for what follows.
+    fn content(&mut self, text: &str, parts: &mut Vec<AnswerPart>) {
+        if self.num_calls > 0 && !self.openings.has_text_after() {
+            return;
+        }
+        let text = match self.beside_call {
+            true => text.trim_start(),
+            false => text,
+        };
+        let (words, white_space) = text.split_at(text.trim_end().len());
+        if words.is_empty() {
+            self.white_space.push_str(white_space);
+            return;
+        }
+        self.beside_call = false;
+        let mut content = mem::take(&mut self.white_space);
+        content.push_str(words);
+        self.has_content = true;
+        self.white_space.push_str(white_space);
+        parts.push(AnswerPart::Content(content));
+    }
+
+    /// Takes arguments; returns how many bytes they were.
+    fn arguments(
+        &mut self,
+        mut value: Value,
+        text: &str,
+        parts: &mut Vec<AnswerPart>,
+    ) -> Option<usize> {
+        let last = text.char_indices().find(|(_, c)| value.push(*c));
+        let end = last.map_or(text.len(), |(at, c)| at + c.len_utf8());
+        self.state = match last {
+            Some(_) => State::Closing(0),
+            None => State::Arguments(value),
+        };
+        let arguments = text.get(..end).unwrap_or_default();
+        parts.push(AnswerPart::Arguments(arguments.to_owned()));
+        Some(end)
+    }
+
+    /// Takes what closes a call; returns how many bytes that was.
+    fn closing(&mut self, at: usize, text: &str) -> Option<usize> {
+        let left = self.openings.close().len().saturating_sub(at);
+        let taken = left.min(text.len());
+        self.state = if taken == left {
+            State::Text
+        } else {
+            State::Closing(at + taken)
+        };
+        Some(taken)
+    }
+
+    /// Gives out what was held back. The beginning of a call that was cut off before its function's
+    /// name was complete is nobody's.
+    fn finish(&mut self, parts: &mut Vec<AnswerPart>) {
+        let pending = mem::take(&mut self.pending);
+        if self.openings.is_certain(&pending) {
+            self.white_space.clear();
+        } else {
+            self.content(&pending, parts);
+        }
+        let white_space = mem::take(&mut self.white_space);
+        if !white_space.is_empty() {
+            parts.push(AnswerPart::Content(white_space));
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::tool_format::ToolCallFormat;
     use super::*;
 
-    const LIST: &str = r#"[{"name": "get\u0020it", "parameters": {"a": "}],\"{", "b": [1, {}]}}, {"name": "b", "parameters": {}}]"#;
+    /// Content, and calls with their arguments.
+    type Answer = (String, Vec<(String, String)>);
 
-    fn calls(choice: &ToolChoice, pieces: &[&str]) -> Vec<(String, String)> {
-        let mut parser = ToolParser::new(choice).unwrap();
-        let mut calls: Vec<(String, String)> = Vec::new();
-        for piece in pieces {
-            for delta in parser.push(piece) {
-                if let Some(name) = delta.function.name {
-                    assert_eq!(delta.index as usize, calls.len());
-                    calls.push((name, String::new()));
+    fn read(format: ToolCallFormat, pieces: &[&str]) -> Answer {
+        let mut parser = ToolParser::new(Openings::new(format, ["a", "say \"hi\""]));
+        let (mut content, mut calls) = (String::new(), Vec::<(String, String)>::new());
+        for (i, piece) in pieces.iter().enumerate() {
+            for part in parser.push(piece, i + 1 == pieces.len()) {
+                match part {
+                    AnswerPart::Content(text) => content.push_str(&text),
+                    AnswerPart::Call(name) => calls.push((name, String::new())),
+                    AnswerPart::Arguments(text) => calls.last_mut().unwrap().1.push_str(&text),
                 }
-                assert_eq!(delta.index as usize + 1, calls.len());
-                let arguments = delta.function.arguments.unwrap_or_default();
-                calls.last_mut().unwrap().1.push_str(&arguments);
             }
         }
-        calls
+        assert_eq!(parser.has_calls(), !calls.is_empty());
+        (content, calls)
+    }
+
+    fn answer(content: &str, calls: &[(&str, &str)]) -> Answer {
+        let calls = calls
+            .iter()
+            .map(|(a, b)| ((*a).to_owned(), (*b).to_owned()));
+        (content.to_owned(), calls.collect())
+    }
+
+    const HARD: &str = r#"{"x": "}],\"{", "y": [1, {}]}"#;
+
+    fn cases() -> Vec<(ToolCallFormat, String, Answer)> {
+        use ToolCallFormat::{Hermes, List, Llama3Json, Mistral, MistralArgs};
+        let both = &[("a", HARD), ("say \"hi\"", "{}")];
+        let (one, two) = (
+            format!(r#"{{"name": "a", "arguments": {HARD}}}"#),
+            r#"{"name": "say \"hi\"", "arguments": {}}"#,
+        );
+        let parameters = |call: &str| call.replacen("arguments", "parameters", 1);
+        let (one_p, two_p) = (parameters(&one), parameters(two));
+        vec![
+            (
+                Hermes,
+                format!(
+                    "Well \n\n<tool_call>\n{one}\n</tool_call>\n<tool_call>\n{two}\n</tool_call> \nDone. "
+                ),
+                answer("WellDone. ", both),
+            ),
+            (
+                Hermes,
+                format!("<tool_call>\n{one}\n</tool_call>"),
+                answer("", &both[..1]),
+            ),
+            (
+                Hermes,
+                " A <tool_cal>, <b> and {\"name\": \"a\", \"arguments\": <tool_".to_owned(),
+                answer(
+                    " A <tool_cal>, <b> and {\"name\": \"a\", \"arguments\": <tool_",
+                    &[],
+                ),
+            ),
+            (Hermes, " \n ".to_owned(), answer(" \n ", &[])),
+            (Llama3Json, format!("{one_p}; {two_p}"), answer("", both)),
+            (
+                Llama3Json,
+                format!("<|python_tag|>{one_p}"),
+                answer("", &both[..1]),
+            ),
+            (
+                Llama3Json,
+                format!("So: {one_p}"),
+                answer(&format!("So: {one_p}"), &[]),
+            ),
+            (
+                Mistral,
+                format!("Hm\n[TOOL_CALLS] [{one}, {two}]"),
+                answer("Hm", both),
+            ),
+            (
+                Mistral,
+                format!("[TOOL_CALLS][{two}]"),
+                answer("", &both[1..]),
+            ),
+            (
+                MistralArgs,
+                format!("[TOOL_CALLS]a[ARGS]{HARD}[TOOL_CALLS]say \"hi\"[ARGS]{{}}"),
+                answer("", both),
+            ),
+            (List, format!("[{one_p}, {two_p}]"), answer("", both)),
+        ]
     }
 
     #[test]
     fn calls_are_the_same_however_the_text_is_cut() {
-        let wanted = [
-            (
-                "get it".to_owned(),
-                r#"{"a": "}],\"{", "b": [1, {}]}"#.to_owned(),
-            ),
-            ("b".to_owned(), "{}".to_owned()),
-        ];
-        assert_eq!(calls(&ToolChoice::Required, &[LIST]), wanted);
-        for cut in 1..LIST.len() {
-            let (a, b) = LIST.split_at(cut);
-            assert_eq!(calls(&ToolChoice::Required, &[a, b]), wanted, "{cut}");
+        for (format, text, wanted) in cases() {
+            assert_eq!(read(format, &[&text]), wanted, "{text}");
+            for cut in 1..text.len() {
+                let (a, b) = text.split_at(cut);
+                assert_eq!(read(format, &[a, b]), wanted, "{a}|{b}");
+            }
+            let characters: Vec<String> = text.chars().map(String::from).collect();
+            let characters: Vec<&str> = characters.iter().map(String::as_str).collect();
+            assert_eq!(read(format, &characters), wanted, "{text}");
         }
-        let characters: Vec<String> = LIST.chars().map(String::from).collect();
-        let characters: Vec<&str> = characters.iter().map(String::as_str).collect();
-        assert_eq!(calls(&ToolChoice::Required, &characters), wanted);
     }
 
     #[test]
     fn what_has_come_of_a_cut_off_answer_is_there() {
-        for end in 0..LIST.len() {
-            let calls = tool_calls(&ToolChoice::Required, &LIST[..end]).unwrap();
-            for call in calls {
-                assert!(LIST.contains(&call.function.arguments), "{call:?}");
+        for (format, text, (_, calls)) in cases() {
+            for end in 0..text.len() {
+                let (_, so_far) = read(format, &[&text[..end]]);
+                for ((name, arguments), whole) in so_far.iter().zip(&calls) {
+                    assert_eq!(name, &whole.0);
+                    assert!(whole.1.starts_with(arguments.as_str()), "{}", &text[..end]);
+                }
             }
         }
-        let cut = LIST.find("[1").unwrap();
-        let calls = tool_calls(&ToolChoice::Required, &LIST[..cut]).unwrap();
-        assert_eq!(calls[0].function.arguments, r#"{"a": "}],\"{", "b": "#);
-    }
-
-    #[test]
-    fn a_named_function_has_the_whole_text() {
-        let named = ToolChoice::Named("f".to_owned());
-        let wanted = [("f".to_owned(), "{\"a\": 1}".to_owned())];
-        assert_eq!(calls(&named, &["", "{\"a\"", ": 1}"]), wanted);
-        assert_eq!(tool_calls(&named, "").unwrap(), []);
-        assert_eq!(tool_calls(&ToolChoice::None, "text"), None);
+        let cut = read(ToolCallFormat::Hermes, &["Well.\n<tool_call>\n{\"na"]);
+        assert_eq!(cut, answer("Well.", &[]));
     }
 }

@@ -1,16 +1,17 @@
 //! Functions that a model may be made to call: `tools` and `tool_choice`.
 //!
-//! A call that is asked for is a constraint. Of a named function the whole answer is the arguments;
-//! with `required` it is a list of `{"name": ..., "parameters": ...}`, as in vLLM. So a call that is
-//! complete is valid. `auto`, where the model decides, needs a constraint that begins in the middle of
-//! free text; it is refused until there is one.
+//! Every choice but `none` is a constraint, a structural tag on the model's own format for calls
+//! ([`ToolCallFormat`]): calls and nothing else for `required` and named functions, text in which a
+//! call, once begun, is valid for `auto`.
 
-use protocol::{PropertyOrder, StructuredOutputsConstraint, StructuredOutputsParams, Whitespace};
+use protocol::{StructuredOutputsConstraint, StructuredOutputsParams};
 use serde_json::{Map, Value, json};
 
 use super::fields::Fields;
 use super::structured_outputs::RequestConstraint;
+use super::tool_format::{Calls, Openings, ToolCallFormat};
 use crate::error::ValidationError;
+use crate::json_problem::json_problem;
 
 const TOOL_CHOICE: &str = "tool_choice";
 
@@ -19,6 +20,8 @@ const TOOL_CHOICE: &str = "tool_choice";
 pub enum ToolChoice {
     /// No calls.
     None,
+    /// Calls where the model wants to.
+    Auto,
     /// One call or more.
     Required,
     /// One call of this function.
@@ -80,7 +83,7 @@ pub(super) fn take_tool_choice(
     let Some(choice) = fields.take::<Value>(TOOL_CHOICE)? else {
         return match tools {
             None => Ok(ToolChoice::None),
-            Some(_) => Err(auto_is_not_available()),
+            Some(_) => Ok(ToolChoice::Auto),
         };
     };
     let wrong = |message: String| Err(ValidationError::field(TOOL_CHOICE, &choice, message));
@@ -90,15 +93,15 @@ pub(super) fn take_tool_choice(
         (_, Some(tools)) => tools,
     };
     match choice.as_str() {
-        Some("auto") => return Err(auto_is_not_available()),
+        Some("auto") => return Ok(ToolChoice::Auto),
         Some("required") => return Ok(ToolChoice::Required),
         _ => {}
     }
     let is_function = choice.get("type") == Some(&Value::from("function"));
     match name_of(&choice).filter(|_| is_function) {
         None => wrong(
-            "tool_choice must be \"none\", \"required\" or {\"type\": \"function\", \"function\": \
-             {\"name\": ...}}"
+            "tool_choice must be \"none\", \"auto\", \"required\" or {\"type\": \"function\", \
+             \"function\": {\"name\": ...}}"
                 .to_owned(),
         ),
         Some(name) if names(tools).all(|known| known != name) => {
@@ -112,214 +115,186 @@ pub(super) fn take_tool_choice(
     }
 }
 
-fn auto_is_not_available() -> ValidationError {
-    ValidationError::field(
-        TOOL_CHOICE,
-        "auto",
-        "tool_choice \"auto\", which holds where tools come without it, is not available yet: use \
-         \"required\", \"none\" or a named function",
-    )
+/// What a request's tools make of its answer.
+#[derive(Debug)]
+pub(super) struct ToolConstraint {
+    /// What the answer must be.
+    pub(super) constraint: RequestConstraint,
+    /// Where its calls begin.
+    pub(super) openings: Openings,
 }
 
-/// The constraint that a choice is; `parallel` says whether several calls will do.
+/// The constraint that `choice` puts on an answer. `format` is the model's own for calls, where it is
+/// known; `answer` the request's other constraint; `parallel` says whether several calls will do.
+///
+/// # Errors
+/// `auto` without a known format, calls that leave nothing to the other constraint, parameters that
+/// are no object's schema.
 pub(super) fn constraint(
     choice: &ToolChoice,
     tools: &[Value],
     parallel: bool,
-) -> Option<RequestConstraint> {
-    let (schema, field) = match choice {
-        ToolChoice::None => return None,
-        ToolChoice::Named(name) => {
-            let index = names(tools).position(|tool| tool == name)?;
-            let field = format!("tools[{index}].function.parameters");
-            (parameters(tools.get(index)?), field)
+    format: Option<ToolCallFormat>,
+    answer: Option<&RequestConstraint>,
+) -> Result<Option<ToolConstraint>, ValidationError> {
+    let format = match (choice, format) {
+        (ToolChoice::None, _) => return Ok(None),
+        (ToolChoice::Auto, None) => return Err(unknown_format()),
+        (ToolChoice::Required | ToolChoice::Named(_), format) => {
+            format.unwrap_or(ToolCallFormat::List)
         }
-        ToolChoice::Required => (list_schema(tools, parallel), "tools".to_owned()),
+        (ToolChoice::Auto, Some(format)) => format,
     };
-    let json = StructuredOutputsConstraint::Json(schema.to_string());
-    Some(RequestConstraint {
-        params: StructuredOutputsParams {
-            whitespace: Whitespace::Spaced,
-            // The parser of calls wants the name first.
-            property_order: PropertyOrder::Schema,
-            ..StructuredOutputsParams::new(json)
+    if let (ToolChoice::Required | ToolChoice::Named(_), Some(other)) = (choice, answer) {
+        let message = format!(
+            "tool_choice that forces a call leaves nothing to {}",
+            other.field
+        );
+        return Err(ValidationError::field(TOOL_CHOICE, &other.field, message));
+    }
+    let mut functions = Vec::with_capacity(tools.len());
+    let mut parts = Vec::new();
+    for (i, tool) in tools.iter().enumerate() {
+        let name = name_of(tool).unwrap_or_default();
+        if matches!(choice, ToolChoice::Named(named) if named != name) {
+            continue;
+        }
+        let field = format!("tools[{i}].function.parameters");
+        let schema = parameters(tool, &field)?;
+        parts.push((field, StructuredOutputsConstraint::Json(schema.to_string())));
+        functions.push((name, schema));
+    }
+    let calls = match choice {
+        ToolChoice::Auto => Calls::Possible,
+        _ => Calls::Only,
+    };
+    let parallel = parallel && !matches!(choice, ToolChoice::Named(_));
+    let answer_format = answer.map(answer_format).transpose()?;
+    let tag = format.structural_tag(&functions, &calls, answer_format, parallel);
+    let mut params = match answer {
+        Some(answer) => {
+            let field = answer.field.clone();
+            parts.push((field, answer.params.constraint.clone()));
+            answer.params.clone()
+        }
+        None => StructuredOutputsParams {
+            // Text that is free to end anywhere must not be hurried to its end, nor be kept from a
+            // call that might not fit.
+            complete_within_max_tokens: *choice != ToolChoice::Auto,
+            ..StructuredOutputsParams::new(StructuredOutputsConstraint::JsonObject)
         },
-        field,
+    };
+    params.constraint = StructuredOutputsConstraint::StructuralTag(tag.to_string());
+    Ok(Some(ToolConstraint {
+        openings: Openings::new(format, functions.iter().map(|(name, _)| *name)),
+        constraint: RequestConstraint {
+            params,
+            field: "tools".to_owned(),
+            parts,
+        },
+    }))
+}
+
+fn unknown_format() -> ValidationError {
+    ValidationError::field(
+        TOOL_CHOICE,
+        "auto",
+        "tool_choice \"auto\", which holds where tools come without it, needs to know how the model \
+         writes calls, and its chat template doesn't tell: start the server with --tool-call-parser, \
+         or use \"required\", \"none\" or a named function",
+    )
+}
+
+/// A function's schema: of an object, in any case. Without one, or where it lists no properties, it
+/// takes nothing.
+fn parameters(tool: &Value, field: &str) -> Result<Value, ValidationError> {
+    let given = tool.pointer("/function/parameters");
+    let mut schema = match given {
+        None | Some(Value::Null) => json!({"type": "object", "properties": {}}),
+        Some(schema @ Value::Object(_)) => schema.clone(),
+        Some(other) => {
+            let message = format!("{field} must be a JSON schema, as an object");
+            return Err(ValidationError::field(field, other, message));
+        }
+    };
+    let Some(map) = schema.as_object_mut() else {
+        return Ok(schema);
+    };
+    match map.get("type") {
+        None => {
+            map.insert("type".to_owned(), Value::from("object"));
+        }
+        Some(Value::String(kind)) if kind == "object" => {}
+        Some(other) => {
+            let message = format!("{field}.type must be \"object\": a call has arguments by name");
+            let field = format!("{field}.type");
+            return Err(ValidationError::field(field, other, message));
+        }
+    }
+    let takes_nothing = map
+        .get("properties")
+        .and_then(Value::as_object)
+        .is_some_and(Map::is_empty);
+    let says_more = |keyword: &String| !NO_PROPERTIES.contains(&keyword.as_str());
+    if takes_nothing && !map.keys().any(says_more) {
+        map.insert("additionalProperties".to_owned(), Value::Bool(false));
+    }
+    Ok(schema)
+}
+
+/// The keywords of a schema by which clients say that a function takes nothing.
+const NO_PROPERTIES: [&str; 6] = [
+    "$schema",
+    "description",
+    "properties",
+    "required",
+    "title",
+    "type",
+];
+
+/// A constraint as a format of structural tags.
+fn answer_format(answer: &RequestConstraint) -> Result<Value, ValidationError> {
+    use StructuredOutputsConstraint as Constraint;
+    let params = &answer.params;
+    let plain = StructuredOutputsParams {
+        constraint: params.constraint.clone(),
+        complete_within_max_tokens: params.complete_within_max_tokens,
+        enable_in_reasoning: params.enable_in_reasoning,
+        ..StructuredOutputsParams::new(Constraint::JsonObject)
+    };
+    if *params != plain {
+        let message = "options for white space, properties' order and additional properties are not \
+                       available beside tool_choice \"auto\"";
+        return Err(ValidationError::field(&answer.field, "given", message));
+    }
+    let parsed = |text: &str| {
+        serde_json::from_str::<Value>(text).map_err(|error| {
+            let message = format!("{}: {}", answer.field, json_problem(&error));
+            ValidationError::field(&answer.field, text, message)
+        })
+    };
+    Ok(match &params.constraint {
+        Constraint::Json(schema) => json!({"type": "json_schema", "json_schema": parsed(schema)?}),
+        Constraint::JsonObject => {
+            json!({"type": "json_schema", "json_schema": {"type": "object"}})
+        }
+        Constraint::Regex(pattern) => json!({"type": "regex", "pattern": pattern}),
+        Constraint::Grammar(grammar) => json!({"type": "grammar", "grammar": grammar}),
+        Constraint::Choice(choices) => {
+            let texts = choices.iter();
+            let texts = texts.map(|text| json!({"type": "const_string", "value": text}));
+            json!({"type": "or", "elements": texts.collect::<Vec<Value>>()})
+        }
+        Constraint::StructuralTag(tag) => {
+            let tag = parsed(tag)?;
+            let format = tag.get("format").filter(|format| !format.is_null());
+            format.cloned().ok_or_else(|| {
+                let message = "a structural tag beside tool_choice \"auto\" must have a format";
+                ValidationError::field(&answer.field, &tag, message)
+            })?
+        }
     })
 }
 
-/// A function's schema. Without one it takes nothing.
-fn parameters(tool: &Value) -> Value {
-    tool.pointer("/function/parameters")
-        .filter(|schema| !schema.is_null())
-        .cloned()
-        .unwrap_or_else(
-            || json!({"type": "object", "properties": {}, "additionalProperties": false}),
-        )
-}
-
-/// A list of calls of any of the tools.
-fn list_schema(tools: &[Value], parallel: bool) -> Value {
-    let only = tools.len() == 1;
-    let calls = tools.iter().enumerate().map(|(i, tool)| {
-        let mut schema = parameters(tool);
-        let place = if only {
-            "#/items/properties/parameters".to_owned()
-        } else {
-            format!("#/items/anyOf/{i}/properties/parameters")
-        };
-        move_references(&mut schema, &place);
-        json!({
-            "type": "object",
-            "properties": {"name": {"const": name_of(tool)}, "parameters": schema},
-            "required": ["name", "parameters"],
-            "additionalProperties": false,
-        })
-    });
-    let mut calls: Vec<Value> = calls.collect();
-    let items = match calls.pop() {
-        Some(call) if only => call,
-        last => {
-            calls.extend(last);
-            json!({"anyOf": calls})
-        }
-    };
-    let mut schema = json!({"type": "array", "minItems": 1, "items": items});
-    if !parallel && let Some(schema) = schema.as_object_mut() {
-        schema.insert("maxItems".to_owned(), Value::from(1));
-    }
-    schema
-}
-
-/// Keywords whose value is a schema, or a list of schemas.
-const SCHEMAS: [&str; 15] = [
-    "additionalItems",
-    "additionalProperties",
-    "allOf",
-    "anyOf",
-    "contains",
-    "else",
-    "if",
-    "items",
-    "not",
-    "oneOf",
-    "prefixItems",
-    "propertyNames",
-    "then",
-    "unevaluatedItems",
-    "unevaluatedProperties",
-];
-/// Keywords whose value is an object of schemas.
-const MAPS: [&str; 6] = [
-    "$defs",
-    "definitions",
-    "dependencies",
-    "dependentSchemas",
-    "patternProperties",
-    "properties",
-];
-
-/// Lets a schema's references to itself mean the same at another place of a larger one.
-fn move_references(schema: &mut Value, place: &str) {
-    // Linear in the schema, without recursion.
-    let mut open: Vec<&mut Value> = vec![schema];
-    while let Some(schema) = open.pop() {
-        let map: &mut Map<String, Value> = match schema {
-            Value::Object(map) => map,
-            Value::Array(schemas) => {
-                open.extend(schemas);
-                continue;
-            }
-            _ => continue,
-        };
-        for (keyword, value) in map {
-            let keyword = keyword.as_str();
-            if SCHEMAS.contains(&keyword) {
-                open.push(value);
-            } else if MAPS.contains(&keyword)
-                && let Value::Object(schemas) = value
-            {
-                open.extend(schemas.values_mut());
-            } else if keyword == "$ref"
-                && let Value::String(target) = value
-                && let Some(pointer) = target.strip_prefix('#')
-                && (pointer.is_empty() || pointer.starts_with('/'))
-            {
-                *target = format!("{place}{pointer}");
-            }
-        }
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn tools() -> Vec<Value> {
-        let tool = |name, parameters: Value| json!({"type": "function", "function": {"name": name, "parameters": parameters}});
-        vec![
-            tool(
-                "a",
-                json!({"type": "object", "properties": {"x": {"type": "integer"}}}),
-            ),
-            tool("b", Value::Null),
-        ]
-    }
-
-    fn schema(choice: ToolChoice, tools: &[Value], parallel: bool) -> (Value, String) {
-        let constraint = constraint(&choice, tools, parallel).unwrap();
-        let StructuredOutputsConstraint::Json(schema) = constraint.params.constraint else {
-            panic!("a schema");
-        };
-        (serde_json::from_str(&schema).unwrap(), constraint.field)
-    }
-
-    #[test]
-    fn a_named_function_is_its_arguments() {
-        let named = schema(ToolChoice::Named("a".to_owned()), &tools(), true);
-        let wanted = tools()[0]["function"]["parameters"].clone();
-        assert_eq!(named, (wanted, "tools[0].function.parameters".to_owned()));
-        let (nothing, _) = schema(ToolChoice::Named("b".to_owned()), &tools(), true);
-        assert_eq!(nothing["additionalProperties"], false);
-        assert_eq!(constraint(&ToolChoice::None, &tools(), true), None);
-    }
-
-    #[test]
-    fn a_required_call_is_one_of_the_tools() {
-        let (list, field) = schema(ToolChoice::Required, &tools(), false);
-        assert_eq!(
-            (list["minItems"].as_u64(), list["maxItems"].as_u64()),
-            (Some(1), Some(1))
-        );
-        let calls = list["items"]["anyOf"].as_array().unwrap();
-        let names: Vec<_> = calls
-            .iter()
-            .map(|c| &c["properties"]["name"]["const"])
-            .collect();
-        assert_eq!(names, ["a", "b"]);
-        assert_eq!(field, "tools");
-        let (one, _) = schema(ToolChoice::Required, &tools()[..1], true);
-        assert_eq!(one["items"]["properties"]["name"]["const"], "a");
-        assert!(one.get("maxItems").is_none());
-    }
-
-    #[test]
-    fn references_move_with_their_schema() {
-        let mut schema = json!({
-            "$defs": {"n": {"$ref": "#"}},
-            "properties": {"$ref": {"$ref": "#/$defs/n"}, "x": {"$ref": "other.json#/a"}},
-            "anyOf": [{"$ref": "#anchor"}, {"items": [{"$ref": "#/$defs/n"}]}],
-            "const": {"$ref": "#/$defs/n"},
-        });
-        move_references(&mut schema, "#/p");
-        assert_eq!(
-            schema,
-            json!({
-                "$defs": {"n": {"$ref": "#/p"}},
-                "properties": {"$ref": {"$ref": "#/p/$defs/n"}, "x": {"$ref": "other.json#/a"}},
-                "anyOf": [{"$ref": "#anchor"}, {"items": [{"$ref": "#/p/$defs/n"}]}],
-                "const": {"$ref": "#/$defs/n"},
-            })
-        );
-    }
-}
+mod tests;

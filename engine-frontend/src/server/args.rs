@@ -6,6 +6,8 @@ use std::time::Duration;
 use clap::{ArgAction, Args, ValueEnum};
 
 use crate::arg_utils::EngineArgs;
+use crate::json_problem::json_problem;
+use crate::openai::ToolCallFormat;
 
 /// Waiting requests, where nothing else is said. More are turned away.
 const DEFAULT_MAX_NUM_QUEUED_REQS: u32 = 4096;
@@ -71,6 +73,12 @@ pub struct ServerArgs {
     /// Private key for HTTPS, PEM
     #[arg(long, value_name = "FILE", requires = "ssl_certfile")]
     pub ssl_keyfile: Option<PathBuf>,
+    /// Certificates of authorities, PEM: HTTPS clients must then show one that these have signed
+    #[arg(long, value_name = "FILE", requires = "ssl_certfile")]
+    pub ssl_ca_certs: Option<PathBuf>,
+    /// Path under which a proxy publishes the server: requests may bring it or not
+    #[arg(long, value_name = "PATH", default_value = "", value_parser = root_path)]
+    pub root_path: String,
     /// Web pages that may call the server, as a JSON list of origins; ["*"] is all
     #[arg(long, value_name = "JSON", default_value = "[]", value_parser = json_list)]
     pub allowed_origins: JsonList,
@@ -106,6 +114,29 @@ pub struct ServerArgs {
     /// Seconds that a request may take in all; 0 is no limit
     #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = seconds, help_heading = "Limits")]
     pub request_timeout: Duration,
+
+    /// How the model writes calls: auto tells by the chat template; hermes, llama3_json,
+    /// llama4_json, mistral, mistral_args
+    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = tool_call_parser, help_heading = "Chat")]
+    pub tool_call_parser: ToolCallParser,
+    /// Accepted for the sake of other servers' command lines: tool_choice "auto" needs no flag
+    #[arg(long, help_heading = "Chat")]
+    pub enable_auto_tool_choice: bool,
+    /// Let requests bring their own chat_template
+    #[arg(long, help_heading = "Chat")]
+    pub trust_request_chat_template: bool,
+    /// Variables of the chat template that a request doesn't set, as a JSON object, such as
+    /// {"enable_thinking": true}
+    #[arg(long, value_name = "JSON", default_value = "{}", value_parser = json_object, help_heading = "Chat")]
+    pub default_chat_template_kwargs: JsonObject,
+    /// Role of the answers
+    #[arg(
+        long,
+        value_name = "ROLE",
+        default_value = "assistant",
+        help_heading = "Chat"
+    )]
+    pub response_role: String,
 
     /// Usage in every piece of every stream, and at its end
     #[arg(long, help_heading = "Answers")]
@@ -146,6 +177,14 @@ pub struct ServerArgs {
     /// Log every request
     #[arg(long, help_heading = "Logs")]
     pub enable_log_requests: bool,
+    /// Characters of each request's body that --enable-log-requests logs too
+    #[arg(
+        long,
+        value_name = "CHARACTERS",
+        default_value_t = 0,
+        help_heading = "Logs"
+    )]
+    pub max_log_len: usize,
     /// Don't log throughput every ten seconds
     #[arg(long, help_heading = "Logs")]
     pub disable_log_stats: bool,
@@ -163,6 +202,9 @@ pub struct ServerArgs {
     /// Told to the process that --daemon starts
     #[arg(long, hide = true)]
     pub daemonized: bool,
+    /// Told to the process that `formwork chat` starts
+    #[arg(long, hide = true)]
+    pub end_with_stdin: bool,
 }
 
 /// `--log-format`.
@@ -181,6 +223,37 @@ fn json_list(text: &str) -> Result<JsonList, String> {
     serde_json::from_str::<Vec<String>>(text)
         .map(JsonList::from)
         .map_err(|_| "must be a JSON list of strings, such as [\"https://example.com\"]".to_owned())
+}
+
+/// `--tool-call-parser`: `None` is found out.
+pub(super) type ToolCallParser = std::sync::Arc<Option<ToolCallFormat>>;
+
+fn tool_call_parser(text: &str) -> Result<ToolCallParser, String> {
+    match text {
+        "auto" => Ok(ToolCallParser::default()),
+        name => Ok(Some(ToolCallFormat::from_name(name)?).into()),
+    }
+}
+
+/// An object in the spelling of vLLM's flags.
+pub(super) type JsonObject = std::sync::Arc<serde_json::Map<String, serde_json::Value>>;
+
+fn json_object(text: &str) -> Result<JsonObject, String> {
+    serde_json::from_str::<serde_json::Map<_, _>>(text)
+        .map(JsonObject::from)
+        .map_err(|error| format!("must be a JSON object: {}", json_problem(&error)))
+}
+
+/// A path without a slash at its end.
+fn root_path(text: &str) -> Result<String, String> {
+    let path = text.trim_end_matches('/');
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/-._~".contains(c);
+    if path.is_empty()
+        || path.starts_with('/') && !path.contains("//") && path.chars().all(is_plain)
+    {
+        return Ok(path.to_owned());
+    }
+    Err("must be a path such as /llm".to_owned())
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

@@ -19,7 +19,7 @@ use super::sse::{self, SseOptions};
 use super::state::{AppState, LoadGuard, unix_time};
 use crate::openai::{
     ChatCompletionRequest, CommonFields, CompletionRequest, DetokenizeRequest, RequestContext,
-    ServingError, StreamOptions, TokenizeRequest,
+    ResponsesRequest, ServingError, StreamOptions, TokenizeRequest,
 };
 use crate::supervisor::CoreHealth;
 
@@ -56,6 +56,22 @@ pub(super) async fn chat_completions(
         return Ok(call.stream(stream));
     }
     let answer = app.serving.create_chat_completion(&request, &call.context);
+    let answer = call.within_deadline(answer).await?;
+    Ok(json_response(StatusCode::OK, &answer))
+}
+
+/// `POST /v1/responses`.
+pub(super) async fn responses(State(app): App, request: Request) -> Result<Response, ApiError> {
+    let call = Call::begin(&app, &request);
+    let body = call.json(request).await?;
+    let mut request = ResponsesRequest::from_json(body.value)?;
+    call.apply_flags(&mut request.chat.common);
+    if request.chat.common.stream {
+        let stream = app.serving.stream_response(request, &call.context);
+        let stream = call.within_deadline(stream).await?;
+        return Ok(call.stream(stream));
+    }
+    let answer = app.serving.create_response(&request, &call.context);
     let answer = call.within_deadline(answer).await?;
     Ok(json_response(StatusCode::OK, &answer))
 }
@@ -114,7 +130,14 @@ impl<'a> Call<'a> {
             ));
         }
         let (parts, body) = request.into_parts();
-        read_json(self.app, &parts.headers, body).await
+        let body = read_json(self.app, &parts.headers, body).await?;
+        let args = &self.app.args;
+        if args.enable_log_requests && args.max_log_len > 0 {
+            let text: String = body.value.to_string();
+            let text: String = text.chars().take(args.max_log_len).collect();
+            tracing::info!(request_id = self.context.request_id, body = text, "request");
+        }
+        Ok(body)
     }
 
     /// What flags of the server decide for all requests.

@@ -66,7 +66,11 @@ impl Listener {
     /// Takes the address.
     pub(super) async fn bind(args: &ServerArgs) -> Result<Self, ServeError> {
         let tls = match (&args.ssl_certfile, &args.ssl_keyfile) {
-            (Some(cert), Some(key)) => Some(TlsAcceptor2(tls::acceptor(cert, key)?)),
+            (Some(cert), Some(key)) => Some(TlsAcceptor2(tls::acceptor(
+                cert,
+                key,
+                args.ssl_ca_certs.as_deref(),
+            )?)),
             _ => None,
         };
         if let Some(path) = &args.uds {

@@ -17,6 +17,7 @@ pub(super) fn router(app: Arc<AppState>) -> Router {
         .route("/v1/models/{*model}", get(handlers::model))
         .route("/v1/completions", post(handlers::completions))
         .route("/v1/chat/completions", post(handlers::chat_completions))
+        .route("/v1/responses", post(handlers::responses))
         .route("/tokenize", post(handlers::tokenize))
         .route("/detokenize", post(handlers::detokenize))
         .route("/health", get(handlers::health))
@@ -27,11 +28,16 @@ pub(super) fn router(app: Arc<AppState>) -> Router {
     if !app.args.disable_fastapi_docs {
         router = router.route("/openapi.json", get(openapi::openapi));
     }
-    router
+    let router = router
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(from_fn_with_state(app.clone(), middleware::authenticate))
         .layer(from_fn_with_state(app.clone(), middleware::cors))
         .layer(from_fn_with_state(app.clone(), middleware::observe))
-        .with_state(app)
+        .with_state(app.clone());
+    match app.args.root_path.as_str() {
+        "" => router,
+        // Inside, keys and figures go by the path without it.
+        root => router.clone().nest_service(root, router),
+    }
 }

@@ -15,7 +15,7 @@ use super::router::router;
 use super::state::AppState;
 use crate::arg_utils::EngineArgs;
 use crate::metrics::{LoggingStatLogger, PrometheusStatLogger, StatLogger};
-use crate::openai::OpenAIServing;
+use crate::openai::{ChatSettings, OpenAIServing};
 use crate::startup::start_supervised_engine;
 use crate::supervisor::{SupervisedCore, SupervisorOptions};
 
@@ -75,7 +75,16 @@ pub async fn serve(args: &ServeArgs, on_ready: impl FnOnce(&Ready)) -> Result<()
         address: listener.address.clone(),
     };
     let serving = OpenAIServing::new(engine.clone(), names, defaults)
-        .with_prompt_tokens_details(args.server.enable_prompt_tokens_details);
+        .with_prompt_tokens_details(args.server.enable_prompt_tokens_details)
+        .with_chat_settings(ChatSettings {
+            default_chat_template_kwargs: (*args.server.default_chat_template_kwargs).clone(),
+            trust_request_chat_template: args.server.trust_request_chat_template,
+            response_role: args.server.response_role.clone(),
+        });
+    let serving = match *args.server.tool_call_parser {
+        Some(format) => serving.with_tool_call_format(format),
+        None => serving,
+    };
     let app = Arc::new(AppState::new(serving, core, metrics, args.server.clone()));
     let (end, ending) = watch::channel(false);
     let server_args = args.server.clone();

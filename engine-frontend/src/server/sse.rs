@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::state::LoadGuard;
-use crate::openai::{ErrorResponse, EventStream};
+use crate::openai::{ErrorResponse, EventStream, Piece};
 
 const DONE: &[u8] = b"data: [DONE]\n\n";
 const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
@@ -89,7 +89,7 @@ async fn pump(mut stream: EventStream, options: SseOptions, sender: mpsc::Sender
             () = sender.closed() => return,
             () = &mut deadline => {
                 let error = ErrorResponse::new(504, "the request took too long", None);
-                let _ = sender.send(last_event(&error)).await;
+                let _ = sender.send(last_event(&mut stream, &error)).await;
                 return;
             }
             piece = next => piece,
@@ -99,11 +99,13 @@ async fn pump(mut stream: EventStream, options: SseOptions, sender: mpsc::Sender
             Ok(Some(Ok(piece))) => sender.send(event(&piece)).await,
             Ok(Some(Err(error))) => {
                 let error = error.to_response();
-                let _ = sender.send(last_event(&error)).await;
+                let _ = sender.send(last_event(&mut stream, &error)).await;
                 return;
             }
             Ok(None) => {
-                let _ = sender.send(Bytes::from_static(DONE)).await;
+                if stream.is_done_told() {
+                    let _ = sender.send(Bytes::from_static(DONE)).await;
+                }
                 return;
             }
         };
@@ -114,14 +116,19 @@ async fn pump(mut stream: EventStream, options: SseOptions, sender: mpsc::Sender
 }
 
 /// One event. JSON has no raw line ends, so it is one line.
-fn event(data: &str) -> Bytes {
-    Bytes::from(format!("data: {data}\n\n"))
+fn event(piece: &Piece) -> Bytes {
+    let data = &piece.data;
+    Bytes::from(match piece.event {
+        Some(name) => format!("event: {name}\ndata: {data}\n\n"),
+        None => format!("data: {data}\n\n"),
+    })
 }
 
 /// An error in the middle of a stream, and its end.
-fn last_event(error: &ErrorResponse) -> Bytes {
-    let error = serde_json::to_string(error).unwrap_or_default();
-    let mut bytes = format!("data: {error}\n\n").into_bytes();
-    bytes.extend_from_slice(DONE);
+fn last_event(stream: &mut EventStream, error: &ErrorResponse) -> Bytes {
+    let mut bytes = event(&stream.error(error)).to_vec();
+    if stream.is_done_told() {
+        bytes.extend_from_slice(DONE);
+    }
     bytes.into()
 }

@@ -45,6 +45,14 @@ fn dtype() -> impl Strategy<Value = Dtype> {
     ]
 }
 
+fn quantization() -> impl Strategy<Value = Quantization> {
+    prop_oneof![
+        Just(Quantization::None),
+        Just(Quantization::Q8_0),
+        Just(Quantization::Q4_0)
+    ]
+}
+
 fn logprobs_mode() -> impl Strategy<Value = LogprobsMode> {
     prop_oneof![
         Just(LogprobsMode::RawLogprobs),
@@ -61,6 +69,7 @@ fn model_config() -> impl Strategy<Value = ModelConfig> {
             text().prop_map(|path| ModelSource::Path(path.into())),
         ],
         dtype: dtype(),
+        quantization: quantization(),
         backend: prop_oneof![Just(BackendKind::Cpu), Just(BackendKind::Candle)],
         max_model_len: any::<Option<u32>>(),
         num_threads: any::<Option<u32>>(),
@@ -358,6 +367,7 @@ fn structured_output_stats() -> impl Strategy<Value = StructuredOutputStats> {
         num_cache_misses: any::<u64>(),
         num_refused: any::<u64>(),
         num_queued_grammars: any::<u32>(),
+        num_renewed_grammars: any::<u64>(),
         num_masked_steps: any::<u64>(),
         fill_seconds: any::<f64>(),
         exposed_fill_seconds: any::<f64>(),

@@ -11,10 +11,11 @@
 
 use std::sync::Arc;
 
-use super::{State, TokenAutomaton};
+use super::{GrammarState, State, TokenAutomaton};
 use crate::index::ROOT;
 use crate::lexical::search::{DEAD, Graph, Search, UNKNOWN, nearest_end};
 use crate::lexical::{Fuel, OutOfFuel};
+use crate::pushdown::NO_KEY;
 
 impl TokenAutomaton {
     /// Whether the text so far can be completed by tokens of the vocabulary. `state` is reached by
@@ -82,6 +83,25 @@ impl TokenAutomaton {
             self.min_tokens.insert(states[start], tokens);
         }
         Ok(self.min_tokens.get(&state).copied().unwrap_or(u32::MAX))
+    }
+
+    /// Bytes of a short completion. What follows a text that is kept, of a key or an item, depends on
+    /// it: the completion is followed to that text's end.
+    pub(super) fn machine_bytes_to_end(
+        &mut self,
+        mut state: State,
+        fuel: &mut Fuel,
+    ) -> Result<u32, OutOfFuel> {
+        let mut bytes = 0_u32;
+        while (state.key, state.item) != (NO_KEY, NO_KEY)
+            && let Some((_, next)) = self.machine.toward_end(state, fuel)?
+        {
+            fuel.burn(1)?;
+            bytes = bytes.saturating_add(1);
+            state = next;
+        }
+        let rest = self.machine.distance(state, fuel)?.0;
+        Ok(bytes.saturating_add(rest))
     }
 
     /// The text tokens that begin the canonical completion and leave no more than `num_tokens - 1`
@@ -169,11 +189,12 @@ impl Graph for ByTokens<'_> {
     }
 
     fn successors(&mut self, state: State, fuel: &mut Fuel) -> Result<Vec<State>, OutOfFuel> {
-        let reached = self.0.reached_by_tokens(state, fuel)?;
-        let mut states: Vec<State> = reached.into_iter().map(|(_, next)| next).collect();
-        states.sort_unstable();
-        states.dedup();
-        Ok(states)
+        let reached = self.0.after_tokens(GrammarState::Machine(state), fuel)?;
+        let machine = reached.into_iter().filter_map(|next| match next {
+            GrammarState::Machine(next) => Some(next),
+            GrammarState::Parser(_) => None,
+        });
+        Ok(machine.collect())
     }
 
     fn remember(&mut self, state: State, distance: u32) {

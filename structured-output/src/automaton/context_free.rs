@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-use super::TokenAutomaton;
+use super::{GrammarState, TokenAutomaton};
 use crate::earley::{ContextId, ContextMemo, LanguageMask, Parser, StateId, Symbol};
 use crate::index::{ROOT, Trie};
 use crate::lexical::search::{DEAD, Graph, Search, UNKNOWN, nearest_end};
@@ -46,15 +46,11 @@ pub(super) struct Memo {
     min_tokens: HashMap<StateId, u32>,
     /// Tokens to the nearest end, where not every text can be written.
     token_distance: HashMap<StateId, u32>,
-    /// See `TokenAutomaton::farthest_successor`.
-    pub(super) farthest_successor: HashMap<StateId, u32>,
 }
 
 impl Memo {
     pub(super) fn memory_bytes(&self) -> usize {
-        let numbers = self.min_tokens.capacity()
-            + self.token_distance.capacity()
-            + self.farthest_successor.capacity();
+        let numbers = self.min_tokens.capacity() + self.token_distance.capacity();
         self.store.memory_bytes()
             + self.by_context.memory_bytes()
             + self.language_bytes
@@ -357,11 +353,12 @@ impl Graph for ByTokens<'_> {
     }
 
     fn successors(&mut self, state: StateId, fuel: &mut Fuel) -> Result<Vec<StateId>, OutOfFuel> {
-        let reached = self.0.parser_reached_by_tokens(state, fuel)?;
-        let mut states: Vec<StateId> = reached.into_iter().map(|(_, next)| next).collect();
-        states.sort_unstable();
-        states.dedup();
-        Ok(states)
+        let reached = self.0.after_tokens(GrammarState::Parser(state), fuel)?;
+        let parser = reached.into_iter().filter_map(|next| match next {
+            GrammarState::Parser(next) => Some(next),
+            GrammarState::Machine(_) => None,
+        });
+        Ok(parser.collect())
     }
 
     fn remember(&mut self, state: StateId, distance: u32) {

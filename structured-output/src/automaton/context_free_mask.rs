@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::TokenAutomaton;
+use super::{GrammarState, TokenAutomaton};
 use crate::earley::{ContextId, Item, Lexeme, StateId};
 use crate::index::Trie;
 use crate::lexical::{Fuel, OutOfFuel};
@@ -31,88 +31,33 @@ impl TokenAutomaton {
             }
             self.interned(words)
         } else {
-            self.parser_mask_where(state, fuel, |automaton, next, fuel| {
-                automaton.is_parser_completable(next, fuel)
-            })?
+            self.completable_tokens(GrammarState::Parser(state), fuel)?
         };
         let memo = &mut self.grammars.memo;
         memo.by_state.insert(state, Arc::clone(&mask));
         Ok(mask)
     }
 
-    /// The tokens after which at most `num_tokens - 1` more are enough to complete, stop token
-    /// included.
-    pub(super) fn parser_mask_within(
+    /// Adds the tokens with which the text ends.
+    pub(super) fn add_parser_ends(
         &mut self,
         state: StateId,
-        num_tokens: u32,
+        words: &mut [u32],
         fuel: &mut Fuel,
-    ) -> Result<Arc<Mask>, OutOfFuel> {
-        let left = num_tokens.saturating_sub(1);
-        let farthest = self.grammars.memo.farthest_successor.get(&state);
-        if farthest.is_some_and(|&farthest| farthest <= left) {
-            return self.parser_mask(state, fuel);
-        }
-        let mut farthest = 0;
-        let mask = self.parser_mask_where(state, fuel, |automaton, next, fuel| {
-            if !automaton.is_parser_completable(next, fuel)? {
-                return Ok(false);
-            }
-            let needs = automaton.parser_min_tokens(next, fuel)?;
-            farthest = farthest.max(needs);
-            Ok(needs <= left)
-        })?;
-        let memo = &mut self.grammars.memo;
-        memo.farthest_successor.insert(state, farthest);
-        Ok(mask)
-    }
-
-    /// The tokens that lead to states of which `keep` is true, which is asked once per state, and
-    /// stop tokens.
-    fn parser_mask_where(
-        &mut self,
-        state: StateId,
-        fuel: &mut Fuel,
-        mut keep: impl FnMut(&mut Self, StateId, &mut Fuel) -> Result<bool, OutOfFuel>,
-    ) -> Result<Arc<Mask>, OutOfFuel> {
-        let mut words = vec![0_u32; self.index.text_tokens().len()];
+    ) -> Result<(), OutOfFuel> {
         for item in self.grammars.parser.items(state).to_vec() {
             if matches!(item.lexeme, Lexeme::End | Lexeme::Stop(_)) {
-                self.add_item(item, &mut words, fuel)?;
+                self.add_item(item, words, fuel)?;
             }
         }
-        let mut verdicts: hashbrown::HashMap<StateId, bool> = hashbrown::HashMap::new();
-        for (tokens, next) in self.parser_reached_by_tokens(state, fuel)? {
-            let kept = match verdicts.get(&next) {
-                Some(&kept) => kept,
-                None => {
-                    let kept = keep(self, next, fuel)?;
-                    verdicts.insert(next, kept);
-                    kept
-                }
-            };
-            if kept {
-                set_bits(&mut words, &tokens);
-            }
-        }
-        Ok(self.interned(words))
+        Ok(())
     }
 
-    /// All states that a token leads to, with such tokens.
-    pub(super) fn parser_reached_by_tokens(
-        &mut self,
-        state: StateId,
-        fuel: &mut Fuel,
-    ) -> Result<Vec<(Vec<u32>, StateId)>, OutOfFuel> {
-        let index = Arc::clone(&self.index);
-        let mut reached: Vec<(Vec<u32>, StateId)> = Vec::new();
-        self.walk_parser(index.byte_trie(), state, fuel, |tokens, next| {
-            reached.push((tokens.to_vec(), next));
-        })?;
+    /// The tokens that a state names, ascending.
+    pub(super) fn named_tokens(&self, state: StateId) -> Vec<u32> {
         if !self.grammars.parser.has_tokens(state) {
-            return Ok(reached);
+            return Vec::new();
         }
-        // A token that is named here, and perhaps written as well: one by one.
         let mut named: Vec<u32> = Vec::new();
         for item in self.grammars.parser.items(state) {
             if let Lexeme::Token(set) = item.lexeme {
@@ -121,25 +66,7 @@ impl TokenAutomaton {
         }
         named.sort_unstable();
         named.dedup();
-        for (tokens, _) in &mut reached {
-            tokens.retain(|token| named.binary_search(token).is_err());
-        }
-        reached.retain(|(tokens, _)| !tokens.is_empty());
-        for token in named {
-            fuel.burn(1)?;
-            let by_name = self.grammars.parser.step_token(state, token, fuel)?;
-            let mut by_text = index.is_text_token(token).then_some(state);
-            for &byte in index.info().token_bytes(token) {
-                let Some(at) = by_text else { break };
-                by_text = self.parser_step(at, byte, fuel)?;
-            }
-            let next = match (by_name, by_text) {
-                (Some(a), Some(b)) => Some(self.grammars.parser.either(a, b, fuel)?),
-                (a, b) => a.or(b),
-            };
-            reached.extend(next.map(|next| (vec![token], next)));
-        }
-        Ok(reached)
+        named
     }
 
     /// Adds what an item allows.

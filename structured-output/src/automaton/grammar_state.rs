@@ -35,19 +35,6 @@ impl TokenAutomaton {
         }
     }
 
-    /// The tokens after which at most `num_tokens - 1` more are enough to complete.
-    pub(crate) fn next_tokens_within(
-        &mut self,
-        state: GrammarState,
-        num_tokens: u32,
-        fuel: &mut Fuel,
-    ) -> Result<Arc<Mask>, OutOfFuel> {
-        match state {
-            Machine(state) => self.mask_within(state, num_tokens, fuel),
-            Parser(state) => self.parser_mask_within(state, num_tokens, fuel),
-        }
-    }
-
     /// How many tokens complete the text, the stop token included.
     pub(crate) fn tokens_to_end(
         &mut self,
@@ -74,14 +61,14 @@ impl TokenAutomaton {
         }
     }
 
-    /// About how many bytes a short completion has.
+    /// How many bytes a short completion has.
     pub(crate) fn bytes_to_end(
         &mut self,
         state: GrammarState,
         fuel: &mut Fuel,
     ) -> Result<u32, OutOfFuel> {
         match state {
-            Machine(state) => Ok(self.machine.distance(state, fuel)?.0),
+            Machine(state) => self.machine_bytes_to_end(state, fuel),
             Parser(state) => self
                 .grammars
                 .parser
@@ -99,6 +86,31 @@ impl TokenAutomaton {
         Ok(match state {
             Machine(state) => self.advance(state, token_id, fuel)?.map(Machine),
             Parser(state) => self.parser_advance(state, token_id, fuel)?.map(Parser),
+        })
+    }
+
+    /// Whether tokens of the vocabulary can complete the text.
+    pub(super) fn can_end(
+        &mut self,
+        state: GrammarState,
+        fuel: &mut Fuel,
+    ) -> Result<bool, OutOfFuel> {
+        match state {
+            Machine(state) => self.is_completable(state, fuel),
+            Parser(state) => self.is_parser_completable(state, fuel),
+        }
+    }
+
+    /// The state after a byte; `None` where the byte can't come next.
+    pub(super) fn after_byte(
+        &mut self,
+        state: GrammarState,
+        byte: u8,
+        fuel: &mut Fuel,
+    ) -> Result<Option<GrammarState>, OutOfFuel> {
+        Ok(match state {
+            Machine(state) => self.machine.step(state, byte, fuel)?.map(Machine),
+            Parser(state) => self.parser_step(state, byte, fuel)?.map(Parser),
         })
     }
 

@@ -199,43 +199,6 @@ impl TokenAutomaton {
             exits: exits_of(&index, &difference.exits, fuel)?,
         })
     }
-
-    /// All states that a token leads to within an expression without marks, with such tokens.
-    pub(super) fn reached_in_lexeme(
-        &mut self,
-        expr: ExprId,
-        fuel: &mut Fuel,
-    ) -> Result<Vec<(Vec<u32>, ExprId)>, OutOfFuel> {
-        let index = Arc::clone(&self.index);
-        let lexicon = &mut self.machine.lexicon;
-        for (alphabet, coarse) in index.coarse().iter().enumerate() {
-            let labelled = Labelled {
-                trie: coarse.trie(),
-                alphabet: Some((alphabet, coarse.representatives())),
-            };
-            let mut reached = Reached::new(coarse.trie());
-            if walk(lexicon, labelled, expr, fuel, &mut reached)? {
-                reached.trie = index.escape_trie();
-                walk(
-                    lexicon,
-                    Labelled::of_bytes(index.escape_trie()),
-                    expr,
-                    fuel,
-                    &mut reached,
-                )?;
-                return Ok(reached.list);
-            }
-        }
-        let mut reached = Reached::new(index.byte_trie());
-        walk(
-            lexicon,
-            Labelled::of_bytes(index.byte_trie()),
-            expr,
-            fuel,
-            &mut reached,
-        )?;
-        Ok(reached.list)
-    }
 }
 
 impl LexemeMask {
@@ -277,29 +240,6 @@ impl Visitor for Found {
     fn exit(&mut self, exit: Exit) {
         self.exits.push(exit);
     }
-}
-
-/// The states that a walk reached.
-struct Reached<'a> {
-    trie: &'a Trie,
-    list: Vec<(Vec<u32>, ExprId)>,
-}
-
-impl<'a> Reached<'a> {
-    fn new(trie: &'a Trie) -> Self {
-        Self {
-            trie,
-            list: Vec::new(),
-        }
-    }
-}
-
-impl Visitor for Reached<'_> {
-    fn reached(&mut self, tokens: Range<u32>, expr: ExprId) {
-        self.list.push((self.trie.ids(tokens).to_vec(), expr));
-    }
-
-    fn exit(&mut self, _: Exit) {}
 }
 
 /// The mask of what walks through tries found that together have all text tokens.

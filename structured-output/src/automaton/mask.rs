@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::gather::Gather;
 use super::memo::{Exits, LexemeMask, Part, frames_read};
-use super::{State, TokenAutomaton};
+use super::{GrammarState, State, TokenAutomaton};
 use crate::index::ROOT;
 use crate::lexical::{Fuel, NO_MARK, OutOfFuel};
 use crate::mask::Mask;
@@ -26,9 +26,7 @@ impl TokenAutomaton {
             return Ok(known);
         }
         if !self.writes_any_text {
-            let mask = self.mask_where(state, fuel, |automaton, next, fuel| {
-                automaton.is_completable(next, fuel)
-            })?;
+            let mask = self.completable_tokens(GrammarState::Machine(state), fuel)?;
             self.masks
                 .insert_for_state(lexeme, state, Arc::clone(&mask));
             return Ok(mask);
@@ -70,87 +68,6 @@ impl TokenAutomaton {
                 .insert_for_state(lexeme, state, Arc::clone(&mask));
         }
         Ok(mask)
-    }
-
-    /// The tokens after which at most `num_tokens - 1` more are enough to complete, stop token
-    /// included. Empty where `num_tokens` is below [`TokenAutomaton::min_tokens`] of the state.
-    pub(crate) fn mask_within(
-        &mut self,
-        state: State,
-        num_tokens: u32,
-        fuel: &mut Fuel,
-    ) -> Result<Arc<Mask>, OutOfFuel> {
-        let left = num_tokens.saturating_sub(1);
-        let farthest = self.farthest_successor.get(&state);
-        if farthest.is_some_and(|&farthest| farthest <= left) {
-            return self.mask(state, fuel);
-        }
-        let mut farthest = 0;
-        let mask = self.mask_where(state, fuel, |automaton, next, fuel| {
-            if !automaton.is_completable(next, fuel)? {
-                return Ok(false);
-            }
-            let needs = automaton.min_tokens(next, fuel)?;
-            farthest = farthest.max(needs);
-            Ok(needs <= left)
-        })?;
-        self.farthest_successor.insert(state, farthest);
-        Ok(mask)
-    }
-
-    /// The tokens that lead to states of which `keep` is true, which is asked once per state.
-    fn mask_where(
-        &mut self,
-        state: State,
-        fuel: &mut Fuel,
-        mut keep: impl FnMut(&mut Self, State, &mut Fuel) -> Result<bool, OutOfFuel>,
-    ) -> Result<Arc<Mask>, OutOfFuel> {
-        let mut gather = Gather::default();
-        self.add_stop_tokens(&mut gather, state, fuel)?;
-        let mut verdicts: hashbrown::HashMap<State, bool> = hashbrown::HashMap::new();
-        for (tokens, next) in self.reached_by_tokens(state, fuel)? {
-            let kept = match verdicts.get(&next) {
-                Some(&kept) => kept,
-                None => {
-                    let kept = keep(self, next, fuel)?;
-                    verdicts.insert(next, kept);
-                    kept
-                }
-            };
-            if kept {
-                gather.ids.extend_from_slice(&tokens);
-            }
-        }
-        Ok(self.finish(gather))
-    }
-
-    /// All states that a token leads to, with such tokens. The text of a key is not kept in them.
-    pub(super) fn reached_by_tokens(
-        &mut self,
-        state: State,
-        fuel: &mut Fuel,
-    ) -> Result<Vec<(Vec<u32>, State)>, OutOfFuel> {
-        let index = Arc::clone(&self.index);
-        let mut unsure = Vec::new();
-        self.machine.start_recording();
-        let mut reached: Vec<(Vec<u32>, State)> = Vec::new();
-        if state.stack == crate::pushdown::EMPTY_STACK {
-            // One lexeme: the trie of a coarse alphabet may do.
-            for (tokens, lexeme) in self.reached_in_lexeme(state.lexeme, fuel)? {
-                reached.push((tokens, State { lexeme, ..state }));
-            }
-        } else {
-            let found = |tokens: &[u32], next| reached.push((tokens.to_vec(), next));
-            let trie = index.byte_trie();
-            self.walk_states(trie, trie.children(ROOT), state, fuel, found, &mut unsure)?;
-        }
-        self.machine.stop_recording();
-        for token in unsure {
-            if let Some(next) = self.advance(state, token, fuel)? {
-                reached.push((vec![token], next));
-            }
-        }
-        Ok(reached)
     }
 
     /// Adds what a part of a lexeme allows, by itself and with what follows in a state.

@@ -12,7 +12,9 @@ mod language_item;
 mod lexeme;
 mod mask;
 mod memo;
+mod token_walk;
 mod walk;
+mod within;
 
 use std::sync::Arc;
 
@@ -43,7 +45,7 @@ pub(crate) struct TokenAutomaton {
     min_tokens: HashMap<State, u32>,
     /// The most that any successor by a token needs to complete: with more tokens left than that,
     /// the limit changes no mask.
-    farthest_successor: HashMap<State, u32>,
+    farthest_successor: HashMap<GrammarState, u32>,
     /// Where not every text can be written: the bytes that can, if tokens consist of them.
     closed_bytes: Option<ByteSet>,
     /// Grammars with rules.
@@ -97,11 +99,10 @@ impl TokenAutomaton {
 
     /// Bytes that [`TokenAutomaton::clear_caches`] gives back.
     pub(crate) fn cache_bytes(&self) -> usize {
-        let numbers = self.token_distance.capacity()
-            + self.min_tokens.capacity()
-            + self.farthest_successor.capacity();
+        let numbers = self.token_distance.capacity() + self.min_tokens.capacity();
         self.masks.memory_bytes()
             + numbers * (size_of::<(State, u32)>() + 1)
+            + self.farthest_successor.capacity() * (size_of::<(GrammarState, u32)>() + 1)
             + self.grammars.memo.memory_bytes()
     }
 

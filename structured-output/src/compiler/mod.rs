@@ -6,7 +6,7 @@ mod grammar_job;
 mod job;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::TokenizerInfo;
 use crate::engine::{Engine, Shares};
@@ -25,13 +25,41 @@ use job::Source;
 /// so the second schema with a string in it pays nothing for strings.
 ///
 /// Memory: the vocabulary's index (some 15 bytes per byte of vocabulary) and at most
-/// `cache_bytes`.
+/// `cache_bytes` for what is kept for reuse. States are kept by generations: where one is full, the
+/// next compilation starts another, and the old one goes with its last grammar. At most two old ones
+/// stay open beside the current; the matchers of an older one fail with
+/// [`MatcherError::StatesExhausted`](crate::MatcherError::StatesExhausted), and go on once their
+/// grammar is compiled again and their tokens are accepted again.
 pub struct GrammarCompiler {
     index: Arc<TokenizerIndex>,
     options: CompilerOptions,
-    engine: Mutex<Arc<Engine>>,
+    generations: Mutex<Generations>,
     cache: Cache<(Source, CompileBudget)>,
     num_compilations: AtomicU64,
+}
+
+/// Old generations that stay open for the grammars in use.
+const MAX_OLD_GENERATIONS: usize = 2;
+
+/// The generation that grammars are compiled in, and those before it, the oldest first.
+struct Generations {
+    current: Arc<Engine>,
+    old: Vec<Weak<Engine>>,
+}
+
+impl Generations {
+    /// Starts a new generation.
+    fn start(&mut self, fresh: Engine) {
+        self.old.push(Arc::downgrade(&self.current));
+        self.current = Arc::new(fresh);
+        self.old.retain(|generation| generation.strong_count() > 0);
+        let num_too_many = self.old.len().saturating_sub(MAX_OLD_GENERATIONS);
+        for generation in self.old.drain(..num_too_many) {
+            if let Some(generation) = generation.upgrade() {
+                generation.close();
+            }
+        }
+    }
 }
 
 impl GrammarCompiler {
@@ -39,8 +67,22 @@ impl GrammarCompiler {
     /// seconds for 128,000 tokens, or reads it, see [`CompilerOptions::index_cache`].
     pub fn new(info: Arc<TokenizerInfo>, options: CompilerOptions) -> Self {
         let index = Arc::new(TokenizerIndex::new(info, options.index_cache.as_deref()));
+        Self::with_index(index, options)
+    }
+
+    /// A compiler for the same vocabulary and with the same options that shares no grammar and no
+    /// state with this one: what it compiles has the whole of `cache_bytes` to itself. Costs
+    /// nothing, the index is shared.
+    pub fn separate(&self) -> Self {
+        Self::with_index(Arc::clone(&self.index), self.options.clone())
+    }
+
+    fn with_index(index: Arc<TokenizerIndex>, options: CompilerOptions) -> Self {
         Self {
-            engine: Mutex::new(Arc::new(Engine::new(Arc::clone(&index), &options))),
+            generations: Mutex::new(Generations {
+                current: Arc::new(Engine::new(Arc::clone(&index), &options)),
+                old: Vec::new(),
+            }),
             cache: Cache::new(Shares::of(options.cache_bytes).grammars),
             index,
             options,
@@ -231,14 +273,20 @@ impl GrammarCompiler {
 
     /// The current generation, or a new one where that is full.
     fn engine(&self) -> Arc<Engine> {
-        let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
-        if engine.is_full() {
+        let mut generations = self.generations();
+        if generations.current.is_full() {
             // Grammars of the old one would keep it alive.
             self.cache.clear();
-            engine.lock().clear_caches();
-            *engine = Arc::new(Engine::new(Arc::clone(&self.index), &self.options));
+            generations.current.lock().clear_caches();
+            generations.start(Engine::new(Arc::clone(&self.index), &self.options));
         }
-        Arc::clone(&engine)
+        Arc::clone(&generations.current)
+    }
+
+    fn generations(&self) -> MutexGuard<'_, Generations> {
+        self.generations
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The vocabulary.
@@ -250,13 +298,13 @@ impl GrammarCompiler {
     /// go on.
     pub fn clear_cache(&self) {
         self.cache.clear();
-        let fresh = Arc::new(Engine::new(Arc::clone(&self.index), &self.options));
-        *self.engine.lock().unwrap_or_else(PoisonError::into_inner) = fresh;
+        let fresh = Engine::new(Arc::clone(&self.index), &self.options);
+        self.generations().current = Arc::new(fresh);
     }
 
     /// Bytes held for reuse: compiled grammars, states and masks. At most `cache_bytes`.
     pub fn cache_bytes(&self) -> usize {
-        let engine = Arc::clone(&self.engine.lock().unwrap_or_else(PoisonError::into_inner));
+        let engine = Arc::clone(&self.generations().current);
         let automaton = engine.lock();
         self.cache.memory_bytes() + automaton.state_bytes() + automaton.cache_bytes()
     }

@@ -16,8 +16,10 @@
 //! | `array`, `object`, `member` | what may come next in an array or object |
 //! | `unique`, `repeat` | arrays of distinct items, or of items that are not |
 //! | `unread` | what follows a key or an item whose text isn't known |
-//! | `live` | whether there is a value, and how long a short one is |
+//! | `live`, `live_array` | whether there is a value, and how long a short one is |
+//! | `shortest` | short texts, written out |
 //! | `frame` | places in arrays and objects as frames of the pushdown machine |
+//! | `options` | the options by their names |
 //! | `style`, `spacing` | white space and the order of properties |
 //! | `programs` | all of that, interned |
 
@@ -29,17 +31,20 @@ mod format_regex;
 mod formula;
 mod frame;
 mod live;
+mod live_array;
 mod member;
 mod multiple;
 mod node;
 mod number;
 mod object;
+mod options;
 mod pattern;
 mod programs;
 mod range;
 mod repeat;
 mod schema;
 mod shape;
+mod shortest;
 mod spacing;
 mod style;
 #[cfg(test)]

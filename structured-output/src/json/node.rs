@@ -228,15 +228,45 @@ impl Nodes {
         }
     }
 
-    /// The node does not hold.
+    /// The node does not hold. Operands that are negated themselves are taken out, so that what is
+    /// negated twice is an assertion again, of which more is known than of a complement.
     pub(super) fn not(&mut self, node: NodeId) -> NodeId {
-        match *self.node(node) {
+        match self.node(node) {
             _ if node == ANYTHING => NOTHING,
             _ if node == NOTHING => ANYTHING,
-            Node::Not(inner) => inner,
+            Node::Not(inner) => *inner,
             Node::Kinds(kinds) => self.kinds(kinds.complement()),
+            Node::AllOf(list) => match self.without_negated(&list.clone()) {
+                Some((mut ways, rest)) => {
+                    let rest = self.all_of(&rest);
+                    ways.push(self.not(rest));
+                    self.any_of(&ways)
+                }
+                None => self.intern(Node::Not(node)),
+            },
+            Node::AnyOf(list) => match self.without_negated(&list.clone()) {
+                Some((mut all, rest)) => {
+                    let rest = self.any_of(&rest);
+                    all.push(self.not(rest));
+                    self.all_of(&all)
+                }
+                None => self.intern(Node::Not(node)),
+            },
             _ => self.intern(Node::Not(node)),
         }
+    }
+
+    /// What the negated ones of some nodes negate, and the other nodes; `None` where none is
+    /// negated.
+    fn without_negated(&self, list: &[NodeId]) -> Option<(Vec<NodeId>, Vec<NodeId>)> {
+        let (mut negated, mut others) = (Vec::new(), Vec::new());
+        for &id in list {
+            match self.node(id) {
+                Node::Not(inner) => negated.push(*inner),
+                _ => others.push(id),
+            }
+        }
+        (!negated.is_empty()).then_some((negated, others))
     }
 
     /// The value is of one of some kinds.

@@ -281,6 +281,8 @@ mod tests {
             ("^\\d{4}-\\d{2}$", length(1, 100)),
             ("^x-", length(3, 20)),
             ("^(a|bc)?$", length(0, 2)),
+            ("^([a-z][0-9])+-$", length(2, 10)),
+            ("^(\\d\\d){3,}$", length(5, UNBOUNDED)),
             (".+", Chars::ANY),
             ("a", Chars::ANY),
             ("^a|b$", Chars::ANY),
@@ -291,6 +293,10 @@ mod tests {
                 .unwrap();
             assert!(l.is_exact(expr), "{pattern}");
         }
+        let odd = l
+            .json_string_pattern_of_length("^(ab)*$", length(3, 3), &LIMITS)
+            .unwrap();
+        assert_eq!(odd, crate::lexical::EMPTY);
         let chars = length(1, 1);
         let upto = l
             .json_string_pattern_of_length("^[ab]*$", chars, &LIMITS)

@@ -54,7 +54,7 @@ impl Lexicon {
     /// The language of a pattern that matches white space only.
     fn blanks(&mut self, pattern: &str, limits: RegexLimits) -> Result<ExprId, CompileError> {
         let invalid = |message: String| CompileError::InvalidOption {
-            option: "whitespace_pattern",
+            option: "whitespace_pattern".to_owned(),
             message,
         };
         let ast = regex::parse(pattern, Dialect::Common, limits)
@@ -83,7 +83,7 @@ fn split(separator: &str, sign: char) -> Result<(&str, &str), CompileError> {
         .split_once(sign)
         .filter(|(before, after)| before.bytes().chain(after.bytes()).all(is_blank))
         .ok_or_else(|| CompileError::InvalidOption {
-            option: "separators",
+            option: "separators".to_owned(),
             message: format!("expected `{sign}` with JSON white space around, not {separator:?}"),
         })
 }

@@ -98,6 +98,21 @@ impl Graph for Lexicon {
         self.facts(expr).min_bytes
     }
 
+    /// What each operand of an intersection promises: one that is met needs nothing any more.
+    fn effort(&self, expr: ExprId) -> u32 {
+        let head = match self.node(expr) {
+            Node::Concat(head, _) => head,
+            _ => expr,
+        };
+        match self.node(head) {
+            Node::And(at) => {
+                let operands = self.operands(at).iter();
+                operands.fold(0, |sum, &one| sum.saturating_add(self.facts(one).min_bytes))
+            }
+            _ => 0,
+        }
+    }
+
     fn is_end(&mut self, _: ExprId, _: &mut Fuel) -> Result<bool, OutOfFuel> {
         // Known of every expression.
         Ok(false)

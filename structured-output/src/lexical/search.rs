@@ -26,6 +26,12 @@ pub(crate) trait Graph {
     /// A lower bound on the distance, which falls by at most 1 along an edge.
     fn bound(&self, state: Self::State) -> u32;
 
+    /// A guess at what is still to be done. Of ways that may be equally long, the one with less to
+    /// do is tried first.
+    fn effort(&self, _state: Self::State) -> u32 {
+        0
+    }
+
     /// Whether a state is an end, where its distance is not known.
     fn is_end(&mut self, state: Self::State, fuel: &mut Fuel) -> Result<bool, OutOfFuel>;
 
@@ -40,14 +46,17 @@ pub(crate) trait Graph {
     fn remember(&mut self, state: Self::State, distance: u32);
 }
 
+/// Bound on the whole way, effort, cost so far, state. Of equals the farthest comes first: where the
+/// bound is right, that goes straight to the end instead of meeting all states before it.
+type Waiting<S> = (Reverse<(u32, u32)>, u32, S);
+
 /// A search for the end nearest to a state, best first (A*; Hart, Nilsson, Raphael 1968). It can be
 /// interrupted: where fuel runs out, `run` goes on from there.
 pub(crate) struct Search<S> {
     start: S,
     /// Best cost so far and the state before, per state seen.
     seen: HashMap<S, (u32, S)>,
-    /// Bound on the whole way, cost so far, state.
-    queue: BinaryHeap<Reverse<(u32, u32, S)>>,
+    queue: BinaryHeap<Waiting<S>>,
 }
 
 /// Distance of `start` from the nearest end, [`DEAD`] where there is none.
@@ -69,7 +78,7 @@ impl<S: Copy + Eq + Hash + Ord> Search<S> {
         Self {
             start,
             seen: HashMap::from_iter([(start, (0, start))]),
-            queue: BinaryHeap::from([Reverse((0, 0, start))]),
+            queue: BinaryHeap::from([(Reverse((0, 0)), 0, start)]),
         }
     }
 
@@ -87,7 +96,7 @@ impl<S: Copy + Eq + Hash + Ord> Search<S> {
         graph: &mut G,
         fuel: &mut Fuel,
     ) -> Result<u32, OutOfFuel> {
-        while let Some(&Reverse((total, reached, state))) = self.queue.peek() {
+        while let Some(&(Reverse((total, effort)), reached, state)) = self.queue.peek() {
             fuel.burn(1)?;
             let known = graph.known(state);
             let outdated = self
@@ -104,8 +113,8 @@ impl<S: Copy + Eq + Hash + Ord> Search<S> {
             } else if total < reached.saturating_add(left) {
                 // Farther than was promised: it waits until it is the nearest.
                 self.queue.pop();
-                self.queue
-                    .push(Reverse((reached.saturating_add(left), reached, state)));
+                let total = reached.saturating_add(left);
+                self.queue.push((Reverse((total, effort)), reached, state));
             } else if known != UNKNOWN {
                 self.remember_path(graph, state, known);
                 return Ok(total.min(FARTHEST));
@@ -136,8 +145,9 @@ impl<S: Copy + Eq + Hash + Ord> Search<S> {
             } else {
                 known
             };
-            self.queue
-                .push(Reverse((cost.saturating_add(left), cost, next)));
+            let total = cost.saturating_add(left);
+            let effort = graph.effort(next);
+            self.queue.push((Reverse((total, effort)), cost, next));
         }
     }
 

@@ -360,8 +360,35 @@ impl Machine {
         )
     }
 
+    /// A state as it is after more bytes of its lexeme, which [`Machine::step_in_lexeme`] left out
+    /// of its texts.
+    pub(crate) fn with_text(&mut self, mut state: State, bytes: &[u8]) -> State {
+        for &byte in bytes {
+            (state.key, state.item) = self.keep(state, byte);
+        }
+        state
+    }
+
+    /// The state after a byte that doesn't end the lexeme, without the byte in the texts that are
+    /// kept. `None` where the lexeme ends, or none is kept: then that is for [`Machine::step`].
+    pub(crate) fn step_in_lexeme(
+        &mut self,
+        state: State,
+        byte: u8,
+        fuel: &mut Fuel,
+    ) -> Result<Option<State>, OutOfFuel> {
+        if !self.keeps_text(state) {
+            return Ok(None);
+        }
+        let lexeme = self.lexicon.derivative(state.lexeme, byte, fuel)?;
+        let goes_on = lexeme != EMPTY
+            && !self.lexicon.is_mark(lexeme)
+            && self.lexicon.is_live(lexeme, fuel)?;
+        Ok(goes_on.then_some(State { lexeme, ..state }))
+    }
+
     /// Whether the frame of a state keeps the text of its lexemes.
-    fn keeps_text(&self, state: State) -> bool {
+    pub(crate) fn keeps_text(&self, state: State) -> bool {
         let top = self.stacks.top(state.stack);
         let expansion = top.and_then(|top| self.known_expansion(top));
         expansion.is_some_and(|expansion| expansion.keeps_key || expansion.keeps_item)

@@ -4,7 +4,7 @@
 //! goes before an alternative that doesn't begin with `^`, and after one that doesn't end with
 //! `$`. What may be cut short there is: `a+` is found wherever `a` is.
 //!
-//! Bounds on the length go into the pattern where one repetition of single characters can take
+//! Bounds on the length go into the pattern where one repetition of texts of equal length can take
 //! them (`^[a-z]+$` of at most 9 characters is `^[a-z]{1,9}$`), fall away where the pattern implies
 //! them, and else remain for an intersection. Intersections cost: their states are many.
 
@@ -231,15 +231,20 @@ impl Rewriter {
         let NodeKind::Repeat { inner, min, max } = self.nodes[items[at]].kind else {
             return Some(false);
         };
-        if self.chars[inner] != Some(Chars { min: 1, max: 1 }) {
-            return Some(false);
-        }
-        let fixed = all.min - min;
-        let low = length.min.saturating_sub(fixed).max(min);
+        // Each time as long as the others, so that lengths are counts.
+        let each = match self.chars[inner] {
+            Some(Chars { min, max }) if min == max && min > 0 => min,
+            _ => return Some(false),
+        };
+        let fixed = all.min - min.saturating_mul(each).min(all.min);
+        let low = length.min.saturating_sub(fixed).div_ceil(each).max(min);
         let high = match length.max {
             UNBOUNDED => max,
-            high => (high - fixed).min(max),
+            high => ((high - fixed) / each).min(max),
         };
+        if low > high {
+            return None;
+        }
         let offset = self.nodes[items[at]].offset;
         let kind = NodeKind::Repeat {
             inner,

@@ -5,6 +5,8 @@ use serde_json::{Value, json};
 use super::client::start;
 use super::support::{Server, chat, eventually, streamed_text};
 
+const CHAT: &str = "/v1/chat/completions";
+
 #[test]
 fn a_chat_answer_has_the_shape_of_the_api() {
     let server = Server::shared();
@@ -343,6 +345,77 @@ fn calls_that_are_asked_for_are_valid() {
             (begun, streamed.as_str(), &last),
             (1, arguments, &json!(finish_reason))
         );
+    }
+}
+
+/// A question that the built-in model answers with a call.
+fn asks_for_weather() -> Value {
+    let parameters = json!({
+        "type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"],
+    });
+    let function = json!({
+        "name": "get_weather", "description": "Get the weather of a city",
+        "parameters": parameters,
+    });
+    let mut body = chat("What is the weather in Lisbon?", 160);
+    body["tools"] = json!([{"type": "function", "function": function}]);
+    body
+}
+
+#[test]
+fn the_model_calls_where_it_wants_to() {
+    let server = Server::shared();
+    let mut body = asks_for_weather();
+    let whole = server.post(CHAT, &body).json();
+    let choice = &whole["choices"][0];
+    assert_eq!(choice["finish_reason"], "tool_calls", "{choice}");
+    assert_eq!(choice["message"]["content"], Value::Null);
+    let function = &choice["message"]["tool_calls"][0]["function"];
+    assert_eq!(
+        function,
+        &json!({"name": "get_weather", "arguments": "{\"city\": \"Lisbon\"}"})
+    );
+    body["stream"] = json!(true);
+    let events = server.post(CHAT, &body).events();
+    let mut arguments = String::new();
+    for event in &events {
+        let delta = &event["choices"][0]["delta"];
+        assert!(
+            delta["content"].as_str().is_none_or(str::is_empty),
+            "{delta}"
+        );
+        let piece = &delta["tool_calls"][0]["function"]["arguments"];
+        arguments.push_str(piece.as_str().unwrap_or_default());
+    }
+    assert_eq!(arguments, "{\"city\": \"Lisbon\"}");
+    let last = events.last().unwrap();
+    assert_eq!(last["choices"][0]["finish_reason"], "tool_calls");
+    // Text stays text.
+    let mut body = asks_for_weather();
+    body["messages"][0]["content"] = json!("Hello, what is Formwork?");
+    let choice = server.post(CHAT, &body).json()["choices"][0].clone();
+    assert_eq!(choice["finish_reason"], "stop");
+    assert!(choice["message"].get("tool_calls").is_none(), "{choice}");
+}
+
+#[test]
+fn a_limit_is_never_hidden_by_calls() {
+    let server = Server::shared();
+    let full = server.post(CHAT, &asks_for_weather()).json();
+    let tokens = full["usage"]["completion_tokens"].as_u64().unwrap();
+    for max_tokens in 1..tokens - 1 {
+        let mut body = asks_for_weather();
+        body["max_tokens"] = json!(max_tokens);
+        let choice = server.post(CHAT, &body).json()["choices"][0].clone();
+        assert_eq!(choice["finish_reason"], "length", "{max_tokens}: {choice}");
+        assert_eq!(
+            choice["message"]["content"].as_str().unwrap_or_default(),
+            ""
+        );
+        if let Some(call) = choice["message"]["tool_calls"].get(0) {
+            let arguments = call["function"]["arguments"].as_str().unwrap();
+            assert!("{\"city\": \"Lisbon\"}".starts_with(arguments), "{call}");
+        }
     }
 }
 

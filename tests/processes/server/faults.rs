@@ -6,7 +6,7 @@ use std::net::Shutdown;
 
 use serde_json::{Value, json};
 
-use super::client::Answer;
+use super::client::{Answer, start};
 use super::support::{
     Server, chat, children, eventually, formwork, long_stream, signal, streamed_text,
 };
@@ -66,6 +66,38 @@ fn streams_go_on_when_the_core_is_killed() {
     assert_ne!(server.core(), first);
     assert!(server.is_healthy());
     assert_eq!(server.metric("formwork:engine_restarts_total"), 1.0);
+}
+
+/// A request that kills every core that works on it is found and fails alone.
+#[test]
+#[cfg(debug_assertions)]
+fn only_the_request_that_kills_the_core_fails() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    let mut command = formwork();
+    command.args(["serve", "--host", "127.0.0.1", "--port", "0"]);
+    command.args(["--threads", "1", "--log-file"]).arg(&log);
+    command.env("POISON_REQUEST_ID", "the-poison");
+    let server = Server::spawn(&mut command);
+    let undisturbed = texts(&ask_all(&server, || ()));
+    let headers = "Content-Type: application/json\r\nX-Request-Id: the-poison\r\n";
+    let body = chat("Tell me about poison.", 8).to_string();
+    let mut poisoned = None;
+    let answers = ask_all(&server, || {
+        let address = &server.address;
+        poisoned = Some(start(address, "POST", CHAT, headers, body.as_bytes()));
+    });
+    let failed = poisoned.unwrap().finish();
+    assert_eq!(failed.status, 500);
+    assert_eq!(failed.error()["type"], "InternalServerError");
+    assert_eq!(texts(&answers), undisturbed);
+    assert!(server.is_healthy());
+    assert_eq!(server.post(CHAT, &chat("Hi", 2)).status, 200);
+    let log = std::fs::read_to_string(&log).unwrap();
+    let line = log
+        .lines()
+        .find(|l| l.contains("working on this request alone"));
+    assert!(line.unwrap().contains("the-poison"), "{log}");
 }
 
 #[test]
@@ -200,25 +232,57 @@ fn what_does_not_fit_the_queue_is_turned_away() {
     );
 }
 
+/// Ten thousand clients at once against a queue of a hundred: each is served or told to come again,
+/// and those who are served get all of their answer.
+#[test]
+fn a_crowd_is_served_or_turned_away() {
+    let server = Server::start(&["--max-num-queued-reqs", "100", "--max-num-seqs", "32"]);
+    let folder = tempfile::tempdir().unwrap();
+    let result = folder.path().join("result.json");
+    let output = formwork()
+        .args(["bench", "serve", "--num-prompts", "10000"])
+        .args(["--random-input-len", "8", "--random-output-len", "16"])
+        .args(["--constrained-share", "0.5", "--base-url", &server.address])
+        .arg("--result-json")
+        .arg(&result)
+        .output()
+        .unwrap();
+    // Being turned away is a failure to whoever measures.
+    assert_eq!(output.status.code(), Some(1));
+    let result = std::fs::read(&result).unwrap();
+    let result: Value = serde_json::from_slice(&result).unwrap();
+    let (completed, failed) = (&result["completed"], &result["failed_by_status"]);
+    let turned_away = failed["503"].as_u64().unwrap();
+    assert_eq!(*failed, json!({"503": turned_away}), "{}", result["errors"]);
+    assert_eq!(completed.as_u64().unwrap() + turned_away, 10_000);
+    assert!(completed.as_u64().unwrap() >= 100, "{completed}");
+    assert_eq!(result["constrained_invalid"], 0);
+    assert_eq!(server.post(CHAT, &chat("Hi", 2)).status, 200);
+    eventually("every block is free", || {
+        server.metric("vllm:kv_cache_usage_perc") == 0.0
+    });
+}
+
 #[test]
 fn logs_on_a_full_disk_stop_nobody() {
-    let full = || OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let mut command = formwork();
-    command.args([
-        "serve",
-        "--host",
-        "127.0.0.1",
-        "--port",
-        "0",
-        "--enable-log-requests",
-    ]);
-    let server = Server::spawn(command.stderr(full()));
-    assert_eq!(server.post(CHAT, &chat("Hi", 2)).status, 200);
-    signal(server.core(), libc::SIGKILL);
-    eventually("healthy again", || {
-        server.is_healthy() && server.metric("formwork:engine_restarts_total") == 1.0
-    });
-    assert_eq!(server.post(CHAT, &chat("Hi", 2)).status, 200);
+    for to_file in [false, true] {
+        let mut command = formwork();
+        command.args(["serve", "--host", "127.0.0.1", "--port", "0"]);
+        command.arg("--enable-log-requests");
+        // The core's log goes to standard error in both.
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        command.stderr(full);
+        if to_file {
+            command.args(["--log-file", "/dev/full", "--log-format", "json"]);
+        }
+        let server = Server::spawn(&mut command);
+        assert_eq!(server.post(CHAT, &chat("Hi", 2)).status, 200);
+        signal(server.core(), libc::SIGKILL);
+        eventually("healthy again", || {
+            server.is_healthy() && server.metric("formwork:engine_restarts_total") == 1.0
+        });
+        assert_eq!(server.post(CHAT, &chat("Hi", 2)).status, 200);
+    }
 }
 
 #[test]

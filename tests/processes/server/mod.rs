@@ -1,9 +1,15 @@
-//! `formwork serve`, over real sockets.
+//! `formwork serve`, over real sockets, and the commands that speak with it.
 
 mod answers;
+mod bench;
+mod chat;
 mod client;
+mod clients;
 mod command;
+mod conformance;
+mod deployment;
 mod errors;
 mod faults;
-mod python;
+mod fields;
+mod responses;
 mod support;

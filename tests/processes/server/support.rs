@@ -56,33 +56,29 @@ impl Server {
         Self { process, address }
     }
 
-    /// One server that several tests talk to, at defaults. It ends with the test program, whose
-    /// end its core and it notice by themselves: nobody waits for it.
+    /// One server that several tests talk to, at defaults.
     pub(crate) fn shared() -> &'static Self {
         static SERVER: OnceLock<Server> = OnceLock::new();
-        SERVER.get_or_init(|| {
-            let mut command = formwork();
-            command.args([
-                "serve",
-                "--host",
-                "127.0.0.1",
-                "--port",
-                "0",
-                "--threads",
-                "1",
-            ]);
-            // A static is never dropped: the system ends the server instead, when the thread that
-            // started it ends. That one lives as long as the program.
-            end_with_parent(&mut command);
-            let (sender, started) = std::sync::mpsc::channel();
-            std::thread::spawn(move || {
-                let _ = sender.send(Server::spawn(&mut command));
-                loop {
-                    std::thread::park();
-                }
-            });
-            started.recv().expect("the server starts")
-        })
+        SERVER.get_or_init(|| Self::that_stays(&[]))
+    }
+
+    /// A server for a static, with these flags. It ends with the test program, whose end its core
+    /// and it notice by themselves: nobody waits for it.
+    pub(crate) fn that_stays(flags: &[&str]) -> Self {
+        let mut command = formwork();
+        command.args(["serve", "--host", "127.0.0.1", "--port", "0"]);
+        command.args(["--threads", "1"]).args(flags);
+        // A static is never dropped: the system ends the server instead, when the thread that
+        // started it ends. That one lives as long as the program.
+        end_with_parent(&mut command);
+        let (sender, started) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let _ = sender.send(Server::spawn(&mut command));
+            loop {
+                std::thread::park();
+            }
+        });
+        started.recv().expect("the server starts")
     }
 
     pub(crate) fn begin(&self, path: &str, body: &Value) -> Pending {

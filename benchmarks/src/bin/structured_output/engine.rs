@@ -2,14 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{bail, ensure};
+use anyhow::{Context, bail, ensure};
 use crossbeam_channel::Sender;
 use engine_core::engine::{AbortRequests, EngineCore, StepTimes, load_engine_core};
 use engine_core::request::Request;
 use protocol::{
-    EngineConfig, EngineCoreOutput, EngineCoreRequest, SamplingParams, StructuredOutputStats,
-    StructuredOutputsConstraint, StructuredOutputsParams, Whitespace,
+    EngineConfig, EngineCoreOutput, EngineCoreRequest, ModelSource, SamplingParams,
+    StructuredOutputStats, StructuredOutputsConstraint, StructuredOutputsParams, Whitespace,
 };
+use tokenizer::Tokenizer;
 
 /// Tokens of every prompt.
 const PROMPT_TOKENS: u32 = 16;
@@ -23,13 +24,15 @@ pub(crate) struct Measured {
     pub(crate) num_tokens: usize,
     /// All of it.
     pub(crate) elapsed: Duration,
-    /// Each step.
-    pub(crate) steps: Vec<Duration>,
+    pub(crate) num_steps: usize,
     /// Seconds of mask making that the forward pass didn't hide.
     pub(crate) exposed_fill: f64,
     /// Seconds of `Scheduler::update_from_output`, where grammars accept tokens.
     pub(crate) update: f64,
     pub(crate) num_forced: u64,
+    /// Rows of the LM head, and those that were left out.
+    pub(crate) num_head_rows: u64,
+    pub(crate) num_head_rows_skipped: u64,
 }
 
 impl Measured {
@@ -41,6 +44,33 @@ impl Measured {
     pub(crate) fn exposed_share(&self) -> f64 {
         self.exposed_fill / self.elapsed.as_secs_f64()
     }
+
+    /// Seconds in which a step's tokens are taken.
+    pub(crate) fn update_per_step(&self) -> f64 {
+        self.update / self.num_steps as f64
+    }
+
+    /// Share of the tokens that no model chose.
+    pub(crate) fn forced_share(&self) -> f64 {
+        self.num_forced as f64 / self.num_tokens as f64
+    }
+
+    /// Share of the LM head's rows that were not computed.
+    pub(crate) fn skipped_share(&self) -> f64 {
+        self.num_head_rows_skipped as f64 / self.num_head_rows.max(1) as f64
+    }
+
+    /// Adds other steps.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.num_tokens += other.num_tokens;
+        self.elapsed += other.elapsed;
+        self.num_steps += other.num_steps;
+        self.exposed_fill += other.exposed_fill;
+        self.update += other.update;
+        self.num_forced += other.num_forced;
+        self.num_head_rows += other.num_head_rows;
+        self.num_head_rows_skipped += other.num_head_rows_skipped;
+    }
 }
 
 /// A loaded engine.
@@ -48,11 +78,21 @@ pub(crate) struct Engine {
     core: EngineCore,
     _aborts: Sender<AbortRequests>,
     eos_token_id: u32,
+    /// Of prompts: the tokens from here on are control tokens.
+    num_text_tokens: u32,
+    max_model_len: u32,
     num_requests: u32,
 }
 
 impl Engine {
-    pub(crate) fn load(config: &EngineConfig, eos_token_id: u32) -> anyhow::Result<Self> {
+    pub(crate) fn load(config: &EngineConfig) -> anyhow::Result<Self> {
+        let tokenizer = match &config.model_config.model {
+            ModelSource::BuiltIn => Tokenizer::from_bytes(builtin_model::FILES)?,
+            ModelSource::Path(folder) => Tokenizer::from_files(folder)?,
+        };
+        let eos_token_id = tokenizer
+            .eos_token_id()
+            .context("the tokenizer has no end of text")?;
         let loaded = load_engine_core(config, &mut |_| ())?;
         let (aborts, aborts_queue) = crossbeam_channel::unbounded();
         Ok(Self {
@@ -60,6 +100,8 @@ impl Engine {
                 .with_structured_output(loaded.structured_output_manager),
             _aborts: aborts,
             eos_token_id,
+            num_text_tokens: tokenizer.vocab_size() as u32 * 9 / 10,
+            max_model_len: config.model_config.max_model_len.unwrap_or(1024),
             num_requests: 0,
         })
     }
@@ -80,7 +122,7 @@ impl Engine {
         let request = EngineCoreRequest {
             request_id: number.to_string(),
             prompt_token_ids: (0..PROMPT_TOKENS)
-                .map(|at| (number * 7919 + at * 104_729) % 150_000)
+                .map(|at| (number * 7919 + at * 104_729) % self.num_text_tokens)
                 .collect(),
             sampling_params: SamplingParams {
                 max_tokens: Some(max_tokens),
@@ -156,7 +198,7 @@ impl Engine {
         num_steps: usize,
     ) -> anyhow::Result<Measured> {
         let ids: Vec<String> = (0..batch)
-            .map(|_| self.add(constraint.cloned(), 3800))
+            .map(|_| self.add(constraint.cloned(), self.max_model_len - 2 * PROMPT_TOKENS))
             .collect();
         self.wait_for_grammars();
         for _ in 0..1 + WARM_UP_STEPS {
@@ -181,7 +223,9 @@ impl Engine {
                 measured.num_tokens += output.new_token_ids.len();
             }
             measured.elapsed += took;
-            measured.steps.push(took);
+            measured.num_steps += 1;
+            measured.num_head_rows += stats.num_head_rows;
+            measured.num_head_rows_skipped += stats.num_head_rows_skipped;
             measured.exposed_fill += stats.exposed_fill_seconds;
             measured.num_forced += stats.num_forced_tokens;
         }

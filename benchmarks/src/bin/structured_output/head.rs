@@ -6,45 +6,34 @@ use std::time::{Duration, Instant};
 
 use benchmarks::statistics::Summary;
 use engine_core::model_executor::{
-    ComputePool, ForwardInput, LoadOptions, ModelLimits, load_model,
+    CausalLm, ComputePool, ForwardInput, LoadOptions, ModelLimits, load_model,
 };
-use protocol::{BackendKind, Dtype, ModelSource};
+use protocol::{BackendKind, Dtype, ModelSource, Quantization};
 
 /// Numbers of tokens that are measured.
-const NUM_TOKENS: [usize; 6] = [1, 64, 512, 4096, 16_384, 65_536];
+const NUM_TOKENS: [usize; 8] = [1, 16, 64, 128, 256, 512, 1024, 4096];
+/// Positions that are sampled in one step.
+const BATCHES: [usize; 3] = [1, 8, 32];
 const ROUNDS: usize = 9;
 
-/// Prints the time of one full row, and of the logits of a few tokens of it.
+/// Prints the time of full rows by batch, and of the logits of a few tokens of one row.
 pub(crate) fn measure(folder: &Path, num_threads: usize) -> anyhow::Result<()> {
-    let pool = Arc::new(ComputePool::new(num_threads)?);
-    let options = LoadOptions {
-        dtype: Dtype::Auto,
-        backend: BackendKind::Cpu,
-        heartbeat: Arc::default(),
-    };
-    let source = ModelSource::Path(folder.to_owned());
-    let mut model = load_model(&source, &options, pool, &mut |_| ())?.into_model(&ModelLimits {
-        num_blocks: 8,
-        block_size: 16,
-        max_num_batched_tokens: 16,
-        max_num_logits_rows: 16,
-        max_num_seqs: 1,
-        max_model_len: 64,
-    })?;
-    model.forward(&ForwardInput {
-        input_ids: &[1000],
-        positions: &[0],
-        slot_mapping: &[16],
-        query_start_loc: &[0, 1],
-        seq_lens: &[1],
-        block_tables: &[1],
-        block_table_stride: 1,
-        logits_indices: &[0],
-    })?;
+    let mut model = load(folder, num_threads)?;
+    run_batch(&mut *model)?;
     let vocab_size = model.vocab_size();
-    let mut logits = vec![0.0; vocab_size];
-    let full = time(|| model.compute_logits(0..1, &mut logits))?;
-    println!("\n| tokens | time | of a full row |\n|---|---|---|");
+    let mut logits = vec![0.0; BATCHES[BATCHES.len() - 1] * vocab_size];
+    println!("\n| full rows | time | per row |\n|---|---|---|");
+    let mut per_row = Vec::new();
+    for batch in BATCHES {
+        let took = time(|| model.compute_logits(0..batch, &mut logits[..batch * vocab_size]))?;
+        per_row.push(took / batch as u32);
+        println!("| {batch} | {took:.1?} | {:.1?} |", took / batch as u32);
+    }
+    print!("\n| tokens of one row | time |");
+    BATCHES
+        .iter()
+        .for_each(|batch| print!(" of a full row at batch {batch} |"));
+    println!("\n|---|---|---|---|---|");
     for num_tokens in NUM_TOKENS {
         // Spread over the vocabulary, as a mask's are.
         let token_ids: Vec<u32> = (0..num_tokens)
@@ -52,10 +41,51 @@ pub(crate) fn measure(folder: &Path, num_threads: usize) -> anyhow::Result<()> {
             .collect();
         let mut few = vec![0.0; num_tokens];
         let took = time(|| model.compute_logits_for(0, &token_ids, &mut few))?;
-        let share = took.as_secs_f64() / full.as_secs_f64();
-        println!("| {num_tokens} | {took:.1?} | {:.2} % |", 100.0 * share);
+        print!("| {num_tokens} | {took:.1?} |");
+        for full in &per_row {
+            let share = took.as_secs_f64() / full.as_secs_f64();
+            print!(" {:.1} % |", 100.0 * share);
+        }
+        println!();
     }
-    println!("| {vocab_size} | {full:.1?} | a full row |");
+    Ok(())
+}
+
+fn load(folder: &Path, num_threads: usize) -> anyhow::Result<Box<dyn CausalLm>> {
+    let options = LoadOptions {
+        dtype: Dtype::Auto,
+        quantization: Quantization::None,
+        backend: BackendKind::Cpu,
+        heartbeat: Arc::default(),
+    };
+    let limits = ModelLimits {
+        num_blocks: 8,
+        block_size: 16,
+        max_num_batched_tokens: 32,
+        max_num_logits_rows: 32,
+        max_num_seqs: 1,
+        max_model_len: 64,
+    };
+    let source = ModelSource::Path(folder.to_owned());
+    let pool = Arc::new(ComputePool::new(num_threads)?);
+    Ok(load_model(&source, &options, pool, &mut |_| ())?.into_model(&limits)?)
+}
+
+/// A forward pass of one request whose positions are all kept.
+fn run_batch(model: &mut dyn CausalLm) -> anyhow::Result<()> {
+    let positions: Vec<u32> = (0..32).collect();
+    let input_ids: Vec<u32> = positions.iter().map(|position| 1000 + position).collect();
+    let slot_mapping: Vec<u32> = positions.iter().map(|position| 16 + position).collect();
+    model.forward(&ForwardInput {
+        input_ids: &input_ids,
+        positions: &positions,
+        slot_mapping: &slot_mapping,
+        query_start_loc: &[0, 32],
+        seq_lens: &[32],
+        block_tables: &[1, 2],
+        block_table_stride: 2,
+        logits_indices: &positions,
+    })?;
     Ok(())
 }
 

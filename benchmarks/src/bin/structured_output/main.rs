@@ -5,23 +5,22 @@
 
 #[path = "../throughput/checkpoint.rs"]
 mod checkpoint;
+mod compilations;
 mod engine;
+mod fixed_keys;
 mod head;
+mod overhead;
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
 
 use anyhow::Context;
 use benchmarks::machine;
-use benchmarks::statistics::{Summary, median};
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use protocol::{
     CacheConfig, EngineConfig, JumpForward, ModelConfig, ModelSource, StructuredOutputsConfig,
     StructuredOutputsConstraint,
 };
-
-use crate::engine::{Engine, Measured};
 
 /// Measures structured output in an engine in this process.
 #[derive(Debug, Parser)]
@@ -38,25 +37,53 @@ struct Arguments {
     /// Requests that decode together; may be repeated
     #[arg(long = "batch", default_values_t = [1, 8, 32])]
     batches: Vec<usize>,
-    /// Steps of each measurement
-    #[arg(long, default_value_t = 32)]
+    /// Steps of each measurement at batch 1; a half at 8, a fifth at 32
+    #[arg(long, default_value_t = 60)]
     steps: usize,
-    /// Rounds; each measures everything once, and figures are medians over them
+    /// Rounds; each measures everything once, and ratios are medians over them
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// Leave out the part about compilations beside running requests
-    #[arg(long)]
-    skip_compiles: bool,
+    /// What is measured; may be repeated [default: all]
+    #[arg(long = "part")]
+    parts: Vec<Part>,
+}
+
+/// A part of the measurements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// Constrained JSON over free text
+    Overhead,
+    /// The same on the built-in model
+    BuiltIn,
+    /// Running requests beside compilations
+    Compilations,
+    /// Rows of the LM head
+    Head,
+    /// Tokens of an object with fixed keys
+    FixedKeys,
 }
 
 const CHARACTER: &str = r#"{"type": "object", "properties": {"name": {"type": "string", "maxLength": 20}, "age": {"type": "integer", "minimum": 0, "maximum": 999}, "armor": {"enum": ["leather", "chainmail", "plate"]}, "weapon": {"enum": ["sword", "axe", "bow"]}, "strength": {"type": "integer", "minimum": 0, "maximum": 100}}, "required": ["name", "age", "armor", "weapon", "strength"], "additionalProperties": false}"#;
 const CAR: &str = r#"{"type": "object", "properties": {"brand": {"type": "string", "maxLength": 40}, "model": {"type": "string", "maxLength": 40}, "car_type": {"enum": ["sedan", "SUV", "Truck", "Coupe"]}}, "required": ["brand", "model", "car_type"], "additionalProperties": false}"#;
+const INVOICE: &str = r#"{"type": "object", "properties": {"number": {"type": "integer", "minimum": 1, "maximum": 99999}, "date": {"type": "string", "format": "date"}, "currency": {"enum": ["EUR", "USD", "GBP", "JPY"]}, "customer": {"type": "object", "properties": {"name": {"type": "string", "maxLength": 30}, "country": {"enum": ["Germany", "France", "Japan", "Brazil"]}}, "required": ["name", "country"], "additionalProperties": false}, "paid": {"type": "boolean"}}, "required": ["number", "date", "currency", "customer", "paid"], "additionalProperties": false}"#;
+/// Mostly free text, which nothing makes faster.
 const ARTICLE: &str = r#"{"type": "object", "properties": {"title": {"type": "string", "maxLength": 120}, "body": {"type": "string", "maxLength": 800}, "tags": {"type": "array", "items": {"type": "string", "maxLength": 24}, "maxItems": 5}, "draft": {"type": "boolean"}}, "required": ["title", "body", "tags", "draft"], "additionalProperties": false}"#;
+const SCHEMAS: [(&str, &str); 4] = [
+    ("character", CHARACTER),
+    ("car", CAR),
+    ("invoice", INVOICE),
+    ("article", ARTICLE),
+];
 
-/// A long list of these, so that no request ends while it is measured.
-fn list_of(schema: &str) -> StructuredOutputsConstraint {
+/// A list of these that is long enough for no request to end while it is measured, and short enough
+/// for the model's context.
+fn list_of(schema: &str, model: &ModelSource) -> StructuredOutputsConstraint {
+    let min_items = match model {
+        ModelSource::BuiltIn => 12,
+        ModelSource::Path(_) => 24,
+    };
     StructuredOutputsConstraint::Json(format!(
-        r#"{{"type": "array", "items": {schema}, "minItems": 16}}"#
+        r#"{{"type": "array", "items": {schema}, "minItems": {min_items}}}"#
     ))
 }
 
@@ -71,30 +98,41 @@ fn main() -> anyhow::Result<()> {
         let from = arguments.tokenizer.join(name);
         fs::copy(&from, folder.join(name)).with_context(|| from.display().to_string())?;
     }
-    let tokenizer = tokenizer::Tokenizer::from_files(&folder)?;
-    let eos_token_id = tokenizer
-        .eos_token_id()
-        .context("the tokenizer has no end of text")?;
     println!("{}\n", machine::description());
-
-    overhead(&arguments, &folder, eos_token_id)?;
-    if !arguments.skip_compiles {
-        beside_compilations(&arguments, &folder, eos_token_id)?;
+    let wants = |part| arguments.parts.is_empty() || arguments.parts.contains(&part);
+    if wants(Part::Overhead) {
+        println!("Random weights in the shape of Qwen2.5-0.5B:\n");
+        overhead::measure(&arguments, &ModelSource::Path(folder.clone()))?;
     }
-    let num_threads = arguments
-        .threads
-        .map_or_else(machine::num_cores, |threads| threads as usize);
-    head::measure(&folder, num_threads)?;
-    fixed_keys()?;
+    if wants(Part::BuiltIn) {
+        println!("\nThe built-in model:\n");
+        overhead::measure(&arguments, &ModelSource::BuiltIn)?;
+    }
+    if wants(Part::Compilations) {
+        compilations::measure(&arguments, &folder)?;
+    }
+    if wants(Part::Head) {
+        let num_threads = arguments
+            .threads
+            .map_or_else(machine::num_cores, |threads| threads as usize);
+        head::measure(&folder, num_threads)?;
+    }
+    if wants(Part::FixedKeys) {
+        fixed_keys::count()?;
+    }
     println!("\nload average at the end {}", machine::load_average());
     Ok(())
 }
 
-fn config(model: ModelSource, threads: Option<u32>, fast: bool) -> EngineConfig {
+/// An engine with everything on that makes structured output fast, or with none of it.
+fn config(model: &ModelSource, threads: Option<u32>, fast: bool) -> EngineConfig {
     EngineConfig {
         model_config: ModelConfig {
-            model,
-            max_model_len: Some(4096),
+            model: model.clone(),
+            max_model_len: Some(match model {
+                ModelSource::BuiltIn => 1024,
+                ModelSource::Path(_) => 4096,
+            }),
             num_threads: threads,
             ..ModelConfig::default()
         },
@@ -113,161 +151,4 @@ fn config(model: ModelSource, threads: Option<u32>, fast: bool) -> EngineConfig 
         },
         ..EngineConfig::default()
     }
-}
-
-/// Tokens per second of constrained JSON over those of free text.
-fn overhead(arguments: &Arguments, folder: &Path, eos_token_id: u32) -> anyhow::Result<()> {
-    println!(
-        "| batch | schema | mode | tokens/s | over free text | exposed fill | update per step | forced |"
-    );
-    println!("|---|---|---|---|---|---|---|---|");
-    for fast in [false, true] {
-        let source = ModelSource::Path(folder.to_owned());
-        let mut engine = Engine::load(&config(source, arguments.threads, fast), eos_token_id)?;
-        let mode = if fast {
-            "sparse head, forced text"
-        } else {
-            "plain"
-        };
-        for &batch in &arguments.batches {
-            let schemas = [("character", CHARACTER), ("car", CAR), ("article", ARTICLE)];
-            let mut free: Vec<Measured> = Vec::new();
-            let mut constrained: Vec<Vec<Measured>> = vec![Vec::new(); schemas.len()];
-            for _ in 0..arguments.rounds {
-                free.push(engine.decode(None, batch, arguments.steps)?);
-                for ((_, schema), measured) in schemas.iter().zip(&mut constrained) {
-                    let list = list_of(schema);
-                    measured.push(engine.decode(Some(&list), batch, arguments.steps)?);
-                }
-            }
-            let of_free = median_of(&free, Measured::tokens_per_second);
-            println!(
-                "| {batch} | none | {mode} | {of_free:.1} | 1 | | {} | |",
-                update(&free)
-            );
-            for ((name, _), measured) in schemas.iter().zip(&constrained) {
-                let rate = median_of(measured, Measured::tokens_per_second);
-                let forced: u64 = measured.iter().map(|m| m.num_forced).sum();
-                let tokens: usize = measured.iter().map(|m| m.num_tokens).sum();
-                println!(
-                    "| {batch} | {name} | {mode} | {rate:.1} | {:.3} | {:.2} % | {} | {:.0} % |",
-                    rate / of_free,
-                    100.0 * median_of(measured, Measured::exposed_share),
-                    update(measured),
-                    100.0 * forced as f64 / tokens as f64,
-                );
-            }
-        }
-    }
-    Ok(())
-}
-
-fn median_of(measured: &[Measured], figure: impl Fn(&Measured) -> f64) -> f64 {
-    median(measured.iter().map(figure).collect()).unwrap_or_default()
-}
-
-fn update(measured: &[Measured]) -> String {
-    let per_step = median_of(measured, |m| m.update / m.steps.len() as f64);
-    format!("{:.0} us", per_step * 1e6)
-}
-
-/// Time between the tokens of eight running requests without and with compilations beside them: one
-/// that uses its whole budget, and fifty of ordinary schemas behind it.
-fn beside_compilations(
-    arguments: &Arguments,
-    folder: &Path,
-    eos_token_id: u32,
-) -> anyhow::Result<()> {
-    const RUNNING: usize = 8;
-    const OTHERS: usize = 50;
-    let source = ModelSource::Path(folder.to_owned());
-    let mut engine = Engine::load(&config(source, arguments.threads, true), eos_token_id)?;
-    let steps = arguments.steps * 4;
-    let quiet = engine.decode(None, RUNNING, steps)?;
-
-    let running: Vec<String> = (0..RUNNING).map(|_| engine.add(None, 3800)).collect();
-    engine.step()?;
-    let started = Instant::now();
-    let hostile =
-        r"(?:(?:[a-z]{1,900}-){1,900}x){1,900}(?=(?:a|b[^c]){1,700}$)[^q]{1,900}".to_owned();
-    engine.add(Some(StructuredOutputsConstraint::Regex(hostile)), 3800);
-    let waiting: Vec<String> = (0..OTHERS)
-        .map(|number| {
-            // Each its own, so that each is compiled.
-            let schema = ARTICLE.replace("\"title\"", &format!("\"title_{number}\""));
-            engine.add(Some(StructuredOutputsConstraint::Json(schema)), 3800)
-        })
-        .collect();
-    let (mut times, mut delays) = (Vec::new(), Vec::new());
-    let mut ended = Vec::new();
-    // Until all are compiled, and for as many steps as without.
-    while times.len() < steps && delays.len() < OTHERS {
-        let before = Instant::now();
-        let (outputs, stats) = engine.step()?;
-        times.push(before.elapsed());
-        delays.extend(stats.compile_seconds.iter().map(|_| started.elapsed()));
-        for output in outputs {
-            if waiting.contains(&output.request_id) && !output.new_token_ids.is_empty() {
-                // What it was about is over; it must not make the batch larger.
-                ended.push(output.request_id);
-            }
-        }
-        engine.end(std::mem::take(&mut ended));
-    }
-    engine.abort(running.into_iter().chain(waiting).collect())?;
-
-    let (quiet, beside) = (Summary::of(quiet.steps), Summary::of(times));
-    let ratio = |a: Duration, b: Duration| a.as_secs_f64() / b.as_secs_f64();
-    println!(
-        "\n{RUNNING} running requests, step times beside {OTHERS} compilations and a hostile one:\n"
-    );
-    println!("| | alone | beside | ratio |\n|---|---|---|---|");
-    for (name, alone, beside) in [
-        ("median", quiet.p50, beside.p50),
-        ("p99", quiet.p99, beside.p99),
-    ] {
-        println!(
-            "| {name} | {alone:.1?} | {beside:.1?} | {:.2} |",
-            ratio(beside, alone)
-        );
-    }
-    let delays = Summary::of(delays);
-    println!(
-        "\n{} grammars were compiled meanwhile, after {:.1?} (median) and {:.1?} (last)",
-        delays.count, delays.p50, delays.max
-    );
-    Ok(())
-}
-
-/// How many tokens of an object with five fixed keys come from the built-in model.
-fn fixed_keys() -> anyhow::Result<()> {
-    let tokenizer = tokenizer::Tokenizer::from_bytes(builtin_model::FILES)?;
-    let eos_token_id = tokenizer.eos_token_id().context("no end of text")?;
-    println!();
-    for jump_forward in [JumpForward::SingleToken, JumpForward::Text] {
-        let mut config = config(ModelSource::BuiltIn, None, true);
-        config.model_config.max_model_len = Some(1024);
-        config.structured_outputs_config.jump_forward = jump_forward;
-        let mut engine = Engine::load(&config, eos_token_id)?;
-        let prompt =
-            "<|im_start|>user\nA knight as JSON, please.<|im_end|>\n<|im_start|>assistant\n";
-        let constraint = StructuredOutputsConstraint::Json(CHARACTER.to_owned());
-        engine.ask(&tokenizer.encode(prompt, false)?, constraint);
-        engine.wait_for_grammars();
-        let (mut num_tokens, mut num_forced) = (0, 0);
-        while engine.has_work() {
-            let (outputs, stats) = engine.step()?;
-            num_tokens += outputs
-                .iter()
-                .map(|output| output.new_token_ids.len())
-                .sum::<usize>();
-            num_forced += stats.num_forced_tokens as usize;
-        }
-        println!(
-            "an object with five fixed keys on the built-in model, {jump_forward:?}: {num_tokens} \
-             tokens, {} of them from the model",
-            num_tokens - num_forced
-        );
-    }
-    Ok(())
 }

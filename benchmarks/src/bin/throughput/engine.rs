@@ -15,7 +15,7 @@ use engine_core::model_executor::{ComputePool, LoadOptions, ModelLimits, load_mo
 use engine_core::request::Request;
 use engine_core::worker::{Executor, ModelRunner, ModelRunnerConfig};
 use protocol::{
-    BackendKind, Dtype, EngineCoreRequest, LogprobsMode, ModelSource, SamplingParams,
+    BackendKind, Dtype, EngineCoreRequest, LogprobsMode, ModelSource, Quantization, SamplingParams,
     SchedulerConfig,
 };
 
@@ -34,6 +34,19 @@ const MAX_MODEL_LEN: usize = 4096;
 pub(crate) struct EngineSpec {
     backend: BackendKind,
     dtype: Dtype,
+    quantization: Quantization,
+}
+
+impl EngineSpec {
+    /// The weights' format, as it is written behind the colon.
+    pub(crate) fn format(&self) -> &'static str {
+        match (self.quantization, self.dtype) {
+            (Quantization::None, Dtype::BFloat16) => "bfloat16",
+            (Quantization::None, Dtype::Float32) => "float32",
+            (Quantization::None, Dtype::Auto) => "auto",
+            (quantized, _) => quantized.as_str(),
+        }
+    }
 }
 
 impl FromStr for EngineSpec {
@@ -46,14 +59,22 @@ impl FromStr for EngineSpec {
             "candle" => Some(BackendKind::Candle),
             _ => None,
         });
-        let dtype = parts.and_then(|(_, dtype)| match dtype {
-            "bfloat16" => Some(Dtype::BFloat16),
-            "float32" => Some(Dtype::Float32),
+        let format = parts.and_then(|(_, format)| match format {
+            "bfloat16" => Some((Dtype::BFloat16, Quantization::None)),
+            "float32" => Some((Dtype::Float32, Quantization::None)),
+            "q8_0" => Some((Dtype::BFloat16, Quantization::Q8_0)),
+            "q4_0" => Some((Dtype::BFloat16, Quantization::Q4_0)),
             _ => None,
         });
-        match (backend, dtype) {
-            (Some(backend), Some(dtype)) => Ok(Self { backend, dtype }),
-            _ => Err("must be cpu or candle, a colon, and bfloat16 or float32".to_owned()),
+        match (backend, format) {
+            (Some(backend), Some((dtype, quantization))) => Ok(Self {
+                backend,
+                dtype,
+                quantization,
+            }),
+            _ => Err(
+                "must be cpu or candle, a colon, and bfloat16, float32, q8_0 or q4_0".to_owned(),
+            ),
         }
     }
 }
@@ -64,12 +85,7 @@ impl fmt::Display for EngineSpec {
             BackendKind::Cpu => "cpu",
             BackendKind::Candle => "candle",
         };
-        let dtype = match self.dtype {
-            Dtype::BFloat16 => "bfloat16",
-            Dtype::Float32 => "float32",
-            Dtype::Auto => "auto",
-        };
-        write!(f, "{backend}:{dtype}")
+        write!(f, "{backend}:{}", self.format())
     }
 }
 
@@ -108,6 +124,7 @@ impl Engine {
         let pool = Arc::new(ComputePool::new(num_threads as usize)?);
         let options = LoadOptions {
             dtype: spec.dtype,
+            quantization: spec.quantization,
             backend: spec.backend,
             heartbeat: Arc::default(),
         };
@@ -268,6 +285,8 @@ mod tests {
         for text in [
             "cpu:bfloat16",
             "cpu:float32",
+            "cpu:q8_0",
+            "cpu:q4_0",
             "candle:bfloat16",
             "candle:float32",
         ] {

@@ -1,17 +1,39 @@
 //! llama.cpp's own benchmarks, started as processes, on the same weights.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::str::FromStr;
 
 use anyhow::{Context, bail};
 use serde_json::Value;
 
 use crate::engine::DECODE_PROMPT_TOKENS;
 
+/// A file of llama.cpp's, and the format of its weights as an engine's is written.
+#[derive(Debug, Clone)]
+pub(crate) struct Gguf {
+    pub(crate) format: String,
+    path: PathBuf,
+}
+
+impl FromStr for Gguf {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (format, path) = text
+            .split_once('=')
+            .ok_or_else(|| "must be FORMAT=PATH".to_owned())?;
+        Ok(Self {
+            format: format.to_owned(),
+            path: path.into(),
+        })
+    }
+}
+
 /// Where llama.cpp's programs and its file are.
 pub(crate) struct LlamaCpp<'a> {
     /// The checkpoint in llama.cpp's format.
-    pub(crate) gguf: &'a Path,
+    pub(crate) gguf: &'a Gguf,
     /// Measures the prefill.
     pub(crate) llama_bench: Option<&'a Path>,
     /// Measures decode.
@@ -69,7 +91,7 @@ impl LlamaCpp<'_> {
     fn run(&self, program: &Path, arguments: &[&str]) -> anyhow::Result<Vec<Value>> {
         let output = Command::new(program)
             .arg("-m")
-            .arg(self.gguf)
+            .arg(&self.gguf.path)
             .args([
                 "-t",
                 &self.num_threads.to_string(),

@@ -17,7 +17,7 @@ use benchmarks::machine;
 use clap::Parser;
 
 use crate::engine::{Engine, EngineSpec};
-use crate::llama_cpp::LlamaCpp;
+use crate::llama_cpp::{Gguf, LlamaCpp};
 use crate::report::Report;
 
 /// Times whole steps of the engine, scheduler and sampler included, in this process.
@@ -52,14 +52,15 @@ struct Arguments {
     #[arg(long)]
     only_checkpoint: bool,
     /// llama.cpp's llama-bench, for the prefill
-    #[arg(long, value_name = "PATH", requires = "gguf")]
+    #[arg(long, value_name = "PATH", requires = "ggufs")]
     llama_bench: Option<PathBuf>,
     /// llama.cpp's llama-batched-bench, for decode
-    #[arg(long, value_name = "PATH", requires = "gguf")]
+    #[arg(long, value_name = "PATH", requires = "ggufs")]
     llama_batched_bench: Option<PathBuf>,
-    /// The checkpoint as GGUF, from benchmarks/llama/make_gguf.py
-    #[arg(long, value_name = "FILE.gguf")]
-    gguf: Option<PathBuf>,
+    /// The checkpoint as GGUF, for the engines of the same format: bfloat16=FILE.gguf from
+    /// benchmarks/llama/make_gguf.py, q8_0=FILE.gguf and q4_0=FILE.gguf from llama-quantize
+    #[arg(long = "gguf", value_name = "FORMAT=PATH")]
+    ggufs: Vec<Gguf>,
 }
 
 fn main() -> anyhow::Result<()> {
@@ -83,31 +84,33 @@ fn main() -> anyhow::Result<()> {
         eprintln!("loading {spec}");
         engines.push(Engine::load(&folder, *spec, num_threads)?);
     }
-    let llama_cpp = arguments.gguf.as_ref().map(|gguf| LlamaCpp {
-        gguf,
-        llama_bench: arguments.llama_bench.as_deref(),
-        llama_batched_bench: arguments.llama_batched_bench.as_deref(),
-        num_threads,
-    });
 
     let mut report = Report::default();
     for round in 1..=arguments.rounds {
-        let bandwidth = machine::read_bandwidth(num_threads as usize);
-        println!(
-            "round {round}: load average {}, {:.1} GB/s read",
-            machine::load_average(),
-            bandwidth / 1e9
-        );
         for engine in &mut engines {
-            eprintln!("round {round}: {}", engine.spec());
+            let bandwidth = machine::read_bandwidth(num_threads as usize);
+            println!(
+                "round {round}, {}: load average {}, {:.1} GB/s read",
+                engine.spec(),
+                machine::load_average(),
+                bandwidth / 1e9
+            );
             measure(engine, &arguments, &mut report)?;
-        }
-        if let Some(llama_cpp) = &llama_cpp {
-            eprintln!("round {round}: llama.cpp");
-            for (case, rate) in
-                llama_cpp.measure(&arguments.batches, arguments.steps, arguments.prefill)?
-            {
-                report.add_rate("llama.cpp", case, rate);
+            // The peer of the same format, at once: memory may be slower a minute later.
+            let format = engine.spec().format();
+            if let Some(gguf) = arguments.ggufs.iter().find(|gguf| gguf.format == format) {
+                let llama_cpp = LlamaCpp {
+                    gguf,
+                    llama_bench: arguments.llama_bench.as_deref(),
+                    llama_batched_bench: arguments.llama_batched_bench.as_deref(),
+                    num_threads,
+                };
+                let (batches, steps) = (&arguments.batches, arguments.steps);
+                let peer = format!("llama.cpp {format}");
+                for (case, rate) in llama_cpp.measure(batches, steps, arguments.prefill)? {
+                    report.add_rate(&peer, case, rate);
+                }
+                report.add_pair(&engine.spec().to_string(), &peer);
             }
         }
     }

@@ -15,6 +15,8 @@ pub(crate) struct Report {
     cases: Vec<String>,
     rates: Vec<Rate>,
     times: Vec<(String, String, DecodeTimes)>,
+    /// An engine and its peer.
+    pairs: Vec<(usize, usize)>,
 }
 
 struct Rate {
@@ -37,6 +39,40 @@ impl Report {
     /// One round's times of an engine in a case.
     pub(crate) fn add_times(&mut self, engine: &str, case: &str, times: DecodeTimes) {
         self.times.push((engine.to_owned(), case.to_owned(), times));
+    }
+
+    /// Both run the same weights in the same format: their rates are compared.
+    pub(crate) fn add_pair(&mut self, engine: &str, peer: &str) {
+        let pair = [engine, peer].map(|name| index_of(&mut self.engines, name));
+        if !self.pairs.contains(&pair.into()) {
+            self.pairs.push(pair.into());
+        }
+    }
+
+    fn fmt_pairs(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self
+            .pairs
+            .iter()
+            .map(|(engine, peer)| format!("{} / {}", self.engines[*engine], self.engines[*peer]));
+        let names = names.collect::<Vec<_>>().join(" | ");
+        writeln!(f, "| ratio | {names} |")?;
+        writeln!(f, "|---|{}", "---:|".repeat(self.pairs.len()))?;
+        for (case, name) in self.cases.iter().enumerate() {
+            write!(f, "| {name} |")?;
+            for (engine, peer) in &self.pairs {
+                let rounds = [*engine, *peer].map(|engine| self.rounds(engine, case));
+                let ratios: Vec<f64> = std::iter::zip(&rounds[0], &rounds[1])
+                    .map(|(ours, theirs)| ours / theirs)
+                    .collect();
+                let all: Vec<String> = ratios.iter().map(|ratio| format!("{ratio:.2}")).collect();
+                match median(ratios) {
+                    Some(ratio) => write!(f, " **{ratio:.2}** ({}) |", all.join(", "))?,
+                    None => write!(f, " |")?,
+                }
+            }
+            writeln!(f)?;
+        }
+        writeln!(f, "\nMedians over the rounds; in brackets each round's.\n")
     }
 
     /// An engine's tokens per second in a case, one figure per round.
@@ -109,6 +145,9 @@ impl Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.fmt_rates(f)?;
+        if !self.pairs.is_empty() {
+            self.fmt_pairs(f)?;
+        }
         self.fmt_times(f)
     }
 }
@@ -191,6 +230,23 @@ mod tests {
         // Medians 80 and 50, but the ratios are 2, 3 and 1.
         let text = report.to_string();
         assert!(text.contains("| decode | 80.0 | 50.0 (2.00x) |"), "{text}");
+    }
+
+    #[test]
+    fn pairs_are_compared_round_by_round() {
+        let mut report = Report::default();
+        for (ours, theirs) in [(100.0, 50.0), (30.0, 10.0), (80.0, 80.0)] {
+            report.add_rate("other", "decode".to_owned(), 1.0);
+            report.add_rate("ours", "decode".to_owned(), ours);
+            report.add_rate("theirs", "decode".to_owned(), theirs);
+            report.add_pair("ours", "theirs");
+        }
+        let text = report.to_string();
+        assert!(text.contains("| ratio | ours / theirs |"), "{text}");
+        assert!(
+            text.contains("| decode | **2.00** (2.00, 3.00, 1.00) |"),
+            "{text}"
+        );
     }
 
     #[test]

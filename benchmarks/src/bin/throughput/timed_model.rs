@@ -50,6 +50,12 @@ impl CausalLm for TimedModel {
         })
     }
 
+    fn compute_logits_of(&mut self, rows: &[usize], logits: &mut [f32]) -> Result<(), ModelError> {
+        timed(&self.times.lm_head_nanos, || {
+            self.model.compute_logits_of(rows, logits)
+        })
+    }
+
     fn compute_logits_for(
         &mut self,
         row: usize,

@@ -8,6 +8,7 @@ use protocol::{
 };
 
 use crate::core::sched::output::{GrammarOutput, ModelRunnerOutput, RequestMasks, SchedulerOutput};
+use crate::core::sched::renewal::GrammarFailure;
 use crate::core::sched::request_queue::QueueKey;
 use crate::core::sched::scheduler::{ClientOutput, Place, RunningRequest, Scheduler};
 use crate::core::sched::stop::{Stop, check_stop};
@@ -18,6 +19,12 @@ use crate::structured_output::{Accepted, CompiledGrammar, ForcedTokens, Structur
 /// Most tokens that are appended to a request in one step without being sampled: bounds the work of
 /// a step where a grammar forces a long text.
 const MAX_FORCED_TOKENS: usize = 64;
+
+/// A grammar that is compiled.
+struct TakenGrammar {
+    grammar: CompiledGrammar,
+    is_renewal: bool,
+}
 
 impl Scheduler {
     /// Looks whether a request's grammar is compiled. If so, the request goes to its place in the
@@ -31,6 +38,13 @@ impl Scheduler {
             return;
         };
         self.in_flight.remove(request_id);
+        if compiled.is_renewal {
+            let seconds = compiled.grammar.compile_seconds;
+            self.structured_output_stats.compile_seconds.extend(seconds);
+            self.renewed(key, request, compiled.grammar.outcome);
+            return;
+        }
+        let compiled = compiled.grammar;
         let stats = &mut self.structured_output_stats;
         match compiled.compile_seconds {
             Some(seconds) => {
@@ -56,12 +70,18 @@ impl Scheduler {
     }
 
     /// A waiting request's place and its grammar, once it is compiled.
-    fn take_compiled(&self, request_id: &RequestId) -> Option<(QueueKey, CompiledGrammar)> {
+    fn take_compiled(&self, request_id: &RequestId) -> Option<(QueueKey, TakenGrammar)> {
         let Place::WaitingForGrammar(key) = self.in_flight.get(request_id)? else {
             return None;
         };
         match &self.waiting_for_grammar.get(key)?.structured_output {
-            Some(StructuredOutput::Pending(pending)) => Some((key.clone(), pending.take()?)),
+            Some(StructuredOutput::Pending(pending)) => {
+                let taken = TakenGrammar {
+                    grammar: pending.take()?,
+                    is_renewal: pending.is_renewal(),
+                };
+                Some((key.clone(), taken))
+            }
             Some(StructuredOutput::Ready(_)) | None => None,
         }
     }
@@ -104,6 +124,12 @@ impl Scheduler {
                 ..EngineCoreOutput::default()
             },
         });
+        self.enqueue(key, request);
+    }
+
+    /// Puts a request that goes on with its grammar at its place in the queue, with the tokens that
+    /// must come next; or ends it, where these end it.
+    pub(super) fn enqueue(&mut self, key: QueueKey, mut request: Box<Request>) {
         let stop = match check_stop(&request, self.max_model_len) {
             Some(stop) => Ok(Some(stop)),
             // Prompt logprobs go out with the first token that the model computes.
@@ -118,10 +144,11 @@ impl Scheduler {
             }
             Ok(Some(stop)) => {
                 self.count_end(&request, &stop);
+                self.forget_in_runner(&request);
                 self.end_unqueued(request, stop);
             }
-            Err(message) => {
-                self.structured_output_stats.num_rejections += 1;
+            Err(GrammarFailure::Exhausted) => self.renew(key, request),
+            Err(GrammarFailure::Failed(message)) => {
                 let code = RequestErrorCode::InternalError;
                 let retryable = false;
                 let error = RequestError {
@@ -129,7 +156,7 @@ impl Scheduler {
                     message,
                     retryable,
                 };
-                self.refuse(request, error);
+                self.fail_renewed(request, error);
             }
         }
     }
@@ -161,7 +188,12 @@ impl Scheduler {
                         num_rows += masks.len() as u64;
                         RequestMasks::Masks(masks)
                     }
-                    Err(error) => RequestMasks::Failed(format!("the grammar has no mask: {error}")),
+                    Err(error) => {
+                        match GrammarFailure::new(grammar, "the grammar has no mask", &error) {
+                            GrammarFailure::Exhausted => RequestMasks::Withheld,
+                            GrammarFailure::Failed(reason) => RequestMasks::Failed(reason),
+                        }
+                    }
                 },
             );
         }
@@ -181,13 +213,12 @@ impl Scheduler {
     /// after it the output could not be completed in time.
     ///
     /// # Errors
-    /// The grammar refuses it, which its mask should have prevented, or fails: why the request
-    /// fails.
+    /// The grammar refuses it, which its mask should have prevented, or fails.
     pub(super) fn accept_token(
         &mut self,
         request: &mut Request,
         token_id: u32,
-    ) -> Result<bool, String> {
+    ) -> Result<bool, GrammarFailure> {
         let num_left = request
             .num_tokens_left(self.max_model_len)
             .saturating_sub(1);
@@ -201,13 +232,14 @@ impl Scheduler {
                 Ok(true)
             }
             Ok(Accepted::Overshoots) => Ok(false),
-            Ok(Accepted::Refused) => Err(format!(
+            Ok(Accepted::Refused) => Err(GrammarFailure::Failed(format!(
                 "the grammar refuses the sampled token {token_id} at output token \
                  {num_output_tokens}"
-            )),
-            Err(error) => Err(format!(
-                "the grammar failed at output token {num_output_tokens}: {error}"
-            )),
+            ))),
+            Err(error) => {
+                let what = format!("the grammar failed at output token {num_output_tokens}");
+                Err(GrammarFailure::new(grammar, &what, &error))
+            }
         }
     }
 
@@ -216,11 +248,11 @@ impl Scheduler {
     /// for every token.
     ///
     /// # Errors
-    /// The grammar fails: why the request fails.
+    /// The grammar fails. Tokens that were appended before that stay.
     pub(super) fn append_forced_tokens(
         &mut self,
         request: &mut Request,
-    ) -> Result<Option<Stop>, String> {
+    ) -> Result<Option<Stop>, GrammarFailure> {
         let params = request.sampling_params();
         let wants_logprobs = params.logprobs.is_some() || params.logprob_token_ids.is_some();
         if wants_logprobs || matches!(self.forced_tokens, ForcedTokens::Off) {
@@ -249,21 +281,23 @@ impl Scheduler {
     }
 
     /// The tokens that come next without being sampled; empty where there is a choice.
-    fn next_forced_tokens(&self, request: &mut Request) -> Result<Vec<u32>, String> {
+    fn next_forced_tokens(&self, request: &mut Request) -> Result<Vec<u32>, GrammarFailure> {
         let num_left = request.num_tokens_left(self.max_model_len);
         let Some((grammar, all_token_ids)) = request.grammar_and_tokens() else {
             return Ok(Vec::new());
         };
-        let failed = |error| format!("the grammar failed on a forced token: {error}");
-        let run = self
+        let forced_text = self
             .forced_tokens
-            .forced_text(grammar, all_token_ids, num_left)
-            .map_err(failed)?;
-        if !run.is_empty() {
-            return Ok(run);
-        }
-        let forced = grammar.forced_token(num_left).map_err(failed)?;
-        Ok(forced.into_iter().collect())
+            .forced_text(grammar, all_token_ids, num_left);
+        let forced = match forced_text {
+            Ok(run) if run.is_empty() => grammar
+                .forced_token(num_left)
+                .map(|forced| forced.into_iter().collect()),
+            other => other,
+        };
+        forced.map_err(|error| {
+            GrammarFailure::new(grammar, "the grammar failed on a forced token", &error)
+        })
     }
 
     /// Gives a request a draft for its next step, without the tokens that its grammar forbids.
@@ -278,10 +312,14 @@ impl Scheduler {
             .propose(request.all_token_ids(), max_tokens)
             .to_vec();
         if let Some(grammar) = request.grammar_mut() {
-            // Where the grammar fails, its masks fail in the next step and say why.
-            let num_valid = grammar
-                .validate_tokens(&draft, num_left)
-                .unwrap_or_default();
+            let num_valid = match grammar.validate_tokens(&draft, num_left) {
+                Ok(num_valid) => num_valid,
+                Err(error) => {
+                    // Another failure than this one its masks have in the next step, and say why.
+                    GrammarFailure::new(grammar, "a draft", &error);
+                    0
+                }
+            };
             self.spec_decoding_stats.num_invalid_tokens += (draft.len() - num_valid) as u64;
             draft.truncate(num_valid);
         }

@@ -40,6 +40,7 @@ mod finish;
 mod grammar;
 pub mod output;
 mod preempt;
+mod renewal;
 mod request_queue;
 pub mod scheduler;
 mod step;

@@ -184,6 +184,8 @@ pub enum RequestMasks {
     /// One mask for the next token and one after each token of its draft; fewer where the grammar
     /// ends or refuses the draft earlier: there sampling stops.
     Masks(Vec<TokenMask>),
+    /// None can be told yet: nothing is sampled, the grammar is to be compiled again.
+    Withheld,
     /// The grammar has no mask: why the request fails.
     Failed(String),
 }
@@ -201,7 +203,7 @@ impl RequestMasks {
         match self {
             Self::Free => Ok(None),
             Self::Masks(masks) => masks.get(row).map(Some).ok_or(NoRow),
-            Self::Failed(_) => Err(NoRow),
+            Self::Withheld | Self::Failed(_) => Err(NoRow),
         }
     }
 }

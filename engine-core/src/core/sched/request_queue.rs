@@ -124,14 +124,20 @@ impl RequestQueue {
     /// Adds a request that was preempted: before all others under FCFS. Under the priority
     /// policy its place is where its priority puts it.
     pub(crate) fn prepend(&mut self, request: Box<Request>) -> QueueKey {
-        let key = match self.policy {
+        let key = self.reserve_front(&request);
+        self.insert(key, request)
+    }
+
+    /// The place of such a request that is not ready yet: it is held outside and put in with
+    /// [`Self::insert`].
+    pub(crate) fn reserve_front(&mut self, request: &Request) -> QueueKey {
+        match self.policy {
             SchedulingPolicy::Fcfs => {
                 self.next_front -= 1;
                 QueueKey::Fcfs(self.next_front + 1)
             }
-            SchedulingPolicy::Priority => QueueKey::Priority(PriorityKey::of(&request)),
-        };
-        self.insert(key, request)
+            SchedulingPolicy::Priority => QueueKey::Priority(PriorityKey::of(request)),
+        }
     }
 
     /// The request that is next.

@@ -74,6 +74,8 @@ pub struct Scheduler {
     pub(crate) waiting: RequestQueue,
     /// `WAITING_FOR_STRUCTURED_OUTPUT_GRAMMAR`: others pass them by. By their places in the queue.
     pub(crate) waiting_for_grammar: BTreeMap<QueueKey, Box<Request>>,
+    /// Of these, requests whose grammar nobody has submitted again yet.
+    pub(crate) grammars_to_renew: Vec<QueueKey>,
     /// In order of admission, so that an [`Admission`] is found by bisection and a step's output
     /// by walking both in parallel.
     pub(crate) running: Vec<RunningRequest>,
@@ -117,6 +119,7 @@ impl Scheduler {
             clock,
             waiting: RequestQueue::new(config.policy),
             waiting_for_grammar: BTreeMap::new(),
+            grammars_to_renew: Vec::new(),
             running: Vec::new(),
             in_flight: HashMap::new(),
             finished_req_ids: Vec::new(),

@@ -8,6 +8,7 @@ use protocol::{
 };
 
 use crate::core::sched::output::{ModelRunnerOutput, SchedulerOutput};
+use crate::core::sched::renewal::GrammarFailure;
 use crate::core::sched::scheduler::{ClientOutput, RunningRequest, Scheduler};
 use crate::core::sched::stop::{Stop, check_stop};
 use crate::request::Request;
@@ -87,6 +88,8 @@ impl Scheduler {
                 self.in_flight.remove(request_id);
                 self.finished_req_ids.push(request_id.clone());
                 self.kv_cache_manager.free(running.blocks);
+            } else if is_exhausted(&running.request) {
+                self.renew_running(running);
             } else {
                 self.running.push(running);
             }
@@ -104,13 +107,14 @@ impl Scheduler {
         let request = &mut running.request;
         let is_prefill_chunk = request.num_computed_tokens < request.num_tokens();
         let num_sampled = step_output.sampled_token_ids.len();
+        let is_withheld = is_exhausted(request);
         let error = step_output
             .error
             .or_else(|| match (is_prefill_chunk, num_sampled) {
                 (true, 1..) => Some(format!(
                     "the model runner sampled {num_sampled} tokens after part of a prefill"
                 )),
-                (false, 0) => Some("the model runner sampled no token".to_owned()),
+                (false, 0) if !is_withheld => Some("the model runner sampled no token".to_owned()),
                 _ => None,
             });
         if let Some(message) = error {
@@ -125,15 +129,20 @@ impl Scheduler {
         }
         self.count_draft(step_output.num_draft_tokens, num_sampled);
 
-        let taken = self
-            .take_tokens(request, step_output.sampled_token_ids)
-            .and_then(|stop| match stop {
-                Some(stop) => Ok(Some(stop)),
-                None => self.append_forced_tokens(request),
-            });
+        let taken = match is_withheld {
+            true => Err(GrammarFailure::Exhausted),
+            false => self
+                .take_tokens(request, step_output.sampled_token_ids)
+                .and_then(|stop| match stop {
+                    Some(stop) => Ok(Some(stop)),
+                    None => self.append_forced_tokens(request),
+                }),
+        };
         let stop = match taken {
             Ok(stop) => stop,
-            Err(reason) => {
+            // What was taken so far goes out; the rest comes again.
+            Err(GrammarFailure::Exhausted) => None,
+            Err(GrammarFailure::Failed(reason)) => {
                 tracing::warn!(
                     request_id = &**request.request_id(),
                     reason,
@@ -145,6 +154,7 @@ impl Scheduler {
         };
         match &stop {
             Some(stop) => self.count_end(request, stop),
+            None if is_exhausted(request) => {}
             None => self.propose_draft(request),
         }
         let new_token_ids = std::mem::take(&mut request.unsent_token_ids);
@@ -189,21 +199,26 @@ impl Scheduler {
     /// computed for tokens that were not taken doesn't count.
     ///
     /// # Errors
-    /// The grammar refuses a token: why the request fails.
+    /// The grammar refuses a token or fails; the tokens before stay.
     fn take_tokens(
         &mut self,
         request: &mut Request,
         sampled_token_ids: Vec<u32>,
-    ) -> Result<Option<Stop>, String> {
-        let mut stop = None;
+    ) -> Result<Option<Stop>, GrammarFailure> {
+        let mut outcome = Ok(None);
         for token_id in sampled_token_ids {
-            if !self.accept_token(request, token_id)? {
-                break;
+            match self.accept_token(request, token_id) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(failure) => {
+                    outcome = Err(failure);
+                    break;
+                }
             }
             request.append_output_token_id(token_id);
             request.unsent_token_ids.push(token_id);
-            stop = check_stop(request, self.max_model_len);
-            if stop.is_some() {
+            if let Some(stop) = check_stop(request, self.max_model_len) {
+                outcome = Ok(Some(stop));
                 break;
             }
         }
@@ -211,7 +226,7 @@ impl Scheduler {
         // The last token is always yet to be computed.
         let num_valid_tokens = request.num_tokens() - 1;
         request.num_computed_tokens = request.num_computed_tokens.min(num_valid_tokens);
-        Ok(stop)
+        outcome
     }
 
     fn count_draft(&mut self, num_draft_tokens: usize, num_sampled: usize) {
@@ -255,6 +270,13 @@ impl Scheduler {
             spec_decoding_stats: some_unless_default(std::mem::take(&mut self.spec_decoding_stats)),
         }
     }
+}
+
+/// Whether a request's grammar has to be compiled again.
+fn is_exhausted(request: &Request) -> bool {
+    request
+        .grammar()
+        .is_some_and(StructuredOutputRequest::is_exhausted)
 }
 
 /// `None` where there is nothing to report.

@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use super::error::ModelError;
 use super::rotary::RotaryTable;
-use super::weights::StoredTensor;
+use super::weights::{StoredTensor, WeightFormat};
 use super::{ForwardInput, ModelLimits};
 
 /// Heads of an attention layer and the pages of its cache.
@@ -61,12 +61,14 @@ pub(crate) trait Backend: Send + Sized + 'static {
     /// Keys and values of one layer, `[num_blocks, block_size]` slots.
     type KvCache: Send;
 
-    /// Loads weights `[n_i, in_features]` stacked to one matrix `[sum of n_i, in_features]`.
+    /// Loads weights `[n_i, in_features]` stacked to one matrix `[sum of n_i, in_features]`, kept
+    /// in `format`.
     fn load_matrix(
         &self,
         in_features: usize,
         parts: &[StoredTensor<'_>],
         bias: Option<&[f32]>,
+        format: WeightFormat,
     ) -> Result<Self::Matrix, ModelError>;
 
     /// Loads a weight vector.
@@ -167,6 +169,14 @@ pub(crate) trait Backend: Send + Sized + 'static {
 
     /// `x[i] = x[logits_indices[i]]`, and no other rows; the indices ascend.
     fn keep_logits_rows(&mut self, x: &mut Self::Activation) -> Result<(), ModelError>;
+
+    /// `to[i] = from[rows[i]]`, and no other rows.
+    fn copy_rows(
+        &mut self,
+        from: &Self::Activation,
+        rows: &[usize],
+        to: &mut Self::Activation,
+    ) -> Result<(), ModelError>;
 
     /// Logits `[rows.len(), vocab_size]` of some rows of `hidden`.
     fn lm_head(

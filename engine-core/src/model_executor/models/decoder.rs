@@ -4,12 +4,14 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use protocol::Quantization;
+
 use super::LoadedWeights;
 use crate::model_executor::backend::{AttentionShape, Backend};
 use crate::model_executor::checkpoint::Checkpoint;
 use crate::model_executor::config::HfConfig;
 use crate::model_executor::error::ModelError;
-use crate::model_executor::weights::{LinearSpec, WeightLoader};
+use crate::model_executor::weights::WeightLoader;
 use crate::model_executor::{CausalLm, ForwardInput, LoadProgress, ModelLimits};
 
 /// The tensor whose format `--dtype auto` follows.
@@ -131,19 +133,13 @@ impl<B: Backend, F: Family> DecoderWeights<B, F> {
         config: &HfConfig,
         checkpoint: &Checkpoint,
         backend: B,
+        quantization: Quantization,
         heartbeat: Arc<AtomicU64>,
         progress: &mut dyn FnMut(LoadProgress),
     ) -> Result<Self, ModelError> {
-        let mut loader = WeightLoader::new(checkpoint, &backend, progress);
-        let vocabulary = |name| {
-            [LinearSpec {
-                name,
-                out_features: config.vocab_size,
-                bias: false,
-            }]
-        };
-        let embed_tokens =
-            loader.fused_linear(config.hidden_size, &vocabulary("model.embed_tokens"))?;
+        let mut loader = WeightLoader::new(checkpoint, &backend, quantization, progress);
+        let (hidden_size, vocab_size) = (config.hidden_size, config.vocab_size);
+        let embed_tokens = loader.vocabulary(hidden_size, "model.embed_tokens", vocab_size)?;
         let layers = (0..config.num_hidden_layers)
             .map(|index| {
                 F::load_layer(config, &format!("model.layers.{index}"), index, &mut loader)
@@ -153,7 +149,7 @@ impl<B: Backend, F: Family> DecoderWeights<B, F> {
         let lm_head = if config.tie_word_embeddings {
             None
         } else {
-            Some(loader.fused_linear(config.hidden_size, &vocabulary("lm_head"))?)
+            Some(loader.vocabulary(hidden_size, "lm_head", vocab_size)?)
         };
         loader.finish();
         Ok(Self {
@@ -289,6 +285,29 @@ impl<B: Backend, F: Family> CausalLm for Decoder<B, F> {
         } = &mut self.weights;
         let head = lm_head.as_ref().unwrap_or(embed_tokens);
         backend.lm_head(&self.buffers.normed, rows, head, logits)
+    }
+
+    fn compute_logits_of(&mut self, rows: &[usize], logits: &mut [f32]) -> Result<(), ModelError> {
+        let (Some(&first), Some(&last)) = (rows.first(), rows.last()) else {
+            return Ok(());
+        };
+        if (first..).zip(rows).all(|(expected, &row)| expected == row) {
+            return self.compute_logits(first..last.saturating_add(1), logits);
+        }
+        let expected = rows.len().saturating_mul(self.weights.config.vocab_size);
+        let end = rows.iter().max().map_or(0, |row| row.saturating_add(1));
+        self.check_logits(&(0..end), logits.len(), expected)?;
+        let DecoderWeights {
+            backend,
+            lm_head,
+            embed_tokens,
+            ..
+        } = &mut self.weights;
+        let head = lm_head.as_ref().unwrap_or(embed_tokens);
+        // The last block's output was added to the stream: its buffer is free until the next batch.
+        let Buffers { normed, delta, .. } = &mut self.buffers;
+        backend.copy_rows(normed, rows, delta)?;
+        backend.lm_head(delta, 0..rows.len(), head, logits)
     }
 
     fn compute_logits_for(

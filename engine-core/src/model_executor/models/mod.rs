@@ -54,25 +54,47 @@ pub(crate) fn load(
             _ => ModelDtype::Float32,
         },
     };
-    let heartbeat = Arc::clone(&options.heartbeat);
+    let (quantization, heartbeat) = (options.quantization, Arc::clone(&options.heartbeat));
     let weights = match options.backend {
         BackendKind::Cpu if dtype == ModelDtype::BFloat16 => {
-            let backend = CpuBackend::<Bf16>::new(pool);
-            registry::load(&config, &checkpoint, backend, heartbeat, progress)?
+            let backend = CpuBackend::<Bf16>::new(pool, dtype);
+            registry::load(
+                &config,
+                &checkpoint,
+                backend,
+                quantization,
+                heartbeat,
+                progress,
+            )?
         }
         BackendKind::Cpu => {
-            let backend = CpuBackend::<F32>::new(pool);
-            registry::load(&config, &checkpoint, backend, heartbeat, progress)?
+            let backend = CpuBackend::<F32>::new(pool, dtype);
+            registry::load(
+                &config,
+                &checkpoint,
+                backend,
+                quantization,
+                heartbeat,
+                progress,
+            )?
         }
         BackendKind::Candle => {
             let backend = CandleBackend::new(dtype)?;
-            registry::load(&config, &checkpoint, backend, heartbeat, progress)?
+            registry::load(
+                &config,
+                &checkpoint,
+                backend,
+                quantization,
+                heartbeat,
+                progress,
+            )?
         }
     };
     Ok(LoadedModel {
         name: name.to_owned(),
         config,
         dtype,
+        quantization,
         weights,
     })
 }

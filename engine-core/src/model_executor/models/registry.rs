@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use protocol::Quantization;
+
 use super::LoadedWeights;
 use super::decoder::DecoderWeights;
 use super::llama::Llama;
@@ -28,12 +30,13 @@ macro_rules! families {
             config: &HfConfig,
             checkpoint: &Checkpoint,
             backend: B,
+            quantization: Quantization,
             heartbeat: Arc<AtomicU64>,
             progress: &mut dyn FnMut(LoadProgress),
         ) -> Result<Box<dyn LoadedWeights>, ModelError> {
             match config.architecture.as_str() {
                 $($architecture => Ok(Box::new(DecoderWeights::<B, $family>::load(
-                    config, checkpoint, backend, heartbeat, progress,
+                    config, checkpoint, backend, quantization, heartbeat, progress,
                 )?)),)*
                 other => Err(unknown(other)),
             }

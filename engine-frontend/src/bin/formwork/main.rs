@@ -1,9 +1,13 @@
 //! `formwork`: the server, and what goes with it.
 
+mod bench;
+mod chat;
 mod check;
+mod constraint;
 mod daemon;
 mod http;
 mod pid_file;
+mod piece;
 mod serve;
 
 use std::ffi::OsString;
@@ -34,7 +38,13 @@ enum Command {
     /// Serve the OpenAI API over HTTP
     #[command(args_override_self = true)]
     Serve(Box<ServeArgs>),
-    /// Say whether a JSON Schema or a regular expression can be enforced, and show a sample
+    /// Talk with a model at the terminal
+    Chat(Box<chat::ChatArgs>),
+    /// Measure a server, this or any other with the OpenAI API
+    #[command(subcommand)]
+    Bench(bench::BenchCommand),
+    /// Say whether a JSON Schema, a pattern or a grammar can be enforced, where not, and show a
+    /// sample
     Check(check::CheckArgs),
     /// Tell a server that runs in the background to end, and wait for it
     Stop(StopArgs),
@@ -93,8 +103,18 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Serve(args) if args.server.daemon => daemon::start(&args),
         Command::Serve(args) => serve::serve(&args),
+        Command::Chat(args) => chat::chat(&args),
+        Command::Bench(bench::BenchCommand::Serve(args)) => bench::serve(&args),
         Command::Check(args) => check::check(&args),
         Command::Stop(args) => daemon::stop(args.pid_file, args.timeout),
         Command::Status(args) => daemon::status(args.pid_file),
     }
+}
+
+/// The key for somebody else's server: as given, or from the environment.
+fn api_key(given: Option<&str>) -> Option<String> {
+    let variables = ["FORMWORK_API_KEY", "OPENAI_API_KEY"];
+    given
+        .map(str::to_owned)
+        .or_else(|| variables.iter().find_map(|name| std::env::var(name).ok()))
 }

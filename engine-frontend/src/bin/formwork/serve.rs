@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use engine_frontend::server::{LogFormat, Ready, ServeArgs, serve as serve_http};
 use engine_frontend::{frontend_runtime, init_logging_as};
-use rustix::process::{Resource, getrlimit, setrlimit};
+use rustix::process::{Resource, Signal, getpid, getrlimit, kill_process, setrlimit};
 
 use crate::pid_file::PidFile;
 
@@ -44,6 +44,9 @@ pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<ExitCode> {
         }
         say_ready(ready, json || server.daemonized);
     };
+    if server.end_with_stdin {
+        std::thread::spawn(end_with_stdin);
+    }
     raise_file_limit();
     let runtime = frontend_runtime().context("can't start the async runtime")?;
     let served = runtime.block_on(serve_http(args, on_ready));
@@ -53,8 +56,15 @@ pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Ends the server as a signal would, when whoever holds its standard input is gone.
+fn end_with_stdin() {
+    // An error is an end as well.
+    let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+    let _ = kill_process(getpid(), Signal::TERM);
+}
+
 /// Lets the process have as many open files, one per connection, as it may give itself.
-fn raise_file_limit() {
+pub(crate) fn raise_file_limit() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     if let Err(error) = setrlimit(Resource::Nofile, limit) {

@@ -204,6 +204,11 @@ impl Values {
                 stats.num_refused,
             ),
             (
+                "renewed_grammars",
+                "Grammars compiled again, since the memory they shared was full.",
+                stats.num_renewed_grammars,
+            ),
+            (
                 "masked_steps",
                 "Steps with at least one mask.",
                 stats.num_masked_steps,

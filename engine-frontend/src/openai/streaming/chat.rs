@@ -1,17 +1,17 @@
 //! The pieces of a chat completion.
 
-use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 
-use super::{Head, Pieces, to_json};
+use super::{Head, Piece, Pieces, to_json};
 use crate::openai::chat::ChatCompletionRequest;
 use crate::openai::chunk::{
     ChatCompletionResponseStreamChoice, ChatCompletionStreamResponse, DeltaMessage,
 };
 use crate::openai::request::UsageInfo;
-use crate::openai::serving::{chat_logprobs, finish_reason as finish_reason_of, stop_reason};
-use crate::openai::tool_parser::ToolParser;
-use crate::openai::tools::ToolChoice;
+use crate::openai::serving::{chat_logprobs, finish_reason, stop_reason};
+use crate::openai::tool_call::{DeltaFunctionCall, DeltaToolCall, call_id};
+use crate::openai::tool_format::Openings;
+use crate::openai::tool_parser::{AnswerPart, ToolParser};
 use crate::outputs::{CompletionOutput, RequestOutput};
 
 /// The pieces of a chat completion.
@@ -21,16 +21,26 @@ pub(super) struct ChatPieces {
     head: Head,
     /// Whether the pieces with the roles have gone out.
     begun: bool,
-    /// By answer, where these are calls.
-    tool_parsers: HashMap<u32, ToolParser>,
+    role: String,
+    /// Where calls begin, if there may be any.
+    openings: Option<Openings>,
+    /// By answer, where there may be calls: its parser, and how many calls there were.
+    tool_parsers: HashMap<u32, (ToolParser, u32)>,
 }
 
 impl ChatPieces {
-    pub(super) fn new(head: Head, request: ChatCompletionRequest) -> Self {
+    pub(super) fn new(
+        head: Head,
+        request: ChatCompletionRequest,
+        openings: Option<Openings>,
+        role: String,
+    ) -> Self {
         Self {
             request,
             head,
             begun: false,
+            openings,
+            role,
             tool_parsers: HashMap::new(),
         }
     }
@@ -40,25 +50,27 @@ impl ChatPieces {
         choices: Vec<ChatCompletionResponseStreamChoice>,
         prompt_token_ids: Option<Vec<u32>>,
         usage: Option<UsageInfo>,
-    ) -> String {
+    ) -> Piece {
         to_json(&ChatCompletionStreamResponse {
             id: self.head.id.clone(),
             object: "chat.completion.chunk".to_owned(),
             created: self.head.created,
             model: self.head.model.clone(),
+            system_fingerprint: self.head.system_fingerprint.clone(),
             choices,
             prompt_token_ids,
             usage,
         })
+        .into()
     }
 
     /// The first piece of each answer: its role.
-    fn begin(&mut self, output: &RequestOutput, pieces: &mut VecDeque<String>) {
+    fn begin(&mut self, output: &RequestOutput, pieces: &mut VecDeque<Piece>) {
         for index in 0..self.head.n {
             let choice = ChatCompletionResponseStreamChoice {
                 index,
                 delta: DeltaMessage {
-                    role: Some("assistant".to_owned()),
+                    role: Some(self.role.clone()),
                     content: Some(String::new()),
                     ..DeltaMessage::default()
                 },
@@ -78,36 +90,68 @@ impl ChatPieces {
         }
     }
 
-    fn choice(&mut self, completion: CompletionOutput) -> ChatCompletionResponseStreamChoice {
-        let choice = &self.request.tool_choice;
-        let finish_reason = completion.finish_reason;
-        let finish_reason = finish_reason.map(|reason| finish_reason_of(reason, choice));
-        let is_calls = *choice != ToolChoice::None;
-        let tool_calls = match self.tool_parsers.entry(completion.index) {
-            Entry::Occupied(mut parser) => parser.get_mut().push(&completion.text),
-            Entry::Vacant(place) => match ToolParser::new(choice) {
-                Some(parser) => place.insert(parser).push(&completion.text),
-                None => Vec::new(),
-            },
+    /// What is new of an answer's text, and of its calls; whether there were any so far.
+    fn split(
+        &mut self,
+        completion: &CompletionOutput,
+    ) -> (Option<String>, Vec<DeltaToolCall>, bool) {
+        let Some(openings) = &self.openings else {
+            let silent = completion.text.is_empty()
+                && (completion.finished() || completion.reasoning.is_some());
+            return (
+                (!silent).then(|| completion.text.clone()),
+                Vec::new(),
+                false,
+            );
         };
-        let reasoning_content = completion
-            .reasoning
-            .clone()
-            .filter(|_| self.request.include_reasoning);
-        // A last piece without text says only why, and one of thinking has no answer yet.
-        let silent = is_calls
-            || completion.text.is_empty()
-                && (finish_reason.is_some() || completion.reasoning.is_some());
+        let (parser, num_calls) = self
+            .tool_parsers
+            .entry(completion.index)
+            .or_insert_with(|| (ToolParser::new(openings.clone()), 0));
+        let (mut content, mut deltas) = (None::<String>, Vec::<DeltaToolCall>::new());
+        for part in parser.push(&completion.text, completion.finished()) {
+            match part {
+                AnswerPart::Content(text) => content.get_or_insert_default().push_str(&text),
+                AnswerPart::Call(name) => {
+                    deltas.push(begun_call(*num_calls, name, openings));
+                    *num_calls += 1;
+                }
+                AnswerPart::Arguments(text) => match deltas.last_mut() {
+                    Some(delta) => delta
+                        .function
+                        .arguments
+                        .get_or_insert_default()
+                        .push_str(&text),
+                    None => deltas.push(DeltaToolCall {
+                        index: num_calls.saturating_sub(1),
+                        id: None,
+                        kind: None,
+                        function: DeltaFunctionCall {
+                            name: None,
+                            arguments: Some(text),
+                        },
+                    }),
+                },
+            }
+        }
+        (content, deltas, parser.has_calls())
+    }
+
+    fn choice(&mut self, completion: CompletionOutput) -> ChatCompletionResponseStreamChoice {
+        let (content, tool_calls, has_calls) = self.split(&completion);
+        let reasoning = completion.reasoning.as_ref();
         ChatCompletionResponseStreamChoice {
             index: completion.index,
             logprobs: chat_logprobs(&self.request, &completion),
             delta: DeltaMessage {
                 role: None,
-                content: (!silent).then_some(completion.text),
-                reasoning_content,
+                content,
+                reasoning_content: reasoning
+                    .filter(|_| self.request.include_reasoning)
+                    .cloned(),
                 tool_calls,
             },
-            finish_reason,
+            finish_reason: finish_reason(&completion, &self.request.tool_choice, has_calls),
             stop_reason: completion.stop_reason.as_ref().map(stop_reason),
             structured_output_complete: completion.structured_output_complete,
             token_ids: self
@@ -119,19 +163,42 @@ impl ChatPieces {
     }
 }
 
+/// Whether a piece has nothing new of its answer.
+fn says_nothing(choice: &ChatCompletionResponseStreamChoice) -> bool {
+    let no_tokens = choice.logprobs.is_none() && choice.token_ids.is_none();
+    choice.delta == DeltaMessage::default() && choice.finish_reason.is_none() && no_tokens
+}
+
+/// The first piece of a call.
+fn begun_call(index: u32, name: String, openings: &Openings) -> DeltaToolCall {
+    DeltaToolCall {
+        index,
+        id: Some(call_id(openings)),
+        kind: Some("function".to_owned()),
+        function: DeltaFunctionCall {
+            name: Some(name),
+            arguments: Some(String::new()),
+        },
+    }
+}
+
 impl Pieces for ChatPieces {
-    fn add(&mut self, prompt: u32, output: RequestOutput, pieces: &mut VecDeque<String>) {
+    fn add(&mut self, prompt: u32, output: RequestOutput, pieces: &mut VecDeque<Piece>) {
         self.head.count(prompt, &output);
         if !std::mem::replace(&mut self.begun, true) {
             self.begin(&output, pieces);
         }
         for completion in output.outputs {
             let choice = self.choice(completion);
+            // A piece of what opens or closes a call says nothing.
+            if self.openings.is_some() && says_nothing(&choice) && !self.head.continuous_usage {
+                continue;
+            }
             pieces.push_back(self.piece(vec![choice], None, self.head.continuous_usage()));
         }
     }
 
-    fn end(&mut self, pieces: &mut VecDeque<String>) {
+    fn end(&mut self, pieces: &mut VecDeque<Piece>) {
         if self.head.include_usage {
             pieces.push_back(self.piece(Vec::new(), None, Some(self.head.usage())));
         }

@@ -1,9 +1,28 @@
 //! Schemas that refer to themselves for the same value.
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
 use super::super::node::{Node, NodeId, Nodes};
 use super::place::Key;
+
+/// Whether a reference is met only by values by which it is met already: all ways to it go through
+/// what it needs all of, itself included. So nothing meets it.
+pub(super) fn needs_itself(nodes: &Nodes, reference: NodeId) -> bool {
+    let mut seen = HashSet::new();
+    let mut pending = vec![reference];
+    while let Some(id) = pending.pop() {
+        let inner: &[NodeId] = match nodes.node(id) {
+            Node::AllOf(list) => list,
+            Node::Reference(number) => &[nodes.definition(*number)],
+            _ => continue,
+        };
+        if inner.contains(&reference) {
+            return true;
+        }
+        pending.extend(inner.iter().copied().filter(|&id| seen.insert(id)));
+    }
+    false
+}
 
 /// A reference that needs itself, of the same value, to say what it says. Each node is looked at
 /// once.

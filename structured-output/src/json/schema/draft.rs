@@ -23,17 +23,20 @@ pub enum Draft {
 }
 
 impl Draft {
+    /// The names of drafts.
+    pub(in crate::json) const NAMES: [(&'static str, Self); 6] = [
+        ("auto", Self::Auto),
+        ("4", Self::Draft4),
+        ("6", Self::Draft6),
+        ("7", Self::Draft7),
+        ("2019-09", Self::Draft2019_09),
+        ("2020-12", Self::Draft2020_12),
+    ];
+
     /// The draft of a name: `auto`, `4`, `6`, `7`, `2019-09`, `2020-12`.
     pub fn named(name: &str) -> Option<Self> {
-        Some(match name {
-            "auto" => Self::Auto,
-            "4" => Self::Draft4,
-            "6" => Self::Draft6,
-            "7" => Self::Draft7,
-            "2019-09" => Self::Draft2019_09,
-            "2020-12" => Self::Draft2020_12,
-            _ => return None,
-        })
+        let named = Self::NAMES.iter().find(|named| named.0 == name);
+        named.map(|named| named.1)
     }
 
     /// The draft whose meta-schema has this URI, without an empty fragment.

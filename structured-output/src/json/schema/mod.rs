@@ -48,7 +48,7 @@ use crate::error::CompileError;
 use crate::lexical::{ExprId, Lexicon};
 use crate::options::{Format, JsonSchemaOptions, Limits};
 use crate::regex::{Chars, RegexLimits};
-use circular::circular;
+use circular::{circular, needs_itself};
 use place::{Key, Place, ScopeId};
 use refusal::{Refusal, refuse};
 use registry::{Registry, ResourceId};
@@ -302,6 +302,14 @@ impl SchemaCompiler {
     }
 
     fn finish(&mut self, lexicon: &mut Lexicon, nodes: &mut Nodes) -> Result<NodeId, CompileError> {
+        let root = self.place(&self.root.clone(), 0, 0);
+        let root = root.ok().flatten().map(|place| place.key());
+        for &(reference, key) in &self.references {
+            // Of the whole schema that would be of no use to anyone.
+            if Some(key) != root && needs_itself(nodes, reference) {
+                nodes.define(reference, NOTHING);
+            }
+        }
         if let Some(key) = circular(nodes, &self.references) {
             let refusal = refuse("", "this schema refers to itself for the same value");
             return Err(self.error(&refusal, Some(key)));

@@ -15,7 +15,7 @@ use self::operations::{Linear, causal_mask, linear, rms_norm, softmax};
 use super::{AttentionShape, Backend};
 use crate::model_executor::error::ModelError;
 use crate::model_executor::rotary::RotaryTable;
-use crate::model_executor::weights::StoredTensor;
+use crate::model_executor::weights::{StoredTensor, WeightFormat};
 use crate::model_executor::{ForwardInput, ModelDtype, ModelLimits};
 
 /// The candle backend.
@@ -119,12 +119,18 @@ impl Backend for CandleBackend {
         in_features: usize,
         parts: &[StoredTensor<'_>],
         bias: Option<&[f32]>,
+        format: WeightFormat,
     ) -> Result<Linear, ModelError> {
         let weights = parts
             .iter()
             .map(|part| {
                 let shape = (part.rows(), in_features);
-                self.rounded(&Tensor::from_vec(part.to_f32(), shape, &self.device)?)
+                let values = Tensor::from_vec(part.to_f32_in(format), shape, &self.device)?;
+                // A quantized value is used as it is, on the CPU backend too.
+                match format {
+                    WeightFormat::Dense => self.rounded(&values),
+                    WeightFormat::Quantized(_) => Ok(values),
+                }
             })
             .collect::<Result<Vec<_>, _>>()?;
         let bias = bias
@@ -350,6 +356,17 @@ impl Backend for CandleBackend {
 
     fn keep_logits_rows(&mut self, x: &mut Tensor) -> Result<(), ModelError> {
         *x = x.index_select(&self.step()?.logits_indices, 0)?;
+        Ok(())
+    }
+
+    fn copy_rows(
+        &mut self,
+        from: &Tensor,
+        rows: &[usize],
+        to: &mut Tensor,
+    ) -> Result<(), ModelError> {
+        let rows: Vec<u32> = rows.iter().map(|&row| row as u32).collect();
+        *to = from.index_select(&self.tensor(&rows)?, 0)?;
         Ok(())
     }
 

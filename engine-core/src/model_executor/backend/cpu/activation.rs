@@ -1,6 +1,7 @@
 //! Activations, and the kernels that work on each row by itself: norms and SiLU.
 
 use super::buffer::{Buffer, SharedMut};
+use super::panels::Rows;
 use super::simd::{self, LANES, Simd, SimdLevel, dispatch};
 use crate::model_executor::compute_pool::{ComputePool, PoolError};
 use crate::model_executor::error::ModelError;
@@ -66,6 +67,15 @@ impl Activation {
     /// The rows in use, `stride` apart.
     pub(crate) fn as_slice(&self) -> &[f32] {
         &self.data[..self.rows * self.stride]
+    }
+
+    /// The rows in use.
+    pub(crate) fn as_rows(&self) -> Rows<'_, f32> {
+        Rows {
+            data: self.as_slice(),
+            count: self.rows,
+            stride: self.stride,
+        }
     }
 
     pub(crate) fn as_mut_slice(&mut self) -> &mut [f32] {

@@ -292,6 +292,7 @@ unsafe fn attend_span<F: Format>(
                 init_stride: 0,
                 c: to,
                 c_stride: SPAN,
+                streams: false,
             };
             multiply_rows(level, count, false, &product);
         }
@@ -330,6 +331,7 @@ unsafe fn attend_span<F: Format>(
                 init_stride: layout.value_width,
                 c: sums,
                 c_stride: layout.value_width,
+                streams: false,
             };
             while product.col < layout.value_width {
                 let wide = layout.value_width - product.col >= 2 * LANES;

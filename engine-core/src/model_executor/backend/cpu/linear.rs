@@ -1,290 +1,220 @@
-//! Matrices, packed at load, and their product with activations.
-//!
-//! A packed matrix `[out_features, in_features]` is a row of panels, each `in_features` deep and
-//! 32 outputs wide: 32 outputs are computed at once, one lane each, so that no sum runs across
-//! lanes and every output is one chain of multiply-adds whatever the number of rows. A GEMV
-//! streams each panel once from memory; with more rows a panel comes from the cache again.
+//! A packed matrix of any format, and linear layers by it.
 
-use super::activation::Activation;
+use super::activation::for_each_row;
+#[cfg(target_arch = "x86_64")]
+use super::bf16_dot::{Bf16DotKernel, num_pairs, round_row};
 use super::buffer::{Buffer, SharedMut};
-use super::format::Format;
-use super::multiply::{MAX_ROWS, Product, multiply_rows};
-use super::simd::{LANES, SimdLevel};
+use super::dense::{DenseKernel, DenseMatrix};
+use super::format::{Bf16, F32};
+use super::panels::{self, PanelKernel, Rows};
+use super::quantized::{Layout, Q4, Q8, QuantizedKernel, QuantizedMatrix};
+use super::quantized_rows::{ActivationGroup, num_groups, quantize_row};
+use super::simd::SimdLevel;
+use crate::model_executor::ModelDtype;
 use crate::model_executor::compute_pool::ComputePool;
 use crate::model_executor::error::ModelError;
-use crate::model_executor::weights::StoredTensor;
+use crate::model_executor::quantization::QuantizedFormat;
+use crate::model_executor::weights::{StoredTensor, WeightFormat};
 
-/// Outputs of a panel.
-pub(crate) const PANEL_WIDTH: usize = 2 * LANES;
-
-/// Depth of a panel's part that stays in the first cache while rows pass; even.
-const DEPTH_BLOCK: usize = 512;
-
-/// Rows whose activations stay in the second cache while panels pass.
-const ROW_BLOCK: usize = 12 * MAX_ROWS;
-
-/// Multiply-adds below which a tile is not worth a thread.
-const WORK_PER_TILE: usize = 16 * 1024;
-
-/// A weight `[out_features, in_features]` in panels.
-pub(crate) struct PackedMatrix<F: Format> {
-    panels: Buffer<F::Element>,
-    /// `[out_features]`, padded with zeros to whole panels; zeros where there is no bias.
-    bias: Buffer<f32>,
-    out_features: usize,
-    in_features: usize,
+/// A weight `[out_features, in_features]` with its bias.
+pub(crate) enum PackedMatrix {
+    /// f32.
+    F32(DenseMatrix<F32>),
+    /// bfloat16.
+    Bf16(DenseMatrix<Bf16>),
+    /// 8 bits.
+    Q8(QuantizedMatrix<Q8>),
+    /// 4 bits.
+    Q4(QuantizedMatrix<Q4>),
 }
 
-impl<F: Format> PackedMatrix<F> {
+/// Calls a method that all formats have.
+macro_rules! each_format {
+    ($matrix:expr, $name:ident => $call:expr) => {
+        match $matrix {
+            PackedMatrix::F32($name) => $call,
+            PackedMatrix::Bf16($name) => $call,
+            PackedMatrix::Q8($name) => $call,
+            PackedMatrix::Q4($name) => $call,
+        }
+    };
+}
+
+impl PackedMatrix {
     /// Packs tensors `[n_i, in_features]`, stacked.
     pub(crate) fn pack(
         pool: &ComputePool,
+        dtype: ModelDtype,
+        format: WeightFormat,
         in_features: usize,
         parts: &[StoredTensor<'_>],
         bias: Option<&[f32]>,
     ) -> Result<Self, ModelError> {
-        let out_features: usize = parts.iter().map(StoredTensor::rows).sum();
-        let num_panels = out_features.div_ceil(PANEL_WIDTH);
-        let panel_len = F::panel_len(in_features, PANEL_WIDTH);
-        let mut panels = Buffer::zeroed("weights", num_panels * panel_len)?;
-        let mut padded_bias = Buffer::zeroed("biases", num_panels * PANEL_WIDTH)?;
-        if let Some(bias) = bias {
-            padded_bias[..bias.len()].copy_from_slice(bias);
-        }
-        let to = SharedMut::new(&mut panels);
-        pool.run(num_panels, &|panel, _| {
-            // SAFETY: each panel belongs to one tile.
-            let to = unsafe {
-                std::slice::from_raw_parts_mut(to.ptr(panel * panel_len, panel_len), panel_len)
-            };
-            let first = panel * PANEL_WIDTH;
-            for (col, feature) in (first..(first + PANEL_WIDTH).min(out_features)).enumerate() {
-                let mut row = feature;
-                for part in parts {
-                    if row < part.rows() {
-                        part.for_each_in_row(row, |k, value| {
-                            to[F::index(k, col, PANEL_WIDTH)] = F::from_f32(value);
-                        });
-                        break;
-                    }
-                    row -= part.rows();
-                }
+        Ok(match (format, dtype) {
+            (WeightFormat::Dense, ModelDtype::Float32) => {
+                Self::F32(DenseMatrix::pack(pool, in_features, parts, bias)?)
             }
-        })?;
-        Ok(Self {
-            panels,
-            bias: padded_bias,
-            out_features,
-            in_features,
+            (WeightFormat::Dense, ModelDtype::BFloat16) => {
+                Self::Bf16(DenseMatrix::pack(pool, in_features, parts, bias)?)
+            }
+            (WeightFormat::Quantized(QuantizedFormat::Q8_0), _) => {
+                Self::Q8(QuantizedMatrix::pack(pool, in_features, parts, bias)?)
+            }
+            (WeightFormat::Quantized(QuantizedFormat::Q4_0), _) => {
+                Self::Q4(QuantizedMatrix::pack(pool, in_features, parts, bias)?)
+            }
         })
     }
 
     pub(crate) fn out_features(&self) -> usize {
-        self.out_features
+        each_format!(self, matrix => matrix.out_features())
     }
 
     pub(crate) fn in_features(&self) -> usize {
-        self.in_features
-    }
-
-    fn panel(&self, index: usize) -> &[F::Element] {
-        let len = F::panel_len(self.in_features, PANEL_WIDTH);
-        &self.panels[index * len..][..len]
-    }
-
-    /// A product with one panel that begins with the bias; the rows are the caller's.
-    fn panel_of_product(&self, index: usize) -> Product<F> {
-        Product {
-            a: std::ptr::null(),
-            a_stride: 0,
-            panel: self.panel(index).as_ptr(),
-            col: 0,
-            width: PANEL_WIDTH,
-            depth: self.in_features,
-            init: self.bias[index * PANEL_WIDTH..].as_ptr(),
-            init_stride: 0,
-            c: std::ptr::null_mut(),
-            c_stride: 0,
-        }
+        each_format!(self, matrix => matrix.in_features())
     }
 
     /// Writes row `feature` of the matrix, as a table of embeddings is read.
     pub(crate) fn read_row(&self, feature: usize, out: &mut [f32]) {
-        let panel = self.panel(feature / PANEL_WIDTH);
-        for (k, out) in out.iter_mut().enumerate() {
-            *out = F::to_f32(panel[F::index(k, feature % PANEL_WIDTH, PANEL_WIDTH)]);
-        }
-    }
-
-    /// `out[r, ..] = x[r, ..] * self^T + bias` for rows of `in_features` values at `x_stride`,
-    /// results `out_features` wide at `out_stride`.
-    pub(crate) fn multiply(
-        &self,
-        pool: &ComputePool,
-        level: SimdLevel,
-        x: Rows<'_>,
-        out: &mut [f32],
-        out_stride: usize,
-    ) -> Result<(), ModelError> {
-        let rows = x.count;
-        x.check(self.in_features);
-        let num_panels = self.out_features.div_ceil(PANEL_WIDTH);
-        let work_per_panel = (self.in_features * PANEL_WIDTH * rows.min(ROW_BLOCK)).max(1);
-        let panels_per_tile = (WORK_PER_TILE / work_per_panel).max(1);
-        let tiles_per_row_block = num_panels.div_ceil(panels_per_tile);
-        let num_tiles = rows.div_ceil(ROW_BLOCK) * tiles_per_row_block;
-        let to = SharedMut::new(out);
-        pool.run(num_tiles, &|tile, _| {
-            let first_row = tile / tiles_per_row_block * ROW_BLOCK;
-            let first_panel = tile % tiles_per_row_block * panels_per_tile;
-            let tile_rows = (rows - first_row).min(ROW_BLOCK);
-            for panel in first_panel..(first_panel + panels_per_tile).min(num_panels) {
-                let col = panel * PANEL_WIDTH;
-                let cols = (self.out_features - col).min(PANEL_WIDTH);
-                for row in 0..tile_rows {
-                    // SAFETY: only checks the bounds of what the kernel writes below.
-                    let _ = unsafe { to.ptr((first_row + row) * out_stride + col, cols) };
-                }
-                // SAFETY: `x` holds the rows, `self` a panel and its bias; `cols` values of each
-                // row of `out` belong to this tile and lie within it, as just checked.
-                unsafe {
-                    let product = Product {
-                        a: x.data.as_ptr().add(first_row * x.stride),
-                        a_stride: x.stride,
-                        c: to.ptr(first_row * out_stride + col, cols),
-                        c_stride: out_stride,
-                        ..self.panel_of_product(panel)
-                    };
-                    panel_product(level, tile_rows, cols, product);
-                }
-            }
-        })?;
-        Ok(())
-    }
-
-    /// `out[i] = x * self[features[i]] + bias`, equal to the same entries of [`Self::multiply`].
-    pub(crate) fn multiply_chosen(
-        &self,
-        pool: &ComputePool,
-        level: SimdLevel,
-        x: &[f32],
-        features: &[u32],
-        out: &mut [f32],
-    ) -> Result<(), ModelError> {
-        let x = Rows {
-            data: x,
-            count: 1,
-            stride: x.len(),
-        };
-        x.check(self.in_features);
-        assert_eq!(features.len(), out.len(), "one output per feature");
-        let per_tile = (WORK_PER_TILE / (self.in_features * LANES).max(1)).max(1);
-        let to = SharedMut::new(out);
-        pool.run(features.len().div_ceil(per_tile), &|tile, _| {
-            let first = tile * per_tile;
-            for (index, feature) in features.iter().enumerate().skip(first).take(per_tile) {
-                let feature = *feature as usize;
-                assert!(feature < self.out_features, "feature out of range");
-                let (panel, col) = (feature / PANEL_WIDTH, feature % PANEL_WIDTH);
-                let vec = col - col % LANES;
-                let mut lanes = [0.0f32; LANES];
-                // SAFETY: one row of `x`, half a panel and its bias, 16 results; `out[index]`
-                // belongs to this tile.
-                unsafe {
-                    let whole = self.panel_of_product(panel);
-                    let product = Product {
-                        a: x.data.as_ptr(),
-                        col: vec,
-                        init: whole.init.add(vec),
-                        c: lanes.as_mut_ptr(),
-                        ..whole
-                    };
-                    multiply_rows(level, 1, false, &product);
-                    *to.ptr(index, 1) = lanes[col - vec];
-                }
-            }
-        })?;
-        Ok(())
+        each_format!(self, matrix => matrix.read_row(feature, out));
     }
 }
 
-/// Rows of f32 at a stride.
+/// Where a product's rows are put into the form that its matrix asks for.
+pub(crate) struct Conversion {
+    groups: Buffer<ActivationGroup>,
+    #[cfg(target_arch = "x86_64")]
+    pairs: Buffer<u32>,
+}
+
+impl Conversion {
+    /// Room for `rows` rows of `width` values. Memory that is never needed is never taken.
+    pub(crate) fn allocate(rows: usize, width: usize) -> Result<Self, ModelError> {
+        let len = rows.saturating_mul(num_groups(width));
+        Ok(Self {
+            groups: Buffer::zeroed("quantized activations", len)?,
+            #[cfg(target_arch = "x86_64")]
+            pairs: Buffer::zeroed(
+                "bfloat16 activations",
+                rows.saturating_mul(num_pairs(width)),
+            )?,
+        })
+    }
+
+    /// The rows in groups of 8-bit values.
+    fn quantize<L: Layout>(
+        &mut self,
+        linear: Linear<'_>,
+        x: &Rows<'_, f32>,
+        matrix: &QuantizedMatrix<L>,
+    ) -> Result<Rows<'_, ActivationGroup>, ModelError> {
+        let width = matrix.in_features();
+        x.check(width);
+        let stride = num_groups(width);
+        let to = SharedMut::new(&mut self.groups);
+        for_each_row(linear.pool, x.count, width, &|row, _| {
+            // SAFETY: each row belongs to one call and holds `width` values, as just checked.
+            unsafe {
+                let x = x.data.as_ptr().add(row * x.stride);
+                let to = to.ptr(row * stride, stride);
+                quantize_row(linear.level, x, width, i32::from(L::FORMAT.zero()), to);
+            }
+        })?;
+        Ok(Rows {
+            data: &self.groups[..x.count * stride],
+            count: x.count,
+            stride,
+        })
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Conversion {
+    /// The rows in pairs of bfloat16. The processor must have [`SimdLevel::Avx512Bf16`].
+    fn round_to_bf16(
+        &mut self,
+        linear: Linear<'_>,
+        x: &Rows<'_, f32>,
+        width: usize,
+    ) -> Result<Rows<'_, u32>, ModelError> {
+        x.check(width);
+        let stride = num_pairs(width);
+        let to = SharedMut::new(&mut self.pairs);
+        for_each_row(linear.pool, x.count, width, &|row, _| {
+            // SAFETY: each row belongs to one call and holds `width` values, as just checked; the
+            // caller vouches for the level.
+            unsafe {
+                let x = x.data.as_ptr().add(row * x.stride);
+                round_row(x, width, to.ptr(row * stride, stride));
+            }
+        })?;
+        Ok(Rows {
+            data: &self.pairs[..x.count * stride],
+            count: x.count,
+            stride,
+        })
+    }
+}
+
+/// Which outputs of a product are computed.
 #[derive(Clone, Copy)]
-pub(crate) struct Rows<'a> {
-    pub(crate) data: &'a [f32],
-    pub(crate) count: usize,
-    pub(crate) stride: usize,
+pub(crate) enum Outputs<'a> {
+    /// All of every row, rows at this stride.
+    All { stride: usize },
+    /// These of the only row.
+    Chosen(&'a [u32]),
 }
 
-impl<'a> Rows<'a> {
-    /// All rows of an activation.
-    pub(crate) fn of(x: &'a Activation) -> Self {
-        Self {
-            data: x.as_slice(),
-            count: x.rows(),
-            stride: x.stride(),
+/// What executes products.
+#[derive(Clone, Copy)]
+pub(crate) struct Linear<'a> {
+    pub(crate) pool: &'a ComputePool,
+    pub(crate) level: SimdLevel,
+}
+
+impl Linear<'_> {
+    /// `out = x * matrix^T + bias`. Chosen outputs are equal to the same ones among all.
+    pub(crate) fn multiply(
+        self,
+        matrix: &PackedMatrix,
+        x: &Rows<'_, f32>,
+        conversion: &mut Conversion,
+        outputs: Outputs<'_>,
+        out: &mut [f32],
+    ) -> Result<(), ModelError> {
+        let level = self.level;
+        match matrix {
+            PackedMatrix::F32(matrix) => self.run(&DenseKernel { matrix, level }, x, outputs, out),
+            PackedMatrix::Bf16(matrix) => {
+                #[cfg(target_arch = "x86_64")]
+                if let Some(kernel) = Bf16DotKernel::new(matrix, level) {
+                    let x = conversion.round_to_bf16(self, x, matrix.in_features())?;
+                    return self.run(&kernel, &x, outputs, out);
+                }
+                self.run(&DenseKernel { matrix, level }, x, outputs, out)
+            }
+            PackedMatrix::Q8(matrix) => {
+                let x = conversion.quantize(self, x, matrix)?;
+                self.run(&QuantizedKernel { matrix, level }, &x, outputs, out)
+            }
+            PackedMatrix::Q4(matrix) => {
+                let x = conversion.quantize(self, x, matrix)?;
+                self.run(&QuantizedKernel { matrix, level }, &x, outputs, out)
+            }
         }
     }
 
-    /// Panics where the rows don't hold `width` values each: kernels rely on it.
-    fn check(&self, width: usize) {
-        let needed = match self.count {
-            0 => 0,
-            count => (count - 1) * self.stride + width,
-        };
-        assert!(
-            self.data.len() >= needed && self.stride >= width,
-            "rows too short"
-        );
-    }
-}
-
-/// Rows times one panel, `cols` results each.
-///
-/// # Safety
-/// `product` must hold what `multiply_rows` asks for, `c` being valid for `cols` values per row
-/// only; `init` must be the panel's bias.
-unsafe fn panel_product<F: Format>(
-    level: SimdLevel,
-    rows: usize,
-    cols: usize,
-    product: Product<F>,
-) {
-    // SAFETY: the caller vouches for all columns or, where a panel is cut, results go by way of
-    // a buffer as wide as the panel.
-    unsafe {
-        if cols == PANEL_WIDTH {
-            let depth_block = if rows > MAX_ROWS {
-                DEPTH_BLOCK
-            } else {
-                product.depth
-            };
-            let mut part = Product {
-                depth: product.depth.min(depth_block),
-                ..product
-            };
-            multiply_rows(level, rows, true, &part);
-            let mut first = depth_block;
-            while first < product.depth {
-                // The sums go on where they stopped.
-                part.a = product.a.add(first);
-                part.panel = product.panel.add(F::index(first, 0, PANEL_WIDTH));
-                part.depth = (product.depth - first).min(depth_block);
-                (part.init, part.init_stride) = (part.c.cast_const(), part.c_stride);
-                multiply_rows(level, rows, true, &part);
-                first += depth_block;
-            }
-        } else {
-            let mut results = [0.0f32; PANEL_WIDTH];
-            for row in 0..rows {
-                let part = Product {
-                    a: product.a.add(row * product.a_stride),
-                    c: results.as_mut_ptr(),
-                    ..product
-                };
-                multiply_rows(level, 1, true, &part);
-                let to = product.c.add(row * product.c_stride);
-                std::ptr::copy_nonoverlapping(results.as_ptr(), to, cols);
+    fn run<K: PanelKernel>(
+        self,
+        kernel: &K,
+        x: &Rows<'_, K::Input>,
+        outputs: Outputs<'_>,
+        out: &mut [f32],
+    ) -> Result<(), ModelError> {
+        match outputs {
+            Outputs::All { stride } => panels::multiply(kernel, self.pool, x, out, stride),
+            Outputs::Chosen(features) => {
+                panels::multiply_chosen(kernel, self.pool, x, features, out)
             }
         }
     }

@@ -9,14 +9,26 @@ mod activation;
 mod attention;
 #[cfg(test)]
 mod attention_tests;
+#[cfg(target_arch = "x86_64")]
+mod bf16_dot;
 mod buffer;
+mod dense;
 mod format;
+mod integer;
+#[cfg(target_arch = "x86_64")]
+mod integer_x86;
 #[cfg(test)]
 mod kernel_tests;
 mod kv_cache;
 mod linear;
+#[cfg(test)]
+mod linear_tests;
 mod multiply;
 mod online_softmax;
+mod panels;
+mod prefetch;
+mod quantized;
+mod quantized_rows;
 mod query_tiles;
 mod simd;
 #[cfg(target_arch = "x86_64")]
@@ -24,6 +36,7 @@ mod simd_x86;
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use self::activation::{Activation, for_each_row};
 use self::attention::{Batch, Scratch};
@@ -31,20 +44,24 @@ use self::buffer::SharedMut;
 use self::format::Format;
 pub(crate) use self::format::{Bf16, F32};
 use self::kv_cache::{BlockShape, KvCache};
-use self::linear::{PackedMatrix, Rows};
+use self::linear::{Conversion, Linear, Outputs, PackedMatrix};
+use self::panels::Rows;
 use self::query_tiles::QueryTile;
 use self::simd::{LANES, SimdLevel};
 use super::{AttentionShape, Backend};
 use crate::model_executor::compute_pool::ComputePool;
 use crate::model_executor::error::ModelError;
 use crate::model_executor::rotary::RotaryTable;
-use crate::model_executor::weights::StoredTensor;
-use crate::model_executor::{ForwardInput, ModelLimits};
+use crate::model_executor::weights::{StoredTensor, WeightFormat};
+use crate::model_executor::{ForwardInput, ModelDtype, ModelLimits};
 
-/// The CPU backend with weights and KV cache in format `F`; activations are f32.
+/// The CPU backend with its KV cache in format `F`; activations are f32.
 pub(crate) struct CpuBackend<F: Format> {
     pool: Arc<ComputePool>,
     level: SimdLevel,
+    dtype: ModelDtype,
+    /// The widest input of a matrix loaded so far.
+    max_in_features: AtomicUsize,
     step: Option<StepBuffers>,
     format: std::marker::PhantomData<F>,
 }
@@ -53,6 +70,7 @@ pub(crate) struct CpuBackend<F: Format> {
 struct StepBuffers {
     rotary: RotaryTable,
     scratch: Scratch,
+    conversion: Conversion,
     input_ids: Vec<u32>,
     positions: Vec<u32>,
     slot_mapping: Vec<u32>,
@@ -65,13 +83,32 @@ struct StepBuffers {
 }
 
 impl<F: Format> CpuBackend<F> {
-    pub(crate) fn new(pool: Arc<ComputePool>) -> Self {
+    /// A backend whose dense matrices are in `dtype`.
+    pub(crate) fn new(pool: Arc<ComputePool>, dtype: ModelDtype) -> Self {
         Self {
             pool,
             level: SimdLevel::detect(),
+            dtype,
+            max_in_features: AtomicUsize::new(0),
             step: None,
             format: std::marker::PhantomData,
         }
+    }
+
+    /// A product of rows that the step's buffers may hold in another form.
+    fn multiply(
+        &mut self,
+        matrix: &PackedMatrix,
+        x: &Rows<'_, f32>,
+        outputs: Outputs<'_>,
+        out: &mut [f32],
+    ) -> Result<(), ModelError> {
+        let linear = Linear {
+            pool: &self.pool,
+            level: self.level,
+        };
+        let step = self.step.as_mut().ok_or_else(not_reserved)?;
+        linear.multiply(matrix, x, &mut step.conversion, outputs, out)
     }
 
     fn step(&self) -> Result<&StepBuffers, ModelError> {
@@ -88,7 +125,7 @@ fn not_reserved() -> ModelError {
 }
 
 impl<F: Format> Backend for CpuBackend<F> {
-    type Matrix = PackedMatrix<F>;
+    type Matrix = PackedMatrix;
     type Vector = Vec<f32>;
     type Activation = Activation;
     type KvCache = KvCache<F>;
@@ -98,8 +135,11 @@ impl<F: Format> Backend for CpuBackend<F> {
         in_features: usize,
         parts: &[StoredTensor<'_>],
         bias: Option<&[f32]>,
-    ) -> Result<PackedMatrix<F>, ModelError> {
-        PackedMatrix::pack(&self.pool, in_features, parts, bias)
+        format: WeightFormat,
+    ) -> Result<PackedMatrix, ModelError> {
+        self.max_in_features
+            .fetch_max(in_features, Ordering::Relaxed);
+        PackedMatrix::pack(&self.pool, self.dtype, format, in_features, parts, bias)
     }
 
     fn load_vector(&self, tensor: StoredTensor<'_>) -> Result<Vec<f32>, ModelError> {
@@ -133,6 +173,10 @@ impl<F: Format> Backend for CpuBackend<F> {
         self.step = Some(StepBuffers {
             rotary,
             scratch: Scratch::allocate(self.pool.num_threads(), shape)?,
+            conversion: Conversion::allocate(
+                tokens.max(limits.max_num_logits_rows),
+                self.max_in_features.load(Ordering::Relaxed),
+            )?,
             input_ids: Vec::with_capacity(tokens),
             positions: Vec::with_capacity(tokens),
             slot_mapping: Vec::with_capacity(tokens),
@@ -187,7 +231,7 @@ impl<F: Format> Backend for CpuBackend<F> {
         Ok(())
     }
 
-    fn embed(&mut self, table: &PackedMatrix<F>, out: &mut Activation) -> Result<(), ModelError> {
+    fn embed(&mut self, table: &PackedMatrix, out: &mut Activation) -> Result<(), ModelError> {
         let input_ids = &self.step()?.input_ids;
         out.set_rows(input_ids.len())?;
         let (width, stride) = (out.width(), out.stride());
@@ -204,19 +248,14 @@ impl<F: Format> Backend for CpuBackend<F> {
     fn linear(
         &mut self,
         x: &Activation,
-        matrix: &PackedMatrix<F>,
+        matrix: &PackedMatrix,
         out: &mut Activation,
     ) -> Result<(), ModelError> {
         out.set_rows(x.rows())?;
         assert!(out.width() == matrix.out_features(), "widths differ");
         let stride = out.stride();
-        matrix.multiply(
-            &self.pool,
-            self.level,
-            Rows::of(x),
-            out.as_mut_slice(),
-            stride,
-        )
+        let outputs = Outputs::All { stride };
+        self.multiply(matrix, &x.as_rows(), outputs, out.as_mut_slice())
     }
 
     fn rms_norm(
@@ -310,11 +349,25 @@ impl<F: Format> Backend for CpuBackend<F> {
         x.set_rows(indices.len())
     }
 
+    fn copy_rows(
+        &mut self,
+        from: &Activation,
+        rows: &[usize],
+        to: &mut Activation,
+    ) -> Result<(), ModelError> {
+        to.set_rows(rows.len())?;
+        let (width, stride) = (to.width(), to.stride());
+        for (copy, &row) in to.as_mut_slice().chunks_mut(stride).zip(rows) {
+            copy[..width].copy_from_slice(from.row(row));
+        }
+        Ok(())
+    }
+
     fn lm_head(
         &mut self,
         hidden: &Activation,
         rows: Range<usize>,
-        head: &PackedMatrix<F>,
+        head: &PackedMatrix,
         logits: &mut [f32],
     ) -> Result<(), ModelError> {
         let stride = hidden.stride();
@@ -323,7 +376,8 @@ impl<F: Format> Backend for CpuBackend<F> {
             count: rows.len(),
             stride,
         };
-        head.multiply(&self.pool, self.level, x, logits, head.out_features())
+        let stride = head.out_features();
+        self.multiply(head, &x, Outputs::All { stride }, logits)
     }
 
     fn lm_head_for(
@@ -331,9 +385,14 @@ impl<F: Format> Backend for CpuBackend<F> {
         hidden: &Activation,
         row: usize,
         token_ids: &[u32],
-        head: &PackedMatrix<F>,
+        head: &PackedMatrix,
         logits: &mut [f32],
     ) -> Result<(), ModelError> {
-        head.multiply_chosen(&self.pool, self.level, hidden.row(row), token_ids, logits)
+        let x = Rows {
+            data: hidden.row(row),
+            count: 1,
+            stride: hidden.width(),
+        };
+        self.multiply(head, &x, Outputs::Chosen(token_ids), logits)
     }
 }

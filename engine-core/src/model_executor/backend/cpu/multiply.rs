@@ -4,6 +4,7 @@
 //! per level, format, number of rows and width, and nowhere inlined: the variants are many.
 
 use super::format::Format;
+use super::prefetch::Prefetch;
 use super::simd::{LANES, Portable, Simd, SimdLevel};
 #[cfg(target_arch = "x86_64")]
 use super::simd_x86::{Avx2, Avx512};
@@ -24,6 +25,8 @@ pub(crate) struct Product<F: Format> {
     pub(crate) init_stride: usize,
     pub(crate) c: *mut f32,
     pub(crate) c_stride: usize,
+    /// Whether the panel is followed by what is read next, so that it pays to ask for it.
+    pub(crate) streams: bool,
 }
 
 /// The product for `ROWS` rows and `VECS * 16` columns, from row `row` and column `col` of
@@ -36,6 +39,7 @@ unsafe fn multiply<S: Simd, F: Format, const ROWS: usize, const VECS: usize>(
     product: &Product<F>,
     row: usize,
     col: usize,
+    mut prefetch: Prefetch,
 ) {
     let Product {
         panel,
@@ -60,7 +64,13 @@ unsafe fn multiply<S: Simd, F: Format, const ROWS: usize, const VECS: usize>(
         }
         let even_depth = depth & !1;
         let mut p = 0;
+        let pair_bytes = 2 * width * size_of::<F::Element>();
         while p < even_depth {
+            // With more rows the products take all of the time, and this would lengthen it.
+            if ROWS <= 4 {
+                let pair = panel.cast::<u8>().wrapping_add(p / 2 * pair_bytes);
+                prefetch.step::<S>(pair, pair_bytes);
+            }
             let mut first = [S::splat(0.0); VECS];
             let mut second = [S::splat(0.0); VECS];
             for vec in 0..VECS {
@@ -102,9 +112,10 @@ unsafe fn multiply_avx512<F: Format, const ROWS: usize, const VECS: usize>(
     product: &Product<F>,
     row: usize,
     col: usize,
+    prefetch: Prefetch,
 ) {
     // SAFETY: passed on to the caller.
-    unsafe { multiply::<Avx512, F, ROWS, VECS>(product, row, col) }
+    unsafe { multiply::<Avx512, F, ROWS, VECS>(product, row, col, prefetch) }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -113,18 +124,20 @@ unsafe fn multiply_avx2<F: Format, const ROWS: usize, const VECS: usize>(
     product: &Product<F>,
     row: usize,
     col: usize,
+    prefetch: Prefetch,
 ) {
     // SAFETY: passed on to the caller.
-    unsafe { multiply::<Avx2, F, ROWS, VECS>(product, row, col) }
+    unsafe { multiply::<Avx2, F, ROWS, VECS>(product, row, col, prefetch) }
 }
 
 unsafe fn multiply_portable<F: Format, const ROWS: usize, const VECS: usize>(
     product: &Product<F>,
     row: usize,
     col: usize,
+    prefetch: Prefetch,
 ) {
     // SAFETY: passed on to the caller.
-    unsafe { multiply::<Portable, F, ROWS, VECS>(product, row, col) }
+    unsafe { multiply::<Portable, F, ROWS, VECS>(product, row, col, prefetch) }
 }
 
 /// Most rows of one call of the kernel, at the level with the most registers.
@@ -141,17 +154,18 @@ pub(crate) unsafe fn multiply_rows<F: Format>(
     wide: bool,
     product: &Product<F>,
 ) {
+    let mut prefetch = Prefetch::NONE;
     macro_rules! block {
         ($kernel:ident, $vecs:literal, $count:expr, $row:expr, $col:expr, [$($n:literal),*]) => {
             match $count {
-                $($n => $kernel::<F, $n, $vecs>(product, $row, $col),)*
+                $($n => $kernel::<F, $n, $vecs>(product, $row, $col, prefetch),)*
                 _ => unreachable!("a block has at most {MAX_ROWS} rows"),
             }
         };
     }
     let most = match level {
         #[cfg(target_arch = "x86_64")]
-        SimdLevel::Avx512 => MAX_ROWS,
+        SimdLevel::Avx512 | SimdLevel::Avx512Vnni | SimdLevel::Avx512Bf16 => MAX_ROWS,
         #[cfg(target_arch = "x86_64")]
         SimdLevel::Avx2 => 6,
         SimdLevel::Portable => 4,
@@ -161,15 +175,19 @@ pub(crate) unsafe fn multiply_rows<F: Format>(
     let mut row = 0;
     for block in 0..num_blocks {
         let count = (rows - row).div_ceil(num_blocks - block);
+        if product.streams {
+            let part_bytes = product.depth * product.width * size_of::<F::Element>();
+            prefetch = Prefetch::of_block(block, num_blocks, part_bytes);
+        }
         // SAFETY: rows `row..row + count` are among those that the caller vouches for.
         unsafe {
             match level {
                 #[cfg(target_arch = "x86_64")]
-                SimdLevel::Avx512 if wide => {
+                SimdLevel::Avx512 | SimdLevel::Avx512Vnni | SimdLevel::Avx512Bf16 if wide => {
                     block!(multiply_avx512, 2, count, row, 0, [1, 2, 3, 4, 5, 6, 7, 8]);
                 }
                 #[cfg(target_arch = "x86_64")]
-                SimdLevel::Avx512 => {
+                SimdLevel::Avx512 | SimdLevel::Avx512Vnni | SimdLevel::Avx512Bf16 => {
                     block!(multiply_avx512, 1, count, row, 0, [1, 2, 3, 4, 5, 6, 7, 8]);
                 }
                 #[cfg(target_arch = "x86_64")]

@@ -14,12 +14,18 @@ pub(crate) const LANES: usize = 16;
 pub(crate) enum SimdLevel {
     /// What the target guarantees.
     Portable,
-    /// AVX2 and FMA.
+    /// AVX2, FMA and F16C.
     #[cfg(target_arch = "x86_64")]
     Avx2,
     /// AVX-512 F, BW, DQ and VL.
     #[cfg(target_arch = "x86_64")]
     Avx512,
+    /// AVX-512 with VNNI: dot products of bytes.
+    #[cfg(target_arch = "x86_64")]
+    Avx512Vnni,
+    /// AVX-512 with VNNI and BF16: dot products of bfloat16 too.
+    #[cfg(target_arch = "x86_64")]
+    Avx512Bf16,
 }
 
 impl SimdLevel {
@@ -34,7 +40,10 @@ impl SimdLevel {
         let mut levels = vec![Self::Portable];
         #[cfg(target_arch = "x86_64")]
         {
-            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+            if is_x86_feature_detected!("avx2")
+                && is_x86_feature_detected!("fma")
+                && is_x86_feature_detected!("f16c")
+            {
                 levels.push(Self::Avx2);
                 if is_x86_feature_detected!("avx512f")
                     && is_x86_feature_detected!("avx512bw")
@@ -42,6 +51,12 @@ impl SimdLevel {
                     && is_x86_feature_detected!("avx512vl")
                 {
                     levels.push(Self::Avx512);
+                    if is_x86_feature_detected!("avx512vnni") {
+                        levels.push(Self::Avx512Vnni);
+                        if is_x86_feature_detected!("avx512bf16") {
+                            levels.push(Self::Avx512Bf16);
+                        }
+                    }
                 }
             }
         }
@@ -76,10 +91,16 @@ pub(crate) trait Simd {
     unsafe fn max(a: Self::V, b: Self::V) -> Self::V;
     /// The smaller; `b` where one is NaN.
     unsafe fn min(a: Self::V, b: Self::V) -> Self::V;
+    /// The magnitude.
+    unsafe fn abs(a: Self::V) -> Self::V;
     /// The largest lane.
     unsafe fn max_lane(a: Self::V) -> f32;
     /// To the nearest whole number, ties to even.
     unsafe fn round(a: Self::V) -> Self::V;
+    /// Asks for the cache line at `from`, which may lie anywhere.
+    unsafe fn prefetch(from: *const u8);
+    /// 16 whole numbers in `-128..=127` to `to`; others become any byte.
+    unsafe fn store_i8(to: *mut i8, v: Self::V);
     /// `2^a` for whole `a` in `-126..=127`.
     unsafe fn exp2_whole(a: Self::V) -> Self::V;
 }
@@ -232,6 +253,17 @@ impl Simd for Portable {
         std::array::from_fn(|lane| if a[lane] < b[lane] { a[lane] } else { b[lane] })
     }
     #[inline(always)]
+    unsafe fn abs(a: Self::V) -> Self::V {
+        a.map(f32::abs)
+    }
+    #[inline(always)]
+    unsafe fn prefetch(_from: *const u8) {}
+    #[inline(always)]
+    unsafe fn store_i8(to: *mut i8, v: Self::V) {
+        // SAFETY: the caller vouches for 16 bytes.
+        unsafe { to.cast::<[i8; LANES]>().write(v.map(|v| v as i8)) }
+    }
+    #[inline(always)]
     unsafe fn max_lane(a: Self::V) -> f32 {
         a.into_iter().fold(f32::NEG_INFINITY, f32::max)
     }
@@ -278,7 +310,9 @@ macro_rules! dispatch {
             unsafe {
                 match level {
                     #[cfg(target_arch = "x86_64")]
-                    SimdLevel::Avx512 => avx512($($arg),*),
+                    SimdLevel::Avx512 | SimdLevel::Avx512Vnni | SimdLevel::Avx512Bf16 => {
+                        avx512($($arg),*);
+                    }
                     #[cfg(target_arch = "x86_64")]
                     SimdLevel::Avx2 => avx2($($arg),*),
                     SimdLevel::Portable => $body::<Portable>($($arg),*),

@@ -71,6 +71,18 @@ impl Simd for Avx512 {
         unsafe { _mm512_min_ps(a, b) }
     }
     #[inline(always)]
+    unsafe fn prefetch(from: *const u8) {
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) }
+    }
+    #[inline(always)]
+    unsafe fn abs(a: Self::V) -> Self::V {
+        unsafe { _mm512_abs_ps(a) }
+    }
+    #[inline(always)]
+    unsafe fn store_i8(to: *mut i8, v: Self::V) {
+        unsafe { _mm_storeu_si128(to.cast(), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(v))) }
+    }
+    #[inline(always)]
     unsafe fn max_lane(a: Self::V) -> f32 {
         unsafe { _mm512_reduce_max_ps(a) }
     }
@@ -164,6 +176,30 @@ impl Simd for Avx2 {
     #[inline(always)]
     unsafe fn min(a: Self::V, b: Self::V) -> Self::V {
         unsafe { (_mm256_min_ps(a.0, b.0), _mm256_min_ps(a.1, b.1)) }
+    }
+    #[inline(always)]
+    unsafe fn prefetch(from: *const u8) {
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) }
+    }
+    #[inline(always)]
+    unsafe fn abs(a: Self::V) -> Self::V {
+        unsafe {
+            let sign = _mm256_set1_ps(-0.0);
+            (_mm256_andnot_ps(sign, a.0), _mm256_andnot_ps(sign, a.1))
+        }
+    }
+    #[inline(always)]
+    unsafe fn store_i8(to: *mut i8, v: Self::V) {
+        unsafe {
+            let words = _mm256_packs_epi32(_mm256_cvtps_epi32(v.0), _mm256_cvtps_epi32(v.1));
+            // Packing works in halves of 128 bits: put the quarters in order.
+            let words = _mm256_permute4x64_epi64::<0b11_01_10_00>(words);
+            let bytes = _mm_packs_epi16(
+                _mm256_castsi256_si128(words),
+                _mm256_extracti128_si256::<1>(words),
+            );
+            _mm_storeu_si128(to.cast(), bytes);
+        }
     }
     #[inline(always)]
     unsafe fn max_lane(a: Self::V) -> f32 {

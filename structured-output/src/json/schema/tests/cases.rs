@@ -282,3 +282,22 @@ fn equal_schemas_are_one_node() {
     };
     assert_eq!(root, compiled.root);
 }
+
+#[test]
+fn what_needs_itself_allows_nothing() {
+    let schema = r##"{
+        "properties": {"a": {"$ref": "#/$defs/x"}, "b": {"$ref": "#/$defs/y"}},
+        "$defs": {
+            "x": {"allOf": [{"$ref": "#/$defs/x"}, {"type": "null"}]},
+            "y": {"anyOf": [{"type": "null"}, {"allOf": [{"$ref": "#/$defs/z"}]}]},
+            "z": {"$ref": "#/$defs/w", "type": "string"},
+            "w": {"allOf": [{"$ref": "#/$defs/z"}]}
+        }
+    }"##;
+    check(
+        Draft::Auto,
+        schema,
+        &["{}", r#"{"b":null}"#],
+        &[r#"{"a":null}"#, r#"{"b":""}"#],
+    );
+}

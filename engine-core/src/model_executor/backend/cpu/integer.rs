@@ -1,0 +1,85 @@
+//! Dot products of bytes, sixteen columns at a time, on whatever the processor has.
+//!
+//! Sums of such products are exact, so all levels give the same.
+
+use half::f16;
+
+use super::simd::{LANES, Portable, Simd};
+
+/// Sixteen lanes of 32-bit sums over products of an unsigned and a signed byte.
+///
+/// # Safety
+/// As for [`Simd`].
+pub(crate) trait IntegerSimd: Simd {
+    /// 16 sums.
+    type Sums: Copy;
+    /// Four unsigned bytes for each of 16 columns.
+    type Bytes: Copy;
+    /// Four signed bytes, the same for all columns.
+    type Factors: Copy;
+
+    /// All sums `value`.
+    unsafe fn splat_sums(value: i32) -> Self::Sums;
+    /// 64 bytes.
+    unsafe fn load_bytes(from: *const u8) -> Self::Bytes;
+    /// The lower and the upper halves of 64 bytes.
+    unsafe fn load_nibbles(from: *const u8) -> (Self::Bytes, Self::Bytes);
+    /// 4 bytes.
+    unsafe fn splat_factors(from: *const i8) -> Self::Factors;
+    /// `sums + products of the four bytes`, by column.
+    unsafe fn dot(sums: Self::Sums, bytes: Self::Bytes, factors: Self::Factors) -> Self::Sums;
+    /// To the nearest f32.
+    unsafe fn sums_to_f32(sums: Self::Sums) -> Self::V;
+    /// 16 half-precision values, widened.
+    unsafe fn load_f16(from: *const u16) -> Self::V;
+}
+
+impl IntegerSimd for Portable {
+    type Sums = [i32; LANES];
+    type Bytes = [[u8; 4]; LANES];
+    type Factors = [i8; 4];
+
+    #[inline(always)]
+    unsafe fn splat_sums(value: i32) -> Self::Sums {
+        [value; LANES]
+    }
+    #[inline(always)]
+    unsafe fn load_bytes(from: *const u8) -> Self::Bytes {
+        // SAFETY: the caller vouches for 64 bytes.
+        unsafe { from.cast::<Self::Bytes>().read_unaligned() }
+    }
+    #[inline(always)]
+    unsafe fn load_nibbles(from: *const u8) -> (Self::Bytes, Self::Bytes) {
+        // SAFETY: the caller vouches for 64 bytes.
+        let bytes = unsafe { Self::load_bytes(from) };
+        (
+            bytes.map(|column| column.map(|byte| byte & 15)),
+            bytes.map(|column| column.map(|byte| byte >> 4)),
+        )
+    }
+    #[inline(always)]
+    unsafe fn splat_factors(from: *const i8) -> Self::Factors {
+        // SAFETY: the caller vouches for 4 bytes.
+        unsafe { from.cast::<Self::Factors>().read_unaligned() }
+    }
+    #[inline(always)]
+    unsafe fn dot(sums: Self::Sums, bytes: Self::Bytes, factors: Self::Factors) -> Self::Sums {
+        std::array::from_fn(|lane| {
+            let products = std::iter::zip(bytes[lane], factors);
+            sums[lane]
+                + products
+                    .map(|(b, f)| i32::from(b) * i32::from(f))
+                    .sum::<i32>()
+        })
+    }
+    #[inline(always)]
+    unsafe fn sums_to_f32(sums: Self::Sums) -> Self::V {
+        sums.map(|sum| sum as f32)
+    }
+    #[inline(always)]
+    unsafe fn load_f16(from: *const u16) -> Self::V {
+        // SAFETY: the caller vouches for 16 values.
+        let bits = unsafe { from.cast::<[u16; LANES]>().read_unaligned() };
+        bits.map(|bits| f16::from_bits(bits).to_f32())
+    }
+}

@@ -1,0 +1,255 @@
+//! Linear layers in every weight format at every level against a plain reference in f64.
+
+use protocol::Quantization;
+
+use super::kernel_tests::{Random, bytes, close, filled};
+use super::linear::{Conversion, Linear, Outputs, PackedMatrix};
+use super::panels::Rows;
+use super::simd::SimdLevel;
+use crate::model_executor::ModelDtype;
+use crate::model_executor::compute_pool::ComputePool;
+use crate::model_executor::quantization::GROUP;
+use crate::model_executor::weights::{MatrixRole, StoredTensor, WeightFormat};
+
+type WeightKind = (ModelDtype, Quantization);
+
+const KINDS: [WeightKind; 4] = [
+    (ModelDtype::Float32, Quantization::None),
+    (ModelDtype::BFloat16, Quantization::None),
+    (ModelDtype::BFloat16, Quantization::Q8_0),
+    (ModelDtype::Float32, Quantization::Q4_0),
+];
+
+fn pack(
+    pool: &ComputePool,
+    kind: WeightKind,
+    in_features: usize,
+    parts: &[StoredTensor<'_>],
+    bias: Option<&[f32]>,
+) -> PackedMatrix {
+    let format = WeightFormat::of(kind.1, MatrixRole::Layer);
+    PackedMatrix::pack(pool, kind.0, format, in_features, parts, bias).unwrap()
+}
+
+/// The weights as the kind keeps them.
+fn kept(kind: WeightKind, tensor: StoredTensor<'_>) -> Vec<f32> {
+    match kind {
+        (ModelDtype::BFloat16, Quantization::None) => tensor
+            .to_f32()
+            .into_iter()
+            .map(|value| half::bf16::from_f32(value).to_f32())
+            .collect(),
+        _ => tensor.to_f32_in(WeightFormat::of(kind.1, MatrixRole::Layer)),
+    }
+}
+
+/// Whether bfloat16 itself is multiplied, rather than widened.
+fn rounds_activations_to_bf16(kind: WeightKind, level: SimdLevel) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    if level == SimdLevel::Avx512Bf16 {
+        return kind == (ModelDtype::BFloat16, Quantization::None);
+    }
+    let _ = (kind, level);
+    false
+}
+
+/// A row as the kind's products read it: in groups of 32, in steps of a 127th of the largest.
+fn read(kind: WeightKind, level: SimdLevel, x: &[f32]) -> Vec<f64> {
+    if rounds_activations_to_bf16(kind, level) {
+        let rounded = x.iter().map(|x| half::bf16::from_f32(*x).to_f64());
+        return rounded.collect();
+    }
+    if kind.1 == Quantization::None {
+        return x.iter().map(|x| f64::from(*x)).collect();
+    }
+    x.chunks(GROUP)
+        .flat_map(|group| {
+            let largest = group.iter().fold(0.0f32, |most, x| most.max(x.abs()));
+            group.iter().map(move |x| match largest {
+                0.0 => 0.0,
+                _ => {
+                    f64::from((x * (127.0 / largest)).round_ties_even())
+                        * f64::from(largest / 127.0)
+                }
+            })
+        })
+        .collect()
+}
+
+fn multiply(
+    linear: Linear<'_>,
+    matrix: &PackedMatrix,
+    x: &Rows<'_, f32>,
+    outputs: Outputs<'_>,
+    out: &mut [f32],
+) {
+    let mut conversion = Conversion::allocate(x.count, matrix.in_features()).unwrap();
+    linear
+        .multiply(matrix, x, &mut conversion, outputs, out)
+        .unwrap();
+}
+
+fn check(kind: WeightKind, rows: usize, n: usize, k: usize, linear: Linear<'_>) {
+    let mut random = Random((rows * 1000 + n * 10 + k) as u64);
+    let (first, second) = (n / 3, n - n / 3);
+    let (weights, bias) = (random.values(n * k), random.values(n));
+    let data = bytes(&weights);
+    let (upper, lower) = data.split_at(first * k * 4);
+    let parts = [
+        StoredTensor::f32(first, k, upper),
+        StoredTensor::f32(second, k, lower),
+    ];
+    let weights = kept(kind, StoredTensor::f32(n, k, &data));
+    let matrix = pack(linear.pool, kind, k, &parts, Some(&bias));
+    let x = filled(rows, k, &mut random);
+    // Results at a stride of their own; what lies between them must stay.
+    let stride = n + 3;
+    let mut out = vec![7.0f32; rows * stride];
+    multiply(
+        linear,
+        &matrix,
+        &x.as_rows(),
+        Outputs::All { stride },
+        &mut out,
+    );
+    for row in 0..rows {
+        let x = read(kind, linear.level, x.row(row));
+        for feature in 0..n {
+            let weights = &weights[feature * k..][..k];
+            let sum: f64 = std::iter::zip(&x, weights)
+                .map(|(x, w)| x * f64::from(*w))
+                .sum();
+            let what = format!(
+                "{kind:?} {:?} [{rows}, {k}] x [{n}, {k}] at {row}, {feature}",
+                linear.level
+            );
+            let expected = sum + f64::from(bias[feature]);
+            close(out[row * stride + feature], expected, 1e-4, &what);
+        }
+        let between = &out[row * stride + n..(row + 1) * stride];
+        assert!(between.iter().all(|value| *value == 7.0));
+    }
+    let features: Vec<u32> = (0..n as u32).rev().step_by(2).collect();
+    let mut chosen = vec![0.0; features.len()];
+    let row = Rows {
+        data: x.row(0),
+        count: 1,
+        stride: k,
+    };
+    multiply(
+        linear,
+        &matrix,
+        &row,
+        Outputs::Chosen(&features),
+        &mut chosen,
+    );
+    for (feature, found) in features.iter().zip(&chosen) {
+        let all = out[*feature as usize];
+        assert_eq!(found.to_bits(), all.to_bits(), "{kind:?} {feature}");
+    }
+    let mut table_row = vec![0.0; k];
+    matrix.read_row(n - 1, &mut table_row);
+    assert_eq!(table_row, weights[(n - 1) * k..]);
+}
+
+#[test]
+fn linear_matches_at_every_level_and_size() {
+    let pool = ComputePool::new(2).unwrap();
+    for level in SimdLevel::available() {
+        let linear = Linear { pool: &pool, level };
+        for (n, k) in [(1, 1), (31, 7), (32, 16), (33, 40), (97, 129), (64, 1100)] {
+            for rows in [1, 2, 3, 5, 7, 12, 13, 20, 100] {
+                for kind in KINDS {
+                    check(kind, rows, n, k, linear);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_row_is_the_same_in_any_number_of_rows() {
+    let pool = ComputePool::new(1).unwrap();
+    let mut random = Random(5);
+    let (n, k) = (70, 1301);
+    let data = bytes(&random.values(n * k));
+    let x = filled(150, k, &mut random);
+    for kind in KINDS {
+        let matrix = pack(&pool, kind, k, &[StoredTensor::f32(n, k, &data)], None);
+        for level in SimdLevel::available() {
+            let linear = Linear { pool: &pool, level };
+            let outputs = Outputs::All { stride: n };
+            let mut all = vec![0.0; 150 * n];
+            multiply(linear, &matrix, &x.as_rows(), outputs, &mut all);
+            for rows in 1..=30 {
+                let some = Rows {
+                    count: rows,
+                    ..x.as_rows()
+                };
+                let mut out = vec![0.0; rows * n];
+                multiply(linear, &matrix, &some, outputs, &mut out);
+                assert!(out == all[..rows * n], "{kind:?} {level:?}: {rows} rows");
+            }
+        }
+    }
+}
+
+#[test]
+fn levels_with_fused_multiply_add_give_the_same_bits() {
+    let pool = ComputePool::new(1).unwrap();
+    let mut random = Random(11);
+    let (rows, n, k) = (9, 70, 333);
+    let data = bytes(&random.values(n * k));
+    let x = filled(rows, k, &mut random);
+    for kind in KINDS {
+        let matrix = pack(&pool, kind, k, &[StoredTensor::f32(n, k, &data)], None);
+        let results: Vec<Vec<u32>> = SimdLevel::available()
+            .into_iter()
+            .filter(|level| *level != SimdLevel::Portable)
+            .filter(|level| !rounds_activations_to_bf16(kind, *level))
+            .map(|level| {
+                let linear = Linear { pool: &pool, level };
+                let mut out = vec![0.0; rows * n];
+                let outputs = Outputs::All { stride: n };
+                multiply(linear, &matrix, &x.as_rows(), outputs, &mut out);
+                out.into_iter().map(f32::to_bits).collect()
+            })
+            .collect();
+        assert!(
+            results.windows(2).all(|pair| pair[0] == pair[1]),
+            "{kind:?}"
+        );
+    }
+}
+
+#[test]
+fn what_is_not_finite_stays_so_and_what_is_tiny_counts_as_nothing() {
+    let pool = ComputePool::new(1).unwrap();
+    let (n, k) = (32, 64);
+    let data = bytes(&Random(3).values(n * k));
+    for quantization in [Quantization::Q8_0, Quantization::Q4_0] {
+        let kind = (ModelDtype::Float32, quantization);
+        let matrix = pack(&pool, kind, k, &[StoredTensor::f32(n, k, &data)], None);
+        for level in SimdLevel::available() {
+            let linear = Linear { pool: &pool, level };
+            for (value, is_nan) in [
+                (f32::NAN, true),
+                (f32::INFINITY, true),
+                (f32::NEG_INFINITY, true),
+                (1e-40, false),
+            ] {
+                let mut row = vec![0.0; k];
+                row[40] = value;
+                let x = Rows {
+                    data: row.as_slice(),
+                    count: 1,
+                    stride: k,
+                };
+                let mut out = vec![0.0; n];
+                multiply(linear, &matrix, &x, Outputs::All { stride: n }, &mut out);
+                let right = |out: &f32| if is_nan { out.is_nan() } else { *out == 0.0 };
+                assert!(out.iter().all(right), "{level:?} {value}");
+            }
+        }
+    }
+}

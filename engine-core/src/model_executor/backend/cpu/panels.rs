@@ -1,0 +1,241 @@
+//! The product of rows with a packed matrix, whatever its format: how it is cut into tiles.
+//!
+//! A packed matrix `[out_features, in_features]` is a row of panels, each `in_features` deep and
+//! 32 outputs wide: 32 outputs are computed at once, one lane each, so that no sum runs across
+//! lanes and every output is one chain of multiply-adds whatever the number of rows. One row
+//! streams each panel once from memory; with more rows a panel comes from the cache again.
+
+use super::buffer::SharedMut;
+use super::simd::LANES;
+use crate::model_executor::compute_pool::ComputePool;
+use crate::model_executor::error::ModelError;
+
+/// Outputs of a panel.
+pub(crate) const PANEL_WIDTH: usize = 2 * LANES;
+
+/// Rows whose activations stay in the second cache while panels pass.
+const ROW_BLOCK: usize = 96;
+
+/// Panels that stay in the caches while blocks of rows pass.
+const PANEL_BLOCK: usize = 8;
+
+/// Multiply-adds below which a tile is not worth a thread.
+const WORK_PER_TILE: usize = 16 * 1024;
+
+/// A packed matrix in the hands of the kernel that multiplies with it.
+pub(crate) trait PanelKernel: Sync {
+    /// What a row of activations is made of.
+    type Input: Sync;
+
+    /// Outputs.
+    fn out_features(&self) -> usize;
+
+    /// Elements of `Input` in a row.
+    fn depth(&self) -> usize;
+
+    /// What an output costs, in the time of a multiply-add of f32.
+    fn work_per_output(&self) -> usize;
+
+    /// Elements of `Input` whose part of a panel stays in the first cache while rows pass.
+    fn depth_block(&self) -> usize;
+
+    /// `[out_features]`, padded to whole panels.
+    fn bias(&self) -> &[f32];
+
+    /// `c[r, ..] = init[r, ..] + x[r, depth] * panel[depth, col..]` by one chain of multiply-adds
+    /// per element in ascending depth, 32 columns wide or (not `wide`) 16.
+    ///
+    /// # Safety
+    /// `part` must be valid for its rows of `Input` and of results at their strides; `panel`,
+    /// `col` and `depth` must lie within the matrix.
+    unsafe fn multiply(&self, panel: usize, col: usize, wide: bool, part: &Part<Self::Input>);
+}
+
+/// Rows and a range of the depth, and where the results go. `init` may be `c`.
+#[derive(Debug)]
+pub(crate) struct Part<I> {
+    pub(crate) rows: usize,
+    /// First and number of elements of the depth.
+    pub(crate) first: usize,
+    pub(crate) depth: usize,
+    /// The rows from the depth's beginning on.
+    pub(crate) x: *const I,
+    pub(crate) x_stride: usize,
+    pub(crate) init: *const f32,
+    pub(crate) init_stride: usize,
+    pub(crate) c: *mut f32,
+    pub(crate) c_stride: usize,
+}
+
+/// Rows at a stride.
+#[derive(Debug)]
+pub(crate) struct Rows<'a, I> {
+    pub(crate) data: &'a [I],
+    pub(crate) count: usize,
+    pub(crate) stride: usize,
+}
+
+impl<I> Rows<'_, I> {
+    /// Panics where the rows don't hold `width` values each: kernels rely on it.
+    pub(crate) fn check(&self, width: usize) {
+        let needed = match self.count {
+            0 => 0,
+            count => (count - 1) * self.stride + width,
+        };
+        assert!(
+            self.data.len() >= needed && self.stride >= width,
+            "rows too short"
+        );
+    }
+}
+
+/// `out[r, ..] = x[r, ..] * matrix^T + bias`, results `out_features` wide at `out_stride`.
+pub(crate) fn multiply<K: PanelKernel>(
+    kernel: &K,
+    pool: &ComputePool,
+    x: &Rows<'_, K::Input>,
+    out: &mut [f32],
+    out_stride: usize,
+) -> Result<(), ModelError> {
+    x.check(kernel.depth());
+    let num_panels = kernel.out_features().div_ceil(PANEL_WIDTH);
+    let row_blocks = x.count.div_ceil(ROW_BLOCK);
+    let work_per_panel = (kernel.work_per_output() * PANEL_WIDTH * x.count.min(ROW_BLOCK)).max(1);
+    // As many as make a tile worthwhile; as many as can share a block of rows, if that leaves
+    // enough tiles to share out evenly.
+    let shared = (num_panels * row_blocks / (8 * pool.num_threads())).clamp(1, PANEL_BLOCK);
+    let panels_per_tile = (WORK_PER_TILE / work_per_panel).max(shared);
+    let num_tiles = num_panels.div_ceil(panels_per_tile) * row_blocks;
+    let to = SharedMut::new(out);
+    pool.run(num_tiles, &|tile, _| {
+        // Blocks of rows follow one another, so that the panels are read from memory once.
+        let first_row = tile % row_blocks * ROW_BLOCK;
+        let first_panel = tile / row_blocks * panels_per_tile;
+        let rows = (x.count - first_row).min(ROW_BLOCK);
+        for panel in first_panel..(first_panel + panels_per_tile).min(num_panels) {
+            let col = panel * PANEL_WIDTH;
+            let cols = (kernel.out_features() - col).min(PANEL_WIDTH);
+            for row in 0..rows {
+                // SAFETY: only checks the bounds of what the kernel writes below.
+                let _ = unsafe { to.ptr((first_row + row) * out_stride + col, cols) };
+            }
+            // SAFETY: `x` holds the rows, the matrix the panel and its bias; `cols` values of
+            // each row of `out` belong to this tile and lie within it, as just checked.
+            unsafe {
+                let part = Part {
+                    rows,
+                    first: 0,
+                    depth: kernel.depth(),
+                    x: x.data.as_ptr().add(first_row * x.stride),
+                    x_stride: x.stride,
+                    init: kernel.bias()[col..].as_ptr(),
+                    init_stride: 0,
+                    c: to.ptr(first_row * out_stride + col, cols),
+                    c_stride: out_stride,
+                };
+                multiply_panel(kernel, panel, cols, part);
+            }
+        }
+    })?;
+    Ok(())
+}
+
+/// `out[i] = x * matrix[features[i]] + bias` of one row, equal to the same entries of
+/// [`multiply`].
+pub(crate) fn multiply_chosen<K: PanelKernel>(
+    kernel: &K,
+    pool: &ComputePool,
+    x: &Rows<'_, K::Input>,
+    features: &[u32],
+    out: &mut [f32],
+) -> Result<(), ModelError> {
+    x.check(kernel.depth());
+    assert!(x.count == 1, "one row");
+    assert_eq!(features.len(), out.len(), "one output per feature");
+    let per_tile = (WORK_PER_TILE / (kernel.work_per_output() * LANES).max(1)).max(1);
+    let to = SharedMut::new(out);
+    pool.run(features.len().div_ceil(per_tile), &|tile, _| {
+        let first = tile * per_tile;
+        for (index, feature) in features.iter().enumerate().skip(first).take(per_tile) {
+            let feature = *feature as usize;
+            assert!(feature < kernel.out_features(), "feature out of range");
+            let lane = feature % LANES;
+            let mut lanes = [0.0f32; LANES];
+            let part = Part {
+                rows: 1,
+                first: 0,
+                depth: kernel.depth(),
+                x: x.data.as_ptr(),
+                x_stride: x.stride,
+                init: kernel.bias()[feature - lane..].as_ptr(),
+                init_stride: 0,
+                c: lanes.as_mut_ptr(),
+                c_stride: LANES,
+            };
+            let (panel, col) = (feature / PANEL_WIDTH, feature % PANEL_WIDTH - lane);
+            // SAFETY: one row of `x`, half a panel and its bias, 16 results; `out[index]` belongs
+            // to this tile.
+            unsafe {
+                kernel.multiply(panel, col, false, &part);
+                *to.ptr(index, 1) = lanes[lane];
+            }
+        }
+    })?;
+    Ok(())
+}
+
+/// Rows times one panel, `cols` results each.
+///
+/// # Safety
+/// `part` must hold what [`PanelKernel::multiply`] asks for, with the whole depth, `c` being
+/// valid for `cols` values per row only; `init` must be the panel's bias.
+unsafe fn multiply_panel<K: PanelKernel>(
+    kernel: &K,
+    panel: usize,
+    cols: usize,
+    part: Part<K::Input>,
+) {
+    // SAFETY: the caller vouches for all columns or, where a panel is cut, results go by way of
+    // a buffer as wide as the panel.
+    unsafe {
+        if cols < PANEL_WIDTH {
+            let mut results = [0.0f32; PANEL_WIDTH];
+            for row in 0..part.rows {
+                let row_part = Part {
+                    rows: 1,
+                    x: part.x.add(row * part.x_stride),
+                    c: results.as_mut_ptr(),
+                    ..part
+                };
+                kernel.multiply(panel, 0, true, &row_part);
+                let to = part.c.add(row * part.c_stride);
+                std::ptr::copy_nonoverlapping(results.as_ptr(), to, cols);
+            }
+            return;
+        }
+        // A few rows pass at once: then the panel needs no cache.
+        let block = if part.rows > 8 {
+            kernel.depth_block()
+        } else {
+            part.depth
+        };
+        let mut first = 0;
+        while first < part.depth || first == 0 {
+            // The sums go on where they stopped.
+            let (init, init_stride) = match first {
+                0 => (part.init, part.init_stride),
+                _ => (part.c.cast_const(), part.c_stride),
+            };
+            let depth_part = Part {
+                first,
+                depth: (part.depth - first).min(block),
+                x: part.x.add(first),
+                init,
+                init_stride,
+                ..part
+            };
+            kernel.multiply(panel, 0, true, &depth_part);
+            first += block.max(1);
+        }
+    }
+}

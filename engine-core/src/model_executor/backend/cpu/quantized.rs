@@ -1,0 +1,376 @@
+//! Quantized matrices, packed at load, and their product with quantized activations.
+//!
+//! A panel is 32 outputs wide and as deep as the matrix in groups of 32. A group is its 32 scales
+//! (half precision), then the values: four consecutive ones of each output at a time, as one
+//! instruction multiplies them. With 4 bits a byte holds a value of the group's first half and, in
+//! its upper bits, the one 16 further on.
+
+use half::f16;
+
+use super::buffer::{Buffer, SharedMut};
+use super::dense::{for_each_row_of_panel, padded_bias};
+use super::integer::IntegerSimd;
+use super::panels::{PANEL_WIDTH, PanelKernel, Part};
+use super::prefetch::Prefetch;
+use super::quantized_rows::{ActivationGroup, num_groups};
+use super::simd::{LANES, Portable, SimdLevel};
+#[cfg(target_arch = "x86_64")]
+use super::simd_x86::{Avx2, Avx512};
+use crate::model_executor::compute_pool::ComputePool;
+use crate::model_executor::error::ModelError;
+use crate::model_executor::quantization::{GROUP, Group, QuantizedFormat};
+use crate::model_executor::weights::StoredTensor;
+
+/// Bytes of a group's scales.
+const SCALES: usize = 2 * PANEL_WIDTH;
+
+/// Bytes that one instruction multiplies: 4 values of 16 outputs.
+const STEP: usize = 4 * LANES;
+
+/// A format's layout in a panel.
+pub(crate) trait Layout: Send + Sync + 'static {
+    const FORMAT: QuantizedFormat;
+    /// Bytes of a group of 32 outputs, a multiple of 64.
+    const GROUP_BYTES: usize;
+}
+
+/// 8 bits per value.
+pub(crate) struct Q8;
+impl Layout for Q8 {
+    const FORMAT: QuantizedFormat = QuantizedFormat::Q8_0;
+    const GROUP_BYTES: usize = SCALES + GROUP * PANEL_WIDTH;
+}
+
+/// 4 bits per value.
+pub(crate) struct Q4;
+impl Layout for Q4 {
+    const FORMAT: QuantizedFormat = QuantizedFormat::Q4_0;
+    const GROUP_BYTES: usize = SCALES + GROUP * PANEL_WIDTH / 2;
+}
+
+/// Where value `k` of column `col` stands in a group, and by how many bits it is shifted.
+fn place<L: Layout>(k: usize, col: usize) -> (usize, u32) {
+    let (k, shift) = match L::FORMAT {
+        QuantizedFormat::Q8_0 => (k, 0),
+        QuantizedFormat::Q4_0 => (k % 16, 4 * (k as u32 / 16)),
+    };
+    (SCALES + (k / 4 * PANEL_WIDTH + col) * 4 + k % 4, shift)
+}
+
+fn write_group<L: Layout>(group: &Group, col: usize, to: &mut [u8]) {
+    to[2 * col..][..2].copy_from_slice(&group.scale.to_bits().to_ne_bytes());
+    for (k, value) in group.values.iter().enumerate() {
+        let (at, shift) = place::<L>(k, col);
+        let stored = (i16::from(*value) + i16::from(L::FORMAT.zero())) as u8;
+        to[at] |= stored << shift;
+    }
+}
+
+/// A weight `[out_features, in_features]` in panels of layout `L`.
+pub(crate) struct QuantizedMatrix<L: Layout> {
+    panels: Buffer<u8>,
+    bias: Buffer<f32>,
+    out_features: usize,
+    in_features: usize,
+    layout: std::marker::PhantomData<L>,
+}
+
+impl<L: Layout> QuantizedMatrix<L> {
+    /// Quantizes and packs tensors `[n_i, in_features]`, stacked.
+    pub(crate) fn pack(
+        pool: &ComputePool,
+        in_features: usize,
+        parts: &[StoredTensor<'_>],
+        bias: Option<&[f32]>,
+    ) -> Result<Self, ModelError> {
+        let out_features: usize = parts.iter().map(StoredTensor::rows).sum();
+        let num_panels = out_features.div_ceil(PANEL_WIDTH);
+        let panel_len = num_groups(in_features) * L::GROUP_BYTES;
+        let mut panels = Buffer::zeroed("weights", num_panels * panel_len)?;
+        let to = SharedMut::new(&mut panels);
+        pool.run(num_panels, &|panel, _| {
+            // SAFETY: each panel belongs to one tile.
+            let to = unsafe {
+                std::slice::from_raw_parts_mut(to.ptr(panel * panel_len, panel_len), panel_len)
+            };
+            for_each_row_of_panel(parts, panel, |col, part, row| {
+                part.for_each_group_in_row(row, L::FORMAT, |index, group| {
+                    let to = &mut to[index * L::GROUP_BYTES..][..L::GROUP_BYTES];
+                    write_group::<L>(&group, col, to);
+                });
+            });
+        })?;
+        Ok(Self {
+            panels,
+            bias: padded_bias(out_features, bias)?,
+            out_features,
+            in_features,
+            layout: std::marker::PhantomData,
+        })
+    }
+
+    pub(crate) fn out_features(&self) -> usize {
+        self.out_features
+    }
+
+    pub(crate) fn in_features(&self) -> usize {
+        self.in_features
+    }
+
+    /// The groups of a panel from group `first` on.
+    fn groups(&self, panel: usize, first: usize) -> &[u8] {
+        let num_groups = num_groups(self.in_features);
+        let end = (panel + 1) * num_groups * L::GROUP_BYTES;
+        &self.panels[(panel * num_groups + first) * L::GROUP_BYTES..end]
+    }
+
+    /// Writes row `feature` of the matrix, as a table of embeddings is read.
+    pub(crate) fn read_row(&self, feature: usize, out: &mut [f32]) {
+        let groups = self.groups(feature / PANEL_WIDTH, 0);
+        let col = feature % PANEL_WIDTH;
+        let zero = f32::from(L::FORMAT.zero());
+        let mask = match L::FORMAT {
+            QuantizedFormat::Q8_0 => 255,
+            QuantizedFormat::Q4_0 => 15,
+        };
+        for (out, group) in out
+            .chunks_mut(GROUP)
+            .zip(groups.chunks_exact(L::GROUP_BYTES))
+        {
+            let scale = f16::from_ne_bytes([group[2 * col], group[2 * col + 1]]).to_f32();
+            for (k, out) in out.iter_mut().enumerate() {
+                let (at, shift) = place::<L>(k, col);
+                *out = scale * (f32::from(group[at] >> shift & mask) - zero);
+            }
+        }
+    }
+}
+
+/// Products of quantized rows with a [`QuantizedMatrix`].
+pub(crate) struct QuantizedKernel<'a, L: Layout> {
+    pub(crate) matrix: &'a QuantizedMatrix<L>,
+    pub(crate) level: SimdLevel,
+}
+
+impl<L: Layout> PanelKernel for QuantizedKernel<'_, L> {
+    type Input = ActivationGroup;
+
+    fn out_features(&self) -> usize {
+        self.matrix.out_features
+    }
+    fn depth(&self) -> usize {
+        num_groups(self.matrix.in_features)
+    }
+    fn work_per_output(&self) -> usize {
+        // A quarter of what f32 takes, where there are instructions for bytes.
+        self.matrix.in_features / 2
+    }
+    fn depth_block(&self) -> usize {
+        16 * 1024 / L::GROUP_BYTES
+    }
+    fn bias(&self) -> &[f32] {
+        &self.matrix.bias
+    }
+    unsafe fn multiply(&self, panel: usize, col: usize, wide: bool, part: &Part<ActivationGroup>) {
+        let groups = self.matrix.groups(panel, part.first).as_ptr();
+        // SAFETY: the caller vouches for rows, results, columns and groups.
+        unsafe { multiply_rows::<L>(self.level, groups, col, wide, part) }
+    }
+}
+
+/// The product for `ROWS` rows from `row` on and `VECS * 16` columns from `col` on.
+///
+/// Every element of `c` is one chain of multiply-adds in ascending groups, whatever `ROWS` and
+/// `VECS` are; the products inside a group are whole numbers and summed exactly.
+#[inline(always)]
+unsafe fn multiply<S: IntegerSimd, L: Layout, const ROWS: usize, const VECS: usize>(
+    groups: *const u8,
+    col: usize,
+    part: &Part<ActivationGroup>,
+    row: usize,
+    mut prefetch: Prefetch,
+) {
+    // SAFETY: all accesses lie within what the caller of `multiply_rows` vouches for.
+    unsafe {
+        let x = part.x.add(row * part.x_stride);
+        let init = part.init.add(row * part.init_stride);
+        let c = part.c.add(row * part.c_stride);
+        let mut totals = [[S::splat(0.0); VECS]; ROWS];
+        for (row, totals) in totals.iter_mut().enumerate() {
+            for (vec, total) in totals.iter_mut().enumerate() {
+                *total = S::load(init.add(row * part.init_stride + vec * LANES));
+            }
+        }
+        let values = SCALES + col * 4;
+        for index in 0..part.depth {
+            let group = groups.add(index * L::GROUP_BYTES);
+            prefetch.step::<S>(group, L::GROUP_BYTES);
+            let x = x.add(index);
+            let mut sums = [[S::splat_sums(0); VECS]; ROWS];
+            for (row, sums) in sums.iter_mut().enumerate() {
+                *sums = [S::splat_sums((*x.add(row * part.x_stride)).offset); VECS];
+            }
+            // Four values of each column at a time.
+            let factors = |row: usize, step: usize| {
+                S::splat_factors(
+                    (&raw const (*x.add(row * part.x_stride)).values)
+                        .cast::<i8>()
+                        .add(4 * step),
+                )
+            };
+            match L::FORMAT {
+                QuantizedFormat::Q8_0 => {
+                    for step in 0..8 {
+                        let at = group.add(values + step * 2 * STEP);
+                        let mut bytes = [S::load_bytes(at); VECS];
+                        for (vec, bytes) in bytes.iter_mut().enumerate().skip(1) {
+                            *bytes = S::load_bytes(at.add(vec * STEP));
+                        }
+                        for (row, sums) in sums.iter_mut().enumerate() {
+                            let factors = factors(row, step);
+                            for (sum, bytes) in sums.iter_mut().zip(bytes) {
+                                *sum = S::dot(*sum, bytes, factors);
+                            }
+                        }
+                    }
+                }
+                QuantizedFormat::Q4_0 => {
+                    for step in 0..4 {
+                        let at = group.add(values + step * 2 * STEP);
+                        let mut bytes = [S::load_nibbles(at); VECS];
+                        for (vec, bytes) in bytes.iter_mut().enumerate().skip(1) {
+                            *bytes = S::load_nibbles(at.add(vec * STEP));
+                        }
+                        for (row, sums) in sums.iter_mut().enumerate() {
+                            let lower = factors(row, step);
+                            for (sum, bytes) in sums.iter_mut().zip(bytes) {
+                                *sum = S::dot(*sum, bytes.0, lower);
+                            }
+                            let upper = factors(row, step + 4);
+                            for (sum, bytes) in sums.iter_mut().zip(bytes) {
+                                *sum = S::dot(*sum, bytes.1, upper);
+                            }
+                        }
+                    }
+                }
+            }
+            let mut scales = [S::splat(0.0); VECS];
+            for (vec, scale) in scales.iter_mut().enumerate() {
+                *scale = S::load_f16(group.add(2 * (col + vec * LANES)).cast());
+            }
+            for (row, (totals, sums)) in totals.iter_mut().zip(sums).enumerate() {
+                let x_scale = S::splat((*x.add(row * part.x_stride)).scale);
+                for (vec, total) in totals.iter_mut().enumerate() {
+                    let scale = S::mul(scales[vec], x_scale);
+                    *total = S::fma(S::sums_to_f32(sums[vec]), scale, *total);
+                }
+            }
+        }
+        for (row, totals) in totals.iter().enumerate() {
+            for (vec, total) in totals.iter().enumerate() {
+                S::store(c.add(row * part.c_stride + vec * LANES), *total);
+            }
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+unsafe fn multiply_vnni<L: Layout, const ROWS: usize, const VECS: usize>(
+    groups: *const u8,
+    col: usize,
+    part: &Part<ActivationGroup>,
+    row: usize,
+    prefetch: Prefetch,
+) {
+    // SAFETY: passed on to the caller.
+    unsafe { multiply::<Avx512, L, ROWS, VECS>(groups, col, part, row, prefetch) }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn multiply_avx2<L: Layout, const ROWS: usize, const VECS: usize>(
+    groups: *const u8,
+    col: usize,
+    part: &Part<ActivationGroup>,
+    row: usize,
+    prefetch: Prefetch,
+) {
+    // SAFETY: passed on to the caller.
+    unsafe { multiply::<Avx2, L, ROWS, VECS>(groups, col, part, row, prefetch) }
+}
+
+unsafe fn multiply_portable<L: Layout, const ROWS: usize, const VECS: usize>(
+    groups: *const u8,
+    col: usize,
+    part: &Part<ActivationGroup>,
+    row: usize,
+    prefetch: Prefetch,
+) {
+    // SAFETY: passed on to the caller.
+    unsafe { multiply::<Portable, L, ROWS, VECS>(groups, col, part, row, prefetch) }
+}
+
+/// The product for the rows of `part` and 32 (`wide`) or 16 columns, in blocks that fit the
+/// registers.
+///
+/// # Safety
+/// The processor must have `level`. `part` must be valid as [`PanelKernel::multiply`] asks;
+/// `groups` must hold its depth and the columns.
+unsafe fn multiply_rows<L: Layout>(
+    level: SimdLevel,
+    groups: *const u8,
+    col: usize,
+    wide: bool,
+    part: &Part<ActivationGroup>,
+) {
+    let mut prefetch = Prefetch::NONE;
+    macro_rules! block {
+        ($kernel:ident, $vecs:literal, $count:expr, $row:expr, [$($n:literal),*]) => {
+            match $count {
+                $($n => $kernel::<L, $n, $vecs>(groups, col, part, $row, prefetch),)*
+                _ => unreachable!("a block has as many rows as fit"),
+            }
+        };
+    }
+    let most = match level {
+        #[cfg(target_arch = "x86_64")]
+        SimdLevel::Avx512Vnni | SimdLevel::Avx512Bf16 => 6,
+        #[cfg(target_arch = "x86_64")]
+        SimdLevel::Avx512 | SimdLevel::Avx2 => 2,
+        SimdLevel::Portable => 1,
+    };
+    // As even as possible: 7 rows are 4 and 3, not 6 and 1.
+    let num_blocks = part.rows.div_ceil(most);
+    let mut row = 0;
+    for block in 0..num_blocks {
+        let count = (part.rows - row).div_ceil(num_blocks - block);
+        if wide {
+            prefetch = Prefetch::of_block(block, num_blocks, part.depth * L::GROUP_BYTES);
+        }
+        // SAFETY: rows `row..row + count` are among those that the caller vouches for.
+        unsafe {
+            match (level, wide) {
+                #[cfg(target_arch = "x86_64")]
+                (SimdLevel::Avx512Vnni | SimdLevel::Avx512Bf16, true) => {
+                    block!(multiply_vnni, 2, count, row, [1, 2, 3, 4, 5, 6]);
+                }
+                #[cfg(target_arch = "x86_64")]
+                (SimdLevel::Avx512Vnni | SimdLevel::Avx512Bf16, false) => {
+                    block!(multiply_vnni, 1, count, row, [1, 2, 3, 4, 5, 6]);
+                }
+                #[cfg(target_arch = "x86_64")]
+                (SimdLevel::Avx512 | SimdLevel::Avx2, true) => {
+                    block!(multiply_avx2, 2, count, row, [1, 2]);
+                }
+                #[cfg(target_arch = "x86_64")]
+                (SimdLevel::Avx512 | SimdLevel::Avx2, false) => {
+                    block!(multiply_avx2, 1, count, row, [1, 2]);
+                }
+                (SimdLevel::Portable, true) => block!(multiply_portable, 2, count, row, [1]),
+                (SimdLevel::Portable, false) => block!(multiply_portable, 1, count, row, [1]),
+            }
+        }
+        row += count;
+    }
+}

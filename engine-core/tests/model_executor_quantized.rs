@@ -1,0 +1,117 @@
+//! Models with quantized weights: close to the candle backend on the same weights, and nearly as good
+//! as unquantized.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod model_runner;
+mod random_checkpoint;
+
+use std::path::Path;
+
+use engine_core::model_executor::ForwardInput;
+use model_runner::{Runner, Sequence, WeightOptions};
+use protocol::{BackendKind, Dtype, Quantization};
+use random_checkpoint::{Random, RandomCheckpoint};
+
+/// The cosine of the angle between two rows of logits.
+fn cosine(a: &[f32], b: &[f32]) -> f64 {
+    let dot = |a: &[f32], b: &[f32]| -> f64 {
+        std::iter::zip(a, b)
+            .map(|(a, b)| f64::from(*a) * f64::from(*b))
+            .sum()
+    };
+    dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()
+}
+
+#[test]
+fn all_families_agree_with_candle_on_the_same_quantized_weights() {
+    let families = [
+        "LlamaForCausalLM",
+        "Qwen2ForCausalLM",
+        "Qwen3ForCausalLM",
+        "MistralForCausalLM",
+    ];
+    for (seed, architecture) in families.into_iter().enumerate() {
+        let folder = tempfile::tempdir().unwrap();
+        RandomCheckpoint::tiny(architecture, seed as u64)
+            .write(folder.path())
+            .unwrap();
+        let mut random = Random(seed as u64);
+        let ids: Vec<u32> = (0..60).map(|_| random.below(203) as u32).collect();
+        let logits = |backend, quantization| {
+            let options = WeightOptions(Dtype::Float32, quantization);
+            let mut runner = Runner::new(folder.path(), backend, options, 2);
+            runner.prefill(&mut Sequence::new(&ids, &[5, 2, 9, 4]), 50)
+        };
+        let exact = logits(BackendKind::Cpu, Quantization::None);
+        for quantization in [Quantization::Q8_0, Quantization::Q4_0] {
+            let ours = logits(BackendKind::Cpu, quantization);
+            let reference = logits(BackendKind::Candle, quantization);
+            // What is left is the rounding of activations to 8 bits, layer after layer.
+            let same = cosine(&ours, &reference);
+            assert!(same > 0.998, "{architecture} {quantization:?}: {same}");
+            // And the weights were not simply left as they were.
+            assert!(cosine(&exact, &reference) < 0.999_999, "{architecture}");
+        }
+    }
+}
+
+/// Perplexity of the built-in model's answers to `samples`, in the format given.
+fn perplexity(samples: &serde_json::Value, options: WeightOptions) -> f64 {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../builtin-model/model");
+    let mut runner = Runner::new(&folder, BackendKind::Cpu, options, 2);
+    let vocab_size = runner.model.vocab_size();
+    let (mut sum, mut count) = (0.0, 0);
+    for sample in samples.as_array().unwrap() {
+        let ids = |field: &str| -> Vec<u32> {
+            let ids = sample[field].as_array().unwrap().iter();
+            ids.map(|id| id.as_u64().unwrap() as u32).collect()
+        };
+        let (prompt, completion) = (ids("prompt"), ids("completion"));
+        let ids = [prompt.clone(), completion].concat();
+        let rows: Vec<u32> = (prompt.len() as u32 - 1..ids.len() as u32 - 1).collect();
+        let positions: Vec<u32> = (0..ids.len() as u32).collect();
+        let slots: Vec<u32> = positions.iter().map(|position| 16 + position).collect();
+        runner
+            .model
+            .forward(&ForwardInput {
+                input_ids: &ids,
+                positions: &positions,
+                slot_mapping: &slots,
+                query_start_loc: &[0, ids.len() as u32],
+                seq_lens: &[ids.len() as u32],
+                block_tables: &(1..=ids.len().div_ceil(16) as u32).collect::<Vec<_>>(),
+                block_table_stride: ids.len().div_ceil(16),
+                logits_indices: &rows,
+            })
+            .unwrap();
+        let mut logits = vec![0.0; rows.len() * vocab_size];
+        runner
+            .model
+            .compute_logits(0..rows.len(), &mut logits)
+            .unwrap();
+        for (row, logits) in rows.iter().zip(logits.chunks_exact(vocab_size)) {
+            let next = ids[*row as usize + 1] as usize;
+            let total: f64 = logits.iter().map(|logit| f64::from(*logit).exp()).sum();
+            sum += total.ln() - f64::from(logits[next]);
+            count += 1;
+        }
+    }
+    (sum / f64::from(count)).exp()
+}
+
+#[test]
+fn the_built_in_models_perplexity_hardly_suffers() {
+    let samples = include_str!("../../builtin-model/examples/held_out.json");
+    let samples = serde_json::from_str(samples).unwrap();
+    let of = |quantization| perplexity(&samples, WeightOptions(Dtype::BFloat16, quantization));
+    let exact = of(Quantization::None);
+    for (quantization, most) in [(Quantization::Q8_0, 1.01), (Quantization::Q4_0, 1.05)] {
+        let quantized = of(quantization);
+        println!("bf16 {exact:.4}, {quantization:?} {quantized:.4}");
+        assert!(
+            quantized < exact * most,
+            "{quantization:?}: {quantized} instead of {exact}"
+        );
+    }
+}

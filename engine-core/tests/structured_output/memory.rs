@@ -1,0 +1,94 @@
+//! Grammars that fill the memory they share: their requests go on elsewhere, and nobody fails.
+
+use std::collections::BTreeMap;
+
+use protocol::{EngineCoreRequest, FinishReason, JumpForward, RequestErrorCode};
+
+use crate::engine::{Answer, Engine, Setup};
+use crate::{greedy, json, regex, seeded};
+
+const KIBIBYTE: u64 = 1 << 10;
+
+/// Schemas that have no state in common but those of their strings, and many of their own.
+fn requests(engine: &Engine) -> Vec<EngineCoreRequest> {
+    (0..24)
+        .map(|number| {
+            let properties: Vec<String> = (0..12)
+                .map(|index| {
+                    format!(
+                        r#""key_{number}_{index}": {{"type": "string", "pattern": "^[a-{}]{{{},9}}x?[0-9]{{2,{}}}$"}}"#,
+                        char::from(b'c' + number),
+                        1 + index % 3,
+                        4 + index,
+                    )
+                })
+                .collect();
+            let schema = format!(
+                r#"{{"properties": {{{}}}, "minProperties": 3, "maxProperties": 7, "additionalProperties": false, "type": "object"}}"#,
+                properties.join(", ")
+            );
+            let params = match number % 3 {
+                0 => greedy(60),
+                _ => seeded(u64::from(number), 160),
+            };
+            engine.request(&format!("{number:02}"), "JSON, please.", json(&schema), params)
+        })
+        .collect()
+}
+
+fn answers(setup: &Setup) -> (BTreeMap<String, Answer>, Engine) {
+    let mut engine = Engine::new(setup);
+    let requests = requests(&engine);
+    (engine.run(&requests), engine)
+}
+
+#[test]
+fn memory_that_is_full_changes_no_answer() {
+    let (expected, roomy) = answers(&Setup::default());
+    assert_eq!(roomy.totals.structured.num_renewed_grammars, 0);
+    let small = Setup {
+        cache_bytes: Some(1024 * KIBIBYTE),
+        ..Setup::default()
+    };
+    let drafting = Setup {
+        num_speculative_tokens: 4,
+        num_blocks: Some(64),
+        ..small.clone()
+    };
+    let plain = Setup {
+        sparse_head: false,
+        jump_forward: JumpForward::Off,
+        ..small.clone()
+    };
+    for (what, setup) in [("small", small), ("drafts", drafting), ("plain", plain)] {
+        let (found, engine) = answers(&setup);
+        for (id, expected) in &expected {
+            let answer = &found[id];
+            assert_eq!(answer.error, None, "{what}: {id}");
+            assert_eq!(answer.token_ids, expected.token_ids, "{what}: {id}");
+            assert_eq!(answer.finish_reason, expected.finish_reason, "{what}: {id}");
+            assert!(answer.admitted, "{what}: {id}");
+        }
+        let structured = &engine.totals.structured;
+        assert!(structured.num_renewed_grammars > 0, "{what}");
+        assert_eq!(structured.num_rejections, 0, "{what}");
+    }
+}
+
+#[test]
+fn what_is_too_large_alone_fails_alone() {
+    let mut engine = Engine::new(&Setup {
+        cache_bytes: Some(64 * KIBIBYTE),
+        ..Setup::default()
+    });
+    let requests = requests(&engine);
+    let small = engine.request("small", "Hello", regex("[a-z]{2,5}"), seeded(1, 20));
+    let answers = engine.run(&[&requests[..4], &[small]].concat());
+    assert_eq!(answers["small"].error, None);
+    assert_eq!(answers["small"].finish_reason, Some(FinishReason::Stop));
+    for request in &requests[..4] {
+        let error = answers[&request.request_id].error.as_ref().unwrap();
+        assert_eq!(error.code, RequestErrorCode::GrammarRefused);
+        assert!(error.message.contains("cache_bytes"), "{}", error.message);
+    }
+}

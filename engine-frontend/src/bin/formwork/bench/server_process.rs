@@ -1,0 +1,189 @@
+//! What a server of this machine uses, as `/proc` has it.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+
+/// Memory may grow by this share and still be called the same.
+const GROWTH: f64 = 0.05;
+/// Ticks per second in `/proc`, which Linux has fixed for programs.
+const TICKS: f64 = 100.0;
+/// The core's threads that speak with the frontend: what their names begin with.
+const IPC_THREADS: [&str; 2] = ["input-", "output-"];
+
+/// A frontend and its core.
+#[derive(Debug)]
+pub(super) struct ServerProcess {
+    frontend: u32,
+}
+
+/// Of one process.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct ProcessUsage {
+    /// Seconds of processor time since its start.
+    pub(super) cpu: f64,
+    /// Of these, in threads that speak with the other process.
+    pub(super) ipc_cpu: f64,
+    /// Resident bytes.
+    pub(super) resident: u64,
+}
+
+/// Of both.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Usage {
+    pub(super) frontend: ProcessUsage,
+    pub(super) core: ProcessUsage,
+}
+
+/// Before and after a load.
+#[derive(Debug)]
+pub(super) struct Difference {
+    pub(super) before: Usage,
+    pub(super) after: Usage,
+    /// Whether nothing ran or waited and all blocks were free in the end.
+    pub(super) is_at_rest: bool,
+}
+
+impl Difference {
+    /// Whether neither process holds more than before, and no block is held.
+    pub(super) fn has_no_leak(&self) -> bool {
+        let same = |before: ProcessUsage, after: ProcessUsage| {
+            after.resident as f64 <= before.resident as f64 * (1.0 + GROWTH)
+        };
+        self.is_at_rest
+            && same(self.before.frontend, self.after.frontend)
+            && same(self.before.core, self.after.core)
+    }
+
+    /// Seconds of processor time of the frontend, and of the core's threads that speak with it.
+    pub(super) fn overhead(&self) -> (f64, f64) {
+        (
+            self.after.frontend.cpu - self.before.frontend.cpu,
+            self.after.core.ipc_cpu - self.before.core.ipc_cpu,
+        )
+    }
+
+    /// Seconds of processor time of the core.
+    pub(super) fn core(&self) -> f64 {
+        self.after.core.cpu - self.before.core.cpu
+    }
+}
+
+impl ServerProcess {
+    /// The server whose frontend has this id.
+    ///
+    /// # Errors
+    /// There is no such process.
+    pub(super) fn new(frontend: u32) -> anyhow::Result<Self> {
+        if !proc(frontend).is_dir() {
+            bail!("there is no process {frontend}");
+        }
+        Ok(Self { frontend })
+    }
+
+    /// What it has used so far.
+    ///
+    /// # Errors
+    /// It is gone, or has no core now.
+    pub(super) fn usage(&self) -> anyhow::Result<Usage> {
+        Ok(Usage {
+            frontend: process_usage(self.frontend)?,
+            core: process_usage(self.core()?)?,
+        })
+    }
+
+    /// The frontend's child.
+    fn core(&self) -> anyhow::Result<u32> {
+        let parent = self.frontend.to_string();
+        let children = fs::read_dir("/proc")?.flatten().filter_map(|entry| {
+            let id: u32 = entry.file_name().to_str()?.parse().ok()?;
+            let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+            (field(&stat, 1)? == parent).then_some(id)
+        });
+        let core = children.into_iter().next();
+        core.with_context(|| format!("the process {parent} has no engine core"))
+    }
+}
+
+fn proc(id: u32) -> PathBuf {
+    PathBuf::from(format!("/proc/{id}"))
+}
+
+/// A field of a line in `/proc/*/stat`, counted from the state, which follows the name.
+fn field(stat: &str, number: usize) -> Option<&str> {
+    stat.rsplit(')')
+        .next()?
+        .split_ascii_whitespace()
+        .nth(number)
+}
+
+/// Seconds of processor time: `utime` and `stime`.
+fn cpu(stat: &str) -> Option<f64> {
+    let ticks = |number| field(stat, number)?.parse::<f64>().ok();
+    Some((ticks(11)? + ticks(12)?) / TICKS)
+}
+
+fn process_usage(id: u32) -> anyhow::Result<ProcessUsage> {
+    let folder = proc(id);
+    let read = |path: PathBuf| {
+        fs::read_to_string(&path).with_context(|| format!("can't read {}", path.display()))
+    };
+    let stat = read(folder.join("stat"))?;
+    let status = read(folder.join("status"))?;
+    let resident = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok())
+        .with_context(|| format!("the process {id} has ended"))?;
+    let threads = fs::read_dir(folder.join("task"))?.flatten();
+    let ipc_cpu = threads.filter_map(|thread| {
+        let name = fs::read_to_string(thread.path().join("comm")).ok()?;
+        let is_ipc = IPC_THREADS.iter().any(|ipc| name.starts_with(ipc));
+        let stat = is_ipc.then(|| fs::read_to_string(thread.path().join("stat")).ok())??;
+        cpu(&stat)
+    });
+    Ok(ProcessUsage {
+        cpu: cpu(&stat).context("/proc has another form here")?,
+        ipc_cpu: ipc_cpu.sum(),
+        resident: resident << 10,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_proc_is_read_behind_the_name() {
+        let stat = "12 (a) b) S 7 12 12 0 -1 0 0 0 0 0 150 50 0 0 20 0 4 0 1 2 3";
+        assert_eq!(field(stat, 1), Some("7"));
+        assert_eq!(cpu(stat), Some(2.0));
+    }
+
+    #[test]
+    fn this_process_has_used_something() {
+        let usage = process_usage(std::process::id()).unwrap();
+        assert!(usage.resident > 0 && usage.ipc_cpu == 0.0, "{usage:?}");
+        assert!(ServerProcess::new(u32::MAX).is_err());
+    }
+
+    #[test]
+    fn five_percent_are_no_leak() {
+        let usage = |resident| Usage {
+            frontend: ProcessUsage {
+                resident,
+                ..ProcessUsage::default()
+            },
+            ..Usage::default()
+        };
+        let difference = |after, is_at_rest| Difference {
+            before: usage(1000),
+            after: usage(after),
+            is_at_rest,
+        };
+        assert!(difference(1050, true).has_no_leak());
+        assert!(!difference(1051, true).has_no_leak());
+        assert!(!difference(1000, false).has_no_leak());
+    }
+}

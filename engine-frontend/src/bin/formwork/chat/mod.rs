@@ -1,0 +1,297 @@
+//! `formwork chat`: a conversation at a terminal, or with a program by its standard input.
+
+mod conversation;
+mod own_server;
+mod screen;
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{BufRead, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use engine_frontend::frontend_runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
+
+use crate::constraint::{Constraint, Kind};
+use crate::http::Client;
+use conversation::Conversation;
+use own_server::OwnServer;
+use screen::Screen;
+
+/// The exit code of a program that was interrupted.
+const INTERRUPTED: u8 = 130;
+
+/// Lines read ahead of the answers.
+const LINES_AHEAD: usize = 16;
+
+/// How a message was answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Answered,
+    /// A constrained answer is not whole.
+    BreaksOff,
+    Interrupted,
+}
+
+impl From<Outcome> for ExitCode {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Answered => Self::SUCCESS,
+            Outcome::BreaksOff => Self::FAILURE,
+            Outcome::Interrupted => Self::from(INTERRUPTED),
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+At a terminal: a line is a message, Ctrl-C stops an answer, /clear begins anew, Ctrl-D ends.
+Otherwise standard input as a whole is one message, and the answer goes to standard output.
+Exit codes: 0 answered; 1 no answer, or a constrained one that breaks off; 2 a flag is wrong;
+130 interrupted.")]
+pub(crate) struct ChatArgs {
+    /// Model folder, or with --url the name of one of its models; the built-in one, or the
+    /// server's first, where absent
+    #[arg(value_name = "MODEL")]
+    model: Option<String>,
+    /// A server that runs: http://..., https://... or unix:PATH; where absent one is started, and
+    /// ends with the chat
+    #[arg(long)]
+    url: Option<String>,
+    /// The server's key; FORMWORK_API_KEY or OPENAI_API_KEY where absent
+    #[arg(long, value_name = "KEY", requires = "url")]
+    api_key: Option<String>,
+    /// What the model is told before the first message
+    #[arg(long, value_name = "TEXT")]
+    system: Option<String>,
+    /// Take each line of standard input for a message of one conversation, not only at a terminal
+    #[arg(long)]
+    lines: bool,
+    /// Flags for the server that is started, behind "--": see `formwork serve --help`
+    #[arg(last = true, value_name = "SERVER FLAGS", conflicts_with = "url")]
+    server_flags: Vec<OsString>,
+
+    #[command(flatten)]
+    constraint: ConstraintArgs,
+    #[command(flatten)]
+    sampling: SamplingArgs,
+}
+
+/// What every answer is held to.
+#[derive(Debug, Args)]
+#[group(multiple = false)]
+#[command(next_help_heading = "Constraint on every answer")]
+struct ConstraintArgs {
+    /// A file with a JSON Schema
+    #[arg(long, value_name = "FILE")]
+    json_schema: Option<PathBuf>,
+    /// A regular expression
+    #[arg(long, value_name = "PATTERN")]
+    regex: Option<String>,
+    /// Strings of which the answer is one
+    #[arg(long, value_name = "STRING", num_args = 1..)]
+    choice: Vec<String>,
+    /// A file with a grammar in EBNF, GBNF or Lark
+    #[arg(long, value_name = "FILE")]
+    grammar: Option<PathBuf>,
+    /// A file with a structural tag
+    #[arg(long, value_name = "FILE")]
+    structural_tag: Option<PathBuf>,
+}
+
+impl ConstraintArgs {
+    fn constraint(&self) -> anyhow::Result<Option<Constraint>> {
+        let read = |kind: Kind, path: &Path| {
+            let text = fs::read_to_string(path)
+                .with_context(|| format!("can't read {}", path.display()))?;
+            Constraint::new(kind, text)
+                .with_context(|| format!("{} holds no {}", path.display(), kind.name()))
+                .map(Some)
+        };
+        if let Some(path) = &self.json_schema {
+            read(Kind::Json, path)
+        } else if let Some(path) = &self.grammar {
+            read(Kind::Grammar, path)
+        } else if let Some(path) = &self.structural_tag {
+            read(Kind::StructuralTag, path)
+        } else if let Some(pattern) = &self.regex {
+            Ok(Some(Constraint::Regex(pattern.clone())))
+        } else if !self.choice.is_empty() {
+            Ok(Some(Constraint::Choice(self.choice.clone())))
+        } else {
+            Ok(None)
+        }
+    }
+}
+
+/// How answers are sampled; the model's own settings where absent.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Sampling")]
+struct SamplingArgs {
+    /// Most tokens of an answer
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    max_tokens: Option<u32>,
+    /// 0 always takes the likeliest token
+    #[arg(long, value_name = "T")]
+    temperature: Option<f64>,
+    /// Share of the likeliest tokens that are sampled from
+    #[arg(long, value_name = "P")]
+    top_p: Option<f64>,
+    /// The same seed gives the same answers
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+}
+
+/// Chats until standard input ends.
+pub(crate) fn chat(args: &ChatArgs) -> anyhow::Result<ExitCode> {
+    let constraint = args.constraint.constraint()?;
+    let runtime = frontend_runtime().context("can't start the async runtime")?;
+    let result = runtime.block_on(run(args, constraint));
+    // A thread may still wait for a line.
+    runtime.shutdown_background();
+    result
+}
+
+async fn run(args: &ChatArgs, constraint: Option<Constraint>) -> anyhow::Result<ExitCode> {
+    let mut interrupts = signal(SignalKind::interrupt())?;
+    let connecting = connect(args);
+    let (client, server) = tokio::select! {
+        connected = connecting => connected?,
+        _ = interrupts.recv() => return Ok(Outcome::Interrupted.into()),
+    };
+    let model = match (&args.url, &args.model) {
+        (Some(_), Some(model)) => model.clone(),
+        _ => {
+            let models = client.models().await?;
+            models
+                .into_iter()
+                .next()
+                .context("the server has no model")?
+        }
+    };
+    let mut conversation = Conversation::new(client, &model, args.system.as_deref());
+    conversation.set_sampling(&args.sampling);
+    if let Some(constraint) = &constraint {
+        conversation.constrain(constraint);
+    }
+    let is_terminal = std::io::stdin().is_terminal();
+    let mut screen = Screen::new(is_terminal);
+    let outcome = if is_terminal || args.lines {
+        converse(&mut conversation, &mut screen, &mut interrupts, is_terminal).await
+    } else {
+        let message = std::io::read_to_string(std::io::stdin());
+        let message = message.context("standard input is no text")?;
+        once(&mut conversation, &mut screen, &mut interrupts, &message).await
+    };
+    if let Some(server) = server {
+        server.end().await;
+    }
+    Ok(outcome?.into())
+}
+
+/// The server to talk to, and its process where it is this chat's own.
+async fn connect(args: &ChatArgs) -> anyhow::Result<(Client, Option<OwnServer>)> {
+    if let Some(url) = &args.url {
+        let key = crate::api_key(args.api_key.as_deref());
+        return Ok((Client::new(url, key.as_deref())?, None));
+    }
+    let server = OwnServer::start(args.model.as_deref(), &args.server_flags).await?;
+    Ok((server.client()?, Some(server)))
+}
+
+/// Answers lines until there are no more. At a terminal neither an error nor an interrupt ends it.
+async fn converse(
+    conversation: &mut Conversation,
+    screen: &mut Screen,
+    interrupts: &mut Signal,
+    is_terminal: bool,
+) -> anyhow::Result<Outcome> {
+    let mut lines = lines();
+    let mut outcome = Outcome::Answered;
+    loop {
+        screen.prompt();
+        let line = tokio::select! {
+            line = lines.recv() => line,
+            _ = interrupts.recv() => {
+                if !is_terminal {
+                    return Ok(Outcome::Interrupted);
+                }
+                screen.note("(Ctrl-D ends)");
+                continue;
+            }
+        };
+        let Some(line) = line.transpose().context("standard input is no text")? else {
+            screen.end();
+            return Ok(outcome);
+        };
+        match line.trim() {
+            "" => continue,
+            "/clear" => {
+                conversation.clear();
+                screen.note("(a new conversation)");
+                continue;
+            }
+            _ => {}
+        }
+        let answered = once(conversation, screen, interrupts, &line).await;
+        if is_terminal {
+            if let Err(error) = answered {
+                screen.note(&format!("error: {error:#}"));
+            }
+            continue;
+        }
+        match answered? {
+            Outcome::Answered => {}
+            Outcome::BreaksOff => outcome = Outcome::BreaksOff,
+            Outcome::Interrupted => return Ok(Outcome::Interrupted),
+        }
+    }
+}
+
+/// Asks and shows the answer as it comes.
+async fn once(
+    conversation: &mut Conversation,
+    screen: &mut Screen,
+    interrupts: &mut Signal,
+    message: &str,
+) -> anyhow::Result<Outcome> {
+    if message.trim().is_empty() {
+        bail!("there is no message on standard input");
+    }
+    let ending = tokio::select! {
+        ending = conversation.ask(message, screen) => Some(ending),
+        _ = interrupts.recv() => None,
+    };
+    let Some(ending) = ending else {
+        conversation.stop();
+        screen.end_answer();
+        screen.note("(stopped)");
+        return Ok(Outcome::Interrupted);
+    };
+    screen.end_answer();
+    let ending = ending?;
+    if ending.reason != "stop" {
+        screen.note(&format!("(the answer ended by: {})", ending.reason));
+    }
+    Ok(match ending.breaks_off {
+        true => Outcome::BreaksOff,
+        false => Outcome::Answered,
+    })
+}
+
+/// The lines of standard input. They are read on a thread of their own, which nothing waits for.
+fn lines() -> mpsc::Receiver<std::io::Result<String>> {
+    let (sender, receiver) = mpsc::channel(LINES_AHEAD);
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lock().lines() {
+            if sender.blocking_send(line).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}

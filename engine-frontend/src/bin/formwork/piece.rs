@@ -1,0 +1,113 @@
+//! What a stream's events bring, of chat and of completions alike.
+
+use anyhow::bail;
+use serde::Deserialize;
+
+/// An event, as far as the commands look at it.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct Piece {
+    #[serde(default)]
+    choices: Vec<Choice>,
+    pub(crate) usage: Option<Usage>,
+    error: Option<Error>,
+}
+
+/// Tokens of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub(crate) struct Usage {
+    pub(crate) prompt_tokens: u64,
+    #[serde(default)]
+    pub(crate) completion_tokens: u64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Choice {
+    text: Option<String>,
+    delta: Option<Delta>,
+    finish_reason: Option<String>,
+    structured_output_complete: Option<bool>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Delta {
+    content: Option<String>,
+    #[serde(alias = "reasoning")]
+    reasoning_content: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Error {
+    message: String,
+}
+
+impl Piece {
+    /// Reads an event.
+    ///
+    /// # Errors
+    /// It is none of the API's, or says that the request failed.
+    pub(crate) fn parse(data: &str) -> anyhow::Result<Self> {
+        let piece: Self = serde_json::from_str(data)?;
+        match piece.error {
+            Some(error) => bail!("{}", error.message),
+            None => Ok(piece),
+        }
+    }
+
+    fn choice(&self) -> Option<&Choice> {
+        self.choices.first()
+    }
+
+    /// More of the answer; may be empty.
+    pub(crate) fn content(&self) -> &str {
+        let choice = self.choice();
+        let delta = || choice?.delta.as_ref()?.content.as_deref();
+        let text = choice.and_then(|choice| choice.text.as_deref());
+        text.or_else(delta).unwrap_or_default()
+    }
+
+    /// More of the thinking before the answer; may be empty.
+    pub(crate) fn reasoning(&self) -> &str {
+        let delta = self.choice().and_then(|choice| choice.delta.as_ref());
+        let reasoning = delta.and_then(|delta| delta.reasoning_content.as_deref());
+        reasoning.unwrap_or_default()
+    }
+
+    /// Why the answer ends, in its last piece.
+    pub(crate) fn finish_reason(&self) -> Option<&str> {
+        self.choice()?.finish_reason.as_deref()
+    }
+
+    /// Whether a constrained answer is whole, where the server says so.
+    pub(crate) fn is_complete(&self) -> Option<bool> {
+        self.choice()?.structured_output_complete
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_kinds_of_streams() {
+        let chat = r#"{"id": "x", "choices": [{"index": 0, "delta": {"content": "a"}, "finish_reason": null}]}"#;
+        let chat = Piece::parse(chat).unwrap();
+        assert_eq!((chat.content(), chat.finish_reason()), ("a", None));
+        let thinking = r#"{"choices": [{"delta": {"reasoning": "hm", "content": null}}]}"#;
+        let thinking = Piece::parse(thinking).unwrap();
+        assert_eq!((thinking.reasoning(), thinking.content()), ("hm", ""));
+        let completion = r#"{"choices": [{"text": "b", "finish_reason": "length"}]}"#;
+        let completion = Piece::parse(completion).unwrap();
+        assert_eq!(completion.content(), "b");
+        assert_eq!(completion.finish_reason(), Some("length"));
+        let last = r#"{"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 4}}"#;
+        let usage = Piece::parse(last).unwrap().usage.unwrap();
+        assert_eq!((usage.prompt_tokens, usage.completion_tokens), (3, 4));
+    }
+
+    #[test]
+    fn errors_in_streams_are_errors() {
+        let error = Piece::parse(r#"{"error": {"message": "gone", "code": 500}}"#).unwrap_err();
+        assert_eq!(error.to_string(), "gone");
+        assert!(Piece::parse("nonsense").is_err());
+    }
+}

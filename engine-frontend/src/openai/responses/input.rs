@@ -1,0 +1,158 @@
+//! `input` as the messages of a conversation.
+
+use serde_json::{Map, Value, json};
+
+use crate::error::ValidationError;
+
+/// The messages of an input, after the instructions.
+pub(super) fn messages(
+    instructions: Option<&str>,
+    input: Value,
+) -> Result<Vec<Value>, ValidationError> {
+    let mut messages = Vec::new();
+    if let Some(instructions) = instructions {
+        messages.push(json!({"role": "system", "content": instructions}));
+    }
+    let items = match input {
+        Value::String(text) => {
+            messages.push(json!({"role": "user", "content": text}));
+            return Ok(messages);
+        }
+        Value::Array(items) => items,
+        other => {
+            let message = "input must be a string or a list of items";
+            return Err(ValidationError::field("input", other, message));
+        }
+    };
+    if items.is_empty() {
+        let message = "input must hold at least one item";
+        return Err(ValidationError::field("input", "[]", message));
+    }
+    let mut reasoning = None;
+    for (i, item) in items.into_iter().enumerate() {
+        add_item(i, item, &mut messages, &mut reasoning)?;
+    }
+    Ok(messages)
+}
+
+/// Adds an item. `reasoning` is what the model thought before its next message.
+fn add_item(
+    i: usize,
+    item: Value,
+    messages: &mut Vec<Value>,
+    reasoning: &mut Option<String>,
+) -> Result<(), ValidationError> {
+    let Value::Object(item) = item else {
+        let message = format!("input[{i}] must be an object");
+        return Err(ValidationError::field(format!("input[{i}]"), item, message));
+    };
+    match item.get("type").and_then(Value::as_str) {
+        None | Some("message") if item.get("type").is_none_or(Value::is_string) => {
+            let role = item.get("role").cloned().unwrap_or_default();
+            let content = item.get("content").cloned().unwrap_or_default();
+            let content = text_parts(&format!("input[{i}].content"), content)?;
+            let mut message = json!({"role": role, "content": content});
+            if role == "assistant"
+                && let Some(reasoning) = reasoning.take()
+            {
+                set(&mut message, "reasoning_content", reasoning.into());
+            }
+            messages.push(message);
+        }
+        Some("function_call") => {
+            let call = json!({
+                "id": text(i, &item, "call_id")?, "type": "function",
+                "function": {"name": text(i, &item, "name")?, "arguments": text(i, &item, "arguments")?},
+            });
+            add_call(call, messages, reasoning);
+        }
+        Some("function_call_output") => {
+            let output = item.get("output").cloned().unwrap_or_default();
+            let content = text_parts(&format!("input[{i}].output"), output)?;
+            let id = text(i, &item, "call_id")?;
+            messages.push(json!({"role": "tool", "tool_call_id": id, "content": content}));
+        }
+        Some("reasoning") => {
+            let parts = item.get("content").or_else(|| item.get("summary"));
+            let parts = parts.and_then(Value::as_array).into_iter().flatten();
+            let texts = parts.filter_map(|part| part.get("text")?.as_str());
+            *reasoning = Some(texts.collect());
+        }
+        _ => {
+            let field = format!("input[{i}].type");
+            let value = item.get("type").cloned().unwrap_or_default();
+            let message = format!(
+                "{field} must be message, function_call, function_call_output or reasoning"
+            );
+            return Err(ValidationError::field(field, value, message));
+        }
+    }
+    Ok(())
+}
+
+/// Adds a call to the message that it belongs to: the assistant's last, or one of its own.
+fn add_call(call: Value, messages: &mut Vec<Value>, reasoning: &mut Option<String>) {
+    let is_assistant = |message: &Value| message.get("role") == Some(&json!("assistant"));
+    if !messages.last().is_some_and(is_assistant) {
+        let mut message = json!({"role": "assistant", "content": null});
+        if let Some(reasoning) = reasoning.take() {
+            set(&mut message, "reasoning_content", reasoning.into());
+        }
+        messages.push(message);
+    }
+    let Some(message) = messages.last_mut() else {
+        return;
+    };
+    match message.get_mut("tool_calls") {
+        Some(Value::Array(calls)) => calls.push(call),
+        _ => set(message, "tool_calls", json!([call])),
+    }
+}
+
+fn set(message: &mut Value, key: &str, value: Value) {
+    if let Some(message) = message.as_object_mut() {
+        message.insert(key.to_owned(), value);
+    }
+}
+
+fn text(i: usize, item: &Map<String, Value>, name: &str) -> Result<String, ValidationError> {
+    let value = item.get(name).cloned().unwrap_or_default();
+    match value {
+        Value::String(text) => Ok(text),
+        other => {
+            let field = format!("input[{i}].{name}");
+            let message = format!("{field} must be a string");
+            Err(ValidationError::field(field, other, message))
+        }
+    }
+}
+
+/// A string, or text parts in the words of a chat request.
+fn text_parts(field: &str, content: Value) -> Result<Value, ValidationError> {
+    let parts = match content {
+        Value::String(_) => return Ok(content),
+        Value::Array(parts) => parts,
+        other => {
+            let message = format!("{field} must be a string or a list of text parts");
+            return Err(ValidationError::field(field, other, message));
+        }
+    };
+    let parts = parts.into_iter().enumerate().map(|(j, part)| {
+        let kind = part.get("type").and_then(Value::as_str);
+        let text = part.get("text").filter(|text| text.is_string());
+        match (kind, text) {
+            (Some("input_text" | "output_text" | "text"), Some(text)) => {
+                Ok(json!({"type": "text", "text": text}))
+            }
+            _ => {
+                let field = format!("{field}[{j}]");
+                let message = format!(
+                    "{field} must be {{\"type\": \"input_text\", \"text\": ...}}: this engine reads \
+                     text only"
+                );
+                Err(ValidationError::field(field, &part, message))
+            }
+        }
+    });
+    parts.collect()
+}

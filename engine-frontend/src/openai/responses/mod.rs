@@ -1,0 +1,178 @@
+//! `/v1/responses`: the stateless part of OpenAI's Responses API. Nothing is stored, so a request
+//! brings its whole conversation, and what needs a store is refused by name.
+
+mod answer;
+mod input;
+mod request;
+
+use std::collections::VecDeque;
+
+use serde_json::{Map, Value, json};
+
+pub use request::ResponsesRequest;
+
+use super::chat::ChatCompletionRequest;
+use super::error::{ErrorResponse, ServingError};
+use super::request::DefaultSamplingParams;
+use super::serving::{OpenAIServing, RequestContext, chat_logprobs};
+use super::streaming::{EventStream, Piece, Pieces};
+use super::tool_format::Openings;
+use crate::outputs::RequestOutput;
+use answer::Answer;
+
+impl OpenAIServing {
+    /// Answers a request as a whole, whatever its `stream` says.
+    ///
+    /// # Errors
+    /// The request is wrong, names another model, or has no answer.
+    pub async fn create_response(
+        &self,
+        request: &ResponsesRequest,
+        context: &RequestContext,
+    ) -> Result<Value, ServingError> {
+        let chat = &request.chat;
+        self.check_model(chat.common.model.as_deref())?;
+        let (generate, openings) =
+            self.chat_generate_request(chat, &response_id(request, context))?;
+        let mut answer = self.answer(request, context, openings);
+        for mut output in self.generate(vec![generate], context).await? {
+            self.set_input(&mut answer, &output);
+            let Some(completion) = output.outputs.pop() else {
+                continue;
+            };
+            let reason = completion.finish_reason;
+            let logprobs = logprobs(chat, &completion);
+            answer.push(completion, logprobs, &mut Vec::new());
+            if let Some(reason) = reason {
+                return Ok(answer.last_response(reason));
+            }
+        }
+        Ok(answer.response("failed"))
+    }
+
+    /// Answers a request in events. Returns when the core has taken its constraint, or without one
+    /// when the first output is there.
+    ///
+    /// # Errors
+    /// The request is wrong, names another model, or has no answer.
+    pub async fn stream_response(
+        &self,
+        request: ResponsesRequest,
+        context: &RequestContext,
+    ) -> Result<EventStream, ServingError> {
+        self.check_model(request.chat.common.model.as_deref())?;
+        let id = response_id(&request, context);
+        let (generate, openings) = self.chat_generate_request(&request.chat, &id)?;
+        let constrained = generate.sampling_params.structured_outputs.is_some();
+        let answer = self.answer(&request, context, openings);
+        let streams = self.start(vec![generate], context).await?;
+        let pieces = ResponsePieces {
+            answer,
+            chat: request.chat,
+            tells_cached_tokens: self.tells_cached_tokens(),
+        };
+        EventStream::begin(streams, constrained, Box::new(pieces)).await
+    }
+
+    fn answer(
+        &self,
+        request: &ResponsesRequest,
+        context: &RequestContext,
+        openings: Option<Openings>,
+    ) -> Answer {
+        let id = own_id(request, context).to_owned();
+        let head = self.response_head(request, context);
+        Answer::new(id, head, openings, request.chat.include_reasoning)
+    }
+
+    /// What a response says of its request.
+    fn response_head(
+        &self,
+        request: &ResponsesRequest,
+        context: &RequestContext,
+    ) -> Map<String, Value> {
+        let common = &request.chat.common;
+        let DefaultSamplingParams {
+            temperature, top_p, ..
+        } = *self.default_sampling_params();
+        let mut head = Map::new();
+        let mut set = |name: &str, value: Value| head.insert(name.to_owned(), value);
+        set("id", response_id(request, context).into());
+        set("object", "response".into());
+        set("created_at", context.created.into());
+        set("model", self.model_name().into());
+        set("background", false.into());
+        set("store", false.into());
+        set("previous_response_id", Value::Null);
+        set("truncation", "disabled".into());
+        let or_one = |own: Option<f32>, default: Option<f32>| json!(own.or(default).unwrap_or(1.0));
+        set("temperature", or_one(common.temperature, temperature));
+        set("top_p", or_one(common.top_p, top_p));
+        head.extend(request.told.clone());
+        head
+    }
+
+    fn set_input(&self, answer: &mut Answer, output: &RequestOutput) {
+        let cached = match self.tells_cached_tokens() {
+            true => u64::from(output.num_cached_tokens),
+            false => 0,
+        };
+        answer.set_input(output.prompt_token_ids.len() as u64, cached);
+    }
+}
+
+/// The response's id without prefix: as the request's body has it, or the request's.
+fn own_id<'a>(request: &'a ResponsesRequest, context: &'a RequestContext) -> &'a str {
+    let own = request.chat.common.request_id.as_deref();
+    own.unwrap_or(&context.request_id)
+}
+
+fn response_id(request: &ResponsesRequest, context: &RequestContext) -> String {
+    format!("resp_{}", own_id(request, context))
+}
+
+/// The logprobs of an answer, or of a piece of it, where asked for.
+fn logprobs(
+    chat: &ChatCompletionRequest,
+    completion: &crate::outputs::CompletionOutput,
+) -> Option<Value> {
+    let logprobs = chat_logprobs(chat, completion)?;
+    serde_json::to_value(logprobs.content).ok()
+}
+
+/// The events of a response.
+#[derive(Debug)]
+struct ResponsePieces {
+    answer: Answer,
+    chat: ChatCompletionRequest,
+    tells_cached_tokens: bool,
+}
+
+impl Pieces for ResponsePieces {
+    fn add(&mut self, _prompt: u32, output: RequestOutput, pieces: &mut VecDeque<Piece>) {
+        let cached = match self.tells_cached_tokens {
+            true => u64::from(output.num_cached_tokens),
+            false => 0,
+        };
+        let prompt = output.prompt_token_ids.len() as u64;
+        self.answer.set_input(prompt, cached);
+        let mut events = Vec::new();
+        for completion in output.outputs {
+            let logprobs = logprobs(&self.chat, &completion);
+            self.answer.push(completion, logprobs, &mut events);
+        }
+        pieces.extend(events);
+    }
+
+    fn end(&mut self, _pieces: &mut VecDeque<Piece>) {}
+
+    fn error(&mut self, error: &ErrorResponse) -> Piece {
+        let error = &error.error;
+        self.answer
+            .error(error.code, &error.message, error.param.as_deref())
+    }
+
+    fn is_done_told(&self) -> bool {
+        false
+    }
+}

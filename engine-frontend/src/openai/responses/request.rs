@@ -1,0 +1,234 @@
+//! What `/v1/responses` takes: the stateless part of the API, in the words of a chat request.
+
+use serde_json::{Map, Value, json};
+
+use super::input::messages;
+use crate::error::ValidationError;
+use crate::openai::chat::ChatCompletionRequest;
+use crate::openai::fields::Fields;
+
+/// What `include` may ask for.
+const LOGPROBS: &str = "message.output_text.logprobs";
+
+/// Fields of chat requests that this API spells in another way, or has no place for in its answer.
+const OF_CHAT: [&str; 18] = [
+    "messages",
+    "response_format",
+    "max_tokens",
+    "max_completion_tokens",
+    "logprobs",
+    "n",
+    "functions",
+    "function_call",
+    "reasoning_effort",
+    "include_reasoning",
+    "modalities",
+    "echo",
+    "prompt_logprobs",
+    "return_token_ids",
+    "continue_final_message",
+    "add_generation_prompt",
+    "best_of",
+    "audio",
+];
+
+/// A request for `/v1/responses`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ResponsesRequest {
+    /// What it asks for, as a conversation.
+    pub chat: ChatCompletionRequest,
+    /// What the answer repeats of the request.
+    pub(super) told: Map<String, Value>,
+}
+
+impl ResponsesRequest {
+    /// Reads a request's body.
+    ///
+    /// # Errors
+    /// The first field that is missing, unknown, of the wrong type or not available, by name.
+    pub fn from_json(body: Value) -> Result<Self, ValidationError> {
+        let mut fields = Fields::new(body)?;
+        refuse_unavailable(&mut fields)?;
+        let mut told = Map::new();
+        let mut chat = Map::new();
+        let instructions: Option<String> = fields.take("instructions")?;
+        let input = fields.require("input")?;
+        chat.insert(
+            "messages".to_owned(),
+            messages(instructions.as_deref(), input)?.into(),
+        );
+        told.insert("instructions".to_owned(), json!(instructions));
+        let text: Map<String, Value> = fields.take("text")?.unwrap_or_default();
+        told.insert("text".to_owned(), take_text(text, &mut chat)?);
+        let tools: Vec<Value> = fields.take("tools")?.unwrap_or_default();
+        if !tools.is_empty() {
+            let tools = tools.iter().enumerate().map(|(i, tool)| chat_tool(i, tool));
+            chat.insert("tools".to_owned(), tools.collect::<Result<Value, _>>()?);
+        }
+        told.insert("tools".to_owned(), tools.into());
+        let choice: Option<Value> = fields.take("tool_choice")?;
+        if let Some(choice) = &choice {
+            // Without tools there is nothing to choose; clients send "auto" all the same.
+            if chat.contains_key("tools") || choice != "auto" {
+                chat.insert("tool_choice".to_owned(), chat_tool_choice(choice)?);
+            }
+        }
+        told.insert("tool_choice".to_owned(), choice.unwrap_or(json!("auto")));
+        let parallel = fields.take::<bool>("parallel_tool_calls")?.unwrap_or(true);
+        chat.insert("parallel_tool_calls".to_owned(), parallel.into());
+        told.insert("parallel_tool_calls".to_owned(), parallel.into());
+        let max_output_tokens: Option<u32> = fields.take("max_output_tokens")?;
+        chat.insert("max_completion_tokens".to_owned(), json!(max_output_tokens));
+        told.insert("max_output_tokens".to_owned(), json!(max_output_tokens));
+        told.insert(
+            "reasoning".to_owned(),
+            take_reasoning(&mut fields, &mut chat)?,
+        );
+        take_logprobs(&mut fields, &mut chat, &mut told)?;
+        let metadata: Option<Map<String, Value>> = fields.take("metadata")?;
+        told.insert("metadata".to_owned(), json!(metadata.unwrap_or_default()));
+        if let Some(user) = fields.take::<String>("user")? {
+            told.insert("user".to_owned(), user.into());
+        }
+        chat.extend(fields.rest());
+        let chat = ChatCompletionRequest::from_json(chat.into()).map_err(in_own_words)?;
+        let mut request = Self { chat, told };
+        if let Some(constraint) = &mut request.chat.common.constraint {
+            constraint.field = own_words(&constraint.field);
+        }
+        Ok(request)
+    }
+}
+
+/// Fields that only pass where they ask for nothing.
+fn refuse_unavailable(fields: &mut Fields) -> Result<(), ValidationError> {
+    for name in OF_CHAT {
+        fields.refuse_unless(name, |_| false)?;
+    }
+    for name in ["store", "background"] {
+        fields.refuse_unless(name, |v| v == &Value::Bool(false))?;
+    }
+    fields.refuse_unless("truncation", |v| v == "disabled")?;
+    fields.refuse_unless("context_management", |v| v == &json!([]))?;
+    fields.refuse_unless("stream_options", |v| {
+        v == &json!({}) || v.get("include_obfuscation") == Some(&Value::Bool(false))
+    })?;
+    for name in [
+        "previous_response_id",
+        "conversation",
+        "prompt",
+        "max_tool_calls",
+        "moderation",
+        "image",
+    ] {
+        fields.refuse_unless(name, |_| false)?;
+    }
+    Ok(())
+}
+
+/// `text`: the answer's format. Returns what the answer tells of it.
+fn take_text(
+    mut text: Map<String, Value>,
+    chat: &mut Map<String, Value>,
+) -> Result<Value, ValidationError> {
+    text.retain(|_, value| !value.is_null());
+    let format = text.remove("format").unwrap_or(json!({"type": "text"}));
+    let verbosity = text.remove("verbosity");
+    if let Some(other) = verbosity.filter(|verbosity| verbosity != "medium") {
+        return Err(ValidationError::not_available("text.verbosity", &other));
+    }
+    if let Some((name, value)) = text.into_iter().next() {
+        let name = format!("text.{name}");
+        let message = format!("unknown field {name}; remove it or correct its name");
+        return Err(ValidationError::field(name, value, message));
+    }
+    let mut chat_format = format.clone();
+    if let Some(map) = chat_format.as_object_mut()
+        && map.get("type") == Some(&json!("json_schema"))
+    {
+        map.remove("type");
+        chat_format = json!({"type": "json_schema", "json_schema": chat_format});
+    }
+    chat.insert("response_format".to_owned(), chat_format);
+    Ok(json!({"format": format}))
+}
+
+/// `reasoning`: only how much.
+fn take_reasoning(
+    fields: &mut Fields,
+    chat: &mut Map<String, Value>,
+) -> Result<Value, ValidationError> {
+    let given: Map<String, Value> = fields.take("reasoning")?.unwrap_or_default();
+    for (name, value) in given.iter().filter(|(_, value)| !value.is_null()) {
+        if name != "effort" {
+            return Err(ValidationError::not_available(
+                format!("reasoning.{name}"),
+                value,
+            ));
+        }
+        chat.insert("reasoning_effort".to_owned(), value.clone());
+    }
+    let effort = given.get("effort").cloned().unwrap_or_default();
+    Ok(json!({"effort": effort, "summary": null}))
+}
+
+/// `include` and `top_logprobs`.
+fn take_logprobs(
+    fields: &mut Fields,
+    chat: &mut Map<String, Value>,
+    told: &mut Map<String, Value>,
+) -> Result<(), ValidationError> {
+    let include: Vec<String> = fields.take("include")?.unwrap_or_default();
+    if let Some(other) = include.iter().find(|name| *name != LOGPROBS) {
+        return Err(ValidationError::not_available("include", other));
+    }
+    let top_logprobs: Option<i32> = fields.take("top_logprobs")?;
+    if !include.is_empty() || top_logprobs.is_some_and(|top| top != 0) {
+        chat.insert("logprobs".to_owned(), true.into());
+        chat.insert("top_logprobs".to_owned(), json!(top_logprobs.unwrap_or(0)));
+    }
+    told.insert("top_logprobs".to_owned(), json!(top_logprobs.unwrap_or(0)));
+    Ok(())
+}
+
+/// A function as chat requests spell it.
+fn chat_tool(i: usize, tool: &Value) -> Result<Value, ValidationError> {
+    if tool.get("type") != Some(&json!("function")) {
+        let field = format!("tools[{i}].type");
+        let value = tool.get("type").cloned().unwrap_or_default();
+        let message = format!("{field} must be \"function\": the server has no tools of its own");
+        return Err(ValidationError::field(field, value, message));
+    }
+    let mut function = tool.as_object().cloned().unwrap_or_default();
+    function.remove("type");
+    function.retain(|_, value| !value.is_null());
+    Ok(json!({"type": "function", "function": function}))
+}
+
+fn chat_tool_choice(choice: &Value) -> Result<Value, ValidationError> {
+    match choice {
+        Value::String(_) => Ok(choice.clone()),
+        Value::Object(map) if map.get("type") == Some(&json!("function")) => Ok(json!({
+            "type": "function", "function": {"name": map.get("name")},
+        })),
+        other => Err(ValidationError::not_available("tool_choice", other)),
+    }
+}
+
+/// An error about a chat request's field, by the name that it has here.
+fn in_own_words(mut error: ValidationError) -> ValidationError {
+    error.message = own_words(&error.message);
+    error.parameter = error.parameter.as_deref().map(own_words);
+    error
+}
+
+fn own_words(text: &str) -> String {
+    [
+        ("response_format.json_schema", "text.format"),
+        ("response_format", "text.format"),
+        ("max_completion_tokens", "max_output_tokens"),
+        ("messages", "input"),
+    ]
+    .iter()
+    .fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
+}

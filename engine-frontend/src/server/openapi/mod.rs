@@ -1,0 +1,154 @@
+//! `/openapi.json`: what every route takes and gives.
+//!
+//! Written beside the types rather than derived from them, since requests are read field by field.
+//! `tests.rs` holds both together: a documented field is known, a known field documented, and an
+//! answer has the documented shape.
+
+mod answers;
+mod requests;
+#[cfg(test)]
+mod tests;
+
+use std::sync::OnceLock;
+
+use axum::body::{Body, Bytes};
+use axum::http::HeaderValue;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::Response;
+use serde_json::{Map, Value, json};
+
+/// `GET /openapi.json`.
+pub(super) async fn openapi() -> Response {
+    static DOCUMENT: OnceLock<Bytes> = OnceLock::new();
+    let document = DOCUMENT.get_or_init(|| document().to_string().into());
+    let mut response = Response::new(Body::from(document.clone()));
+    let kind = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    response
+}
+
+/// A reference to a component.
+fn component(name: &str) -> Value {
+    json!({"$ref": format!("#/components/schemas/{name}")})
+}
+
+/// The whole document.
+fn document() -> Value {
+    let mut schemas = requests::schemas();
+    schemas.extend(answers::schemas());
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Formwork",
+            "version": protocol::BUILD_VERSION,
+            "description": "The OpenAI API with vLLM's fields. A field that can't be honoured is \
+                            refused with 400 and its name.",
+        },
+        "paths": {
+            "/v1/chat/completions": post(
+                "create_chat_completion", "Answer a conversation",
+                "ChatCompletionRequest", "ChatCompletionResponse", true,
+            ),
+            "/v1/completions": post(
+                "create_completion", "Continue a text",
+                "CompletionRequest", "CompletionResponse", true,
+            ),
+            "/v1/responses": post(
+                "create_response", "Answer a conversation, in the words of the Responses API",
+                "ResponsesRequest", "Response", true,
+            ),
+            "/tokenize": post(
+                "tokenize", "Text or messages to tokens",
+                "TokenizeRequest", "TokenizeResponse", false,
+            ),
+            "/detokenize": post(
+                "detokenize", "Tokens to text",
+                "DetokenizeRequest", "DetokenizeResponse", false,
+            ),
+            "/v1/models": {"get": get("list_models", "The models served", &["401"], "ModelList")},
+            "/v1/models/{model}": {"get": with_model(
+                get("retrieve_model", "One model", &["400", "401", "404"], "Model"),
+            )},
+            "/health": {"get": probe("health", "200 while the engine works or has nothing to do")},
+            "/ping": {
+                "get": probe("ping", "As /health"),
+                "post": probe("ping_post", "As /health"),
+            },
+            "/load": {"get": get("load", "Requests in flight", &[], "Load")},
+            "/version": {"get": get("version", "The server's version", &[], "Version")},
+            "/metrics": {"get": {
+                "operationId": "metrics", "summary": "Figures for Prometheus",
+                "responses": {"200": {
+                    "description": "The figures",
+                    "content": {"text/plain": {"schema": {"type": "string"}}},
+                }},
+            }},
+        },
+        "components": {
+            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
+            "schemas": schemas,
+        },
+    })
+}
+
+/// A `POST` of one JSON body for another. With `may_stream` events instead, where asked for.
+fn post(id: &str, summary: &str, request: &str, answer: &str, may_stream: bool) -> Value {
+    let mut content = json!({"application/json": {"schema": component(answer)}});
+    if let (true, Some(content)) = (may_stream, content.as_object_mut()) {
+        let text = json!({"schema": {"type": "string"}});
+        content.insert("text/event-stream".to_owned(), text);
+    }
+    let mut responses = errors(&[
+        "400", "401", "404", "408", "413", "415", "500", "503", "504",
+    ]);
+    let good = json!({"description": "The answer", "content": content});
+    responses.insert("200".to_owned(), good);
+    json!({"post": {
+        "operationId": id, "summary": summary,
+        "requestBody": {
+            "required": true,
+            "content": {"application/json": {"schema": component(request)}},
+        },
+        "responses": responses,
+        "security": [{"bearer": []}, {}],
+    }})
+}
+
+fn get(id: &str, summary: &str, error_codes: &[&str], answer: &str) -> Value {
+    let mut responses = errors(error_codes);
+    let content = json!({"application/json": {"schema": component(answer)}});
+    let good = json!({"description": "The answer", "content": content});
+    responses.insert("200".to_owned(), good);
+    json!({
+        "operationId": id, "summary": summary, "responses": responses,
+        "security": [{"bearer": []}, {}],
+    })
+}
+
+fn with_model(mut operation: Value) -> Value {
+    if let Some(operation) = operation.as_object_mut() {
+        let model = json!({
+            "name": "model", "in": "path", "required": true, "schema": {"type": "string"},
+        });
+        operation.insert("parameters".to_owned(), json!([model]));
+    }
+    operation
+}
+
+fn probe(id: &str, summary: &str) -> Value {
+    json!({
+        "operationId": id, "summary": summary,
+        "responses": {
+            "200": {"description": "It works"}, "503": {"description": "It doesn't"},
+        },
+    })
+}
+
+fn errors(codes: &[&str]) -> Map<String, Value> {
+    let error = json!({
+        "description": "An error",
+        "content": {"application/json": {"schema": component("ErrorResponse")}},
+    });
+    let errors = codes.iter().map(|code| ((*code).to_owned(), error.clone()));
+    errors.collect()
+}

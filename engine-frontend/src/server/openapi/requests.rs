@@ -1,0 +1,395 @@
+//! What requests may say.
+
+use serde_json::{Map, Value, json};
+
+use super::component;
+
+const MAX_U32: u32 = u32::MAX;
+
+/// The components that requests are made of.
+pub(super) fn schemas() -> Map<String, Value> {
+    let mut chat = common();
+    chat.extend(chat_fields());
+    let mut completion = common();
+    completion.extend(completion_fields());
+    let mut responses = common();
+    for name in ["max_tokens", "n", "prompt_logprobs", "return_token_ids"] {
+        responses.remove(name);
+    }
+    responses.remove("response_format");
+    responses.extend(responses_fields());
+    let mut tokenize = chat.clone();
+    tokenize.extend(fields(json!({
+        "prompt": {"type": "string"}, "return_token_strs": {"type": "boolean"},
+    })));
+    Map::from_iter([
+        request("ChatCompletionRequest", &["messages"], chat),
+        request("CompletionRequest", &["prompt"], completion),
+        request("ResponsesRequest", &["input"], responses),
+        request("TokenizeRequest", &[], tokenize),
+        request(
+            "DetokenizeRequest",
+            &["tokens"],
+            fields(
+                json!({"model": {"type": "string"}, "tokens": {"type": "array", "items": count()}}),
+            ),
+        ),
+        ("StructuredOutputs".to_owned(), structured_outputs()),
+        ("ResponseFormat".to_owned(), response_format()),
+        ("Tool".to_owned(), tool()),
+        ("ChatMessageParam".to_owned(), chat_message()),
+    ])
+}
+
+/// A request: unknown fields are refused, and `null` is as good as nothing.
+fn request(name: &str, required: &[&str], fields: Map<String, Value>) -> (String, Value) {
+    let fields: Map<String, Value> = fields
+        .into_iter()
+        .map(|(name, schema)| match required.contains(&name.as_str()) {
+            true => (name, schema),
+            false => (name, json!({"anyOf": [schema, {"type": "null"}]})),
+        })
+        .collect();
+    let schema = json!({
+        "type": "object", "required": required, "properties": fields,
+        "additionalProperties": false,
+    });
+    (name.to_owned(), schema)
+}
+
+fn fields(fields: Value) -> Map<String, Value> {
+    match fields {
+        Value::Object(fields) => fields,
+        _ => Map::new(),
+    }
+}
+
+fn count() -> Value {
+    json!({"type": "integer", "minimum": 0, "maximum": MAX_U32})
+}
+
+/// What completions and chat completions have in common.
+fn common() -> Map<String, Value> {
+    let mut common = sampling();
+    common.extend(sampling_of_tokens());
+    common.extend(shared());
+    common
+}
+
+/// How to sample.
+fn sampling() -> Map<String, Value> {
+    let text = json!({"type": "string"});
+    let flag = json!({"type": "boolean"});
+    let ids = json!({"type": "array", "items": count()});
+    fields(json!({
+        "model": text,
+        "n": {"type": "integer", "minimum": 1, "maximum": 16384},
+        "temperature": {"type": "number", "minimum": 0, "maximum": 2},
+        "top_p": {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
+        "top_k": {"type": "integer", "minimum": -1, "maximum": MAX_U32},
+        "min_p": {"type": "number", "minimum": 0, "maximum": 1},
+        "presence_penalty": {"type": "number", "minimum": -2, "maximum": 2},
+        "frequency_penalty": {"type": "number", "minimum": -2, "maximum": 2},
+        "repetition_penalty": {"type": "number", "exclusiveMinimum": 0, "maximum": 2},
+        "seed": {"type": "integer", "minimum": i64::MIN, "maximum": u64::MAX},
+        "stop": {"anyOf": [text, {"type": "array", "items": text, "maxItems": 4}]},
+        "stop_token_ids": ids,
+        "include_stop_str_in_output": flag,
+        "ignore_eos": flag,
+        "max_tokens": count(),
+        "min_tokens": count(),
+        "skip_special_tokens": flag,
+        "spaces_between_special_tokens": flag,
+    }))
+}
+
+/// How to sample, and from what.
+fn sampling_of_tokens() -> Map<String, Value> {
+    let texts = json!({"type": "array", "items": {"type": "string"}});
+    let ids = json!({"type": "array", "items": count()});
+    let object = json!({"type": "object"});
+    fields(json!({
+        "logit_bias": {
+            "type": "object", "propertyNames": {"pattern": "^[0-9]{1,9}$"},
+            "additionalProperties": {"type": "number"},
+        },
+        "allowed_token_ids": ids,
+        "bad_words": texts,
+        "prompt_logprobs": {"type": "integer", "minimum": -1, "maximum": 20},
+        "logprob_token_ids": ids,
+        "repetition_detection": {
+            "type": "object",
+            "properties": {
+                "max_pattern_size": count(), "min_pattern_size": count(), "min_count": count(),
+            },
+            "required": ["max_pattern_size", "min_pattern_size", "min_count"],
+            "additionalProperties": false,
+        },
+        "thinking_token_budget": {"type": "integer", "minimum": -1, "maximum": MAX_U32},
+        "truncate_prompt_tokens": {"type": "integer", "minimum": -1, "maximum": MAX_U32},
+        "truncation_side": {"enum": ["left", "right"]},
+        "vllm_xargs": object,
+    }))
+}
+
+/// What both have in common beside sampling.
+fn shared() -> Map<String, Value> {
+    let text = json!({"type": "string"});
+    let flag = json!({"type": "boolean"});
+    fields(json!({
+        "stream": flag,
+        "stream_options": {
+            "type": "object",
+            "properties": {"include_usage": flag, "continuous_usage_stats": flag},
+            "additionalProperties": false,
+        },
+        "stream_interval": {"type": "integer", "minimum": 1, "maximum": MAX_U32},
+        "priority": {"type": "integer", "minimum": i64::MIN, "maximum": i64::MAX},
+        "request_id": text,
+        "session_id": {},
+        "cache_salt": {"type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[^@/\\\\\\u0000]*$"},
+        "return_token_ids": flag,
+        "return_tokens_as_token_ids": flag,
+        "add_special_tokens": flag,
+        "response_format": component("ResponseFormat"),
+        "structured_outputs": component("StructuredOutputs"),
+        "guided_json": schema_or_text(),
+        "guided_json_object": {"const": true},
+        "guided_regex": text,
+        "guided_choice": {"type": "array", "items": text, "minItems": 1},
+        "guided_grammar": text,
+        "guided_whitespace_pattern": text,
+        "guided_decoding_backend": text,
+        // Asking for nothing, or who asks.
+        "use_beam_search": {"const": false},
+        "length_penalty": {"const": 1.0},
+        "best_of": {"const": 1},
+        "return_weight_versions": {"const": false},
+        "store": {"const": false},
+        "user": {},
+        "metadata": {},
+        "service_tier": {},
+        "safety_identifier": {},
+        "prompt_cache_key": {},
+    }))
+}
+
+fn completion_fields() -> Map<String, Value> {
+    fields(json!({
+        "prompt": {"anyOf": [
+            {"type": "string"},
+            {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 1024},
+            {"type": "array", "items": count(), "minItems": 1},
+            {
+                "type": "array", "minItems": 1, "maxItems": 1024,
+                "items": {"type": "array", "items": count(), "minItems": 1},
+            },
+        ]},
+        "echo": {"type": "boolean"},
+        "suffix": {"const": ""},
+        "logprobs": {"type": "integer", "minimum": 0, "maximum": 20},
+    }))
+}
+
+fn chat_fields() -> Map<String, Value> {
+    let flag = json!({"type": "boolean"});
+    let object = json!({"type": "object"});
+    let mut chat = fields(json!({
+        "messages": {
+            "type": "array", "minItems": 1, "items": component("ChatMessageParam"),
+        },
+        "logprobs": flag,
+        "top_logprobs": {"type": "integer", "minimum": 0, "maximum": 20},
+        "max_completion_tokens": count(),
+        "include_reasoning": flag,
+        "reasoning_effort": {"type": "string"},
+        "add_generation_prompt": flag,
+        "continue_final_message": flag,
+        "documents": {"type": "array", "items": object},
+        "chat_template_kwargs": object,
+        "chat_template": {"type": "string"},
+        "echo": {"const": false},
+        "return_prompt_text": {"const": false},
+        "modalities": {"const": ["text"]},
+    }));
+    let choice = json!({"anyOf": [
+        {"enum": ["none", "auto", "required"]},
+        {
+            "type": "object", "required": ["type", "function"],
+            "properties": {
+                "type": {"const": "function"},
+                "function": {
+                    "type": "object", "required": ["name"],
+                    "properties": {"name": {"type": "string"}},
+                },
+            },
+        },
+    ]});
+    chat.extend(fields(json!({
+        "tools": {"type": "array", "minItems": 1, "items": component("Tool")},
+        "tool_choice": choice,
+        "parallel_tool_calls": flag,
+    })));
+    chat
+}
+
+fn responses_fields() -> Map<String, Value> {
+    let object = json!({"type": "object"});
+    let function = json!({
+        "type": "object", "required": ["type", "name"],
+        "properties": {
+            "type": {"const": "function"}, "name": {"type": "string"},
+            "description": {"type": ["string", "null"]}, "parameters": {"type": ["object", "null"]},
+            "strict": {"type": ["boolean", "null"]},
+        },
+    });
+    let format = json!({"anyOf": [
+        {
+            "type": "object", "required": ["type"], "additionalProperties": false,
+            "properties": {"type": {"enum": ["text", "json_object"]}},
+        },
+        {
+            "type": "object", "required": ["type", "schema"], "additionalProperties": false,
+            "properties": {
+                "type": {"const": "json_schema"}, "name": {"type": "string"},
+                "description": {"type": "string"}, "schema": object, "strict": {"type": "boolean"},
+            },
+        },
+    ]});
+    fields(json!({
+        "input": {"anyOf": [
+            {"type": "string"}, {"type": "array", "minItems": 1, "items": object},
+        ]},
+        "instructions": {"type": "string"},
+        "text": {
+            "type": "object", "additionalProperties": false,
+            "properties": {"format": format, "verbosity": {"const": "medium"}},
+        },
+        "tools": {"type": "array", "items": function},
+        "tool_choice": {"anyOf": [
+            {"enum": ["none", "auto", "required"]},
+            {
+                "type": "object", "required": ["type", "name"],
+                "properties": {"type": {"const": "function"}, "name": {"type": "string"}},
+            },
+        ]},
+        "parallel_tool_calls": {"type": "boolean"},
+        "max_output_tokens": count(),
+        "top_logprobs": {"type": "integer", "minimum": 0, "maximum": 20},
+        "include": {"type": "array", "items": {"const": "message.output_text.logprobs"}},
+        "reasoning": {
+            "type": "object",
+            "properties": {"effort": {"type": ["string", "null"]}, "summary": {"type": "null"}},
+        },
+        "metadata": object,
+        "user": {"type": "string"},
+        "background": {"const": false},
+        "truncation": {"const": "disabled"},
+        "stream_options": {
+            "type": "object", "properties": {"include_obfuscation": {"const": false}},
+        },
+        "documents": {"type": "array", "items": object},
+        "chat_template_kwargs": object,
+    }))
+}
+
+/// A schema, or its text.
+fn schema_or_text() -> Value {
+    json!({"anyOf": [{"type": "object"}, {"type": "boolean"}, {"type": "string"}]})
+}
+
+fn structured_outputs() -> Value {
+    let text = json!({"type": "string"});
+    let flag = json!({"type": "boolean"});
+    let constraint = fields(json!({
+        "json": schema_or_text(),
+        "json_object": {"const": true},
+        "regex": text,
+        "choice": {"type": "array", "items": text, "minItems": 1},
+        "grammar": text,
+        "structural_tag": {"anyOf": [{"type": "object"}, text]},
+    }));
+    let one: Vec<Value> = constraint
+        .keys()
+        .map(|name| json!({"required": [name]}))
+        .collect();
+    let mut properties = constraint;
+    properties.extend(fields(json!({
+        "whitespace_pattern": text,
+        "disable_any_whitespace": flag,
+        "disable_additional_properties": flag,
+        "property_order": {"enum": ["schema", "any"]},
+        "backend": text,
+        "complete_within_max_tokens": flag,
+        "enable_in_reasoning": flag,
+    })));
+    json!({
+        "type": "object", "properties": properties, "additionalProperties": false, "anyOf": one,
+    })
+}
+
+fn response_format() -> Value {
+    json!({"anyOf": [
+        {
+            "type": "object", "required": ["type"], "additionalProperties": false,
+            "properties": {"type": {"enum": ["text", "json_object"]}},
+        },
+        {
+            "type": "object", "required": ["type", "json_schema"], "additionalProperties": false,
+            "properties": {
+                "type": {"const": "json_schema"},
+                "json_schema": {
+                    "type": "object", "required": ["schema"], "additionalProperties": false,
+                    "properties": {
+                        "name": {"type": "string"}, "description": {"type": "string"},
+                        "schema": schema_or_text(), "strict": {"type": "boolean"},
+                    },
+                },
+            },
+        },
+        {
+            "type": "object", "required": ["type"],
+            "properties": {
+                "type": {"const": "structural_tag"}, "format": {"type": "object"},
+                "structures": {"type": "array"}, "triggers": {"type": "array"},
+            },
+        },
+    ]})
+}
+
+fn tool() -> Value {
+    json!({
+        "type": "object", "required": ["type", "function"],
+        "properties": {
+            "type": {"const": "function"},
+            "function": {
+                "type": "object", "required": ["name"],
+                "properties": {
+                    "name": {"type": "string"}, "description": {"type": ["string", "null"]},
+                    "parameters": {"type": ["object", "null"]},
+                    "strict": {"type": ["boolean", "null"]},
+                },
+            },
+        },
+    })
+}
+
+fn chat_message() -> Value {
+    let parts = json!({"type": "array", "items": {"anyOf": [
+        {"type": "string"},
+        {
+            "type": "object", "required": ["type", "text"],
+            "properties": {"type": {"const": "text"}, "text": {"type": "string"}},
+        },
+    ]}});
+    json!({
+        "type": "object", "required": ["role"],
+        "properties": {
+            "role": {"enum": ["system", "developer", "user", "assistant", "tool", "function"]},
+            "content": {"anyOf": [{"type": "string"}, parts, {"type": "null"}]},
+            "tool_calls": {"type": "array", "items": {"type": "object"}},
+            "tool_call_id": {"type": "string"},
+            "name": {"type": "string"},
+        },
+    })
+}

@@ -1,0 +1,79 @@
+use serde_json::{Value, json};
+
+use super::document;
+use crate::openai::{
+    ChatCompletionRequest, CompletionRequest, DetokenizeRequest, ResponsesRequest, TokenizeRequest,
+};
+
+fn properties(component: &str) -> Vec<String> {
+    let pointer = format!("/components/schemas/{component}/properties");
+    let document = document();
+    let properties = document.pointer(&pointer).unwrap().as_object().unwrap();
+    properties.keys().cloned().collect()
+}
+
+/// The name that is at fault in a body with this field.
+fn fault(component: &str, field: &str, value: &Value) -> Option<(String, String)> {
+    let mut body = match component {
+        "CompletionRequest" | "TokenizeRequest" => json!({"prompt": "a"}),
+        "ResponsesRequest" => json!({"input": "a"}),
+        "DetokenizeRequest" => json!({"tokens": [1]}),
+        _ => json!({"messages": [{"role": "user", "content": "a"}]}),
+    };
+    body[field] = value.clone();
+    let error = match component {
+        "CompletionRequest" => CompletionRequest::from_json(body).err(),
+        "TokenizeRequest" => TokenizeRequest::from_json(body).err(),
+        "ResponsesRequest" => ResponsesRequest::from_json(body).err(),
+        "DetokenizeRequest" => DetokenizeRequest::from_json(body).err(),
+        _ => ChatCompletionRequest::from_json(body).err(),
+    };
+    error.map(|error| (error.parameter.unwrap_or_default(), error.message))
+}
+
+#[test]
+fn every_documented_field_is_known() {
+    for component in [
+        "ChatCompletionRequest",
+        "CompletionRequest",
+        "ResponsesRequest",
+        "DetokenizeRequest",
+    ] {
+        for field in properties(component) {
+            // Of no field's type.
+            let fault = fault(component, &field, &json!([{"\u{0}": [[]]}]));
+            let unknown = format!("unknown field {field};");
+            if let Some((_, message)) = fault {
+                assert!(!message.contains(&unknown), "{component}: {message}");
+            }
+        }
+    }
+    for component in [
+        "CompletionRequest",
+        "ChatCompletionRequest",
+        "ResponsesRequest",
+    ] {
+        let (parameter, message) = fault(component, "nonsense", &json!(1)).unwrap();
+        assert_eq!(parameter, "nonsense");
+        assert!(message.contains("unknown field nonsense"), "{message}");
+    }
+}
+
+#[test]
+fn references_lead_somewhere() {
+    let document = document();
+    let mut open = vec![&document];
+    while let Some(value) = open.pop() {
+        match value {
+            Value::Object(map) => {
+                if let Some(Value::String(target)) = map.get("$ref") {
+                    let pointer = target.strip_prefix('#').unwrap();
+                    assert!(document.pointer(pointer).is_some(), "{target}");
+                }
+                open.extend(map.values());
+            }
+            Value::Array(items) => open.extend(items),
+            _ => {}
+        }
+    }
+}

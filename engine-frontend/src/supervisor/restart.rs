@@ -1,0 +1,146 @@
+//! Another core in the place of one that died.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use protocol::{EngineCoreOutput, EngineCoreOutputs, FinishReason, RequestError, RequestErrorCode};
+
+use super::source::{CoreSource, difference};
+use super::{CoreHealth, SupervisedCore};
+use crate::engine_core_client::{EngineCoreClient, EngineDeadError};
+
+/// Pauses before the second and later attempts in a row that brought nothing.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+impl SupervisedCore {
+    /// Puts another core in the place of one that died. Returns what the death means for single
+    /// requests.
+    pub(super) async fn replace(
+        &self,
+        dead: EngineDeadError,
+    ) -> Result<EngineCoreOutputs, EngineDeadError> {
+        let (failed, dead) = {
+            let mut state = self.state();
+            state.client = None;
+            let reason = state.killed_because.take();
+            let dead = EngineDeadError {
+                reason: reason.unwrap_or(dead.reason),
+                ..dead
+            };
+            if self.is_shutting_down.load(Ordering::Relaxed) || self.options.max_restarts == 0 {
+                state.health = CoreHealth::Dead;
+                return Err(dead);
+            }
+            state.health = CoreHealth::Restarting;
+            let may_blame = matches!(self.source, CoreSource::Launch(_));
+            let died = state.in_flight.core_died(may_blame);
+            if died.narrowed {
+                state.attempts = 0;
+            }
+            tracing::error!(suspects = ?died.suspects, "{dead}; starting another");
+            (died.failed, dead)
+        };
+        let client = self.start_another(dead).await?;
+        self.num_restarts.fetch_add(1, Ordering::Relaxed);
+        if let Some(hear) = self.on_restart.get() {
+            hear();
+        }
+        let mut state = self.state();
+        state.client = Some(Arc::new(client));
+        state.health = CoreHealth::Healthy;
+        state.send_next();
+        drop(state);
+        Ok(EngineCoreOutputs {
+            outputs: failed.into_iter().map(failed_alone).collect(),
+            ..EngineCoreOutputs::default()
+        })
+    }
+
+    async fn start_another(
+        &self,
+        dead: EngineDeadError,
+    ) -> Result<EngineCoreClient, EngineDeadError> {
+        loop {
+            let attempts = {
+                let mut state = self.state();
+                state.attempts += 1;
+                state.attempts
+            };
+            let give_up = |reason: String| {
+                self.state().health = CoreHealth::Dead;
+                Err(EngineDeadError {
+                    reason,
+                    exit_status: dead.exit_status,
+                })
+            };
+            if attempts > self.options.max_restarts {
+                return give_up(format!(
+                    "{} ({} restarts in a row brought nothing)",
+                    dead.reason, self.options.max_restarts
+                ));
+            }
+            tokio::time::sleep(pause(attempts)).await;
+            if self.is_shutting_down.load(Ordering::Relaxed) {
+                return give_up(dead.reason.clone());
+            }
+            match self.source.client().await {
+                Ok(client) => {
+                    let ready = client.ready_response();
+                    if let Some(difference) = difference(&self.ready, ready) {
+                        return give_up(format!("another one has {difference}"));
+                    }
+                    tracing::info!(
+                        process_id = client.process_id(),
+                        "another engine core is ready"
+                    );
+                    return Ok(client);
+                }
+                Err(error) => tracing::error!("no other engine core: {error}"),
+            }
+        }
+    }
+}
+
+/// How long to wait before an attempt; the first one is made at once.
+fn pause(attempt: u32) -> Duration {
+    match attempt {
+        0 | 1 => Duration::ZERO,
+        attempt => FIRST_PAUSE
+            .saturating_mul(1 << (attempt - 2).min(16))
+            .min(LONGEST_PAUSE),
+    }
+}
+
+fn failed_alone(request_id: String) -> EngineCoreOutput {
+    tracing::error!(
+        request_id,
+        "failed: the engine core died working on this request alone"
+    );
+    EngineCoreOutput {
+        finish_reason: Some(FinishReason::Error),
+        error: Some(RequestError {
+            code: RequestErrorCode::InternalError,
+            message: "the engine failed on this request; other requests are untouched".to_owned(),
+            retryable: false,
+        }),
+        request_id,
+        ..EngineCoreOutput::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_to_a_limit() {
+        let pauses: Vec<u128> = (1..10).map(|n| pause(n).as_millis()).collect();
+        assert_eq!(
+            pauses,
+            [0, 250, 500, 1000, 2000, 4000, 8000, 10_000, 10_000]
+        );
+        assert_eq!(pause(u32::MAX), LONGEST_PAUSE);
+    }
+}

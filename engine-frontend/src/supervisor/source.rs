@@ -1,0 +1,66 @@
+//! Where cores come from, and whether one can stand in for another.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use protocol::{EngineConfig, EngineCoreReadyResponse};
+
+use crate::engine_core_client::{EngineCoreClient, EngineCoreStartupError, LaunchOptions};
+
+/// Where another core comes from.
+#[derive(Debug, Clone)]
+pub enum CoreSource {
+    /// It is started.
+    Launch(Box<(LaunchOptions, EngineConfig)>),
+    /// It was started by hand and listens here.
+    Connect(PathBuf, Duration),
+}
+
+impl CoreSource {
+    pub(super) async fn client(&self) -> Result<EngineCoreClient, EngineCoreStartupError> {
+        match self {
+            Self::Launch(launch) => {
+                EngineCoreClient::launch(&launch.0, launch.1.clone(), |_| ()).await
+            }
+            Self::Connect(address, timeout) => {
+                EngineCoreClient::connect(address, *timeout, |_| ()).await
+            }
+        }
+    }
+}
+
+/// What keeps a core from going on with another's requests.
+pub(super) fn difference(
+    first: &EngineCoreReadyResponse,
+    other: &EngineCoreReadyResponse,
+) -> Option<String> {
+    let facts = |ready: &EngineCoreReadyResponse| {
+        [
+            ("model", ready.model_name.clone()),
+            ("tokenizer", ready.tokenizer_fingerprint.clone()),
+            ("vocabulary size", ready.vocab_size.to_string()),
+            ("max_model_len", ready.max_model_len.to_string()),
+        ]
+    };
+    let (first, other) = (facts(first), facts(other));
+    let mut pairs = first.into_iter().zip(other);
+    pairs
+        .find(|(first, other)| first.1 != other.1)
+        .map(|((name, first), (_, other))| format!("the {name} {other}, the first had {first}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_model_is_no_replacement() {
+        let ready = crate::test_support::ready(64);
+        let mut other = ready.clone();
+        other.num_blocks += 1;
+        assert_eq!(difference(&ready, &other), None);
+        other.max_model_len = 32;
+        let says = difference(&ready, &other).unwrap();
+        assert_eq!(says, "the max_model_len 32, the first had 64");
+    }
+}

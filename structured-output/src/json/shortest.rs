@@ -1,0 +1,148 @@
+//! Short texts, written out: of a node, of a language.
+
+use super::live::{DEAD, MAX_NESTING};
+use super::node::{Kinds, NodeId};
+use super::programs::Programs;
+use super::shape::{Shape, Spellings};
+use crate::lexical::{ExprId, Fuel, Lexicon, OutOfFuel};
+
+impl Programs {
+    /// A short text of a node that has one.
+    pub(super) fn write(
+        &mut self,
+        lexicon: &mut Lexicon,
+        node: NodeId,
+        text: &mut Vec<u8>,
+        fuel: &mut Fuel,
+    ) -> Result<(), OutOfFuel> {
+        if self.costs.open.len() >= MAX_NESTING {
+            return Err(fuel.exhaust());
+        }
+        self.costs.open.push(node);
+        let written = self.write_shape(lexicon, node, text, fuel);
+        self.costs.open.pop();
+        written
+    }
+
+    fn write_shape(
+        &mut self,
+        lexicon: &mut Lexicon,
+        node: NodeId,
+        text: &mut Vec<u8>,
+        fuel: &mut Fuel,
+    ) -> Result<(), OutOfFuel> {
+        let shape = self.shape(lexicon, node, fuel)?;
+        let logic = &self.logic;
+        let (array, object) = (logic.facts(shape.array), logic.facts(shape.object));
+        let scalar = Self::cost_of_scalars(lexicon, &shape, fuel)?;
+        if scalar != DEAD && (scalar <= 2 || !(array.closes || object.closes)) {
+            return self.write_scalar(lexicon, &shape, scalar, text, fuel);
+        }
+        if array.closes {
+            text.extend_from_slice(b"[]");
+            return Ok(());
+        }
+        if object.closes {
+            text.extend_from_slice(b"{}");
+            return Ok(());
+        }
+        if self.array_cost(lexicon, shape.array, fuel)? != DEAD {
+            let mut formula = shape.array;
+            while let Some(&one) = self.costs.array_choices.get(&formula) {
+                formula = one;
+            }
+            text.push(b'[');
+            if let Some(items) = self.costs.text_ways.get(&formula) {
+                text.extend_from_slice(&items.join(&b","[..]));
+            } else if let Some(items) = self.costs.item_ways.get(&formula).cloned() {
+                for (index, item) in items.iter().enumerate() {
+                    if index > 0 {
+                        text.push(b',');
+                    }
+                    self.write(lexicon, *item, text, fuel)?;
+                }
+            } else if let Some(mut plain) = self.plain_array(formula) {
+                for index in 0..plain.min {
+                    if index > 0 {
+                        text.push(b',');
+                    }
+                    plain.min = 1;
+                    let (item, _) = plain.next(&mut self.logic.nodes);
+                    self.write(lexicon, item, text, fuel)?;
+                }
+            }
+            text.push(b']');
+            return Ok(());
+        }
+        let at = self.object_start(lexicon, &[shape.object], fuel)?;
+        let members = self.costs.member_ways.get(&(at, shape.object)).cloned();
+        text.push(b'{');
+        for (index, (key, value)) in members.iter().flat_map(|m| m.iter()).enumerate() {
+            if index > 0 {
+                text.push(b',');
+            }
+            text.extend_from_slice(key);
+            text.push(b':');
+            self.write(lexicon, *value, text, fuel)?;
+        }
+        text.push(b'}');
+        Ok(())
+    }
+
+    fn write_scalar(
+        &mut self,
+        lexicon: &mut Lexicon,
+        shape: &Shape,
+        cost: u32,
+        text: &mut Vec<u8>,
+        fuel: &mut Fuel,
+    ) -> Result<(), OutOfFuel> {
+        let texts = self.texts(lexicon);
+        for (spellings, free) in [(shape.number, texts.number), (shape.string, texts.string)] {
+            let language = match spellings {
+                Spellings::Free => free,
+                Spellings::Only(language) => language,
+            };
+            if lexicon.distance(language, fuel)? == cost {
+                return Self::write_shortest(lexicon, language, text, fuel);
+            }
+        }
+        let words = [
+            (Kinds::NULL, "null"),
+            (Kinds::TRUE, "true"),
+            (Kinds::FALSE, "false"),
+        ];
+        let word = words.iter().find(|(kind, _)| shape.words & kind.0 != 0);
+        text.extend_from_slice(word.map_or(&b""[..], |word| word.1.as_bytes()));
+        Ok(())
+    }
+
+    /// The shortest text of a language that has one, of several the one with the least bytes.
+    pub(super) fn write_shortest(
+        lexicon: &mut Lexicon,
+        mut language: ExprId,
+        text: &mut Vec<u8>,
+        fuel: &mut Fuel,
+    ) -> Result<(), OutOfFuel> {
+        while !lexicon.is_nullable(language) {
+            let mut nearest: Option<(u32, u8, ExprId)> = None;
+            for (bytes, next) in lexicon.derivatives(language, fuel)? {
+                let distance = lexicon.distance(next, fuel)?;
+                let Some(byte) = bytes.iter().next() else {
+                    continue;
+                };
+                if nearest.is_none_or(|known| (distance, byte) < (known.0, known.1)) {
+                    nearest = Some((distance, byte, next));
+                }
+            }
+            match nearest {
+                Some((distance, byte, next)) if distance != DEAD => {
+                    text.push(byte);
+                    language = next;
+                }
+                _ => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+}

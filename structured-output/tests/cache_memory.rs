@@ -1,0 +1,124 @@
+//! What a compiler keeps, counted where it is allocated.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use structured_output::{
+    CompilerOptions, GrammarCompiler, GrammarMatcher, JsonSchemaOptions, MatcherError,
+    PropertyOrder, TokenizerInfo,
+};
+
+/// The system's allocator, with a count of what is held.
+struct Counting;
+
+static HELD: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: everything is handed to the system's allocator as it is; only a number is kept beside.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        HELD.fetch_add(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller keeps the contract, which is the same.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        HELD.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: as above.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Beyond `cache_bytes`, as `docs/structured-output.md` has it: what is counted is estimated.
+const TOLERANCE: f64 = 1.25;
+
+const STOP: u32 = 20_000;
+
+/// Bytes, and words of two to seven letters, some across the borders of JSON's lexemes.
+fn info() -> Arc<TokenizerInfo> {
+    let mut vocab: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).collect();
+    let ends = ["", "\"", "\":", "\",", " ", "}", "1", "\": \""];
+    let mut n = 0_usize;
+    while vocab.len() < STOP as usize {
+        let mut word: Vec<u8> = Vec::new();
+        let mut rest = n / ends.len();
+        for _ in 0..2 + n % 5 {
+            word.push(b'a' + (rest % 26) as u8);
+            rest = rest / 26 + n % 7;
+        }
+        word.extend_from_slice(ends[n % ends.len()].as_bytes());
+        vocab.push(word);
+        n += 1;
+    }
+    vocab.push(Vec::new());
+    Arc::new(TokenizerInfo::new(&vocab, vocab.len(), &[STOP], &[]).unwrap())
+}
+
+/// A schema like no other.
+fn schema(n: usize) -> String {
+    let names: Vec<String> = (0..20)
+        .map(|i| {
+            format!(
+                r#""name{}": {{"type": "string", "maxLength": {}}}"#,
+                n * 7 + i,
+                n + i
+            )
+        })
+        .collect();
+    format!(
+        r#"{{"type": "object", "properties": {{{}}}, "required": ["name{}"],
+            "patternProperties": {{"^x{n}": {{"enum": [{n}, "word{n}", null]}}}},
+            "additionalProperties": {{"type": "array", "items": {{"pattern": "^[a-f]{{{}}}{n}$"}}}}}}"#,
+        names.join(","),
+        n * 7 + 3,
+        n % 9
+    )
+}
+
+#[test]
+fn caches_keep_to_their_budget() {
+    for cache_bytes in [8 << 20, 32 << 20] {
+        let options = CompilerOptions {
+            cache_bytes,
+            ..CompilerOptions::default()
+        };
+        let compiler = GrammarCompiler::new(info(), options);
+        let before = HELD.load(Ordering::Relaxed);
+        let mut most = 0;
+        for n in 0..300 {
+            let options = JsonSchemaOptions {
+                property_order: [PropertyOrder::Any, PropertyOrder::Schema][n % 2],
+                ..JsonSchemaOptions::default()
+            };
+            let grammar = compiler.compile_json_schema(&schema(n), &options).unwrap();
+            let mut matcher = GrammarMatcher::new(&grammar);
+            for step in 0..24 {
+                let mask = match matcher.next_token_mask() {
+                    Ok(mask) => mask,
+                    // Its states are too many for a budget so small.
+                    Err(MatcherError::StatesExhausted { .. }) => break,
+                    Err(error) => panic!("{error}"),
+                };
+                let ids = mask.token_ids();
+                if matcher.is_terminated() {
+                    break;
+                }
+                let token = ids[(n * 31 + step * 17) % ids.len()];
+                assert!(matcher.accept_token(token).unwrap());
+            }
+            drop((matcher, grammar));
+            most = most.max(HELD.load(Ordering::Relaxed).saturating_sub(before));
+        }
+        println!("{cache_bytes} bytes of budget: at most {most} held");
+        assert!(
+            most as f64 <= cache_bytes as f64 * TOLERANCE,
+            "{most} bytes"
+        );
+        // It was used, so the budget was what kept it.
+        assert!(most > cache_bytes / 4, "{most} bytes");
+    }
+}

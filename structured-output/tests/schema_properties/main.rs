@@ -1,0 +1,138 @@
+//! Random schemas against another validator, the `jsonschema` crate: what the masks lead to is valid,
+//! and what is valid is accepted, however it is cut into tokens.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod minimal;
+mod place;
+mod random;
+mod subject;
+
+use proptest::prelude::*;
+use random::Random;
+use serde_json::Value;
+use structured_output::{Draft, PropertyOrder};
+use subject::{Subject, Validator};
+
+const DRAFTS: &[Draft] = &[
+    Draft::Draft4,
+    Draft::Draft6,
+    Draft::Draft7,
+    Draft::Draft2019_09,
+    Draft::Draft2020_12,
+];
+
+/// A document on whose validity the two don't agree.
+fn disagreement(schema: &Value, draft: Draft, seed: u64) -> Option<String> {
+    let mut random = Random(seed);
+    let validator = Validator::new(schema, draft)?;
+    let any = Subject::new(schema, draft, PropertyOrder::Any)?;
+    let ordered = Subject::new(schema, draft, PropertyOrder::Schema)?;
+    let mut documents: Vec<Value> = (0..12).map(|_| random::document(&mut random, 3)).collect();
+    for subject in [&any, &ordered] {
+        for _ in 0..4 {
+            let text = match subject.walk(&mut random) {
+                Ok(Some(text)) => text,
+                Ok(None) => break,
+                Err(error) => return Some(error),
+            };
+            let Some(document) = subject::document(&text) else {
+                continue;
+            };
+            if !validator.is_valid(&document) {
+                return Some(format!("the masks lead to {text}"));
+            }
+            for _ in 0..3 {
+                documents.push(random::mutated(&mut random, &document));
+            }
+            documents.push(document);
+        }
+    }
+    for document in documents {
+        let Some(document) = subject::document(&document.to_string()) else {
+            continue;
+        };
+        let valid = validator.is_valid(&document);
+        let text = document.to_string();
+        if any.accepts(&text, &mut random) != valid {
+            return Some(format!(
+                "{text} is {}valid",
+                if valid { "" } else { "not " }
+            ));
+        }
+        if !valid && ordered.accepts(&text, &mut random) {
+            return Some(format!("{text} is not valid, in the schema's order"));
+        }
+    }
+    None
+}
+
+/// A mask that is wrong: it leaves out how a valid document goes on, or has a token after which no
+/// document is valid, or one that needs more than the tokens left.
+fn wrong_mask(schema: &Value, draft: Draft, seed: u64) -> Option<String> {
+    let mut random = Random(seed);
+    let validator = Validator::new(schema, draft)?;
+    let subject = Subject::new(schema, draft, PropertyOrder::Any)?;
+    let mut texts = Vec::new();
+    for _ in 0..200 {
+        let document = random::document(&mut random, 3);
+        if validator.is_valid(&document) {
+            texts.push(document.to_string());
+        }
+    }
+    for _ in 0..3.min(texts.len()) {
+        let text = random.of(&texts);
+        let mut at = random.below(text.len() + 1);
+        while !text.is_char_boundary(at) {
+            at -= 1;
+        }
+        let place = subject.after(&text[..at])?;
+        let missing = place.missing(&texts);
+        if missing.is_some() {
+            return missing;
+        }
+        for text in place.endings(&mut random) {
+            let document = subject::document(&text);
+            if document.is_some_and(|document| !validator.is_valid(&document)) {
+                return Some(format!("a token allowed in {text}"));
+            }
+        }
+        let wrong = place.wrong_within(&mut random);
+        if wrong.is_some() {
+            return wrong;
+        }
+    }
+    None
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: std::env::var("FORMWORK_CASES").map_or(150, |cases| cases.parse().unwrap()),
+        max_shrink_iters: 0,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn random_schemas(seed in any::<u64>(), draft in prop::sample::select(DRAFTS)) {
+        // Long runs meet more states than a generation holds.
+        subject::COMPILER.clear_cache();
+        let schema = random::schema(&mut Random(seed), draft);
+        if disagreement(&schema, draft, seed).is_some() {
+            let least = minimal::schema(schema, |schema| disagreement(schema, draft, seed).is_some());
+            let what = disagreement(&least, draft, seed).unwrap();
+            prop_assert!(false, "{draft:?} {least}: {what}");
+        }
+    }
+
+    #[test]
+    fn masks_of_random_schemas(seed in any::<u64>(), draft in prop::sample::select(DRAFTS)) {
+        // Long runs meet more states than a generation holds.
+        subject::COMPILER.clear_cache();
+        let schema = random::schema(&mut Random(seed), draft);
+        if wrong_mask(&schema, draft, seed).is_some() {
+            let least = minimal::schema(schema, |schema| wrong_mask(schema, draft, seed).is_some());
+            let what = wrong_mask(&least, draft, seed).unwrap();
+            prop_assert!(false, "{draft:?} {least}: {what}");
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! A place in a text, and what its masks say against what is so.
+
+use structured_output::GrammarMatcher;
+
+use crate::random::Random;
+use crate::subject::{EOS, PIECES};
+
+pub(crate) struct Place {
+    pub(crate) matcher: GrammarMatcher,
+    pub(crate) text: String,
+}
+
+impl Place {
+    /// A token that begins what is left of a valid text, and is not allowed.
+    pub(crate) fn missing(&self, valid: &[String]) -> Option<String> {
+        let mask = self.matcher.next_token_mask().unwrap();
+        let rests = valid
+            .iter()
+            .filter_map(|text| text.strip_prefix(&*self.text));
+        for rest in rests {
+            if rest.is_empty() && !mask.is_allowed(EOS) {
+                return Some(format!("{} may not end", self.text));
+            }
+            let first = rest.bytes().take(1).map(u32::from);
+            let begins = |&index: &usize| rest.starts_with(PIECES[index]);
+            let pieces = (0..PIECES.len())
+                .filter(begins)
+                .map(|index| 256 + index as u32);
+            for token in first.chain(pieces) {
+                if !mask.is_allowed(token) {
+                    return Some(format!("after {} token {token} of {rest}", self.text));
+                }
+            }
+        }
+        None
+    }
+
+    /// Texts that begin with some of the allowed tokens.
+    pub(crate) fn endings(&self, random: &mut Random) -> Vec<String> {
+        let mut ids = self.matcher.next_token_mask().unwrap().token_ids();
+        while ids.len() > 24 {
+            ids.swap_remove(random.below(ids.len()));
+        }
+        let finished = ids.into_iter().filter_map(|token| {
+            let mut matcher = self.matcher.fork();
+            let mut text = self.text.clone().into_bytes();
+            let mut next = token;
+            loop {
+                assert!(matcher.accept_token(next).unwrap(), "token {next}");
+                if matcher.is_terminated() {
+                    return Some(String::from_utf8(text).unwrap());
+                }
+                match next.checked_sub(256) {
+                    None => text.push(next as u8),
+                    Some(piece) => text.extend_from_slice(PIECES[piece as usize].as_bytes()),
+                }
+                // A generation may be full of the texts of distinct items.
+                let left = matcher.min_tokens_to_complete().ok()?;
+                let ids = matcher.next_token_mask_within(left).ok()?.token_ids();
+                next = *random.of(&ids);
+            }
+        });
+        finished.collect()
+    }
+
+    /// A mask within a number of tokens that isn't what each token by itself needs.
+    pub(crate) fn wrong_within(&self, random: &mut Random) -> Option<String> {
+        let mask = self.matcher.next_token_mask().unwrap();
+        let least = self.matcher.min_tokens_to_complete().ok()?;
+        let left = least + random.below(4) as u32;
+        let within = self.matcher.next_token_mask_within(left).ok()?;
+        for token in 0..=EOS {
+            let expected = mask.is_allowed(token) && {
+                let mut matcher = self.matcher.fork();
+                assert!(matcher.accept_token(token).unwrap());
+                matcher.min_tokens_to_complete().ok()? < left
+            };
+            if within.is_allowed(token) != expected {
+                let text = &self.text;
+                return Some(format!(
+                    "after {text} token {token} within {left}: {expected}"
+                ));
+            }
+        }
+        None
+    }
+}

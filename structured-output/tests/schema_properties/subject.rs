@@ -1,0 +1,179 @@
+//! A schema under test, and the validator that it is compared with.
+
+use std::sync::{Arc, LazyLock};
+
+use serde_json::Value;
+use structured_output::{
+    CompileError, CompiledGrammar, CompilerOptions, Draft, GrammarCompiler, GrammarMatcher,
+    JsonSchemaOptions, PropertyOrder, TokenizerInfo,
+};
+
+use crate::place::Place;
+use crate::random::Random;
+
+/// Tokens across the borders of lexemes, beside one per byte.
+pub(crate) const PIECES: &[&str] = &[
+    "{\"", "\":", "\": ", "\":\"", "\",\"", "\", \"", "\"}", "\"},{\"", "},", "}]", "[]", "{}",
+    "[[", "]]", ", ", "null", "true", "false", "12", "1.5", ".5", "0,", "1]", ",1", "-1", "ab",
+    "aa", "a\":", "\"a", "\"a\":", "{\"a\":", "\"b\":", "\"ab\":", ":1,\"", "\\n", "\\\"", "\n  ",
+    "  ", " \"", "é", "\"\"", "\"\":", ":{},\"", "1}", "a\",\"b",
+];
+pub(crate) const EOS: u32 = 256 + PIECES.len() as u32;
+
+pub(crate) static COMPILER: LazyLock<GrammarCompiler> = LazyLock::new(|| {
+    let mut vocab: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).collect();
+    vocab.extend(PIECES.iter().map(|piece| piece.as_bytes().to_vec()));
+    vocab.push(Vec::new());
+    let info = TokenizerInfo::new(&vocab, vocab.len(), &[EOS], &[]).unwrap();
+    GrammarCompiler::new(Arc::new(info), CompilerOptions::default())
+});
+
+pub(crate) struct Validator(jsonschema::Validator);
+
+impl Validator {
+    /// `None` for a schema that it doesn't take.
+    pub(crate) fn new(schema: &Value, draft: Draft) -> Option<Self> {
+        let draft = match draft {
+            Draft::Draft4 => jsonschema::Draft::Draft4,
+            Draft::Draft6 => jsonschema::Draft::Draft6,
+            Draft::Draft7 => jsonschema::Draft::Draft7,
+            Draft::Draft2019_09 => jsonschema::Draft::Draft201909,
+            _ => jsonschema::Draft::Draft202012,
+        };
+        let options = jsonschema::options().with_draft(draft);
+        let validator = options.should_validate_formats(false).build(schema);
+        validator.ok().map(Self)
+    }
+
+    pub(crate) fn is_valid(&self, document: &Value) -> bool {
+        self.0.is_valid(document)
+    }
+}
+
+/// A compiled schema; one that no value meets accepts nothing.
+pub(crate) struct Subject(Option<CompiledGrammar>);
+
+impl Subject {
+    /// `None` where the schema is refused.
+    pub(crate) fn new(schema: &Value, draft: Draft, property_order: PropertyOrder) -> Option<Self> {
+        let options = JsonSchemaOptions {
+            draft,
+            property_order,
+            ..JsonSchemaOptions::default()
+        };
+        match COMPILER.compile_json_schema(&schema.to_string(), &options) {
+            Ok(grammar) => Some(Self(Some(grammar))),
+            Err(CompileError::Unsatisfiable) => Some(Self(None)),
+            Err(error) => {
+                eprintln!("refused: {error}: {schema}");
+                None
+            }
+        }
+    }
+
+    /// The place after a text that begins one of the schema's; `None` where the grammar's states
+    /// take more memory than there is.
+    pub(crate) fn after(&self, text: &str) -> Option<Place> {
+        let grammar = self.0.as_ref().expect("valid documents, but no text");
+        let mut matcher = GrammarMatcher::new(grammar);
+        let tokens: Vec<u32> = text.bytes().map(u32::from).collect();
+        let accepted = matcher.accept_tokens(&tokens).unwrap();
+        assert!(accepted, "{text} begins a valid document");
+        Some(Place {
+            matcher,
+            text: text.to_owned(),
+        })
+    }
+
+    /// Whether a text is accepted: byte by byte, and cut into tokens at random.
+    pub(crate) fn accepts(&self, text: &str, random: &mut Random) -> bool {
+        let Some(grammar) = &self.0 else { return false };
+        let mut matcher = GrammarMatcher::new(grammar);
+        let by_bytes: Vec<u32> = text.bytes().map(u32::from).collect();
+        let accepted = matcher.accept_tokens(&by_bytes).unwrap() && matcher.is_completed();
+        matcher.reset();
+        let mut by_tokens = true;
+        let mut rest = text.as_bytes();
+        while by_tokens && let Some(&first) = rest.first() {
+            let begins = |&index: &usize| rest.starts_with(PIECES[index].as_bytes());
+            let pieces: Vec<usize> = (0..PIECES.len()).filter(begins).collect();
+            let (token, length) = match random.below(pieces.len() + 1) {
+                0 => (u32::from(first), 1),
+                at => (256 + pieces[at - 1] as u32, PIECES[pieces[at - 1]].len()),
+            };
+            by_tokens = matcher.next_token_mask().unwrap().is_allowed(token);
+            assert_eq!(matcher.accept_token(token).unwrap(), by_tokens, "{text}");
+            rest = &rest[length..];
+        }
+        by_tokens &= matcher.is_completed();
+        assert_eq!(accepted, by_tokens, "{text} by bytes and by tokens");
+        accepted
+    }
+
+    /// A text that the masks lead to at random; after some tokens only those that end in time.
+    /// `None` where there is none.
+    pub(crate) fn walk(&self, random: &mut Random) -> Result<Option<String>, String> {
+        let Some(grammar) = &self.0 else {
+            return Ok(None);
+        };
+        let mut matcher = GrammarMatcher::new(grammar);
+        let mut text = Vec::new();
+        let free = random.below(24);
+        let mut left = 0;
+        for at in 0.. {
+            if at >= free {
+                left = match at == free {
+                    true => matcher.min_tokens_to_complete().unwrap(),
+                    false => left - 1,
+                };
+                if left == 0 {
+                    let text = String::from_utf8_lossy(&text);
+                    return Err(format!("no end within the bound: {text}"));
+                }
+            }
+            let mask = match left {
+                0 => matcher.next_token_mask(),
+                left => matcher.next_token_mask_within(left),
+            };
+            let ids = mask.unwrap().token_ids();
+            let mut pieces = ids.clone();
+            // Those that a text gets somewhere with.
+            pieces.retain(|&id| {
+                (256..EOS).contains(&id) || (id < 128 && b"{}[]\",:ab01".contains(&(id as u8)))
+            });
+            let token = match pieces.is_empty() || random.below(6) == 0 {
+                true if ids.is_empty() => {
+                    let text = String::from_utf8_lossy(&text);
+                    return Err(format!("an empty mask after {text}"));
+                }
+                true => *random.of(&ids),
+                false => *random.of(&pieces),
+            };
+            assert!(matcher.accept_token(token).unwrap());
+            if matcher.is_terminated() {
+                break;
+            }
+            text.extend_from_slice(grammar.tokenizer_info().token_bytes(token));
+        }
+        let text = String::from_utf8(text).map_err(|error| error.to_string())?;
+        Ok(Some(text))
+    }
+}
+
+/// The document that a text writes; `None` where a number in it is not exactly what the other
+/// validator sees.
+pub(crate) fn document(text: &str) -> Option<Value> {
+    fn is_exact(value: &Value) -> bool {
+        match value {
+            // Minus zero is a float there.
+            Value::Number(number) => number.as_f64().is_some_and(|value| {
+                value.abs() < 1e9 && (value * 64.0).fract() == 0.0 && value.to_bits() != 1 << 63
+            }),
+            Value::Array(items) => items.iter().all(is_exact),
+            Value::Object(members) => members.values().all(is_exact),
+            _ => true,
+        }
+    }
+    let document = serde_json::from_str(text).ok()?;
+    is_exact(&document).then_some(document)
+}

@@ -1,0 +1,235 @@
+//! `formwork chat`, with pipes and at a terminal.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+
+use super::support::{Server, eventually, formwork, signal};
+
+/// A chat with the server that all tests share.
+fn chat(flags: &[&str]) -> Command {
+    let mut command = formwork();
+    command.args(["chat", "--url", &Server::shared().address]);
+    command.args(["--temperature", "0"]).args(flags);
+    command
+}
+
+/// Runs it with this standard input.
+fn feed(command: &mut Command, input: &str) -> Output {
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // It may end before it has read.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    child.wait_with_output().unwrap()
+}
+
+fn stdout(output: &Output) -> &str {
+    assert!(output.status.success(), "{output:?}");
+    std::str::from_utf8(&output.stdout).unwrap()
+}
+
+#[test]
+fn a_pipe_is_one_message_and_the_answer_alone_comes_out() {
+    let whole = feed(&mut chat(&["--max-tokens", "16"]), "What is\nFormwork?\n");
+    let answer = Server::shared().post(
+        "/v1/chat/completions",
+        &super::support::chat("What is\nFormwork?\n", 16),
+    );
+    let answer = &answer.json()["choices"][0];
+    let text = answer["message"]["content"].as_str().unwrap();
+    assert_eq!(
+        stdout(&whole).trim_end_matches('\n'),
+        text.trim_end_matches('\n')
+    );
+    let note = String::from_utf8_lossy(&whole.stderr);
+    assert_eq!(
+        note.contains("length"),
+        answer["finish_reason"] == "length",
+        "{note}"
+    );
+}
+
+#[test]
+fn answers_are_held_to_the_constraint() {
+    let folder = tempfile::tempdir().unwrap();
+    let schema = folder.path().join("schema.json");
+    let text = r#"{"type": "object", "properties": {"a": {"type": "integer", "maximum": 9}},
+        "required": ["a"], "additionalProperties": false}"#;
+    std::fs::write(&schema, text).unwrap();
+    let grammar = folder.path().join("grammar.lark");
+    std::fs::write(&grammar, "start: \"x\"~3 /[yz]/\n").unwrap();
+    let ask = |flags: &[&str]| stdout(&feed(&mut chat(flags), "Hi")).trim_end().to_owned();
+    let json: Value =
+        serde_json::from_str(&ask(&["--json-schema", schema.to_str().unwrap()])).unwrap();
+    assert!(json["a"].as_i64().unwrap() <= 9, "{json}");
+    assert!(["xxxy", "xxxz"].contains(&&*ask(&["--grammar", grammar.to_str().unwrap()])));
+    assert!(["yes", "no"].contains(&&*ask(&["--choice", "yes", "no"])));
+    let number = ask(&["--regex", "[0-9]{3}"]);
+    assert!(
+        number.len() == 3 && number.parse::<u32>().is_ok(),
+        "{number}"
+    );
+}
+
+#[test]
+fn lines_are_one_conversation_and_a_new_one_forgets() {
+    let talk = |input: &str| {
+        let output = feed(&mut chat(&["--lines", "--regex", "[a-z]{8}"]), input);
+        let lines: Vec<String> = stdout(&output).lines().map(str::to_owned).collect();
+        assert!(lines.iter().all(|line| line.len() == 8), "{lines:?}");
+        lines
+    };
+    let again = talk("My name is Ada.\n/clear\nMy name is Ada.\n");
+    assert!(again.len() == 2 && again[0] == again[1], "{again:?}");
+    // The second answer knows of the first message: it is what a request with both gets.
+    let two = talk("My name is Ada.\n\nWho am I?\n");
+    let mut body = super::support::chat("My name is Ada.", 100);
+    let messages = body["messages"].as_array_mut().unwrap();
+    messages.push(serde_json::json!({"role": "assistant", "content": two[0]}));
+    messages.push(serde_json::json!({"role": "user", "content": "Who am I?"}));
+    body["structured_outputs"] = serde_json::json!({"regex": "[a-z]{8}"});
+    let answer = Server::shared().post("/v1/chat/completions", &body);
+    assert_eq!(
+        answer.json()["choices"][0]["message"]["content"],
+        two[1].as_str()
+    );
+}
+
+#[test]
+fn what_goes_wrong_has_an_exit_code_and_a_reason() {
+    let says = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
+    let refused = feed(&mut chat(&["--regex", "("]), "Hi");
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(
+        says(&refused).contains("regex, line 1"),
+        "{}",
+        says(&refused)
+    );
+    let nothing = feed(&mut chat(&[]), " \n");
+    assert_eq!(nothing.status.code(), Some(1));
+    let nobody = feed(
+        formwork().args(["chat", "--url", "http://127.0.0.1:1"]),
+        "Hi",
+    );
+    assert_eq!(nobody.status.code(), Some(1));
+    assert!(says(&nobody).contains("can't connect"), "{}", says(&nobody));
+    let two = feed(&mut chat(&["--regex", "a", "--choice", "b"]), "Hi");
+    assert_eq!(two.status.code(), Some(2));
+    let no_model = feed(formwork().args(["chat", "/nonexistent"]), "Hi");
+    assert_eq!(no_model.status.code(), Some(1));
+    assert!(
+        says(&no_model).contains("no model folder"),
+        "{}",
+        says(&no_model)
+    );
+}
+
+#[test]
+fn its_own_server_ends_with_it() {
+    let mut command = formwork();
+    command.args(["chat", "--choice", "yes", "no"]);
+    let output = feed(command.args(["--", "--threads", "1"]), "Hi");
+    assert!(["yes\n", "no\n"].contains(&stdout(&output)), "{output:?}");
+    // However it ends.
+    let mut command = formwork();
+    command.args(["chat", "--lines", "--choice", "yes", "no"]);
+    command.args(["--", "--threads", "1"]);
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    writeln!(child.stdin.as_mut().unwrap(), "Hi").unwrap();
+    let mut byte = [0];
+    child
+        .stdout
+        .as_mut()
+        .unwrap()
+        .read_exact(&mut byte)
+        .unwrap();
+    let server = super::support::children(child.id())[0];
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let stat = format!("/proc/{server}/stat");
+    eventually("the server has ended", || {
+        std::fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z "))
+    });
+}
+
+/// A pseudo-terminal: our end and the program's.
+fn terminal() -> (File, OwnedFd) {
+    let (mut ours, mut theirs) = (0, 0);
+    let null = std::ptr::null_mut();
+    // SAFETY: the first two pointers are to integers that live through the call, the others may be
+    // null.
+    let result = unsafe { libc::openpty(&mut ours, &mut theirs, null, null.cast(), null.cast()) };
+    assert_eq!(result, 0, "there are pseudo-terminals");
+    // SAFETY: both were just opened, and nobody else has them.
+    unsafe { (File::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs)) }
+}
+
+#[test]
+fn at_a_terminal_an_interrupt_stops_the_answer_and_not_the_program() {
+    let (mut keyboard, stdin) = terminal();
+    let mut child: Child = chat(&["--regex", "([a-z]{5} ){200}"])
+        .stdin(stdin)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let id = i32::try_from(child.id()).unwrap();
+    let mut answers = child.stdout.take().unwrap();
+    let mut byte = [0];
+    writeln!(keyboard, "Tell me about stone.").unwrap();
+    answers.read_exact(&mut byte).unwrap();
+    signal(id, libc::SIGINT);
+    // The line ends where the answer was stopped.
+    while byte != *b"\n" {
+        answers.read_exact(&mut byte).unwrap();
+    }
+    // Without an answer under way it says how to end.
+    writeln!(keyboard, "And about wood.").unwrap();
+    answers.read_exact(&mut byte).unwrap();
+    signal(id, libc::SIGINT);
+    while byte != *b"\n" {
+        answers.read_exact(&mut byte).unwrap();
+    }
+    signal(id, libc::SIGINT);
+    // Ctrl-D.
+    keyboard.write_all(b"\x04").unwrap();
+    let mut notes = String::new();
+    child
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut notes)
+        .unwrap();
+    assert!(child.wait().unwrap().success(), "{notes}");
+    assert_eq!(notes.matches("(stopped)").count(), 2, "{notes}");
+}
+
+#[test]
+fn an_interrupt_ends_a_program_without_a_terminal() {
+    let mut child = chat(&["--lines", "--regex", "([a-z]{5} ){200}"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    writeln!(child.stdin.as_mut().unwrap(), "Tell me about stone.").unwrap();
+    let mut byte = [0];
+    child
+        .stdout
+        .as_mut()
+        .unwrap()
+        .read_exact(&mut byte)
+        .unwrap();
+    signal(i32::try_from(child.id()).unwrap(), libc::SIGINT);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+}

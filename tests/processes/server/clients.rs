@@ -1,0 +1,129 @@
+//! What users have: the official `openai` package, what is built on it, and `curl`.
+//!
+//! `PYTHON_CLIENTS` names a Python that has all packages of `tests/python/requirements.txt`; `.ci/run`
+//! makes one. Without it a test is skipped where `python3` lacks its packages.
+
+use std::ffi::OsString;
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+use super::support::Server;
+
+/// The server that all these tests talk to. It ends with the test program.
+fn base_url() -> String {
+    static SERVER: OnceLock<Server> = OnceLock::new();
+    let server = SERVER.get_or_init(|| Server::that_stays(&["--api-key", "secret"]));
+    format!("http://{}/v1", server.address)
+}
+
+fn says(output: &Output) -> String {
+    format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    )
+}
+
+/// A Python with these packages; `None`, with a note, where there is none and need not be.
+fn python(packages: &str) -> Option<OsString> {
+    let named = std::env::var_os("PYTHON_CLIENTS");
+    let python = named.clone().unwrap_or_else(|| "python3".into());
+    let imported = Command::new(&python)
+        .args(["-c", &format!("import {packages}")])
+        .output();
+    match (imported, named) {
+        (Ok(output), _) if output.status.success() => Some(python),
+        (imported, Some(named)) => panic!("{named:?} lacks one of {packages}: {imported:?}"),
+        (_, None) => {
+            eprintln!("skipped: no python3 with {packages} on this machine");
+            None
+        }
+    }
+}
+
+/// Runs a script of `tests/python` against a server.
+fn run(script: &str, packages: &str, arguments: &[&str]) {
+    let Some(python) = python(packages) else {
+        return;
+    };
+    let folder = integration_tests::workspace().join("tests/python");
+    let output = Command::new(python)
+        .arg(folder.join(script))
+        .arg(base_url())
+        .args(arguments)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", says(&output));
+}
+
+#[test]
+fn the_openai_package_works_unchanged() {
+    run("openai_client.py", "openai, pydantic", &[]);
+}
+
+#[test]
+fn the_responses_of_the_openai_package_work_unchanged() {
+    run("responses_client.py", "openai, pydantic", &[]);
+}
+
+#[test]
+fn the_examples_of_vllms_documentation_work_unchanged() {
+    let grammar =
+        integration_tests::workspace().join("structured-output/tests/grammars/select.lark");
+    let grammar = grammar.to_str().unwrap();
+    run("vllm_examples.py", "openai, pydantic", &[grammar]);
+}
+
+#[test]
+fn the_instructor_package_works_unchanged() {
+    run("instructor_client.py", "instructor, openai, pydantic", &[]);
+}
+
+#[test]
+fn the_langchain_openai_package_works_unchanged() {
+    let packages = "langchain_openai, openai, pydantic";
+    run("langchain_client.py", packages, &[]);
+}
+
+#[test]
+fn curl_works_as_in_the_documentation() {
+    let curl = |arguments: &[&str]| {
+        let output = Command::new("curl")
+            .args(["--silent", "--show-error", "--no-buffer"])
+            .args(["-H", "Authorization: Bearer secret"])
+            .args(arguments)
+            .output();
+        match output {
+            Ok(output) => Some(output),
+            Err(_) => {
+                assert!(
+                    std::env::var("CI").as_deref() != Ok("true"),
+                    "CI must run every case"
+                );
+                eprintln!("skipped: no curl on this machine");
+                None
+            }
+        }
+    };
+    let chat = format!("{}/chat/completions", base_url());
+    let json = "Content-Type: application/json";
+    let question = r#""messages": [{"role": "user", "content": "What is Formwork?"}]"#;
+    let ask = |body: String| curl(&[&chat, "-H", json, "-d", &body]);
+    let Some(whole) = ask(format!("{{{question}, \"max_tokens\": 8}}")) else {
+        return;
+    };
+    let answer: serde_json::Value = serde_json::from_slice(&whole.stdout).unwrap();
+    assert!(
+        answer["choices"][0]["message"]["content"].is_string(),
+        "{answer}"
+    );
+    let choice = r#""guided_choice": ["yes", "no"], "stream": true"#;
+    let streamed = says(&ask(format!("{{{question}, {choice}}}")).unwrap());
+    assert!(
+        streamed.starts_with("data: {") && streamed.ends_with("data: [DONE]\n\n"),
+        "{streamed}"
+    );
+    // Without a header for the type, as `curl -d` sends it, it is a form.
+    let refused = curl(&["--write-out", "%{http_code}", &chat, "-d", "{}"]).unwrap();
+    assert!(says(&refused).ends_with("415"), "{}", says(&refused));
+}

@@ -1,0 +1,413 @@
+//! Every request field of vLLM's: it works, or it is refused by its name.
+
+use serde_json::{Value, json};
+
+use super::support::Server;
+
+/// What a field with a value gets.
+enum Gets {
+    /// An answer, of which this holds.
+    Answer(fn(&Value) -> bool),
+    /// 400 with this `param`.
+    Refusal(&'static str),
+}
+
+use Gets::{Answer, Refusal};
+
+const COMPLETIONS: &str = "/v1/completions";
+const CHAT: &str = "/v1/chat/completions";
+
+fn body(path: &str) -> Value {
+    let mut body = json!({"max_tokens": 3, "temperature": 0});
+    if path == CHAT {
+        body["messages"] = json!([{"role": "user", "content": "Hi"}]);
+    } else {
+        body["prompt"] = json!("Hi");
+    }
+    body
+}
+
+fn tokens(answer: &Value) -> u64 {
+    answer["usage"]["completion_tokens"].as_u64().unwrap()
+}
+
+fn text(answer: &Value) -> &str {
+    let choice = &answer["choices"][0];
+    let content = &choice["message"]["content"];
+    content.as_str().or(choice["text"].as_str()).unwrap()
+}
+
+/// An answer of any kind.
+fn any(answer: &Value) -> bool {
+    !text(answer).is_empty()
+}
+
+/// Rows for both kinds of request.
+fn common() -> Vec<(&'static str, Value, Gets)> {
+    let schema = json!({"type": "object", "properties": {}, "additionalProperties": false});
+    vec![
+        ("model", json!("formwork-builtin"), Answer(any)),
+        ("n", json!(1), Answer(any)),
+        ("n", json!(0), Refusal("n")),
+        ("temperature", json!(0.5), Answer(any)),
+        ("temperature", json!(1e30), Refusal("temperature")),
+        ("top_p", json!(0.5), Answer(any)),
+        ("top_p", json!(0), Refusal("top_p")),
+        ("top_k", json!(1), Answer(any)),
+        ("top_k", json!(-1), Answer(any)),
+        ("top_k", json!(-2), Refusal("top_k")),
+        ("min_p", json!(0.1), Answer(any)),
+        ("min_p", json!(2), Refusal("min_p")),
+        ("presence_penalty", json!(1), Answer(any)),
+        ("presence_penalty", json!(3), Refusal("presence_penalty")),
+        ("frequency_penalty", json!(1), Answer(any)),
+        ("frequency_penalty", json!(-3), Refusal("frequency_penalty")),
+        ("repetition_penalty", json!(1.1), Answer(any)),
+        (
+            "repetition_penalty",
+            json!(0),
+            Refusal("repetition_penalty"),
+        ),
+        ("seed", json!(-5), Answer(any)),
+        ("seed", json!(1.5), Refusal("seed")),
+        ("stop", json!("zzzz"), Answer(any)),
+        ("stop", json!(["a", "b", "c", "d", "e"]), Refusal("stop")),
+        ("stop_token_ids", json!([5]), Answer(any)),
+        (
+            "stop_token_ids",
+            json!([99_999_999]),
+            Refusal("stop_token_ids"),
+        ),
+        ("include_stop_str_in_output", json!(true), Answer(any)),
+        ("ignore_eos", json!(true), Answer(|a| tokens(a) == 3)),
+        ("max_tokens", json!(1), Answer(|a| tokens(a) == 1)),
+        ("max_tokens", json!(-1), Refusal("max_tokens")),
+        ("min_tokens", json!(3), Answer(|a| tokens(a) == 3)),
+        ("min_tokens", json!(4), Refusal("min_tokens")),
+        ("skip_special_tokens", json!(false), Answer(any)),
+        ("spaces_between_special_tokens", json!(false), Answer(any)),
+        ("logit_bias", json!({"5": -100}), Answer(any)),
+        ("logit_bias", json!({"x": 1}), Refusal("logit_bias")),
+        ("allowed_token_ids", json!([65, 66]), Answer(any)),
+        ("allowed_token_ids", json!([]), Refusal("allowed_token_ids")),
+        ("bad_words", json!(["Hello"]), Answer(any)),
+        (
+            "prompt_logprobs",
+            json!(1),
+            Answer(|a| {
+                a["prompt_logprobs"].is_array() || a["choices"][0]["prompt_logprobs"].is_array()
+            }),
+        ),
+        ("prompt_logprobs", json!(9999), Refusal("prompt_logprobs")),
+        ("logprob_token_ids", json!([1, 2]), Answer(any)),
+        (
+            "repetition_detection",
+            json!({"max_pattern_size": 4, "min_pattern_size": 1, "min_count": 3}),
+            Answer(any),
+        ),
+        (
+            "repetition_detection",
+            json!({"max": 4}),
+            Refusal("repetition_detection"),
+        ),
+        ("thinking_token_budget", json!(5), Answer(any)),
+        (
+            "truncate_prompt_tokens",
+            json!(1),
+            Answer(|a| a["usage"]["prompt_tokens"] == 1),
+        ),
+        (
+            "truncate_prompt_tokens",
+            json!(-2),
+            Refusal("truncate_prompt_tokens"),
+        ),
+        ("truncation_side", json!("right"), Answer(any)),
+        ("truncation_side", json!("up"), Refusal("truncation_side")),
+        ("vllm_xargs", json!({"a": 1}), Answer(any)),
+        (
+            "stream_options",
+            json!({"include_usage": true}),
+            Refusal("stream_options"),
+        ),
+        ("stream_interval", json!(2), Answer(any)),
+        ("stream_interval", json!(0), Refusal("stream_interval")),
+        ("priority", json!(0), Answer(any)),
+        (
+            "request_id",
+            json!("mine"),
+            Answer(|a| a["id"].as_str().unwrap().ends_with("-mine")),
+        ),
+        ("session_id", json!("s"), Answer(any)),
+        ("cache_salt", json!("s"), Answer(any)),
+        ("cache_salt", json!("a/b"), Refusal("cache_salt")),
+        (
+            "return_token_ids",
+            json!(true),
+            Answer(|a| a["choices"][0]["token_ids"].as_array().unwrap().len() as u64 == tokens(a)),
+        ),
+        ("return_tokens_as_token_ids", json!(true), Answer(any)),
+        ("add_special_tokens", json!(false), Answer(any)),
+        ("response_format", json!({"type": "text"}), Answer(any)),
+        (
+            "response_format",
+            json!({"type": "json_schema"}),
+            Refusal("response_format.json_schema"),
+        ),
+        (
+            "response_format",
+            json!({"type": "xml"}),
+            Refusal("response_format.type"),
+        ),
+        (
+            "structured_outputs",
+            json!({"choice": ["a"]}),
+            Answer(|a| text(a) == "a"),
+        ),
+        (
+            "structured_outputs",
+            json!({"regexp": "a"}),
+            Refusal("structured_outputs.regexp"),
+        ),
+        ("guided_json", schema, Answer(|a| text(a).starts_with('{'))),
+        (
+            "guided_json_object",
+            json!(true),
+            Answer(|a| text(a).starts_with('{')),
+        ),
+        (
+            "guided_regex",
+            json!("[0-9]"),
+            Answer(|a| text(a).len() == 1),
+        ),
+        ("guided_choice", json!(["a"]), Answer(|a| text(a) == "a")),
+        (
+            "guided_grammar",
+            json!("root ::= \"a\""),
+            Answer(|a| text(a) == "a"),
+        ),
+        ("guided_decoding_backend", json!("xgrammar"), Answer(any)),
+        (
+            "guided_whitespace_pattern",
+            json!(" "),
+            Refusal("guided_whitespace_pattern"),
+        ),
+        ("guided_yaml", json!("a"), Refusal("guided_yaml")),
+        ("grammar", json!("a"), Refusal("grammar")),
+        ("json_schema", json!({}), Refusal("json_schema")),
+        ("user", json!("me"), Answer(any)),
+        ("metadata", json!({"a": "b"}), Answer(any)),
+        ("service_tier", json!("auto"), Answer(any)),
+        ("use_beam_search", json!(false), Answer(any)),
+        ("use_beam_search", json!(true), Refusal("use_beam_search")),
+        ("length_penalty", json!(2.0), Refusal("length_penalty")),
+        ("best_of", json!(2), Refusal("best_of")),
+        ("watermarking", json!({}), Refusal("watermarking")),
+        ("prompt_embeds", json!("x"), Refusal("prompt_embeds")),
+        (
+            "return_weight_versions",
+            json!(true),
+            Refusal("return_weight_versions"),
+        ),
+        (
+            "kv_transfer_params",
+            json!({}),
+            Refusal("kv_transfer_params"),
+        ),
+        (
+            "ec_transfer_params",
+            json!({}),
+            Refusal("ec_transfer_params"),
+        ),
+        ("store", json!(true), Refusal("store")),
+        ("temperatur", json!(1), Refusal("temperatur")),
+    ]
+}
+
+fn of_completions() -> Vec<(&'static str, Value, Gets)> {
+    vec![
+        (
+            "prompt",
+            json!(["a", "b"]),
+            Answer(|a| a["choices"].as_array().unwrap().len() == 2),
+        ),
+        (
+            "prompt",
+            json!([1, 2]),
+            Answer(|a| a["usage"]["prompt_tokens"] == 2),
+        ),
+        ("prompt", json!([]), Refusal("prompt")),
+        ("prompt", json!([1.5]), Refusal("prompt")),
+        ("prompt", json!([4_000_000_000_u32]), Refusal("prompt")),
+        ("echo", json!(true), Answer(|a| text(a).starts_with("Hi"))),
+        ("suffix", json!("x"), Refusal("suffix")),
+        (
+            "logprobs",
+            json!(2),
+            Answer(|a| {
+                let top = &a["choices"][0]["logprobs"]["top_logprobs"][0];
+                top.as_object().unwrap().len() >= 2
+            }),
+        ),
+        ("logprobs", json!(21), Refusal("logprobs")),
+        ("messages", json!([]), Refusal("messages")),
+    ]
+}
+
+fn of_chat() -> Vec<(&'static str, Value, Gets)> {
+    let tool = json!({"type": "function", "function": {"name": "f"}});
+    vec![
+        ("messages", json!([]), Refusal("messages")),
+        (
+            "messages",
+            json!([{"role": "x", "content": ""}]),
+            Refusal("messages[0].role"),
+        ),
+        (
+            "messages",
+            json!([{"role": "user", "content": [{"type": "image_url"}]}]),
+            Refusal("messages[0].content[0]"),
+        ),
+        (
+            "max_completion_tokens",
+            json!(2),
+            Answer(|a| tokens(a) <= 2),
+        ),
+        (
+            "logprobs",
+            json!(true),
+            Answer(|a| a["choices"][0]["logprobs"]["content"].is_array()),
+        ),
+        ("top_logprobs", json!(1), Refusal("top_logprobs")),
+        (
+            "tools",
+            json!([tool]),
+            Answer(|a| a["choices"][0]["finish_reason"].is_string()),
+        ),
+        ("tools", json!([]), Refusal("tools")),
+        ("tool_choice", json!("none"), Answer(any)),
+        ("tool_choice", json!("auto"), Refusal("tool_choice")),
+        ("parallel_tool_calls", json!(false), Answer(any)),
+        ("reasoning_effort", json!("low"), Answer(any)),
+        ("include_reasoning", json!(false), Answer(any)),
+        ("echo", json!(true), Refusal("echo")),
+        ("add_generation_prompt", json!(false), Answer(|_| true)),
+        ("continue_final_message", json!(true), Answer(|_| true)),
+        ("documents", json!([{"text": "x"}]), Answer(any)),
+        ("documents", json!("x"), Refusal("documents")),
+        ("chat_template", json!("x"), Refusal("chat_template")),
+        (
+            "chat_template_kwargs",
+            json!({"enable_thinking": false}),
+            Answer(any),
+        ),
+        (
+            "chat_template_kwargs",
+            json!({"messages": 1}),
+            Refusal("messages"),
+        ),
+        ("media_io_kwargs", json!({}), Refusal("media_io_kwargs")),
+        (
+            "mm_processor_kwargs",
+            json!({}),
+            Refusal("mm_processor_kwargs"),
+        ),
+        (
+            "return_prompt_text",
+            json!(true),
+            Refusal("return_prompt_text"),
+        ),
+        ("modalities", json!(["text"]), Answer(any)),
+        ("modalities", json!(["audio"]), Refusal("modalities")),
+        ("audio", json!({}), Refusal("audio")),
+        ("functions", json!([]), Refusal("functions")),
+        ("function_call", json!("auto"), Refusal("function_call")),
+        ("prediction", json!({}), Refusal("prediction")),
+        (
+            "web_search_options",
+            json!({}),
+            Refusal("web_search_options"),
+        ),
+        ("verbosity", json!("low"), Refusal("verbosity")),
+        ("prompt", json!("a"), Refusal("prompt")),
+    ]
+}
+
+#[test]
+fn every_field_works_or_is_refused_by_its_name() {
+    let server = Server::shared();
+    let mut wrong = Vec::new();
+    for (path, rows) in [
+        (COMPLETIONS, common()),
+        (COMPLETIONS, of_completions()),
+        (CHAT, common()),
+        (CHAT, of_chat()),
+    ] {
+        for (field, value, gets) in rows {
+            let mut body = body(path);
+            body[field] = value;
+            if field == "guided_decoding_backend" {
+                body["guided_choice"] = json!(["a"]);
+            }
+            let answer = server.post(path, &body);
+            let is_right = match gets {
+                Answer(holds) => answer.status == 200 && holds(&answer.json()),
+                Refusal(param) => answer.status == 400 && answer.error()["param"] == param,
+            };
+            if !is_right {
+                wrong.push(format!("{path} {body}: {} {}", answer.status, answer.body));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn null_is_as_good_as_nothing() {
+    let server = Server::shared();
+    for (path, rows) in [(COMPLETIONS, common()), (CHAT, common()), (CHAT, of_chat())] {
+        let mut with_nulls = body(path);
+        for (field, _, gets) in rows {
+            if matches!(gets, Answer(_)) && with_nulls.get(field).is_none() {
+                with_nulls[field] = Value::Null;
+            }
+        }
+        let answer = server.post(path, &with_nulls);
+        assert_eq!(answer.status, 200, "{answer:?}");
+    }
+}
+
+#[test]
+fn streams_have_what_whole_answers_have() {
+    let server = Server::shared();
+    let mut request = body(CHAT);
+    request["stream"] = json!(true);
+    request["stream_options"] = json!({"include_usage": true, "continuous_usage_stats": true});
+    request["return_token_ids"] = json!(true);
+    request["logprobs"] = json!(true);
+    let events = server.post(CHAT, &request).events();
+    assert!(
+        events
+            .iter()
+            .all(|event| event["usage"]["prompt_tokens"].is_u64())
+    );
+    let choices = events.iter().filter_map(|event| event["choices"].get(0));
+    let ids: usize = choices
+        .clone()
+        .filter_map(|choice| choice["token_ids"].as_array())
+        .map(Vec::len)
+        .sum();
+    let logprobs: usize = choices
+        .filter_map(|choice| choice["logprobs"]["content"].as_array())
+        .map(Vec::len)
+        .sum();
+    assert_eq!((ids, logprobs), (3, 3));
+    request["prompt_logprobs"] = json!(1);
+    assert_eq!(
+        server.post(CHAT, &request).error()["param"],
+        "prompt_logprobs"
+    );
+    let mut echo = body(COMPLETIONS);
+    echo["stream"] = json!(true);
+    echo["echo"] = json!(true);
+    assert_eq!(server.post(COMPLETIONS, &echo).error()["param"], "echo");
+}

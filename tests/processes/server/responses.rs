@@ -1,0 +1,119 @@
+//! `/v1/responses`.
+
+use serde_json::{Value, json};
+
+use super::client::Answer;
+use super::support::Server;
+
+const PATH: &str = "/v1/responses";
+
+/// The events of a stream, each under its own name.
+fn events(answer: &Answer) -> Vec<Value> {
+    let events = answer.body.split("\n\n").filter(|event| !event.is_empty());
+    let events = events.map(|event| {
+        let (name, data) = event.split_once('\n').unwrap();
+        let data: Value = serde_json::from_str(data.strip_prefix("data: ").unwrap()).unwrap();
+        assert_eq!(name.strip_prefix("event: "), data["type"].as_str());
+        data
+    });
+    let events: Vec<Value> = events.collect();
+    for (i, event) in events.iter().enumerate() {
+        assert_eq!(event["sequence_number"], i, "{event}");
+    }
+    events
+}
+
+#[test]
+fn a_stream_ends_with_the_whole_answer() {
+    let server = Server::shared();
+    let mut body = json!({
+        "input": [{"role": "user", "content": [{"type": "input_text", "text": "2 + 3?"}]}],
+        "chat_template_kwargs": {"enable_thinking": true}, "temperature": 0,
+        "request_id": "mine", "max_output_tokens": 200,
+    });
+    let whole = server.post(PATH, &body).json();
+    assert_eq!(whole["id"], "resp_mine");
+    assert_eq!(whole["object"], "response");
+    body["stream"] = json!(true);
+    let events = events(&server.post(PATH, &body));
+    let last = &events.last().unwrap()["response"];
+    for field in ["id", "status", "output", "usage", "incomplete_details"] {
+        assert_eq!(last[field], whole[field], "{field}");
+    }
+    let thinking = whole["output"][0]["type"] == "reasoning";
+    let counted = &whole["usage"]["output_tokens_details"]["reasoning_tokens"];
+    assert_eq!(thinking, counted.as_u64().unwrap() > 0, "{whole}");
+    for (index, item) in whole["output"].as_array().unwrap().iter().enumerate() {
+        let deltas = events.iter().filter(|event| {
+            let kind = event["type"].as_str().unwrap();
+            kind.ends_with(".delta") && event["output_index"] == index
+        });
+        let deltas: String = deltas.filter_map(|event| event["delta"].as_str()).collect();
+        assert_eq!(item["content"][0]["text"], deltas);
+    }
+}
+
+#[test]
+fn wrong_fields_have_their_own_names() {
+    let server = Server::shared();
+    for (field, value, param) in [
+        ("input", json!(null), "input"),
+        ("input", json!([]), "input"),
+        ("input", json!([1]), "input[0]"),
+        (
+            "input",
+            json!([{"type": "item_reference"}]),
+            "input[0].type",
+        ),
+        (
+            "input",
+            json!([{"role": "x", "content": ""}]),
+            "input[0].role",
+        ),
+        (
+            "input",
+            json!([{"role": "user", "content": [{"type": "input_image"}]}]),
+            "input[0].content[0]",
+        ),
+        ("max_output_tokens", json!(-1), "max_output_tokens"),
+        (
+            "text",
+            json!({"format": {"type": "xml"}}),
+            "text.format.type",
+        ),
+        (
+            "text",
+            json!({"format": {"type": "json_schema", "schema": {"type": "strin"}}}),
+            "text.format.schema",
+        ),
+        ("text", json!({"verbosity": "low"}), "text.verbosity"),
+        ("tools", json!([{"type": "web_search"}]), "tools[0].type"),
+        ("store", json!(true), "store"),
+        ("background", json!(true), "background"),
+        ("previous_response_id", json!("x"), "previous_response_id"),
+        ("conversation", json!("x"), "conversation"),
+        ("prompt", json!({"id": "x"}), "prompt"),
+        ("truncation", json!("auto"), "truncation"),
+        ("include", json!(["file_search_call.results"]), "include"),
+        ("reasoning", json!({"summary": "auto"}), "reasoning.summary"),
+        ("messages", json!([]), "messages"),
+        (
+            "response_format",
+            json!({"type": "text"}),
+            "response_format",
+        ),
+        ("max_tokens", json!(1), "max_tokens"),
+        ("n", json!(2), "n"),
+        ("grammar", json!("x"), "grammar"),
+        ("temprature", json!(1), "temprature"),
+    ] {
+        let mut body = json!({"input": "Hi", "max_output_tokens": 2});
+        body[field] = value;
+        let error = server.post(PATH, &body).error();
+        assert_eq!(
+            (&error["code"], &error["param"]),
+            (&json!(400), &json!(param)),
+            "{body}"
+        );
+    }
+}
