@@ -203,6 +203,29 @@ fn a_length_beside_a_pattern() -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// A pattern that ends with any characters, or with so many, is no length.
+#[test]
+fn a_pattern_with_a_loose_end_beside_a_length() -> Result<(), TestCaseError> {
+    for (pattern, max, text) in [
+        ("\\\\d", 3, "\"ab"),
+        ("a", 2, "\"b"),
+        ("^b.{0,500}$", 60, "\"ba"),
+        ("^b.{0,60}$", 500, "\"ba"),
+    ] {
+        let schema = format!(r#"{{"type":"string","pattern":"{pattern}","maxLength":{max}}}"#);
+        let grammar = grammar(&schema, PropertyOrder::Any, Whitespace::Compact);
+        let mut matcher = GrammarMatcher::new(&grammar);
+        let mut so_far = Vec::new();
+        for byte in text.bytes() {
+            compared(&matcher, &so_far)?;
+            assert!(matcher.accept_token(u32::from(byte)).unwrap(), "{schema}");
+            so_far.push(byte);
+        }
+        compared(&matcher, &so_far)?;
+    }
+    Ok(())
+}
+
 /// Schema, text so far, tokens that are allowed, tokens that aren't.
 type Case = (
     &'static str,

@@ -97,14 +97,10 @@ impl Lexicon {
         is_far((a, b)).or_else(|| is_far((b, a)))
     }
 
-    /// How many more characters a length allows, after the one that was begun. `None` where it asks
-    /// for some, or is no length.
+    /// How many more characters a length allows. `None` where it asks for some, where a character was
+    /// begun, or where it is no length: a pattern may end with any characters too.
     fn characters_left(&self, length: ExprId) -> Option<u32> {
-        let mut last = length;
-        while let Node::Concat(_, tail) = self.node(last) {
-            last = tail;
-        }
-        match self.node(last) {
+        match self.node(length) {
             Node::Repeat { body, min: 0, max } if body == self.sized_by => Some(max),
             _ => None,
         }
