@@ -1,9 +1,19 @@
 //! A place in a text, and what its masks say against what is so.
 
-use structured_output::GrammarMatcher;
+use structured_output::{GrammarMatcher, MatcherError};
 
 use crate::random::Random;
 use crate::subject::{EOS, PIECES};
+
+/// An answer, or none where the texts of distinct items fill a generation: that is a limit, and says
+/// nothing of the mask.
+pub(crate) fn within_memory<T>(result: Result<T, MatcherError>) -> Option<T> {
+    match result {
+        Ok(answer) => Some(answer),
+        Err(MatcherError::StatesExhausted { .. }) => None,
+        Err(error) => panic!("{error}"),
+    }
+}
 
 pub(crate) struct Place {
     pub(crate) matcher: GrammarMatcher,
@@ -13,7 +23,7 @@ pub(crate) struct Place {
 impl Place {
     /// A token that begins what is left of a valid text, and is not allowed.
     pub(crate) fn missing(&self, valid: &[String]) -> Option<String> {
-        let mask = self.matcher.next_token_mask().unwrap();
+        let mask = within_memory(self.matcher.next_token_mask())?;
         let rests = valid
             .iter()
             .filter_map(|text| text.strip_prefix(&*self.text));
@@ -37,7 +47,10 @@ impl Place {
 
     /// Texts that begin with some of the allowed tokens.
     pub(crate) fn endings(&self, random: &mut Random) -> Vec<String> {
-        let mut ids = self.matcher.next_token_mask().unwrap().token_ids();
+        let Some(mask) = within_memory(self.matcher.next_token_mask()) else {
+            return Vec::new();
+        };
+        let mut ids = mask.token_ids();
         while ids.len() > 24 {
             ids.swap_remove(random.below(ids.len()));
         }
@@ -46,7 +59,7 @@ impl Place {
             let mut text = self.text.clone().into_bytes();
             let mut next = token;
             loop {
-                assert!(matcher.accept_token(next).unwrap(), "token {next}");
+                assert!(within_memory(matcher.accept_token(next))?, "token {next}");
                 if matcher.is_terminated() {
                     return Some(String::from_utf8(text).unwrap());
                 }
@@ -54,9 +67,8 @@ impl Place {
                     None => text.push(next as u8),
                     Some(piece) => text.extend_from_slice(PIECES[piece as usize].as_bytes()),
                 }
-                // A generation may be full of the texts of distinct items.
-                let left = matcher.min_tokens_to_complete().ok()?;
-                let ids = matcher.next_token_mask_within(left).ok()?.token_ids();
+                let left = within_memory(matcher.min_tokens_to_complete())?;
+                let ids = within_memory(matcher.next_token_mask_within(left))?.token_ids();
                 next = *random.of(&ids);
             }
         });
@@ -65,15 +77,15 @@ impl Place {
 
     /// A mask within a number of tokens that isn't what each token by itself needs.
     pub(crate) fn wrong_within(&self, random: &mut Random) -> Option<String> {
-        let mask = self.matcher.next_token_mask().unwrap();
-        let least = self.matcher.min_tokens_to_complete().ok()?;
+        let mask = within_memory(self.matcher.next_token_mask())?;
+        let least = within_memory(self.matcher.min_tokens_to_complete())?;
         let left = least + random.below(4) as u32;
-        let within = self.matcher.next_token_mask_within(left).ok()?;
+        let within = within_memory(self.matcher.next_token_mask_within(left))?;
         for token in 0..=EOS {
             let expected = mask.is_allowed(token) && {
                 let mut matcher = self.matcher.fork();
-                assert!(matcher.accept_token(token).unwrap());
-                matcher.min_tokens_to_complete().ok()? < left
+                assert!(within_memory(matcher.accept_token(token))?, "token {token}");
+                within_memory(matcher.min_tokens_to_complete())? < left
             };
             if within.is_allowed(token) != expected {
                 let text = &self.text;

@@ -130,13 +130,46 @@ pub(crate) fn schema(random: &mut Random, draft: Draft) -> Value {
             .values()
             .any(|value| value.to_string().contains("$ref"))
     {
-        let defined = json!({
+        let mut defined = json!({
             "x": Schemas { random, draft }.subschema(2),
             "y": Schemas { random, draft }.subschema(1),
         });
+        // The specification gives no meaning to a schema that refers to itself for the same value.
+        for name in ["x", "y"] {
+            if refers_in_place(&defined, &defined[name], name, 2) {
+                defined[name] = Value::Bool(true);
+            }
+        }
         members.insert(definitions.to_owned(), defined);
     }
     schema
+}
+
+/// Whether a schema refers to a definition for the same value, through at most some other references.
+fn refers_in_place(defined: &Value, schema: &Value, name: &str, others: u32) -> bool {
+    let Value::Object(members) = schema else {
+        return false;
+    };
+    let refers = |schema: &Value| refers_in_place(defined, schema, name, others);
+    members
+        .iter()
+        .any(|(keyword, value)| match keyword.as_str() {
+            "$ref" => {
+                let to = value.as_str().and_then(|uri| uri.rsplit('/').next());
+                to.is_some_and(|to| {
+                    to == name
+                        || others > 0 && refers_in_place(defined, &defined[to], name, others - 1)
+                })
+            }
+            "allOf" | "anyOf" | "oneOf" => {
+                value.as_array().is_some_and(|all| all.iter().any(refers))
+            }
+            "not" | "if" | "then" | "else" => refers(value),
+            "dependentSchemas" | "dependencies" => value
+                .as_object()
+                .is_some_and(|all| all.values().any(refers)),
+            _ => false,
+        })
 }
 
 struct Schemas<'a> {

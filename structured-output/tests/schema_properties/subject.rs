@@ -8,7 +8,7 @@ use structured_output::{
     JsonSchemaOptions, PropertyOrder, TokenizerInfo,
 };
 
-use crate::place::Place;
+use crate::place::{Place, within_memory};
 use crate::random::Random;
 
 /// Tokens across the borders of lexemes, beside one per byte.
@@ -77,7 +77,7 @@ impl Subject {
         let grammar = self.0.as_ref().expect("valid documents, but no text");
         let mut matcher = GrammarMatcher::new(grammar);
         let tokens: Vec<u32> = text.bytes().map(u32::from).collect();
-        let accepted = matcher.accept_tokens(&tokens).unwrap();
+        let accepted = within_memory(matcher.accept_tokens(&tokens))?;
         assert!(accepted, "{text} begins a valid document");
         Some(Place {
             matcher,
