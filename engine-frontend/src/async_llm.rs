@@ -15,7 +15,7 @@ use crate::input_processor::{GenerateRequest, InputProcessor, Prompt};
 use crate::metrics::{EngineMetrics, StatLogger};
 use crate::output_processor::OutputProcessor;
 use crate::request_output_collector::RequestOutputCollector;
-use crate::sampling_params::ModelLimits;
+use crate::sampling_params::{ModelLimits, verify_num_logprobs};
 use crate::structured_outputs::StructuredOutputsArgs;
 use crate::tokenizer_threads::TokenizerThreads;
 
@@ -182,6 +182,15 @@ impl AsyncLLM {
     /// The model's tokenizer.
     pub fn tokenizer(&self) -> &Arc<Tokenizer> {
         &self.tokenizer
+    }
+
+    /// Checks how many logprobs per token a request's `top_logprobs` asks for.
+    ///
+    /// # Errors
+    /// More than the engine gives.
+    pub(crate) fn check_top_logprobs(&self, top_logprobs: i32) -> Result<(), ValidationError> {
+        let limits = model_limits(&self.ready, &self.tokenizer);
+        verify_num_logprobs("top_logprobs", top_logprobs, &limits)
     }
 
     /// Requests in flight, each of `n` counted.

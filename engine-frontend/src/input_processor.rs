@@ -16,6 +16,7 @@ use crate::random::random_u64;
 use crate::sampling_params::{MAX_BAD_WORDS, ModelLimits, verify, verify_lengths};
 use crate::structured_outputs::{
     ConstraintChecker, Reasoning, ReasoningParser, StructuredOutputsArgs, ThinkingMarkers,
+    WHITESPACE_PATTERN,
 };
 
 /// What the model is asked to continue.
@@ -105,6 +106,8 @@ pub struct GenerateRequest {
     /// What the constraint was put together from, by the caller's names for these parts. Where the
     /// whole is refused, the part at fault is named instead.
     pub constraint_parts: Vec<(String, StructuredOutputsConstraint)>,
+    /// What the caller calls the field that has the constraint's white space.
+    pub whitespace_field: Option<String>,
 }
 
 impl GenerateRequest {
@@ -124,6 +127,7 @@ impl GenerateRequest {
             separate_reasoning: false,
             constraint_field: None,
             constraint_parts: Vec::new(),
+            whitespace_field: None,
         }
     }
 }
@@ -236,6 +240,7 @@ impl InputProcessor {
             &mut params,
             request.constraint_field,
             request.constraint_parts,
+            request.whitespace_field,
         )?;
         let TokenizedPrompt {
             text: prompt,
@@ -283,6 +288,7 @@ impl InputProcessor {
         params: &mut SamplingParams,
         field: Option<String>,
         parts: Vec<(String, StructuredOutputsConstraint)>,
+        whitespace_field: Option<String>,
     ) -> Result<Option<Arc<str>>, ValidationError> {
         let Some(constraint) = &mut params.structured_outputs else {
             return Ok(None);
@@ -295,6 +301,14 @@ impl InputProcessor {
         let Err(error) = self.checker.check(constraint, &field) else {
             return Ok(Some(field.into()));
         };
+        if error.parameter.as_deref() == Some(WHITESPACE_PATTERN) {
+            let field = whitespace_field.unwrap_or_else(|| WHITESPACE_PATTERN.to_owned());
+            return Err(ValidationError {
+                message: format!("{field}: {}", error.message),
+                parameter: Some(field),
+                value: error.value,
+            });
+        }
         for (field, part) in parts {
             self.checker
                 .check(&StructuredOutputsParams::new(part), &field)?;

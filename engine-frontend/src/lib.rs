@@ -52,6 +52,7 @@ mod supervisor;
 #[cfg(test)]
 mod test_support;
 mod tokenizer_threads;
+mod unique_json;
 
 pub use arg_utils::{
     BackendArg, DtypeArg, EngineArgs, GenerationConfigArg, LogprobsModeArg, PolicyArg,

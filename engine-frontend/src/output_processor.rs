@@ -214,11 +214,17 @@ impl OutputProcessor {
         let stop_string = state
             .detokenizer
             .update(&output.new_token_ids, stopped_by_token);
-        state.structured_output_complete = output.structured_output_complete;
+        // An answer that ends from outside stays as whole as it was.
+        if output.structured_output_complete.is_some() {
+            state.structured_output_complete = output.structured_output_complete;
+        } else if state.constraint_field.is_some() {
+            let was_whole = state.structured_output_complete == Some(true);
+            state.structured_output_complete = Some(was_whole && output.new_token_ids.is_empty());
+        }
         if let Some(found) = stop_string {
             // What the core says is of all new tokens.
             if found.num_new_tokens < output.new_token_ids.len() {
-                state.structured_output_complete = output.structured_output_complete.map(|_| false);
+                state.structured_output_complete = state.structured_output_complete.map(|_| false);
             }
             finish_reason = Some(FinishReason::Stop);
             stop_reason = Some(StopReason::String(found.stop_string));
@@ -233,6 +239,15 @@ impl OutputProcessor {
         state
             .logprobs_processor
             .truncate(state.detokenizer.num_output_tokens());
+        let mut finished = finish_reason.map(|reason| state.stats.finish(reason));
+        let parent = state.parent_id.as_ref();
+        if let Some(finished) = &mut finished
+            && let Some(parent) = parent.and_then(|id| self.parent_requests.get_mut(id))
+        {
+            let longest = parent.observe_generation_tokens(finished.num_generation_tokens);
+            let is_last = parent.unfinished_children().nth(1).is_none();
+            finished.max_num_generation_tokens = is_last.then_some(longest);
+        }
         if let Some(completion) = state.make_completion_output(finish_reason, stop_reason) {
             Self::deliver(
                 &mut self.parent_requests,
@@ -241,8 +256,7 @@ impl OutputProcessor {
                 completion,
             );
         }
-        if let Some(finish_reason) = finish_reason {
-            let finished = state.stats.finish(finish_reason);
+        if let Some(finished) = finished {
             self.iteration_stats.finished_requests.push(finished);
             self.request_states.remove(&output.request_id);
         }
@@ -300,7 +314,7 @@ impl OutputProcessor {
             .put(Err(match (error.code, &state.constraint_field) {
                 // As the frontend's own check would have said it.
                 (RequestErrorCode::GrammarRefused, Some(field)) => ValidationError {
-                    message: format!("{field}: {}", error.message),
+                    message: format!("{field}: {}", without_field(&error.message)),
                     parameter: Some(field.to_string()),
                     value: None,
                 }
@@ -359,6 +373,19 @@ impl OutputProcessor {
     /// Tokens received since the start, for all requests.
     pub fn num_generation_tokens(&self) -> u64 {
         self.num_generation_tokens
+    }
+}
+
+/// What the core says of a constraint, without its own name of the field: the caller has another.
+fn without_field(message: &str) -> &str {
+    const FIELD: &str = "structured_outputs";
+    let is_name = |c: char| c.is_ascii_lowercase() || c == '_' || c == '.';
+    match message.strip_prefix(FIELD) {
+        Some(rest) => {
+            let rest = rest.trim_start_matches(is_name);
+            rest.strip_prefix(": ").unwrap_or(message)
+        }
+        None => message,
     }
 }
 

@@ -14,6 +14,7 @@ pub struct ParentRequest {
     output_kind: RequestOutputKind,
     child_requests: HashSet<String>,
     output_aggregator: BTreeMap<u32, CompletionOutput>,
+    max_num_generation_tokens: u32,
 }
 
 impl ParentRequest {
@@ -40,6 +41,7 @@ impl ParentRequest {
             output_kind: request.sampling_params.output_kind,
             child_requests: children.iter().map(|c| c.request_id.clone()).collect(),
             output_aggregator: BTreeMap::new(),
+            max_num_generation_tokens: 0,
         };
         (parent, children)
     }
@@ -47,6 +49,12 @@ impl ParentRequest {
     /// Ids of the children that aren't finished.
     pub fn unfinished_children(&self) -> impl Iterator<Item = &String> {
         self.child_requests.iter()
+    }
+
+    /// Takes the length of a child's whole answer in tokens; returns that of the longest so far.
+    pub fn observe_generation_tokens(&mut self, num_tokens: u32) -> u32 {
+        self.max_num_generation_tokens = self.max_num_generation_tokens.max(num_tokens);
+        self.max_num_generation_tokens
     }
 
     /// Takes a child's output; returns what the parent has to say now, in the order of the

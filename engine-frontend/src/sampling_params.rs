@@ -168,35 +168,46 @@ fn verify_stops(p: &SamplingParams, limits: &ModelLimits) -> Result<(), Validati
     verify_ids("stop_token_ids", &p.stop_token_ids, limits)
 }
 
+/// Checks how many logprobs per token the field `name` asks for.
+pub(crate) fn verify_num_logprobs(
+    name: &str,
+    value: i32,
+    limits: &ModelLimits,
+) -> Result<(), ValidationError> {
+    check(
+        value >= -1,
+        name,
+        value,
+        "at least 0, or -1 for the whole vocabulary",
+    )?;
+    if limits.max_logprobs < 0 {
+        return Ok(());
+    }
+    if value == -1 {
+        return Err(ValidationError::field(
+            name,
+            value,
+            format!("{name} of -1 (all tokens) needs --max-logprobs -1"),
+        ));
+    }
+    check(
+        value <= limits.max_logprobs,
+        name,
+        value,
+        &format!(
+            "at most {} here (--max-logprobs raises the limit; -1 lifts it)",
+            limits.max_logprobs
+        ),
+    )
+}
+
 fn verify_logprobs(p: &SamplingParams, limits: &ModelLimits) -> Result<(), ValidationError> {
     for (name, value) in [
         ("logprobs", p.logprobs),
         ("prompt_logprobs", p.prompt_logprobs),
     ] {
-        let Some(value) = value else { continue };
-        check(
-            value >= -1,
-            name,
-            value,
-            "at least 0, or -1 for the whole vocabulary",
-        )?;
-        if limits.max_logprobs >= 0 {
-            if value == -1 {
-                return Err(ValidationError::field(
-                    name,
-                    value,
-                    format!("{name} of -1 (all tokens) needs --max-logprobs -1"),
-                ));
-            }
-            check(
-                value <= limits.max_logprobs,
-                name,
-                value,
-                &format!(
-                    "at most {} here (--max-logprobs raises the limit; -1 lifts it)",
-                    limits.max_logprobs
-                ),
-            )?;
+        if let Some(value) = value {
+            verify_num_logprobs(name, value, limits)?;
         }
     }
     for (name, ids) in [

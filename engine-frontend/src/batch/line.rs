@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 use super::input::{InputLine, MAX_LINE_BYTES};
 use crate::error::cut_short;
 use crate::json_problem::json_problem;
+use crate::unique_json::{self, UniqueJsonError};
 
 /// A request of the batch.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,6 +39,19 @@ pub struct BadLine {
     pub message: String,
 }
 
+/// A line's object, or what is wrong with it.
+fn object(bytes: &[u8]) -> Result<Map<String, Value>, String> {
+    let problem = |error| format!("the line is not a JSON object: {}", json_problem(&error));
+    match unique_json::from_slice(bytes) {
+        Ok(value) => serde_json::from_value(value).map_err(problem),
+        Err(UniqueJsonError::Syntax(error)) => Err(problem(error)),
+        Err(UniqueJsonError::DuplicateKey { key, .. }) => Err(format!(
+            "the line has the key {:?} twice in an object: give it once",
+            cut_short(&key)
+        )),
+    }
+}
+
 impl BatchRequestInput {
     /// Reads a line.
     ///
@@ -53,10 +67,7 @@ impl BatchRequestInput {
             let message = format!("the line is longer than {MAX_LINE_BYTES} bytes");
             return Err(bad(None, "line_too_long", message));
         };
-        let mut fields: Map<String, Value> = serde_json::from_slice(bytes).map_err(|error| {
-            let message = format!("the line is not a JSON object: {}", json_problem(&error));
-            bad(None, "invalid_json", message)
-        })?;
+        let mut fields = object(bytes).map_err(|message| bad(None, "invalid_json", message))?;
         let custom_id = match fields.remove("custom_id") {
             Some(Value::String(custom_id)) => custom_id,
             other => {
@@ -240,6 +251,11 @@ mod tests {
                 "[]",
                 None,
                 "the line is not a JSON object: expected an object, got a list",
+            ),
+            (
+                r#"{"custom_id": "a", "body": {"guided_regex": "a", "guided_regex": "b"}}"#,
+                None,
+                "the line has the key \"guided_regex\" twice",
             ),
             ("{}", None, "custom_id is missing"),
             (

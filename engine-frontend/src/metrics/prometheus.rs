@@ -26,6 +26,7 @@ const ITERATION_TOKENS: [f64; 13] = [
     1.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0, 8192.0, 16384.0,
 ];
 const N: [f64; 5] = [1.0, 2.0, 5.0, 10.0, 20.0];
+const PREEMPTIONS: [f64; 7] = [0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0];
 const HTTP_TIME: [f64; 8] = [0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0];
 
 /// Gathers statistics, and writes them in the text format of Prometheus.
@@ -49,6 +50,8 @@ struct Values {
     admission_rejections: BTreeMap<&'static str, u64>,
     request_prompt_tokens: Histogram,
     request_generation_tokens: Histogram,
+    request_max_num_generation_tokens: Histogram,
+    request_num_preemptions: Histogram,
     request_params_max_tokens: Histogram,
     request_params_n: Histogram,
     request_prefill_kv_computed_tokens: Histogram,
@@ -98,6 +101,8 @@ impl PrometheusStatLogger {
                 admission_rejections: BTreeMap::new(),
                 request_prompt_tokens: lengths(),
                 request_generation_tokens: lengths(),
+                request_max_num_generation_tokens: lengths(),
+                request_num_preemptions: Histogram::new(PREEMPTIONS),
                 request_params_max_tokens: lengths(),
                 request_params_n: Histogram::new(N),
                 request_prefill_kv_computed_tokens: lengths(),
@@ -211,6 +216,12 @@ impl Values {
         self.request_prompt_tokens.observe(f64::from(prompt));
         let generated = finished.num_generation_tokens;
         self.request_generation_tokens.observe(f64::from(generated));
+        if let Some(longest) = finished.max_num_generation_tokens {
+            self.request_max_num_generation_tokens
+                .observe(f64::from(longest));
+        }
+        self.request_num_preemptions
+            .observe(f64::from(finished.num_preemptions));
         let computed = prompt.saturating_sub(finished.num_cached_tokens);
         self.request_prefill_kv_computed_tokens
             .observe(f64::from(computed));

@@ -15,6 +15,7 @@ pub struct RequestStateStats {
     num_prompt_tokens: u32,
     num_generation_tokens: u32,
     num_cached_tokens: u32,
+    num_preemptions: u32,
     max_tokens: Option<u32>,
     n: u32,
 }
@@ -31,6 +32,7 @@ impl RequestStateStats {
             num_prompt_tokens: length(request.prompt_token_ids.len()),
             num_generation_tokens: length(request.output_token_ids.len()),
             num_cached_tokens: 0,
+            num_preemptions: 0,
             max_tokens: request.sampling_params.max_tokens,
             n,
         }
@@ -52,7 +54,10 @@ impl RequestStateStats {
                 EngineCoreEventType::Scheduled => {
                     self.scheduled_ts.get_or_insert(event.timestamp);
                 }
-                EngineCoreEventType::Preempted => iteration.num_preempted_reqs += 1,
+                EngineCoreEventType::Preempted => {
+                    self.num_preemptions += 1;
+                    iteration.num_preempted_reqs += 1;
+                }
                 EngineCoreEventType::Admitted => {}
             }
         }
@@ -99,6 +104,8 @@ impl RequestStateStats {
             num_prompt_tokens: self.num_prompt_tokens,
             num_generation_tokens: self.num_generation_tokens,
             num_cached_tokens: self.num_cached_tokens,
+            num_preemptions: self.num_preemptions,
+            max_num_generation_tokens: (self.n <= 1).then_some(self.num_generation_tokens),
             max_tokens: self.max_tokens,
             n: self.n,
         }
@@ -156,6 +163,10 @@ pub struct FinishedRequestStats {
     pub num_generation_tokens: u32,
     /// Tokens of the prompt that came from the prefix cache.
     pub num_cached_tokens: u32,
+    /// How often it lost its blocks to others.
+    pub num_preemptions: u32,
+    /// Tokens of the longest of `n` answers, with the last of them to end.
+    pub max_num_generation_tokens: Option<u32>,
     /// The request's `max_tokens`.
     pub max_tokens: Option<u32>,
     /// The request's `n`.
@@ -199,7 +210,8 @@ mod tests {
         });
         stats.update(&first, 11.0, &mut iteration);
         stats.update(&tokens(0, &[]), 11.5, &mut iteration);
-        stats.update(&tokens(1, &[]), 12.0, &mut iteration);
+        let preempted = (EngineCoreEventType::Preempted, 11.7);
+        stats.update(&tokens(1, &[preempted]), 12.0, &mut iteration);
         // A core that was started again has another clock.
         stats.update(&tokens(1, &[]), 3.0, &mut iteration);
         stats.update(&tokens(1, &[]), 14.0, &mut iteration);
@@ -215,6 +227,10 @@ mod tests {
         assert_eq!(finished.inference_time, 3.5);
         assert_eq!(finished.mean_time_per_output_token, 1.0);
         assert_eq!((finished.num_generation_tokens, finished.n), (4, 2));
+        assert_eq!(finished.num_preemptions, 1);
+        assert_eq!(iteration.num_preempted_reqs, 1);
+        // Its sibling may have a longer answer.
+        assert_eq!(finished.max_num_generation_tokens, None);
     }
 
     #[test]

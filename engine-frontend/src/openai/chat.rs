@@ -5,12 +5,16 @@ use serde_json::{Map, Value};
 
 use super::fields::{Fields, parse};
 use super::logprobs::ChatCompletionLogProbs;
-use super::request::{CommonFields, DefaultSamplingParams, UsageInfo};
+use super::request::{
+    CommonFields, DefaultSamplingParams, UsageInfo, take_max_tokens, wrong_max_tokens,
+};
 use super::tool_call::ToolCall;
 use super::tool_format::{Openings, ToolCallFormat};
 use super::tools::{self, ToolChoice, take_tool_choice, take_tools};
 use crate::error::ValidationError;
 use crate::input_processor::{ChatPrompt, GenerateRequest, Prompt};
+
+const MAX_COMPLETION_TOKENS: &str = "max_completion_tokens";
 
 /// The roles of the API.
 const ROLES: [&str; 6] = [
@@ -87,7 +91,7 @@ impl ChatCompletionRequest {
             parallel_tool_calls: fields.take("parallel_tool_calls")?.unwrap_or(true),
             logprobs: fields.take("logprobs")?.unwrap_or(false),
             top_logprobs: fields.take("top_logprobs")?.unwrap_or(0),
-            max_completion_tokens: fields.take("max_completion_tokens")?,
+            max_completion_tokens: take_max_tokens(&mut fields, MAX_COMPLETION_TOKENS)?,
             add_generation_prompt: fields
                 .take("add_generation_prompt")?
                 .unwrap_or(!continue_final_message),
@@ -118,6 +122,19 @@ impl ChatCompletionRequest {
                 self.top_logprobs,
                 "top_logprobs needs logprobs=true",
             ));
+        }
+        for (name, limit) in [
+            (MAX_COMPLETION_TOKENS, self.max_completion_tokens),
+            ("max_tokens", self.common.max_tokens),
+        ] {
+            if limit == Some(0) {
+                return Err(wrong_max_tokens(name, 0));
+            }
+        }
+        if let Some(settings) = &self.common.constraint_settings
+            && self.tool_choice == ToolChoice::None
+        {
+            return Err(settings.without_constraint());
         }
         if self.continue_final_message && self.add_generation_prompt {
             return Err(ValidationError::field(
@@ -173,7 +190,10 @@ impl ChatCompletionRequest {
         request.add_special_tokens = self.add_special_tokens;
         request.separate_reasoning = true;
         request.sampling_params.logprobs = self.logprobs.then_some(self.top_logprobs);
-        let openings = tools.map(|tools| {
+        let openings = tools.map(|mut tools| {
+            if let Some(settings) = &self.common.constraint_settings {
+                settings.apply(&mut tools.constraint.params);
+            }
             request.constrain(tools.constraint);
             // Calls may begin with a control token, the only ones that the constraint has.
             request.sampling_params.skip_special_tokens = false;

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::fields::Fields;
 use super::logprobs::CompletionLogProbs;
-use super::request::{CommonFields, DefaultSamplingParams, UsageInfo};
+use super::request::{CommonFields, DefaultSamplingParams, UsageInfo, wrong_max_tokens};
 use crate::error::ValidationError;
 use crate::input_processor::{GenerateRequest, Prompt};
 use crate::sampling_params::MAX_N_SEQUENCES;
@@ -107,8 +107,11 @@ impl CompletionRequest {
             );
             return Err(ValidationError::field("n", n, message));
         }
-        if self.common.stream && self.echo {
-            return Err(ValidationError::not_available("echo", "true with stream"));
+        if let Some(settings) = &self.common.constraint_settings {
+            return Err(settings.without_constraint());
+        }
+        if self.common.max_tokens == Some(0) && !self.echo {
+            return Err(wrong_max_tokens("max_tokens", 0));
         }
         Ok(())
     }

@@ -85,12 +85,20 @@ impl ServingError {
             Self::Generate(error) => {
                 let param = match error {
                     GenerateError::Validation(error) => error.parameter.clone(),
-                    GenerateError::Request(_) | GenerateError::EngineDead(_) => None,
+                    GenerateError::Request(error) => field_of(&error.message),
+                    GenerateError::EngineDead(_) => None,
                 };
                 ErrorResponse::new(error.status_code(), message, param)
             }
         }
     }
+}
+
+/// The field that a message of the core's begins with, where it is one of the API's.
+fn field_of(message: &str) -> Option<String> {
+    const FIELDS: [&str; 3] = ["request_id", "max_tokens", "priority"];
+    let first = message.split(' ').next()?;
+    FIELDS.contains(&first).then(|| first.to_owned())
 }
 
 #[cfg(test)]

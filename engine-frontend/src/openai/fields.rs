@@ -95,7 +95,10 @@ impl Fields {
     /// Ends the reading: what is left is unknown, and refused.
     pub(super) fn finish(mut self) -> Result<(), ValidationError> {
         for name in INERT_FIELDS {
-            self.map.remove(*name);
+            match *name {
+                "metadata" => drop(self.map.remove(*name)),
+                name => drop(self.take::<String>(name)?),
+            }
         }
         let Some((name, value)) = self.map.into_iter().next() else {
             return Ok(());
@@ -156,6 +159,14 @@ mod tests {
             error.message,
             "n: expected a whole number from 0 to 4294967295, got \"two\""
         );
+    }
+
+    #[test]
+    fn inert_fields_have_types() {
+        let error = left(json!({"service_tier": 3}));
+        assert_eq!(error.parameter.as_deref(), Some("service_tier"));
+        let fields = Fields::new(json!({"service_tier": "auto", "metadata": {"a": 1}})).unwrap();
+        assert!(fields.finish().is_ok());
     }
 
     #[test]

@@ -10,6 +10,7 @@
 mod chat;
 mod chunk;
 mod completion;
+mod echo;
 mod error;
 mod fields;
 mod logprobs;

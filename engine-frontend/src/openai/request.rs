@@ -4,9 +4,9 @@ use protocol::{RepetitionDetection, RequestOutputKind, SamplingParams};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::fields::Fields;
-use super::structured_outputs::{self, RequestConstraint};
-use crate::error::ValidationError;
+use super::fields::{Fields, parse};
+use super::structured_outputs::{self, ConstraintSettings, RequestConstraint};
+use crate::error::{ValidationError, cut_short};
 use crate::input_processor::{GenerateRequest, Prompt, TruncationSide};
 
 /// Most stop strings per request.
@@ -179,6 +179,7 @@ pub struct CommonFields {
     pub return_token_ids: bool,
     pub return_tokens_as_token_ids: bool,
     pub constraint: Option<RequestConstraint>,
+    pub constraint_settings: Option<ConstraintSettings>,
 }
 
 #[derive(Deserialize)]
@@ -192,6 +193,7 @@ impl CommonFields {
     /// Takes the common fields out of a request.
     pub(super) fn take(fields: &mut Fields) -> Result<Self, ValidationError> {
         refuse_unavailable(fields)?;
+        let constraint = structured_outputs::take(fields)?;
         let common = Self {
             model: fields.take("model")?,
             n: fields.take("n")?,
@@ -207,7 +209,7 @@ impl CommonFields {
             stop_token_ids: fields.take("stop_token_ids")?.unwrap_or_default(),
             include_stop_str_in_output: fields.take("include_stop_str_in_output")?.unwrap_or(false),
             ignore_eos: fields.take("ignore_eos")?.unwrap_or(false),
-            max_tokens: fields.take("max_tokens")?,
+            max_tokens: take_max_tokens(fields, "max_tokens")?,
             min_tokens: fields.take("min_tokens")?.unwrap_or(0),
             skip_special_tokens: fields.take("skip_special_tokens")?.unwrap_or(true),
             spaces_between_special_tokens: fields
@@ -224,14 +226,15 @@ impl CommonFields {
             truncation_side: fields.take("truncation_side")?.unwrap_or_default(),
             vllm_xargs: fields.take("vllm_xargs")?,
             stream: fields.take("stream")?.unwrap_or(false),
-            stream_options: fields.take("stream_options")?,
+            stream_options: take_stream_options(fields)?,
             stream_interval: fields.take("stream_interval")?,
             priority: fields.take("priority")?.unwrap_or(0),
             request_id: fields.take("request_id")?,
             cache_salt: fields.take("cache_salt")?,
             return_token_ids: fields.take("return_token_ids")?.unwrap_or(false),
             return_tokens_as_token_ids: fields.take("return_tokens_as_token_ids")?.unwrap_or(false),
-            constraint: structured_outputs::take(fields)?,
+            constraint: constraint.constraint,
+            constraint_settings: constraint.settings,
         };
         common.verify()?;
         Ok(common)
@@ -257,6 +260,13 @@ impl CommonFields {
                 "stop",
                 format!("{} strings", self.stop.len()),
                 format!("stop must hold at most {MAX_STOP_STRINGS} strings"),
+            ));
+        }
+        if self.request_id.as_deref() == Some("") {
+            return Err(ValidationError::field(
+                "request_id",
+                "\"\"",
+                "request_id must have a character, or be absent",
             ));
         }
         if let Some(salt) = &self.cache_salt
@@ -343,6 +353,7 @@ impl GenerateRequest {
         self.sampling_params.structured_outputs = Some(constraint.params);
         self.constraint_field = Some(constraint.field);
         self.constraint_parts = constraint.parts;
+        self.whitespace_field = constraint.whitespace_field;
     }
 }
 
@@ -381,6 +392,52 @@ fn take_or_off(fields: &mut Fields, name: &str) -> Result<Option<Option<u32>>, V
                 format!("{name} must be between 0 and 4294967295, or -1 for off, got {value}"),
             )
         })
+}
+
+/// Takes a limit on the answer's tokens. Whether 0 will do is the kind's to say.
+pub(super) fn take_max_tokens(
+    fields: &mut Fields,
+    name: &str,
+) -> Result<Option<u32>, ValidationError> {
+    let Some(value) = fields.take::<Value>(name)? else {
+        return Ok(None);
+    };
+    match value.as_u64().and_then(|value| u32::try_from(value).ok()) {
+        Some(max_tokens) => Ok(Some(max_tokens)),
+        None => Err(wrong_max_tokens(name, &value)),
+    }
+}
+
+/// What `max_tokens` would have to be.
+pub(super) fn wrong_max_tokens(name: &str, value: impl std::fmt::Display) -> ValidationError {
+    let value = cut_short(&value.to_string());
+    let message = format!(
+        "{name} must be a whole number from 1 to 4294967295, or absent for the default, got {value}"
+    );
+    ValidationError::field(name, value, message)
+}
+
+fn take_stream_options(fields: &mut Fields) -> Result<Option<StreamOptions>, ValidationError> {
+    const FIELD: &str = "stream_options";
+    let Some(mut map) = fields.take::<Map<String, Value>>(FIELD)? else {
+        return Ok(None);
+    };
+    let mut take = |name: &str| match map.remove(name) {
+        None | Some(Value::Null) => Ok(false),
+        Some(value) => parse::<bool>(&format!("{FIELD}.{name}"), value),
+    };
+    let options = StreamOptions {
+        include_usage: take("include_usage")?,
+        continuous_usage_stats: take("continuous_usage_stats")?,
+    };
+    match map.into_iter().next() {
+        None => Ok(Some(options)),
+        Some((name, value)) => {
+            let field = format!("{FIELD}.{name}");
+            let message = format!("unknown field {field}; remove it or correct its name");
+            Err(ValidationError::field(field, &value, message))
+        }
+    }
 }
 
 fn take_seed(fields: &mut Fields) -> Result<Option<u64>, ValidationError> {

@@ -10,6 +10,7 @@ use super::chat::{
     ChatCompletionRequest, ChatCompletionResponse, ChatCompletionResponseChoice, ChatMessage,
 };
 use super::completion::{CompletionRequest, CompletionResponse, CompletionResponseChoice};
+use super::echo::echo_prompt;
 use super::error::ServingError;
 use super::logprobs::{ChatCompletionLogProbs, CompletionLogProbs, prompt_logprobs};
 use super::request::{DefaultSamplingParams, UsageInfo};
@@ -272,6 +273,9 @@ impl OpenAIServing {
         request: &ChatCompletionRequest,
         id: &str,
     ) -> Result<(GenerateRequest, Option<Openings>), ServingError> {
+        if request.logprobs {
+            self.engine.check_top_logprobs(request.top_logprobs)?;
+        }
         let defaults = &self.default_sampling_params;
         let format = self.tool_call_format;
         let (mut generate, openings) = request.to_generate_request(id, defaults, format)?;
@@ -325,15 +329,8 @@ impl OpenAIServing {
         let mut text = String::new();
         let mut logprobs = request.logprobs.map(|_| CompletionLogProbs::default());
         if request.echo {
-            text.push_str(&self.prompt_text(output));
-            let prompt_positions = output.prompt_logprobs.as_deref().unwrap_or_default();
-            if let Some(logprobs) = &mut logprobs {
-                for (position, &id) in prompt_positions.iter().zip(output.prompt_token_ids.iter()) {
-                    let bytes = self.engine.tokenizer().token_bytes(id);
-                    let fallback = String::from_utf8_lossy(bytes);
-                    logprobs.push(position.as_ref(), &fallback, as_token_ids);
-                }
-            }
+            let tokenizer = self.engine.tokenizer();
+            text = echo_prompt(tokenizer, output, logprobs.as_mut(), as_token_ids);
         }
         if keep_answer {
             text.push_str(&completion.text);
@@ -383,16 +380,6 @@ impl OpenAIServing {
 
     pub(super) fn tells_cached_tokens(&self) -> bool {
         self.prompt_tokens_details
-    }
-
-    fn prompt_text(&self, output: &RequestOutput) -> String {
-        match &output.prompt {
-            Some(text) => text.to_string(),
-            None => self
-                .engine
-                .tokenizer()
-                .decode(&output.prompt_token_ids, false),
-        }
     }
 }
 

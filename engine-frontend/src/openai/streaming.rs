@@ -2,16 +2,19 @@
 
 mod chat;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
+use std::sync::Arc;
 
 use serde::Serialize;
+use tokenizer::Tokenizer;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::chat::ChatCompletionRequest;
 use super::chunk::{CompletionResponseStreamChoice, CompletionStreamResponse};
 use super::completion::CompletionRequest;
+use super::echo::echo_prompt;
 use super::error::{ErrorResponse, ServingError};
 use super::logprobs::CompletionLogProbs;
 use super::request::{CommonFields, UsageInfo};
@@ -186,6 +189,8 @@ impl OpenAIServing {
         let pieces = CompletionPieces {
             head: self.head(id, context, &request.common),
             logprobs: HashMap::new(),
+            echoed: HashSet::new(),
+            tokenizer: self.engine().tokenizer().clone(),
             request,
         };
         EventStream::begin(streams, constrained, Box::new(pieces)).await
@@ -284,36 +289,56 @@ struct CompletionPieces {
     head: Head,
     /// Where each answer's last token ended: offsets count from the answer's start.
     logprobs: HashMap<u32, u32>,
+    /// Answers that have begun with their prompt, where `echo` asks for it.
+    echoed: HashSet<u32>,
+    tokenizer: Arc<Tokenizer>,
 }
 
 impl CompletionPieces {
     fn choice(
         &mut self,
         index: u32,
+        output: &RequestOutput,
         completion: CompletionOutput,
         prompt_token_ids: Option<Vec<u32>>,
     ) -> CompletionResponseStreamChoice {
         let common = &self.request.common;
-        let logprobs = match (&completion.logprobs, self.request.logprobs) {
-            (Some(positions), Some(_)) => {
-                let offset = self.logprobs.entry(index).or_default();
-                let mut logprobs = CompletionLogProbs::default();
-                for position in positions {
-                    logprobs.push(Some(position), "", common.return_tokens_as_token_ids);
+        let as_token_ids = common.return_tokens_as_token_ids;
+        let keep_answer = !self.request.echo_only();
+        let mut text = String::new();
+        let asked = self.request.logprobs.is_some();
+        let mut logprobs = asked.then(CompletionLogProbs::default);
+        let echoes = self.request.echo && self.echoed.insert(index);
+        if echoes {
+            text = echo_prompt(&self.tokenizer, output, logprobs.as_mut(), as_token_ids);
+        }
+        if keep_answer {
+            text.push_str(&completion.text);
+            let positions = completion.logprobs.as_deref().unwrap_or_default();
+            for position in positions.iter().filter(|_| asked) {
+                if let Some(logprobs) = &mut logprobs {
+                    logprobs.push(Some(position), "", as_token_ids);
                 }
-                *offset = logprobs.shift_offsets(*offset);
-                Some(logprobs)
             }
-            _ => None,
+        }
+        let mut logprobs = logprobs.filter(|_| echoes || completion.logprobs.is_some());
+        if let Some(logprobs) = &mut logprobs {
+            let offset = self.logprobs.entry(index).or_default();
+            *offset = logprobs.shift_offsets(*offset);
+        }
+        let token_ids = if keep_answer {
+            completion.token_ids
+        } else {
+            Vec::new()
         };
         CompletionResponseStreamChoice {
             index,
-            text: completion.text,
+            text,
             logprobs,
             finish_reason: completion.finish_reason.map(|r| r.as_str().to_owned()),
             stop_reason: completion.stop_reason.as_ref().map(stop_reason),
             structured_output_complete: completion.structured_output_complete,
-            token_ids: common.return_token_ids.then_some(completion.token_ids),
+            token_ids: common.return_token_ids.then_some(token_ids),
             prompt_token_ids,
         }
     }
@@ -339,11 +364,15 @@ impl CompletionPieces {
 impl Pieces for CompletionPieces {
     fn add(&mut self, prompt: u32, output: RequestOutput, pieces: &mut VecDeque<Piece>) {
         let first = self.head.count(prompt, &output);
-        for completion in output.outputs {
+        if self.request.echo_only() {
+            self.head.completion_tokens = 0;
+        }
+        let mut output = output;
+        for completion in std::mem::take(&mut output.outputs) {
             let prompt_token_ids = (first && self.request.common.return_token_ids)
                 .then(|| output.prompt_token_ids.to_vec());
             let index = prompt * self.head.n + completion.index;
-            let choice = self.choice(index, completion, prompt_token_ids);
+            let choice = self.choice(index, &output, completion, prompt_token_ids);
             pieces.push_back(self.piece(vec![choice], self.head.continuous_usage()));
         }
     }

@@ -22,6 +22,45 @@ pub struct RequestConstraint {
     /// What it was put together from, by the names of their fields: where it is refused, the part at
     /// fault is named. Empty where it is one thing.
     pub parts: Vec<(String, StructuredOutputsConstraint)>,
+    /// The field that has the pattern for white space, as the request spells it.
+    pub whitespace_field: Option<String>,
+}
+
+/// What a request says about a constraint that its other fields may put on the answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConstraintSettings {
+    /// The field that says it.
+    field: String,
+    complete_within_max_tokens: Option<bool>,
+    enable_in_reasoning: Option<bool>,
+}
+
+impl ConstraintSettings {
+    /// Brings these into a constraint.
+    pub(super) fn apply(&self, params: &mut StructuredOutputsParams) {
+        if let Some(complete) = self.complete_within_max_tokens {
+            params.complete_within_max_tokens = complete;
+        }
+        if let Some(enable) = self.enable_in_reasoning {
+            params.enable_in_reasoning = enable;
+        }
+    }
+
+    /// There is no constraint to bring these into.
+    pub(super) fn without_constraint(&self) -> ValidationError {
+        let message = "You must use one kind of structured outputs constraint but none are \
+                       specified: json, regex, choice, grammar, json_object or structural_tag";
+        ValidationError::field(&self.field, "given", message)
+    }
+}
+
+/// What a request's fields say about constraints.
+#[derive(Debug, Default)]
+pub(super) struct Taken {
+    /// Its constraint; `None` is free text.
+    pub(super) constraint: Option<RequestConstraint>,
+    /// Without a constraint of its own: settings for one that tools make.
+    pub(super) settings: Option<ConstraintSettings>,
 }
 
 /// Everything that the fields of one request say, before it is put together.
@@ -37,11 +76,11 @@ struct Gathered {
     enable_in_reasoning: Option<bool>,
 }
 
-/// Takes all fields about constraints out of a request. `None` is free text.
+/// Takes all fields about constraints out of a request.
 ///
 /// # Errors
-/// The first field that is wrong, by name; more than one constraint, or options without any.
-pub(super) fn take(fields: &mut Fields) -> Result<Option<RequestConstraint>, ValidationError> {
+/// The first field that is wrong, by name; more than one constraint, or options for JSON without any.
+pub(super) fn take(fields: &mut Fields) -> Result<Taken, ValidationError> {
     let mut gathered = Gathered::default();
     if let Some(value) = fields.take::<Map<String, Value>>("structured_outputs")? {
         gathered.wants_constraint = Some("structured_outputs".to_owned());
@@ -256,7 +295,7 @@ impl Gathered {
     }
 
     /// Puts the constraint and its options together.
-    fn finish(mut self) -> Result<Option<RequestConstraint>, ValidationError> {
+    fn finish(mut self) -> Result<Taken, ValidationError> {
         if self.constraints.len() > 1 {
             let names: Vec<&str> = self.constraints.iter().map(|(f, _)| f.as_str()).collect();
             let message = format!(
@@ -267,17 +306,27 @@ impl Gathered {
             return Err(ValidationError::field(names[1], names.join(", "), message));
         }
         let Some((field, constraint)) = self.constraints.pop() else {
-            return match self.wants_constraint {
-                None => Ok(None),
-                Some(field) => {
-                    let message = "You must use one kind of structured outputs constraint but \
-                                   none are specified: json, regex, choice, grammar, json_object \
-                                   or structural_tag";
-                    Err(ValidationError::field(field, "given", message))
-                }
+            let Some(field) = self.wants_constraint else {
+                return Ok(Taken::default());
             };
+            let settings = ConstraintSettings {
+                field,
+                complete_within_max_tokens: self.complete_within_max_tokens,
+                enable_in_reasoning: self.enable_in_reasoning,
+            };
+            let is_for_json = self.whitespace.is_some()
+                || self.property_order.is_some()
+                || self.disable_additional_properties.is_some();
+            if is_for_json {
+                return Err(settings.without_constraint());
+            }
+            return Ok(Taken {
+                constraint: None,
+                settings: Some(settings),
+            });
         };
         let mut params = StructuredOutputsParams::new(constraint);
+        let mut whitespace_field = None;
         if let Some((option, whitespace)) = self.whitespace {
             require(
                 params.constraint.is_json(),
@@ -286,6 +335,7 @@ impl Gathered {
                 &params,
             )?;
             params.whitespace = whitespace;
+            whitespace_field = Some(option);
         }
         let is_schema = params.constraint.kind() == "json";
         if let Some((option, order)) = self.property_order {
@@ -302,11 +352,15 @@ impl Gathered {
         if let Some(enable) = self.enable_in_reasoning {
             params.enable_in_reasoning = enable;
         }
-        Ok(Some(RequestConstraint {
-            params,
-            field,
-            parts: Vec::new(),
-        }))
+        Ok(Taken {
+            constraint: Some(RequestConstraint {
+                params,
+                field,
+                parts: Vec::new(),
+                whitespace_field,
+            }),
+            settings: None,
+        })
     }
 }
 

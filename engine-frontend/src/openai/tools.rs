@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::fields::Fields;
 use super::structured_outputs::RequestConstraint;
 use super::tool_format::{Calls, Openings, ToolCallFormat};
-use crate::error::ValidationError;
+use crate::error::{ValidationError, cut_short};
 use crate::json_problem::json_problem;
 
 const TOOL_CHOICE: &str = "tool_choice";
@@ -53,6 +53,16 @@ pub(super) fn take_tools(fields: &mut Fields) -> Result<Option<Vec<Value>>, Vali
                 ),
             ));
         }
+        let name = name_of(tool).unwrap_or_default();
+        if !is_function_name(name) {
+            let field = format!("tools[{i}].function.name");
+            let message = format!(
+                "{field} must have 1 to {MAX_NAME_CHARS} letters of ASCII, digits, underscores and \
+                 hyphens, got {:?}",
+                cut_short(name)
+            );
+            return Err(ValidationError::field(field, name, message));
+        }
         if names(&tools)
             .take(i)
             .any(|name| Some(name) == name_of(tool))
@@ -65,6 +75,15 @@ pub(super) fn take_tools(fields: &mut Fields) -> Result<Option<Vec<Value>>, Vali
         }
     }
     Ok(Some(tools))
+}
+
+/// Longest name of a function.
+const MAX_NAME_CHARS: usize = 64;
+
+/// Whether OpenAI's API would take this for a function's name.
+fn is_function_name(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    (1..=MAX_NAME_CHARS).contains(&name.len()) && name.bytes().all(is_plain)
 }
 
 fn name_of(tool: &Value) -> Option<&str> {
@@ -191,6 +210,7 @@ pub(super) fn constraint(
             params,
             field: "tools".to_owned(),
             parts,
+            whitespace_field: None,
         },
     }))
 }

@@ -359,6 +359,45 @@ async fn a_refused_grammar_is_the_fault_of_its_field() {
 }
 
 #[test]
+fn the_cores_name_of_a_field_gives_way_to_the_callers() {
+    for (message, without) in [
+        (
+            "structured_outputs: the shortest output",
+            "the shortest output",
+        ),
+        ("structured_outputs.regex: line 1: x", "line 1: x"),
+        (
+            "structured_outputs can't be served: x",
+            "structured_outputs can't be served: x",
+        ),
+        ("schema, at `#/not`: x", "schema, at `#/not`: x"),
+    ] {
+        assert_eq!(without_field(message), without);
+    }
+}
+
+#[test]
+fn an_aborted_answer_says_whether_it_is_whole() {
+    let whole = |pieces: &[(&str, Option<bool>)]| {
+        let params = kind(RequestOutputKind::FinalOnly);
+        let mut fixture = Fixture::with_inputs("", params, |inputs| {
+            inputs.constraint_field = Some("guided_json".into());
+        });
+        for (text, complete) in pieces {
+            fixture.feed(EngineCoreOutput {
+                structured_output_complete: *complete,
+                ..output("r", text, None)
+            });
+        }
+        fixture.feed(output("r", "", Some(FinishReason::Abort)));
+        fixture.next().unwrap().outputs[0].structured_output_complete
+    };
+    assert_eq!(whole(&[]), Some(false));
+    assert_eq!(whole(&[("a", Some(false))]), Some(false));
+    assert_eq!(whole(&[("a", Some(false)), ("b", Some(true))]), Some(true));
+}
+
+#[test]
 fn the_core_says_whether_a_constrained_answer_is_whole() {
     let said = |text: &str, complete, finish| EngineCoreOutput {
         structured_output_complete: Some(complete),

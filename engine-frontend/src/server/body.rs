@@ -13,7 +13,9 @@ use tokio::time::{Instant, timeout_at};
 
 use super::error::ApiError;
 use super::state::{AppState, Share};
+use crate::error::{ValidationError, cut_short};
 use crate::json_problem::json_problem;
+use crate::unique_json::{self, UniqueJsonError};
 
 /// Bytes that buy a client another second.
 const BYTES_PER_SECOND: u64 = 64 << 10;
@@ -125,7 +127,7 @@ async fn read(
     }
 }
 
-/// JSON, at most 128 levels deep.
+/// JSON, at most 128 levels deep, with no key twice in an object.
 fn parse(bytes: &[u8]) -> Result<Value, ApiError> {
     if let Err(error) = std::str::from_utf8(bytes) {
         return Err(ApiError::bad_request(format!(
@@ -133,12 +135,24 @@ fn parse(bytes: &[u8]) -> Result<Value, ApiError> {
             error.valid_up_to()
         )));
     }
-    serde_json::from_slice(bytes).map_err(|error| {
-        ApiError::bad_request(format!(
+    unique_json::from_slice(bytes).map_err(|error| match error {
+        UniqueJsonError::Syntax(error) => ApiError::bad_request(format!(
             "the request's body is not JSON: line {}: {}",
             error.line(),
             json_problem(&error)
-        ))
+        )),
+        UniqueJsonError::DuplicateKey { key, line } => {
+            let key = cut_short(&key);
+            let message = format!(
+                "the request's body has the key {key:?} twice in an object, line {line}: give it once"
+            );
+            ValidationError {
+                message,
+                parameter: Some(key),
+                value: None,
+            }
+            .into()
+        }
     })
 }
 
@@ -157,6 +171,9 @@ mod tests {
         assert!(problem(b"").contains("EOF"));
         assert!(problem(b"{\"a\":\"\xff\"}").contains("not UTF-8: byte 6"));
         assert!(problem(b"{\"a\": 1e999}").contains("number out of range"));
+        let twice = problem(b"{\"guided_choice\": [\"a\"],\n\"guided_choice\": [\"b\"]}");
+        assert!(twice.contains("\"guided_choice\" twice"), "{twice}");
+        assert!(twice.contains("line 2"), "{twice}");
         let deep = "[".repeat(100_000);
         assert!(problem(deep.as_bytes()).contains("recursion limit"));
     }

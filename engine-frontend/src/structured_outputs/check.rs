@@ -18,6 +18,9 @@ const BUDGET: CompileBudget = CompileBudget {
     max_steps: 500_000,
 };
 
+/// The option whose value a request may give.
+pub(crate) const WHITESPACE_PATTERN: &str = "whitespace_pattern";
+
 /// Memory for constraints that were checked before.
 const CACHE_BYTES: usize = 32 << 20;
 
@@ -103,10 +106,15 @@ impl ConstraintChecker {
             Ok(_) => Ok(()),
             Err(CompileError::LimitExceeded { limit, .. }) if is_budget(limit) => Ok(()),
             Err(error) => {
-                let field = match &error {
-                    CompileError::InvalidOption { .. } => "whitespace_pattern",
-                    _ => field,
-                };
+                if let CompileError::InvalidOption { option, message } = &error {
+                    let value = match &params.whitespace {
+                        Whitespace::Pattern(pattern) if option == WHITESPACE_PATTERN => {
+                            pattern.as_str()
+                        }
+                        _ => "given",
+                    };
+                    return Err(ValidationError::field(option, value, message));
+                }
                 let message = format!("{field}: {error}");
                 Err(ValidationError::field(field, source, message))
             }
@@ -235,6 +243,8 @@ mod tests {
             assert_eq!(with("[ \n]{0,2}", constraint.clone()), Ok(()));
             let error = with("x", constraint).unwrap_err();
             assert_eq!(error.parameter.as_deref(), Some("whitespace_pattern"));
+            assert_eq!(error.value.as_deref(), Some("x"));
+            assert!(error.message.starts_with("`x` matches more"), "{error}");
         }
     }
 

@@ -121,6 +121,93 @@ fn a_secure_connection() {
 }
 
 #[test]
+fn clients_show_a_certificate_where_authorities_are_given() {
+    let data = integration_tests::workspace().join("tests/data");
+    let (certificate, key) = (data.join("localhost.crt"), data.join("localhost.key"));
+    let folder = tempfile::tempdir().unwrap();
+    let (own, own_key) = (folder.path().join("c.crt"), folder.path().join("c.key"));
+    let made = Command::new("openssl")
+        .args([
+            "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2",
+        ])
+        .args([
+            "-subj",
+            "/CN=client",
+            "-addext",
+            "basicConstraints=critical,CA:FALSE",
+        ])
+        .args(["-addext", "extendedKeyUsage=clientAuth"])
+        .arg("-out")
+        .arg(&own)
+        .arg("-keyout")
+        .arg(&own_key)
+        .output();
+    if !made.is_ok_and(|made| made.status.success()) {
+        assert!(
+            std::env::var("CI").as_deref() != Ok("true"),
+            "CI must run every case"
+        );
+        return eprintln!("skipped: no openssl on this machine");
+    }
+    let mut command = formwork();
+    command
+        .args(["serve", "--host", "127.0.0.1", "--port", "0"])
+        .arg("--ssl-certfile")
+        .arg(&certificate)
+        .arg("--ssl-keyfile")
+        .arg(&key)
+        .arg("--ssl-ca-certs")
+        .arg(&own);
+    let server = Server::spawn(&mut command);
+    let port = server.address.rsplit(':').next().unwrap();
+    let ask = |with: &[&std::path::Path]| {
+        let mut curl = Command::new("curl");
+        curl.args(["--silent", "--show-error", "--cacert"])
+            .arg(&certificate);
+        if let [certificate, key] = with {
+            curl.arg("--cert").arg(certificate).arg("--key").arg(key);
+        }
+        curl.arg(format!("https://localhost:{port}/version"))
+            .output()
+            .unwrap()
+    };
+    assert!(!ask(&[]).status.success(), "nobody comes without one");
+    assert!(
+        !ask(&[&certificate, &key]).status.success(),
+        "nor with another"
+    );
+    let right = ask(&[&own, &own_key]);
+    assert!(
+        says(&right).contains(env!("CARGO_PKG_VERSION")),
+        "{}",
+        says(&right)
+    );
+}
+
+#[test]
+fn a_chat_template_instead_of_the_models() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("t.jinja");
+    let template = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}!";
+    std::fs::write(&file, template).unwrap();
+    for given in [file.to_str().unwrap(), template] {
+        let server = Server::start(&["--chat-template", given]);
+        let body = serde_json::json!({
+            "messages": [{"role": "user", "content": "Hi"}], "add_special_tokens": false,
+        });
+        let tokens = server.post("/tokenize", &body).json()["tokens"].take();
+        let text = server.post("/detokenize", &serde_json::json!({"tokens": tokens}));
+        assert_eq!(text.json()["prompt"], "<user>Hi!", "{given}");
+        assert_eq!(
+            server.post("/v1/chat/completions", &chat("Hi", 2)).status,
+            200
+        );
+    }
+    let wrong = run(&["serve", "--port", "0", "--chat-template", "{% for %}"]);
+    assert!(!wrong.status.success());
+}
+
+#[test]
 fn flags_come_from_a_file_the_environment_and_the_command_line() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("formwork.yaml");

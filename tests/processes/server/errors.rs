@@ -1,10 +1,10 @@
 //! What bad requests get: a status, and a body that says what is wrong and where.
 
-use std::io::Write;
+use std::io::{ErrorKind, Read, Write};
 
 use serde_json::{Value, json};
 
-use super::client::{send, start};
+use super::client::{Pending, send, start};
 use super::support::{Server, chat};
 
 const CHAT: &str = "/v1/chat/completions";
@@ -116,6 +116,87 @@ fn bodies_that_are_no_json() {
 }
 
 #[test]
+fn a_key_that_comes_twice_is_named() {
+    let server = Server::shared();
+    for (body, key) in [
+        (
+            r#"{"prompt": "a", "guided_choice": ["a"], "guided_choice": ["b"]}"#,
+            "guided_choice",
+        ),
+        (
+            r#"{"prompt": "a", "structured_outputs": {"regex": "a", "regex": "b"}}"#,
+            "regex",
+        ),
+    ] {
+        let path = "/v1/completions";
+        let answer = start(&server.address, "POST", path, JSON, body.as_bytes()).finish();
+        let error = answer.error();
+        assert_eq!(
+            (&error["code"], &error["param"]),
+            (&json!(400), &json!(key))
+        );
+    }
+    // A byte order mark is passed over.
+    let body = b"\xef\xbb\xbf{\"prompt\": \"a\", \"max_tokens\": 1}";
+    let answer = start(&server.address, "POST", "/v1/completions", JSON, body).finish();
+    assert_eq!(answer.status, 200, "{answer:?}");
+}
+
+#[test]
+fn values_of_wrong_types_and_sizes() {
+    let wrong = [
+        "\"x\"",
+        "true",
+        "[]",
+        "{}",
+        "1e300",
+        "-1e300",
+        "99999999999999999999999",
+    ];
+    for name in [
+        "temperature",
+        "top_p",
+        "n",
+        "seed",
+        "top_k",
+        "max_tokens",
+        "min_tokens",
+    ] {
+        for value in wrong {
+            let body = format!("{{\"prompt\": \"a\", \"{name}\": {value}}}");
+            let address = &Server::shared().address;
+            let path = "/v1/completions";
+            let answer = start(address, "POST", path, JSON, body.as_bytes()).finish();
+            assert_eq!(answer.error()["param"], name, "{body}");
+        }
+    }
+    assert!(Server::shared().is_healthy());
+}
+
+#[test]
+fn floods_at_the_defaults() {
+    let server = Server::shared();
+    // Who still sends when the answer comes may lose it with the connection.
+    let is_refused = |mut pending: Pending, status: &str| {
+        let mut start = [0; 12];
+        match pending.stream().read_exact(&mut start) {
+            Ok(()) => start.ends_with(status.as_bytes()),
+            Err(error) => error.kind() == ErrorKind::ConnectionReset,
+        }
+    };
+    let body = vec![b' '; 100_000_000];
+    let sent = start(&server.address, "POST", CHAT, JSON, &body);
+    assert!(is_refused(sent, "413"));
+    let many: String = (0..300).map(|i| format!("X-{i}: y\r\n")).collect();
+    let long = format!("X-Long: {}\r\n", "y".repeat(5 << 20));
+    for flood in [many, long] {
+        let sent = start(&server.address, "GET", "/health", &flood, b"");
+        assert!(is_refused(sent, "431"));
+    }
+    assert!(server.is_healthy());
+}
+
+#[test]
 fn bodies_that_are_too_large() {
     let server = Server::start(&["--max-request-body-size", "100000"]);
     let body = vec![b' '; 100_001];
@@ -197,6 +278,24 @@ fn keys_guard_v1_alone() {
     for open in ["/health", "/metrics", "/version"] {
         assert_eq!(server.get(open).status, 200, "{open}");
     }
+}
+
+#[test]
+fn keys_guard_v1_under_a_root_path_too() {
+    let server = Server::start(&["--root-path", "/llm", "--api-key", "one"]);
+    let ask = |path: &str, headers: &str| {
+        start(&server.address, "GET", path, headers, b"")
+            .finish()
+            .status
+    };
+    for path in ["/v1/models", "/llm/v1/models"] {
+        assert_eq!(ask(path, ""), 401, "{path}");
+        assert_eq!(ask(path, "Authorization: Bearer one\r\n"), 200, "{path}");
+    }
+    for path in ["/health", "/llm/health"] {
+        assert_eq!(ask(path, ""), 200, "{path}");
+    }
+    assert_eq!(ask("/other/v1/models", ""), 404);
 }
 
 #[test]

@@ -407,7 +407,151 @@ fn streams_have_what_whole_answers_have() {
         "prompt_logprobs"
     );
     let mut echo = body(COMPLETIONS);
-    echo["stream"] = json!(true);
     echo["echo"] = json!(true);
-    assert_eq!(server.post(COMPLETIONS, &echo).error()["param"], "echo");
+    echo["logprobs"] = json!(0);
+    let whole = server.post(COMPLETIONS, &echo).json();
+    echo["stream"] = json!(true);
+    let events = server.post(COMPLETIONS, &echo).events();
+    let pieces = events
+        .iter()
+        .filter_map(|e| e["choices"][0]["text"].as_str());
+    assert_eq!(pieces.collect::<String>(), text(&whole));
+    let positions = |field: &str| -> Vec<Value> {
+        let pieces = events.iter();
+        let lists = pieces.filter_map(|e| e["choices"][0]["logprobs"][field].as_array());
+        lists.flatten().cloned().collect()
+    };
+    for field in ["tokens", "text_offset", "token_logprobs"] {
+        let expected = &whole["choices"][0]["logprobs"][field];
+        assert_eq!(&json!(positions(field)), expected, "{field}");
+    }
+    // The prompt alone.
+    echo["max_tokens"] = json!(0);
+    echo["n"] = json!(2);
+    echo["temperature"] = json!(1);
+    echo["stream_options"] = json!({"include_usage": true});
+    let events = server.post(COMPLETIONS, &echo).events();
+    for index in 0..2 {
+        let choices = events.iter().filter_map(|e| e["choices"].get(0));
+        let of_index = choices.filter(|choice| choice["index"] == index);
+        let text: String = of_index.filter_map(|c| c["text"].as_str()).collect();
+        assert_eq!(text, "Hi");
+    }
+    assert_eq!(events.last().unwrap()["usage"]["completion_tokens"], 0);
+}
+
+#[test]
+fn errors_name_the_field_as_the_request_spells_it() {
+    let server = Server::shared();
+    let tool = |name: &str| json!([{"type": "function", "function": {"name": name}}]);
+    let schema = json!({"type": "string"});
+    for (fields, param, says) in [
+        (
+            json!({"logprobs": true, "top_logprobs": 50}),
+            "top_logprobs",
+            "at most 20",
+        ),
+        (
+            json!({"guided_json": schema, "guided_whitespace_pattern": "x"}),
+            "guided_whitespace_pattern",
+            "guided_whitespace_pattern: `x` matches more",
+        ),
+        (
+            json!({"structured_outputs": {"json": schema, "whitespace_pattern": "x"}}),
+            "structured_outputs.whitespace_pattern",
+            "structured_outputs.whitespace_pattern: `x` matches more",
+        ),
+        (json!({"priority": 1}), "priority", "only 0 is possible"),
+        (
+            json!({"stream": true, "stream_options": {"include_usage": "x"}}),
+            "stream_options.include_usage",
+            "expected true or false",
+        ),
+        (
+            json!({"stream": true, "stream_options": {"x": 1}}),
+            "stream_options.x",
+            "unknown field",
+        ),
+        (
+            json!({"tools": tool("")}),
+            "tools[0].function.name",
+            "1 to 64",
+        ),
+        (
+            json!({"tools": tool("a\"b é")}),
+            "tools[0].function.name",
+            "1 to 64",
+        ),
+        (
+            json!({"tools": tool(&"a".repeat(65))}),
+            "tools[0].function.name",
+            "1 to 64",
+        ),
+        (
+            json!({"request_id": ""}),
+            "request_id",
+            "must have a character",
+        ),
+        (
+            json!({"service_tier": 1}),
+            "service_tier",
+            "expected a string",
+        ),
+        (
+            json!({"max_tokens": 0}),
+            "max_tokens",
+            "from 1 to 4294967295",
+        ),
+        (
+            json!({"max_tokens": -1}),
+            "max_tokens",
+            "from 1 to 4294967295",
+        ),
+        (
+            json!({"max_completion_tokens": 0}),
+            "max_completion_tokens",
+            "from 1 to",
+        ),
+        (
+            json!({"structured_outputs": {"complete_within_max_tokens": false}}),
+            "structured_outputs",
+            "none are specified",
+        ),
+        (
+            json!({"guided_json": {"type": "string", "minLength": 50}}),
+            "guided_json",
+            "guided_json: the shortest output",
+        ),
+    ] {
+        let mut request = body(CHAT);
+        for (name, value) in fields.as_object().unwrap() {
+            request[name] = value.clone();
+        }
+        let error = server.post(CHAT, &request).error();
+        assert_eq!(
+            (&error["code"], &error["param"]),
+            (&json!(400), &json!(param)),
+            "{error}"
+        );
+        let message = error["message"].as_str().unwrap();
+        assert!(message.contains(says), "{message}");
+    }
+}
+
+#[test]
+fn settings_hold_for_the_constraint_that_tools_make() {
+    let server = Server::shared();
+    let mut request = body(CHAT);
+    request["tools"] = json!([{"type": "function", "function": {"name": "f"}}]);
+    request["tool_choice"] = json!("required");
+    let error = server.post(CHAT, &request).error();
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains("complete_within_max_tokens"), "{message}");
+    // As the message says.
+    request["structured_outputs"] = json!({"complete_within_max_tokens": false});
+    let answer = server.post(CHAT, &request);
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let choice = &answer.json()["choices"][0];
+    assert_eq!(choice["finish_reason"], "length");
+    assert_eq!(choice["structured_output_complete"], false);
 }

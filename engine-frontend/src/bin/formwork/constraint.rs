@@ -58,7 +58,7 @@ impl Kind {
             };
         }
         // JSON with a slip of the pen in it.
-        if text.trim_start().starts_with('{') {
+        if extension == Some("json") || text.trim_start().starts_with('{') {
             return Self::Json;
         }
         let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
@@ -229,6 +229,8 @@ mod tests {
             ),
             ("a", "true", Kind::Json),
             ("a", "{\"type\": }", Kind::Json),
+            ("a", "{\"type\":", Kind::Json),
+            ("a.json", "[\"type\"", Kind::Json),
             ("a.lark", "start: x", Kind::Grammar),
             ("a", "// words\nstart: WORD\nWORD: /a/\n", Kind::Grammar),
             ("a", "?start: sum\n", Kind::Grammar),

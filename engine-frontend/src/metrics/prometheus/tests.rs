@@ -27,6 +27,8 @@ fn counts_end_up_under_their_names() {
             num_prompt_tokens: 10,
             num_generation_tokens: 3,
             num_cached_tokens: 4,
+            num_preemptions: 2,
+            max_num_generation_tokens: Some(3),
             max_tokens: Some(3),
             n: 1,
         }],
@@ -59,6 +61,14 @@ fn counts_end_up_under_their_names() {
         format!("vllm:num_preemptions_total{{{labels}}} 1"),
         format!("vllm:prompt_tokens_total{{{labels}}} 10"),
         format!("vllm:generation_tokens_total{{{labels}}} 3"),
+        format!("vllm:prompt_tokens_by_source_total{{{labels},source=\"local_compute\"}} 6"),
+        format!("vllm:prompt_tokens_by_source_total{{{labels},source=\"local_cache_hit\"}} 4"),
+        format!(
+            "vllm:prompt_tokens_cached_by_source_total{{{labels},source=\"local_cache_hit\"}} 4"
+        ),
+        format!("vllm:request_max_num_generation_tokens_sum{{{labels}}} 3"),
+        format!("vllm:request_num_preemptions_bucket{{{labels},le=\"1.0\"}} 0"),
+        format!("vllm:request_num_preemptions_bucket{{{labels},le=\"2.0\"}} 1"),
         format!("vllm:request_success_total{{{labels},finished_reason=\"length\"}} 1"),
         format!("vllm:request_success_total{{{labels},finished_reason=\"stop\"}} 0"),
         format!("vllm:time_to_first_token_seconds_bucket{{{labels},le=\"0.02\"}} 0"),

@@ -93,6 +93,20 @@ impl Values {
             "Tokens of prompts that came from the prefix cache.",
             self.prompt_tokens_cached,
         );
+        // Where another engine's cache could be a third source, there is none here.
+        let name = "vllm:prompt_tokens_by_source_total";
+        text.family(
+            name,
+            "counter",
+            "Tokens of prompts, by where they came from.",
+        );
+        let computed = self.prompt_tokens.saturating_sub(self.prompt_tokens_cached);
+        text.sample(name, &[("source", "local_compute")], computed);
+        let cached = [("source", "local_cache_hit")];
+        text.sample(name, &cached, self.prompt_tokens_cached);
+        let name = "vllm:prompt_tokens_cached_by_source_total";
+        text.family(name, "counter", "Cached tokens of prompts, by cache.");
+        text.sample(name, &cached, self.prompt_tokens_cached);
         text.counter(
             "vllm:generation_tokens",
             "Tokens generated.",
@@ -113,6 +127,16 @@ impl Values {
                 "vllm:request_generation_tokens",
                 "Tokens of an answer.",
                 &self.request_generation_tokens,
+            ),
+            (
+                "vllm:request_max_num_generation_tokens",
+                "Tokens of the longest of a request's n answers.",
+                &self.request_max_num_generation_tokens,
+            ),
+            (
+                "vllm:request_num_preemptions",
+                "How often a request lost its blocks to others.",
+                &self.request_num_preemptions,
             ),
             (
                 "vllm:request_prefill_kv_computed_tokens",

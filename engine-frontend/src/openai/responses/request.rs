@@ -6,6 +6,7 @@ use super::input::messages;
 use crate::error::ValidationError;
 use crate::openai::chat::ChatCompletionRequest;
 use crate::openai::fields::Fields;
+use crate::openai::request::take_max_tokens;
 
 /// What `include` may ask for.
 const LOGPROBS: &str = "message.output_text.logprobs";
@@ -77,7 +78,7 @@ impl ResponsesRequest {
         let parallel = fields.take::<bool>("parallel_tool_calls")?.unwrap_or(true);
         chat.insert("parallel_tool_calls".to_owned(), parallel.into());
         told.insert("parallel_tool_calls".to_owned(), parallel.into());
-        let max_output_tokens: Option<u32> = fields.take("max_output_tokens")?;
+        let max_output_tokens = take_max_tokens(&mut fields, "max_output_tokens")?;
         chat.insert("max_completion_tokens".to_owned(), json!(max_output_tokens));
         told.insert("max_output_tokens".to_owned(), json!(max_output_tokens));
         told.insert(

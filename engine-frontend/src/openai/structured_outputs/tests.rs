@@ -5,9 +5,12 @@ use StructuredOutputsConstraint::{Choice, Grammar, Json, JsonObject, Regex, Stru
 
 fn read(body: Value) -> Result<Option<RequestConstraint>, ValidationError> {
     let mut fields = Fields::new(body)?;
-    let constraint = take(&mut fields)?;
+    let taken = take(&mut fields)?;
     fields.finish()?;
-    Ok(constraint)
+    match taken.settings {
+        Some(settings) => Err(settings.without_constraint()),
+        None => Ok(taken.constraint),
+    }
 }
 
 fn refused(body: Value) -> ValidationError {

@@ -195,6 +195,7 @@ fn beside_calls_another_constraint_holds() {
         ])),
         field: "guided_choice".to_owned(),
         parts: Vec::new(),
+        whitespace_field: None,
     };
     for format in MODELS {
         let auto = Answers::new(&ToolChoice::Auto, true, format, Some(&answer));

@@ -145,7 +145,7 @@ fn shared() -> Map<String, Value> {
         },
         "stream_interval": {"type": "integer", "minimum": 1, "maximum": MAX_U32},
         "priority": {"type": "integer", "minimum": i64::MIN, "maximum": i64::MAX},
-        "request_id": text,
+        "request_id": {"type": "string", "minLength": 1},
         "session_id": {},
         "cache_salt": {"type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[^@/\\\\\\u0000]*$"},
         "return_token_ids": flag,
