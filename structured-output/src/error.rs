@@ -178,6 +178,6 @@ pub enum MatcherError {
         needed: u32,
     },
     /// The only tokens that could continue the text are this matcher's own stop tokens.
-    #[error("the matcher's own stop tokens are the only ones that could continue the text")]
+    #[error("only stop tokens of the request could continue the text before its end")]
     OnlyStopTokens,
 }

@@ -393,6 +393,22 @@ impl GrammarMatcher {
             .run(|automaton, fuel| automaton.bytes_to_end(state, fuel))
     }
 
+    /// Fewer tokens than these, the stop token included, don't hold a short completion: its bytes,
+    /// in tokens as long as the vocabulary's longest. 0 after termination. Looks at no text, where
+    /// [`GrammarMatcher::min_tokens_to_complete`] walks all of it.
+    ///
+    /// # Errors
+    /// A limit.
+    pub fn min_tokens_bound(&self) -> Result<u32, MatcherError> {
+        if self.place.terminated {
+            return Ok(0);
+        }
+        let state = self.place.state;
+        self.grammar
+            .engine()
+            .run(|automaton, fuel| automaton.min_tokens_bound(state, fuel))
+    }
+
     /// The text that must come next, whatever tokens write it: whole characters only, at most 16 KiB,
     /// empty where there is a choice or the text may end.
     ///

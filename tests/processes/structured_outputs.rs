@@ -206,6 +206,15 @@ fn an_answer_fits_its_tokens_or_says_that_it_does_not() {
 }
 
 #[test]
+fn stop_tokens_that_leave_no_token_are_an_error_of_their_line() {
+    let options = json!({"guided_choice": ["abcdef"], "stop_token_ids": [66]});
+    let refused = &answer(&chat("c", "hi", &options), &[])[0]["response"];
+    assert_eq!(refused["status_code"], 400, "{refused}");
+    let message = refused["body"]["error"]["message"].as_str().unwrap();
+    assert!(message.contains("stop_token_ids"), "{message}");
+}
+
+#[test]
 fn thinking_is_told_apart_and_free() {
     let question = "9.11 and 9.8, which is greater?";
     let with = |enable_thinking: bool, more: Value| {

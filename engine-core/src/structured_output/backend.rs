@@ -97,6 +97,13 @@ pub trait StructuredOutputGrammar: Send {
     /// A limit.
     fn min_bytes_to_complete(&self) -> Result<u32, MatcherError>;
 
+    /// Fewer tokens than these, the stop token included, hold no short completion, however long
+    /// each is. Costs no more than [`min_bytes_to_complete`](Self::min_bytes_to_complete).
+    ///
+    /// # Errors
+    /// A limit.
+    fn min_tokens_bound(&self) -> Result<u32, MatcherError>;
+
     /// Tokens that complete the text, the stop token included; 0 after it.
     ///
     /// # Errors

@@ -157,6 +157,10 @@ impl StructuredOutputGrammar for GrammarMatcher {
         GrammarMatcher::min_bytes_to_complete(self)
     }
 
+    fn min_tokens_bound(&self) -> Result<u32, MatcherError> {
+        GrammarMatcher::min_tokens_bound(self)
+    }
+
     fn min_tokens_to_complete(&self) -> Result<u32, MatcherError> {
         GrammarMatcher::min_tokens_to_complete(self)
     }

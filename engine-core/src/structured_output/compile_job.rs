@@ -178,6 +178,14 @@ fn in_turn<T>(
     outcome
 }
 
+/// What is told to a caller whose stop tokens are the only ones that could continue the text.
+pub(crate) fn only_stop_tokens() -> String {
+    format!(
+        "stop_token_ids: {}, and there they are not allowed: name others",
+        MatcherError::OnlyStopTokens
+    )
+}
+
 /// What the request's caller is told.
 pub(super) fn refusal(params: &SamplingParams, error: &JobError) -> RequestError {
     let kind = params
@@ -186,6 +194,14 @@ pub(super) fn refusal(params: &SamplingParams, error: &JobError) -> RequestError
         .map_or("", |structured_outputs| {
             structured_outputs.constraint.kind()
         });
+    let own_stop_tokens = CompileGrammarError::Matcher(MatcherError::OnlyStopTokens);
+    if matches!(error, JobError::Grammar(error) if *error == own_stop_tokens) {
+        return RequestError {
+            code: RequestErrorCode::ValidationError,
+            message: only_stop_tokens(),
+            retryable: false,
+        };
+    }
     RequestError {
         code: RequestErrorCode::GrammarRefused,
         message: format!("structured_outputs.{kind}: {error}"),

@@ -22,6 +22,7 @@ pub use backend::{
 };
 pub use backend_formwork::FormworkBackend;
 pub use compile_job::CompiledGrammar;
+pub(crate) use compile_job::only_stop_tokens;
 pub use jump_forward::ForcedTokens;
 pub use manager::{PendingGrammar, StructuredOutputManager};
 pub use mask::TokenMask;

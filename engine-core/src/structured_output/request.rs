@@ -27,9 +27,12 @@ pub struct StructuredOutputRequest {
     pub(super) num_answer_tokens: usize,
     pub(super) renewals: Renewals,
     pub(super) is_exhausted: bool,
+    /// See [`StructuredOutputRequest::set_dead_end`].
+    is_dead_end: bool,
     reasoning: Reasoning,
     complete_within_max_tokens: bool,
-    /// Tokens that the shortest text of the grammar takes, the stop token included.
+    /// Tokens that the shortest text of the grammar takes, the stop token included; 0 where it need
+    /// not fit.
     min_tokens: u32,
     /// What ends a text; never comes in thinking.
     stop_token_ids: Arc<[u32]>,
@@ -63,17 +66,30 @@ impl StructuredOutputRequest {
         stop_token_ids: &[u32],
     ) -> Result<Self, MatcherError> {
         let own = params.stop_token_ids.iter().chain(&params.eos_token_id);
+        let complete_within_max_tokens = params
+            .structured_outputs
+            .as_ref()
+            .is_some_and(|structured_outputs| structured_outputs.complete_within_max_tokens);
+        let min_tokens = match complete_within_max_tokens {
+            true => {
+                // A text that can't fit by far is not walked: that takes its whole length.
+                let at_least = grammar.min_tokens_bound()?;
+                match params.max_tokens {
+                    Some(max_tokens) if at_least > max_tokens => at_least,
+                    _ => grammar.min_tokens_to_complete()?,
+                }
+            }
+            false => 0,
+        };
         Ok(Self {
-            min_tokens: grammar.min_tokens_to_complete()?,
+            min_tokens,
             grammar,
             num_answer_tokens: 0,
             renewals: Renewals::default(),
             is_exhausted: false,
+            is_dead_end: false,
             reasoning: Reasoning::new(Arc::clone(params), reasoning_ended),
-            complete_within_max_tokens: params
-                .structured_outputs
-                .as_ref()
-                .is_some_and(|structured_outputs| structured_outputs.complete_within_max_tokens),
+            complete_within_max_tokens,
             stop_token_ids: stop_token_ids.iter().chain(own).copied().collect(),
             has_overshot: false,
             was_led_to_end: false,
@@ -305,11 +321,15 @@ impl StructuredOutputRequest {
     ) -> Result<Vec<TokenMask>, MatcherError> {
         let mut masks = Vec::with_capacity(1 + draft_token_ids.len());
         masks.push(self.mask(tokens_left)?);
-        self.walk(draft_token_ids, tokens_left, |ahead, tokens_left| {
+        let walked = self.walk(draft_token_ids, tokens_left, |ahead, tokens_left| {
             masks.push(ahead.mask(tokens_left)?);
             Ok(())
-        })?;
-        Ok(masks)
+        });
+        match walked {
+            // Where only the draft leads there, sampling stops before it.
+            Ok(_) | Err(MatcherError::OnlyStopTokens) => Ok(masks),
+            Err(error) => Err(error),
+        }
     }
 
     /// The mask after some tokens that can be accepted, one after the other; `None` where the last of
@@ -392,6 +412,16 @@ impl StructuredOutputRequest {
     /// Whether a stop token ended the text: nothing may follow.
     pub fn is_terminated(&self) -> bool {
         self.grammar.is_terminated()
+    }
+
+    /// Notes that the request's own stop tokens left it no token: it fails by what its caller asked.
+    pub(crate) fn set_dead_end(&mut self) {
+        self.is_dead_end = true;
+    }
+
+    /// Whether that was noted.
+    pub(crate) fn is_dead_end(&self) -> bool {
+        self.is_dead_end
     }
 
     /// Whether tokens were masked since too few were left for them.

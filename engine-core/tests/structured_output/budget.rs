@@ -90,3 +90,35 @@ fn the_context_is_a_budget_too() {
     assert_eq!((answer.complete, answer.error.as_ref()), (Some(true), None));
     assert!(engine.text(answer).ends_with('!'));
 }
+
+#[test]
+fn an_output_that_can_never_fit_is_refused_by_its_length() {
+    let mut engine = Engine::new(&Setup::default());
+    let schemas = [
+        r#"{"type": "array", "minItems": 100000}"#,
+        r#"{"type": "string", "minLength": 2000000000}"#,
+    ];
+    let requests: Vec<_> = (0..)
+        .zip(schemas)
+        .map(|(id, schema): (u32, _)| {
+            engine.request(&id.to_string(), "Write.", json(schema), seeded(1, 100))
+        })
+        .collect();
+    for (id, answer) in engine.run(&requests) {
+        let error = answer.error.unwrap();
+        assert_eq!(error.code, RequestErrorCode::GrammarRefused, "{id}");
+        assert!(
+            error
+                .message
+                .contains("the shortest output takes at least ")
+                && error.message.contains("leave 100:"),
+            "{id}: {}",
+            error.message
+        );
+    }
+    // Where it need not fit it is served.
+    let request = engine.request("cut", "Write.", json(schemas[0]), seeded(1, 20));
+    let answers = engine.run(&[incomplete_allowed(request)]);
+    assert_eq!(answers["cut"].finish_reason, Some(FinishReason::Length));
+    assert_eq!(answers["cut"].token_ids.len(), 20);
+}

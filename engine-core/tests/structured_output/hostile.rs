@@ -1,7 +1,8 @@
 //! What is wrong with a request hurts that request alone.
 
 use protocol::{
-    FinishReason, RequestErrorCode, StructuredOutputsConstraint, StructuredOutputsParams,
+    FinishReason, JumpForward, RequestErrorCode, StructuredOutputsConstraint,
+    StructuredOutputsParams,
 };
 
 use crate::engine::{Engine, Setup};
@@ -115,4 +116,46 @@ fn a_request_nobody_compiled_is_refused() {
         error.message,
         "structured_outputs can't be served: for a test"
     );
+}
+
+#[test]
+fn a_dead_end_by_the_requests_own_stop_tokens_is_the_callers() {
+    for jump_forward in [
+        JumpForward::Off,
+        JumpForward::SingleToken,
+        JumpForward::Text,
+    ] {
+        let mut engine = Engine::new(&Setup {
+            jump_forward,
+            num_speculative_tokens: 4,
+            ..Setup::default()
+        });
+        // Whoever writes that letter stops, and before the end nobody may.
+        let with_letter = |letter: u8| -> Vec<u32> {
+            (0..engine.tokenizer.vocab_size() as u32)
+                .filter(|&id| engine.tokenizer.token_bytes(id).contains(&letter))
+                .collect()
+        };
+        let mut requests = Vec::new();
+        for (id, letter) in [("at-start", b'a'), ("later", b'c'), ("never", b'z')] {
+            let mut params = seeded(1, 50);
+            params.stop_token_ids = with_letter(letter);
+            requests.push(engine.request(id, "abcdef abcdef", choice(&["abcdef"]), params));
+        }
+        let answers = engine.run(&requests);
+        for id in ["at-start", "later"] {
+            let answer = &answers[id];
+            assert_eq!(answer.finish_reason, Some(FinishReason::Error), "{id}");
+            let error = answer.error.as_ref().unwrap();
+            assert_eq!(error.code, RequestErrorCode::ValidationError, "{id}");
+            let named = error
+                .message
+                .starts_with("stop_token_ids: only stop tokens");
+            assert!(named, "{id}: {}", error.message);
+        }
+        let never = &answers["never"];
+        assert_eq!((never.complete, never.error.as_ref()), (Some(true), None));
+        let stats = &engine.totals.structured;
+        assert_eq!((stats.num_refused, stats.num_rejections), (1, 1));
+    }
 }

@@ -76,6 +76,17 @@ impl TokenAutomaton {
         }
     }
 
+    /// A bound from below on [`TokenAutomaton::tokens_to_end`], by [`TokenAutomaton::bytes_to_end`].
+    pub(crate) fn min_tokens_bound(
+        &mut self,
+        state: GrammarState,
+        fuel: &mut Fuel,
+    ) -> Result<u32, OutOfFuel> {
+        let longest = self.index.max_token_bytes().max(1);
+        let bytes = self.bytes_to_end(state, fuel)?;
+        Ok(bytes.div_ceil(longest).saturating_add(1))
+    }
+
     /// The state after a token that doesn't end the text; `None` where the token isn't allowed.
     pub(crate) fn after_token(
         &mut self,

@@ -43,11 +43,10 @@ impl Lexicon {
     /// - `time`, `date-time`: a leap second only beside offsets of whole quarters of an hour;
     /// - `hostname`, `idn-hostname`: no labels with hyphens in the third and fourth place, among them
     ///   `xn--`, whose Punycode is not regular;
-    /// - `email`, `idn-email`: no address literal but IPv4 and IPv6;
+    /// - `email`, `idn-email`: no address literal but IPv4 and IPv6; a local part that has escapes or
+    ///   signs beyond ASCII has fewer characters than RFC 5321's 64 octets hold;
     /// - `idn-hostname`: labels of few scripts, each written left to right, of limited length;
     /// - `regex`: groups nested up to four deep, no back-references, counts below 100, one name.
-    ///
-    /// An e-mail's local part may be longer than RFC 5321's 64 octets.
     #[cfg(test)]
     pub(crate) fn json_string_format(&mut self, name: &str) -> Option<ExprId> {
         self.json_string_format_of_length(name, Chars::ANY)
@@ -148,7 +147,17 @@ fn email(international: bool) -> String {
         ""
     };
     let atom = format!(r"[A-Za-z0-9!#$%&'*+/=?^_`{{|}}~{more}-]+");
-    let quoted = format!(r#""(?:[ !#-\[\]-~{more}]|\\[ -~])*""#);
+    // RFC 5321's limit on the local part, 64 octets, the quotes among them. What may take more than
+    // one octet is counted as the most that it takes.
+    let (short, num_escaped) = if international {
+        ("|[^@]{1,16}", 15)
+    } else {
+        ("", 31)
+    };
+    let within_limit = format!("(?=(?:[!-?A-~]{{1,64}}{short})@)");
+    let plain = r"[ !#-\[\]-~]";
+    let quoted =
+        format!(r#""(?:{plain}{{0,62}}|(?:[ !#-\[\]-~{more}]|\\[ -~]){{0,{num_escaped}}})""#);
     let label = if international {
         format!("[A-Za-z0-9{more}](?:[A-Za-z0-9{more}-]{{0,61}}[A-Za-z0-9{more}])?")
     } else {
@@ -156,7 +165,7 @@ fn email(international: bool) -> String {
     };
     let (ipv4, ipv6) = (ipv4(), ipv6());
     format!(
-        r"(?:{atom}(?:\.{atom})*|{quoted})@(?:(?:{label})(?:\.(?:{label}))*|\[(?:{ipv4}|[Ii][Pp][Vv]6:(?:{ipv6}))\])"
+        r"(?:{within_limit}{atom}(?:\.{atom})*|{quoted})@(?:(?:{label})(?:\.(?:{label}))*|\[(?:{ipv4}|[Ii][Pp][Vv]6:(?:{ipv6}))\])"
     )
 }
 
@@ -340,6 +349,37 @@ mod tests {
         ] {
             assert_eq!(is_in(&mut l, "hostname", &name), good, "{name}");
         }
+    }
+
+    #[test]
+    fn local_parts_of_addresses_take_at_most_64_octets() {
+        let mut l = Lexicon::new(Vec::new(), 8);
+        let atoms = |first: usize, second: usize| {
+            format!("{}.{}@a.b", "x".repeat(first), "y".repeat(second))
+        };
+        let quoted = |count: usize| format!("\"{}\"@a", "@".repeat(count));
+        let escaped = |count: usize| format!("\"{}\"@a", "\\@".repeat(count));
+        for format in ["email", "idn-email"] {
+            for (address, good) in [
+                (atoms(32, 31), true),
+                (atoms(1, 62), true),
+                (atoms(32, 32), false),
+                (format!("{}@a", "x".repeat(64)), true),
+                (format!("{}@a", "x".repeat(65)), false),
+                ("@a".to_owned(), false),
+                (quoted(0), true),
+                (quoted(62), true),
+                (quoted(63), false),
+                (escaped(15), true),
+                (escaped(32), false),
+            ] {
+                assert_eq!(is_in(&mut l, format, &address), good, "{format} {address}");
+            }
+        }
+        let beyond = |count: usize| format!("{}@a", "\u{1f600}".repeat(count));
+        assert!(is_in(&mut l, "idn-email", &beyond(16)));
+        assert!(!is_in(&mut l, "idn-email", &beyond(17)));
+        assert!(!is_in(&mut l, "email", &beyond(1)));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use protocol::{
 };
 
 use crate::core::sched::output::{GrammarOutput, ModelRunnerOutput, RequestMasks, SchedulerOutput};
-use crate::core::sched::renewal::GrammarFailure;
+use crate::core::sched::renewal::{GrammarFailure, failure_code};
 use crate::core::sched::request_queue::QueueKey;
 use crate::core::sched::scheduler::{ClientOutput, Place, RunningRequest, Scheduler};
 use crate::core::sched::stop::{Stop, check_stop};
@@ -99,7 +99,7 @@ impl Scheduler {
                 Err(RequestError {
                     code: RequestErrorCode::GrammarRefused,
                     message: format!(
-                        "structured_outputs: the shortest output takes {needed} tokens, but \
+                        "structured_outputs: the shortest output takes at least {needed} tokens, but \
                          max_tokens and max_model_len leave {num_left}: raise max_tokens, or allow \
                          an incomplete output by complete_within_max_tokens: false"
                     ),
@@ -149,12 +149,10 @@ impl Scheduler {
             }
             Err(GrammarFailure::Exhausted) => self.renew(key, request),
             Err(GrammarFailure::Failed(message)) => {
-                let code = RequestErrorCode::InternalError;
-                let retryable = false;
                 let error = RequestError {
-                    code,
+                    code: failure_code(&request),
                     message,
-                    retryable,
+                    retryable: false,
                 };
                 self.fail_renewed(request, error);
             }

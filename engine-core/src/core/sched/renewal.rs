@@ -9,7 +9,7 @@ use structured_output::MatcherError;
 use crate::core::sched::request_queue::QueueKey;
 use crate::core::sched::scheduler::{ClientOutput, Place, RunningRequest, Scheduler};
 use crate::request::{Request, StructuredOutput};
-use crate::structured_output::StructuredOutputRequest;
+use crate::structured_output::{StructuredOutputRequest, only_stop_tokens};
 
 /// Why a request can't go on with its grammar.
 #[derive(Debug)]
@@ -33,7 +33,22 @@ impl GrammarFailure {
             grammar.set_exhausted();
             return Self::Exhausted;
         }
+        if *error == MatcherError::OnlyStopTokens {
+            grammar.set_dead_end();
+            return Self::Failed(only_stop_tokens());
+        }
         Self::Failed(format!("{what}: {error}"))
+    }
+}
+
+/// Whose fault it is that a request with a grammar failed.
+pub(super) fn failure_code(request: &Request) -> RequestErrorCode {
+    match request
+        .grammar()
+        .is_some_and(StructuredOutputRequest::is_dead_end)
+    {
+        true => RequestErrorCode::ValidationError,
+        false => RequestErrorCode::InternalError,
     }
 }
 
