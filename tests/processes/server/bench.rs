@@ -70,8 +70,9 @@ fn a_mixed_load_leaves_nothing_behind() {
     );
     assert_eq!(number("constrained_cut_off"), 0.0);
     assert!(number("median_ttft_ms") > 0.0 && number("p99_itl_ms") >= number("median_itl_ms"));
-    // The system counts in hundredths of a second: so little may be none.
-    assert!(number("frontend_cpu_seconds") >= 0.0 && number("core_ipc_cpu_seconds") >= 0.0);
+    assert!(number("frontend_cpu_seconds") > 0.0);
+    // Counted in hundredths of a second, of which so few messages may take none.
+    assert!(number("core_ipc_cpu_seconds") >= 0.0);
     assert_eq!(result["at_rest"], true);
     for name in [
         "P99 TTFT (ms):",

@@ -181,17 +181,16 @@ fn floods_at_the_defaults() {
         let mut start = [0; 12];
         match pending.stream().read_exact(&mut start) {
             Ok(()) => start.ends_with(status.as_bytes()),
-            Err(error) => matches!(
-                error.kind(),
-                ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof
-            ),
+            Err(error) => error.kind() == ErrorKind::ConnectionReset,
         }
     };
     let body = vec![b' '; 100_000_000];
     let sent = start(&server.address, "POST", CHAT, JSON, &body);
     assert!(is_refused(sent, "413"));
     let many: String = (0..300).map(|i| format!("X-{i}: y\r\n")).collect();
-    let long = format!("X-Long: {}\r\n", "y".repeat(5 << 20));
+    // A head is measured between reads into a buffer that may be twice the limit of 4 MiB: what fits
+    // into one such read may still pass.
+    let long = format!("X-Long: {}\r\n", "y".repeat(9 << 20));
     for flood in [many, long] {
         let sent = start(&server.address, "GET", "/health", &flood, b"");
         assert!(is_refused(sent, "431"));
