@@ -10,7 +10,7 @@ use crate::engine::Engine;
 use crate::error::CompileError;
 use crate::grammar::CompiledGrammar;
 use crate::grammar_syntax::{
-    Grammar, RuleId, SyntaxError, SyntaxLimits, TagError, TokenSet, parse_ebnf, parse_lark,
+    EmbeddedSchema, Grammar, RuleId, SyntaxError, SyntaxLimits, TagError, TokenSet, parse_ebnf, parse_lark,
     parse_structural_tag,
 };
 use crate::lexical::search::{DEAD, Search};
@@ -131,9 +131,9 @@ impl Job<'_> {
             let start = self.slice(|automaton| automaton.machine().start_of_expression(expr))?;
             return Ok(GrammarState::Machine(start));
         }
-        let schemas: Vec<(String, RuleId, usize)> = compilation
+        let schemas: Vec<(EmbeddedSchema, RuleId, usize)> = compilation
             .schemas()
-            .map(|(schema, rule, offset)| (schema.to_owned(), rule, offset))
+            .map(|(schema, rule, offset)| (schema.clone(), rule, offset))
             .collect();
         let mut json = Vec::with_capacity(schemas.len());
         for (schema, rule, offset) in schemas {

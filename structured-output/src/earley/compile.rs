@@ -8,8 +8,8 @@ use super::length::{Weights, lengths, of_rule};
 use super::lower::{Folded, LowerError, Lowering, NamedToken, Value};
 use super::parser::{Parser, StateId};
 use super::program::{Call, Lexeme, NewNode, NodeId};
-use super::simplify::{deterministic, merged, without_epsilons};
-use crate::grammar_syntax::{Grammar, RuleId, TokenSet};
+use super::simplify::{deterministic, loops, merged, without_epsilons};
+use crate::grammar_syntax::{EmbeddedSchema, Grammar, RuleId, TokenSet};
 use crate::lexical::search::DEAD;
 use crate::lexical::{ByteSet, EMPTY, ExprId, Fuel, Lexicon, OutOfFuel};
 use crate::mask::Mask;
@@ -85,11 +85,11 @@ impl Compilation {
     }
 
     /// Schemas that occur, with the rule and the offset of each.
-    pub(crate) fn schemas(&self) -> impl Iterator<Item = (&str, RuleId, usize)> {
+    pub(crate) fn schemas(&self) -> impl Iterator<Item = (&EmbeddedSchema, RuleId, usize)> {
         self.folded
             .schemas
             .iter()
-            .map(|(schema, rule, at)| (&**schema, *rule, *at))
+            .map(|(schema, rule, at)| (schema, *rule, *at))
     }
 
     /// Token sets that occur, with the rule and the offset of each.
@@ -252,7 +252,9 @@ impl Compilation {
             .into_iter()
             .map(|mask| parser.add_token_set(mask))
             .collect();
-        for (node, min_length) in self.graph.nodes.into_iter().zip(self.lengths) {
+        let loops = loops(&self.graph, fuel)?;
+        let facts = self.lengths.into_iter().zip(loops);
+        for (node, (min_length, is_loop)) in self.graph.nodes.into_iter().zip(facts) {
             fuel.burn(1 + node.edges.len() as u64)?;
             let mut lexemes = Vec::new();
             let mut calls = Vec::new();
@@ -291,6 +293,7 @@ impl Compilation {
                 lexemes,
                 calls,
                 accepting: node.accepting,
+                is_loop,
                 min_length,
             });
         }

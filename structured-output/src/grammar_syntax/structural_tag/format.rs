@@ -1,11 +1,12 @@
 //! Formats one by one.
 
-use super::super::ast::{NodeId, NodeKind, RuleBuilder, RuleId, SyntaxError};
+use super::super::ast::{EmbeddedSchema, NodeId, NodeKind, RuleBuilder, RuleId, SyntaxError};
 use super::super::cursor::cut;
 use super::super::ebnf::parse as parse_ebnf;
 use super::super::ebnf_atom::any_char;
 use super::super::{is_lark, lark};
 use super::fields::{Fields, token};
+use super::xml::{XmlStyle, unknown_style};
 use super::{Ends, Parser, TagError, at};
 use crate::json::Value;
 use crate::lexical::UNBOUNDED;
@@ -44,7 +45,7 @@ impl Parser<'_> {
                 let pieces = self.grammar.pieces(fields.string("value")?);
                 return Ok(rule.pieces(0, &pieces));
             }
-            "json_schema" => self.json_schema(fields)?,
+            "json_schema" => return self.json_schema(fields, rule),
             "regex" => {
                 let pattern = fields.string("pattern")?;
                 let regex = self.limits.regex(pattern, "", 0);
@@ -141,20 +142,32 @@ impl Parser<'_> {
         Ok(NodeKind::Repeat { inner, min, max })
     }
 
-    fn json_schema(&mut self, fields: &mut Fields<'_>) -> Result<NodeKind, TagError> {
+    fn json_schema(
+        &mut self,
+        fields: &mut Fields<'_>,
+        rule: &mut RuleBuilder,
+    ) -> Result<NodeId, TagError> {
         let schema = fields.required("json_schema")?;
+        let any_order = fields.flag("any_order", false)?;
         match fields.optional("style") {
             None => {}
             Some(Value::String(style)) if style == "json" => {}
-            Some(_) => return fields.refuse("style", "is not supported: only `json` is"),
+            Some(style) => {
+                let named = match style {
+                    Value::String(name) => XmlStyle::named(name),
+                    _ => None,
+                };
+                return match named {
+                    Some(named) => self.xml_members(fields, schema, named, any_order, rule),
+                    None => unknown_style(fields, style),
+                };
+            }
         }
-        if fields.flag("any_order", false)? {
-            return fields.refuse(
-                "any_order",
-                "is not supported: properties come in the schema's order",
-            );
-        }
-        Ok(NodeKind::Json(schema.to_text().into()))
+        let schema = EmbeddedSchema {
+            text: schema.to_text().into(),
+            any_order,
+        };
+        Ok(rule.push(0, NodeKind::Json(schema)))
     }
 
     /// A format that is a grammar in EBNF or Lark.

@@ -7,10 +7,14 @@
 //! | `fields` | reading an object's fields |
 //! | `format` | formats one by one |
 //! | `tags` | tags, and free text with tags in it |
+//! | `xml` | the members of an object as tags |
+//! | `xml_value` | their values |
 
 mod fields;
 mod format;
 mod tags;
+mod xml;
+mod xml_value;
 
 use super::ast::{Grammar, RuleBuilder, RuleId, SyntaxError, SyntaxLimits};
 use crate::json::Value;
