@@ -2,9 +2,9 @@
 
 use super::job::{Job, exceeded};
 use crate::error::CompileError;
+use crate::grammar_syntax::EmbeddedSchema;
 use crate::json::Style;
 use crate::lexical::Fuel;
-use crate::grammar_syntax::EmbeddedSchema;
 use crate::options::{JsonSchemaOptions, Limits, PropertyOrder};
 use crate::pushdown;
 

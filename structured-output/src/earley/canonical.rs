@@ -76,9 +76,7 @@ impl Parser {
     ) -> Return {
         let mut context = context;
         let is_same = |place: &Return| place.node == node;
-        if self.program.node(node).is_loop
-            && self.contexts.returns(context).iter().any(is_same)
-        {
+        if self.program.node(node).is_loop && self.contexts.returns(context).iter().any(is_same) {
             reads.push(context);
             let mut flat = Vec::new();
             for place in self.contexts.returns(context) {
@@ -104,7 +102,10 @@ impl Parser {
     ) -> Result<(), OutOfFuel> {
         items.sort_unstable();
         items.dedup();
-        if items.windows(2).all(|pair| pair[0].lexeme != pair[1].lexeme) {
+        if items
+            .windows(2)
+            .all(|pair| pair[0].lexeme != pair[1].lexeme)
+        {
             return Ok(());
         }
         let mut joined = Vec::with_capacity(items.len());

@@ -189,10 +189,7 @@ mod tests {
         // Read: one below, too. What was made meanwhile and is not below is left out.
         memo.insert(7, both, &[both, three, one], &contexts, "deep");
         assert_eq!(memo.get(7, both, &contexts), Some("deep"));
-        let other = contexts.intern(
-            &[to(NodeId(2), two), to(NodeId(3), one)],
-            |_| 1,
-        );
+        let other = contexts.intern(&[to(NodeId(2), two), to(NodeId(3), one)], |_| 1);
         assert_eq!(memo.get(7, other, &contexts), None);
     }
 }

@@ -292,6 +292,17 @@ impl SyntaxLimits {
         Ok(())
     }
 
+    /// Groups nested too deep, at an offset of the source.
+    pub(crate) fn too_deep(&self, offset: usize) -> SyntaxError {
+        SyntaxError::new(
+            offset,
+            format!(
+                "groups are nested deeper than {} (limit `max_nesting`)",
+                self.max_nesting
+            ),
+        )
+    }
+
     /// Parses a regular expression with flags at an offset of the source.
     pub(crate) fn regex(
         &self,

@@ -297,8 +297,15 @@ impl<'a> Parser<'a, '_> {
         self.skip_lines();
         let start = self.cursor.offset();
         let text = self.cursor.rest();
+        for (word, flag) in [("true", true), ("false", false)] {
+            if self.cursor.take_str(word) {
+                return Ok((Value::Bool(flag), start));
+            }
+        }
         if !text.starts_with('{') {
-            return self.cursor.error("expected a JSON object");
+            return self
+                .cursor
+                .error("expected a JSON object, `true` or `false`");
         }
         let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
         let mut end = None;

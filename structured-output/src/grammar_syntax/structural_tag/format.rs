@@ -7,7 +7,7 @@ use super::super::ebnf_atom::any_char;
 use super::super::{is_lark, lark};
 use super::fields::{Fields, token};
 use super::xml::{XmlStyle, unknown_style};
-use super::{Ends, Parser, TagError, at};
+use super::{Ends, Origin, Parser, TagError, at, in_source};
 use crate::json::Value;
 use crate::lexical::UNBOUNDED;
 
@@ -174,21 +174,21 @@ impl Parser<'_> {
     fn nested_grammar(&mut self, mut fields: Fields<'_>) -> Result<RuleId, TagError> {
         let source = fields.string("grammar")?;
         let pointer = fields.at("grammar");
-        self.pointers
-            .push((self.grammar.rules.len(), pointer.clone()));
+        self.pointers.push(Origin {
+            first: self.grammar.rules.len(),
+            pointer: pointer.clone(),
+            source: Some(source.into()),
+        });
         let root = match is_lark(source) {
             true => lark::parse(source, self.limits, self.grammar),
             false => parse_ebnf(source, "root", self.limits, self.grammar),
         };
         fields.finish()?;
         root.map_err(|error| match error {
-            SyntaxError::At { message, offset } => {
-                let (line, column) = crate::error::line_and_column(source, offset);
-                TagError::At {
-                    pointer,
-                    message: format!("line {line}, column {column}: {message}"),
-                }
-            }
+            SyntaxError::At { message, offset } => TagError::At {
+                pointer,
+                message: in_source(source, offset, &message),
+            },
             limit => at("", limit),
         })
     }

@@ -278,7 +278,8 @@ fn repeated(rule: &mut RuleBuilder, inner: NodeId, max: u32) -> NodeId {
 
 /// White space, or none.
 fn space(rule: &mut RuleBuilder) -> NodeId {
-    let blanks = [' ', '\n', '\r', '\t'].map(|blank| regex_syntax::hir::ClassUnicodeRange::new(blank, blank));
+    let blanks = [' ', '\n', '\r', '\t']
+        .map(|blank| regex_syntax::hir::ClassUnicodeRange::new(blank, blank));
     let class = NodeKind::Class(regex_syntax::hir::ClassUnicode::new(blanks));
     let blank = rule.push(0, class);
     repeated(rule, blank, UNBOUNDED)

@@ -94,7 +94,10 @@ impl<'a> Scope<'a> {
                 .iter()
                 .any(|(name, _)| name != "$ref" && !ANNOTATIONS.contains(&&**name)));
             if has_more {
-                return refuse(&at, "`$ref` beside other keywords is not supported in this style");
+                return refuse(
+                    &at,
+                    "`$ref` beside other keywords is not supported in this style",
+                );
             }
             let Some(path) = reference.strip_prefix("#/") else {
                 let message = "`$ref` must be a pointer within this schema, such as `#/$defs/name`";
@@ -184,7 +187,11 @@ impl Parser<'_> {
         let may_be = |kind: &str| types.as_ref().is_none_or(|types| types.contains(&kind));
         let others: Vec<&str> = match &types {
             None => OTHER_TYPES.to_vec(),
-            Some(types) => types.iter().copied().filter(|kind| *kind != "string").collect(),
+            Some(types) => types
+                .iter()
+                .copied()
+                .filter(|kind| *kind != "string")
+                .collect(),
         };
         let mut ways = Vec::new();
         if !may_be("string") {
@@ -275,7 +282,12 @@ impl Parser<'_> {
         let min = fields.count("minLength", most)?;
         let max = fields.count("maxLength", most)?;
         let pattern = fields.optional("pattern");
-        for name in ["format", "contentEncoding", "contentMediaType", "contentSchema"] {
+        for name in [
+            "format",
+            "contentEncoding",
+            "contentMediaType",
+            "contentSchema",
+        ] {
             if let Some(Value::String(format)) = fields.optional(name)
                 && name == "format"
                 && FORMATS.contains(&format.as_str())
