@@ -323,16 +323,26 @@ impl Table {
     }
 
     /// Makes a state's row known.
+    #[inline]
     pub(crate) fn expand(
         &mut self,
         lexicon: &mut Lexicon,
         state: u32,
         fuel: &mut Fuel,
     ) -> Result<(), OutOfFuel> {
-        let state = &mut self.states[state as usize];
-        if state.targets != UNSEEN {
-            return Ok(());
+        match self.states[state as usize].targets {
+            UNSEEN => self.expand_new(lexicon, state, fuel),
+            _ => Ok(()),
         }
+    }
+
+    fn expand_new(
+        &mut self,
+        lexicon: &mut Lexicon,
+        state: u32,
+        fuel: &mut Fuel,
+    ) -> Result<(), OutOfFuel> {
+        let state = &mut self.states[state as usize];
         state.row = lexicon.row_ref(state.expr, fuel)?;
         state.targets = self.targets.len() as u32;
         let mut stays = ByteSet::EMPTY;
@@ -392,6 +402,35 @@ impl Table {
         apart
     }
 
+    /// The class of each byte in an expanded state, for [`Table::step_by_class`].
+    pub(crate) fn classes(&self, lexicon: &Lexicon, state: u32) -> [u8; 256] {
+        *lexicon.row_classes(self.states[state as usize].row)
+    }
+
+    /// The state after a byte of a class from an expanded one.
+    #[inline]
+    pub(crate) fn step_by_class(
+        &mut self,
+        lexicon: &mut Lexicon,
+        state: u32,
+        class: u8,
+        fuel: &mut Fuel,
+    ) -> Result<u32, OutOfFuel> {
+        let State { row, targets, .. } = self.states[state as usize];
+        let at = targets as usize + usize::from(class);
+        match self.targets[at] {
+            UNSEEN => {
+                let expr = lexicon.row_target(row, class);
+                self.targets[at] = match lexicon.is_live(expr, fuel)? {
+                    true => self.state(lexicon, expr),
+                    false => DEAD,
+                };
+                Ok(self.targets[at])
+            }
+            known => Ok(known),
+        }
+    }
+
     /// The state after a byte from an expanded one.
     pub(crate) fn step(
         &mut self,
@@ -400,16 +439,7 @@ impl Table {
         byte: u8,
         fuel: &mut Fuel,
     ) -> Result<u32, OutOfFuel> {
-        let State { row, targets, .. } = self.states[state as usize];
-        let class = lexicon.row_class(row, byte);
-        let at = targets as usize + usize::from(class);
-        if self.targets[at] == UNSEEN {
-            let expr = lexicon.row_target(row, class);
-            self.targets[at] = match lexicon.is_live(expr, fuel)? {
-                true => self.state(lexicon, expr),
-                false => DEAD,
-            };
-        }
-        Ok(self.targets[at])
+        let class = lexicon.row_class(self.states[state as usize].row, byte);
+        self.step_by_class(lexicon, state, class, fuel)
     }
 }
