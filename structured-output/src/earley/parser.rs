@@ -19,7 +19,7 @@ use super::context::{AT_END, ContextId, Contexts, Return};
 use super::enter::Entered;
 use super::memo::ContextMemo;
 use super::program::{Lexeme, NodeId, Program, TokenSetId};
-use crate::lexical::{ByteSet, EPSILON, Fuel, OutOfFuel};
+use crate::lexical::{ByteSet, EPSILON, ExprId, Fuel, OutOfFuel};
 use crate::mask::{Mask, MaskRef};
 use crate::pushdown::{EMPTY_STACK, Machine};
 
@@ -47,6 +47,8 @@ pub(crate) struct Parser {
     ends: Vec<u32>,
     ids: HashTable<u32>,
     hasher: DefaultHashBuilder,
+    /// What languages begin with.
+    first_bytes: HashMap<ExprId, ByteSet>,
     pub(super) entered: HashMap<ContextId, Entered>,
     pub(super) entered_bytes: usize,
     /// The most items that a state may have.
@@ -68,6 +70,7 @@ impl Parser {
             ends: Vec::new(),
             ids: HashTable::new(),
             hasher: DefaultHashBuilder::default(),
+            first_bytes: HashMap::new(),
             entered: HashMap::new(),
             entered_bytes: 0,
             max_items,
@@ -84,6 +87,7 @@ impl Parser {
             + self.ends.capacity() * 4
             + self.ids.capacity() * 5
             + self.entered_bytes
+            + self.first_bytes.capacity() * (size_of::<(ExprId, ByteSet)>() + 1)
     }
 
     /// How many states there are.
@@ -211,22 +215,37 @@ impl Parser {
 
     /// The bytes that may come next: no others do.
     pub(crate) fn first_bytes(
-        &self,
+        &mut self,
         machine: &mut Machine,
         state: StateId,
         fuel: &mut Fuel,
     ) -> Result<ByteSet, OutOfFuel> {
         let mut all = ByteSet::EMPTY;
-        for item in self.items(state) {
-            let Lexeme::Text(text) = item.lexeme else {
+        for at in 0..self.items(state).len() {
+            let Lexeme::Text(text) = self.items(state)[at].lexeme else {
                 continue;
             };
             if text.stack != EMPTY_STACK {
                 return Ok(ByteSet::FULL);
             }
-            all = all.union(&machine.lexicon.first_bytes(text.lexeme, fuel)?);
+            all = all.union(&self.language_first_bytes(machine, text.lexeme, fuel)?);
         }
         Ok(all)
+    }
+
+    /// What texts of a language begin with; a look-up the second time.
+    pub(crate) fn language_first_bytes(
+        &mut self,
+        machine: &mut Machine,
+        language: ExprId,
+        fuel: &mut Fuel,
+    ) -> Result<ByteSet, OutOfFuel> {
+        if let Some(known) = self.first_bytes.get(&language) {
+            return Ok(*known);
+        }
+        let bytes = machine.lexicon.first_bytes(language, fuel)?;
+        self.first_bytes.insert(language, bytes);
+        Ok(bytes)
     }
 
     /// The state after a token that the grammar names, `None` where it doesn't name it here.
