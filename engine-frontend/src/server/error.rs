@@ -111,6 +111,10 @@ pub enum ServeError {
     /// The core is gone for good.
     #[error("{0}")]
     EngineDead(crate::error::EngineDeadError),
+    /// Traces can't be sent.
+    #[cfg(feature = "opentelemetry")]
+    #[error("--otlp-traces-endpoint: {0}")]
+    Traces(#[from] opentelemetry_otlp::ExporterBuildError),
     /// The system refuses signals or threads.
     #[error("{0}")]
     System(#[from] std::io::Error),

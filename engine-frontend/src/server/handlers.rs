@@ -17,6 +17,7 @@ use super::error::{ApiError, json as json_response};
 use super::middleware::RequestId;
 use super::sse::{self, SseOptions};
 use super::state::{AppState, LoadGuard, unix_time};
+use super::traces::extract_trace_headers;
 use crate::openai::{
     ChatCompletionRequest, CommonFields, CompletionRequest, DetokenizeRequest, RequestContext,
     ResponsesRequest, ServingError, StreamOptions, TokenizeRequest,
@@ -113,6 +114,10 @@ impl<'a> Call<'a> {
                 request_id: id.map(|id| id.0.to_string()).unwrap_or_default(),
                 created: unix_time(),
                 default_seed: None,
+                trace_headers: match app.args.otlp_traces_endpoint {
+                    Some(_) => extract_trace_headers(request.headers()),
+                    None => Vec::new(),
+                },
             },
             deadline: match app.args.request_timeout {
                 std::time::Duration::ZERO => None,
