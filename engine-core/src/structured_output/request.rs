@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use protocol::SamplingParams;
-use structured_output::{MaskRef, MatcherError};
+use structured_output::{CancelFlag, MaskRef, MatcherError, RenewError};
 
 use super::backend::StructuredOutputGrammar;
 use super::mask::TokenMask;
 use super::reasoning::{Phase, Reasoning};
-use super::renewal::Renewals;
+use super::waiting_jobs::TellWhenGone;
 
 /// Where no more tokens than this are left beyond what the shortest completion needs, only tokens
 /// are allowed that keep it in reach. Far from the end any token is, and one that is not after all
@@ -22,11 +22,12 @@ const MAX_WEIGHED_TOKENS: usize = 64;
 
 /// What constrains a request in flight.
 pub struct StructuredOutputRequest {
-    pub(super) grammar: Box<dyn StructuredOutputGrammar>,
+    grammar: Box<dyn StructuredOutputGrammar>,
     /// Tokens that the grammar has accepted.
-    pub(super) num_answer_tokens: usize,
-    pub(super) renewals: Renewals,
-    pub(super) is_exhausted: bool,
+    num_answer_tokens: usize,
+    /// After the grammar, since fields are dropped in their order.
+    _tell_when_gone: Option<TellWhenGone>,
+    is_exhausted: bool,
     /// See [`StructuredOutputRequest::set_dead_end`].
     is_dead_end: bool,
     reasoning: Reasoning,
@@ -65,27 +66,28 @@ impl StructuredOutputRequest {
         reasoning_ended: Option<bool>,
         stop_token_ids: &[u32],
     ) -> Result<Self, MatcherError> {
+        let mut request = Self::unmeasured(grammar, params, reasoning_ended, stop_token_ids);
+        request.measure(params.max_tokens)?;
+        Ok(request)
+    }
+
+    /// The same, yet to be [measured](Self::measure).
+    pub(super) fn unmeasured(
+        grammar: Box<dyn StructuredOutputGrammar>,
+        params: &Arc<SamplingParams>,
+        reasoning_ended: Option<bool>,
+        stop_token_ids: &[u32],
+    ) -> Self {
         let own = params.stop_token_ids.iter().chain(&params.eos_token_id);
         let complete_within_max_tokens = params
             .structured_outputs
             .as_ref()
             .is_some_and(|structured_outputs| structured_outputs.complete_within_max_tokens);
-        let min_tokens = match complete_within_max_tokens {
-            true => {
-                // A text that can't fit by far is not walked: that takes its whole length.
-                let at_least = grammar.min_tokens_bound()?;
-                match params.max_tokens {
-                    Some(max_tokens) if at_least > max_tokens => at_least,
-                    _ => grammar.min_tokens_to_complete()?,
-                }
-            }
-            false => 0,
-        };
-        Ok(Self {
-            min_tokens,
+        Self {
+            min_tokens: 0,
             grammar,
             num_answer_tokens: 0,
-            renewals: Renewals::default(),
+            _tell_when_gone: None,
             is_exhausted: false,
             is_dead_end: false,
             reasoning: Reasoning::new(Arc::clone(params), reasoning_ended),
@@ -93,7 +95,23 @@ impl StructuredOutputRequest {
             stop_token_ids: stop_token_ids.iter().chain(own).copied().collect(),
             has_overshot: false,
             was_led_to_end: false,
-        })
+        }
+    }
+
+    /// Finds out how many tokens the shortest output takes, where it has to fit in `max_tokens`.
+    ///
+    /// # Errors
+    /// A limit of the grammar; nothing changes.
+    pub(super) fn measure(&mut self, max_tokens: Option<u32>) -> Result<(), MatcherError> {
+        if self.complete_within_max_tokens {
+            // A text that can't fit by far is not walked: that takes its whole length.
+            let at_least = self.grammar.min_tokens_bound()?;
+            self.min_tokens = match max_tokens {
+                Some(max_tokens) if at_least > max_tokens => at_least,
+                _ => self.grammar.min_tokens_to_complete()?,
+            };
+        }
+        Ok(())
     }
 
     /// Fewest tokens that a complete output takes from the start, where it has to fit: those that
@@ -412,6 +430,31 @@ impl StructuredOutputRequest {
     /// Whether a stop token ended the text: nothing may follow.
     pub fn is_terminated(&self) -> bool {
         self.grammar.is_terminated()
+    }
+
+    /// Notes that the grammar's memory is full.
+    pub(crate) fn set_exhausted(&mut self) {
+        self.is_exhausted = true;
+    }
+
+    /// Whether the grammar has to go on in other memory before anything else.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.is_exhausted
+    }
+
+    /// Lets the grammar go on in other memory.
+    ///
+    /// # Errors
+    /// There is none, or the grammar is not compiled again: nothing changes.
+    pub(super) fn renew(&mut self, cancel: &CancelFlag) -> Result<(), RenewError> {
+        self.grammar.renew(cancel)?;
+        self.is_exhausted = false;
+        Ok(())
+    }
+
+    /// From here on, `tell` is told when the grammar is gone.
+    pub(super) fn tell_when_gone(&mut self, tell: TellWhenGone) {
+        self._tell_when_gone = Some(tell);
     }
 
     /// Notes that the request's own stop tokens left it no token: it fails by what its caller asked.
