@@ -27,6 +27,7 @@ mod tool_parser;
 mod tools;
 mod usage;
 
+pub(crate) use chat::REASONING_EFFORTS;
 pub use chat::{
     ChatCompletionRequest, ChatCompletionResponse, ChatCompletionResponseChoice, ChatMessage,
 };

@@ -11,7 +11,7 @@ use crate::error::{ValidationError, cut_short};
 use crate::input_processor::{GenerateRequest, Prompt, TruncationSide};
 
 /// Most stop strings per request.
-const MAX_STOP_STRINGS: usize = 4;
+const MAX_STOP_STRINGS: usize = 128;
 /// Longest `cache_salt` in characters.
 const MAX_CACHE_SALT_CHARS: usize = 128;
 
