@@ -6,12 +6,14 @@
 //! call.
 
 mod operations;
+mod token_bitmask;
 
 use std::ops::Range;
 
 use candle_core::{D, DType, Device, Tensor};
 
 use self::operations::{Linear, causal_mask, linear, rms_norm, softmax};
+use self::token_bitmask::apply_token_bitmasks;
 use super::{AttentionShape, Backend};
 use crate::model_executor::error::ModelError;
 use crate::model_executor::rotary::RotaryTable;
@@ -375,9 +377,11 @@ impl Backend for CandleBackend {
         hidden: &Tensor,
         rows: Range<usize>,
         head: &Linear,
+        bitmasks: &[Option<&[u32]>],
         logits: &mut [f32],
     ) -> Result<(), ModelError> {
         let product = linear(&hidden.narrow(0, rows.start, rows.len())?, head)?;
+        let product = apply_token_bitmasks(product, bitmasks)?;
         logits.copy_from_slice(&product.flatten_all()?.to_vec1::<f32>()?);
         Ok(())
     }
