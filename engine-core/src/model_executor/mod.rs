@@ -23,7 +23,7 @@ use std::sync::atomic::AtomicU64;
 
 pub use checkpoint::CheckpointFiles;
 pub use compute_pool::{ComputePool, PoolError};
-pub use config::HfConfig;
+pub use config::{ExpertsConfig, HfConfig, HiddenAct};
 pub use error::ModelError;
 pub use models::supported_architectures;
 pub use rotary::{RopeParameters, RopeScaling, RotaryTable};
@@ -147,6 +147,14 @@ impl ModelDtype {
         match self {
             Self::Float32 => "float32",
             Self::BFloat16 => "bfloat16",
+        }
+    }
+
+    /// The nearest value of the format.
+    pub(crate) fn round(self, value: f32) -> f32 {
+        match self {
+            Self::Float32 => value,
+            Self::BFloat16 => half::bf16::from_f32(value).to_f32(),
         }
     }
 }

@@ -3,14 +3,14 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::default_sampling_params::DefaultSamplingParams;
 use super::fields::{Fields, parse};
 use super::logprobs::ChatCompletionLogProbs;
-use super::request::{
-    CommonFields, DefaultSamplingParams, UsageInfo, take_max_tokens, wrong_max_tokens,
-};
+use super::request::{CommonFields, take_max_tokens, wrong_max_tokens};
 use super::tool_call::ToolCall;
 use super::tool_format::{Openings, ToolCallFormat};
 use super::tools::{self, ToolChoice, take_tool_choice, take_tools};
+use super::usage::UsageInfo;
 use crate::error::ValidationError;
 use crate::input_processor::{ChatPrompt, GenerateRequest, Prompt};
 

@@ -5,7 +5,8 @@
 //! at once: the nodes returned to, the rules called there, their first lexemes. That depends on the
 //! contexts alone and is remembered. A rule's callers at a place are gathered before the rule is
 //! entered (see `left_recursion` for why that is possible), so equal contexts are one context, and a
-//! call at a rule's end passes on the caller's returns, so right recursion doesn't grow.
+//! call at a rule's end passes on the caller's returns, so right recursion doesn't grow. What else
+//! keeps ambiguous texts small stands in `canonical`.
 //!
 //! For an unambiguous grammar a state has few lexemes and a byte costs a few look-ups, whatever came
 //! before. At worst there are as many as places of the text where a rule may have begun.
@@ -116,8 +117,9 @@ impl Parser {
 
     fn intern(&mut self, mut items: Vec<Item>, fuel: &mut Fuel) -> Result<StateId, OutOfFuel> {
         fuel.burn(1 + items.len() as u64)?;
-        items.sort_unstable();
-        items.dedup();
+        let mut reads = Vec::new();
+        self.join(&mut items, &mut reads, fuel)?;
+        self.note(&reads);
         if items.len() > self.max_items {
             self.too_many_items = true;
             return Err(OutOfFuel);
@@ -143,43 +145,11 @@ impl Parser {
 
     /// The state at the start of a grammar whose root rule starts at a node.
     pub(super) fn start(&mut self, root: NodeId, fuel: &mut Fuel) -> Result<StateId, OutOfFuel> {
-        let context = self.context(vec![Return::To(root, AT_END)]);
-        let items = self.enter(context, fuel)?.to_vec();
-        self.intern(items, fuel)
-    }
-
-    /// The context of some returns.
-    pub(super) fn context(&mut self, mut returns: Vec<Return>) -> ContextId {
-        returns.sort_unstable();
-        returns.dedup();
-        let program = &self.program;
-        self.contexts
-            .intern(&returns, |node| program.node(node).min_length)
-    }
-
-    /// What follows a lexeme or a call that leads to a node: a rule that is over returns at once.
-    pub(super) fn after(&mut self, node: NodeId, context: ContextId) -> ContextId {
-        if self.program.is_last(node) {
-            return context;
-        }
-        self.context(vec![Return::To(node, context)])
-    }
-
-    /// All contexts in one.
-    fn union(&mut self, contexts: &mut Vec<ContextId>) -> ContextId {
-        contexts.sort_unstable();
-        contexts.dedup();
-        if let [only] = contexts[..] {
-            return only;
-        }
-        let mut returns = Vec::new();
-        for &context in contexts.iter() {
-            if let Some(log) = &mut self.log {
-                log.push(context);
-            }
-            returns.extend_from_slice(self.contexts.returns(context));
-        }
-        self.context(returns)
+        let context = self.context(vec![Return {
+            node: root,
+            context: AT_END,
+        }]);
+        self.follow(context, fuel)
     }
 
     /// The state of the items that go on, and of what follows the contexts that are entered.
@@ -189,10 +159,17 @@ impl Parser {
         mut ended: Vec<ContextId>,
         fuel: &mut Fuel,
     ) -> Result<Option<StateId>, OutOfFuel> {
-        if !ended.is_empty() {
-            fuel.burn(ended.len() as u64)?;
-            let context = self.union(&mut ended);
-            items.extend_from_slice(self.enter(context, fuel)?);
+        ended.sort_unstable();
+        ended.dedup();
+        match ended[..] {
+            [] => {}
+            [only] => self.enter(only, &mut items, fuel)?,
+            _ => {
+                let mut reads = Vec::new();
+                let returns = self.gathered(ended.iter().copied(), &mut reads, fuel)?;
+                self.note(&reads);
+                self.enter_all(returns, &mut items, fuel)?;
+            }
         }
         if items.is_empty() {
             return Ok(None);
@@ -283,13 +260,21 @@ impl Parser {
         context: ContextId,
         fuel: &mut Fuel,
     ) -> Result<StateId, OutOfFuel> {
-        let items = self.enter(context, fuel)?.to_vec();
+        let mut items = Vec::new();
+        self.enter(context, &mut items, fuel)?;
         self.intern(items, fuel)
     }
 
     /// Starts to record which contexts are looked into.
     pub(crate) fn start_recording(&mut self) {
         self.log = Some(Vec::new());
+    }
+
+    /// Notes contexts as looked into.
+    pub(super) fn note(&mut self, reads: &[ContextId]) {
+        if let Some(log) = &mut self.log {
+            log.extend_from_slice(reads);
+        }
     }
 
     /// Ends the recording: the contexts, in order.

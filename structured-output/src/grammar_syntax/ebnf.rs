@@ -248,10 +248,7 @@ impl<'a> Parser<'a, '_> {
                         ));
                     }
                     if open.len() >= self.limits.max_nesting {
-                        return Err(SyntaxError::Limit {
-                            limit: "max_nesting",
-                            max: self.limits.max_nesting as u64,
-                        });
+                        return Err(self.limits.too_deep(offset));
                     }
                     open.push(std::mem::replace(&mut group, Group::new(offset)));
                     repeatable = false;
