@@ -7,14 +7,7 @@ mod random_checkpoint;
 
 use model_runner::{Runner, Sequence};
 use protocol::{BackendKind, Dtype};
-use random_checkpoint::{Random, RandomCheckpoint};
-
-const FAMILIES: [&str; 4] = [
-    "LlamaForCausalLM",
-    "Qwen2ForCausalLM",
-    "Qwen3ForCausalLM",
-    "MistralForCausalLM",
-];
+use random_checkpoint::{ARCHITECTURES, Random, RandomCheckpoint};
 
 fn random_ids(random: &mut Random, len: usize) -> Vec<u32> {
     (0..len).map(|_| random.below(203) as u32).collect()
@@ -48,7 +41,7 @@ fn compare(checkpoint: &RandomCheckpoint, dtype: Dtype) -> f32 {
 
 #[test]
 fn all_families_and_stored_formats_agree_in_f32() {
-    for (seed, architecture) in FAMILIES.into_iter().enumerate() {
+    for (seed, architecture) in ARCHITECTURES.into_iter().enumerate() {
         for dtype in [
             safetensors::Dtype::F32,
             safetensors::Dtype::F16,
@@ -63,7 +56,7 @@ fn all_families_and_stored_formats_agree_in_f32() {
 
 #[test]
 fn all_families_agree_in_bf16() {
-    for (seed, architecture) in FAMILIES.into_iter().enumerate() {
+    for (seed, architecture) in ARCHITECTURES.into_iter().enumerate() {
         let base = RandomCheckpoint::tiny(architecture, 10 + seed as u64);
         let difference = compare(&base, Dtype::BFloat16);
         // Rounded keys and values that lie near a tie may round apart.

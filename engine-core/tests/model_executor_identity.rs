@@ -10,7 +10,7 @@ use std::path::Path;
 use engine_core::model_executor::ForwardInput;
 use model_runner::{Runner, Sequence, WeightOptions, bits};
 use protocol::{BackendKind, Dtype, Quantization};
-use random_checkpoint::{Random, RandomCheckpoint};
+use random_checkpoint::{ARCHITECTURES, Random, RandomCheckpoint};
 
 fn random_ids(seed: u64, len: usize) -> Vec<u32> {
     let mut random = Random(seed);
@@ -97,24 +97,12 @@ fn check(checkpoint: &RandomCheckpoint, format: impl Into<WeightOptions>) {
 }
 
 #[test]
-fn qwen2_rows_are_bit_identical_in_f32_and_bf16() {
-    let checkpoint = RandomCheckpoint::tiny("Qwen2ForCausalLM", 1);
-    check(&checkpoint, Dtype::Float32);
-    check(&checkpoint, Dtype::BFloat16);
-}
-
-#[test]
-fn qwen3_rows_are_bit_identical_in_f32_and_bf16() {
-    let checkpoint = RandomCheckpoint::tiny("Qwen3ForCausalLM", 2);
-    check(&checkpoint, Dtype::Float32);
-    check(&checkpoint, Dtype::BFloat16);
-}
-
-#[test]
-fn rows_with_a_sliding_window_are_bit_identical_in_f32_and_bf16() {
-    let checkpoint = RandomCheckpoint::tiny("MistralForCausalLM", 3);
-    check(&checkpoint, Dtype::Float32);
-    check(&checkpoint, Dtype::BFloat16);
+fn rows_of_every_family_are_bit_identical_in_f32_and_bf16() {
+    for (seed, architecture) in ARCHITECTURES.into_iter().enumerate() {
+        let checkpoint = RandomCheckpoint::tiny(architecture, 1 + seed as u64);
+        check(&checkpoint, Dtype::Float32);
+        check(&checkpoint, Dtype::BFloat16);
+    }
 }
 
 #[test]
@@ -139,7 +127,8 @@ fn rows_of_quantized_matrices_are_bit_identical() {
         num_hidden_layers: 1,
         ..RandomCheckpoint::tiny("LlamaForCausalLM", 4)
     };
-    for checkpoint in [narrow, wide] {
+    let experts = RandomCheckpoint::tiny("Qwen3MoeForCausalLM", 9);
+    for checkpoint in [narrow, wide, experts] {
         check(
             &checkpoint,
             WeightOptions(Dtype::BFloat16, Quantization::Q8_0),
@@ -183,7 +172,10 @@ fn a_row_does_not_depend_on_which_rows_are_kept() {
             // The same rows one by one and out of order.
             let order: Vec<usize> = (0..kept.len()).rev().step_by(3).collect();
             let mut some = vec![0.0; order.len() * 203];
-            runner.model.compute_logits_of(&order, &mut some).unwrap();
+            runner
+                .model
+                .compute_logits_of(&order, &[], &mut some)
+                .unwrap();
             for (row, some) in order.iter().zip(some.chunks_exact(203)) {
                 assert_eq!(bits(some), bits(&logits[row * 203..][..203]), "row {row}");
             }

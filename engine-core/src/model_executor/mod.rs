@@ -23,7 +23,7 @@ use std::sync::atomic::AtomicU64;
 
 pub use checkpoint::CheckpointFiles;
 pub use compute_pool::{ComputePool, PoolError};
-pub use config::HfConfig;
+pub use config::{ExpertsConfig, HfConfig, HiddenAct};
 pub use error::ModelError;
 pub use models::supported_architectures;
 pub use rotary::{RopeParameters, RopeScaling, RotaryTable};
@@ -71,9 +71,19 @@ pub trait CausalLm: Send {
 
     /// The same of any rows, in their order: the head's weights are read once for all of them.
     ///
+    /// `bitmasks` are the grammars' of the first rows; bit `i % 32` of word `i / 32` is token `i`, 1
+    /// for allowed. A model may set the logits of other tokens to -inf, where that is done before they
+    /// leave their device; whoever samples masks them in any case.
+    ///
     /// # Errors
     /// As there.
-    fn compute_logits_of(&mut self, rows: &[usize], logits: &mut [f32]) -> Result<(), ModelError> {
+    fn compute_logits_of(
+        &mut self,
+        rows: &[usize],
+        bitmasks: &[Option<&[u32]>],
+        logits: &mut [f32],
+    ) -> Result<(), ModelError> {
+        let _ = bitmasks;
         let vocab_size = self.vocab_size();
         for (&row, logits) in rows.iter().zip(logits.chunks_mut(vocab_size)) {
             self.compute_logits(row..row.saturating_add(1), logits)?;
@@ -137,6 +147,14 @@ impl ModelDtype {
         match self {
             Self::Float32 => "float32",
             Self::BFloat16 => "bfloat16",
+        }
+    }
+
+    /// The nearest value of the format.
+    pub(crate) fn round(self, value: f32) -> f32 {
+        match self {
+            Self::Float32 => value,
+            Self::BFloat16 => half::bf16::from_f32(value).to_f32(),
         }
     }
 }

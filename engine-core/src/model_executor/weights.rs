@@ -25,13 +25,15 @@ pub(crate) enum MatrixRole {
     Layer,
     /// The embedding or the LM head: logits come straight from it.
     Vocabulary,
+    /// What chooses experts: small, and a small change may choose another.
+    Router,
 }
 
 impl WeightFormat {
     /// The format of a matrix under `--quantization`.
     pub(crate) fn of(quantization: Quantization, role: MatrixRole) -> Self {
         match (quantization, role) {
-            (Quantization::None, _) => Self::Dense,
+            (Quantization::None, _) | (_, MatrixRole::Router) => Self::Dense,
             (Quantization::Q4_0, MatrixRole::Layer) => Self::Quantized(QuantizedFormat::Q4_0),
             (Quantization::Q4_0 | Quantization::Q8_0, _) => Self::Quantized(QuantizedFormat::Q8_0),
         }
@@ -244,10 +246,15 @@ impl<'a, B: Backend> WeightLoader<'a, B> {
         (self.progress)(self.done);
     }
 
-    /// A norm's weight `[width]`, named without `.weight`.
-    pub(crate) fn vector(&mut self, name: &str, width: usize) -> Result<B::Vector, ModelError> {
+    /// A norm's weight `[width]`, named without `.weight`, plus `offset`.
+    pub(crate) fn vector(
+        &mut self,
+        name: &str,
+        width: usize,
+        offset: f32,
+    ) -> Result<B::Vector, ModelError> {
         let tensor = self.find(&format!("{name}.weight"), &[width])?;
-        let vector = self.backend.load_vector(tensor)?;
+        let vector = self.backend.load_vector(tensor, offset)?;
         self.advance(&[tensor]);
         Ok(vector)
     }
@@ -274,6 +281,21 @@ impl<'a, B: Backend> WeightLoader<'a, B> {
         parts: &[LinearSpec<'_>],
     ) -> Result<B::Matrix, ModelError> {
         self.matrix(in_features, parts, MatrixRole::Layer)
+    }
+
+    /// The matrix that chooses experts, named without `.weight`.
+    pub(crate) fn router(
+        &mut self,
+        in_features: usize,
+        name: &str,
+        num_experts: usize,
+    ) -> Result<B::Matrix, ModelError> {
+        let part = LinearSpec {
+            name,
+            out_features: num_experts,
+            bias: false,
+        };
+        self.matrix(in_features, &[part], MatrixRole::Router)
     }
 
     fn matrix(

@@ -1,12 +1,20 @@
 //! The model families, one file each, and what they share.
 
+mod attention;
 mod decoder;
+mod gemma2;
+mod gemma3;
 mod layers;
 mod llama;
 mod mistral;
+mod mixtral;
+mod mlp;
+mod phi3;
 mod qwen2;
 mod qwen3;
+mod qwen3_moe;
 mod registry;
+mod smollm3;
 
 use std::sync::Arc;
 

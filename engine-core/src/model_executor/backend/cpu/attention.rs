@@ -11,13 +11,14 @@
 
 use super::activation::Activation;
 use super::buffer::{Buffer, SharedMut};
+use super::elementwise::softcap_row;
 use super::format::Format;
 use super::kv_cache::KvCache;
 use super::multiply::{MAX_ROWS, Product, multiply_rows};
 use super::online_softmax::{SPAN, softmax_step};
 use super::query_tiles::{QueryTile, tokens_per_tile};
 use super::simd::{LANES, SimdLevel};
-use crate::model_executor::backend::AttentionShape;
+use crate::model_executor::backend::{AttentionScores, AttentionShape};
 use crate::model_executor::compute_pool::ComputePool;
 use crate::model_executor::error::ModelError;
 
@@ -94,7 +95,7 @@ pub(crate) fn paged_attention<F: Format>(
     qkv: &Activation,
     shape: AttentionShape,
     cache: &KvCache<F>,
-    window: Option<usize>,
+    scores: AttentionScores,
     out: &mut Activation,
 ) -> Result<(), ModelError> {
     out.set_rows(qkv.rows())?;
@@ -124,7 +125,9 @@ pub(crate) fn paged_attention<F: Format>(
             tile,
             head,
             shape,
-            window: window.unwrap_or(usize::MAX),
+            scale: scores.scale,
+            softcap: scores.softcap,
+            window: scores.window.unwrap_or(usize::MAX),
             block_table: &batch.block_tables[row..row + batch.block_table_stride],
             cache,
             queries: &qkv.as_slice()[tile.first_row * qkv.stride() + head * width..],
@@ -151,6 +154,10 @@ struct Context<'a, F: Format> {
     /// The key head.
     head: usize,
     shape: AttentionShape,
+    /// What scores are multiplied with.
+    scale: f32,
+    /// Bound of the scores.
+    softcap: Option<f32>,
     /// Positions attended to, the query's own included.
     window: usize,
     block_table: &'a [u32],
@@ -202,7 +209,7 @@ unsafe fn attend<F: Format>(
         let weights = scratch.add(layout.weights());
         let maxima = scratch.add(layout.maxima());
         let rows = tile.num_tokens * group;
-        let scale = 1.0 / (shape.head_dim as f32).sqrt();
+        let scale = context.scale;
         for row in 0..rows {
             let from = (row / group) * context.query_stride + (row % group) * shape.head_dim;
             let query = &context.queries[from..from + shape.head_dim];
@@ -295,6 +302,9 @@ unsafe fn attend_span<F: Format>(
                 streams: false,
             };
             multiply_rows(level, count, false, &product);
+        }
+        if let Some(bound) = context.softcap {
+            softcap_row(level, scores, count * SPAN, bound);
         }
         for row in 0..count {
             let position = position_of(first_row + row);

@@ -7,13 +7,13 @@ use super::kernel_tests::{Random, close, filled, stored};
 use super::kv_cache::{self, BlockShape, KvCache};
 use super::query_tiles;
 use super::simd::SimdLevel;
-use crate::model_executor::backend::AttentionShape;
+use crate::model_executor::backend::{AttentionScores, AttentionShape};
 use crate::model_executor::compute_pool::ComputePool;
 use crate::model_executor::rotary::{RopeParameters, RopeScaling};
 
 /// One step of two requests through rotation, cache and attention, against sums in f64 over
 /// keys and values kept beside.
-fn attend<F: Format>(level: SimdLevel, shape: AttentionShape, window: Option<usize>) {
+fn attend<F: Format>(level: SimdLevel, shape: AttentionShape, scores: AttentionScores) {
     const BLOCK_SIZE: usize = 32;
     const LENGTHS: [usize; 2] = [150, 37];
     let tables: [&[u32]; 2] = [&[3, 9, 1, 6, 2], &[5, 4, 0, 0, 0]];
@@ -22,6 +22,7 @@ fn attend<F: Format>(level: SimdLevel, shape: AttentionShape, window: Option<usi
     let head_dim = shape.head_dim;
     let rope = RopeParameters {
         theta: 100.0,
+        partial_rotary_factor: rotated_part(head_dim),
         scaling: RopeScaling::Default,
     };
     let rotary = rope.table(head_dim, 256);
@@ -53,7 +54,14 @@ fn attend<F: Format>(level: SimdLevel, shape: AttentionShape, window: Option<usi
         let mut qkv = filled(rows, shape.qkv_width(), &mut random);
         let before: Vec<Vec<f32>> = (0..rows).map(|row| qkv.row(row).to_vec()).collect();
         kv_cache::rotary_and_kv_write(
-            &pool, level, &mut qkv, shape, &rotary, &positions, &slots, &mut cache,
+            &pool,
+            level,
+            &mut qkv,
+            shape,
+            Some(&rotary),
+            &positions,
+            &slots,
+            &mut cache,
         )
         .unwrap();
         for (row, before) in before.iter().enumerate() {
@@ -78,7 +86,7 @@ fn attend<F: Format>(level: SimdLevel, shape: AttentionShape, window: Option<usi
             &qkv,
             shape,
             &cache,
-            window,
+            scores,
             &mut out,
         )
         .unwrap();
@@ -88,9 +96,9 @@ fn attend<F: Format>(level: SimdLevel, shape: AttentionShape, window: Option<usi
                 &history[owners[row]],
                 positions[row] as usize,
                 shape,
-                window,
+                scores,
             );
-            let what = format!("{level:?} {shape:?} {window:?} at {}", positions[row]);
+            let what = format!("{level:?} {shape:?} {scores:?} at {}", positions[row]);
             for (found, expected) in out.row(row).iter().zip(expected) {
                 close(*found, expected, 2e-5, &what);
             }
@@ -98,8 +106,14 @@ fn attend<F: Format>(level: SimdLevel, shape: AttentionShape, window: Option<usi
     }
 }
 
+/// One of the widths is rotated in part only.
+fn rotated_part(head_dim: usize) -> f64 {
+    if head_dim == 50 { 0.44 } else { 1.0 }
+}
+
 fn check_rotation(before: &[f32], after: &[f32], shape: AttentionShape, position: u32) {
-    let (half, rotated) = (shape.head_dim / 2, shape.q_width() + shape.kv_width());
+    let width = (shape.head_dim as f64 * rotated_part(shape.head_dim)) as usize;
+    let (half, rotated) = (width / 2, shape.q_width() + shape.kv_width());
     assert_eq!(
         before[rotated..],
         after[rotated..],
@@ -110,7 +124,7 @@ fn check_rotation(before: &[f32], after: &[f32], shape: AttentionShape, position
         .zip(after.chunks_exact(shape.head_dim));
     for (before, after) in heads {
         for pair in 0..half {
-            let frequency = 100.0_f64.powf(-((2 * pair) as f64) / shape.head_dim as f64);
+            let frequency = 100.0_f64.powf(-((2 * pair) as f64) / width as f64);
             let (sin, cos) = (f64::from(position) * frequency).sin_cos();
             let (x, y) = (f64::from(before[pair]), f64::from(before[half + pair]));
             close(after[pair], x * cos - y * sin, 2e-5, "first of a pair");
@@ -121,6 +135,7 @@ fn check_rotation(before: &[f32], after: &[f32], shape: AttentionShape, position
                 "second of a pair",
             );
         }
+        assert_eq!(before[width..], after[width..], "not rotated");
     }
 }
 
@@ -129,9 +144,11 @@ fn attention_reference<F: Format>(
     history: &[Vec<f32>],
     position: usize,
     shape: AttentionShape,
-    window: Option<usize>,
+    scores: AttentionScores,
 ) -> Vec<f64> {
-    let first = window.map_or(0, |window| (position + 1).saturating_sub(window));
+    let first = scores
+        .window
+        .map_or(0, |window| (position + 1).saturating_sub(window));
     let mut out = Vec::new();
     for head in 0..shape.num_heads {
         let query = &query[head * shape.head_dim..][..shape.head_dim];
@@ -148,7 +165,9 @@ fn attention_reference<F: Format>(
                     .iter()
                     .zip(&token[keys..])
                     .map(|(query, key)| f64::from(*query) * stored::<F>(*key));
-                (products.sum::<f64>() / (shape.head_dim as f64).sqrt()).exp()
+                let score = products.sum::<f64>() * f64::from(scores.scale);
+                let bounded = |bound: f32| f64::from(bound) * (score / f64::from(bound)).tanh();
+                scores.softcap.map_or(score, bounded).exp()
             })
             .collect();
         let total: f64 = weights.iter().sum();
@@ -175,8 +194,13 @@ fn attention_matches_at_every_level_and_shape() {
                 head_dim,
             };
             for window in [None, Some(1), Some(16), Some(70)] {
-                attend::<F32>(level, shape, window);
-                attend::<Bf16>(level, shape, window);
+                let scores = AttentionScores {
+                    scale: 0.3,
+                    softcap: (head_dim != 64).then_some(1.5),
+                    window,
+                };
+                attend::<F32>(level, shape, scores);
+                attend::<Bf16>(level, shape, scores);
             }
         }
     }
@@ -193,6 +217,7 @@ fn stale_values_beyond_the_sequence_do_not_leak() {
     let mut random = Random(1);
     let rotary = RopeParameters {
         theta: 100.0,
+        partial_rotary_factor: 1.0,
         scaling: RopeScaling::Default,
     }
     .table(16, 64);
@@ -204,13 +229,29 @@ fn stale_values_beyond_the_sequence_do_not_leak() {
     let all: Vec<u32> = (0..16).collect();
     let level = SimdLevel::detect();
     kv_cache::rotary_and_kv_write(
-        &pool, level, &mut qkv, shape, &rotary, &all, &all, &mut cache,
+        &pool,
+        level,
+        &mut qkv,
+        shape,
+        Some(&rotary),
+        &all,
+        &all,
+        &mut cache,
     )
     .unwrap();
     let mut qkv = filled(3, 48, &mut random);
     let few = &all[..3];
-    kv_cache::rotary_and_kv_write(&pool, level, &mut qkv, shape, &rotary, few, few, &mut cache)
-        .unwrap();
+    kv_cache::rotary_and_kv_write(
+        &pool,
+        level,
+        &mut qkv,
+        shape,
+        Some(&rotary),
+        few,
+        few,
+        &mut cache,
+    )
+    .unwrap();
     let mut tiles = Vec::new();
     query_tiles::cut_into_tiles(shape, &[0, 3], &[3], &mut tiles);
     let batch = Batch {
@@ -227,7 +268,11 @@ fn stale_values_beyond_the_sequence_do_not_leak() {
         &qkv,
         shape,
         &cache,
-        None,
+        AttentionScores {
+            scale: 0.25,
+            softcap: Some(2.0),
+            window: None,
+        },
         &mut out,
     )
     .unwrap();

@@ -83,7 +83,8 @@ impl<F: Format> KvCache<F> {
     }
 }
 
-/// Rotates one head in place: `(x_i, x_i+half)` by the angle of pair `i`.
+/// Rotates the first `2 * half` values of a head in place: `(x_i, x_i+half)` by the angle of pair
+/// `i`.
 #[inline(always)]
 unsafe fn rotate_body<S: Simd>(x: *mut f32, cos: *const f32, sin: *const f32, half: usize) {
     // SAFETY: the caller vouches for `2 * half` values of `x` and `half` of the others.
@@ -123,14 +124,15 @@ dispatch! {
     unsafe fn rotate(x: *mut f32, cos: *const f32, sin: *const f32, half: usize) = rotate_body
 }
 
-/// Rotates queries and keys of `[queries | keys | values]` and writes keys and values to `slots`.
+/// Rotates queries and keys of `[queries | keys | values]`, where a table says so, and writes keys
+/// and values to `slots`.
 #[allow(clippy::too_many_arguments, reason = "the step's inputs")]
 pub(crate) fn rotary_and_kv_write<F: Format>(
     pool: &ComputePool,
     level: SimdLevel,
     qkv: &mut Activation,
     shape: AttentionShape,
-    rotary: &RotaryTable,
+    rotary: Option<&RotaryTable>,
     positions: &[u32],
     slots: &[u32],
     cache: &mut KvCache<F>,
@@ -138,7 +140,7 @@ pub(crate) fn rotary_and_kv_write<F: Format>(
     let (rows, width, stride) = (qkv.rows(), qkv.width(), qkv.stride());
     assert!(width == shape.qkv_width() && rows == positions.len() && rows == slots.len());
     assert!(
-        rotary.half * 2 == shape.head_dim,
+        rotary.is_none_or(|rotary| rotary.half * 2 <= shape.head_dim),
         "rotary table of another model"
     );
     let block = cache.shape;
@@ -149,21 +151,15 @@ pub(crate) fn rotary_and_kv_write<F: Format>(
     for_each_row(pool, rows, width, &|row, _| {
         // SAFETY: each row belongs to one call.
         let x = unsafe { std::slice::from_raw_parts_mut(qkv.ptr(row * stride, width), width) };
-        let angle = positions[row] as usize * rotary.half;
-        let cos = &rotary.cos[angle..angle + rotary.half];
-        let sin = &rotary.sin[angle..angle + rotary.half];
         let (rotated, x_values) = x.split_at_mut(shape.q_width() + shape.kv_width());
-        for head in rotated.chunks_exact_mut(shape.head_dim) {
-            // SAFETY: a head is `2 * half` values, as asserted above.
-            unsafe {
-                rotate(
-                    level,
-                    head.as_mut_ptr(),
-                    cos.as_ptr(),
-                    sin.as_ptr(),
-                    rotary.half,
-                )
-            };
+        if let Some(rotary) = rotary {
+            let (half, angle) = (rotary.half, positions[row] as usize * rotary.half);
+            let cos = rotary.cos[angle..angle + half].as_ptr();
+            let sin = rotary.sin[angle..angle + half].as_ptr();
+            for head in rotated.chunks_exact_mut(shape.head_dim) {
+                // SAFETY: a head has at least `2 * half` values, as asserted above.
+                unsafe { rotate(level, head.as_mut_ptr(), cos, sin, half) };
+            }
         }
         let (slot_block, token) = (
             slots[row] as usize / block.block_size,
