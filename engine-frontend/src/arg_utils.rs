@@ -54,7 +54,7 @@ const DECIDED_BY_THE_CORE: [&str; 24] = [
 #[derive(Debug, Clone, PartialEq, Args)]
 #[command(next_help_heading = "Engine")]
 pub struct EngineArgs {
-    /// Hugging Face model folder; the built-in model where absent
+    /// Hugging Face model folder, or GGUF file; the built-in model where absent
     #[arg(long, value_name = "DIR")]
     pub model: Option<PathBuf>,
     /// Number format of the weights
@@ -205,7 +205,7 @@ impl Default for EngineArgs {
 }
 
 impl EngineArgs {
-    /// Arguments for a model folder, everything else at its default.
+    /// Arguments for a model's folder or GGUF file, everything else at its default.
     pub fn for_model(model: impl AsRef<Path>) -> Self {
         Self {
             model: Some(model.as_ref().to_owned()),

@@ -69,7 +69,7 @@ impl Default for ModelConfig {
 pub enum ModelSource {
     /// The model that comes with Formwork.
     BuiltIn,
-    /// A Hugging Face folder.
+    /// A Hugging Face folder, or a GGUF file.
     Path(PathBuf),
 }
 

@@ -12,9 +12,11 @@ mod compute_pool;
 mod config;
 mod error;
 mod forward_input;
+mod gguf;
 mod models;
 mod quantization;
 mod rotary;
+mod stored_tensor;
 mod weights;
 
 use std::ops::Range;
@@ -25,6 +27,7 @@ pub use checkpoint::CheckpointFiles;
 pub use compute_pool::{ComputePool, PoolError};
 pub use config::{ExpertsConfig, HfConfig, HiddenAct};
 pub use error::ModelError;
+pub use gguf::GgufModel;
 pub use models::supported_architectures;
 pub use rotary::{RopeParameters, RopeScaling, RotaryTable};
 
@@ -186,7 +189,7 @@ pub struct LoadedModel {
 }
 
 impl LoadedModel {
-    /// The folder's name, or the one given with the files.
+    /// The folder's or file's name, or the one given with the files.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -249,9 +252,13 @@ pub fn load_model(
 ) -> Result<LoadedModel, ModelError> {
     match source {
         ModelSource::Path(path) => {
-            let files = CheckpointFiles::folder(path)?;
-            // `.` and `..` have a name only once they are resolved.
-            let resolved = path.canonicalize().unwrap_or_else(|_| path.clone());
+            let files = CheckpointFiles::at(path)?;
+            // `.` and `..` have a name only once they are resolved. A file has its own, also as a
+            // link, which caches make to a name that is a hash.
+            let resolved = match files {
+                CheckpointFiles::Gguf(_) => path.clone(),
+                _ => path.canonicalize().unwrap_or_else(|_| path.clone()),
+            };
             let name = resolved
                 .file_name()
                 .unwrap_or(path.as_os_str())
@@ -268,7 +275,7 @@ pub fn load_model(
     }
 }
 
-/// Loads a model from a folder or from files inside the executable.
+/// Loads a model from a folder, a GGUF file, or files inside the executable.
 ///
 /// # Errors
 /// As [`load_model`].
@@ -279,6 +286,5 @@ pub fn load_model_files(
     pool: Arc<ComputePool>,
     progress: &mut dyn FnMut(LoadProgress),
 ) -> Result<LoadedModel, ModelError> {
-    let config = HfConfig::parse(files.read("config.json")?.as_slice())?;
-    models::load(name, config, files, options, pool, progress)
+    models::load(name, files.config()?, files, options, pool, progress)
 }

@@ -25,6 +25,7 @@ use super::backend::cpu::{Bf16, CpuBackend, F32};
 use super::checkpoint::{Checkpoint, CheckpointFiles};
 use super::config::HfConfig;
 use super::error::ModelError;
+use super::weights::StoredDtype;
 use super::{
     CausalLm, ComputePool, LoadOptions, LoadProgress, LoadedModel, ModelDtype, ModelLimits,
 };
@@ -50,16 +51,16 @@ pub(crate) fn load(
     progress: &mut dyn FnMut(LoadProgress),
 ) -> Result<LoadedModel, ModelError> {
     registry::check(&config.architecture)?;
-    let checkpoint = Checkpoint::open(files)?;
+    let checkpoint = Checkpoint::open(files, &config)?;
     let dtype = match options.dtype {
         Dtype::Float32 => ModelDtype::Float32,
         Dtype::BFloat16 => ModelDtype::BFloat16,
         Dtype::Auto => match checkpoint
-            .find(decoder::EMBED_TOKENS)
+            .find(decoder::EMBED_TOKENS)?
             .map(|tensor| tensor.dtype)
         {
-            Some(safetensors::Dtype::F16 | safetensors::Dtype::BF16) => ModelDtype::BFloat16,
-            _ => ModelDtype::Float32,
+            None | Some(StoredDtype::F32) => ModelDtype::Float32,
+            Some(_) => ModelDtype::BFloat16,
         },
     };
     let (quantization, heartbeat) = (options.quantization, Arc::clone(&options.heartbeat));
