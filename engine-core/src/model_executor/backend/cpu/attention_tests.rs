@@ -50,8 +50,8 @@ fn attend<F: Format>(level: SimdLevel, shape: AttentionShape, scores: AttentionS
     for step in ends.windows(2) {
         let (mut starts, mut seq_lens) = (vec![0u32], Vec::new());
         let (mut positions, mut slots, mut owners) = (Vec::new(), Vec::new(), Vec::new());
-        for request in 0..2 {
-            let range = step[0][request]..step[1][request];
+        for (request, (start, end)) in std::iter::zip(step[0], step[1]).enumerate() {
+            let range = start..end;
             seq_lens.push(range.end as u32);
             for position in range {
                 positions.push(position as u32);
