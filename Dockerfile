@@ -12,5 +12,8 @@ RUN useradd --system --uid 10001 --user-group --no-create-home formwork
 USER 10001:10001
 EXPOSE 8000
 STOPSIGNAL SIGTERM
+# For the health check, which asks the server that holds this file.
+ENV FORMWORK_PID_FILE=/tmp/formwork.pid
+HEALTHCHECK --start-period=10m --start-interval=5s --interval=10s CMD ["formwork", "status", "--pid-file", "/tmp/formwork.pid"]
 ENTRYPOINT ["formwork"]
 CMD ["serve"]

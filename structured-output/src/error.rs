@@ -121,9 +121,13 @@ impl CompileError {
     }
 }
 
+/// What some editors write before the first character of a file. It is no part of a grammar.
+pub(crate) const BYTE_ORDER_MARK: char = '\u{feff}';
+
 /// Line and column, in characters and from 1, of a byte offset.
 pub(crate) fn line_and_column(source: &str, offset: usize) -> (usize, usize) {
     let before = source.get(..offset).unwrap_or(source);
+    let before = before.strip_prefix(BYTE_ORDER_MARK).unwrap_or(before);
     let line_start = before.rfind('\n').map_or(0, |at| at + 1);
     let line = before.matches('\n').count() + 1;
     (line, before[line_start..].chars().count() + 1)

@@ -269,7 +269,8 @@ fn check(plain: &Plain, vocab: &[Vec<u8>], all: bool, choices: &[usize]) {
             );
             return;
         }
-        Err(CompileError::Unsatisfiable) => {
+        Err(CompileError::Grammar { message, .. }) => {
+            assert_eq!(message, "no text matches this rule");
             assert!(productive.0[0].is_empty());
             return;
         }

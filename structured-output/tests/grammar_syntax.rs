@@ -143,8 +143,12 @@ fn what_is_wrong_with_ebnf_is_told_with_its_place() {
             "line 1, column 13: expected 4 hexadecimal digits, found `00`",
         ),
         (
-            "root ::= \"\\xd800\"",
+            "root ::= \"\\ud800\"",
             "line 1, column 13: `d800` is no code point",
+        ),
+        (
+            "root ::= \"\\x41B\"",
+            "line 1, column 11: `\\x41B` is one character in XGrammar's EBNF and two digits",
         ),
         (
             "root ::= \"a\"++",
@@ -420,7 +424,7 @@ fn a_forced_token_counts_for_the_bound() {
 fn what_is_wrong_with_a_structural_tag_is_told_with_its_pointer() {
     let compiler = compiler();
     let cases = [
-        ("{", "schema, line 1, column 2"),
+        ("{", "structural tag, at `#`: line 1, column 2: "),
         ("{}", "at `#`: the field `structures` is missing"),
         (
             r#"{"format": {"type": "x"}}"#,
@@ -451,8 +455,21 @@ fn what_is_wrong_with_a_structural_tag_is_told_with_its_pointer() {
             "at `#/format`: schema, at `#/type`",
         ),
         (
-            r#"{"format": {"type": "json_schema", "json_schema": {}, "style": "qwen_xml"}}"#,
-            "at `#/format/style`: `style` is not supported",
+            r#"{"format": {"type": "json_schema", "json_schema": {}, "style": "x_xml"}}"#,
+            "at `#/format/style`: `style` is the string `x_xml`: supported are `json`, `qwen_xml`",
+        ),
+        (
+            r#"{"format": {"type": "plus", "content": {"type": "grammar", "grammar":
+            "root ::= \"a\" b\nb ::= b \"x\""}}}"#,
+            "at `#/format/content/grammar`: line 2, column 1: no text matches this rule",
+        ),
+        (
+            r#"{"format": {"type": "grammar", "grammar": "start: \"a\"\n| \"b\" %json {\"type\": 1}"}}"#,
+            "at `#/format/grammar`: line 2, column 7: schema, at `#/type`",
+        ),
+        (
+            r#"{"format": {"type": "sequence", "elements": [{"type": "regex", "pattern": "[^\\s\\S]"}]}}"#,
+            "at `#/format`: no text matches this rule",
         ),
         (
             r#"{"format": {"type": "triggered_tags", "triggers": ["<a>"], "tags":
@@ -486,7 +503,7 @@ fn structural_tags_say_what_their_formats_say() {
     let compiler = compiler();
     let text = r#"{"type": "any_text"}"#;
     let digits = r#"{"type": "regex", "pattern": "[0-9]+"}"#;
-    let cases: [(String, &[&str], &[&str]); 9] = [
+    let cases: [(String, &[&str], &[&str]); 11] = [
         (
             format!(
                 r#"{{"type": "tag", "begin": "<a>", "content": {text}, "end": ["</a>", "<b/>"]}}"#
@@ -543,6 +560,19 @@ fn structural_tags_say_what_their_formats_say() {
             &["ab", "abc", "xab1x"],
         ),
         (
+            r#"{"type": "sequence", "elements": [{"type": "token", "token": "a"}, {"type": "token",
+            "token": "<think>"}]}"#.into(),
+            &["a<think>"],
+            &["b<think>", "a"],
+        ),
+        (
+            r#"{"type": "json_schema", "any_order": true, "json_schema": {"properties": {"a": {"type":
+            "integer"}, "b": {"type": "null"}}, "required": ["a"], "type": "object",
+            "additionalProperties": false}}"#.into(),
+            &[r#"{"b":null,"a":1}"#, r#"{"a":1,"b":null}"#, r#"{"a":1}"#],
+            &[r#"{"b":null}"#, r#"{"a":1,"a":1}"#],
+        ),
+        (
             r#"{"type": "grammar", "grammar": "start: \"(\" start \")\" | \"x\""}"#.into(),
             &["x", "((x))"],
             &["(x"],
@@ -584,4 +614,19 @@ fn token_formats_go_by_tokens() {
     assert!(is_accepted(&[97, TOOL, 49, 50, 120, 97]));
     assert!(!is_accepted(&[121]) && !is_accepted(&[TOOL]) && !is_accepted(&[TOOL, 49]));
     assert!(!is_accepted(&[TOOL, 120]));
+}
+
+#[test]
+fn a_byte_order_mark_is_no_part_of_a_grammar() {
+    assert!(accepts("\u{feff}root ::= \"a\"", "a"));
+    assert!(accepts("\u{feff}start: \"a\"", "a"));
+    assert!(message("\u{feff}root ::= b").contains("line 1, column 10: rule `b`"));
+    let tag = "\u{feff}{\"format\": {\"type\": \"any_text\"}}";
+    assert!(compiler().compile_structural_tag(tag).is_ok());
+}
+
+#[test]
+fn schemas_may_be_true_or_false() {
+    assert!(accepts("start: \"a\" %json true", "a[1]"));
+    assert!(message("start: \"a\" %json false").contains("line 1, column"));
 }

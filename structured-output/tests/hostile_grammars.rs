@@ -48,10 +48,16 @@ fn accepts(grammar: &str, text: &str) -> bool {
 
 #[test]
 fn rules_that_say_nothing() {
-    let empty = CompileError::Unsatisfiable.to_string();
+    let empty = "grammar, line 1, column 1: no text matches this rule";
     assert_eq!(message("root ::= root"), empty);
     assert_eq!(message("root ::= root \"a\""), empty);
     assert_eq!(message("root ::= a\na ::= b b\nb ::= root \"x\""), empty);
+    assert_eq!(message("start: /a/ & /b/"), empty);
+    // The rule in which the reason lies.
+    assert_eq!(
+        message("root ::= \"(\" root \")\" a | a \"y\"\na ::= a \"x\""),
+        "grammar, line 2, column 1: no text matches this rule"
+    );
     assert!(accepts("root ::= root root | \"\"", ""));
     assert!(!accepts("root ::= root root | \"\"", "a"));
     assert!(accepts(
@@ -87,12 +93,20 @@ fn what_is_missing_is_told_with_its_place() {
 #[test]
 fn depth_is_bounded() {
     let open = "(".repeat(100_000);
-    assert_eq!(limit(&format!("root ::= {open}")), "max_nesting");
-    assert_eq!(limit(&format!("start: {open}")), "max_nesting");
+    let too_deep = "groups are nested deeper than 512 (limit `max_nesting`)";
     assert_eq!(
-        limit(&format!("start: {}", "[".repeat(100_000))),
-        "max_nesting"
+        message(&format!("root ::= {open}")),
+        format!("grammar, line 1, column 522: {too_deep}")
     );
+    for source in [
+        format!("start: {open}"),
+        format!("start: {}", "[".repeat(100_000)),
+    ] {
+        assert_eq!(
+            message(&source),
+            format!("grammar, line 1, column 520: {too_deep}")
+        );
+    }
     let json = format!("start: %json {{\"a\": {}", "[".repeat(100_000));
     assert!(message(&json).contains("this JSON object has no end"));
     let json = format!(
@@ -191,9 +205,9 @@ fn long_chains_and_cycles_of_rules() {
 #[test]
 fn ambiguity_costs_no_more_than_its_limit() {
     let ambiguous = "root ::= s\ns ::= s s | s s s | \"a\" | \"\"";
-    assert!(accepts(ambiguous, &"a".repeat(300)));
+    assert!(accepts(ambiguous, &"a".repeat(3000)));
     let palindromes = "root ::= [ab] root [ab] | \"\"";
-    assert!(accepts(palindromes, &"ab".repeat(200)));
+    assert!(accepts(palindromes, &"ab".repeat(1000)));
     // Each place of the text is one where what follows may have begun.
     let open = "root ::= \"(\" root \")\" | [(a]+";
     let grammar = compiler_with(Limits {
@@ -207,6 +221,29 @@ fn ambiguity_costs_no_more_than_its_limit() {
     assert_eq!(failed, Some(MatcherError::ItemsExhausted { max: 100 }));
     let accepted = matcher.num_accepted_tokens();
     assert!(matcher.next_token_mask().is_ok() && accepted > 20);
+}
+
+/// Counts within counts: how what was read is shared out makes no difference to what may come.
+#[test]
+fn counts_within_counts_are_read_in_one_way() {
+    let long = "a".repeat(3000);
+    for grammar in [
+        "root ::= (\"a\"{0,2147483647}){0,2147483647}",
+        "root ::= ((\"a\"{1,3}){1,1000}){1,1000}",
+        "start: /(a{1,10000}[ ,]?){1,10000}/",
+        "start: /((a{0,2000},?){0,2000};){0,3}(a{1,10000}[ ,]?){1,10000}/",
+        "start: (/(a{1,900}[ ,]?){1,900}/ | \"(\" start \")\")*",
+    ] {
+        assert!(accepts(grammar, &long), "{grammar}");
+        assert!(!accepts(grammar, &format!("{long}b")), "{grammar}");
+    }
+    assert!(accepts("start: /(a{1,2},?){1,2}/", "aaaa"));
+    assert!(!accepts("start: /(a{1,2},?){1,2}/", "aaaaa"));
+    assert!(accepts("start: /(a{1,2},?){1,2}/", "aa,aa,"));
+    assert!(accepts("start: /(a{0,2}(,x?)?){3}z/", "aa,xaa,xaaz"));
+    assert!(!accepts("start: /(a{0,2}(,x?)?){3}z/", "aaaaaaaz"));
+    // What no single `,` can follow is not what two can.
+    assert!(!accepts("start: /(a{1,5},?){1,3}/", "a,a,a,a"));
 }
 
 #[test]

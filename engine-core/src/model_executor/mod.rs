@@ -71,9 +71,19 @@ pub trait CausalLm: Send {
 
     /// The same of any rows, in their order: the head's weights are read once for all of them.
     ///
+    /// `bitmasks` are the grammars' of the first rows; bit `i % 32` of word `i / 32` is token `i`, 1
+    /// for allowed. A model may set the logits of other tokens to -inf, where that is done before they
+    /// leave their device; whoever samples masks them in any case.
+    ///
     /// # Errors
     /// As there.
-    fn compute_logits_of(&mut self, rows: &[usize], logits: &mut [f32]) -> Result<(), ModelError> {
+    fn compute_logits_of(
+        &mut self,
+        rows: &[usize],
+        bitmasks: &[Option<&[u32]>],
+        logits: &mut [f32],
+    ) -> Result<(), ModelError> {
+        let _ = bitmasks;
         let vocab_size = self.vocab_size();
         for (&row, logits) in rows.iter().zip(logits.chunks_mut(vocab_size)) {
             self.compute_logits(row..row.saturating_add(1), logits)?;

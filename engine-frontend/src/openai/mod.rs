@@ -10,6 +10,7 @@
 mod chat;
 mod chunk;
 mod completion;
+mod default_sampling_params;
 mod echo;
 mod error;
 mod fields;
@@ -24,7 +25,9 @@ mod tool_call;
 mod tool_format;
 mod tool_parser;
 mod tools;
+mod usage;
 
+pub(crate) use chat::REASONING_EFFORTS;
 pub use chat::{
     ChatCompletionRequest, ChatCompletionResponse, ChatCompletionResponseChoice, ChatMessage,
 };
@@ -35,16 +38,14 @@ pub use chunk::{
 pub use completion::{
     CompletionPrompt, CompletionRequest, CompletionResponse, CompletionResponseChoice,
 };
+pub use default_sampling_params::DefaultSamplingParams;
 pub use error::{ErrorInfo, ErrorResponse, ServingError};
 pub use fields::INERT_FIELDS;
 pub use logprobs::{
     ChatCompletionLogProb, ChatCompletionLogProbs, ChatCompletionLogProbsContent,
     CompletionLogProbs,
 };
-pub use request::{
-    CommonFields, CompletionTokensDetails, DefaultSamplingParams, PromptTokensDetails,
-    StreamOptions, UsageInfo,
-};
+pub use request::{CommonFields, StreamOptions};
 pub use responses::ResponsesRequest;
 pub use serving::{ChatSettings, OpenAIServing, RequestContext};
 pub use streaming::{EventStream, Piece};
@@ -52,3 +53,4 @@ pub use tokenize::{DetokenizeRequest, DetokenizeResponse, TokenizeRequest, Token
 pub use tool_call::{DeltaFunctionCall, DeltaToolCall, FunctionCall, ToolCall};
 pub use tool_format::ToolCallFormat;
 pub use tools::ToolChoice;
+pub use usage::{CompletionTokensDetails, PromptTokensDetails, UsageInfo};

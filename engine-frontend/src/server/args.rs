@@ -102,7 +102,7 @@ pub struct ServerArgs {
     #[arg(long, value_name = "BYTES", default_value_t = 4 << 20, value_parser = clap::value_parser!(u64).range(8192..=1 << 30), help_heading = "Limits")]
     pub h11_max_incomplete_event_size: u64,
     /// Most headers of a request
-    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=65_536), help_heading = "Limits")]
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=16_384), help_heading = "Limits")]
     pub h11_max_header_count: u64,
     /// Most connections at the same time; more wait to be accepted
     #[arg(long, value_name = "N", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Limits")]

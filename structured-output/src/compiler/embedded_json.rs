@@ -2,9 +2,10 @@
 
 use super::job::{Job, exceeded};
 use crate::error::CompileError;
+use crate::grammar_syntax::EmbeddedSchema;
 use crate::json::Style;
 use crate::lexical::Fuel;
-use crate::options::{JsonSchemaOptions, Limits};
+use crate::options::{JsonSchemaOptions, Limits, PropertyOrder};
 use crate::pushdown;
 
 impl Job<'_> {
@@ -12,11 +13,17 @@ impl Job<'_> {
     /// shortest in bytes.
     pub(super) fn embedded_json(
         &mut self,
-        schema: &str,
+        schema: &EmbeddedSchema,
         limits: &Limits,
     ) -> Result<(pushdown::State, u32), CompileError> {
-        let options = JsonSchemaOptions::default();
-        let root = self.schema_root(schema, &options, limits)?;
+        let options = JsonSchemaOptions {
+            property_order: match schema.any_order {
+                true => PropertyOrder::Any,
+                false => PropertyOrder::Schema,
+            },
+            ..JsonSchemaOptions::default()
+        };
+        let root = self.schema_root(&schema.text, &options, limits)?;
         let max_steps = self.budget.max_steps;
         let found = self.slice(|automaton| {
             let machine = automaton.machine();

@@ -6,13 +6,12 @@ use super::job::{Job, SLICE_PARTS, exceeded};
 use crate::TokenizerInfo;
 use crate::automaton::GrammarState;
 use crate::earley::{Compilation, LowerError, Lowered, NamedToken};
-use crate::engine::Engine;
 use crate::error::CompileError;
-use crate::grammar::CompiledGrammar;
 use crate::grammar_syntax::{
-    Grammar, RuleId, SyntaxError, SyntaxLimits, TagError, TokenSet, parse_ebnf, parse_lark,
-    parse_structural_tag,
+    EmbeddedSchema, Grammar, RuleId, SyntaxError, SyntaxLimits, TagError, TokenSet, parse_ebnf,
+    parse_lark, parse_structural_tag,
 };
+use crate::index::{ROOT, TokenizerIndex};
 use crate::lexical::search::{DEAD, Search};
 use crate::lexical::{Fuel, OutOfFuel};
 use crate::mask::Mask;
@@ -69,19 +68,14 @@ impl Job<'_> {
         let mut grammar = self.empty_grammar();
         let parsed = parse_structural_tag(source, &SyntaxLimits::of(limits), &mut grammar)
             .map_err(|error| match error {
-                TagError::Json { message, offset } => {
-                    CompileError::json_syntax(source, offset, message)
-                }
                 TagError::At { pointer, message } => {
                     CompileError::StructuralTag { pointer, message }
                 }
                 TagError::Limit { limit, max } => exceeded(limit, max),
             })?;
-        self.grammar(grammar, parsed.root, limits, &|rule, _, message| {
-            CompileError::StructuralTag {
-                pointer: parsed.pointer(rule).to_owned(),
-                message,
-            }
+        self.grammar(grammar, parsed.root, limits, &|rule, offset, message| {
+            let (pointer, message) = parsed.located(rule, offset, message);
+            CompileError::StructuralTag { pointer, message }
         })
     }
 
@@ -111,12 +105,19 @@ impl Job<'_> {
         locate: Locate<'_>,
     ) -> Result<GrammarState, CompileError> {
         let info = Arc::clone(self.engine.index().info());
-        let mut names: Option<hashbrown::HashMap<Vec<u8>, NamedToken>> = None;
         self.steps += grammar.num_nodes as u64;
-        let mut compilation = Compilation::new(grammar, root, |name| {
-            let names = names.get_or_insert_with(|| named_tokens(&info));
-            names.get(name.as_bytes()).cloned().unwrap_or_default()
-        });
+        let offsets: Vec<usize> = grammar.rules.iter().map(|rule| rule.offset).collect();
+        let nothing = |rule: RuleId| {
+            let message = "no text matches this rule".to_owned();
+            locate(
+                rule,
+                offsets.get(rule).copied().unwrap_or_default(),
+                message,
+            )
+        };
+        let index = Arc::clone(self.engine.index());
+        let mut compilation =
+            Compilation::new(grammar, root, |name| tokens_named(&index, name.as_bytes()));
         let lowered = loop {
             self.steps += SLICE_PARTS as u64;
             let done = self.slice(|automaton| {
@@ -129,11 +130,16 @@ impl Job<'_> {
         };
         if let Lowered::Regular(expr) = lowered {
             let start = self.slice(|automaton| automaton.machine().start_of_expression(expr))?;
+            let checked = self.check_completable(start);
+            checked.map_err(|error| match error {
+                CompileError::Unsatisfiable => nothing(root),
+                other => other,
+            })?;
             return Ok(GrammarState::Machine(start));
         }
-        let schemas: Vec<(String, RuleId, usize)> = compilation
+        let schemas: Vec<(EmbeddedSchema, RuleId, usize)> = compilation
             .schemas()
-            .map(|(schema, rule, offset)| (schema.to_owned(), rule, offset))
+            .map(|(schema, rule, offset)| (schema.clone(), rule, offset))
             .collect();
         let mut json = Vec::with_capacity(schemas.len());
         for (schema, rule, offset) in schemas {
@@ -171,9 +177,9 @@ impl Job<'_> {
                 break;
             }
         }
-        if !self.metered(|fuel| compilation.simplify(fuel))? {
+        if let Some(rule) = self.metered(|fuel| compilation.simplify(fuel))? {
             return Err(match self.engine.lock().closed_bytes() {
-                None => CompileError::Unsatisfiable,
+                None => nothing(rule),
                 Some(_) => CompileError::NotWritable,
             });
         }
@@ -212,24 +218,20 @@ impl Job<'_> {
     }
 
     /// The last step: refuses a grammar without any completion by tokens.
-    pub(super) fn finish_grammar(
-        mut self,
-        root: GrammarState,
-        engine: Arc<Engine>,
-    ) -> Result<CompiledGrammar, CompileError> {
+    pub(super) fn check_grammar(&mut self, root: GrammarState) -> Result<(), CompileError> {
         match root {
-            GrammarState::Machine(state) => self.check_completable(state)?,
+            GrammarState::Machine(state) => self.check_completable(state),
             GrammarState::Parser(state) => {
                 let mut search = Search::new(state);
                 let mut fuel = self.fuel();
                 let found =
                     self.slice(|automaton| automaton.run_parser_by_tokens(&mut search, &mut fuel))?;
-                if found.map_err(|_| self.out_of_steps())? == DEAD {
-                    return Err(CompileError::NotWritable);
+                match found.map_err(|_| self.out_of_steps())? {
+                    DEAD => Err(CompileError::NotWritable),
+                    _ => Ok(()),
                 }
             }
         }
-        Ok(CompiledGrammar::new(engine, root, self.bytes))
     }
 }
 
@@ -241,25 +243,32 @@ pub(super) fn syntax_error(source: &str, error: SyntaxError) -> CompileError {
     }
 }
 
-/// Tokens that can be named, by what they write.
-fn named_tokens(info: &TokenizerInfo) -> hashbrown::HashMap<Vec<u8>, NamedToken> {
-    let mut names: hashbrown::HashMap<Vec<u8>, NamedToken> = hashbrown::HashMap::new();
-    for (id, bytes) in info.tokens() {
-        // Others are text, and nobody names them.
-        let is_stop = info.is_stop_token(id);
-        let is_control = info.is_special_token(id);
-        if bytes.first() != Some(&b'<') && !is_stop && !is_control {
-            continue;
-        }
-        let named = names.entry(bytes.to_vec()).or_default();
-        named.ids.push(id);
-        if is_stop {
+/// The tokens that write a text.
+fn tokens_named(index: &TokenizerIndex, name: &[u8]) -> NamedToken {
+    let info = index.info();
+    let trie = index.byte_trie();
+    let node = name
+        .iter()
+        .try_fold(ROOT, |node, &byte| trie.child(node, byte));
+    let mut named = NamedToken::default();
+    if let Some(node) = node.filter(|&node| node != ROOT) {
+        named.ids.extend_from_slice(trie.ids(trie.own(node)));
+    }
+    // Those that are never text.
+    let others = info.stop_token_ids().iter().chain(info.special_token_ids());
+    named
+        .ids
+        .extend(others.filter(|&&id| !name.is_empty() && info.token_bytes(id) == name));
+    named.ids.sort_unstable();
+    named.ids.dedup();
+    for &id in &named.ids {
+        if info.is_stop_token(id) {
             named.stop_ids.push(id);
-        } else if is_control {
+        } else if info.is_special_token(id) {
             named.control_ids.push(id);
         }
     }
-    names
+    named
 }
 
 /// The tokens of a set. All others, where it is negated, are those that are text.

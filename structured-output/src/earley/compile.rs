@@ -8,8 +8,8 @@ use super::length::{Weights, lengths, of_rule};
 use super::lower::{Folded, LowerError, Lowering, NamedToken, Value};
 use super::parser::{Parser, StateId};
 use super::program::{Call, Lexeme, NewNode, NodeId};
-use super::simplify::{deterministic, merged, without_epsilons};
-use crate::grammar_syntax::{Grammar, RuleId, TokenSet};
+use super::simplify::{deterministic, loops, merged, without_epsilons};
+use crate::grammar_syntax::{EmbeddedSchema, Grammar, RuleId, TokenSet};
 use crate::lexical::search::DEAD;
 use crate::lexical::{ByteSet, EMPTY, ExprId, Fuel, Lexicon, OutOfFuel};
 use crate::mask::Mask;
@@ -85,11 +85,11 @@ impl Compilation {
     }
 
     /// Schemas that occur, with the rule and the offset of each.
-    pub(crate) fn schemas(&self) -> impl Iterator<Item = (&str, RuleId, usize)> {
+    pub(crate) fn schemas(&self) -> impl Iterator<Item = (&EmbeddedSchema, RuleId, usize)> {
         self.folded
             .schemas
             .iter()
-            .map(|(schema, rule, at)| (&**schema, *rule, *at))
+            .map(|(schema, rule, at)| (schema, *rule, *at))
     }
 
     /// Token sets that occur, with the rule and the offset of each.
@@ -177,12 +177,12 @@ impl Compilation {
         Ok(self.languages.is_empty())
     }
 
-    /// Step 4: drops what can't be completed, then epsilons and left recursion. False where
-    /// nothing is left. What goes wrong here is fuel.
-    pub(crate) fn simplify(&mut self, fuel: &mut Fuel) -> Result<bool, OutOfFuel> {
+    /// Step 4: drops what can't be completed, then epsilons and left recursion. Where nothing is
+    /// left, a rule that has no text. What goes wrong here is fuel.
+    pub(crate) fn simplify(&mut self, fuel: &mut Fuel) -> Result<Option<RuleId>, OutOfFuel> {
         let least = lengths(&self.graph, &self.weights, fuel)?;
         if of_rule(&self.graph, &least, self.graph.root) == DEAD {
-            return Ok(false);
+            return Ok(Some(self.empty_rule(&least)));
         }
         // What reads nothing is an edge that reads nothing, and else what it reads but for that.
         let graph = &mut self.graph;
@@ -235,7 +235,36 @@ impl Compilation {
         merged(graph, fuel)?;
         self.lengths = lengths(graph, &self.weights, fuel)?;
         self.ranks = ranks(graph);
-        Ok(of_rule(graph, &self.lengths, graph.root) != DEAD)
+        let is_empty = of_rule(&self.graph, &self.lengths, self.graph.root) == DEAD;
+        Ok(is_empty.then_some(self.root))
+    }
+
+    /// A rule without any text, of those that the root leads to: one that calls no others such if
+    /// there is one, since that is where the reason lies.
+    fn empty_rule(&self, least: &[u32]) -> RuleId {
+        let num_rules = self.folded.rules.len() as u32;
+        let is_empty = |rule: u32| {
+            self.graph.starts[rule as usize] != NO_NODE && of_rule(&self.graph, least, rule) == DEAD
+        };
+        // A rule's nodes are made together: those up to the next rule's start.
+        let mut starts: Vec<u32> = self.graph.starts.clone();
+        starts.retain(|&start| start != NO_NODE);
+        starts.sort_unstable();
+        let calls_empty = |rule: u32| {
+            let start = self.graph.starts[rule as usize];
+            let after = starts.partition_point(|&other| other <= start);
+            let end = starts
+                .get(after)
+                .map_or(self.graph.nodes.len(), |&end| end as usize);
+            let nodes = &self.graph.nodes[start as usize..end];
+            nodes.iter().any(|node| {
+                let mut labels = node.edges.iter().map(|edge| edge.0);
+                labels.any(|label| matches!(label, Label::Call(rule) if is_empty(rule)))
+            })
+        };
+        let mut empty = (0..num_rules).filter(|&rule| is_empty(rule));
+        let found = empty.find(|&rule| !calls_empty(rule));
+        found.map_or(self.root, |rule| rule as RuleId)
     }
 
     /// Step 5: the rules become part of the parser; its first state.
@@ -252,7 +281,9 @@ impl Compilation {
             .into_iter()
             .map(|mask| parser.add_token_set(mask))
             .collect();
-        for (node, min_length) in self.graph.nodes.into_iter().zip(self.lengths) {
+        let loops = loops(&self.graph, fuel)?;
+        let facts = self.lengths.into_iter().zip(loops);
+        for (node, (min_length, is_loop)) in self.graph.nodes.into_iter().zip(facts) {
             fuel.burn(1 + node.edges.len() as u64)?;
             let mut lexemes = Vec::new();
             let mut calls = Vec::new();
@@ -291,6 +322,7 @@ impl Compilation {
                 lexemes,
                 calls,
                 accepting: node.accepting,
+                is_loop,
                 min_length,
             });
         }

@@ -15,13 +15,19 @@ use super::program::NodeId;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(crate) struct ContextId(pub(super) u32);
 
-/// A place to return to.
+/// A place to return to: a node of a caller, with the caller's context.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub(super) enum Return {
-    /// The end of the whole text.
-    End,
-    /// A node of a caller, with the caller's context.
-    To(NodeId, ContextId),
+pub(super) struct Return {
+    pub(super) node: NodeId,
+    pub(super) context: ContextId,
+}
+
+impl Return {
+    /// The end of the whole text, which is no node.
+    pub(super) const END: Self = Self {
+        node: NodeId(u32::MAX),
+        context: AT_END,
+    };
 }
 
 /// The context of the whole text.
@@ -44,7 +50,7 @@ impl Default for Contexts {
             ids: HashTable::new(),
             hasher: DefaultHashBuilder::default(),
         };
-        contexts.intern(&[Return::End], |_| 0);
+        contexts.intern(&[Return::END], |_| 0);
         contexts
     }
 }
@@ -83,8 +89,8 @@ impl Contexts {
         let id = *entry.or_insert(self.entries.len() as u32).get();
         if id as usize == self.entries.len() {
             let lengths = returns.iter().map(|place| match *place {
-                Return::End => 0,
-                Return::To(node, context) => {
+                Return::END => 0,
+                Return { node, context } => {
                     super::length::add(to_end(node), self.min_length(context))
                 }
             });

@@ -21,44 +21,82 @@ pub(super) struct Entered {
 /// Callers by the rule called, rules that may begin with others first.
 type Callers = BTreeMap<(Reverse<u32>, NodeId), Vec<Return>>;
 
+/// Returns up to which what is read first after them is remembered: more come only with texts that
+/// may be read in many ways, and hardly ever again.
+const MAX_REMEMBERED: usize = 64;
+
 impl Parser {
-    /// What is read first in a context.
+    /// Adds what is read first in a context.
     pub(super) fn enter(
         &mut self,
         context: ContextId,
+        items: &mut Vec<Item>,
         fuel: &mut Fuel,
-    ) -> Result<&[Item], OutOfFuel> {
+    ) -> Result<(), OutOfFuel> {
+        let returns = self.contexts.returns(context);
+        if returns.len() > MAX_REMEMBERED {
+            let returns = returns.to_vec();
+            let entered = self.expand(vec![context], returns, fuel)?;
+            self.note(&entered.reads);
+            items.extend_from_slice(&entered.items);
+            return Ok(());
+        }
         if !self.entered.contains_key(&context) {
-            let entered = self.expand(context, fuel)?;
+            let returns = returns.to_vec();
+            let entered = self.expand(vec![context], returns, fuel)?;
             self.entered_bytes += size_of::<(ContextId, Entered)>()
                 + entered.items.len() * size_of::<Item>()
                 + entered.reads.len() * size_of::<ContextId>();
             self.entered.insert(context, entered);
         }
-        let Some(entered) = self.entered.get(&context) else {
-            return Ok(&[]);
-        };
-        if let Some(log) = &mut self.log {
-            log.extend_from_slice(&entered.reads);
+        if let Some(entered) = self.entered.get(&context) {
+            items.extend_from_slice(&entered.items);
+            if let Some(log) = &mut self.log {
+                log.extend_from_slice(&entered.reads);
+            }
         }
-        Ok(&entered.items)
+        Ok(())
     }
 
-    fn expand(&mut self, context: ContextId, fuel: &mut Fuel) -> Result<Entered, OutOfFuel> {
-        let mut reads = vec![context];
+    /// Adds what is read first at some places, which are sorted and where none is implied by others.
+    pub(super) fn enter_all(
+        &mut self,
+        returns: Vec<Return>,
+        items: &mut Vec<Item>,
+        fuel: &mut Fuel,
+    ) -> Result<(), OutOfFuel> {
+        if returns.len() <= MAX_REMEMBERED {
+            let context = self.context(returns);
+            return self.enter(context, items, fuel);
+        }
+        let entered = self.expand(Vec::new(), returns, fuel)?;
+        self.note(&entered.reads);
+        items.extend_from_slice(&entered.items);
+        Ok(())
+    }
+
+    fn expand(
+        &mut self,
+        mut reads: Vec<ContextId>,
+        mut pending: Vec<Return>,
+        fuel: &mut Fuel,
+    ) -> Result<Entered, OutOfFuel> {
         let mut items = Vec::new();
         let mut callers = Callers::new();
-        let mut pending: Vec<Return> = self.contexts.returns(context).to_vec();
         let mut seen: HashSet<Return> = pending.iter().copied().collect();
         while let Some(place) = pending.pop() {
             fuel.burn(1)?;
-            let Return::To(id, outer) = place else {
+            if place == Return::END {
                 items.push(Item {
                     lexeme: Lexeme::End,
                     context: AT_END,
                 });
                 continue;
-            };
+            }
+            let Return {
+                node: id,
+                context: outer,
+            } = place;
             if self.program.node(id).accepting {
                 reads.push(outer);
                 for &place in self.contexts.returns(outer) {
@@ -71,19 +109,18 @@ impl Parser {
             self.leave(id, outer, &mut items, &mut callers, &mut reads, fuel)?;
         }
         while let Some(((_, start), returns)) = callers.pop_first() {
+            if returns.len() > self.max_items {
+                self.too_many_items = true;
+                return Err(OutOfFuel);
+            }
             let inner = self.context(returns);
-            // What was read to make it is noted already; it has no outer context of its own.
-            self.leave(
-                start,
-                inner,
-                &mut items,
-                &mut callers,
-                &mut Vec::new(),
-                fuel,
-            )?;
+            let before = reads.len();
+            self.leave(start, inner, &mut items, &mut callers, &mut reads, fuel)?;
+            // What was read to make it is noted already.
+            let noted = reads.split_off(before);
+            reads.extend(noted.into_iter().filter(|&context| context != inner));
         }
-        items.sort_unstable();
-        items.dedup();
+        self.join(&mut items, &mut reads, fuel)?;
         if items.len() > self.max_items {
             self.too_many_items = true;
             return Err(OutOfFuel);
@@ -110,7 +147,7 @@ impl Parser {
         for at in 0..self.program.lexemes(node).len() {
             fuel.burn(1)?;
             let (lexeme, target) = self.program.lexemes(node)[at];
-            let context = self.after(target, context);
+            let context = self.after(target, context, reads);
             // A stop token is the last: only where nothing needs to follow.
             let comes_too_early =
                 matches!(lexeme, Lexeme::Stop(_)) && self.contexts.min_length(context) > 0;
@@ -121,14 +158,20 @@ impl Parser {
         for at in 0..self.program.calls(node).len() {
             fuel.burn(1)?;
             let call = self.program.calls(node)[at];
+            let is_last = self.program.is_last(call.target);
+            let place = match is_last {
+                true => None,
+                false => Some(self.return_to(call.target, context, reads)),
+            };
             let returns = callers.entry((Reverse(call.rank), call.start)).or_default();
-            if self.program.is_last(call.target) {
-                reads.push(context);
-                let outer = self.contexts.returns(context);
-                fuel.burn(outer.len() as u64)?;
-                returns.extend_from_slice(outer);
-            } else {
-                returns.push(Return::To(call.target, context));
+            match place {
+                Some(place) => returns.push(place),
+                None => {
+                    reads.push(context);
+                    let outer = self.contexts.returns(context);
+                    fuel.burn(outer.len() as u64)?;
+                    returns.extend_from_slice(outer);
+                }
             }
         }
         Ok(())

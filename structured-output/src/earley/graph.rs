@@ -43,6 +43,10 @@ pub(super) const NO_NODE: u32 = u32::MAX;
 /// Repetitions of up to this many parts are written out.
 const MAX_UNROLLED: u32 = 16;
 
+/// Repetitions of this many parts or more have no bound: each part has a byte at least, and no text
+/// is that long.
+const MANY: u32 = 1 << 30;
+
 impl Graph {
     pub(super) fn node(&mut self) -> u32 {
         self.nodes.push(Node::default());
@@ -193,6 +197,7 @@ impl Builder<'_> {
     /// A tree `min` to `max` times. Few are written out. Many are rules that double: `x{2^k}`, and
     /// `x{0,2^k - 1}` as the binary digits of the count, so that a count is made in one way.
     fn repeat(&mut self, tree: u32, inner: Value, min: u32, max: u32) -> Body {
+        let max = if max >= MANY { UNBOUNDED } else { max };
         let one = Body::Value(inner.clone());
         let star = Body::Star(Box::new(one.clone()));
         let bounded = if max == UNBOUNDED { min } else { max };

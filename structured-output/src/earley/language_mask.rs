@@ -7,13 +7,15 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::index::Trie;
+use crate::index::{ROOT, Trie};
 use crate::lexical::{ByteSet, ExprId, Fuel, Lexicon, OutOfFuel};
 use crate::mask::Mask;
 use crate::mask::walk::{DEAD, Labelled, Table};
 
 /// What a language allows by itself, of the tokens below a node of the trie of bytes.
 pub(crate) struct LanguageMask {
+    /// Different for each.
+    pub(crate) number: u32,
     /// Tokens that begin a text of the language, or are one.
     pub(crate) inside: Arc<Mask>,
     /// What the other tokens go on with after a text of the language.
@@ -28,6 +30,30 @@ impl LanguageMask {
                 Rests::Trie(trie) => trie.memory_bytes(),
                 Rests::Places(places) => places.memory_bytes(),
             }
+    }
+}
+
+impl Rests {
+    /// Whether a rest may begin with a byte of a set, large ends apart.
+    pub(crate) fn may_begin_with(&self, bytes: &ByteSet) -> bool {
+        match self {
+            Self::Trie(rests) => {
+                let mut firsts = rests.children(ROOT);
+                firsts.any(|child| bytes.contains(rests.label(child)))
+            }
+            Self::Places(places) => {
+                let mut firsts = places.first_bytes.iter();
+                firsts.any(|&(byte, _)| bytes.contains(byte))
+            }
+        }
+    }
+
+    /// Places at which many tokens leave the language.
+    pub(crate) fn large(&self) -> &[End] {
+        match self {
+            Self::Trie(_) => &[],
+            Self::Places(places) => &places.large,
+        }
     }
 }
 
@@ -73,7 +99,8 @@ const MANY: u32 = 512;
 /// What a walk of a language found.
 #[derive(Default)]
 pub(crate) struct Walked {
-    /// Tokens that begin a text of the language, or are one, as ranges of [`Trie::tokens`].
+    /// Tokens that begin a text of the language, or are one, as ranges of [`Trie::tokens`], in no
+    /// order.
     pub(crate) inside: Vec<Range<u32>>,
     /// Where tokens leave it, but for those at large ends.
     pub(crate) leaves: Vec<Leave>,
@@ -220,6 +247,13 @@ pub(crate) fn walk(
                 }
             }
             if next != DEAD {
+                if trie.children(child).is_empty() {
+                    // Most nodes: no token goes on after it.
+                    if next_beside.is_none() {
+                        walked.inside.push(trie.own(child));
+                    }
+                    continue;
+                }
                 let child = End {
                     node: child,
                     depth: depth + 1,

@@ -8,8 +8,8 @@ use hashbrown::HashMap;
 
 use super::languages::{shortest, substring, text_until, text_without};
 use super::order::components;
-use crate::grammar_syntax::{Grammar, Node, NodeId, NodeKind, RuleId, TokenSet};
-use crate::lexical::{EMPTY, EPSILON, ExprId, Lexicon};
+use crate::grammar_syntax::{EmbeddedSchema, Grammar, Node, NodeId, NodeKind, RuleId, TokenSet};
+use crate::lexical::{EMPTY, EPSILON, ExprId, Lexicon, product};
 use crate::regex::{Spelling, Translator};
 
 /// The largest language, in parts, that becomes a part of another. Beyond it a rule stays a rule,
@@ -46,7 +46,7 @@ pub(super) struct Folded {
     /// Rule and offset of each.
     pub(super) token_set_places: Vec<(RuleId, usize)>,
     /// Schemas, with the rule and offset where they stand.
-    pub(super) schemas: Vec<(Box<str>, RuleId, usize)>,
+    pub(super) schemas: Vec<(EmbeddedSchema, RuleId, usize)>,
 }
 
 /// Tokens that are written in one way.
@@ -239,8 +239,19 @@ impl Lowering {
                 Value::Regular(expr, size) => {
                     Value::Regular(lexicon.repeat(expr, min, max), size + 1)
                 }
-                Value::Tree(_) => {
-                    let inner = values[inner].clone();
+                Value::Tree(tree) => {
+                    let (mut inner, mut min, mut max) = (values[inner].clone(), min, max);
+                    // Counts of counts are counts, where there is no gap between them.
+                    if let Tree::Repeat {
+                        inner: counted,
+                        min: low,
+                        max: high,
+                    } = &self.folded.trees[tree as usize]
+                        && let Some(whole) = product(*low, *high, min, max)
+                    {
+                        inner = counted.clone();
+                        (min, max) = whole;
+                    }
                     self.tree(Tree::Repeat { inner, min, max })
                 }
             },

@@ -13,6 +13,13 @@ use super::context::{ContextId, Contexts, Return};
 /// A branch: nodes returned to, with the numbers of the contexts below.
 type Shape = Box<[(u32, u32)]>;
 
+/// Contexts with more returns, and more contexts below one, aren't told apart: they come only with
+/// texts that may be read in many ways, and hardly ever again.
+const MAX_RETURNS: usize = 64;
+
+/// What depends on more contexts isn't kept.
+const MAX_READS: usize = 1024;
+
 /// That of the end of the text, which is no node.
 const END: (u32, u32) = (u32::MAX, 0);
 
@@ -50,16 +57,30 @@ impl<K: Copy + Eq + std::hash::Hash, T: Clone> ContextMemo<K, T> {
             + self.roots.capacity() * (size_of::<(K, u32)>() + 1)
     }
 
-    /// What is known.
-    pub(super) fn get(&self, key: K, context: ContextId, contexts: &Contexts) -> Option<T> {
+    /// What is known. The contexts that it depends on are added to `log`, if there is one.
+    pub(super) fn get(
+        &self,
+        key: K,
+        context: ContextId,
+        contexts: &Contexts,
+        log: Option<&mut Vec<ContextId>>,
+    ) -> Option<T> {
         let mut at = *self.roots.get(&key)?;
         let mut below = vec![context];
+        let mut reads = Vec::new();
         loop {
             match &self.nodes[at as usize] {
                 Known::Nothing => return None,
-                Known::Value(value) => return Some(value.clone()),
+                Known::Value(value) => {
+                    if let Some(log) = log {
+                        log.extend(reads);
+                    }
+                    return Some(value.clone());
+                }
                 &Known::Context(number) => {
-                    let shape = shape(contexts, below[number as usize], &mut below);
+                    let context = below[number as usize];
+                    reads.push(context);
+                    let shape = shape(contexts, context, &mut below)?;
                     at = *self.branches.get(&(at, shape))?;
                 }
             }
@@ -75,6 +96,9 @@ impl<K: Copy + Eq + std::hash::Hash, T: Clone> ContextMemo<K, T> {
         contexts: &Contexts,
         value: T,
     ) {
+        if reads.len() > MAX_READS {
+            return;
+        }
         let mut at = match self.roots.get(&key) {
             Some(&root) => root,
             None => {
@@ -108,7 +132,9 @@ impl<K: Copy + Eq + std::hash::Hash, T: Clone> ContextMemo<K, T> {
             };
             let context = below[number as usize];
             looked_into.push(context);
-            let shape = shape(contexts, context, &mut below);
+            let Some(shape) = shape(contexts, context, &mut below) else {
+                return;
+            };
             at = match self.branches.get(&(at, shape.clone())) {
                 Some(&next) => next,
                 None => {
@@ -127,11 +153,11 @@ impl<K: Copy + Eq + std::hash::Hash, T: Clone> ContextMemo<K, T> {
     }
 }
 
-/// What is found in a context. Contexts below it get numbers.
-fn shape(contexts: &Contexts, context: ContextId, below: &mut Vec<ContextId>) -> Shape {
+/// What is found in a context, `None` where that is too much. Contexts below it get numbers.
+fn shape(contexts: &Contexts, context: ContextId, below: &mut Vec<ContextId>) -> Option<Shape> {
     let number = |place: &Return| match *place {
-        Return::End => END,
-        Return::To(node, context) => {
+        Return::END => END,
+        Return { node, context } => {
             let known = below.iter().position(|&known| known == context);
             let number = known.unwrap_or_else(|| {
                 below.push(context);
@@ -140,7 +166,12 @@ fn shape(contexts: &Contexts, context: ContextId, below: &mut Vec<ContextId>) ->
             (node.0, number as u32)
         }
     };
-    contexts.returns(context).iter().map(number).collect()
+    let returns = contexts.returns(context);
+    if returns.len() > MAX_RETURNS {
+        return None;
+    }
+    let shape = returns.iter().map(number).collect();
+    (below.len() <= 4 * MAX_RETURNS).then_some(shape)
 }
 
 #[cfg(test)]
@@ -149,29 +180,32 @@ mod tests {
     use super::super::program::NodeId;
     use super::*;
 
+    fn to(node: NodeId, context: ContextId) -> Return {
+        Return { node, context }
+    }
+
     #[test]
     fn what_was_not_read_makes_no_difference() {
         let mut contexts = Contexts::default();
         let mut context = |returns: &[Return]| contexts.intern(returns, |_| 1);
-        let one = context(&[Return::To(NodeId(1), AT_END)]);
-        let two = context(&[Return::To(NodeId(2), one)]);
-        let three = context(&[Return::To(NodeId(2), two)]);
-        let both = context(&[Return::To(NodeId(2), one), Return::To(NodeId(3), two)]);
+        let one = context(&[to(NodeId(1), AT_END)]);
+        let two = context(&[to(NodeId(2), one)]);
+        let three = context(&[to(NodeId(2), two)]);
+        let both = context(&[to(NodeId(2), one), to(NodeId(3), two)]);
         let mut memo: ContextMemo<u8, &str> = ContextMemo::default();
-        assert_eq!(memo.get(7, three, &contexts), None);
+        assert_eq!(memo.get(7, three, &contexts, None), None);
         // Read: only the context itself.
         memo.insert(7, three, &[three], &contexts, "shallow");
-        assert_eq!(memo.get(7, three, &contexts), Some("shallow"));
-        assert_eq!(memo.get(7, two, &contexts), Some("shallow"));
-        assert_eq!(memo.get(7, one, &contexts), None);
-        assert_eq!(memo.get(8, two, &contexts), None);
+        assert_eq!(memo.get(7, three, &contexts, None), Some("shallow"));
+        assert_eq!(memo.get(7, two, &contexts, None), Some("shallow"));
+        assert_eq!(memo.get(7, one, &contexts, None), None);
+        assert_eq!(memo.get(8, two, &contexts, None), None);
         // Read: one below, too. What was made meanwhile and is not below is left out.
         memo.insert(7, both, &[both, three, one], &contexts, "deep");
-        assert_eq!(memo.get(7, both, &contexts), Some("deep"));
-        let other = contexts.intern(
-            &[Return::To(NodeId(2), two), Return::To(NodeId(3), one)],
-            |_| 1,
-        );
-        assert_eq!(memo.get(7, other, &contexts), None);
+        let mut log = vec![two];
+        assert_eq!(memo.get(7, both, &contexts, Some(&mut log)), Some("deep"));
+        assert_eq!(log, [two, both, one]);
+        let other = contexts.intern(&[to(NodeId(2), two), to(NodeId(3), one)], |_| 1);
+        assert_eq!(memo.get(7, other, &contexts, None), None);
     }
 }

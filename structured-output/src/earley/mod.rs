@@ -13,11 +13,13 @@
 //! | `program` | what comes out: nodes with lexemes and calls |
 //! | `context` | what follows a rule, interned |
 //! | `parser` | states, and how they step |
+//! | `canonical` | contexts and states in one form |
 //! | `enter` | what is read first in a context |
 //! | `completion` | how far the end is, and the way there |
 //! | `language_mask` | what tokens a language allows by itself |
 //! | `memo` | what is known of items, under what it depends on |
 
+mod canonical;
 mod compile;
 mod completion;
 mod context;

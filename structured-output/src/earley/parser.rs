@@ -5,7 +5,8 @@
 //! at once: the nodes returned to, the rules called there, their first lexemes. That depends on the
 //! contexts alone and is remembered. A rule's callers at a place are gathered before the rule is
 //! entered (see `left_recursion` for why that is possible), so equal contexts are one context, and a
-//! call at a rule's end passes on the caller's returns, so right recursion doesn't grow.
+//! call at a rule's end passes on the caller's returns, so right recursion doesn't grow. What else
+//! keeps ambiguous texts small stands in `canonical`.
 //!
 //! For an unambiguous grammar a state has few lexemes and a byte costs a few look-ups, whatever came
 //! before. At worst there are as many as places of the text where a rule may have begun.
@@ -32,6 +33,9 @@ pub(crate) struct Item {
     pub(crate) lexeme: Lexeme,
     pub(crate) context: ContextId,
 }
+
+/// A recording that another one interrupts.
+pub(crate) struct Recording(Option<Vec<ContextId>>);
 
 /// All states of a generation, and the rules they belong to.
 pub(crate) struct Parser {
@@ -116,8 +120,9 @@ impl Parser {
 
     fn intern(&mut self, mut items: Vec<Item>, fuel: &mut Fuel) -> Result<StateId, OutOfFuel> {
         fuel.burn(1 + items.len() as u64)?;
-        items.sort_unstable();
-        items.dedup();
+        let mut reads = Vec::new();
+        self.join(&mut items, &mut reads, fuel)?;
+        self.note(&reads);
         if items.len() > self.max_items {
             self.too_many_items = true;
             return Err(OutOfFuel);
@@ -143,43 +148,11 @@ impl Parser {
 
     /// The state at the start of a grammar whose root rule starts at a node.
     pub(super) fn start(&mut self, root: NodeId, fuel: &mut Fuel) -> Result<StateId, OutOfFuel> {
-        let context = self.context(vec![Return::To(root, AT_END)]);
-        let items = self.enter(context, fuel)?.to_vec();
-        self.intern(items, fuel)
-    }
-
-    /// The context of some returns.
-    pub(super) fn context(&mut self, mut returns: Vec<Return>) -> ContextId {
-        returns.sort_unstable();
-        returns.dedup();
-        let program = &self.program;
-        self.contexts
-            .intern(&returns, |node| program.node(node).min_length)
-    }
-
-    /// What follows a lexeme or a call that leads to a node: a rule that is over returns at once.
-    pub(super) fn after(&mut self, node: NodeId, context: ContextId) -> ContextId {
-        if self.program.is_last(node) {
-            return context;
-        }
-        self.context(vec![Return::To(node, context)])
-    }
-
-    /// All contexts in one.
-    fn union(&mut self, contexts: &mut Vec<ContextId>) -> ContextId {
-        contexts.sort_unstable();
-        contexts.dedup();
-        if let [only] = contexts[..] {
-            return only;
-        }
-        let mut returns = Vec::new();
-        for &context in contexts.iter() {
-            if let Some(log) = &mut self.log {
-                log.push(context);
-            }
-            returns.extend_from_slice(self.contexts.returns(context));
-        }
-        self.context(returns)
+        let context = self.context(vec![Return {
+            node: root,
+            context: AT_END,
+        }]);
+        self.follow(context, fuel)
     }
 
     /// The state of the items that go on, and of what follows the contexts that are entered.
@@ -189,10 +162,17 @@ impl Parser {
         mut ended: Vec<ContextId>,
         fuel: &mut Fuel,
     ) -> Result<Option<StateId>, OutOfFuel> {
-        if !ended.is_empty() {
-            fuel.burn(ended.len() as u64)?;
-            let context = self.union(&mut ended);
-            items.extend_from_slice(self.enter(context, fuel)?);
+        ended.sort_unstable();
+        ended.dedup();
+        match ended[..] {
+            [] => {}
+            [only] => self.enter(only, &mut items, fuel)?,
+            _ => {
+                let mut reads = Vec::new();
+                let returns = self.gathered(ended.iter().copied(), &mut reads, fuel)?;
+                self.note(&reads);
+                self.enter_all(returns, &mut items, fuel)?;
+            }
         }
         if items.is_empty() {
             return Ok(None);
@@ -208,9 +188,10 @@ impl Parser {
         byte: u8,
         fuel: &mut Fuel,
     ) -> Result<Option<StateId>, OutOfFuel> {
-        let mut items = Vec::new();
+        let num_items = self.items(state).len();
+        let mut items = Vec::with_capacity(num_items + 8);
         let mut ended = Vec::new();
-        for at in 0..self.items(state).len() {
+        for at in 0..num_items {
             fuel.burn(1)?;
             let Item { lexeme, context } = self.items(state)[at];
             let Lexeme::Text(text) = lexeme else { continue };
@@ -277,37 +258,59 @@ impl Parser {
         self.intern(items, fuel)
     }
 
+    /// What is read first in a context, ascending.
+    pub(crate) fn first_items(
+        &mut self,
+        context: ContextId,
+        fuel: &mut Fuel,
+    ) -> Result<Vec<Item>, OutOfFuel> {
+        let mut items = Vec::new();
+        self.enter(context, &mut items, fuel)?;
+        Ok(items)
+    }
+
     /// The state where a context is entered.
-    pub(crate) fn follow(
+    pub(super) fn follow(
         &mut self,
         context: ContextId,
         fuel: &mut Fuel,
     ) -> Result<StateId, OutOfFuel> {
-        let items = self.enter(context, fuel)?.to_vec();
+        let mut items = Vec::new();
+        self.enter(context, &mut items, fuel)?;
         self.intern(items, fuel)
     }
 
-    /// Starts to record which contexts are looked into.
-    pub(crate) fn start_recording(&mut self) {
-        self.log = Some(Vec::new());
+    /// Starts to record which contexts are looked into; the recording that this interrupts.
+    pub(crate) fn start_recording(&mut self) -> Recording {
+        Recording(self.log.replace(Vec::new()))
     }
 
-    /// Ends the recording: the contexts, in order.
-    pub(crate) fn stop_recording(&mut self) -> Vec<ContextId> {
+    /// Notes contexts as looked into.
+    pub(super) fn note(&mut self, reads: &[ContextId]) {
+        if let Some(log) = &mut self.log {
+            log.extend_from_slice(reads);
+        }
+    }
+
+    /// Ends the recording: the contexts, in order. What was interrupted goes on, as if it had been
+    /// looked into there.
+    pub(crate) fn stop_recording(&mut self, interrupted: Recording) -> Vec<ContextId> {
         let mut log = self.log.take().unwrap_or_default();
         let mut seen = HashSet::new();
         log.retain(|&context| seen.insert(context));
+        self.log = interrupted.0;
+        self.note(&log);
         log
     }
 
     /// What a memo knows of a key in a context.
     pub(crate) fn recall<K: Copy + Eq + Hash, T: Clone>(
-        &self,
+        &mut self,
         memo: &ContextMemo<K, T>,
         key: K,
         context: ContextId,
     ) -> Option<T> {
-        memo.get(key, context, &self.contexts)
+        memo.get(key, context, &self.contexts, self.log.as_mut())
     }
 
     /// Keeps what depends on a key and on the contexts that were looked into.

@@ -32,6 +32,9 @@ pub(super) struct Node {
     calls: (u32, u32),
     /// Whether the rule may end here.
     pub(super) accepting: bool,
+    /// Whether what is read from here to the rule's end, twice, is read from here once, such as at
+    /// the node of `("," item)*`.
+    pub(super) is_loop: bool,
     /// The least that is read from here to the rule's end: bytes, and 1 for a token.
     pub(super) min_length: u32,
 }
@@ -60,6 +63,7 @@ pub(super) struct NewNode {
     pub(super) lexemes: Vec<(Lexeme, NodeId)>,
     pub(super) calls: Vec<Call>,
     pub(super) accepting: bool,
+    pub(super) is_loop: bool,
     pub(super) min_length: u32,
 }
 
@@ -78,6 +82,7 @@ impl Program {
             lexemes: (lexemes, self.lexemes.len() as u32),
             calls: (calls, self.calls.len() as u32),
             accepting: new.accepting,
+            is_loop: new.is_loop,
             min_length: new.min_length,
         });
     }

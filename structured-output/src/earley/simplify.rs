@@ -195,3 +195,39 @@ pub(super) fn merged(graph: &mut Graph, fuel: &mut Fuel) -> Result<(), OutOfFuel
     }
     Ok(())
 }
+
+/// For each node whether it is a loop: the rule may end there, and wherever it may end after it, it
+/// is back at the node. Then what is read from the node, twice, is read from it once.
+pub(super) fn loops(graph: &Graph, fuel: &mut Fuel) -> Result<Vec<bool>, OutOfFuel> {
+    /// Loops of more nodes aren't found.
+    const MAX_NODES: usize = 64;
+    let mut seen = Seen::new(graph.nodes.len());
+    let mut loops = Vec::with_capacity(graph.nodes.len());
+    for (id, node) in (0..).zip(&graph.nodes) {
+        fuel.burn(1)?;
+        if !node.accepting || node.edges.is_empty() {
+            loops.push(false);
+            continue;
+        }
+        seen.clear();
+        seen.insert(id);
+        let mut reached = vec![id];
+        let mut next = 0;
+        let mut ends_here = true;
+        while let Some(&at) = reached.get(next)
+            && ends_here
+        {
+            next += 1;
+            for &(_, to) in &graph.nodes[at as usize].edges {
+                fuel.burn(1)?;
+                if seen.insert(to) {
+                    reached.push(to);
+                    ends_here &= !graph.nodes[to as usize].accepting;
+                }
+            }
+            ends_here &= reached.len() <= MAX_NODES;
+        }
+        loops.push(ends_here);
+    }
+    Ok(loops)
+}

@@ -45,7 +45,7 @@ pub(super) fn compile(source: &str) -> Compiled {
         .build(Vec::new(), Vec::new(), &mut fuel)
         .unwrap();
     while !compilation.weigh(lexicon, None, 10, &mut fuel).unwrap() {}
-    let start = match compilation.simplify(&mut fuel).unwrap() {
+    let start = match compilation.simplify(&mut fuel).unwrap().is_none() {
         true => Some(
             compilation
                 .install(&mut machine, &mut parser, &mut fuel)
@@ -220,6 +220,80 @@ fn what_a_byte_costs_does_not_grow_with_the_text() {
             state = next.unwrap().unwrap();
         }
         assert!(source.contains('[') && unit.contains('[') || compiled.parser.is_accepting(state));
+    }
+}
+
+/// Steps of each of some parts of a text, and the parser's memory after it.
+fn costs(source: &str, text: &[u8], num_parts: usize) -> (Vec<u64>, usize) {
+    let mut compiled = compile(source);
+    let mut state = compiled.start.unwrap();
+    let part = |part: &[u8]| {
+        let mut fuel = Fuel::new(100_000_000);
+        for &byte in part {
+            let next = compiled
+                .parser
+                .step(&mut compiled.machine, state, byte, &mut fuel);
+            state = next.unwrap().unwrap();
+        }
+        100_000_000 - fuel.left()
+    };
+    let costs = text.chunks(text.len() / num_parts).map(part).collect();
+    (costs, compiled.parser.memory_bytes())
+}
+
+#[test]
+fn texts_that_are_read_in_many_ways_cost_the_same_where_the_ways_mean_the_same() {
+    let grammars = [
+        ("root ::= root root | \"a\" | \"\"", "a"),
+        ("root ::= s\ns ::= s s | s s s | \"a\" | \"\"", "a"),
+        (
+            "root ::= a*\na ::= b* \"\"\nb ::= \"(\" root \")\" | \"x\"*",
+            "x",
+        ),
+        (
+            "root ::= root \"+\" root | root \"*\" root | [0-9]+",
+            "1+2*",
+        ),
+        (
+            "root ::= ((\"(\" root \")\"){0,2147483647}){0,2147483647}",
+            "()",
+        ),
+        ("root ::= ((\"(\" root \")\"){0,300}){0,900}", "()"),
+        (
+            "root ::= ((\"(\" root \")\" | \"x\")* (\"[\" root \"]\")*)*",
+            "x[]",
+        ),
+        (
+            "root ::= l*\nl ::= i | i l | \"(\" l \")\"\ni ::= \"a\" | \"b\" i",
+            "aba",
+        ),
+    ];
+    for (source, unit) in grammars {
+        let text = unit.repeat(20_000 / unit.len());
+        let (costs, _) = costs(source, text.as_bytes(), 10);
+        let (second, last) = (costs[1], costs[9]);
+        assert!(last <= second + second / 2, "{source}: {costs:?}");
+    }
+}
+
+#[test]
+fn texts_that_are_read_in_many_ways_cost_as_much_as_there_are_places_to_begin() {
+    let grammars = [
+        ("root ::= [ab] root [ab] | \"\"", "a"),
+        ("root ::= \"(\" root \")\" | [(a]+", "("),
+        ("root ::= \"i\" root | \"i\" root \"e\" root | \"x\"", "i"),
+        ("root ::= \"i\" root | \"i\" root \"e\" root | \"x\"", "iix"),
+        ("root ::= a a\na ::= [ab] a [ab] | \"\"", "a"),
+    ];
+    for (source, unit) in grammars {
+        let text = match unit {
+            "iix" => format!("{}{}", "i".repeat(1000), "xe".repeat(500)),
+            _ => unit.repeat(2000),
+        };
+        let (costs, bytes) = costs(source, text.as_bytes(), 10);
+        let most = costs.iter().max().unwrap() / (text.len() as u64 / 10);
+        assert!(most < 100 * text.len() as u64, "{source}: {costs:?}");
+        assert!(bytes < 40 << 20, "{source}: {bytes} bytes");
     }
 }
 

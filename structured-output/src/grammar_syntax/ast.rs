@@ -74,7 +74,15 @@ pub(crate) enum NodeKind {
     /// The token that is written so, or its text. Only a vocabulary can say whether there is one.
     NamedToken(Box<str>),
     /// A JSON value that is valid under a schema.
-    Json(Box<str>),
+    Json(EmbeddedSchema),
+}
+
+/// A JSON Schema within a grammar.
+#[derive(Debug, Clone)]
+pub(crate) struct EmbeddedSchema {
+    pub(crate) text: Box<str>,
+    /// Whether members come in any order.
+    pub(crate) any_order: bool,
 }
 
 /// A set of tokens by id: inclusive ranges, or all others.
@@ -282,6 +290,17 @@ impl SyntaxLimits {
             });
         }
         Ok(())
+    }
+
+    /// Groups nested too deep, at an offset of the source.
+    pub(crate) fn too_deep(&self, offset: usize) -> SyntaxError {
+        SyntaxError::new(
+            offset,
+            format!(
+                "groups are nested deeper than {} (limit `max_nesting`)",
+                self.max_nesting
+            ),
+        )
     }
 
     /// Parses a regular expression with flags at an offset of the source.

@@ -1,6 +1,7 @@
 //! A place in a grammar's source, and what can be read there in every dialect.
 
 use super::ast::SyntaxError;
+use crate::error::BYTE_ORDER_MARK;
 use crate::lexical::UNBOUNDED;
 
 /// A place in a source.
@@ -11,8 +12,13 @@ pub(super) struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
+    /// At the start, after a byte order mark.
     pub(super) fn new(source: &'a str) -> Self {
-        Self { source, offset: 0 }
+        let offset = match source.starts_with(BYTE_ORDER_MARK) {
+            true => BYTE_ORDER_MARK.len_utf8(),
+            false => 0,
+        };
+        Self { source, offset }
     }
 
     pub(super) fn source(&self) -> &'a str {

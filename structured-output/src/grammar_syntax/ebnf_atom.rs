@@ -3,6 +3,7 @@
 use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange};
 
 use super::ast::{NodeKind, SyntaxError, TokenSet};
+use super::cursor::cut;
 use super::ebnf::Parser;
 
 impl Parser<'_, '_> {
@@ -39,7 +40,22 @@ impl Parser<'_, '_> {
             Some('v') => '\x0b',
             Some('0') => '\0',
             Some('e') => '\x1b',
-            Some('x') => self.cursor.take_hex(1, usize::MAX)?,
+            Some('x') => {
+                let start = self.cursor.offset();
+                let code = self.cursor.take_hex(1, usize::MAX)?;
+                let digits = &self.cursor.source()[start..self.cursor.offset()];
+                if digits.len() > 2 {
+                    let message = format!(
+                        "`\\x{}` is one character in XGrammar's EBNF and two digits with text \
+                         after them in GBNF: write `\\u{:04X}`, or `\\u00{}` and the text",
+                        cut(digits),
+                        u32::from(code),
+                        &digits[..2],
+                    );
+                    return Err(SyntaxError::new(offset, message));
+                }
+                code
+            }
             Some('u') => self.cursor.take_hex(4, 4)?,
             Some('U') => self.cursor.take_hex(8, 8)?,
             Some(sign) if signs.contains(sign) => sign,

@@ -19,6 +19,54 @@ struct Counted {
     max: u32,
 }
 
+/// Some characters, a bounded number of times, and what follows them.
+#[derive(Clone, Copy)]
+pub(crate) struct Characters {
+    pub(crate) character: ExprId,
+    pub(crate) min: u32,
+    pub(crate) max: u32,
+    pub(crate) rest: ExprId,
+    /// The same with characters in any number.
+    pub(crate) any_number: ExprId,
+}
+
+/// A language less finitely many texts, and what follows.
+pub(crate) struct Less {
+    /// Infinite.
+    pub(crate) whole: ExprId,
+    pub(crate) texts: ExprId,
+    pub(crate) rest: ExprId,
+}
+
+/// What alternatives of [`Lexicon::drop_dominated`] have in common: `B` and `Z`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Nested {
+    body: ExprId,
+    rest: ExprId,
+}
+
+/// `low..=high` times, `min..=max` times: as one count, where the counts have no gap between them.
+/// Counts that don't fit have no bound: no text is that long.
+pub(crate) fn product(low: u32, high: u32, min: u32, max: u32) -> Option<(u32, u32)> {
+    let (least, most) = (u64::from(low), u64::from(high));
+    // The counts of k times and of k + 1 times meet: k = `min` is the worst.
+    let meets = match min {
+        0 => low <= 1,
+        _ => high == UNBOUNDED || u64::from(min) * (most - least) + 1 >= least,
+    };
+    let product = least * u64::from(min);
+    if !meets || low > high || product >= u64::from(UNBOUNDED) {
+        return None;
+    }
+    let is_unbounded = high == UNBOUNDED || max == UNBOUNDED;
+    let most = match (high, max) {
+        (0, _) | (_, 0) => 0,
+        _ if is_unbounded => UNBOUNDED,
+        _ => u32::try_from(most * u64::from(max)).unwrap_or(UNBOUNDED),
+    };
+    Some((product as u32, most))
+}
+
 impl Lexicon {
     /// One byte of a set.
     pub(crate) fn class(&mut self, set: ByteSet) -> ExprId {
@@ -143,21 +191,8 @@ impl Lexicon {
             max: high,
         } = self.node(body)
         {
-            match (low, high) {
-                (0, UNBOUNDED) => return body,
-                // (x+){m,n}: m or more. With m = 0 that is x*.
-                (1, UNBOUNDED) => return self.repeat(inner, min, UNBOUNDED),
-                // (x{0,h}){0,n} = x{0,hn}; a nullable body has made min 0.
-                (0, high) => {
-                    let product = u64::from(high) * u64::from(max);
-                    if max == UNBOUNDED {
-                        return self.repeat(inner, 0, UNBOUNDED);
-                    }
-                    if product < u64::from(UNBOUNDED) {
-                        return self.repeat(inner, 0, product as u32);
-                    }
-                }
-                _ => {}
+            if let Some((low, high)) = product(low, high, min, max) {
+                return self.repeat(inner, low, high);
             }
         }
         self.intern(Node::Repeat { body, min, max }, &[])
@@ -201,6 +236,7 @@ impl Lexicon {
         list.dedup();
         if list.len() > 1 {
             self.merge_counters(&mut list);
+            self.drop_dominated(&mut list);
             self.absorb(&mut list);
         }
         if list.len() > 1 && list[0] <= EPSILON {
@@ -307,6 +343,90 @@ impl Lexicon {
         list.dedup();
     }
 
+    /// Drops alternatives of counts within counts that others hold: with `B = x{1,m} T`, where `T`
+    /// may be empty, `x{0,p} T B{0,q} Z` is within `x{0,r} T B{0,s} Z` if `q < s`. What of the first
+    /// `x` is too much for `r` is one more `B`. So of `(\w{1,100},?){1,100}` one alternative is
+    /// left, not one for each way to share out what was read.
+    fn drop_dominated(&self, list: &mut Vec<ExprId>) {
+        let mut best: Vec<(Nested, u32)> = Vec::new();
+        for &expr in list.iter() {
+            let Some((nested, times)) = self.nested_counts(expr) else {
+                continue;
+            };
+            match best.iter_mut().find(|(known, _)| *known == nested) {
+                Some((_, known)) => *known = times.max(*known),
+                None => best.push((nested, times)),
+            }
+        }
+        if best.is_empty() {
+            return;
+        }
+        list.retain(|&expr| match self.nested_counts(expr) {
+            Some((nested, times)) => best.contains(&(nested, times)),
+            None => true,
+        });
+    }
+
+    /// `x{0,p} T B{0,q} Z` with `B = x{1,m} T` or `x{0,m} T`, where `T` may be empty and `p` is at
+    /// most `m`: what they are, and `q`.
+    fn nested_counts(&self, expr: ExprId) -> Option<(Nested, u32)> {
+        /// Factors of `T`.
+        const MAX_FACTORS: usize = 4;
+        let Node::Concat(head, middle) = self.node(expr) else {
+            return None;
+        };
+        let Node::Repeat {
+            body: inner,
+            min: 0,
+            max: left,
+        } = self.node(head)
+        else {
+            return None;
+        };
+        let mut at = middle;
+        let mut factors = Vec::new();
+        while factors.len() <= MAX_FACTORS {
+            let (factor, rest) = match self.node(at) {
+                Node::Concat(factor, rest) => (factor, rest),
+                _ => (at, EPSILON),
+            };
+            if let Node::Repeat {
+                body,
+                min: 0,
+                max: times,
+            } = self.node(factor)
+                && let Node::Concat(first, mut tail) = self.node(body)
+                && self.is_nullable(tail)
+                && let Node::Repeat {
+                    body: counted,
+                    min: 0..=1,
+                    max,
+                } = self.node(first)
+                && counted == inner
+                && left <= max
+            {
+                let mut same = true;
+                for &factor in &factors {
+                    let (own, rest) = match self.node(tail) {
+                        Node::Concat(own, rest) => (own, rest),
+                        _ => (tail, EPSILON),
+                    };
+                    same &= own == factor;
+                    tail = rest;
+                }
+                if same && tail == EPSILON {
+                    return Some((Nested { body, rest }, times));
+                }
+            }
+            if rest == EPSILON {
+                break;
+            }
+            factors.push(factor);
+            at = rest;
+        }
+        None
+    }
+
     /// All of them.
     pub(crate) fn and(&mut self, exprs: &[ExprId]) -> ExprId {
         let mut bytes: Option<ByteSet> = None;
@@ -369,6 +489,64 @@ impl Lexicon {
         };
         let (body, min, max) = self.as_repeat(head);
         Some((first, body, min, max, last))
+    }
+
+    /// Where an expression is `(A & ~B) C` or `A & ~B` with an infinite `A` and a finite `B`, these.
+    pub(crate) fn less_texts(&mut self, expr: ExprId) -> Option<Less> {
+        let (head, rest) = match self.node(expr) {
+            Node::Concat(head, rest) => (head, rest),
+            _ => (expr, EPSILON),
+        };
+        let Node::And(at) = self.node(head) else {
+            return None;
+        };
+        let (mut whole, mut texts) = (Vec::new(), Vec::new());
+        for &operand in self.operands(at) {
+            match self.node(operand) {
+                Node::Not(inner) if self.facts(inner).finite => texts.push(inner),
+                _ => whole.push(operand),
+            }
+        }
+        if texts.is_empty() || whole.is_empty() {
+            return None;
+        }
+        let (whole, texts) = (self.and(&whole), self.or(&texts));
+        self.facts(whole)
+            .infinite
+            .then_some(Less { whole, texts, rest })
+    }
+
+    /// Where an expression is `A{min,max} B` with bounds, these.
+    pub(crate) fn characters(&mut self, expr: ExprId) -> Option<Characters> {
+        let Node::Concat(head, rest) = self.node(expr) else {
+            return None;
+        };
+        let Node::Repeat { body, min, max } = self.node(head) else {
+            return None;
+        };
+        if (min, max) == (0, UNBOUNDED) {
+            return None;
+        }
+        let any = self.star(body);
+        Some(Characters {
+            character: body,
+            min,
+            max,
+            rest,
+            any_number: self.concat(any, rest),
+        })
+    }
+
+    /// Whether an expression is something and then another one, which is no part of a repetition
+    /// at its end.
+    pub(crate) fn ends_with(&self, mut expr: ExprId, end: ExprId) -> bool {
+        while let Node::Concat(_, rest) = self.node(expr) {
+            if rest == end {
+                return true;
+            }
+            expr = rest;
+        }
+        false
     }
 
     /// Where an expression is `~A`, this.
@@ -456,6 +634,14 @@ mod tests {
         assert_eq!(l.repeat(plus, 2, 7), l.repeat(x, 2, UNBOUNDED));
         let maybe = l.optional(x);
         assert_eq!(l.repeat(maybe, 2, 7), l.repeat(x, 0, 7));
+        let few = l.repeat(x, 2, 3);
+        assert_eq!(l.repeat(few, 2, 7), l.repeat(x, 4, 21));
+        assert_ne!(l.repeat(few, 0, 7), l.repeat(x, 0, 21));
+        let gaps = l.repeat(x, 3, 4);
+        assert_ne!(l.repeat(gaps, 1, 7), l.repeat(x, 3, 28));
+        assert_eq!(l.repeat(gaps, 2, 7), l.repeat(x, 6, 28));
+        let many = l.repeat(x, 0, i32::MAX as u32);
+        assert_eq!(l.repeat(many, 0, i32::MAX as u32), star);
         assert_eq!(l.repeat(x, 3, 2), EMPTY);
         assert_eq!(l.repeat(x, 0, 0), EPSILON);
     }

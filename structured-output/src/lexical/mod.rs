@@ -34,6 +34,7 @@ pub(crate) use arena::{
     ANY, EMPTY, EPSILON, ExprId, Fuel, Lexicon, MANY_MARKS, NO_MARK, OutOfFuel, TURNING_BYTES,
     UNBOUNDED,
 };
+pub(crate) use build::{Characters, Less, product};
 pub(crate) use byte_set::ByteSet;
 pub(crate) use derivative::RowRef;
 pub(crate) use residue::{MAX_PLACES, Part, Residue};

@@ -71,7 +71,8 @@ fn common() -> Vec<(&'static str, Value, Gets)> {
         ("seed", json!(-5), Answer(any)),
         ("seed", json!(1.5), Refusal("seed")),
         ("stop", json!("zzzz"), Answer(any)),
-        ("stop", json!(["a", "b", "c", "d", "e"]), Refusal("stop")),
+        ("stop", json!(vec!["zzzz"; 128]), Answer(any)),
+        ("stop", json!(vec!["zzzz"; 129]), Refusal("stop")),
         ("stop_token_ids", json!([5]), Answer(any)),
         (
             "stop_token_ids",
@@ -288,6 +289,11 @@ fn of_chat() -> Vec<(&'static str, Value, Gets)> {
         ("tool_choice", json!("auto"), Refusal("tool_choice")),
         ("parallel_tool_calls", json!(false), Answer(any)),
         ("reasoning_effort", json!("low"), Answer(any)),
+        (
+            "reasoning_effort",
+            json!("lots"),
+            Refusal("reasoning_effort"),
+        ),
         ("include_reasoning", json!(false), Answer(any)),
         ("echo", json!(true), Refusal("echo")),
         ("add_generation_prompt", json!(false), Answer(|_| true)),

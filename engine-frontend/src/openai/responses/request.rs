@@ -229,6 +229,7 @@ fn own_words(text: &str) -> String {
         ("response_format", "text.format"),
         ("max_completion_tokens", "max_output_tokens"),
         ("messages", "input"),
+        ("reasoning_effort", "reasoning.effort"),
     ]
     .iter()
     .fold(text.to_owned(), |text, (from, to)| text.replace(from, to))

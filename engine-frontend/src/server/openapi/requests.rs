@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::component;
+use crate::openai::REASONING_EFFORTS;
 
 const MAX_U32: u32 = u32::MAX;
 
@@ -92,7 +93,7 @@ fn sampling() -> Map<String, Value> {
         "frequency_penalty": {"type": "number", "minimum": -2, "maximum": 2},
         "repetition_penalty": {"type": "number", "exclusiveMinimum": 0, "maximum": 2},
         "seed": {"type": "integer", "minimum": i64::MIN, "maximum": u64::MAX},
-        "stop": {"anyOf": [text, {"type": "array", "items": text, "maxItems": 4}]},
+        "stop": {"anyOf": [text, {"type": "array", "items": text, "maxItems": 128}]},
         "stop_token_ids": ids,
         "include_stop_str_in_output": flag,
         "ignore_eos": flag,
@@ -202,7 +203,7 @@ fn chat_fields() -> Map<String, Value> {
         "top_logprobs": {"type": "integer", "minimum": 0, "maximum": 20},
         "max_completion_tokens": count(),
         "include_reasoning": flag,
-        "reasoning_effort": {"type": "string"},
+        "reasoning_effort": {"enum": REASONING_EFFORTS},
         "add_generation_prompt": flag,
         "continue_final_message": flag,
         "documents": {"type": "array", "items": object},
@@ -279,7 +280,10 @@ fn responses_fields() -> Map<String, Value> {
         "include": {"type": "array", "items": {"const": "message.output_text.logprobs"}},
         "reasoning": {
             "type": "object",
-            "properties": {"effort": {"type": ["string", "null"]}, "summary": {"type": "null"}},
+            "properties": {
+                "effort": {"anyOf": [{"enum": REASONING_EFFORTS}, {"type": "null"}]},
+                "summary": {"type": "null"},
+            },
         },
         "metadata": object,
         "user": {"type": "string"},

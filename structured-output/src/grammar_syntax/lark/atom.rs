@@ -2,7 +2,7 @@
 
 use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange};
 
-use super::super::ast::{NodeKind, SyntaxError, TokenSet};
+use super::super::ast::{EmbeddedSchema, NodeKind, SyntaxError, TokenSet};
 use super::super::cursor::cut;
 use super::{Parser, parse_nested};
 use crate::json::Value;
@@ -59,7 +59,10 @@ impl<'a> Parser<'a, '_> {
                 let start = self.cursor.offset();
                 self.json()?;
                 let text = &self.cursor.source()[start..self.cursor.offset()];
-                Ok(NodeKind::Json(text.into()))
+                Ok(NodeKind::Json(EmbeddedSchema {
+                    text: text.into(),
+                    any_order: false,
+                }))
             }
             Some('%') if self.cursor.rest().starts_with("%lark") => {
                 if in_terminal {
@@ -294,8 +297,15 @@ impl<'a> Parser<'a, '_> {
         self.skip_lines();
         let start = self.cursor.offset();
         let text = self.cursor.rest();
+        for (word, flag) in [("true", true), ("false", false)] {
+            if self.cursor.take_str(word) {
+                return Ok((Value::Bool(flag), start));
+            }
+        }
         if !text.starts_with('{') {
-            return self.cursor.error("expected a JSON object");
+            return self
+                .cursor
+                .error("expected a JSON object, `true` or `false`");
         }
         let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
         let mut end = None;

@@ -61,10 +61,7 @@ impl Parser<'_, '_> {
                 '(' | '[' => {
                     self.cursor.skip(1);
                     if open.len() >= self.limits.max_nesting {
-                        return Err(SyntaxError::Limit {
-                            limit: "max_nesting",
-                            max: self.limits.max_nesting as u64,
-                        });
+                        return Err(self.limits.too_deep(offset));
                     }
                     let close = if next == '(' { ')' } else { ']' };
                     let inner = Group::new(offset, Some(close), was_negated);

@@ -120,6 +120,13 @@ impl<'a> Fields<'a> {
         Ok(set)
     }
 
+    /// A field that was not read.
+    pub(super) fn left(&self) -> Option<String> {
+        let mut left = self.members.iter().zip(&self.taken);
+        let (member, _) = left.find(|(_, taken)| !**taken)?;
+        Some(member.0.clone())
+    }
+
     /// Refuses what was not read.
     pub(super) fn finish(self) -> Result<(), TagError> {
         let left = self.members.iter().zip(&self.taken);

@@ -1,12 +1,13 @@
 //! Formats one by one.
 
-use super::super::ast::{NodeId, NodeKind, RuleBuilder, RuleId, SyntaxError};
+use super::super::ast::{EmbeddedSchema, NodeId, NodeKind, RuleBuilder, RuleId, SyntaxError};
 use super::super::cursor::cut;
 use super::super::ebnf::parse as parse_ebnf;
 use super::super::ebnf_atom::any_char;
 use super::super::{is_lark, lark};
 use super::fields::{Fields, token};
-use super::{Ends, Parser, TagError, at};
+use super::xml::{XmlStyle, unknown_style};
+use super::{Ends, Origin, Parser, TagError, at, in_source};
 use crate::json::Value;
 use crate::lexical::UNBOUNDED;
 
@@ -44,7 +45,7 @@ impl Parser<'_> {
                 let pieces = self.grammar.pieces(fields.string("value")?);
                 return Ok(rule.pieces(0, &pieces));
             }
-            "json_schema" => self.json_schema(fields)?,
+            "json_schema" => return self.json_schema(fields, rule),
             "regex" => {
                 let pattern = fields.string("pattern")?;
                 let regex = self.limits.regex(pattern, "", 0);
@@ -141,41 +142,53 @@ impl Parser<'_> {
         Ok(NodeKind::Repeat { inner, min, max })
     }
 
-    fn json_schema(&mut self, fields: &mut Fields<'_>) -> Result<NodeKind, TagError> {
+    fn json_schema(
+        &mut self,
+        fields: &mut Fields<'_>,
+        rule: &mut RuleBuilder,
+    ) -> Result<NodeId, TagError> {
         let schema = fields.required("json_schema")?;
+        let any_order = fields.flag("any_order", false)?;
         match fields.optional("style") {
             None => {}
             Some(Value::String(style)) if style == "json" => {}
-            Some(_) => return fields.refuse("style", "is not supported: only `json` is"),
+            Some(style) => {
+                let named = match style {
+                    Value::String(name) => XmlStyle::named(name),
+                    _ => None,
+                };
+                return match named {
+                    Some(named) => self.xml_members(fields, schema, named, any_order, rule),
+                    None => unknown_style(fields, style),
+                };
+            }
         }
-        if fields.flag("any_order", false)? {
-            return fields.refuse(
-                "any_order",
-                "is not supported: properties come in the schema's order",
-            );
-        }
-        Ok(NodeKind::Json(schema.to_text().into()))
+        let schema = EmbeddedSchema {
+            text: schema.to_text().into(),
+            any_order,
+        };
+        Ok(rule.push(0, NodeKind::Json(schema)))
     }
 
     /// A format that is a grammar in EBNF or Lark.
     fn nested_grammar(&mut self, mut fields: Fields<'_>) -> Result<RuleId, TagError> {
         let source = fields.string("grammar")?;
         let pointer = fields.at("grammar");
-        self.pointers
-            .push((self.grammar.rules.len(), pointer.clone()));
+        self.pointers.push(Origin {
+            first: self.grammar.rules.len(),
+            pointer: pointer.clone(),
+            source: Some(source.into()),
+        });
         let root = match is_lark(source) {
             true => lark::parse(source, self.limits, self.grammar),
             false => parse_ebnf(source, "root", self.limits, self.grammar),
         };
         fields.finish()?;
         root.map_err(|error| match error {
-            SyntaxError::At { message, offset } => {
-                let (line, column) = crate::error::line_and_column(source, offset);
-                TagError::At {
-                    pointer,
-                    message: format!("line {line}, column {column}: {message}"),
-                }
-            }
+            SyntaxError::At { message, offset } => TagError::At {
+                pointer,
+                message: in_source(source, offset, &message),
+            },
             limit => at("", limit),
         })
     }

@@ -7,20 +7,23 @@
 //! | `fields` | reading an object's fields |
 //! | `format` | formats one by one |
 //! | `tags` | tags, and free text with tags in it |
+//! | `xml` | the members of an object as tags |
+//! | `xml_value` | their values |
 
 mod fields;
 mod format;
 mod tags;
+mod xml;
+mod xml_value;
 
 use super::ast::{Grammar, RuleBuilder, RuleId, SyntaxError, SyntaxLimits};
+use crate::error::{BYTE_ORDER_MARK, line_and_column};
 use crate::json::Value;
 use fields::Fields;
 
 /// Why a structural tag was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TagError {
-    /// It isn't JSON.
-    Json { message: String, offset: usize },
     /// At a JSON pointer.
     At { pointer: String, message: String },
     /// A limit would be exceeded.
@@ -31,15 +34,32 @@ pub(crate) enum TagError {
 pub(crate) struct Parsed {
     pub(crate) root: RuleId,
     /// Where each rule comes from: from that rule on.
-    pointers: Vec<(RuleId, String)>,
+    pointers: Vec<Origin>,
+}
+
+/// Where rules come from.
+struct Origin {
+    /// The first of them.
+    first: RuleId,
+    pointer: String,
+    /// The grammar in which they stand, if it is one.
+    source: Option<Box<str>>,
 }
 
 impl Parsed {
-    /// Where a rule comes from.
-    pub(crate) fn pointer(&self, rule: RuleId) -> &str {
-        let after = self.pointers.partition_point(|(first, _)| *first <= rule);
+    /// What is wrong at an offset of a rule: its JSON pointer, and the message, with line and column
+    /// where the rule stands in a grammar.
+    pub(crate) fn located(&self, rule: RuleId, offset: usize, message: String) -> (String, String) {
+        let after = self.pointers.partition_point(|origin| origin.first <= rule);
         let at = after.checked_sub(1).and_then(|at| self.pointers.get(at));
-        at.map_or("", |(_, pointer)| pointer)
+        let Some(origin) = at else {
+            return (String::new(), message);
+        };
+        let message = match &origin.source {
+            Some(source) => in_source(source, offset, &message),
+            None => message,
+        };
+        (origin.pointer.clone(), message)
     }
 }
 
@@ -49,9 +69,10 @@ pub(crate) fn parse(
     limits: &SyntaxLimits,
     grammar: &mut Grammar,
 ) -> Result<Parsed, TagError> {
-    let value = Value::parse(source, limits.max_nesting).map_err(|error| TagError::Json {
-        message: error.message,
-        offset: error.offset,
+    let text = source.strip_prefix(BYTE_ORDER_MARK).unwrap_or(source);
+    let value = Value::parse(text, limits.max_nesting).map_err(|error| TagError::At {
+        pointer: String::new(),
+        message: in_source(text, error.offset, &error.message),
     })?;
     let mut parser = Parser {
         limits,
@@ -68,7 +89,13 @@ pub(crate) fn parse(
 struct Parser<'g> {
     limits: &'g SyntaxLimits,
     grammar: &'g mut Grammar,
-    pointers: Vec<(RuleId, String)>,
+    pointers: Vec<Origin>,
+}
+
+/// A message with the place in a source.
+fn in_source(source: &str, offset: usize, message: &str) -> String {
+    let (line, column) = line_and_column(source, offset);
+    format!("line {line}, column {column}: {message}")
 }
 
 /// What ends the text around a format: free text at its end doesn't contain it.
@@ -101,7 +128,11 @@ impl Parser<'_> {
             .grammar
             .declare(pointer, 0, self.limits)
             .map_err(|error| at(pointer, error))?;
-        self.pointers.push((rule, pointer.to_owned()));
+        self.pointers.push(Origin {
+            first: rule,
+            pointer: pointer.to_owned(),
+            source: None,
+        });
         Ok(rule)
     }
 

@@ -7,6 +7,7 @@
 
 mod operations;
 mod routing;
+mod token_bitmask;
 
 use std::ops::Range;
 
@@ -14,6 +15,7 @@ use candle_core::{D, DType, Device, Tensor};
 
 use self::operations::{Linear, causal_mask, linear, rms_norm, softmax, to_bf16, to_q8};
 use self::routing::Routing;
+use self::token_bitmask::apply_token_bitmasks;
 use super::{AttentionScores, AttentionShape, Backend, ExpertChoice, StepNeeds};
 use crate::model_executor::config::HiddenAct;
 use crate::model_executor::error::ModelError;
@@ -477,9 +479,11 @@ impl Backend for CandleBackend {
         hidden: &Tensor,
         rows: Range<usize>,
         head: &Linear,
+        bitmasks: &[Option<&[u32]>],
         logits: &mut [f32],
     ) -> Result<(), ModelError> {
         let product = linear(&hidden.narrow(0, rows.start, rows.len())?, head)?;
+        let product = apply_token_bitmasks(product, bitmasks)?;
         logits.copy_from_slice(&product.flatten_all()?.to_vec1::<f32>()?);
         Ok(())
     }

@@ -440,6 +440,7 @@ impl<F: Format> Backend for CpuBackend<F> {
         hidden: &Activation,
         rows: Range<usize>,
         head: &PackedMatrix,
+        _: &[Option<&[u32]>],
         logits: &mut [f32],
     ) -> Result<(), ModelError> {
         let stride = hidden.stride();

@@ -1,0 +1,302 @@
+//! The members of an object as tags, which is how some models write the arguments of a call.
+//!
+//! Strings stand as they are, up to the tag that ends them; all else is JSON. Members come in the
+//! schema's order, those that it doesn't name last, or in any order. White space is free around
+//! tags and around JSON.
+
+use super::super::ast::{NodeId, NodeKind, RuleBuilder, RuleId};
+use super::fields::{Fields, refuse, shown};
+use super::xml_value::{Scope, Way};
+use super::{Parser, TagError};
+use crate::json::Value;
+use crate::lexical::UNBOUNDED;
+
+/// How a member is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum XmlStyle {
+    /// `<parameter=name>value</parameter>`
+    Qwen,
+    /// `<parameter name="name">value</parameter>`
+    MiniMax,
+    /// `<｜DSML｜parameter name="name" string="true">value</｜DSML｜parameter>`, with `false` for
+    /// what is no string.
+    DeepSeek,
+    /// `<arg_key>name</arg_key><arg_value>value</arg_value>`
+    Glm,
+}
+
+impl XmlStyle {
+    /// By the name that XGrammar gives it.
+    pub(super) fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "qwen_xml" => Self::Qwen,
+            "minimax_xml" => Self::MiniMax,
+            "deepseek_xml" => Self::DeepSeek,
+            "glm_xml" => Self::Glm,
+            _ => return None,
+        })
+    }
+
+    /// What stands before a name, and between it and a value; `None` for white space in it.
+    fn open(self, is_string: bool) -> (&'static str, [Option<&'static str>; 3]) {
+        match self {
+            Self::Qwen => ("<parameter=", [Some(">"), Some(""), Some("")]),
+            Self::MiniMax => ("<parameter name=\"", [Some("\">"), Some(""), Some("")]),
+            Self::DeepSeek if is_string => (
+                "<｜DSML｜parameter name=\"",
+                [Some("\" string=\"true\">"), Some(""), Some("")],
+            ),
+            Self::DeepSeek => (
+                "<｜DSML｜parameter name=\"",
+                [Some("\" string=\"false\">"), Some(""), Some("")],
+            ),
+            Self::Glm => ("<arg_key>", [Some("</arg_key>"), None, Some("<arg_value>")]),
+        }
+    }
+
+    /// What ends a value.
+    pub(super) fn close(self) -> &'static str {
+        match self {
+            Self::Qwen | Self::MiniMax => "</parameter>",
+            Self::DeepSeek => "</｜DSML｜parameter>",
+            Self::Glm => "</arg_value>",
+        }
+    }
+}
+
+/// As many members as may come in any order.
+const MAX_ANY_ORDER: usize = 8;
+
+/// A member that the schema names.
+struct Member {
+    rule: RuleId,
+    is_required: bool,
+}
+
+impl Parser<'_> {
+    /// The members of an object, by the schema of a format.
+    pub(super) fn xml_members(
+        &mut self,
+        fields: &Fields<'_>,
+        schema: &Value,
+        style: XmlStyle,
+        any_order: bool,
+        rule: &mut RuleBuilder,
+    ) -> Result<NodeId, TagError> {
+        let scope = Scope::new(schema, style, fields.at("json_schema"));
+        let (schema, pointer) = scope.resolved(schema, scope.pointer.clone())?;
+        let mut object = Fields::new(schema, &pointer)?;
+        match object.optional("type") {
+            Some(Value::String(kind)) if kind == "object" => {}
+            None if schema.get("properties").is_some() => {}
+            Some(_) => return object.refuse("type", "must be `object` in this style"),
+            None => return refuse(&pointer, "`type` must be `object` in this style"),
+        }
+        for annotation in super::xml_value::ANNOTATIONS {
+            object.optional(annotation);
+        }
+        let required = object.texts("required")?;
+        let properties = object.optional("properties");
+        let mut members = Vec::new();
+        let mut names: Vec<&str> = Vec::new();
+        if let Some(properties) = properties {
+            let Value::Object(list) = properties else {
+                return object.refuse("properties", "must be an object");
+            };
+            for (name, schema) in list.iter() {
+                let at = format!("{}/{}", object.at("properties"), escaped(name));
+                let is_required = required.iter().any(|required| **required == **name);
+                let rule = self.xml_member(&scope, Some(name), &[], schema, &at)?;
+                names.push(name);
+                members.push(Member { rule, is_required });
+            }
+        }
+        if let Some(unknown) = required.iter().find(|name| !names.contains(&&***name)) {
+            return object.refuse(
+                "required",
+                &format!("names `{unknown}`, which must be one of `properties` in this style"),
+            );
+        }
+        let all = Value::Bool(true);
+        let additional = match object.optional("additionalProperties") {
+            Some(Value::Bool(false)) => None,
+            schema => {
+                let at = object.at("additionalProperties");
+                Some(self.xml_member(&scope, None, &names, schema.unwrap_or(&all), &at)?)
+            }
+        };
+        object.finish()?;
+        if any_order {
+            return self.in_any_order(fields, &members, additional, rule);
+        }
+        let mut items = Vec::with_capacity(members.len() + 2);
+        for member in members {
+            let inner = rule.push(0, NodeKind::Rule(member.rule));
+            items.push(match member.is_required {
+                true => inner,
+                false => repeated(rule, inner, 1),
+            });
+        }
+        if let Some(additional) = additional {
+            let inner = rule.push(0, NodeKind::Rule(additional));
+            items.push(repeated(rule, inner, UNBOUNDED));
+        }
+        items.push(space(rule));
+        Ok(rule.concat(0, items))
+    }
+
+    /// A rule for each set of members that have been written.
+    fn in_any_order(
+        &mut self,
+        fields: &Fields<'_>,
+        members: &[Member],
+        additional: Option<RuleId>,
+        rule: &mut RuleBuilder,
+    ) -> Result<NodeId, TagError> {
+        if members.len() > MAX_ANY_ORDER {
+            return fields.refuse(
+                "any_order",
+                &format!(
+                    "is supported for up to {MAX_ANY_ORDER} properties in this style, not for {}",
+                    members.len()
+                ),
+            );
+        }
+        let mut after = Vec::with_capacity(1 << members.len());
+        for _ in 0..1_usize << members.len() {
+            after.push(self.declare(fields.pointer)?);
+        }
+        for (written, &own) in after.iter().enumerate() {
+            let mut builder = RuleBuilder::default();
+            let mut ways = Vec::new();
+            let is_written = |at: usize| written >> at & 1 == 1;
+            let mut next = |member: RuleId, after: RuleId, builder: &mut RuleBuilder| {
+                let member = builder.push(0, NodeKind::Rule(member));
+                let after = builder.push(0, NodeKind::Rule(after));
+                ways.push(builder.concat(0, vec![member, after]));
+            };
+            for (at, member) in members.iter().enumerate() {
+                if !is_written(at) {
+                    next(member.rule, after[written | 1 << at], &mut builder);
+                }
+            }
+            if let Some(additional) = additional {
+                next(additional, own, &mut builder);
+            }
+            let mut required = members.iter().enumerate();
+            if required.all(|(at, member)| is_written(at) || !member.is_required) {
+                ways.push(space(&mut builder));
+            }
+            let body = builder.alternate(0, ways);
+            self.define(own, fields.pointer, builder, body)?;
+        }
+        let first = after.first().copied().unwrap_or_default();
+        Ok(rule.push(0, NodeKind::Rule(first)))
+    }
+
+    /// A member as a rule, white space before it included: one of a name, or any but some.
+    fn xml_member(
+        &mut self,
+        scope: &Scope<'_>,
+        name: Option<&str>,
+        but: &[&str],
+        schema: &Value,
+        pointer: &str,
+    ) -> Result<RuleId, TagError> {
+        let rule = self.declare(pointer)?;
+        let mut builder = RuleBuilder::default();
+        let mut ways = Vec::new();
+        for Way { is_string, node } in self.xml_values(scope, schema, pointer, &mut builder)? {
+            let (before, between) = scope.style.open(is_string);
+            let mut items = vec![space(&mut builder)];
+            let mut text = before.to_owned();
+            match name {
+                Some(name) => text.push_str(name),
+                None => {
+                    let pieces = self.grammar.pieces(&text);
+                    items.push(builder.pieces(0, &pieces));
+                    text.clear();
+                    items.push(self.other_name(but, &mut builder)?);
+                }
+            }
+            for part in between {
+                match part {
+                    Some(part) => text.push_str(part),
+                    None => {
+                        let pieces = self.grammar.pieces(&text);
+                        items.push(builder.pieces(0, &pieces));
+                        text.clear();
+                        items.push(space(&mut builder));
+                    }
+                }
+            }
+            let pieces = self.grammar.pieces(&text);
+            items.push(builder.pieces(0, &pieces));
+            match is_string {
+                true => items.push(node),
+                false => {
+                    items.push(space(&mut builder));
+                    items.push(node);
+                    items.push(space(&mut builder));
+                }
+            }
+            let close = self.grammar.pieces(scope.style.close());
+            items.push(builder.pieces(0, &close));
+            ways.push(builder.concat(0, items));
+        }
+        let body = match ways.is_empty() {
+            true => return refuse(pointer, "no value meets this schema"),
+            false => builder.alternate(0, ways),
+        };
+        self.define(rule, pointer, builder, body)?;
+        Ok(rule)
+    }
+
+    /// A name as programs have them, but for some.
+    fn other_name(&self, but: &[&str], rule: &mut RuleBuilder) -> Result<NodeId, TagError> {
+        let any = self.limits.regex("[a-zA-Z_][a-zA-Z0-9_]*", "", 0);
+        let any = any.map_err(|error| super::at("", error))?;
+        let any = rule.push(0, any);
+        if but.is_empty() {
+            return Ok(any);
+        }
+        let literals = but
+            .iter()
+            .map(|name| rule.push(0, NodeKind::Literal((*name).into())))
+            .collect();
+        let known = rule.alternate(0, literals);
+        let other = rule.push(0, NodeKind::Not(known));
+        Ok(rule.push(0, NodeKind::And(vec![any, other])))
+    }
+}
+
+/// Up to so many times.
+fn repeated(rule: &mut RuleBuilder, inner: NodeId, max: u32) -> NodeId {
+    let kind = NodeKind::Repeat { inner, min: 0, max };
+    rule.push(0, kind)
+}
+
+/// White space, or none.
+fn space(rule: &mut RuleBuilder) -> NodeId {
+    let blanks = [' ', '\n', '\r', '\t']
+        .map(|blank| regex_syntax::hir::ClassUnicodeRange::new(blank, blank));
+    let class = NodeKind::Class(regex_syntax::hir::ClassUnicode::new(blanks));
+    let blank = rule.push(0, class);
+    repeated(rule, blank, UNBOUNDED)
+}
+
+/// A name as a part of a JSON pointer.
+pub(super) fn escaped(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}
+
+/// A style that isn't known.
+pub(super) fn unknown_style<T>(fields: &Fields<'_>, style: &Value) -> Result<T, TagError> {
+    fields.refuse(
+        "style",
+        &format!(
+            "is {}: supported are `json`, `qwen_xml`, `minimax_xml`, `deepseek_xml` and `glm_xml`",
+            shown(style)
+        ),
+    )
+}

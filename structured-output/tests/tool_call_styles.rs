@@ -1,0 +1,231 @@
+//! Arguments of calls as tags, in the styles of some models.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::sync::Arc;
+
+use structured_output::{CompilerOptions, GrammarCompiler, GrammarMatcher, TokenizerInfo};
+
+const STOP: u32 = 256;
+
+fn compiler() -> GrammarCompiler {
+    let mut vocab: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).collect();
+    vocab.push(b"<|end|>".to_vec());
+    vocab.extend([&b"<parameter="[..], b"</", b"parameter", b">\n", b"1</"].map(<[u8]>::to_vec));
+    let info = TokenizerInfo::new(&vocab, vocab.len(), &[STOP], &[]).unwrap();
+    GrammarCompiler::new(Arc::new(info), CompilerOptions::default())
+}
+
+fn tag(schema: &str, more: &str) -> String {
+    format!(r#"{{"format": {{"type": "json_schema", "json_schema": {schema}, {more}}}}}"#)
+}
+
+/// Checks that texts are accepted or not, and that every beginning of an accepted one can go on.
+fn check(source: &str, accept: &[&str], reject: &[&str]) {
+    let grammar = compiler().compile_structural_tag(source);
+    let grammar = grammar.unwrap_or_else(|error| panic!("{source}: {error}"));
+    let is_accepted = |text: &str| {
+        let mut matcher = GrammarMatcher::new(&grammar);
+        let mut bytes = text.bytes();
+        let fits = bytes.all(|byte| {
+            let allowed = matcher
+                .next_token_mask()
+                .unwrap()
+                .is_allowed(u32::from(byte));
+            assert_eq!(matcher.accept_token(u32::from(byte)).unwrap(), allowed);
+            allowed
+        });
+        fits && matcher.is_completed()
+    };
+    for text in accept {
+        assert!(is_accepted(text), "{source}: {text:?}");
+    }
+    for text in reject {
+        assert!(!is_accepted(text), "{source}: {text:?}");
+    }
+}
+
+const PERSON: &str = r#"{"type": "object", "properties": {"name": {"type": "string"},
+    "age": {"type": "integer"}}, "required": ["name"], "additionalProperties": false}"#;
+
+#[test]
+fn qwen_writes_names_in_the_tag() {
+    check(
+        &tag(PERSON, r#""style": "qwen_xml""#),
+        &[
+            "<parameter=name>Bob</parameter><parameter=age>\t100\n</parameter>",
+            "<parameter=name><html>\n</html></parameter>",
+            "<parameter=name></parameter>",
+            "\n<parameter=name>\nBob\n</parameter>\n<parameter=age>\n1\n</parameter>\n",
+        ],
+        &[
+            "",
+            "<parameter=age>1</parameter>",
+            "<parameter=age>1</parameter><parameter=name>Bob</parameter>",
+            "<parameter=name>Bob</parameter><parameter=age>\"1\"</parameter>",
+            "<parameter=name>Bob</parameter><parameter=name>Bob</parameter>",
+            "<parameter=name>Bob</parameter><parameter=other>1</parameter>",
+            "<parameter=name>Bob",
+        ],
+    );
+}
+
+#[test]
+fn others_write_them_otherwise() {
+    check(
+        &tag(PERSON, r#""style": "minimax_xml""#),
+        &["<parameter name=\"name\">Bob</parameter><parameter name=\"age\">1</parameter>"],
+        &["<parameter=name>Bob</parameter>"],
+    );
+    check(
+        &tag(PERSON, r#""style": "deepseek_xml""#),
+        &[
+            "<｜DSML｜parameter name=\"name\" string=\"true\">Bob</｜DSML｜parameter>\n\
+             <｜DSML｜parameter name=\"age\" string=\"false\"> 1 </｜DSML｜parameter>",
+        ],
+        &[
+            "<｜DSML｜parameter name=\"name\" string=\"false\">Bob</｜DSML｜parameter>",
+            "<｜DSML｜parameter name=\"name\">Bob</｜DSML｜parameter>",
+        ],
+    );
+    check(
+        &tag(PERSON, r#""style": "glm_xml""#),
+        &[
+            "<arg_key>name</arg_key><arg_value>Bob</arg_value>",
+            "\n<arg_key>name</arg_key>\n<arg_value>B</arg_value>\n<arg_key>age</arg_key>\n\
+             <arg_value>7</arg_value>\n",
+        ],
+        &["<arg_key>age</arg_key><arg_value>7</arg_value>"],
+    );
+}
+
+#[test]
+fn values_are_what_their_schemas_say() {
+    let schema = r##"{"type": "object", "properties": {
+        "size": {"enum": ["big", "small", 3]},
+        "code": {"type": "string", "pattern": "^[A-Z]", "maxLength": 3},
+        "list": {"type": ["array", "string"], "minItems": 2},
+        "when": {"anyOf": [{"type": "null"}, {"type": "string", "minLength": 2}]},
+        "home": {"$ref": "#/$defs/place"},
+        "free": {}
+    }, "$defs": {"place": {"type": "object", "properties": {"at": {"$ref": "#/$defs/at"}},
+        "required": ["at"], "additionalProperties": false}, "at": {"type": "integer"}},
+    "additionalProperties": {"type": "boolean"}}"##;
+    let of = |name: &str, value: &str| format!("<parameter={name}>{value}</parameter>");
+    let accept: Vec<String> = [
+        ("size", "big"),
+        ("size", "3"),
+        ("code", "Abc"),
+        ("list", "[1, 2]"),
+        ("list", "any text"),
+        ("when", "null"),
+        ("when", "now"),
+        ("home", "{\"at\": 1}"),
+        ("free", "[1, \"x\"]"),
+        ("free", "x < y"),
+        ("other", "true"),
+        ("_x9", " false "),
+    ]
+    .iter()
+    .map(|(name, value)| of(name, value))
+    .chain([String::new()])
+    .collect();
+    let reject: Vec<String> = [
+        ("size", "\"big\""),
+        ("size", "4"),
+        ("code", "abc"),
+        ("code", "Abcd"),
+        ("when", "x"),
+        ("home", "{}"),
+        ("other", "1"),
+        ("9x", "true"),
+        // A name that the schema knows is no other.
+        ("free", "true</parameter><parameter=free>true"),
+    ]
+    .iter()
+    .map(|(name, value)| of(name, value))
+    .collect();
+    let accept: Vec<&str> = accept.iter().map(String::as_str).collect();
+    let reject: Vec<&str> = reject.iter().map(String::as_str).collect();
+    check(&tag(schema, r#""style": "qwen_xml""#), &accept, &reject);
+}
+
+#[test]
+fn members_come_in_any_order_where_that_is_asked_for() {
+    let schema = r#"{"type": "object", "properties": {"a": {"type": "integer"},
+        "b": {"type": "integer"}, "c": {"type": "integer"}}, "required": ["a", "c"]}"#;
+    let of = |names: &str| {
+        let member = |name: char| format!("<parameter={name}>1</parameter>");
+        names.chars().map(member).collect::<String>()
+    };
+    let accept: Vec<String> = ["ac", "ca", "bca", "cxba", "yacxb"].map(of).into();
+    let reject: Vec<String> = ["", "a", "aca", "bab", "cb", "acbb"].map(of).into();
+    let accept: Vec<&str> = accept.iter().map(String::as_str).collect();
+    let reject: Vec<&str> = reject.iter().map(String::as_str).collect();
+    let more = r#""style": "qwen_xml", "any_order": true"#;
+    check(&tag(schema, more), &accept, &reject);
+}
+
+#[test]
+fn what_cannot_be_said_in_tags_is_told_with_its_place() {
+    let object =
+        |properties: &str| format!(r#"{{"type": "object", "properties": {{"a": {properties}}}}}"#);
+    let many: Vec<String> = (0..9).map(|n| format!("\"p{n}\": {{}}")).collect();
+    let cases = [
+        (
+            "{}".to_owned(),
+            "",
+            "at `#/format/json_schema`: `type` must be `object`",
+        ),
+        (
+            r#"{"type": "string"}"#.to_owned(),
+            "",
+            "at `#/format/json_schema/type`: ",
+        ),
+        (
+            r#"{"type": "object", "minProperties": 1}"#.to_owned(),
+            "",
+            "at `#/format/json_schema/minProperties`: the field `minProperties` is not known here",
+        ),
+        (
+            object(r#"{"type": "string", "format": "date"}"#),
+            "",
+            "at `#/format/json_schema/properties/a/format`: `format` `date` of a string",
+        ),
+        (
+            object(r#"{"minimum": 1}"#),
+            "",
+            "at `#/format/json_schema/properties/a/minimum`: `minimum` without `type`",
+        ),
+        (
+            object(r#"{"type": "string", "pattern": "("}"#),
+            "",
+            "at `#/format/json_schema/properties/a/pattern`: column 1",
+        ),
+        (
+            object(r##"{"$ref": "#/x"}"##),
+            "",
+            "at `#/format/json_schema/properties/a/$ref`: there is nothing at `#/x`",
+        ),
+        (
+            object(r#"{"type": "integer", "minimum": "x"}"#),
+            "",
+            "at `#/format/json_schema/properties/a`: schema, at `#/minimum`",
+        ),
+        (
+            format!(
+                r#"{{"type": "object", "properties": {{{}}}}}"#,
+                many.join(",")
+            ),
+            ", \"any_order\": true",
+            "at `#/format/any_order`: `any_order` is supported for up to 8 properties",
+        ),
+    ];
+    for (schema, more, expected) in cases {
+        let source = tag(&schema, &format!(r#""style": "qwen_xml"{more}"#));
+        let message = compiler()
+            .compile_structural_tag(&source)
+            .unwrap_err()
+            .to_string();
+        assert!(message.contains(expected), "{source}: {message}");
+    }
+}
