@@ -57,29 +57,35 @@ fn step(model: &mut dyn CausalLm, logits: &mut [f32], chosen: &mut [f32]) {
 
 #[test]
 fn a_step_allocates_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    RandomCheckpoint::tiny("Qwen3ForCausalLM", 1)
-        .write(folder.path())
-        .unwrap();
-    for (dtype, quantization) in [
-        (Dtype::Float32, Quantization::None),
-        (Dtype::BFloat16, Quantization::None),
-        (Dtype::BFloat16, Quantization::Q8_0),
-        (Dtype::BFloat16, Quantization::Q4_0),
+    for architecture in [
+        "Qwen3ForCausalLM",
+        "Qwen3MoeForCausalLM",
+        "Gemma2ForCausalLM",
     ] {
-        let format = WeightOptions(dtype, quantization);
-        let loaded = load(folder.path(), BackendKind::Cpu, format, 2).unwrap();
-        let mut model = loaded.into_model(&LIMITS).unwrap();
-        let (mut logits, mut chosen) = (vec![0.0; 2 * 203], vec![0.0; 2]);
-        // The count is the process's: a thread that starts late adds to it once. A step that
-        // allocates does so every time.
-        let fewest = (0..10)
-            .map(|_| {
-                let before = ALLOCATIONS.load(Ordering::Relaxed);
-                step(&mut *model, &mut logits, &mut chosen);
-                ALLOCATIONS.load(Ordering::Relaxed) - before
-            })
-            .min();
-        assert_eq!(fewest, Some(0), "{format:?}");
+        let folder = tempfile::tempdir().unwrap();
+        RandomCheckpoint::tiny(architecture, 1)
+            .write(folder.path())
+            .unwrap();
+        for (dtype, quantization) in [
+            (Dtype::Float32, Quantization::None),
+            (Dtype::BFloat16, Quantization::None),
+            (Dtype::BFloat16, Quantization::Q8_0),
+            (Dtype::BFloat16, Quantization::Q4_0),
+        ] {
+            let format = WeightOptions(dtype, quantization);
+            let loaded = load(folder.path(), BackendKind::Cpu, format, 2).unwrap();
+            let mut model = loaded.into_model(&LIMITS).unwrap();
+            let (mut logits, mut chosen) = (vec![0.0; 2 * 203], vec![0.0; 2]);
+            // The count is the process's: a thread that starts late adds to it once. A step that
+            // allocates does so every time.
+            let fewest = (0..10)
+                .map(|_| {
+                    let before = ALLOCATIONS.load(Ordering::Relaxed);
+                    step(&mut *model, &mut logits, &mut chosen);
+                    ALLOCATIONS.load(Ordering::Relaxed) - before
+                })
+                .min();
+            assert_eq!(fewest, Some(0), "{architecture} {format:?}");
+        }
     }
 }

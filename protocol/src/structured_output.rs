@@ -4,7 +4,9 @@ use serde::{Deserialize, Serialize};
 
 /// A request's constraint, after validation by the frontend: exactly one, and how it is enforced.
 ///
-/// vLLM's `backend` stays in the frontend: one engine serves every constraint.
+/// vLLM's `backend` stays in the frontend: one engine serves every constraint. Both processes hand it to
+/// the grammar engine by names ([`StructuredOutputsConstraint::specification`] and
+/// [`StructuredOutputsParams::options`]), so that what the core compiles is what the frontend checked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StructuredOutputsParams {
     /// What the output must be.
@@ -33,6 +35,31 @@ impl StructuredOutputsParams {
             complete_within_max_tokens: true,
             enable_in_reasoning: false,
         }
+    }
+
+    /// The options of the constraint as the grammar engine names them and their values. Only JSON has
+    /// any; of any object only white space.
+    pub fn options(&self) -> Vec<(&'static str, &str)> {
+        if !self.constraint.is_json() {
+            return Vec::new();
+        }
+        let mut options = vec![match &self.whitespace {
+            Whitespace::Flexible => ("whitespace", "flexible"),
+            Whitespace::Spaced => ("whitespace", "spaced"),
+            Whitespace::Compact => ("whitespace", "compact"),
+            Whitespace::Pattern(pattern) => ("whitespace_pattern", pattern.as_str()),
+        }];
+        if matches!(self.constraint, StructuredOutputsConstraint::Json(_)) {
+            let order = match self.property_order {
+                PropertyOrder::Schema => "schema",
+                PropertyOrder::Any => "any",
+            };
+            options.push(("property_order", order));
+            if self.disable_additional_properties {
+                options.push(("strict", "true"));
+            }
+        }
+        options
     }
 }
 
@@ -63,6 +90,20 @@ impl StructuredOutputsConstraint {
             Self::Choice(_) => "choice",
             Self::Grammar(_) => "grammar",
             Self::StructuralTag(_) => "structural_tag",
+        }
+    }
+
+    /// The constraint as the grammar engine names it, and its sources: the strings of a choice, none for
+    /// any JSON object, else one.
+    pub fn specification(&self) -> (&'static str, &[String]) {
+        use std::slice::from_ref;
+        match self {
+            Self::Json(schema) => ("json_schema", from_ref(schema)),
+            Self::JsonObject => ("json_object", &[]),
+            Self::Regex(pattern) => ("regex", from_ref(pattern)),
+            Self::Choice(choices) => ("choice", choices),
+            Self::Grammar(grammar) => ("grammar", from_ref(grammar)),
+            Self::StructuralTag(tag) => ("structural_tag", from_ref(tag)),
         }
     }
 

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use crate::TokenizerInfo;
 use crate::automaton::GrammarState;
 use crate::engine::Engine;
+use crate::options::CompileBudget;
+use crate::specification::GrammarSpecification;
 
 /// A grammar compiled for a vocabulary. Immutable and cheap to clone; `Send + Sync`.
 ///
@@ -18,15 +20,23 @@ struct Shared {
     engine: Arc<Engine>,
     root: GrammarState,
     memory_bytes: usize,
+    /// What it was compiled from, to do so again.
+    specification: Arc<(GrammarSpecification, CompileBudget)>,
 }
 
 impl CompiledGrammar {
-    pub(crate) fn new(engine: Arc<Engine>, root: GrammarState, memory_bytes: usize) -> Self {
+    pub(crate) fn new(
+        engine: Arc<Engine>,
+        root: GrammarState,
+        memory_bytes: usize,
+        specification: Arc<(GrammarSpecification, CompileBudget)>,
+    ) -> Self {
         Self {
             shared: Arc::new(Shared {
                 engine,
                 root,
                 memory_bytes,
+                specification,
             }),
         }
     }
@@ -37,6 +47,16 @@ impl CompiledGrammar {
 
     pub(crate) fn root(&self) -> GrammarState {
         self.shared.root
+    }
+
+    /// What it was compiled from, and what that might spend.
+    pub(crate) fn compiled_from(&self) -> &Arc<(GrammarSpecification, CompileBudget)> {
+        &self.shared.specification
+    }
+
+    /// What it was compiled from.
+    pub fn specification(&self) -> &GrammarSpecification {
+        &self.shared.specification.0
     }
 
     /// The vocabulary that it was compiled for.

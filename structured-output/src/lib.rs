@@ -81,12 +81,13 @@ mod matcher;
 mod options;
 mod pushdown;
 mod regex;
+mod specification;
 mod tokenizer_info;
 
 pub use bitmask::{
     BITS_PER_WORD, allocate_token_bitmask, apply_token_bitmask_inplace, bitmask_words,
 };
-pub use compiler::GrammarCompiler;
+pub use compiler::{GrammarCompiler, RenewError};
 pub use error::{CompileError, MatcherError};
 pub use grammar::CompiledGrammar;
 pub use json::{Draft, Whitespace};
@@ -95,4 +96,5 @@ pub use matcher::GrammarMatcher;
 pub use options::{
     CancelFlag, CompileBudget, CompilerOptions, Format, JsonSchemaOptions, Limits, PropertyOrder,
 };
+pub use specification::GrammarSpecification;
 pub use tokenizer_info::{TokenizerInfo, TokenizerInfoError};

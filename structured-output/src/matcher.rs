@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::automaton::{GrammarState, MAX_FORCED_BYTES};
 use crate::bitmask::bitmask_words;
+use crate::compiler::Renewals;
 use crate::error::MatcherError;
 use crate::grammar::CompiledGrammar;
 use crate::mask::{Mask, MaskRef};
@@ -16,16 +17,25 @@ const MAX_FORCED_TOKENS: usize = 4096;
 
 /// One request's place in a grammar: which tokens may come next, and what was accepted so far.
 ///
-/// Memory: about 40 bytes per accepted token; the states themselves are shared. Forks share their
-/// history. A matcher belongs to one thread at a time; matchers of one compiler take turns on its
-/// automaton for as long as a look-up takes, or a walk where a state is new to all of them.
+/// Memory: about 56 bytes per accepted token; the states themselves are shared. Forks share their
+/// history. A matcher belongs to one thread at a time; what any matcher
+/// of its compiler has asked before is looked up without waiting for others; what is new to all of them
+/// they compute in turns.
 #[derive(Debug, Clone)]
 pub struct GrammarMatcher {
     grammar: CompiledGrammar,
     /// Stop tokens beside the vocabulary's, ascending.
     own_stop_tokens: Arc<[u32]>,
     place: Place,
-    history: History<Place>,
+    history: History<Accepted>,
+    renewals: Renewals,
+}
+
+/// A token that was accepted, and the place before it.
+#[derive(Debug, Clone, Copy)]
+struct Accepted {
+    before: Place,
+    token_id: u32,
 }
 
 /// Where the matcher stands.
@@ -61,7 +71,36 @@ impl GrammarMatcher {
                 terminated: false,
             },
             history: History::default(),
+            renewals: Renewals::default(),
         }
+    }
+
+    /// Its grammar.
+    pub(crate) fn grammar(&self) -> &CompiledGrammar {
+        &self.grammar
+    }
+
+    /// How often it went to other memory.
+    pub(crate) fn renewals_mut(&mut self) -> &mut Renewals {
+        &mut self.renewals
+    }
+
+    /// A matcher like this one at the start of a grammar.
+    pub(crate) fn restarted(&self, grammar: &CompiledGrammar) -> Self {
+        let mut restarted = Self {
+            grammar: grammar.clone(),
+            ..self.clone()
+        };
+        restarted.reset();
+        restarted
+    }
+
+    /// The tokens that have been accepted and not been taken back.
+    pub(crate) fn accepted_tokens(&self) -> Vec<u32> {
+        let from_top = self.history.iter();
+        let mut token_ids: Vec<u32> = from_top.map(|accepted| accepted.token_id).collect();
+        token_ids.reverse();
+        token_ids
     }
 
     /// Writes the mask of the next token into a row of `ceil(vocab_size / 32)` words (further ones
@@ -186,10 +225,7 @@ impl GrammarMatcher {
         if place.terminated {
             return Ok(self.stop_mask());
         }
-        let mask = self
-            .grammar
-            .engine()
-            .run(|automaton, fuel| automaton.next_tokens(place.state, fuel))?;
+        let mask = self.grammar.engine().mask(place.state)?;
         self.with_own_stop_tokens(place.state, mask)
     }
 
@@ -233,7 +269,8 @@ impl GrammarMatcher {
     pub fn accept_token(&mut self, token_id: u32) -> Result<bool, MatcherError> {
         match self.after(self.place, token_id)? {
             Some(place) => {
-                self.history.push(self.place);
+                let before = self.place;
+                self.history.push(Accepted { before, token_id });
                 self.place = place;
                 Ok(true)
             }
@@ -279,7 +316,10 @@ impl GrammarMatcher {
         if is_stop {
             let ends = place.terminated
                 || self.may_end(place.state)?
-                || self.names_stop_token(place.state, token_id)?;
+                || self
+                    .grammar
+                    .engine()
+                    .names_stop_token(place.state, token_id)?;
             return Ok(ends.then_some(Place {
                 terminated: true,
                 ..place
@@ -288,23 +328,12 @@ impl GrammarMatcher {
         if place.terminated {
             return Ok(None);
         }
-        let next = self
-            .grammar
-            .engine()
-            .run(|automaton, fuel| automaton.after_token(place.state, token_id, fuel))?;
+        let next = self.grammar.engine().after_token(place.state, token_id)?;
         Ok(next.map(|state| Place { state, ..place }))
     }
 
     fn may_end(&self, state: GrammarState) -> Result<bool, MatcherError> {
-        self.grammar
-            .engine()
-            .run(|automaton, fuel| automaton.may_end(state, fuel))
-    }
-
-    fn names_stop_token(&self, state: GrammarState, token_id: u32) -> Result<bool, MatcherError> {
-        self.grammar
-            .engine()
-            .run(|automaton, _| Ok(automaton.names_stop_token(state, token_id)))
+        self.grammar.engine().may_end(state)
     }
 
     /// Takes back the last `num_tokens` accepted tokens, without limit.
@@ -320,8 +349,8 @@ impl GrammarMatcher {
             });
         }
         for _ in 0..num_tokens {
-            if let Some(place) = self.history.pop() {
-                self.place = place;
+            if let Some(accepted) = self.history.pop() {
+                self.place = accepted.before;
             }
         }
         Ok(())
@@ -371,10 +400,7 @@ impl GrammarMatcher {
         if self.place.terminated {
             return Ok(0);
         }
-        let state = self.place.state;
-        self.grammar
-            .engine()
-            .run(|automaton, fuel| automaton.tokens_to_end(state, fuel))
+        self.grammar.engine().tokens_to_end(self.place.state)
     }
 
     /// How many bytes a short completion has; 0 after termination. Costs less than
@@ -387,10 +413,7 @@ impl GrammarMatcher {
         if self.place.terminated {
             return Ok(0);
         }
-        let state = self.place.state;
-        self.grammar
-            .engine()
-            .run(|automaton, fuel| automaton.bytes_to_end(state, fuel))
+        self.grammar.engine().bytes_to_end(self.place.state)
     }
 
     /// Fewer tokens than these, the stop token included, don't hold a short completion: its bytes,
@@ -439,12 +462,7 @@ impl GrammarMatcher {
         if self.place.terminated {
             return Ok(false);
         }
-        let state = self.place.state;
-        let forced = self
-            .grammar
-            .engine()
-            .run(|automaton, fuel| automaton.next_forced_bytes(state, 1, fuel))?;
-        Ok(!forced.is_empty())
+        self.grammar.engine().has_forced_byte(self.place.state)
     }
 
     /// The tokens that must come next: as long as each is the only one allowed, at most 4,096. Ends

@@ -7,11 +7,19 @@ use structured_output::TokenizerInfoError;
 /// Why a tokenizer can't be loaded or used.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenizerError {
-    /// The path is not a folder.
-    #[error("{path} is not a folder: a tokenizer is a folder with a {required}", required = crate::files::TOKENIZER_JSON)]
+    /// The path is neither a folder nor a file.
+    #[error("{path} is not a folder: a tokenizer is a folder with a {required}, or a GGUF file", required = crate::files::TOKENIZER_JSON)]
     NotAFolder {
         /// The path given.
         path: PathBuf,
+    },
+    /// A GGUF file is broken, or its tokenizer is of a kind that is not supported.
+    #[error("{path}: {source}")]
+    Gguf {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: ::gguf::GgufError,
     },
     /// A file that must be there is not.
     #[error("{file} is missing in {place}")]

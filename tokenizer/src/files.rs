@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::io::ErrorKind;
 use std::path::Path;
 
+use ::gguf::{GgufError, GgufFile};
+
 use crate::error::TokenizerError;
 
 pub(crate) const TOKENIZER_JSON: &str = "tokenizer.json";
@@ -20,7 +22,23 @@ pub(crate) struct TokenizerFiles<'a> {
 }
 
 impl TokenizerFiles<'static> {
-    pub(crate) fn from_folder(folder: &Path) -> Result<Self, TokenizerError> {
+    /// Those of a folder, or of a GGUF file.
+    pub(crate) fn from_path(path: &Path) -> Result<Self, TokenizerError> {
+        if path.is_file() {
+            Self::from_gguf(path).map_err(|source| TokenizerError::Gguf {
+                path: path.to_owned(),
+                source,
+            })
+        } else {
+            Self::from_folder(path)
+        }
+    }
+
+    fn from_gguf(path: &Path) -> Result<Self, GgufError> {
+        crate::gguf::files(GgufFile::open(path)?.metadata())
+    }
+
+    fn from_folder(folder: &Path) -> Result<Self, TokenizerError> {
         if !folder.is_dir() {
             return Err(TokenizerError::NotAFolder {
                 path: folder.to_owned(),

@@ -41,6 +41,7 @@ mod config;
 mod decode_stream;
 mod error;
 mod files;
+mod gguf;
 mod token_bytes;
 mod tokenizer;
 

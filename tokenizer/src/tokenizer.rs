@@ -35,14 +35,15 @@ pub struct Tokenizer {
 
 impl Tokenizer {
     /// Loads a Hugging Face folder: `tokenizer.json`, and where they are there
-    /// `tokenizer_config.json`, `chat_template.jinja` and `generation_config.json`.
+    /// `tokenizer_config.json`, `chat_template.jinja` and `generation_config.json`. Or a GGUF file,
+    /// whose metadata says the same.
     ///
     /// # Errors
     /// [`TokenizerError`], which names the file and in it the field or line. A chat template
     /// that doesn't compile is no error here but in
     /// [`apply_chat_template`](Self::apply_chat_template): prompts without one still work.
-    pub fn from_files(folder: &Path) -> Result<Self, TokenizerError> {
-        Self::load(&TokenizerFiles::from_folder(folder)?)
+    pub fn from_files(path: &Path) -> Result<Self, TokenizerError> {
+        Self::load(&TokenizerFiles::from_path(path)?)
     }
 
     /// The same from files in memory, as `(name, contents)`. Other names are ignored.
@@ -195,7 +196,7 @@ impl Tokenizer {
         &self.generation_config
     }
 
-    /// blake3 of `tokenizer.json` in hex: two processes with equal fingerprints mean the same
+    /// blake3 of `tokenizer.json` in hex (of what stands for it in a GGUF file): two processes with equal fingerprints mean the same
     /// text by the same ids.
     pub fn fingerprint(&self) -> &str {
         &self.fingerprint

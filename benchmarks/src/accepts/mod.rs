@@ -10,7 +10,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use serde_json::{Value, json};
 use structured_output::{
-    CompiledGrammar, CompilerOptions, GrammarCompiler, GrammarMatcher, MatcherError,
+    CancelFlag, CompiledGrammar, CompilerOptions, GrammarCompiler, GrammarMatcher, MatcherError,
+    RenewError,
 };
 
 use crate::maskbench::measure::panic_message;
@@ -94,16 +95,33 @@ impl Accepts {
             self.compiled.insert(key.clone(), compiled);
         }
         match &self.compiled[&key] {
-            Ok(grammar) => accepts(grammar, request.input()).unwrap_or_else(Answer::refused),
+            Ok(grammar) => {
+                let answer = accepts(&self.compiler, grammar, request.input());
+                answer.unwrap_or_else(Answer::refused)
+            }
             Err(error) => Answer::refused(error),
         }
     }
 }
 
-fn accepts(grammar: &CompiledGrammar, text: &str) -> Result<Answer, MatcherError> {
+/// Accepts a text byte by byte. Where the grammars together fill their memory, the matcher goes on in
+/// other memory: only a grammar that is too large alone is refused.
+fn accepts(
+    compiler: &GrammarCompiler,
+    grammar: &CompiledGrammar,
+    text: &str,
+) -> Result<Answer, RenewError> {
     let mut matcher = GrammarMatcher::new(grammar);
     for (at, byte) in text.bytes().enumerate() {
-        if !matcher.accept_token(u32::from(byte))? {
+        let accepted = loop {
+            match matcher.accept_token(u32::from(byte)) {
+                Err(MatcherError::StatesExhausted { .. }) => {
+                    compiler.renew(&mut matcher, &CancelFlag::new())?;
+                }
+                other => break other?,
+            }
+        };
+        if !accepted {
             return Ok(Answer::Reject { at });
         }
     }

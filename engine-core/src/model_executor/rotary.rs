@@ -1,12 +1,15 @@
 //! Rotary position embedding: the angles, and how checkpoints stretch them to longer contexts.
 //!
-//! Pairs are `(i, i + head_dim / 2)` ("rotate half"), as in all supported families.
+//! Pairs are `(i, i + rotated / 2)` ("rotate half") of the first `rotated` dimensions of a head, in
+//! most families all of them.
 
 /// Rotary settings of a checkpoint.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RopeParameters {
     /// Base of the geometric row of frequencies.
     pub theta: f64,
+    /// Share of a head's dimensions that is rotated.
+    pub partial_rotary_factor: f64,
     /// Change of the frequencies for longer contexts.
     pub scaling: RopeScaling,
 }
@@ -32,24 +35,50 @@ pub enum RopeScaling {
         /// Context before the stretch.
         original_max_position_embeddings: usize,
     },
+    /// LongRoPE (Ding et al., 2024): each pair divided by a factor of its own. A model that serves
+    /// sequences beyond the original length takes the long factors for all of them, so that a
+    /// cached key stays right while its sequence grows.
+    LongRope {
+        /// `[rotated / 2]` factors up to the original length.
+        short_factor: Vec<f64>,
+        /// `[rotated / 2]` factors beyond it.
+        long_factor: Vec<f64>,
+        /// Context before the stretch.
+        original_max_position_embeddings: usize,
+        /// What cosines and sines are multiplied with.
+        attention_factor: f64,
+    },
 }
 
 impl RopeParameters {
-    /// `[head_dim / 2]` angle per position of each pair.
-    pub fn inverse_frequencies(&self, head_dim: usize) -> Vec<f32> {
-        (0..head_dim / 2)
+    /// Dimensions of a head that are rotated.
+    pub fn rotated_dims(&self, head_dim: usize) -> usize {
+        (head_dim as f64 * self.partial_rotary_factor) as usize
+    }
+
+    /// `[rotated / 2]` angle per position of each pair, in a model that serves sequences of up to
+    /// `max_model_len`.
+    pub fn inverse_frequencies(&self, head_dim: usize, max_model_len: usize) -> Vec<f32> {
+        let rotated = self.rotated_dims(head_dim);
+        (0..rotated / 2)
             .map(|pair| {
-                let frequency = self.theta.powf(-((2 * pair) as f64) / head_dim as f64);
-                self.scaling.scale(frequency) as f32
+                let frequency = self.theta.powf(-((2 * pair) as f64) / rotated as f64);
+                self.scaling.scale(frequency, pair, max_model_len) as f32
             })
             .collect()
     }
 
     /// Cosines and sines of every position below `max_model_len`.
     pub fn table(&self, head_dim: usize, max_model_len: usize) -> RotaryTable {
-        let frequencies = self.inverse_frequencies(head_dim);
+        let frequencies = self.inverse_frequencies(head_dim, max_model_len);
+        let attention_factor = match self.scaling {
+            RopeScaling::LongRope {
+                attention_factor, ..
+            } => attention_factor,
+            _ => 1.0,
+        };
         let mut table = RotaryTable {
-            half: head_dim / 2,
+            half: frequencies.len(),
             cos: Vec::with_capacity(max_model_len * frequencies.len()),
             sin: Vec::with_capacity(max_model_len * frequencies.len()),
         };
@@ -57,8 +86,8 @@ impl RopeParameters {
             for frequency in &frequencies {
                 // The angle is rounded to f32, since the models were trained with such angles.
                 let (sin, cos) = f64::from(position as f32 * frequency).sin_cos();
-                table.cos.push(cos as f32);
-                table.sin.push(sin as f32);
+                table.cos.push((cos * attention_factor) as f32);
+                table.sin.push((sin * attention_factor) as f32);
             }
         }
         table
@@ -66,9 +95,22 @@ impl RopeParameters {
 }
 
 impl RopeScaling {
-    fn scale(&self, frequency: f64) -> f64 {
+    fn scale(&self, frequency: f64, pair: usize, max_model_len: usize) -> f64 {
         match *self {
             Self::Default => frequency,
+            Self::LongRope {
+                ref short_factor,
+                ref long_factor,
+                original_max_position_embeddings,
+                ..
+            } => {
+                let factors = if max_model_len > original_max_position_embeddings {
+                    long_factor
+                } else {
+                    short_factor
+                };
+                frequency / factors.get(pair).copied().unwrap_or(1.0)
+            }
             Self::Linear { factor } => frequency / factor,
             Self::Llama3 {
                 factor,
@@ -90,7 +132,7 @@ impl RopeScaling {
 /// Cosines and sines by position.
 #[derive(Debug, Clone)]
 pub struct RotaryTable {
-    /// Pairs of a head, `head_dim / 2`.
+    /// Pairs of a head, at most `head_dim / 2`.
     pub half: usize,
     /// `[max_model_len, half]`
     pub cos: Vec<f32>,
@@ -106,9 +148,10 @@ mod tests {
     fn default_frequencies_are_a_geometric_row() {
         let rope = RopeParameters {
             theta: 10_000.0,
+            partial_rotary_factor: 1.0,
             scaling: RopeScaling::Default,
         };
-        let frequencies = rope.inverse_frequencies(8);
+        let frequencies = rope.inverse_frequencies(8, 512);
         for (found, expected) in frequencies.iter().zip([1.0, 0.1, 0.01, 0.001]) {
             assert!((found - expected).abs() < 1e-7, "{frequencies:?}");
         }
@@ -118,6 +161,7 @@ mod tests {
     fn linear_divides_all() {
         let plain = RopeParameters {
             theta: 10_000.0,
+            partial_rotary_factor: 1.0,
             scaling: RopeScaling::Default,
         };
         let linear = RopeParameters {
@@ -125,9 +169,9 @@ mod tests {
             ..plain.clone()
         };
         let pairs = plain
-            .inverse_frequencies(16)
+            .inverse_frequencies(16, 512)
             .into_iter()
-            .zip(linear.inverse_frequencies(16));
+            .zip(linear.inverse_frequencies(16, 512));
         assert!(
             pairs
                 .into_iter()
@@ -139,10 +183,12 @@ mod tests {
     fn llama3_keeps_short_waves_and_divides_long_ones() {
         let plain = RopeParameters {
             theta: 500_000.0,
+            partial_rotary_factor: 1.0,
             scaling: RopeScaling::Default,
         };
         let llama3 = RopeParameters {
             theta: 500_000.0,
+            partial_rotary_factor: 1.0,
             scaling: RopeScaling::Llama3 {
                 factor: 8.0,
                 low_freq_factor: 1.0,
@@ -151,8 +197,8 @@ mod tests {
             },
         };
         let (plain, scaled) = (
-            plain.inverse_frequencies(128),
-            llama3.inverse_frequencies(128),
+            plain.inverse_frequencies(128, 512),
+            llama3.inverse_frequencies(128, 512),
         );
         assert_eq!(plain[0], scaled[0]);
         assert!((plain[63] / 8.0 - scaled[63]).abs() <= f32::EPSILON * scaled[63]);
@@ -168,6 +214,7 @@ mod tests {
     fn the_table_holds_cosine_and_sine_of_position_times_frequency() {
         let rope = RopeParameters {
             theta: 100.0,
+            partial_rotary_factor: 1.0,
             scaling: RopeScaling::Default,
         };
         let table = rope.table(4, 3);
@@ -176,5 +223,25 @@ mod tests {
         assert_eq!(table.sin[..2], [0.0, 0.0]);
         assert!((table.cos[2 * 2 + 1] - 0.2_f32.cos()).abs() < 1e-7);
         assert!((table.sin[2 * 2] - 2.0_f32.sin()).abs() < 1e-7);
+    }
+
+    #[test]
+    fn longrope_divides_each_pair_by_the_factors_of_the_served_length() {
+        let rope = RopeParameters {
+            theta: 100.0,
+            partial_rotary_factor: 0.5,
+            scaling: RopeScaling::LongRope {
+                short_factor: vec![1.0, 2.0],
+                long_factor: vec![4.0, 8.0],
+                original_max_position_embeddings: 16,
+                attention_factor: 1.5,
+            },
+        };
+        assert_eq!(rope.inverse_frequencies(8, 16), [1.0, 0.05]);
+        assert_eq!(rope.inverse_frequencies(8, 17), [0.25, 0.0125]);
+        let table = rope.table(8, 3);
+        assert_eq!(table.half, 2);
+        assert!((table.cos[2] - 1.5 * 1.0_f32.cos()).abs() < 1e-6);
+        assert!((table.sin[5] - 1.5 * 0.1_f32.sin()).abs() < 1e-6);
     }
 }

@@ -3,22 +3,13 @@
 //! The seam of structured output: tests put a backend of their own behind it.
 
 use protocol::StructuredOutputsParams;
-use structured_output::{CancelFlag, CompileError, MaskRef, MatcherError};
-
-/// Where a grammar's states are kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum GrammarMemory {
-    /// With those of other grammars, which share what they have in common, and the room.
-    Shared,
-    /// In room of their own.
-    Own,
-}
+use structured_output::{CancelFlag, CompileError, MaskRef, MatcherError, RenewError};
 
 /// Compiles constraints. Shared by the compile threads.
 pub trait StructuredOutputBackend: Send + Sync {
     /// Compiles a constraint to a grammar at its start. `stop_token_ids` are the request's own, which
     /// end the text beside the model's. Runs for as long as its budget lasts or until `cancel` is
-    /// set; in shared memory equal constraints are compiled once, failures included.
+    /// set; equal constraints are compiled once, failures included.
     ///
     /// # Errors
     /// Why the constraint can't be enforced, for the request's caller.
@@ -26,7 +17,6 @@ pub trait StructuredOutputBackend: Send + Sync {
         &self,
         params: &StructuredOutputsParams,
         stop_token_ids: &[u32],
-        memory: GrammarMemory,
         cancel: &CancelFlag,
     ) -> Result<Box<dyn StructuredOutputGrammar>, CompileGrammarError>;
 
@@ -49,6 +39,19 @@ pub enum CompileGrammarError {
     /// Its start can't be reached within the limits.
     #[error(transparent)]
     Matcher(#[from] MatcherError),
+    /// Its memory is full, and there is no other.
+    #[error(transparent)]
+    Renew(RenewError),
+}
+
+impl From<RenewError> for CompileGrammarError {
+    fn from(error: RenewError) -> Self {
+        match error {
+            RenewError::Compile(error) => Self::Compile(error),
+            RenewError::Matcher(error) => Self::Matcher(error),
+            other => Self::Renew(other),
+        }
+    }
 }
 
 /// One request's place in its grammar. Belongs to one thread at a time.
@@ -131,4 +134,11 @@ pub trait StructuredOutputGrammar: Send {
 
     /// Back to the start.
     fn reset(&mut self);
+
+    /// Goes on in other memory where [`MatcherError::StatesExhausted`] said that this is full: compiles
+    /// the grammar again there and accepts its tokens again.
+    ///
+    /// # Errors
+    /// [`RenewError`]; nothing changes.
+    fn renew(&mut self, cancel: &CancelFlag) -> Result<(), RenewError>;
 }

@@ -2,15 +2,13 @@
 
 use std::sync::Arc;
 
-use protocol::{PropertyOrder, StructuredOutputsConstraint, StructuredOutputsParams, Whitespace};
+use protocol::StructuredOutputsParams;
 use structured_output::{
-    CancelFlag, CompileBudget, CompiledGrammar, CompilerOptions, GrammarCompiler, GrammarMatcher,
-    JsonSchemaOptions, Limits, MaskRef, MatcherError, TokenizerInfo,
+    CancelFlag, CompileBudget, CompilerOptions, GrammarCompiler, GrammarMatcher,
+    GrammarSpecification, Limits, MaskRef, MatcherError, RenewError, TokenizerInfo,
 };
 
-use super::backend::{
-    CompileGrammarError, GrammarMemory, StructuredOutputBackend, StructuredOutputGrammar,
-};
+use super::backend::{CompileGrammarError, StructuredOutputBackend, StructuredOutputGrammar};
 
 /// Steps of one call on a grammar: some tenths of a second, in which the busy loop does nothing else.
 ///
@@ -21,7 +19,7 @@ const MAX_MASK_STEPS: u64 = 2_000_000;
 
 /// Compiles every constraint for one vocabulary, and caches what it compiled.
 pub struct FormworkBackend {
-    compiler: GrammarCompiler,
+    compiler: Arc<GrammarCompiler>,
     budget: CompileBudget,
 }
 
@@ -40,66 +38,9 @@ impl FormworkBackend {
         };
         Self {
             budget: options.budget,
-            compiler: GrammarCompiler::new(Arc::new(info), options),
+            compiler: Arc::new(GrammarCompiler::new(Arc::new(info), options)),
         }
     }
-
-    fn compile(
-        &self,
-        compiler: &GrammarCompiler,
-        params: &StructuredOutputsParams,
-        cancel: &CancelFlag,
-    ) -> Result<CompiledGrammar, CompileGrammarError> {
-        let budget = self.budget;
-        let compiled = match &params.constraint {
-            StructuredOutputsConstraint::Json(schema) => {
-                let options = json_schema_options(params);
-                compiler.compile_json_schema_with(schema, &options, budget, cancel)
-            }
-            StructuredOutputsConstraint::JsonObject => {
-                // Of a schema's options only white space has a meaning here.
-                let options = JsonSchemaOptions {
-                    strict: false,
-                    ..json_schema_options(params)
-                };
-                let any_object = r#"{"type": "object"}"#;
-                compiler.compile_json_schema_with(any_object, &options, budget, cancel)
-            }
-            StructuredOutputsConstraint::Regex(pattern) => {
-                compiler.compile_regex_with(pattern, budget, cancel)
-            }
-            StructuredOutputsConstraint::Choice(choices) => {
-                compiler.compile_choice_with(choices, budget, cancel)
-            }
-            StructuredOutputsConstraint::Grammar(grammar) => {
-                compiler.compile_grammar_with(grammar, budget, cancel)
-            }
-            StructuredOutputsConstraint::StructuralTag(tag) => {
-                compiler.compile_structural_tag_with(tag, budget, cancel)
-            }
-        };
-        Ok(compiled?)
-    }
-}
-
-/// How JSON is to be read and written, as the compiler takes it.
-fn json_schema_options(params: &StructuredOutputsParams) -> JsonSchemaOptions {
-    use structured_output as compiler;
-    let mut options = JsonSchemaOptions {
-        property_order: match params.property_order {
-            PropertyOrder::Schema => compiler::PropertyOrder::Schema,
-            PropertyOrder::Any => compiler::PropertyOrder::Any,
-        },
-        strict: params.disable_additional_properties,
-        ..JsonSchemaOptions::default()
-    };
-    match &params.whitespace {
-        Whitespace::Flexible => options.whitespace = compiler::Whitespace::Flexible,
-        Whitespace::Spaced => options.whitespace = compiler::Whitespace::Spaced,
-        Whitespace::Compact => options.whitespace = compiler::Whitespace::Compact,
-        Whitespace::Pattern(pattern) => options.whitespace_pattern = Some(pattern.clone()),
-    }
-    options
 }
 
 impl StructuredOutputBackend for FormworkBackend {
@@ -107,16 +48,17 @@ impl StructuredOutputBackend for FormworkBackend {
         &self,
         params: &StructuredOutputsParams,
         stop_token_ids: &[u32],
-        memory: GrammarMemory,
         cancel: &CancelFlag,
     ) -> Result<Box<dyn StructuredOutputGrammar>, CompileGrammarError> {
-        let grammar = match memory {
-            GrammarMemory::Shared => self.compile(&self.compiler, params, cancel)?,
-            // Goes with the grammar.
-            GrammarMemory::Own => self.compile(&self.compiler.separate(), params, cancel)?,
-        };
-        let matcher = GrammarMatcher::with_stop_tokens(&grammar, stop_token_ids);
-        Ok(Box::new(matcher))
+        let (kind, sources) = params.constraint.specification();
+        let specification = GrammarSpecification::by_name(kind, sources, params.options())?;
+        let grammar = self
+            .compiler
+            .compile_specification(&specification, self.budget, cancel)?;
+        Ok(Box::new(FormworkGrammar {
+            matcher: GrammarMatcher::with_stop_tokens(&grammar, stop_token_ids),
+            compiler: Arc::clone(&self.compiler),
+        }))
     }
 
     fn num_compilations(&self) -> u64 {
@@ -128,60 +70,70 @@ impl StructuredOutputBackend for FormworkBackend {
     }
 }
 
-impl StructuredOutputGrammar for GrammarMatcher {
+/// A matcher, with what finds it other memory.
+struct FormworkGrammar {
+    matcher: GrammarMatcher,
+    compiler: Arc<GrammarCompiler>,
+}
+
+impl StructuredOutputGrammar for FormworkGrammar {
     fn accept_token(&mut self, token_id: u32) -> Result<bool, MatcherError> {
-        GrammarMatcher::accept_token(self, token_id)
+        self.matcher.accept_token(token_id)
     }
 
     fn validate_tokens(&self, token_ids: &[u32]) -> Result<usize, MatcherError> {
-        GrammarMatcher::validate_tokens(self, token_ids)
+        self.matcher.validate_tokens(token_ids)
     }
 
     fn rollback(&mut self, num_tokens: usize) -> Result<(), MatcherError> {
-        GrammarMatcher::rollback(self, num_tokens)
+        self.matcher.rollback(num_tokens)
     }
 
     fn next_token_mask(&self) -> Result<MaskRef, MatcherError> {
-        GrammarMatcher::next_token_mask(self)
+        self.matcher.next_token_mask()
     }
 
     fn next_token_mask_within(&self, num_tokens: u32) -> Result<MaskRef, MatcherError> {
-        GrammarMatcher::next_token_mask_within(self, num_tokens)
+        self.matcher.next_token_mask_within(num_tokens)
     }
 
     fn next_token_mask_completing(&self, num_tokens: u32) -> Result<MaskRef, MatcherError> {
-        GrammarMatcher::next_token_mask_completing(self, num_tokens)
+        self.matcher.next_token_mask_completing(num_tokens)
     }
 
     fn min_bytes_to_complete(&self) -> Result<u32, MatcherError> {
-        GrammarMatcher::min_bytes_to_complete(self)
+        self.matcher.min_bytes_to_complete()
     }
 
     fn min_tokens_bound(&self) -> Result<u32, MatcherError> {
-        GrammarMatcher::min_tokens_bound(self)
+        self.matcher.min_tokens_bound()
     }
 
     fn min_tokens_to_complete(&self) -> Result<u32, MatcherError> {
-        GrammarMatcher::min_tokens_to_complete(self)
+        self.matcher.min_tokens_to_complete()
     }
 
     fn has_forced_byte(&self) -> Result<bool, MatcherError> {
-        GrammarMatcher::has_forced_byte(self)
+        self.matcher.has_forced_byte()
     }
 
     fn find_jump_forward_string(&self) -> Result<String, MatcherError> {
-        GrammarMatcher::find_jump_forward_string(self)
+        self.matcher.find_jump_forward_string()
     }
 
     fn is_completed(&self) -> bool {
-        GrammarMatcher::is_completed(self)
+        self.matcher.is_completed()
     }
 
     fn is_terminated(&self) -> bool {
-        GrammarMatcher::is_terminated(self)
+        self.matcher.is_terminated()
     }
 
     fn reset(&mut self) {
-        GrammarMatcher::reset(self);
+        self.matcher.reset();
+    }
+
+    fn renew(&mut self, cancel: &CancelFlag) -> Result<(), RenewError> {
+        self.compiler.renew(&mut self.matcher, cancel)
     }
 }

@@ -4,13 +4,11 @@ use std::sync::Arc;
 
 use crossbeam_channel::Sender;
 use protocol::{RequestError, RequestErrorCode, SamplingParams};
-use structured_output::{CancelFlag, MatcherError};
+use structured_output::{CancelFlag, MatcherError, RenewError};
 
-use super::backend::{
-    CompileGrammarError, GrammarMemory, StructuredOutputBackend, StructuredOutputGrammar,
-};
-use super::own_memory::{OwnMemory, OwnMemoryPermit};
+use super::backend::{CompileGrammarError, StructuredOutputBackend};
 use super::request::{Accepted, StructuredOutputRequest};
+use super::waiting_jobs::WaitingJobs;
 use crate::request::RequestId;
 
 /// One grammar to compile.
@@ -32,11 +30,7 @@ pub(super) enum Purpose {
         output_token_ids: Vec<u32>,
     },
     /// A request whose grammar has no room any more.
-    Renewal {
-        request: Box<StructuredOutputRequest>,
-        /// What the grammar had accepted.
-        answer_token_ids: Vec<u32>,
-    },
+    Renewal(Box<StructuredOutputRequest>),
 }
 
 /// What became of a grammar.
@@ -49,133 +43,109 @@ pub struct CompiledGrammar {
 /// What compiles jobs.
 pub(super) struct Compiler<'a> {
     pub(super) backend: &'a dyn StructuredOutputBackend,
-    pub(super) own_memory: &'a OwnMemory,
+    pub(super) waiting: &'a WaitingJobs,
 }
-
-/// A grammar at its start, and the leave for its memory where that is its own.
-type Compiled = (Box<dyn StructuredOutputGrammar>, Option<OwnMemoryPermit>);
 
 /// Why a job is not done.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum JobError {
     /// The grammar needs memory of its own, and enough others have that.
     #[error("enough grammars have memory of their own")]
-    NoPermit,
+    NoMemory,
     /// Its request fails.
     #[error(transparent)]
     Grammar(#[from] CompileGrammarError),
 }
 
-impl From<MatcherError> for JobError {
-    fn from(error: MatcherError) -> Self {
-        Self::Grammar(error.into())
+impl From<RenewError> for JobError {
+    fn from(error: RenewError) -> Self {
+        match error {
+            RenewError::NoMemory { .. } => Self::NoMemory,
+            other => Self::Grammar(other.into()),
+        }
     }
 }
 
 impl Compiler<'_> {
-    /// Compiles, and brings the request to where its output stands. Memory that others have filled
-    /// meanwhile is tried once more, since the next compilation finds other; then the grammar gets
-    /// its own. `None` where the request is that of the purpose.
+    /// Compiles, and brings the request to where its output stands, in memory where it has room.
+    /// `None` where the request is that of the purpose.
     pub(super) fn run(
         &self,
         params: &Arc<SamplingParams>,
         purpose: &mut Purpose,
         cancel: &CancelFlag,
     ) -> Result<Option<Box<StructuredOutputRequest>>, JobError> {
-        use GrammarMemory::{Own, Shared};
         match purpose {
             Purpose::Start {
                 reasoning_ended,
                 output_token_ids,
-            } => in_turn(&[Shared, Shared, Own], |memory| {
-                let compiled = self.compile(params, memory, cancel)?;
-                self.start(compiled, params, *reasoning_ended, output_token_ids)
-                    .map(Some)
-            }),
-            Purpose::Renewal {
-                request,
-                answer_token_ids,
-            } => {
-                let memories: &[_] = match request.renewal() {
-                    Some(Shared) => &[Shared, Own],
-                    Some(Own) | None => &[Own],
-                };
-                in_turn(memories, |memory| {
-                    let (grammar, own_memory) = self.compile(params, memory, cancel)?;
-                    Ok(request.renew(grammar, answer_token_ids, own_memory)?)
-                })?;
+            } => self
+                .start(params, *reasoning_ended, output_token_ids, cancel)
+                .map(Some),
+            Purpose::Renewal(request) => {
+                request.renew(cancel)?;
                 Ok(None)
             }
         }
-    }
-
-    fn compile(
-        &self,
-        params: &SamplingParams,
-        memory: GrammarMemory,
-        cancel: &CancelFlag,
-    ) -> Result<Compiled, JobError> {
-        let Some(structured_outputs) = &params.structured_outputs else {
-            let missing = "the request has no structured_outputs".to_owned();
-            return Err(CompileGrammarError::Unsupported(missing).into());
-        };
-        let permit = match memory {
-            GrammarMemory::Shared => None,
-            GrammarMemory::Own => Some(self.own_memory.permit().ok_or(JobError::NoPermit)?),
-        };
-        let own_stop_tokens = &params.stop_token_ids;
-        let grammar =
-            self.backend
-                .compile_grammar(structured_outputs, own_stop_tokens, memory, cancel)?;
-        Ok((grammar, permit))
     }
 
     /// A request at the end of its output so far. Its first mask is made here too: a grammar's start is
     /// the one state that nobody has met before.
     fn start(
         &self,
-        (grammar, own_memory): Compiled,
         params: &Arc<SamplingParams>,
         reasoning_ended: Option<bool>,
         output_token_ids: &[u32],
+        cancel: &CancelFlag,
     ) -> Result<Box<StructuredOutputRequest>, JobError> {
+        let Some(structured_outputs) = &params.structured_outputs else {
+            let missing = "the request has no structured_outputs".to_owned();
+            return Err(CompileGrammarError::Unsupported(missing).into());
+        };
+        let own_stop_tokens = &params.stop_token_ids;
+        let grammar = self
+            .backend
+            .compile_grammar(structured_outputs, own_stop_tokens, cancel)?;
         let model_stop_tokens = self.backend.stop_token_ids();
-        let mut request =
-            StructuredOutputRequest::new(grammar, params, reasoning_ended, model_stop_tokens)?;
+        let mut request = Box::new(StructuredOutputRequest::unmeasured(
+            grammar,
+            params,
+            reasoning_ended,
+            model_stop_tokens,
+        ));
+        request.tell_when_gone(self.waiting.tell_when_gone());
+        let max_tokens = params.max_tokens;
+        with_room(&mut request, cancel, |request| request.measure(max_tokens))?;
         for (index, &token_id) in output_token_ids.iter().enumerate() {
             // Whether it can still be completed was decided when it was generated.
-            if request.accept_token(token_id, u32::MAX)? != Accepted::Yes {
+            let accepted = with_room(&mut request, cancel, |request| {
+                request.accept_token(token_id, u32::MAX)
+            })?;
+            if accepted != Accepted::Yes {
                 let message = format!(
                     "output_token_ids: the grammar refuses token {token_id} at index {index}"
                 );
                 return Err(CompileGrammarError::Unsupported(message).into());
             }
         }
-        request.mask(u32::MAX)?;
-        request.set_own_memory(own_memory);
-        Ok(Box::new(request))
+        with_room(&mut request, cancel, |request| request.mask(u32::MAX))?;
+        Ok(request)
     }
 }
 
-/// Tries one memory after the other, for as long as the one before has no room.
-fn in_turn<T>(
-    memories: &[GrammarMemory],
-    mut attempt: impl FnMut(GrammarMemory) -> Result<T, JobError>,
+/// Does something with a grammar, which goes on in other memory for as long as its own is full.
+fn with_room<T>(
+    request: &mut StructuredOutputRequest,
+    cancel: &CancelFlag,
+    mut attempt: impl FnMut(&mut StructuredOutputRequest) -> Result<T, MatcherError>,
 ) -> Result<T, JobError> {
-    let mut outcome = Err(JobError::NoPermit);
-    for &memory in memories {
-        outcome = attempt(memory);
-        let is_full = matches!(
-            outcome,
-            Err(JobError::Grammar(CompileGrammarError::Matcher(
-                MatcherError::StatesExhausted { .. }
-            )))
-        );
-        if !is_full {
-            break;
+    loop {
+        match attempt(request) {
+            Err(MatcherError::StatesExhausted { .. }) => request.renew(cancel)?,
+            Err(error) => return Err(CompileGrammarError::Matcher(error).into()),
+            Ok(done) => return Ok(done),
         }
     }
-    outcome
 }
 
 /// What is told to a caller whose stop tokens are the only ones that could continue the text.

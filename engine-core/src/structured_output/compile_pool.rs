@@ -10,7 +10,7 @@ use structured_output::CompileError;
 
 use super::backend::{CompileGrammarError, StructuredOutputBackend};
 use super::compile_job::{CompileJob, CompiledGrammar, Compiler, JobError, Purpose, refusal};
-use super::own_memory::OwnMemory;
+use super::waiting_jobs::WaitingJobs;
 use crate::panic_message::panic_message;
 use crate::request::RequestId;
 
@@ -32,11 +32,11 @@ impl CompilePool {
     ) -> std::io::Result<Self> {
         let (jobs, jobs_queue) = bounded(max_queued);
         let (renewals, renewals_queue) = unbounded();
-        let own_memory = OwnMemory::new(renewals.clone());
+        let waiting = WaitingJobs::new(renewals.clone());
         for index in 0..num_threads {
             let thread = CompileThread {
                 backend: Arc::clone(backend),
-                own_memory: own_memory.clone(),
+                waiting: waiting.clone(),
                 jobs: jobs_queue.clone(),
                 renewals: renewals_queue.clone(),
                 done: done.clone(),
@@ -87,7 +87,7 @@ fn threads_are_gone() -> RequestError {
 /// One thread's part of the pool.
 struct CompileThread {
     backend: Arc<dyn StructuredOutputBackend>,
-    own_memory: OwnMemory,
+    waiting: WaitingJobs,
     jobs: Receiver<CompileJob>,
     renewals: Receiver<CompileJob>,
     done: Sender<RequestId>,
@@ -128,11 +128,11 @@ impl CompileThread {
     /// What becomes of a grammar; `None` where it was cancelled, or has to wait for memory.
     fn compile(&self, mut job: CompileJob) -> Option<CompiledGrammar> {
         let backend = &*self.backend;
-        let own_memory = &self.own_memory;
         let compiler = Compiler {
             backend,
-            own_memory,
+            waiting: &self.waiting,
         };
+        let num_gone = self.waiting.num_gone();
         let (started, before) = (Instant::now(), backend.num_compilations());
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             compiler.run(&job.params, &mut job.purpose, &job.cancel)
@@ -140,8 +140,8 @@ impl CompileThread {
         let cancelled = CompileGrammarError::Compile(CompileError::Cancelled);
         let outcome = match outcome {
             Ok(Ok(started)) => Ok(started),
-            Ok(Err(JobError::NoPermit)) => {
-                self.own_memory.wait(job);
+            Ok(Err(JobError::NoMemory)) => {
+                self.waiting.wait(job, num_gone);
                 return None;
             }
             Ok(Err(JobError::Grammar(error))) if error == cancelled => return None,
@@ -156,7 +156,7 @@ impl CompileThread {
         let was_compiled = backend.num_compilations() > before;
         let request = match job.purpose {
             Purpose::Start { .. } => None,
-            Purpose::Renewal { request, .. } => Some(request),
+            Purpose::Renewal(request) => Some(request),
         };
         Some(CompiledGrammar {
             outcome: outcome.and_then(|started| started.or(request).ok_or_else(threads_are_gone)),

@@ -119,8 +119,7 @@ impl StructuredOutputManager {
         Ok(())
     }
 
-    /// Submits the grammar of a request anew, since its memory is full. The old one is dropped when
-    /// the new one stands where it stood.
+    /// Submits the grammar of a request anew, since its memory is full: it is to go on elsewhere.
     ///
     /// # Errors
     /// There are no compile threads; the request has lost its grammar.
@@ -128,19 +127,12 @@ impl StructuredOutputManager {
         let Some(StructuredOutput::Ready(grammar)) = request.structured_output.take() else {
             return Ok(());
         };
-        let output_token_ids = request.output_token_ids();
-        let num_before_answer = output_token_ids
-            .len()
-            .saturating_sub(grammar.num_answer_tokens());
         let (mut pending, sender) = PendingGrammar::new();
         pending.is_renewal = true;
         self.pool()?.submit_renewal(CompileJob {
             request_id: request.request_id().clone(),
             params: Arc::clone(request.sampling_params()),
-            purpose: Purpose::Renewal {
-                answer_token_ids: output_token_ids[num_before_answer..].to_vec(),
-                request: grammar,
-            },
+            purpose: Purpose::Renewal(grammar),
             cancel: pending.cancel.clone(),
             compiled: sender,
         })?;

@@ -12,14 +12,11 @@ mod compile_pool;
 mod jump_forward;
 mod manager;
 mod mask;
-mod own_memory;
 mod reasoning;
-mod renewal;
 mod request;
+mod waiting_jobs;
 
-pub use backend::{
-    CompileGrammarError, GrammarMemory, StructuredOutputBackend, StructuredOutputGrammar,
-};
+pub use backend::{CompileGrammarError, StructuredOutputBackend, StructuredOutputGrammar};
 pub use backend_formwork::FormworkBackend;
 pub use compile_job::CompiledGrammar;
 pub(crate) use compile_job::only_stop_tokens;

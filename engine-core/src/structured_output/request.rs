@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use protocol::SamplingParams;
-use structured_output::{MaskRef, MatcherError};
+use structured_output::{CancelFlag, MaskRef, MatcherError, RenewError};
 
 use super::backend::StructuredOutputGrammar;
 use super::mask::TokenMask;
 use super::reasoning::{Phase, Reasoning};
-use super::renewal::Renewals;
+use super::waiting_jobs::TellWhenGone;
 
 /// Where no more tokens than this are left beyond what the shortest completion needs, only tokens
 /// are allowed that keep it in reach. Far from the end any token is, and one that is not after all
@@ -20,13 +20,18 @@ const CLOSING_TOKENS: u32 = 16;
 /// the taking back, and to the shortest completion.
 const MAX_WEIGHED_TOKENS: usize = 64;
 
+/// Text is free where its mask has at least so many tokens: more than all kinds of white space that may
+/// follow a JSON text.
+const MIN_FREE_TOKENS: usize = 512;
+
 /// What constrains a request in flight.
 pub struct StructuredOutputRequest {
-    pub(super) grammar: Box<dyn StructuredOutputGrammar>,
+    grammar: Box<dyn StructuredOutputGrammar>,
     /// Tokens that the grammar has accepted.
-    pub(super) num_answer_tokens: usize,
-    pub(super) renewals: Renewals,
-    pub(super) is_exhausted: bool,
+    num_answer_tokens: usize,
+    /// After the grammar, since fields are dropped in their order.
+    _tell_when_gone: Option<TellWhenGone>,
+    is_exhausted: bool,
     /// See [`StructuredOutputRequest::set_dead_end`].
     is_dead_end: bool,
     reasoning: Reasoning,
@@ -39,6 +44,8 @@ pub struct StructuredOutputRequest {
     /// Whether the last token was taken back since too few were left to complete the text.
     has_overshot: bool,
     was_led_to_end: bool,
+    /// Whether the text ended where it was free to go on, since no token was left.
+    is_cut_short: bool,
 }
 
 /// What became of a token.
@@ -65,27 +72,28 @@ impl StructuredOutputRequest {
         reasoning_ended: Option<bool>,
         stop_token_ids: &[u32],
     ) -> Result<Self, MatcherError> {
+        let mut request = Self::unmeasured(grammar, params, reasoning_ended, stop_token_ids);
+        request.measure(params.max_tokens)?;
+        Ok(request)
+    }
+
+    /// The same, yet to be [measured](Self::measure).
+    pub(super) fn unmeasured(
+        grammar: Box<dyn StructuredOutputGrammar>,
+        params: &Arc<SamplingParams>,
+        reasoning_ended: Option<bool>,
+        stop_token_ids: &[u32],
+    ) -> Self {
         let own = params.stop_token_ids.iter().chain(&params.eos_token_id);
         let complete_within_max_tokens = params
             .structured_outputs
             .as_ref()
             .is_some_and(|structured_outputs| structured_outputs.complete_within_max_tokens);
-        let min_tokens = match complete_within_max_tokens {
-            true => {
-                // A text that can't fit by far is not walked: that takes its whole length.
-                let at_least = grammar.min_tokens_bound()?;
-                match params.max_tokens {
-                    Some(max_tokens) if at_least > max_tokens => at_least,
-                    _ => grammar.min_tokens_to_complete()?,
-                }
-            }
-            false => 0,
-        };
-        Ok(Self {
-            min_tokens,
+        Self {
+            min_tokens: 0,
             grammar,
             num_answer_tokens: 0,
-            renewals: Renewals::default(),
+            _tell_when_gone: None,
             is_exhausted: false,
             is_dead_end: false,
             reasoning: Reasoning::new(Arc::clone(params), reasoning_ended),
@@ -93,7 +101,24 @@ impl StructuredOutputRequest {
             stop_token_ids: stop_token_ids.iter().chain(own).copied().collect(),
             has_overshot: false,
             was_led_to_end: false,
-        })
+            is_cut_short: false,
+        }
+    }
+
+    /// Finds out how many tokens the shortest output takes, where it has to fit in `max_tokens`.
+    ///
+    /// # Errors
+    /// A limit of the grammar; nothing changes.
+    pub(super) fn measure(&mut self, max_tokens: Option<u32>) -> Result<(), MatcherError> {
+        if self.complete_within_max_tokens {
+            // A text that can't fit by far is not walked: that takes its whole length.
+            let at_least = self.grammar.min_tokens_bound()?;
+            self.min_tokens = match max_tokens {
+                Some(max_tokens) if at_least > max_tokens => at_least,
+                _ => self.grammar.min_tokens_to_complete()?,
+            };
+        }
+        Ok(())
     }
 
     /// Fewest tokens that a complete output takes from the start, where it has to fit: those that
@@ -164,7 +189,13 @@ impl StructuredOutputRequest {
             if !self.has_overshot && spare > CLOSING_TOKENS {
                 return Ok(mask);
             }
-            self.grammar.next_token_mask_within(tokens_left)?
+            match self.grammar.next_token_mask_within(tokens_left) {
+                // One text costs less than what each of the tokens leads to.
+                Err(MatcherError::StepsExhausted { .. }) => {
+                    self.grammar.next_token_mask_completing(tokens_left)?
+                }
+                weighed => weighed?,
+            }
         };
         self.was_led_to_end |= closing.num_allowed() < mask.num_allowed();
         Ok(closing)
@@ -243,12 +274,17 @@ impl StructuredOutputRequest {
         token_id: u32,
         tokens_left: u32,
     ) -> Result<Accepted, MatcherError> {
+        let ends_free_text = tokens_left == 0
+            && self.complete_within_max_tokens
+            && self.stop_token_ids.contains(&token_id)
+            && self.grammar.next_token_mask()?.num_allowed() >= MIN_FREE_TOKENS;
         if !self.grammar.accept_token(token_id)? {
             return Ok(Accepted::Refused);
         }
         match self.overshoots(tokens_left) {
             Ok(false) => {
                 self.has_overshot = false;
+                self.is_cut_short = ends_free_text;
                 self.num_answer_tokens += 1;
                 Ok(Accepted::Yes)
             }
@@ -377,6 +413,7 @@ impl StructuredOutputRequest {
             return Ok(0);
         }
         let before = (self.reasoning.clone(), self.has_overshot);
+        let how_it_ended = (self.was_led_to_end, self.is_cut_short);
         let num_answer_tokens = self.num_answer_tokens;
         let mut num_accepted = 0;
         let mut result = Ok(());
@@ -401,6 +438,7 @@ impl StructuredOutputRequest {
             .rollback(self.num_answer_tokens - num_answer_tokens)?;
         self.num_answer_tokens = num_answer_tokens;
         (self.reasoning, self.has_overshot) = before;
+        (self.was_led_to_end, self.is_cut_short) = how_it_ended;
         result.map(|()| num_accepted)
     }
 
@@ -414,6 +452,31 @@ impl StructuredOutputRequest {
         self.grammar.is_terminated()
     }
 
+    /// Notes that the grammar's memory is full.
+    pub(crate) fn set_exhausted(&mut self) {
+        self.is_exhausted = true;
+    }
+
+    /// Whether the grammar has to go on in other memory before anything else.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.is_exhausted
+    }
+
+    /// Lets the grammar go on in other memory.
+    ///
+    /// # Errors
+    /// There is none, or the grammar is not compiled again: nothing changes.
+    pub(super) fn renew(&mut self, cancel: &CancelFlag) -> Result<(), RenewError> {
+        self.grammar.renew(cancel)?;
+        self.is_exhausted = false;
+        Ok(())
+    }
+
+    /// From here on, `tell` is told when the grammar is gone.
+    pub(super) fn tell_when_gone(&mut self, tell: TellWhenGone) {
+        self._tell_when_gone = Some(tell);
+    }
+
     /// Notes that the request's own stop tokens left it no token: it fails by what its caller asked.
     pub(crate) fn set_dead_end(&mut self) {
         self.is_dead_end = true;
@@ -422,6 +485,12 @@ impl StructuredOutputRequest {
     /// Whether that was noted.
     pub(crate) fn is_dead_end(&self) -> bool {
         self.is_dead_end
+    }
+
+    /// Whether the text ended only since no token was left: where it was free, so that it could have
+    /// gone on. What has an end of its own, such as JSON, never is.
+    pub(crate) fn is_cut_short(&self) -> bool {
+        self.is_cut_short
     }
 
     /// Whether tokens were masked since too few were left for them.

@@ -40,6 +40,20 @@ pub struct RandomCheckpoint {
     pub seed: u64,
 }
 
+/// Entries of `architectures`, one per family.
+pub const ARCHITECTURES: [&str; 10] = [
+    "Gemma2ForCausalLM",
+    "Gemma3ForCausalLM",
+    "LlamaForCausalLM",
+    "MistralForCausalLM",
+    "MixtralForCausalLM",
+    "Phi3ForCausalLM",
+    "Qwen2ForCausalLM",
+    "Qwen3ForCausalLM",
+    "Qwen3MoeForCausalLM",
+    "SmolLM3ForCausalLM",
+];
+
 impl RandomCheckpoint {
     /// A few thousand parameters, odd in every size that may be odd.
     pub fn tiny(architecture: &'static str, seed: u64) -> Self {
@@ -50,17 +64,35 @@ impl RandomCheckpoint {
             num_hidden_layers: 3,
             num_attention_heads: 6,
             num_key_value_heads: 2,
-            head_dim: 18,
+            head_dim: if architecture == "Phi3ForCausalLM" {
+                16
+            } else {
+                18
+            },
             vocab_size: 203,
             max_position_embeddings: 512,
             tie_word_embeddings: architecture != "MistralForCausalLM",
             qkv_bias: architecture == "Qwen2ForCausalLM",
-            qk_norm: architecture == "Qwen3ForCausalLM",
+            qk_norm: ["Qwen3", "Gemma3"]
+                .iter()
+                .any(|family| architecture.starts_with(family)),
             extra: match architecture {
                 "MistralForCausalLM" => json!({"sliding_window": 21}),
                 "LlamaForCausalLM" => json!({"rope_scaling": {"rope_type": "llama3", "factor": 8.0,
                     "low_freq_factor": 1.0, "high_freq_factor": 4.0,
                     "original_max_position_embeddings": 64}}),
+                "Gemma2ForCausalLM" => json!({"sliding_window": 21, "query_pre_attn_scalar": 30,
+                    "attn_logit_softcapping": 20.0, "final_logit_softcapping": 15.0}),
+                "Gemma3ForCausalLM" => json!({"sliding_window": 21, "sliding_window_pattern": 2,
+                    "query_pre_attn_scalar": 30}),
+                "MixtralForCausalLM" => json!({"num_local_experts": 5, "num_experts_per_tok": 2}),
+                "Phi3ForCausalLM" => json!({"partial_rotary_factor": 0.5, "rope_scaling": {
+                    "type": "longrope", "short_factor": vec![1.0; 4],
+                    "long_factor": [1.5, 2.0, 3.0, 5.0]},
+                    "original_max_position_embeddings": 64}),
+                "Qwen3MoeForCausalLM" => json!({"num_experts": 6, "num_experts_per_tok": 3,
+                    "moe_intermediate_size": 35, "mlp_only_layers": [1]}),
+                "SmolLM3ForCausalLM" => json!({"no_rope_layer_interval": 2}),
                 _ => json!({}),
             },
             dtype: Dtype::F32,
@@ -114,10 +146,20 @@ impl RandomCheckpoint {
             };
             add("input_layernorm.weight", vec![hidden]);
             add("post_attention_layernorm.weight", vec![hidden]);
-            for (name, width) in [("q_proj", q), ("k_proj", kv), ("v_proj", kv)] {
-                add(&format!("self_attn.{name}.weight"), vec![width, hidden]);
+            if self.architecture.starts_with("Gemma") {
+                add("pre_feedforward_layernorm.weight", vec![hidden]);
+                add("post_feedforward_layernorm.weight", vec![hidden]);
+            }
+            let phi3 = self.architecture == "Phi3ForCausalLM";
+            let projections: &[(&str, usize)] = if phi3 {
+                &[("qkv_proj", q + 2 * kv)]
+            } else {
+                &[("q_proj", q), ("k_proj", kv), ("v_proj", kv)]
+            };
+            for (name, width) in projections {
+                add(&format!("self_attn.{name}.weight"), vec![*width, hidden]);
                 if self.qkv_bias {
-                    add(&format!("self_attn.{name}.bias"), vec![width]);
+                    add(&format!("self_attn.{name}.bias"), vec![*width]);
                 }
             }
             if self.qk_norm {
@@ -125,9 +167,43 @@ impl RandomCheckpoint {
                 add("self_attn.k_norm.weight", vec![self.head_dim]);
             }
             add("self_attn.o_proj.weight", vec![hidden, q]);
-            add("mlp.gate_proj.weight", vec![inter, hidden]);
-            add("mlp.up_proj.weight", vec![inter, hidden]);
-            add("mlp.down_proj.weight", vec![hidden, inter]);
+            if self.qkv_bias && self.architecture == "LlamaForCausalLM" {
+                add("self_attn.o_proj.bias", vec![hidden]);
+            }
+            let size = |field: &str| self.extra[field].as_u64().unwrap_or(0) as usize;
+            let (block, experts, width, names) = match self.architecture {
+                "MixtralForCausalLM" => (
+                    "block_sparse_moe",
+                    size("num_local_experts"),
+                    inter,
+                    ["w1", "w3", "w2"],
+                ),
+                "Qwen3MoeForCausalLM" if self.extra["mlp_only_layers"][0] != layer => (
+                    "mlp",
+                    size("num_experts"),
+                    size("moe_intermediate_size"),
+                    ["gate_proj", "up_proj", "down_proj"],
+                ),
+                _ => ("mlp", 0, 0, [""; 3]),
+            };
+            if experts > 0 {
+                add(&format!("{block}.gate.weight"), vec![experts, hidden]);
+            } else {
+                if phi3 {
+                    add("mlp.gate_up_proj.weight", vec![2 * inter, hidden]);
+                } else {
+                    add("mlp.gate_proj.weight", vec![inter, hidden]);
+                    add("mlp.up_proj.weight", vec![inter, hidden]);
+                }
+                add("mlp.down_proj.weight", vec![hidden, inter]);
+            }
+            for expert in 0..experts {
+                let [gate, up, down] =
+                    names.map(|name| format!("{block}.experts.{expert}.{name}.weight"));
+                add(&gate, vec![width, hidden]);
+                add(&up, vec![width, hidden]);
+                add(&down, vec![hidden, width]);
+            }
         }
         tensors
     }
@@ -149,6 +225,9 @@ impl RandomCheckpoint {
             "rms_norm_eps": 1e-6,
             "eos_token_id": 0,
         });
+        if self.architecture.starts_with("Gemma") {
+            config["hidden_activation"] = json!("gelu_pytorch_tanh");
+        }
         for (name, value) in self.extra.as_object().into_iter().flatten() {
             config[name] = value.clone();
         }
@@ -204,6 +283,8 @@ impl RandomCheckpoint {
         let mut random = Random(name_hash);
         let (mean, deviation) = match shape {
             [_] if name.ends_with("bias") => (0.0, 0.2),
+            // Gemma's are stored less 1.
+            [_] if self.architecture.starts_with("Gemma") => (0.0, 0.1),
             [_] => (1.0, 0.1),
             _ if name.contains("embed") || name.contains("lm_head") => (0.0, 0.5),
             _ => (0.0, 1.4 / (shape[1] as f32).sqrt()),

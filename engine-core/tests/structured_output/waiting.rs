@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use engine_core::engine::AbortRequests;
 use engine_core::structured_output::{
-    CompileGrammarError, FormworkBackend, GrammarMemory, StructuredOutputBackend,
-    StructuredOutputGrammar, StructuredOutputManager,
+    CompileGrammarError, FormworkBackend, StructuredOutputBackend, StructuredOutputGrammar,
+    StructuredOutputManager,
 };
 use protocol::{
     FinishReason, RequestErrorCode, StructuredOutputsConfig, StructuredOutputsConstraint,
@@ -29,7 +29,6 @@ impl StructuredOutputBackend for SlowBackend {
         &self,
         params: &StructuredOutputsParams,
         stop_token_ids: &[u32],
-        memory: GrammarMemory,
         cancel: &CancelFlag,
     ) -> Result<Box<dyn StructuredOutputGrammar>, CompileGrammarError> {
         if let StructuredOutputsConstraint::Regex(pattern) = &params.constraint
@@ -46,8 +45,7 @@ impl StructuredOutputBackend for SlowBackend {
         if let StructuredOutputsConstraint::Regex(pattern) = &params.constraint {
             assert_ne!(pattern, "panic", "a panic for a test");
         }
-        self.real
-            .compile_grammar(params, stop_token_ids, memory, cancel)
+        self.real.compile_grammar(params, stop_token_ids, cancel)
     }
 
     fn num_compilations(&self) -> u64 {

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::logprobs::{ChatCompletionLogProbs, CompletionLogProbs};
-use super::request::UsageInfo;
 use super::tool_call::DeltaToolCall;
+use super::usage::UsageInfo;
 
 /// One piece of a streamed completion.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

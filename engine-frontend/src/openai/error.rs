@@ -36,6 +36,7 @@ impl ErrorResponse {
             408 => "RequestTimeoutError",
             413 => "RequestTooLargeError",
             415 => "UnsupportedMediaTypeError",
+            431 => "RequestHeaderFieldsTooLargeError",
             501 => "NotImplementedError",
             503 => "ServiceUnavailable",
             504 => "GatewayTimeoutError",

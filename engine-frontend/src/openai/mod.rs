@@ -10,9 +10,11 @@
 mod chat;
 mod chunk;
 mod completion;
+mod default_sampling_params;
 mod echo;
 mod error;
 mod fields;
+mod llama_cpp;
 mod logprobs;
 mod request;
 mod responses;
@@ -24,7 +26,9 @@ mod tool_call;
 mod tool_format;
 mod tool_parser;
 mod tools;
+mod usage;
 
+pub(crate) use chat::REASONING_EFFORTS;
 pub use chat::{
     ChatCompletionRequest, ChatCompletionResponse, ChatCompletionResponseChoice, ChatMessage,
 };
@@ -35,16 +39,14 @@ pub use chunk::{
 pub use completion::{
     CompletionPrompt, CompletionRequest, CompletionResponse, CompletionResponseChoice,
 };
+pub use default_sampling_params::DefaultSamplingParams;
 pub use error::{ErrorInfo, ErrorResponse, ServingError};
 pub use fields::INERT_FIELDS;
 pub use logprobs::{
     ChatCompletionLogProb, ChatCompletionLogProbs, ChatCompletionLogProbsContent,
     CompletionLogProbs,
 };
-pub use request::{
-    CommonFields, CompletionTokensDetails, DefaultSamplingParams, PromptTokensDetails,
-    StreamOptions, UsageInfo,
-};
+pub use request::{CommonFields, StreamOptions};
 pub use responses::ResponsesRequest;
 pub use serving::{ChatSettings, OpenAIServing, RequestContext};
 pub use streaming::{EventStream, Piece};
@@ -52,3 +54,4 @@ pub use tokenize::{DetokenizeRequest, DetokenizeResponse, TokenizeRequest, Token
 pub use tool_call::{DeltaFunctionCall, DeltaToolCall, FunctionCall, ToolCall};
 pub use tool_format::ToolCallFormat;
 pub use tools::ToolChoice;
+pub use usage::{CompletionTokensDetails, PromptTokensDetails, UsageInfo};

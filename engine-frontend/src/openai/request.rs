@@ -4,64 +4,17 @@ use protocol::{RepetitionDetection, RequestOutputKind, SamplingParams};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::default_sampling_params::DefaultSamplingParams;
 use super::fields::{Fields, parse};
+use super::llama_cpp;
 use super::structured_outputs::{self, ConstraintSettings, RequestConstraint};
 use crate::error::{ValidationError, cut_short};
 use crate::input_processor::{GenerateRequest, Prompt, TruncationSide};
 
 /// Most stop strings per request.
-const MAX_STOP_STRINGS: usize = 4;
+const MAX_STOP_STRINGS: usize = 128;
 /// Longest `cache_salt` in characters.
 const MAX_CACHE_SALT_CHARS: usize = 128;
-
-/// Sampling parameters that a request without them gets: the model's `generation_config.json`,
-/// or vLLM's defaults where a field is `None`.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct DefaultSamplingParams {
-    /// See [`SamplingParams::temperature`].
-    pub temperature: Option<f32>,
-    /// See [`SamplingParams::top_p`].
-    pub top_p: Option<f32>,
-    /// See [`SamplingParams::top_k`].
-    pub top_k: Option<u32>,
-    /// See [`SamplingParams::min_p`].
-    pub min_p: Option<f32>,
-    /// See [`SamplingParams::repetition_penalty`].
-    pub repetition_penalty: Option<f32>,
-    /// `max_new_tokens` of the file: the limit where a request gives none.
-    #[serde(rename = "max_new_tokens")]
-    pub max_tokens: Option<u32>,
-}
-
-impl DefaultSamplingParams {
-    /// These, where `over` has none of its own.
-    #[must_use]
-    pub fn overridden_by(self, over: Self) -> Self {
-        Self {
-            temperature: over.temperature.or(self.temperature),
-            top_p: over.top_p.or(self.top_p),
-            top_k: over.top_k.or(self.top_k),
-            min_p: over.min_p.or(self.min_p),
-            repetition_penalty: over.repetition_penalty.or(self.repetition_penalty),
-            max_tokens: over.max_tokens.or(self.max_tokens),
-        }
-    }
-
-    /// [`SamplingParams::default`] with these fields in place.
-    pub fn to_sampling_params(&self) -> SamplingParams {
-        let base = SamplingParams::default();
-        SamplingParams {
-            temperature: self.temperature.unwrap_or(base.temperature),
-            top_p: self.top_p.unwrap_or(base.top_p),
-            top_k: self.top_k.unwrap_or(base.top_k),
-            min_p: self.min_p.unwrap_or(base.min_p),
-            repetition_penalty: self.repetition_penalty.unwrap_or(base.repetition_penalty),
-            max_tokens: self.max_tokens.or(base.max_tokens),
-            ..base
-        }
-    }
-}
 
 /// How a stream ends; only with `stream: true`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -73,66 +26,6 @@ pub struct StreamOptions {
     /// The usage so far in every chunk.
     #[serde(default)]
     pub continuous_usage_stats: bool,
-}
-
-/// How many tokens a request took.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct UsageInfo {
-    /// Tokens of all prompts.
-    pub prompt_tokens: u64,
-    /// Both together.
-    pub total_tokens: u64,
-    /// Tokens of all answers.
-    pub completion_tokens: u64,
-    /// More about the prompts, where the server is told to say it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub prompt_tokens_details: Option<PromptTokensDetails>,
-    /// More about the answers, where the model thought.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub completion_tokens_details: Option<CompletionTokensDetails>,
-}
-
-/// More about the answers' tokens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct CompletionTokensDetails {
-    /// Those that were thinking.
-    pub reasoning_tokens: u64,
-}
-
-/// More about the prompts' tokens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct PromptTokensDetails {
-    /// Those that came from the prefix cache.
-    pub cached_tokens: u64,
-}
-
-impl UsageInfo {
-    /// Usage of these many tokens.
-    pub fn new(prompt_tokens: u64, completion_tokens: u64) -> Self {
-        Self {
-            prompt_tokens,
-            total_tokens: prompt_tokens + completion_tokens,
-            completion_tokens,
-            prompt_tokens_details: None,
-            completion_tokens_details: None,
-        }
-    }
-
-    /// The same with the tokens that were thinking, if any.
-    #[must_use]
-    pub fn with_reasoning_tokens(mut self, reasoning_tokens: u64) -> Self {
-        self.completion_tokens_details =
-            (reasoning_tokens > 0).then_some(CompletionTokensDetails { reasoning_tokens });
-        self
-    }
-
-    /// The same with the tokens that came from the prefix cache; `None` is not told.
-    #[must_use]
-    pub fn with_cached_tokens(mut self, cached_tokens: Option<u64>) -> Self {
-        self.prompt_tokens_details =
-            cached_tokens.map(|cached_tokens| PromptTokensDetails { cached_tokens });
-        self
-    }
 }
 
 /// The fields that both kinds of request have. `None` is absent or `null`.
@@ -193,7 +86,9 @@ impl CommonFields {
     /// Takes the common fields out of a request.
     pub(super) fn take(fields: &mut Fields) -> Result<Self, ValidationError> {
         refuse_unavailable(fields)?;
+        llama_cpp::take(fields)?;
         let constraint = structured_outputs::take(fields)?;
+        let max_tokens = take_max_tokens(fields, "max_tokens")?;
         let common = Self {
             model: fields.take("model")?,
             n: fields.take("n")?,
@@ -209,7 +104,7 @@ impl CommonFields {
             stop_token_ids: fields.take("stop_token_ids")?.unwrap_or_default(),
             include_stop_str_in_output: fields.take("include_stop_str_in_output")?.unwrap_or(false),
             ignore_eos: fields.take("ignore_eos")?.unwrap_or(false),
-            max_tokens: take_max_tokens(fields, "max_tokens")?,
+            max_tokens: llama_cpp::take_n_predict(fields, max_tokens)?,
             min_tokens: fields.take("min_tokens")?.unwrap_or(0),
             skip_special_tokens: fields.take("skip_special_tokens")?.unwrap_or(true),
             spaces_between_special_tokens: fields

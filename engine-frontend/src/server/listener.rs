@@ -23,6 +23,12 @@ use super::tls;
 /// Pause after a connection that could not be accepted: there may be no more file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// Bytes and headers that hyper takes beyond the limits of a head. [`middleware::limit_head`] refuses
+/// these with an error's body, which hyper has none of.
+///
+/// [`middleware::limit_head`]: super::middleware::limit_head
+const HEAD_MARGIN: (usize, usize) = (64 << 10, 256);
+
 /// Where requests come in.
 #[derive(Debug)]
 pub(super) struct Listener {
@@ -193,8 +199,8 @@ impl Settings {
         let size = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
         Self {
             patience: args.client_timeout,
-            max_head: size(args.h11_max_incomplete_event_size),
-            max_headers: size(args.h11_max_header_count),
+            max_head: size(args.h11_max_incomplete_event_size) + HEAD_MARGIN.0,
+            max_headers: size(args.h11_max_header_count) + HEAD_MARGIN.1,
         }
     }
 }
@@ -226,6 +232,8 @@ async fn connection(
         .timer(TokioTimer::new())
         .header_read_timeout(settings.patience)
         .max_buf_size(settings.max_head)
+        // The buffer's size alone is soft: one read may bring more.
+        .max_header_size(settings.max_head)
         .max_headers(settings.max_headers)
         .serve_connection(stream, TowerToHyperService::new(router));
     tokio::pin!(connection);

@@ -14,7 +14,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::args::ServerArgs;
-use super::error::ApiError;
+use super::error::{ApiError, FailureMessage};
 use super::state::AppState;
 use crate::random::random_u64;
 
@@ -56,8 +56,11 @@ pub(super) async fn observe(
         .record_http(&handler, method.as_str(), status, start.elapsed());
     if app.args.enable_log_requests {
         tracing::info!(request_id = &*id.0, %method, handler, status, "request");
-    } else if status >= 500 && status != 503 {
-        tracing::error!(request_id = &*id.0, %method, handler, status, "request failed");
+    }
+    if status >= 500 && status != 503 {
+        let why = response.extensions().get::<FailureMessage>();
+        let error = why.map_or("", |why| &why.0);
+        tracing::error!(request_id = &*id.0, %method, handler, status, error, "request failed");
     }
     if app.args.enable_request_id_headers
         && let Ok(value) = HeaderValue::from_str(&id.0)
@@ -65,6 +68,44 @@ pub(super) async fn observe(
         response.headers_mut().insert(X_REQUEST_ID, value);
     }
     response
+}
+
+/// Refuses requests whose head is too large.
+pub(super) async fn limit_head(
+    State(app): State<Arc<AppState>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let (bytes, count) = (head_bytes(&request), request.headers().len());
+    let (max_bytes, max_count) = (
+        app.args.h11_max_incomplete_event_size,
+        app.args.h11_max_header_count,
+    );
+    let message = if bytes as u64 > max_bytes {
+        format!("the request's head has {bytes} bytes, more than the limit of {max_bytes}")
+    } else if count as u64 > max_count {
+        format!("the request has {count} headers, more than the limit of {max_count}")
+    } else {
+        return next.run(request).await;
+    };
+    ApiError::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, message).into_response()
+}
+
+/// The bytes of a request's first line and headers, each `name: value`, up to the empty line.
+fn head_bytes(request: &Request) -> usize {
+    const LINE_END: usize = "\r\n".len();
+    let uri = request.uri();
+    let path = uri.path_and_query().map_or(0, |path| path.as_str().len());
+    // A proxy's form names the server as well.
+    let server = match (uri.scheme_str(), uri.authority()) {
+        (Some(scheme), Some(authority)) => scheme.len() + "://".len() + authority.as_str().len(),
+        _ => 0,
+    };
+    let first = request.method().as_str().len() + server + path + "  HTTP/1.1".len() + LINE_END;
+    let header = |(name, value): (&HeaderName, &HeaderValue)| {
+        name.as_str().len() + ": ".len() + value.len() + LINE_END
+    };
+    first + request.headers().iter().map(header).sum::<usize>() + LINE_END
 }
 
 /// Answers web pages of other origins, where they are allowed.

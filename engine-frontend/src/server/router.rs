@@ -33,6 +33,7 @@ pub(super) fn router(app: Arc<AppState>) -> Router {
         .method_not_allowed_fallback(method_not_allowed)
         .layer(from_fn_with_state(app.clone(), middleware::authenticate))
         .layer(from_fn_with_state(app.clone(), middleware::cors))
+        .layer(from_fn_with_state(app.clone(), middleware::limit_head))
         .layer(from_fn_with_state(app.clone(), middleware::observe))
         .with_state(app.clone());
     match app.args.root_path.as_str() {

@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, OnceLock};
 
-use protocol::{PropertyOrder, StructuredOutputsConstraint, StructuredOutputsParams, Whitespace};
+use protocol::{StructuredOutputsParams, Whitespace};
 use structured_output::{
-    CancelFlag, CompileBudget, CompileError, CompilerOptions, GrammarCompiler, JsonSchemaOptions,
+    CancelFlag, CompileBudget, CompileError, CompilerOptions, GrammarCompiler, GrammarSpecification,
 };
 use tokenizer::Tokenizer;
 
@@ -72,36 +72,10 @@ impl ConstraintChecker {
         let Some(compiler) = self.compiler() else {
             return Ok(());
         };
-        let (source, result) = match &params.constraint {
-            StructuredOutputsConstraint::Json(schema) => {
-                let options = json_schema_options(params);
-                let compiled = compiler.compile_json_schema_with(schema, &options, BUDGET, &cancel);
-                (schema.clone(), compiled)
-            }
-            StructuredOutputsConstraint::JsonObject => {
-                // A schema for the sake of a pattern for white space.
-                let options = json_schema_options(params);
-                let schema = r#"{"type": "object"}"#;
-                let compiled = compiler.compile_json_schema_with(schema, &options, BUDGET, &cancel);
-                (schema.to_owned(), compiled)
-            }
-            StructuredOutputsConstraint::Regex(pattern) => {
-                let compiled = compiler.compile_regex_with(pattern, BUDGET, &cancel);
-                (pattern.clone(), compiled)
-            }
-            StructuredOutputsConstraint::Choice(choices) => {
-                let compiled = compiler.compile_choice_with(choices, BUDGET, &cancel);
-                (format!("{choices:?}"), compiled)
-            }
-            StructuredOutputsConstraint::Grammar(grammar) => {
-                let compiled = compiler.compile_grammar_with(grammar, BUDGET, &cancel);
-                (grammar.clone(), compiled)
-            }
-            StructuredOutputsConstraint::StructuralTag(tag) => {
-                let compiled = compiler.compile_structural_tag_with(tag, BUDGET, &cancel);
-                (tag.clone(), compiled)
-            }
-        };
+        let (kind, sources) = params.constraint.specification();
+        let result = GrammarSpecification::by_name(kind, sources, params.options()).and_then(
+            |specification| compiler.compile_specification(&specification, BUDGET, &cancel),
+        );
         match result {
             Ok(_) => Ok(()),
             Err(CompileError::LimitExceeded { limit, .. }) if is_budget(limit) => Ok(()),
@@ -116,7 +90,11 @@ impl ConstraintChecker {
                     return Err(ValidationError::field(option, value, message));
                 }
                 let message = format!("{field}: {error}");
-                Err(ValidationError::field(field, source, message))
+                let value = match sources {
+                    [source] => source.clone(),
+                    _ => format!("{sources:?}"),
+                };
+                Err(ValidationError::field(field, value, message))
             }
         }
     }
@@ -127,28 +105,10 @@ fn is_budget(limit: &str) -> bool {
     matches!(limit, "max_states" | "max_bytes" | "max_steps")
 }
 
-/// A request's options as the compiler has them.
-fn json_schema_options(params: &StructuredOutputsParams) -> JsonSchemaOptions {
-    use structured_output as compiler;
-    let mut options = JsonSchemaOptions {
-        property_order: match params.property_order {
-            PropertyOrder::Schema => compiler::PropertyOrder::Schema,
-            PropertyOrder::Any => compiler::PropertyOrder::Any,
-        },
-        strict: params.disable_additional_properties,
-        ..JsonSchemaOptions::default()
-    };
-    match &params.whitespace {
-        Whitespace::Flexible => options.whitespace = compiler::Whitespace::Flexible,
-        Whitespace::Spaced => options.whitespace = compiler::Whitespace::Spaced,
-        Whitespace::Compact => options.whitespace = compiler::Whitespace::Compact,
-        Whitespace::Pattern(pattern) => options.whitespace_pattern = Some(pattern.clone()),
-    }
-    options
-}
-
 #[cfg(test)]
 mod tests {
+    use protocol::{PropertyOrder, StructuredOutputsConstraint};
+
     use super::*;
     use crate::test_support::tokenizer;
 

@@ -289,6 +289,56 @@ impl TokenAutomaton {
             _ => Fewest::Tokens(fewest),
         })
     }
+
+    /// The tokens that begin the canonical completion and leave no more than `num_tokens - 1` to be
+    /// written, as [`TokenAutomaton::completing_tokens`] has it; `None` where there is no canonical
+    /// completion.
+    pub(super) fn parser_completing_tokens(
+        &mut self,
+        state: StateId,
+        num_tokens: u32,
+        fuel: &mut Fuel,
+    ) -> Result<Option<Vec<u32>>, OutOfFuel> {
+        if self.parser_needs_search() {
+            return Ok(None);
+        }
+        let index = Arc::clone(&self.index);
+        let trie = index.byte_trie();
+        let (mut node, mut last) = (ROOT, state);
+        let mut completing = Vec::new();
+        loop {
+            let (parser, machine) = self.parser();
+            let Some((symbol, next)) = parser.toward_end(machine, last, fuel)? else {
+                break;
+            };
+            fuel.burn(1)?;
+            let ids = match symbol {
+                Symbol::Byte(byte) => match trie.child(node, byte) {
+                    Some(child) => {
+                        node = child;
+                        trie.ids(trie.own(child))
+                    }
+                    None => break,
+                },
+                Symbol::Token(ref id) if node == ROOT => std::slice::from_ref(id),
+                Symbol::Token(_) => break,
+            };
+            for &id in ids {
+                // By its name it may lead elsewhere than by its text.
+                if let Some(after) = self.parser_advance(state, id, fuel)?
+                    && self.parser_min_tokens(after, fuel)? < num_tokens
+                {
+                    completing.push(id);
+                }
+            }
+            if let Symbol::Token(_) = symbol {
+                break;
+            }
+            last = next;
+        }
+        Ok(Some(completing))
+    }
+
     /// Runs the parser from `start` over every word of a trie of bytes, as far as it survives:
     /// `reached` is given the tokens of each node and the state after them.
     pub(super) fn walk_parser(

@@ -74,7 +74,7 @@ impl<K: std::hash::Hash + Eq> Cache<K> {
 
     /// The outcome for a key, or the task to make it. Waits while another caller compiles the same
     /// key, unless the flag is set meanwhile.
-    pub(super) fn turn(&self, key: K, cancel: &CancelFlag) -> Turn<'_, K> {
+    pub(super) fn turn(&self, key: &Arc<K>, cancel: &CancelFlag) -> Turn<'_, K> {
         /// How often a waiting caller looks at its flag, which wakes nobody.
         const CANCEL_POLL: Duration = Duration::from_millis(20);
         let mut entries = self.lock();
@@ -82,18 +82,17 @@ impl<K: std::hash::Hash + Eq> Cache<K> {
             if cancel.is_cancelled() {
                 return Turn::Known(Err(CompileError::Cancelled));
             }
-            match entries.touch(&key) {
+            match entries.touch(key) {
                 Some(Some(outcome)) => return Turn::Known(outcome),
                 Some(None) => {
                     let waited = self.ended.wait_timeout(entries, CANCEL_POLL);
                     entries = waited.unwrap_or_else(PoisonError::into_inner).0;
                 }
                 None => {
-                    let key = Arc::new(key);
-                    entries.by_key.insert(Arc::clone(&key), Entry::Running);
+                    entries.by_key.insert(Arc::clone(key), Entry::Running);
                     return Turn::Compile(Ticket {
                         cache: self,
-                        key,
+                        key: Arc::clone(key),
                         open: true,
                     });
                 }
@@ -189,7 +188,7 @@ mod tests {
     }
 
     fn must_compile(cache: &Cache<u32>, key: u32) -> bool {
-        match cache.turn(key, &CancelFlag::new()) {
+        match cache.turn(&Arc::new(key), &CancelFlag::new()) {
             Turn::Known(_) => false,
             Turn::Compile(ticket) => {
                 ticket.finish(&failure(), 10);
@@ -224,7 +223,7 @@ mod tests {
     #[test]
     fn others_wait_for_the_one_that_compiles() {
         let cache = Cache::new(100);
-        let Turn::Compile(ticket) = cache.turn(1, &CancelFlag::new()) else {
+        let Turn::Compile(ticket) = cache.turn(&Arc::new(1), &CancelFlag::new()) else {
             panic!("nothing is known yet");
         };
         std::thread::scope(|scope| {
@@ -237,12 +236,12 @@ mod tests {
     #[test]
     fn a_dropped_ticket_passes_on_and_a_flag_ends_the_wait() {
         let cache = Cache::new(100);
-        let Turn::Compile(ticket) = cache.turn(1, &CancelFlag::new()) else {
+        let Turn::Compile(ticket) = cache.turn(&Arc::new(1), &CancelFlag::new()) else {
             panic!("nothing is known yet");
         };
         let cancelled = CancelFlag::new();
         cancelled.cancel();
-        let turn = cache.turn(1, &cancelled);
+        let turn = cache.turn(&Arc::new(1), &cancelled);
         assert!(matches!(turn, Turn::Known(Err(CompileError::Cancelled))));
         drop(ticket);
         assert!(must_compile(&cache, 1));

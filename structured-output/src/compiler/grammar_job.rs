@@ -6,9 +6,7 @@ use super::job::{Job, SLICE_PARTS, exceeded};
 use crate::TokenizerInfo;
 use crate::automaton::GrammarState;
 use crate::earley::{Compilation, LowerError, Lowered, NamedToken};
-use crate::engine::Engine;
 use crate::error::CompileError;
-use crate::grammar::CompiledGrammar;
 use crate::grammar_syntax::{
     EmbeddedSchema, Grammar, RuleId, SyntaxError, SyntaxLimits, TagError, TokenSet, parse_ebnf,
     parse_lark, parse_structural_tag,
@@ -220,24 +218,20 @@ impl Job<'_> {
     }
 
     /// The last step: refuses a grammar without any completion by tokens.
-    pub(super) fn finish_grammar(
-        mut self,
-        root: GrammarState,
-        engine: Arc<Engine>,
-    ) -> Result<CompiledGrammar, CompileError> {
+    pub(super) fn check_grammar(&mut self, root: GrammarState) -> Result<(), CompileError> {
         match root {
-            GrammarState::Machine(state) => self.check_completable(state)?,
+            GrammarState::Machine(state) => self.check_completable(state),
             GrammarState::Parser(state) => {
                 let mut search = Search::new(state);
                 let mut fuel = self.fuel();
                 let found =
                     self.slice(|automaton| automaton.run_parser_by_tokens(&mut search, &mut fuel))?;
-                if found.map_err(|_| self.out_of_steps())? == DEAD {
-                    return Err(CompileError::NotWritable);
+                match found.map_err(|_| self.out_of_steps())? {
+                    DEAD => Err(CompileError::NotWritable),
+                    _ => Ok(()),
                 }
             }
         }
-        Ok(CompiledGrammar::new(engine, root, self.bytes))
     }
 }
 

@@ -6,108 +6,48 @@ use crate::automaton::{GrammarState, State, TokenAutomaton};
 use crate::engine::Engine;
 use crate::error::CompileError;
 use crate::grammar::CompiledGrammar;
-use crate::json::{Frame, NodeId, SchemaCompiler, Style, Whitespace};
+use crate::json::{Frame, NodeId, SchemaCompiler, Style};
 use crate::lexical::Fuel;
 use crate::lexical::search::{DEAD, Search};
 use crate::options::{CancelFlag, CompileBudget, JsonSchemaOptions, Limits};
 use crate::regex::{self, Dialect, RegexLimits, Spelling, Translator};
-
-/// What is to be compiled.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum Source {
-    Regex(String),
-    Choice(Vec<String>),
-    JsonSchema(String, JsonSchemaOptions),
-    /// Any JSON object.
-    JsonObject(Whitespace),
-    /// A grammar in EBNF and its start rule.
-    Ebnf(String, String),
-    Lark(String),
-    StructuralTag(String),
-}
-
-impl Source {
-    pub(super) fn memory_bytes(&self) -> usize {
-        match self {
-            Self::Regex(source) => source.len(),
-            Self::JsonSchema(source, options) => source.len() + options.memory_bytes(),
-            Self::Lark(source) | Self::StructuralTag(source) => source.len(),
-            Self::Ebnf(source, root) => source.len() + root.len(),
-            Self::JsonObject(_) => 0,
-            Self::Choice(choices) => choices.iter().map(|c| c.len() + size_of::<String>()).sum(),
-        }
-    }
-
-    /// Refuses what is too large to be looked at.
-    pub(super) fn check_size(&self, limits: &Limits) -> Result<(), CompileError> {
-        let mut max_source_bytes = limits.max_source_bytes;
-        let bytes = match self {
-            Self::Regex(source) => source.len(),
-            Self::JsonSchema(source, options) => {
-                if let Some(limits) = &options.limits {
-                    max_source_bytes = limits.max_source_bytes;
-                }
-                source.len() + options.memory_bytes()
-            }
-            Self::Lark(source) | Self::StructuralTag(source) => source.len(),
-            Self::Ebnf(source, root) => source.len() + root.len(),
-            Self::JsonObject(_) => 0,
-            Self::Choice(choices) => {
-                if choices.len() > limits.max_choices {
-                    return Err(exceeded("max_choices", limits.max_choices as u64));
-                }
-                choices.iter().map(String::len).sum()
-            }
-        };
-        if bytes > max_source_bytes {
-            return Err(exceeded("max_source_bytes", max_source_bytes as u64));
-        }
-        Ok(())
-    }
-}
+use crate::specification::GrammarSpecification;
 
 pub(super) fn exceeded(limit: &'static str, max: u64) -> CompileError {
     CompileError::LimitExceeded { limit, max }
 }
 
-/// Compiles a source in a generation of the engine.
+/// Compiles a specification in a generation of the engine.
 pub(super) fn compile(
-    source: &Source,
+    specification: &Arc<(GrammarSpecification, CompileBudget)>,
     engine: Arc<Engine>,
     limits: &Limits,
-    budget: CompileBudget,
     cancel: &CancelFlag,
 ) -> Result<CompiledGrammar, CompileError> {
+    use GrammarSpecification::{Choice, Ebnf, JsonObject, JsonSchema, Lark, Regex, StructuralTag};
+    let (what, budget) = &**specification;
     let mut job = Job {
         engine: &engine,
-        budget,
+        budget: *budget,
         cancel,
         states: 0,
         bytes: 0,
         steps: 0,
     };
-    let root = match source {
-        Source::Regex(pattern) => job.regex(pattern, limits)?,
-        Source::Choice(choices) => job.choice(choices)?,
-        Source::JsonSchema(schema, options) => job.json_schema(schema, options, limits)?,
-        Source::JsonObject(whitespace) => job.json_object(*whitespace, limits)?,
-        Source::Ebnf(grammar, root) => {
-            let root = job.ebnf(grammar, root, limits)?;
-            return job.finish_grammar(root, Arc::clone(&engine));
-        }
-        Source::Lark(grammar) => {
-            let root = job.lark(grammar, limits)?;
-            return job.finish_grammar(root, Arc::clone(&engine));
-        }
-        Source::StructuralTag(tag) => {
-            let root = job.structural_tag(tag, limits)?;
-            return job.finish_grammar(root, Arc::clone(&engine));
-        }
+    let machine = GrammarState::Machine;
+    let root = match what {
+        Regex(pattern) => machine(job.regex(pattern, limits)?),
+        Choice(choices) => machine(job.choice(choices)?),
+        JsonSchema(schema, options) => machine(job.json_schema(schema, options, limits)?),
+        JsonObject(options) => machine(job.json_object(options, limits)?),
+        Ebnf { grammar, root } => job.ebnf(grammar, root, limits)?,
+        Lark(grammar) => job.lark(grammar, limits)?,
+        StructuralTag(tag) => job.structural_tag(tag, limits)?,
     };
-    job.check_completable(root)?;
+    job.check_grammar(root)?;
     let bytes = job.bytes;
-    let root = GrammarState::Machine(root);
-    Ok(CompiledGrammar::new(engine, root, bytes))
+    let specification = Arc::clone(specification);
+    Ok(CompiledGrammar::new(engine, root, bytes, specification))
 }
 
 /// What a compilation has spent so far.
@@ -249,15 +189,12 @@ impl Job<'_> {
 
     fn json_object(
         &mut self,
-        whitespace: Whitespace,
+        options: &JsonSchemaOptions,
         limits: &Limits,
     ) -> Result<State, CompileError> {
+        let limits = options.limits.as_ref().unwrap_or(limits);
         let root = self.slice(|automaton| automaton.machine().programs.any_object())?;
-        let options = JsonSchemaOptions {
-            whitespace,
-            ..JsonSchemaOptions::default()
-        };
-        self.start_of_json(root, &options, limits.regex())
+        self.start_of_json(root, options, limits.regex())
     }
 
     fn start(&mut self, frames: &[Frame]) -> Result<State, CompileError> {

@@ -4,8 +4,9 @@ mod cache;
 mod embedded_json;
 mod grammar_job;
 mod job;
+mod renew;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::TokenizerInfo;
@@ -13,10 +14,11 @@ use crate::engine::{Engine, Shares};
 use crate::error::CompileError;
 use crate::grammar::CompiledGrammar;
 use crate::index::TokenizerIndex;
-use crate::json::Whitespace;
 use crate::options::{CancelFlag, CompileBudget, CompilerOptions, JsonSchemaOptions};
+use crate::specification::GrammarSpecification;
 use cache::{Cache, Turn};
-use job::Source;
+pub use renew::RenewError;
+pub(crate) use renew::{OwnMemory, Renewals};
 
 /// Compiles grammars for one vocabulary, and keeps what it has compiled.
 ///
@@ -27,15 +29,18 @@ use job::Source;
 /// Memory: the vocabulary's index (some 15 bytes per byte of vocabulary) and at most
 /// `cache_bytes` for what is kept for reuse. States are kept by generations: where one is full, the
 /// next compilation starts another, and the old one goes with its last grammar. At most two old ones
-/// stay open beside the current; the matchers of an older one fail with
-/// [`MatcherError::StatesExhausted`](crate::MatcherError::StatesExhausted), and go on once their
-/// grammar is compiled again and their tokens are accepted again.
+/// stay open beside the current. The matchers of an older one, or of one whose grammars in use need more
+/// than its share, fail with
+/// [`MatcherError::StatesExhausted`](crate::MatcherError::StatesExhausted);
+/// [`renew`](GrammarCompiler::renew) lets them go on elsewhere.
 pub struct GrammarCompiler {
     index: Arc<TokenizerIndex>,
     options: CompilerOptions,
     generations: Mutex<Generations>,
-    cache: Cache<(Source, CompileBudget)>,
+    cache: Cache<(GrammarSpecification, CompileBudget)>,
     num_compilations: AtomicU64,
+    /// Generations that belong to one grammar each.
+    num_own: Arc<AtomicUsize>,
 }
 
 /// Old generations that stay open for the grammars in use.
@@ -67,17 +72,6 @@ impl GrammarCompiler {
     /// seconds for 128,000 tokens, or reads it, see [`CompilerOptions::index_cache`].
     pub fn new(info: Arc<TokenizerInfo>, options: CompilerOptions) -> Self {
         let index = Arc::new(TokenizerIndex::new(info, options.index_cache.as_deref()));
-        Self::with_index(index, options)
-    }
-
-    /// A compiler for the same vocabulary and with the same options that shares no grammar and no
-    /// state with this one: what it compiles has the whole of `cache_bytes` to itself. Costs
-    /// nothing, the index is shared.
-    pub fn separate(&self) -> Self {
-        Self::with_index(Arc::clone(&self.index), self.options.clone())
-    }
-
-    fn with_index(index: Arc<TokenizerIndex>, options: CompilerOptions) -> Self {
         Self {
             generations: Mutex::new(Generations {
                 current: Arc::new(Engine::new(Arc::clone(&index), &options)),
@@ -87,7 +81,32 @@ impl GrammarCompiler {
             index,
             options,
             num_compilations: AtomicU64::new(0),
+            num_own: Arc::default(),
         }
+    }
+
+    /// Compiles a specification of any kind, with the call's own budget and a flag to stop it.
+    ///
+    /// # Errors
+    /// As for the kind's own method, and [`CompileError::Cancelled`].
+    pub fn compile_specification(
+        &self,
+        specification: &GrammarSpecification,
+        budget: CompileBudget,
+        cancel: &CancelFlag,
+    ) -> Result<CompiledGrammar, CompileError> {
+        self.compile_owned(specification.clone(), budget, cancel)
+    }
+
+    fn compile_owned(
+        &self,
+        specification: GrammarSpecification,
+        budget: CompileBudget,
+        cancel: &CancelFlag,
+    ) -> Result<CompiledGrammar, CompileError> {
+        // Before it is kept anywhere.
+        specification.check_size(&self.options.limits)?;
+        self.compile(&Arc::new((specification, budget)), cancel)
     }
 
     /// Compiles a regular expression, which is to match the whole text.
@@ -113,7 +132,11 @@ impl GrammarCompiler {
         budget: CompileBudget,
         cancel: &CancelFlag,
     ) -> Result<CompiledGrammar, CompileError> {
-        self.compile(Source::Regex(pattern.to_owned()), budget, cancel)
+        self.compile_owned(
+            GrammarSpecification::Regex(pattern.to_owned()),
+            budget,
+            cancel,
+        )
     }
 
     /// Compiles a choice: the text is one of the strings.
@@ -134,7 +157,11 @@ impl GrammarCompiler {
         budget: CompileBudget,
         cancel: &CancelFlag,
     ) -> Result<CompiledGrammar, CompileError> {
-        self.compile(Source::Choice(choices.to_vec()), budget, cancel)
+        self.compile_owned(
+            GrammarSpecification::Choice(choices.to_vec()),
+            budget,
+            cancel,
+        )
     }
 
     /// Compiles a JSON Schema: the text is one JSON value that is valid under it.
@@ -161,8 +188,8 @@ impl GrammarCompiler {
         budget: CompileBudget,
         cancel: &CancelFlag,
     ) -> Result<CompiledGrammar, CompileError> {
-        let source = Source::JsonSchema(schema.to_owned(), options.clone());
-        self.compile(source, budget, cancel)
+        let specification = GrammarSpecification::JsonSchema(schema.to_owned(), options.clone());
+        self.compile_owned(specification, budget, cancel)
     }
 
     /// Compiles the grammar of any JSON object, with flexible white space.
@@ -170,8 +197,8 @@ impl GrammarCompiler {
     /// # Errors
     /// A limit.
     pub fn compile_builtin_json(&self) -> Result<CompiledGrammar, CompileError> {
-        let source = Source::JsonObject(Whitespace::Flexible);
-        self.compile(source, self.options.budget, &CancelFlag::new())
+        let specification = GrammarSpecification::JsonObject(JsonSchemaOptions::default());
+        self.compile_owned(specification, self.options.budget, &CancelFlag::new())
     }
 
     /// Compiles a grammar in EBNF, as XGrammar reads it, or GBNF, as llama.cpp reads it, from the rule
@@ -181,8 +208,11 @@ impl GrammarCompiler {
     /// [`CompileError::Grammar`] with line and column; [`CompileError::Unsatisfiable`] and
     /// [`CompileError::NotWritable`] where no output could match; a limit.
     pub fn compile_ebnf(&self, grammar: &str, root: &str) -> Result<CompiledGrammar, CompileError> {
-        let source = Source::Ebnf(grammar.to_owned(), root.to_owned());
-        self.compile(source, self.options.budget, &CancelFlag::new())
+        let specification = GrammarSpecification::Ebnf {
+            grammar: grammar.to_owned(),
+            root: root.to_owned(),
+        };
+        self.compile_owned(specification, self.options.budget, &CancelFlag::new())
     }
 
     /// Compiles a grammar in Lark, from the rule `start` on. `docs/grammars.md` has the dialect.
@@ -190,8 +220,8 @@ impl GrammarCompiler {
     /// # Errors
     /// As for [`GrammarCompiler::compile_ebnf`].
     pub fn compile_lark(&self, grammar: &str) -> Result<CompiledGrammar, CompileError> {
-        let source = Source::Lark(grammar.to_owned());
-        self.compile(source, self.options.budget, &CancelFlag::new())
+        let specification = GrammarSpecification::Lark(grammar.to_owned());
+        self.compile_owned(specification, self.options.budget, &CancelFlag::new())
     }
 
     /// Compiles a grammar in EBNF or Lark: where a line has `::=`, comments apart, it is EBNF with
@@ -213,12 +243,7 @@ impl GrammarCompiler {
         budget: CompileBudget,
         cancel: &CancelFlag,
     ) -> Result<CompiledGrammar, CompileError> {
-        let source = if crate::grammar_syntax::is_lark(grammar) {
-            Source::Lark(grammar.to_owned())
-        } else {
-            Source::Ebnf(grammar.to_owned(), "root".to_owned())
-        };
-        self.compile(source, budget, cancel)
+        self.compile_owned(GrammarSpecification::grammar(grammar), budget, cancel)
     }
 
     /// Compiles a structural tag: free text with tags in it, in the form of
@@ -242,27 +267,25 @@ impl GrammarCompiler {
         budget: CompileBudget,
         cancel: &CancelFlag,
     ) -> Result<CompiledGrammar, CompileError> {
-        self.compile(Source::StructuralTag(tag.to_owned()), budget, cancel)
+        let specification = GrammarSpecification::StructuralTag(tag.to_owned());
+        self.compile_owned(specification, budget, cancel)
     }
 
+    /// Compiles what is not too large, where that was not done before.
     fn compile(
         &self,
-        source: Source,
-        budget: CompileBudget,
+        specification: &Arc<(GrammarSpecification, CompileBudget)>,
         cancel: &CancelFlag,
     ) -> Result<CompiledGrammar, CompileError> {
-        // Before the source is kept anywhere.
-        source.check_size(&self.options.limits)?;
-        let source_bytes = source.memory_bytes();
         // Before the cache is looked at: a grammar of a generation that is full would let its new
         // matchers fail with the old ones.
         let engine = self.engine();
-        match self.cache.turn((source.clone(), budget), cancel) {
+        match self.cache.turn(specification, cancel) {
             Turn::Known(outcome) => outcome,
             Turn::Compile(ticket) => {
-                self.num_compilations.fetch_add(1, Ordering::Relaxed);
-                let outcome = job::compile(&source, engine, &self.options.limits, budget, cancel);
+                let outcome = self.compile_in(engine, specification, cancel);
                 if outcome != Err(CompileError::Cancelled) {
+                    let source_bytes = specification.0.memory_bytes();
                     let grammar_bytes = outcome.as_ref().map_or(0, CompiledGrammar::memory_bytes);
                     ticket.finish(&outcome, 256 + source_bytes + grammar_bytes);
                 }
@@ -271,13 +294,23 @@ impl GrammarCompiler {
         }
     }
 
+    fn compile_in(
+        &self,
+        engine: Arc<Engine>,
+        specification: &Arc<(GrammarSpecification, CompileBudget)>,
+        cancel: &CancelFlag,
+    ) -> Result<CompiledGrammar, CompileError> {
+        self.num_compilations.fetch_add(1, Ordering::Relaxed);
+        job::compile(specification, engine, &self.options.limits, cancel)
+    }
+
     /// The current generation, or a new one where that is full.
     fn engine(&self) -> Arc<Engine> {
         let mut generations = self.generations();
         if generations.current.is_full() {
             // Grammars of the old one would keep it alive.
             self.cache.clear();
-            generations.current.lock().clear_caches();
+            generations.current.clear_caches();
             generations.start(Engine::new(Arc::clone(&self.index), &self.options));
         }
         Arc::clone(&generations.current)
@@ -305,8 +338,7 @@ impl GrammarCompiler {
     /// Bytes held for reuse: compiled grammars, states and masks. At most `cache_bytes`.
     pub fn cache_bytes(&self) -> usize {
         let engine = Arc::clone(&self.generations().current);
-        let automaton = engine.lock();
-        self.cache.memory_bytes() + automaton.state_bytes() + automaton.cache_bytes()
+        self.cache.memory_bytes() + engine.memory_bytes()
     }
 
     /// How many compilations have been started: what was known already, or was being compiled for

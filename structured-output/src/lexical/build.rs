@@ -20,6 +20,25 @@ struct Counted {
     max: u32,
 }
 
+/// Some characters, a bounded number of times, and what follows them.
+#[derive(Clone, Copy)]
+pub(crate) struct Characters {
+    pub(crate) character: ExprId,
+    pub(crate) min: u32,
+    pub(crate) max: u32,
+    pub(crate) rest: ExprId,
+    /// The same with characters in any number.
+    pub(crate) any_number: ExprId,
+}
+
+/// A language less finitely many texts, and what follows.
+pub(crate) struct Less {
+    /// Infinite.
+    pub(crate) whole: ExprId,
+    pub(crate) texts: ExprId,
+    pub(crate) rest: ExprId,
+}
+
 impl Lexicon {
     /// One byte of a set.
     pub(crate) fn class(&mut self, set: ByteSet) -> ExprId {
@@ -358,6 +377,64 @@ impl Lexicon {
         };
         let (body, min, max) = self.as_repeat(head);
         Some((first, body, min, max, last))
+    }
+
+    /// Where an expression is `(A & ~B) C` or `A & ~B` with an infinite `A` and a finite `B`, these.
+    pub(crate) fn less_texts(&mut self, expr: ExprId) -> Option<Less> {
+        let (head, rest) = match self.node(expr) {
+            Node::Concat(head, rest) => (head, rest),
+            _ => (expr, EPSILON),
+        };
+        let Node::And(at) = self.node(head) else {
+            return None;
+        };
+        let (mut whole, mut texts) = (Vec::new(), Vec::new());
+        for &operand in self.operands(at) {
+            match self.node(operand) {
+                Node::Not(inner) if self.facts(inner).finite => texts.push(inner),
+                _ => whole.push(operand),
+            }
+        }
+        if texts.is_empty() || whole.is_empty() {
+            return None;
+        }
+        let (whole, texts) = (self.and(&whole), self.or(&texts));
+        self.facts(whole)
+            .infinite
+            .then_some(Less { whole, texts, rest })
+    }
+
+    /// Where an expression is `A{min,max} B` with bounds, these.
+    pub(crate) fn characters(&mut self, expr: ExprId) -> Option<Characters> {
+        let Node::Concat(head, rest) = self.node(expr) else {
+            return None;
+        };
+        let Node::Repeat { body, min, max } = self.node(head) else {
+            return None;
+        };
+        if (min, max) == (0, UNBOUNDED) {
+            return None;
+        }
+        let any = self.star(body);
+        Some(Characters {
+            character: body,
+            min,
+            max,
+            rest,
+            any_number: self.concat(any, rest),
+        })
+    }
+
+    /// Whether an expression is something and then another one, which is no part of a repetition
+    /// at its end.
+    pub(crate) fn ends_with(&self, mut expr: ExprId, end: ExprId) -> bool {
+        while let Node::Concat(_, rest) = self.node(expr) {
+            if rest == end {
+                return true;
+            }
+            expr = rest;
+        }
+        false
     }
 
     /// Where an expression is `~A`, this.

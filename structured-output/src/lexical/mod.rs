@@ -38,6 +38,7 @@ pub(crate) use arena::{
     ANY, EMPTY, EPSILON, ExprId, Fuel, Lexicon, MANY_MARKS, NO_MARK, OutOfFuel, TURNING_BYTES,
     UNBOUNDED,
 };
+pub(crate) use build::{Characters, Less};
 pub(crate) use byte_set::ByteSet;
 pub(crate) use counts::product;
 pub(crate) use derivative::RowRef;

@@ -35,6 +35,16 @@ impl<T: Copy> History<T> {
         self.top.as_ref().map_or(0, |entry| entry.len)
     }
 
+    /// The values from the top down.
+    pub(super) fn iter(&self) -> impl Iterator<Item = T> {
+        let mut entry = self.top.as_deref();
+        std::iter::from_fn(move || {
+            let Entry { value, below, .. } = entry?;
+            entry = below.as_deref();
+            Some(*value)
+        })
+    }
+
     pub(super) fn push(&mut self, value: T) {
         let len = self.len() + 1;
         let below = self.top.take();
@@ -105,6 +115,7 @@ mod tests {
                 }
                 for (history, reference) in &stacks {
                     prop_assert_eq!(history.len(), reference.len());
+                    prop_assert!(history.iter().eq(reference.iter().rev().copied()));
                 }
             }
         }

@@ -27,9 +27,7 @@ impl GrammarFailure {
         what: &str,
         error: &MatcherError,
     ) -> Self {
-        if let MatcherError::StatesExhausted { .. } = error
-            && grammar.renewal().is_some()
-        {
+        if let MatcherError::StatesExhausted { .. } = error {
             grammar.set_exhausted();
             return Self::Exhausted;
         }

@@ -9,6 +9,7 @@ pub(crate) mod cpu;
 
 use std::ops::Range;
 
+use super::config::HiddenAct;
 use super::error::ModelError;
 use super::rotary::RotaryTable;
 use super::weights::{StoredTensor, WeightFormat};
@@ -47,6 +48,37 @@ impl AttentionShape {
     }
 }
 
+/// What an attention layer makes of the products of queries and keys.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct AttentionScores {
+    /// What they are multiplied with.
+    pub(crate) scale: f32,
+    /// Their bound, by `bound * tanh(score / bound)`.
+    pub(crate) softcap: Option<f32>,
+    /// Tokens attended to, the query's own included; `None` is all.
+    pub(crate) window: Option<usize>,
+}
+
+/// How tokens choose their experts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ExpertChoice {
+    /// Experts to choose from.
+    pub(crate) num_experts: usize,
+    /// Experts of each token, the likeliest.
+    pub(crate) top_k: usize,
+    /// Whether the weights of a token's experts sum to 1; else they are parts of all experts'.
+    pub(crate) normalize: bool,
+}
+
+/// What a model's steps need beside the limits.
+pub(crate) struct StepNeeds {
+    pub(crate) shape: AttentionShape,
+    /// The rotations of its layers.
+    pub(crate) rotary: Vec<RotaryTable>,
+    /// Where it has mixtures of experts.
+    pub(crate) experts: Option<ExpertChoice>,
+}
+
 /// What executes a model's layers.
 ///
 /// Operations write whole activations; the number of rows of an output is that of its input.
@@ -71,19 +103,21 @@ pub(crate) trait Backend: Send + Sized + 'static {
         format: WeightFormat,
     ) -> Result<Self::Matrix, ModelError>;
 
-    /// Loads a weight vector.
-    fn load_vector(&self, tensor: StoredTensor<'_>) -> Result<Self::Vector, ModelError>;
+    /// A number rounded to the model's dtype.
+    fn round_to_dtype(&self, value: f32) -> f32;
+
+    /// Loads a weight vector, in the model's dtype, plus `offset`.
+    fn load_vector(
+        &self,
+        tensor: StoredTensor<'_>,
+        offset: f32,
+    ) -> Result<Self::Vector, ModelError>;
 
     /// Bytes of one block's keys and values in one layer.
     fn kv_cache_bytes_per_block(&self, shape: AttentionShape, block_size: usize) -> usize;
 
     /// Prepares for steps within `limits`: everything whose size depends on them.
-    fn reserve(
-        &mut self,
-        limits: &ModelLimits,
-        shape: AttentionShape,
-        rotary: RotaryTable,
-    ) -> Result<(), ModelError>;
+    fn reserve(&mut self, limits: &ModelLimits, needs: StepNeeds) -> Result<(), ModelError>;
 
     /// Room for `rows` rows.
     fn allocate(&self, rows: usize, width: usize) -> Result<Self::Activation, ModelError>;
@@ -98,9 +132,13 @@ pub(crate) trait Backend: Send + Sized + 'static {
     /// Takes over the batch of the next operations. The caller has validated it.
     fn begin_step(&mut self, input: &ForwardInput<'_>) -> Result<(), ModelError>;
 
-    /// `out[t] = table[input_ids[t]]`
-    fn embed(&mut self, table: &Self::Matrix, out: &mut Self::Activation)
-    -> Result<(), ModelError>;
+    /// `out[t] = table[input_ids[t]] * scale`
+    fn embed(
+        &mut self,
+        table: &Self::Matrix,
+        scale: f32,
+        out: &mut Self::Activation,
+    ) -> Result<(), ModelError>;
 
     /// `out = x * matrix^T + bias`
     fn linear(
@@ -117,6 +155,14 @@ pub(crate) trait Backend: Send + Sized + 'static {
         weight: &Self::Vector,
         eps: f32,
         out: &mut Self::Activation,
+    ) -> Result<(), ModelError>;
+
+    /// `x = x / rms(x) * weight`, by row.
+    fn rms_norm_in_place(
+        &mut self,
+        x: &mut Self::Activation,
+        weight: &Self::Vector,
+        eps: f32,
     ) -> Result<(), ModelError>;
 
     /// `residual += delta`, then `out = rms_norm(residual)`.
@@ -139,12 +185,13 @@ pub(crate) trait Backend: Send + Sized + 'static {
         eps: f32,
     ) -> Result<(), ModelError>;
 
-    /// Rotates queries and keys in place by their positions and writes keys and values to the
-    /// slots of the batch.
+    /// Rotates queries and keys in place by their positions, where the layer has one of the
+    /// rotations of `reserve`, and writes keys and values to the slots of the batch.
     fn rotary_and_kv_write(
         &mut self,
         qkv: &mut Self::Activation,
         shape: AttentionShape,
+        rotary: Option<usize>,
         cache: &mut Self::KvCache,
     ) -> Result<(), ModelError>;
 
@@ -156,14 +203,43 @@ pub(crate) trait Backend: Send + Sized + 'static {
         qkv: &Self::Activation,
         shape: AttentionShape,
         cache: &Self::KvCache,
-        window: Option<usize>,
+        scores: AttentionScores,
         out: &mut Self::Activation,
     ) -> Result<(), ModelError>;
 
-    /// `out = silu(gate) * up` of `[gate | up]`.
-    fn silu_and_mul(
+    /// `out = act(gate) * up` of `[gate | up]`.
+    fn act_and_mul(
         &mut self,
+        act: HiddenAct,
         gate_up: &Self::Activation,
+        out: &mut Self::Activation,
+    ) -> Result<(), ModelError>;
+
+    /// Chooses the experts of each row by its logits `[rows, num_experts]`. The rows that go
+    /// through one expert then stand together, the experts ascending, in what the operations on
+    /// experts call routed rows.
+    fn route(&mut self, logits: &Self::Activation, choice: ExpertChoice) -> Result<(), ModelError>;
+
+    /// `out[i] = x[row that routed row i is of]`
+    fn gather_routed(
+        &mut self,
+        x: &Self::Activation,
+        out: &mut Self::Activation,
+    ) -> Result<(), ModelError>;
+
+    /// `out = x * matrix^T` of routed rows, the matrix being that of the row's expert.
+    fn linear_experts(
+        &mut self,
+        x: &Self::Activation,
+        experts: &[Self::Matrix],
+        out: &mut Self::Activation,
+    ) -> Result<(), ModelError>;
+
+    /// `out[t]` = sum of its routed rows, each times the weight of its expert, the experts
+    /// ascending.
+    fn combine_routed(
+        &mut self,
+        routed: &Self::Activation,
         out: &mut Self::Activation,
     ) -> Result<(), ModelError>;
 
@@ -178,12 +254,15 @@ pub(crate) trait Backend: Send + Sized + 'static {
         to: &mut Self::Activation,
     ) -> Result<(), ModelError>;
 
-    /// Logits `[rows.len(), vocab_size]` of some rows of `hidden`.
+    /// Logits `[rows.len(), vocab_size]` of some rows of `hidden`. `bitmasks` are those rows' grammar
+    /// masks: a backend whose logits are not in the host's memory applies them before they come there;
+    /// others leave that to the sampler.
     fn lm_head(
         &mut self,
         hidden: &Self::Activation,
         rows: Range<usize>,
         head: &Self::Matrix,
+        bitmasks: &[Option<&[u32]>],
         logits: &mut [f32],
     ) -> Result<(), ModelError>;
 
@@ -196,4 +275,7 @@ pub(crate) trait Backend: Send + Sized + 'static {
         head: &Self::Matrix,
         logits: &mut [f32],
     ) -> Result<(), ModelError>;
+
+    /// `logits = bound * tanh(logits / bound)`
+    fn softcap(&mut self, logits: &mut [f32], bound: f32) -> Result<(), ModelError>;
 }

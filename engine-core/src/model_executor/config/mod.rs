@@ -3,14 +3,28 @@
 //! Parses what the supported families have in common; a setting that would change the result and
 //! isn't implemented is refused by name.
 
+mod experts;
 mod fields;
 mod rope;
+mod settings;
+mod sliding_window;
 
 use serde_json::Value;
 
+pub use self::experts::ExpertsConfig;
 use self::fields::{Fields, config_error};
-use super::error::{ModelError, cut};
+use self::settings::Defaults;
+use super::error::ModelError;
 use super::rotary::RopeParameters;
+
+/// What stands between the gate and its product with the other half of an MLP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HiddenAct {
+    /// `x / (1 + exp(-x))`
+    Silu,
+    /// GELU by its approximation with tanh.
+    GeluTanh,
+}
 
 /// What `config.json` says about a decoder.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,10 +55,22 @@ pub struct HfConfig {
     pub attention_bias: bool,
     /// Whether the MLP's projections have biases.
     pub mlp_bias: bool,
-    /// Rotary position embedding.
-    pub rope: RopeParameters,
+    /// Activation inside the MLP.
+    pub hidden_act: HiddenAct,
+    /// Rotary position embeddings; most models have one.
+    pub ropes: Vec<RopeParameters>,
+    /// `[num_hidden_layers]` which of `ropes` the layer has; `None` is no rotation.
+    pub layer_ropes: Vec<Option<usize>>,
     /// `[num_hidden_layers]` tokens that each layer attends to, itself included; `None` is all.
     pub sliding_windows: Vec<Option<usize>>,
+    /// Attention scores are divided by its root; the width of a head where a family has no other.
+    pub query_pre_attn_scalar: f32,
+    /// Bound of the attention scores, by `bound * tanh(score / bound)`.
+    pub attn_logit_softcapping: Option<f32>,
+    /// Bound of the logits.
+    pub final_logit_softcapping: Option<f32>,
+    /// Layers with a mixture of experts in place of one MLP.
+    pub experts: Option<ExpertsConfig>,
 }
 
 impl HfConfig {
@@ -68,9 +94,9 @@ impl HfConfig {
             root: &root,
             path: "",
         };
-        fields.refuse_unsupported()?;
-
         let architecture = fields.architecture()?;
+        fields.refuse_unsupported(&architecture)?;
+        let defaults = Defaults::of(&architecture);
         let hidden_size = fields.positive("hidden_size")?;
         let num_attention_heads = fields.positive("num_attention_heads")?;
         let num_hidden_layers = fields.positive("num_hidden_layers")?;
@@ -85,7 +111,7 @@ impl HfConfig {
                 ),
             ));
         }
-        let head_dim = match fields.optional_positive("head_dim")? {
+        let head_dim = match fields.optional_positive("head_dim")?.or(defaults.head_dim) {
             Some(head_dim) => head_dim,
             None if hidden_size % num_attention_heads == 0 => hidden_size / num_attention_heads,
             None => {
@@ -100,22 +126,46 @@ impl HfConfig {
         if head_dim % 2 != 0 {
             return Err(config_error("head_dim", format!("{head_dim} must be even")));
         }
+        let max_position_embeddings = fields.positive("max_position_embeddings")?;
+        let sliding_windows = fields.sliding_windows(&architecture, num_hidden_layers)?;
+        let (ropes, layer_ropes) = fields.ropes(
+            &architecture,
+            max_position_embeddings,
+            head_dim,
+            &sliding_windows,
+        )?;
+        let intermediate_size = fields.positive("intermediate_size")?;
         Ok(Self {
-            sliding_windows: fields.sliding_windows(num_hidden_layers)?,
-            rope: fields.rope()?,
-            architecture,
+            hidden_act: fields.hidden_act(&architecture)?,
+            ropes,
+            layer_ropes,
+            sliding_windows,
             hidden_size,
-            intermediate_size: fields.positive("intermediate_size")?,
             num_hidden_layers,
             num_attention_heads,
             num_key_value_heads,
             head_dim,
             vocab_size: fields.positive("vocab_size")?,
-            max_position_embeddings: fields.positive("max_position_embeddings")?,
-            rms_norm_eps: fields.positive_float("rms_norm_eps")?.unwrap_or(1e-6) as f32,
-            tie_word_embeddings: fields.flag("tie_word_embeddings")?,
+            max_position_embeddings,
+            rms_norm_eps: fields
+                .positive_float("rms_norm_eps")?
+                .unwrap_or(defaults.rms_norm_eps) as f32,
+            tie_word_embeddings: match fields.get("tie_word_embeddings") {
+                None => defaults.tie_word_embeddings,
+                Some(_) => fields.flag("tie_word_embeddings")?,
+            },
             attention_bias: fields.flag("attention_bias")?,
             mlp_bias: fields.flag("mlp_bias")?,
+            query_pre_attn_scalar: fields
+                .positive_float("query_pre_attn_scalar")?
+                .unwrap_or(head_dim as f64) as f32,
+            attn_logit_softcapping: fields
+                .softcapping("attn_logit_softcapping", defaults.attn_logit_softcapping)?,
+            final_logit_softcapping: fields
+                .softcapping("final_logit_softcapping", defaults.final_logit_softcapping)?,
+            experts: fields.experts(&architecture, intermediate_size, num_hidden_layers)?,
+            intermediate_size,
+            architecture,
         })
     }
 }
@@ -134,92 +184,31 @@ impl Fields<'_> {
         })
     }
 
-    fn refuse_unsupported(&self) -> Result<(), ModelError> {
-        if let Some(value) = self.get("quantization_config") {
-            let method = value
-                .get("quant_method")
-                .and_then(Value::as_str)
-                .unwrap_or("unknown");
-            return Err(config_error(
-                "quantization_config",
-                format!(
-                    "quantized checkpoints ({}) are not supported; use one with f32, f16 or bf16 weights",
-                    cut(method)
-                ),
-            ));
-        }
-        let activation = self
-            .get("hidden_act")
-            .or_else(|| self.get("hidden_activation"));
-        if let Some(value) = activation
-            && value.as_str() != Some("silu")
-        {
-            return Err(self.wrong("hidden_act", value, "\"silu\""));
-        }
-        if let Some(value) = self.get("partial_rotary_factor")
-            && value.as_f64() != Some(1.0)
-        {
-            return Err(self.wrong("partial_rotary_factor", value, "1"));
-        }
-        Ok(())
-    }
-
-    /// `layer_types` where given, else the rules by which Qwen derives them.
-    fn sliding_windows(&self, num_layers: usize) -> Result<Vec<Option<usize>>, ModelError> {
-        // Absent means yes: Mistral has a window and no such flag.
-        let used = self.get("use_sliding_window").is_none() || self.flag("use_sliding_window")?;
-        let window = if used {
-            self.optional_positive("sliding_window")?
+    /// Gemma has a field of its own for it; its `hidden_act` is a leftover that names another.
+    fn hidden_act(&self, architecture: &str) -> Result<HiddenAct, ModelError> {
+        let (name, right, act) = if architecture.starts_with("Gemma") {
+            (
+                "hidden_activation",
+                "gelu_pytorch_tanh",
+                HiddenAct::GeluTanh,
+            )
         } else {
-            None
+            ("hidden_act", "silu", HiddenAct::Silu)
         };
-        if let Some(value) = self.get("layer_types") {
-            return self.windows_of_layer_types(value, window, num_layers);
+        match self.get(name) {
+            Some(value) if value != right => {
+                Err(self.wrong(name, value, &format!("\"{right}\" in {architecture}")))
+            }
+            _ => Ok(act),
         }
-        // Qwen: only the layers from `max_window_layers` on have a window. Others lack the field.
-        let first = match self.get("max_window_layers") {
-            None => 0,
-            Some(value) => value
-                .as_u64()
-                .ok_or_else(|| self.wrong("max_window_layers", value, "a whole number"))?,
-        };
-        Ok((0..num_layers as u64)
-            .map(|layer| window.filter(|_| layer >= first))
-            .collect())
     }
 
-    fn windows_of_layer_types(
-        &self,
-        value: &Value,
-        window: Option<usize>,
-        num_layers: usize,
-    ) -> Result<Vec<Option<usize>>, ModelError> {
-        let types = value
-            .as_array()
-            .filter(|types| types.len() == num_layers)
-            .ok_or_else(|| {
-                self.wrong(
-                    "layer_types",
-                    value,
-                    &format!("a list of {num_layers} names, one per layer"),
-                )
-            })?;
-        types
-            .iter()
-            .map(|layer_type| match layer_type.as_str() {
-                Some("full_attention") => Ok(None),
-                Some("sliding_attention") if window.is_some() => Ok(window),
-                Some("sliding_attention") => Err(config_error(
-                    "sliding_window",
-                    "missing; layer_types has \"sliding_attention\"",
-                )),
-                _ => Err(self.wrong(
-                    "layer_types",
-                    layer_type,
-                    "\"full_attention\" or \"sliding_attention\"",
-                )),
-            })
-            .collect()
+    /// A bound of scores or logits: off by `null`, and `absent` where the file doesn't say.
+    fn softcapping(&self, name: &str, absent: Option<f32>) -> Result<Option<f32>, ModelError> {
+        if !self.root.contains_key(name) {
+            return Ok(absent);
+        }
+        Ok(self.positive_float(name)?.map(|bound| bound as f32))
     }
 }
 
@@ -253,35 +242,16 @@ mod tests {
         assert_eq!(config.head_dim, 16);
         assert_eq!(config.rms_norm_eps, 1e-6);
         assert_eq!(
-            config.rope,
-            RopeParameters {
+            config.ropes,
+            [RopeParameters {
                 theta: 10_000.0,
+                partial_rotary_factor: 1.0,
                 scaling: RopeScaling::Default
-            }
+            }]
         );
+        assert_eq!(config.layer_ropes, [Some(0); 4]);
         assert_eq!(config.sliding_windows, [None; 4]);
         assert!(!config.tie_word_embeddings && !config.attention_bias && !config.mlp_bias);
-    }
-
-    #[test]
-    fn windows_follow_the_flag_the_first_layer_and_the_layer_types() {
-        let windows = |changes| parse(changes).unwrap().sliding_windows;
-        assert_eq!(windows(json!({"sliding_window": 16})), [Some(16); 4]);
-        assert_eq!(
-            windows(json!({"sliding_window": 16, "use_sliding_window": false})),
-            [None; 4]
-        );
-        assert_eq!(
-            windows(
-                json!({"sliding_window": 8, "use_sliding_window": true, "max_window_layers": 2})
-            ),
-            [None, None, Some(8), Some(8)]
-        );
-        assert_eq!(
-            windows(json!({"sliding_window": 8, "layer_types":
-                ["full_attention", "sliding_attention", "full_attention", "sliding_attention"]})),
-            [None, Some(8), None, Some(8)]
-        );
     }
 
     #[test]

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use protocol::Quantization;
 
 use super::LoadedWeights;
-use crate::model_executor::backend::{AttentionShape, Backend};
+use super::mlp::ExpertBuffers;
+use crate::model_executor::backend::{AttentionShape, Backend, ExpertChoice, StepNeeds};
 use crate::model_executor::checkpoint::Checkpoint;
 use crate::model_executor::config::HfConfig;
 use crate::model_executor::error::ModelError;
@@ -21,6 +22,14 @@ pub(super) const EMBED_TOKENS: &str = "model.embed_tokens.weight";
 pub(super) trait Family: 'static {
     /// One of its layers.
     type Layer<B: Backend>: DecoderLayer<B> + 'static;
+
+    /// What is added to the weights of the norms.
+    const NORM_OFFSET: f32 = 0.0;
+
+    /// What the embeddings are multiplied with, before it is rounded to the model's dtype.
+    fn embedding_scale(_config: &HfConfig) -> f32 {
+        1.0
+    }
 
     /// Loads layer `index`, whose tensors' names begin with `prefix`.
     fn load_layer<B: Backend>(
@@ -73,6 +82,8 @@ pub(super) struct Buffers<B: Backend> {
     pub(super) gate_up: B::Activation,
     /// `[num_tokens, intermediate]`
     pub(super) mlp: B::Activation,
+    /// Where the model has mixtures of experts.
+    pub(super) experts: Option<ExpertBuffers<B>>,
 }
 
 impl<B: Backend> Buffers<B> {
@@ -89,6 +100,15 @@ impl<B: Backend> Buffers<B> {
             attention: backend.allocate(tokens, shape.q_width())?,
             gate_up: backend.allocate(tokens, 2 * config.intermediate_size)?,
             mlp: backend.allocate(tokens, config.intermediate_size)?,
+            experts: match &config.experts {
+                None => None,
+                Some(experts) => Some(ExpertBuffers::allocate(
+                    backend,
+                    config.hidden_size,
+                    experts,
+                    tokens,
+                )?),
+            },
         })
     }
 
@@ -122,6 +142,7 @@ pub(super) struct DecoderWeights<B: Backend, F: Family> {
     backend: B,
     heartbeat: Arc<AtomicU64>,
     embed_tokens: B::Matrix,
+    embedding_scale: f32,
     layers: Vec<F::Layer<B>>,
     norm: B::Vector,
     /// `None` where it is the embedding.
@@ -145,7 +166,7 @@ impl<B: Backend, F: Family> DecoderWeights<B, F> {
                 F::load_layer(config, &format!("model.layers.{index}"), index, &mut loader)
             })
             .collect::<Result<_, _>>()?;
-        let norm = loader.vector("model.norm", config.hidden_size)?;
+        let norm = loader.vector("model.norm", config.hidden_size, F::NORM_OFFSET)?;
         let lm_head = if config.tie_word_embeddings {
             None
         } else {
@@ -154,6 +175,7 @@ impl<B: Backend, F: Family> DecoderWeights<B, F> {
         loader.finish();
         Ok(Self {
             config: config.clone(),
+            embedding_scale: backend.round_to_dtype(F::embedding_scale(config)),
             backend,
             heartbeat,
             embed_tokens,
@@ -161,6 +183,21 @@ impl<B: Backend, F: Family> DecoderWeights<B, F> {
             norm,
             lm_head,
         })
+    }
+}
+
+impl<B: Backend, F: Family> DecoderWeights<B, F> {
+    /// The LM head, and what multiplies by it.
+    fn head(&mut self) -> (&mut B, &B::Matrix) {
+        let head = self.lm_head.as_ref().unwrap_or(&self.embed_tokens);
+        (&mut self.backend, head)
+    }
+
+    fn softcap(&mut self, logits: &mut [f32]) -> Result<(), ModelError> {
+        match self.config.final_logit_softcapping {
+            None => Ok(()),
+            Some(bound) => self.backend.softcap(logits, bound),
+        }
     }
 }
 
@@ -175,8 +212,15 @@ impl<B: Backend, F: Family> LoadedWeights for DecoderWeights<B, F> {
         limits: &ModelLimits,
     ) -> Result<Box<dyn CausalLm>, ModelError> {
         let shape = AttentionShape::of(&self.config);
-        let rotary = self.config.rope.table(shape.head_dim, limits.max_model_len);
-        self.backend.reserve(limits, shape, rotary)?;
+        let ropes = self.config.ropes.iter();
+        let needs = StepNeeds {
+            shape,
+            rotary: ropes
+                .map(|rope| rope.table(shape.head_dim, limits.max_model_len))
+                .collect(),
+            experts: self.config.experts.as_ref().map(ExpertChoice::of),
+        };
+        self.backend.reserve(limits, needs)?;
         let caches = (0..self.layers.len())
             .map(|_| self.backend.allocate_kv_cache(shape, limits))
             .collect::<Result<_, _>>()?;
@@ -228,6 +272,25 @@ impl<B: Backend, F: Family> Decoder<B, F> {
     }
 }
 
+impl<B: Backend, F: Family> Decoder<B, F> {
+    fn masked_logits(
+        &mut self,
+        rows: Range<usize>,
+        bitmasks: &[Option<&[u32]>],
+        logits: &mut [f32],
+    ) -> Result<(), ModelError> {
+        let expected = rows.len().saturating_mul(self.weights.config.vocab_size);
+        self.check_logits(&rows, logits.len(), expected)?;
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let (backend, head) = self.weights.head();
+        backend.lm_head(&self.buffers.normed, rows, head, bitmasks, logits)?;
+        // Leaves a masked logit finite; whoever samples masks it again.
+        self.weights.softcap(logits)
+    }
+}
+
 impl<B: Backend, F: Family> CausalLm for Decoder<B, F> {
     fn forward(&mut self, input: &ForwardInput<'_>) -> Result<(), ModelError> {
         input.validate(&self.limits, self.weights.config.vocab_size)?;
@@ -236,6 +299,7 @@ impl<B: Backend, F: Family> CausalLm for Decoder<B, F> {
             backend,
             heartbeat,
             embed_tokens,
+            embedding_scale,
             layers,
             norm,
             ..
@@ -246,7 +310,7 @@ impl<B: Backend, F: Family> CausalLm for Decoder<B, F> {
             return Ok(());
         }
         backend.begin_step(input)?;
-        backend.embed(embed_tokens, &mut buffers.residual)?;
+        backend.embed(embed_tokens, *embedding_scale, &mut buffers.residual)?;
         buffers.delta_pending = false;
         let last = if input.logits_indices.is_empty() {
             OutputRows::None
@@ -272,42 +336,30 @@ impl<B: Backend, F: Family> CausalLm for Decoder<B, F> {
     }
 
     fn compute_logits(&mut self, rows: Range<usize>, logits: &mut [f32]) -> Result<(), ModelError> {
-        let expected = rows.len().saturating_mul(self.weights.config.vocab_size);
-        self.check_logits(&rows, logits.len(), expected)?;
-        if rows.is_empty() {
-            return Ok(());
-        }
-        let DecoderWeights {
-            backend,
-            lm_head,
-            embed_tokens,
-            ..
-        } = &mut self.weights;
-        let head = lm_head.as_ref().unwrap_or(embed_tokens);
-        backend.lm_head(&self.buffers.normed, rows, head, logits)
+        self.masked_logits(rows, &[], logits)
     }
 
-    fn compute_logits_of(&mut self, rows: &[usize], logits: &mut [f32]) -> Result<(), ModelError> {
+    fn compute_logits_of(
+        &mut self,
+        rows: &[usize],
+        bitmasks: &[Option<&[u32]>],
+        logits: &mut [f32],
+    ) -> Result<(), ModelError> {
         let (Some(&first), Some(&last)) = (rows.first(), rows.last()) else {
             return Ok(());
         };
         if (first..).zip(rows).all(|(expected, &row)| expected == row) {
-            return self.compute_logits(first..last.saturating_add(1), logits);
+            return self.masked_logits(first..last.saturating_add(1), bitmasks, logits);
         }
         let expected = rows.len().saturating_mul(self.weights.config.vocab_size);
         let end = rows.iter().max().map_or(0, |row| row.saturating_add(1));
         self.check_logits(&(0..end), logits.len(), expected)?;
-        let DecoderWeights {
-            backend,
-            lm_head,
-            embed_tokens,
-            ..
-        } = &mut self.weights;
-        let head = lm_head.as_ref().unwrap_or(embed_tokens);
+        let (backend, head) = self.weights.head();
         // The last block's output was added to the stream: its buffer is free until the next batch.
         let Buffers { normed, delta, .. } = &mut self.buffers;
         backend.copy_rows(normed, rows, delta)?;
-        backend.lm_head(delta, 0..rows.len(), head, logits)
+        backend.lm_head(delta, 0..rows.len(), head, bitmasks, logits)?;
+        self.weights.softcap(logits)
     }
 
     fn compute_logits_for(
@@ -324,14 +376,9 @@ impl<B: Backend, F: Family> CausalLm for Decoder<B, F> {
                 problem: format!("{id} must be below the vocabulary size {vocab_size}"),
             });
         }
-        let DecoderWeights {
-            backend,
-            lm_head,
-            embed_tokens,
-            ..
-        } = &mut self.weights;
-        let head = lm_head.as_ref().unwrap_or(embed_tokens);
-        backend.lm_head_for(&self.buffers.normed, row, token_ids, head, logits)
+        let (backend, head) = self.weights.head();
+        backend.lm_head_for(&self.buffers.normed, row, token_ids, head, logits)?;
+        self.weights.softcap(logits)
     }
 
     fn vocab_size(&self) -> usize {

@@ -1,5 +1,6 @@
 //! Mistral: Llama without biases, every layer with the sliding window, where there is one.
 
+use super::attention::AttentionOptions;
 use super::layers::{PreNormFamily, PreNormOptions};
 use crate::model_executor::config::HfConfig;
 
@@ -8,7 +9,10 @@ pub(super) struct Mistral;
 impl PreNormFamily for Mistral {
     fn options(config: &HfConfig, index: usize) -> PreNormOptions {
         PreNormOptions {
-            sliding_window: config.sliding_windows[index],
+            attention: AttentionOptions {
+                sliding_window: config.sliding_windows[index],
+                ..AttentionOptions::default()
+            },
             ..PreNormOptions::default()
         }
     }

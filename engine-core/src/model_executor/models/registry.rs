@@ -7,10 +7,16 @@ use protocol::Quantization;
 
 use super::LoadedWeights;
 use super::decoder::DecoderWeights;
+use super::gemma2::Gemma2;
+use super::gemma3::Gemma3;
 use super::llama::Llama;
 use super::mistral::Mistral;
+use super::mixtral::Mixtral;
+use super::phi3::Phi3;
 use super::qwen2::Qwen2;
 use super::qwen3::Qwen3;
+use super::qwen3_moe::Qwen3Moe;
+use super::smollm3::SmolLm3;
 use crate::model_executor::LoadProgress;
 use crate::model_executor::backend::Backend;
 use crate::model_executor::checkpoint::Checkpoint;
@@ -45,10 +51,16 @@ macro_rules! families {
 }
 
 families! {
+    "Gemma2ForCausalLM" => Gemma2,
+    "Gemma3ForCausalLM" => Gemma3,
     "LlamaForCausalLM" => Llama,
     "MistralForCausalLM" => Mistral,
+    "MixtralForCausalLM" => Mixtral,
+    "Phi3ForCausalLM" => Phi3,
     "Qwen2ForCausalLM" => Qwen2,
     "Qwen3ForCausalLM" => Qwen3,
+    "Qwen3MoeForCausalLM" => Qwen3Moe,
+    "SmolLM3ForCausalLM" => SmolLm3,
 }
 
 /// Refuses an architecture that no family has, before anything is mapped.

@@ -12,8 +12,8 @@ use serde_json::{Map, Value, json};
 pub use request::ResponsesRequest;
 
 use super::chat::ChatCompletionRequest;
+use super::default_sampling_params::DefaultSamplingParams;
 use super::error::{ErrorResponse, ServingError};
-use super::request::DefaultSamplingParams;
 use super::serving::{OpenAIServing, RequestContext, chat_logprobs};
 use super::streaming::{EventStream, Piece, Pieces};
 use super::tool_format::Openings;

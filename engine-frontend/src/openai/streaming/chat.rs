@@ -7,11 +7,11 @@ use crate::openai::chat::ChatCompletionRequest;
 use crate::openai::chunk::{
     ChatCompletionResponseStreamChoice, ChatCompletionStreamResponse, DeltaMessage,
 };
-use crate::openai::request::UsageInfo;
 use crate::openai::serving::{chat_logprobs, finish_reason, stop_reason};
 use crate::openai::tool_call::{DeltaFunctionCall, DeltaToolCall, call_id};
 use crate::openai::tool_format::Openings;
 use crate::openai::tool_parser::{AnswerPart, ToolParser};
+use crate::openai::usage::UsageInfo;
 use crate::outputs::{CompletionOutput, RequestOutput};
 
 /// The pieces of a chat completion.

@@ -99,7 +99,7 @@ fn post(id: &str, summary: &str, request: &str, answer: &str, may_stream: bool) 
         content.insert("text/event-stream".to_owned(), text);
     }
     let mut responses = errors(&[
-        "400", "401", "404", "408", "413", "415", "500", "503", "504",
+        "400", "401", "404", "408", "413", "415", "431", "500", "503", "504",
     ]);
     let good = json!({"description": "The answer", "content": content});
     responses.insert("200".to_owned(), good);

@@ -17,8 +17,8 @@ use crate::core::sched::{ModelRunnerOutput, RequestMasks, Scheduler, SchedulerOu
 use crate::core::spec_decode::NgramProposer;
 use crate::request::{Request, RequestId, StructuredOutput};
 use crate::structured_output::{
-    CompiledGrammar, ForcedTokens, FormworkBackend, GrammarMemory, PendingGrammar,
-    StructuredOutputBackend, StructuredOutputRequest,
+    CompiledGrammar, ForcedTokens, FormworkBackend, PendingGrammar, StructuredOutputBackend,
+    StructuredOutputRequest,
 };
 
 const EOS: u32 = 3;
@@ -42,12 +42,7 @@ fn params(pattern: &str, max_tokens: u32) -> Arc<SamplingParams> {
 
 fn compiled(backend: &FormworkBackend, params: &Arc<SamplingParams>) -> CompiledGrammar {
     let structured_outputs = params.structured_outputs.as_ref().unwrap();
-    let grammar = backend.compile_grammar(
-        structured_outputs,
-        &[],
-        GrammarMemory::Shared,
-        &CancelFlag::new(),
-    );
+    let grammar = backend.compile_grammar(structured_outputs, &[], &CancelFlag::new());
     let request = StructuredOutputRequest::new(grammar.unwrap(), params, None, &[EOS]);
     CompiledGrammar {
         outcome: Ok(Box::new(request.unwrap())),

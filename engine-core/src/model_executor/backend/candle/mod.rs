@@ -6,24 +6,29 @@
 //! call.
 
 mod operations;
+mod routing;
+mod token_bitmask;
 
 use std::ops::Range;
 
 use candle_core::{D, DType, Device, Tensor};
 
-use self::operations::{Linear, causal_mask, linear, rms_norm, softmax};
-use super::{AttentionShape, Backend};
+use self::operations::{Linear, causal_mask, linear, rms_norm, softmax, to_bf16, to_q8};
+use self::routing::Routing;
+use self::token_bitmask::apply_token_bitmasks;
+use super::{AttentionScores, AttentionShape, Backend, ExpertChoice, StepNeeds};
+use crate::model_executor::config::HiddenAct;
 use crate::model_executor::error::ModelError;
-use crate::model_executor::rotary::RotaryTable;
 use crate::model_executor::weights::{StoredTensor, WeightFormat};
-use crate::model_executor::{ForwardInput, ModelDtype, ModelLimits};
+use crate::model_executor::{ForwardInput, KvCacheFormat, ModelDtype, ModelLimits};
 
 /// The candle backend.
 pub(crate) struct CandleBackend {
     device: Device,
     dtype: ModelDtype,
-    /// Cosines and sines `[max_model_len, head_dim / 2]`.
-    rotary: Option<(Tensor, Tensor)>,
+    kv_cache_format: KvCacheFormat,
+    /// Cosines and sines `[max_model_len, rotated / 2]`, by rotation.
+    rotary: Vec<(Tensor, Tensor)>,
     step: Option<Step>,
     block_size: usize,
 }
@@ -35,6 +40,7 @@ struct Step {
     slot_mapping: Tensor,
     logits_indices: Tensor,
     requests: Vec<Request>,
+    routing: Routing,
 }
 
 /// One request of the batch.
@@ -52,7 +58,10 @@ pub(crate) struct KvCache {
 }
 
 impl CandleBackend {
-    pub(crate) fn new(dtype: ModelDtype) -> Result<Self, ModelError> {
+    pub(crate) fn new(
+        dtype: ModelDtype,
+        kv_cache_format: KvCacheFormat,
+    ) -> Result<Self, ModelError> {
         // The CPU where the build has no CUDA.
         let device = if cfg!(feature = "cuda") {
             Device::new_cuda(0)?
@@ -62,17 +71,27 @@ impl CandleBackend {
         Ok(Self {
             device,
             dtype,
-            rotary: None,
+            kv_cache_format,
+            rotary: Vec::new(),
             step: None,
             block_size: 0,
         })
     }
 
     fn rounded(&self, tensor: &Tensor) -> Result<Tensor, ModelError> {
-        Ok(match self.dtype {
-            ModelDtype::Float32 => tensor.clone(),
-            ModelDtype::BFloat16 => tensor.to_dtype(DType::BF16)?.to_dtype(DType::F32)?,
-        })
+        match self.dtype {
+            ModelDtype::Float32 => Ok(tensor.clone()),
+            ModelDtype::BFloat16 => to_bf16(tensor),
+        }
+    }
+
+    /// Keys or values `[rows, kv_width]` as the cache keeps them.
+    fn stored(&self, tensor: &Tensor, shape: AttentionShape) -> Result<Tensor, ModelError> {
+        match self.kv_cache_format {
+            KvCacheFormat::Float32 => Ok(tensor.contiguous()?),
+            KvCacheFormat::BFloat16 => Ok(to_bf16(tensor)?.contiguous()?),
+            KvCacheFormat::Q8 => to_q8(tensor, shape.head_dim),
+        }
     }
 
     fn tensor(&self, values: &[u32]) -> Result<Tensor, ModelError> {
@@ -86,8 +105,10 @@ impl CandleBackend {
         })
     }
 
-    fn rotate(&self, x: &Tensor) -> Result<Tensor, ModelError> {
-        let Some((cos, sin)) = &self.rotary else {
+    /// Rotates heads `[num_tokens, heads, head_dim]`: the first dimensions of each, as many as the
+    /// table has pairs for.
+    fn rotate(&self, x: &Tensor, index: usize) -> Result<Tensor, ModelError> {
+        let Some((cos, sin)) = self.rotary.get(index) else {
             return Err(ModelError::Input {
                 field: "limits",
                 problem: "must be reserved before a step".to_owned(),
@@ -97,12 +118,14 @@ impl CandleBackend {
         // `[num_tokens, 1, half]`, the same for every head.
         let cos = cos.index_select(positions, 0)?.unsqueeze(1)?;
         let sin = sin.index_select(positions, 0)?.unsqueeze(1)?;
-        let half = x.dim(D::Minus1)? / 2;
+        let half = cos.dim(D::Minus1)?;
         let first = x.narrow(D::Minus1, 0, half)?;
         let second = x.narrow(D::Minus1, half, half)?;
+        let rest = x.dim(D::Minus1)? - 2 * half;
         let turned = [
             (first.broadcast_mul(&cos)? - second.broadcast_mul(&sin)?)?,
             (second.broadcast_mul(&cos)? + first.broadcast_mul(&sin)?)?,
+            x.narrow(D::Minus1, 2 * half, rest)?,
         ];
         Ok(Tensor::cat(&turned, D::Minus1)?)
     }
@@ -142,29 +165,27 @@ impl Backend for CandleBackend {
         })
     }
 
-    fn load_vector(&self, tensor: StoredTensor<'_>) -> Result<Tensor, ModelError> {
-        self.rounded(&Tensor::from_vec(
-            tensor.to_f32(),
-            tensor.cols(),
-            &self.device,
-        )?)
+    fn round_to_dtype(&self, value: f32) -> f32 {
+        self.dtype.round(value)
+    }
+
+    fn load_vector(&self, tensor: StoredTensor<'_>, offset: f32) -> Result<Tensor, ModelError> {
+        let values = Tensor::from_vec(tensor.to_f32(), tensor.cols(), &self.device)?;
+        Ok((self.rounded(&values)? + f64::from(offset))?)
     }
 
     fn kv_cache_bytes_per_block(&self, shape: AttentionShape, block_size: usize) -> usize {
         2 * block_size * shape.kv_width() * size_of::<f32>()
     }
 
-    fn reserve(
-        &mut self,
-        limits: &ModelLimits,
-        _shape: AttentionShape,
-        rotary: RotaryTable,
-    ) -> Result<(), ModelError> {
-        let shape = (limits.max_model_len, rotary.half);
-        self.rotary = Some((
-            Tensor::from_vec(rotary.cos, shape, &self.device)?,
-            Tensor::from_vec(rotary.sin, shape, &self.device)?,
-        ));
+    fn reserve(&mut self, limits: &ModelLimits, needs: StepNeeds) -> Result<(), ModelError> {
+        for table in needs.rotary {
+            let shape = (limits.max_model_len, table.half);
+            self.rotary.push((
+                Tensor::from_vec(table.cos, shape, &self.device)?,
+                Tensor::from_vec(table.sin, shape, &self.device)?,
+            ));
+        }
         self.block_size = limits.block_size;
         Ok(())
     }
@@ -217,12 +238,14 @@ impl Backend for CandleBackend {
             slot_mapping: self.tensor(input.slot_mapping)?,
             logits_indices: self.tensor(input.logits_indices)?,
             requests,
+            routing: Routing::default(),
         });
         Ok(())
     }
 
-    fn embed(&mut self, table: &Linear, out: &mut Tensor) -> Result<(), ModelError> {
-        *out = table.weight.index_select(&self.step()?.input_ids, 0)?;
+    fn embed(&mut self, table: &Linear, scale: f32, out: &mut Tensor) -> Result<(), ModelError> {
+        let rows = table.weight.index_select(&self.step()?.input_ids, 0)?;
+        *out = (rows * f64::from(scale))?;
         Ok(())
     }
 
@@ -239,6 +262,16 @@ impl Backend for CandleBackend {
         out: &mut Tensor,
     ) -> Result<(), ModelError> {
         *out = rms_norm(x, weight, eps)?;
+        Ok(())
+    }
+
+    fn rms_norm_in_place(
+        &mut self,
+        x: &mut Tensor,
+        weight: &Tensor,
+        eps: f32,
+    ) -> Result<(), ModelError> {
+        *x = rms_norm(x, weight, eps)?;
         Ok(())
     }
 
@@ -280,12 +313,17 @@ impl Backend for CandleBackend {
         &mut self,
         qkv: &mut Tensor,
         shape: AttentionShape,
+        rotary: Option<usize>,
         cache: &mut KvCache,
     ) -> Result<(), ModelError> {
         let rows = qkv.dim(0)?;
         let rotated_width = shape.q_width() + shape.kv_width();
         let heads = (rows, shape.num_heads + shape.num_kv_heads, shape.head_dim);
-        let rotated = self.rotate(&qkv.narrow(1, 0, rotated_width)?.reshape(heads)?)?;
+        let heads = qkv.narrow(1, 0, rotated_width)?.reshape(heads)?;
+        let rotated = match rotary {
+            Some(index) => self.rotate(&heads, index)?,
+            None => heads,
+        };
         let rotated = rotated.reshape((rows, rotated_width))?;
         let values = qkv.narrow(1, rotated_width, shape.kv_width())?;
         let slots = self.step()?.slot_mapping.unsqueeze(1)?;
@@ -293,10 +331,10 @@ impl Backend for CandleBackend {
         let keys = rotated.narrow(1, shape.q_width(), shape.kv_width())?;
         cache
             .keys
-            .scatter_set(&slots, &self.rounded(&keys)?.contiguous()?, 0)?;
+            .scatter_set(&slots, &self.stored(&keys, shape)?, 0)?;
         cache
             .values
-            .scatter_set(&slots, &self.rounded(&values)?.contiguous()?, 0)?;
+            .scatter_set(&slots, &self.stored(&values, shape)?, 0)?;
         *qkv = Tensor::cat(&[rotated, values], 1)?;
         Ok(())
     }
@@ -306,10 +344,14 @@ impl Backend for CandleBackend {
         qkv: &Tensor,
         shape: AttentionShape,
         cache: &KvCache,
-        window: Option<usize>,
+        scores: AttentionScores,
         out: &mut Tensor,
     ) -> Result<(), ModelError> {
-        let scale = 1.0 / (shape.head_dim as f64).sqrt();
+        let AttentionScores {
+            scale,
+            softcap,
+            window,
+        } = scores;
         let mut outputs = Vec::new();
         for request in &self.step()?.requests {
             let (rows, seq_len) = (request.rows.len(), request.seq_len);
@@ -330,7 +372,11 @@ impl Backend for CandleBackend {
             };
             let (keys, values) = (gather(&cache.keys)?, gather(&cache.values)?);
             let mask = causal_mask(rows, seq_len - rows, seq_len, window, &self.device)?;
-            let scores = (queries.matmul(&keys.transpose(1, 2)?)? * scale)?;
+            let mut scores = (queries.matmul(&keys.transpose(1, 2)?)? * f64::from(scale))?;
+            if let Some(bound) = softcap {
+                let bound = f64::from(bound);
+                scores = ((scores / bound)?.tanh()? * bound)?;
+            }
             let scores = scores
                 .reshape((shape.num_heads, rows, seq_len))?
                 .broadcast_add(&mask)?;
@@ -347,10 +393,68 @@ impl Backend for CandleBackend {
         Ok(())
     }
 
-    fn silu_and_mul(&mut self, gate_up: &Tensor, out: &mut Tensor) -> Result<(), ModelError> {
+    fn act_and_mul(
+        &mut self,
+        act: HiddenAct,
+        gate_up: &Tensor,
+        out: &mut Tensor,
+    ) -> Result<(), ModelError> {
         let width = gate_up.dim(1)? / 2;
-        let gate = gate_up.narrow(1, 0, width)?.silu()?;
+        let gate = gate_up.narrow(1, 0, width)?;
+        let gate = match act {
+            HiddenAct::Silu => gate.silu()?,
+            // candle's `gelu` is the approximation with tanh.
+            HiddenAct::GeluTanh => gate.gelu()?,
+        };
         *out = (gate * gate_up.narrow(1, width, width)?)?;
+        Ok(())
+    }
+
+    fn route(&mut self, logits: &Tensor, choice: ExpertChoice) -> Result<(), ModelError> {
+        let routing = Routing::of(&logits.to_vec2::<f32>()?, choice, &self.device)?;
+        if let Some(step) = &mut self.step {
+            step.routing = routing;
+        }
+        Ok(())
+    }
+
+    fn gather_routed(&mut self, x: &Tensor, out: &mut Tensor) -> Result<(), ModelError> {
+        let parts = self.step()?.routing.groups.iter();
+        let parts = parts.map(|group| x.index_select(&group.rows, 0));
+        *out = Tensor::cat(&parts.collect::<Result<Vec<_>, _>>()?, 0)?;
+        Ok(())
+    }
+
+    fn linear_experts(
+        &mut self,
+        x: &Tensor,
+        experts: &[Linear],
+        out: &mut Tensor,
+    ) -> Result<(), ModelError> {
+        let mut first = 0;
+        let mut parts = Vec::new();
+        for group in &self.step()?.routing.groups {
+            let count = group.rows.dim(0)?;
+            parts.push(linear(&x.narrow(0, first, count)?, &experts[group.expert])?);
+            first += count;
+        }
+        *out = Tensor::cat(&parts, 0)?;
+        Ok(())
+    }
+
+    fn combine_routed(&mut self, routed: &Tensor, out: &mut Tensor) -> Result<(), ModelError> {
+        let routing = &self.step()?.routing;
+        let mut sum = Tensor::zeros((routing.num_rows, routed.dim(1)?), DType::F32, &self.device)?;
+        let mut first = 0;
+        for group in &routing.groups {
+            let count = group.rows.dim(0)?;
+            let part = routed
+                .narrow(0, first, count)?
+                .broadcast_mul(&group.weights)?;
+            sum = sum.index_add(&group.rows, &part, 0)?;
+            first += count;
+        }
+        *out = sum;
         Ok(())
     }
 
@@ -375,9 +479,11 @@ impl Backend for CandleBackend {
         hidden: &Tensor,
         rows: Range<usize>,
         head: &Linear,
+        bitmasks: &[Option<&[u32]>],
         logits: &mut [f32],
     ) -> Result<(), ModelError> {
         let product = linear(&hidden.narrow(0, rows.start, rows.len())?, head)?;
+        let product = apply_token_bitmasks(product, bitmasks)?;
         logits.copy_from_slice(&product.flatten_all()?.to_vec1::<f32>()?);
         Ok(())
     }
@@ -399,6 +505,13 @@ impl Backend for CandleBackend {
         };
         let product = linear(&hidden.narrow(0, row, 1)?, &chosen)?;
         logits.copy_from_slice(&product.flatten_all()?.to_vec1::<f32>()?);
+        Ok(())
+    }
+
+    fn softcap(&mut self, logits: &mut [f32], bound: f32) -> Result<(), ModelError> {
+        for logit in logits {
+            *logit = bound * (*logit / bound).tanh();
+        }
         Ok(())
     }
 }

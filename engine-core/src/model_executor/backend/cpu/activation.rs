@@ -1,4 +1,4 @@
-//! Activations, and the kernels that work on each row by itself: norms and SiLU.
+//! Activations, and the norms of their rows.
 
 use super::buffer::{Buffer, SharedMut};
 use super::panels::Rows;
@@ -167,49 +167,6 @@ dispatch! {
     unsafe fn add_row(x: *mut f32, delta: *const f32, width: usize) = add_body
 }
 
-/// `out = gate / (1 + exp(-gate)) * up` over `width` values.
-#[inline(always)]
-unsafe fn silu_and_mul_body<S: Simd>(
-    gate: *const f32,
-    up: *const f32,
-    width: usize,
-    out: *mut f32,
-) {
-    #[inline(always)]
-    unsafe fn silu<S: Simd>(gate: S::V, up: S::V) -> S::V {
-        // SAFETY: lanes only; the caller vouches for the level.
-        unsafe {
-            let e = simd::exp::<S>(S::sub(S::splat(0.0), gate));
-            S::div(S::mul(gate, up), S::add(e, S::splat(1.0)))
-        }
-    }
-    // SAFETY: all accesses lie within `width` values, for which the caller vouches.
-    unsafe {
-        let (whole, rest) = (width - width % LANES, width % LANES);
-        for i in (0..whole).step_by(LANES) {
-            S::store(
-                out.add(i),
-                silu::<S>(S::load(gate.add(i)), S::load(up.add(i))),
-            );
-        }
-        if rest > 0 {
-            let gate = simd::load_first::<S>(gate.add(whole), rest);
-            let up = simd::load_first::<S>(up.add(whole), rest);
-            simd::store_first::<S>(out.add(whole), silu::<S>(gate, up), rest);
-        }
-    }
-}
-
-dispatch! {
-    /// SiLU of one row; see `silu_and_mul_body`.
-    ///
-    /// # Safety
-    /// `gate`, `up` and `out` must be valid for `width` values.
-    unsafe fn silu_and_mul_row(
-        gate: *const f32, up: *const f32, width: usize, out: *mut f32,
-    ) = silu_and_mul_body
-}
-
 /// `out = rms_norm(x)`, by row.
 pub(crate) fn rms_norm(
     pool: &ComputePool,
@@ -228,6 +185,27 @@ pub(crate) fn rms_norm(
         unsafe {
             let to = to.ptr(row * stride, width);
             rms_norm_row(level, x.row(row).as_ptr(), weight.as_ptr(), width, eps, to);
+        }
+    })?;
+    Ok(())
+}
+
+/// `x = rms_norm(x)`, by row.
+pub(crate) fn rms_norm_in_place(
+    pool: &ComputePool,
+    level: SimdLevel,
+    x: &mut Activation,
+    weight: &[f32],
+    eps: f32,
+) -> Result<(), ModelError> {
+    let (rows, width, stride) = (x.rows, x.width, x.stride);
+    assert!(weight.len() == width, "widths differ");
+    let x = SharedMut::new(x.as_mut_slice());
+    for_each_row(pool, rows, width, &|row, _| {
+        // SAFETY: each row belongs to one call; it and the weight hold `width` values.
+        unsafe {
+            let x = x.ptr(row * stride, width);
+            rms_norm_row(level, x, weight.as_ptr(), width, eps, x);
         }
     })?;
     Ok(())
@@ -263,28 +241,6 @@ pub(crate) fn add_rms_norm(
                 eps,
                 to.ptr(row * out_stride, width),
             );
-        }
-    })?;
-    Ok(())
-}
-
-/// `out = silu(gate) * up` of `[gate | up]`, by row.
-pub(crate) fn silu_and_mul(
-    pool: &ComputePool,
-    level: SimdLevel,
-    gate_up: &Activation,
-    out: &mut Activation,
-) -> Result<(), ModelError> {
-    out.set_rows(gate_up.rows)?;
-    let (width, stride) = (out.width, out.stride);
-    assert!(gate_up.width == 2 * width, "widths differ");
-    let to = SharedMut::new(out.as_mut_slice());
-    for_each_row(pool, gate_up.rows, 2 * width, &|row, _| {
-        let (gate, up) = gate_up.row(row).split_at(width);
-        // SAFETY: each row of `out` belongs to one call; all three hold `width` values.
-        unsafe {
-            let to = to.ptr(row * stride, width);
-            silu_and_mul_row(level, gate.as_ptr(), up.as_ptr(), width, to);
         }
     })?;
     Ok(())

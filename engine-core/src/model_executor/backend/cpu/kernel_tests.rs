@@ -1,11 +1,13 @@
 //! Every kernel at every level against a plain reference in f64, at odd sizes.
 
 use super::activation::{self, Activation};
+use super::elementwise;
 use super::format::Format;
 use super::kv_cache;
 use super::simd::SimdLevel;
 use crate::model_executor::backend::AttentionShape;
 use crate::model_executor::compute_pool::ComputePool;
+use crate::model_executor::config::HiddenAct;
 
 /// SplitMix64 as uniform numbers in `-1..1`.
 pub(super) struct Random(pub(super) u64);
@@ -79,6 +81,14 @@ fn norms_and_silu_match_at_every_level() {
                 let x: Vec<f64> = before.iter().map(|value| f64::from(*value)).collect();
                 check(&x, out.row(row));
             }
+            let stride = x.stride();
+            let mut normed = filled(9, width, &mut random);
+            normed
+                .as_mut_slice()
+                .copy_from_slice(&x.as_slice()[..9 * stride]);
+            activation::rms_norm_in_place(&pool, level, &mut normed, &weight, eps).unwrap();
+            (0..9).for_each(|row| assert_eq!(normed.row(row), out.row(row), "in place"));
+
             activation::add_rms_norm(&pool, level, &mut x, &delta, &weight, eps, &mut out).unwrap();
             for (row, before) in before.iter().enumerate() {
                 let sum: Vec<f64> = before
@@ -94,19 +104,42 @@ fn norms_and_silu_match_at_every_level() {
             }
 
             let gate_up = filled(9, 2 * width, &mut random);
-            activation::silu_and_mul(&pool, level, &gate_up, &mut out).unwrap();
-            for row in 0..9 {
-                for i in 0..width {
-                    let (gate, up) = (gate_up.row(row)[i], gate_up.row(row)[width + i]);
-                    let gate = f64::from(gate);
-                    let expected = gate / (1.0 + (-gate).exp()) * f64::from(up);
-                    close(
-                        out.row(row)[i],
-                        expected,
-                        1e-6,
-                        &format!("{level:?} silu {width}"),
-                    );
+            for act in [HiddenAct::Silu, HiddenAct::GeluTanh] {
+                elementwise::act_and_mul(&pool, level, act, &gate_up, &mut out).unwrap();
+                for row in 0..9 {
+                    for i in 0..width {
+                        let (gate, up) = (gate_up.row(row)[i], gate_up.row(row)[width + i]);
+                        let gate = f64::from(gate);
+                        let expected = f64::from(up)
+                            * match act {
+                                HiddenAct::Silu => gate / (1.0 + (-gate).exp()),
+                                HiddenAct::GeluTanh => {
+                                    let root = (2.0 / std::f64::consts::PI).sqrt();
+                                    let u = root * (gate + 0.044715 * gate.powi(3));
+                                    gate / 2.0 * (1.0 + u.tanh())
+                                }
+                            };
+                        let what = format!("{level:?} {act:?} {width}");
+                        close(out.row(row)[i], expected, 1e-6, &what);
+                    }
                 }
+            }
+        }
+    }
+}
+
+#[test]
+fn soft_caps_match_at_every_level() {
+    let pool = ComputePool::new(2).unwrap();
+    for level in SimdLevel::available() {
+        for len in [1, 16, 37, 8192 + 3] {
+            let mut random = Random(len as u64);
+            let before: Vec<f32> = random.values(len).iter().map(|x| x * 90.0).collect();
+            let mut x = before.clone();
+            elementwise::softcap(&pool, level, &mut x, 30.0).unwrap();
+            for (found, before) in x.iter().zip(before) {
+                let expected = 30.0 * (f64::from(before) / 30.0).tanh();
+                close(*found, expected, 1e-5, &format!("{level:?} {len}"));
             }
         }
     }
@@ -155,7 +188,7 @@ fn levels_with_fused_multiply_add_give_the_same_bits() {
         .filter(|level| *level != SimdLevel::Portable)
     {
         let mut gated = Activation::allocate(rows, 35).unwrap();
-        activation::silu_and_mul(&pool, level, &gate_up, &mut gated).unwrap();
+        elementwise::act_and_mul(&pool, level, HiddenAct::Silu, &gate_up, &mut gated).unwrap();
         let mut normed = Activation::allocate(rows, k).unwrap();
         activation::rms_norm(&pool, level, &x, &weight, 1e-6, &mut normed).unwrap();
         let bits = |x: &Activation| -> Vec<u32> {

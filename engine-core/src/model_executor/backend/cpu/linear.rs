@@ -5,6 +5,7 @@ use super::activation::for_each_row;
 use super::bf16_dot::{Bf16DotKernel, num_pairs, round_row};
 use super::buffer::{Buffer, SharedMut};
 use super::dense::{DenseKernel, DenseMatrix};
+use super::experts::ExpertRows;
 use super::format::{Bf16, F32};
 use super::panels::{self, PanelKernel, Rows};
 use super::quantized::{Layout, Q4, Q8, QuantizedKernel, QuantizedMatrix};
@@ -200,6 +201,54 @@ impl Linear<'_> {
             PackedMatrix::Q4(matrix) => {
                 let x = conversion.quantize(self, x, matrix)?;
                 self.run(&QuantizedKernel { matrix, level }, &x, outputs, out)
+            }
+        }
+    }
+
+    /// `out = x * matrix^T` by the matrix of each group of rows; all have one shape and format.
+    pub(crate) fn multiply_groups(
+        self,
+        matrices: &[PackedMatrix],
+        groups: &[ExpertRows],
+        x: &Rows<'_, f32>,
+        conversion: &mut Conversion,
+        out: &mut [f32],
+        stride: usize,
+    ) -> Result<(), ModelError> {
+        let Some(first) = matrices.first() else {
+            return Ok(());
+        };
+        let level = self.level;
+        // A kernel by one of the matrices, all of which are of the first one's kind.
+        macro_rules! run {
+            ($kind:ident, $x:expr, $matrix:ident => $kernel:expr) => {{
+                let kernel_of = |expert: usize| match &matrices[expert] {
+                    PackedMatrix::$kind($matrix) => $kernel,
+                    _ => unreachable!("experts are in one format"),
+                };
+                panels::multiply_groups(&kernel_of, groups, self.pool, $x, out, stride)
+            }};
+        }
+        match first {
+            PackedMatrix::F32(_) => run!(F32, x, matrix => DenseKernel { matrix, level }),
+            PackedMatrix::Bf16(matrix) => {
+                #[cfg(target_arch = "x86_64")]
+                if Bf16DotKernel::new(matrix, level).is_some() {
+                    let x = conversion.round_to_bf16(self, x, matrix.in_features())?;
+                    return run!(Bf16, &x, matrix => match Bf16DotKernel::new(matrix, level) {
+                        Some(kernel) => kernel,
+                        None => unreachable!("the level has it, as just checked"),
+                    });
+                }
+                run!(Bf16, x, matrix => DenseKernel { matrix, level })
+            }
+            PackedMatrix::Q8(matrix) => {
+                let x = conversion.quantize(self, x, matrix)?;
+                run!(Q8, &x, matrix => QuantizedKernel { matrix, level })
+            }
+            PackedMatrix::Q4(matrix) => {
+                let x = conversion.quantize(self, x, matrix)?;
+                run!(Q4, &x, matrix => QuantizedKernel { matrix, level })
             }
         }
     }

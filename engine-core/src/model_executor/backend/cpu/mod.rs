@@ -9,10 +9,13 @@ mod activation;
 mod attention;
 #[cfg(test)]
 mod attention_tests;
+mod attention_tile;
 #[cfg(target_arch = "x86_64")]
 mod bf16_dot;
 mod buffer;
 mod dense;
+mod elementwise;
+mod experts;
 mod format;
 mod integer;
 #[cfg(target_arch = "x86_64")]
@@ -41,15 +44,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use self::activation::{Activation, for_each_row};
 use self::attention::{Batch, Scratch};
 use self::buffer::SharedMut;
+use self::experts::Routing;
 use self::format::Format;
-pub(crate) use self::format::{Bf16, F32};
+pub(crate) use self::format::{Bf16, F32, Int8};
 use self::kv_cache::{BlockShape, KvCache};
 use self::linear::{Conversion, Linear, Outputs, PackedMatrix};
 use self::panels::Rows;
 use self::query_tiles::QueryTile;
 use self::simd::{LANES, SimdLevel};
-use super::{AttentionShape, Backend};
+use super::{AttentionScores, AttentionShape, Backend, ExpertChoice, StepNeeds};
 use crate::model_executor::compute_pool::ComputePool;
+use crate::model_executor::config::HiddenAct;
 use crate::model_executor::error::ModelError;
 use crate::model_executor::rotary::RotaryTable;
 use crate::model_executor::weights::{StoredTensor, WeightFormat};
@@ -68,7 +73,8 @@ pub(crate) struct CpuBackend<F: Format> {
 
 /// The batch of the step, and what its operations share.
 struct StepBuffers {
-    rotary: RotaryTable,
+    rotary: Vec<RotaryTable>,
+    routing: Routing,
     scratch: Scratch,
     conversion: Conversion,
     input_ids: Vec<u32>,
@@ -142,12 +148,16 @@ impl<F: Format> Backend for CpuBackend<F> {
         PackedMatrix::pack(&self.pool, self.dtype, format, in_features, parts, bias)
     }
 
-    fn load_vector(&self, tensor: StoredTensor<'_>) -> Result<Vec<f32>, ModelError> {
+    fn round_to_dtype(&self, value: f32) -> f32 {
+        self.dtype.round(value)
+    }
+
+    fn load_vector(&self, tensor: StoredTensor<'_>, offset: f32) -> Result<Vec<f32>, ModelError> {
         // Norms are a few kilobytes: they stay f32, rounded as the format would have them.
         Ok(tensor
             .to_f32()
             .into_iter()
-            .map(|value| F::to_f32(F::from_f32(value)))
+            .map(|value| self.dtype.round(value) + offset)
             .collect())
     }
 
@@ -155,12 +165,12 @@ impl<F: Format> Backend for CpuBackend<F> {
         BlockShape::new(shape, block_size).bytes::<F>()
     }
 
-    fn reserve(
-        &mut self,
-        limits: &ModelLimits,
-        shape: AttentionShape,
-        rotary: RotaryTable,
-    ) -> Result<(), ModelError> {
+    fn reserve(&mut self, limits: &ModelLimits, needs: StepNeeds) -> Result<(), ModelError> {
+        let StepNeeds {
+            shape,
+            rotary,
+            experts,
+        } = needs;
         if !limits.block_size.is_multiple_of(LANES) {
             return Err(ModelError::Limits {
                 field: "block_size",
@@ -170,13 +180,17 @@ impl<F: Format> Backend for CpuBackend<F> {
         let (tokens, requests) = (limits.max_num_batched_tokens, limits.max_num_seqs);
         let block_table_stride = limits.max_model_len.div_ceil(limits.block_size);
         let tiles = query_tiles::most_tiles(shape, tokens, requests);
+        let routing = Routing::allocate(experts, tokens);
         self.step = Some(StepBuffers {
             rotary,
-            scratch: Scratch::allocate(self.pool.num_threads(), shape)?,
+            scratch: Scratch::allocate(self.pool.num_threads(), shape, limits.max_model_len)?,
             conversion: Conversion::allocate(
-                tokens.max(limits.max_num_logits_rows),
+                tokens
+                    .saturating_mul(routing.rows_per_token())
+                    .max(limits.max_num_logits_rows),
                 self.max_in_features.load(Ordering::Relaxed),
             )?,
+            routing,
             input_ids: Vec::with_capacity(tokens),
             positions: Vec::with_capacity(tokens),
             slot_mapping: Vec::with_capacity(tokens),
@@ -231,7 +245,12 @@ impl<F: Format> Backend for CpuBackend<F> {
         Ok(())
     }
 
-    fn embed(&mut self, table: &PackedMatrix, out: &mut Activation) -> Result<(), ModelError> {
+    fn embed(
+        &mut self,
+        table: &PackedMatrix,
+        scale: f32,
+        out: &mut Activation,
+    ) -> Result<(), ModelError> {
         let input_ids = &self.step()?.input_ids;
         out.set_rows(input_ids.len())?;
         let (width, stride) = (out.width(), out.stride());
@@ -241,6 +260,9 @@ impl<F: Format> Backend for CpuBackend<F> {
             // SAFETY: each row belongs to one call.
             let to = unsafe { std::slice::from_raw_parts_mut(to.ptr(row * stride, width), width) };
             table.read_row(input_ids[row] as usize, to);
+            if scale != 1.0 {
+                to.iter_mut().for_each(|value| *value *= scale);
+            }
         })?;
         Ok(())
     }
@@ -266,6 +288,15 @@ impl<F: Format> Backend for CpuBackend<F> {
         out: &mut Activation,
     ) -> Result<(), ModelError> {
         activation::rms_norm(&self.pool, self.level, x, weight, eps, out)
+    }
+
+    fn rms_norm_in_place(
+        &mut self,
+        x: &mut Activation,
+        weight: &Vec<f32>,
+        eps: f32,
+    ) -> Result<(), ModelError> {
+        activation::rms_norm_in_place(&self.pool, self.level, x, weight, eps)
     }
 
     fn add_rms_norm(
@@ -294,6 +325,7 @@ impl<F: Format> Backend for CpuBackend<F> {
         &mut self,
         qkv: &mut Activation,
         shape: AttentionShape,
+        rotary: Option<usize>,
         cache: &mut KvCache<F>,
     ) -> Result<(), ModelError> {
         let step = self.step()?;
@@ -302,7 +334,7 @@ impl<F: Format> Backend for CpuBackend<F> {
             self.level,
             qkv,
             shape,
-            &step.rotary,
+            rotary.map(|index| &step.rotary[index]),
             &step.positions,
             &step.slot_mapping,
             cache,
@@ -314,7 +346,7 @@ impl<F: Format> Backend for CpuBackend<F> {
         qkv: &Activation,
         shape: AttentionShape,
         cache: &KvCache<F>,
-        window: Option<usize>,
+        scores: AttentionScores,
         out: &mut Activation,
     ) -> Result<(), ModelError> {
         let step = self.step.as_mut().ok_or_else(not_reserved)?;
@@ -325,16 +357,56 @@ impl<F: Format> Backend for CpuBackend<F> {
         };
         let (pool, scratch) = (&self.pool, &mut step.scratch);
         attention::paged_attention(
-            pool, self.level, scratch, batch, qkv, shape, cache, window, out,
+            pool, self.level, scratch, batch, qkv, shape, cache, scores, out,
         )
     }
 
-    fn silu_and_mul(
+    fn act_and_mul(
         &mut self,
+        act: HiddenAct,
         gate_up: &Activation,
         out: &mut Activation,
     ) -> Result<(), ModelError> {
-        activation::silu_and_mul(&self.pool, self.level, gate_up, out)
+        elementwise::act_and_mul(&self.pool, self.level, act, gate_up, out)
+    }
+
+    fn route(&mut self, logits: &Activation, choice: ExpertChoice) -> Result<(), ModelError> {
+        let step = self.step.as_mut().ok_or_else(not_reserved)?;
+        step.routing.route(&self.pool, logits, choice)
+    }
+
+    fn gather_routed(&mut self, x: &Activation, out: &mut Activation) -> Result<(), ModelError> {
+        self.step()?.routing.gather(&self.pool, x, out)
+    }
+
+    fn linear_experts(
+        &mut self,
+        x: &Activation,
+        experts: &[PackedMatrix],
+        out: &mut Activation,
+    ) -> Result<(), ModelError> {
+        out.set_rows(x.rows())?;
+        let width = out.width();
+        assert!(
+            experts.iter().all(|matrix| matrix.out_features() == width),
+            "widths differ"
+        );
+        let linear = Linear {
+            pool: &self.pool,
+            level: self.level,
+        };
+        let step = self.step.as_mut().ok_or_else(not_reserved)?;
+        let (groups, stride) = (step.routing.groups(), out.stride());
+        let (x, conversion) = (x.as_rows(), &mut step.conversion);
+        linear.multiply_groups(experts, groups, &x, conversion, out.as_mut_slice(), stride)
+    }
+
+    fn combine_routed(
+        &mut self,
+        routed: &Activation,
+        out: &mut Activation,
+    ) -> Result<(), ModelError> {
+        self.step()?.routing.combine(&self.pool, routed, out)
     }
 
     fn keep_logits_rows(&mut self, x: &mut Activation) -> Result<(), ModelError> {
@@ -368,6 +440,7 @@ impl<F: Format> Backend for CpuBackend<F> {
         hidden: &Activation,
         rows: Range<usize>,
         head: &PackedMatrix,
+        _: &[Option<&[u32]>],
         logits: &mut [f32],
     ) -> Result<(), ModelError> {
         let stride = hidden.stride();
@@ -394,5 +467,9 @@ impl<F: Format> Backend for CpuBackend<F> {
             stride: hidden.width(),
         };
         self.multiply(head, &x, Outputs::Chosen(token_ids), logits)
+    }
+
+    fn softcap(&mut self, logits: &mut [f32], bound: f32) -> Result<(), ModelError> {
+        elementwise::softcap(&self.pool, self.level, logits, bound)
     }
 }

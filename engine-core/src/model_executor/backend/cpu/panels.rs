@@ -5,7 +5,10 @@
 //! lanes and every output is one chain of multiply-adds whatever the number of rows. One row
 //! streams each panel once from memory; with more rows a panel comes from the cache again.
 
+use std::ops::Range;
+
 use super::buffer::SharedMut;
+use super::experts::ExpertRows;
 use super::simd::LANES;
 use crate::model_executor::compute_pool::ComputePool;
 use crate::model_executor::error::ModelError;
@@ -89,6 +92,34 @@ impl<I> Rows<'_, I> {
     }
 }
 
+/// How a product of some rows is cut into tiles.
+#[derive(Debug, Clone, Copy)]
+struct Tiling {
+    num_panels: usize,
+    row_blocks: usize,
+    panels_per_tile: usize,
+}
+
+impl Tiling {
+    fn of<K: PanelKernel>(kernel: &K, num_threads: usize, rows: usize) -> Self {
+        let num_panels = kernel.out_features().div_ceil(PANEL_WIDTH);
+        let row_blocks = rows.div_ceil(ROW_BLOCK);
+        let work_per_panel = (kernel.work_per_output() * PANEL_WIDTH * rows.min(ROW_BLOCK)).max(1);
+        // As many as make a tile worthwhile; as many as can share a block of rows, if that leaves
+        // enough tiles to share out evenly.
+        let shared = (num_panels * row_blocks / (8 * num_threads)).clamp(1, PANEL_BLOCK);
+        Self {
+            num_panels,
+            row_blocks,
+            panels_per_tile: (WORK_PER_TILE / work_per_panel).max(shared),
+        }
+    }
+
+    fn num_tiles(&self) -> usize {
+        self.num_panels.div_ceil(self.panels_per_tile) * self.row_blocks
+    }
+}
+
 /// `out[r, ..] = x[r, ..] * matrix^T + bias`, results `out_features` wide at `out_stride`.
 pub(crate) fn multiply<K: PanelKernel>(
     kernel: &K,
@@ -98,46 +129,86 @@ pub(crate) fn multiply<K: PanelKernel>(
     out_stride: usize,
 ) -> Result<(), ModelError> {
     x.check(kernel.depth());
-    let num_panels = kernel.out_features().div_ceil(PANEL_WIDTH);
-    let row_blocks = x.count.div_ceil(ROW_BLOCK);
-    let work_per_panel = (kernel.work_per_output() * PANEL_WIDTH * x.count.min(ROW_BLOCK)).max(1);
-    // As many as make a tile worthwhile; as many as can share a block of rows, if that leaves
-    // enough tiles to share out evenly.
-    let shared = (num_panels * row_blocks / (8 * pool.num_threads())).clamp(1, PANEL_BLOCK);
-    let panels_per_tile = (WORK_PER_TILE / work_per_panel).max(shared);
-    let num_tiles = num_panels.div_ceil(panels_per_tile) * row_blocks;
+    let tiling = Tiling::of(kernel, pool.num_threads(), x.count);
     let to = SharedMut::new(out);
-    pool.run(num_tiles, &|tile, _| {
-        // Blocks of rows follow one another, so that the panels are read from memory once.
-        let first_row = tile % row_blocks * ROW_BLOCK;
-        let first_panel = tile / row_blocks * panels_per_tile;
-        let rows = (x.count - first_row).min(ROW_BLOCK);
-        for panel in first_panel..(first_panel + panels_per_tile).min(num_panels) {
-            let col = panel * PANEL_WIDTH;
-            let cols = (kernel.out_features() - col).min(PANEL_WIDTH);
-            for row in 0..rows {
-                // SAFETY: only checks the bounds of what the kernel writes below.
-                let _ = unsafe { to.ptr((first_row + row) * out_stride + col, cols) };
+    pool.run(tiling.num_tiles(), &|tile, _| {
+        multiply_tile(kernel, tiling, tile, x, 0..x.count, to, out_stride);
+    })?;
+    Ok(())
+}
+
+/// The same by several matrices of one shape: `kernel_of(group.expert)` for the rows of each group.
+pub(crate) fn multiply_groups<K: PanelKernel>(
+    kernel_of: &(dyn Fn(usize) -> K + Sync),
+    groups: &[ExpertRows],
+    pool: &ComputePool,
+    x: &Rows<'_, K::Input>,
+    out: &mut [f32],
+    out_stride: usize,
+) -> Result<(), ModelError> {
+    let tiling_of = |group: &ExpertRows| {
+        let kernel = kernel_of(group.expert);
+        x.check(kernel.depth());
+        Tiling::of(&kernel, pool.num_threads(), group.count)
+    };
+    let num_tiles = groups
+        .iter()
+        .map(|group| tiling_of(group).num_tiles())
+        .sum();
+    let to = SharedMut::new(out);
+    pool.run(num_tiles, &|mut tile, _| {
+        for group in groups {
+            let tiling = tiling_of(group);
+            if tile < tiling.num_tiles() {
+                let rows = group.first..group.first + group.count;
+                let kernel = kernel_of(group.expert);
+                return multiply_tile(&kernel, tiling, tile, x, rows, to, out_stride);
             }
-            // SAFETY: `x` holds the rows, the matrix the panel and its bias; `cols` values of
-            // each row of `out` belong to this tile and lie within it, as just checked.
-            unsafe {
-                let part = Part {
-                    rows,
-                    first: 0,
-                    depth: kernel.depth(),
-                    x: x.data.as_ptr().add(first_row * x.stride),
-                    x_stride: x.stride,
-                    init: kernel.bias()[col..].as_ptr(),
-                    init_stride: 0,
-                    c: to.ptr(first_row * out_stride + col, cols),
-                    c_stride: out_stride,
-                };
-                multiply_panel(kernel, panel, cols, part);
-            }
+            tile -= tiling.num_tiles();
         }
     })?;
     Ok(())
+}
+
+/// One tile of the product of some rows of `x`, the results going to the same rows of `out`.
+fn multiply_tile<K: PanelKernel>(
+    kernel: &K,
+    tiling: Tiling,
+    tile: usize,
+    x: &Rows<'_, K::Input>,
+    rows: Range<usize>,
+    out: SharedMut<'_, f32>,
+    out_stride: usize,
+) {
+    assert!(rows.end <= x.count, "rows out of range");
+    // Blocks of rows follow one another, so that the panels are read from memory once.
+    let first_row = rows.start + tile % tiling.row_blocks * ROW_BLOCK;
+    let first_panel = tile / tiling.row_blocks * tiling.panels_per_tile;
+    let count = (rows.end - first_row).min(ROW_BLOCK);
+    for panel in first_panel..(first_panel + tiling.panels_per_tile).min(tiling.num_panels) {
+        let col = panel * PANEL_WIDTH;
+        let cols = (kernel.out_features() - col).min(PANEL_WIDTH);
+        for row in 0..count {
+            // SAFETY: only checks the bounds of what the kernel writes below.
+            let _ = unsafe { out.ptr((first_row + row) * out_stride + col, cols) };
+        }
+        // SAFETY: `x` holds the rows, the matrix the panel and its bias; `cols` values of each row
+        // of `out` belong to this tile and lie within it, as just checked.
+        unsafe {
+            let part = Part {
+                rows: count,
+                first: 0,
+                depth: kernel.depth(),
+                x: x.data.as_ptr().add(first_row * x.stride),
+                x_stride: x.stride,
+                init: kernel.bias()[col..].as_ptr(),
+                init_stride: 0,
+                c: out.ptr(first_row * out_stride + col, cols),
+                c_stride: out_stride,
+            };
+            multiply_panel(kernel, panel, cols, part);
+        }
+    }
 }
 
 /// `out[i] = x * matrix[features[i]] + bias` of one row, equal to the same entries of

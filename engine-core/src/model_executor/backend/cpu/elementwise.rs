@@ -1,0 +1,141 @@
+//! Kernels that work on each value by itself: the activations of MLPs, and soft caps.
+
+use super::activation::{Activation, for_each_row};
+use super::buffer::SharedMut;
+use super::simd::{self, LANES, Simd, SimdLevel, dispatch};
+use crate::model_executor::compute_pool::ComputePool;
+use crate::model_executor::config::HiddenAct;
+use crate::model_executor::error::ModelError;
+
+/// Values of a tile of [`softcap`].
+const VALUES_PER_TILE: usize = 8192;
+
+/// `x / (1 + exp(-factor))`: SiLU where `factor` is `x`.
+#[inline(always)]
+unsafe fn times_sigmoid<S: Simd>(x: S::V, factor: S::V) -> S::V {
+    // SAFETY: lanes only; the caller vouches for the level.
+    unsafe {
+        let e = simd::exp::<S>(S::sub(S::splat(0.0), factor));
+        S::div(x, S::add(e, S::splat(1.0)))
+    }
+}
+
+/// GELU by its approximation with tanh, `x / 2 * (1 + tanh(u))` with
+/// `u = sqrt(2 / pi) * (x + 0.044715 * x^3)`, which is `x / (1 + exp(-2 * u))`.
+#[inline(always)]
+unsafe fn gelu_tanh<S: Simd>(x: S::V) -> S::V {
+    const TWICE_ROOT: f32 = 1.595_769_2;
+    // SAFETY: lanes only; the caller vouches for the level.
+    unsafe {
+        let cubic = S::fma(S::mul(x, x), S::splat(0.044_715), S::splat(1.0));
+        times_sigmoid::<S>(x, S::mul(S::mul(x, S::splat(TWICE_ROOT)), cubic))
+    }
+}
+
+/// `out = act(gate) * up` over `width` values.
+#[inline(always)]
+unsafe fn act_and_mul_body<S: Simd>(
+    act: HiddenAct,
+    gate: *const f32,
+    up: *const f32,
+    width: usize,
+    out: *mut f32,
+) {
+    // SAFETY: all accesses lie within `width` values, for which the caller vouches.
+    unsafe {
+        let gated = |gate: S::V, up: S::V| match act {
+            HiddenAct::Silu => times_sigmoid::<S>(S::mul(gate, up), gate),
+            HiddenAct::GeluTanh => S::mul(gelu_tanh::<S>(gate), up),
+        };
+        let (whole, rest) = (width - width % LANES, width % LANES);
+        for i in (0..whole).step_by(LANES) {
+            S::store(out.add(i), gated(S::load(gate.add(i)), S::load(up.add(i))));
+        }
+        if rest > 0 {
+            let gate = simd::load_first::<S>(gate.add(whole), rest);
+            let up = simd::load_first::<S>(up.add(whole), rest);
+            simd::store_first::<S>(out.add(whole), gated(gate, up), rest);
+        }
+    }
+}
+
+dispatch! {
+    /// The activation of one row; see `act_and_mul_body`.
+    ///
+    /// # Safety
+    /// `gate`, `up` and `out` must be valid for `width` values.
+    unsafe fn act_and_mul_row(
+        act: HiddenAct, gate: *const f32, up: *const f32, width: usize, out: *mut f32,
+    ) = act_and_mul_body
+}
+
+/// `x = bound * tanh(x / bound)` over `width` values.
+#[inline(always)]
+unsafe fn softcap_body<S: Simd>(x: *mut f32, width: usize, bound: f32) {
+    // SAFETY: all accesses lie within `width` values, for which the caller vouches.
+    unsafe {
+        let (twice, bound) = (S::splat(2.0 / bound), S::splat(bound));
+        // tanh(y) = 2 / (1 + exp(-2 * y)) - 1
+        let capped = |x: S::V| {
+            let sigmoid = times_sigmoid::<S>(S::splat(2.0), S::mul(x, twice));
+            S::mul(S::sub(sigmoid, S::splat(1.0)), bound)
+        };
+        let (whole, rest) = (width - width % LANES, width % LANES);
+        for i in (0..whole).step_by(LANES) {
+            S::store(x.add(i), capped(S::load(x.add(i))));
+        }
+        if rest > 0 {
+            let last = simd::load_first::<S>(x.add(whole), rest);
+            simd::store_first::<S>(x.add(whole), capped(last), rest);
+        }
+    }
+}
+
+dispatch! {
+    /// Bounds `width` values; see `softcap_body`.
+    ///
+    /// # Safety
+    /// `x` must be valid for `width` values.
+    pub(crate) unsafe fn softcap_row(x: *mut f32, width: usize, bound: f32) = softcap_body
+}
+
+/// `x = bound * tanh(x / bound)`
+pub(crate) fn softcap(
+    pool: &ComputePool,
+    level: SimdLevel,
+    x: &mut [f32],
+    bound: f32,
+) -> Result<(), ModelError> {
+    let len = x.len();
+    let x = SharedMut::new(x);
+    pool.run(len.div_ceil(VALUES_PER_TILE), &|tile, _| {
+        let first = tile * VALUES_PER_TILE;
+        let count = (len - first).min(VALUES_PER_TILE);
+        // SAFETY: each part belongs to one tile and lies within `x`.
+        unsafe { softcap_row(level, x.ptr(first, count), count, bound) };
+    })?;
+    Ok(())
+}
+
+/// `out = act(gate) * up` of `[gate | up]`, by row.
+pub(crate) fn act_and_mul(
+    pool: &ComputePool,
+    level: SimdLevel,
+    act: HiddenAct,
+    gate_up: &Activation,
+    out: &mut Activation,
+) -> Result<(), ModelError> {
+    out.set_rows(gate_up.rows())?;
+    let (width, stride) = (out.width(), out.stride());
+    assert!(gate_up.width() == 2 * width, "widths differ");
+    let to = SharedMut::new(out.as_mut_slice());
+    for_each_row(pool, gate_up.rows(), 2 * width, &|row, _| {
+        let (gate, up) = gate_up.row(row).split_at(width);
+        // SAFETY: each row of `out` belongs to one call; all three hold `width` values.
+        unsafe {
+            let to = to.ptr(row * stride, width);
+            act_and_mul_row(level, act, gate.as_ptr(), up.as_ptr(), width, to);
+        }
+    })?;
+    Ok(())
+}

@@ -1,0 +1,130 @@
+//! Jobs that wait for memory: enough grammars have memory of their own, and one of them has to end
+//! first.
+
+use std::sync::{Arc, Mutex};
+
+use crossbeam_channel::Sender;
+
+use super::compile_job::CompileJob;
+use crate::lock::lock;
+
+/// The jobs, until a grammar is gone. Clones are one queue.
+#[derive(Clone)]
+pub(super) struct WaitingJobs {
+    state: Arc<Mutex<State>>,
+}
+
+struct State {
+    waiting: Vec<CompileJob>,
+    /// How often a grammar went.
+    num_gone: u64,
+    /// Where a job goes that tries again.
+    jobs: Sender<CompileJob>,
+}
+
+/// Tells the jobs that a grammar is gone, when it is dropped: after the grammar.
+pub(super) struct TellWhenGone {
+    jobs: WaitingJobs,
+}
+
+/// How many grammars had gone at some time.
+#[derive(Clone, Copy)]
+pub(super) struct NumGone(u64);
+
+impl WaitingJobs {
+    /// No jobs. Those that have waited go to `jobs`.
+    pub(super) fn new(jobs: Sender<CompileJob>) -> Self {
+        let state = State {
+            waiting: Vec::new(),
+            num_gone: 0,
+            jobs,
+        };
+        Self {
+            state: Arc::new(Mutex::new(state)),
+        }
+    }
+
+    /// To be asked before a job looks for memory.
+    pub(super) fn num_gone(&self) -> NumGone {
+        NumGone(lock(&self.state).num_gone)
+    }
+
+    /// Keeps a job that has found no memory until a grammar is gone: since before it looked for it.
+    pub(super) fn wait(&self, job: CompileJob, before: NumGone) {
+        let mut state = lock(&self.state);
+        state.waiting.push(job);
+        if state.num_gone != before.0 {
+            state.try_again();
+        }
+    }
+
+    /// A grammar is gone.
+    pub(super) fn gone(&self) {
+        let mut state = lock(&self.state);
+        state.num_gone += 1;
+        state.try_again();
+    }
+
+    /// What tells of a grammar's end.
+    pub(super) fn tell_when_gone(&self) -> TellWhenGone {
+        TellWhenGone { jobs: self.clone() }
+    }
+}
+
+impl State {
+    /// Lets all jobs look again: which of them still have a request is not known here.
+    fn try_again(&mut self) {
+        for job in self.waiting.drain(..) {
+            // Without threads nobody waits for an answer.
+            let _ = self.jobs.send(job);
+        }
+    }
+}
+
+impl Drop for TellWhenGone {
+    fn drop(&mut self) {
+        self.jobs.gone();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crossbeam_channel::{bounded, unbounded};
+    use protocol::SamplingParams;
+    use structured_output::CancelFlag;
+
+    use super::super::compile_job::Purpose;
+    use super::*;
+
+    fn job(request_id: &str) -> CompileJob {
+        CompileJob {
+            request_id: request_id.into(),
+            params: Arc::new(SamplingParams::default()),
+            purpose: Purpose::Start {
+                reasoning_ended: None,
+                output_token_ids: Vec::new(),
+            },
+            cancel: CancelFlag::new(),
+            compiled: bounded(1).0,
+        }
+    }
+
+    #[test]
+    fn jobs_look_again_when_a_grammar_is_gone() {
+        let (sender, jobs) = unbounded();
+        let waiting = WaitingJobs::new(sender);
+        let grammar = waiting.tell_when_gone();
+        waiting.wait(job("a"), waiting.num_gone());
+        waiting.wait(job("b"), waiting.num_gone());
+        assert!(jobs.is_empty());
+        drop(grammar);
+        let ids: Vec<_> = jobs.try_iter().map(|job| job.request_id).collect();
+        assert_eq!(ids, ["a".into(), "b".into()]);
+        // Gone between its look and its wait.
+        let before = waiting.num_gone();
+        waiting.gone();
+        waiting.wait(job("c"), before);
+        assert_eq!(&*jobs.try_recv().unwrap().request_id, "c");
+        assert!(jobs.is_empty());
+    }
+}

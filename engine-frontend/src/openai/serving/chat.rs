@@ -1,0 +1,238 @@
+//! Conversations: a chat request's answer as a whole, and what the server decides for all of them.
+
+use protocol::FinishReason;
+use serde_json::{Map, Value};
+
+use super::{OpenAIServing, RequestContext, request_id, stop_reason};
+use crate::error::ValidationError;
+use crate::input_processor::{GenerateRequest, Prompt};
+use crate::openai::chat::{
+    ChatCompletionRequest, ChatCompletionResponse, ChatCompletionResponseChoice, ChatMessage,
+};
+use crate::openai::error::ServingError;
+use crate::openai::logprobs::{ChatCompletionLogProbs, prompt_logprobs};
+use crate::openai::tool_call::split_answer;
+use crate::openai::tool_format::Openings;
+use crate::openai::tools::ToolChoice;
+use crate::outputs::CompletionOutput;
+
+/// What a server decides for all conversations.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ChatSettings {
+    /// Variables of the template that a request doesn't set itself.
+    pub default_chat_template_kwargs: Map<String, Value>,
+    /// Whether a request may bring a template.
+    pub trust_request_chat_template: bool,
+    /// The role of answers.
+    pub response_role: String,
+}
+
+impl Default for ChatSettings {
+    fn default() -> Self {
+        Self {
+            default_chat_template_kwargs: Map::new(),
+            trust_request_chat_template: false,
+            response_role: "assistant".to_owned(),
+        }
+    }
+}
+
+impl OpenAIServing {
+    /// Sets what the server decides for all conversations.
+    #[must_use]
+    pub fn with_chat_settings(mut self, chat: ChatSettings) -> Self {
+        self.chat = chat;
+        self
+    }
+
+    /// Answers a chat request as a whole, whatever its `stream` says.
+    ///
+    /// # Errors
+    /// The request is wrong, names another model, or has no answer.
+    pub async fn create_chat_completion(
+        &self,
+        request: &ChatCompletionRequest,
+        context: &RequestContext,
+    ) -> Result<ChatCompletionResponse, ServingError> {
+        self.check_model(request.common.model.as_deref())?;
+        let id = request_id("chatcmpl", request.common.request_id.as_deref(), context);
+        let (generate, openings) = self.chat_generate_request(request, &id)?;
+        let outputs = self.generate(vec![generate], context).await?;
+        let usage = self.usage(&outputs);
+        let role = self.response_role(request);
+        let mut response = ChatCompletionResponse {
+            id,
+            object: "chat.completion".to_owned(),
+            created: context.created,
+            model: self.model_name(),
+            choices: Vec::new(),
+            usage,
+            system_fingerprint: self.system_fingerprint.clone(),
+            prompt_logprobs: None,
+            prompt_token_ids: None,
+        };
+        for output in outputs {
+            if request.common.return_token_ids {
+                response.prompt_token_ids = Some(output.prompt_token_ids.to_vec());
+            }
+            response.prompt_logprobs = output.prompt_logprobs.as_deref().map(prompt_logprobs);
+            for completion in output.outputs {
+                response
+                    .choices
+                    .push(chat_choice(request, &role, openings.as_ref(), completion));
+            }
+        }
+        Ok(response)
+    }
+
+    /// The role of the answer. One that goes on has its message's.
+    pub(in crate::openai) fn response_role(&self, request: &ChatCompletionRequest) -> String {
+        let last = request
+            .messages
+            .last()
+            .and_then(|m| m.get("role")?.as_str());
+        match last {
+            Some(role) if !request.add_generation_prompt => role.to_owned(),
+            _ => self.chat.response_role.clone(),
+        }
+    }
+
+    /// Brings the server's settings into a prompt.
+    pub(in crate::openai) fn complete_prompt(
+        &self,
+        prompt: &mut Prompt,
+    ) -> Result<(), ValidationError> {
+        let Prompt::Chat(chat) = prompt else {
+            return Ok(());
+        };
+        if let Some(template) = &chat.chat_template
+            && !self.chat.trust_request_chat_template
+        {
+            let message = "chat_template is not available: the server was started without \
+                           --trust-request-chat-template";
+            return Err(ValidationError::field("chat_template", template, message));
+        }
+        for (name, value) in &self.chat.default_chat_template_kwargs {
+            let kwargs = &mut chat.chat_template_kwargs;
+            kwargs.entry(name.as_str()).or_insert_with(|| value.clone());
+        }
+        Ok(())
+    }
+
+    /// The engine's request, and where calls begin in its answer.
+    pub(in crate::openai) fn chat_generate_request(
+        &self,
+        request: &ChatCompletionRequest,
+        id: &str,
+    ) -> Result<(GenerateRequest, Option<Openings>), ServingError> {
+        if request.logprobs {
+            self.engine.check_top_logprobs(request.top_logprobs)?;
+        }
+        let defaults = &self.default_sampling_params;
+        let format = self.tool_call_format;
+        let (mut generate, openings) = request.to_generate_request(id, defaults, format)?;
+        self.complete_prompt(&mut generate.prompt)?;
+        Ok((generate, openings))
+    }
+}
+
+fn chat_choice(
+    request: &ChatCompletionRequest,
+    role: &str,
+    openings: Option<&Openings>,
+    completion: CompletionOutput,
+) -> ChatCompletionResponseChoice {
+    let (content, tool_calls) = match openings {
+        Some(openings) => split_answer(openings, &completion.text),
+        None => (Some(completion.text.clone()), Vec::new()),
+    };
+    let has_calls = !tool_calls.is_empty();
+    ChatCompletionResponseChoice {
+        index: completion.index,
+        logprobs: chat_logprobs(request, &completion),
+        finish_reason: finish_reason(&completion, &request.tool_choice, has_calls),
+        message: ChatMessage {
+            role: role.to_owned(),
+            content,
+            reasoning_content: completion.reasoning.filter(|_| request.include_reasoning),
+            tool_calls: has_calls.then_some(tool_calls),
+        },
+        stop_reason: completion.stop_reason.as_ref().map(stop_reason),
+        structured_output_complete: completion.structured_output_complete,
+        token_ids: (request.common.return_token_ids).then_some(completion.token_ids),
+    }
+}
+
+/// Why an answer is complete: `tool_calls` where it stopped by itself and its calls are whole. Of a
+/// named function, as of OpenAI's, it is `stop`. A limit is never hidden.
+pub(in crate::openai) fn finish_reason(
+    completion: &CompletionOutput,
+    choice: &ToolChoice,
+    has_calls: bool,
+) -> Option<String> {
+    let reason = completion.finish_reason?;
+    let are_whole = has_calls && completion.structured_output_complete != Some(false);
+    let is_named = matches!(choice, ToolChoice::Named(_));
+    Some(match reason {
+        FinishReason::Stop if are_whole && !is_named => "tool_calls".to_owned(),
+        reason => reason.as_str().to_owned(),
+    })
+}
+
+/// The logprobs of an answer, or of a piece of it, where asked for.
+pub(in crate::openai) fn chat_logprobs(
+    request: &ChatCompletionRequest,
+    completion: &CompletionOutput,
+) -> Option<ChatCompletionLogProbs> {
+    let positions = completion.logprobs.as_ref().filter(|_| request.logprobs)?;
+    let top = match &request.common.logprob_token_ids {
+        Some(_) => -1,
+        None => request.top_logprobs,
+    };
+    let as_token_ids = request.common.return_tokens_as_token_ids;
+    Some(ChatCompletionLogProbs::new(positions, top, as_token_ids))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::openai::default_sampling_params::DefaultSamplingParams;
+    use crate::test_support::fake_engine;
+
+    #[tokio::test]
+    async fn the_servers_settings_come_into_prompts() {
+        let (engine, _core) = fake_engine(64);
+        let names = vec!["m".to_owned()];
+        let serving = OpenAIServing::new(Arc::new(engine), names, DefaultSamplingParams::default());
+        let kwargs = serde_json::json!({"a": 1, "b": 2});
+        let settings = ChatSettings {
+            default_chat_template_kwargs: kwargs.as_object().unwrap().clone(),
+            ..ChatSettings::default()
+        };
+        let serving = serving.with_chat_settings(settings.clone());
+        let prompt = |template: Option<&str>| {
+            let kwargs = serde_json::json!({"b": 3});
+            Prompt::Chat(crate::input_processor::ChatPrompt {
+                chat_template: template.map(str::to_owned),
+                chat_template_kwargs: kwargs.as_object().unwrap().clone(),
+                ..Default::default()
+            })
+        };
+        let mut plain = prompt(None);
+        serving.complete_prompt(&mut plain).unwrap();
+        let Prompt::Chat(chat) = plain else {
+            panic!("a conversation")
+        };
+        let kwargs = Value::Object(chat.chat_template_kwargs);
+        assert_eq!(kwargs, serde_json::json!({"b": 3, "a": 1}));
+        let error = serving.complete_prompt(&mut prompt(Some("x"))).unwrap_err();
+        assert_eq!(error.parameter.as_deref(), Some("chat_template"));
+        let serving = serving.with_chat_settings(ChatSettings {
+            trust_request_chat_template: true,
+            ..settings
+        });
+        assert!(serving.complete_prompt(&mut prompt(Some("x"))).is_ok());
+    }
+}

@@ -1,0 +1,172 @@
+//! Matchers whose memory is full go on in other memory.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::GrammarCompiler;
+use crate::engine::Engine;
+use crate::error::{CompileError, MatcherError};
+use crate::grammar::CompiledGrammar;
+use crate::matcher::GrammarMatcher;
+use crate::options::CancelFlag;
+
+/// Most grammars with memory of their own.
+const MAX_OWN: usize = 4;
+
+/// Times that a matcher may go from one shared memory to the next.
+const MAX_SHARED_RENEWALS: u32 = 8;
+
+/// Tokens that are accepted again between two looks at the flag.
+const TOKENS_PER_LOOK: usize = 256;
+
+/// Why a matcher can't go on in other memory. It is as it was.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RenewError {
+    /// Its grammar was not compiled again: a budget, or the flag.
+    #[error(transparent)]
+    Compile(#[from] CompileError),
+    /// Its text was not accepted again: a limit. [`MatcherError::StatesExhausted`] is final: its
+    /// grammar has needed more memory than there is for one.
+    #[error(transparent)]
+    Matcher(#[from] MatcherError),
+    /// It needs memory of its own, and enough others have that: try again once one of these is gone.
+    #[error("{max} grammars have memory of their own already: there is none left")]
+    NoMemory {
+        /// Grammars that may.
+        max: usize,
+    },
+    /// The grammar refuses a token that it had accepted: an error of this library.
+    #[error(
+        "the grammar, compiled again, refuses token {token_id} at index {index}, which it had \
+             accepted"
+    )]
+    Diverged {
+        /// The token.
+        token_id: u32,
+        /// How many were accepted before it.
+        index: usize,
+    },
+}
+
+/// Leave for a generation that belongs to one grammar, until it is dropped.
+pub(crate) struct OwnMemory {
+    num_own: Arc<AtomicUsize>,
+}
+
+impl OwnMemory {
+    fn new(num_own: &Arc<AtomicUsize>) -> Option<Self> {
+        let more = |count| (count < MAX_OWN).then_some(count + 1);
+        let taken = num_own.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        taken.is_ok().then(|| Self {
+            num_own: Arc::clone(num_own),
+        })
+    }
+}
+
+impl Drop for OwnMemory {
+    fn drop(&mut self) {
+        self.num_own.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// How often a matcher went to other memory.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Renewals {
+    num_shared: u32,
+    /// Tokens that it had accepted the last time.
+    num_accepted: Option<usize>,
+}
+
+impl GrammarCompiler {
+    /// Lets a matcher go on that has failed with [`MatcherError::StatesExhausted`]: compiles its
+    /// grammar again in other memory, and accepts its tokens again. It then stands where it stood;
+    /// forks stay where they are.
+    ///
+    /// First in the memory that new grammars share. A matcher that has come no further since the last
+    /// time, or comes for the ninth time, gets as much memory of its own; so does one whose text and
+    /// next mask don't fit beside the others. Of these there are at most four at a time, each as large
+    /// as all that others share, and one that is full is the end: so a grammar that needs too much
+    /// fails alone, and its neighbours go on. Costs a compilation, unless others have compiled the
+    /// grammar meanwhile, and the text's tokens.
+    ///
+    /// # Errors
+    /// [`RenewError`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use std::sync::Arc;
+    /// use structured_output::{
+    ///     CancelFlag, CompilerOptions, GrammarCompiler, GrammarMatcher, MatcherError, RenewError,
+    ///     TokenizerInfo,
+    /// };
+    ///
+    /// fn accept(
+    ///     compiler: &GrammarCompiler,
+    ///     matcher: &mut GrammarMatcher,
+    ///     token_id: u32,
+    /// ) -> Result<bool, RenewError> {
+    ///     loop {
+    ///         match matcher.accept_token(token_id) {
+    ///             Err(MatcherError::StatesExhausted { .. }) => {
+    ///                 compiler.renew(matcher, &CancelFlag::new())?;
+    ///             }
+    ///             other => return Ok(other?),
+    ///         }
+    ///     }
+    /// }
+    /// # let vocab = [b"a".to_vec(), b"<eos>".to_vec()];
+    /// # let info = Arc::new(TokenizerInfo::new(&vocab, 2, &[1], &[1])?);
+    /// # let compiler = GrammarCompiler::new(info, CompilerOptions::default());
+    /// # let mut matcher = GrammarMatcher::new(&compiler.compile_regex("a+")?);
+    /// # assert!(accept(&compiler, &mut matcher, 0)?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn renew(
+        &self,
+        matcher: &mut GrammarMatcher,
+        cancel: &CancelFlag,
+    ) -> Result<(), RenewError> {
+        let specification = Arc::clone(matcher.grammar().compiled_from());
+        if matcher.grammar().engine().is_own() {
+            return Err(matcher.grammar().engine().exhausted().into());
+        }
+        let num_accepted = Some(matcher.num_accepted_tokens());
+        let renewals = matcher.renewals_mut();
+        let came_further = renewals.num_accepted != num_accepted;
+        if came_further && renewals.num_shared < MAX_SHARED_RENEWALS {
+            renewals.num_shared += 1;
+            renewals.num_accepted = num_accepted;
+            let grammar = self.compile(&specification, cancel)?;
+            match move_to(matcher, &grammar, cancel) {
+                Err(RenewError::Matcher(MatcherError::StatesExhausted { .. })) => {}
+                other => return other,
+            }
+        }
+        let own = OwnMemory::new(&self.num_own).ok_or(RenewError::NoMemory { max: MAX_OWN })?;
+        let engine = Engine::new(Arc::clone(&self.index), &self.options).owned(own);
+        let grammar = self.compile_in(Arc::new(engine), &specification, cancel)?;
+        move_to(matcher, &grammar, cancel)
+    }
+}
+
+/// Lets a matcher go on with the same grammar in other memory, where its text and the mask after it
+/// have room there.
+fn move_to(
+    matcher: &mut GrammarMatcher,
+    grammar: &CompiledGrammar,
+    cancel: &CancelFlag,
+) -> Result<(), RenewError> {
+    let mut moved = matcher.restarted(grammar);
+    for (index, token_id) in matcher.accepted_tokens().into_iter().enumerate() {
+        if index % TOKENS_PER_LOOK == 0 && cancel.is_cancelled() {
+            return Err(CompileError::Cancelled.into());
+        }
+        if !moved.accept_token(token_id)? {
+            return Err(RenewError::Diverged { token_id, index });
+        }
+    }
+    moved.next_token_mask()?;
+    *matcher = moved;
+    Ok(())
+}

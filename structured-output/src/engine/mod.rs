@@ -1,0 +1,347 @@
+//! One generation of the engine: a tokenizer's index and the automaton that all grammars compiled
+//! in this generation share.
+//!
+//! States never move and are never freed within a generation, so ids stay valid without counting
+//! references. Their memory is bounded by generations: once the states exceed their share, the
+//! compiler starts a new one, and the old one goes with its last grammar. Of old ones only a few are
+//! kept open: the matchers of one that is closed fail, and their grammars have to be compiled anew.
+//!
+//! What a matcher asks is looked up first among the answers that are known ([`ready`]), which no
+//! computing holds up. Only a new answer takes the automaton's lock, for as long as it is made.
+
+mod ready;
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::automaton::{GrammarState, TokenAutomaton};
+use crate::compiler::OwnMemory;
+use crate::error::MatcherError;
+use crate::index::TokenizerIndex;
+use crate::lexical::{Fuel, OutOfFuel};
+use crate::mask::Mask;
+use crate::options::{CompilerOptions, Limits};
+use ready::{Answers, ReadyAnswers};
+
+/// A generation. `Send + Sync`; grammars and matchers hold it by `Arc`.
+pub(crate) struct Engine {
+    index: Arc<TokenizerIndex>,
+    limits: Limits,
+    shares: Shares,
+    automaton: Mutex<TokenAutomaton>,
+    ready: ReadyAnswers,
+    /// Matchers that wait for the automaton: compilations let them pass.
+    num_waiting: AtomicUsize,
+    is_closed: AtomicBool,
+    /// Where it belongs to one grammar.
+    own: Option<OwnMemory>,
+}
+
+/// How `cache_bytes` is shared out.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shares {
+    /// Masks and what else can be computed again: dropped when it exceeds this.
+    pub(crate) masks: usize,
+    /// Answers by state and by token, which point to these.
+    ready: usize,
+    /// States: when they exceed this, the next compilation starts a new generation.
+    pub(crate) states: usize,
+    /// States: when they exceed this, matchers that need more of them fail.
+    pub(crate) states_at_most: usize,
+    /// Compiled grammars and failures, with their sources.
+    pub(crate) grammars: usize,
+}
+
+impl Shares {
+    pub(crate) fn of(cache_bytes: usize) -> Self {
+        Self {
+            masks: cache_bytes / 16 * 7,
+            ready: cache_bytes / 16,
+            states: cache_bytes / 4,
+            states_at_most: cache_bytes / 8 * 3,
+            grammars: cache_bytes / 8,
+        }
+    }
+}
+
+/// One of the answers.
+struct Field<T> {
+    of: fn(&Answers) -> &Option<T>,
+    of_mut: fn(&mut Answers) -> &mut Option<T>,
+}
+
+/// The field of [`Answers`] with a name.
+macro_rules! field {
+    ($name:ident) => {
+        Field {
+            of: |known| &known.$name,
+            of_mut: |known| &mut known.$name,
+        }
+    };
+}
+
+impl Engine {
+    pub(crate) fn new(index: Arc<TokenizerIndex>, options: &CompilerOptions) -> Self {
+        let shares = Shares::of(options.cache_bytes);
+        Self {
+            automaton: Mutex::new(TokenAutomaton::new(
+                Arc::clone(&index),
+                options.limits.max_items,
+            )),
+            ready: ReadyAnswers::new(shares.ready),
+            num_waiting: AtomicUsize::new(0),
+            is_closed: AtomicBool::new(false),
+            own: None,
+            index,
+            limits: options.limits.clone(),
+            shares,
+        }
+    }
+
+    /// The generation of one grammar alone.
+    pub(crate) fn owned(self, own: OwnMemory) -> Self {
+        let own = Some(own);
+        Self { own, ..self }
+    }
+
+    /// Whether it belongs to one grammar.
+    pub(crate) fn is_own(&self) -> bool {
+        self.own.is_some()
+    }
+
+    pub(crate) fn index(&self) -> &Arc<TokenizerIndex> {
+        &self.index
+    }
+
+    /// The automaton, for as long as the guard lives: keep that short.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, TokenAutomaton> {
+        // Every change leaves the automaton whole before the next can panic.
+        self.automaton
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The automaton for a slice of a compilation, once no matcher waits for it. A lock that is
+    /// given up and taken again at once mostly goes to the same thread; without this, a matcher
+    /// could wait for many slices.
+    pub(crate) fn lock_for_slice(&self) -> MutexGuard<'_, TokenAutomaton> {
+        while self.num_waiting.load(Ordering::Relaxed) > 0 {
+            std::thread::yield_now();
+        }
+        self.lock()
+    }
+
+    /// The tokens that may come next at a place, the vocabulary's stop tokens included.
+    pub(crate) fn mask(&self, place: GrammarState) -> Result<Arc<Mask>, MatcherError> {
+        self.answer(place, field!(mask), |automaton, fuel| {
+            automaton.next_tokens(place, fuel)
+        })
+    }
+
+    /// The place after a token, `None` where it isn't allowed.
+    pub(crate) fn after_token(
+        &self,
+        place: GrammarState,
+        token_id: u32,
+    ) -> Result<Option<GrammarState>, MatcherError> {
+        self.check_open()?;
+        if let Some(next) = self.ready.after(place, token_id) {
+            return Ok(next);
+        }
+        self.run_and_note(
+            |automaton, fuel| automaton.after_token(place, token_id, fuel),
+            |next| self.ready.note_after(place, token_id, *next),
+        )
+    }
+
+    /// Whether the grammar names one of the vocabulary's stop tokens at a place, as the last of the
+    /// text.
+    pub(crate) fn names_stop_token(
+        &self,
+        place: GrammarState,
+        token_id: u32,
+    ) -> Result<bool, MatcherError> {
+        self.check_open()?;
+        if matches!(place, GrammarState::Machine(_)) || !self.index.info().is_stop_token(token_id) {
+            return Ok(false);
+        }
+        // Such a token leads nowhere else.
+        if let Some(known) = self.ready.after(place, token_id) {
+            return Ok(known.is_some());
+        }
+        self.run_and_note(
+            |automaton, _| Ok(automaton.names_stop_token(place, token_id)),
+            |named| {
+                let end = named.then_some(place);
+                self.ready.note_after(place, token_id, end);
+            },
+        )
+    }
+
+    /// Whether the text may end at a place.
+    pub(crate) fn may_end(&self, place: GrammarState) -> Result<bool, MatcherError> {
+        self.answer(place, field!(may_end), |automaton, fuel| {
+            automaton.may_end(place, fuel)
+        })
+    }
+
+    /// Whether the next byte is given.
+    pub(crate) fn has_forced_byte(&self, place: GrammarState) -> Result<bool, MatcherError> {
+        self.answer(place, field!(has_forced_byte), |automaton, fuel| {
+            Ok(!automaton.next_forced_bytes(place, 1, fuel)?.is_empty())
+        })
+    }
+
+    /// How many bytes a short completion has.
+    pub(crate) fn bytes_to_end(&self, place: GrammarState) -> Result<u32, MatcherError> {
+        self.answer(place, field!(bytes_to_end), |automaton, fuel| {
+            automaton.bytes_to_end(place, fuel)
+        })
+    }
+
+    /// How many tokens complete the text, the stop token included.
+    pub(crate) fn tokens_to_end(&self, place: GrammarState) -> Result<u32, MatcherError> {
+        self.answer(place, field!(tokens_to_end), |automaton, fuel| {
+            automaton.tokens_to_end(place, fuel)
+        })
+    }
+
+    /// An answer about a place: known, or computed and noted.
+    fn answer<T: Clone>(
+        &self,
+        place: GrammarState,
+        field: Field<T>,
+        work: impl FnOnce(&mut TokenAutomaton, &mut Fuel) -> Result<T, OutOfFuel>,
+    ) -> Result<T, MatcherError> {
+        self.check_open()?;
+        if let Some(known) = self.ready.of(place, field.of) {
+            return Ok(known);
+        }
+        self.run_and_note(work, |answer| {
+            let answer = answer.clone();
+            self.ready
+                .note(place, |known| *(field.of_mut)(known) = Some(answer));
+        })
+    }
+
+    /// Does a matcher's work within its limits.
+    pub(crate) fn run<T>(
+        &self,
+        work: impl FnOnce(&mut TokenAutomaton, &mut Fuel) -> Result<T, OutOfFuel>,
+    ) -> Result<T, MatcherError> {
+        self.check_open()?;
+        self.run_and_note(work, |_| ())
+    }
+
+    /// Does a matcher's work within its limits, and notes what came of it before others change
+    /// anything: an answer that others have forgotten meanwhile must not come back.
+    fn run_and_note<T>(
+        &self,
+        work: impl FnOnce(&mut TokenAutomaton, &mut Fuel) -> Result<T, OutOfFuel>,
+        note: impl FnOnce(&T),
+    ) -> Result<T, MatcherError> {
+        let mut fuel = Fuel::new(self.limits.max_mask_steps);
+        self.num_waiting.fetch_add(1, Ordering::Relaxed);
+        let mut automaton = self.lock();
+        self.num_waiting.fetch_sub(1, Ordering::Relaxed);
+        let before = automaton.state_bytes();
+        let answer = work(&mut automaton, &mut fuel);
+        if automaton.take_item_excess() {
+            return Err(MatcherError::ItemsExhausted {
+                max: self.limits.max_items,
+            });
+        }
+        if automaton.cache_bytes() > self.shares.masks {
+            self.forget(&mut automaton);
+        }
+        // Who goes on among states that are there already disturbs nobody.
+        let after = automaton.state_bytes();
+        if after > before && after > self.shares.states_at_most {
+            return Err(self.exhausted());
+        }
+        let answer = answer.map_err(|OutOfFuel| MatcherError::StepsExhausted {
+            max: self.limits.max_mask_steps,
+        })?;
+        note(&answer);
+        Ok(answer)
+    }
+
+    /// Its grammars need more states than there is room for.
+    pub(crate) fn exhausted(&self) -> MatcherError {
+        MatcherError::StatesExhausted {
+            max: self.shares.states_at_most,
+        }
+    }
+
+    fn check_open(&self) -> Result<(), MatcherError> {
+        match self.is_closed.load(Ordering::Relaxed) {
+            true => Err(self.exhausted()),
+            false => Ok(()),
+        }
+    }
+
+    /// Forgets what can be computed again.
+    fn forget(&self, automaton: &mut TokenAutomaton) {
+        automaton.clear_caches();
+        self.ready.clear();
+    }
+
+    /// Frees what can be computed again.
+    pub(crate) fn clear_caches(&self) {
+        self.forget(&mut self.lock());
+    }
+
+    /// Lets every further call of its matchers fail, and frees what can be computed again.
+    pub(crate) fn close(&self) {
+        self.is_closed.store(true, Ordering::Relaxed);
+        self.clear_caches();
+    }
+
+    /// Bytes held: states, masks and answers.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let automaton = self.lock();
+        automaton.state_bytes() + automaton.cache_bytes() + self.ready.memory_bytes()
+    }
+
+    /// Whether the next compilation should start a new generation.
+    pub(crate) fn is_full(&self) -> bool {
+        self.lock().state_bytes() > self.shares.states
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{CompilerOptions, GrammarCompiler, GrammarMatcher, TokenizerInfo};
+
+    /// Waits for ever where a known answer takes the lock.
+    #[test]
+    fn known_answers_are_read_while_another_thread_computes() {
+        let vocab = [b"a".to_vec(), b"b".to_vec(), b"<eos>".to_vec()];
+        let info = TokenizerInfo::new(&vocab, 3, &[2], &[2]).unwrap();
+        let compiler = GrammarCompiler::new(info.into(), CompilerOptions::default());
+        let grammar = compiler.compile_regex("a{1,3}b|b").unwrap();
+        let walk = || {
+            let mut matcher = GrammarMatcher::new(&grammar);
+            let mut seen = Vec::new();
+            for token_id in [0, 0, 2, 1, 2] {
+                seen.push((
+                    matcher.next_token_mask().unwrap().token_ids(),
+                    matcher.has_forced_byte().unwrap(),
+                    matcher.min_bytes_to_complete().unwrap(),
+                    matcher.min_tokens_to_complete().unwrap(),
+                    matcher.is_completed(),
+                    matcher.accept_token(token_id).unwrap(),
+                ));
+            }
+            seen
+        };
+        let before = walk();
+        let computing = grammar.engine().lock();
+        let meanwhile = std::thread::scope(|scope| scope.spawn(walk).join().unwrap());
+        drop(computing);
+        assert_eq!(meanwhile, before);
+        // Forgotten, they are computed again.
+        grammar.engine().clear_caches();
+        assert_eq!(walk(), before);
+    }
+}

@@ -1,0 +1,207 @@
+//! Matchers whose memory is full, and go on in other memory.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::sync::Arc;
+
+use structured_output::{
+    CancelFlag, CompileError, CompilerOptions, GrammarCompiler, GrammarMatcher, MatcherError,
+    RenewError, TokenizerInfo,
+};
+
+const EOS: u32 = 256;
+
+fn compiler(cache_bytes: usize) -> GrammarCompiler {
+    let mut vocab: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).collect();
+    vocab.push(b"<eos>".to_vec());
+    let info = TokenizerInfo::new(&vocab, vocab.len(), &[EOS], &[EOS]).unwrap();
+    let options = CompilerOptions {
+        cache_bytes,
+        ..CompilerOptions::default()
+    };
+    GrammarCompiler::new(Arc::new(info), options)
+}
+
+fn renew(compiler: &GrammarCompiler, matcher: &mut GrammarMatcher) -> Result<(), RenewError> {
+    compiler.renew(matcher, &CancelFlag::new())
+}
+
+/// An object with more and more keys, each of which is remembered: it fills the memory of its generation.
+/// Goes on from where it stands; returns how much is accepted then.
+fn fill(hog: &mut GrammarMatcher) -> usize {
+    let keys = (0..).flat_map(|n| format!("\"key{n}\":1,").into_bytes());
+    let text = std::iter::once(b'{').chain(keys);
+    for byte in text.skip(hog.num_accepted_tokens()) {
+        match hog.accept_token(u32::from(byte)) {
+            Ok(accepted) => assert!(accepted),
+            Err(MatcherError::StatesExhausted { .. }) => break,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    hog.num_accepted_tokens()
+}
+
+fn hog(compiler: &GrammarCompiler) -> GrammarMatcher {
+    GrammarMatcher::new(&compiler.compile_builtin_json().unwrap())
+}
+
+/// Asks a matcher, which goes on elsewhere where its memory is full; counts how often.
+fn ask<T>(
+    compiler: &GrammarCompiler,
+    matcher: &mut GrammarMatcher,
+    num_renewed: &mut usize,
+    mut question: impl FnMut(&mut GrammarMatcher) -> Result<T, MatcherError>,
+) -> T {
+    loop {
+        match question(matcher) {
+            Err(MatcherError::StatesExhausted { .. }) => {
+                let accepted = matcher.num_accepted_tokens();
+                renew(compiler, matcher).unwrap();
+                assert_eq!(matcher.num_accepted_tokens(), accepted);
+                *num_renewed += 1;
+            }
+            other => return other.unwrap(),
+        }
+    }
+}
+
+#[test]
+fn neighbours_of_a_text_without_end_go_on_and_only_that_text_fails() {
+    let compiler = compiler(4 << 20);
+    let pattern = |n: usize| {
+        format!("(?:[a-f]{{2,3{n}}}|[d-k]{{5,4{n}}}x{n})(?:-[0-9]{{3,9{n}}}){{2,50}}[^q]{{{n}}}")
+    };
+    let start = |compiler: &GrammarCompiler, n: usize| {
+        let mut matcher = GrammarMatcher::new(&compiler.compile_regex(&pattern(n)).unwrap());
+        assert!(matcher.accept_tokens(&[100, 102, 101]).unwrap());
+        matcher
+    };
+    let mut victims: Vec<_> = (0..20).map(|n| start(&compiler, n)).collect();
+    let mut hog = hog(&compiler);
+    let hog_accepted = fill(&mut hog);
+    let mut num_renewed = 0;
+    for (n, victim) in victims.iter_mut().enumerate() {
+        // Each alone, in memory that nobody fills.
+        let mut reference = start(&self::compiler(16 << 20), n);
+        let rest = format!("eed-1234567-009{}", "z".repeat(n));
+        for token_id in rest.bytes().map(u32::from).chain([EOS]) {
+            let mask = ask(&compiler, victim, &mut num_renewed, |victim| {
+                victim.next_token_mask()
+            });
+            let expected = reference.next_token_mask().unwrap().token_ids();
+            assert_eq!(mask.token_ids(), expected, "{n}");
+            assert!(ask(&compiler, victim, &mut num_renewed, |victim| {
+                victim.accept_token(token_id)
+            }));
+            assert!(reference.accept_token(token_id).unwrap());
+        }
+        assert!(victim.is_terminated());
+        // What was accepted elsewhere can be taken back.
+        victim.rollback(victim.num_accepted_tokens()).unwrap();
+        assert!(victim.accept_token(u32::from(b'f')).unwrap());
+    }
+    assert!(num_renewed > 5, "{num_renewed}");
+
+    // The one that needs too much goes on until it has had as much alone.
+    let mut num_renewed = 0;
+    let error = loop {
+        match renew(&compiler, &mut hog) {
+            Ok(()) => num_renewed += 1,
+            Err(error) => break error,
+        }
+        fill(&mut hog);
+        assert!(hog.num_accepted_tokens() >= hog_accepted);
+    };
+    let states_exhausted = |error: &RenewError| {
+        matches!(
+            error,
+            RenewError::Matcher(MatcherError::StatesExhausted { .. })
+        )
+    };
+    assert!(states_exhausted(&error), "{error}");
+    assert!((1..=10).contains(&num_renewed), "{num_renewed}");
+    // Its neighbours go on, if need be elsewhere again.
+    for victim in &mut victims {
+        assert!(ask(&compiler, victim, &mut num_renewed, |victim| {
+            victim.accept_token(u32::from(b'a'))
+        }));
+    }
+}
+
+#[test]
+fn few_have_memory_of_their_own() {
+    let compiler = compiler(1 << 20);
+    let grammar = compiler.compile_regex("a*").unwrap();
+    let matcher = || GrammarMatcher::new(&grammar);
+    let mut with_own: Vec<GrammarMatcher> = (0..4).map(|_| matcher()).collect();
+    for matcher in &mut with_own {
+        // To shared memory; and, having come no further, to its own.
+        renew(&compiler, matcher).unwrap();
+        renew(&compiler, matcher).unwrap();
+        let error = renew(&compiler, matcher).unwrap_err();
+        assert!(matches!(
+            error,
+            RenewError::Matcher(MatcherError::StatesExhausted { .. })
+        ));
+    }
+    let mut fifth = matcher();
+    renew(&compiler, &mut fifth).unwrap();
+    let error = renew(&compiler, &mut fifth).unwrap_err();
+    assert_eq!(error, RenewError::NoMemory { max: 4 });
+    assert!(fifth.accept_token(u32::from(b'a')).unwrap(), "as it was");
+    fifth.rollback(1).unwrap();
+    with_own.pop();
+    renew(&compiler, &mut fifth).unwrap();
+    // A fork stays in it.
+    let fork = fifth.fork();
+    drop(fifth);
+    let mut sixth = matcher();
+    renew(&compiler, &mut sixth).unwrap();
+    assert!(renew(&compiler, &mut sixth).is_err());
+    drop(fork);
+    renew(&compiler, &mut sixth).unwrap();
+}
+
+#[test]
+fn a_flag_stops_a_renewal() {
+    let compiler = compiler(1 << 20);
+    let mut matcher = GrammarMatcher::new(&compiler.compile_regex("a*").unwrap());
+    assert!(matcher.accept_token(u32::from(b'a')).unwrap());
+    let cancel = CancelFlag::new();
+    cancel.cancel();
+    let error = compiler.renew(&mut matcher, &cancel).unwrap_err();
+    assert_eq!(error, RenewError::Compile(CompileError::Cancelled));
+    assert_eq!(matcher.num_accepted_tokens(), 1);
+}
+
+/// A walk that is moved again and again sees the same masks as one that is not.
+#[test]
+fn a_renewed_matcher_stands_where_it_stood() {
+    let grammars = [
+        "root ::= \"(\" root \")\" root | [a-c]{0,3}",
+        "root ::= item (\",\" item)*\nitem ::= \"<\" [a-z]{2,9} \">\" | root \"+\" root",
+    ];
+    for source in grammars {
+        let compiler = compiler(8 << 20);
+        let grammar = compiler.compile_ebnf(source, "root").unwrap();
+        let mut still = GrammarMatcher::with_stop_tokens(&grammar, &[u32::from(b'z')]);
+        let mut moved = still.fork();
+        for step in 0..60_usize {
+            let ids = still.next_token_mask().unwrap().token_ids();
+            assert_eq!(
+                moved.next_token_mask().unwrap().token_ids(),
+                ids,
+                "{source}"
+            );
+            if still.is_terminated() {
+                break;
+            }
+            let token_id = ids[step * 31 % ids.len()];
+            assert!(still.accept_token(token_id).unwrap());
+            assert!(moved.accept_token(token_id).unwrap());
+            if step % 7 == 3 {
+                compiler.clear_cache();
+                renew(&compiler, &mut moved).unwrap();
+            }
+        }
+    }
+}
