@@ -159,29 +159,37 @@ impl Parser {
         self.follow(context, fuel)
     }
 
-    /// The state of the items that go on, and of what follows the contexts that are entered.
-    fn next_state(
+    /// Adds what follows the contexts that are entered to the items that go on.
+    fn enter_ended(
         &mut self,
-        mut items: Vec<Item>,
+        items: &mut Vec<Item>,
         mut ended: Vec<ContextId>,
         fuel: &mut Fuel,
-    ) -> Result<Option<StateId>, OutOfFuel> {
+    ) -> Result<(), OutOfFuel> {
         ended.sort_unstable();
         ended.dedup();
         match ended[..] {
-            [] => {}
-            [only] => self.enter(only, &mut items, fuel)?,
+            [] => Ok(()),
+            [only] => self.enter(only, items, fuel),
             _ => {
                 let mut reads = Vec::new();
                 let returns = self.gathered(ended.iter().copied(), &mut reads, fuel)?;
                 self.note(&reads);
-                self.enter_all(returns, &mut items, fuel)?;
+                self.enter_all(returns, items, fuel)
             }
         }
-        if items.is_empty() {
-            return Ok(None);
+    }
+
+    /// The state of some items, if there are any.
+    fn state_of(
+        &mut self,
+        items: Vec<Item>,
+        fuel: &mut Fuel,
+    ) -> Result<Option<StateId>, OutOfFuel> {
+        match items.is_empty() {
+            true => Ok(None),
+            false => self.intern(items, fuel).map(Some),
         }
-        Ok(Some(self.intern(items, fuel)?))
     }
 
     /// The state after a byte, `None` where the byte can't come next.
@@ -210,7 +218,9 @@ impl Parser {
                 items.push(Item { lexeme, context });
             }
         }
-        self.next_state(items, ended, fuel)
+        self.enter_ended(&mut items, ended, fuel)?;
+        self.join_counted(machine, &mut items);
+        self.state_of(items, fuel)
     }
 
     /// The bytes that may come next: no others do.
@@ -263,7 +273,9 @@ impl Parser {
                 ended.push(context);
             }
         }
-        self.next_state(Vec::new(), ended, fuel)
+        let mut items = Vec::new();
+        self.enter_ended(&mut items, ended, fuel)?;
+        self.state_of(items, fuel)
     }
 
     /// Everything that may come in either state.
