@@ -230,11 +230,8 @@ pub(crate) fn walk(
         let classes = table.classes(lexicon, state);
         let first = pending.len();
         for at in 0..num_nodes {
-            let child = if is_few {
-                few[at]
-            } else {
-                children.start + at as u32
-            };
+            let listed = few.get(at).copied();
+            let child = listed.unwrap_or(children.start + at as u32);
             let byte = labelled.byte(trie.label(child));
             let class = classes[usize::from(byte)];
             let next = table.step_by_class(lexicon, state, class, fuel)?;
