@@ -472,14 +472,8 @@ impl Table {
     pub(crate) fn classes(&self, lexicon: &Lexicon, state: u32) -> [u8; 256] {
         let State { row, first, .. } = self.states[state as usize];
         match first {
+            Some((bytes, _)) => std::array::from_fn(|byte| u8::from(bytes.contains(byte as u8))),
             None => *lexicon.row_classes(row),
-            Some((bytes, _)) => {
-                let mut classes = [0; 256];
-                for byte in bytes.iter() {
-                    classes[usize::from(byte)] = 1;
-                }
-                classes
-            }
         }
     }
 
