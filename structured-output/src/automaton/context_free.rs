@@ -6,7 +6,7 @@ use hashbrown::HashMap;
 
 use super::language_item::Beside;
 use super::{GrammarState, TokenAutomaton};
-use crate::earley::{ContextId, ContextMemo, End, LanguageMask, Parser, StateId, Symbol};
+use crate::earley::{ContextId, ContextMemo, End, LanguageMask, Lexeme, Parser, StateId, Symbol};
 use crate::index::{ROOT, Trie};
 use crate::lexical::search::{DEAD, Graph, Search, UNKNOWN, nearest_end};
 use crate::lexical::{ByteSet, ExprId, Fuel, OutOfFuel};
@@ -37,7 +37,12 @@ pub(super) struct Memo {
     /// What a lexeme and what follows it allow, where the lexeme is a language: all of it, or where
     /// it differs from the one beside it.
     pub(super) by_context: ContextMemo<(ExprId, bool), Arc<Mask>>,
-    /// The same where it is JSON.
+    /// Tokens that go on after a language, by its number, with an item that follows it.
+    pub(super) exits: ContextMemo<(u32, Lexeme), Arc<[u32]>>,
+    pub(super) num_languages: u32,
+    /// What languages begin with.
+    pub(super) first_bytes: HashMap<ExprId, ByteSet>,
+    /// What JSON and what follows it allow.
     pub(super) by_item: HashMap<(pushdown::State, ContextId), Arc<Mask>>,
     /// What languages allow by themselves, of the tokens below a node of the trie of bytes.
     pub(super) languages: HashMap<(End, ExprId), Arc<LanguageMask>>,
@@ -57,6 +62,8 @@ impl Memo {
         let numbers = self.min_tokens.capacity() + self.token_distance.capacity();
         self.store.memory_bytes()
             + self.by_context.memory_bytes()
+            + self.exits.memory_bytes()
+            + self.first_bytes.capacity() * (size_of::<(ExprId, ByteSet)>() + 1)
             + self.language_bytes
             + self.by_state.capacity() * (size_of::<(StateId, usize)>() + 1)
             + self.by_item.capacity() * (size_of::<(pushdown::State, ContextId, usize)>() + 1)

@@ -7,8 +7,10 @@ use std::sync::Arc;
 use super::TokenAutomaton;
 use super::memo::{Exits, LexemeMask, Part, Parts, Reference};
 use crate::index::{TokenizerIndex, Trie};
-use crate::lexical::{ExprId, Fuel, MANY_MARKS, NO_MARK, OutOfFuel};
-use crate::mask::walk::{Exit, Labelled, Visitor, resting_state, walk, walk_beside};
+use crate::lexical::{ByteSet, ExprId, Fuel, Less, MANY_MARKS, NO_MARK, OutOfFuel};
+use crate::mask::walk::{
+    Difference, Exit, Labelled, Visitor, ended_texts, resting_state, walk, walk_beside,
+};
 use crate::mask::{MAX_SPARSE, Mask, clear_bits, set_bits};
 
 /// More alternatives than this are not worth to be told apart.
@@ -73,13 +75,23 @@ impl TokenAutomaton {
     }
 
     /// What one part of a lexeme allows by itself.
-    fn lexeme_mask(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<Arc<LexemeMask>, OutOfFuel> {
+    pub(super) fn lexeme_mask(
+        &mut self,
+        expr: ExprId,
+        fuel: &mut Fuel,
+    ) -> Result<Arc<LexemeMask>, OutOfFuel> {
         if let Some(known) = self.masks.part(expr) {
             return Ok(known);
         }
         let mut found = None;
         if self.has_many_bytes(expr, fuel)? {
-            found = self.coarse_part(expr, fuel)?;
+            found = self.part_without_texts(expr, fuel)?;
+            if found.is_none() {
+                found = self.part_of_characters(expr, fuel)?;
+            }
+            if found.is_none() {
+                found = self.coarse_part(expr, fuel)?;
+            }
             if found.is_none()
                 && let Some(rest) = resting_state(&mut self.machine.lexicon, expr, fuel)?
             {
@@ -151,6 +163,33 @@ impl TokenAutomaton {
         })
     }
 
+    /// A part that is another one less finitely many texts, such as an object's other keys: by a
+    /// walk along these texts. `None` where it is no such part, or the walk can't tell.
+    fn part_without_texts(
+        &mut self,
+        expr: ExprId,
+        fuel: &mut Fuel,
+    ) -> Result<Option<LexemeMask>, OutOfFuel> {
+        let lexicon = &mut self.machine.lexicon;
+        let Some(Less { whole, texts, rest }) = lexicon.less_texts(expr) else {
+            return Ok(None);
+        };
+        let index = Arc::clone(&self.index);
+        let Some(less) = ended_texts(lexicon, index.byte_trie(), whole, texts, fuel)? else {
+            return Ok(None);
+        };
+        let reference = lexicon.concat(whole, rest);
+        let reference = self.lexeme_mask(reference, fuel)?;
+        if reference.reference.is_some() {
+            return Ok(None);
+        }
+        let difference = Difference {
+            less,
+            ..Difference::default()
+        };
+        Ok(Some(self.part_from(reference, difference, fuel)?))
+    }
+
     /// By the trie of bytes as far as the part differs from another one.
     fn part_beside(
         &mut self,
@@ -162,6 +201,18 @@ impl TokenAutomaton {
         let index = Arc::clone(&self.index);
         let trie = index.byte_trie();
         let difference = walk_beside(&mut self.machine.lexicon, trie, expr, rest, fuel)?;
+        self.part_from(mask, difference, fuel)
+    }
+
+    /// A part by what it differs from another one.
+    fn part_from(
+        &mut self,
+        mask: Arc<LexemeMask>,
+        difference: Difference,
+        fuel: &mut Fuel,
+    ) -> Result<LexemeMask, OutOfFuel> {
+        let index = Arc::clone(&self.index);
+        let trie = index.byte_trie();
         let ids = |ranges: &[Range<u32>]| -> Vec<u32> {
             let mut ids: Vec<u32> = ranges
                 .iter()
@@ -211,6 +262,13 @@ impl LexemeMask {
                 Exits::Nodes(nodes) => {
                     let tokens = nodes.iter().map(|&node| bytes.ids(bytes.below(node)));
                     ids.extend(tokens.flatten());
+                }
+                Exits::After(nodes) => {
+                    for (node, leaving) in nodes {
+                        let gone = |&child: &u32| leaving.contains(bytes.label(child));
+                        let gone = bytes.children(*node).filter(gone);
+                        ids.extend(gone.flat_map(|child| bytes.ids(bytes.below(child))));
+                    }
                 }
             }
         }
@@ -286,6 +344,9 @@ fn exits_of(
     fuel: &mut Fuel,
 ) -> Result<Vec<(u16, Exits)>, OutOfFuel> {
     if exits.len() > FEW_EXITS {
+        if let Some(after) = exits_after(index.byte_trie(), exits) {
+            return Ok(after);
+        }
         let mut suffixes = Suffixes::default();
         suffixes.add(index, index.byte_trie(), exits, fuel)?;
         return Ok(suffixes.finish());
@@ -298,6 +359,30 @@ fn exits_of(
     Ok(nodes
         .map(|(mark, nodes)| (mark, Exits::Nodes(nodes.into())))
         .collect())
+}
+
+/// Exits by their marks and the nodes after whose texts they leave; `None` where these are many.
+fn exits_after(trie: &Trie, exits: &[Exit]) -> Option<Vec<(u16, Exits)>> {
+    let mut by_mark: BTreeMap<u16, Vec<(u32, ByteSet)>> = BTreeMap::new();
+    let mut num_nodes = 0;
+    for exit in exits {
+        let nodes = by_mark.entry(exit.mark).or_default();
+        let label = trie.label(exit.node);
+        match nodes.last_mut() {
+            Some((node, leaving)) if *node == exit.parent => leaving.insert(label),
+            _ if num_nodes == FEW_EXITS => return None,
+            _ => {
+                num_nodes += 1;
+                nodes.push((exit.parent, ByteSet::single(label)));
+            }
+        }
+    }
+    let nodes = by_mark.into_iter();
+    Some(
+        nodes
+            .map(|(mark, nodes)| (mark, Exits::After(nodes.into())))
+            .collect(),
+    )
 }
 
 /// Tokens by mark, with what they go on with after the lexeme.
@@ -314,7 +399,10 @@ impl<'a> Suffixes<'a> {
         exits: &[Exit],
         fuel: &mut Fuel,
     ) -> Result<(), OutOfFuel> {
-        for &Exit { node, depth, mark } in exits {
+        for &Exit {
+            node, depth, mark, ..
+        } in exits
+        {
             let of_mark = self.by_mark.entry(mark).or_default();
             let ids = trie.ids(trie.below(node));
             fuel.burn(ids.len() as u64)?;

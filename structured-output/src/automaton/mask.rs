@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use super::gather::Gather;
-use super::memo::{Exits, LexemeMask, Part, frames_read};
+use super::memo::{LexemeMask, Part, frames_read};
 use super::{GrammarState, State, TokenAutomaton};
-use crate::index::ROOT;
 use crate::lexical::{Fuel, NO_MARK, OutOfFuel};
 use crate::mask::Mask;
 
@@ -107,16 +106,7 @@ impl TokenAutomaton {
         let index = Arc::clone(&self.index);
         for (own_mark, exits) in &part.exits {
             let mark = mark.unwrap_or(*own_mark);
-            match exits {
-                Exits::Nodes(nodes) => {
-                    let trie = index.byte_trie();
-                    self.walk_exits(trie, nodes, state, mark, ids, unsure, fuel)?;
-                }
-                Exits::Suffixes(trie) => {
-                    let nodes: Vec<u32> = trie.children(ROOT).collect();
-                    self.walk_exits(trie, &nodes, state, mark, ids, unsure, fuel)?;
-                }
-            }
+            self.walk_exits(&index, exits, state, mark, ids, unsure, fuel)?;
         }
         Ok(())
     }

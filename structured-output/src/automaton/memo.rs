@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
+use super::counted::Lengths;
 use crate::index::Trie;
-use crate::lexical::ExprId;
+use crate::lexical::{ByteSet, ExprId};
 use crate::mask::Mask;
 use crate::mask::store::MaskStore;
 use crate::pushdown::{EMPTY_STACK, FrameId, StackId, Stacks, State};
@@ -40,6 +41,8 @@ pub(super) struct Reference {
 pub(super) enum Exits {
     /// Few: all at and below these nodes of the trie of bytes, which the next byte leads to.
     Nodes(Box<[u32]>),
+    /// After few texts: nodes of the trie of bytes, with the bytes that don't continue the lexeme.
+    After(Box<[(u32, ByteSet)]>),
     /// Many, by what they go on with.
     Suffixes(Trie),
 }
@@ -50,6 +53,7 @@ impl LexemeMask {
         let less = self.reference.as_ref().map_or(0, |r| r.less.len());
         let exits = self.exits.iter().map(|(_, exits)| match exits {
             Exits::Nodes(nodes) => size_of_val(&**nodes),
+            Exits::After(nodes) => size_of_val(&**nodes),
             Exits::Suffixes(trie) => trie.memory_bytes(),
         });
         size_of::<Self>()
@@ -89,6 +93,8 @@ pub(super) struct MaskMemo {
     pub(super) store: MaskStore,
     lexemes: HashMap<ExprId, Parts>,
     parts: HashMap<ExprId, Arc<LexemeMask>>,
+    /// Of characters in any number, see `counted`.
+    lengths: HashMap<ExprId, Option<Arc<Lengths>>>,
     part_bytes: usize,
     num_parts: u32,
     by_stack: HashMap<(ExprId, StackId), Arc<Mask>>,
@@ -104,6 +110,7 @@ impl MaskMemo {
         self.store.memory_bytes()
             + self.part_bytes
             + self.parts.capacity() * (size_of::<(ExprId, usize)>() + 1)
+            + self.lengths.capacity() * (size_of::<(ExprId, usize)>() + 1)
             + self.lexemes.capacity() * (size_of::<(ExprId, Parts)>() + 1)
             + self.by_stack.capacity() * (size_of::<(ExprId, StackId, usize)>() + 1)
             + self.by_frames.capacity() * (size_of::<((ExprId, Prefix), Known)>() + 1)
@@ -204,6 +211,17 @@ impl MaskMemo {
     /// What a part of a lexeme allows.
     pub(super) fn part(&self, expr: ExprId) -> Option<Arc<LexemeMask>> {
         self.parts.get(&expr).cloned()
+    }
+
+    /// The lengths of the tokens that characters allow, where they have been asked for.
+    pub(super) fn lengths(&self, characters: ExprId) -> Option<Option<Arc<Lengths>>> {
+        self.lengths.get(&characters).cloned()
+    }
+
+    pub(super) fn insert_lengths(&mut self, characters: ExprId, lengths: Option<Arc<Lengths>>) {
+        let bytes = lengths.as_ref().map_or(0, |lengths| lengths.memory_bytes());
+        self.part_bytes += bytes;
+        self.lengths.insert(characters, lengths);
     }
 
     /// A number for a part that is being made.

@@ -6,6 +6,7 @@
 mod completion;
 mod context_free;
 mod context_free_mask;
+mod counted;
 mod gather;
 mod grammar_state;
 mod language_item;
@@ -145,7 +146,7 @@ impl TokenAutomaton {
         let mut next = state;
         for &byte in index.info().token_bytes(token_id) {
             fuel.burn(1)?;
-            match self.machine.step(next, byte, fuel)? {
+            match self.machine.step_once(next, byte, fuel)? {
                 Some(after) => next = after,
                 None => return Ok(None),
             }

@@ -1,9 +1,10 @@
 //! Walks of the whole machine, stack included, through a trie of bytes.
 
+use super::memo::Exits;
 use super::{State, TokenAutomaton};
-use crate::index::Trie;
+use crate::index::{ROOT, TokenizerIndex, Trie};
 use crate::json::Unread;
-use crate::lexical::{Fuel, OutOfFuel};
+use crate::lexical::{ByteSet, Fuel, NO_MARK, OutOfFuel};
 use crate::pushdown::StackId;
 
 /// What a place in a walk owes to a text that began before it, a key or an item, and isn't known.
@@ -39,10 +40,44 @@ impl After {
     }
 }
 
+/// The nodes that tokens go on to with one of some bytes.
+fn nodes_of(
+    exits: &Exits,
+    trie: &Trie,
+    first: &ByteSet,
+    fuel: &mut Fuel,
+) -> Result<Vec<u32>, OutOfFuel> {
+    let mut nodes = Vec::new();
+    let mut add = |node: u32, leaving: &ByteSet, fuel: &mut Fuel| {
+        let children = trie.children(node);
+        let bytes = leaving.intersection(first);
+        if bytes.len() * 4 < children.len() {
+            fuel.burn(bytes.len() as u64)?;
+            nodes.extend(bytes.iter().filter_map(|byte| trie.child(node, byte)));
+        } else {
+            fuel.burn(children.len() as u64)?;
+            nodes.extend(children.filter(|&child| bytes.contains(trie.label(child))));
+        }
+        Ok(())
+    };
+    match exits {
+        Exits::Suffixes(_) => add(ROOT, &ByteSet::FULL, fuel)?,
+        Exits::After(after) => {
+            for (node, leaving) in after {
+                add(*node, leaving, fuel)?;
+            }
+        }
+        Exits::Nodes(all) => {
+            let leads_on = |node: &u32| first.contains(trie.label(*node));
+            nodes.extend(all.iter().copied().filter(leads_on));
+        }
+    }
+    Ok(nodes)
+}
+
 impl TokenAutomaton {
-    /// Adds to `ids` the tokens at and below some nodes of a trie of bytes that a state allows
-    /// after its lexeme, which ends with a mark; to `unsure` those for which that depends on the
-    /// lexeme's text.
+    /// Adds to `ids` the tokens among some that go on after a state's lexeme, which ends with a
+    /// mark, that the state allows; to `unsure` those for which that depends on the lexeme's text.
     ///
     /// Texts of keys and items that end in the walk are left out of what follows: so it allows what
     /// they allow, and more by one key or item at most. What may close or has infinitely many ways
@@ -50,8 +85,8 @@ impl TokenAutomaton {
     #[allow(clippy::too_many_arguments)]
     pub(super) fn walk_exits(
         &mut self,
-        trie: &Trie,
-        nodes: &[u32],
+        index: &TokenizerIndex,
+        exits: &Exits,
         state: State,
         mark: u16,
         ids: &mut Vec<u32>,
@@ -59,7 +94,7 @@ impl TokenAutomaton {
         fuel: &mut Fuel,
     ) -> Result<(), OutOfFuel> {
         self.machine.skip_texts(true);
-        let walked = self.walk_without_texts(trie, nodes, state, mark, ids, unsure, fuel);
+        let walked = self.walk_without_texts(index, exits, state, mark, ids, unsure, fuel);
         self.machine.skip_texts(false);
         walked
     }
@@ -67,8 +102,8 @@ impl TokenAutomaton {
     #[allow(clippy::too_many_arguments)]
     fn walk_without_texts(
         &mut self,
-        trie: &Trie,
-        nodes: &[u32],
+        index: &TokenizerIndex,
+        exits: &Exits,
         state: State,
         mark: u16,
         ids: &mut Vec<u32>,
@@ -77,14 +112,24 @@ impl TokenAutomaton {
     ) -> Result<(), OutOfFuel> {
         let start = self.machine.end_lexeme(state, mark, fuel)?;
         let text = self.text_after(Text::Unused, start, None, fuel)?;
-        if std::mem::take(&mut self.machine.reads.may_widen) {
-            for &node in nodes {
+        let widens = std::mem::take(&mut self.machine.reads.may_widen);
+        let first = match self.machine.lexicon.end_mark(start.lexeme) {
+            NO_MARK if !widens => self.machine.lexicon.first_bytes(start.lexeme, fuel)?,
+            _ => ByteSet::FULL,
+        };
+        let trie = match exits {
+            Exits::Suffixes(trie) => trie,
+            Exits::Nodes(_) | Exits::After(_) => index.byte_trie(),
+        };
+        let nodes = nodes_of(exits, trie, &first, fuel)?;
+        if widens {
+            for &node in &nodes {
                 unsure.extend_from_slice(trie.ids(trie.below(node)));
             }
             return Ok(());
         }
         let mut pending: Vec<(u32, State, Text)> =
-            nodes.iter().map(|&node| (node, start, text)).collect();
+            nodes.into_iter().map(|node| (node, start, text)).collect();
         while let Some((node, state, text)) = pending.pop() {
             fuel.burn(1)?;
             let byte = trie.label(node);
@@ -133,6 +178,15 @@ impl TokenAutomaton {
                 Text::Unused => Text::Unused,
             });
         };
+        if let Text::Before(after) = before
+            && stack == next.stack
+            && stack == self.machine.past_comma(after.stack)
+        {
+            let after = After { stack, ..after };
+            return Ok(Text::Before(byte.map_or(after, |byte| after.read(byte))));
+        }
+        let stacks = self.machine.stacks();
+        let is_left = |stack: StackId, by: StackId| stacks.depth(by) < stacks.depth(stack);
         let is_first = match before {
             Text::Unused => true,
             Text::Before(after) => is_left(after.stack, stack),
@@ -169,10 +223,12 @@ impl TokenAutomaton {
                 ..
             }) => {
                 // Numbers are spelled in infinitely many ways; strings and keys are not.
-                (unread.closes && !is_next)
-                    || (unread.goes_on
-                        && matches!(first, None | Some(b'"'))
-                        && self.machine.lexicon.is_infinite(state.lexeme))
+                let is_infinite = match first {
+                    None => unread.is_infinite,
+                    Some(b'"') => self.machine.lexicon.is_infinite(state.lexeme),
+                    Some(_) => false,
+                };
+                (unread.closes && !is_next) || (unread.goes_on && is_infinite)
             }
         }
     }

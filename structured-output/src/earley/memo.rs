@@ -57,16 +57,30 @@ impl<K: Copy + Eq + std::hash::Hash, T: Clone> ContextMemo<K, T> {
             + self.roots.capacity() * (size_of::<(K, u32)>() + 1)
     }
 
-    /// What is known.
-    pub(super) fn get(&self, key: K, context: ContextId, contexts: &Contexts) -> Option<T> {
+    /// What is known. The contexts that it depends on are added to `log`, if there is one.
+    pub(super) fn get(
+        &self,
+        key: K,
+        context: ContextId,
+        contexts: &Contexts,
+        log: Option<&mut Vec<ContextId>>,
+    ) -> Option<T> {
         let mut at = *self.roots.get(&key)?;
         let mut below = vec![context];
+        let mut reads = Vec::new();
         loop {
             match &self.nodes[at as usize] {
                 Known::Nothing => return None,
-                Known::Value(value) => return Some(value.clone()),
+                Known::Value(value) => {
+                    if let Some(log) = log {
+                        log.extend(reads);
+                    }
+                    return Some(value.clone());
+                }
                 &Known::Context(number) => {
-                    let shape = shape(contexts, below[number as usize], &mut below)?;
+                    let context = below[number as usize];
+                    reads.push(context);
+                    let shape = shape(contexts, context, &mut below)?;
                     at = *self.branches.get(&(at, shape))?;
                 }
             }
@@ -179,17 +193,19 @@ mod tests {
         let three = context(&[to(NodeId(2), two)]);
         let both = context(&[to(NodeId(2), one), to(NodeId(3), two)]);
         let mut memo: ContextMemo<u8, &str> = ContextMemo::default();
-        assert_eq!(memo.get(7, three, &contexts), None);
+        assert_eq!(memo.get(7, three, &contexts, None), None);
         // Read: only the context itself.
         memo.insert(7, three, &[three], &contexts, "shallow");
-        assert_eq!(memo.get(7, three, &contexts), Some("shallow"));
-        assert_eq!(memo.get(7, two, &contexts), Some("shallow"));
-        assert_eq!(memo.get(7, one, &contexts), None);
-        assert_eq!(memo.get(8, two, &contexts), None);
+        assert_eq!(memo.get(7, three, &contexts, None), Some("shallow"));
+        assert_eq!(memo.get(7, two, &contexts, None), Some("shallow"));
+        assert_eq!(memo.get(7, one, &contexts, None), None);
+        assert_eq!(memo.get(8, two, &contexts, None), None);
         // Read: one below, too. What was made meanwhile and is not below is left out.
         memo.insert(7, both, &[both, three, one], &contexts, "deep");
-        assert_eq!(memo.get(7, both, &contexts), Some("deep"));
+        let mut log = vec![two];
+        assert_eq!(memo.get(7, both, &contexts, Some(&mut log)), Some("deep"));
+        assert_eq!(log, [two, both, one]);
         let other = contexts.intern(&[to(NodeId(2), two), to(NodeId(3), one)], |_| 1);
-        assert_eq!(memo.get(7, other, &contexts), None);
+        assert_eq!(memo.get(7, other, &contexts, None), None);
     }
 }

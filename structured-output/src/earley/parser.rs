@@ -34,6 +34,9 @@ pub(crate) struct Item {
     pub(crate) context: ContextId,
 }
 
+/// A recording that another one interrupts.
+pub(crate) struct Recording(Option<Vec<ContextId>>);
+
 /// All states of a generation, and the rules they belong to.
 pub(crate) struct Parser {
     pub(super) program: Program,
@@ -185,9 +188,10 @@ impl Parser {
         byte: u8,
         fuel: &mut Fuel,
     ) -> Result<Option<StateId>, OutOfFuel> {
-        let mut items = Vec::new();
+        let num_items = self.items(state).len();
+        let mut items = Vec::with_capacity(num_items + 8);
         let mut ended = Vec::new();
-        for at in 0..self.items(state).len() {
+        for at in 0..num_items {
             fuel.burn(1)?;
             let Item { lexeme, context } = self.items(state)[at];
             let Lexeme::Text(text) = lexeme else { continue };
@@ -254,8 +258,19 @@ impl Parser {
         self.intern(items, fuel)
     }
 
+    /// What is read first in a context, ascending.
+    pub(crate) fn first_items(
+        &mut self,
+        context: ContextId,
+        fuel: &mut Fuel,
+    ) -> Result<Vec<Item>, OutOfFuel> {
+        let mut items = Vec::new();
+        self.enter(context, &mut items, fuel)?;
+        Ok(items)
+    }
+
     /// The state where a context is entered.
-    pub(crate) fn follow(
+    pub(super) fn follow(
         &mut self,
         context: ContextId,
         fuel: &mut Fuel,
@@ -265,9 +280,9 @@ impl Parser {
         self.intern(items, fuel)
     }
 
-    /// Starts to record which contexts are looked into.
-    pub(crate) fn start_recording(&mut self) {
-        self.log = Some(Vec::new());
+    /// Starts to record which contexts are looked into; the recording that this interrupts.
+    pub(crate) fn start_recording(&mut self) -> Recording {
+        Recording(self.log.replace(Vec::new()))
     }
 
     /// Notes contexts as looked into.
@@ -277,22 +292,25 @@ impl Parser {
         }
     }
 
-    /// Ends the recording: the contexts, in order.
-    pub(crate) fn stop_recording(&mut self) -> Vec<ContextId> {
+    /// Ends the recording: the contexts, in order. What was interrupted goes on, as if it had been
+    /// looked into there.
+    pub(crate) fn stop_recording(&mut self, interrupted: Recording) -> Vec<ContextId> {
         let mut log = self.log.take().unwrap_or_default();
         let mut seen = HashSet::new();
         log.retain(|&context| seen.insert(context));
+        self.log = interrupted.0;
+        self.note(&log);
         log
     }
 
     /// What a memo knows of a key in a context.
     pub(crate) fn recall<K: Copy + Eq + Hash, T: Clone>(
-        &self,
+        &mut self,
         memo: &ContextMemo<K, T>,
         key: K,
         context: ContextId,
     ) -> Option<T> {
-        memo.get(key, context, &self.contexts)
+        memo.get(key, context, &self.contexts, self.log.as_mut())
     }
 
     /// Keeps what depends on a key and on the contexts that were looked into.

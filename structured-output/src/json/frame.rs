@@ -10,7 +10,7 @@ use super::shape::Spellings;
 use super::style::StyleId;
 use super::unique::last_item;
 use super::value::unquote;
-use crate::lexical::{EMPTY, ExprId, Fuel, Lexicon, OutOfFuel};
+use crate::lexical::{EMPTY, EPSILON, ExprId, Fuel, Lexicon, OutOfFuel};
 use crate::options::PropertyOrder;
 use crate::pushdown::{Action, Expansion};
 
@@ -26,7 +26,9 @@ pub(crate) enum Frame {
     End { style: StyleId },
     /// Before the text.
     Root { goals: GoalsId, style: StyleId },
-    /// Before a member's value, after the colon.
+    /// After the colon of a member.
+    Colon { goals: GoalsId, style: StyleId },
+    /// Before a value, after white space.
     Value { goals: GoalsId, style: StyleId },
     /// Within an array.
     Array {
@@ -52,12 +54,14 @@ pub(crate) enum Frame {
 /// Where in an array or object.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(crate) enum Place {
-    /// After the opening bracket.
+    /// After the opening bracket and white space.
     Start,
     /// After an item whose text is to be added to the formula's sets.
     Item,
     /// After an item or member.
     Next,
+    /// After the comma and white space.
+    Comma,
 }
 
 /// Marks of lexemes: the same in every frame, so that lexemes are the same too. Those of goals
@@ -66,8 +70,10 @@ const SCALAR: u16 = 0;
 const OPEN_ARRAY: u16 = 1;
 const OPEN_OBJECT: u16 = 2;
 const CLOSE: u16 = 3;
+/// Another item or member follows.
+const COMMA: u16 = 4;
 /// That of an object's first name; those of the others follow, then those of the classes of keys.
-pub(super) const FIRST_KEY: u16 = 4;
+pub(super) const FIRST_KEY: u16 = 5;
 const FIRST_GOAL: u16 = 60_000;
 /// The most goals that a value may have.
 pub(super) const MAX_GOALS: usize = 2000;
@@ -106,7 +112,7 @@ impl Programs {
     ) -> Result<u32, OutOfFuel> {
         match *frame {
             Frame::End { .. } | Frame::Pending { .. } => Ok(0),
-            Frame::Root { goals, .. } | Frame::Value { goals, .. } => {
+            Frame::Root { goals, .. } | Frame::Colon { goals, .. } | Frame::Value { goals, .. } => {
                 let node = self.goals.get(goals.0)[goal as usize];
                 self.cost(lexicon, node, fuel)
             }
@@ -147,7 +153,9 @@ impl Programs {
     /// How many goals a frame has.
     pub(crate) fn num_goals(&self, frame: &Frame) -> u32 {
         let goals = match *frame {
-            Frame::Root { goals, .. } | Frame::Value { goals, .. } => self.goals.get(goals.0).len(),
+            Frame::Root { goals, .. } | Frame::Colon { goals, .. } | Frame::Value { goals, .. } => {
+                self.goals.get(goals.0).len()
+            }
             Frame::Array { array, .. } => self.arrays.get(array.0).len(),
             Frame::Object { object, .. } => self.object(object).rest.len(),
             Frame::End { .. } | Frame::Pending { .. } => 1,
@@ -172,6 +180,7 @@ impl Programs {
         match *frame {
             Frame::End { style }
             | Frame::Root { style, .. }
+            | Frame::Colon { style, .. }
             | Frame::Value { style, .. }
             | Frame::Array { style, .. }
             | Frame::Object { style, .. } => self.style(style).is_item,
@@ -221,32 +230,36 @@ impl Programs {
             Frame::End { style } => plain(self.style(style).spacing.outer),
             Frame::Pending { .. } => plain(EMPTY),
             Frame::Root { goals, style } => {
-                let pad = self.style(style).spacing.outer;
-                let value = self.value(lexicon, goals, fuel)?;
-                plain(lexicon.concat(pad, value))
+                // Where there is no value, white space leads nowhere.
+                let value = self.value(lexicon, goals, style, fuel)?;
+                let outer = self.style(style).spacing.outer;
+                plain(match lexicon.is_live(value, fuel)? {
+                    true => lexicon.marked(outer, SCALAR),
+                    false => EMPTY,
+                })
             }
-            Frame::Value { goals, style } => {
-                let pad = self.style(style).spacing.after_colon;
-                let value = self.value(lexicon, goals, fuel)?;
-                plain(lexicon.concat(pad, value))
+            Frame::Colon { style, .. } => {
+                plain(lexicon.marked(self.style(style).spacing.after_colon, SCALAR))
             }
+            Frame::Value { goals, style } => plain(self.value(lexicon, goals, style, fuel)?),
             Frame::Array {
                 array,
                 place,
                 style,
             } => {
+                let rest = self.arrays.get(array.0).clone();
+                let has_unique = rest.iter().any(|&id| self.logic.facts(id).has_unique);
                 let items = self.items(lexicon, array, fuel)?;
-                let entry = match &items {
-                    Some(items) => self.value(lexicon, items.goals, fuel)?,
+                let another = match &items {
+                    Some(_) if is_after_one(place) => self.comma(lexicon, style),
+                    Some(items) => self.value(lexicon, items.goals, style, fuel)?,
                     None => EMPTY,
                 };
-                let rest = self.arrays.get(array.0).clone();
                 let close = self.close(lexicon, b"]", &rest);
-                let has_unique = rest.iter().any(|&id| self.logic.facts(id).has_unique);
                 Expansion {
-                    entry: self.between(lexicon, style, place, entry, close),
+                    entry: self.or_close(lexicon, style, place, another, close),
                     keeps_key: false,
-                    keeps_item: keeps_item || has_unique,
+                    keeps_item: keeps_item || (has_unique && !is_after_one(place)),
                 }
             }
             Frame::Object {
@@ -256,26 +269,18 @@ impl Programs {
                 style,
                 ..
             } => {
-                let colon = self.style(style).spacing.colon;
-                let mut keys = Vec::new();
                 let mut keeps_key = false;
-                let at = self.at(frame);
-                let num_names = self.plan(at.plan).num_names();
-                let marks = self.next_keys(lexicon, frame, fuel)?;
-                for &key in &marks {
-                    fuel.burn(1)?;
-                    if key < num_names {
-                        keys.push(self.key_to_colon(lexicon, at.plan, key, colon));
-                    } else {
-                        keeps_key = true;
-                        let class = (key - num_names) as usize;
-                        let language =
-                            self.keys_of_class(lexicon, at.plan, class, at.seen, fuel)?;
-                        let end = lexicon.marked(colon, FIRST_KEY + key as u16);
-                        keys.push(lexicon.concat(language, end));
+                let another = if is_after_one(place) {
+                    match self.has_next_key(lexicon, frame, fuel)? {
+                        true => self.comma(lexicon, style),
+                        false => EMPTY,
                     }
-                }
-                let keys = lexicon.or(&keys);
+                } else {
+                    let keys = self.next_keys(lexicon, frame, usize::MAX, fuel)?;
+                    let num_names = self.plan(self.at(frame).plan).num_names();
+                    keeps_key = keys.iter().any(|&key| key >= num_names);
+                    self.keys(lexicon, frame, &keys, fuel)?
+                };
                 let close = if self.plain[object.0 as usize].is_none() {
                     let rest = self.object(object).rest.clone();
                     self.close(lexicon, b"}", &rest)
@@ -286,12 +291,60 @@ impl Programs {
                     EMPTY
                 };
                 Expansion {
-                    entry: self.between(lexicon, style, place, keys, close),
+                    entry: self.or_close(lexicon, style, place, another, close),
                     keeps_key,
                     keeps_item,
                 }
             }
         })
+    }
+
+    /// Whether there is a key that may come next in an object.
+    fn has_next_key(
+        &mut self,
+        lexicon: &mut Lexicon,
+        frame: &Frame,
+        fuel: &mut Fuel,
+    ) -> Result<bool, OutOfFuel> {
+        let num_names = self.plan(self.at(frame).plan).num_names();
+        match self.next_keys(lexicon, frame, 1, fuel)?.first() {
+            None => return Ok(false),
+            Some(&key) if key < num_names => return Ok(true),
+            Some(_) => {}
+        }
+        // All keys of a class may be there already.
+        let keys = self.next_keys(lexicon, frame, usize::MAX, fuel)?;
+        let keys = self.keys(lexicon, frame, &keys, fuel)?;
+        lexicon.is_live(keys, fuel)
+    }
+
+    /// Some keys of an object, each with white space and the colon.
+    fn keys(
+        &mut self,
+        lexicon: &mut Lexicon,
+        frame: &Frame,
+        keys: &[u32],
+        fuel: &mut Fuel,
+    ) -> Result<ExprId, OutOfFuel> {
+        let Frame::Object { style, .. } = *frame else {
+            return Ok(EMPTY);
+        };
+        let colon = self.style(style).spacing.colon;
+        let at = self.at(frame);
+        let num_names = self.plan(at.plan).num_names();
+        let mut ways = Vec::with_capacity(keys.len());
+        for &key in keys {
+            fuel.burn(1)?;
+            if key < num_names {
+                ways.push(self.key_to_colon(lexicon, at.plan, key, colon));
+            } else {
+                let class = (key - num_names) as usize;
+                let language = self.keys_of_class(lexicon, at.plan, class, at.seen, fuel)?;
+                let end = lexicon.marked(colon, FIRST_KEY + key as u16);
+                ways.push(lexicon.concat(language, end));
+            }
+        }
+        Ok(lexicon.or(&ways))
     }
 
     /// Whether an object may end where a frame is.
@@ -306,8 +359,14 @@ impl Programs {
         !required.any(|name| self.is_open(at, name)) && count >= plain.min
     }
 
-    /// What comes within brackets: another item or member, or the closing bracket.
-    fn between(
+    /// The comma between items or members, with its white space: a lexeme of its own, so that it is
+    /// the same whatever follows.
+    fn comma(&self, lexicon: &mut Lexicon, style: StyleId) -> ExprId {
+        lexicon.marked(self.style(style).spacing.comma, COMMA)
+    }
+
+    /// What comes within brackets: another item or member, or the closing bracket where that may be.
+    fn or_close(
         &self,
         lexicon: &mut Lexicon,
         style: StyleId,
@@ -315,14 +374,14 @@ impl Programs {
         another: ExprId,
         close: ExprId,
     ) -> ExprId {
-        let spacing = self.style(style).spacing;
-        if place == Place::Start {
-            let first = lexicon.or(&[another, close]);
-            return lexicon.concat(spacing.inner, first);
+        match place {
+            Place::Comma => another,
+            Place::Start => lexicon.or(&[another, close]),
+            Place::Item | Place::Next => {
+                let close = lexicon.concat(self.style(style).spacing.inner, close);
+                lexicon.or(&[another, close])
+            }
         }
-        let more = lexicon.concat(spacing.comma, another);
-        let close = lexicon.concat(spacing.inner, close);
-        lexicon.or(&[more, close])
     }
 
     /// The closing bracket, if a goal is met with it.
@@ -338,14 +397,16 @@ impl Programs {
         }
     }
 
-    /// A value's first lexeme.
+    /// A value's first lexeme; an opening bracket takes the white space after it along.
     fn value(
         &mut self,
         lexicon: &mut Lexicon,
         goals: GoalsId,
+        style: StyleId,
         fuel: &mut Fuel,
     ) -> Result<ExprId, OutOfFuel> {
-        if let Some(&known) = self.value_lexemes.get(&goals) {
+        let inner = self.style(style).spacing.inner;
+        if let Some(&known) = self.value_lexemes.get(&(goals, inner)) {
             return Ok(known);
         }
         let nodes = self.goals.get(goals.0).clone();
@@ -390,10 +451,11 @@ impl Programs {
         ];
         for (_, bracket, mark) in brackets.iter().filter(|bracket| bracket.0) {
             let bracket = lexicon.literal(*bracket);
+            let bracket = lexicon.concat(bracket, inner);
             ways.push(lexicon.marked(bracket, *mark));
         }
         let lexeme = lexicon.or(&ways);
-        self.value_lexemes.insert(goals, lexeme);
+        self.value_lexemes.insert((goals, inner), lexeme);
         Ok(lexeme)
     }
 
@@ -408,12 +470,18 @@ impl Programs {
         let verdict = |goal: u16| Action::Verdict(u32::from(goal));
         Ok(match *frame {
             Frame::End { .. } | Frame::Pending { .. } => verdict(0),
-            Frame::Root { goals, style } | Frame::Value { goals, style } => {
+            Frame::Root { goals, style } | Frame::Colon { goals, style } => {
+                Action::Replace(vec![Frame::Value { goals, style }])
+            }
+            Frame::Value { goals, style } => {
                 if is_scalar(mark) {
                     verdict(goal_of(mark))
                 } else {
                     Action::Replace(vec![self.opened(lexicon, goals, mark, style, fuel)?])
                 }
+            }
+            Frame::Array { .. } | Frame::Object { .. } if mark == COMMA => {
+                Action::Replace(vec![self.after_comma(*frame)])
             }
             Frame::Array { array, style, .. } => {
                 let items = match mark {
@@ -463,7 +531,10 @@ impl Programs {
                 };
                 let Members { goals, next, style } = member;
                 let below = self.joined(next);
-                let value = Frame::Value { goals, style };
+                let value = match self.style(style).spacing.after_colon {
+                    EPSILON => Frame::Value { goals, style },
+                    _ => Frame::Colon { goals, style },
+                };
                 if key < num_names {
                     Action::Replace(vec![below, value])
                 } else {
@@ -471,6 +542,34 @@ impl Programs {
                 }
             }
         })
+    }
+
+    /// Whether a lexeme's mark says that another item or member follows.
+    pub(crate) fn is_comma(mark: u16) -> bool {
+        mark == COMMA
+    }
+
+    /// An array or object after the comma; any other frame as it is.
+    pub(crate) fn after_comma(&self, mut frame: Frame) -> Frame {
+        if let Frame::Array { place, .. } | Frame::Object { place, .. } = &mut frame {
+            *place = Place::Comma;
+        }
+        frame
+    }
+
+    /// Whether a frame is one after a comma: then another item or member is to come, and
+    /// [`Programs::frame_cost`] has no answer.
+    pub(crate) fn is_after_comma(&self, frame: &Frame) -> bool {
+        matches!(
+            frame,
+            Frame::Array {
+                place: Place::Comma,
+                ..
+            } | Frame::Object {
+                place: Place::Comma,
+                ..
+            }
+        )
     }
 
     /// The frame below a value with those outcomes.
@@ -613,6 +712,11 @@ impl Programs {
             style,
         })
     }
+}
+
+/// Whether a comma comes before anything but the end.
+fn is_after_one(place: Place) -> bool {
+    matches!(place, Place::Item | Place::Next)
 }
 
 /// A cost after an item or member, as one after the opening bracket where it is that.

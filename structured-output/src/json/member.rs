@@ -28,11 +28,13 @@ pub(super) struct Members {
 pub(super) type Values = Option<(GoalsId, Arc<[ObjectId]>)>;
 
 impl Programs {
-    /// The keys that may come next in an object: numbers of names, ascending, then of classes.
+    /// The keys that may come next in an object, the first `at_most` of them: numbers of names,
+    /// ascending, then of classes.
     pub(super) fn next_keys(
         &mut self,
         lexicon: &mut Lexicon,
         frame: &Frame,
+        at_most: usize,
         fuel: &mut Fuel,
     ) -> Result<Vec<u32>, OutOfFuel> {
         let Frame::Object { object, count, .. } = *frame else {
@@ -40,7 +42,7 @@ impl Programs {
         };
         let at = self.at(frame);
         let Some(plain) = self.plain[object.0 as usize].clone() else {
-            return self.keys_of(lexicon, at, object, fuel);
+            return self.keys_of(lexicon, at, object, at_most, fuel);
         };
         if plain.max.is_some_and(|max| count >= max) {
             return Ok(Vec::new());
@@ -70,7 +72,8 @@ impl Programs {
             if is_possible {
                 keys.push(key);
             }
-            if is_name && at.order == PropertyOrder::Schema && plain.required[key as usize] {
+            let is_last = is_name && at.order == PropertyOrder::Schema;
+            if keys.len() >= at_most || (is_last && plain.required[key as usize]) {
                 break;
             }
         }
@@ -151,6 +154,7 @@ impl Programs {
         lexicon: &mut Lexicon,
         at: ObjectAt,
         object: ObjectId,
+        at_most: usize,
         fuel: &mut Fuel,
     ) -> Result<Vec<u32>, OutOfFuel> {
         let plan = at.plan;
@@ -184,6 +188,9 @@ impl Programs {
             )?;
             if is_possible {
                 keys.push(key);
+            }
+            if keys.len() >= at_most {
+                break;
             }
             if key < num_names && at.order == PropertyOrder::Schema {
                 // Passed over, it can't come any more.

@@ -15,7 +15,7 @@ use super::node::{Kinds, NodeId};
 use super::object::{Object, ObjectAt, ObjectId, Plain, Plan, PlanId};
 use super::shape::Shape;
 use super::style::{Style, StyleId};
-use crate::lexical::{ExprId, Fuel, Lexicon, OutOfFuel};
+use crate::lexical::{EPSILON, ExprId, Fuel, Lexicon, OutOfFuel};
 
 /// Distinct things by number.
 pub(super) struct Interner<T> {
@@ -107,7 +107,8 @@ pub(crate) struct Programs {
     pub(super) outcomes_of: OutcomesOf,
     pub(super) items_of: HashMap<ArrayId, Option<Arc<Items>>>,
     pub(super) values_of: HashMap<(ObjectAt, ObjectId, u32), Values>,
-    pub(super) value_lexemes: HashMap<GoalsId, ExprId>,
+    /// By goals and the white space within brackets.
+    pub(super) value_lexemes: HashMap<(GoalsId, ExprId), ExprId>,
     /// Names with what follows them up to the value, by plan, number and colon.
     pub(super) key_lexemes: HashMap<(PlanId, u32, ExprId), ExprId>,
     pub(super) costs: Costs,
@@ -154,7 +155,7 @@ impl Programs {
             + self.logic.memory_bytes()
             + self.shapes.capacity() * (size_of::<(NodeId, Shape)>() + 1)
             + self.derived.capacity() * (size_of::<(FormulaId, Event, FormulaId)>() + 1)
-            + self.value_lexemes.capacity() * 9
+            + self.value_lexemes.capacity() * 13
             + self.key_lexemes.capacity() * 17
             + self.styles.bytes
             + self.goals.bytes
@@ -204,7 +205,11 @@ impl Programs {
         }
         let style = StyleId(self.styles.intern(style, 0).0);
         let goals = self.goals_of(&[root]);
-        Ok(Some([Frame::End { style }, Frame::Root { goals, style }]))
+        let value = match self.style(style).spacing.outer {
+            EPSILON => Frame::Value { goals, style },
+            _ => Frame::Root { goals, style },
+        };
+        Ok(Some([Frame::End { style }, value]))
     }
 
     /// The node of any JSON object.

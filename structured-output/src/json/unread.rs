@@ -17,6 +17,8 @@ pub(crate) struct Unread {
     /// As soon as infinitely many texts may complete the next key or item, one of them may follow,
     /// whatever the text before was: they differ from it but for one, and nothing else need follow.
     pub(crate) goes_on: bool,
+    /// Infinitely many texts may begin the next item or be the next key.
+    pub(crate) is_infinite: bool,
 }
 
 impl Programs {
@@ -41,7 +43,8 @@ impl Programs {
         }
     }
 
-    /// What can be said of a frame that was made without the text before it.
+    /// What can be said of a frame that was made without the text before it, where `is_infinite` is
+    /// known.
     ///
     /// Whether an array or object closes depends on no text. An array goes on with any item that
     /// is new where it closes after each. An object that asks for no further members by number or
@@ -50,6 +53,7 @@ impl Programs {
         &mut self,
         lexicon: &mut Lexicon,
         frame: &Frame,
+        is_infinite: bool,
         fuel: &mut Fuel,
     ) -> Result<Unread, OutOfFuel> {
         Ok(match *frame {
@@ -65,6 +69,7 @@ impl Programs {
                 Unread {
                     closes: closes(self, array),
                     goes_on: is_padded && rest.iter().all(|&rest| closes(self, rest)),
+                    is_infinite,
                 }
             }
             Frame::Object {
@@ -81,6 +86,7 @@ impl Programs {
                 Unread {
                     closes: self.object_closes(frame, object, count),
                     goes_on: is_padded && !wants_members,
+                    is_infinite,
                 }
             }
             _ => Unread::default(),

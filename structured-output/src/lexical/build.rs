@@ -9,6 +9,7 @@ use hashbrown::HashSet;
 
 use super::arena::{ANY, EMPTY, EPSILON, ExprId, Lexicon, NO_MARK, Node, UNBOUNDED};
 use super::byte_set::ByteSet;
+use super::counts::product;
 
 /// `body{min,max} tail`, the shape in which alternatives with counters are compared.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -19,33 +20,23 @@ struct Counted {
     max: u32,
 }
 
-/// What alternatives of [`Lexicon::drop_dominated`] have in common: `B` and `Z`.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Nested {
-    body: ExprId,
-    rest: ExprId,
+/// Some characters, a bounded number of times, and what follows them.
+#[derive(Clone, Copy)]
+pub(crate) struct Characters {
+    pub(crate) character: ExprId,
+    pub(crate) min: u32,
+    pub(crate) max: u32,
+    pub(crate) rest: ExprId,
+    /// The same with characters in any number.
+    pub(crate) any_number: ExprId,
 }
 
-/// `low..=high` times, `min..=max` times: as one count, where the counts have no gap between them.
-/// Counts that don't fit have no bound: no text is that long.
-pub(crate) fn product(low: u32, high: u32, min: u32, max: u32) -> Option<(u32, u32)> {
-    let (least, most) = (u64::from(low), u64::from(high));
-    // The counts of k times and of k + 1 times meet: k = `min` is the worst.
-    let meets = match min {
-        0 => low <= 1,
-        _ => high == UNBOUNDED || u64::from(min) * (most - least) + 1 >= least,
-    };
-    let product = least * u64::from(min);
-    if !meets || low > high || product >= u64::from(UNBOUNDED) {
-        return None;
-    }
-    let is_unbounded = high == UNBOUNDED || max == UNBOUNDED;
-    let most = match (high, max) {
-        (0, _) | (_, 0) => 0,
-        _ if is_unbounded => UNBOUNDED,
-        _ => u32::try_from(most * u64::from(max)).unwrap_or(UNBOUNDED),
-    };
-    Some((product as u32, most))
+/// A language less finitely many texts, and what follows.
+pub(crate) struct Less {
+    /// Infinite.
+    pub(crate) whole: ExprId,
+    pub(crate) texts: ExprId,
+    pub(crate) rest: ExprId,
 }
 
 impl Lexicon {
@@ -324,90 +315,6 @@ impl Lexicon {
         list.dedup();
     }
 
-    /// Drops alternatives of counts within counts that others hold: with `B = x{1,m} T`, where `T`
-    /// may be empty, `x{0,p} T B{0,q} Z` is within `x{0,r} T B{0,s} Z` if `q < s`. What of the first
-    /// `x` is too much for `r` is one more `B`. So of `(\w{1,100},?){1,100}` one alternative is
-    /// left, not one for each way to share out what was read.
-    fn drop_dominated(&self, list: &mut Vec<ExprId>) {
-        let mut best: Vec<(Nested, u32)> = Vec::new();
-        for &expr in list.iter() {
-            let Some((nested, times)) = self.nested_counts(expr) else {
-                continue;
-            };
-            match best.iter_mut().find(|(known, _)| *known == nested) {
-                Some((_, known)) => *known = times.max(*known),
-                None => best.push((nested, times)),
-            }
-        }
-        if best.is_empty() {
-            return;
-        }
-        list.retain(|&expr| match self.nested_counts(expr) {
-            Some((nested, times)) => best.contains(&(nested, times)),
-            None => true,
-        });
-    }
-
-    /// `x{0,p} T B{0,q} Z` with `B = x{1,m} T` or `x{0,m} T`, where `T` may be empty and `p` is at
-    /// most `m`: what they are, and `q`.
-    fn nested_counts(&self, expr: ExprId) -> Option<(Nested, u32)> {
-        /// Factors of `T`.
-        const MAX_FACTORS: usize = 4;
-        let Node::Concat(head, middle) = self.node(expr) else {
-            return None;
-        };
-        let Node::Repeat {
-            body: inner,
-            min: 0,
-            max: left,
-        } = self.node(head)
-        else {
-            return None;
-        };
-        let mut at = middle;
-        let mut factors = Vec::new();
-        while factors.len() <= MAX_FACTORS {
-            let (factor, rest) = match self.node(at) {
-                Node::Concat(factor, rest) => (factor, rest),
-                _ => (at, EPSILON),
-            };
-            if let Node::Repeat {
-                body,
-                min: 0,
-                max: times,
-            } = self.node(factor)
-                && let Node::Concat(first, mut tail) = self.node(body)
-                && self.is_nullable(tail)
-                && let Node::Repeat {
-                    body: counted,
-                    min: 0..=1,
-                    max,
-                } = self.node(first)
-                && counted == inner
-                && left <= max
-            {
-                let mut same = true;
-                for &factor in &factors {
-                    let (own, rest) = match self.node(tail) {
-                        Node::Concat(own, rest) => (own, rest),
-                        _ => (tail, EPSILON),
-                    };
-                    same &= own == factor;
-                    tail = rest;
-                }
-                if same && tail == EPSILON {
-                    return Some((Nested { body, rest }, times));
-                }
-            }
-            if rest == EPSILON {
-                break;
-            }
-            factors.push(factor);
-            at = rest;
-        }
-        None
-    }
-
     /// All of them.
     pub(crate) fn and(&mut self, exprs: &[ExprId]) -> ExprId {
         let mut bytes: Option<ByteSet> = None;
@@ -470,6 +377,64 @@ impl Lexicon {
         };
         let (body, min, max) = self.as_repeat(head);
         Some((first, body, min, max, last))
+    }
+
+    /// Where an expression is `(A & ~B) C` or `A & ~B` with an infinite `A` and a finite `B`, these.
+    pub(crate) fn less_texts(&mut self, expr: ExprId) -> Option<Less> {
+        let (head, rest) = match self.node(expr) {
+            Node::Concat(head, rest) => (head, rest),
+            _ => (expr, EPSILON),
+        };
+        let Node::And(at) = self.node(head) else {
+            return None;
+        };
+        let (mut whole, mut texts) = (Vec::new(), Vec::new());
+        for &operand in self.operands(at) {
+            match self.node(operand) {
+                Node::Not(inner) if self.facts(inner).finite => texts.push(inner),
+                _ => whole.push(operand),
+            }
+        }
+        if texts.is_empty() || whole.is_empty() {
+            return None;
+        }
+        let (whole, texts) = (self.and(&whole), self.or(&texts));
+        self.facts(whole)
+            .infinite
+            .then_some(Less { whole, texts, rest })
+    }
+
+    /// Where an expression is `A{min,max} B` with bounds, these.
+    pub(crate) fn characters(&mut self, expr: ExprId) -> Option<Characters> {
+        let Node::Concat(head, rest) = self.node(expr) else {
+            return None;
+        };
+        let Node::Repeat { body, min, max } = self.node(head) else {
+            return None;
+        };
+        if (min, max) == (0, UNBOUNDED) {
+            return None;
+        }
+        let any = self.star(body);
+        Some(Characters {
+            character: body,
+            min,
+            max,
+            rest,
+            any_number: self.concat(any, rest),
+        })
+    }
+
+    /// Whether an expression is something and then another one, which is no part of a repetition
+    /// at its end.
+    pub(crate) fn ends_with(&self, mut expr: ExprId, end: ExprId) -> bool {
+        while let Node::Concat(_, rest) = self.node(expr) {
+            if rest == end {
+                return true;
+            }
+            expr = rest;
+        }
+        false
     }
 
     /// Where an expression is `~A`, this.

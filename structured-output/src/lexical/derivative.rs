@@ -7,7 +7,7 @@
 
 use std::hash::BuildHasher;
 
-use hashbrown::{DefaultHashBuilder, HashTable};
+use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 
 use super::arena::{
     EMPTY, EPSILON, ExprId, Fuel, Lexicon, Node, OutOfFuel, TURNING_BYTES, UNBOUNDED,
@@ -57,6 +57,8 @@ pub(super) struct Rows {
     hasher: DefaultHashBuilder,
     /// The classes of each coarse alphabet.
     alphabets: Vec<Vec<ByteSet>>,
+    /// Derivatives that were asked for where no row is known.
+    single: HashMap<(ExprId, u8), ExprId>,
 }
 
 impl Rows {
@@ -73,6 +75,7 @@ impl Rows {
         self.rows.capacity() * size_of::<Row>()
             + self.targets.capacity() * size_of::<ExprId>()
             + self.maps.len() * per_map
+            + self.single.capacity() * (size_of::<(ExprId, u8, ExprId)>() + 1)
     }
 
     fn get(&self, expr: ExprId) -> Option<Row> {
@@ -131,9 +134,129 @@ impl Lexicon {
         byte: u8,
         fuel: &mut Fuel,
     ) -> Result<ExprId, OutOfFuel> {
+        if let Some((bytes, next)) = self.first_class(expr) {
+            return Ok(if bytes.contains(byte) { next } else { EMPTY });
+        }
         let row = self.row(expr, fuel)?;
+        Ok(self.target(row, byte))
+    }
+
+    /// Where an expression is one byte of some and then another expression, such as a name: these.
+    /// Its row is not worth to be made.
+    pub(crate) fn first_class(&self, expr: ExprId) -> Option<(ByteSet, ExprId)> {
+        let Node::Concat(head, next) = self.node(expr) else {
+            return None;
+        };
+        match self.node(head) {
+            Node::Class(set) => Some((self.set(set), next)),
+            _ => None,
+        }
+    }
+
+    /// Whether a coarse alphabet tells apart the bytes of a set from all others.
+    pub(crate) fn set_fits(&self, set: &ByteSet, alphabet: usize) -> bool {
+        let classes = self.rows.alphabets.get(alphabet);
+        classes.is_some_and(|classes| {
+            classes.iter().all(|class| {
+                let inside = class.intersection(set);
+                inside.is_empty() || inside == *class
+            })
+        })
+    }
+
+    fn target(&self, row: Row, byte: u8) -> ExprId {
         let class = self.rows.maps[row.map as usize].class_of[usize::from(byte)];
-        Ok(self.rows.targets[row.start as usize + usize::from(class)])
+        self.rows.targets[row.start as usize + usize::from(class)]
+    }
+
+    /// As [`Lexicon::derivative`], for a byte that is likely the only one to be asked for: where the
+    /// row isn't known, it isn't made. The answer is kept.
+    pub(crate) fn derivative_once(
+        &mut self,
+        expr: ExprId,
+        byte: u8,
+        fuel: &mut Fuel,
+    ) -> Result<ExprId, OutOfFuel> {
+        if let Some(row) = self.rows.get(expr) {
+            return Ok(self.target(row, byte));
+        }
+        if let Some(&known) = self.rows.single.get(&(expr, byte)) {
+            return Ok(known);
+        }
+        let to = self.derive(expr, byte, 0, fuel)?;
+        if self.first_class(expr).is_none() && self.rows.get(expr).is_none() {
+            self.rows.single.insert((expr, byte), to);
+        }
+        Ok(to)
+    }
+
+    /// The derivative by one byte, from those of the operands: by recursion as far as expressions are
+    /// not deep, then from the row.
+    fn derive(
+        &mut self,
+        expr: ExprId,
+        byte: u8,
+        depth: u32,
+        fuel: &mut Fuel,
+    ) -> Result<ExprId, OutOfFuel> {
+        const MAX_DEPTH: u32 = 24;
+        if depth == MAX_DEPTH {
+            return self.derivative(expr, byte, fuel);
+        }
+        if let Some(row) = self.rows.get(expr) {
+            return Ok(self.target(row, byte));
+        }
+        fuel.burn(1)?;
+        let before = self.work;
+        let to = match self.node(expr) {
+            Node::Empty | Node::Epsilon | Node::Mark(_) => EMPTY,
+            Node::Class(set) if self.set(set).contains(byte) => EPSILON,
+            Node::Class(_) => EMPTY,
+            Node::Residue(_) => self.derivative(expr, byte, fuel)?,
+            Node::Not(inner) => {
+                let to = self.derive(inner, byte, depth + 1, fuel)?;
+                self.not(to)
+            }
+            Node::Repeat { body, min, max } => match self.derive(body, byte, depth + 1, fuel)? {
+                EMPTY => EMPTY,
+                to => {
+                    let max = if max == UNBOUNDED { max } else { max - 1 };
+                    let rest = self.repeat(body, min.saturating_sub(1), max);
+                    self.concat(to, rest)
+                }
+            },
+            Node::Concat(head, tail) => {
+                let of_head = self.derive(head, byte, depth + 1, fuel)?;
+                let to = self.concat(of_head, tail);
+                match self.is_nullable(head) {
+                    true => {
+                        let of_tail = self.derive(tail, byte, depth + 1, fuel)?;
+                        self.or(&[to, of_tail])
+                    }
+                    false => to,
+                }
+            }
+            Node::Or(at) => {
+                let mut list = self.operands(at).to_vec();
+                for operand in &mut list {
+                    *operand = self.derive(*operand, byte, depth + 1, fuel)?;
+                }
+                self.or(&list)
+            }
+            Node::And(at) => {
+                let mut list = self.operands(at).to_vec();
+                for operand in &mut list {
+                    *operand = self.derive(*operand, byte, depth + 1, fuel)?;
+                }
+                self.and(&list)
+            }
+        };
+        fuel.burn(self.work - before)?;
+        if self.sized.contains(&expr) {
+            // What follows is strings with their length too.
+            self.note_sized(to);
+        }
+        Ok(to)
     }
 
     /// The derivatives other than [`EMPTY`], each with its bytes, in the order of the first byte.
@@ -171,6 +294,11 @@ impl Lexicon {
     /// The class of a byte in a row.
     pub(crate) fn row_class(&self, row: RowRef, byte: u8) -> u8 {
         self.rows.maps[row.0.map as usize].class_of[usize::from(byte)]
+    }
+
+    /// The class of each byte in a row.
+    pub(crate) fn row_classes(&self, row: RowRef) -> &[u8; 256] {
+        &self.rows.maps[row.0.map as usize].class_of
     }
 
     /// The derivative by the bytes of a class.

@@ -5,7 +5,7 @@ use std::ops::{Range, RangeInclusive};
 use hashbrown::HashMap;
 
 use crate::index::{CHARACTERS, CONTINUATION, Labels, ROOT, Trie};
-use crate::lexical::{ByteSet, EMPTY, ExprId, Fuel, Lexicon, NO_MARK, OutOfFuel, RowRef};
+use crate::lexical::{ByteSet, EMPTY, EPSILON, ExprId, Fuel, Lexicon, NO_MARK, OutOfFuel, RowRef};
 
 /// A trie with what its labels stand for.
 #[derive(Clone, Copy)]
@@ -36,6 +36,7 @@ impl<'a> Labelled<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Exit {
     pub(crate) node: u32,
+    pub(crate) parent: u32,
     pub(crate) depth: u32,
     pub(crate) mark: u16,
 }
@@ -112,6 +113,7 @@ pub(crate) fn walk(
             match table.step(lexicon, state, byte, fuel)? {
                 DEAD if exits => visitor.exit(Exit {
                     node: child,
+                    parent: node,
                     depth,
                     mark: end_mark,
                 }),
@@ -208,8 +210,12 @@ pub(crate) fn walk_beside(
             }
             if next == DEAD {
                 if mark != NO_MARK {
-                    let node = child;
-                    difference.exits.push(Exit { node, depth, mark });
+                    difference.exits.push(Exit {
+                        node: child,
+                        parent: node,
+                        depth,
+                        mark,
+                    });
                 }
                 continue;
             }
@@ -221,6 +227,43 @@ pub(crate) fn walk_beside(
         }
     }
     Ok(difference)
+}
+
+/// Of an infinite language less finitely many texts, the tokens that the language allows only with
+/// one of these texts: those at and below the nodes where one is over, and what the language still
+/// allows is nothing more. `None` where the language would go on there: then that can't be told.
+///
+/// Costs a step per node of the trie along the texts.
+pub(crate) fn ended_texts(
+    lexicon: &mut Lexicon,
+    trie: &Trie,
+    whole: ExprId,
+    texts: ExprId,
+    fuel: &mut Fuel,
+) -> Result<Option<Vec<Range<u32>>>, OutOfFuel> {
+    let mut ended = Vec::new();
+    let mut pending = vec![(ROOT, whole, texts)];
+    while let Some((node, whole, texts)) = pending.pop() {
+        for byte in lexicon.first_bytes(texts, fuel)?.iter() {
+            fuel.burn(1)?;
+            let Some(child) = trie.child(node, byte) else {
+                continue;
+            };
+            let whole = lexicon.derivative(whole, byte, fuel)?;
+            let texts = lexicon.derivative(texts, byte, fuel)?;
+            if whole == EMPTY {
+                continue;
+            }
+            if lexicon.is_infinite(whole) && !lexicon.is_nullable(whole) {
+                pending.push((child, whole, texts));
+            } else if whole != EPSILON {
+                return Ok(None);
+            } else if lexicon.is_nullable(texts) {
+                ended.push(trie.below(child));
+            }
+        }
+    }
+    Ok(Some(ended))
 }
 
 /// The state that a state most likely comes to and stays in: from state to state by the class with
@@ -302,6 +345,8 @@ struct State {
     /// Those that lead to the state itself.
     stays: Labels,
     row: RowRef,
+    /// In place of a row: see [`Lexicon::first_class`].
+    first: Option<(ByteSet, ExprId)>,
     /// Where its transitions start in `targets`, or [`UNSEEN`].
     targets: u32,
 }
@@ -316,6 +361,7 @@ impl Table {
                 num_bytes: 0,
                 stays: Labels::default(),
                 row: RowRef::default(),
+                first: None,
                 targets: UNSEEN,
             });
             (self.states.len() - 1) as u32
@@ -323,18 +369,34 @@ impl Table {
     }
 
     /// Makes a state's row known.
+    #[inline]
     pub(crate) fn expand(
         &mut self,
         lexicon: &mut Lexicon,
         state: u32,
         fuel: &mut Fuel,
     ) -> Result<(), OutOfFuel> {
+        match self.states[state as usize].targets {
+            UNSEEN => self.expand_new(lexicon, state, fuel),
+            _ => Ok(()),
+        }
+    }
+
+    fn expand_new(
+        &mut self,
+        lexicon: &mut Lexicon,
+        state: u32,
+        fuel: &mut Fuel,
+    ) -> Result<(), OutOfFuel> {
         let state = &mut self.states[state as usize];
-        if state.targets != UNSEEN {
+        state.targets = self.targets.len() as u32;
+        state.first = lexicon.first_class(state.expr);
+        if let Some((bytes, _)) = state.first {
+            self.targets.extend([DEAD, UNSEEN]);
+            state.num_bytes = bytes.len() as u16;
             return Ok(());
         }
         state.row = lexicon.row_ref(state.expr, fuel)?;
-        state.targets = self.targets.len() as u32;
         let mut stays = ByteSet::EMPTY;
         for (bytes, to) in lexicon.row_entries(state.row) {
             if to == state.expr {
@@ -354,6 +416,11 @@ impl Table {
         self.states[state as usize].expr
     }
 
+    /// Whether a lexeme may end in a state.
+    pub(crate) fn has_end_mark(&self, state: u32) -> bool {
+        self.states[state as usize].end_mark != NO_MARK
+    }
+
     /// Whether a state leads to itself by some labels.
     pub(crate) fn stays(&self, state: u32, labels: Labels) -> bool {
         labels.is_subset(self.states[state as usize].stays)
@@ -366,30 +433,80 @@ impl Table {
 
     /// Whether an expanded state tells apart no bytes that an alphabet doesn't.
     pub(crate) fn fits(&self, lexicon: &Lexicon, state: u32, labelled: Labelled<'_>) -> bool {
-        labelled
-            .alphabet
-            .is_none_or(|(alphabet, _)| lexicon.row_fits(self.states[state as usize].row, alphabet))
+        let State { row, first, .. } = self.states[state as usize];
+        labelled.alphabet.is_none_or(|(alphabet, _)| match first {
+            Some((bytes, _)) => lexicon.set_fits(&bytes, alphabet),
+            None => lexicon.row_fits(row, alphabet),
+        })
+    }
+
+    /// The classes of an expanded state with their targets.
+    fn entries(&self, lexicon: &Lexicon, state: u32) -> impl Iterator<Item = (ByteSet, ExprId)> {
+        let State { row, first, .. } = self.states[state as usize];
+        let rest = first.map(|(bytes, _)| (bytes.complement(), EMPTY));
+        let row = first.is_none().then(|| lexicon.row_entries(row));
+        let of_row = row.into_iter().flatten().map(|(bytes, to)| (*bytes, to));
+        first.into_iter().chain(rest).chain(of_row)
     }
 
     /// The bytes with a derivative of an expanded state.
     pub(crate) fn bytes(&self, lexicon: &Lexicon, state: u32) -> ByteSet {
-        let row = self.states[state as usize].row;
-        let live = lexicon.row_entries(row).filter(|&(_, to)| to != EMPTY);
-        live.fold(ByteSet::EMPTY, |all, (bytes, _)| all.union(bytes))
+        let live = self.entries(lexicon, state).filter(|&(_, to)| to != EMPTY);
+        live.fold(ByteSet::EMPTY, |all, (bytes, _)| all.union(&bytes))
     }
 
     /// The bytes by which two expanded states have different derivatives.
     pub(crate) fn apart(&self, lexicon: &Lexicon, own: u32, other: u32) -> ByteSet {
-        let [own, other] = [own, other].map(|state| self.states[state as usize].row);
         let mut apart = ByteSet::EMPTY;
-        for (bytes, to) in lexicon.row_entries(own) {
-            for (beside, other_to) in lexicon.row_entries(other) {
+        for (bytes, to) in self.entries(lexicon, own) {
+            for (beside, other_to) in self.entries(lexicon, other) {
                 if to != other_to {
-                    apart = apart.union(&bytes.intersection(beside));
+                    apart = apart.union(&bytes.intersection(&beside));
                 }
             }
         }
         apart
+    }
+
+    /// The class of each byte in an expanded state, for [`Table::step_by_class`].
+    pub(crate) fn classes(&self, lexicon: &Lexicon, state: u32) -> [u8; 256] {
+        let State { row, first, .. } = self.states[state as usize];
+        match first {
+            Some((bytes, _)) => std::array::from_fn(|byte| u8::from(bytes.contains(byte as u8))),
+            None => *lexicon.row_classes(row),
+        }
+    }
+
+    /// The state after a byte of a class from an expanded one.
+    #[inline]
+    pub(crate) fn step_by_class(
+        &mut self,
+        lexicon: &mut Lexicon,
+        state: u32,
+        class: u8,
+        fuel: &mut Fuel,
+    ) -> Result<u32, OutOfFuel> {
+        let State {
+            row,
+            first,
+            targets,
+            ..
+        } = self.states[state as usize];
+        let at = targets as usize + usize::from(class);
+        match self.targets[at] {
+            UNSEEN => {
+                let expr = match first {
+                    Some((_, next)) => next,
+                    None => lexicon.row_target(row, class),
+                };
+                self.targets[at] = match lexicon.is_live(expr, fuel)? {
+                    true => self.state(lexicon, expr),
+                    false => DEAD,
+                };
+                Ok(self.targets[at])
+            }
+            known => Ok(known),
+        }
     }
 
     /// The state after a byte from an expanded one.
@@ -400,16 +517,11 @@ impl Table {
         byte: u8,
         fuel: &mut Fuel,
     ) -> Result<u32, OutOfFuel> {
-        let State { row, targets, .. } = self.states[state as usize];
-        let class = lexicon.row_class(row, byte);
-        let at = targets as usize + usize::from(class);
-        if self.targets[at] == UNSEEN {
-            let expr = lexicon.row_target(row, class);
-            self.targets[at] = match lexicon.is_live(expr, fuel)? {
-                true => self.state(lexicon, expr),
-                false => DEAD,
-            };
-        }
-        Ok(self.targets[at])
+        let State { row, first, .. } = self.states[state as usize];
+        let class = match first {
+            Some((bytes, _)) => u8::from(bytes.contains(byte)),
+            None => lexicon.row_class(row, byte),
+        };
+        self.step_by_class(lexicon, state, class, fuel)
     }
 }

@@ -310,7 +310,11 @@ impl Machine {
         self.read(state.stack);
         let below = self.stacks.below(state.stack);
         let stack = match self.action(state.stack, mark, fuel)? {
-            Action::Replace(frames) => self.push_all(below, &frames),
+            Action::Replace(frames) => {
+                let stack = self.push_all(below, &frames);
+                self.follow_key_frame(state.stack, stack);
+                stack
+            }
             Action::Verdict(goal) => {
                 self.read(below);
                 self.met(below, goal)
@@ -332,13 +336,47 @@ impl Machine {
         self.enter(stack, state.item, fuel)
     }
 
+    /// The frame after a key's member is the same one after the comma.
+    fn follow_key_frame(&mut self, stack: StackId, next: StackId) {
+        let (Some(top), Some(after)) = (self.stacks.top(stack), self.stacks.top(next)) else {
+            return;
+        };
+        if self.key_frames.contains(&top) && self.is_after_comma(next) {
+            self.key_frames.push(after);
+        }
+    }
+
+    /// Whether a stack's top frame is one after the comma.
+    fn is_after_comma(&self, stack: StackId) -> bool {
+        let frame = self.stacks.top(stack).map(|top| self.stacks.frame(top));
+        frame.is_some_and(|frame| self.programs.is_after_comma(&frame))
+    }
+
+    /// A stack whose top frame, an array or object after an item or member, is past the comma.
+    pub(crate) fn past_comma(&mut self, stack: StackId) -> StackId {
+        let Some(top) = self.stacks.top(stack) else {
+            return stack;
+        };
+        let frame = self.programs.after_comma(self.stacks.frame(top));
+        self.stacks.push(self.stacks.below(stack), frame)
+    }
+
     /// What is known of a frame without the text before it.
     pub(crate) fn unread(&mut self, stack: StackId, fuel: &mut Fuel) -> Result<Unread, OutOfFuel> {
         let Some(top) = self.stacks.top(stack) else {
             return Ok(Unread::default());
         };
         let frame = self.stacks.frame(top);
-        self.programs.unread(&mut self.lexicon, &frame, fuel)
+        let next = self.past_comma(stack);
+        let is_infinite = match self.stacks.top(next) {
+            Some(next) => {
+                let entry = self.expansion(next, fuel)?.entry;
+                self.lexicon.is_infinite(entry)
+            }
+            None => false,
+        };
+        self.programs
+            .unread(&mut self.lexicon, &frame, is_infinite, fuel)
     }
 
     /// The texts that the frame of a state keeps, with one more byte of its lexeme.
@@ -397,12 +435,32 @@ impl Machine {
     /// The state after a byte, `None` where the byte can't come next.
     pub(crate) fn step(
         &mut self,
+        state: State,
+        byte: u8,
+        fuel: &mut Fuel,
+    ) -> Result<Option<State>, OutOfFuel> {
+        self.step_by(Lexicon::derivative, state, byte, fuel)
+    }
+
+    /// As [`Machine::step`], where no other byte is likely to be asked for.
+    pub(crate) fn step_once(
+        &mut self,
+        state: State,
+        byte: u8,
+        fuel: &mut Fuel,
+    ) -> Result<Option<State>, OutOfFuel> {
+        self.step_by(Lexicon::derivative_once, state, byte, fuel)
+    }
+
+    fn step_by(
+        &mut self,
+        derivative: impl Fn(&mut Lexicon, ExprId, u8, &mut Fuel) -> Result<ExprId, OutOfFuel>,
         mut state: State,
         byte: u8,
         fuel: &mut Fuel,
     ) -> Result<Option<State>, OutOfFuel> {
         loop {
-            let next = self.lexicon.derivative(state.lexeme, byte, fuel)?;
+            let next = derivative(&mut self.lexicon, state.lexeme, byte, fuel)?;
             if next != EMPTY && self.lexicon.is_live(next, fuel)? {
                 let (key, item) = self.keep(state, byte);
                 let next = State {
@@ -484,23 +542,36 @@ impl Machine {
         if state.stack == EMPTY_STACK {
             return Ok((self.lexicon.distance(state.lexeme, fuel)?, None));
         }
-        let below = self.stacks.below(state.stack);
         let (mut least, mut ends) = (DEAD, None);
-        for (bytes, mark) in self.lexicon.ends(state.lexeme, fuel)? {
-            if bytes >= least {
+        let mut ends_of_lexeme = self.lexicon.ends(state.lexeme, fuel)?;
+        // Where an array or object may end, what else may come is not looked at.
+        ends_of_lexeme.sort_by_key(|&(_, mark)| Programs::is_comma(mark));
+        for (bytes, mark) in ends_of_lexeme {
+            if bytes >= least || (least != DEAD && Programs::is_comma(mark)) {
                 break;
             }
-            let stack = match self.action(state.stack, mark, fuel)? {
-                Action::Replace(frames) => self.push_all(below, &frames),
-                Action::Verdict(goal) => self.met(below, goal),
-                Action::Member { next, value } => self.push_all(below, &[next, value]),
-            };
+            let stack = self.after_end(state.stack, mark, fuel)?;
             let total = bytes.saturating_add(self.total(stack, fuel)?);
             if total < least {
                 (least, ends) = (total, (bytes == 0).then_some(mark));
             }
         }
         Ok((least, ends))
+    }
+
+    /// The stack after the end of a lexeme, as if what follows didn't depend on its text.
+    fn after_end(
+        &mut self,
+        stack: StackId,
+        mark: u16,
+        fuel: &mut Fuel,
+    ) -> Result<StackId, OutOfFuel> {
+        let below = self.stacks.below(stack);
+        Ok(match self.action(stack, mark, fuel)? {
+            Action::Replace(frames) => self.push_all(below, &frames),
+            Action::Verdict(goal) => self.met(below, goal),
+            Action::Member { next, value } => self.push_all(below, &[next, value]),
+        })
     }
 
     /// Bytes of a short completion of a stack's frames; [`DEAD`] where there is none.
@@ -518,7 +589,13 @@ impl Machine {
             let below = self.stacks.below(next);
             let before = pending.len();
             let mut least = DEAD;
-            for goal in 0..self.programs.num_goals(&frame) {
+            let num_goals = if self.programs.is_after_comma(&frame) {
+                least = self.total_after_comma(next, &mut pending, fuel)?;
+                0
+            } else {
+                self.programs.num_goals(&frame)
+            };
+            for goal in 0..num_goals {
                 let rest = self.met(below, goal);
                 match self.known_total(rest) {
                     UNKNOWN => pending.push(rest),
@@ -539,6 +616,32 @@ impl Machine {
             }
         }
         Ok(total)
+    }
+
+    /// Bytes of a short completion of a stack whose top frame is one after a comma: by its first
+    /// lexeme. What has to be known before is added to `pending`; then the answer means nothing.
+    fn total_after_comma(
+        &mut self,
+        stack: StackId,
+        pending: &mut Vec<StackId>,
+        fuel: &mut Fuel,
+    ) -> Result<u32, OutOfFuel> {
+        let Some(top) = self.stacks.top(stack) else {
+            return Ok(DEAD);
+        };
+        let entry = self.expansion(top, fuel)?.entry;
+        let mut least = DEAD;
+        for (bytes, mark) in self.lexicon.ends(entry, fuel)? {
+            if bytes >= least {
+                break;
+            }
+            let rest = self.after_end(stack, mark, fuel)?;
+            match self.known_total(rest) {
+                UNKNOWN => pending.push(rest),
+                total => least = least.min(bytes.saturating_add(total)),
+            }
+        }
+        Ok(least)
     }
 
     fn known_total(&self, stack: StackId) -> u32 {

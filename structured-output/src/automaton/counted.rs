@@ -1,0 +1,259 @@
+//! What strings with a bound on their length allow: what those without allow, less what is too long
+//! or too short.
+//!
+//! The walk of a vocabulary through the characters of a string is made once, and says of each token
+//! how many characters it takes. Near its bound a length is another state after each character; the
+//! mask of each is then a list of tokens away from one that is known.
+
+use std::sync::Arc;
+
+use super::TokenAutomaton;
+use super::memo::{LexemeMask, Reference};
+use crate::index::ROOT;
+use crate::lexical::{Characters, ExprId, Fuel, OutOfFuel};
+use crate::mask::Mask;
+use crate::mask::walk::{DEAD, Labelled, Table};
+
+/// Where more tokens than these are too long, the walk of what is left is short.
+const MAX_LESS: usize = 8192;
+
+/// How many characters the tokens take that characters and what follows them allow.
+#[derive(Default)]
+pub(super) struct Lengths {
+    /// Tokens that end within the characters, with what they need, a begun one included; ascending.
+    within: Vec<(u32, u32)>,
+    /// Tokens that end later, with the characters before, and whether they end within the lexeme.
+    ended: Vec<(u32, u32, bool)>,
+}
+
+impl Lengths {
+    /// Bytes held.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.within.capacity() * size_of::<(u32, u32)>()
+            + self.ended.capacity() * size_of::<(u32, u32, bool)>()
+    }
+}
+
+/// Where a walk is.
+#[derive(Clone, Copy, PartialEq)]
+enum At {
+    /// Within a character.
+    Character,
+    /// Between characters.
+    Between,
+    /// After the characters.
+    After,
+}
+
+impl TokenAutomaton {
+    /// A part that is a bounded number of characters and then something else. `None` where it is no
+    /// such part, or where too many tokens are too long for it.
+    pub(super) fn part_of_characters(
+        &mut self,
+        expr: ExprId,
+        fuel: &mut Fuel,
+    ) -> Result<Option<LexemeMask>, OutOfFuel> {
+        let Some(characters) = self.machine.lexicon.characters(expr) else {
+            return Ok(None);
+        };
+        let Characters { min, max, .. } = characters;
+        let Some(lengths) = self.lengths(characters, fuel)? else {
+            return Ok(None);
+        };
+        let first_too_long = lengths.within.partition_point(|&(need, _)| need <= max);
+        let too_long = &lengths.within[first_too_long..];
+        fuel.burn(lengths.ended.len() as u64)?;
+        let ended = lengths.ended.iter();
+        let outside: Vec<_> = ended.filter(|end| end.0 < min || end.0 > max).collect();
+        if too_long.len() + outside.len() > MAX_LESS {
+            return Ok(None);
+        }
+        fuel.burn(too_long.len() as u64)?;
+        let num_inside = too_long.len() + outside.iter().filter(|end| end.2).count();
+        let ids = too_long.iter().map(|&(_, id)| id);
+        let mut less: Vec<u32> = ids.chain(outside.iter().map(|end| end.1)).collect();
+        less.sort_unstable();
+        let mask = self.lexeme_mask(characters.any_number, fuel)?;
+        if mask.reference.is_some() {
+            return Ok(None);
+        }
+        Ok(Some(LexemeMask {
+            number: self.masks.next_number(),
+            reference: Some(Reference {
+                mask,
+                less: less.into(),
+                num_inside,
+            }),
+            inside: Mask::from_ids(Vec::new()),
+            exits: Vec::new(),
+        }))
+    }
+
+    /// The lengths of tokens, kept under the expression for any number of characters. `None` where
+    /// it can't be told where a character begins.
+    fn lengths(
+        &mut self,
+        characters: Characters,
+        fuel: &mut Fuel,
+    ) -> Result<Option<Arc<Lengths>>, OutOfFuel> {
+        if let Some(known) = self.masks.lengths(characters.any_number) {
+            return Ok(known);
+        }
+        let index = Arc::clone(&self.index);
+        let mut found = None;
+        if self.begins_plainly(characters, fuel)? {
+            let lexicon = &mut self.machine.lexicon;
+            let fits = lexicon.fitting_alphabets(characters.any_number, fuel)?;
+            for (alphabet, coarse) in index.coarse().iter().enumerate() {
+                if fits >> alphabet & 1 == 0 {
+                    continue;
+                }
+                let labelled = Labelled {
+                    trie: coarse.trie(),
+                    alphabet: Some((alphabet, coarse.representatives())),
+                };
+                let escaped = Labelled::of_bytes(index.escape_trie());
+                let mut lengths = Lengths::default();
+                if self.add_lengths(labelled, characters.any_number, &mut lengths, fuel)?
+                    && self.add_lengths(escaped, characters.any_number, &mut lengths, fuel)?
+                {
+                    lengths.within.sort_unstable();
+                    found = Some(Arc::new(lengths));
+                    break;
+                }
+            }
+        }
+        self.masks
+            .insert_lengths(characters.any_number, found.clone());
+        Ok(found)
+    }
+
+    /// Whether no byte begins both a character and what follows the characters.
+    fn begins_plainly(
+        &mut self,
+        characters: Characters,
+        fuel: &mut Fuel,
+    ) -> Result<bool, OutOfFuel> {
+        let lexicon = &mut self.machine.lexicon;
+        let character = lexicon.first_bytes(characters.character, fuel)?;
+        let rest = lexicon.first_bytes(characters.rest, fuel)?;
+        Ok(character.intersection(&rest).is_empty()
+            && !lexicon.is_nullable(characters.character)
+            && !lexicon.is_nullable(characters.rest))
+    }
+
+    /// Walks the words of a trie. False where a state can't be told to be within a character or
+    /// after all, or where the trie's alphabet doesn't fit.
+    fn add_lengths(
+        &mut self,
+        labelled: Labelled<'_>,
+        any_number: ExprId,
+        lengths: &mut Lengths,
+        fuel: &mut Fuel,
+    ) -> Result<bool, OutOfFuel> {
+        let lexicon = &mut self.machine.lexicon;
+        let trie = labelled.trie;
+        let mut table = Table::default();
+        let start = table.state(lexicon, any_number);
+        let mut pending = vec![(ROOT, start, At::Between, 0_u32)];
+        while let Some((node, state, at, count)) = pending.pop() {
+            let need = count + u32::from(at == At::Character);
+            for &id in trie.ids(trie.own(node)) {
+                match at {
+                    At::After => lengths.ended.push((count, id, true)),
+                    _ => lengths.within.push((need, id)),
+                }
+            }
+            let children = trie.children(node);
+            if children.is_empty() {
+                continue;
+            }
+            table.expand(lexicon, state, fuel)?;
+            if !table.fits(lexicon, state, labelled) {
+                return Ok(false);
+            }
+            fuel.burn(children.len() as u64)?;
+            let ends = at == At::After && table.has_end_mark(state);
+            for child in children {
+                let byte = labelled.byte(trie.label(child));
+                let next = table.step(lexicon, state, byte, fuel)?;
+                if next == DEAD {
+                    if ends {
+                        let leaving = trie.ids(trie.below(child)).iter();
+                        lengths.ended.extend(leaving.map(|&id| (count, id, false)));
+                    }
+                    continue;
+                }
+                let after = table.expr(next);
+                let (at, count) = match at {
+                    At::After => (At::After, count),
+                    _ if after == any_number => (At::Between, count + 1),
+                    _ if lexicon.ends_with(after, any_number) => (At::Character, count),
+                    At::Between => (At::After, count),
+                    At::Character => return Ok(false),
+                };
+                pending.push((child, next, at, count));
+            }
+        }
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{CompilerOptions, GrammarCompiler, GrammarMatcher, TokenizerInfo};
+
+    /// Each mask near a bound is what each token by itself is.
+    #[test]
+    fn masks_near_a_bound_are_those_of_their_tokens() {
+        let mut vocab: Vec<Vec<u8>> = (0..=255_u8).map(|byte| vec![byte]).collect();
+        let texts = [
+            "ab",
+            "abc",
+            "abcdefgh",
+            "é",
+            "aé",
+            "a\"",
+            "abc\"",
+            "\",",
+            "é\"}",
+            "\\n",
+            "\\\"",
+            "a\\",
+            "\\u00",
+            "e\\u00e9",
+            "\u{1f600}",
+            "ab\u{1f600}\"",
+            "\\ud83d",
+            "abcdefghijkl\"",
+        ];
+        vocab.extend(texts.map(|text| text.as_bytes().to_vec()));
+        vocab.push("é".as_bytes()[1..].to_vec());
+        vocab.push(b"<eos>".to_vec());
+        let eos = vocab.len() as u32 - 1;
+        let info = TokenizerInfo::new(&vocab, vocab.len(), &[eos], &[eos]).unwrap();
+        let compiler = GrammarCompiler::new(info.into(), CompilerOptions::default());
+        for (min, max) in [(0, 12), (3, 9), (9, 9), (0, 1)] {
+            let schema = format!(
+                r#"{{"type": "array", "items": {{"type": "string", "minLength": {min}, "maxLength": {max}}}}}"#
+            );
+            let grammar = compiler
+                .compile_json_schema(&schema, &Default::default())
+                .unwrap();
+            let mut matcher = GrammarMatcher::new(&grammar);
+            for &byte in "[\"a\\né".as_bytes() {
+                if !matcher.accept_token(u32::from(byte)).unwrap() {
+                    break;
+                }
+                let mask = matcher.next_token_mask().unwrap();
+                for id in 0..=eos {
+                    assert_eq!(
+                        mask.is_allowed(id),
+                        matcher.fork().accept_token(id).unwrap(),
+                        "{min}..={max}: {id}"
+                    );
+                }
+            }
+        }
+    }
+}
