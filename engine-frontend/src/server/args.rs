@@ -16,7 +16,7 @@ const DEFAULT_MAX_NUM_QUEUED_REQS: u32 = 4096;
 /// Serve the OpenAI API over HTTP.
 #[derive(Debug, Clone, PartialEq, Args)]
 pub struct ServeArgs {
-    /// Hugging Face model folder; the built-in model where absent
+    /// Hugging Face model folder, or GGUF file; the built-in model where absent
     #[arg(value_name = "MODEL", conflicts_with = "model")]
     pub model_tag: Option<PathBuf>,
     /// YAML file with any of these flags, such as "max-model-len: 4096"; flags given here and

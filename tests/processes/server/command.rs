@@ -256,7 +256,7 @@ fn what_can_not_start_says_why_and_ends_with_an_error() {
         (&["serve", "--port", "70000"][..], 2, "--port"),
         (&["serve", "--prot", "1"], 2, "--prot"),
         (&["serve", "--config", nowhere], 1, "can't read --config"),
-        (&["serve", "--port", "0", nowhere], 1, "no model folder"),
+        (&["serve", "--port", "0", nowhere], 1, "no model at"),
         (
             &["serve", "--host", "127.0.0.1", "--port", &port],
             1,
