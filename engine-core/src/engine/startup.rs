@@ -211,9 +211,12 @@ pub fn load_engine_core(
         block_size: cache_config.block_size,
         num_blocks,
         kv_cache_bytes: u64::from(num_blocks) * model.kv_cache_bytes_per_block(block_size) as u64,
-        dtype: match model.quantization() {
-            Quantization::None => model.dtype().as_str().to_owned(),
-            quantized => format!("{}, {} weights", model.dtype().as_str(), quantized.as_str()),
+        dtype: match (model.quantization(), model.quantized_format()) {
+            (Quantization::None, None) => model.dtype().as_str().to_owned(),
+            (Quantization::None, Some(format)) => {
+                format!("{}, {format} weights", model.dtype().as_str())
+            }
+            (quantized, _) => format!("{}, {} weights", model.dtype().as_str(), quantized.as_str()),
         },
         num_threads: num_threads as u32,
         max_num_seqs: scheduler_config.max_num_seqs,

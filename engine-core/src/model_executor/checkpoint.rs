@@ -187,6 +187,14 @@ impl Checkpoint {
         }
     }
 
+    /// The quantized format that most of the weights are stored in.
+    pub(crate) fn quantized_format(&self) -> Option<String> {
+        match self {
+            Self::Safetensors(_) => None,
+            Self::Gguf(tensors) => tensors.quantized_format(),
+        }
+    }
+
     /// What messages call a tensor: its name in the file.
     pub(crate) fn name_in_file(&self, name: &str) -> String {
         match self {

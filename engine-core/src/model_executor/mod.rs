@@ -185,6 +185,7 @@ pub struct LoadedModel {
     config: HfConfig,
     dtype: ModelDtype,
     quantization: Quantization,
+    quantized_format: Option<String>,
     weights: Box<dyn models::LoadedWeights>,
 }
 
@@ -204,7 +205,12 @@ impl LoadedModel {
         self.dtype
     }
 
-    /// Format of the matrices.
+    /// The quantized format of most of the weights in the file, where a GGUF file has one.
+    pub fn quantized_format(&self) -> Option<&str> {
+        self.quantized_format.as_deref()
+    }
+
+    /// What was to be done to the matrices while loading.
     pub fn quantization(&self) -> Quantization {
         self.quantization
     }

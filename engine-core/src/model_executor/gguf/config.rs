@@ -154,6 +154,12 @@ impl<'a> Reader<'a> {
         let class = self.class()?;
         self.refuse_unsupported()?;
         let layers = self.required_count("block_count")?;
+        // Memory is taken for each layer before its tensors are looked for.
+        let num_tensors = self.model.file.tensors().count();
+        if layers > num_tensors as u64 {
+            let right = format!("at most the number of tensors ({num_tensors})");
+            return Err(self.metadata.wrong(&self.key("block_count"), &right));
+        }
         let hidden_size = self.required_count("embedding_length")?;
         let heads = self.required_count("attention.head_count")?;
         let mut config = Map::new();

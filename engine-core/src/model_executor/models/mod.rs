@@ -104,6 +104,7 @@ pub(crate) fn load(
         config,
         dtype,
         quantization,
+        quantized_format: checkpoint.quantized_format(),
         weights,
     })
 }
