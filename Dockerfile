@@ -4,7 +4,9 @@ FROM rust:1-slim-bookworm AS build
 RUN apt-get update && apt-get install -y --no-install-recommends gcc g++ libc6-dev && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
 COPY . .
-RUN cargo build --release --locked -p engine-core -p engine-frontend --bins
+# With traces: --build-arg FEATURES=engine-frontend/opentelemetry
+ARG FEATURES=""
+RUN cargo build --release --locked -p engine-core -p engine-frontend --bins --features "$FEATURES"
 
 FROM debian:bookworm-slim
 COPY --from=build /src/target/release/formwork /src/target/release/formwork-batch /src/target/release/formwork-engine-core /usr/local/bin/

@@ -270,6 +270,7 @@ fn embedded_files_load_with_progress_and_a_heartbeat() {
     let heartbeat = Arc::new(AtomicU64::new(0));
     let options = LoadOptions {
         dtype: Dtype::Auto,
+        kv_cache_dtype: protocol::KvCacheDtype::Auto,
         quantization: protocol::Quantization::None,
         backend: BackendKind::Cpu,
         heartbeat: Arc::clone(&heartbeat),

@@ -285,7 +285,7 @@ impl Shards {
                     name: name.to_owned(),
                     file: shard.name.clone(),
                     found: format!("{other:?}"),
-                    supported: "F32, F16 and BF16".to_owned(),
+                    supported: "F32, F16 and BF16",
                 });
             }
         };

@@ -31,7 +31,7 @@ pub use gguf::GgufModel;
 pub use models::supported_architectures;
 pub use rotary::{RopeParameters, RopeScaling, RotaryTable};
 
-use protocol::{BackendKind, Dtype, ModelSource, Quantization};
+use protocol::{BackendKind, Dtype, KvCacheDtype, ModelSource, Quantization};
 
 /// One flat batch: tokens of several requests, prefill chunks and decode tokens together.
 #[derive(Debug, Clone, Copy)]
@@ -116,8 +116,10 @@ pub trait CausalLm: Send {
 /// How a model is loaded.
 #[derive(Debug, Clone)]
 pub struct LoadOptions {
-    /// Number format of weights and KV cache.
+    /// Number format of weights and, where that has none of its own, KV cache.
     pub dtype: Dtype,
+    /// Number format of keys and values.
+    pub kv_cache_dtype: KvCacheDtype,
     /// Format of the matrices: as `dtype` says, or quantized while loading.
     pub quantization: Quantization,
     /// What executes the model.
@@ -135,12 +137,34 @@ pub struct LoadProgress {
     pub total_bytes: u64,
 }
 
+/// Number format of keys and values in force.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KvCacheFormat {
+    /// 32 bits.
+    Float32,
+    /// bfloat16.
+    BFloat16,
+    /// 8 bits, with a scale for each head of each token.
+    Q8,
+}
+
+impl KvCacheFormat {
+    /// What was asked for, in a model of `dtype`.
+    pub(crate) fn of(asked: KvCacheDtype, dtype: ModelDtype) -> Self {
+        match (asked, dtype) {
+            (KvCacheDtype::Q8, _) => Self::Q8,
+            (KvCacheDtype::Bf16, _) | (KvCacheDtype::Auto, ModelDtype::BFloat16) => Self::BFloat16,
+            (KvCacheDtype::Auto, ModelDtype::Float32) => Self::Float32,
+        }
+    }
+}
+
 /// Number format in force.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ModelDtype {
-    /// 32-bit weights and KV cache.
+    /// 32-bit weights.
     Float32,
-    /// bfloat16 weights and KV cache; sums are made in 32 bits.
+    /// bfloat16 weights; sums are made in 32 bits.
     BFloat16,
 }
 
@@ -184,6 +208,7 @@ pub struct LoadedModel {
     name: String,
     config: HfConfig,
     dtype: ModelDtype,
+    kv_cache_format: KvCacheFormat,
     quantization: Quantization,
     quantized_format: Option<String>,
     weights: Box<dyn models::LoadedWeights>,
@@ -203,6 +228,11 @@ impl LoadedModel {
     /// Number format in force.
     pub fn dtype(&self) -> ModelDtype {
         self.dtype
+    }
+
+    /// Format of keys and values.
+    pub fn kv_cache_format(&self) -> KvCacheFormat {
+        self.kv_cache_format
     }
 
     /// The quantized format of most of the weights in the file, where a GGUF file has one.

@@ -14,6 +14,7 @@ mod default_sampling_params;
 mod echo;
 mod error;
 mod fields;
+mod llama_cpp;
 mod logprobs;
 mod request;
 mod responses;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, ValueEnum};
 
+use super::traces::OtlpTracesEndpoint;
 use crate::arg_utils::EngineArgs;
 use crate::json_problem::json_problem;
 use crate::openai::ToolCallFormat;
@@ -188,6 +189,10 @@ pub struct ServerArgs {
     /// Don't log throughput every ten seconds
     #[arg(long, help_heading = "Logs")]
     pub disable_log_stats: bool,
+    /// Collector that gets a trace of every request, by OTLP over HTTP, such as
+    /// http://localhost:4318/v1/traces; needs a build with the feature "opentelemetry"
+    #[arg(long, value_name = "URL", value_parser = OtlpTracesEndpoint::parse, help_heading = "Logs")]
+    pub otlp_traces_endpoint: Option<OtlpTracesEndpoint>,
 
     /// Run in the background; returns when the server is ready
     #[arg(long, help_heading = "Process")]

@@ -23,11 +23,29 @@ const BYTES_PER_SECOND: u64 = 64 << 10;
 /// Bodies above this are parsed where no stream waits for the thread.
 const LARGE_BODY: usize = 64 << 10;
 
-/// A JSON body. `_share` is of the memory for bodies: to be kept until the value is used up.
+/// A JSON body. Its `_share` is of the memory for bodies: to be kept until the value is used up.
 #[derive(Debug)]
 pub(super) struct JsonBody {
-    pub(super) value: Value,
+    value: Value,
+    is_large: bool,
     _share: Share,
+}
+
+impl JsonBody {
+    /// The beginning of its text, for the log.
+    pub(super) fn text(&self, max_chars: usize) -> String {
+        self.value.to_string().chars().take(max_chars).collect()
+    }
+
+    /// Reads the value, once: a large one where no stream waits for the thread.
+    pub(super) fn read<T>(&mut self, read: impl FnOnce(Value) -> T) -> T {
+        let value = std::mem::take(&mut self.value);
+        if self.is_large {
+            tokio::task::block_in_place(|| read(value))
+        } else {
+            read(value)
+        }
+    }
 }
 
 /// Reads a JSON body.
@@ -41,13 +59,15 @@ pub(super) async fn read_json(
     let max = state.args.max_request_body_size;
     let mut share = state.body_budget.share();
     let bytes = read(headers, body, max, state.args.client_timeout, &mut share).await?;
-    let value = if bytes.len() > LARGE_BODY {
+    let is_large = bytes.len() > LARGE_BODY;
+    let value = if is_large {
         tokio::task::block_in_place(|| parse(&bytes))?
     } else {
         parse(&bytes)?
     };
     Ok(JsonBody {
         value,
+        is_large,
         _share: share,
     })
 }

@@ -166,7 +166,7 @@ impl TokenAutomaton {
                 };
                 let is_language = text.stack == EMPTY_STACK;
                 let firsts = match is_language {
-                    true => self.machine.lexicon.first_bytes(text.lexeme, fuel)?,
+                    true => self.language_first_bytes(text.lexeme, fuel)?,
                     false => ByteSet::FULL,
                 };
                 if alone.rests.may_begin_with(&firsts) {
@@ -194,6 +194,20 @@ impl TokenAutomaton {
             }
         }
         Ok(())
+    }
+
+    /// What texts of a language begin with.
+    fn language_first_bytes(
+        &mut self,
+        language: ExprId,
+        fuel: &mut Fuel,
+    ) -> Result<ByteSet, OutOfFuel> {
+        if let Some(known) = self.grammars.memo.first_bytes.get(&language) {
+            return Ok(*known);
+        }
+        let bytes = self.machine.lexicon.first_bytes(language, fuel)?;
+        self.grammars.memo.first_bytes.insert(language, bytes);
+        Ok(bytes)
     }
 
     /// The tokens that go on after a language with an item, large ends apart.

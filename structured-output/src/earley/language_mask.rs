@@ -178,6 +178,7 @@ pub(crate) fn walk(
     let start = table.state(lexicon, start);
     let beside = beside.map(|beside| table.state(lexicon, beside));
     let mut ends = Ends::default();
+    let mut few = Vec::new();
     let mut pending = vec![(from, start, beside)];
     while let Some((at, state, beside)) = pending.pop() {
         let End { node, depth } = at;
@@ -220,19 +221,23 @@ pub(crate) fn walk(
             None => None,
         };
         let listed = bytes.filter(|bytes| bytes.len() * 4 < children.len());
-        let num_nodes = listed.as_ref().map_or(children.len(), ByteSet::len);
-        fuel.burn(1 + num_nodes as u64)?;
+        few.clear();
+        let is_few = listed.is_some();
         let listed = listed.iter().flat_map(ByteSet::iter);
-        let listed = listed.filter_map(|byte| trie.child(node, byte));
+        few.extend(listed.filter_map(|byte| trie.child(node, byte)));
+        let num_nodes = if is_few { few.len() } else { children.len() };
+        fuel.burn(1 + num_nodes as u64)?;
+        let classes = table.classes(lexicon, state);
         let first = pending.len();
-        let all = if num_nodes == children.len() {
-            children
-        } else {
-            0..0
-        };
-        for child in listed.chain(all) {
+        for at in 0..num_nodes {
+            let child = if is_few {
+                few[at]
+            } else {
+                children.start + at as u32
+            };
             let byte = labelled.byte(trie.label(child));
-            let next = table.step(lexicon, state, byte, fuel)?;
+            let class = classes[usize::from(byte)];
+            let next = table.step_by_class(lexicon, state, class, fuel)?;
             let mut next_beside = None;
             if let Some(beside) = beside {
                 let other = table.step(lexicon, beside, byte, fuel)?;
@@ -250,7 +255,11 @@ pub(crate) fn walk(
                 if trie.children(child).is_empty() {
                     // Most nodes: no token goes on after it.
                     if next_beside.is_none() {
-                        walked.inside.push(trie.own(child));
+                        let own = trie.own(child);
+                        match walked.inside.last_mut() {
+                            Some(last) if last.end == own.start => last.end = own.end,
+                            _ => walked.inside.push(own),
+                        }
                     }
                     continue;
                 }
@@ -261,8 +270,10 @@ pub(crate) fn walk(
                 pending.push((child, next, next_beside));
                 continue;
             }
-            fuel.burn(ends.open.len() as u64)?;
-            ends.leave(child, depth, trie.below(child).len() as u32);
+            if !ends.open.is_empty() {
+                fuel.burn(ends.open.len() as u64)?;
+                ends.leave(child, depth, trie.below(child).len() as u32);
+            }
         }
         pending[first..].reverse();
     }

@@ -45,7 +45,7 @@ impl GgufModel {
             }),
             Err(source) => Err(ModelError::Gguf {
                 file: name.into_owned(),
-                source,
+                source: Box::new(source),
             }),
         }
     }
@@ -152,9 +152,7 @@ impl GgufTensors {
                     name: place.tensor,
                     file: self.model.name.clone(),
                     found: tensor.tensor_type.to_string(),
-                    supported: TensorType::SUPPORTED
-                        .map(|supported| supported.to_string())
-                        .join(", "),
+                    supported: TensorType::SUPPORTED_NAMES,
                 });
             }
             blocks => StoredDtype::Blocks(blocks),

@@ -12,10 +12,11 @@ use crate::openai::request::take_max_tokens;
 const LOGPROBS: &str = "message.output_text.logprobs";
 
 /// Fields of chat requests that this API spells in another way, or has no place for in its answer.
-const OF_CHAT: [&str; 18] = [
+const OF_CHAT: [&str; 19] = [
     "messages",
     "response_format",
     "max_tokens",
+    "n_predict",
     "max_completion_tokens",
     "logprobs",
     "n",

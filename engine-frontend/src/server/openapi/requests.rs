@@ -14,7 +14,13 @@ pub(super) fn schemas() -> Map<String, Value> {
     let mut completion = common();
     completion.extend(completion_fields());
     let mut responses = common();
-    for name in ["max_tokens", "n", "prompt_logprobs", "return_token_ids"] {
+    for name in [
+        "max_tokens",
+        "n_predict",
+        "n",
+        "prompt_logprobs",
+        "return_token_ids",
+    ] {
         responses.remove(name);
     }
     responses.remove("response_format");
@@ -161,6 +167,12 @@ fn shared() -> Map<String, Value> {
         "guided_grammar": text,
         "guided_whitespace_pattern": text,
         "guided_decoding_backend": text,
+        // As llama.cpp has them.
+        "grammar": text,
+        "json_schema": schema_or_text(),
+        "n_predict": {"type": "integer", "minimum": -1, "maximum": MAX_U32},
+        "cache_prompt": flag,
+        "id_slot": {"type": "integer"},
         // Asking for nothing, or who asks.
         "use_beam_search": {"const": false},
         "length_penalty": {"const": 1.0},
@@ -248,6 +260,12 @@ fn responses_fields() -> Map<String, Value> {
         {
             "type": "object", "required": ["type"], "additionalProperties": false,
             "properties": {"type": {"enum": ["text", "json_object"]}},
+        },
+        {
+            "type": "object", "required": ["type", "schema"], "additionalProperties": false,
+            "properties": {
+                "type": {"enum": ["json_object", "json_schema"]}, "schema": schema_or_text(),
+            },
         },
         {
             "type": "object", "required": ["type", "schema"], "additionalProperties": false,
