@@ -235,7 +235,7 @@ mod tests {
 
     fn tensor<'a>(
         dtype: StoredDtype,
-        shape: &'a [usize; 2],
+        shape: &'a [usize],
         data: &'a [u8],
         interleaved: Option<usize>,
     ) -> StoredTensor<'a> {
@@ -257,14 +257,7 @@ mod tests {
         let expected: Vec<f32> = (0..12).map(|row| row as f32).collect();
         let matrix = tensor(StoredDtype::F32, &[12, 1], &data, Some(6));
         assert_eq!(matrix.to_f32(), expected);
-        let raw = RawTensor {
-            file: "f",
-            dtype: StoredDtype::F32,
-            shape: &[12],
-            data: &data,
-            interleaved: Some(6),
-        };
-        let bias = StoredTensor::new(raw, String::new, &[12]).unwrap();
+        let bias = tensor(StoredDtype::F32, &[12], &data, Some(6));
         assert_eq!(bias.to_f32(), expected);
     }
 
