@@ -4,7 +4,9 @@ FROM rust:1-slim-bookworm AS build
 RUN apt-get update && apt-get install -y --no-install-recommends gcc g++ libc6-dev && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
 COPY . .
-RUN cargo build --release --locked -p engine-core -p engine-frontend --bins
+# With traces: --build-arg FEATURES=engine-frontend/opentelemetry
+ARG FEATURES=""
+RUN cargo build --release --locked -p engine-core -p engine-frontend --bins --features "$FEATURES"
 
 FROM debian:bookworm-slim
 COPY --from=build /src/target/release/formwork /src/target/release/formwork-batch /src/target/release/formwork-engine-core /usr/local/bin/
@@ -12,5 +14,8 @@ RUN useradd --system --uid 10001 --user-group --no-create-home formwork
 USER 10001:10001
 EXPOSE 8000
 STOPSIGNAL SIGTERM
+# For the health check, which asks the server that holds this file.
+ENV FORMWORK_PID_FILE=/tmp/formwork.pid
+HEALTHCHECK --start-period=10m --start-interval=5s --interval=10s CMD ["formwork", "status", "--pid-file", "/tmp/formwork.pid"]
 ENTRYPOINT ["formwork"]
 CMD ["serve"]

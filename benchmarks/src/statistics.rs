@@ -35,6 +35,16 @@ fn percentile(ascending: &[Duration], percent: usize) -> Duration {
     ascending.get(rank - 1).copied().unwrap_or_default()
 }
 
+/// The values below which a quarter, a half and three quarters of a sample lie (the nearest of its values);
+/// zeros for an empty one.
+pub fn quartiles(mut sample: Vec<f64>) -> [f64; 3] {
+    sample.sort_unstable_by(f64::total_cmp);
+    [1, 2, 3].map(|quarter| {
+        let rank = (sample.len() * quarter).div_ceil(4).max(1);
+        sample.get(rank - 1).copied().unwrap_or_default()
+    })
+}
+
 /// The median of a sample in any order: of an even number of values the mean of the two in the
 /// middle. `None` for an empty sample.
 pub fn median(mut sample: Vec<f64>) -> Option<f64> {
@@ -53,6 +63,14 @@ mod tests {
 
     fn sample(values: &[u64]) -> Vec<Duration> {
         values.iter().copied().map(Duration::from_micros).collect()
+    }
+
+    #[test]
+    fn quartiles_are_values_of_the_sample() {
+        let sample = (1..=8).rev().map(f64::from).collect();
+        assert_eq!(quartiles(sample), [2.0, 4.0, 6.0]);
+        assert_eq!(quartiles(vec![7.0]), [7.0; 3]);
+        assert_eq!(quartiles(Vec::new()), [0.0; 3]);
     }
 
     #[test]

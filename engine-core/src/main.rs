@@ -23,8 +23,8 @@ struct Arguments {
     #[arg(long, value_name = "PATH")]
     listen: Option<PathBuf>,
 
-    /// Hugging Face folder of the model [default: the built-in model].
-    #[arg(long, value_name = "FOLDER", conflicts_with = "connect")]
+    /// Hugging Face folder or GGUF file of the model [default: the built-in model].
+    #[arg(long, value_name = "PATH", conflicts_with = "connect")]
     model: Option<PathBuf>,
 
     /// Configuration as JSON, such as '{"scheduler_config": {"max_num_seqs": 8}}'.
@@ -53,8 +53,8 @@ fn main() -> ExitCode {
         (Some(address), _) => run_connected(address),
         (None, Some(address)) => {
             let mut config = arguments.engine_config.unwrap_or_default();
-            if let Some(folder) = arguments.model {
-                config.model_config.model = ModelSource::Path(folder);
+            if let Some(path) = arguments.model {
+                config.model_config.model = ModelSource::Path(path);
             }
             run_listening(address, &config)
         }

@@ -6,7 +6,7 @@ mod model_runner;
 mod random_checkpoint;
 
 use model_runner::{Runner, Sequence};
-use protocol::{BackendKind, Dtype};
+use protocol::{BackendKind, Dtype, KvCacheDtype};
 use random_checkpoint::{ARCHITECTURES, Random, RandomCheckpoint};
 
 fn random_ids(random: &mut Random, len: usize) -> Vec<u32> {
@@ -22,13 +22,13 @@ fn largest_difference(a: &[f32], b: &[f32]) -> f32 {
 }
 
 /// Three steps of two sequences on both backends; the largest difference of any logit.
-fn compare(checkpoint: &RandomCheckpoint, dtype: Dtype) -> f32 {
+fn compare(checkpoint: &RandomCheckpoint, dtype: Dtype, cache: KvCacheDtype) -> f32 {
     let folder = tempfile::tempdir().unwrap();
     checkpoint.write(folder.path()).unwrap();
     let mut random = Random(checkpoint.seed);
     let (long, short) = (random_ids(&mut random, 90), random_ids(&mut random, 25));
     let outputs = [BackendKind::Cpu, BackendKind::Candle].map(|backend| {
-        let mut runner = Runner::new(folder.path(), backend, dtype, 2);
+        let mut runner = Runner::with_cache(folder.path(), backend, dtype, cache, 2);
         let mut long = Sequence::new(&long, &[7, 3, 12, 40, 5, 1]);
         let mut short = Sequence::new(&short, &[20, 2]);
         let mut outputs = runner.step(&mut [(&mut long, 70)]);
@@ -48,7 +48,11 @@ fn all_families_and_stored_formats_agree_in_f32() {
             safetensors::Dtype::BF16,
         ] {
             let base = RandomCheckpoint::tiny(architecture, seed as u64);
-            let difference = compare(&RandomCheckpoint { dtype, ..base }, Dtype::Float32);
+            let difference = compare(
+                &RandomCheckpoint { dtype, ..base },
+                Dtype::Float32,
+                KvCacheDtype::Auto,
+            );
             assert!(difference < 1e-3, "{architecture} {dtype:?}: {difference}");
         }
     }
@@ -58,9 +62,72 @@ fn all_families_and_stored_formats_agree_in_f32() {
 fn all_families_agree_in_bf16() {
     for (seed, architecture) in ARCHITECTURES.into_iter().enumerate() {
         let base = RandomCheckpoint::tiny(architecture, 10 + seed as u64);
-        let difference = compare(&base, Dtype::BFloat16);
+        let difference = compare(&base, Dtype::BFloat16, KvCacheDtype::Auto);
         // Rounded keys and values that lie near a tie may round apart.
         assert!(difference < 5e-2, "{architecture}: {difference}");
+    }
+}
+
+#[test]
+fn all_families_agree_with_keys_and_values_in_other_formats() {
+    for (seed, architecture) in ARCHITECTURES.into_iter().enumerate() {
+        for cache in [KvCacheDtype::Bf16, KvCacheDtype::Q8] {
+            // A value near a tie may round apart, and then let a token take another expert, which
+            // is another model: hence the middle of some.
+            let mut differences: Vec<f32> = (0..3)
+                .map(|run| {
+                    let base = RandomCheckpoint::tiny(architecture, 20 + seed as u64 + 100 * run);
+                    compare(&base, Dtype::Float32, cache)
+                })
+                .collect();
+            differences.sort_by(f32::total_cmp);
+            assert!(
+                differences[1] < 5e-2,
+                "{architecture} {cache:?}: {differences:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn keys_and_values_in_8_bits_are_near_and_take_little_memory() {
+    // Phi-3's random checkpoint has as many factors of the rotation as its own heads ask for.
+    let families = ARCHITECTURES
+        .into_iter()
+        .filter(|architecture| *architecture != "Phi3ForCausalLM");
+    for (seed, architecture) in families.enumerate() {
+        let folder = tempfile::tempdir().unwrap();
+        let checkpoint = RandomCheckpoint {
+            head_dim: 32,
+            ..RandomCheckpoint::tiny(architecture, 40 + seed as u64)
+        };
+        checkpoint.write(folder.path()).unwrap();
+        let ids = random_ids(&mut Random(seed as u64), 120);
+        let [exact, rounded] = [KvCacheDtype::Auto, KvCacheDtype::Q8].map(|cache| {
+            let format = Dtype::Float32;
+            let mut runner = Runner::with_cache(folder.path(), BackendKind::Cpu, format, cache, 2);
+            runner.prefill(&mut Sequence::new(&ids, &[7, 3, 12, 40, 5, 1, 2, 9]), 50)
+        });
+        let length = |row: &[f32]| row.iter().map(|x| f64::from(x * x)).sum::<f64>().sqrt();
+        let difference: Vec<f32> = std::iter::zip(&exact, &rounded)
+            .map(|(a, b)| a - b)
+            .collect();
+        let distance = length(&difference) / length(&exact);
+        println!("{architecture}: {distance}");
+        assert!(
+            distance > 0.0 && distance < 0.05,
+            "{architecture}: {distance}"
+        );
+
+        let bytes = |cache| {
+            let loaded =
+                model_runner::load_with(folder.path(), BackendKind::Cpu, Dtype::BFloat16, cache, 1);
+            loaded.unwrap().kv_cache_bytes_per_block(16)
+        };
+        // Two bytes become one, and a scale of four for each head of 32.
+        let scaled = bytes(KvCacheDtype::Auto) / 2 * 36 / 32;
+        assert_eq!(bytes(KvCacheDtype::Q8), scaled);
+        assert_eq!(bytes(KvCacheDtype::Bf16), bytes(KvCacheDtype::Auto));
     }
 }
 

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use engine_core::model_executor::ForwardInput;
 use model_runner::{Runner, Sequence, WeightOptions, bits};
-use protocol::{BackendKind, Dtype, Quantization};
+use protocol::{BackendKind, Dtype, KvCacheDtype, Quantization};
 use random_checkpoint::{ARCHITECTURES, Random, RandomCheckpoint};
 
 fn random_ids(seed: u64, len: usize) -> Vec<u32> {
@@ -141,6 +141,55 @@ fn rows_of_quantized_matrices_are_bit_identical() {
 }
 
 #[test]
+fn rows_of_long_contexts_are_bit_identical_in_every_format_of_the_cache() {
+    // 500 tokens have two parts of attention, which one decoding row shares out over threads.
+    let (ids, other) = (random_ids(3, 500), random_ids(4, 300));
+    let table: Vec<u32> = (0..32).map(|block| 1 + block * 11 % 32).collect();
+    let other_table: Vec<u32> = (33..52).collect();
+    for architecture in ["Qwen3ForCausalLM", "Gemma3ForCausalLM"] {
+        let folder = tempfile::tempdir().unwrap();
+        RandomCheckpoint::tiny(architecture, 12)
+            .write(folder.path())
+            .unwrap();
+        for cache in [KvCacheDtype::Auto, KvCacheDtype::Bf16, KvCacheDtype::Q8] {
+            let mut expected: Option<Vec<u32>> = None;
+            for num_threads in [1, 2, 3, 8] {
+                let mut runner = Runner::with_cache(
+                    folder.path(),
+                    BackendKind::Cpu,
+                    Dtype::Float32,
+                    cache,
+                    num_threads,
+                );
+                let mut check = |logits: &[f32], how: &str| {
+                    let found = bits(logits);
+                    let expected = expected.get_or_insert_with(|| found.clone());
+                    assert!(
+                        found == *expected,
+                        "{architecture} {cache:?}: {num_threads} threads, {how}"
+                    );
+                };
+                let mut sequence = Sequence::new(&ids, &table);
+                check(&runner.prefill(&mut sequence, 500), "all at once");
+                for chunk in [499, 257, 64] {
+                    let mut sequence = Sequence::new(&ids, &table);
+                    check(&runner.prefill(&mut sequence, chunk), "in chunks");
+                }
+                let mut other = Sequence::new(&other, &other_table);
+                runner.prefill(
+                    &mut Sequence::new(&other.token_ids[..299], &other_table),
+                    299,
+                );
+                other.num_computed_tokens = 299;
+                sequence.num_computed_tokens = 499;
+                let rows = runner.step(&mut [(&mut other, 1), (&mut sequence, 1)]);
+                check(&rows[1], "beside another");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_row_does_not_depend_on_which_rows_are_kept() {
     let folder = tempfile::tempdir().unwrap();
     RandomCheckpoint::tiny("Qwen3ForCausalLM", 6)
@@ -172,7 +221,10 @@ fn a_row_does_not_depend_on_which_rows_are_kept() {
             // The same rows one by one and out of order.
             let order: Vec<usize> = (0..kept.len()).rev().step_by(3).collect();
             let mut some = vec![0.0; order.len() * 203];
-            runner.model.compute_logits_of(&order, &mut some).unwrap();
+            runner
+                .model
+                .compute_logits_of(&order, &[], &mut some)
+                .unwrap();
             for (row, some) in order.iter().zip(some.chunks_exact(203)) {
                 assert_eq!(bits(some), bits(&logits[row * 203..][..203]), "row {row}");
             }

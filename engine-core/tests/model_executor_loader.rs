@@ -46,7 +46,7 @@ fn assert_names(message: &str, parts: &[&str]) {
 }
 
 #[test]
-fn a_path_that_is_no_folder() {
+fn a_path_without_a_model() {
     let folder = tempfile::tempdir().unwrap();
     let missing = folder.path().join("missing");
     let error = load(&missing, BackendKind::Cpu, Dtype::Auto, 1)
@@ -61,7 +61,7 @@ fn a_path_that_is_no_folder() {
         .err()
         .unwrap()
         .to_string();
-    assert_names(&error, &["file", "not a folder"]);
+    assert_names(&error, &["file", "not a GGUF file"]);
 }
 
 #[test]
@@ -270,6 +270,7 @@ fn embedded_files_load_with_progress_and_a_heartbeat() {
     let heartbeat = Arc::new(AtomicU64::new(0));
     let options = LoadOptions {
         dtype: Dtype::Auto,
+        kv_cache_dtype: protocol::KvCacheDtype::Auto,
         quantization: protocol::Quantization::None,
         backend: BackendKind::Cpu,
         heartbeat: Arc::clone(&heartbeat),

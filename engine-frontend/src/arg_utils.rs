@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use clap::{ArgAction, Args, ValueEnum};
 use protocol::{
-    BackendKind, CacheConfig, Dtype, EngineConfig, LogprobsMode, ModelConfig, ModelSource,
-    Quantization, SchedulerConfig, SchedulingPolicy, SpeculativeConfig,
+    BackendKind, CacheConfig, Dtype, EngineConfig, KvCacheDtype, LogprobsMode, ModelConfig,
+    ModelSource, Quantization, SchedulerConfig, SchedulingPolicy, SpeculativeConfig,
 };
 use serde::Deserialize;
 
@@ -23,7 +23,7 @@ const MAX_DRAFT: u32 = 64;
 
 /// Flags of the core's process, its model execution, its cache and its scheduler. A core that was
 /// started by hand has its own, so they are refused rather than ignored.
-const DECIDED_BY_THE_CORE: [&str; 24] = [
+const DECIDED_BY_THE_CORE: [&str; 25] = [
     "dtype",
     "quantization",
     "backend",
@@ -38,6 +38,7 @@ const DECIDED_BY_THE_CORE: [&str; 24] = [
     "block_size",
     "num_blocks_override",
     "kv_cache_memory_bytes",
+    "kv_cache_dtype",
     "watermark",
     "max_num_queued_reqs",
     "max_num_queued_tokens",
@@ -54,7 +55,7 @@ const DECIDED_BY_THE_CORE: [&str; 24] = [
 #[derive(Debug, Clone, PartialEq, Args)]
 #[command(next_help_heading = "Engine")]
 pub struct EngineArgs {
-    /// Hugging Face model folder; the built-in model where absent
+    /// Hugging Face model folder, or GGUF file; the built-in model where absent
     #[arg(long, value_name = "DIR")]
     pub model: Option<PathBuf>,
     /// Number format of the weights
@@ -100,6 +101,9 @@ pub struct EngineArgs {
     /// Memory for keys and values in bytes; chosen from what is free where absent
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
     pub kv_cache_memory_bytes: Option<u64>,
+    /// Number format of keys and values
+    #[arg(long, value_enum, default_value_t = KvCacheDtypeArg::Auto)]
+    pub kv_cache_dtype: KvCacheDtypeArg,
     /// Share of the KV blocks that stays free when a request is admitted, 0 to less than 1
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, allow_negative_numbers = true, value_parser = watermark)]
     pub watermark: f64,
@@ -182,6 +186,7 @@ impl Default for EngineArgs {
             block_size: 16,
             num_blocks_override: None,
             kv_cache_memory_bytes: None,
+            kv_cache_dtype: KvCacheDtypeArg::Auto,
             watermark: 0.0,
             max_num_queued_reqs: None,
             max_num_queued_tokens: None,
@@ -205,7 +210,7 @@ impl Default for EngineArgs {
 }
 
 impl EngineArgs {
-    /// Arguments for a model folder, everything else at its default.
+    /// Arguments for a model's folder or GGUF file, everything else at its default.
     pub fn for_model(model: impl AsRef<Path>) -> Self {
         Self {
             model: Some(model.as_ref().to_owned()),
@@ -293,6 +298,11 @@ impl EngineArgs {
                 block_size: self.block_size,
                 num_blocks_override: self.num_blocks_override,
                 kv_cache_memory_bytes: self.kv_cache_memory_bytes,
+                cache_dtype: match self.kv_cache_dtype {
+                    KvCacheDtypeArg::Auto => KvCacheDtype::Auto,
+                    KvCacheDtypeArg::Bf16 => KvCacheDtype::Bf16,
+                    KvCacheDtypeArg::Q8 => KvCacheDtype::Q8,
+                },
                 enable_prefix_caching: !self.no_enable_prefix_caching,
             },
             scheduler_config: SchedulerConfig {
@@ -406,6 +416,17 @@ pub enum DtypeArg {
     Float32,
     /// bfloat16 weights
     Bfloat16,
+}
+
+/// `--kv-cache-dtype`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum KvCacheDtypeArg {
+    /// The model's
+    Auto,
+    /// bfloat16
+    Bf16,
+    /// 8 bits, a scale for each head of each token
+    Q8,
 }
 
 /// `--quantization`.

@@ -109,7 +109,9 @@ impl AsyncLLM {
         // A long prompt takes a while to tokenize: not on a thread that serves streams.
         let processed = self
             .tokenizer_threads
-            .run(move || input_processor.process_inputs(request))
+            .run(request.num_bytes(), move || {
+                input_processor.process_inputs(request)
+            })
             .await
             .map_err(|error| internal_error(&error.to_string()))??;
         let kind = processed.request.sampling_params.output_kind;
@@ -163,7 +165,9 @@ impl AsyncLLM {
         let input_processor = self.input_processor.clone();
         let tokenized = self
             .tokenizer_threads
-            .run(move || input_processor.tokenize(prompt, add_special_tokens))
+            .run(prompt.num_bytes(), move || {
+                input_processor.tokenize(prompt, add_special_tokens)
+            })
             .await
             .map_err(|error| internal_error(&error.to_string()))??;
         Ok(tokenized.token_ids)

@@ -130,7 +130,14 @@ impl InputProcessor {
             text: prompt,
             mut token_ids,
             reasoning_ended,
-        } = self.tokenize(request.prompt, request.add_special_tokens)?;
+        } = {
+            // What is cut off may be of any length.
+            let limit = match request.truncate_prompt_tokens {
+                None => Some(self.limits.max_model_len),
+                Some(_) => None,
+            };
+            self.tokenize_within(request.prompt, request.add_special_tokens, limit)?
+        };
         if let Some(keep) = request.truncate_prompt_tokens {
             self.truncate(&mut token_ids, keep, request.truncation_side, &params)?;
         }
@@ -247,16 +254,7 @@ impl InputProcessor {
             .ok()
             .filter(|&len| len < max_model_len)
         else {
-            return Err(ValidationError::field(
-                "input_tokens",
-                token_ids.len(),
-                format!(
-                    "This model's maximum context length is {max_model_len} tokens, and the \
-                     answer needs at least one of them. However, your prompt contains {} input \
-                     tokens. Shorten it, or set truncate_prompt_tokens",
-                    token_ids.len()
-                ),
-            ));
+            return Err(self.too_long(token_ids.len(), ""));
         };
         if let Some(id) = token_ids.iter().find(|&&id| id >= self.limits.vocab_size) {
             return Err(ValidationError::field(
@@ -269,6 +267,17 @@ impl InputProcessor {
             ));
         }
         Ok(prompt_len)
+    }
+
+    /// A prompt of `at_least` so many tokens is too long.
+    fn too_long(&self, num_tokens: usize, at_least: &str) -> ValidationError {
+        let max_model_len = self.limits.max_model_len;
+        let message = format!(
+            "This model's maximum context length is {max_model_len} tokens, and the answer needs at \
+             least one of them. However, your prompt contains {at_least}{num_tokens} input tokens. \
+             Shorten it, or set truncate_prompt_tokens"
+        );
+        ValidationError::field("input_tokens", num_tokens, message)
     }
 
     /// Fills what depends on the model and on the prompt.

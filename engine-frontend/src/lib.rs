@@ -40,6 +40,8 @@ mod json_problem;
 mod llm;
 mod logging;
 mod logprobs;
+#[cfg(feature = "opentelemetry")]
+mod otlp;
 mod output_processor;
 mod outputs;
 mod parallel_sampling;

@@ -8,12 +8,14 @@ mod logging;
 mod prometheus;
 mod stats;
 mod text;
+mod traced_request;
 
 pub use engine::EngineMetrics;
 pub use histogram::Histogram;
 pub use logging::LoggingStatLogger;
 pub use prometheus::PrometheusStatLogger;
 pub use stats::{FinishedRequestStats, IterationStats, RequestStateStats};
+pub use traced_request::TracedRequest;
 
 use protocol::SchedulerStats;
 

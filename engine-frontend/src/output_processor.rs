@@ -1,11 +1,13 @@
 //! From the core's tokens to text: detokenization, stop strings, logprobs, streams.
 
+mod request_state;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use protocol::{
     EngineCoreEvent, EngineCoreEventType, EngineCoreOutput, EngineCoreRequest, FinishReason,
-    RequestError, RequestErrorCode, RequestOutputKind, StopReason,
+    RequestError, RequestErrorCode,
 };
 use tokenizer::Tokenizer;
 
@@ -17,69 +19,7 @@ use crate::metrics::{IterationStats, RequestStateStats};
 use crate::outputs::{CompletionOutput, RequestOutput};
 use crate::parallel_sampling::ParentRequest;
 use crate::request_output_collector::RequestOutputCollector;
-
-/// Everything that the frontend knows about one request in flight (one of `n`).
-#[derive(Debug)]
-struct RequestState {
-    external_req_id: String,
-    /// Internal id of the request that this is one answer to, where `n > 1`.
-    parent_id: Option<String>,
-    index: u32,
-    prompt: Option<Arc<str>>,
-    prompt_token_ids: Arc<[u32]>,
-    output_kind: RequestOutputKind,
-    stream_interval: usize,
-    /// What the caller calls the field with the constraint.
-    constraint_field: Option<Arc<str>>,
-    /// Whether all tokens so far are a whole text of the constraint.
-    structured_output_complete: Option<bool>,
-    detokenizer: IncrementalDetokenizer,
-    logprobs_processor: LogprobsProcessor,
-    num_cached_tokens: u32,
-    /// Tokens that earlier outputs of a stream brought.
-    sent_tokens: usize,
-    queue: Arc<RequestOutputCollector>,
-    stats: RequestStateStats,
-}
-
-impl RequestState {
-    /// What there is to say after an update; `None` where the caller doesn't want to hear it yet.
-    fn make_completion_output(
-        &mut self,
-        finish_reason: Option<FinishReason>,
-        stop_reason: Option<StopReason>,
-    ) -> Option<CompletionOutput> {
-        let finished = finish_reason.is_some();
-        let num_tokens = self.detokenizer.num_output_tokens();
-        if !finished {
-            if self.output_kind == RequestOutputKind::FinalOnly {
-                return None;
-            }
-            let new_tokens = num_tokens - self.sent_tokens;
-            if self.sent_tokens > 0 && new_tokens < self.stream_interval {
-                return None;
-            }
-        }
-        let delta = self.output_kind == RequestOutputKind::Delta;
-        let start = if delta { self.sent_tokens } else { 0 };
-        self.sent_tokens = num_tokens;
-        let text = self.detokenizer.get_next_output_text(finished, delta);
-        let reasoning = self.detokenizer.get_next_reasoning_text(delta);
-        let token_ids = self.detokenizer.output_token_ids();
-        Some(CompletionOutput {
-            index: self.index,
-            token_ids: token_ids.get(start..).unwrap_or_default().to_vec(),
-            text,
-            reasoning,
-            num_reasoning_tokens: self.detokenizer.num_reasoning_tokens(),
-            cumulative_logprob: self.logprobs_processor.cumulative_logprob(),
-            logprobs: self.logprobs_processor.logprobs_from(start),
-            finish_reason,
-            stop_reason,
-            structured_output_complete: self.structured_output_complete.filter(|_| finished),
-        })
-    }
-}
+use request_state::RequestState;
 
 /// All requests in flight, by internal id.
 #[derive(Debug)]
@@ -208,37 +148,7 @@ impl OutputProcessor {
         if output.new_token_ids.is_empty() && output.finish_reason.is_none() {
             return Some(false);
         }
-        let mut finish_reason = output.finish_reason;
-        let mut stop_reason = output.stop_reason.clone();
-        let stopped_by_token = finish_reason == Some(FinishReason::Stop);
-        let stop_string = state
-            .detokenizer
-            .update(&output.new_token_ids, stopped_by_token);
-        // An answer that ends from outside stays as whole as it was.
-        if output.structured_output_complete.is_some() {
-            state.structured_output_complete = output.structured_output_complete;
-        } else if state.constraint_field.is_some() {
-            let was_whole = state.structured_output_complete == Some(true);
-            state.structured_output_complete = Some(was_whole && output.new_token_ids.is_empty());
-        }
-        if let Some(found) = stop_string {
-            // What the core says is of all new tokens.
-            if found.num_new_tokens < output.new_token_ids.len() {
-                state.structured_output_complete = state.structured_output_complete.map(|_| false);
-            }
-            finish_reason = Some(FinishReason::Stop);
-            stop_reason = Some(StopReason::String(found.stop_string));
-        }
-        if let Some(rows) = &output.new_prompt_logprobs {
-            let prompt_len = state.prompt_token_ids.len();
-            state.logprobs_processor.update_prompt(rows, prompt_len);
-        }
-        if let Some(rows) = &output.new_logprobs {
-            state.logprobs_processor.update(rows);
-        }
-        state
-            .logprobs_processor
-            .truncate(state.detokenizer.num_output_tokens());
+        let (finish_reason, stop_reason) = state.take_tokens(output);
         let mut finished = finish_reason.map(|reason| state.stats.finish(reason));
         let parent = state.parent_id.as_ref();
         if let Some(finished) = &mut finished

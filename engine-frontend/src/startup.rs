@@ -20,16 +20,16 @@ use crate::supervisor::{CoreSource, SupervisedCore, SupervisorOptions};
 /// Why there is no engine.
 #[derive(Debug, thiserror::Error)]
 pub enum StartupError {
-    /// The model's folder isn't there.
-    #[error("no model folder at {}: --model takes a Hugging Face folder", .path.display())]
-    NoModelFolder {
+    /// The model isn't there.
+    #[error("no model at {}: --model takes a Hugging Face folder or a GGUF file", .path.display())]
+    NoModel {
         /// The path given.
         path: PathBuf,
     },
     /// The tokenizer can't be loaded.
     #[error("can't load the tokenizer of {model}: {source}")]
     Tokenizer {
-        /// The model's folder or name.
+        /// The model's folder, file or name.
         model: String,
         /// Why not.
         source: TokenizerError,
@@ -115,8 +115,8 @@ async fn start_core(
 ) -> Result<(EngineCoreClient, Tokenizer, DefaultSamplingParams), StartupError> {
     args.verify()?;
     let model = args.model.clone();
-    if let Some(path) = model.as_ref().filter(|path| !path.is_dir()) {
-        return Err(StartupError::NoModelFolder { path: path.clone() });
+    if let Some(path) = model.as_ref().filter(|path| !path.exists()) {
+        return Err(StartupError::NoModel { path: path.clone() });
     }
     let progress = LoadProgressBar::default();
     let (tokenizer, client) = load_both(
@@ -180,7 +180,7 @@ fn verify_core(
         });
     }
     let own = match model {
-        Some(folder) => folder_name(folder),
+        Some(path) => path_name(path),
         None => builtin_model::NAME.to_owned(),
     };
     if own == ready.model_name {
@@ -192,10 +192,14 @@ fn verify_core(
     })
 }
 
-/// A model's name as the core gives it: its folder's, without links and dots.
-fn folder_name(folder: &Path) -> String {
-    let resolved = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
-    let name = resolved.file_name().unwrap_or(folder.as_os_str());
+/// A model's name as the core gives it: its folder's, without links and dots, or its file's.
+fn path_name(path: &Path) -> String {
+    let resolved = if path.is_file() {
+        path.to_owned()
+    } else {
+        path.canonicalize().unwrap_or_else(|_| path.to_owned())
+    };
+    let name = resolved.file_name().unwrap_or(path.as_os_str());
     name.to_string_lossy().into_owned()
 }
 
@@ -235,11 +239,11 @@ async fn start_engine_core(
 }
 
 fn load_tokenizer(model: Option<&Path>) -> Result<Tokenizer, StartupError> {
-    let Some(folder) = model else {
+    let Some(path) = model else {
         return load_built_in_tokenizer();
     };
-    Tokenizer::from_files(folder).map_err(|source| StartupError::Tokenizer {
-        model: folder.display().to_string(),
+    Tokenizer::from_files(path).map_err(|source| StartupError::Tokenizer {
+        model: path.display().to_string(),
         source,
     })
 }
@@ -363,7 +367,7 @@ mod tests {
         fs::create_dir(&real).unwrap();
         std::os::unix::fs::symlink(&real, &link).unwrap();
         for folder in [&real, &link, &real.join("../link/.")] {
-            assert_eq!(folder_name(folder), "real");
+            assert_eq!(path_name(folder), "real");
         }
     }
 
@@ -372,12 +376,9 @@ mod tests {
         let core_fails = async { Err(EngineCoreStartupError::Exited { exit_status: None }) };
         let tokenizer_fails = async {
             tokio::task::yield_now().await;
-            Ok(Err(StartupError::NoModelFolder { path: "m".into() }))
+            Ok(Err(StartupError::NoModel { path: "m".into() }))
         };
         let error = load_both(tokenizer_fails, core_fails).await.unwrap_err();
-        assert!(
-            matches!(error, StartupError::NoModelFolder { .. }),
-            "{error}"
-        );
+        assert!(matches!(error, StartupError::NoModel { .. }), "{error}");
     }
 }

@@ -26,34 +26,52 @@ pub fn frontend_runtime() -> std::io::Result<Runtime> {
         .build()
 }
 
+/// At least two: one is for what is small.
 fn num_threads() -> usize {
-    available_parallelism().map_or(1, |cores| cores.get().min(MAX_THREADS))
+    available_parallelism().map_or(2, |cores| cores.get().clamp(2, MAX_THREADS))
 }
 
+/// Bytes of input above which work is large.
+const LARGE: usize = 256 << 10;
+
 /// Runs what takes too long for a thread that serves streams, on a few blocking threads of the
-/// runtime however much there is to do.
+/// runtime however much there is to do. Large work leaves one of them to the small: texts of many
+/// megabytes, which take seconds, hold up only each other.
 #[derive(Debug)]
-pub(crate) struct TokenizerThreads(Arc<Semaphore>);
+pub(crate) struct TokenizerThreads {
+    threads: Arc<Semaphore>,
+    for_large: Arc<Semaphore>,
+}
 
 impl TokenizerThreads {
-    /// As many threads as the machine has cores, and at most [`MAX_THREADS`].
+    /// As many threads as the machine has cores, but from two to [`MAX_THREADS`].
     pub(crate) fn new() -> Self {
-        Self(Arc::new(Semaphore::new(num_threads())))
+        let threads = num_threads();
+        Self {
+            threads: Arc::new(Semaphore::new(threads)),
+            for_large: Arc::new(Semaphore::new(threads - 1)),
+        }
     }
 
-    /// Runs `work` when a thread is free. A dropped future that waits for one runs nothing.
+    /// Runs `work` on an input of `bytes` when a thread is free. A dropped future that waits for
+    /// one runs nothing.
     ///
     /// # Errors
     /// It panicked.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
+        bytes: usize,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, JoinError> {
-        // Fails only where it is closed, which it never is.
-        let permit = self.0.clone().acquire_owned().await.ok();
+        // These fail only where a semaphore is closed, which none ever is.
+        let large = match bytes > LARGE {
+            true => self.for_large.clone().acquire_owned().await.ok(),
+            false => None,
+        };
+        let permit = self.threads.clone().acquire_owned().await.ok();
         spawn_blocking(move || {
             // Given back by the thread: its future may be dropped before.
-            let _permit = permit;
+            let _permits = (large, permit);
             work()
         })
         .await
@@ -88,12 +106,34 @@ mod tests {
                         barrier.wait();
                         counts.0.fetch_sub(1, Ordering::SeqCst);
                     };
-                    threads.run(work).await.unwrap();
+                    threads.run(0, work).await.unwrap();
                 });
             }
             callers.join_all().await;
         });
         assert_eq!(counts.1.load(Ordering::SeqCst), k);
+    }
+
+    #[test]
+    fn small_work_passes_by_large() {
+        let runtime = frontend_runtime().unwrap();
+        let threads = Arc::new(TokenizerThreads::new());
+        runtime.block_on(async {
+            let mut callers = tokio::task::JoinSet::new();
+            let (release, held) = std::sync::mpsc::channel::<()>();
+            let held = Arc::new(std::sync::Mutex::new(held));
+            for _ in 0..16 {
+                let (threads, held) = (threads.clone(), held.clone());
+                let work = move || drop(held.lock().unwrap().recv());
+                callers.spawn(async move { threads.run(LARGE + 1, work).await.unwrap() });
+            }
+            for _ in 0..100 {
+                tokio::task::yield_now().await;
+                assert_eq!(threads.run(LARGE, || 7).await.unwrap(), 7);
+            }
+            drop(release);
+            callers.join_all().await;
+        });
     }
 
     #[test]

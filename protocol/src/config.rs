@@ -69,7 +69,7 @@ impl Default for ModelConfig {
 pub enum ModelSource {
     /// The model that comes with Formwork.
     BuiltIn,
-    /// A Hugging Face folder.
+    /// A Hugging Face folder, or a GGUF file.
     Path(PathBuf),
 }
 
@@ -121,6 +121,19 @@ pub enum BackendKind {
     Candle,
 }
 
+/// Number format of keys and values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum KvCacheDtype {
+    /// The model's.
+    #[default]
+    Auto,
+    /// bfloat16.
+    Bf16,
+    /// 8 bits, with a scale for each head of each token.
+    Q8,
+}
+
 /// The KV cache.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -131,6 +144,8 @@ pub struct CacheConfig {
     pub num_blocks_override: Option<u32>,
     /// Memory for keys and values in bytes; `None` is chosen from the machine's free memory.
     pub kv_cache_memory_bytes: Option<u64>,
+    /// Number format of keys and values.
+    pub cache_dtype: KvCacheDtype,
     /// Whether requests share the blocks of equal prefixes.
     pub enable_prefix_caching: bool,
 }
@@ -141,6 +156,7 @@ impl Default for CacheConfig {
             block_size: 16,
             num_blocks_override: None,
             kv_cache_memory_bytes: None,
+            cache_dtype: KvCacheDtype::Auto,
             enable_prefix_caching: true,
         }
     }

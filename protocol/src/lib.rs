@@ -41,8 +41,9 @@ pub mod transport;
 mod utility;
 
 pub use config::{
-    BackendKind, CacheConfig, Dtype, EngineConfig, JumpForward, ModelConfig, ModelSource,
-    Quantization, SchedulerConfig, SchedulingPolicy, SpeculativeConfig, StructuredOutputsConfig,
+    BackendKind, CacheConfig, Dtype, EngineConfig, JumpForward, KvCacheDtype, ModelConfig,
+    ModelSource, Quantization, SchedulerConfig, SchedulingPolicy, SpeculativeConfig,
+    StructuredOutputsConfig,
 };
 pub use handshake::{
     BUILD_VERSION, EngineCoreReadyResponse, EngineCoreStartupMessage, EngineHandshakeMetadata,

@@ -54,7 +54,7 @@ pub struct StructuredOutputStats {
     pub num_renewed_grammars: u64,
     /// Steps with at least one mask.
     pub num_masked_steps: u64,
-    /// Seconds spent making masks.
+    /// Seconds spent making masks and forced text.
     pub fill_seconds: f64,
     /// Of these, seconds that the forward pass didn't hide.
     pub exposed_fill_seconds: f64,

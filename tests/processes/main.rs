@@ -5,9 +5,14 @@
 mod always_valid;
 mod batch;
 mod builtin_model;
+#[path = "../../gguf/tests/writer/model.rs"]
+mod converter;
 mod engine_core_process;
+mod gguf_files;
 mod grammars_in_the_core;
 mod server;
 mod shared_core;
 mod structured_outputs;
 mod support;
+#[path = "../../gguf/tests/writer/mod.rs"]
+mod writer;

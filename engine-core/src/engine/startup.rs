@@ -16,7 +16,8 @@ use crate::core::spec_decode::{NgramProposer, SpeculativeConfigError};
 use crate::engine::heartbeat::Heartbeat;
 use crate::engine::kv_cache_size::{KvCacheSize, KvCacheSizeError, size_kv_cache};
 use crate::model_executor::{
-    self, ComputePool, LoadOptions, LoadedModel, ModelError, ModelLimits, PoolError, load_model,
+    self, ComputePool, KvCacheFormat, LoadOptions, LoadedModel, ModelDtype, ModelError,
+    ModelLimits, PoolError, load_model,
 };
 use crate::sample::VocabSizes;
 use crate::structured_output::{
@@ -145,6 +146,7 @@ pub fn load_engine_core(
     let pool = Arc::new(ComputePool::new(num_threads)?);
     let options = LoadOptions {
         dtype: model_config.dtype,
+        kv_cache_dtype: cache_config.cache_dtype,
         quantization: model_config.quantization,
         backend: model_config.backend,
         heartbeat: heartbeat.counter(),
@@ -211,10 +213,7 @@ pub fn load_engine_core(
         block_size: cache_config.block_size,
         num_blocks,
         kv_cache_bytes: u64::from(num_blocks) * model.kv_cache_bytes_per_block(block_size) as u64,
-        dtype: match model.quantization() {
-            Quantization::None => model.dtype().as_str().to_owned(),
-            quantized => format!("{}, {} weights", model.dtype().as_str(), quantized.as_str()),
-        },
+        dtype: formats_in_words(&model),
         num_threads: num_threads as u32,
         max_num_seqs: scheduler_config.max_num_seqs,
         max_num_batched_tokens: scheduler_config.max_num_batched_tokens,
@@ -297,5 +296,20 @@ fn compute_threads(asked: Option<u32>) -> usize {
     match asked {
         Some(count) => count as usize,
         None => std::thread::available_parallelism().map_or(1, NonZero::get),
+    }
+}
+
+/// The model's number formats, as the line at the start says them.
+fn formats_in_words(model: &LoadedModel) -> String {
+    let mut words = model.dtype().as_str().to_owned();
+    match (model.quantization(), model.quantized_format()) {
+        (Quantization::None, None) => {}
+        (Quantization::None, Some(format)) => words = format!("{words}, {format} weights"),
+        (quantized, _) => words = format!("{words}, {} weights", quantized.as_str()),
+    }
+    match (model.kv_cache_format(), model.dtype()) {
+        (KvCacheFormat::Q8, _) => words + ", q8 keys and values",
+        (KvCacheFormat::BFloat16, ModelDtype::Float32) => words + ", bfloat16 keys and values",
+        _ => words,
     }
 }

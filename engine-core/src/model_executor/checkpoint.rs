@@ -1,4 +1,5 @@
-//! The files of a checkpoint: a folder, memory-mapped, or bytes inside the executable.
+//! The files of a checkpoint: a folder, memory-mapped, or bytes inside the executable; or one GGUF
+//! file.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -8,7 +9,10 @@ use memmap2::Mmap;
 use safetensors::tensor::{Metadata, SafeTensors};
 use serde_json::Value;
 
+use super::config::HfConfig;
 use super::error::{ModelError, cut};
+use super::gguf::{self, GgufModel, GgufTensors};
+use super::weights::StoredDtype;
 
 const SINGLE_FILE: &str = "model.safetensors";
 const INDEX_FILE: &str = "model.safetensors.index.json";
@@ -20,6 +24,8 @@ pub enum CheckpointFiles {
     Folder(PathBuf),
     /// Names and contents.
     Embedded(Vec<(String, &'static [u8])>),
+    /// A GGUF file.
+    Gguf(GgufModel),
 }
 
 /// The content of one file.
@@ -40,22 +46,37 @@ impl FileBytes {
 }
 
 impl CheckpointFiles {
-    /// A folder, checked to be one.
+    /// What lies at a path: a folder, or a GGUF file.
     ///
     /// # Errors
-    /// [`ModelError::Folder`] where it doesn't exist or is something else.
-    pub fn folder(path: &Path) -> Result<Self, ModelError> {
+    /// [`ModelError::Folder`] where there is neither, [`ModelError::Gguf`] where the file is
+    /// something else.
+    pub fn at(path: &Path) -> Result<Self, ModelError> {
         let problem = match path.metadata() {
             Ok(metadata) if metadata.is_dir() => return Ok(Self::Folder(path.to_owned())),
-            Ok(_) => {
-                "not a folder; the folder with config.json and *.safetensors is needed".to_owned()
-            }
-            Err(error) => format!("{error}; a folder with config.json and *.safetensors is needed"),
+            Ok(metadata) if metadata.is_file() => return GgufModel::open(path).map(Self::Gguf),
+            Ok(_) => "neither a folder nor a file".to_owned(),
+            Err(error) => error.to_string(),
         };
         Err(ModelError::Folder {
             path: path.to_owned(),
-            problem,
+            problem: format!(
+                "{problem}; a folder with config.json and *.safetensors, or a GGUF file, is needed"
+            ),
         })
+    }
+
+    /// What the files say of the model.
+    ///
+    /// # Errors
+    /// As [`HfConfig::parse`]; [`ModelError::Gguf`].
+    pub(crate) fn config(&self) -> Result<HfConfig, ModelError> {
+        match self {
+            Self::Gguf(model) => gguf::parse(model),
+            Self::Folder(_) | Self::Embedded(_) => {
+                HfConfig::parse(self.read("config.json")?.as_slice())
+            }
+        }
     }
 
     /// The file's content, or `None` where the checkpoint has no such file.
@@ -71,6 +92,7 @@ impl CheckpointFiles {
                     problem: error.to_string(),
                 })
             }
+            Self::Gguf(_) => Ok(None),
         }
     }
 
@@ -80,7 +102,7 @@ impl CheckpointFiles {
             file: name.to_owned(),
             problem: match self {
                 Self::Folder(folder) => format!("missing in {}", folder.display()),
-                Self::Embedded(_) => "missing".to_owned(),
+                Self::Embedded(_) | Self::Gguf(_) => "missing".to_owned(),
             },
         })
     }
@@ -110,8 +132,14 @@ struct Shard {
     metadata: Metadata,
 }
 
-/// All tensors of a checkpoint, by name.
-pub(crate) struct Checkpoint {
+/// All tensors of a checkpoint, by the names that a Hugging Face checkpoint gives them.
+pub(crate) enum Checkpoint {
+    Safetensors(Shards),
+    Gguf(GgufTensors),
+}
+
+/// All tensors of safetensors files.
+pub(crate) struct Shards {
     shards: Vec<Shard>,
     /// Tensor name to index in `shards`.
     shard_of: HashMap<String, usize>,
@@ -121,15 +149,73 @@ pub(crate) struct Checkpoint {
 #[derive(Clone, Copy)]
 pub(crate) struct RawTensor<'a> {
     pub(crate) file: &'a str,
-    pub(crate) dtype: safetensors::Dtype,
+    pub(crate) dtype: StoredDtype,
     pub(crate) shape: &'a [usize],
     pub(crate) data: &'a [u8],
+    /// Width of a head whose rows stand in the order `(0, half, 1, half + 1, ..)`, where the rows
+    /// are a head's and do.
+    pub(crate) interleaved: Option<usize>,
 }
 
 impl Checkpoint {
+    /// Opens the tensors of a model with this configuration.
+    pub(crate) fn open(files: &CheckpointFiles, config: &HfConfig) -> Result<Self, ModelError> {
+        Ok(match files {
+            CheckpointFiles::Gguf(model) => Self::Gguf(model.tensors(config)),
+            CheckpointFiles::Folder(_) | CheckpointFiles::Embedded(_) => {
+                Self::Safetensors(Shards::open(files)?)
+            }
+        })
+    }
+
+    /// Bytes of all tensors.
+    pub(crate) fn num_bytes(&self) -> usize {
+        match self {
+            Self::Safetensors(shards) => shards.num_bytes(),
+            Self::Gguf(tensors) => tensors.num_bytes(),
+        }
+    }
+
+    /// The tensor, or `None` where there is none of this name.
+    ///
+    /// # Errors
+    /// [`ModelError::TensorDtype`] where its number format isn't supported.
+    pub(crate) fn find(&self, name: &str) -> Result<Option<RawTensor<'_>>, ModelError> {
+        match self {
+            Self::Safetensors(shards) => shards.find(name),
+            Self::Gguf(tensors) => tensors.find(name),
+        }
+    }
+
+    /// The quantized format that most of the weights are stored in.
+    pub(crate) fn quantized_format(&self) -> Option<String> {
+        match self {
+            Self::Safetensors(_) => None,
+            Self::Gguf(tensors) => tensors.quantized_format(),
+        }
+    }
+
+    /// What messages call a tensor: its name in the file.
+    pub(crate) fn name_in_file(&self, name: &str) -> String {
+        match self {
+            Self::Safetensors(_) => name.to_owned(),
+            Self::Gguf(tensors) => tensors.name_in_file(name),
+        }
+    }
+
+    /// Whether the weights of norms hold what some families add to them.
+    pub(crate) fn norm_offset_included(&self) -> bool {
+        match self {
+            Self::Safetensors(_) => false,
+            Self::Gguf(tensors) => tensors.norm_offset_included(),
+        }
+    }
+}
+
+impl Shards {
     /// Maps `model.safetensors`, or the shards that `model.safetensors.index.json` lists, and
     /// checks their headers.
-    pub(crate) fn open(files: &CheckpointFiles) -> Result<Self, ModelError> {
+    fn open(files: &CheckpointFiles) -> Result<Self, ModelError> {
         let mut checkpoint = Self {
             shards: Vec::new(),
             shard_of: HashMap::new(),
@@ -172,29 +258,46 @@ impl Checkpoint {
         Ok(())
     }
 
-    /// Bytes of all tensors.
-    pub(crate) fn num_bytes(&self) -> usize {
+    fn num_bytes(&self) -> usize {
         self.shards
             .iter()
             .map(|shard| shard.metadata.data_len())
             .sum()
     }
 
-    /// The tensor, or `None` where there is none of this name.
-    pub(crate) fn find(&self, name: &str) -> Option<RawTensor<'_>> {
-        let shard = self.shards.get(*self.shard_of.get(name)?)?;
-        let info = shard.metadata.info(name)?;
+    fn find(&self, name: &str) -> Result<Option<RawTensor<'_>>, ModelError> {
+        let shard = self
+            .shard_of
+            .get(name)
+            .and_then(|index| self.shards.get(*index));
+        let Some(shard) = shard else {
+            return Ok(None);
+        };
+        let Some(info) = shard.metadata.info(name) else {
+            return Ok(None);
+        };
+        let dtype = match info.dtype {
+            safetensors::Dtype::F32 => StoredDtype::F32,
+            safetensors::Dtype::F16 => StoredDtype::F16,
+            safetensors::Dtype::BF16 => StoredDtype::BF16,
+            other => {
+                return Err(ModelError::TensorDtype {
+                    name: name.to_owned(),
+                    file: shard.name.clone(),
+                    found: format!("{other:?}"),
+                    supported: "F32, F16 and BF16",
+                });
+            }
+        };
         let (start, end) = info.data_offsets;
-        let data = shard
-            .bytes
-            .as_slice()
-            .get(shard.data_start + start..shard.data_start + end)?;
-        Some(RawTensor {
+        let range = shard.data_start + start..shard.data_start + end;
+        Ok(shard.bytes.as_slice().get(range).map(|data| RawTensor {
             file: &shard.name,
-            dtype: info.dtype,
+            dtype,
             shape: &info.shape,
             data,
-        })
+            interleaved: None,
+        }))
     }
 }
 

@@ -10,10 +10,10 @@ use super::compute_pool::PoolError;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ModelError {
-    /// The model folder can't be used.
-    #[error("model folder {path}: {problem}")]
+    /// The model's path can't be used.
+    #[error("model {path}: {problem}")]
     Folder {
-        /// The folder as given.
+        /// The path as given.
         path: PathBuf,
         /// What is wrong with it and what would be right.
         problem: String,
@@ -25,6 +25,14 @@ pub enum ModelError {
         file: String,
         /// What is wrong with it.
         problem: String,
+    },
+    /// A GGUF file is broken, or asks for something that isn't implemented.
+    #[error("{file}: {source}")]
+    Gguf {
+        /// The file's name.
+        file: String,
+        /// What is wrong with it.
+        source: Box<gguf::GgufError>,
     },
     /// `config.json` lacks a field or has a value that can't be used.
     #[error("config.json: {field}: {problem}")]
@@ -50,12 +58,12 @@ pub enum ModelError {
     MissingTensor {
         /// The tensor's name.
         name: String,
-        /// The shape that `config.json` implies.
+        /// The shape that the configuration implies.
         expected: Vec<usize>,
     },
-    /// A tensor has another shape than `config.json` implies.
+    /// A tensor has another shape than the configuration implies.
     #[error(
-        "tensor {name} in {file} has shape {}, config.json implies {}",
+        "tensor {name} in {file} has shape {}, the model's configuration implies {}",
         shape(.found),
         shape(.expected)
     )]
@@ -64,13 +72,13 @@ pub enum ModelError {
         name: String,
         /// The file that holds it.
         file: String,
-        /// The shape that `config.json` implies.
+        /// The shape that the configuration implies.
         expected: Vec<usize>,
         /// The shape in the file.
         found: Vec<usize>,
     },
     /// A tensor has a number format that can't be loaded.
-    #[error("tensor {name} in {file} is {found}; supported are F32, F16 and BF16")]
+    #[error("tensor {name} in {file} is {found}; supported are {supported}")]
     TensorDtype {
         /// The tensor's name.
         name: String,
@@ -78,6 +86,8 @@ pub enum ModelError {
         file: String,
         /// The format in the file.
         found: String,
+        /// The formats that can be loaded from such a file.
+        supported: &'static str,
     },
     /// A step's batch contradicts itself or exceeds what was allocated.
     #[error("forward pass: {field}: {problem}")]

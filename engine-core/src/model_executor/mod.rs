@@ -12,9 +12,11 @@ mod compute_pool;
 mod config;
 mod error;
 mod forward_input;
+mod gguf;
 mod models;
 mod quantization;
 mod rotary;
+mod stored_tensor;
 mod weights;
 
 use std::ops::Range;
@@ -25,10 +27,11 @@ pub use checkpoint::CheckpointFiles;
 pub use compute_pool::{ComputePool, PoolError};
 pub use config::{ExpertsConfig, HfConfig, HiddenAct};
 pub use error::ModelError;
+pub use gguf::GgufModel;
 pub use models::supported_architectures;
 pub use rotary::{RopeParameters, RopeScaling, RotaryTable};
 
-use protocol::{BackendKind, Dtype, ModelSource, Quantization};
+use protocol::{BackendKind, Dtype, KvCacheDtype, ModelSource, Quantization};
 
 /// One flat batch: tokens of several requests, prefill chunks and decode tokens together.
 #[derive(Debug, Clone, Copy)]
@@ -71,9 +74,19 @@ pub trait CausalLm: Send {
 
     /// The same of any rows, in their order: the head's weights are read once for all of them.
     ///
+    /// `bitmasks` are the grammars' of the first rows; bit `i % 32` of word `i / 32` is token `i`, 1
+    /// for allowed. A model may set the logits of other tokens to -inf, where that is done before they
+    /// leave their device; whoever samples masks them in any case.
+    ///
     /// # Errors
     /// As there.
-    fn compute_logits_of(&mut self, rows: &[usize], logits: &mut [f32]) -> Result<(), ModelError> {
+    fn compute_logits_of(
+        &mut self,
+        rows: &[usize],
+        bitmasks: &[Option<&[u32]>],
+        logits: &mut [f32],
+    ) -> Result<(), ModelError> {
+        let _ = bitmasks;
         let vocab_size = self.vocab_size();
         for (&row, logits) in rows.iter().zip(logits.chunks_mut(vocab_size)) {
             self.compute_logits(row..row.saturating_add(1), logits)?;
@@ -103,8 +116,10 @@ pub trait CausalLm: Send {
 /// How a model is loaded.
 #[derive(Debug, Clone)]
 pub struct LoadOptions {
-    /// Number format of weights and KV cache.
+    /// Number format of weights and, where that has none of its own, KV cache.
     pub dtype: Dtype,
+    /// Number format of keys and values.
+    pub kv_cache_dtype: KvCacheDtype,
     /// Format of the matrices: as `dtype` says, or quantized while loading.
     pub quantization: Quantization,
     /// What executes the model.
@@ -122,12 +137,34 @@ pub struct LoadProgress {
     pub total_bytes: u64,
 }
 
+/// Number format of keys and values in force.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KvCacheFormat {
+    /// 32 bits.
+    Float32,
+    /// bfloat16.
+    BFloat16,
+    /// 8 bits, with a scale for each head of each token.
+    Q8,
+}
+
+impl KvCacheFormat {
+    /// What was asked for, in a model of `dtype`.
+    pub(crate) fn of(asked: KvCacheDtype, dtype: ModelDtype) -> Self {
+        match (asked, dtype) {
+            (KvCacheDtype::Q8, _) => Self::Q8,
+            (KvCacheDtype::Bf16, _) | (KvCacheDtype::Auto, ModelDtype::BFloat16) => Self::BFloat16,
+            (KvCacheDtype::Auto, ModelDtype::Float32) => Self::Float32,
+        }
+    }
+}
+
 /// Number format in force.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ModelDtype {
-    /// 32-bit weights and KV cache.
+    /// 32-bit weights.
     Float32,
-    /// bfloat16 weights and KV cache; sums are made in 32 bits.
+    /// bfloat16 weights; sums are made in 32 bits.
     BFloat16,
 }
 
@@ -171,12 +208,14 @@ pub struct LoadedModel {
     name: String,
     config: HfConfig,
     dtype: ModelDtype,
+    kv_cache_format: KvCacheFormat,
     quantization: Quantization,
+    quantized_format: Option<String>,
     weights: Box<dyn models::LoadedWeights>,
 }
 
 impl LoadedModel {
-    /// The folder's name, or the one given with the files.
+    /// The folder's or file's name, or the one given with the files.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -191,7 +230,17 @@ impl LoadedModel {
         self.dtype
     }
 
-    /// Format of the matrices.
+    /// Format of keys and values.
+    pub fn kv_cache_format(&self) -> KvCacheFormat {
+        self.kv_cache_format
+    }
+
+    /// The quantized format of most of the weights in the file, where a GGUF file has one.
+    pub fn quantized_format(&self) -> Option<&str> {
+        self.quantized_format.as_deref()
+    }
+
+    /// What was to be done to the matrices while loading.
     pub fn quantization(&self) -> Quantization {
         self.quantization
     }
@@ -239,9 +288,13 @@ pub fn load_model(
 ) -> Result<LoadedModel, ModelError> {
     match source {
         ModelSource::Path(path) => {
-            let files = CheckpointFiles::folder(path)?;
-            // `.` and `..` have a name only once they are resolved.
-            let resolved = path.canonicalize().unwrap_or_else(|_| path.clone());
+            let files = CheckpointFiles::at(path)?;
+            // `.` and `..` have a name only once they are resolved. A file has its own, also as a
+            // link, which caches make to a name that is a hash.
+            let resolved = match files {
+                CheckpointFiles::Gguf(_) => path.clone(),
+                _ => path.canonicalize().unwrap_or_else(|_| path.clone()),
+            };
             let name = resolved
                 .file_name()
                 .unwrap_or(path.as_os_str())
@@ -258,7 +311,7 @@ pub fn load_model(
     }
 }
 
-/// Loads a model from a folder or from files inside the executable.
+/// Loads a model from a folder, a GGUF file, or files inside the executable.
 ///
 /// # Errors
 /// As [`load_model`].
@@ -269,6 +322,5 @@ pub fn load_model_files(
     pool: Arc<ComputePool>,
     progress: &mut dyn FnMut(LoadProgress),
 ) -> Result<LoadedModel, ModelError> {
-    let config = HfConfig::parse(files.read("config.json")?.as_slice())?;
-    models::load(name, config, files, options, pool, progress)
+    models::load(name, files.config()?, files, options, pool, progress)
 }

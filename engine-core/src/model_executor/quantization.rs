@@ -5,8 +5,9 @@ use half::f16;
 /// Values that share a scale.
 pub(crate) const GROUP: usize = 32;
 
-/// A quantized number format. Values are `scale * (stored - zero)`, `stored` being unsigned.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A quantized number format; the finer first. Values are `scale * (stored - zero)`, `stored` being
+/// unsigned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum QuantizedFormat {
     /// 8 bits per value, `-127..=127` (`-128` where a file has it), and a 16-bit scale.
     Q8_0,

@@ -1,16 +1,16 @@
 //! Tensors on their way from the checkpoint to a backend.
 
-use half::{bf16, f16};
 use protocol::Quantization;
 
 use super::LoadProgress;
 use super::backend::Backend;
-use super::checkpoint::{Checkpoint, RawTensor};
+use super::checkpoint::Checkpoint;
 use super::error::ModelError;
-use super::quantization::{GROUP, Group, QuantizedFormat};
+use super::quantization::QuantizedFormat;
+pub(crate) use super::stored_tensor::{StoredDtype, StoredTensor};
 
-/// How a backend keeps a matrix.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// How a backend keeps a matrix; the finest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum WeightFormat {
     /// In the model's dtype.
     Dense,
@@ -38,151 +38,27 @@ impl WeightFormat {
             (Quantization::Q4_0 | Quantization::Q8_0, _) => Self::Quantized(QuantizedFormat::Q8_0),
         }
     }
+
+    /// The format of a matrix that is stored in `parts`: what `--quantization` asks for, or what
+    /// the file has where that is coarser. Of parts in several formats the finest counts.
+    fn of_stored(quantization: Quantization, role: MatrixRole, parts: &[StoredTensor<'_>]) -> Self {
+        let asked = Self::of(quantization, role);
+        let stored = parts.iter().map(|part| part.dtype().kept_in()).min();
+        match stored {
+            Some(stored) if role != MatrixRole::Router => asked.max(stored),
+            _ => asked,
+        }
+    }
 }
 
-/// Number format of a stored tensor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum StoredDtype {
-    F32,
-    F16,
-    BF16,
-}
-
-/// A matrix (or, with one row, a vector) as the checkpoint stores it, row-major.
-#[derive(Clone, Copy)]
-pub(crate) struct StoredTensor<'a> {
-    dtype: StoredDtype,
-    rows: usize,
-    cols: usize,
-    data: &'a [u8],
-}
-
-impl<'a> StoredTensor<'a> {
-    fn new(raw: RawTensor<'a>, name: &str, expected: &[usize]) -> Result<Self, ModelError> {
-        let dtype = match raw.dtype {
-            safetensors::Dtype::F32 => StoredDtype::F32,
-            safetensors::Dtype::F16 => StoredDtype::F16,
-            safetensors::Dtype::BF16 => StoredDtype::BF16,
-            other => {
-                return Err(ModelError::TensorDtype {
-                    name: name.to_owned(),
-                    file: raw.file.to_owned(),
-                    found: format!("{other:?}"),
-                });
-            }
-        };
-        if raw.shape != expected {
-            return Err(ModelError::TensorShape {
-                name: name.to_owned(),
-                file: raw.file.to_owned(),
-                expected: expected.to_owned(),
-                found: raw.shape.to_owned(),
-            });
+impl StoredDtype {
+    /// The format that holds such values exactly, or of the quantized ones the nearest.
+    fn kept_in(self) -> WeightFormat {
+        match self {
+            Self::F32 | Self::F16 | Self::BF16 => WeightFormat::Dense,
+            Self::Blocks(gguf::TensorType::Q4_0) => WeightFormat::Quantized(QuantizedFormat::Q4_0),
+            Self::Blocks(_) => WeightFormat::Quantized(QuantizedFormat::Q8_0),
         }
-        let cols = expected.last().copied().unwrap_or(1);
-        let rows = expected
-            .iter()
-            .product::<usize>()
-            .checked_div(cols)
-            .unwrap_or(0);
-        Ok(Self {
-            dtype,
-            rows,
-            cols,
-            data: raw.data,
-        })
-    }
-
-    /// A tensor of f32 bytes.
-    #[cfg(test)]
-    pub(crate) fn f32(rows: usize, cols: usize, data: &'a [u8]) -> Self {
-        Self {
-            dtype: StoredDtype::F32,
-            rows,
-            cols,
-            data,
-        }
-    }
-
-    pub(crate) fn rows(&self) -> usize {
-        self.rows
-    }
-
-    pub(crate) fn cols(&self) -> usize {
-        self.cols
-    }
-
-    pub(crate) fn num_bytes(&self) -> usize {
-        self.data.len()
-    }
-
-    /// Calls `each(column, value)` over one row.
-    #[inline]
-    pub(crate) fn for_each_in_row(&self, row: usize, mut each: impl FnMut(usize, f32)) {
-        fn split<const N: usize>(bytes: &[u8]) -> impl Iterator<Item = [u8; N]> + '_ {
-            bytes.as_chunks::<N>().0.iter().copied()
-        }
-        let width = match self.dtype {
-            StoredDtype::F32 => 4,
-            StoredDtype::F16 | StoredDtype::BF16 => 2,
-        };
-        let start = row * self.cols * width;
-        let Some(bytes) = self.data.get(start..start + self.cols * width) else {
-            return;
-        };
-        match self.dtype {
-            StoredDtype::F32 => split::<4>(bytes)
-                .enumerate()
-                .for_each(|(col, bytes)| each(col, f32::from_le_bytes(bytes))),
-            StoredDtype::F16 => split::<2>(bytes)
-                .enumerate()
-                .for_each(|(col, bytes)| each(col, f16::from_le_bytes(bytes).to_f32())),
-            StoredDtype::BF16 => split::<2>(bytes)
-                .enumerate()
-                .for_each(|(col, bytes)| each(col, bf16::from_le_bytes(bytes).to_f32())),
-        }
-    }
-
-    /// Calls `each(group, values)` over the groups of one row; the last is filled with zeros.
-    pub(crate) fn for_each_group_in_row(
-        &self,
-        row: usize,
-        format: QuantizedFormat,
-        mut each: impl FnMut(usize, Group),
-    ) {
-        let mut values = [0.0; GROUP];
-        self.for_each_in_row(row, |col, value| {
-            values[col % GROUP] = value;
-            if col % GROUP == GROUP - 1 || col + 1 == self.cols {
-                each(col / GROUP, format.quantize(&values));
-                values = [0.0; GROUP];
-            }
-        });
-    }
-
-    /// All values in order, as they are left in `format`.
-    pub(crate) fn to_f32_in(self, format: WeightFormat) -> Vec<f32> {
-        let WeightFormat::Quantized(format) = format else {
-            return self.to_f32();
-        };
-        let mut values = vec![0.0; self.rows * self.cols];
-        for (row, values) in values.chunks_exact_mut(self.cols.max(1)).enumerate() {
-            self.for_each_group_in_row(row, format, |index, group| {
-                for (i, value) in values[index * GROUP..].iter_mut().take(GROUP).enumerate() {
-                    *value = group.to_f32(i);
-                }
-            });
-        }
-        values
-    }
-
-    /// All values in order.
-    pub(crate) fn to_f32(self) -> Vec<f32> {
-        let mut values = vec![0.0; self.rows * self.cols];
-        for (row, values) in values.chunks_exact_mut(self.cols.max(1)).enumerate() {
-            self.for_each_in_row(row, |col, value| values[col] = value);
-        }
-        values
     }
 }
 
@@ -232,12 +108,12 @@ impl<'a, B: Backend> WeightLoader<'a, B> {
     fn find(&self, name: &str, expected: &[usize]) -> Result<StoredTensor<'a>, ModelError> {
         let raw = self
             .checkpoint
-            .find(name)
+            .find(name)?
             .ok_or_else(|| ModelError::MissingTensor {
-                name: name.to_owned(),
+                name: self.checkpoint.name_in_file(name),
                 expected: expected.to_owned(),
             })?;
-        StoredTensor::new(raw, name, expected)
+        StoredTensor::new(raw, || self.checkpoint.name_in_file(name), expected)
     }
 
     fn advance(&mut self, tensors: &[StoredTensor<'_>]) {
@@ -254,6 +130,12 @@ impl<'a, B: Backend> WeightLoader<'a, B> {
         offset: f32,
     ) -> Result<B::Vector, ModelError> {
         let tensor = self.find(&format!("{name}.weight"), &[width])?;
+        let included = if self.checkpoint.norm_offset_included() {
+            offset
+        } else {
+            0.0
+        };
+        let tensor = tensor.without_offset(included);
         let vector = self.backend.load_vector(tensor, offset)?;
         self.advance(&[tensor]);
         Ok(vector)
@@ -320,7 +202,7 @@ impl<'a, B: Backend> WeightLoader<'a, B> {
             }
         }
         let bias = any_bias.then_some(bias);
-        let format = WeightFormat::of(self.quantization, role);
+        let format = WeightFormat::of_stored(self.quantization, role, &weights);
         let matrix = self
             .backend
             .load_matrix(in_features, &weights, bias.as_deref(), format)?;

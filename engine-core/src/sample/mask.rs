@@ -27,24 +27,6 @@ pub(super) enum Masking {
     Restored,
 }
 
-/// Masks the tokens whose bit is 0; bit `i % 32` of word `i / 32` is token `i`.
-/// `bitmask` has at least `ceil(row.len() / 32)` words.
-pub(super) fn apply_grammar_bitmask(row: &mut [f32], bitmask: &[u32]) {
-    for (logits, &word) in row.chunks_mut(32).zip(bitmask) {
-        match word {
-            u32::MAX => {}
-            0 => logits.fill(MASKED),
-            _ => {
-                for (bit, logit) in logits.iter_mut().enumerate() {
-                    if word >> bit & 1 == 0 {
-                        *logit = MASKED;
-                    }
-                }
-            }
-        }
-    }
-}
-
 /// Masks every token but `ids`. `saved` is scratch.
 pub(super) fn keep_only(row: &mut [f32], ids: &[u32], saved: &mut Vec<(usize, f32)>) -> Masking {
     saved.clear();

@@ -1,11 +1,12 @@
 //! From a row of logits to a token, in vLLM V1's order.
 
 use protocol::{LogprobsMode, SamplingParams};
+use structured_output::apply_token_bitmask_inplace;
 
 use super::error::SampleError;
 use super::logits_processor;
 use super::logprobs::{LogprobsRow, RequestedLogprobs, gather, is_normalised, is_processed};
-use super::mask::{MASKED, Masking, RowMask, apply_grammar_bitmask, keep_only};
+use super::mask::{MASKED, Masking, RowMask, keep_only};
 use super::metadata::{RequestSamplingState, VocabSizes};
 use super::noise::Noise;
 use super::random_sample::random_sample;
@@ -225,7 +226,7 @@ fn constrain(
             if found < expected {
                 return Err(SampleError::BitmaskWidth { expected, found });
             }
-            apply_grammar_bitmask(row, bitmask);
+            apply_token_bitmask_inplace(row, bitmask);
             Masking::Applied
         }
         RowMask::Only(ids) => keep_only(row, ids, saved),

@@ -1,6 +1,7 @@
 //! Forced text: the tokens that the tokenizer itself would write for text that must come next.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 
 use protocol::JumpForward;
 use structured_output::MatcherError;
@@ -8,6 +9,7 @@ use tokenizer::Tokenizer;
 
 use super::mask::TokenMask;
 use super::request::StructuredOutputRequest;
+use crate::lock::lock;
 
 /// Forced text that is looked at at once, in bytes. Longer runs come in parts.
 const MAX_TEXT_BYTES: usize = 1024;
@@ -18,6 +20,9 @@ const MAX_CONTEXT_TOKENS: usize = 6;
 /// Tokens that may follow forced text, at most, for each of which is looked whether it merges with it.
 const MAX_NEXT_TOKENS: usize = 16;
 
+/// Answers that are remembered of what merges with what.
+const MAX_REMEMBERED: usize = 1 << 16;
+
 /// Which tokens are appended without sampling.
 #[derive(Debug, Clone, Default)]
 pub enum ForcedTokens {
@@ -27,7 +32,16 @@ pub enum ForcedTokens {
     /// Those that are alone in their mask: the output is that of `Off`.
     SingleToken,
     /// Those of forced text too.
-    Text(Arc<Tokenizer>),
+    Text(Arc<TextEncoder>),
+}
+
+/// Encodes forced text.
+#[derive(Debug)]
+pub struct TextEncoder {
+    tokenizer: Arc<Tokenizer>,
+    /// Whether two tokens stay what they are before a third. Grammars ask this of few tokens, again
+    /// and again.
+    stays: Mutex<HashMap<[u32; 3], bool>>,
 }
 
 impl ForcedTokens {
@@ -36,7 +50,10 @@ impl ForcedTokens {
         match jump_forward {
             JumpForward::Off => Self::Off,
             JumpForward::SingleToken => Self::SingleToken,
-            JumpForward::Text => Self::Text(tokenizer),
+            JumpForward::Text => Self::Text(Arc::new(TextEncoder {
+                tokenizer,
+                stays: Mutex::default(),
+            })),
         }
     }
 
@@ -57,7 +74,7 @@ impl ForcedTokens {
         all_token_ids: &[u32],
         tokens_left: u32,
     ) -> Result<Vec<u32>, MatcherError> {
-        let Self::Text(tokenizer) = self else {
+        let Self::Text(encoder) = self else {
             return Ok(Vec::new());
         };
         let mut text = request.forced_text()?;
@@ -67,14 +84,13 @@ impl ForcedTokens {
         if text.is_empty() {
             return Ok(Vec::new());
         }
-        let Some(context) = Context::before_text(tokenizer, all_token_ids) else {
+        let Some((context, mut forced)) = encoder.encode_after(all_token_ids, &text) else {
             return Ok(Vec::new());
         };
-        let mut forced = context.encode(&text).unwrap_or_default();
         let num_allowed = request.validate_tokens(&forced, tokens_left)?;
         let is_last_settled = num_allowed == forced.len()
             && match request.mask_after(&forced, tokens_left)? {
-                Some(mask) => context.is_settled(&text, &forced, &mask),
+                Some(mask) => encoder.is_settled(&context, &text, &forced, &mask),
                 // The text ends there.
                 None => true,
             };
@@ -83,6 +99,73 @@ impl ForcedTokens {
         }
         forced.truncate(num_allowed);
         Ok(forced)
+    }
+}
+
+impl TextEncoder {
+    /// The tokens of `text` after `all_token_ids`, and their context; `None` where writing both
+    /// together would change tokens that stand.
+    fn encode_after<'a>(
+        &'a self,
+        all_token_ids: &'a [u32],
+        text: &str,
+    ) -> Option<(Context<'a>, Vec<u32>)> {
+        // Mostly what stands there stays: then no more has to be known of it.
+        let recent = Context::longest(&self.tokenizer, all_token_ids)?;
+        if let Some(context) = Context::of_tokens(&self.tokenizer, recent)
+            && let Some(forced) = context.encode(text)
+        {
+            return Some((context, forced));
+        }
+        let context = Context::before_text(&self.tokenizer, all_token_ids)?;
+        let forced = context.encode(text)?;
+        Some((context, forced))
+    }
+
+    /// Whether `text` is written as `forced` whichever of the tokens in `mask` comes next. Not where
+    /// they are many.
+    fn is_settled(
+        &self,
+        context: &Context<'_>,
+        text: &str,
+        forced: &[u32],
+        mask: &TokenMask,
+    ) -> bool {
+        let Some(next) = mask.few_tokens() else {
+            return false;
+        };
+        next.len() <= MAX_NEXT_TOKENS
+            && next.iter().all(|&token_id| {
+                self.tokenizer.is_special_token(token_id)
+                    || self.stays_before(forced, token_id)
+                    || context.stays_before(text, forced, token_id)
+            })
+    }
+
+    /// Whether the last two of `forced` stay what they are before a token; remembered.
+    fn stays_before(&self, forced: &[u32], next: u32) -> bool {
+        let &[.., before, last] = forced else {
+            return false;
+        };
+        let key = [before, last, next];
+        if let Some(&known) = lock(&self.stays).get(&key) {
+            return known;
+        }
+        let bytes: Vec<u8> = key
+            .iter()
+            .flat_map(|&id| self.tokenizer.token_bytes(id))
+            .copied()
+            .collect();
+        let stays = std::str::from_utf8(&bytes)
+            .ok()
+            .and_then(|text| self.tokenizer.encode(text, false).ok())
+            .is_some_and(|encoded| encoded.starts_with(&[before, last]));
+        let mut known = lock(&self.stays);
+        if known.len() >= MAX_REMEMBERED {
+            known.clear();
+        }
+        known.insert(key, stays);
+        stays
     }
 }
 
@@ -96,12 +179,7 @@ struct Context<'a> {
 impl<'a> Context<'a> {
     /// That of a text after `token_ids`; `None` where the tokenizer would have written them otherwise.
     fn before_text(tokenizer: &'a Tokenizer, token_ids: &'a [u32]) -> Option<Self> {
-        let first = token_ids.len().saturating_sub(MAX_CONTEXT_TOKENS);
-        // Nothing merges across a control token.
-        let is_control = |id: &u32| tokenizer.is_special_token(*id);
-        let recent = token_ids.get(first..)?;
-        let start = recent.iter().rposition(is_control).map_or(0, |at| at + 1);
-        let recent = &recent[start..];
+        let recent = Self::longest(tokenizer, token_ids)?;
         // A context that begins within a word is encoded to other tokens than stand there: the
         // longest part that is not. Without any only at the start of a text.
         let skips = match recent.is_empty() {
@@ -109,19 +187,34 @@ impl<'a> Context<'a> {
             false => 0..recent.len(),
         };
         skips.into_iter().find_map(|skipped| {
-            let token_ids = &recent[skipped..];
-            let bytes: Vec<u8> = token_ids
-                .iter()
-                .flat_map(|&id| tokenizer.token_bytes(id))
-                .copied()
-                .collect();
-            let text = String::from_utf8(bytes).ok()?;
-            let is_own = tokenizer.encode(&text, false).ok()? == token_ids;
-            is_own.then_some(Self {
-                tokenizer,
-                token_ids,
-                text,
-            })
+            let context = Self::of_tokens(tokenizer, &recent[skipped..])?;
+            let is_own = tokenizer.encode(&context.text, false).ok()? == context.token_ids;
+            is_own.then_some(context)
+        })
+    }
+
+    /// The last tokens, as many as may matter.
+    fn longest(tokenizer: &Tokenizer, token_ids: &'a [u32]) -> Option<&'a [u32]> {
+        let first = token_ids.len().saturating_sub(MAX_CONTEXT_TOKENS);
+        // Nothing merges across a control token.
+        let is_control = |id: &u32| tokenizer.is_special_token(*id);
+        let recent = token_ids.get(first..)?;
+        let start = recent.iter().rposition(is_control).map_or(0, |at| at + 1);
+        recent.get(start..)
+    }
+
+    /// Some tokens that stand before a text; `None` where they are no whole characters.
+    fn of_tokens(tokenizer: &'a Tokenizer, token_ids: &'a [u32]) -> Option<Self> {
+        let bytes: Vec<u8> = token_ids
+            .iter()
+            .flat_map(|&id| tokenizer.token_bytes(id))
+            .copied()
+            .collect();
+        let text = String::from_utf8(bytes).ok()?;
+        Some(Self {
+            tokenizer,
+            token_ids,
+            text,
         })
     }
 
@@ -135,23 +228,13 @@ impl<'a> Context<'a> {
             .then(|| encoded.split_off(self.token_ids.len()))
     }
 
-    /// Whether `text` is written as `forced` whichever of the tokens in `mask` comes next. Not where
-    /// they are many.
-    fn is_settled(&self, text: &str, forced: &[u32], mask: &TokenMask) -> bool {
-        let Some(next) = mask.few_tokens() else {
-            return false;
-        };
-        next.len() <= MAX_NEXT_TOKENS
-            && next.iter().all(|&token_id| {
-                if self.tokenizer.is_special_token(token_id) {
-                    return true;
-                }
-                let bytes = self.tokenizer.token_bytes(token_id);
-                std::str::from_utf8(bytes).is_ok_and(|next| {
-                    self.encode(&(text.to_owned() + next))
-                        .is_some_and(|encoded| encoded.starts_with(forced))
-                })
-            })
+    /// Whether `text` is written as `forced` before a token.
+    fn stays_before(&self, text: &str, forced: &[u32], next: u32) -> bool {
+        let bytes = self.tokenizer.token_bytes(next);
+        std::str::from_utf8(bytes).is_ok_and(|next| {
+            self.encode(&(text.to_owned() + next))
+                .is_some_and(|encoded| encoded.starts_with(forced))
+        })
     }
 }
 

@@ -20,6 +20,10 @@ const CLOSING_TOKENS: u32 = 16;
 /// the taking back, and to the shortest completion.
 const MAX_WEIGHED_TOKENS: usize = 64;
 
+/// Text is free where its mask has at least so many tokens: more than all kinds of white space that may
+/// follow a JSON text.
+const MIN_FREE_TOKENS: usize = 512;
+
 /// What constrains a request in flight.
 pub struct StructuredOutputRequest {
     grammar: Box<dyn StructuredOutputGrammar>,
@@ -40,6 +44,8 @@ pub struct StructuredOutputRequest {
     /// Whether the last token was taken back since too few were left to complete the text.
     has_overshot: bool,
     was_led_to_end: bool,
+    /// Whether the text ended where it was free to go on, since no token was left.
+    is_cut_short: bool,
 }
 
 /// What became of a token.
@@ -95,6 +101,7 @@ impl StructuredOutputRequest {
             stop_token_ids: stop_token_ids.iter().chain(own).copied().collect(),
             has_overshot: false,
             was_led_to_end: false,
+            is_cut_short: false,
         }
     }
 
@@ -182,7 +189,13 @@ impl StructuredOutputRequest {
             if !self.has_overshot && spare > CLOSING_TOKENS {
                 return Ok(mask);
             }
-            self.grammar.next_token_mask_within(tokens_left)?
+            match self.grammar.next_token_mask_within(tokens_left) {
+                // One text costs less than what each of the tokens leads to.
+                Err(MatcherError::StepsExhausted { .. }) => {
+                    self.grammar.next_token_mask_completing(tokens_left)?
+                }
+                weighed => weighed?,
+            }
         };
         self.was_led_to_end |= closing.num_allowed() < mask.num_allowed();
         Ok(closing)
@@ -261,12 +274,17 @@ impl StructuredOutputRequest {
         token_id: u32,
         tokens_left: u32,
     ) -> Result<Accepted, MatcherError> {
+        let ends_free_text = tokens_left == 0
+            && self.complete_within_max_tokens
+            && self.stop_token_ids.contains(&token_id)
+            && self.grammar.next_token_mask()?.num_allowed() >= MIN_FREE_TOKENS;
         if !self.grammar.accept_token(token_id)? {
             return Ok(Accepted::Refused);
         }
         match self.overshoots(tokens_left) {
             Ok(false) => {
                 self.has_overshot = false;
+                self.is_cut_short = ends_free_text;
                 self.num_answer_tokens += 1;
                 Ok(Accepted::Yes)
             }
@@ -395,6 +413,7 @@ impl StructuredOutputRequest {
             return Ok(0);
         }
         let before = (self.reasoning.clone(), self.has_overshot);
+        let how_it_ended = (self.was_led_to_end, self.is_cut_short);
         let num_answer_tokens = self.num_answer_tokens;
         let mut num_accepted = 0;
         let mut result = Ok(());
@@ -419,6 +438,7 @@ impl StructuredOutputRequest {
             .rollback(self.num_answer_tokens - num_answer_tokens)?;
         self.num_answer_tokens = num_answer_tokens;
         (self.reasoning, self.has_overshot) = before;
+        (self.was_led_to_end, self.is_cut_short) = how_it_ended;
         result.map(|()| num_accepted)
     }
 
@@ -465,6 +485,12 @@ impl StructuredOutputRequest {
     /// Whether that was noted.
     pub(crate) fn is_dead_end(&self) -> bool {
         self.is_dead_end
+    }
+
+    /// Whether the text ended only since no token was left: where it was free, so that it could have
+    /// gone on. What has an end of its own, such as JSON, never is.
+    pub(crate) fn is_cut_short(&self) -> bool {
+        self.is_cut_short
     }
 
     /// Whether tokens were masked since too few were left for them.

@@ -11,7 +11,9 @@ use crate::core::sched::output::{GrammarOutput, ModelRunnerOutput, RequestMasks}
 use crate::lock::lock;
 use crate::model_executor::ModelError;
 use crate::panic_message::panic_message;
-use crate::sample::{LogprobsRow, RequestSamplingState, Sampler, SamplerOutputRow, SamplerScratch};
+use crate::sample::{
+    LogprobsRow, RequestSamplingState, RowMask, Sampler, SamplerOutputRow, SamplerScratch,
+};
 use crate::structured_output::TokenMask;
 use crate::worker::model_runner::{
     LogitsRow, ModelRunner, ModelRunnerError, RowPurpose, ScheduledRequest,
@@ -40,8 +42,8 @@ enum Head<'a> {
     Given(u32),
     /// The logits of these tokens.
     Few(&'a [u32]),
-    /// All logits.
-    Full,
+    /// All logits, under a bitmask where there is one.
+    Full(Option<&'a [u32]>),
 }
 
 /// Rows that belong together: a prompt position, or the sampled positions of a request.
@@ -101,7 +103,7 @@ impl ModelRunner {
         grammar_output: &'a GrammarOutput,
     ) -> Head<'a> {
         let RowPurpose::Sample { num_draft_tokens } = row.purpose else {
-            return Head::Full;
+            return Head::Full(None);
         };
         let Ok(mask) = grammar_output.of(row.request).row(num_draft_tokens) else {
             return Head::Unsampled;
@@ -115,10 +117,11 @@ impl ModelRunner {
                 match (mask.forced_token(), mask.few_tokens()) {
                     (Some(token_id), _) => Head::Given(token_id),
                     (None, Some(token_ids)) => Head::Few(token_ids),
-                    (None, None) => Head::Full,
+                    (None, None) => Head::Full(bitmask_of(mask)),
                 }
             }
-            _ => Head::Full,
+            Some(mask) => Head::Full(bitmask_of(mask)),
+            None => Head::Full(None),
         }
     }
 
@@ -135,7 +138,7 @@ impl ModelRunner {
                 output.num_head_rows_skipped += match head {
                     Head::Unsampled | Head::Given(_) => vocab_size,
                     Head::Few(token_ids) => vocab_size - token_ids.len() as u64,
-                    Head::Full => 0,
+                    Head::Full(_) => 0,
                 };
             }
         }
@@ -150,15 +153,20 @@ impl ModelRunner {
         heads: &[Head<'_>],
     ) -> Result<Vec<Option<usize>>, ModelError> {
         let width = self.vocab.logits;
-        let is_full = |index: &usize| matches!(heads[*index], Head::Full);
+        let is_full = |index: &usize| matches!(heads[*index], Head::Full(_));
         let full: Vec<usize> = (0..heads.len()).filter(is_full).collect();
+        let bitmask_of = |&index: &usize| match heads[index] {
+            Head::Full(bitmask) => bitmask,
+            Head::Unsampled | Head::Given(_) | Head::Few(_) => None,
+        };
+        let bitmasks: Vec<Option<&[u32]>> = full.iter().map(bitmask_of).collect();
         let mut slots = vec![None; heads.len()];
         for (slot, &index) in full.iter().enumerate() {
             slots[index] = Some(slot);
         }
         let full: Vec<usize> = full.iter().map(|index| first_row + index).collect();
         let logits = &mut self.logits[..full.len() * width];
-        self.model.compute_logits_of(&full, logits)?;
+        self.model.compute_logits_of(&full, &bitmasks, logits)?;
         let mut num_slots = full.len();
         for (index, head) in heads.iter().enumerate() {
             let Head::Few(token_ids) = head else {
@@ -294,7 +302,7 @@ impl Group<'_> {
                     let sampled = match head {
                         Head::Unsampled => return,
                         Head::Given(token_id) => Ok(SamplerOutputRow::given(*token_id)),
-                        Head::Few(_) | Head::Full => {
+                        Head::Few(_) | Head::Full(_) => {
                             sampler.sample_row(logits, state, mask, scratch)
                         }
                     };
@@ -316,6 +324,14 @@ impl Group<'_> {
                 .get_or_insert_with(|| request.sampling_state.clone())
                 .append(token_id);
         }
+    }
+}
+
+/// A mask's words, where it has any.
+fn bitmask_of(mask: &TokenMask) -> Option<&[u32]> {
+    match mask.as_row_mask() {
+        RowMask::Bitmask(words) => Some(words),
+        RowMask::Only(_) | RowMask::Without(_) => None,
     }
 }
 

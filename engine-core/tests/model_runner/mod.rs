@@ -12,7 +12,7 @@ use engine_core::model_executor::{
     CausalLm, ComputePool, ForwardInput, LoadOptions, LoadedModel, ModelError, ModelLimits,
     load_model,
 };
-use protocol::{BackendKind, Dtype, ModelSource, Quantization};
+use protocol::{BackendKind, Dtype, KvCacheDtype, ModelSource, Quantization};
 
 pub const BLOCK_SIZE: usize = 16;
 pub const NUM_BLOCKS: usize = 64;
@@ -62,9 +62,20 @@ pub fn load(
     format: impl Into<WeightOptions>,
     num_threads: usize,
 ) -> Result<LoadedModel, ModelError> {
+    load_with(folder, backend, format, KvCacheDtype::Auto, num_threads)
+}
+
+pub fn load_with(
+    folder: &Path,
+    backend: BackendKind,
+    format: impl Into<WeightOptions>,
+    kv_cache_dtype: KvCacheDtype,
+    num_threads: usize,
+) -> Result<LoadedModel, ModelError> {
     let WeightOptions(dtype, quantization) = format.into();
     let options = LoadOptions {
         dtype,
+        kv_cache_dtype,
         quantization,
         backend,
         heartbeat: Arc::new(AtomicU64::new(0)),
@@ -107,7 +118,17 @@ impl Runner {
         format: impl Into<WeightOptions>,
         num_threads: usize,
     ) -> Self {
-        let loaded = load(folder, backend, format, num_threads).unwrap();
+        Self::with_cache(folder, backend, format, KvCacheDtype::Auto, num_threads)
+    }
+
+    pub fn with_cache(
+        folder: &Path,
+        backend: BackendKind,
+        format: impl Into<WeightOptions>,
+        kv_cache_dtype: KvCacheDtype,
+        num_threads: usize,
+    ) -> Self {
+        let loaded = load_with(folder, backend, format, kv_cache_dtype, num_threads).unwrap();
         Self {
             model: loaded.into_model(&LIMITS).unwrap(),
         }

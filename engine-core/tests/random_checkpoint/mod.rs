@@ -167,6 +167,9 @@ impl RandomCheckpoint {
                 add("self_attn.k_norm.weight", vec![self.head_dim]);
             }
             add("self_attn.o_proj.weight", vec![hidden, q]);
+            if self.qkv_bias && self.architecture == "LlamaForCausalLM" {
+                add("self_attn.o_proj.bias", vec![hidden]);
+            }
             let size = |field: &str| self.extra[field].as_u64().unwrap_or(0) as usize;
             let (block, experts, width, names) = match self.architecture {
                 "MixtralForCausalLM" => (

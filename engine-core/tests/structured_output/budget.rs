@@ -122,3 +122,40 @@ fn an_output_that_can_never_fit_is_refused_by_its_length() {
     assert_eq!(answers["cut"].finish_reason, Some(FinishReason::Length));
     assert_eq!(answers["cut"].token_ids.len(), 20);
 }
+
+/// Free text has no end of its own: where no token is left for more of it, the answer says so, whole as
+/// it is.
+#[test]
+fn free_text_that_the_budget_ends_says_length() {
+    for num_speculative_tokens in [0, 4] {
+        let mut engine = Engine::new(&Setup {
+            num_speculative_tokens,
+            ..Setup::default()
+        });
+        let requests: Vec<_> = (0..12)
+            .map(|seed| {
+                let params = seeded(seed, 7);
+                engine.request(&seed.to_string(), "Tell me.", regex("[^\\n]*"), params)
+            })
+            .collect();
+        let mut num_cut = 0;
+        for (id, answer) in engine.run(&requests) {
+            assert_eq!((answer.complete, answer.error.as_ref()), (Some(true), None));
+            let is_cut = answer.token_ids.len() == 7;
+            num_cut += usize::from(is_cut);
+            let expected = match is_cut {
+                true => FinishReason::Length,
+                false => FinishReason::Stop,
+            };
+            assert_eq!(answer.finish_reason, Some(expected), "{id}");
+        }
+        assert!(num_cut > 6, "{num_cut}");
+        // JSON has an end of its own, also where its last token is the budget's.
+        let schema = r#"{"type": "array", "items": {"type": "string"}, "minItems": 1}"#;
+        let request = engine.request("json", "List.", json(schema), seeded(3, 12));
+        let answers = engine.run(&[request]);
+        assert_eq!(answers["json"].complete, Some(true));
+        assert_eq!(answers["json"].finish_reason, Some(FinishReason::Stop));
+        assert_eq!(engine.totals.structured.num_truncated, 0);
+    }
+}

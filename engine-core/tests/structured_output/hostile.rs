@@ -15,7 +15,20 @@ fn hostile() -> Vec<(
     &'static str,
 )> {
     let deep = format!("{}{}", "[".repeat(5000), "]".repeat(5000));
+    let huge = format!("{{\"title\": \"{}\"}}", "x".repeat(10 << 20));
+    let grammar = |text: &str| Some(StructuredOutputsConstraint::Grammar(text.to_owned()));
+    let no_length = r#"{"type": "string", "minLength": 3, "maxLength": 2}"#;
     vec![
+        ("million", regex("(a{1000}){1000}"), "the shortest output"),
+        ("itself", json(r##"{"$ref": "#"}"##), "refers to itself"),
+        ("no-length", json(no_length), "no text matches"),
+        (
+            "no-value",
+            json(r#"{"enum": []}"#),
+            "structured_outputs.json: ",
+        ),
+        ("huge", json(&huge), "max_source_bytes"),
+        ("no-root", grammar("a ::= \"a\""), "root"),
         ("bad-regex", regex("(a"), "structured_outputs.regex: "),
         (
             "back-reference",
@@ -34,9 +47,7 @@ fn hostile() -> Vec<(
         ),
         (
             "grammar",
-            Some(StructuredOutputsConstraint::Grammar(
-                "root ::= (\"a\"".to_owned(),
-            )),
+            grammar("root ::= (\"a\""),
             "structured_outputs.grammar: ",
         ),
         (

@@ -43,6 +43,7 @@ fn every_flag_reaches_the_configuration() {
         "--block-size=32",
         "--num-gpu-blocks-override=99",
         "--kv-cache-memory-bytes=1000",
+        "--kv-cache-dtype=q8",
         "--scheduling-policy=priority",
         "--max-logprobs=-1",
         "--logprobs-mode=processed_logits",
@@ -71,6 +72,7 @@ fn every_flag_reaches_the_configuration() {
             block_size: 32,
             num_blocks_override: Some(99),
             kv_cache_memory_bytes: Some(1000),
+            cache_dtype: protocol::KvCacheDtype::Q8,
             enable_prefix_caching: false,
         },
         scheduler_config: SchedulerConfig {
@@ -111,6 +113,7 @@ fn nonsense_is_a_usage_error() {
         &["--max-num-seqs=0"][..],
         &["--dtype=int3"],
         &["--quantization=q5_0"],
+        &["--kv-cache-dtype=q4"],
         &["--max-model-len=0"],
         &["--num-blocks-override=1"],
         &["--max-logprobs=-2"],

@@ -77,6 +77,7 @@ impl LineServing {
                 .duration_since(UNIX_EPOCH)
                 .map_or(0, |since| since.as_secs()),
             default_seed: Some(mix(self.seed, number)),
+            trace_headers: Vec::new(),
         };
         let served = match ApiRequest::from_json(request.url, request.body) {
             Ok(request) => self.answer(&request, &context, number).await,

@@ -15,6 +15,52 @@ pub enum Prompt {
     Chat(ChatPrompt),
 }
 
+impl Prompt {
+    /// About how many bytes there are to read: the work that it makes.
+    pub(crate) fn num_bytes(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::TokenIds(token_ids) => size_of_val(token_ids.as_slice()),
+            Self::Chat(chat) => {
+                let lists = [
+                    Some(&chat.messages),
+                    chat.tools.as_ref(),
+                    chat.documents.as_ref(),
+                ];
+                lists.into_iter().flatten().flatten().map(num_bytes).sum()
+            }
+        }
+    }
+}
+
+/// How long a constraint's text is.
+fn constraint_bytes(constraint: &StructuredOutputsConstraint) -> usize {
+    use StructuredOutputsConstraint as Constraint;
+    match constraint {
+        Constraint::JsonObject => 0,
+        Constraint::Choice(choice) => choice.iter().map(String::len).sum(),
+        Constraint::Json(text)
+        | Constraint::Regex(text)
+        | Constraint::Grammar(text)
+        | Constraint::StructuralTag(text) => text.len(),
+    }
+}
+
+/// About how long a value's text is. Values are as deep as a request's body may be.
+fn num_bytes(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(num_bytes).sum::<usize>() + items.len(),
+        Value::Object(map) => {
+            let entries = map.iter();
+            entries
+                .map(|(key, value)| key.len() + num_bytes(value))
+                .sum()
+        }
+        _ => size_of::<u32>(),
+    }
+}
+
 impl From<&str> for Prompt {
     fn from(text: &str) -> Self {
         Self::Text(text.to_owned())
@@ -114,5 +160,12 @@ impl GenerateRequest {
             constraint_parts: Vec::new(),
             whitespace_field: None,
         }
+    }
+
+    /// About how many bytes there are to read: the work that it makes before it can be sent.
+    pub(crate) fn num_bytes(&self) -> usize {
+        let constraint = self.sampling_params.structured_outputs.as_ref();
+        let constraint = constraint.map_or(0, |params| constraint_bytes(&params.constraint));
+        self.prompt.num_bytes() + constraint
     }
 }

@@ -6,6 +6,11 @@ use tokenizer::ChatTemplateRequest;
 use super::{ChatPrompt, InputProcessor, Prompt};
 use crate::error::ValidationError;
 
+/// Most bytes of text per token that are usual.
+const USUAL_TOKEN_BYTES: usize = 8;
+/// Bytes of a text that is tokenized as a whole in any case.
+const SHORT_TEXT: usize = 64 << 10;
+
 /// A prompt in all its forms.
 #[derive(Debug)]
 pub(crate) struct TokenizedPrompt {
@@ -14,8 +19,9 @@ pub(crate) struct TokenizedPrompt {
     /// Where it leaves the model's thinking; `None` where that may yet begin.
     pub(super) reasoning_ended: Option<bool>,
 }
+
 impl InputProcessor {
-    /// Turns a prompt into tokens.
+    /// Turns a prompt of any length into tokens.
     ///
     /// # Errors
     /// A template that refuses the messages.
@@ -23,6 +29,20 @@ impl InputProcessor {
         &self,
         prompt: Prompt,
         add_special_tokens: bool,
+    ) -> Result<TokenizedPrompt, ValidationError> {
+        self.tokenize_within(prompt, add_special_tokens, None)
+    }
+
+    /// The same for a prompt that may have `limit` tokens. One that is far too long is refused
+    /// before all of it has been read.
+    ///
+    /// # Errors
+    /// A template that refuses the messages, or far too many tokens.
+    pub(super) fn tokenize_within(
+        &self,
+        prompt: Prompt,
+        add_special_tokens: bool,
+        limit: Option<u32>,
     ) -> Result<TokenizedPrompt, ValidationError> {
         let ended_in = |token_ids: &[u32]| {
             let reasoning = self.reasoning.as_ref();
@@ -39,6 +59,9 @@ impl InputProcessor {
             Prompt::Text(text) => (text, None),
             Prompt::Chat(chat) => (self.render(&chat)?, Some(chat)),
         };
+        if let Some(limit) = limit {
+            self.refuse_far_too_long(&text, limit)?;
+        }
         let token_ids = self.encode(&text, add_special_tokens, "prompt")?;
         let reasoning_ended = match &chat {
             None => ended_in(&token_ids),
@@ -49,6 +72,26 @@ impl InputProcessor {
             token_ids,
             reasoning_ended,
         })
+    }
+
+    /// Looks at beginnings of a long text, each four times as long as the one before, and refuses it
+    /// where one has more than twice the tokens that may be: so much is not lost by what follows.
+    /// Costs no more than tokenizing a text that just passes.
+    fn refuse_far_too_long(&self, text: &str, limit: u32) -> Result<(), ValidationError> {
+        let limit = limit as usize;
+        let mut len = limit.saturating_mul(USUAL_TOKEN_BYTES).max(SHORT_TEXT);
+        while len < text.len() / 2 {
+            while !text.is_char_boundary(len) {
+                len += 1;
+            }
+            let beginning = text.get(..len).unwrap_or_default();
+            let num_tokens = self.encode(beginning, false, "prompt")?.len();
+            if num_tokens > 2 * limit {
+                return Err(self.too_long(num_tokens, "at least "));
+            }
+            len = len.saturating_mul(4);
+        }
+        Ok(())
     }
 
     fn reasoning_ended_in_chat(

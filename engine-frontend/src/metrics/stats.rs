@@ -1,13 +1,17 @@
 //! Statistics of requests and steps, in vLLM's words.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use protocol::{EngineCoreEventType, EngineCoreOutput, EngineCoreRequest, FinishReason};
+
+use super::traced_request::TracedRequest;
 
 /// The times of one request in flight. Engine times are seconds of the core's clock.
 #[derive(Debug, Clone)]
 pub struct RequestStateStats {
     arrival: Instant,
+    time_to_first_token: Option<f64>,
     queued_ts: Option<f64>,
     scheduled_ts: Option<f64>,
     first_token_ts: Option<f64>,
@@ -18,6 +22,7 @@ pub struct RequestStateStats {
     num_preemptions: u32,
     max_tokens: Option<u32>,
     n: u32,
+    traced: Arc<TracedRequest>,
 }
 
 impl RequestStateStats {
@@ -25,6 +30,7 @@ impl RequestStateStats {
     pub fn new(request: &EngineCoreRequest, n: u32) -> Self {
         Self {
             arrival: Instant::now(),
+            time_to_first_token: None,
             queued_ts: None,
             scheduled_ts: None,
             first_token_ts: None,
@@ -35,6 +41,7 @@ impl RequestStateStats {
             num_preemptions: 0,
             max_tokens: request.sampling_params.max_tokens,
             n,
+            traced: Arc::new(TracedRequest::new(request)),
         }
     }
 
@@ -75,6 +82,7 @@ impl RequestStateStats {
             iteration.num_prompt_tokens += u64::from(self.num_prompt_tokens);
             iteration.num_cached_tokens += u64::from(self.num_cached_tokens);
             let waited = self.arrival.elapsed().as_secs_f64();
+            self.time_to_first_token = Some(waited);
             iteration.time_to_first_tokens.push(waited);
         } else {
             let latency = later_by(timestamp, self.last_token_ts);
@@ -92,6 +100,7 @@ impl RequestStateStats {
         let later_tokens = self.num_generation_tokens.saturating_sub(1);
         FinishedRequestStats {
             finish_reason,
+            time_to_first_token: self.time_to_first_token,
             e2e_latency: self.arrival.elapsed().as_secs_f64(),
             queued_time: later_by(scheduled, queued),
             prefill_time: later_by(first_token, scheduled),
@@ -108,6 +117,7 @@ impl RequestStateStats {
             max_num_generation_tokens: (self.n <= 1).then_some(self.num_generation_tokens),
             max_tokens: self.max_tokens,
             n: self.n,
+            traced: Arc::clone(&self.traced),
         }
     }
 }
@@ -145,6 +155,8 @@ pub struct IterationStats {
 pub struct FinishedRequestStats {
     /// Why.
     pub finish_reason: FinishReason,
+    /// From arrival to the first token, if there was one.
+    pub time_to_first_token: Option<f64>,
     /// From arrival to the end.
     pub e2e_latency: f64,
     /// From the queue to the first step.
@@ -171,6 +183,8 @@ pub struct FinishedRequestStats {
     pub max_tokens: Option<u32>,
     /// The request's `n`.
     pub n: u32,
+    /// What a trace says besides.
+    pub traced: Arc<TracedRequest>,
 }
 
 #[cfg(test)]

@@ -16,6 +16,12 @@ use crate::input_processor::{ChatPrompt, GenerateRequest, Prompt};
 
 const MAX_COMPLETION_TOKENS: &str = "max_completion_tokens";
 
+const REASONING_EFFORT: &str = "reasoning_effort";
+
+/// The values of `reasoning_effort`, as the chat template gets them.
+pub(crate) const REASONING_EFFORTS: [&str; 7] =
+    ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
+
 /// The roles of the API.
 const ROLES: [&str; 6] = [
     "system",
@@ -76,8 +82,8 @@ impl ChatCompletionRequest {
         let tool_choice = take_tool_choice(&mut fields, tools.as_deref())?;
         let mut chat_template_kwargs: Map<String, Value> =
             fields.take("chat_template_kwargs")?.unwrap_or_default();
-        if let Some(effort) = fields.take::<String>("reasoning_effort")? {
-            chat_template_kwargs.insert("reasoning_effort".to_owned(), Value::from(effort));
+        if let Some(effort) = take_reasoning_effort(&mut fields)? {
+            chat_template_kwargs.insert(REASONING_EFFORT.to_owned(), Value::from(effort));
         }
         let continue_final_message = fields.take("continue_final_message")?.unwrap_or(false);
         let request = Self {
@@ -222,6 +228,20 @@ fn refuse_unavailable(fields: &mut Fields) -> Result<(), ValidationError> {
         fields.refuse_unless(name, |_| false)?;
     }
     Ok(())
+}
+
+fn take_reasoning_effort(fields: &mut Fields) -> Result<Option<String>, ValidationError> {
+    let effort: Option<String> = fields.take(REASONING_EFFORT)?;
+    match effort {
+        Some(effort) if !REASONING_EFFORTS.contains(&effort.as_str()) => {
+            let message = format!(
+                "{REASONING_EFFORT} must be one of {}",
+                REASONING_EFFORTS.join(", ")
+            );
+            Err(ValidationError::field(REASONING_EFFORT, effort, message))
+        }
+        effort => Ok(effort),
+    }
 }
 
 /// Checks a message and brings it to the form that templates expect: `content` as one string,

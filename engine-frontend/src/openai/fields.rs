@@ -18,11 +18,9 @@ pub const INERT_FIELDS: &[&str] = &[
 
 /// Names under which clients of other servers send a constraint on the output.
 const CONSTRAINT_FIELDS: &[&str] = &[
-    "grammar",
     "ebnf",
     "lark",
     "regex",
-    "json_schema",
     "json",
     "choice",
     "structural_tag",
@@ -106,8 +104,8 @@ impl Fields {
         if name.starts_with("guided_") || CONSTRAINT_FIELDS.contains(&name.as_str()) {
             let message = format!(
                 "{name} looks like a constraint on the output, and is no field of this API: \
-                 constraints go into structured_outputs, response_format or the older guided_json, \
-                 guided_json_object, guided_regex, guided_choice and guided_grammar"
+                 constraints go into structured_outputs, response_format, guided_json, \
+                 guided_json_object, guided_regex, guided_choice or guided_grammar"
             );
             return Err(ValidationError::field(name, &value, message));
         }

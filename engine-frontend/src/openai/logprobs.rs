@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use crate::logprobs::{Logprob, PositionLogprobs};
 
 /// Logprobs below this are reported as this: JSON has no infinity.
-const MIN_LOGPROB: f32 = -9999.0;
+const MIN_LOGPROB: f64 = -9999.0;
 
 /// Logprobs of a completion: four lists with one entry per token.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -14,7 +14,7 @@ pub struct CompletionLogProbs {
     /// Where each token starts in the text, in characters.
     pub text_offset: Vec<u32>,
     /// The token's logprob; `None` for the first token of an echoed prompt.
-    pub token_logprobs: Vec<Option<f32>>,
+    pub token_logprobs: Vec<Option<f64>>,
     /// The token's text.
     pub tokens: Vec<String>,
     /// Text and logprob of the token and of the most probable ones.
@@ -44,7 +44,7 @@ pub struct ChatCompletionLogProb {
     /// Its text.
     pub token: String,
     /// Its logprob.
-    pub logprob: f32,
+    pub logprob: f64,
     /// Its bytes: the text of several tokens may be one character.
     pub bytes: Vec<u8>,
 }
@@ -58,11 +58,13 @@ fn token_text(token: &Logprob, as_token_ids: bool) -> String {
     }
 }
 
-fn number(logprob: f32) -> f32 {
+/// As JSON has it. Wide, as all numbers in a [`Value`] are: a token has the same digits wherever it
+/// stands.
+fn number(logprob: f32) -> f64 {
     if logprob.is_nan() {
         MIN_LOGPROB
     } else {
-        logprob.max(MIN_LOGPROB)
+        f64::from(logprob).max(MIN_LOGPROB)
     }
 }
 
@@ -199,6 +201,18 @@ mod tests {
                 "top_logprobs": [null, {"ab": -0.5, "c": -9999.0}, {"token_id:5": -2.0}],
             })
         );
+    }
+
+    #[test]
+    fn a_token_has_the_same_digits_everywhere() {
+        let mut logprobs = CompletionLogProbs::default();
+        logprobs.push(Some(&vec![token(3, "a", -0.1)]), "", false);
+        let text = serde_json::to_string(&logprobs).unwrap();
+        let digits = f64::from(-0.1_f32).to_string();
+        assert_eq!(text.matches(&digits).count(), 2, "{text}");
+        let chat = ChatCompletionLogProbs::new(&[vec![token(3, "a", -0.1)]], 1, false);
+        let text = serde_json::to_string(&chat).unwrap();
+        assert_eq!(text.matches(&digits).count(), 2, "{text}");
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod default_sampling_params;
 mod echo;
 mod error;
 mod fields;
+mod llama_cpp;
 mod logprobs;
 mod request;
 mod responses;
@@ -27,6 +28,7 @@ mod tool_parser;
 mod tools;
 mod usage;
 
+pub(crate) use chat::REASONING_EFFORTS;
 pub use chat::{
     ChatCompletionRequest, ChatCompletionResponse, ChatCompletionResponseChoice, ChatMessage,
 };

@@ -6,12 +6,13 @@ use serde_json::{Map, Value};
 
 use super::default_sampling_params::DefaultSamplingParams;
 use super::fields::{Fields, parse};
+use super::llama_cpp;
 use super::structured_outputs::{self, ConstraintSettings, RequestConstraint};
 use crate::error::{ValidationError, cut_short};
 use crate::input_processor::{GenerateRequest, Prompt, TruncationSide};
 
 /// Most stop strings per request.
-const MAX_STOP_STRINGS: usize = 4;
+const MAX_STOP_STRINGS: usize = 128;
 /// Longest `cache_salt` in characters.
 const MAX_CACHE_SALT_CHARS: usize = 128;
 
@@ -85,7 +86,9 @@ impl CommonFields {
     /// Takes the common fields out of a request.
     pub(super) fn take(fields: &mut Fields) -> Result<Self, ValidationError> {
         refuse_unavailable(fields)?;
+        llama_cpp::take(fields)?;
         let constraint = structured_outputs::take(fields)?;
+        let max_tokens = take_max_tokens(fields, "max_tokens")?;
         let common = Self {
             model: fields.take("model")?,
             n: fields.take("n")?,
@@ -101,7 +104,7 @@ impl CommonFields {
             stop_token_ids: fields.take("stop_token_ids")?.unwrap_or_default(),
             include_stop_str_in_output: fields.take("include_stop_str_in_output")?.unwrap_or(false),
             ignore_eos: fields.take("ignore_eos")?.unwrap_or(false),
-            max_tokens: take_max_tokens(fields, "max_tokens")?,
+            max_tokens: llama_cpp::take_n_predict(fields, max_tokens)?,
             min_tokens: fields.take("min_tokens")?.unwrap_or(0),
             skip_special_tokens: fields.take("skip_special_tokens")?.unwrap_or(true),
             spaces_between_special_tokens: fields

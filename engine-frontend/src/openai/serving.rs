@@ -31,6 +31,8 @@ pub struct RequestContext {
     pub created: u64,
     /// Seed for a request without one; `None` draws one.
     pub default_seed: Option<u64>,
+    /// See [`GenerateRequest::trace_headers`].
+    pub trace_headers: Vec<(String, String)>,
 }
 
 /// The API on one model.
@@ -197,6 +199,7 @@ impl OpenAIServing {
         for mut request in requests {
             let params = &mut request.sampling_params;
             params.seed = params.seed.or(context.default_seed);
+            request.trace_headers.clone_from(&context.trace_headers);
             streams.push(self.engine.generate(request).await?);
         }
         Ok(streams)

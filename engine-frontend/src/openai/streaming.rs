@@ -1,29 +1,26 @@
 //! Answers in pieces: what `stream: true` asks for.
 
 mod chat;
+mod completion;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
-use std::sync::Arc;
 
 use serde::Serialize;
-use tokenizer::Tokenizer;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::chat::ChatCompletionRequest;
-use super::chunk::{CompletionResponseStreamChoice, CompletionStreamResponse};
 use super::completion::CompletionRequest;
-use super::echo::echo_prompt;
 use super::error::{ErrorResponse, ServingError};
-use super::logprobs::CompletionLogProbs;
 use super::request::CommonFields;
-use super::serving::{OpenAIServing, RequestContext, request_id, stop_reason};
+use super::serving::{OpenAIServing, RequestContext, request_id};
 use super::usage::UsageInfo;
 use crate::async_llm::RequestStream;
 use crate::error::GenerateError;
-use crate::outputs::{CompletionOutput, RequestOutput};
+use crate::outputs::RequestOutput;
 use chat::ChatPieces;
+use completion::CompletionPieces;
 
 /// A piece of a streamed answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -187,13 +184,8 @@ impl OpenAIServing {
         let requests = request.to_generate_requests(&id, self.default_sampling_params());
         let streams = self.start(requests, context).await?;
         let constrained = request.common.constraint.is_some();
-        let pieces = CompletionPieces {
-            head: self.head(id, context, &request.common),
-            logprobs: HashMap::new(),
-            echoed: HashSet::new(),
-            tokenizer: self.engine().tokenizer().clone(),
-            request,
-        };
+        let head = self.head(id, context, &request.common);
+        let pieces = CompletionPieces::new(head, request, self.engine().tokenizer().clone());
         EventStream::begin(streams, constrained, Box::new(pieces)).await
     }
 
@@ -280,108 +272,6 @@ impl Head {
 
     fn continuous_usage(&self) -> Option<UsageInfo> {
         self.continuous_usage.then(|| self.usage())
-    }
-}
-
-/// The pieces of a completion.
-#[derive(Debug)]
-struct CompletionPieces {
-    request: CompletionRequest,
-    head: Head,
-    /// Where each answer's last token ended: offsets count from the answer's start.
-    logprobs: HashMap<u32, u32>,
-    /// Answers that have begun with their prompt, where `echo` asks for it.
-    echoed: HashSet<u32>,
-    tokenizer: Arc<Tokenizer>,
-}
-
-impl CompletionPieces {
-    fn choice(
-        &mut self,
-        index: u32,
-        output: &RequestOutput,
-        completion: CompletionOutput,
-        prompt_token_ids: Option<Vec<u32>>,
-    ) -> CompletionResponseStreamChoice {
-        let common = &self.request.common;
-        let as_token_ids = common.return_tokens_as_token_ids;
-        let keep_answer = !self.request.echo_only();
-        let mut text = String::new();
-        let asked = self.request.logprobs.is_some();
-        let mut logprobs = asked.then(CompletionLogProbs::default);
-        let echoes = self.request.echo && self.echoed.insert(index);
-        if echoes {
-            text = echo_prompt(&self.tokenizer, output, logprobs.as_mut(), as_token_ids);
-        }
-        if keep_answer {
-            text.push_str(&completion.text);
-            let positions = completion.logprobs.as_deref().unwrap_or_default();
-            for position in positions.iter().filter(|_| asked) {
-                if let Some(logprobs) = &mut logprobs {
-                    logprobs.push(Some(position), "", as_token_ids);
-                }
-            }
-        }
-        let mut logprobs = logprobs.filter(|_| echoes || completion.logprobs.is_some());
-        if let Some(logprobs) = &mut logprobs {
-            let offset = self.logprobs.entry(index).or_default();
-            *offset = logprobs.shift_offsets(*offset);
-        }
-        let token_ids = if keep_answer {
-            completion.token_ids
-        } else {
-            Vec::new()
-        };
-        CompletionResponseStreamChoice {
-            index,
-            text,
-            logprobs,
-            finish_reason: completion.finish_reason.map(|r| r.as_str().to_owned()),
-            stop_reason: completion.stop_reason.as_ref().map(stop_reason),
-            structured_output_complete: completion.structured_output_complete,
-            token_ids: common.return_token_ids.then_some(token_ids),
-            prompt_token_ids,
-        }
-    }
-
-    fn piece(
-        &self,
-        choices: Vec<CompletionResponseStreamChoice>,
-        usage: Option<UsageInfo>,
-    ) -> Piece {
-        to_json(&CompletionStreamResponse {
-            id: self.head.id.clone(),
-            object: "text_completion".to_owned(),
-            created: self.head.created,
-            model: self.head.model.clone(),
-            system_fingerprint: self.head.system_fingerprint.clone(),
-            choices,
-            usage,
-        })
-        .into()
-    }
-}
-
-impl Pieces for CompletionPieces {
-    fn add(&mut self, prompt: u32, output: RequestOutput, pieces: &mut VecDeque<Piece>) {
-        let first = self.head.count(prompt, &output);
-        if self.request.echo_only() {
-            self.head.completion_tokens = 0;
-        }
-        let mut output = output;
-        for completion in std::mem::take(&mut output.outputs) {
-            let prompt_token_ids = (first && self.request.common.return_token_ids)
-                .then(|| output.prompt_token_ids.to_vec());
-            let index = prompt * self.head.n + completion.index;
-            let choice = self.choice(index, &output, completion, prompt_token_ids);
-            pieces.push_back(self.piece(vec![choice], self.head.continuous_usage()));
-        }
-    }
-
-    fn end(&mut self, pieces: &mut VecDeque<Piece>) {
-        if self.head.include_usage {
-            pieces.push_back(self.piece(Vec::new(), Some(self.head.usage())));
-        }
     }
 }
 

@@ -1,5 +1,5 @@
-//! Constraints as requests spell them: `structured_outputs`, `response_format` and the older
-//! `guided_*` fields.
+//! Constraints as requests spell them: `structured_outputs`, `response_format`, the older `guided_*`
+//! fields, and llama.cpp's `grammar` and `json_schema`.
 
 use protocol::{PropertyOrder, StructuredOutputsConstraint, StructuredOutputsParams, Whitespace};
 use serde::de::DeserializeOwned;
@@ -99,8 +99,14 @@ pub(super) fn take(fields: &mut Fields) -> Result<Taken, ValidationError> {
         ("guided_grammar", "grammar"),
         ("guided_whitespace_pattern", "whitespace_pattern"),
         ("guided_decoding_backend", "backend"),
+        ("json_schema", "json"),
+        ("grammar", "grammar"),
     ] {
         if let Some(value) = fields.take::<Value>(name)? {
+            // Clients of llama.cpp say so that there is none.
+            if name == "grammar" && value == "" {
+                continue;
+            }
             gathered.take_named(name.to_owned(), as_name, value)?;
         }
     }
@@ -230,11 +236,19 @@ impl Gathered {
         Ok(())
     }
 
-    fn take_response_format(&mut self, format: Map<String, Value>) -> Result<(), ValidationError> {
+    fn take_response_format(
+        &mut self,
+        mut format: Map<String, Value>,
+    ) -> Result<(), ValidationError> {
         use StructuredOutputsConstraint as Constraint;
-        let kind = format.get("type").and_then(Value::as_str);
+        const SCHEMA: &str = "schema";
+        let kind = format.get("type").cloned();
+        let kind = kind.as_ref().and_then(Value::as_str);
         let allowed: &[&str] = match kind {
-            Some("text" | "json_object") => &["type"],
+            Some("text") => &["type"],
+            // llama.cpp has the schema beside the type.
+            Some("json_object") => &["type", SCHEMA],
+            Some("json_schema") if format.contains_key(SCHEMA) => &["type", SCHEMA],
             Some("json_schema") => &["type", "json_schema"],
             Some("structural_tag") => {
                 let text = Value::Object(format).to_string();
@@ -255,6 +269,11 @@ impl Gathered {
         };
         refuse_others(RESPONSE_FORMAT, &format, allowed)?;
         match kind {
+            Some("json_object" | "json_schema") if format.contains_key(SCHEMA) => {
+                let schema = format.remove(SCHEMA).unwrap_or_default();
+                let field = format!("{RESPONSE_FORMAT}.{SCHEMA}");
+                self.take_named(field, "json", schema)
+            }
             Some("json_object") => {
                 let field = RESPONSE_FORMAT.to_owned();
                 self.constraints.push((field, Constraint::JsonObject));

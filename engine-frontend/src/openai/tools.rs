@@ -4,6 +4,8 @@
 //! ([`ToolCallFormat`]): calls and nothing else for `required` and named functions, text in which a
 //! call, once begun, is valid for `auto`.
 
+use std::collections::HashSet;
+
 use protocol::{StructuredOutputsConstraint, StructuredOutputsParams};
 use serde_json::{Map, Value, json};
 
@@ -40,9 +42,9 @@ pub(super) fn take_tools(fields: &mut Fields) -> Result<Option<Vec<Value>>, Vali
             "tools must be absent or hold at least one tool",
         ));
     }
+    let mut known = HashSet::new();
     for (i, tool) in tools.iter().enumerate() {
-        let named = tool.get("type") == Some(&Value::from("function"))
-            && tool.pointer("/function/name").is_some_and(Value::is_string);
+        let named = tool.get("type") == Some(&Value::from("function")) && name_of(tool).is_some();
         if !named {
             return Err(ValidationError::field(
                 format!("tools[{i}]"),
@@ -63,13 +65,11 @@ pub(super) fn take_tools(fields: &mut Fields) -> Result<Option<Vec<Value>>, Vali
             );
             return Err(ValidationError::field(field, name, message));
         }
-        if names(&tools)
-            .take(i)
-            .any(|name| Some(name) == name_of(tool))
-        {
+        if !known.insert(name) {
+            let field = format!("tools[{i}].function.name");
             return Err(ValidationError::field(
-                format!("tools[{i}].function.name"),
-                name_of(tool).unwrap_or_default(),
+                field,
+                name,
                 "two tools have this name",
             ));
         }
@@ -87,7 +87,7 @@ fn is_function_name(name: &str) -> bool {
 }
 
 fn name_of(tool: &Value) -> Option<&str> {
-    tool.pointer("/function/name").and_then(Value::as_str)
+    tool.get("function")?.get("name")?.as_str()
 }
 
 fn names(tools: &[Value]) -> impl Iterator<Item = &str> {

@@ -1,4 +1,4 @@
-use protocol::{LogprobsLists, SamplingParams};
+use protocol::{LogprobsLists, RequestOutputKind, SamplingParams, StopReason};
 
 use super::*;
 use crate::detokenizer::ThinkingSplit;

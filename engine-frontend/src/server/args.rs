@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, ValueEnum};
 
+use super::traces::OtlpTracesEndpoint;
 use crate::arg_utils::EngineArgs;
 use crate::json_problem::json_problem;
 use crate::openai::ToolCallFormat;
@@ -15,7 +16,7 @@ const DEFAULT_MAX_NUM_QUEUED_REQS: u32 = 4096;
 /// Serve the OpenAI API over HTTP.
 #[derive(Debug, Clone, PartialEq, Args)]
 pub struct ServeArgs {
-    /// Hugging Face model folder; the built-in model where absent
+    /// Hugging Face model folder, or GGUF file; the built-in model where absent
     #[arg(value_name = "MODEL", conflicts_with = "model")]
     pub model_tag: Option<PathBuf>,
     /// YAML file with any of these flags, such as "max-model-len: 4096"; flags given here and
@@ -188,6 +189,10 @@ pub struct ServerArgs {
     /// Don't log throughput every ten seconds
     #[arg(long, help_heading = "Logs")]
     pub disable_log_stats: bool,
+    /// Collector that gets a trace of every request, by OTLP over HTTP, such as
+    /// http://localhost:4318/v1/traces; needs a build with the feature "opentelemetry"
+    #[arg(long, value_name = "URL", value_parser = OtlpTracesEndpoint::parse, help_heading = "Logs")]
+    pub otlp_traces_endpoint: Option<OtlpTracesEndpoint>,
 
     /// Run in the background; returns when the server is ready
     #[arg(long, help_heading = "Process")]

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::{HeaderMap, StatusCode};
 use http_body::Body as _;
 use serde_json::Value;
@@ -23,11 +23,29 @@ const BYTES_PER_SECOND: u64 = 64 << 10;
 /// Bodies above this are parsed where no stream waits for the thread.
 const LARGE_BODY: usize = 64 << 10;
 
-/// A JSON body. `_share` is of the memory for bodies: to be kept until the value is used up.
+/// A JSON body. Its `_share` is of the memory for bodies: to be kept until the value is used up.
 #[derive(Debug)]
 pub(super) struct JsonBody {
-    pub(super) value: Value,
+    value: Value,
+    is_large: bool,
     _share: Share,
+}
+
+impl JsonBody {
+    /// The beginning of its text, for the log.
+    pub(super) fn text(&self, max_chars: usize) -> String {
+        self.value.to_string().chars().take(max_chars).collect()
+    }
+
+    /// Reads the value, once: a large one where no stream waits for the thread.
+    pub(super) fn read<T>(&mut self, read: impl FnOnce(Value) -> T) -> T {
+        let value = std::mem::take(&mut self.value);
+        if self.is_large {
+            tokio::task::block_in_place(|| read(value))
+        } else {
+            read(value)
+        }
+    }
 }
 
 /// Reads a JSON body.
@@ -37,16 +55,19 @@ pub(super) async fn read_json(
     body: Body,
 ) -> Result<JsonBody, ApiError> {
     check_content_type(headers)?;
+    check_content_encoding(headers)?;
     let max = state.args.max_request_body_size;
     let mut share = state.body_budget.share();
     let bytes = read(headers, body, max, state.args.client_timeout, &mut share).await?;
-    let value = if bytes.len() > LARGE_BODY {
+    let is_large = bytes.len() > LARGE_BODY;
+    let value = if is_large {
         tokio::task::block_in_place(|| parse(&bytes))?
     } else {
         parse(&bytes)?
     };
     Ok(JsonBody {
         value,
+        is_large,
         _share: share,
     })
 }
@@ -65,7 +86,25 @@ fn check_content_type(headers: &HeaderMap) -> Result<(), ApiError> {
         StatusCode::UNSUPPORTED_MEDIA_TYPE,
         format!(
             "the header Content-Type must be application/json, got {:?}",
-            crate::error::cut_short(kind)
+            cut_short(kind)
+        ),
+    ))
+}
+
+/// Bodies come as they are: a small compressed one may be large.
+fn check_content_encoding(headers: &HeaderMap) -> Result<(), ApiError> {
+    let Some(encoding) = headers.get(CONTENT_ENCODING) else {
+        return Ok(());
+    };
+    if encoding.as_bytes().eq_ignore_ascii_case(b"identity") {
+        return Ok(());
+    }
+    let encoding = String::from_utf8_lossy(encoding.as_bytes());
+    Err(ApiError::new(
+        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        format!(
+            "the header Content-Encoding must be absent: bodies are taken uncompressed, got {:?}",
+            cut_short(&encoding)
         ),
     ))
 }
@@ -223,5 +262,12 @@ mod tests {
         assert!(check("application/json; charset=utf-8").is_ok());
         assert!(check("Application/JSON").is_ok());
         assert_eq!(check("text/plain").unwrap_err().0.error.code, 415);
+        let check = |encoding: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(CONTENT_ENCODING, encoding.parse().unwrap());
+            check_content_encoding(&headers)
+        };
+        assert!(check_content_encoding(&HeaderMap::new()).is_ok() && check("identity").is_ok());
+        assert_eq!(check("gzip").unwrap_err().0.error.code, 415);
     }
 }

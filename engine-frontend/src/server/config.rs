@@ -5,10 +5,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::{ArgAction, Command};
+use serde_json::Value;
 use yaml_rust2::{ScanError, Yaml, YamlLoader};
 
 /// What every environment variable for a flag begins with.
 const PREFIX: &str = "FORMWORK_";
+
+/// Most levels of a flag's value in the file.
+const MAX_DEPTH: usize = 32;
 
 /// Variables for other things than flags.
 const OTHER_VARIABLES: [&str; 2] = ["FORMWORK_LOG", "FORMWORK_SHARED"];
@@ -199,13 +203,10 @@ fn push_flag(
     } else {
         let values = match value {
             Yaml::Array(items) if is_list => items.iter().map(scalar).collect(),
-            // Lists of other flags are JSON.
-            Yaml::Array(items) => items
-                .iter()
-                .map(scalar)
-                .collect::<Option<Vec<String>>>()
-                .map(|items| vec![Some(serde_json::Value::from(items).to_string())])
-                .unwrap_or_default(),
+            // Lists and mappings of other flags are JSON.
+            Yaml::Array(_) | Yaml::Hash(_) => {
+                vec![json(value, MAX_DEPTH).map(|value| value.to_string())]
+            }
             value => vec![scalar(value)],
         };
         if values.is_empty() {
@@ -222,6 +223,27 @@ fn push_flag(
         args,
     });
     Ok(())
+}
+
+/// A value as JSON, at most `depth` levels of it.
+fn json(value: &Yaml, depth: usize) -> Option<Value> {
+    let depth = depth.checked_sub(1)?;
+    Some(match value {
+        Yaml::Null => Value::Null,
+        Yaml::Boolean(value) => Value::from(*value),
+        Yaml::Integer(number) => Value::from(*number),
+        Yaml::Real(_) => Value::from(value.as_f64()?),
+        Yaml::String(text) => Value::from(text.as_str()),
+        Yaml::Array(items) => items
+            .iter()
+            .map(|item| json(item, depth))
+            .collect::<Option<_>>()?,
+        Yaml::Hash(mapping) => mapping
+            .iter()
+            .map(|(key, value)| Some((key.as_str()?.to_owned(), json(value, depth)?)))
+            .collect::<Option<_>>()?,
+        Yaml::Alias(_) | Yaml::BadValue => return None,
+    })
 }
 
 /// A value as one argument.
@@ -315,12 +337,30 @@ mod tests {
     }
 
     #[test]
+    fn mappings_are_json() {
+        let yaml = "structured-outputs-config:\n  backend: auto\n  cache_bytes: 5\n\
+                    default-chat-template-kwargs: {a: [1.5, null, true]}\n";
+        assert_eq!(
+            expand(Some(yaml), &[], &[]).unwrap(),
+            [
+                "--structured-outputs-config={\"backend\":\"auto\",\"cache_bytes\":5}",
+                "--default-chat-template-kwargs={\"a\":[1.5,null,true]}",
+            ]
+        );
+        let deep = format!(
+            "default-chat-template-kwargs: {{a: {}}}",
+            "[".repeat(40) + &"]".repeat(40)
+        );
+        assert!(expand(Some(&deep), &[], &[]).is_err());
+    }
+
+    #[test]
     fn what_is_no_flag_is_refused_by_name() {
         let error = expand(Some("prot: 1"), &[], &[]).unwrap_err().to_string();
         assert!(error.ends_with("there is no flag --prot"), "{error}");
         let error = expand(None, &[], &[("FORMWORK_PROT", "1")]).unwrap_err();
         assert!(error.to_string().contains("FORMWORK_PROT"), "{error}");
-        for yaml in ["- a", "port: {a: 1}", "a: [", "no-restart: maybe"] {
+        for yaml in ["- a", "api-key: {1: 1}", "a: [", "no-restart: maybe"] {
             assert!(expand(Some(yaml), &[], &[]).is_err(), "{yaml}");
         }
         assert!(expand(Some(""), &[], &[]).unwrap().is_empty());

@@ -47,6 +47,10 @@ impl From<crate::error::GenerateError> for ApiError {
     }
 }
 
+/// What an answer says of the server's own failure, for the log.
+#[derive(Debug, Clone)]
+pub(super) struct FailureMessage(pub(super) String);
+
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let code = self.0.error.code;
@@ -55,6 +59,9 @@ impl IntoResponse for ApiError {
         if status == StatusCode::SERVICE_UNAVAILABLE {
             let headers = response.headers_mut();
             headers.insert(RETRY_AFTER, RETRY_AFTER_SECONDS);
+        } else if status.is_server_error() {
+            let message = FailureMessage(self.0.error.message);
+            response.extensions_mut().insert(message);
         }
         response
     }
@@ -111,6 +118,10 @@ pub enum ServeError {
     /// The core is gone for good.
     #[error("{0}")]
     EngineDead(crate::error::EngineDeadError),
+    /// Traces can't be sent.
+    #[cfg(feature = "opentelemetry")]
+    #[error("--otlp-traces-endpoint: {0}")]
+    Traces(#[from] opentelemetry_otlp::ExporterBuildError),
     /// The system refuses signals or threads.
     #[error("{0}")]
     System(#[from] std::io::Error),

@@ -17,6 +17,7 @@ use super::error::{ApiError, json as json_response};
 use super::middleware::RequestId;
 use super::sse::{self, SseOptions};
 use super::state::{AppState, LoadGuard, unix_time};
+use super::traces::extract_trace_headers;
 use crate::openai::{
     ChatCompletionRequest, CommonFields, CompletionRequest, DetokenizeRequest, RequestContext,
     ResponsesRequest, ServingError, StreamOptions, TokenizeRequest,
@@ -28,8 +29,8 @@ type App = State<Arc<AppState>>;
 /// `POST /v1/completions`.
 pub(super) async fn completions(State(app): App, request: Request) -> Result<Response, ApiError> {
     let call = Call::begin(&app, &request);
-    let body = call.json(request).await?;
-    let mut request = CompletionRequest::from_json(body.value)?;
+    let mut body = call.json(request).await?;
+    let mut request = body.read(CompletionRequest::from_json)?;
     call.apply_flags(&mut request.common);
     if request.common.stream {
         let stream = app.serving.stream_completion(request, &call.context);
@@ -47,8 +48,8 @@ pub(super) async fn chat_completions(
     request: Request,
 ) -> Result<Response, ApiError> {
     let call = Call::begin(&app, &request);
-    let body = call.json(request).await?;
-    let mut request = ChatCompletionRequest::from_json(body.value)?;
+    let mut body = call.json(request).await?;
+    let mut request = body.read(ChatCompletionRequest::from_json)?;
     call.apply_flags(&mut request.common);
     if request.common.stream {
         let stream = app.serving.stream_chat_completion(request, &call.context);
@@ -63,8 +64,8 @@ pub(super) async fn chat_completions(
 /// `POST /v1/responses`.
 pub(super) async fn responses(State(app): App, request: Request) -> Result<Response, ApiError> {
     let call = Call::begin(&app, &request);
-    let body = call.json(request).await?;
-    let mut request = ResponsesRequest::from_json(body.value)?;
+    let mut body = call.json(request).await?;
+    let mut request = body.read(ResponsesRequest::from_json)?;
     call.apply_flags(&mut request.chat.common);
     if request.chat.common.stream {
         let stream = app.serving.stream_response(request, &call.context);
@@ -79,8 +80,8 @@ pub(super) async fn responses(State(app): App, request: Request) -> Result<Respo
 /// `POST /tokenize`.
 pub(super) async fn tokenize(State(app): App, request: Request) -> Result<Response, ApiError> {
     let call = Call::begin(&app, &request);
-    let body = call.json(request).await?;
-    let request = TokenizeRequest::from_json(body.value)?;
+    let mut body = call.json(request).await?;
+    let request = body.read(TokenizeRequest::from_json)?;
     let answer = call.within_deadline(app.serving.tokenize(request)).await?;
     Ok(json_response(StatusCode::OK, &answer))
 }
@@ -88,8 +89,8 @@ pub(super) async fn tokenize(State(app): App, request: Request) -> Result<Respon
 /// `POST /detokenize`.
 pub(super) async fn detokenize(State(app): App, request: Request) -> Result<Response, ApiError> {
     let call = Call::begin(&app, &request);
-    let body = call.json(request).await?;
-    let request = DetokenizeRequest::from_json(body.value)?;
+    let mut body = call.json(request).await?;
+    let request = body.read(DetokenizeRequest::from_json)?;
     Ok(json_response(
         StatusCode::OK,
         &app.serving.detokenize(&request)?,
@@ -113,6 +114,10 @@ impl<'a> Call<'a> {
                 request_id: id.map(|id| id.0.to_string()).unwrap_or_default(),
                 created: unix_time(),
                 default_seed: None,
+                trace_headers: match app.args.otlp_traces_endpoint {
+                    Some(_) => extract_trace_headers(request.headers()),
+                    None => Vec::new(),
+                },
             },
             deadline: match app.args.request_timeout {
                 std::time::Duration::ZERO => None,
@@ -133,8 +138,7 @@ impl<'a> Call<'a> {
         let body = read_json(self.app, &parts.headers, body).await?;
         let args = &self.app.args;
         if args.enable_log_requests && args.max_log_len > 0 {
-            let text: String = body.value.to_string();
-            let text: String = text.chars().take(args.max_log_len).collect();
+            let text = body.text(args.max_log_len);
             tracing::info!(request_id = self.context.request_id, body = text, "request");
         }
         Ok(body)

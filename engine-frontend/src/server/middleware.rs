@@ -14,7 +14,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::args::ServerArgs;
-use super::error::ApiError;
+use super::error::{ApiError, FailureMessage};
 use super::state::AppState;
 use crate::random::random_u64;
 
@@ -56,8 +56,11 @@ pub(super) async fn observe(
         .record_http(&handler, method.as_str(), status, start.elapsed());
     if app.args.enable_log_requests {
         tracing::info!(request_id = &*id.0, %method, handler, status, "request");
-    } else if status >= 500 && status != 503 {
-        tracing::error!(request_id = &*id.0, %method, handler, status, "request failed");
+    }
+    if status >= 500 && status != 503 {
+        let why = response.extensions().get::<FailureMessage>();
+        let error = why.map_or("", |why| &why.0);
+        tracing::error!(request_id = &*id.0, %method, handler, status, error, "request failed");
     }
     if app.args.enable_request_id_headers
         && let Ok(value) = HeaderValue::from_str(&id.0)

@@ -22,8 +22,10 @@ mod slow_client;
 mod sse;
 mod state;
 mod tls;
+mod traces;
 
 pub use args::{LogFormat, ServeArgs, ServerArgs};
 pub use config::{ConfigError, expand_args};
 pub use error::ServeError;
 pub use run::{Ready, serve};
+pub use traces::OtlpTracesEndpoint;

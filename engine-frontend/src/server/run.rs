@@ -16,6 +16,8 @@ use super::state::AppState;
 use crate::arg_utils::EngineArgs;
 use crate::metrics::{LoggingStatLogger, PrometheusStatLogger, StatLogger};
 use crate::openai::{ChatSettings, OpenAIServing};
+#[cfg(feature = "opentelemetry")]
+use crate::otlp::OtlpTracer;
 use crate::startup::start_supervised_engine;
 use crate::supervisor::{SupervisedCore, SupervisorOptions};
 
@@ -65,6 +67,13 @@ pub async fn serve(args: &ServeArgs, on_ready: impl FnOnce(&Ready)) -> Result<()
     if !args.server.disable_log_stats {
         loggers.push(Arc::new(LoggingStatLogger::new()));
     }
+    #[cfg(feature = "opentelemetry")]
+    let tracer = match &args.server.otlp_traces_endpoint {
+        Some(endpoint) => Some(Arc::new(OtlpTracer::new(endpoint.uri())?)),
+        None => None,
+    };
+    #[cfg(feature = "opentelemetry")]
+    loggers.extend(tracer.clone().map(|tracer| tracer as Arc<dyn StatLogger>));
     engine.set_stat_loggers(loggers);
     core.on_restart({
         let metrics = metrics.clone();
@@ -114,6 +123,10 @@ pub async fn serve(args: &ServeArgs, on_ready: impl FnOnce(&Ready)) -> Result<()
     };
     if timeout(LAST_WORDS, connections).await.is_err() {
         tracing::warn!("some clients did not take in their answers in time");
+    }
+    #[cfg(feature = "opentelemetry")]
+    if let Some(tracer) = tracer {
+        tracer.shutdown().await;
     }
     result
 }

@@ -83,6 +83,11 @@ fn cache_config() -> impl Strategy<Value = CacheConfig> {
         block_size: any::<u32>(),
         num_blocks_override: any::<Option<u32>>(),
         kv_cache_memory_bytes: any::<Option<u64>>(),
+        cache_dtype: prop_oneof![
+            Just(KvCacheDtype::Auto),
+            Just(KvCacheDtype::Bf16),
+            Just(KvCacheDtype::Q8)
+        ],
         enable_prefix_caching: any::<bool>(),
     )
 }

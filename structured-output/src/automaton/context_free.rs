@@ -6,7 +6,7 @@ use hashbrown::HashMap;
 
 use super::language_item::Beside;
 use super::{GrammarState, TokenAutomaton};
-use crate::earley::{ContextId, ContextMemo, End, LanguageMask, Parser, StateId, Symbol};
+use crate::earley::{ContextId, ContextMemo, End, LanguageMask, Lexeme, Parser, StateId, Symbol};
 use crate::index::{ROOT, Trie};
 use crate::lexical::search::{DEAD, Graph, Search, UNKNOWN, nearest_end};
 use crate::lexical::{ByteSet, ExprId, Fuel, OutOfFuel};
@@ -37,7 +37,10 @@ pub(super) struct Memo {
     /// What a lexeme and what follows it allow, where the lexeme is a language: all of it, or where
     /// it differs from the one beside it.
     pub(super) by_context: ContextMemo<(ExprId, bool), Arc<Mask>>,
-    /// The same where it is JSON.
+    /// Tokens that go on after a language, by its number, with an item that follows it.
+    pub(super) exits: ContextMemo<(u32, Lexeme), Arc<[u32]>>,
+    pub(super) num_languages: u32,
+    /// What JSON and what follows it allow.
     pub(super) by_item: HashMap<(pushdown::State, ContextId), Arc<Mask>>,
     /// What languages allow by themselves, of the tokens below a node of the trie of bytes.
     pub(super) languages: HashMap<(End, ExprId), Arc<LanguageMask>>,
@@ -57,6 +60,7 @@ impl Memo {
         let numbers = self.min_tokens.capacity() + self.token_distance.capacity();
         self.store.memory_bytes()
             + self.by_context.memory_bytes()
+            + self.exits.memory_bytes()
             + self.language_bytes
             + self.by_state.capacity() * (size_of::<(StateId, usize)>() + 1)
             + self.by_item.capacity() * (size_of::<(pushdown::State, ContextId, usize)>() + 1)
@@ -285,6 +289,56 @@ impl TokenAutomaton {
             _ => Fewest::Tokens(fewest),
         })
     }
+
+    /// The tokens that begin the canonical completion and leave no more than `num_tokens - 1` to be
+    /// written, as [`TokenAutomaton::completing_tokens`] has it; `None` where there is no canonical
+    /// completion.
+    pub(super) fn parser_completing_tokens(
+        &mut self,
+        state: StateId,
+        num_tokens: u32,
+        fuel: &mut Fuel,
+    ) -> Result<Option<Vec<u32>>, OutOfFuel> {
+        if self.parser_needs_search() {
+            return Ok(None);
+        }
+        let index = Arc::clone(&self.index);
+        let trie = index.byte_trie();
+        let (mut node, mut last) = (ROOT, state);
+        let mut completing = Vec::new();
+        loop {
+            let (parser, machine) = self.parser();
+            let Some((symbol, next)) = parser.toward_end(machine, last, fuel)? else {
+                break;
+            };
+            fuel.burn(1)?;
+            let ids = match symbol {
+                Symbol::Byte(byte) => match trie.child(node, byte) {
+                    Some(child) => {
+                        node = child;
+                        trie.ids(trie.own(child))
+                    }
+                    None => break,
+                },
+                Symbol::Token(ref id) if node == ROOT => std::slice::from_ref(id),
+                Symbol::Token(_) => break,
+            };
+            for &id in ids {
+                // By its name it may lead elsewhere than by its text.
+                if let Some(after) = self.parser_advance(state, id, fuel)?
+                    && self.parser_min_tokens(after, fuel)? < num_tokens
+                {
+                    completing.push(id);
+                }
+            }
+            if let Symbol::Token(_) = symbol {
+                break;
+            }
+            last = next;
+        }
+        Ok(Some(completing))
+    }
+
     /// Runs the parser from `start` over every word of a trie of bytes, as far as it survives:
     /// `reached` is given the tokens of each node and the state after them.
     pub(super) fn walk_parser(

@@ -48,7 +48,7 @@ impl TokenAutomaton {
     }
 
     /// The tokens that begin the canonical completion, see
-    /// [`TokenAutomaton::completing_tokens`]; `None` where only masks know.
+    /// [`TokenAutomaton::completing_tokens`]; `None` where there is none.
     pub(crate) fn tokens_toward_end(
         &mut self,
         state: GrammarState,
@@ -57,7 +57,7 @@ impl TokenAutomaton {
     ) -> Result<Option<Vec<u32>>, OutOfFuel> {
         match state {
             Machine(state) => self.completing_tokens(state, num_tokens, fuel),
-            Parser(_) => Ok(None),
+            Parser(state) => self.parser_completing_tokens(state, num_tokens, fuel),
         }
     }
 

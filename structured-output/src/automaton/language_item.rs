@@ -7,12 +7,12 @@ use std::sync::Arc;
 use hashbrown::HashSet;
 
 use super::TokenAutomaton;
-use super::context_free::{DEAD_END, Steps};
+use super::context_free::{DEAD_END, Grammars, Steps};
 use crate::earley::{
-    ContextId, End, LanguageMask, Lexeme, Places, Rests, StateId, Walked, walk_language,
+    ContextId, End, Item, LanguageMask, Lexeme, Places, Rests, StateId, Walked, walk_language,
 };
 use crate::index::{ROOT, Trie};
-use crate::lexical::{ExprId, Fuel, OutOfFuel};
+use crate::lexical::{ByteSet, ExprId, Fuel, OutOfFuel};
 use crate::mask::walk::{Labelled, resting_state};
 use crate::mask::{MAX_SPARSE, Mask, clear_bits, set_bits};
 use crate::pushdown::EMPTY_STACK;
@@ -60,8 +60,12 @@ impl TokenAutomaton {
                 }
                 let mask = Some(&beside.mask);
                 self.item_mask(part, mask, context, fuel)?.add_to(words);
-            } else {
+            } else if self.has_many_bytes(part, fuel)? {
                 self.item_mask(part, None, context, fuel)?.add_to(words);
+            } else {
+                // Put together again faster than kept.
+                let alone = self.language_mask(START, part, fuel)?;
+                self.add_language(alone, context, words, fuel)?;
             }
         }
         Ok(())
@@ -77,8 +81,8 @@ impl TokenAutomaton {
         fuel: &mut Fuel,
     ) -> Result<Arc<Mask>, OutOfFuel> {
         let key = (language, alone.is_some());
-        let parser = &self.grammars.parser;
-        if let Some(known) = parser.recall(&self.grammars.memo.by_context, key, context) {
+        let Grammars { parser, memo } = &mut self.grammars;
+        if let Some(known) = parser.recall(&memo.by_context, key, context) {
             return Ok(known);
         }
         let alone = match alone {
@@ -86,12 +90,12 @@ impl TokenAutomaton {
             None => self.language_mask(START, language, fuel)?,
         };
         let mut words = vec![0_u32; self.index.text_tokens().len()];
-        self.grammars.parser.start_recording();
+        let interrupted = self.grammars.parser.start_recording();
         let added = self.add_language(alone, context, &mut words, fuel);
-        let reads = self.grammars.parser.stop_recording();
+        let reads = self.grammars.parser.stop_recording(interrupted);
         added?;
         let mask = self.interned(words);
-        let super::context_free::Grammars { parser, memo } = &mut self.grammars;
+        let Grammars { parser, memo } = &mut self.grammars;
         let value = Arc::clone(&mask);
         parser.remember(&mut memo.by_context, key, context, &reads, value);
         Ok(mask)
@@ -136,9 +140,9 @@ impl TokenAutomaton {
         Ok(found)
     }
 
-    /// Adds what a language and what follows it allow. Where many tokens leave a language at one
-    /// place, such as after a space, each lexeme that may follow is a language of its own there,
-    /// which is known by itself, too.
+    /// Adds what a language and what follows it allow, item by item: the same items follow in many
+    /// places. Where many tokens leave a language at one place, such as after a space, each lexeme
+    /// that may follow is a language of its own there, which is known by itself, too.
     fn add_language(
         &mut self,
         alone: Arc<LanguageMask>,
@@ -147,37 +151,36 @@ impl TokenAutomaton {
         fuel: &mut Fuel,
     ) -> Result<(), OutOfFuel> {
         let index = Arc::clone(&self.index);
-        let mut steps = Steps::default();
         let mut pending = vec![(alone, context)];
-        let mut seen: HashSet<(End, ContextId)> = HashSet::new();
+        let mut seen: HashSet<(End, Item)> = HashSet::new();
         while let Some((alone, context)) = pending.pop() {
             alone.inside.add_to(words);
-            let places = match &alone.rests {
-                Rests::Trie(rests) if rests.is_empty() => continue,
-                Rests::Trie(rests) => {
-                    let start = self.grammars.parser.follow(context, fuel)?;
-                    let start = self.number(&mut steps, start, fuel)?;
-                    let set = |tokens: &[u32], _: StateId| set_bits(words, tokens);
-                    self.walk_below(rests, ROOT, start, &mut steps, fuel, set)?;
-                    continue;
-                }
-                Rests::Places(places) => places,
-            };
-            if !places.leaves.is_empty() {
-                let start = self.grammars.parser.follow(context, fuel)?;
-                let start = self.number(&mut steps, start, fuel)?;
-                self.add_places(places, start, &mut steps, words, fuel)?;
+            let large = alone.rests.large();
+            if large.is_empty() && !alone.rests.may_begin_with(&ByteSet::FULL) {
+                continue;
             }
-            for &end in &places.large {
-                if !seen.insert((end, context)) {
+            for item in self.grammars.parser.first_items(context, fuel)? {
+                fuel.burn(1)?;
+                let Lexeme::Text(text) = item.lexeme else {
                     continue;
+                };
+                let is_language = text.stack == EMPTY_STACK;
+                let firsts = match is_language {
+                    true => {
+                        let (parser, machine) = self.parser();
+                        parser.language_first_bytes(machine, text.lexeme, fuel)?
+                    }
+                    false => ByteSet::FULL,
+                };
+                if alone.rests.may_begin_with(&firsts) {
+                    let ids = self.exits(&alone, item, fuel)?;
+                    set_bits(words, &ids);
                 }
-                let state = self.grammars.parser.follow(context, fuel)?;
-                for item in self.grammars.parser.items(state).to_vec() {
-                    let Lexeme::Text(text) = item.lexeme else {
+                for &end in large {
+                    if !seen.insert((end, item)) {
                         continue;
-                    };
-                    if text.stack == EMPTY_STACK {
+                    }
+                    if is_language {
                         let language = self.machine.lexicon.saturated(text.lexeme);
                         for part in self.language_parts(language, fuel)? {
                             let alone = self.language_mask(end, part, fuel)?;
@@ -185,6 +188,7 @@ impl TokenAutomaton {
                         }
                         continue;
                     }
+                    let mut steps = Steps::default();
                     let start = self.grammars.parser.single(item, fuel)?;
                     let start = self.number(&mut steps, start, fuel)?;
                     let set = |tokens: &[u32], _: StateId| set_bits(words, tokens);
@@ -195,13 +199,58 @@ impl TokenAutomaton {
         Ok(())
     }
 
-    /// Adds the tokens at places of the trie of bytes whose rests a state allows.
+    /// The tokens that go on after a language with an item, large ends apart.
+    fn exits(
+        &mut self,
+        alone: &LanguageMask,
+        item: Item,
+        fuel: &mut Fuel,
+    ) -> Result<Arc<[u32]>, OutOfFuel> {
+        let key = (alone.number, item.lexeme);
+        let Grammars { parser, memo } = &mut self.grammars;
+        if let Some(known) = parser.recall(&memo.exits, key, item.context) {
+            return Ok(known);
+        }
+        let interrupted = self.grammars.parser.start_recording();
+        let found = self.find_exits(alone, item, fuel);
+        let reads = self.grammars.parser.stop_recording(interrupted);
+        let ids: Arc<[u32]> = found?.into();
+        let Grammars { parser, memo } = &mut self.grammars;
+        memo.language_bytes += size_of_val(&*ids);
+        let value = Arc::clone(&ids);
+        parser.remember(&mut memo.exits, key, item.context, &reads, value);
+        Ok(ids)
+    }
+
+    fn find_exits(
+        &mut self,
+        alone: &LanguageMask,
+        item: Item,
+        fuel: &mut Fuel,
+    ) -> Result<Vec<u32>, OutOfFuel> {
+        let mut ids = Vec::new();
+        let mut steps = Steps::default();
+        let start = self.grammars.parser.single(item, fuel)?;
+        let start = self.number(&mut steps, start, fuel)?;
+        match &alone.rests {
+            Rests::Trie(rests) => {
+                let add = |tokens: &[u32], _: StateId| ids.extend_from_slice(tokens);
+                self.walk_below(rests, ROOT, start, &mut steps, fuel, add)?;
+            }
+            Rests::Places(places) => {
+                self.add_places(places, start, &mut steps, &mut ids, fuel)?;
+            }
+        }
+        Ok(ids)
+    }
+
+    /// Adds the tokens at places of the trie of bytes whose rests a state allows to `ids`.
     fn add_places(
         &mut self,
         places: &Places,
         start: u32,
         steps: &mut Steps,
-        words: &mut [u32],
+        ids: &mut Vec<u32>,
         fuel: &mut Fuel,
     ) -> Result<(), OutOfFuel> {
         let index = Arc::clone(&self.index);
@@ -228,9 +277,11 @@ impl TokenAutomaton {
                         continue 'leaves;
                     }
                 }
-                set_bits(words, trie.ids(trie.own(leave.node)));
-                let set = |tokens: &[u32], _: StateId| set_bits(words, tokens);
-                self.walk_below(trie, leave.node, state, steps, fuel, set)?;
+                ids.extend_from_slice(trie.ids(trie.own(leave.node)));
+                if !trie.children(leave.node).is_empty() {
+                    let add = |tokens: &[u32], _: StateId| ids.extend_from_slice(tokens);
+                    self.walk_below(trie, leave.node, state, steps, fuel, add)?;
+                }
             }
         }
         Ok(())
@@ -267,7 +318,7 @@ impl TokenAutomaton {
         if let Some(known) = self.grammars.memo.languages.get(&(at, language)) {
             return Ok(Arc::clone(known));
         }
-        let coarse = match at == START && self.has_many_bytes(language, fuel)? {
+        let coarse = match at == START && self.may_have_few_rests(language, fuel)? {
             true => self.coarse_language(language, fuel)?,
             false => None,
         };
@@ -280,6 +331,17 @@ impl TokenAutomaton {
         memo.language_bytes += mask.memory_bytes();
         memo.languages.insert((at, language), Arc::clone(&mask));
         Ok(mask)
+    }
+
+    /// Whether a language begins with many bytes, and doesn't end wherever it may go on: what does,
+    /// such as that of names, most tokens leave.
+    fn may_have_few_rests(&mut self, language: ExprId, fuel: &mut Fuel) -> Result<bool, OutOfFuel> {
+        if !self.has_many_bytes(language, fuel)? {
+            return Ok(false);
+        }
+        let rest = resting_state(&mut self.machine.lexicon, language, fuel)?;
+        let rest = rest.unwrap_or(language);
+        Ok(!self.machine.lexicon.is_nullable(rest))
     }
 
     /// By a coarse trie and that of the tokens that it leaves out; `None` where no alphabet fits, or
@@ -329,11 +391,19 @@ impl TokenAutomaton {
                 }
             }
             return Ok(Some(LanguageMask {
+                number: self.language_number(),
                 inside: self.interned(words),
                 rests: Rests::Trie(Trie::of_bytes(rests.into_iter())),
             }));
         }
         Ok(None)
+    }
+
+    /// A number for one more language.
+    fn language_number(&mut self) -> u32 {
+        let memo = &mut self.grammars.memo;
+        memo.num_languages += 1;
+        memo.num_languages
     }
 
     /// By the trie of bytes.
@@ -377,6 +447,7 @@ impl TokenAutomaton {
             byte.copied().unwrap_or_default()
         };
         LanguageMask {
+            number: self.language_number(),
             inside,
             rests: Rests::Places(Places::new(walked, byte_at)),
         }

@@ -7,13 +7,15 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::index::Trie;
+use crate::index::{ROOT, Trie};
 use crate::lexical::{ByteSet, ExprId, Fuel, Lexicon, OutOfFuel};
 use crate::mask::Mask;
 use crate::mask::walk::{DEAD, Labelled, Table};
 
 /// What a language allows by itself, of the tokens below a node of the trie of bytes.
 pub(crate) struct LanguageMask {
+    /// Different for each.
+    pub(crate) number: u32,
     /// Tokens that begin a text of the language, or are one.
     pub(crate) inside: Arc<Mask>,
     /// What the other tokens go on with after a text of the language.
@@ -28,6 +30,30 @@ impl LanguageMask {
                 Rests::Trie(trie) => trie.memory_bytes(),
                 Rests::Places(places) => places.memory_bytes(),
             }
+    }
+}
+
+impl Rests {
+    /// Whether a rest may begin with a byte of a set, large ends apart.
+    pub(crate) fn may_begin_with(&self, bytes: &ByteSet) -> bool {
+        match self {
+            Self::Trie(rests) => {
+                let mut firsts = rests.children(ROOT);
+                firsts.any(|child| bytes.contains(rests.label(child)))
+            }
+            Self::Places(places) => {
+                let mut firsts = places.first_bytes.iter();
+                firsts.any(|&(byte, _)| bytes.contains(byte))
+            }
+        }
+    }
+
+    /// Places at which many tokens leave the language.
+    pub(crate) fn large(&self) -> &[End] {
+        match self {
+            Self::Trie(_) => &[],
+            Self::Places(places) => &places.large,
+        }
     }
 }
 
@@ -73,7 +99,8 @@ const MANY: u32 = 512;
 /// What a walk of a language found.
 #[derive(Default)]
 pub(crate) struct Walked {
-    /// Tokens that begin a text of the language, or are one, as ranges of [`Trie::tokens`].
+    /// Tokens that begin a text of the language, or are one, as ranges of [`Trie::tokens`], in no
+    /// order.
     pub(crate) inside: Vec<Range<u32>>,
     /// Where tokens leave it, but for those at large ends.
     pub(crate) leaves: Vec<Leave>,
@@ -151,6 +178,7 @@ pub(crate) fn walk(
     let start = table.state(lexicon, start);
     let beside = beside.map(|beside| table.state(lexicon, beside));
     let mut ends = Ends::default();
+    let mut few = Vec::new();
     let mut pending = vec![(from, start, beside)];
     while let Some((at, state, beside)) = pending.pop() {
         let End { node, depth } = at;
@@ -193,19 +221,23 @@ pub(crate) fn walk(
             None => None,
         };
         let listed = bytes.filter(|bytes| bytes.len() * 4 < children.len());
-        let num_nodes = listed.as_ref().map_or(children.len(), ByteSet::len);
-        fuel.burn(1 + num_nodes as u64)?;
+        few.clear();
+        let is_few = listed.is_some();
         let listed = listed.iter().flat_map(ByteSet::iter);
-        let listed = listed.filter_map(|byte| trie.child(node, byte));
+        few.extend(listed.filter_map(|byte| trie.child(node, byte)));
+        let num_nodes = if is_few { few.len() } else { children.len() };
+        fuel.burn(1 + num_nodes as u64)?;
+        let classes = table.classes(lexicon, state);
         let first = pending.len();
-        let all = if num_nodes == children.len() {
-            children
-        } else {
-            0..0
-        };
-        for child in listed.chain(all) {
+        for at in 0..num_nodes {
+            let child = if is_few {
+                few[at]
+            } else {
+                children.start + at as u32
+            };
             let byte = labelled.byte(trie.label(child));
-            let next = table.step(lexicon, state, byte, fuel)?;
+            let class = classes[usize::from(byte)];
+            let next = table.step_by_class(lexicon, state, class, fuel)?;
             let mut next_beside = None;
             if let Some(beside) = beside {
                 let other = table.step(lexicon, beside, byte, fuel)?;
@@ -220,6 +252,17 @@ pub(crate) fn walk(
                 }
             }
             if next != DEAD {
+                if trie.children(child).is_empty() {
+                    // Most nodes: no token goes on after it.
+                    if next_beside.is_none() {
+                        let own = trie.own(child);
+                        match walked.inside.last_mut() {
+                            Some(last) if last.end == own.start => last.end = own.end,
+                            _ => walked.inside.push(own),
+                        }
+                    }
+                    continue;
+                }
                 let child = End {
                     node: child,
                     depth: depth + 1,
@@ -227,8 +270,10 @@ pub(crate) fn walk(
                 pending.push((child, next, next_beside));
                 continue;
             }
-            fuel.burn(ends.open.len() as u64)?;
-            ends.leave(child, depth, trie.below(child).len() as u32);
+            if !ends.open.is_empty() {
+                fuel.burn(ends.open.len() as u64)?;
+                ends.leave(child, depth, trie.below(child).len() as u32);
+            }
         }
         pending[first..].reverse();
     }

@@ -16,6 +16,9 @@ use crate::regex::{Spelling, Translator};
 /// so that rules that double each other's size don't make an exponential expression.
 const MAX_FOLDED_SIZE: usize = 4096;
 
+/// The name of rules for what may stand between terminals.
+const IGNORED: &str = "%ignore";
+
 /// What a node of a rule is.
 #[derive(Debug, Clone)]
 pub(super) enum Value {
@@ -75,6 +78,10 @@ pub(super) struct Lowering {
     order: Vec<RuleId>,
     /// Rules that lead back to themselves.
     is_recursive: Vec<bool>,
+    /// Rules whose text doesn't become one language with what stands beside it.
+    keeps_terminals: Vec<bool>,
+    /// Whether languages hold text, as far as that was asked.
+    holds_text: HashMap<ExprId, bool>,
     /// Tokens by their text.
     tokens: HashMap<Box<str>, NamedToken>,
     folded: Folded,
@@ -139,6 +146,7 @@ impl Lowering {
                 }
             }
         }
+        let keeps_terminals = rules_with_terminals(&grammar, &order, &references, &is_recursive);
         let folded = Folded {
             rules: vec![None; grammar.rules.len()],
             ..Folded::default()
@@ -147,6 +155,8 @@ impl Lowering {
             grammar,
             order,
             is_recursive,
+            keeps_terminals,
+            holds_text: HashMap::new(),
             tokens,
             folded,
         }
@@ -178,9 +188,20 @@ impl Lowering {
         nodes: Vec<Node>,
     ) -> Result<Value, LowerError> {
         let mut values: Vec<Value> = Vec::with_capacity(nodes.len());
+        let is_ignored = |node: &Node| match node.kind {
+            NodeKind::Rule(rule) => &*self.grammar.rules[rule].name == IGNORED,
+            _ => false,
+        };
+        let is_ignored: Vec<bool> = nodes.iter().map(is_ignored).collect();
         for Node { kind, offset } in nodes {
+            // What may be ignored after a terminal belongs to it.
+            let is_terminal = match &kind {
+                NodeKind::Concat(items) => matches!(items[..], [_, last] if is_ignored[last]),
+                _ => false,
+            };
+            let apart = self.keeps_terminals[rule] && !is_terminal;
             let value = self
-                .node(lexicon, kind, &values)
+                .node(lexicon, kind, &values, apart)
                 .map_err(|message| LowerError {
                     rule,
                     offset,
@@ -210,6 +231,7 @@ impl Lowering {
         lexicon: &mut Lexicon,
         kind: NodeKind,
         values: &[Value],
+        apart: bool,
     ) -> Result<Value, String> {
         Ok(match kind {
             NodeKind::Literal(text) => {
@@ -233,7 +255,7 @@ impl Lowering {
                 }
                 _ => self.tree(Tree::Call(rule as u32)),
             },
-            NodeKind::Concat(items) => self.concat(lexicon, &items, values),
+            NodeKind::Concat(items) => self.concat(lexicon, &items, values, apart),
             NodeKind::Alternate(items) => self.alternate(lexicon, &items, values),
             NodeKind::Repeat { inner, min, max } => match values[inner] {
                 Value::Regular(expr, size) => {
@@ -332,14 +354,29 @@ impl Lowering {
         self.tree(Tree::Tokens(id as u32))
     }
 
-    /// Neighbours that are languages become one.
-    fn concat(&mut self, lexicon: &mut Lexicon, items: &[NodeId], values: &[Value]) -> Value {
+    /// Whether a language holds text, which takes a look at all its parts the first time.
+    fn holds_text(&mut self, lexicon: &Lexicon, expr: ExprId) -> bool {
+        let known = self.holds_text.entry(expr);
+        *known.or_insert_with(|| lexicon.holds_text(expr))
+    }
+
+    /// Neighbours that are languages become one; with `apart`, none that holds text.
+    fn concat(
+        &mut self,
+        lexicon: &mut Lexicon,
+        items: &[NodeId],
+        values: &[Value],
+        apart: bool,
+    ) -> Value {
         let mut parts: Vec<Value> = Vec::with_capacity(items.len());
         for &item in items.iter().rev() {
             match (&values[item], parts.last_mut()) {
                 (&Value::Regular(EPSILON, _), _) => {}
                 (&Value::Regular(head, a), Some(Value::Regular(tail, b)))
-                    if a + *b <= MAX_FOLDED_SIZE =>
+                    if a + *b <= MAX_FOLDED_SIZE
+                        && !(apart
+                            && (self.holds_text(lexicon, head)
+                                || self.holds_text(lexicon, *tail))) =>
                 {
                     *tail = lexicon.concat(head, *tail);
                     *b += a;
@@ -381,6 +418,55 @@ impl Lowering {
             _ => self.tree(Tree::Alternate(others)),
         }
     }
+}
+
+/// The rules that keep their terminals apart: none where the whole grammar is regular, so that it
+/// becomes one language, and none of which an operator needs the language.
+fn rules_with_terminals(
+    grammar: &Grammar,
+    used: &[RuleId],
+    references: &[Vec<u32>],
+    is_recursive: &[bool],
+) -> Vec<bool> {
+    let mut keeps = vec![false; grammar.rules.len()];
+    let has = |rule: RuleId, is_such: fn(&NodeKind) -> bool| {
+        let mut nodes = grammar.rules[rule].nodes.iter();
+        nodes.any(|node| is_such(&node.kind))
+    };
+    let is_more = |kind: &NodeKind| {
+        matches!(
+            kind,
+            NodeKind::Tokens(_) | NodeKind::NamedToken(_) | NodeKind::Json(_)
+        )
+    };
+    if !used
+        .iter()
+        .any(|&rule| is_recursive[rule] || has(rule, is_more))
+    {
+        return keeps;
+    }
+    for &rule in used {
+        keeps[rule] = grammar.rules[rule].keeps_terminals;
+    }
+    let needs_language = |kind: &NodeKind| {
+        matches!(
+            kind,
+            NodeKind::And(_) | NodeKind::Not(_) | NodeKind::Shortest(_)
+        )
+    };
+    let mut pending: Vec<RuleId> = used
+        .iter()
+        .copied()
+        .filter(|&rule| has(rule, needs_language))
+        .collect();
+    let mut seen = vec![false; grammar.rules.len()];
+    while let Some(rule) = pending.pop() {
+        if !std::mem::replace(&mut seen[rule], true) {
+            keeps[rule] = false;
+            pending.extend(references[rule].iter().map(|&rule| rule as usize));
+        }
+    }
+    keeps
 }
 
 /// Operands that have to be regular.

@@ -10,8 +10,21 @@ use hashbrown::HashMap;
 
 use super::context::{ContextId, Contexts, Return};
 
-/// A branch: nodes returned to, with the numbers of the contexts below.
-type Shape = Box<[(u32, u32)]>;
+/// A branch: nodes returned to, with the numbers of the contexts below. Mostly one.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Shape {
+    One((u32, u32)),
+    Many(Box<[(u32, u32)]>),
+}
+
+impl Shape {
+    fn memory_bytes(&self) -> usize {
+        match self {
+            Self::One(_) => 0,
+            Self::Many(places) => size_of_val(&**places),
+        }
+    }
+}
 
 /// Contexts with more returns, and more contexts below one, aren't told apart: they come only with
 /// texts that may be read in many ways, and hardly ever again.
@@ -57,16 +70,30 @@ impl<K: Copy + Eq + std::hash::Hash, T: Clone> ContextMemo<K, T> {
             + self.roots.capacity() * (size_of::<(K, u32)>() + 1)
     }
 
-    /// What is known.
-    pub(super) fn get(&self, key: K, context: ContextId, contexts: &Contexts) -> Option<T> {
+    /// What is known. The contexts that it depends on are added to `log`, if there is one.
+    pub(super) fn get(
+        &self,
+        key: K,
+        context: ContextId,
+        contexts: &Contexts,
+        log: Option<&mut Vec<ContextId>>,
+    ) -> Option<T> {
         let mut at = *self.roots.get(&key)?;
         let mut below = vec![context];
+        let mut reads = Vec::new();
         loop {
             match &self.nodes[at as usize] {
                 Known::Nothing => return None,
-                Known::Value(value) => return Some(value.clone()),
+                Known::Value(value) => {
+                    if let Some(log) = log {
+                        log.extend(reads);
+                    }
+                    return Some(value.clone());
+                }
                 &Known::Context(number) => {
-                    let shape = shape(contexts, below[number as usize], &mut below)?;
+                    let context = below[number as usize];
+                    reads.push(context);
+                    let shape = shape(contexts, context, &mut below)?;
                     at = *self.branches.get(&(at, shape))?;
                 }
             }
@@ -125,7 +152,7 @@ impl<K: Copy + Eq + std::hash::Hash, T: Clone> ContextMemo<K, T> {
                 Some(&next) => next,
                 None => {
                     let next = self.node();
-                    self.bytes += size_of_val(&*shape) + 40;
+                    self.bytes += shape.memory_bytes() + 48;
                     self.branches.insert((at, shape), next);
                     next
                 }
@@ -141,7 +168,7 @@ impl<K: Copy + Eq + std::hash::Hash, T: Clone> ContextMemo<K, T> {
 
 /// What is found in a context, `None` where that is too much. Contexts below it get numbers.
 fn shape(contexts: &Contexts, context: ContextId, below: &mut Vec<ContextId>) -> Option<Shape> {
-    let number = |place: &Return| match *place {
+    let mut number = |place: &Return| match *place {
         Return::END => END,
         Return { node, context } => {
             let known = below.iter().position(|&known| known == context);
@@ -156,7 +183,10 @@ fn shape(contexts: &Contexts, context: ContextId, below: &mut Vec<ContextId>) ->
     if returns.len() > MAX_RETURNS {
         return None;
     }
-    let shape = returns.iter().map(number).collect();
+    let shape = match returns {
+        [only] => Shape::One(number(only)),
+        _ => Shape::Many(returns.iter().map(number).collect()),
+    };
     (below.len() <= 4 * MAX_RETURNS).then_some(shape)
 }
 
@@ -179,17 +209,19 @@ mod tests {
         let three = context(&[to(NodeId(2), two)]);
         let both = context(&[to(NodeId(2), one), to(NodeId(3), two)]);
         let mut memo: ContextMemo<u8, &str> = ContextMemo::default();
-        assert_eq!(memo.get(7, three, &contexts), None);
+        assert_eq!(memo.get(7, three, &contexts, None), None);
         // Read: only the context itself.
         memo.insert(7, three, &[three], &contexts, "shallow");
-        assert_eq!(memo.get(7, three, &contexts), Some("shallow"));
-        assert_eq!(memo.get(7, two, &contexts), Some("shallow"));
-        assert_eq!(memo.get(7, one, &contexts), None);
-        assert_eq!(memo.get(8, two, &contexts), None);
+        assert_eq!(memo.get(7, three, &contexts, None), Some("shallow"));
+        assert_eq!(memo.get(7, two, &contexts, None), Some("shallow"));
+        assert_eq!(memo.get(7, one, &contexts, None), None);
+        assert_eq!(memo.get(8, two, &contexts, None), None);
         // Read: one below, too. What was made meanwhile and is not below is left out.
         memo.insert(7, both, &[both, three, one], &contexts, "deep");
-        assert_eq!(memo.get(7, both, &contexts), Some("deep"));
+        let mut log = vec![two];
+        assert_eq!(memo.get(7, both, &contexts, Some(&mut log)), Some("deep"));
+        assert_eq!(log, [two, both, one]);
         let other = contexts.intern(&[to(NodeId(2), two), to(NodeId(3), one)], |_| 1);
-        assert_eq!(memo.get(7, other, &contexts), None);
+        assert_eq!(memo.get(7, other, &contexts, None), None);
     }
 }

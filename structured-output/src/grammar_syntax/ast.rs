@@ -28,6 +28,10 @@ pub(crate) struct Rule {
     /// Where it is defined, or was first named.
     pub(crate) offset: usize,
     pub(crate) nodes: Vec<Node>,
+    /// Whether its parts are terminals, which are read each by itself: names and other text in it
+    /// don't become one language with what stands beside them, so that what is known of a terminal
+    /// is known wherever it stands. It means the same.
+    pub(crate) keeps_terminals: bool,
 }
 
 /// A node, with the offset in the source where it starts.
@@ -263,6 +267,7 @@ impl Grammar {
             name: name.into(),
             offset,
             nodes: Vec::new(),
+            keeps_terminals: false,
         });
         Ok(self.rules.len() - 1)
     }

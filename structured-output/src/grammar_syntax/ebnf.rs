@@ -7,6 +7,7 @@ use hashbrown::HashMap;
 use super::ast::{Grammar, NodeId, NodeKind, RuleBuilder, RuleId, SyntaxError, SyntaxLimits};
 use super::cursor::{Cursor, cut};
 use super::ebnf_atom::any_char;
+use crate::error::BYTE_ORDER_MARK;
 use crate::lexical::UNBOUNDED;
 
 /// Adds the rules of a source to a grammar; the rule named `root`.
@@ -138,7 +139,7 @@ impl<'a> Parser<'a, '_> {
         }
         let before = &self.cursor.source()[..offset];
         let line = before.rfind('\n').map_or(before, |at| &before[at + 1..]);
-        if !line.trim().is_empty() {
+        if !line.trim_start_matches(BYTE_ORDER_MARK).trim().is_empty() {
             return Err(SyntaxError::new(
                 offset,
                 format!("rule `{}` must begin on a line of its own", cut(name)),

@@ -247,11 +247,6 @@ impl Trie {
         }
     }
 
-    /// Whether there are no tokens.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.tokens.is_empty()
-    }
-
     /// All tokens, in depth-first order of their nodes.
     pub(crate) fn tokens(&self) -> &[u32] {
         &self.tokens

@@ -297,6 +297,11 @@ impl Lexicon {
         self.rows.maps[row.0.map as usize].class_of[usize::from(byte)]
     }
 
+    /// The class of each byte in a row.
+    pub(crate) fn row_classes(&self, row: RowRef) -> &[u8; 256] {
+        &self.rows.maps[row.0.map as usize].class_of
+    }
+
     /// The derivative by the bytes of a class.
     pub(crate) fn row_target(&self, row: RowRef, class: u8) -> ExprId {
         self.rows.targets[row.0.start as usize + usize::from(class)]

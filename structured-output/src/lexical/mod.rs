@@ -14,6 +14,8 @@
 //! | `search` | the nearest end in a graph that is made as it is walked |
 //! | `residue` | decimals that are multiples of a number, by arithmetic |
 //! | `marks` | lexemes that differ in their mark only |
+//! | `counts` | counts within counts |
+//! | `texts` | which languages hold runs of characters |
 //! | `saturate` | counters cut to what one token can tell apart |
 //! | `unicode` | sets of code points as UTF-8 |
 //!
@@ -23,18 +25,21 @@ mod arena;
 mod build;
 mod byte_set;
 mod completion;
+mod counts;
 mod derivative;
 mod marks;
 mod residue;
 mod saturate;
 pub(crate) mod search;
+mod texts;
 mod unicode;
 
 pub(crate) use arena::{
     ANY, EMPTY, EPSILON, ExprId, Fuel, Lexicon, MANY_MARKS, NO_MARK, OutOfFuel, TURNING_BYTES,
     UNBOUNDED,
 };
-pub(crate) use build::{Characters, Less, product};
+pub(crate) use build::{Characters, Less};
 pub(crate) use byte_set::ByteSet;
+pub(crate) use counts::product;
 pub(crate) use derivative::RowRef;
 pub(crate) use residue::{MAX_PLACES, Part, Residue};

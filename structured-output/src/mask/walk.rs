@@ -379,16 +379,26 @@ impl Table {
     }
 
     /// Makes a state's row known.
+    #[inline]
     pub(crate) fn expand(
         &mut self,
         lexicon: &mut Lexicon,
         state: u32,
         fuel: &mut Fuel,
     ) -> Result<(), OutOfFuel> {
-        let state = &mut self.states[state as usize];
-        if state.targets != UNSEEN {
-            return Ok(());
+        match self.states[state as usize].targets {
+            UNSEEN => self.expand_new(lexicon, state, fuel),
+            _ => Ok(()),
         }
+    }
+
+    fn expand_new(
+        &mut self,
+        lexicon: &mut Lexicon,
+        state: u32,
+        fuel: &mut Fuel,
+    ) -> Result<(), OutOfFuel> {
+        let state = &mut self.states[state as usize];
         state.targets = self.targets.len() as u32;
         state.first = lexicon.first_class(state.expr);
         if let Some((bytes, _)) = state.first {
@@ -473,12 +483,22 @@ impl Table {
         apart
     }
 
-    /// The state after a byte from an expanded one.
-    pub(crate) fn step(
+    /// The class of each byte in an expanded state, for [`Table::step_by_class`].
+    pub(crate) fn classes(&self, lexicon: &Lexicon, state: u32) -> [u8; 256] {
+        let State { row, first, .. } = self.states[state as usize];
+        match first {
+            Some((bytes, _)) => std::array::from_fn(|byte| u8::from(bytes.contains(byte as u8))),
+            None => *lexicon.row_classes(row),
+        }
+    }
+
+    /// The state after a byte of a class from an expanded one.
+    #[inline]
+    pub(crate) fn step_by_class(
         &mut self,
         lexicon: &mut Lexicon,
         state: u32,
-        byte: u8,
+        class: u8,
         fuel: &mut Fuel,
     ) -> Result<u32, OutOfFuel> {
         let State {
@@ -487,21 +507,36 @@ impl Table {
             targets,
             ..
         } = self.states[state as usize];
+        let at = targets as usize + usize::from(class);
+        match self.targets[at] {
+            UNSEEN => {
+                let expr = match first {
+                    Some((_, next)) => next,
+                    None => lexicon.row_target(row, class),
+                };
+                self.targets[at] = match lexicon.is_live(expr, fuel)? {
+                    true => self.state(lexicon, expr),
+                    false => DEAD,
+                };
+                Ok(self.targets[at])
+            }
+            known => Ok(known),
+        }
+    }
+
+    /// The state after a byte from an expanded one.
+    pub(crate) fn step(
+        &mut self,
+        lexicon: &mut Lexicon,
+        state: u32,
+        byte: u8,
+        fuel: &mut Fuel,
+    ) -> Result<u32, OutOfFuel> {
+        let State { row, first, .. } = self.states[state as usize];
         let class = match first {
             Some((bytes, _)) => u8::from(bytes.contains(byte)),
             None => lexicon.row_class(row, byte),
         };
-        let at = targets as usize + usize::from(class);
-        if self.targets[at] == UNSEEN {
-            let expr = match first {
-                Some((_, next)) => next,
-                None => lexicon.row_target(row, class),
-            };
-            self.targets[at] = match lexicon.is_live(expr, fuel)? {
-                true => self.state(lexicon, expr),
-                false => DEAD,
-            };
-        }
-        Ok(self.targets[at])
+        self.step_by_class(lexicon, state, class, fuel)
     }
 }

@@ -125,7 +125,7 @@ fn what_goes_wrong_has_an_exit_code_and_a_reason() {
     let no_model = feed(formwork().args(["chat", "/nonexistent"]), "Hi");
     assert_eq!(no_model.status.code(), Some(1));
     assert!(
-        says(&no_model).contains("no model folder"),
+        says(&no_model).contains("no model at"),
         "{}",
         says(&no_model)
     );

@@ -54,6 +54,14 @@ fn a_server_in_the_background_is_started_looked_at_and_stopped() {
     assert!(stopped.status.success(), "{}", says(&stopped));
     assert_eq!(run(&status).status.code(), Some(3));
     assert!(run(&stop).status.success());
+    // The flag stands in the environment, which the process in the background has as well.
+    let mut command = formwork();
+    command.env("FORMWORK_DAEMON", "true");
+    command.args(start.iter().filter(|arg| **arg != "--daemon"));
+    let started = command.output().unwrap();
+    assert!(started.status.success(), "{}", says(&started));
+    assert!(run(&status).status.success());
+    assert!(run(&stop).status.success());
 }
 
 #[test]
@@ -248,7 +256,7 @@ fn what_can_not_start_says_why_and_ends_with_an_error() {
         (&["serve", "--port", "70000"][..], 2, "--port"),
         (&["serve", "--prot", "1"], 2, "--prot"),
         (&["serve", "--config", nowhere], 1, "can't read --config"),
-        (&["serve", "--port", "0", nowhere], 1, "no model folder"),
+        (&["serve", "--port", "0", nowhere], 1, "no model at"),
         (
             &["serve", "--host", "127.0.0.1", "--port", &port],
             1,

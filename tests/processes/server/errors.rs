@@ -196,6 +196,34 @@ fn floods_at_the_defaults() {
     assert!(server.is_healthy());
 }
 
+/// What grows with the square of a request's size would take minutes here, on a thread that serves
+/// all streams.
+#[test]
+fn long_lists_are_read_in_linear_time() {
+    let with = |name: &str, list: Vec<Value>| {
+        let mut body = chat("Hi", 1);
+        body[name] = json!(list);
+        body
+    };
+    let function = |i| json!({"type": "function", "function": {"name": format!("f{i}")}});
+    let tools: Vec<Value> = (0..100_000).map(function).collect();
+    assert_eq!(refused(CHAT, &with("tools", tools))["param"], "tools");
+    let message = json!({"role": "user", "content": "a"});
+    let messages = vec![message; 100_000];
+    assert_eq!(
+        refused(CHAT, &with("messages", messages))["param"],
+        "messages"
+    );
+    let text = "word ".repeat(5_000_000);
+    let error = refused(CHAT, &chat(&text, 1));
+    assert_eq!(error["param"], "input_tokens");
+    // Told from its beginning.
+    assert!(
+        error["message"].as_str().unwrap().contains("at least "),
+        "{error}"
+    );
+}
+
 #[test]
 fn bodies_that_are_too_large() {
     let server = Server::start(&["--max-request-body-size", "100000"]);

@@ -2,7 +2,7 @@
 //!
 //! Two kinds: `gpt2`, a byte-level BPE with its merges and the name of a pre-tokenizer, and
 //! `llama`, a SentencePiece vocabulary whose scores say which pair is merged first. Both end as
-//! the `tokenizer.json` that the model's publisher would ship, so that everything else is as with
+//! the `tokenizer.json` that the model's publisher would ship (some files hold it whole), so that everything else is as with
 //! a folder: the same library encodes, and the same text means the same ids.
 
 mod merges;
@@ -20,10 +20,14 @@ use crate::files::TokenizerFiles;
 
 /// Kind of the tokenizer.
 const MODEL: &str = "tokenizer.ggml.model";
+const MODELS: &str = "\"gpt2\" (byte-level BPE) or \"llama\" (SentencePiece); a file without a tokenizer \
+                      can't be served";
 /// Merges of a byte-level BPE, `left right`, the first first.
 const MERGES: &str = "tokenizer.ggml.merges";
 /// Name of the pre-tokenizer of a byte-level BPE.
 const PRE: &str = "tokenizer.ggml.pre";
+/// The publisher's `tokenizer.json` as a whole, which some converters keep.
+const TOKENIZER_JSON: &str = "tokenizer.huggingface.json";
 /// The default chat template.
 const CHAT_TEMPLATE: &str = "tokenizer.chat_template";
 /// Names of further chat templates.
@@ -38,22 +42,18 @@ const SPACE: &str = "▁";
 /// [`GgufError`], which names the key: one is missing, has another type, or holds a kind of
 /// tokenizer or pre-tokenizer that isn't supported.
 pub(crate) fn files(metadata: &Metadata) -> Result<TokenizerFiles<'static>, GgufError> {
-    let kind = metadata.required_str(MODEL)?;
     let vocabulary = Vocabulary::read(metadata)?;
-    let tokenizer = match kind {
-        "gpt2" => byte_level(metadata, &vocabulary)?,
-        "llama" => sentence_piece(metadata, &vocabulary)?,
-        _ => {
-            return Err(metadata.wrong(
-                MODEL,
-                "\"gpt2\" (byte-level BPE) or \"llama\" (SentencePiece); a file without a \
-                 tokenizer can't be served",
-            ));
-        }
+    let tokenizer_json = match metadata.str(TOKENIZER_JSON)? {
+        Some(json) => json.to_owned(),
+        None => match metadata.required_str(MODEL)? {
+            "gpt2" => byte_level(metadata, &vocabulary)?.to_string(),
+            "llama" => sentence_piece(metadata, &vocabulary)?.to_string(),
+            _ => return Err(metadata.wrong(MODEL, MODELS)),
+        },
     };
     let bytes = |value: &Value| Some(Cow::Owned(value.to_string().into_bytes()));
     Ok(TokenizerFiles {
-        tokenizer_json: Cow::Owned(tokenizer.to_string().into_bytes()),
+        tokenizer_json: Cow::Owned(tokenizer_json.into_bytes()),
         tokenizer_config_json: bytes(&tokenizer_config(metadata, &vocabulary)?),
         chat_template_jinja: None,
         generation_config_json: bytes(&generation_config(metadata, &vocabulary)?),

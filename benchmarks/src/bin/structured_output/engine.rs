@@ -24,9 +24,11 @@ pub(crate) struct Measured {
     pub(crate) num_tokens: usize,
     /// All of it.
     pub(crate) elapsed: Duration,
-    pub(crate) num_steps: usize,
+    pub(crate) step_times: Vec<Duration>,
     /// Seconds of mask making that the forward pass didn't hide.
     pub(crate) exposed_fill: f64,
+    /// Seconds of mask making, most of it while the forward pass runs.
+    pub(crate) fill: f64,
     /// Seconds of `Scheduler::update_from_output`, where grammars accept tokens.
     pub(crate) update: f64,
     pub(crate) num_forced: u64,
@@ -45,9 +47,19 @@ impl Measured {
         self.exposed_fill / self.elapsed.as_secs_f64()
     }
 
+    /// Seconds in which a step's masks are made.
+    pub(crate) fn fill_per_step(&self) -> f64 {
+        self.fill / self.step_times.len() as f64
+    }
+
     /// Seconds in which a step's tokens are taken.
     pub(crate) fn update_per_step(&self) -> f64 {
-        self.update / self.num_steps as f64
+        self.update / self.step_times.len() as f64
+    }
+
+    /// Delivered tokens of a step.
+    pub(crate) fn tokens_per_step(&self) -> f64 {
+        self.num_tokens as f64 / self.step_times.len() as f64
     }
 
     /// Share of the tokens that no model chose.
@@ -58,18 +70,6 @@ impl Measured {
     /// Share of the LM head's rows that were not computed.
     pub(crate) fn skipped_share(&self) -> f64 {
         self.num_head_rows_skipped as f64 / self.num_head_rows.max(1) as f64
-    }
-
-    /// Adds other steps.
-    pub(crate) fn add(&mut self, other: Self) {
-        self.num_tokens += other.num_tokens;
-        self.elapsed += other.elapsed;
-        self.num_steps += other.num_steps;
-        self.exposed_fill += other.exposed_fill;
-        self.update += other.update;
-        self.num_forced += other.num_forced;
-        self.num_head_rows += other.num_head_rows;
-        self.num_head_rows_skipped += other.num_head_rows_skipped;
     }
 }
 
@@ -223,13 +223,14 @@ impl Engine {
                 measured.num_tokens += output.new_token_ids.len();
             }
             measured.elapsed += took;
-            measured.num_steps += 1;
+            measured.step_times.push(took);
             measured.num_head_rows += stats.num_head_rows;
             measured.num_head_rows_skipped += stats.num_head_rows_skipped;
             measured.exposed_fill += stats.exposed_fill_seconds;
             measured.num_forced += stats.num_forced_tokens;
         }
         let after = self.core.step_times();
+        measured.fill = (after.grammar_bitmask - before.grammar_bitmask).as_secs_f64();
         measured.update = (after.update_from_output - before.update_from_output).as_secs_f64();
         self.abort(ids)?;
         Ok(measured)

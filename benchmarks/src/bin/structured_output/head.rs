@@ -54,6 +54,7 @@ pub(crate) fn measure(folder: &Path, num_threads: usize) -> anyhow::Result<()> {
 fn load(folder: &Path, num_threads: usize) -> anyhow::Result<Box<dyn CausalLm>> {
     let options = LoadOptions {
         dtype: Dtype::Auto,
+        kv_cache_dtype: protocol::KvCacheDtype::Auto,
         quantization: Quantization::None,
         backend: BackendKind::Cpu,
         heartbeat: Arc::default(),

@@ -38,10 +38,10 @@ struct Arguments {
     #[arg(long = "batch", default_values_t = [1, 8, 32])]
     batches: Vec<usize>,
     /// Steps of each measurement at batch 1; a half at 8, a fifth at 32
-    #[arg(long, default_value_t = 60)]
+    #[arg(long, default_value_t = 40)]
     steps: usize,
-    /// Rounds; each measures everything once, and ratios are medians over them
-    #[arg(long, default_value_t = 3)]
+    /// Rounds; in each, free text and each schema take turns, and ratios are medians over them
+    #[arg(long, default_value_t = 5)]
     rounds: usize,
     /// What is measured; may be repeated [default: all]
     #[arg(long = "part")]

@@ -15,8 +15,8 @@ use engine_core::model_executor::{ComputePool, LoadOptions, ModelLimits, load_mo
 use engine_core::request::Request;
 use engine_core::worker::{Executor, ModelRunner, ModelRunnerConfig};
 use protocol::{
-    BackendKind, Dtype, EngineCoreRequest, LogprobsMode, ModelSource, Quantization, SamplingParams,
-    SchedulerConfig,
+    BackendKind, Dtype, EngineCoreRequest, KvCacheDtype, LogprobsMode, ModelSource, Quantization,
+    SamplingParams, SchedulerConfig,
 };
 
 use crate::timed_model::{ModelTimes, TimedModel};
@@ -27,7 +27,7 @@ pub(crate) const DECODE_PROMPT_TOKENS: usize = 16;
 const WARM_UP_STEPS: usize = 2;
 const BLOCK_SIZE: usize = 16;
 const NUM_BLOCKS: usize = 1024;
-const MAX_MODEL_LEN: usize = 4096;
+const MAX_MODEL_LEN: usize = 8192;
 
 /// What executes the model, and in which format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +35,7 @@ pub(crate) struct EngineSpec {
     backend: BackendKind,
     dtype: Dtype,
     quantization: Quantization,
+    kv_cache_dtype: KvCacheDtype,
 }
 
 impl EngineSpec {
@@ -53,6 +54,10 @@ impl FromStr for EngineSpec {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        let (text, kv_cache_dtype) = match text.strip_suffix(":q8") {
+            Some(rest) => (rest, KvCacheDtype::Q8),
+            None => (text, KvCacheDtype::Auto),
+        };
         let parts = text.split_once(':');
         let backend = parts.and_then(|(backend, _)| match backend {
             "cpu" => Some(BackendKind::Cpu),
@@ -71,9 +76,12 @@ impl FromStr for EngineSpec {
                 backend,
                 dtype,
                 quantization,
+                kv_cache_dtype,
             }),
             _ => Err(
-                "must be cpu or candle, a colon, and bfloat16, float32, q8_0 or q4_0".to_owned(),
+                "must be cpu or candle, a colon, and bfloat16, float32, q8_0 or q4_0; then :q8 for \
+                 keys and values in 8 bits"
+                    .to_owned(),
             ),
         }
     }
@@ -85,7 +93,11 @@ impl fmt::Display for EngineSpec {
             BackendKind::Cpu => "cpu",
             BackendKind::Candle => "candle",
         };
-        write!(f, "{backend}:{}", self.format())
+        write!(f, "{backend}:{}", self.format())?;
+        match self.kv_cache_dtype {
+            KvCacheDtype::Q8 => write!(f, ":q8"),
+            KvCacheDtype::Auto | KvCacheDtype::Bf16 => Ok(()),
+        }
     }
 }
 
@@ -124,6 +136,7 @@ impl Engine {
         let pool = Arc::new(ComputePool::new(num_threads as usize)?);
         let options = LoadOptions {
             dtype: spec.dtype,
+            kv_cache_dtype: spec.kv_cache_dtype,
             quantization: spec.quantization,
             backend: spec.backend,
             heartbeat: Arc::default(),
@@ -187,18 +200,25 @@ impl Engine {
         Ok(time)
     }
 
-    /// The times of `num_steps` steps in which `batch` requests get a token each.
+    /// The times of `num_steps` steps in which `batch` requests with prompts of as many tokens get
+    /// a token each.
     pub(crate) fn decode(
         &mut self,
         batch: usize,
+        num_prompt_tokens: usize,
         num_steps: usize,
         temperature: f32,
     ) -> anyhow::Result<DecodeTimes> {
         let max_tokens = 1 + WARM_UP_STEPS + num_steps;
         for _ in 0..batch {
-            self.add_request(DECODE_PROMPT_TOKENS, max_tokens, temperature);
+            self.add_request(num_prompt_tokens, max_tokens, temperature);
         }
-        for _ in 0..1 + WARM_UP_STEPS {
+        // A long prompt takes several steps until its first token.
+        let mut first_tokens = 0;
+        while first_tokens < batch {
+            first_tokens += self.count_tokens_of_step()?;
+        }
+        for _ in 0..WARM_UP_STEPS {
             self.step(batch)?;
         }
         let (before, model_before) = (self.engine_core.step_times(), self.model_nanos());
@@ -249,6 +269,17 @@ impl Engine {
 
     /// One step, which must bring as many tokens.
     fn step(&mut self, num_tokens: usize) -> anyhow::Result<()> {
+        let found = self.count_tokens_of_step()?;
+        ensure!(
+            found == num_tokens,
+            "{}: a step brought {found} tokens, not {num_tokens}",
+            self.spec
+        );
+        Ok(())
+    }
+
+    /// One step; how many tokens it brought.
+    fn count_tokens_of_step(&mut self) -> anyhow::Result<usize> {
         let mut found = 0;
         for outputs in self.engine_core.step()?.into_values() {
             for output in outputs.outputs {
@@ -258,12 +289,7 @@ impl Engine {
                 found += output.new_token_ids.len();
             }
         }
-        ensure!(
-            found == num_tokens,
-            "{}: a step brought {found} tokens, not {num_tokens}",
-            self.spec
-        );
-        Ok(())
+        Ok(found)
     }
 
     /// Tells the runner that the requests are over.
@@ -287,12 +313,13 @@ mod tests {
             "cpu:float32",
             "cpu:q8_0",
             "cpu:q4_0",
+            "cpu:q4_0:q8",
             "candle:bfloat16",
             "candle:float32",
         ] {
             assert_eq!(text.parse::<EngineSpec>().unwrap().to_string(), text);
         }
-        for text in ["cpu", "gpu:float32", "cpu:int8", "cpu:auto", ""] {
+        for text in ["cpu", "gpu:float32", "cpu:int8", "cpu:q8", "cpu:auto", ""] {
             assert!(text.parse::<EngineSpec>().is_err(), "{text}");
         }
     }

@@ -16,14 +16,15 @@ use anyhow::Context;
 use benchmarks::machine;
 use clap::Parser;
 
-use crate::engine::{Engine, EngineSpec};
+use crate::engine::{DECODE_PROMPT_TOKENS, Engine, EngineSpec};
 use crate::llama_cpp::{Gguf, LlamaCpp};
 use crate::report::Report;
 
 /// Times whole steps of the engine, scheduler and sampler included, in this process.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// Engine to measure, BACKEND:DTYPE; may be repeated. Ratios are to the first
+    /// Engine to measure, BACKEND:DTYPE, with :q8 behind it for keys and values in 8 bits; may be
+    /// repeated. Ratios are to the first
     #[arg(
         long = "engine",
         value_name = "ENGINE",
@@ -42,6 +43,9 @@ struct Arguments {
     /// Steps of decode to time
     #[arg(long, default_value_t = 16)]
     steps: usize,
+    /// Tokens before one request that decodes alone; may be repeated. 0 leaves it out
+    #[arg(long = "context", default_values_t = [4096])]
+    contexts: Vec<usize>,
     /// Tokens of the prompt of the prefill
     #[arg(long, default_value_t = 512)]
     prefill: usize,
@@ -125,14 +129,21 @@ fn measure(engine: &mut Engine, arguments: &Arguments, report: &mut Report) -> a
     let rate = arguments.prefill as f64 / prefill.as_secs_f64();
     report.add_rate(&name, prefill_case(arguments.prefill), rate);
     for &batch in &arguments.batches {
-        let times = engine.decode(batch, arguments.steps, 0.0)?;
+        let times = engine.decode(batch, DECODE_PROMPT_TOKENS, arguments.steps, 0.0)?;
         let rate = (batch * arguments.steps) as f64 / times.step.as_secs_f64();
         report.add_rate(&name, decode_case(batch), rate);
         report.add_times(&name, &format!("{}, greedy", decode_case(batch)), times);
     }
+    for &context in arguments.contexts.iter().filter(|context| **context > 0) {
+        let times = engine.decode(1, context, arguments.steps, 0.0)?;
+        let rate = arguments.steps as f64 / times.step.as_secs_f64();
+        let case = format!("{}, context {context}", decode_case(1));
+        report.add_times(&name, &format!("{case}, greedy"), times);
+        report.add_rate(&name, case, rate);
+    }
     // Sampling from 151,936 tokens costs more than taking the most probable one.
     if let Some(&batch) = arguments.batches.iter().max() {
-        let times = engine.decode(batch, arguments.steps, 1.0)?;
+        let times = engine.decode(batch, DECODE_PROMPT_TOKENS, arguments.steps, 1.0)?;
         report.add_times(
             &name,
             &format!("{}, temperature 1", decode_case(batch)),

@@ -50,9 +50,14 @@ impl CausalLm for TimedModel {
         })
     }
 
-    fn compute_logits_of(&mut self, rows: &[usize], logits: &mut [f32]) -> Result<(), ModelError> {
+    fn compute_logits_of(
+        &mut self,
+        rows: &[usize],
+        bitmasks: &[Option<&[u32]>],
+        logits: &mut [f32],
+    ) -> Result<(), ModelError> {
         timed(&self.times.lm_head_nanos, || {
-            self.model.compute_logits_of(rows, logits)
+            self.model.compute_logits_of(rows, bitmasks, logits)
         })
     }
 

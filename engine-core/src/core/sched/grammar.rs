@@ -1,6 +1,6 @@
 //! Requests whose output a grammar constrains: waiting for it, their masks, and their tokens.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use protocol::{
     EngineCoreEventType, EngineCoreOutput, FinishReason, RequestError, RequestErrorCode,
@@ -253,9 +253,20 @@ impl Scheduler {
     ) -> Result<Option<Stop>, GrammarFailure> {
         let params = request.sampling_params();
         let wants_logprobs = params.logprobs.is_some() || params.logprob_token_ids.is_some();
-        if wants_logprobs || matches!(self.forced_tokens, ForcedTokens::Off) {
+        let is_off = matches!(self.forced_tokens, ForcedTokens::Off);
+        if wants_logprobs || is_off || request.grammar().is_none() {
             return Ok(None);
         }
+        let started = Instant::now();
+        let stop = self.append_runs(request);
+        // No forward pass hides it.
+        let took = started.elapsed().as_secs_f64();
+        self.structured_output_stats.fill_seconds += took;
+        self.structured_output_stats.exposed_fill_seconds += took;
+        stop
+    }
+
+    fn append_runs(&mut self, request: &mut Request) -> Result<Option<Stop>, GrammarFailure> {
         let mut num_forced = 0;
         while num_forced < MAX_FORCED_TOKENS {
             let run = self.next_forced_tokens(request)?;

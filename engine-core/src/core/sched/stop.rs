@@ -14,7 +14,7 @@ pub(crate) struct Stop {
 
 /// Whether `request` ends with the output it has, judged by its last output token.
 ///
-/// In this order: the end-of-text token, `stop_token_ids`, the end of the grammar, `max_model_len`
+/// In this order: a budget that ended free text, the end-of-text token, `stop_token_ids`, the end of the grammar, `max_model_len`
 /// and `max_tokens`, and then repetition. Before `min_tokens` output tokens only the grammar and the
 /// lengths end a request. Sampling masks stop tokens until then; one that comes all the same
 /// (from a replay) does not cut the output shorter than was asked.
@@ -29,6 +29,16 @@ pub(crate) fn check_stop(request: &Request, max_model_len: usize) -> Option<Stop
         .is_some_and(StructuredOutputRequest::is_terminated);
     let may_stop = reached_min_tokens || is_terminated;
 
+    // Whole by its grammar, yet it would have gone on.
+    let is_cut_short = request
+        .grammar()
+        .is_some_and(StructuredOutputRequest::is_cut_short);
+    if is_cut_short {
+        return Some(Stop {
+            finish_reason: FinishReason::Length,
+            stop_reason: None,
+        });
+    }
     if may_stop && !params.ignore_eos && params.eos_token_id == Some(last_token_id) {
         return Some(Stop {
             finish_reason: FinishReason::Stop,

@@ -254,12 +254,15 @@ pub(crate) trait Backend: Send + Sized + 'static {
         to: &mut Self::Activation,
     ) -> Result<(), ModelError>;
 
-    /// Logits `[rows.len(), vocab_size]` of some rows of `hidden`.
+    /// Logits `[rows.len(), vocab_size]` of some rows of `hidden`. `bitmasks` are those rows' grammar
+    /// masks: a backend whose logits are not in the host's memory applies them before they come there;
+    /// others leave that to the sampler.
     fn lm_head(
         &mut self,
         hidden: &Self::Activation,
         rows: Range<usize>,
         head: &Self::Matrix,
+        bitmasks: &[Option<&[u32]>],
         logits: &mut [f32],
     ) -> Result<(), ModelError>;
 

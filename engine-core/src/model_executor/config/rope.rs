@@ -152,7 +152,7 @@ impl RopeReader<'_> {
             scaling: RopeScaling::Default,
         };
         let rotated = rope.rotated_dims(self.head_dim);
-        if rotated == 0 || rotated % 2 != 0 {
+        if rotated == 0 || !rotated.is_multiple_of(2) {
             return Err(config_error(
                 format!("{path}partial_rotary_factor"),
                 format!(

@@ -189,3 +189,78 @@ impl Fields<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::tests::parse;
+    use super::*;
+    use crate::model_executor::config::HiddenAct;
+
+    fn with(architecture: &str, name: &str, value: Value) -> Result<(), String> {
+        let mut config = json!({"architectures": [architecture]});
+        config[name] = value;
+        parse(config).map(|_| ())
+    }
+
+    #[test]
+    fn what_a_family_lacks_is_refused_unless_it_changes_nothing() {
+        for (name, neutral, other) in [
+            ("attention_bias", json!(false), json!(true)),
+            ("attn_logit_softcapping", json!(null), json!(50.0)),
+            ("query_pre_attn_scalar", json!(null), json!(256)),
+            ("use_bidirectional_attention", json!(false), json!(true)),
+            ("no_rope_layers", json!([]), json!([1, 1, 0, 1])),
+            ("num_local_experts", json!(0), json!(8)),
+            ("mlp_only_layers", json!([]), json!([1])),
+            ("embedding_multiplier", json!(1.0), json!(12.0)),
+            ("clip_qkv", json!(null), json!(8)),
+        ] {
+            with("MistralForCausalLM", name, neutral).unwrap();
+            let message = with("MistralForCausalLM", name, other.clone()).unwrap_err();
+            for part in [name, &other.to_string(), "MistralForCausalLM"] {
+                assert!(message.contains(part), "{name}: {message}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_family_has_is_read() {
+        let gemma2 = |changes: Value| {
+            let mut config = json!({"architectures": ["Gemma2ForCausalLM"], "sliding_window": 8});
+            for (name, value) in changes.as_object().unwrap() {
+                config[name] = value.clone();
+            }
+            parse(config)
+        };
+        let silent = gemma2(json!({})).unwrap();
+        assert!(silent.tie_word_embeddings);
+        assert_eq!(
+            (silent.head_dim, silent.hidden_act),
+            (256, HiddenAct::GeluTanh)
+        );
+        assert_eq!(silent.query_pre_attn_scalar, 256.0);
+        assert_eq!(
+            (
+                silent.attn_logit_softcapping,
+                silent.final_logit_softcapping
+            ),
+            (Some(50.0), Some(30.0))
+        );
+        let spoken = gemma2(json!({"head_dim": 24, "query_pre_attn_scalar": 30,
+            "attn_logit_softcapping": null, "final_logit_softcapping": 20.0,
+            "hidden_act": "gelu", "hidden_activation": "gelu_pytorch_tanh"}))
+        .unwrap();
+        assert_eq!((spoken.head_dim, spoken.query_pre_attn_scalar), (24, 30.0));
+        assert_eq!(
+            (
+                spoken.attn_logit_softcapping,
+                spoken.final_logit_softcapping
+            ),
+            (None, Some(20.0))
+        );
+        let message = gemma2(json!({"hidden_activation": "gelu"})).unwrap_err();
+        assert!(message.contains("gelu_pytorch_tanh"), "{message}");
+    }
+}

@@ -272,6 +272,25 @@ impl<B: Backend, F: Family> Decoder<B, F> {
     }
 }
 
+impl<B: Backend, F: Family> Decoder<B, F> {
+    fn masked_logits(
+        &mut self,
+        rows: Range<usize>,
+        bitmasks: &[Option<&[u32]>],
+        logits: &mut [f32],
+    ) -> Result<(), ModelError> {
+        let expected = rows.len().saturating_mul(self.weights.config.vocab_size);
+        self.check_logits(&rows, logits.len(), expected)?;
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let (backend, head) = self.weights.head();
+        backend.lm_head(&self.buffers.normed, rows, head, bitmasks, logits)?;
+        // Leaves a masked logit finite; whoever samples masks it again.
+        self.weights.softcap(logits)
+    }
+}
+
 impl<B: Backend, F: Family> CausalLm for Decoder<B, F> {
     fn forward(&mut self, input: &ForwardInput<'_>) -> Result<(), ModelError> {
         input.validate(&self.limits, self.weights.config.vocab_size)?;
@@ -317,22 +336,20 @@ impl<B: Backend, F: Family> CausalLm for Decoder<B, F> {
     }
 
     fn compute_logits(&mut self, rows: Range<usize>, logits: &mut [f32]) -> Result<(), ModelError> {
-        let expected = rows.len().saturating_mul(self.weights.config.vocab_size);
-        self.check_logits(&rows, logits.len(), expected)?;
-        if rows.is_empty() {
-            return Ok(());
-        }
-        let (backend, head) = self.weights.head();
-        backend.lm_head(&self.buffers.normed, rows, head, logits)?;
-        self.weights.softcap(logits)
+        self.masked_logits(rows, &[], logits)
     }
 
-    fn compute_logits_of(&mut self, rows: &[usize], logits: &mut [f32]) -> Result<(), ModelError> {
+    fn compute_logits_of(
+        &mut self,
+        rows: &[usize],
+        bitmasks: &[Option<&[u32]>],
+        logits: &mut [f32],
+    ) -> Result<(), ModelError> {
         let (Some(&first), Some(&last)) = (rows.first(), rows.last()) else {
             return Ok(());
         };
         if (first..).zip(rows).all(|(expected, &row)| expected == row) {
-            return self.compute_logits(first..last.saturating_add(1), logits);
+            return self.masked_logits(first..last.saturating_add(1), bitmasks, logits);
         }
         let expected = rows.len().saturating_mul(self.weights.config.vocab_size);
         let end = rows.iter().max().map_or(0, |row| row.saturating_add(1));
@@ -341,7 +358,7 @@ impl<B: Backend, F: Family> CausalLm for Decoder<B, F> {
         // The last block's output was added to the stream: its buffer is free until the next batch.
         let Buffers { normed, delta, .. } = &mut self.buffers;
         backend.copy_rows(normed, rows, delta)?;
-        backend.lm_head(delta, 0..rows.len(), head, logits)?;
+        backend.lm_head(delta, 0..rows.len(), head, bitmasks, logits)?;
         self.weights.softcap(logits)
     }
 

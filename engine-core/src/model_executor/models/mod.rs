@@ -21,12 +21,14 @@ use std::sync::Arc;
 use protocol::{BackendKind, Dtype};
 
 use super::backend::candle::CandleBackend;
-use super::backend::cpu::{Bf16, CpuBackend, F32};
+use super::backend::cpu::{Bf16, CpuBackend, F32, Int8};
 use super::checkpoint::{Checkpoint, CheckpointFiles};
 use super::config::HfConfig;
 use super::error::ModelError;
+use super::weights::StoredDtype;
 use super::{
-    CausalLm, ComputePool, LoadOptions, LoadProgress, LoadedModel, ModelDtype, ModelLimits,
+    CausalLm, ComputePool, KvCacheFormat, LoadOptions, LoadProgress, LoadedModel, ModelDtype,
+    ModelLimits,
 };
 
 pub use registry::supported_architectures;
@@ -50,59 +52,47 @@ pub(crate) fn load(
     progress: &mut dyn FnMut(LoadProgress),
 ) -> Result<LoadedModel, ModelError> {
     registry::check(&config.architecture)?;
-    let checkpoint = Checkpoint::open(files)?;
+    let checkpoint = Checkpoint::open(files, &config)?;
     let dtype = match options.dtype {
         Dtype::Float32 => ModelDtype::Float32,
         Dtype::BFloat16 => ModelDtype::BFloat16,
         Dtype::Auto => match checkpoint
-            .find(decoder::EMBED_TOKENS)
+            .find(decoder::EMBED_TOKENS)?
             .map(|tensor| tensor.dtype)
         {
-            Some(safetensors::Dtype::F16 | safetensors::Dtype::BF16) => ModelDtype::BFloat16,
-            _ => ModelDtype::Float32,
+            None | Some(StoredDtype::F32) => ModelDtype::Float32,
+            Some(_) => ModelDtype::BFloat16,
         },
     };
+    let kv_cache_format = KvCacheFormat::of(options.kv_cache_dtype, dtype);
     let (quantization, heartbeat) = (options.quantization, Arc::clone(&options.heartbeat));
-    let weights = match options.backend {
-        BackendKind::Cpu if dtype == ModelDtype::BFloat16 => {
-            let backend = CpuBackend::<Bf16>::new(pool, dtype);
+    macro_rules! load_on {
+        ($backend:expr) => {
             registry::load(
                 &config,
                 &checkpoint,
-                backend,
+                $backend,
                 quantization,
                 heartbeat,
                 progress,
             )?
+        };
+    }
+    let weights = match (options.backend, kv_cache_format) {
+        (BackendKind::Cpu, KvCacheFormat::Float32) => load_on!(CpuBackend::<F32>::new(pool, dtype)),
+        (BackendKind::Cpu, KvCacheFormat::BFloat16) => {
+            load_on!(CpuBackend::<Bf16>::new(pool, dtype))
         }
-        BackendKind::Cpu => {
-            let backend = CpuBackend::<F32>::new(pool, dtype);
-            registry::load(
-                &config,
-                &checkpoint,
-                backend,
-                quantization,
-                heartbeat,
-                progress,
-            )?
-        }
-        BackendKind::Candle => {
-            let backend = CandleBackend::new(dtype)?;
-            registry::load(
-                &config,
-                &checkpoint,
-                backend,
-                quantization,
-                heartbeat,
-                progress,
-            )?
-        }
+        (BackendKind::Cpu, KvCacheFormat::Q8) => load_on!(CpuBackend::<Int8>::new(pool, dtype)),
+        (BackendKind::Candle, format) => load_on!(CandleBackend::new(dtype, format)?),
     };
     Ok(LoadedModel {
         name: name.to_owned(),
         config,
         dtype,
+        kv_cache_format,
         quantization,
+        quantized_format: checkpoint.quantized_format(),
         weights,
     })
 }

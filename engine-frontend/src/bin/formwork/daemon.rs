@@ -39,7 +39,7 @@ pub(crate) fn start(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     let log = log.with_context(|| format!("can't write --log-file {}", log_path.display()))?;
     let own = std::env::current_exe().context("can't find this program")?;
     let mut child = Command::new(own)
-        .args(std::env::args_os().skip(1).filter(|arg| arg != "--daemon"))
+        .args(std::env::args_os().skip(1))
         .arg("--pid-file")
         .arg(&pid_path)
         .arg("--log-file")

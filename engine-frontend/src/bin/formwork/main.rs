@@ -101,7 +101,10 @@ fn parse() -> anyhow::Result<Cli> {
 
 fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
-        Command::Serve(args) if args.server.daemon => daemon::start(&args),
+        // The flag may stand in a file or in the environment, where the server itself finds it too.
+        Command::Serve(args) if args.server.daemon && !args.server.daemonized => {
+            daemon::start(&args)
+        }
         Command::Serve(args) => serve::serve(&args),
         Command::Chat(args) => chat::chat(&args),
         Command::Bench(bench::BenchCommand::Serve(args)) => bench::serve(&args),

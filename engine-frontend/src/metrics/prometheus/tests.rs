@@ -18,6 +18,7 @@ fn counts_end_up_under_their_names() {
         inter_token_latencies: vec![0.02, 0.2],
         finished_requests: vec![FinishedRequestStats {
             finish_reason: FinishReason::Length,
+            time_to_first_token: Some(0.03),
             e2e_latency: 1.2,
             queued_time: 0.1,
             prefill_time: 0.1,
@@ -31,6 +32,7 @@ fn counts_end_up_under_their_names() {
             max_num_generation_tokens: Some(3),
             max_tokens: Some(3),
             n: 1,
+            traced: std::sync::Arc::default(),
         }],
     };
     let scheduler = SchedulerStats {

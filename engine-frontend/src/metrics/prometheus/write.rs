@@ -288,7 +288,7 @@ impl Values {
         }
         text.counter(
             "formwork:structured_output_fill_seconds",
-            "Time to make masks.",
+            "Time to make masks and forced text.",
             stats.fill_seconds,
         );
         text.counter(

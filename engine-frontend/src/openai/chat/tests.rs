@@ -124,7 +124,7 @@ fn what_is_not_available_is_refused_by_name() {
         ("guided_yaml", json!("a")),
         ("modalities", json!(["audio"])),
         ("prompt", json!("a")),
-        ("grammar", json!("a")),
+        ("ebnf", json!("a")),
     ] {
         assert_eq!(refused(name, value), name);
     }

@@ -12,10 +12,11 @@ use crate::openai::request::take_max_tokens;
 const LOGPROBS: &str = "message.output_text.logprobs";
 
 /// Fields of chat requests that this API spells in another way, or has no place for in its answer.
-const OF_CHAT: [&str; 18] = [
+const OF_CHAT: [&str; 19] = [
     "messages",
     "response_format",
     "max_tokens",
+    "n_predict",
     "max_completion_tokens",
     "logprobs",
     "n",
@@ -229,6 +230,7 @@ fn own_words(text: &str) -> String {
         ("response_format", "text.format"),
         ("max_completion_tokens", "max_output_tokens"),
         ("messages", "input"),
+        ("reasoning_effort", "reasoning.effort"),
     ]
     .iter()
     .fold(text.to_owned(), |text, (from, to)| text.replace(from, to))

@@ -99,6 +99,26 @@ fn every_spelling_of_every_constraint() {
             Grammar("start: A".to_owned()),
         ),
         (
+            "grammar",
+            json!({"grammar": "root ::= \"a\""}),
+            Grammar("root ::= \"a\"".to_owned()),
+        ),
+        (
+            "json_schema",
+            json!({"json_schema": schema, "grammar": ""}),
+            Json(text.to_owned()),
+        ),
+        (
+            "response_format.schema",
+            json!({"response_format": {"type": "json_object", "schema": schema}}),
+            Json(text.to_owned()),
+        ),
+        (
+            "response_format.schema",
+            json!({"response_format": {"type": "json_schema", "schema": schema}}),
+            Json(text.to_owned()),
+        ),
+        (
             "structured_outputs.structural_tag",
             json!({"structured_outputs": {"structural_tag": tag}}),
             StructuralTag(tag.to_string()),
@@ -252,7 +272,22 @@ fn what_is_wrong_is_named() {
         ),
         (
             "response_format.schema",
-            json!({"response_format": {"type": "json_object", "schema": {}}}),
+            json!({"response_format": {"type": "json_object", "schema": 5}}),
+        ),
+        (
+            "response_format.schema",
+            json!({"response_format": {"type": "text", "schema": {}}}),
+        ),
+        (
+            "response_format.json_schema",
+            json!({"response_format":
+                {"type": "json_schema", "schema": {}, "json_schema": {"schema": {}}}}),
+        ),
+        ("json_schema", json!({"json_schema": 5})),
+        ("grammar", json!({"grammar": 5})),
+        (
+            "grammar",
+            json!({"json_schema": {}, "grammar": "root ::= \"a\""}),
         ),
         (
             "response_format.json_schema",

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::component;
+use crate::openai::REASONING_EFFORTS;
 
 const MAX_U32: u32 = u32::MAX;
 
@@ -13,7 +14,13 @@ pub(super) fn schemas() -> Map<String, Value> {
     let mut completion = common();
     completion.extend(completion_fields());
     let mut responses = common();
-    for name in ["max_tokens", "n", "prompt_logprobs", "return_token_ids"] {
+    for name in [
+        "max_tokens",
+        "n_predict",
+        "n",
+        "prompt_logprobs",
+        "return_token_ids",
+    ] {
         responses.remove(name);
     }
     responses.remove("response_format");
@@ -92,7 +99,7 @@ fn sampling() -> Map<String, Value> {
         "frequency_penalty": {"type": "number", "minimum": -2, "maximum": 2},
         "repetition_penalty": {"type": "number", "exclusiveMinimum": 0, "maximum": 2},
         "seed": {"type": "integer", "minimum": i64::MIN, "maximum": u64::MAX},
-        "stop": {"anyOf": [text, {"type": "array", "items": text, "maxItems": 4}]},
+        "stop": {"anyOf": [text, {"type": "array", "items": text, "maxItems": 128}]},
         "stop_token_ids": ids,
         "include_stop_str_in_output": flag,
         "ignore_eos": flag,
@@ -160,6 +167,12 @@ fn shared() -> Map<String, Value> {
         "guided_grammar": text,
         "guided_whitespace_pattern": text,
         "guided_decoding_backend": text,
+        // As llama.cpp has them.
+        "grammar": text,
+        "json_schema": schema_or_text(),
+        "n_predict": {"type": "integer", "minimum": -1, "maximum": MAX_U32},
+        "cache_prompt": flag,
+        "id_slot": {"type": "integer"},
         // Asking for nothing, or who asks.
         "use_beam_search": {"const": false},
         "length_penalty": {"const": 1.0},
@@ -202,7 +215,7 @@ fn chat_fields() -> Map<String, Value> {
         "top_logprobs": {"type": "integer", "minimum": 0, "maximum": 20},
         "max_completion_tokens": count(),
         "include_reasoning": flag,
-        "reasoning_effort": {"type": "string"},
+        "reasoning_effort": {"enum": REASONING_EFFORTS},
         "add_generation_prompt": flag,
         "continue_final_message": flag,
         "documents": {"type": "array", "items": object},
@@ -251,6 +264,12 @@ fn responses_fields() -> Map<String, Value> {
         {
             "type": "object", "required": ["type", "schema"], "additionalProperties": false,
             "properties": {
+                "type": {"enum": ["json_object", "json_schema"]}, "schema": schema_or_text(),
+            },
+        },
+        {
+            "type": "object", "required": ["type", "schema"], "additionalProperties": false,
+            "properties": {
                 "type": {"const": "json_schema"}, "name": {"type": "string"},
                 "description": {"type": "string"}, "schema": object, "strict": {"type": "boolean"},
             },
@@ -279,7 +298,10 @@ fn responses_fields() -> Map<String, Value> {
         "include": {"type": "array", "items": {"const": "message.output_text.logprobs"}},
         "reasoning": {
             "type": "object",
-            "properties": {"effort": {"type": ["string", "null"]}, "summary": {"type": "null"}},
+            "properties": {
+                "effort": {"anyOf": [{"enum": REASONING_EFFORTS}, {"type": "null"}]},
+                "summary": {"type": "null"},
+            },
         },
         "metadata": object,
         "user": {"type": "string"},

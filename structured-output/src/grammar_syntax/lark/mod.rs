@@ -134,6 +134,8 @@ impl<'a> Parser<'a, '_> {
     /// Ends the rule being read.
     fn set_body(&mut self, rule: RuleId, body: NodeId) -> Result<(), SyntaxError> {
         let nodes = std::mem::take(&mut self.rule).finish(body);
+        let name = &self.grammar.rules[rule].name;
+        self.grammar.rules[rule].keeps_terminals = !is_terminal(name) && rule != self.ignored;
         self.grammar.define(rule, nodes, self.limits)
     }
 

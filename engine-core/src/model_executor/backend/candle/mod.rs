@@ -7,23 +7,26 @@
 
 mod operations;
 mod routing;
+mod token_bitmask;
 
 use std::ops::Range;
 
 use candle_core::{D, DType, Device, Tensor};
 
-use self::operations::{Linear, causal_mask, linear, rms_norm, softmax};
+use self::operations::{Linear, causal_mask, linear, rms_norm, softmax, to_bf16, to_q8};
 use self::routing::Routing;
+use self::token_bitmask::apply_token_bitmasks;
 use super::{AttentionScores, AttentionShape, Backend, ExpertChoice, StepNeeds};
 use crate::model_executor::config::HiddenAct;
 use crate::model_executor::error::ModelError;
 use crate::model_executor::weights::{StoredTensor, WeightFormat};
-use crate::model_executor::{ForwardInput, ModelDtype, ModelLimits};
+use crate::model_executor::{ForwardInput, KvCacheFormat, ModelDtype, ModelLimits};
 
 /// The candle backend.
 pub(crate) struct CandleBackend {
     device: Device,
     dtype: ModelDtype,
+    kv_cache_format: KvCacheFormat,
     /// Cosines and sines `[max_model_len, rotated / 2]`, by rotation.
     rotary: Vec<(Tensor, Tensor)>,
     step: Option<Step>,
@@ -55,7 +58,10 @@ pub(crate) struct KvCache {
 }
 
 impl CandleBackend {
-    pub(crate) fn new(dtype: ModelDtype) -> Result<Self, ModelError> {
+    pub(crate) fn new(
+        dtype: ModelDtype,
+        kv_cache_format: KvCacheFormat,
+    ) -> Result<Self, ModelError> {
         // The CPU where the build has no CUDA.
         let device = if cfg!(feature = "cuda") {
             Device::new_cuda(0)?
@@ -65,6 +71,7 @@ impl CandleBackend {
         Ok(Self {
             device,
             dtype,
+            kv_cache_format,
             rotary: Vec::new(),
             step: None,
             block_size: 0,
@@ -72,10 +79,19 @@ impl CandleBackend {
     }
 
     fn rounded(&self, tensor: &Tensor) -> Result<Tensor, ModelError> {
-        Ok(match self.dtype {
-            ModelDtype::Float32 => tensor.clone(),
-            ModelDtype::BFloat16 => tensor.to_dtype(DType::BF16)?.to_dtype(DType::F32)?,
-        })
+        match self.dtype {
+            ModelDtype::Float32 => Ok(tensor.clone()),
+            ModelDtype::BFloat16 => to_bf16(tensor),
+        }
+    }
+
+    /// Keys or values `[rows, kv_width]` as the cache keeps them.
+    fn stored(&self, tensor: &Tensor, shape: AttentionShape) -> Result<Tensor, ModelError> {
+        match self.kv_cache_format {
+            KvCacheFormat::Float32 => Ok(tensor.contiguous()?),
+            KvCacheFormat::BFloat16 => Ok(to_bf16(tensor)?.contiguous()?),
+            KvCacheFormat::Q8 => to_q8(tensor, shape.head_dim),
+        }
     }
 
     fn tensor(&self, values: &[u32]) -> Result<Tensor, ModelError> {
@@ -315,10 +331,10 @@ impl Backend for CandleBackend {
         let keys = rotated.narrow(1, shape.q_width(), shape.kv_width())?;
         cache
             .keys
-            .scatter_set(&slots, &self.rounded(&keys)?.contiguous()?, 0)?;
+            .scatter_set(&slots, &self.stored(&keys, shape)?, 0)?;
         cache
             .values
-            .scatter_set(&slots, &self.rounded(&values)?.contiguous()?, 0)?;
+            .scatter_set(&slots, &self.stored(&values, shape)?, 0)?;
         *qkv = Tensor::cat(&[rotated, values], 1)?;
         Ok(())
     }
@@ -463,9 +479,11 @@ impl Backend for CandleBackend {
         hidden: &Tensor,
         rows: Range<usize>,
         head: &Linear,
+        bitmasks: &[Option<&[u32]>],
         logits: &mut [f32],
     ) -> Result<(), ModelError> {
         let product = linear(&hidden.narrow(0, rows.start, rows.len())?, head)?;
+        let product = apply_token_bitmasks(product, bitmasks)?;
         logits.copy_from_slice(&product.flatten_all()?.to_vec1::<f32>()?);
         Ok(())
     }

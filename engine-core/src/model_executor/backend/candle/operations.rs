@@ -1,6 +1,6 @@
 //! The operations that are more than one call of candle, as plain as they can be.
 
-use candle_core::{D, Device, Tensor};
+use candle_core::{D, DType, Device, Tensor};
 
 use crate::model_executor::error::ModelError;
 
@@ -14,6 +14,22 @@ pub(super) fn rms_norm(x: &Tensor, weight: &Tensor, eps: f32) -> Result<Tensor, 
     let mean = x.sqr()?.mean_keepdim(D::Minus1)?;
     let norm = (mean + f64::from(eps))?.sqrt()?;
     Ok(x.broadcast_div(&norm)?.broadcast_mul(weight)?)
+}
+
+/// Rounded to bfloat16.
+pub(super) fn to_bf16(x: &Tensor) -> Result<Tensor, ModelError> {
+    Ok(x.to_dtype(DType::BF16)?.to_dtype(DType::F32)?)
+}
+
+/// Heads of `head_dim` values, each rounded to whole multiples of a 127th of its largest magnitude.
+pub(super) fn to_q8(x: &Tensor, head_dim: usize) -> Result<Tensor, ModelError> {
+    let (rows, width) = x.dims2()?;
+    let heads = x.reshape((rows, width / head_dim, head_dim))?;
+    let scale = (heads.abs()?.max_keepdim(D::Minus1)? / 127.0)?;
+    // A head of zeros stays one.
+    let divisor = scale.maximum(1e-30f32)?;
+    let whole = heads.broadcast_div(&divisor)?.round()?;
+    Ok(whole.broadcast_mul(&scale)?.reshape((rows, width))?)
 }
 
 pub(super) fn softmax(x: &Tensor) -> Result<Tensor, ModelError> {

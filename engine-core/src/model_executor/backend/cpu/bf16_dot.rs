@@ -8,7 +8,7 @@ use std::arch::x86_64::*;
 use super::dense::DenseMatrix;
 use super::format::Bf16;
 use super::panels::{PANEL_WIDTH, PanelKernel, Part};
-use super::prefetch::Prefetch;
+use super::prefetch::{RowBlock, row_blocks};
 use super::simd::{LANES, SimdLevel};
 use super::simd_x86::Avx512;
 
@@ -80,33 +80,25 @@ impl PanelKernel for Bf16DotKernel<'_> {
     }
     unsafe fn multiply(&self, panel: usize, col: usize, wide: bool, part: &Part<u32>) {
         let panel = &self.matrix.panel(panel)[part.first * 2 * PANEL_WIDTH + 2 * col..];
-        let mut prefetch = Prefetch::NONE;
-        macro_rules! block {
-            ($count:expr, $row:expr, [$($n:literal),*]) => {
-                match ($count, wide) {
-                    $(($n, true) => multiply::<$n, 2>(panel.as_ptr(), part, $row, prefetch),
-                    ($n, false) => multiply::<$n, 1>(panel.as_ptr(), part, $row, prefetch),)*
+        macro_rules! multiply_block {
+            ($block:ident, [$($n:literal),*]) => {
+                match ($block.count, wide) {
+                    $(($n, true) => multiply::<$n, 2>(panel.as_ptr(), part, $block),
+                    ($n, false) => multiply::<$n, 1>(panel.as_ptr(), part, $block),)*
                     _ => unreachable!("a block has at most {MAX_ROWS} rows"),
                 }
             };
         }
-        // As even as possible: 13 rows are 7 and 6, not 12 and 1.
-        let num_blocks = part.rows.div_ceil(MAX_ROWS);
-        let mut row = 0;
-        for block in 0..num_blocks {
-            let count = (part.rows - row).div_ceil(num_blocks - block);
-            if wide {
-                prefetch = Prefetch::of_block(block, num_blocks, part.depth * 4 * PANEL_WIDTH);
-            }
+        let part_bytes = wide.then_some(part.depth * 4 * PANEL_WIDTH);
+        for block in row_blocks(part.rows, MAX_ROWS, part_bytes) {
             // SAFETY: the rows are among those that the caller vouches for; the level was checked
             // in `new`.
-            unsafe { block!(count, row, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]) };
-            row += count;
+            unsafe { multiply_block!(block, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]) };
         }
     }
 }
 
-/// The product for `ROWS` rows from `row` on and `VECS * 16` columns: one chain of additions per
+/// The product for the `ROWS` rows of a block and `VECS * 16` columns: one chain of additions per
 /// element in ascending pairs.
 ///
 /// # Safety
@@ -115,9 +107,9 @@ impl PanelKernel for Bf16DotKernel<'_> {
 unsafe fn multiply<const ROWS: usize, const VECS: usize>(
     panel: *const u16,
     part: &Part<u32>,
-    row: usize,
-    mut prefetch: Prefetch,
+    block: RowBlock,
 ) {
+    let (row, mut prefetch) = (block.first, block.prefetch);
     // SAFETY: all accesses lie within what the caller vouches for; a prefetch may lie anywhere.
     unsafe {
         let as_pairs = |bits: __m512i| std::mem::transmute::<__m512i, __m512bh>(bits);

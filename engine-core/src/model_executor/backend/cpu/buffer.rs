@@ -15,6 +15,8 @@ use crate::model_executor::error::ModelError;
 pub(crate) unsafe trait Element: Copy + Send + Sync + 'static {}
 // SAFETY: any 32 bits are an f32; it is aligned to 4.
 unsafe impl Element for f32 {}
+// SAFETY: any 8 bits are an i8; it is aligned to 1.
+unsafe impl Element for i8 {}
 // SAFETY: any 8 bits are a u8; it is aligned to 1.
 unsafe impl Element for u8 {}
 // SAFETY: any 32 bits are a u32; it is aligned to 4.

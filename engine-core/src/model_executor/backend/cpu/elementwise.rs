@@ -24,7 +24,7 @@ unsafe fn times_sigmoid<S: Simd>(x: S::V, factor: S::V) -> S::V {
 /// `u = sqrt(2 / pi) * (x + 0.044715 * x^3)`, which is `x / (1 + exp(-2 * u))`.
 #[inline(always)]
 unsafe fn gelu_tanh<S: Simd>(x: S::V) -> S::V {
-    const TWICE_ROOT: f32 = 1.595_769_1;
+    const TWICE_ROOT: f32 = 1.595_769_2;
     // SAFETY: lanes only; the caller vouches for the level.
     unsafe {
         let cubic = S::fma(S::mul(x, x), S::splat(0.044_715), S::splat(1.0));

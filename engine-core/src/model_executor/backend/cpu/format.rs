@@ -11,6 +11,10 @@ pub(crate) trait Format: Send + Sync + 'static {
     /// What is stored.
     type Element: Element;
 
+    /// Whether the KV cache keeps a scale for each head of each token: what is stored is then the
+    /// value divided by it.
+    const SCALED: bool = false;
+
     /// Rounds to the format.
     fn from_f32(value: f32) -> Self::Element;
 
@@ -124,5 +128,48 @@ impl Format for Bf16 {
     unsafe fn load_row<S: Simd>(panel: *const u16, row: usize, col: usize, width: usize) -> S::V {
         // SAFETY: a panel of odd depth is padded to the next row.
         unsafe { S::load_bf16_pairs(panel.add(row * width + col * 2)).0 }
+    }
+}
+
+/// Whole numbers in `-127..=127`, row by row: keys and values divided by a scale of their own.
+pub(crate) struct Int8;
+
+impl Format for Int8 {
+    type Element = i8;
+
+    const SCALED: bool = true;
+
+    #[inline(always)]
+    fn from_f32(value: f32) -> i8 {
+        value.round_ties_even().clamp(-127.0, 127.0) as i8
+    }
+    #[inline(always)]
+    fn to_f32(value: i8) -> f32 {
+        f32::from(value)
+    }
+    fn panel_len(depth: usize, width: usize) -> usize {
+        depth * width
+    }
+    #[inline(always)]
+    fn index(row: usize, col: usize, width: usize) -> usize {
+        row * width + col
+    }
+    #[inline(always)]
+    unsafe fn load_rows<S: Simd>(
+        panel: *const i8,
+        row: usize,
+        col: usize,
+        width: usize,
+    ) -> (S::V, S::V) {
+        // SAFETY: the caller vouches for both rows.
+        unsafe {
+            let first = panel.add(row * width + col);
+            (S::load_i8(first), S::load_i8(first.add(width)))
+        }
+    }
+    #[inline(always)]
+    unsafe fn load_row<S: Simd>(panel: *const i8, row: usize, col: usize, width: usize) -> S::V {
+        // SAFETY: the caller vouches for the row.
+        unsafe { S::load_i8(panel.add(row * width + col)) }
     }
 }

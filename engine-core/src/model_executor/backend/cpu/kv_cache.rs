@@ -45,9 +45,16 @@ impl BlockShape {
         F::panel_len(self.block_size, self.value_width())
     }
 
+    /// Scales of the keys, and of the values, of one head in one block.
+    pub(crate) fn num_scales<F: Format>(&self) -> usize {
+        if F::SCALED { self.block_size } else { 0 }
+    }
+
     /// Bytes of one block over all key heads.
     pub(crate) fn bytes<F: Format>(&self) -> usize {
-        self.num_kv_heads * (self.key_len::<F>() + self.value_len::<F>()) * size_of::<F::Element>()
+        let elements = self.key_len::<F>() + self.value_len::<F>();
+        let scales = 2 * self.num_scales::<F>();
+        self.num_kv_heads * (elements * size_of::<F::Element>() + scales * size_of::<f32>())
     }
 }
 
@@ -58,6 +65,9 @@ pub(crate) struct KvCache<F: Format> {
     keys: Buffer<F::Element>,
     /// `[num_blocks, num_kv_heads]` panels `[block_size, head_dim]`.
     values: Buffer<F::Element>,
+    /// `[num_blocks, num_kv_heads, 2, block_size]` scales of keys and of values, where the format
+    /// has any.
+    scales: Buffer<f32>,
 }
 
 impl<F: Format> KvCache<F> {
@@ -67,6 +77,10 @@ impl<F: Format> KvCache<F> {
             shape,
             keys: Buffer::zeroed("KV cache", heads.saturating_mul(shape.key_len::<F>()))?,
             values: Buffer::zeroed("KV cache", heads.saturating_mul(shape.value_len::<F>()))?,
+            scales: Buffer::zeroed(
+                "KV cache",
+                heads.saturating_mul(2 * shape.num_scales::<F>()),
+            )?,
         })
     }
 
@@ -81,6 +95,35 @@ impl<F: Format> KvCache<F> {
         let len = self.shape.value_len::<F>();
         &self.values[(block * self.shape.num_kv_heads + head) * len..][..len]
     }
+
+    /// The scales of the keys and of the values of one head in one block; none in a format without.
+    pub(crate) fn scales(&self, block: usize, head: usize) -> (&[f32], &[f32]) {
+        let len = self.shape.num_scales::<F>();
+        let first = (block * self.shape.num_kv_heads + head) * 2 * len;
+        self.scales[first..first + 2 * len].split_at(len)
+    }
+}
+
+/// What a head's values are divided by to be stored, and by what to multiply for it.
+///
+/// The scale is NaN where a value is not finite, so that what is read again isn't either.
+fn scale_of<F: Format>(values: &[f32]) -> (f32, f32) {
+    if !F::SCALED {
+        return (1.0, 1.0);
+    }
+    if values.iter().any(|value| !value.is_finite()) {
+        return (f32::NAN, 0.0);
+    }
+    let largest = values
+        .iter()
+        .fold(0.0f32, |most, value| most.max(value.abs()));
+    // Below that the quotient would overflow; the values count as 0.
+    let inverse = if largest > 1e-30 {
+        127.0 / largest
+    } else {
+        0.0
+    };
+    (largest / 127.0, inverse)
 }
 
 /// Rotates the first `2 * half` values of a head in place: `(x_i, x_i+half)` by the angle of pair
@@ -148,6 +191,8 @@ pub(crate) fn rotary_and_kv_write<F: Format>(
     let qkv = SharedMut::new(qkv.as_mut_slice());
     let keys = SharedMut::new(&mut cache.keys);
     let values = SharedMut::new(&mut cache.values);
+    let num_scales = block.num_scales::<F>();
+    let scales = SharedMut::new(&mut cache.scales);
     for_each_row(pool, rows, width, &|row, _| {
         // SAFETY: each row belongs to one call.
         let x = unsafe { std::slice::from_raw_parts_mut(qkv.ptr(row * stride, width), width) };
@@ -171,13 +216,23 @@ pub(crate) fn rotary_and_kv_write<F: Format>(
             .enumerate()
         {
             let panel = slot_block * block.num_kv_heads + head;
+            let (key_scale, key_factor) = scale_of::<F>(key);
+            let (value_scale, value_factor) = scale_of::<F>(value);
+            if F::SCALED {
+                let at = panel * 2 * num_scales + token;
+                // SAFETY: the scales of one slot belong to one row, since slots differ.
+                unsafe {
+                    *scales.ptr(at, 1) = key_scale;
+                    *scales.ptr(at + num_scales, 1) = value_scale;
+                }
+            }
             for (dim, (key, value)) in key.iter().zip(value).enumerate() {
                 let key_at = panel * key_len + F::index(dim, token, block.block_size);
                 let value_at = panel * value_len + F::index(token, dim, block.value_width());
                 // SAFETY: the elements of one slot belong to one row, since slots differ.
                 unsafe {
-                    *keys.ptr(key_at, 1) = F::from_f32(*key);
-                    *values.ptr(value_at, 1) = F::from_f32(*value);
+                    *keys.ptr(key_at, 1) = F::from_f32(*key * key_factor);
+                    *values.ptr(value_at, 1) = F::from_f32(*value * value_factor);
                 }
             }
         }

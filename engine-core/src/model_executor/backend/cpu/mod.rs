@@ -9,6 +9,7 @@ mod activation;
 mod attention;
 #[cfg(test)]
 mod attention_tests;
+mod attention_tile;
 #[cfg(target_arch = "x86_64")]
 mod bf16_dot;
 mod buffer;
@@ -45,7 +46,7 @@ use self::attention::{Batch, Scratch};
 use self::buffer::SharedMut;
 use self::experts::Routing;
 use self::format::Format;
-pub(crate) use self::format::{Bf16, F32};
+pub(crate) use self::format::{Bf16, F32, Int8};
 use self::kv_cache::{BlockShape, KvCache};
 use self::linear::{Conversion, Linear, Outputs, PackedMatrix};
 use self::panels::Rows;
@@ -182,7 +183,7 @@ impl<F: Format> Backend for CpuBackend<F> {
         let routing = Routing::allocate(experts, tokens);
         self.step = Some(StepBuffers {
             rotary,
-            scratch: Scratch::allocate(self.pool.num_threads(), shape)?,
+            scratch: Scratch::allocate(self.pool.num_threads(), shape, limits.max_model_len)?,
             conversion: Conversion::allocate(
                 tokens
                     .saturating_mul(routing.rows_per_token())
@@ -439,6 +440,7 @@ impl<F: Format> Backend for CpuBackend<F> {
         hidden: &Activation,
         rows: Range<usize>,
         head: &PackedMatrix,
+        _: &[Option<&[u32]>],
         logits: &mut [f32],
     ) -> Result<(), ModelError> {
         let stride = hidden.stride();

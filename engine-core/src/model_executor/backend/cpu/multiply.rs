@@ -4,7 +4,7 @@
 //! per level, format, number of rows and width, and nowhere inlined: the variants are many.
 
 use super::format::Format;
-use super::prefetch::Prefetch;
+use super::prefetch::{RowBlock, row_blocks};
 use super::simd::{LANES, Portable, Simd, SimdLevel};
 #[cfg(target_arch = "x86_64")]
 use super::simd_x86::{Avx2, Avx512};
@@ -29,7 +29,7 @@ pub(crate) struct Product<F: Format> {
     pub(crate) streams: bool,
 }
 
-/// The product for `ROWS` rows and `VECS * 16` columns, from row `row` and column `col` of
+/// The product for the `ROWS` rows of a block and `VECS * 16` columns, from column `col` of
 /// `product` on.
 ///
 /// Every element of `c` is one chain of multiply-adds in ascending `p`, whatever `ROWS` and
@@ -37,10 +37,10 @@ pub(crate) struct Product<F: Format> {
 #[inline(always)]
 unsafe fn multiply<S: Simd, F: Format, const ROWS: usize, const VECS: usize>(
     product: &Product<F>,
-    row: usize,
     col: usize,
-    mut prefetch: Prefetch,
+    block: RowBlock,
 ) {
+    let (row, mut prefetch) = (block.first, block.prefetch);
     let Product {
         panel,
         width,
@@ -110,34 +110,31 @@ unsafe fn multiply<S: Simd, F: Format, const ROWS: usize, const VECS: usize>(
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
 unsafe fn multiply_avx512<F: Format, const ROWS: usize, const VECS: usize>(
     product: &Product<F>,
-    row: usize,
     col: usize,
-    prefetch: Prefetch,
+    block: RowBlock,
 ) {
     // SAFETY: passed on to the caller.
-    unsafe { multiply::<Avx512, F, ROWS, VECS>(product, row, col, prefetch) }
+    unsafe { multiply::<Avx512, F, ROWS, VECS>(product, col, block) }
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
 unsafe fn multiply_avx2<F: Format, const ROWS: usize, const VECS: usize>(
     product: &Product<F>,
-    row: usize,
     col: usize,
-    prefetch: Prefetch,
+    block: RowBlock,
 ) {
     // SAFETY: passed on to the caller.
-    unsafe { multiply::<Avx2, F, ROWS, VECS>(product, row, col, prefetch) }
+    unsafe { multiply::<Avx2, F, ROWS, VECS>(product, col, block) }
 }
 
 unsafe fn multiply_portable<F: Format, const ROWS: usize, const VECS: usize>(
     product: &Product<F>,
-    row: usize,
     col: usize,
-    prefetch: Prefetch,
+    block: RowBlock,
 ) {
     // SAFETY: passed on to the caller.
-    unsafe { multiply::<Portable, F, ROWS, VECS>(product, row, col, prefetch) }
+    unsafe { multiply::<Portable, F, ROWS, VECS>(product, col, block) }
 }
 
 /// Most rows of one call of the kernel, at the level with the most registers.
@@ -154,11 +151,10 @@ pub(crate) unsafe fn multiply_rows<F: Format>(
     wide: bool,
     product: &Product<F>,
 ) {
-    let mut prefetch = Prefetch::NONE;
-    macro_rules! block {
-        ($kernel:ident, $vecs:literal, $count:expr, $row:expr, $col:expr, [$($n:literal),*]) => {
-            match $count {
-                $($n => $kernel::<F, $n, $vecs>(product, $row, $col, prefetch),)*
+    macro_rules! multiply_block {
+        ($kernel:ident, $vecs:literal, $block:ident, $col:expr, [$($n:literal),*]) => {
+            match $block.count {
+                $($n => $kernel::<F, $n, $vecs>(product, $col, $block),)*
                 _ => unreachable!("a block has at most {MAX_ROWS} rows"),
             }
         };
@@ -170,45 +166,37 @@ pub(crate) unsafe fn multiply_rows<F: Format>(
         SimdLevel::Avx2 => 6,
         SimdLevel::Portable => 4,
     };
-    // As even as possible: 9 rows are 5 and 4, not 8 and 1.
-    let num_blocks = rows.div_ceil(most);
-    let mut row = 0;
-    for block in 0..num_blocks {
-        let count = (rows - row).div_ceil(num_blocks - block);
-        if product.streams {
-            let part_bytes = product.depth * product.width * size_of::<F::Element>();
-            prefetch = Prefetch::of_block(block, num_blocks, part_bytes);
-        }
-        // SAFETY: rows `row..row + count` are among those that the caller vouches for.
+    let part_bytes = product.depth * product.width * size_of::<F::Element>();
+    for block in row_blocks(rows, most, product.streams.then_some(part_bytes)) {
+        // SAFETY: the rows of the block are among those that the caller vouches for.
         unsafe {
             match level {
                 #[cfg(target_arch = "x86_64")]
                 SimdLevel::Avx512 | SimdLevel::Avx512Vnni | SimdLevel::Avx512Bf16 if wide => {
-                    block!(multiply_avx512, 2, count, row, 0, [1, 2, 3, 4, 5, 6, 7, 8]);
+                    multiply_block!(multiply_avx512, 2, block, 0, [1, 2, 3, 4, 5, 6, 7, 8]);
                 }
                 #[cfg(target_arch = "x86_64")]
                 SimdLevel::Avx512 | SimdLevel::Avx512Vnni | SimdLevel::Avx512Bf16 => {
-                    block!(multiply_avx512, 1, count, row, 0, [1, 2, 3, 4, 5, 6, 7, 8]);
+                    multiply_block!(multiply_avx512, 1, block, 0, [1, 2, 3, 4, 5, 6, 7, 8]);
                 }
                 #[cfg(target_arch = "x86_64")]
-                SimdLevel::Avx2 if wide && count <= 2 => {
-                    block!(multiply_avx2, 2, count, row, 0, [1, 2]);
+                SimdLevel::Avx2 if wide && block.count <= 2 => {
+                    multiply_block!(multiply_avx2, 2, block, 0, [1, 2]);
                 }
                 #[cfg(target_arch = "x86_64")]
                 SimdLevel::Avx2 => {
-                    block!(multiply_avx2, 1, count, row, 0, [1, 2, 3, 4, 5, 6]);
+                    multiply_block!(multiply_avx2, 1, block, 0, [1, 2, 3, 4, 5, 6]);
                     if wide {
-                        block!(multiply_avx2, 1, count, row, LANES, [1, 2, 3, 4, 5, 6]);
+                        multiply_block!(multiply_avx2, 1, block, LANES, [1, 2, 3, 4, 5, 6]);
                     }
                 }
                 SimdLevel::Portable => {
-                    block!(multiply_portable, 1, count, row, 0, [1, 2, 3, 4]);
+                    multiply_block!(multiply_portable, 1, block, 0, [1, 2, 3, 4]);
                     if wide {
-                        block!(multiply_portable, 1, count, row, LANES, [1, 2, 3, 4]);
+                        multiply_block!(multiply_portable, 1, block, LANES, [1, 2, 3, 4]);
                     }
                 }
             }
         }
-        row += count;
     }
 }

@@ -72,3 +72,49 @@ dispatch! {
         weights: *mut f32, sums: *mut f32, value_width: usize,
     ) = softmax_step_body
 }
+
+/// Adds the sums of the positions that follow to those of one row. What has seen nothing adds
+/// nothing.
+#[inline(always)]
+#[allow(clippy::too_many_arguments, reason = "a row's sums, twice")]
+unsafe fn merge_row_body<S: Simd>(
+    maximum: *mut f32,
+    weights: *mut f32,
+    sums: *mut f32,
+    next_maximum: *const f32,
+    next_weights: *const f32,
+    next_sums: *const f32,
+    value_width: usize,
+) {
+    // SAFETY: one maximum, 16 weights and `value_width` sums belong to either side.
+    unsafe {
+        let (old, next) = (*maximum, *next_maximum);
+        if next == f32::NEG_INFINITY {
+            return;
+        }
+        let new = old.max(next);
+        // Sums of nothing are 0, whatever they are multiplied with.
+        let factor = simd::exp::<S>(S::splat(old - new));
+        let next_factor = simd::exp::<S>(S::splat(next - new));
+        let merged = |to: *mut f32, from: *const f32| {
+            let scaled = S::mul(S::load(to), factor);
+            S::store(to, S::fma(S::load(from), next_factor, scaled));
+        };
+        merged(weights, next_weights);
+        for dim in (0..value_width).step_by(LANES) {
+            merged(sums.add(dim), next_sums.add(dim));
+        }
+        *maximum = new;
+    }
+}
+
+dispatch! {
+    /// Adds one row's maximum, weights and sums over the positions that follow to those before.
+    ///
+    /// # Safety
+    /// On either side one maximum, 16 weights and `value_width` (whole vectors) sums must be valid.
+    pub(crate) unsafe fn merge_row(
+        maximum: *mut f32, weights: *mut f32, sums: *mut f32, next_maximum: *const f32,
+        next_weights: *const f32, next_sums: *const f32, value_width: usize,
+    ) = merge_row_body
+}

@@ -1,4 +1,4 @@
-//! Asking for weights before they are needed.
+//! Rows in blocks that fit the registers, and asking for weights before they are needed.
 //!
 //! A block of rows that fits the registers passes over a part of a panel. With one such block the
 //! part comes from memory while it is used, and what is asked for lies a little ahead. With several,
@@ -13,6 +13,39 @@ const DISTANCE: usize = 4096;
 /// Blocks of rows that still wait for memory.
 const MOST_BLOCKS: usize = 6;
 
+/// Some of the rows that pass over a part of a panel.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RowBlock {
+    /// Their first.
+    pub(crate) first: usize,
+    pub(crate) count: usize,
+    /// What they ask for meanwhile.
+    pub(crate) prefetch: Prefetch,
+}
+
+/// Blocks of at most `most` rows, as even as possible: 9 rows of at most 8 are 5 and 4. Each passes
+/// over the same `part_bytes`, which are followed by what is read next; `None` is that they are not.
+pub(crate) fn row_blocks(
+    rows: usize,
+    most: usize,
+    part_bytes: Option<usize>,
+) -> impl Iterator<Item = RowBlock> {
+    let num_blocks = rows.div_ceil(most);
+    let mut first = 0;
+    (0..num_blocks).map(move |index| {
+        let block = RowBlock {
+            first,
+            count: (rows - first).div_ceil(num_blocks - index),
+            prefetch: match part_bytes {
+                Some(bytes) => Prefetch::of_block(index, num_blocks, bytes),
+                None => Prefetch::NONE,
+            },
+        };
+        first += block.count;
+        block
+    })
+}
+
 /// What one block of rows asks for: one step of the depth in `every`, this far ahead.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Prefetch {
@@ -23,14 +56,14 @@ pub(crate) struct Prefetch {
 
 impl Prefetch {
     /// Nothing.
-    pub(crate) const NONE: Self = Self {
+    const NONE: Self = Self {
         every: usize::MAX,
         until_next: usize::MAX,
         bytes: 0,
     };
 
     /// The share of block `index` of `count`, which pass over `part_bytes` each.
-    pub(crate) fn of_block(index: usize, count: usize, part_bytes: usize) -> Self {
+    fn of_block(index: usize, count: usize, part_bytes: usize) -> Self {
         // Where many blocks pass, the products take longer than the memory.
         if count > MOST_BLOCKS {
             return Self::NONE;
@@ -56,5 +89,27 @@ impl Prefetch {
             self.until_next = self.every;
         }
         self.until_next -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_even_and_cover_the_rows() {
+        for rows in 0..40 {
+            for most in 1..13 {
+                let blocks: Vec<RowBlock> = row_blocks(rows, most, None).collect();
+                assert_eq!(blocks.len(), rows.div_ceil(most));
+                let mut next = 0;
+                for block in &blocks {
+                    assert_eq!(block.first, next);
+                    next += block.count;
+                    assert!((rows / blocks.len()..=most).contains(&block.count));
+                }
+                assert_eq!(next, rows);
+            }
+        }
     }
 }

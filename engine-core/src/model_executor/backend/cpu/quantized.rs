@@ -11,7 +11,7 @@ use super::buffer::{Buffer, SharedMut};
 use super::dense::{for_each_row_of_panel, padded_bias};
 use super::integer::IntegerSimd;
 use super::panels::{PANEL_WIDTH, PanelKernel, Part};
-use super::prefetch::Prefetch;
+use super::prefetch::{RowBlock, row_blocks};
 use super::quantized_rows::{ActivationGroup, num_groups};
 use super::simd::{LANES, Portable, SimdLevel};
 #[cfg(target_arch = "x86_64")]
@@ -178,7 +178,7 @@ impl<L: Layout> PanelKernel for QuantizedKernel<'_, L> {
     }
 }
 
-/// The product for `ROWS` rows from `row` on and `VECS * 16` columns from `col` on.
+/// The product for the `ROWS` rows of a block and `VECS * 16` columns from `col` on.
 ///
 /// Every element of `c` is one chain of multiply-adds in ascending groups, whatever `ROWS` and
 /// `VECS` are; the products inside a group are whole numbers and summed exactly.
@@ -187,9 +187,9 @@ unsafe fn multiply<S: IntegerSimd, L: Layout, const ROWS: usize, const VECS: usi
     groups: *const u8,
     col: usize,
     part: &Part<ActivationGroup>,
-    row: usize,
-    mut prefetch: Prefetch,
+    block: RowBlock,
 ) {
+    let (row, mut prefetch) = (block.first, block.prefetch);
     // SAFETY: all accesses lie within what the caller of `multiply_rows` vouches for.
     unsafe {
         let x = part.x.add(row * part.x_stride);
@@ -280,11 +280,10 @@ unsafe fn multiply_vnni<L: Layout, const ROWS: usize, const VECS: usize>(
     groups: *const u8,
     col: usize,
     part: &Part<ActivationGroup>,
-    row: usize,
-    prefetch: Prefetch,
+    block: RowBlock,
 ) {
     // SAFETY: passed on to the caller.
-    unsafe { multiply::<Avx512, L, ROWS, VECS>(groups, col, part, row, prefetch) }
+    unsafe { multiply::<Avx512, L, ROWS, VECS>(groups, col, part, block) }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -293,22 +292,20 @@ unsafe fn multiply_avx2<L: Layout, const ROWS: usize, const VECS: usize>(
     groups: *const u8,
     col: usize,
     part: &Part<ActivationGroup>,
-    row: usize,
-    prefetch: Prefetch,
+    block: RowBlock,
 ) {
     // SAFETY: passed on to the caller.
-    unsafe { multiply::<Avx2, L, ROWS, VECS>(groups, col, part, row, prefetch) }
+    unsafe { multiply::<Avx2, L, ROWS, VECS>(groups, col, part, block) }
 }
 
 unsafe fn multiply_portable<L: Layout, const ROWS: usize, const VECS: usize>(
     groups: *const u8,
     col: usize,
     part: &Part<ActivationGroup>,
-    row: usize,
-    prefetch: Prefetch,
+    block: RowBlock,
 ) {
     // SAFETY: passed on to the caller.
-    unsafe { multiply::<Portable, L, ROWS, VECS>(groups, col, part, row, prefetch) }
+    unsafe { multiply::<Portable, L, ROWS, VECS>(groups, col, part, block) }
 }
 
 /// The product for the rows of `part` and 32 (`wide`) or 16 columns, in blocks that fit the
@@ -324,11 +321,10 @@ unsafe fn multiply_rows<L: Layout>(
     wide: bool,
     part: &Part<ActivationGroup>,
 ) {
-    let mut prefetch = Prefetch::NONE;
-    macro_rules! block {
-        ($kernel:ident, $vecs:literal, $count:expr, $row:expr, [$($n:literal),*]) => {
-            match $count {
-                $($n => $kernel::<L, $n, $vecs>(groups, col, part, $row, prefetch),)*
+    macro_rules! multiply_block {
+        ($kernel:ident, $vecs:literal, $block:ident, [$($n:literal),*]) => {
+            match $block.count {
+                $($n => $kernel::<L, $n, $vecs>(groups, col, part, $block),)*
                 _ => unreachable!("a block has as many rows as fit"),
             }
         };
@@ -340,37 +336,30 @@ unsafe fn multiply_rows<L: Layout>(
         SimdLevel::Avx512 | SimdLevel::Avx2 => 2,
         SimdLevel::Portable => 1,
     };
-    // As even as possible: 7 rows are 4 and 3, not 6 and 1.
-    let num_blocks = part.rows.div_ceil(most);
-    let mut row = 0;
-    for block in 0..num_blocks {
-        let count = (part.rows - row).div_ceil(num_blocks - block);
-        if wide {
-            prefetch = Prefetch::of_block(block, num_blocks, part.depth * L::GROUP_BYTES);
-        }
-        // SAFETY: rows `row..row + count` are among those that the caller vouches for.
+    let part_bytes = wide.then_some(part.depth * L::GROUP_BYTES);
+    for block in row_blocks(part.rows, most, part_bytes) {
+        // SAFETY: the rows of the block are among those that the caller vouches for.
         unsafe {
             match (level, wide) {
                 #[cfg(target_arch = "x86_64")]
                 (SimdLevel::Avx512Vnni | SimdLevel::Avx512Bf16, true) => {
-                    block!(multiply_vnni, 2, count, row, [1, 2, 3, 4, 5, 6]);
+                    multiply_block!(multiply_vnni, 2, block, [1, 2, 3, 4, 5, 6]);
                 }
                 #[cfg(target_arch = "x86_64")]
                 (SimdLevel::Avx512Vnni | SimdLevel::Avx512Bf16, false) => {
-                    block!(multiply_vnni, 1, count, row, [1, 2, 3, 4, 5, 6]);
+                    multiply_block!(multiply_vnni, 1, block, [1, 2, 3, 4, 5, 6]);
                 }
                 #[cfg(target_arch = "x86_64")]
                 (SimdLevel::Avx512 | SimdLevel::Avx2, true) => {
-                    block!(multiply_avx2, 2, count, row, [1, 2]);
+                    multiply_block!(multiply_avx2, 2, block, [1, 2]);
                 }
                 #[cfg(target_arch = "x86_64")]
                 (SimdLevel::Avx512 | SimdLevel::Avx2, false) => {
-                    block!(multiply_avx2, 1, count, row, [1, 2]);
+                    multiply_block!(multiply_avx2, 1, block, [1, 2]);
                 }
-                (SimdLevel::Portable, true) => block!(multiply_portable, 2, count, row, [1]),
-                (SimdLevel::Portable, false) => block!(multiply_portable, 1, count, row, [1]),
+                (SimdLevel::Portable, true) => multiply_block!(multiply_portable, 2, block, [1]),
+                (SimdLevel::Portable, false) => multiply_block!(multiply_portable, 1, block, [1]),
             }
         }
-        row += count;
     }
 }

@@ -79,6 +79,8 @@ pub(crate) trait Simd {
     unsafe fn load(from: *const f32) -> Self::V;
     /// 16 values to `to`, of any alignment.
     unsafe fn store(to: *mut f32, v: Self::V);
+    /// 16 signed bytes from `from`, widened.
+    unsafe fn load_i8(from: *const i8) -> Self::V;
     /// 32 bfloat16 from `from`, alternating: those at even and those at odd places.
     unsafe fn load_bf16_pairs(from: *const u16) -> (Self::V, Self::V);
     /// `a * b + c`
@@ -213,6 +215,11 @@ impl Simd for Portable {
     unsafe fn store(to: *mut f32, v: Self::V) {
         // SAFETY: the caller vouches for 16 values.
         unsafe { to.cast::<Self::V>().write_unaligned(v) }
+    }
+    #[inline(always)]
+    unsafe fn load_i8(from: *const i8) -> Self::V {
+        // SAFETY: the caller vouches for 16 values.
+        unsafe { from.cast::<[i8; LANES]>().read_unaligned() }.map(f32::from)
     }
     #[inline(always)]
     unsafe fn load_bf16_pairs(from: *const u16) -> (Self::V, Self::V) {

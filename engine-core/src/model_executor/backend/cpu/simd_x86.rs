@@ -33,6 +33,10 @@ impl Simd for Avx512 {
         unsafe { _mm512_storeu_ps(to, v) }
     }
     #[inline(always)]
+    unsafe fn load_i8(from: *const i8) -> Self::V {
+        unsafe { _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(from.cast()))) }
+    }
+    #[inline(always)]
     unsafe fn load_bf16_pairs(from: *const u16) -> (Self::V, Self::V) {
         unsafe {
             // A bfloat16 is the upper half of the f32 of the same value.
@@ -122,6 +126,16 @@ impl Simd for Avx2 {
         unsafe {
             _mm256_storeu_ps(to, v.0);
             _mm256_storeu_ps(to.add(8), v.1);
+        }
+    }
+    #[inline(always)]
+    unsafe fn load_i8(from: *const i8) -> Self::V {
+        unsafe {
+            let bytes = _mm_loadu_si128(from.cast());
+            (
+                _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)),
+                _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128::<8>(bytes))),
+            )
         }
     }
     #[inline(always)]

@@ -1,0 +1,439 @@
+//! Attention of one tile: causal, grouped queries, optionally within a sliding window.
+//!
+//! It passes over the context in spans of 64 positions and keeps, per query, a running maximum,
+//! the sum of weights and the weighted sum of values (online softmax: Milakov and Gimelshein,
+//! 2018). Sums begin anew at every part; those of the parts are added up in order.
+
+use super::elementwise::softcap_row;
+use super::format::Format;
+use super::kv_cache::KvCache;
+use super::multiply::{MAX_ROWS, Product, multiply_rows};
+use super::online_softmax::{SPAN, merge_row, softmax_step};
+use super::query_tiles::{QueryTile, tokens_per_tile};
+use super::simd::{LANES, Simd, SimdLevel, dispatch};
+use crate::model_executor::backend::{AttentionScores, AttentionShape};
+
+/// Positions of a part, whole spans.
+pub(crate) const PART: usize = 256;
+
+/// What rows have gathered of their context, in memory of someone else.
+#[derive(Clone, Copy)]
+pub(crate) struct SoftmaxSums {
+    /// Weighted sums of values `[rows, value_width]`.
+    values: *mut f32,
+    /// Sums of weights `[rows, 16]`, by lane.
+    weights: *mut f32,
+    /// Running maxima `[rows]`.
+    maxima: *mut f32,
+    value_width: usize,
+}
+
+/// Where the parts of [`SoftmaxSums`] stand.
+#[derive(Clone, Copy)]
+pub(crate) struct SumsLayout {
+    rows: usize,
+    value_width: usize,
+}
+
+impl SumsLayout {
+    /// Values of memory, whole lines, so that threads don't share one.
+    pub(crate) fn len(self) -> usize {
+        (self.rows * (self.value_width + LANES + 1)).next_multiple_of(LANES)
+    }
+
+    /// Sums in the memory from `start` on.
+    pub(crate) fn at(self, start: *mut f32) -> SoftmaxSums {
+        let weights = start.wrapping_add(self.rows * self.value_width);
+        SoftmaxSums {
+            values: start,
+            weights,
+            maxima: weights.wrapping_add(self.rows * LANES),
+            value_width: self.value_width,
+        }
+    }
+}
+
+impl SoftmaxSums {
+    /// The memory that sums of `rows` rows take.
+    pub(crate) fn layout(shape: AttentionShape, rows: usize) -> SumsLayout {
+        SumsLayout {
+            rows,
+            value_width: shape.head_dim.next_multiple_of(LANES),
+        }
+    }
+
+    /// Nothing gathered.
+    ///
+    /// # Safety
+    /// The memory must be this thread's, for `rows` rows.
+    unsafe fn clear(self, rows: usize) {
+        // SAFETY: the caller vouches for the rows.
+        unsafe {
+            std::ptr::write_bytes(self.values, 0, rows * self.value_width);
+            std::ptr::write_bytes(self.weights, 0, rows * LANES);
+            std::slice::from_raw_parts_mut(self.maxima, rows).fill(f32::NEG_INFINITY);
+        }
+    }
+
+    /// Adds what `part` has gathered of the positions that follow.
+    ///
+    /// # Safety
+    /// The processor must have `level`; both must be this thread's, for `rows` rows.
+    pub(crate) unsafe fn add(self, level: SimdLevel, rows: usize, part: Self) {
+        for row in 0..rows {
+            // SAFETY: the caller vouches for the rows.
+            unsafe {
+                merge_row(
+                    level,
+                    self.maxima.add(row),
+                    self.weights.add(row * LANES),
+                    self.values.add(row * self.value_width),
+                    part.maxima.add(row),
+                    part.weights.add(row * LANES),
+                    part.values.add(row * self.value_width),
+                    self.value_width,
+                );
+            }
+        }
+    }
+
+    /// Writes the weighted means of a tile's values.
+    ///
+    /// # Safety
+    /// The sums must be this thread's, and `out` valid for the tile's rows of `group * head_dim`
+    /// values.
+    pub(crate) unsafe fn finish<F: Format>(
+        self,
+        context: &Context<'_, F>,
+        out: *mut f32,
+        out_stride: usize,
+    ) {
+        let (group, head_dim) = (context.shape.group(), context.shape.head_dim);
+        for row in 0..context.tile.num_tokens * group {
+            // SAFETY: the caller vouches for sums and outputs.
+            unsafe {
+                let weights = std::slice::from_raw_parts(self.weights.add(row * LANES), LANES);
+                let inverse = 1.0 / weights.iter().sum::<f32>();
+                let to = out.add((row / group) * out_stride + (row % group) * head_dim);
+                for dim in 0..head_dim {
+                    *to.add(dim) = *self.values.add(row * self.value_width + dim) * inverse;
+                }
+            }
+        }
+    }
+}
+
+/// A thread's memory while it works on a tile, by offset.
+#[derive(Clone, Copy)]
+pub(crate) struct TileScratch {
+    rows: usize,
+    head_dim: usize,
+    sums: SumsLayout,
+}
+
+/// The same, by pointer.
+#[derive(Clone, Copy)]
+pub(crate) struct TileMemory {
+    /// Sums of the whole context so far.
+    total: SoftmaxSums,
+    /// Sums of the part at hand.
+    part: SoftmaxSums,
+    /// `[rows, head_dim]`
+    queries: *mut f32,
+    /// Scores of a block of rows `[8, 64]`.
+    scores: *mut f32,
+}
+
+impl TileScratch {
+    pub(crate) fn of(shape: AttentionShape) -> Self {
+        let rows = tokens_per_tile(shape) * shape.group();
+        Self {
+            rows,
+            head_dim: shape.head_dim,
+            sums: SoftmaxSums::layout(shape, rows),
+        }
+    }
+
+    /// Values of memory, and a line between those of two threads.
+    pub(crate) fn len(self) -> usize {
+        let queries = self.rows * self.head_dim;
+        (2 * self.sums.len() + queries + MAX_ROWS * SPAN).next_multiple_of(LANES) + LANES
+    }
+
+    /// The memory from `start` on.
+    pub(crate) fn at(self, start: *mut f32) -> TileMemory {
+        let part = start.wrapping_add(self.sums.len());
+        let queries = part.wrapping_add(self.sums.len());
+        TileMemory {
+            total: self.sums.at(start),
+            part: self.sums.at(part),
+            queries,
+            scores: queries.wrapping_add(self.rows * self.head_dim),
+        }
+    }
+}
+
+/// One tile's inputs.
+pub(crate) struct Context<'a, F: Format> {
+    pub(crate) tile: QueryTile,
+    /// The key head.
+    pub(crate) head: usize,
+    pub(crate) shape: AttentionShape,
+    pub(crate) scores: AttentionScores,
+    /// Positions attended to, the query's own included.
+    pub(crate) window: usize,
+    pub(crate) block_table: &'a [u32],
+    pub(crate) cache: &'a KvCache<F>,
+    /// From the first query head of the tile's first row on.
+    pub(crate) queries: &'a [f32],
+    pub(crate) query_stride: usize,
+}
+
+impl<F: Format> Context<'_, F> {
+    /// First position that the query at `position` attends to.
+    #[inline(always)]
+    fn first_visible(&self, position: usize) -> usize {
+        (position + 1).saturating_sub(self.window)
+    }
+
+    /// Block and offset of the 16 tokens from `position` on.
+    #[inline(always)]
+    fn block_of(&self, position: usize) -> (usize, usize) {
+        let block_size = self.cache.shape.block_size;
+        (
+            self.block_table[position / block_size] as usize,
+            position % block_size,
+        )
+    }
+
+    /// Copies the tile's queries, scaled.
+    ///
+    /// # Safety
+    /// `to` must be this thread's, for the tile's rows of `head_dim` values.
+    unsafe fn load_queries(&self, to: *mut f32) {
+        let (group, head_dim) = (self.shape.group(), self.shape.head_dim);
+        for row in 0..self.tile.num_tokens * group {
+            let from = (row / group) * self.query_stride + (row % group) * head_dim;
+            let query = &self.queries[from..from + head_dim];
+            for (dim, value) in query.iter().enumerate() {
+                // SAFETY: the caller vouches for the rows.
+                unsafe { *to.add(row * head_dim + dim) = value * self.scores.scale };
+            }
+        }
+    }
+}
+
+/// Attention of one tile and key head over all of its context.
+///
+/// # Safety
+/// The processor must have `level`. `memory` must hold what `TileScratch` says and belong to this
+/// thread; `out` must be valid for the tile's rows of `group * head_dim` values.
+pub(crate) unsafe fn attend<F: Format>(
+    level: SimdLevel,
+    context: &Context<'_, F>,
+    memory: TileMemory,
+    out: *mut f32,
+    out_stride: usize,
+) {
+    let tile = context.tile;
+    let rows = tile.num_tokens * context.shape.group();
+    let first = context.first_visible(tile.first_position) / PART;
+    let last = (tile.first_position + tile.num_tokens - 1) / PART;
+    // SAFETY: passed on to the caller.
+    unsafe {
+        context.load_queries(memory.queries);
+        attend_spans(level, context, memory, first, memory.total);
+        for part in first + 1..=last {
+            attend_spans(level, context, memory, part, memory.part);
+            memory.total.add(level, rows, memory.part);
+        }
+        memory.total.finish(context, out, out_stride);
+    }
+}
+
+/// What one tile and key head gathers of one part of its context.
+///
+/// # Safety
+/// As for [`attend`]; `sums` must be valid for the tile's rows and belong to this thread.
+pub(crate) unsafe fn attend_part<F: Format>(
+    level: SimdLevel,
+    context: &Context<'_, F>,
+    memory: TileMemory,
+    part: usize,
+    sums: SoftmaxSums,
+) {
+    // SAFETY: passed on to the caller.
+    unsafe {
+        context.load_queries(memory.queries);
+        attend_spans(level, context, memory, part, sums);
+    }
+}
+
+/// The same, with the queries loaded.
+///
+/// # Safety
+/// As for [`attend_part`].
+unsafe fn attend_spans<F: Format>(
+    level: SimdLevel,
+    context: &Context<'_, F>,
+    memory: TileMemory,
+    part: usize,
+    sums: SoftmaxSums,
+) {
+    let tile = context.tile;
+    let group = context.shape.group();
+    let end = (tile.first_position + tile.num_tokens).min((part + 1) * PART);
+    let first_span = context.first_visible(tile.first_position) / SPAN * SPAN;
+    // SAFETY: passed on to the caller; rows are the tile's.
+    unsafe {
+        sums.clear(tile.num_tokens * group);
+        for span in (first_span.max(part * PART)..end).step_by(SPAN) {
+            // Tokens that see part of this span: not those before it, nor those whose window
+            // begins after it. Both kinds stand at an end.
+            let first = span.saturating_sub(tile.first_position);
+            let last = (first..tile.num_tokens)
+                .take_while(|token| {
+                    context.first_visible(tile.first_position + token) < span + SPAN
+                })
+                .count()
+                + first;
+            let mut row = first * group;
+            while row < last * group {
+                let count = (last * group - row).min(MAX_ROWS);
+                attend_span(level, context, memory, sums, span, row, count);
+                row += count;
+            }
+        }
+    }
+}
+
+/// Takes the positions `span..span + 64` into the sums of the rows `first_row..+count`.
+///
+/// # Safety
+/// As for [`attend_part`]; the rows must be the tile's and see something of the span.
+unsafe fn attend_span<F: Format>(
+    level: SimdLevel,
+    context: &Context<'_, F>,
+    memory: TileMemory,
+    sums: SoftmaxSums,
+    span: usize,
+    first_row: usize,
+    count: usize,
+) {
+    let (tile, shape) = (context.tile, context.shape);
+    let (group, block) = (shape.group(), context.cache.shape);
+    let position_of = |row: usize| tile.first_position + row / group;
+    // What any of these rows sees of the span.
+    let visible_from = context.first_visible(position_of(first_row)).max(span);
+    let visible_to = (position_of(first_row + count - 1) + 1).min(span + SPAN);
+    let zeros = [0.0f32; LANES];
+    // SAFETY: as in `attend_part`; only blocks that the table holds are read, since
+    // `visible_to` is at most the sequence's length.
+    unsafe {
+        let scores = memory.scores;
+        let vectors = || (span..span + SPAN).step_by(LANES).enumerate();
+        for (vec, position) in vectors() {
+            let to = scores.add(vec * LANES);
+            if position >= visible_to || position + LANES <= visible_from {
+                for row in 0..count {
+                    std::slice::from_raw_parts_mut(to.add(row * SPAN), LANES)
+                        .fill(f32::NEG_INFINITY);
+                }
+                continue;
+            }
+            let (block_id, offset) = context.block_of(position);
+            let product = Product::<F> {
+                a: memory.queries.add(first_row * shape.head_dim),
+                a_stride: shape.head_dim,
+                panel: context.cache.keys(block_id, context.head).as_ptr(),
+                col: offset,
+                width: block.block_size,
+                depth: shape.head_dim,
+                init: zeros.as_ptr(),
+                init_stride: 0,
+                c: to,
+                c_stride: SPAN,
+                streams: false,
+            };
+            multiply_rows(level, count, false, &product);
+            if F::SCALED {
+                let (scales, _) = context.cache.scales(block_id, context.head);
+                scale_rows(level, to, count, scales[offset..][..LANES].as_ptr());
+            }
+        }
+        if let Some(bound) = context.scores.softcap {
+            softcap_row(level, scores, count * SPAN, bound);
+        }
+        for row in 0..count {
+            let position = position_of(first_row + row);
+            let from = context.first_visible(position).max(span) - span;
+            let to = (position + 1).min(span + SPAN) - span;
+            softmax_step(
+                level,
+                scores.add(row * SPAN),
+                from,
+                to,
+                sums.maxima.add(first_row + row),
+                sums.weights.add((first_row + row) * LANES),
+                sums.values.add((first_row + row) * sums.value_width),
+                sums.value_width,
+            );
+        }
+        for (vec, position) in vectors() {
+            if position >= visible_to || position + LANES <= visible_from {
+                continue;
+            }
+            let (block_id, offset) = context.block_of(position);
+            let values = context.cache.values(block_id, context.head).as_ptr();
+            let weights = scores.add(vec * LANES);
+            if F::SCALED {
+                let (_, scales) = context.cache.scales(block_id, context.head);
+                scale_rows(level, weights, count, scales[offset..][..LANES].as_ptr());
+            }
+            // Slots after the last visible one may hold anything.
+            let depth = (visible_to - position).min(LANES);
+            let to = sums.values.add(first_row * sums.value_width);
+            let mut product = Product::<F> {
+                a: weights,
+                a_stride: SPAN,
+                panel: values.add(F::index(offset, 0, block.value_width())),
+                col: 0,
+                width: block.value_width(),
+                depth,
+                init: to.cast_const(),
+                init_stride: sums.value_width,
+                c: to,
+                c_stride: sums.value_width,
+                streams: false,
+            };
+            while product.col < sums.value_width {
+                let wide = sums.value_width - product.col >= 2 * LANES;
+                multiply_rows(level, count, wide, &product);
+                product.col += if wide { 2 * LANES } else { LANES };
+                product.c = to.add(product.col);
+                product.init = product.c.cast_const();
+            }
+        }
+    }
+}
+
+/// Multiplies 16 positions of `count` rows of scores or weights by the positions' scales.
+#[inline(always)]
+unsafe fn scale_rows_body<S: Simd>(x: *mut f32, count: usize, scales: *const f32) {
+    // SAFETY: the caller vouches for 16 values of each row and of the scales.
+    unsafe {
+        let scales = S::load(scales);
+        for row in 0..count {
+            let x = x.add(row * SPAN);
+            S::store(x, S::mul(S::load(x), scales));
+        }
+    }
+}
+
+dispatch! {
+    /// Multiplies 16 positions of `count` rows by the positions' scales.
+    ///
+    /// # Safety
+    /// `x` must be valid for 16 values of each row, 64 apart, and `scales` for 16.
+    unsafe fn scale_rows(x: *mut f32, count: usize, scales: *const f32) = scale_rows_body
+}

@@ -1,0 +1,288 @@
+//! A tensor as a checkpoint stores it, read row by row.
+
+use ::gguf::{MAX_BLOCK_LEN, TensorType};
+use half::{bf16, f16};
+
+use super::checkpoint::RawTensor;
+use super::error::ModelError;
+use super::quantization::{GROUP, Group, QuantizedFormat};
+use super::weights::WeightFormat;
+
+/// Number format of a stored tensor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StoredDtype {
+    F32,
+    F16,
+    BF16,
+    /// Quantized blocks of a GGUF file.
+    Blocks(TensorType),
+}
+
+impl StoredDtype {
+    /// Bytes of a row of `cols` values, which are whole blocks.
+    fn row_bytes(self, cols: usize) -> usize {
+        match self {
+            Self::F32 => cols * 4,
+            Self::F16 | Self::BF16 => cols * 2,
+            Self::Blocks(format) => {
+                let (len, bytes) = format.block().unwrap_or((1, 0));
+                cols / len * bytes
+            }
+        }
+    }
+}
+
+/// A matrix (or, with one row, a vector) as the checkpoint stores it, row-major.
+#[derive(Clone, Copy)]
+pub(crate) struct StoredTensor<'a> {
+    dtype: StoredDtype,
+    rows: usize,
+    cols: usize,
+    data: &'a [u8],
+    /// See [`RawTensor::interleaved`].
+    interleaved: Option<usize>,
+    /// What was added to a vector's values before they were stored.
+    offset: f32,
+}
+
+impl<'a> StoredTensor<'a> {
+    /// The tensor, where its shape is `expected`; `name` is for the error.
+    pub(crate) fn new(
+        raw: RawTensor<'a>,
+        name: impl FnOnce() -> String,
+        expected: &[usize],
+    ) -> Result<Self, ModelError> {
+        if raw.shape != expected {
+            return Err(ModelError::TensorShape {
+                name: name(),
+                file: raw.file.to_owned(),
+                expected: expected.to_owned(),
+                found: raw.shape.to_owned(),
+            });
+        }
+        let cols = match (expected, raw.interleaved) {
+            // The biases of rows that are in another order.
+            ([_], Some(_)) => 1,
+            _ => expected.last().copied().unwrap_or(1),
+        };
+        let rows = expected
+            .iter()
+            .product::<usize>()
+            .checked_div(cols)
+            .unwrap_or(0);
+        Ok(Self {
+            dtype: raw.dtype,
+            rows,
+            cols,
+            data: raw.data,
+            interleaved: raw.interleaved,
+            offset: 0.0,
+        })
+    }
+
+    /// A tensor of f32 bytes.
+    #[cfg(test)]
+    pub(crate) fn f32(rows: usize, cols: usize, data: &'a [u8]) -> Self {
+        Self {
+            dtype: StoredDtype::F32,
+            rows,
+            cols,
+            data,
+            interleaved: None,
+            offset: 0.0,
+        }
+    }
+
+    /// A vector to whose values `offset` was added before they were stored, without it.
+    pub(crate) fn without_offset(self, offset: f32) -> Self {
+        Self { offset, ..self }
+    }
+
+    pub(crate) fn dtype(&self) -> StoredDtype {
+        self.dtype
+    }
+
+    pub(crate) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    pub(crate) fn cols(&self) -> usize {
+        self.cols
+    }
+
+    pub(crate) fn num_bytes(&self) -> usize {
+        self.data.len()
+    }
+
+    /// The bytes of one row.
+    #[inline]
+    fn row(&self, row: usize) -> &'a [u8] {
+        let row = match self.interleaved {
+            None => row,
+            // Row `half * j + i` of a head stands at `2 * i + j`.
+            Some(head_dim) => {
+                let (head, row, half) = (row / head_dim, row % head_dim, head_dim / 2);
+                head * head_dim + row % half * 2 + row / half
+            }
+        };
+        let len = self.dtype.row_bytes(self.cols);
+        self.data.get(row * len..(row + 1) * len).unwrap_or(&[])
+    }
+
+    /// Calls `each(column, value)` over one row.
+    #[inline]
+    pub(crate) fn for_each_in_row(&self, row: usize, mut each: impl FnMut(usize, f32)) {
+        fn split<const N: usize>(bytes: &[u8]) -> impl Iterator<Item = [u8; N]> + '_ {
+            bytes.as_chunks::<N>().0.iter().copied()
+        }
+        let bytes = self.row(row);
+        match self.dtype {
+            StoredDtype::F32 => split::<4>(bytes)
+                .enumerate()
+                .for_each(|(col, bytes)| each(col, f32::from_le_bytes(bytes))),
+            StoredDtype::F16 => split::<2>(bytes)
+                .enumerate()
+                .for_each(|(col, bytes)| each(col, f16::from_le_bytes(bytes).to_f32())),
+            StoredDtype::BF16 => split::<2>(bytes)
+                .enumerate()
+                .for_each(|(col, bytes)| each(col, bf16::from_le_bytes(bytes).to_f32())),
+            StoredDtype::Blocks(format) => {
+                let Some((len, block_bytes)) = format.block() else {
+                    return;
+                };
+                let mut values = [0.0; MAX_BLOCK_LEN];
+                for (index, block) in bytes.chunks_exact(block_bytes).enumerate() {
+                    format.dequantize_block(block, &mut values);
+                    for (at, value) in values[..len].iter().enumerate() {
+                        each(index * len + at, *value);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Calls `each(group, values)` over the groups of one row; the last is filled with zeros.
+    pub(crate) fn for_each_group_in_row(
+        &self,
+        row: usize,
+        format: QuantizedFormat,
+        mut each: impl FnMut(usize, Group),
+    ) {
+        if let StoredDtype::Blocks(stored) = self.dtype
+            && holds(format, stored)
+            && let Some((_, block_bytes)) = stored.block()
+        {
+            for (index, block) in self.row(row).chunks_exact(block_bytes).enumerate() {
+                if let Some((scale, values)) = stored.symmetric_block(block) {
+                    each(index, Group { scale, values });
+                }
+            }
+            return;
+        }
+        let mut values = [0.0; GROUP];
+        self.for_each_in_row(row, |col, value| {
+            values[col % GROUP] = value;
+            if col % GROUP == GROUP - 1 || col + 1 == self.cols {
+                each(col / GROUP, format.quantize(&values));
+                values = [0.0; GROUP];
+            }
+        });
+    }
+
+    /// All values in order, as they are left in `format`.
+    pub(crate) fn to_f32_in(self, format: WeightFormat) -> Vec<f32> {
+        let WeightFormat::Quantized(format) = format else {
+            return self.to_f32();
+        };
+        let mut values = vec![0.0; self.rows * self.cols];
+        for (row, values) in values.chunks_exact_mut(self.cols.max(1)).enumerate() {
+            self.for_each_group_in_row(row, format, |index, group| {
+                for (i, value) in values[index * GROUP..].iter_mut().take(GROUP).enumerate() {
+                    *value = group.to_f32(i);
+                }
+            });
+        }
+        values
+    }
+
+    /// All values in order.
+    pub(crate) fn to_f32(self) -> Vec<f32> {
+        let mut values = vec![0.0; self.rows * self.cols];
+        for (row, values) in values.chunks_exact_mut(self.cols.max(1)).enumerate() {
+            self.for_each_in_row(row, |col, value| values[col] = value - self.offset);
+        }
+        values
+    }
+}
+
+/// Whether the blocks of `stored` are groups of `format` as they are: the same 32 values share a
+/// scale, and the integers fit.
+fn holds(format: QuantizedFormat, stored: TensorType) -> bool {
+    match format {
+        QuantizedFormat::Q8_0 => {
+            matches!(
+                stored,
+                TensorType::Q8_0 | TensorType::Q5_0 | TensorType::Q4_0
+            )
+        }
+        QuantizedFormat::Q4_0 => stored == TensorType::Q4_0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tensor<'a>(
+        dtype: StoredDtype,
+        shape: &'a [usize],
+        data: &'a [u8],
+        interleaved: Option<usize>,
+    ) -> StoredTensor<'a> {
+        let raw = RawTensor {
+            file: "f",
+            dtype,
+            shape,
+            data,
+            interleaved,
+        };
+        StoredTensor::new(raw, String::new, shape).unwrap()
+    }
+
+    #[test]
+    fn interleaved_heads_are_read_as_halves() {
+        // Two heads of 6 rows, each row its number; stored as ggml rotates them.
+        let stored = [0, 3, 1, 4, 2, 5, 6, 9, 7, 10, 8, 11].map(|row| row as f32);
+        let data: Vec<u8> = stored.iter().flat_map(|row| row.to_le_bytes()).collect();
+        let expected: Vec<f32> = (0..12).map(|row| row as f32).collect();
+        let matrix = tensor(StoredDtype::F32, &[12, 1], &data, Some(6));
+        assert_eq!(matrix.to_f32(), expected);
+        let bias = tensor(StoredDtype::F32, &[12], &data, Some(6));
+        assert_eq!(bias.to_f32(), expected);
+    }
+
+    #[test]
+    fn blocks_that_a_format_holds_are_kept_bit_by_bit() {
+        // Scale 0.1 in half precision, then every nibble.
+        let mut block = f16::from_f32(0.1).to_le_bytes().to_vec();
+        block.extend((0..16).map(|byte| byte | (15 - byte) << 4));
+        let matrix = tensor(
+            StoredDtype::Blocks(TensorType::Q4_0),
+            &[1, 32],
+            &block,
+            None,
+        );
+        for format in [QuantizedFormat::Q4_0, QuantizedFormat::Q8_0] {
+            let mut groups = Vec::new();
+            matrix.for_each_group_in_row(0, format, |index, group| groups.push((index, group)));
+            let [(0, group)] = groups[..] else {
+                panic!("{groups:?}");
+            };
+            assert_eq!(group.scale, f16::from_f32(0.1));
+            let expected = std::array::from_fn(|i| if i < 16 { i as i8 - 8 } else { 23 - i as i8 });
+            assert_eq!(group.values, expected, "{format:?}");
+            let kept = matrix.to_f32_in(WeightFormat::Quantized(format));
+            assert_eq!(kept, matrix.to_f32(), "{format:?}");
+        }
+    }
+}

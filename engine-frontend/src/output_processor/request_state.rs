@@ -1,0 +1,113 @@
+//! One request in flight, as the frontend knows it.
+
+use std::sync::Arc;
+
+use protocol::{EngineCoreOutput, FinishReason, RequestOutputKind, StopReason};
+
+use crate::detokenizer::IncrementalDetokenizer;
+use crate::logprobs::LogprobsProcessor;
+use crate::metrics::RequestStateStats;
+use crate::outputs::CompletionOutput;
+use crate::request_output_collector::RequestOutputCollector;
+
+/// Everything that the frontend knows about one request in flight (one of `n`).
+#[derive(Debug)]
+pub(super) struct RequestState {
+    pub(super) external_req_id: String,
+    /// Internal id of the request that this is one answer to, where `n > 1`.
+    pub(super) parent_id: Option<String>,
+    pub(super) index: u32,
+    pub(super) prompt: Option<Arc<str>>,
+    pub(super) prompt_token_ids: Arc<[u32]>,
+    pub(super) output_kind: RequestOutputKind,
+    pub(super) stream_interval: usize,
+    /// What the caller calls the field with the constraint.
+    pub(super) constraint_field: Option<Arc<str>>,
+    /// Whether all tokens so far are a whole text of the constraint.
+    pub(super) structured_output_complete: Option<bool>,
+    pub(super) detokenizer: IncrementalDetokenizer,
+    pub(super) logprobs_processor: LogprobsProcessor,
+    pub(super) num_cached_tokens: u32,
+    /// Tokens that earlier outputs of a stream brought.
+    pub(super) sent_tokens: usize,
+    pub(super) queue: Arc<RequestOutputCollector>,
+    pub(super) stats: RequestStateStats,
+}
+
+impl RequestState {
+    /// Takes a step's tokens and their logprobs, as far as a stop string lets them count. Returns why
+    /// the answer is complete now, if it is.
+    pub(super) fn take_tokens(
+        &mut self,
+        output: &EngineCoreOutput,
+    ) -> (Option<FinishReason>, Option<StopReason>) {
+        let mut finish_reason = output.finish_reason;
+        let mut stop_reason = output.stop_reason.clone();
+        let stopped_by_token = finish_reason == Some(FinishReason::Stop);
+        let stop_string = self
+            .detokenizer
+            .update(&output.new_token_ids, stopped_by_token);
+        // An answer that ends from outside stays as whole as it was.
+        if output.structured_output_complete.is_some() {
+            self.structured_output_complete = output.structured_output_complete;
+        } else if self.constraint_field.is_some() {
+            let was_whole = self.structured_output_complete == Some(true);
+            self.structured_output_complete = Some(was_whole && output.new_token_ids.is_empty());
+        }
+        if let Some(found) = stop_string {
+            // What the core says is of all new tokens.
+            if found.num_new_tokens < output.new_token_ids.len() {
+                self.structured_output_complete = self.structured_output_complete.map(|_| false);
+            }
+            finish_reason = Some(FinishReason::Stop);
+            stop_reason = Some(StopReason::String(found.stop_string));
+        }
+        if let Some(rows) = &output.new_prompt_logprobs {
+            let prompt_len = self.prompt_token_ids.len();
+            self.logprobs_processor.update_prompt(rows, prompt_len);
+        }
+        if let Some(rows) = &output.new_logprobs {
+            self.logprobs_processor.update(rows);
+        }
+        self.logprobs_processor
+            .truncate(self.detokenizer.num_output_tokens());
+        (finish_reason, stop_reason)
+    }
+
+    /// What there is to say after an update; `None` where the caller doesn't want to hear it yet.
+    pub(super) fn make_completion_output(
+        &mut self,
+        finish_reason: Option<FinishReason>,
+        stop_reason: Option<StopReason>,
+    ) -> Option<CompletionOutput> {
+        let finished = finish_reason.is_some();
+        let num_tokens = self.detokenizer.num_output_tokens();
+        if !finished {
+            if self.output_kind == RequestOutputKind::FinalOnly {
+                return None;
+            }
+            let new_tokens = num_tokens - self.sent_tokens;
+            if self.sent_tokens > 0 && new_tokens < self.stream_interval {
+                return None;
+            }
+        }
+        let delta = self.output_kind == RequestOutputKind::Delta;
+        let start = if delta { self.sent_tokens } else { 0 };
+        self.sent_tokens = num_tokens;
+        let text = self.detokenizer.get_next_output_text(finished, delta);
+        let reasoning = self.detokenizer.get_next_reasoning_text(delta);
+        let token_ids = self.detokenizer.output_token_ids();
+        Some(CompletionOutput {
+            index: self.index,
+            token_ids: token_ids.get(start..).unwrap_or_default().to_vec(),
+            text,
+            reasoning,
+            num_reasoning_tokens: self.detokenizer.num_reasoning_tokens(),
+            cumulative_logprob: self.logprobs_processor.cumulative_logprob(),
+            logprobs: self.logprobs_processor.logprobs_from(start),
+            finish_reason,
+            stop_reason,
+            structured_output_complete: self.structured_output_complete.filter(|_| finished),
+        })
+    }
+}
