@@ -354,6 +354,8 @@ struct State {
     row: RowRef,
     /// In place of a row: see [`Lexicon::first_class`].
     first: Option<(ByteSet, ExprId)>,
+    /// See [`Table::fits`], where that was asked for.
+    fits: Option<bool>,
     /// Where its transitions start in `targets`, or [`UNSEEN`].
     targets: u32,
 }
@@ -369,6 +371,7 @@ impl Table {
                 stays: Labels::default(),
                 row: RowRef::default(),
                 first: None,
+                fits: None,
                 targets: UNSEEN,
             });
             (self.states.len() - 1) as u32
@@ -438,13 +441,18 @@ impl Table {
         usize::from(self.states[state as usize].num_bytes) * 4 < num_children
     }
 
-    /// Whether an expanded state tells apart no bytes that an alphabet doesn't.
-    pub(crate) fn fits(&self, lexicon: &Lexicon, state: u32, labelled: Labelled<'_>) -> bool {
+    /// Whether an expanded state tells apart no bytes that the alphabet of the walk doesn't.
+    pub(crate) fn fits(&mut self, lexicon: &Lexicon, state: u32, labelled: Labelled<'_>) -> bool {
+        let Some((alphabet, _)) = labelled.alphabet else {
+            return true;
+        };
         let State { row, first, .. } = self.states[state as usize];
-        labelled.alphabet.is_none_or(|(alphabet, _)| match first {
-            Some((bytes, _)) => lexicon.set_fits(&bytes, alphabet),
-            None => lexicon.row_fits(row, alphabet),
-        })
+        *self.states[state as usize]
+            .fits
+            .get_or_insert_with(|| match first {
+                Some((bytes, _)) => lexicon.set_fits(&bytes, alphabet),
+                None => lexicon.row_fits(row, alphabet),
+            })
     }
 
     /// The classes of an expanded state with their targets.
