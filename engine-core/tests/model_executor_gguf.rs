@@ -371,6 +371,7 @@ fn what_cannot_be_loaded_is_named() {
         ("llama.logit_scale", "2 must be 0 or absent"),
         ("llama.rope.scaling.factor", ""),
         ("split.count", "--merge"),
+        ("llama.block_count", "twice"),
     ] {
         let error = error_with(|writer| {
             writer.u32(key, 2);
@@ -418,6 +419,16 @@ fn what_cannot_be_loaded_is_named() {
         "{error}"
     );
 
+    let mut deep = GgufWriter::new("llama");
+    deep.u32("llama.block_count", 1 << 27);
+    for key in ["embedding_length", "attention.head_count"] {
+        deep.u32(&format!("llama.{key}"), 8);
+    }
+    assert_eq!(
+        error_of(&deep.bytes()),
+        "model.gguf: metadata llama.block_count: 134217728 must be at most the number of tensors (0)"
+    );
+
     let mut incomplete = GgufWriter::new("qwen3");
     for (key, value) in [
         ("block_count", 1),
@@ -429,6 +440,7 @@ fn what_cannot_be_loaded_is_named() {
         incomplete.u32(&format!("qwen3.{key}"), value);
     }
     incomplete.f32("qwen3.attention.layer_norm_rms_epsilon", 1e-6);
+    incomplete.tensor("rope_freqs.weight", &[2], 0, &[0, 0, 0x80, 0x3f].repeat(2));
     let error = error_of(&incomplete.bytes());
     assert!(error.contains("token_embd.weight: missing"), "{error}");
     incomplete.tensor("token_embd.weight", &[4, 8], 0, &[0; 128]);

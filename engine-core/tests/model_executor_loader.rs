@@ -46,7 +46,7 @@ fn assert_names(message: &str, parts: &[&str]) {
 }
 
 #[test]
-fn a_path_that_is_no_folder() {
+fn a_path_without_a_model() {
     let folder = tempfile::tempdir().unwrap();
     let missing = folder.path().join("missing");
     let error = load(&missing, BackendKind::Cpu, Dtype::Auto, 1)
@@ -61,7 +61,7 @@ fn a_path_that_is_no_folder() {
         .err()
         .unwrap()
         .to_string();
-    assert_names(&error, &["file", "not a folder"]);
+    assert_names(&error, &["file", "not a GGUF file"]);
 }
 
 #[test]

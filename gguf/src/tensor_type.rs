@@ -50,6 +50,10 @@ impl TensorType {
         Self::Q6K,
     ];
 
+    /// Their names.
+    pub const SUPPORTED_NAMES: &str =
+        "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K";
+
     /// The format of a number in a file.
     pub fn from_id(id: u32) -> Self {
         match id {

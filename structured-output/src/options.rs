@@ -141,7 +141,8 @@ pub struct Limits {
     pub max_rules: usize,
     /// Parts of a grammar: strings, classes, names, groups, repetitions. Default 500,000.
     pub max_grammar_nodes: usize,
-    /// Ways in which a text may be read at once: items of a parser's state. Default 4,096.
+    /// Ways in which a text may be read at once: items of a parser's state, and places that one of
+    /// them returns to. Default 16,384.
     pub max_items: usize,
     /// Schemas in a JSON Schema, those of other documents that it refers to included, each counted
     /// once for each dynamic scope that it is used in. Default 200,000.
@@ -164,7 +165,7 @@ impl Default for Limits {
             max_choices: 100_000,
             max_rules: 100_000,
             max_grammar_nodes: 500_000,
-            max_items: 4096,
+            max_items: 16_384,
             max_schema_nodes: 200_000,
             max_enum_entries: 100_000,
             max_mask_steps: 8_000_000,

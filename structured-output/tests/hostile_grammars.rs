@@ -52,7 +52,7 @@ fn rules_that_say_nothing() {
     assert_eq!(message("root ::= root"), empty);
     assert_eq!(message("root ::= root \"a\""), empty);
     assert_eq!(message("root ::= a\na ::= b b\nb ::= root \"x\""), empty);
-    assert_eq!(message("start: /a/ & /b/"), empty);
+    assert_eq!(message("start: A\nA: /a/ & /b/"), empty);
     // The rule in which the reason lies.
     assert_eq!(
         message("root ::= \"(\" root \")\" a | a \"y\"\na ::= a \"x\""),
@@ -130,6 +130,18 @@ fn size_is_bounded() {
         write!(alternatives, " | \"word{n}\"").unwrap();
     }
     assert!(accepts(&alternatives, "xxword9999yy"));
+    // Each with a way of its own to go on.
+    let mut recursive = "root ::= \"x\"".to_owned();
+    for n in 0..10_000 {
+        write!(recursive, " | \"a{n:05}\" root \"b{n:05}\"").unwrap();
+    }
+    assert!(accepts(&recursive, "a01234a09999xb09999b01234"));
+    assert!(!accepts(&recursive, "a01234a09999xb01234b09999"));
+    let mut more = recursive.clone();
+    for n in 10_000..20_000 {
+        write!(more, " | \"a{n:05}\" root \"b{n:05}\"").unwrap();
+    }
+    assert_eq!(limit(&more), "max_items");
     let mut rules = String::new();
     for n in 0..101_000 {
         writeln!(rules, "r{n}::=a").unwrap();

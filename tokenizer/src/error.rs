@@ -19,7 +19,7 @@ pub enum TokenizerError {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
-        source: ::gguf::GgufError,
+        source: Box<::gguf::GgufError>,
     },
     /// A file that must be there is not.
     #[error("{file} is missing in {place}")]

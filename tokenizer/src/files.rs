@@ -27,7 +27,7 @@ impl TokenizerFiles<'static> {
         if path.is_file() {
             Self::from_gguf(path).map_err(|source| TokenizerError::Gguf {
                 path: path.to_owned(),
-                source,
+                source: Box::new(source),
             })
         } else {
             Self::from_folder(path)

@@ -198,7 +198,7 @@ fn a_missing_or_broken_file_is_named() {
     assert_eq!(
         error(&path.join("nowhere")),
         format!(
-            "{} is not a folder: a tokenizer is a folder with a tokenizer.json",
+            "{} is not a folder: a tokenizer is a folder with a tokenizer.json, or a GGUF file",
             path.join("nowhere").display()
         )
     );

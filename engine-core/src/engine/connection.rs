@@ -53,10 +53,10 @@ pub enum ServeError {
     NoConfiguration,
     /// The model could not be loaded or served.
     #[error(transparent)]
-    Startup(#[from] StartupError),
+    Startup(Box<StartupError>),
     /// The same, and the frontend that started this process knows it.
     #[error(transparent)]
-    StartupTold(StartupError),
+    StartupTold(Box<StartupError>),
     /// The busy loop ended with an error.
     #[error(transparent)]
     Engine(#[from] EngineCoreError),
@@ -66,6 +66,12 @@ pub enum ServeError {
     /// A thread or a signal handler could not be set up.
     #[error("can't set up the process: {0}")]
     Setup(#[from] io::Error),
+}
+
+impl From<StartupError> for ServeError {
+    fn from(error: StartupError) -> Self {
+        Self::Startup(Box::new(error))
+    }
 }
 
 impl ServeError {
@@ -97,8 +103,8 @@ pub fn run_connected(address: &Path) -> Result<(), ServeError> {
             };
             return Err(
                 match writer.write(&EngineCoreStartupMessage::Failure(failure)) {
-                    Ok(()) => ServeError::StartupTold(error),
-                    Err(_) => ServeError::Startup(error),
+                    Ok(()) => ServeError::StartupTold(Box::new(error)),
+                    Err(_) => error.into(),
                 },
             );
         }

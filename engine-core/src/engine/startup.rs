@@ -302,8 +302,10 @@ fn compute_threads(asked: Option<u32>) -> usize {
 /// The model's number formats, as the line at the start says them.
 fn formats_in_words(model: &LoadedModel) -> String {
     let mut words = model.dtype().as_str().to_owned();
-    if model.quantization() != Quantization::None {
-        words = format!("{words}, {} weights", model.quantization().as_str());
+    match (model.quantization(), model.quantized_format()) {
+        (Quantization::None, None) => {}
+        (Quantization::None, Some(format)) => words = format!("{words}, {format} weights"),
+        (quantized, _) => words = format!("{words}, {} weights", quantized.as_str()),
     }
     match (model.kv_cache_format(), model.dtype()) {
         (KvCacheFormat::Q8, _) => words + ", q8 keys and values",

@@ -187,6 +187,14 @@ impl Checkpoint {
         }
     }
 
+    /// The quantized format that most of the weights are stored in.
+    pub(crate) fn quantized_format(&self) -> Option<String> {
+        match self {
+            Self::Safetensors(_) => None,
+            Self::Gguf(tensors) => tensors.quantized_format(),
+        }
+    }
+
     /// What messages call a tensor: its name in the file.
     pub(crate) fn name_in_file(&self, name: &str) -> String {
         match self {
@@ -277,7 +285,7 @@ impl Shards {
                     name: name.to_owned(),
                     file: shard.name.clone(),
                     found: format!("{other:?}"),
-                    supported: "F32, F16 and BF16".to_owned(),
+                    supported: "F32, F16 and BF16",
                 });
             }
         };

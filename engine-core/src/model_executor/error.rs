@@ -32,7 +32,7 @@ pub enum ModelError {
         /// The file's name.
         file: String,
         /// What is wrong with it.
-        source: gguf::GgufError,
+        source: Box<gguf::GgufError>,
     },
     /// `config.json` lacks a field or has a value that can't be used.
     #[error("config.json: {field}: {problem}")]
@@ -87,7 +87,7 @@ pub enum ModelError {
         /// The format in the file.
         found: String,
         /// The formats that can be loaded from such a file.
-        supported: String,
+        supported: &'static str,
     },
     /// A step's batch contradicts itself or exceeds what was allocated.
     #[error("forward pass: {field}: {problem}")]

@@ -210,6 +210,7 @@ pub struct LoadedModel {
     dtype: ModelDtype,
     kv_cache_format: KvCacheFormat,
     quantization: Quantization,
+    quantized_format: Option<String>,
     weights: Box<dyn models::LoadedWeights>,
 }
 
@@ -234,7 +235,12 @@ impl LoadedModel {
         self.kv_cache_format
     }
 
-    /// Format of the matrices.
+    /// The quantized format of most of the weights in the file, where a GGUF file has one.
+    pub fn quantized_format(&self) -> Option<&str> {
+        self.quantized_format.as_deref()
+    }
+
+    /// What was to be done to the matrices while loading.
     pub fn quantization(&self) -> Quantization {
         self.quantization
     }

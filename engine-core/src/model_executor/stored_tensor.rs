@@ -233,20 +233,20 @@ fn holds(format: QuantizedFormat, stored: TensorType) -> bool {
 mod tests {
     use super::*;
 
-    fn tensor(
+    fn tensor<'a>(
         dtype: StoredDtype,
-        shape: [usize; 2],
-        data: &[u8],
+        shape: &'a [usize],
+        data: &'a [u8],
         interleaved: Option<usize>,
-    ) -> StoredTensor<'_> {
+    ) -> StoredTensor<'a> {
         let raw = RawTensor {
             file: "f",
             dtype,
-            shape: &shape,
+            shape,
             data,
             interleaved,
         };
-        StoredTensor::new(raw, String::new, &shape).unwrap()
+        StoredTensor::new(raw, String::new, shape).unwrap()
     }
 
     #[test]
@@ -255,16 +255,9 @@ mod tests {
         let stored = [0, 3, 1, 4, 2, 5, 6, 9, 7, 10, 8, 11].map(|row| row as f32);
         let data: Vec<u8> = stored.iter().flat_map(|row| row.to_le_bytes()).collect();
         let expected: Vec<f32> = (0..12).map(|row| row as f32).collect();
-        let matrix = tensor(StoredDtype::F32, [12, 1], &data, Some(6));
+        let matrix = tensor(StoredDtype::F32, &[12, 1], &data, Some(6));
         assert_eq!(matrix.to_f32(), expected);
-        let raw = RawTensor {
-            file: "f",
-            dtype: StoredDtype::F32,
-            shape: &[12],
-            data: &data,
-            interleaved: Some(6),
-        };
-        let bias = StoredTensor::new(raw, String::new, &[12]).unwrap();
+        let bias = tensor(StoredDtype::F32, &[12], &data, Some(6));
         assert_eq!(bias.to_f32(), expected);
     }
 
@@ -273,7 +266,12 @@ mod tests {
         // Scale 0.1 in half precision, then every nibble.
         let mut block = f16::from_f32(0.1).to_le_bytes().to_vec();
         block.extend((0..16).map(|byte| byte | (15 - byte) << 4));
-        let matrix = tensor(StoredDtype::Blocks(TensorType::Q4_0), [1, 32], &block, None);
+        let matrix = tensor(
+            StoredDtype::Blocks(TensorType::Q4_0),
+            &[1, 32],
+            &block,
+            None,
+        );
         for format in [QuantizedFormat::Q4_0, QuantizedFormat::Q8_0] {
             let mut groups = Vec::new();
             matrix.for_each_group_in_row(0, format, |index, group| groups.push((index, group)));

@@ -113,7 +113,6 @@ impl Compiler<'_> {
             reasoning_ended,
             model_stop_tokens,
         ));
-        request.tell_when_gone(self.waiting.tell_when_gone());
         let max_tokens = params.max_tokens;
         with_room(&mut request, cancel, |request| request.measure(max_tokens))?;
         for (index, &token_id) in output_token_ids.iter().enumerate() {
@@ -129,6 +128,7 @@ impl Compiler<'_> {
             }
         }
         with_room(&mut request, cancel, |request| request.mask(u32::MAX))?;
+        request.tell_when_gone(self.waiting.tell_when_gone());
         Ok(request)
     }
 }

@@ -138,6 +138,10 @@ impl CompileThread {
             compiler.run(&job.params, &mut job.purpose, &job.cancel)
         }));
         let cancelled = CompileGrammarError::Compile(CompileError::Cancelled);
+        if matches!(outcome, Ok(Err(JobError::Grammar(_))) | Err(_)) {
+            // It may have had memory of its own.
+            self.waiting.gone();
+        }
         let outcome = match outcome {
             Ok(Ok(started)) => Ok(started),
             Ok(Err(JobError::NoMemory)) => {

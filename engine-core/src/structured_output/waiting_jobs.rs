@@ -12,14 +12,15 @@ use crate::lock::lock;
 #[derive(Clone)]
 pub(super) struct WaitingJobs {
     state: Arc<Mutex<State>>,
+    /// Where a job goes that tries again.
+    jobs: Sender<CompileJob>,
 }
 
+#[derive(Default)]
 struct State {
     waiting: Vec<CompileJob>,
     /// How often a grammar went.
     num_gone: u64,
-    /// Where a job goes that tries again.
-    jobs: Sender<CompileJob>,
 }
 
 /// Tells the jobs that a grammar is gone, when it is dropped: after the grammar.
@@ -34,13 +35,9 @@ pub(super) struct NumGone(u64);
 impl WaitingJobs {
     /// No jobs. Those that have waited go to `jobs`.
     pub(super) fn new(jobs: Sender<CompileJob>) -> Self {
-        let state = State {
-            waiting: Vec::new(),
-            num_gone: 0,
-            jobs,
-        };
         Self {
-            state: Arc::new(Mutex::new(state)),
+            state: Arc::default(),
+            jobs,
         }
     }
 
@@ -54,7 +51,9 @@ impl WaitingJobs {
         let mut state = lock(&self.state);
         state.waiting.push(job);
         if state.num_gone != before.0 {
-            state.try_again();
+            let waiting = std::mem::take(&mut state.waiting);
+            drop(state);
+            self.try_again(waiting);
         }
     }
 
@@ -62,22 +61,23 @@ impl WaitingJobs {
     pub(super) fn gone(&self) {
         let mut state = lock(&self.state);
         state.num_gone += 1;
-        state.try_again();
+        let waiting = std::mem::take(&mut state.waiting);
+        drop(state);
+        self.try_again(waiting);
+    }
+
+    /// Lets jobs look again: which of them still have a request is not known here. Without the lock:
+    /// where no thread is left to take a job, its own grammar goes.
+    fn try_again(&self, waiting: Vec<CompileJob>) {
+        for job in waiting {
+            // Without threads nobody waits for an answer.
+            let _ = self.jobs.send(job);
+        }
     }
 
     /// What tells of a grammar's end.
     pub(super) fn tell_when_gone(&self) -> TellWhenGone {
         TellWhenGone { jobs: self.clone() }
-    }
-}
-
-impl State {
-    /// Lets all jobs look again: which of them still have a request is not known here.
-    fn try_again(&mut self) {
-        for job in self.waiting.drain(..) {
-            // Without threads nobody waits for an answer.
-            let _ = self.jobs.send(job);
-        }
     }
 }
 

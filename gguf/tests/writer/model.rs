@@ -40,7 +40,10 @@ pub fn floats(kind: u32) -> impl Fn(&str, &[usize], &[f32]) -> (u32, Vec<u8>) {
     }
 }
 
-fn read_tensors(folder: &Path) -> BTreeMap<String, (Vec<usize>, Vec<f32>)> {
+/// Shape and values of a tensor.
+type Values = (Vec<usize>, Vec<f32>);
+
+fn read_tensors(folder: &Path) -> BTreeMap<String, Values> {
     let bytes = std::fs::read(folder.join("model.safetensors")).unwrap();
     let file = SafeTensors::deserialize(&bytes).unwrap();
     let mut tensors = BTreeMap::new();
@@ -215,7 +218,7 @@ fn tensors(
 ) {
     let is_gemma = family.starts_with("gemma");
     // All experts of a part, by the name of the whole.
-    let mut experts: BTreeMap<String, BTreeMap<usize, (Vec<usize>, Vec<f32>)>> = BTreeMap::new();
+    let mut experts: BTreeMap<String, BTreeMap<usize, Values>> = BTreeMap::new();
     for (name, (shape, mut values)) in read_tensors(folder) {
         if matches!(family, "llama" | "smollm3")
             && (name.contains("q_proj") || name.contains("k_proj"))

@@ -40,8 +40,6 @@ pub(super) struct Memo {
     /// Tokens that go on after a language, by its number, with an item that follows it.
     pub(super) exits: ContextMemo<(u32, Lexeme), Arc<[u32]>>,
     pub(super) num_languages: u32,
-    /// What languages begin with.
-    pub(super) first_bytes: HashMap<ExprId, ByteSet>,
     /// What JSON and what follows it allow.
     pub(super) by_item: HashMap<(pushdown::State, ContextId), Arc<Mask>>,
     /// What languages allow by themselves, of the tokens below a node of the trie of bytes.
@@ -63,7 +61,6 @@ impl Memo {
         self.store.memory_bytes()
             + self.by_context.memory_bytes()
             + self.exits.memory_bytes()
-            + self.first_bytes.capacity() * (size_of::<(ExprId, ByteSet)>() + 1)
             + self.language_bytes
             + self.by_state.capacity() * (size_of::<(StateId, usize)>() + 1)
             + self.by_item.capacity() * (size_of::<(pushdown::State, ContextId, usize)>() + 1)

@@ -21,12 +21,39 @@ const MAX_LESS: usize = 8192;
 #[derive(Default)]
 pub(super) struct Lengths {
     /// Tokens that end within the characters, with what they need, a begun one included; ascending.
+    /// Once all are found, only those that need more than `least`.
     within: Vec<(u32, u32)>,
+    /// At most [`MAX_LESS`] tokens need more.
+    least: u32,
     /// Tokens that end later, with the characters before, and whether they end within the lexeme.
     ended: Vec<(u32, u32, bool)>,
 }
 
 impl Lengths {
+    /// Keeps the tokens that are too long where not too many are.
+    fn keep_longest(&mut self) {
+        let mut counts: Vec<usize> = Vec::new();
+        for &(need, _) in &self.within {
+            if counts.len() <= need as usize {
+                counts.resize(need as usize + 1, 0);
+            }
+            counts[need as usize] += 1;
+        }
+        let mut num_longer = 0;
+        while let Some(count) = counts.last() {
+            num_longer += count;
+            if num_longer > MAX_LESS {
+                break;
+            }
+            counts.pop();
+        }
+        self.least = (counts.len() as u32).saturating_sub(1);
+        let least = self.least;
+        self.within.retain(|&(need, _)| need > least);
+        self.within.shrink_to_fit();
+        self.within.sort_unstable();
+    }
+
     /// Bytes held.
     pub(super) fn memory_bytes(&self) -> usize {
         self.within.capacity() * size_of::<(u32, u32)>()
@@ -60,6 +87,9 @@ impl TokenAutomaton {
         let Some(lengths) = self.lengths(characters, fuel)? else {
             return Ok(None);
         };
+        if max < lengths.least {
+            return Ok(None);
+        }
         let first_too_long = lengths.within.partition_point(|&(need, _)| need <= max);
         let too_long = &lengths.within[first_too_long..];
         fuel.burn(lengths.ended.len() as u64)?;
@@ -117,7 +147,7 @@ impl TokenAutomaton {
                 if self.add_lengths(labelled, characters.any_number, &mut lengths, fuel)?
                     && self.add_lengths(escaped, characters.any_number, &mut lengths, fuel)?
                 {
-                    lengths.within.sort_unstable();
+                    lengths.keep_longest();
                     found = Some(Arc::new(lengths));
                     break;
                 }

@@ -166,7 +166,10 @@ impl TokenAutomaton {
                 };
                 let is_language = text.stack == EMPTY_STACK;
                 let firsts = match is_language {
-                    true => self.language_first_bytes(text.lexeme, fuel)?,
+                    true => {
+                        let (parser, machine) = self.parser();
+                        parser.language_first_bytes(machine, text.lexeme, fuel)?
+                    }
                     false => ByteSet::FULL,
                 };
                 if alone.rests.may_begin_with(&firsts) {
@@ -194,20 +197,6 @@ impl TokenAutomaton {
             }
         }
         Ok(())
-    }
-
-    /// What texts of a language begin with.
-    fn language_first_bytes(
-        &mut self,
-        language: ExprId,
-        fuel: &mut Fuel,
-    ) -> Result<ByteSet, OutOfFuel> {
-        if let Some(known) = self.grammars.memo.first_bytes.get(&language) {
-            return Ok(*known);
-        }
-        let bytes = self.machine.lexicon.first_bytes(language, fuel)?;
-        self.grammars.memo.first_bytes.insert(language, bytes);
-        Ok(bytes)
     }
 
     /// The tokens that go on after a language with an item, large ends apart.
@@ -329,7 +318,7 @@ impl TokenAutomaton {
         if let Some(known) = self.grammars.memo.languages.get(&(at, language)) {
             return Ok(Arc::clone(known));
         }
-        let coarse = match at == START && self.has_many_bytes(language, fuel)? {
+        let coarse = match at == START && self.may_have_few_rests(language, fuel)? {
             true => self.coarse_language(language, fuel)?,
             false => None,
         };
@@ -342,6 +331,17 @@ impl TokenAutomaton {
         memo.language_bytes += mask.memory_bytes();
         memo.languages.insert((at, language), Arc::clone(&mask));
         Ok(mask)
+    }
+
+    /// Whether a language begins with many bytes, and doesn't end wherever it may go on: what does,
+    /// such as that of names, most tokens leave.
+    fn may_have_few_rests(&mut self, language: ExprId, fuel: &mut Fuel) -> Result<bool, OutOfFuel> {
+        if !self.has_many_bytes(language, fuel)? {
+            return Ok(false);
+        }
+        let rest = resting_state(&mut self.machine.lexicon, language, fuel)?;
+        let rest = rest.unwrap_or(language);
+        Ok(!self.machine.lexicon.is_nullable(rest))
     }
 
     /// By a coarse trie and that of the tokens that it leaves out; `None` where no alphabet fits, or

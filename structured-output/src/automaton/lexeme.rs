@@ -13,6 +13,9 @@ use crate::mask::walk::{
 };
 use crate::mask::{MAX_SPARSE, Mask, clear_bits, set_bits};
 
+/// More alternatives with marks of their own than this are not kept apart.
+const MAX_NAMES: usize = 1024;
+
 /// More alternatives than this are not worth to be told apart.
 const MAX_PARTS: usize = 48;
 
@@ -33,7 +36,9 @@ impl TokenAutomaton {
         let mut parts = Vec::new();
         let mut others = Vec::new();
         let alternatives = self.machine.lexicon.alternatives(lexeme);
-        let few = alternatives.len() <= MAX_PARTS;
+        // Names by their marks come again and again, each time some of them.
+        let is_named = self.machine.lexicon.sole_mark(lexeme) == MANY_MARKS;
+        let few = alternatives.len() <= if is_named { MAX_NAMES } else { MAX_PARTS };
         for expr in alternatives {
             let is_one = self.machine.lexicon.sole_mark(expr) != MANY_MARKS;
             let apart =
@@ -69,6 +74,9 @@ impl TokenAutomaton {
         expr: ExprId,
         fuel: &mut Fuel,
     ) -> Result<bool, OutOfFuel> {
+        if let Some((bytes, _)) = self.machine.lexicon.first_class(expr) {
+            return Ok(bytes.len() >= MANY_BYTES);
+        }
         let derivatives = self.machine.lexicon.derivatives(expr, fuel)?;
         let num_bytes: usize = derivatives.iter().map(|(bytes, _)| bytes.len()).sum();
         Ok(num_bytes >= MANY_BYTES)

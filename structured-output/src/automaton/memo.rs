@@ -87,16 +87,33 @@ enum Known {
     Mask(Arc<Mask>),
 }
 
-/// Masks by what they depend on.
-#[derive(Default)]
-pub(super) struct MaskMemo {
-    pub(super) store: MaskStore,
+/// What is known of lexemes by themselves.
+#[derive(Clone, Default)]
+pub(super) struct LexemeFacts {
     lexemes: HashMap<ExprId, Parts>,
     parts: HashMap<ExprId, Arc<LexemeMask>>,
     /// Of characters in any number, see `counted`.
     lengths: HashMap<ExprId, Option<Arc<Lengths>>>,
-    part_bytes: usize,
     num_parts: u32,
+    /// Bytes of what the tables refer to.
+    bytes: usize,
+}
+
+impl LexemeFacts {
+    /// Bytes held.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.bytes
+            + self.parts.capacity() * (size_of::<(ExprId, usize)>() + 1)
+            + self.lengths.capacity() * (size_of::<(ExprId, usize)>() + 1)
+            + self.lexemes.capacity() * (size_of::<(ExprId, Parts)>() + 1)
+    }
+}
+
+/// Masks by what they depend on.
+#[derive(Default)]
+pub(super) struct MaskMemo {
+    pub(super) store: MaskStore,
+    facts: LexemeFacts,
     by_stack: HashMap<(ExprId, StackId), Arc<Mask>>,
     by_frames: HashMap<(ExprId, Prefix), Known>,
     /// A prefix with one more frame; `None` is the bottom of the stack.
@@ -106,12 +123,23 @@ pub(super) struct MaskMemo {
 }
 
 impl MaskMemo {
+    /// No masks yet, but what is known of lexemes by others, who count its bytes.
+    pub(super) fn with(mut facts: LexemeFacts) -> Self {
+        facts.bytes = 0;
+        Self {
+            facts,
+            ..Self::default()
+        }
+    }
+
+    /// What is known of lexemes.
+    pub(super) fn into_lexeme_facts(self) -> LexemeFacts {
+        self.facts
+    }
+
     pub(super) fn memory_bytes(&self) -> usize {
         self.store.memory_bytes()
-            + self.part_bytes
-            + self.parts.capacity() * (size_of::<(ExprId, usize)>() + 1)
-            + self.lengths.capacity() * (size_of::<(ExprId, usize)>() + 1)
-            + self.lexemes.capacity() * (size_of::<(ExprId, Parts)>() + 1)
+            + self.facts.memory_bytes()
             + self.by_stack.capacity() * (size_of::<(ExprId, StackId, usize)>() + 1)
             + self.by_frames.capacity() * (size_of::<((ExprId, Prefix), Known)>() + 1)
             + self.prefixes.capacity() * (size_of::<(Prefix, Option<FrameId>, Prefix)>() + 1)
@@ -198,42 +226,42 @@ impl MaskMemo {
 
     /// The parts of a lexeme.
     pub(super) fn lexeme(&self, lexeme: ExprId) -> Option<Parts> {
-        self.lexemes.get(&lexeme).cloned()
+        self.facts.lexemes.get(&lexeme).cloned()
     }
 
     pub(super) fn insert_lexeme(&mut self, lexeme: ExprId, parts: Vec<Part>) -> Parts {
-        self.part_bytes += 2 * size_of::<usize>() + parts.len() * size_of::<Part>();
+        self.facts.bytes += 2 * size_of::<usize>() + parts.len() * size_of::<Part>();
         let parts = Parts::from(parts);
-        self.lexemes.insert(lexeme, Arc::clone(&parts));
+        self.facts.lexemes.insert(lexeme, Arc::clone(&parts));
         parts
     }
 
     /// What a part of a lexeme allows.
     pub(super) fn part(&self, expr: ExprId) -> Option<Arc<LexemeMask>> {
-        self.parts.get(&expr).cloned()
+        self.facts.parts.get(&expr).cloned()
     }
 
     /// The lengths of the tokens that characters allow, where they have been asked for.
     pub(super) fn lengths(&self, characters: ExprId) -> Option<Option<Arc<Lengths>>> {
-        self.lengths.get(&characters).cloned()
+        self.facts.lengths.get(&characters).cloned()
     }
 
     pub(super) fn insert_lengths(&mut self, characters: ExprId, lengths: Option<Arc<Lengths>>) {
         let bytes = lengths.as_ref().map_or(0, |lengths| lengths.memory_bytes());
-        self.part_bytes += bytes;
-        self.lengths.insert(characters, lengths);
+        self.facts.bytes += bytes;
+        self.facts.lengths.insert(characters, lengths);
     }
 
     /// A number for a part that is being made.
     pub(super) fn next_number(&mut self) -> u32 {
-        self.num_parts += 1;
-        self.num_parts
+        self.facts.num_parts += 1;
+        self.facts.num_parts
     }
 
     pub(super) fn insert_part(&mut self, expr: ExprId, mask: LexemeMask) -> Arc<LexemeMask> {
-        self.part_bytes += mask.memory_bytes();
+        self.facts.bytes += mask.memory_bytes();
         let mask = Arc::new(mask);
-        self.parts.insert(expr, Arc::clone(&mask));
+        self.facts.parts.insert(expr, Arc::clone(&mask));
         mask
     }
 }

@@ -3,6 +3,7 @@
 //! Everything that is known of a state is known here once: its mask, the tokens it needs to
 //! complete. Requests and grammars share one automaton behind the engine's lock.
 
+mod base;
 mod completion;
 mod context_free;
 mod context_free_mask;
@@ -27,6 +28,7 @@ use crate::index::TokenizerIndex;
 use crate::lexical::{ByteSet, Fuel, Lexicon, OutOfFuel};
 use crate::pushdown::Machine;
 pub(crate) use crate::pushdown::State;
+pub(crate) use base::Base;
 use context_free::Grammars;
 pub(crate) use grammar_state::GrammarState;
 use memo::MaskMemo;
@@ -37,6 +39,7 @@ pub(crate) const MAX_FORCED_BYTES: usize = 16 << 10;
 /// The machine together with what is remembered of its states.
 pub(crate) struct TokenAutomaton {
     index: Arc<TokenizerIndex>,
+    base: Option<Arc<Base>>,
     machine: Machine,
     /// Whether completion by bytes implies completion by tokens, see
     /// [`TokenizerIndex::writes_any_text`].
@@ -56,12 +59,20 @@ pub(crate) struct TokenAutomaton {
 }
 
 impl TokenAutomaton {
-    pub(crate) fn new(index: Arc<TokenizerIndex>, max_items: usize) -> Self {
-        let lexicon = Lexicon::new(index.alphabets(), index.max_token_bytes());
+    /// An automaton that begins with a base of the same vocabulary, if there is one.
+    pub(crate) fn new(
+        index: Arc<TokenizerIndex>,
+        base: Option<Arc<Base>>,
+        max_items: usize,
+    ) -> Self {
+        let lexicon = match &base {
+            Some(base) => base.lexicon(),
+            None => Lexicon::new(index.alphabets(), index.max_token_bytes()),
+        };
         Self {
             machine: Machine::new(lexicon),
             writes_any_text: index.writes_any_text(),
-            masks: MaskMemo::default(),
+            masks: base.as_ref().map(|base| base.masks()).unwrap_or_default(),
             token_distance: HashMap::new(),
             min_tokens: HashMap::new(),
             farthest_successor: HashMap::new(),
@@ -70,6 +81,7 @@ impl TokenAutomaton {
                 false => index.closed_bytes(),
             },
             grammars: Grammars::new(max_items),
+            base,
             index,
         }
     }
@@ -111,7 +123,8 @@ impl TokenAutomaton {
 
     /// Forgets what can be computed again. States stay valid.
     pub(crate) fn clear_caches(&mut self) {
-        self.masks = MaskMemo::default();
+        let base = self.base.as_ref();
+        self.masks = base.map(|base| base.masks()).unwrap_or_default();
         self.token_distance = HashMap::new();
         self.min_tokens = HashMap::new();
         self.farthest_successor = HashMap::new();

@@ -5,11 +5,13 @@ mod embedded_json;
 mod grammar_job;
 mod job;
 mod renew;
+mod samples;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::TokenizerInfo;
+use crate::automaton::Base;
 use crate::engine::{Engine, Shares};
 use crate::error::CompileError;
 use crate::grammar::CompiledGrammar;
@@ -35,6 +37,7 @@ pub(crate) use renew::{OwnMemory, Renewals};
 /// [`renew`](GrammarCompiler::renew) lets them go on elsewhere.
 pub struct GrammarCompiler {
     index: Arc<TokenizerIndex>,
+    base: Option<Arc<Base>>,
     options: CompilerOptions,
     generations: Mutex<Generations>,
     cache: Cache<(GrammarSpecification, CompileBudget)>,
@@ -72,13 +75,16 @@ impl GrammarCompiler {
     /// seconds for 128,000 tokens, or reads it, see [`CompilerOptions::index_cache`].
     pub fn new(info: Arc<TokenizerInfo>, options: CompilerOptions) -> Self {
         let index = Arc::new(TokenizerIndex::new(info, options.index_cache.as_deref()));
+        let base = samples::base_of(&index);
+        let current = Engine::new(Arc::clone(&index), base.clone(), &options);
         Self {
             generations: Mutex::new(Generations {
-                current: Arc::new(Engine::new(Arc::clone(&index), &options)),
+                current: Arc::new(current),
                 old: Vec::new(),
             }),
             cache: Cache::new(Shares::of(options.cache_bytes).grammars),
             index,
+            base,
             options,
             num_compilations: AtomicU64::new(0),
             num_own: Arc::default(),
@@ -311,7 +317,7 @@ impl GrammarCompiler {
             // Grammars of the old one would keep it alive.
             self.cache.clear();
             generations.current.clear_caches();
-            generations.start(Engine::new(Arc::clone(&self.index), &self.options));
+            generations.start(self.fresh_engine());
         }
         Arc::clone(&generations.current)
     }
@@ -320,6 +326,11 @@ impl GrammarCompiler {
         self.generations
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A generation without any grammar.
+    fn fresh_engine(&self) -> Engine {
+        Engine::new(Arc::clone(&self.index), self.base.clone(), &self.options)
     }
 
     /// The vocabulary.
@@ -331,8 +342,7 @@ impl GrammarCompiler {
     /// go on.
     pub fn clear_cache(&self) {
         self.cache.clear();
-        let fresh = Engine::new(Arc::clone(&self.index), &self.options);
-        self.generations().current = Arc::new(fresh);
+        self.generations().current = Arc::new(self.fresh_engine());
     }
 
     /// Bytes held for reuse: compiled grammars, states and masks. At most `cache_bytes`.
@@ -347,9 +357,11 @@ impl GrammarCompiler {
         self.num_compilations.load(Ordering::Relaxed)
     }
 
-    /// Bytes of the vocabulary's index.
+    /// Bytes of the vocabulary's index, with what is known of JSON's strings, numbers and white space
+    /// beforehand.
     pub fn index_bytes(&self) -> usize {
-        self.index.memory_bytes()
+        let base = self.base.as_ref().map_or(0, |base| base.memory_bytes());
+        self.index.memory_bytes() + base
     }
 }
 

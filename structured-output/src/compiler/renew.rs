@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::GrammarCompiler;
-use crate::engine::Engine;
 use crate::error::{CompileError, MatcherError};
 use crate::grammar::CompiledGrammar;
 use crate::matcher::GrammarMatcher;
@@ -144,7 +143,7 @@ impl GrammarCompiler {
             }
         }
         let own = OwnMemory::new(&self.num_own).ok_or(RenewError::NoMemory { max: MAX_OWN })?;
-        let engine = Engine::new(Arc::clone(&self.index), &self.options).owned(own);
+        let engine = self.fresh_engine().owned(own);
         let grammar = self.compile_in(Arc::new(engine), &specification, cancel)?;
         move_to(matcher, &grammar, cancel)
     }

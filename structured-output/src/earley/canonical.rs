@@ -6,14 +6,16 @@
 //!   no mention beside it: `C(n) c + c = C(n) c` where `C(n)` holds the empty text.
 //! * A node that is a loop, such as that of `("," item)*`, is as good once as many times one after
 //!   the other: `C(n) C(n) = C(n)`.
-//! * A lexeme that is read for several contexts is read once for their union.
+//! * A lexeme that is read for several contexts is read once for their union, and counts that are read
+//!   for one context are one language.
 
 use hashbrown::HashSet;
 
 use super::context::{ContextId, Return};
 use super::parser::{Item, Parser};
-use super::program::NodeId;
-use crate::lexical::{Fuel, OutOfFuel};
+use super::program::{Lexeme, NodeId};
+use crate::lexical::{ExprId, Fuel, OutOfFuel};
+use crate::pushdown::{EMPTY_STACK, Machine};
 
 /// Returns up to which what others imply is looked for, in all contexts that are looked into.
 const MAX_IMPLIED: usize = 1 << 14;
@@ -125,6 +127,36 @@ impl Parser {
         }
         *items = joined;
         Ok(())
+    }
+
+    /// Joins languages with counts in them that are read for one context: where they differ only in
+    /// what is left of a count, one holds the other.
+    pub(super) fn join_counted(&self, machine: &mut Machine, items: &mut Vec<Item>) {
+        let counted = |machine: &Machine, item: &Item| match item.lexeme {
+            Lexeme::Text(text) if text.stack == EMPTY_STACK => machine
+                .lexicon
+                .is_counted(text.lexeme)
+                .then_some(text.lexeme),
+            _ => None,
+        };
+        let mut languages: Vec<(ContextId, ExprId)> = items
+            .iter()
+            .filter_map(|item| Some((item.context, counted(machine, item)?)))
+            .collect();
+        languages.sort_unstable();
+        languages.dedup();
+        if languages.windows(2).all(|pair| pair[0].0 != pair[1].0) {
+            return;
+        }
+        items.retain(|item| counted(machine, item).is_none());
+        for group in languages.chunk_by(|a, b| a.0 == b.0) {
+            let exprs: Vec<ExprId> = group.iter().map(|language| language.1).collect();
+            let expr = machine.lexicon.or(&exprs);
+            items.push(Item {
+                lexeme: Lexeme::Text(machine.start_of_expression(expr)),
+                context: group[0].0,
+            });
+        }
     }
 
     /// The returns of all contexts.

@@ -259,7 +259,10 @@ impl Compilation {
             let nodes = &self.graph.nodes[start as usize..end];
             nodes.iter().any(|node| {
                 let mut labels = node.edges.iter().map(|edge| edge.0);
-                labels.any(|label| matches!(label, Label::Call(rule) if is_empty(rule)))
+                labels.any(|label| match label {
+                    Label::Call(callee) => callee != rule && is_empty(callee),
+                    _ => false,
+                })
             })
         };
         let mut empty = (0..num_rules).filter(|&rule| is_empty(rule));

@@ -10,8 +10,21 @@ use hashbrown::HashMap;
 
 use super::context::{ContextId, Contexts, Return};
 
-/// A branch: nodes returned to, with the numbers of the contexts below.
-type Shape = Box<[(u32, u32)]>;
+/// A branch: nodes returned to, with the numbers of the contexts below. Mostly one.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Shape {
+    One((u32, u32)),
+    Many(Box<[(u32, u32)]>),
+}
+
+impl Shape {
+    fn memory_bytes(&self) -> usize {
+        match self {
+            Self::One(_) => 0,
+            Self::Many(places) => size_of_val(&**places),
+        }
+    }
+}
 
 /// Contexts with more returns, and more contexts below one, aren't told apart: they come only with
 /// texts that may be read in many ways, and hardly ever again.
@@ -139,7 +152,7 @@ impl<K: Copy + Eq + std::hash::Hash, T: Clone> ContextMemo<K, T> {
                 Some(&next) => next,
                 None => {
                     let next = self.node();
-                    self.bytes += size_of_val(&*shape) + 40;
+                    self.bytes += shape.memory_bytes() + 48;
                     self.branches.insert((at, shape), next);
                     next
                 }
@@ -155,7 +168,7 @@ impl<K: Copy + Eq + std::hash::Hash, T: Clone> ContextMemo<K, T> {
 
 /// What is found in a context, `None` where that is too much. Contexts below it get numbers.
 fn shape(contexts: &Contexts, context: ContextId, below: &mut Vec<ContextId>) -> Option<Shape> {
-    let number = |place: &Return| match *place {
+    let mut number = |place: &Return| match *place {
         Return::END => END,
         Return { node, context } => {
             let known = below.iter().position(|&known| known == context);
@@ -170,7 +183,10 @@ fn shape(contexts: &Contexts, context: ContextId, below: &mut Vec<ContextId>) ->
     if returns.len() > MAX_RETURNS {
         return None;
     }
-    let shape = returns.iter().map(number).collect();
+    let shape = match returns {
+        [only] => Shape::One(number(only)),
+        _ => Shape::Many(returns.iter().map(number).collect()),
+    };
     (below.len() <= 4 * MAX_RETURNS).then_some(shape)
 }
 

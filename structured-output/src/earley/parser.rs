@@ -19,7 +19,7 @@ use super::context::{AT_END, ContextId, Contexts, Return};
 use super::enter::Entered;
 use super::memo::ContextMemo;
 use super::program::{Lexeme, NodeId, Program, TokenSetId};
-use crate::lexical::{ByteSet, EPSILON, Fuel, OutOfFuel};
+use crate::lexical::{ByteSet, EPSILON, ExprId, Fuel, OutOfFuel};
 use crate::mask::{Mask, MaskRef};
 use crate::pushdown::{EMPTY_STACK, Machine};
 
@@ -47,6 +47,8 @@ pub(crate) struct Parser {
     ends: Vec<u32>,
     ids: HashTable<u32>,
     hasher: DefaultHashBuilder,
+    /// What languages begin with.
+    first_bytes: HashMap<ExprId, ByteSet>,
     pub(super) entered: HashMap<ContextId, Entered>,
     pub(super) entered_bytes: usize,
     /// The most items that a state may have.
@@ -68,6 +70,7 @@ impl Parser {
             ends: Vec::new(),
             ids: HashTable::new(),
             hasher: DefaultHashBuilder::default(),
+            first_bytes: HashMap::new(),
             entered: HashMap::new(),
             entered_bytes: 0,
             max_items,
@@ -84,6 +87,7 @@ impl Parser {
             + self.ends.capacity() * 4
             + self.ids.capacity() * 5
             + self.entered_bytes
+            + self.first_bytes.capacity() * (size_of::<(ExprId, ByteSet)>() + 1)
     }
 
     /// How many states there are.
@@ -155,29 +159,37 @@ impl Parser {
         self.follow(context, fuel)
     }
 
-    /// The state of the items that go on, and of what follows the contexts that are entered.
-    fn next_state(
+    /// Adds what follows the contexts that are entered to the items that go on.
+    fn enter_ended(
         &mut self,
-        mut items: Vec<Item>,
+        items: &mut Vec<Item>,
         mut ended: Vec<ContextId>,
         fuel: &mut Fuel,
-    ) -> Result<Option<StateId>, OutOfFuel> {
+    ) -> Result<(), OutOfFuel> {
         ended.sort_unstable();
         ended.dedup();
         match ended[..] {
-            [] => {}
-            [only] => self.enter(only, &mut items, fuel)?,
+            [] => Ok(()),
+            [only] => self.enter(only, items, fuel),
             _ => {
                 let mut reads = Vec::new();
                 let returns = self.gathered(ended.iter().copied(), &mut reads, fuel)?;
                 self.note(&reads);
-                self.enter_all(returns, &mut items, fuel)?;
+                self.enter_all(returns, items, fuel)
             }
         }
-        if items.is_empty() {
-            return Ok(None);
+    }
+
+    /// The state of some items, if there are any.
+    fn state_of(
+        &mut self,
+        items: Vec<Item>,
+        fuel: &mut Fuel,
+    ) -> Result<Option<StateId>, OutOfFuel> {
+        match items.is_empty() {
+            true => Ok(None),
+            false => self.intern(items, fuel).map(Some),
         }
-        Ok(Some(self.intern(items, fuel)?))
     }
 
     /// The state after a byte, `None` where the byte can't come next.
@@ -206,27 +218,44 @@ impl Parser {
                 items.push(Item { lexeme, context });
             }
         }
-        self.next_state(items, ended, fuel)
+        self.enter_ended(&mut items, ended, fuel)?;
+        self.join_counted(machine, &mut items);
+        self.state_of(items, fuel)
     }
 
     /// The bytes that may come next: no others do.
     pub(crate) fn first_bytes(
-        &self,
+        &mut self,
         machine: &mut Machine,
         state: StateId,
         fuel: &mut Fuel,
     ) -> Result<ByteSet, OutOfFuel> {
         let mut all = ByteSet::EMPTY;
-        for item in self.items(state) {
-            let Lexeme::Text(text) = item.lexeme else {
+        for at in 0..self.items(state).len() {
+            let Lexeme::Text(text) = self.items(state)[at].lexeme else {
                 continue;
             };
             if text.stack != EMPTY_STACK {
                 return Ok(ByteSet::FULL);
             }
-            all = all.union(&machine.lexicon.first_bytes(text.lexeme, fuel)?);
+            all = all.union(&self.language_first_bytes(machine, text.lexeme, fuel)?);
         }
         Ok(all)
+    }
+
+    /// What texts of a language begin with; a look-up the second time.
+    pub(crate) fn language_first_bytes(
+        &mut self,
+        machine: &mut Machine,
+        language: ExprId,
+        fuel: &mut Fuel,
+    ) -> Result<ByteSet, OutOfFuel> {
+        if let Some(known) = self.first_bytes.get(&language) {
+            return Ok(*known);
+        }
+        let bytes = machine.lexicon.first_bytes(language, fuel)?;
+        self.first_bytes.insert(language, bytes);
+        Ok(bytes)
     }
 
     /// The state after a token that the grammar names, `None` where it doesn't name it here.
@@ -244,7 +273,9 @@ impl Parser {
                 ended.push(context);
             }
         }
-        self.next_state(Vec::new(), ended, fuel)
+        let mut items = Vec::new();
+        self.enter_ended(&mut items, ended, fuel)?;
+        self.state_of(items, fuel)
     }
 
     /// Everything that may come in either state.

@@ -14,7 +14,7 @@ mod ready;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::automaton::{GrammarState, TokenAutomaton};
+use crate::automaton::{Base, GrammarState, TokenAutomaton};
 use crate::compiler::OwnMemory;
 use crate::error::MatcherError;
 use crate::index::TokenizerIndex;
@@ -81,11 +81,17 @@ macro_rules! field {
 }
 
 impl Engine {
-    pub(crate) fn new(index: Arc<TokenizerIndex>, options: &CompilerOptions) -> Self {
+    /// A generation; it begins with a base of the vocabulary, if there is one.
+    pub(crate) fn new(
+        index: Arc<TokenizerIndex>,
+        base: Option<Arc<Base>>,
+        options: &CompilerOptions,
+    ) -> Self {
         let shares = Shares::of(options.cache_bytes);
         Self {
             automaton: Mutex::new(TokenAutomaton::new(
                 Arc::clone(&index),
+                base,
                 options.limits.max_items,
             )),
             ready: ReadyAnswers::new(shares.ready),

@@ -318,7 +318,8 @@ impl Programs {
         lexicon.is_live(keys, fuel)
     }
 
-    /// Some keys of an object, each with white space and the colon.
+    /// Some keys of an object, each with white space and the colon. All begin with a quote, so that
+    /// what is made anew for each set of keys is what follows it.
     fn keys(
         &mut self,
         lexicon: &mut Lexicon,
@@ -336,15 +337,18 @@ impl Programs {
         for &key in keys {
             fuel.burn(1)?;
             if key < num_names {
-                ways.push(self.key_to_colon(lexicon, at.plan, key, colon));
+                ways.push(self.key_to_colon(lexicon, at.plan, key, colon, fuel)?);
             } else {
                 let class = (key - num_names) as usize;
                 let language = self.keys_of_class(lexicon, at.plan, class, at.seen, fuel)?;
                 let end = lexicon.marked(colon, FIRST_KEY + key as u16);
-                ways.push(lexicon.concat(language, end));
+                let way = lexicon.concat(language, end);
+                ways.push(lexicon.derivative(way, b'"', fuel)?);
             }
         }
-        Ok(lexicon.or(&ways))
+        let quote = lexicon.byte(b'"');
+        let ways = lexicon.or(&ways);
+        Ok(lexicon.concat(quote, ways))
     }
 
     /// Whether an object may end where a frame is.

@@ -293,21 +293,23 @@ impl Programs {
         Ok(values)
     }
 
-    /// A name, then a colon and the name's mark.
+    /// A name after its opening quote, then a colon and the name's mark.
     pub(super) fn key_to_colon(
         &mut self,
         lexicon: &mut Lexicon,
         plan: PlanId,
         name: u32,
         colon: ExprId,
-    ) -> ExprId {
+        fuel: &mut Fuel,
+    ) -> Result<ExprId, OutOfFuel> {
         if let Some(&known) = self.key_lexemes.get(&(plan, name, colon)) {
-            return known;
+            return Ok(known);
         }
         let end = lexicon.marked(colon, FIRST_KEY + name as u16);
         let lexeme = lexicon.concat(self.plan(plan).key(name), end);
+        let lexeme = lexicon.derivative(lexeme, b'"', fuel)?;
         self.key_lexemes.insert((plan, name, colon), lexeme);
-        lexeme
+        Ok(lexeme)
     }
 }
 

@@ -109,7 +109,8 @@ pub(crate) struct Programs {
     pub(super) values_of: HashMap<(ObjectAt, ObjectId, u32), Values>,
     /// By goals and the white space within brackets.
     pub(super) value_lexemes: HashMap<(GoalsId, ExprId), ExprId>,
-    /// Names with what follows them up to the value, by plan, number and colon.
+    /// Names after their opening quote, with what follows them up to the value, by plan, number and
+    /// colon.
     pub(super) key_lexemes: HashMap<(PlanId, u32, ExprId), ExprId>,
     pub(super) costs: Costs,
     texts: Option<Texts>,

@@ -152,6 +152,7 @@ impl Fuel {
 /// All expressions of one generation of the engine, with their derivatives and distances.
 ///
 /// Memory: about 60 bytes per expression and as much again once its row is known.
+#[derive(Clone)]
 pub(crate) struct Lexicon {
     nodes: Vec<Node>,
     facts: Vec<Facts>,

@@ -379,7 +379,8 @@ impl Lexicon {
         Some((first, body, min, max, last))
     }
 
-    /// Where an expression is `(A & ~B) C` or `A & ~B` with an infinite `A` and a finite `B`, these.
+    /// Where an expression is `(A & ~B) C` or `A & ~B` with an infinite `A` and a finite `B` without
+    /// counted repetitions, these: names, but no pattern with a bound on its length.
     pub(crate) fn less_texts(&mut self, expr: ExprId) -> Option<Less> {
         let (head, rest) = match self.node(expr) {
             Node::Concat(head, rest) => (head, rest),
@@ -391,6 +392,7 @@ impl Lexicon {
         let (mut whole, mut texts) = (Vec::new(), Vec::new());
         for &operand in self.operands(at) {
             match self.node(operand) {
+                Node::Not(inner) if self.facts(inner).counted => return None,
                 Node::Not(inner) if self.facts(inner).finite => texts.push(inner),
                 _ => whole.push(operand),
             }

@@ -9,7 +9,7 @@ use super::arena::{EMPTY, ExprId, Fuel, Lexicon, NO_MARK, Node, OutOfFuel};
 use super::search::{DEAD, FARTHEST, Graph, UNKNOWN, nearest_end};
 
 /// What searches have found.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Memo {
     distance: Vec<u32>,
 }

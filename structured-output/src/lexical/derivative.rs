@@ -15,6 +15,7 @@ use super::arena::{
 use super::byte_set::ByteSet;
 
 /// A map from bytes to classes; classes are numbered in the order of their first bytes.
+#[derive(Clone)]
 pub(super) struct ClassMap {
     class_of: Box<[u8; 256]>,
     classes: Vec<ByteSet>,
@@ -48,7 +49,7 @@ impl Default for RowRef {
 }
 
 /// All rows computed so far.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Rows {
     rows: Vec<Row>,
     targets: Vec<ExprId>,
@@ -360,11 +361,15 @@ impl Lexicon {
                 }
                 Node::Concat(head, tail) => {
                     pending.push(head);
-                    if self.is_nullable(head) {
+                    if self.is_nullable(head) && self.first_class(tail).is_none() {
                         pending.push(tail);
                     }
                 }
-                Node::Or(at) | Node::And(at) => pending.extend_from_slice(self.operands(at)),
+                Node::Or(at) | Node::And(at) => {
+                    let operands = self.operands(at).iter().copied();
+                    // Their derivatives are known without a row.
+                    pending.extend(operands.filter(|&expr| self.first_class(expr).is_none()));
+                }
                 Node::Not(inner) => pending.push(inner),
                 Node::Repeat { body, .. } => pending.push(body),
             }
@@ -463,6 +468,9 @@ impl Lexicon {
     }
 
     fn live_row(&self, operand: ExprId) -> Vec<(ByteSet, ExprId)> {
+        if let Some(first) = self.first_class(operand) {
+            return vec![first];
+        }
         let row = self.rows.get(operand);
         let entries = row.into_iter().flat_map(|row| self.rows.entries(row));
         let live = entries.filter(|&(_, to)| to != EMPTY);

@@ -11,6 +11,11 @@ const MANY_BYTES: usize = 16;
 const MANY_TIMES: u32 = 16;
 
 impl Lexicon {
+    /// Whether an expression has a bounded count in it.
+    pub(crate) fn is_counted(&self, expr: ExprId) -> bool {
+        self.facts(expr).counted
+    }
+
     /// Whether a language holds runs of many different bytes. What is larger than some thousand parts
     /// is taken for one that does.
     pub(crate) fn holds_text(&self, expr: ExprId) -> bool {

@@ -231,7 +231,8 @@ pub(crate) fn walk_beside(
 
 /// Of an infinite language less finitely many texts, the tokens that the language allows only with
 /// one of these texts: those at and below the nodes where one is over, and what the language still
-/// allows is nothing more. `None` where the language would go on there: then that can't be told.
+/// allows is nothing more. `None` where the language would go on there, then that can't be told; and
+/// where the texts are very many.
 ///
 /// Costs a step per node of the trie along the texts.
 pub(crate) fn ended_texts(
@@ -241,11 +242,17 @@ pub(crate) fn ended_texts(
     texts: ExprId,
     fuel: &mut Fuel,
 ) -> Result<Option<Vec<Range<u32>>>, OutOfFuel> {
+    const MAX_NODES: u32 = 8192;
     let mut ended = Vec::new();
+    let mut num_nodes = 0;
     let mut pending = vec![(ROOT, whole, texts)];
     while let Some((node, whole, texts)) = pending.pop() {
         for byte in lexicon.first_bytes(texts, fuel)?.iter() {
             fuel.burn(1)?;
+            num_nodes += 1;
+            if num_nodes > MAX_NODES {
+                return Ok(None);
+            }
             let Some(child) = trie.child(node, byte) else {
                 continue;
             };

@@ -450,3 +450,23 @@ fn constraints_hold_in_streams_and_say_whether_they_are_complete() {
     body["guided_choice"] = json!([]);
     assert_eq!(server.post("/v1/chat/completions", &body).status, 400);
 }
+
+#[test]
+fn prose_around_tags_says_where_the_limit_ended_it() {
+    let server = Server::shared();
+    let mut body = chat("What is Formwork?", 8);
+    body["response_format"] = json!({
+        "type": "structural_tag", "triggers": ["<n>"],
+        "structures": [{"begin": "<n>", "schema": {"type": "integer"}, "end": "</n>"}],
+    });
+    for (max_tokens, reason) in [(8, "length"), (200, "stop")] {
+        body["max_tokens"] = json!(max_tokens);
+        let whole = server.post(CHAT, &body).json()["choices"][0].take();
+        assert_eq!(whole["finish_reason"], reason, "{whole}");
+        assert_eq!(whole["structured_output_complete"], true, "{whole}");
+        body["stream"] = json!(true);
+        let last = server.post(CHAT, &body).events().pop().unwrap()["choices"][0].take();
+        assert_eq!(last["finish_reason"], reason, "{last}");
+        body["stream"] = json!(false);
+    }
+}

@@ -38,9 +38,14 @@ pub(crate) fn parse(model: &GgufModel) -> Result<HfConfig, ModelError> {
     {
         // Each pair has its divisor, whatever the length: LongRoPE with equal lists.
         for rope in &mut config.ropes {
+            let stretch = match rope.scaling {
+                RopeScaling::Linear { factor } => factor,
+                _ => 1.0,
+            };
+            let factors: Vec<f64> = factors.iter().map(|factor| factor * stretch).collect();
             rope.scaling = RopeScaling::LongRope {
                 short_factor: factors.clone(),
-                long_factor: factors.clone(),
+                long_factor: factors,
                 original_max_position_embeddings: config.max_position_embeddings,
                 attention_factor: 1.0,
             };
@@ -52,7 +57,7 @@ pub(crate) fn parse(model: &GgufModel) -> Result<HfConfig, ModelError> {
 fn in_file(model: &GgufModel, source: GgufError) -> ModelError {
     ModelError::Gguf {
         file: model.name.clone(),
-        source,
+        source: Box::new(source),
     }
 }
 
@@ -154,6 +159,12 @@ impl<'a> Reader<'a> {
         let class = self.class()?;
         self.refuse_unsupported()?;
         let layers = self.required_count("block_count")?;
+        // Memory is taken for each layer before its tensors are looked for.
+        let num_tensors = self.model.file.tensors().count();
+        if layers > num_tensors as u64 {
+            let right = format!("at most the number of tensors ({num_tensors})");
+            return Err(self.metadata.wrong(&self.key("block_count"), &right));
+        }
         let hidden_size = self.required_count("embedding_length")?;
         let heads = self.required_count("attention.head_count")?;
         let mut config = Map::new();

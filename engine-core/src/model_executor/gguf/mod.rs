@@ -4,10 +4,11 @@
 mod config;
 mod names;
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use ::gguf::GgufFile;
+use ::gguf::{GgufFile, TensorType};
 
 pub(crate) use self::config::parse;
 use self::names::Place;
@@ -44,7 +45,7 @@ impl GgufModel {
             }),
             Err(source) => Err(ModelError::Gguf {
                 file: name.into_owned(),
-                source,
+                source: Box::new(source),
             }),
         }
     }
@@ -101,6 +102,21 @@ impl GgufTensors {
             .sum()
     }
 
+    /// The quantized format of most bytes, where most are quantized.
+    pub(crate) fn quantized_format(&self) -> Option<String> {
+        let mut bytes: HashMap<TensorType, usize> = HashMap::new();
+        for (_, tensor) in self.model.file.tensors() {
+            *bytes.entry(tensor.tensor_type).or_default() += tensor.data.len();
+        }
+        let (format, _) = bytes
+            .into_iter()
+            .max_by_key(|(format, bytes)| (*bytes, format.id()))?;
+        match format {
+            TensorType::F32 | TensorType::F16 | TensorType::BF16 => None,
+            quantized => Some(quantized.to_string()),
+        }
+    }
+
     /// Whether norms hold what others add to them.
     pub(crate) fn norm_offset_included(&self) -> bool {
         self.layout.gemma_norms
@@ -128,17 +144,15 @@ impl GgufTensors {
             return Ok(None);
         };
         let dtype = match tensor.tensor_type {
-            gguf::TensorType::F32 => StoredDtype::F32,
-            gguf::TensorType::F16 => StoredDtype::F16,
-            gguf::TensorType::BF16 => StoredDtype::BF16,
-            gguf::TensorType::Unsupported(_) => {
+            TensorType::F32 => StoredDtype::F32,
+            TensorType::F16 => StoredDtype::F16,
+            TensorType::BF16 => StoredDtype::BF16,
+            TensorType::Unsupported(_) => {
                 return Err(ModelError::TensorDtype {
                     name: place.tensor,
                     file: self.model.name.clone(),
                     found: tensor.tensor_type.to_string(),
-                    supported: gguf::TensorType::SUPPORTED
-                        .map(|supported| supported.to_string())
-                        .join(", "),
+                    supported: TensorType::SUPPORTED_NAMES,
                 });
             }
             blocks => StoredDtype::Blocks(blocks),

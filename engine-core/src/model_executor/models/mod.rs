@@ -92,6 +92,7 @@ pub(crate) fn load(
         dtype,
         kv_cache_format,
         quantization,
+        quantized_format: checkpoint.quantized_format(),
         weights,
     })
 }

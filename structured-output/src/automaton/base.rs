@@ -1,0 +1,59 @@
+//! What every generation begins with: expressions and masks of lexemes that most grammars ask for.
+//!
+//! Strings, numbers and white space are the same expressions in all schemas. So is what the
+//! vocabulary's tokens do to them. What one automaton has met of them is kept with the vocabulary's
+//! index; a new generation begins with a copy of the expressions and shares the masks.
+
+use super::memo::{LexemeFacts, MaskMemo};
+use super::{State, TokenAutomaton};
+use crate::lexical::{Fuel, Lexicon, OutOfFuel};
+
+/// What an automaton has met, its frames and grammars apart.
+pub(crate) struct Base {
+    lexicon: Lexicon,
+    lexemes: LexemeFacts,
+}
+
+impl Base {
+    /// The expressions, for a new generation.
+    pub(super) fn lexicon(&self) -> Lexicon {
+        self.lexicon.clone()
+    }
+
+    /// What is known of lexemes, for a new generation or one that has forgotten all else.
+    pub(super) fn masks(&self) -> MaskMemo {
+        MaskMemo::with(self.lexemes.clone())
+    }
+
+    /// Bytes of memory held.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.lexicon.memory_bytes() + self.lexemes.memory_bytes()
+    }
+}
+
+impl TokenAutomaton {
+    /// Asks for the mask at each place of a text, as far as it is allowed.
+    pub(crate) fn rehearse(
+        &mut self,
+        mut state: State,
+        text: &[u8],
+        fuel: &mut Fuel,
+    ) -> Result<(), OutOfFuel> {
+        for &byte in text {
+            self.mask(state, fuel)?;
+            match self.machine.step(state, byte, fuel)? {
+                Some(next) => state = next,
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// What was met, for others to begin with.
+    pub(crate) fn into_base(self) -> Base {
+        Base {
+            lexicon: self.machine.lexicon,
+            lexemes: self.masks.into_lexeme_facts(),
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Samples of JSON whose states and masks every generation begins with: strings, numbers, white space
+//! and what else most schemas have in common.
+
+use std::sync::Arc;
+
+use crate::automaton::{Base, State, TokenAutomaton};
+use crate::index::TokenizerIndex;
+use crate::json::{SchemaCompiler, Style};
+use crate::lexical::Fuel;
+use crate::options::{JsonSchemaOptions, Limits};
+
+/// Below so many tokens walks are short, and nothing is prepared.
+const MIN_TOKENS: usize = 10_000;
+/// Steps for all samples together.
+const MAX_STEPS: u64 = 20_000_000;
+
+/// A schema, and a text that it allows. Short: all of it is walked whenever an index is made or read.
+const SAMPLES: [(&str, &str); 3] = [
+    ("true", r#"{"a": -1.5e+3, "b": ["c", true]}"#),
+    (
+        r#"{"properties": {"a": {"type": "string"}, "b": {"type": "integer"},
+            "c": {"type": "number"}}, "required": ["a"]}"#,
+        r#"{"a": "x", "b": 12, "c": 0.5, "d": {}}"#,
+    ),
+    (
+        r#"{"items": {"type": "string", "minLength": 1, "maxLength": 20}}"#,
+        r#"["xy"]"#,
+    ),
+];
+
+/// What the samples leave known; `None` where the vocabulary is not worth it.
+pub(super) fn base_of(index: &Arc<TokenizerIndex>) -> Option<Arc<Base>> {
+    if index.num_text_tokens() < MIN_TOKENS || !index.writes_any_text() {
+        return None;
+    }
+    let mut automaton = TokenAutomaton::new(Arc::clone(index), None, 1);
+    let mut fuel = Fuel::new(MAX_STEPS);
+    for (schema, text) in SAMPLES {
+        // What was computed before a sample fails is as good as any.
+        if let Some(start) = start_of(&mut automaton, schema, &mut fuel) {
+            let _ = automaton.rehearse(start, text.as_bytes(), &mut fuel);
+        }
+    }
+    Some(Arc::new(automaton.into_base()))
+}
+
+/// The start of a sample's grammar.
+fn start_of(automaton: &mut TokenAutomaton, schema: &str, fuel: &mut Fuel) -> Option<State> {
+    let (options, limits) = (JsonSchemaOptions::default(), Limits::default());
+    let machine = automaton.machine();
+    let mut compiler = SchemaCompiler::new(schema, &options, &limits).ok()?;
+    let root = loop {
+        let nodes = machine.programs.nodes();
+        fuel.burn(1).ok()?;
+        if let Some(root) = compiler.run(&mut machine.lexicon, nodes, 256).ok()? {
+            break root;
+        }
+    };
+    let style = Style::new(&mut machine.lexicon, &options, limits.regex()).ok()?;
+    let frames = machine.programs.start(root, style, fuel).ok()??;
+    machine.start_of_frames(&frames, fuel).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::TokenizerInfo;
+
+    /// A vocabulary of all bytes and all pairs of letters, just large enough.
+    fn index() -> Arc<TokenizerIndex> {
+        let mut vocab: Vec<Vec<u8>> = (0..=255_u8).map(|byte| vec![byte]).collect();
+        for a in b'a'..=b'z' {
+            for b in b'a'..=b'z' {
+                vocab.extend([b' ', b'"', b'a', b',', b'}'].map(|c| vec![a, b, c]));
+                vocab.extend([b' ', b'"', b':'].map(|c| vec![c, a, b]));
+                vocab.extend((b'0'..=b'9').map(|c| vec![a, c, b]));
+            }
+        }
+        vocab.push(b"<eos>".to_vec());
+        let eos = vocab.len() as u32 - 1;
+        let info = TokenizerInfo::new(&vocab, vocab.len(), &[eos], &[eos]).unwrap();
+        Arc::new(TokenizerIndex::new(info.into(), None))
+    }
+
+    #[test]
+    fn samples_are_walked_to_their_end() {
+        let mut automaton = TokenAutomaton::new(index(), None, 1);
+        for (schema, text) in SAMPLES {
+            let mut fuel = Fuel::new(MAX_STEPS);
+            let mut state = start_of(&mut automaton, schema, &mut fuel).unwrap();
+            for &byte in text.as_bytes() {
+                let next = automaton.machine().step(state, byte, &mut fuel).unwrap();
+                state = next.unwrap_or_else(|| panic!("{text}: {}", char::from(byte)));
+            }
+            assert!(automaton.is_accepting(state, &mut fuel).unwrap(), "{text}");
+        }
+    }
+
+    #[test]
+    fn masks_with_a_base_are_those_without() {
+        let index = index();
+        let base = base_of(&index);
+        assert!(base.is_some());
+        let mut without = TokenAutomaton::new(Arc::clone(&index), None, 1);
+        let mut with = TokenAutomaton::new(index, base, 1);
+        let schema = r#"{"properties": {"ab": {"type": "string", "maxLength": 9}, "c": {"minimum": 3}},
+            "additionalProperties": {"type": ["integer", "array"]}, "required": ["ab"]}"#;
+        let text = br#"{"ab": "cd ", "c": 12, "xy":[1, "z"]}"#;
+        let mut fuel = Fuel::new(100_000_000);
+        let mut states = [&mut without, &mut with]
+            .map(|automaton| start_of(automaton, schema, &mut fuel).unwrap());
+        for &byte in text {
+            let [a, b] = states;
+            assert_eq!(
+                without.mask(a, &mut fuel).unwrap(),
+                with.mask(b, &mut fuel).unwrap()
+            );
+            states = [
+                without.machine().step(a, byte, &mut fuel).unwrap().unwrap(),
+                with.machine().step(b, byte, &mut fuel).unwrap().unwrap(),
+            ];
+        }
+    }
+}
