@@ -76,7 +76,8 @@ fn changed(folder: &Path, changes: &Value) -> tempfile::TempDir {
 
 /// The checkpoints of all families that GGUF has, and how far logits may be apart, in F32 and in
 /// bfloat16. Equal, but where the file holds factors of the rotation in 32 bits instead of the
-/// settings behind them, and where the 1 in Gemma's norms took the last bits of a weight.
+/// settings behind them, and where the 1 in Gemma's norms took the last bits of a weight: in bfloat16 a
+/// key near a tie may then round apart.
 fn checkpoints() -> Vec<(String, tempfile::TempDir, [f32; 2])> {
     const EQUAL: [f32; 2] = [0.0, 0.0];
     const FACTORS: [f32; 2] = [1e-4, 1e-2];
@@ -87,7 +88,7 @@ fn checkpoints() -> Vec<(String, tempfile::TempDir, [f32; 2])> {
         ("qwen2", EQUAL),
         ("qwen3", EQUAL),
         ("qwen3_moe", EQUAL),
-        ("gemma2", [0.0, 1e-4]),
+        ("gemma2", [0.0, 1e-2]),
         ("phi3", EQUAL),
     ] {
         if let Some(folder) = shared(&format!("checkpoints/{family}")) {

@@ -1,4 +1,7 @@
 //! Kernels that work on each value by itself: the activations of MLPs, and soft caps.
+//!
+//! Their parts are functions that are always inlined: a closure that isn't would be compiled without
+//! the level's instructions.
 
 use super::activation::{Activation, for_each_row};
 use super::buffer::SharedMut;
@@ -32,6 +35,18 @@ unsafe fn gelu_tanh<S: Simd>(x: S::V) -> S::V {
     }
 }
 
+/// `act(gate) * up`
+#[inline(always)]
+unsafe fn gated<S: Simd>(act: HiddenAct, gate: S::V, up: S::V) -> S::V {
+    // SAFETY: lanes only; the caller vouches for the level.
+    unsafe {
+        match act {
+            HiddenAct::Silu => times_sigmoid::<S>(S::mul(gate, up), gate),
+            HiddenAct::GeluTanh => S::mul(gelu_tanh::<S>(gate), up),
+        }
+    }
+}
+
 /// `out = act(gate) * up` over `width` values.
 #[inline(always)]
 unsafe fn act_and_mul_body<S: Simd>(
@@ -43,18 +58,15 @@ unsafe fn act_and_mul_body<S: Simd>(
 ) {
     // SAFETY: all accesses lie within `width` values, for which the caller vouches.
     unsafe {
-        let gated = |gate: S::V, up: S::V| match act {
-            HiddenAct::Silu => times_sigmoid::<S>(S::mul(gate, up), gate),
-            HiddenAct::GeluTanh => S::mul(gelu_tanh::<S>(gate), up),
-        };
         let (whole, rest) = (width - width % LANES, width % LANES);
         for i in (0..whole).step_by(LANES) {
-            S::store(out.add(i), gated(S::load(gate.add(i)), S::load(up.add(i))));
+            let (gate, up) = (S::load(gate.add(i)), S::load(up.add(i)));
+            S::store(out.add(i), gated::<S>(act, gate, up));
         }
         if rest > 0 {
             let gate = simd::load_first::<S>(gate.add(whole), rest);
             let up = simd::load_first::<S>(up.add(whole), rest);
-            simd::store_first::<S>(out.add(whole), gated(gate, up), rest);
+            simd::store_first::<S>(out.add(whole), gated::<S>(act, gate, up), rest);
         }
     }
 }
@@ -69,24 +81,29 @@ dispatch! {
     ) = act_and_mul_body
 }
 
+/// `bound * tanh(x / bound)`, with `tanh(y) = 2 / (1 + exp(-2 * y)) - 1`.
+#[inline(always)]
+unsafe fn capped<S: Simd>(x: S::V, bound: f32) -> S::V {
+    // SAFETY: lanes only; the caller vouches for the level.
+    unsafe {
+        let twice = S::mul(x, S::splat(2.0 / bound));
+        let sigmoid = times_sigmoid::<S>(S::splat(2.0), twice);
+        S::mul(S::sub(sigmoid, S::splat(1.0)), S::splat(bound))
+    }
+}
+
 /// `x = bound * tanh(x / bound)` over `width` values.
 #[inline(always)]
 unsafe fn softcap_body<S: Simd>(x: *mut f32, width: usize, bound: f32) {
     // SAFETY: all accesses lie within `width` values, for which the caller vouches.
     unsafe {
-        let (twice, bound) = (S::splat(2.0 / bound), S::splat(bound));
-        // tanh(y) = 2 / (1 + exp(-2 * y)) - 1
-        let capped = |x: S::V| {
-            let sigmoid = times_sigmoid::<S>(S::splat(2.0), S::mul(x, twice));
-            S::mul(S::sub(sigmoid, S::splat(1.0)), bound)
-        };
         let (whole, rest) = (width - width % LANES, width % LANES);
         for i in (0..whole).step_by(LANES) {
-            S::store(x.add(i), capped(S::load(x.add(i))));
+            S::store(x.add(i), capped::<S>(S::load(x.add(i)), bound));
         }
         if rest > 0 {
             let last = simd::load_first::<S>(x.add(whole), rest);
-            simd::store_first::<S>(x.add(whole), capped(last), rest);
+            simd::store_first::<S>(x.add(whole), capped::<S>(last, bound), rest);
         }
     }
 }

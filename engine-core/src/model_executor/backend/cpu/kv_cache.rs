@@ -126,6 +126,20 @@ fn scale_of<F: Format>(values: &[f32]) -> (f32, f32) {
     (largest / 127.0, inverse)
 }
 
+/// Rotates pairs by angles. A function, since a closure that isn't inlined would be compiled without
+/// the level's instructions.
+#[inline(always)]
+unsafe fn turn<S: Simd>(first: S::V, second: S::V, cos: S::V, sin: S::V) -> (S::V, S::V) {
+    // SAFETY: lanes only; the caller vouches for the level.
+    unsafe {
+        let negative = S::sub(S::splat(0.0), S::mul(second, sin));
+        (
+            S::fma(first, cos, negative),
+            S::fma(second, cos, S::mul(first, sin)),
+        )
+    }
+}
+
 /// Rotates the first `2 * half` values of a head in place: `(x_i, x_i+half)` by the angle of pair
 /// `i`.
 #[inline(always)]
@@ -133,21 +147,15 @@ unsafe fn rotate_body<S: Simd>(x: *mut f32, cos: *const f32, sin: *const f32, ha
     // SAFETY: the caller vouches for `2 * half` values of `x` and `half` of the others.
     unsafe {
         let (whole, rest) = (half - half % LANES, half % LANES);
-        let turn = |first: S::V, second: S::V, cos: S::V, sin: S::V| {
-            let zero = S::splat(0.0);
-            (
-                S::fma(first, cos, S::sub(zero, S::mul(second, sin))),
-                S::fma(second, cos, S::mul(first, sin)),
-            )
-        };
         for i in (0..whole).step_by(LANES) {
             let (first, second) = (S::load(x.add(i)), S::load(x.add(half + i)));
-            let (first, second) = turn(first, second, S::load(cos.add(i)), S::load(sin.add(i)));
+            let (first, second) =
+                turn::<S>(first, second, S::load(cos.add(i)), S::load(sin.add(i)));
             S::store(x.add(i), first);
             S::store(x.add(half + i), second);
         }
         if rest > 0 {
-            let (first, second) = turn(
+            let (first, second) = turn::<S>(
                 simd::load_first::<S>(x.add(whole), rest),
                 simd::load_first::<S>(x.add(half + whole), rest),
                 simd::load_first::<S>(cos.add(whole), rest),

@@ -96,13 +96,12 @@ unsafe fn merge_row_body<S: Simd>(
         // Sums of nothing are 0, whatever they are multiplied with.
         let factor = simd::exp::<S>(S::splat(old - new));
         let next_factor = simd::exp::<S>(S::splat(next - new));
-        let merged = |to: *mut f32, from: *const f32| {
-            let scaled = S::mul(S::load(to), factor);
-            S::store(to, S::fma(S::load(from), next_factor, scaled));
-        };
-        merged(weights, next_weights);
+        let weight = S::mul(S::load(weights), factor);
+        S::store(weights, S::fma(S::load(next_weights), next_factor, weight));
         for dim in (0..value_width).step_by(LANES) {
-            merged(sums.add(dim), next_sums.add(dim));
+            let sum = S::mul(S::load(sums.add(dim)), factor);
+            let sum = S::fma(S::load(next_sums.add(dim)), next_factor, sum);
+            S::store(sums.add(dim), sum);
         }
         *maximum = new;
     }

@@ -24,6 +24,19 @@ pub(crate) fn num_groups(width: usize) -> usize {
     width.div_ceil(GROUP)
 }
 
+/// 16 values of a row of `width` from `from` on; 0 beyond its end.
+#[inline(always)]
+unsafe fn load_padded<S: Simd>(x: *const f32, from: usize, width: usize) -> S::V {
+    // SAFETY: the caller vouches for `width` values and the level.
+    unsafe {
+        match width.saturating_sub(from) {
+            0 => S::splat(0.0),
+            rest if rest < LANES => simd::load_first::<S>(x.add(from), rest),
+            _ => S::load(x.add(from)),
+        }
+    }
+}
+
 #[inline(always)]
 unsafe fn quantize_body<S: Simd>(
     x: *const f32,
@@ -34,12 +47,8 @@ unsafe fn quantize_body<S: Simd>(
     // SAFETY: the caller vouches for `width` values and their groups.
     unsafe {
         for first in (0..width).step_by(GROUP) {
-            let load = |from: usize| match width.saturating_sub(from) {
-                0 => S::splat(0.0),
-                rest if rest < LANES => simd::load_first::<S>(x.add(from), rest),
-                _ => S::load(x.add(from)),
-            };
-            let (a, b) = (load(first), load(first + LANES));
+            let a = load_padded::<S>(x, first, width);
+            let b = load_padded::<S>(x, first + LANES, width);
             let largest = S::max_lane(S::max(S::abs(a), S::abs(b)));
             // Below that the quotient would overflow; the values count as 0.
             let inverse = S::splat(if largest > 1e-30 {
