@@ -230,10 +230,9 @@ pub(crate) fn walk(
         let classes = table.classes(lexicon, state);
         let first = pending.len();
         for at in 0..num_nodes {
-            let child = if is_few {
-                few[at]
-            } else {
-                children.start + at as u32
+            let child = match few.get(at) {
+                Some(&child) => child,
+                None => children.start + at as u32,
             };
             let byte = labelled.byte(trie.label(child));
             let class = classes[usize::from(byte)];

@@ -162,10 +162,9 @@ impl Lexicon {
             min: low,
             max: high,
         } = self.node(body)
+            && let Some((low, high)) = product(low, high, min, max)
         {
-            if let Some((low, high)) = product(low, high, min, max) {
-                return self.repeat(inner, low, high);
-            }
+            return self.repeat(inner, low, high);
         }
         self.intern(Node::Repeat { body, min, max }, &[])
     }
