@@ -124,7 +124,9 @@ mod tests {
             let held = Arc::new(std::sync::Mutex::new(held));
             for _ in 0..16 {
                 let (threads, held) = (threads.clone(), held.clone());
-                let work = move || drop(held.lock().unwrap().recv());
+                let work = move || {
+                    let _ = held.lock().unwrap().recv();
+                };
                 callers.spawn(async move { threads.run(LARGE + 1, work).await.unwrap() });
             }
             for _ in 0..100 {
