@@ -120,7 +120,7 @@ fn a_model_that_cannot_be_loaded_is_named() {
     let file = folder.path().join("file");
     std::fs::write(&file, "").unwrap();
     let message = startup_failure(file);
-    assert!(message.contains("not a folder"), "{message}");
+    assert!(message.contains("not a GGUF file"), "{message}");
 
     let empty = folder.path().join("empty");
     std::fs::create_dir(&empty).unwrap();
