@@ -88,7 +88,7 @@ fn numbers_and_names_belong_together() {
         assert!(
             format
                 .block()
-                .is_some_and(|(len, _)| MAX_BLOCK_LEN % len == 0)
+                .is_some_and(|(len, _)| MAX_BLOCK_LEN.is_multiple_of(len))
         );
     }
     for id in 0..64 {
