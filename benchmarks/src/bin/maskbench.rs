@@ -94,10 +94,12 @@ fn print_index_costs(tokenizer: &Tokenizer) -> anyhow::Result<()> {
     let costs = IndexCosts::measure(&vocabulary::tokenizer_info(tokenizer)?, &folder);
     fs::remove_dir_all(&folder)?;
     println!(
-        "Index of the vocabulary: {:.1} MB, built in {:.0} ms, read from a file in {:.1} ms.\n",
+        "Index of the vocabulary: {:.1} MB, built in {:.0} ms, read from a file in {:.1} ms, prepared in \
+         {:.1} ms.\n",
         costs.bytes as f64 / 1e6,
         costs.build.as_secs_f64() * 1e3,
         costs.read.as_secs_f64() * 1e3,
+        costs.prepare.as_secs_f64() * 1e3,
     );
     Ok(())
 }

@@ -36,10 +36,10 @@ impl FormworkBackend {
             limits,
             ..CompilerOptions::default()
         };
-        Self {
-            budget: options.budget,
-            compiler: Arc::new(GrammarCompiler::new(Arc::new(info), options)),
-        }
+        let budget = options.budget;
+        let compiler = Arc::new(GrammarCompiler::new(Arc::new(info), options));
+        compiler.prepare();
+        Self { compiler, budget }
     }
 }
 
