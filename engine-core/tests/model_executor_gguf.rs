@@ -451,6 +451,92 @@ fn what_cannot_be_loaded_is_named() {
     );
 }
 
+/// The error of loading a random model's file with one more entry or tensor. Entries of `without`
+/// are left out, so that the change can give them another value.
+fn error_of_changed(
+    architecture: &'static str,
+    without: &str,
+    change: impl FnOnce(&mut GgufWriter),
+) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let checkpoint = RandomCheckpoint {
+        num_hidden_layers: 2,
+        ..RandomCheckpoint::tiny(architecture, 1)
+    };
+    checkpoint.write(folder.path()).unwrap();
+    let mut writer = convert(folder.path(), &floats(0));
+    writer.remove(without);
+    change(&mut writer);
+    error_of(&writer.bytes())
+}
+
+#[test]
+fn tensors_that_the_model_does_not_use_are_refused() {
+    let refused = |names: &str| {
+        format!(
+            "model.gguf: unknown tensors {names}: the model that the metadata describes must use \
+             every tensor of the file"
+        )
+    };
+    let error = error_of_changed("Qwen2ForCausalLM", "qwen2.block_count", |writer| {
+        writer.u32("qwen2.block_count", 1);
+    });
+    assert_eq!(
+        error,
+        refused("(12): blk.1.attn_k.bias, blk.1.attn_k.weight, blk.1.attn_norm.weight, ..")
+    );
+    for (name, len) in [("blk.0.attn_q_norm.weight", 8), ("blk.0.ffn_up.bias", 48)] {
+        let error = error_of_changed("Qwen2ForCausalLM", "", |writer| {
+            writer.tensor(name, &[len], 0, &vec![0; 4 * len]);
+        });
+        assert_eq!(error, refused(&format!("(1): {name}")));
+    }
+    // One half of LongRoPE's factors.
+    let error = error_of_changed("Qwen2ForCausalLM", "", |writer| {
+        let ones = 1_f32.to_le_bytes().repeat(4);
+        writer.tensor("rope_factors_long.weight", &[4], 0, &ones);
+    });
+    assert_eq!(error, refused("(1): rope_factors_long.weight"));
+}
+
+#[test]
+fn numbers_must_be_finite() {
+    for (architecture, key) in [
+        ("Qwen2ForCausalLM", "qwen2.rope.freq_base"),
+        ("Qwen2ForCausalLM", "qwen2.attention.layer_norm_rms_epsilon"),
+        ("Gemma2ForCausalLM", "gemma2.attn_logit_softcapping"),
+    ] {
+        for (number, shown) in [(f32::NAN, "NaN"), (f32::INFINITY, "inf")] {
+            let error = error_of_changed(architecture, key, |writer| {
+                writer.f32(key, number);
+            });
+            assert_eq!(
+                error,
+                format!("model.gguf: metadata {key}: {shown} must be a finite number")
+            );
+        }
+    }
+}
+
+#[test]
+fn settings_are_named_by_their_keys() {
+    let error = error_of_changed("Qwen2ForCausalLM", "qwen2.rope.freq_base", |writer| {
+        writer.f32("qwen2.rope.freq_base", -1.0);
+    });
+    assert!(
+        error.starts_with("model.gguf: qwen2.rope.freq_base: -1"),
+        "{error}"
+    );
+    let key = "qwen2.attention.head_count_kv";
+    let error = error_of_changed("Qwen2ForCausalLM", key, |writer| {
+        writer.u32(key, 3);
+    });
+    assert!(
+        error.contains("head_count_kv: 3 must divide qwen2.attention.head_count ("),
+        "{error}"
+    );
+}
+
 #[test]
 fn changed_bytes_are_loaded_or_refused() {
     let folder = tempfile::tempdir().unwrap();

@@ -111,13 +111,13 @@ impl Metadata {
         self.typed(key, "a whole number from 0 on", Value::as_u64)
     }
 
-    /// A number, where the key is there.
+    /// A finite number, where the key is there.
     ///
     /// # Errors
-    /// [`GgufError::WrongValue`].
+    /// [`GgufError::WrongValue`]; also of NaN and infinities, which no setting means.
     pub fn f64(&self, key: &str) -> Result<Option<f64>, GgufError> {
-        self.typed(key, "a number", |value| match value {
-            Value::Float(number) => Some(*number),
+        self.typed(key, "a finite number", |value| match value {
+            Value::Float(number) => Some(*number).filter(|number| number.is_finite()),
             Value::Unsigned(number) => Some(*number as f64),
             Value::Signed(number) => Some(*number as f64),
             _ => None,

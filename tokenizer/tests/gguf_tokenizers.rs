@@ -380,7 +380,7 @@ fn what_cannot_be_used_is_named() {
         error_with(|writer| {
             writer
                 .str("tokenizer.ggml.model", "gpt2")
-                .strings("tokenizer.ggml.tokens", &["a", "b"]);
+                .strings("tokenizer.ggml.tokens", &["a", "b", "ab"]);
             change(writer);
         })
     };
@@ -402,6 +402,31 @@ fn what_cannot_be_used_is_named() {
         error.contains("tokenizer.ggml.merges") && error.contains("\"ab\" is none"),
         "{error}"
     );
+    // Neither left nor right may be unknown, nor what they join to.
+    for merge in ["zzz a", "a zzz", "b a"] {
+        let error = error_with(|writer| {
+            writer
+                .str("tokenizer.ggml.model", "gpt2")
+                .strings("tokenizer.ggml.tokens", &["a", "b", "ab"])
+                .strings("tokenizer.ggml.merges", &["a b", merge]);
+        });
+        assert_eq!(
+            error,
+            format!(
+                "metadata tokenizer.ggml.merges: an array of 2 strings must be pairs of tokens that \
+                 join to a token; {merge:?} is none"
+            )
+        );
+    }
+    let error = byte_level(|writer| {
+        writer
+            .strings("tokenizer.ggml.merges", &["a b"])
+            .f32("general.sampling.top_p", f32::NAN);
+    });
+    assert_eq!(
+        error,
+        "metadata general.sampling.top_p: NaN must be a finite number"
+    );
     let error = byte_level(|writer| {
         writer.i32s("tokenizer.ggml.token_type", &[1]);
     });
@@ -412,10 +437,10 @@ fn what_cannot_be_used_is_named() {
     let error = byte_level(|writer| {
         writer
             .strings("tokenizer.ggml.merges", &["a b"])
-            .u32("tokenizer.ggml.eos_token_id", 2);
+            .u32("tokenizer.ggml.eos_token_id", 3);
     });
     assert!(
-        error.contains("eos_token_id: 2 must be the id of one of the 2 tokens"),
+        error.contains("eos_token_id: 3 must be the id of one of the 3 tokens"),
         "{error}"
     );
     let error = error_with(|writer| {

@@ -187,6 +187,18 @@ impl Checkpoint {
         }
     }
 
+    /// Whether a loaded model has used what it must: of a GGUF file every tensor. Hugging Face
+    /// folders may hold others, such as a tied LM head.
+    ///
+    /// # Errors
+    /// [`ModelError::Gguf`].
+    pub(crate) fn check_all_used(&self) -> Result<(), ModelError> {
+        match self {
+            Self::Safetensors(_) => Ok(()),
+            Self::Gguf(tensors) => tensors.check_all_used(),
+        }
+    }
+
     /// The quantized format that most of the weights are stored in.
     pub(crate) fn quantized_format(&self) -> Option<String> {
         match self {

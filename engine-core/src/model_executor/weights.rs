@@ -100,9 +100,14 @@ impl<'a, B: Backend> WeightLoader<'a, B> {
     }
 
     /// Reports the end. Tensors that the model doesn't use count as done.
-    pub(crate) fn finish(mut self) {
+    ///
+    /// # Errors
+    /// [`ModelError::Gguf`] where a GGUF file has such tensors.
+    pub(crate) fn finish(mut self) -> Result<(), ModelError> {
+        self.checkpoint.check_all_used()?;
         self.done.done_bytes = self.done.total_bytes;
         (self.progress)(self.done);
+        Ok(())
     }
 
     fn find(&self, name: &str, expected: &[usize]) -> Result<StoredTensor<'a>, ModelError> {

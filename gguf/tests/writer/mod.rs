@@ -8,8 +8,8 @@ use std::path::Path;
 /// A file in the making.
 #[derive(Clone, Default)]
 pub struct GgufWriter {
-    num_entries: u64,
-    entries: Vec<u8>,
+    /// Keys with the bytes of key, type and value.
+    entries: Vec<(String, Vec<u8>)>,
     num_tensors: u64,
     tensors: Vec<u8>,
     data: Vec<u8>,
@@ -33,10 +33,17 @@ impl GgufWriter {
 
     /// An entry of any type, by its number and bytes.
     pub fn entry(&mut self, key: &str, kind: u32, value: &[u8]) -> &mut Self {
-        self.num_entries += 1;
-        string(key, &mut self.entries);
-        self.entries.extend(kind.to_le_bytes());
-        self.entries.extend(value);
+        let mut entry = Vec::new();
+        string(key, &mut entry);
+        entry.extend(kind.to_le_bytes());
+        entry.extend(value);
+        self.entries.push((key.to_owned(), entry));
+        self
+    }
+
+    /// Takes all entries of a key out again.
+    pub fn remove(&mut self, key: &str) -> &mut Self {
+        self.entries.retain(|(existing, _)| existing != key);
         self
     }
 
@@ -110,8 +117,10 @@ impl GgufWriter {
         let mut bytes = b"GGUF".to_vec();
         bytes.extend(3_u32.to_le_bytes());
         bytes.extend(self.num_tensors.to_le_bytes());
-        bytes.extend(self.num_entries.to_le_bytes());
-        bytes.extend(&self.entries);
+        bytes.extend((self.entries.len() as u64).to_le_bytes());
+        self.entries
+            .iter()
+            .for_each(|(_, entry)| bytes.extend(entry));
         bytes.extend(&self.tensors);
         bytes.resize(bytes.len().next_multiple_of(ALIGNMENT), 0);
         bytes.extend(&self.data);

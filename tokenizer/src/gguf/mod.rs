@@ -63,22 +63,34 @@ pub(crate) fn files(metadata: &Metadata) -> Result<TokenizerFiles<'static>, Gguf
 /// `tokenizer.json` of a byte-level BPE.
 fn byte_level(metadata: &Metadata, vocabulary: &Vocabulary<'_>) -> Result<Value, GgufError> {
     let pre_tokenizer = PreTokenizer::named(metadata, PRE)?;
+    let ids = vocabulary.ids();
     let merges = metadata.required_strings(MERGES)?;
     let merges: Vec<Value> = merges
         .iter()
         .map(|merge| {
             // The first character may be a space itself.
             let from = merge.chars().next().map_or(0, char::len_utf8);
-            match merge[from..].find(' ') {
-                Some(at) => {
-                    let (left, right) = merge.split_at(from + at);
-                    Ok(json!([left, &right[1..]]))
-                }
-                None => Err(metadata.wrong(
-                    MERGES,
-                    &format!("pairs of tokens with a space between them; {merge:?} is none"),
-                )),
+            let pair = merge[from..].find(' ').map(|at| {
+                let (left, right) = merge.split_at(from + at);
+                (left, &right[1..])
+            });
+            let shown = || merge.chars().take(80).collect::<String>();
+            let Some((left, right)) = pair else {
+                let expected = format!(
+                    "pairs of tokens with a space between them; {:?} is none",
+                    shown()
+                );
+                return Err(metadata.wrong(MERGES, &expected));
+            };
+            let is_token = |text: &str| ids.contains_key(text);
+            if !is_token(left) || !is_token(right) || !is_token(&format!("{left}{right}")) {
+                let expected = format!(
+                    "pairs of tokens that join to a token; {:?} is none",
+                    shown()
+                );
+                return Err(metadata.wrong(MERGES, &expected));
             }
+            Ok(json!([left, right]))
         })
         .collect::<Result<_, _>>()?;
     Ok(json!({
@@ -100,7 +112,7 @@ fn byte_level(metadata: &Metadata, vocabulary: &Vocabulary<'_>) -> Result<Value,
             "fuse_unk": false,
             "byte_fallback": false,
             "ignore_merges": pre_tokenizer.ignores_merges(),
-            "vocab": vocabulary.ids(),
+            "vocab": ids,
             "merges": merges,
         },
     }))

@@ -1,6 +1,6 @@
 //! What a GGUF file's metadata says of its model, as the `config.json` of the same model would.
 
-use ::gguf::{GgufError, Metadata};
+use ::gguf::{GgufError, GgufFile, Metadata};
 use serde_json::{Map, Value, json};
 
 use super::GgufModel;
@@ -16,6 +16,43 @@ const ARCHITECTURES: &str = "llama, qwen2, qwen3, qwen3moe, gemma2, gemma3, phi3
 /// Divisors of the rotation's frequencies, where a Llama has them.
 const ROPE_FREQS: &str = "rope_freqs.weight";
 
+/// LongRoPE's divisors, for short and for long texts.
+const ROPE_FACTORS: [&str; 2] = ["rope_factors_short.weight", "rope_factors_long.weight"];
+
+/// Fields of `config.json` and the keys that they come from, without the family's name.
+const KEYS: [(&str, &str); 18] = [
+    ("num_hidden_layers", "block_count"),
+    ("hidden_size", "embedding_length"),
+    ("intermediate_size", "feed_forward_length"),
+    ("max_position_embeddings", "context_length"),
+    ("num_attention_heads", "attention.head_count"),
+    ("num_key_value_heads", "attention.head_count_kv"),
+    ("head_dim", "attention.key_length"),
+    ("sliding_window", "attention.sliding_window"),
+    ("rms_norm_eps", "attention.layer_norm_rms_epsilon"),
+    ("attn_logit_softcapping", "attn_logit_softcapping"),
+    ("final_logit_softcapping", "final_logit_softcapping"),
+    ("num_experts", "expert_count"),
+    ("num_experts_per_tok", "expert_used_count"),
+    ("moe_intermediate_size", "expert_feed_forward_length"),
+    ("rope_theta", "rope.freq_base"),
+    ("rope_local_base_freq", "rope.freq_base_swa"),
+    ("rope_scaling.factor", "rope.scaling.factor"),
+    ("rope_scaling.attention_factor", "rope.scaling.attn_factor"),
+];
+
+/// The tensors that [`parse`] has read: they become settings and no weights.
+pub(super) fn rope_tensors(file: &GgufFile) -> &'static [&'static str] {
+    let has = |name: &&str| file.tensor(name).is_some();
+    if has(&ROPE_FREQS) {
+        &[ROPE_FREQS]
+    } else if ROPE_FACTORS.iter().all(has) {
+        &ROPE_FACTORS
+    } else {
+        &[]
+    }
+}
+
 /// The configuration of the model in a file.
 ///
 /// # Errors
@@ -26,10 +63,14 @@ pub(crate) fn parse(model: &GgufModel) -> Result<HfConfig, ModelError> {
     let config = reader.config().map_err(|source| in_file(model, source))?;
     let mut config =
         HfConfig::parse(config.to_string().as_bytes()).map_err(|error| match error {
-            ModelError::Config { field, problem } => ModelError::File {
-                file: model.name.clone(),
-                problem: format!("{field}: {problem}"),
-            },
+            ModelError::Config { field, problem } => {
+                let words: Vec<String> =
+                    problem.split(' ').map(|word| reader.named(word)).collect();
+                ModelError::File {
+                    file: model.name.clone(),
+                    problem: format!("{}: {}", reader.named(&field), words.join(" ")),
+                }
+            }
             other => other,
         })?;
     if let Some(factors) = reader
@@ -87,6 +128,13 @@ impl<'a> Reader<'a> {
 
     fn key(&self, name: &str) -> String {
         format!("{}.{name}", self.family)
+    }
+
+    /// The key that a field of `config.json` comes from; the word itself where it is no such field.
+    fn named(&self, field: &str) -> String {
+        KEYS.iter()
+            .find(|(name, _)| *name == field)
+            .map_or_else(|| field.to_owned(), |(_, key)| self.key(key))
     }
 
     /// A number that counts something.
@@ -312,8 +360,8 @@ impl<'a> Reader<'a> {
                 (rotated as f64 / head_dim as f64).into(),
             );
         }
-        let short = self.factors("rope_factors_short.weight", None)?;
-        let long = self.factors("rope_factors_long.weight", None)?;
+        let [short, long] = ROPE_FACTORS;
+        let (short, long) = (self.factors(short, None)?, self.factors(long, None)?);
         if let (Some(short), Some(long)) = (short, long) {
             let original = self.required_count("rope.scaling.original_context_length")?;
             set(

@@ -4,17 +4,18 @@
 mod config;
 mod names;
 
-use std::collections::HashMap;
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
-use ::gguf::{GgufFile, TensorType};
+use ::gguf::{GgufError, GgufFile, TensorType};
 
 pub(crate) use self::config::parse;
 use self::names::Place;
 use super::checkpoint::RawTensor;
 use super::config::HfConfig;
-use super::error::ModelError;
+use super::error::{ModelError, cut};
 use super::weights::StoredDtype;
 
 /// An open file, with what its messages call it.
@@ -52,8 +53,14 @@ impl GgufModel {
 
     /// Its tensors, for a model with this configuration.
     pub(crate) fn tensors(&self, config: &HfConfig) -> GgufTensors {
+        let names = self.file.tensors().map(|(name, _)| name.to_owned());
+        let mut unused: BTreeSet<String> = names.collect();
+        for name in config::rope_tensors(&self.file) {
+            unused.remove(*name);
+        }
         GgufTensors {
             model: self.clone(),
+            unused: RefCell::new(unused),
             head_dim: config.head_dim,
             layout: Layout::of(&config.architecture),
         }
@@ -88,6 +95,8 @@ impl Layout {
 /// A file's tensors by the names of a Hugging Face checkpoint.
 pub(crate) struct GgufTensors {
     model: GgufModel,
+    /// Names of those that nothing has asked for.
+    unused: RefCell<BTreeSet<String>>,
     head_dim: usize,
     layout: Layout,
 }
@@ -132,6 +141,35 @@ impl GgufTensors {
             .map_or_else(|| name.to_owned(), |place| place.tensor)
     }
 
+    /// Whether everything has been asked for: a file whose metadata describes less than it holds
+    /// would answer as another model.
+    ///
+    /// # Errors
+    /// [`ModelError::Gguf`], with the first names that are left.
+    pub(crate) fn check_all_used(&self) -> Result<(), ModelError> {
+        const MOST_NAMED: usize = 3;
+        let unused = self.unused.borrow();
+        if unused.is_empty() {
+            return Ok(());
+        }
+        let named = unused.iter().take(MOST_NAMED);
+        let mut names = named
+            .map(|name| cut(&name.escape_debug().to_string()))
+            .collect::<Vec<_>>()
+            .join(", ");
+        if unused.len() > MOST_NAMED {
+            names.push_str(", ..");
+        }
+        Err(ModelError::Gguf {
+            file: self.model.name.clone(),
+            source: Box::new(GgufError::Invalid {
+                place: format!("unknown tensors ({}): {names}", unused.len()),
+                problem: "the model that the metadata describes must use every tensor of the file"
+                    .to_owned(),
+            }),
+        })
+    }
+
     /// The tensor, or `None` where there is none of this name.
     ///
     /// # Errors
@@ -143,6 +181,7 @@ impl GgufTensors {
         let Some(tensor) = self.model.file.tensor(&place.tensor) else {
             return Ok(None);
         };
+        self.unused.borrow_mut().remove(&place.tensor);
         let dtype = match tensor.tensor_type {
             TensorType::F32 => StoredDtype::F32,
             TensorType::F16 => StoredDtype::F16,

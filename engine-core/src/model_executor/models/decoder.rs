@@ -172,7 +172,7 @@ impl<B: Backend, F: Family> DecoderWeights<B, F> {
         } else {
             Some(loader.vocabulary(hidden_size, "lm_head", vocab_size)?)
         };
-        loader.finish();
+        loader.finish()?;
         Ok(Self {
             config: config.clone(),
             embedding_scale: backend.round_to_dtype(F::embedding_scale(config)),
