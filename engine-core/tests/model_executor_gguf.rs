@@ -529,10 +529,10 @@ fn settings_are_named_by_their_keys() {
     );
     let key = "qwen2.attention.head_count_kv";
     let error = error_of_changed("Qwen2ForCausalLM", key, |writer| {
-        writer.u32(key, 3);
+        writer.u32(key, 4);
     });
     assert!(
-        error.contains("head_count_kv: 3 must divide qwen2.attention.head_count ("),
+        error.contains("head_count_kv: 4 must divide qwen2.attention.head_count ("),
         "{error}"
     );
 }
