@@ -11,7 +11,8 @@ use tokio::task::{JoinError, spawn_blocking};
 /// number bounds the memory.
 const MAX_THREADS: usize = 4;
 
-/// Blocking threads that do something else: one reads the input of a batch.
+/// Blocking threads that do something else: one reads the input of a batch, or parses the large
+/// bodies of a server.
 const OTHER_BLOCKING_THREADS: usize = 1;
 
 /// A runtime for an engine's frontend. It has no more blocking threads than the frontend needs.

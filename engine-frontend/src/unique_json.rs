@@ -1,6 +1,6 @@
 //! JSON in which no object has a key twice: of two constraints under one name, one would be lost.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
@@ -18,16 +18,23 @@ pub(crate) enum UniqueJsonError {
         /// Counted from 1.
         line: usize,
     },
+    /// It holds more than [`MAX_VALUES`].
+    TooManyValues,
 }
+
+/// Most values in a text, counted with those in others. A value of a few bytes may take hundreds in
+/// memory: so many take some hundreds of MiB.
+pub(crate) const MAX_VALUES: usize = 1_000_000;
 
 /// Reads a JSON text. A byte order mark before it is passed over.
 pub(crate) fn from_slice(bytes: &[u8]) -> Result<Value, UniqueJsonError> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-    let duplicate = RefCell::new(None);
+    let seen = Seen::default();
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-    let value = Reader(&duplicate).deserialize(&mut deserializer);
+    let value = Reader(&seen).deserialize(&mut deserializer);
     let value = value.and_then(|value| deserializer.end().map(|()| value));
-    value.map_err(|error| match duplicate.take() {
+    value.map_err(|error| match seen.duplicate.take() {
+        _ if seen.num_values.get() > MAX_VALUES => UniqueJsonError::TooManyValues,
         Some(key) => UniqueJsonError::DuplicateKey {
             key,
             line: error.line(),
@@ -36,14 +43,27 @@ pub(crate) fn from_slice(bytes: &[u8]) -> Result<Value, UniqueJsonError> {
     })
 }
 
-/// Reads a value, and leaves a key here that comes twice.
+/// What was seen in a text so far.
+#[derive(Default)]
+struct Seen {
+    num_values: Cell<usize>,
+    /// A key that came twice.
+    duplicate: RefCell<Option<String>>,
+}
+
+/// Reads a value.
 #[derive(Clone, Copy)]
-struct Reader<'a>(&'a RefCell<Option<String>>);
+struct Reader<'a>(&'a Seen);
 
 impl<'de> DeserializeSeed<'de> for Reader<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        let num_values = self.0.num_values.get() + 1;
+        self.0.num_values.set(num_values);
+        if num_values > MAX_VALUES {
+            return Err(D::Error::custom("too many values"));
+        }
         deserializer.deserialize_any(self)
     }
 }
@@ -95,7 +115,7 @@ impl<'de> Visitor<'de> for Reader<'_> {
         let mut map = Map::new();
         while let Some(key) = members.next_key::<String>()? {
             if map.contains_key(&key) {
-                *self.0.borrow_mut() = Some(key);
+                *self.0.duplicate.borrow_mut() = Some(key);
                 return Err(A::Error::custom("duplicate key"));
             }
             let value = members.next_value_seed(self)?;
@@ -147,6 +167,21 @@ mod tests {
                 }
                 other => panic!("{text}: {other:?}"),
             }
+        }
+    }
+
+    #[test]
+    fn values_are_counted_with_those_in_others() {
+        let text = |len: usize| format!("[{}0]", "[],".repeat(len - 1));
+        assert!(from_slice(text(MAX_VALUES - 1).as_bytes()).is_ok());
+        for text in [
+            text(MAX_VALUES),
+            format!("{{\"a\": {}", text(MAX_VALUES - 1)),
+        ] {
+            assert!(matches!(
+                from_slice(text.as_bytes()),
+                Err(UniqueJsonError::TooManyValues)
+            ));
         }
     }
 }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::input::{InputLine, MAX_LINE_BYTES};
 use crate::error::cut_short;
 use crate::json_problem::json_problem;
-use crate::unique_json::{self, UniqueJsonError};
+use crate::unique_json::{self, MAX_VALUES, UniqueJsonError};
 
 /// A request of the batch.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,6 +48,10 @@ fn object(bytes: &[u8]) -> Result<Map<String, Value>, String> {
         Err(UniqueJsonError::DuplicateKey { key, .. }) => Err(format!(
             "the line has the key {:?} twice in an object: give it once",
             cut_short(&key)
+        )),
+        Err(UniqueJsonError::TooManyValues) => Err(format!(
+            "the line must hold at most {MAX_VALUES} JSON values, counted with those in lists and \
+             objects; it holds more"
         )),
     }
 }

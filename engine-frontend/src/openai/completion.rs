@@ -222,6 +222,14 @@ mod tests {
     }
 
     #[test]
+    fn a_number_out_of_range_is_shown_as_sent() {
+        let body = json!({"prompt": "a", "temperature": 1e308});
+        let error = CompletionRequest::from_json(body).unwrap_err();
+        assert_eq!(error.parameter.as_deref(), Some("temperature"));
+        assert!(error.message.contains("got 1e308") || error.message.contains("got 1e+308"));
+    }
+
+    #[test]
     fn every_prompt_shape() {
         for (shape, count) in [
             (json!("a"), 1),

@@ -92,13 +92,13 @@ impl CommonFields {
         let common = Self {
             model: fields.take("model")?,
             n: fields.take("n")?,
-            temperature: fields.take("temperature")?,
-            top_p: fields.take("top_p")?,
+            temperature: take_float(fields, "temperature")?,
+            top_p: take_float(fields, "top_p")?,
             top_k: take_or_off(fields, "top_k")?.map(|top_k| top_k.unwrap_or(0)),
-            min_p: fields.take("min_p")?,
-            presence_penalty: fields.take("presence_penalty")?,
-            frequency_penalty: fields.take("frequency_penalty")?,
-            repetition_penalty: fields.take("repetition_penalty")?,
+            min_p: take_float(fields, "min_p")?,
+            presence_penalty: take_float(fields, "presence_penalty")?,
+            frequency_penalty: take_float(fields, "frequency_penalty")?,
+            repetition_penalty: take_float(fields, "repetition_penalty")?,
             seed: take_seed(fields)?,
             stop: take_stop(fields)?,
             stop_token_ids: fields.take("stop_token_ids")?.unwrap_or_default(),
@@ -268,6 +268,19 @@ fn refuse_unavailable(fields: &mut Fields) -> Result<(), ValidationError> {
         fields.refuse_unless(name, |_| false)?;
     }
     Ok(())
+}
+
+/// A number, which is refused as it was sent where it is none of 32 bits.
+fn take_float(fields: &mut Fields, name: &str) -> Result<Option<f32>, ValidationError> {
+    let Some(value) = fields.take::<Value>(name)? else {
+        return Ok(None);
+    };
+    let float: f32 = parse(name, value.clone())?;
+    if !float.is_finite() {
+        let message = format!("{name} is far out of range, got {value}");
+        return Err(ValidationError::field(name, value, message));
+    }
+    Ok(Some(float))
 }
 
 /// A count that may be -1 for "off": `Some(None)` is off.

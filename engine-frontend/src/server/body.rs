@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
@@ -9,67 +10,96 @@ use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::{HeaderMap, StatusCode};
 use http_body::Body as _;
 use serde_json::Value;
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout_at};
 
 use super::error::ApiError;
 use super::state::{AppState, Share};
 use crate::error::{ValidationError, cut_short};
 use crate::json_problem::json_problem;
-use crate::unique_json::{self, UniqueJsonError};
+use crate::unique_json::{self, MAX_VALUES, UniqueJsonError};
 
 /// Bytes that buy a client another second.
 const BYTES_PER_SECOND: u64 = 64 << 10;
 
-/// Bodies above this are parsed where no stream waits for the thread.
-const LARGE_BODY: usize = 64 << 10;
+/// Bodies above this are parsed by [`BodyParser`]'s lane for large ones.
+const LARGE_BODY: usize = 256 << 10;
 
-/// A JSON body. Its `_share` is of the memory for bodies: to be kept until the value is used up.
-#[derive(Debug)]
-pub(super) struct JsonBody {
-    value: Value,
-    is_large: bool,
-    _share: Share,
+/// Makes requests of bodies. Large ones are parsed away from the threads that serve streams, and one
+/// at a time: a body may take some hundreds of MiB while it is parsed.
+#[derive(Debug, Clone)]
+pub(super) struct BodyParser {
+    for_large: Arc<Semaphore>,
 }
 
-impl JsonBody {
-    /// The beginning of its text, for the log.
-    pub(super) fn text(&self, max_chars: usize) -> String {
-        self.value.to_string().chars().take(max_chars).collect()
-    }
-
-    /// Reads the value, once: a large one where no stream waits for the thread.
-    pub(super) fn read<T>(&mut self, read: impl FnOnce(Value) -> T) -> T {
-        let value = std::mem::take(&mut self.value);
-        if self.is_large {
-            tokio::task::block_in_place(|| read(value))
-        } else {
-            read(value)
+impl Default for BodyParser {
+    fn default() -> Self {
+        Self {
+            for_large: Arc::new(Semaphore::new(1)),
         }
     }
 }
 
-/// Reads a JSON body.
-pub(super) async fn read_json(
+impl BodyParser {
+    /// Parses and reads a body. A dropped future that waits for its turn does nothing.
+    async fn run<T: Send + 'static>(
+        &self,
+        bytes: Vec<u8>,
+        share: Share,
+        read: impl FnOnce(Value) -> Result<T, ApiError> + Send + 'static,
+    ) -> Result<(T, Share), ApiError> {
+        let read = move |bytes: Vec<u8>| {
+            let value = parse(&bytes)?;
+            drop(bytes);
+            read(value)
+        };
+        if bytes.len() <= LARGE_BODY {
+            return Ok((read(bytes)?, share));
+        }
+        // This fails only where the semaphore is closed, which it never is.
+        let permit = self.for_large.clone().acquire_owned().await.ok();
+        let parsed = spawn_blocking(move || {
+            // Given back by the thread, as the share is: its future may be dropped before.
+            let _permit = permit;
+            let parsed = read(bytes);
+            give_memory_back();
+            parsed.map(|request| (request, share))
+        });
+        parsed.await.unwrap_or_else(|error| {
+            tracing::error!("a request's body could not be parsed: {error}");
+            Err(ApiError::new(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "the request's body could not be parsed",
+            ))
+        })
+    }
+}
+
+/// Returns freed memory to the system: the allocator would keep a large body's for each thread that
+/// ever parsed one.
+fn give_memory_back() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: it takes a number only, and may be called from any thread at any time.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
+/// Reads a JSON body and makes a request of it. The share is of the memory for bodies: to be kept
+/// until the request is used up.
+pub(super) async fn read_json<T: Send + 'static>(
     state: &AppState,
     headers: &HeaderMap,
     body: Body,
-) -> Result<JsonBody, ApiError> {
+    make: impl FnOnce(Value) -> Result<T, ApiError> + Send + 'static,
+) -> Result<(T, Share), ApiError> {
     check_content_type(headers)?;
     check_content_encoding(headers)?;
     let max = state.args.max_request_body_size;
     let mut share = state.body_budget.share();
     let bytes = read(headers, body, max, state.args.client_timeout, &mut share).await?;
-    let is_large = bytes.len() > LARGE_BODY;
-    let value = if is_large {
-        tokio::task::block_in_place(|| parse(&bytes))?
-    } else {
-        parse(&bytes)?
-    };
-    Ok(JsonBody {
-        value,
-        is_large,
-        _share: share,
-    })
+    state.body_parser.run(bytes, share, make).await
 }
 
 /// Only JSON, and what says nothing.
@@ -192,11 +222,17 @@ fn parse(bytes: &[u8]) -> Result<Value, ApiError> {
             }
             .into()
         }
+        UniqueJsonError::TooManyValues => ApiError::bad_request(format!(
+            "the request's body must hold at most {MAX_VALUES} JSON values, counted with those in \
+             lists and objects; it holds more"
+        )),
     })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
     use crate::server::state::Budget;
 
@@ -215,6 +251,53 @@ mod tests {
         assert!(twice.contains("line 2"), "{twice}");
         let deep = "[".repeat(100_000);
         assert!(problem(deep.as_bytes()).contains("recursion limit"));
+        let many = format!("[{}0]", "[{}],".repeat(MAX_VALUES / 2));
+        assert!(problem(many.as_bytes()).contains("at most 1000000 JSON values"));
+    }
+
+    #[test]
+    fn small_bodies_pass_by_large_ones_which_are_parsed_one_at_a_time() {
+        let runtime = crate::tokenizer_threads::frontend_runtime().unwrap();
+        let parser = BodyParser::default();
+        let budget = Budget::new(1000);
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        let held = Arc::new(std::sync::Mutex::new(held));
+        // (parsed now, most at once)
+        let counts = Arc::new((AtomicUsize::new(0), AtomicUsize::new(0)));
+        let large = format!("\"{}\"", "a".repeat(LARGE_BODY)).into_bytes();
+        runtime.block_on(async {
+            let mut callers = tokio::task::JoinSet::new();
+            for _ in 0..16 {
+                let (parser, share, large) = (parser.clone(), budget.share(), large.clone());
+                let (held, counts) = (held.clone(), counts.clone());
+                let read = move |_| {
+                    let now = counts.0.fetch_add(1, Ordering::SeqCst) + 1;
+                    counts.1.fetch_max(now, Ordering::SeqCst);
+                    let _ = held.lock().unwrap().recv();
+                    counts.0.fetch_sub(1, Ordering::SeqCst);
+                    Ok(())
+                };
+                callers.spawn(async move { parser.run(large, share, read).await.map(drop) });
+            }
+            // The parser is held, and neither workers nor small bodies wait for it.
+            while counts.0.load(Ordering::SeqCst) == 0 {
+                tokio::task::yield_now().await;
+            }
+            for _ in 0..100 {
+                let parser = parser.clone();
+                let share = budget.share();
+                let small = tokio::spawn(async move {
+                    let (value, _share) = parser.run(b"7".to_vec(), share, Ok).await?;
+                    Ok::<_, ApiError>(value)
+                });
+                assert_eq!(small.await.unwrap().unwrap(), 7);
+            }
+            drop(release);
+            for result in callers.join_all().await {
+                result.unwrap();
+            }
+        });
+        assert_eq!(counts.1.load(Ordering::SeqCst), 1);
     }
 
     #[tokio::test]

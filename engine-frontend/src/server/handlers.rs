@@ -12,12 +12,13 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 
-use super::body::{JsonBody, read_json};
+use super::body::read_json;
 use super::error::{ApiError, json as json_response};
 use super::middleware::RequestId;
 use super::sse::{self, SseOptions};
-use super::state::{AppState, LoadGuard, unix_time};
+use super::state::{AppState, LoadGuard, Share, unix_time};
 use super::traces::extract_trace_headers;
+use crate::error::ValidationError;
 use crate::openai::{
     ChatCompletionRequest, CommonFields, CompletionRequest, DetokenizeRequest, RequestContext,
     ResponsesRequest, ServingError, StreamOptions, TokenizeRequest,
@@ -29,8 +30,7 @@ type App = State<Arc<AppState>>;
 /// `POST /v1/completions`.
 pub(super) async fn completions(State(app): App, request: Request) -> Result<Response, ApiError> {
     let call = Call::begin(&app, &request);
-    let mut body = call.json(request).await?;
-    let mut request = body.read(CompletionRequest::from_json)?;
+    let (mut request, _share) = call.json(request, CompletionRequest::from_json).await?;
     call.apply_flags(&mut request.common);
     if request.common.stream {
         let stream = app.serving.stream_completion(request, &call.context);
@@ -48,8 +48,7 @@ pub(super) async fn chat_completions(
     request: Request,
 ) -> Result<Response, ApiError> {
     let call = Call::begin(&app, &request);
-    let mut body = call.json(request).await?;
-    let mut request = body.read(ChatCompletionRequest::from_json)?;
+    let (mut request, _share) = call.json(request, ChatCompletionRequest::from_json).await?;
     call.apply_flags(&mut request.common);
     if request.common.stream {
         let stream = app.serving.stream_chat_completion(request, &call.context);
@@ -64,8 +63,7 @@ pub(super) async fn chat_completions(
 /// `POST /v1/responses`.
 pub(super) async fn responses(State(app): App, request: Request) -> Result<Response, ApiError> {
     let call = Call::begin(&app, &request);
-    let mut body = call.json(request).await?;
-    let mut request = body.read(ResponsesRequest::from_json)?;
+    let (mut request, _share) = call.json(request, ResponsesRequest::from_json).await?;
     call.apply_flags(&mut request.chat.common);
     if request.chat.common.stream {
         let stream = app.serving.stream_response(request, &call.context);
@@ -80,8 +78,7 @@ pub(super) async fn responses(State(app): App, request: Request) -> Result<Respo
 /// `POST /tokenize`.
 pub(super) async fn tokenize(State(app): App, request: Request) -> Result<Response, ApiError> {
     let call = Call::begin(&app, &request);
-    let mut body = call.json(request).await?;
-    let request = body.read(TokenizeRequest::from_json)?;
+    let (request, _share) = call.json(request, TokenizeRequest::from_json).await?;
     let answer = call.within_deadline(app.serving.tokenize(request)).await?;
     Ok(json_response(StatusCode::OK, &answer))
 }
@@ -89,8 +86,7 @@ pub(super) async fn tokenize(State(app): App, request: Request) -> Result<Respon
 /// `POST /detokenize`.
 pub(super) async fn detokenize(State(app): App, request: Request) -> Result<Response, ApiError> {
     let call = Call::begin(&app, &request);
-    let mut body = call.json(request).await?;
-    let request = body.read(DetokenizeRequest::from_json)?;
+    let (request, _share) = call.json(request, DetokenizeRequest::from_json).await?;
     Ok(json_response(
         StatusCode::OK,
         &app.serving.detokenize(&request)?,
@@ -127,7 +123,12 @@ impl<'a> Call<'a> {
         }
     }
 
-    async fn json(&self, request: Request) -> Result<JsonBody, ApiError> {
+    /// The request that `make` makes of the body, and its share of the memory for bodies.
+    async fn json<T: Send + 'static>(
+        &self,
+        request: Request,
+        make: fn(Value) -> Result<T, ValidationError>,
+    ) -> Result<(T, Share), ApiError> {
         if self.app.draining.load(Ordering::Relaxed) {
             return Err(ApiError::new(
                 StatusCode::SERVICE_UNAVAILABLE,
@@ -135,13 +136,20 @@ impl<'a> Call<'a> {
             ));
         }
         let (parts, body) = request.into_parts();
-        let body = read_json(self.app, &parts.headers, body).await?;
         let args = &self.app.args;
-        if args.enable_log_requests && args.max_log_len > 0 {
-            let text = body.text(args.max_log_len);
-            tracing::info!(request_id = self.context.request_id, body = text, "request");
-        }
-        Ok(body)
+        let max_log_len = match args.enable_log_requests {
+            true => args.max_log_len,
+            false => 0,
+        };
+        let request_id = self.context.request_id.clone();
+        let make = move |value: Value| {
+            if max_log_len > 0 {
+                let text: String = value.to_string().chars().take(max_log_len).collect();
+                tracing::info!(request_id, body = text, "request");
+            }
+            Ok(make(value)?)
+        };
+        read_json(self.app, &parts.headers, body, make).await
     }
 
     /// What flags of the server decide for all requests.

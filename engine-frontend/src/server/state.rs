@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::args::ServerArgs;
+use super::body::BodyParser;
 use crate::metrics::PrometheusStatLogger;
 use crate::openai::OpenAIServing;
 use crate::supervisor::SupervisedCore;
 
 /// Bytes of bodies that may be in the hands of readers and parsers at the same time, in bodies of
-/// the largest size. A parsed body takes many times its bytes.
+/// the largest size. Parsed, a body takes many times its bytes: see [`BodyParser`].
 const MAX_BODIES_AT_ONCE: u64 = 8;
 
 /// What all handlers share.
@@ -26,6 +27,7 @@ pub(super) struct AppState {
     pub(super) started: u64,
     pub(super) load: Load,
     pub(super) body_budget: Budget,
+    pub(super) body_parser: BodyParser,
     /// Whether the server ends.
     pub(super) draining: AtomicBool,
 }
@@ -43,6 +45,7 @@ impl AppState {
             started: unix_time(),
             load: Load::default(),
             body_budget: Budget::new(args.max_request_body_size * MAX_BODIES_AT_ONCE),
+            body_parser: BodyParser::default(),
             draining: AtomicBool::new(false),
             serving,
             core,

@@ -101,7 +101,8 @@ impl Scheduler {
                     message: format!(
                         "structured_outputs: the shortest output takes at least {needed} tokens, but \
                          max_tokens and max_model_len leave {num_left}: raise max_tokens, or allow \
-                         an incomplete output by complete_within_max_tokens: false"
+                         an incomplete output by \
+                         structured_outputs.complete_within_max_tokens: false"
                     ),
                     retryable: false,
                 })

@@ -1,8 +1,8 @@
 //! A server in the background: start, stop, status.
 
-use std::fs::OpenOptions;
-use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
@@ -37,6 +37,7 @@ pub(crate) fn start(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     }
     let log = OpenOptions::new().create(true).append(true).open(&log_path);
     let log = log.with_context(|| format!("can't write --log-file {}", log_path.display()))?;
+    let log_begin = log.metadata().map_or(0, |metadata| metadata.len());
     let own = std::env::current_exe().context("can't find this program")?;
     let mut child = Command::new(own)
         .args(std::env::args_os().skip(1))
@@ -55,15 +56,27 @@ pub(crate) fn start(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     BufReader::new(stdout).read_line(&mut address)?;
     if address.is_empty() {
         let status = child.wait()?;
-        bail!(
-            "the server ended ({status}); {} says why",
-            log_path.display()
-        );
+        let log = log_path.display();
+        match last_line(&log_path, log_begin) {
+            Ok(Some(line)) => bail!("the server ended ({status}): {line} (more in {log})"),
+            _ => bail!("the server ended ({status}); {log} says why"),
+        }
     }
     println!("ready at {}", address.trim_end());
     println!("process  {}", child.id());
     println!("log      {}", log_path.display());
     Ok(ExitCode::SUCCESS)
+}
+
+/// The last line in a log that says something, from a byte of it on.
+fn last_line(path: &Path, begin: u64) -> std::io::Result<Option<String>> {
+    let mut file = File::open(path)?;
+    file.seek(SeekFrom::Start(begin))?;
+    let mut text = Vec::new();
+    file.read_to_end(&mut text)?;
+    let text = String::from_utf8_lossy(&text);
+    let last = text.lines().rev().map(str::trim).find(|l| !l.is_empty());
+    Ok(last.map(str::to_owned))
 }
 
 /// Tells a server to end, and waits until it has.

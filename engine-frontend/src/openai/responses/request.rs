@@ -75,6 +75,13 @@ impl ResponsesRequest {
                 chat.insert("tool_choice".to_owned(), chat_tool_choice(choice)?);
             }
         }
+        if choice.as_ref().is_some_and(forces_a_call) {
+            // The format is of messages, and the answer has none.
+            let kind = chat.get("response_format").and_then(|f| f.get("type"));
+            if kind.is_some_and(|kind| kind == "json_schema" || kind == "json_object") {
+                chat.remove("response_format");
+            }
+        }
         told.insert("tool_choice".to_owned(), choice.unwrap_or(json!("auto")));
         let parallel = fields.take::<bool>("parallel_tool_calls")?.unwrap_or(true);
         chat.insert("parallel_tool_calls".to_owned(), parallel.into());
@@ -217,6 +224,10 @@ fn chat_tool_choice(choice: &Value) -> Result<Value, ValidationError> {
     }
 }
 
+fn forces_a_call(choice: &Value) -> bool {
+    choice == "required" || choice.is_object()
+}
+
 /// An error about a chat request's field, by the name that it has here.
 fn in_own_words(mut error: ValidationError) -> ValidationError {
     error.message = own_words(&error.message);
@@ -234,4 +245,32 @@ fn own_words(text: &str) -> String {
     ]
     .iter()
     .fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_forced_call_leaves_the_format_aside() {
+        let request = |choice: Value, format: Value| {
+            ResponsesRequest::from_json(json!({
+                "input": "a", "tools": [{"type": "function", "name": "f"}],
+                "tool_choice": choice, "text": {"format": format},
+            }))
+        };
+        let schema = json!({"type": "json_schema", "name": "n", "schema": {"type": "object"}});
+        let named = json!({"type": "function", "name": "f"});
+        for choice in [json!("required"), named] {
+            for format in [&schema, &json!({"type": "json_object"})] {
+                let request = request(choice.clone(), format.clone()).unwrap();
+                assert_eq!(request.chat.common.constraint, None);
+                assert_eq!(request.told["text"], json!({"format": format}));
+            }
+            let error = request(choice, json!({"type": "xml"})).unwrap_err();
+            assert!(error.message.contains("text.format"), "{error}");
+        }
+        let auto = request(json!("auto"), schema).unwrap();
+        assert!(auto.chat.common.constraint.is_some());
+    }
 }
