@@ -276,7 +276,8 @@ impl Translator {
             return Err(RegexError::new(
                 offset,
                 "an assertion (`^`, `$`, `\\b`, look-around) inside a repetition without bound \
-                 can't be enforced: move it out of the repetition",
+                 can't be enforced where it looks further than the text next to it: move it out \
+                 of the repetition",
             ));
         }
         // Spelled out: x{m,n} is m times x, and up to n - m times more.
