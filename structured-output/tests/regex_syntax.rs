@@ -72,6 +72,13 @@ const CASES: &[(&str, &[&str], &[&str])] = &[
         &["\t\n\r\u{c}\u{b}\u{7}\0./-"],
         &[],
     ),
+    // Octal, as Python reads it.
+    (r"[\012]\012\0128", &["\n\n\n8"], &["1\n\n8", "\0\n\n8"]),
+    (
+        r"\08\1018\377[\0-\7\60]",
+        &["\08A8ÿ0", "\08A8ÿ\x03"],
+        &["\08A8ÿ8"],
+    ),
     (r"\p{L}+", &["aßЖ"], &["1", "_"]),
     (r"\P{L}", &["1"], &["a"]),
     (r"\pN\p{Greek}", &["1α"], &["1a"]),
@@ -115,6 +122,37 @@ const CASES: &[(&str, &[&str], &[&str])] = &[
         "(?:a(?!b)|b){2,3}",
         &["aa", "baa", "bba"],
         &["ab", "bab", "bbab"],
+    ),
+    // What is next to an assertion decides it, in repetitions too.
+    ("(?:(?!b).)*b", &["b", "aéb"], &["", "a", "abab", "bb"]),
+    ("(?:(?!b).)*c", &["c", "acc"], &["bc", "cb"]),
+    ("(?:[a-z](?<!b))+", &["a", "ac"], &["", "ab", "ba"]),
+    (
+        r"(?:(?!ab|c)\w\w)*x",
+        &["bax", "aabax", "x"],
+        &["abx", "cax", "baabx"],
+    ),
+    (r"(?:\w\w(?<!ab)){2}", &["aaba"], &["aaab", "abaa"]),
+    (r"(?:\w\b\W)*", &["a.b ", ""], &["ab.", "."]),
+    (
+        "<a>(?:(?!</a>).)*</a>",
+        &["<a></a>", "<a>b</b></a>", "<a></</a>"],
+        &["<a>", "<a></a></a>", "<a></a>x"],
+    ),
+    (
+        r"(?:/\*(?:(?!\*/)[\s\S])*\*/|x)+",
+        &["/**/", "x/*\n/**/x", "/***/", "/**//**/"],
+        &["/*/", "/**/*/", "/**"],
+    ),
+    (
+        "(?:(?!ééa).)+ééa{1,2}.*",
+        &["xééa", "éééa", "xééaééa"],
+        &["ééa", "xéa", "xééb"],
+    ),
+    (
+        "(?:(?!aa|bb)[ab]){2,}(?:aa|bb)",
+        &["abaa", "ababb"],
+        &["aaa", "baa", "abbaa"],
     ),
     ("a{3,2147483647}", &["aaaa"], &["aa"]),
     ("(?:a{0,1000}b){0,1000}", &["", "aab", "babb"], &["a"]),
@@ -169,6 +207,16 @@ fn errors_say_what_and_where() {
         ),
         ("(?q)", "line 1, column 3: `(?q` is not known"),
         ("(?<1>a)", "line 1, column 1: a group's name"),
+        (
+            r"\400",
+            "line 1, column 1: the octal escape `\\400` is above",
+        ),
+        (r"a\1b", "line 1, column 2: back-reference `\\1`"),
+        (r"a\181", "line 1, column 2: back-reference `\\1`"),
+        (
+            "x(?:(?!ab)[ab])*b",
+            "line 1, column 2: a repetition that may not hold some text",
+        ),
         ("(?:a(?=b))*", "line 1, column 1: an assertion"),
         (
             "a(?=bc)b(?<=ab)c",

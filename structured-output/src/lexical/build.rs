@@ -141,6 +141,27 @@ impl Lexicon {
         }
     }
 
+    /// An expression as its first part and the rest, which a repetition that is not optional is
+    /// opened for. The first part is neither a sequence nor such a repetition.
+    pub(crate) fn split_first(&mut self, expr: ExprId) -> (ExprId, ExprId) {
+        let (mut first, mut rest) = (expr, EPSILON);
+        loop {
+            match self.node(first) {
+                Node::Concat(head, tail) => {
+                    rest = self.concat(tail, rest);
+                    first = head;
+                }
+                Node::Repeat { body, min, max } if min > 0 => {
+                    let fewer = if max == UNBOUNDED { max } else { max - 1 };
+                    let more = self.repeat(body, min - 1, fewer);
+                    rest = self.concat(more, rest);
+                    first = body;
+                }
+                _ => return (first, rest),
+            }
+        }
+    }
+
     /// `min..=max` times the body; `max` may be [`UNBOUNDED`]. Never unrolled.
     pub(crate) fn repeat(&mut self, body: ExprId, min: u32, max: u32) -> ExprId {
         if min > max {

@@ -6,10 +6,13 @@
 //! is all the text before, or a part of it that is at least as long as anything in `B`. `^`, `$` and
 //! `\b` look one character behind or ahead.
 //!
+//! What lies next to an assertion and is long enough decides it (`local`), wherever they stand.
+//!
 //! Where a look-behind would have to reach over a look-ahead there is no such form, and the pattern
 //! is refused. One that reaches a single character is always resolved: what lies between is empty,
 //! and the two change places, or it is at least as long.
 
+use super::local;
 use super::spelling::Spelling;
 use super::syntax::RegexError;
 use super::translate::Language;
@@ -22,9 +25,13 @@ pub(super) type Sequence = Vec<Item>;
 #[derive(Clone, Copy)]
 pub(super) enum Item {
     Language(Language),
-    /// What follows, to the end of the text, is in the language.
+    /// What follows, to the end of the text, is in the language; whether it is depends on its
+    /// first `reach` characters only, where there are as many (`None`: on all of it).
     Ahead {
         text: ExprId,
+        reach: Option<u32>,
+        /// Of `(?!A)` with texts of one length only, `A`.
+        denied: Option<Language>,
     },
     /// What comes before, from the start of the text, is in the language; whether it is depends on
     /// the last `reach` characters only (`None`: on all of it).
@@ -38,6 +45,8 @@ pub(super) enum Item {
     Guarded {
         body: ExprId,
         refused: ExprId,
+        /// `A`, where it has texts of one length only.
+        denied: Option<Language>,
         any: ExprId,
         min: u32,
         offset: usize,
@@ -78,11 +87,17 @@ pub(super) fn look(
     let mut lengths = sequences.iter().map(|sequence| {
         sequence.iter().try_fold(0_u32, |sum, item| match item {
             Item::Language(language) => sum.checked_add(language.max_chars?),
+            Item::Ahead { reach, .. } if ahead => sum.checked_add((*reach)?),
             // `^` and its like within a look-behind see further than its text.
             _ => None,
         })
     });
     let reach = lengths.try_fold(0_u32, |longest, length| Some(longest.max(length?)));
+    let denied = if ahead && negated {
+        of_one_length(lexicon, &sequences)
+    } else {
+        None
+    };
     for sequence in &mut sequences {
         let at = if ahead { sequence.len() } else { 0 };
         sequence.insert(at, any);
@@ -90,13 +105,43 @@ pub(super) fn look(
     let inner = resolve(lexicon, sequences, !ahead)?;
     let text = if negated { lexicon.not(inner) } else { inner };
     Ok(if ahead {
-        Item::Ahead { text }
+        Item::Ahead {
+            text,
+            reach,
+            denied,
+        }
     } else {
         Item::Behind {
             text,
             reach,
             offset,
         }
+    })
+}
+
+/// The language of alternatives without assertions, where all their texts are equally long.
+fn of_one_length(lexicon: &mut Lexicon, sequences: &[Sequence]) -> Option<Language> {
+    let mut exprs = Vec::with_capacity(sequences.len());
+    let mut length = None;
+    for sequence in sequences {
+        let mut whole = Language::NOTHING;
+        for item in sequence.iter().rev() {
+            let Item::Language(language) = item else {
+                return None;
+            };
+            whole = language.then(lexicon, whole);
+        }
+        let max = whole.max_chars.filter(|&max| max == whole.min_chars)?;
+        if *length.get_or_insert(max) != max {
+            return None;
+        }
+        exprs.push(whole.expr);
+    }
+    let length = length?;
+    Some(Language {
+        expr: lexicon.or(&exprs),
+        min_chars: length,
+        max_chars: Some(length),
     })
 }
 
@@ -129,7 +174,11 @@ pub(super) fn end(lexicon: &mut Lexicon, spelling: Spelling, of_line: bool) -> I
         let before = lexicon.concat(line_end, ANY);
         text = lexicon.or(&[text, before]);
     }
-    Item::Ahead { text }
+    Item::Ahead {
+        text,
+        reach: Some(1),
+        denied: None,
+    }
 }
 
 /// `\b` or `\B` over one word character: on one side of it a word character, on the other none.
@@ -156,6 +205,8 @@ pub(super) fn word_boundary(
                 },
                 Item::Ahead {
                     text: side(starts, after),
+                    reach: Some(1),
+                    denied: None,
                 },
             ]
         })
@@ -237,7 +288,17 @@ fn unresolved(offset: usize) -> RegexError {
     RegexError::new(
         offset,
         "this assertion looks over another one in a way that can't be enforced: \
-         write the pattern without it, or look at one character only",
+         write the pattern without it, let it look at one character only, or put all that it \
+         looks at next to it",
+    )
+}
+
+fn unstopped(offset: usize) -> RegexError {
+    RegexError::new(
+        offset,
+        "a repetition that may not hold some text of several characters, such as `(?:(?!end).)*`, \
+         can't be enforced before another text: end it with that text, as in `(?:(?!end).)*end`, \
+         and let all alternatives in the look-ahead be equally long",
     )
 }
 
@@ -247,7 +308,7 @@ fn resolve_ahead(lexicon: &mut Lexicon, sequence: &[Item]) -> Result<ExprId, Reg
     for item in sequence.iter().rev() {
         rest = match *item {
             Item::Language(language) => lexicon.concat(language.expr, rest),
-            Item::Ahead { text } | Item::Behind { text, .. } => lexicon.and(&[text, rest]),
+            Item::Ahead { text, .. } | Item::Behind { text, .. } => lexicon.and(&[text, rest]),
             // At the end of the text: no place but the end is followed by what is refused.
             Item::Guarded {
                 body,
@@ -279,7 +340,15 @@ fn resolve_ahead(lexicon: &mut Lexicon, sequence: &[Item]) -> Result<ExprId, Reg
                     lexicon.and(&[text, allowed])
                 }
             }
-            Item::Guarded { offset, .. } => return Err(unresolved(offset)),
+            Item::Guarded { offset, .. } => {
+                let mut cases = Vec::new();
+                for case in lexicon.alternatives(rest) {
+                    let split = local::stopped(lexicon, item, case);
+                    let (until, rest) = split.ok_or_else(|| unstopped(offset))?;
+                    cases.push(lexicon.concat(until, rest));
+                }
+                lexicon.or(&cases)
+            }
         };
     }
     Ok(rest)

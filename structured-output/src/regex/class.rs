@@ -76,7 +76,10 @@ impl Parser<'_> {
             'f' => Escape::Char('\x0c'),
             'v' => Escape::Char('\x0b'),
             'a' => Escape::Char('\x07'),
-            '0' => Escape::Char('\0'),
+            '0' => Escape::Char(self.octal(offset, 0, 2)?),
+            '1'..='7' if self.dialect == Dialect::Common && self.octal_digits(2) == 2 => {
+                Escape::Char(self.octal(offset, u32::from(next) - u32::from('0'), 2)?)
+            }
             'x' => Escape::Char(self.code_point(offset, 2)?),
             'u' => Escape::Char(self.code_point(offset, 4)?),
             'U' => Escape::Char(self.code_point(offset, 8)?),
@@ -106,6 +109,30 @@ impl Parser<'_> {
             _ => Escape::Char(next),
         };
         Ok(escape)
+    }
+
+    /// How many octal digits come next, up to a number.
+    fn octal_digits(&self, max: usize) -> usize {
+        let digits = self.rest().bytes().take(max);
+        digits
+            .take_while(|digit| (b'0'..=b'7').contains(digit))
+            .count()
+    }
+
+    /// The code point of an octal escape, as Python reads it: a number read so far and up to `max`
+    /// more digits.
+    fn octal(&mut self, offset: usize, first: u32, max: usize) -> Result<char, RegexError> {
+        let count = self.octal_digits(max);
+        let digits = self.rest().bytes().take(count);
+        let number = digits.fold(first, |number, digit| number * 8 + u32::from(digit - b'0'));
+        self.skip(count);
+        let byte = u8::try_from(number).map_err(|_| {
+            RegexError::new(
+                offset,
+                format!("the octal escape `\\{number:o}` is above `\\377`: write it as `\\x{{{number:x}}}`"),
+            )
+        })?;
+        Ok(char::from(byte))
     }
 
     /// `{1f600}` or that many hexadecimal digits.
@@ -250,6 +277,10 @@ impl Parser<'_> {
     pub(super) fn class_escape(&mut self, offset: usize) -> Result<Escape, RegexError> {
         if self.take_if('b') {
             return Ok(Escape::Char('\x08'));
+        }
+        if self.dialect == Dialect::Common && self.octal_digits(1) == 1 {
+            // No group can be referred to in here.
+            return Ok(Escape::Char(self.octal(offset, 0, 3)?));
         }
         self.escape(offset)
     }

@@ -4,12 +4,13 @@
 //! `parser` makes a flat syntax tree, `class` reads classes, `ecma` is what ECMA-262 writes otherwise,
 //! `search` makes a pattern that is found anywhere one of the whole text, `translate` turns the
 //! tree into an expression bottom-up over the characters' `spelling`, `assertion` resolves what
-//! looks around (`^ $ \b`, look-ahead and look-behind) into intersections and complements, `repeat`
-//! what does so in a repetition.
+//! looks around (`^ $ \b`, look-ahead and look-behind) into intersections and complements, `local`
+//! what is decided next to it, `repeat` what looks around in a repetition.
 
 mod assertion;
 mod class;
 mod ecma;
+mod local;
 mod parser;
 mod repeat;
 mod search;

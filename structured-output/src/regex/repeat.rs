@@ -29,7 +29,7 @@ pub(super) fn unbounded(
         {
             (start, items) = (Some(*item), rest);
         }
-        while let [rest @ .., item @ Item::Ahead { text }] = items
+        while let [rest @ .., item @ Item::Ahead { text, .. }] = items
             && *text == EPSILON
         {
             (end, items) = (Some(*item), rest);
@@ -109,15 +109,25 @@ fn guarded(
         _ => return None,
     };
     let mut refused = Vec::with_capacity(looks.len());
+    let mut denied = None;
     for look in looks {
         match *look {
-            Item::Ahead { text } => refused.push(lexicon.not(text)),
+            Item::Ahead {
+                text, denied: of, ..
+            } => {
+                refused.push(lexicon.not(text));
+                denied = of;
+            }
             _ => return None,
         }
+    }
+    if looks.len() != 1 {
+        denied = None;
     }
     Some(Item::Guarded {
         body,
         refused: lexicon.or(&refused),
+        denied,
         any: spelling.any(lexicon),
         min,
         offset,

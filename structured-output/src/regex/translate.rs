@@ -3,6 +3,7 @@
 use hashbrown::HashMap;
 
 use super::assertion::{self, Item, Sequence};
+use super::local;
 use super::repeat;
 use super::spelling::Spelling;
 use super::syntax::{Ast, NodeId, NodeKind, RegexError};
@@ -202,7 +203,7 @@ impl Translator {
             }
             sequences = longer;
         }
-        Ok(Value::Looking(sequences))
+        Ok(settled(lexicon, sequences))
     }
 
     fn alternate(
@@ -275,7 +276,8 @@ impl Translator {
             return Err(RegexError::new(
                 offset,
                 "an assertion (`^`, `$`, `\\b`, look-around) inside a repetition without bound \
-                 can't be enforced: move it out of the repetition",
+                 can't be enforced where it looks further than the text next to it: move it out \
+                 of the repetition",
             ));
         }
         // Spelled out: x{m,n} is m times x, and up to n - m times more.
@@ -295,6 +297,35 @@ impl Translator {
         }
         Ok(Value::Looking(result))
     }
+}
+
+/// Alternatives, without the assertions that are decided next to them; a language where none is
+/// left.
+fn settled(lexicon: &mut Lexicon, sequences: Vec<Sequence>) -> Value {
+    let mut left = Vec::with_capacity(sequences.len());
+    let (mut exprs, mut min_chars, mut max_chars) = (Vec::new(), u32::MAX, Some(0_u32));
+    for sequence in sequences {
+        let Some(sequence) = local::settle(lexicon, sequence) else {
+            continue;
+        };
+        if sequence.iter().all(Item::is_language) {
+            let text = local::joined(lexicon, &sequence);
+            exprs.push(text.expr);
+            min_chars = min_chars.min(text.min_chars);
+            max_chars = max_chars
+                .zip(text.max_chars)
+                .map(|(longest, length)| longest.max(length));
+        }
+        left.push(sequence);
+    }
+    if exprs.len() < left.len() {
+        return Value::Looking(left);
+    }
+    Value::Free(Language {
+        expr: lexicon.or(&exprs),
+        min_chars: if exprs.is_empty() { 0 } else { min_chars },
+        max_chars,
+    })
 }
 
 fn check_size(sequences: &[Sequence], offset: usize) -> Result<(), RegexError> {
