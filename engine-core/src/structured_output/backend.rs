@@ -20,6 +20,12 @@ pub trait StructuredOutputBackend: Send + Sync {
         cancel: &CancelFlag,
     ) -> Result<Box<dyn StructuredOutputGrammar>, CompileGrammarError>;
 
+    /// Whether a constraint's outcome is known, so that [`compile_grammar`](Self::compile_grammar) has
+    /// nothing to compile.
+    fn is_compiled(&self, _params: &StructuredOutputsParams) -> bool {
+        false
+    }
+
     /// How many compilations have run: what was found in a cache isn't counted.
     fn num_compilations(&self) -> u64;
 

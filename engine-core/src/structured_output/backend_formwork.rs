@@ -61,6 +61,12 @@ impl StructuredOutputBackend for FormworkBackend {
         }))
     }
 
+    fn is_compiled(&self, params: &StructuredOutputsParams) -> bool {
+        let (kind, sources) = params.constraint.specification();
+        GrammarSpecification::by_name(kind, sources, params.options())
+            .is_ok_and(|specification| self.compiler.is_cached(specification, self.budget))
+    }
+
     fn num_compilations(&self) -> u64 {
         self.compiler.num_compilations()
     }

@@ -44,6 +44,8 @@ pub struct CompiledGrammar {
 pub(super) struct Compiler<'a> {
     pub(super) backend: &'a dyn StructuredOutputBackend,
     pub(super) waiting: &'a WaitingJobs,
+    /// Whether it may compile what is compiled already again, in memory with room.
+    pub(super) may_renew: bool,
 }
 
 /// Why a job is not done.
@@ -52,6 +54,9 @@ pub(super) enum JobError {
     /// The grammar needs memory of its own, and enough others have that.
     #[error("enough grammars have memory of their own")]
     NoMemory,
+    /// The grammar has to be compiled again, which is for another thread.
+    #[error("the grammar has to be compiled again")]
+    Elsewhere,
     /// Its request fails.
     #[error(transparent)]
     Grammar(#[from] CompileGrammarError),
@@ -114,10 +119,10 @@ impl Compiler<'_> {
             model_stop_tokens,
         ));
         let max_tokens = params.max_tokens;
-        with_room(&mut request, cancel, |request| request.measure(max_tokens))?;
+        self.with_room(&mut request, cancel, |request| request.measure(max_tokens))?;
         for (index, &token_id) in output_token_ids.iter().enumerate() {
             // Whether it can still be completed was decided when it was generated.
-            let accepted = with_room(&mut request, cancel, |request| {
+            let accepted = self.with_room(&mut request, cancel, |request| {
                 request.accept_token(token_id, u32::MAX)
             })?;
             if accepted != Accepted::Yes {
@@ -127,23 +132,27 @@ impl Compiler<'_> {
                 return Err(CompileGrammarError::Unsupported(message).into());
             }
         }
-        with_room(&mut request, cancel, |request| request.mask(u32::MAX))?;
+        self.with_room(&mut request, cancel, |request| request.mask(u32::MAX))?;
         request.tell_when_gone(self.waiting.tell_when_gone());
         Ok(request)
     }
-}
 
-/// Does something with a grammar, which goes on in other memory for as long as its own is full.
-fn with_room<T>(
-    request: &mut StructuredOutputRequest,
-    cancel: &CancelFlag,
-    mut attempt: impl FnMut(&mut StructuredOutputRequest) -> Result<T, MatcherError>,
-) -> Result<T, JobError> {
-    loop {
-        match attempt(request) {
-            Err(MatcherError::StatesExhausted { .. }) => request.renew(cancel)?,
-            Err(error) => return Err(CompileGrammarError::Matcher(error).into()),
-            Ok(done) => return Ok(done),
+    /// Does something with a grammar, which goes on in other memory for as long as its own is full.
+    fn with_room<T>(
+        &self,
+        request: &mut StructuredOutputRequest,
+        cancel: &CancelFlag,
+        mut attempt: impl FnMut(&mut StructuredOutputRequest) -> Result<T, MatcherError>,
+    ) -> Result<T, JobError> {
+        loop {
+            match attempt(request) {
+                Err(MatcherError::StatesExhausted { .. }) if !self.may_renew => {
+                    return Err(JobError::Elsewhere);
+                }
+                Err(MatcherError::StatesExhausted { .. }) => request.renew(cancel)?,
+                Err(error) => return Err(CompileGrammarError::Matcher(error).into()),
+                Ok(done) => return Ok(done),
+            }
         }
     }
 }

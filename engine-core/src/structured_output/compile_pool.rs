@@ -4,48 +4,47 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
-use crossbeam_channel::{Receiver, Sender, TrySendError, bounded, select, unbounded};
+use crossbeam_channel::{Sender, TrySendError};
 use protocol::{RequestError, RequestErrorCode};
 use structured_output::CompileError;
 
 use super::backend::{CompileGrammarError, StructuredOutputBackend};
 use super::compile_job::{CompileJob, CompiledGrammar, Compiler, JobError, Purpose, refusal};
+use super::compile_lanes::{CompileLanes, ServedLanes};
 use super::waiting_jobs::WaitingJobs;
 use crate::panic_message::panic_message;
 use crate::request::RequestId;
 
 /// The threads and their queues. They end when the pool is dropped.
 pub(super) struct CompilePool {
-    jobs: Sender<CompileJob>,
-    /// Before all others: their requests have begun. No more of them than requests in flight.
-    renewals: Sender<CompileJob>,
+    backend: Arc<dyn StructuredOutputBackend>,
+    lanes: CompileLanes,
 }
 
 impl CompilePool {
-    /// Starts `num_threads` threads, for which at most `max_queued` jobs wait. The request's id goes
-    /// to `done` once its grammar is compiled.
+    /// Starts `num_threads` threads, and those that [`CompileLanes::new`] adds. In each lane at most
+    /// `max_queued` jobs wait. The request's id goes to `done` once its grammar is compiled.
     pub(super) fn new(
         backend: &Arc<dyn StructuredOutputBackend>,
         num_threads: usize,
         max_queued: usize,
         done: &Sender<RequestId>,
     ) -> std::io::Result<Self> {
-        let (jobs, jobs_queue) = bounded(max_queued);
-        let (renewals, renewals_queue) = unbounded();
-        let waiting = WaitingJobs::new(renewals.clone());
-        for index in 0..num_threads {
+        let (lanes, served) = CompileLanes::new(num_threads, max_queued);
+        let waiting = WaitingJobs::new(lanes.renewals().clone());
+        for (index, lanes) in served.into_iter().enumerate() {
             let thread = CompileThread {
                 backend: Arc::clone(backend),
                 waiting: waiting.clone(),
-                jobs: jobs_queue.clone(),
-                renewals: renewals_queue.clone(),
+                lanes,
                 done: done.clone(),
             };
             std::thread::Builder::new()
                 .name(format!("grammar-{index}"))
                 .spawn(move || thread.run())?;
         }
-        Ok(Self { jobs, renewals })
+        let backend = Arc::clone(backend);
+        Ok(Self { backend, lanes })
     }
 
     /// Queues a job.
@@ -53,18 +52,21 @@ impl CompilePool {
     /// # Errors
     /// The queue is full.
     pub(super) fn submit(&self, job: CompileJob) -> Result<(), RequestError> {
-        self.jobs.try_send(job).map_err(|error| match error {
-            TrySendError::Full(_) => RequestError {
-                code: RequestErrorCode::QueueOverflow,
-                message: format!(
-                    "{} grammars wait to be compiled already: max_num_queued_grammars allows no \
-                     more",
-                    self.jobs.len()
-                ),
-                retryable: true,
-            },
-            TrySendError::Disconnected(_) => threads_are_gone(),
-        })
+        let structured_outputs = job.params.structured_outputs.as_ref();
+        let is_ready = structured_outputs.is_some_and(|params| self.backend.is_compiled(params));
+        self.lanes
+            .try_send(job, is_ready)
+            .map_err(|error| match error {
+                TrySendError::Full(num_queued) => RequestError {
+                    code: RequestErrorCode::QueueOverflow,
+                    message: format!(
+                        "{num_queued} grammars wait to be compiled already: \
+                         max_num_queued_grammars allows no more"
+                    ),
+                    retryable: true,
+                },
+                TrySendError::Disconnected(_) => threads_are_gone(),
+            })
     }
 
     /// Queues the job of a request that had a grammar already.
@@ -72,7 +74,10 @@ impl CompilePool {
     /// # Errors
     /// There are no threads any more.
     pub(super) fn submit_renewal(&self, job: CompileJob) -> Result<(), RequestError> {
-        self.renewals.send(job).map_err(|_| threads_are_gone())
+        match self.lanes.renewals().send(job) {
+            true => Ok(()),
+            false => Err(threads_are_gone()),
+        }
     }
 }
 
@@ -88,8 +93,7 @@ fn threads_are_gone() -> RequestError {
 struct CompileThread {
     backend: Arc<dyn StructuredOutputBackend>,
     waiting: WaitingJobs,
-    jobs: Receiver<CompileJob>,
-    renewals: Receiver<CompileJob>,
+    lanes: ServedLanes,
     done: Sender<RequestId>,
 }
 
@@ -98,7 +102,7 @@ impl CompileThread {
         if let Err(error) = lower_priority() {
             tracing::warn!(%error, "a grammar thread runs at the priority of all others");
         }
-        while let Some(job) = self.next_job() {
+        while let Some(job) = self.lanes.next_job() {
             if job.cancel.is_cancelled() {
                 continue;
             }
@@ -114,23 +118,13 @@ impl CompileThread {
         }
     }
 
-    /// Sleeps until there is one; `None` where there will be no more.
-    fn next_job(&self) -> Option<CompileJob> {
-        if let Ok(job) = self.renewals.try_recv() {
-            return Some(job);
-        }
-        select! {
-            recv(self.renewals) -> job => job.ok(),
-            recv(self.jobs) -> job => job.ok(),
-        }
-    }
-
     /// What becomes of a grammar; `None` where it was cancelled, or has to wait for memory.
     fn compile(&self, mut job: CompileJob) -> Option<CompiledGrammar> {
         let backend = &*self.backend;
         let compiler = Compiler {
             backend,
             waiting: &self.waiting,
+            may_renew: !self.lanes.is_only_ready,
         };
         let num_gone = self.waiting.num_gone();
         let (started, before) = (Instant::now(), backend.num_compilations());
@@ -146,6 +140,10 @@ impl CompileThread {
             Ok(Ok(started)) => Ok(started),
             Ok(Err(JobError::NoMemory)) => {
                 self.waiting.wait(job, num_gone);
+                return None;
+            }
+            Ok(Err(JobError::Elsewhere)) => {
+                self.waiting.do_elsewhere(job);
                 return None;
             }
             Ok(Err(JobError::Grammar(error))) if error == cancelled => return None,

@@ -8,6 +8,7 @@
 mod backend;
 mod backend_formwork;
 mod compile_job;
+mod compile_lanes;
 mod compile_pool;
 mod jump_forward;
 mod manager;

@@ -3,9 +3,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use crossbeam_channel::Sender;
-
 use super::compile_job::CompileJob;
+use super::compile_lanes::Renewals;
 use crate::lock::lock;
 
 /// The jobs, until a grammar is gone. Clones are one queue.
@@ -13,7 +12,7 @@ use crate::lock::lock;
 pub(super) struct WaitingJobs {
     state: Arc<Mutex<State>>,
     /// Where a job goes that tries again.
-    jobs: Sender<CompileJob>,
+    jobs: Renewals,
 }
 
 #[derive(Default)]
@@ -34,7 +33,7 @@ pub(super) struct NumGone(u64);
 
 impl WaitingJobs {
     /// No jobs. Those that have waited go to `jobs`.
-    pub(super) fn new(jobs: Sender<CompileJob>) -> Self {
+    pub(super) fn new(jobs: Renewals) -> Self {
         Self {
             state: Arc::default(),
             jobs,
@@ -57,6 +56,11 @@ impl WaitingJobs {
         }
     }
 
+    /// Hands a job to the threads that may compile.
+    pub(super) fn do_elsewhere(&self, job: CompileJob) {
+        self.try_again(vec![job]);
+    }
+
     /// A grammar is gone.
     pub(super) fn gone(&self) {
         let mut state = lock(&self.state);
@@ -71,7 +75,7 @@ impl WaitingJobs {
     fn try_again(&self, waiting: Vec<CompileJob>) {
         for job in waiting {
             // Without threads nobody waits for an answer.
-            let _ = self.jobs.send(job);
+            self.jobs.send(job);
         }
     }
 
@@ -112,7 +116,10 @@ mod tests {
     #[test]
     fn jobs_look_again_when_a_grammar_is_gone() {
         let (sender, jobs) = unbounded();
-        let waiting = WaitingJobs::new(sender);
+        let waiting = WaitingJobs::new(Renewals {
+            small: sender.clone(),
+            large: sender,
+        });
         let grammar = waiting.tell_when_gone();
         waiting.wait(job("a"), waiting.num_gone());
         waiting.wait(job("b"), waiting.num_gone());

@@ -48,6 +48,10 @@ impl StructuredOutputBackend for SlowBackend {
         self.real.compile_grammar(params, stop_token_ids, cancel)
     }
 
+    fn is_compiled(&self, params: &StructuredOutputsParams) -> bool {
+        self.real.is_compiled(params)
+    }
+
     fn num_compilations(&self) -> u64 {
         self.real.num_compilations()
     }
@@ -132,6 +136,52 @@ fn a_full_queue_refuses_and_an_abort_frees_its_thread() {
     let ids: Vec<_> = answers.keys().collect();
     assert_eq!(ids, ["c"]);
     assert_eq!(answers["c"].finish_reason, Some(FinishReason::Stop));
+}
+
+/// Runs a request to its end while others are held at the compiler.
+fn run_past_the_held(engine: &mut Engine, id: &str, pattern: &str) {
+    engine.add(engine.request(id, "Hello", regex(pattern), seeded(1, 20)));
+    assert!(engine.core.wait_for_grammar());
+    let mut finish_reason = None;
+    while engine.core.has_work() {
+        for output in engine.step() {
+            assert_eq!((&*output.request_id, &output.error), (id, &None));
+            finish_reason = finish_reason.or(output.finish_reason);
+        }
+    }
+    assert_eq!(finish_reason, Some(FinishReason::Stop));
+}
+
+#[test]
+fn large_constraints_hold_up_neither_small_nor_cached_ones() {
+    let (mut engine, started, leave) = slow_engine();
+    run_past_the_held(&mut engine, "first", "[a-z]{3}");
+    // Two large ones, the second behind the first.
+    for id in ["large", "behind"] {
+        let pattern = format!("slow({})?", "a".repeat(70_000));
+        engine.add(engine.request(id, "Hello", regex(&pattern), seeded(1, 20)));
+    }
+    started.recv().unwrap();
+    run_past_the_held(&mut engine, "small", "[0-9]{2}");
+    // With the thread for small ones taken too, what is cached is ready all the same.
+    engine.add(engine.request("slow", "Hello", regex("slow1"), seeded(1, 20)));
+    started.recv().unwrap();
+    run_past_the_held(&mut engine, "cached", "[a-z]{3}");
+    engine.core.abort_requests(&AbortRequests {
+        client_index: 0,
+        request_ids: vec!["large".to_owned()],
+    });
+    started.recv().unwrap();
+    engine.core.abort_requests(&AbortRequests {
+        client_index: 0,
+        request_ids: vec!["behind".to_owned()],
+    });
+    // Two, since one may still be taken by what was aborted.
+    leave.send(()).unwrap();
+    leave.send(()).unwrap();
+    let answers = engine.drain();
+    assert_eq!(answers.keys().collect::<Vec<_>>(), ["slow"]);
+    assert_eq!(answers["slow"].finish_reason, Some(FinishReason::Stop));
 }
 
 #[test]

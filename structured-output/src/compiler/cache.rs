@@ -100,6 +100,11 @@ impl<K: std::hash::Hash + Eq> Cache<K> {
         }
     }
 
+    /// Whether the outcome for a key is known. Its last use stays.
+    pub(super) fn is_known(&self, key: &K) -> bool {
+        matches!(self.lock().by_key.get(key), Some(Entry::Done { .. }))
+    }
+
     /// Forgets all outcomes.
     pub(super) fn clear(&self) {
         let mut entries = self.lock();
@@ -206,6 +211,7 @@ mod tests {
         assert!(!must_compile(&cache, 1));
         assert!(must_compile(&cache, 4), "a new one drives out the second");
         assert_eq!(cache.memory_bytes(), 30);
+        assert!(cache.is_known(&1) && !cache.is_known(&2));
         assert!(!must_compile(&cache, 1) && !must_compile(&cache, 3));
         assert!(must_compile(&cache, 2));
         cache.clear();
@@ -226,6 +232,7 @@ mod tests {
         let Turn::Compile(ticket) = cache.turn(&Arc::new(1), &CancelFlag::new()) else {
             panic!("nothing is known yet");
         };
+        assert!(!cache.is_known(&1));
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| must_compile(&cache, 1));
             ticket.finish(&failure(), 10);

@@ -107,6 +107,18 @@ impl GrammarCompiler {
         self.compile_owned(specification.clone(), budget, cancel)
     }
 
+    /// Whether [`compile_specification`](Self::compile_specification) would find its outcome in the
+    /// cache, a failure included. Hashes the source.
+    pub fn is_cached(&self, specification: GrammarSpecification, budget: CompileBudget) -> bool {
+        // A full generation's outcomes go with the next compilation.
+        let is_full = |generations: &Mutex<Generations>| {
+            let generations = generations.lock().unwrap_or_else(PoisonError::into_inner);
+            generations.current.is_full()
+        };
+        self.generations.get().is_some_and(|known| !is_full(known))
+            && self.cache.is_known(&(specification, budget))
+    }
+
     fn compile_owned(
         &self,
         specification: GrammarSpecification,

@@ -111,8 +111,10 @@ impl Scheduler {
             }
             Err(error) => {
                 let code = match error.code {
-                    // It was let in: it is not the caller's fault any more.
-                    RequestErrorCode::GrammarRefused => RequestErrorCode::InternalError,
+                    // Its output has begun: it was let in, and it is not the caller's fault any more.
+                    RequestErrorCode::GrammarRefused if request.has_begun() => {
+                        RequestErrorCode::InternalError
+                    }
                     other => other,
                 };
                 self.fail_renewed(request, RequestError { code, ..error });

@@ -1,0 +1,162 @@
+//! The queues of the compile threads: what is large doesn't hold up what is small, and what is compiled
+//! already waits for no compilation.
+
+use crossbeam_channel::{Receiver, Sender, TrySendError, bounded, never, select, unbounded};
+
+use super::compile_job::CompileJob;
+
+/// Constraints whose source has more bytes than this are large: how long they take is not known
+/// beforehand, but seconds take a source of this size, mostly.
+const MAX_SMALL_BYTES: usize = 64 << 10;
+
+/// Where jobs go. The threads end when it is dropped.
+pub(super) struct CompileLanes {
+    /// What is compiled already.
+    ready: Sender<CompileJob>,
+    small: Sender<CompileJob>,
+    large: Sender<CompileJob>,
+    renewals: Renewals,
+}
+
+/// Where jobs go whose requests have begun: before the others of their lane. No more of them than
+/// requests in flight.
+#[derive(Clone)]
+pub(super) struct Renewals {
+    pub(super) small: Sender<CompileJob>,
+    pub(super) large: Sender<CompileJob>,
+}
+
+/// Whose jobs a thread does. In each lane they keep their order.
+#[derive(Clone)]
+pub(super) struct ServedLanes {
+    ready: Receiver<CompileJob>,
+    small: Receiver<CompileJob>,
+    large: Receiver<CompileJob>,
+    small_renewals: Receiver<CompileJob>,
+    large_renewals: Receiver<CompileJob>,
+    /// Whether these are jobs whose grammar is compiled already.
+    pub(super) is_only_ready: bool,
+}
+
+impl CompileLanes {
+    /// Lanes in each of which `max_queued` jobs may wait, and what each of the threads serves: of
+    /// `num_threads` all but one serve the large jobs too. There are one more for these where
+    /// there is only one, and one more for what is compiled already.
+    pub(super) fn new(num_threads: usize, max_queued: usize) -> (Self, Vec<ServedLanes>) {
+        let (ready, ready_queue) = bounded(max_queued);
+        let (small, small_queue) = bounded(max_queued);
+        let (large, large_queue) = bounded(max_queued);
+        let (small_renewals, small_renewals_queue) = unbounded();
+        let (large_renewals, large_renewals_queue) = unbounded();
+        let none = ServedLanes {
+            ready: never(),
+            small: never(),
+            large: never(),
+            small_renewals: never(),
+            large_renewals: never(),
+            is_only_ready: false,
+        };
+        let only_small = ServedLanes {
+            small: small_queue.clone(),
+            small_renewals: small_renewals_queue.clone(),
+            ..none.clone()
+        };
+        let only_large = ServedLanes {
+            large: large_queue.clone(),
+            large_renewals: large_renewals_queue.clone(),
+            ..none.clone()
+        };
+        let both = ServedLanes {
+            ready: never(),
+            small: small_queue,
+            large: large_queue,
+            small_renewals: small_renewals_queue,
+            large_renewals: large_renewals_queue,
+            is_only_ready: false,
+        };
+        let only_ready = ServedLanes {
+            ready: ready_queue,
+            is_only_ready: true,
+            ..none
+        };
+        let mut served = vec![only_ready, only_small];
+        match num_threads {
+            0 | 1 => served.push(only_large),
+            _ => served.extend(std::iter::repeat_n(both, num_threads - 1)),
+        }
+        let lanes = Self {
+            ready,
+            small,
+            large,
+            renewals: Renewals {
+                small: small_renewals,
+                large: large_renewals,
+            },
+        };
+        (lanes, served)
+    }
+
+    /// Queues a job in its lane.
+    ///
+    /// # Errors
+    /// The lane is full (then the number of jobs in it), or its threads are gone.
+    pub(super) fn try_send(
+        &self,
+        job: CompileJob,
+        is_ready: bool,
+    ) -> Result<(), TrySendError<usize>> {
+        let lane = match (is_ready, is_large(&job)) {
+            (true, _) => &self.ready,
+            (false, false) => &self.small,
+            (false, true) => &self.large,
+        };
+        lane.try_send(job).map_err(|error| match error {
+            TrySendError::Full(_) => TrySendError::Full(lane.len()),
+            TrySendError::Disconnected(_) => TrySendError::Disconnected(0),
+        })
+    }
+
+    /// Where jobs go whose requests have begun.
+    pub(super) fn renewals(&self) -> &Renewals {
+        &self.renewals
+    }
+}
+
+impl Renewals {
+    /// Queues a job; false where there are no threads any more.
+    pub(super) fn send(&self, job: CompileJob) -> bool {
+        match is_large(&job) {
+            true => self.large.send(job).is_ok(),
+            false => self.small.send(job).is_ok(),
+        }
+    }
+}
+
+impl ServedLanes {
+    /// Sleeps until there is a job; `None` where there will be no more.
+    pub(super) fn next_job(&self) -> Option<CompileJob> {
+        for renewals in [&self.small_renewals, &self.large_renewals] {
+            if let Ok(job) = renewals.try_recv() {
+                return Some(job);
+            }
+        }
+        select! {
+            recv(self.small_renewals) -> job => job.ok(),
+            recv(self.large_renewals) -> job => job.ok(),
+            recv(self.ready) -> job => job.ok(),
+            recv(self.small) -> job => job.ok(),
+            recv(self.large) -> job => job.ok(),
+        }
+    }
+}
+
+/// Whether a compilation may take long.
+fn is_large(job: &CompileJob) -> bool {
+    job.params
+        .structured_outputs
+        .as_ref()
+        .is_some_and(|structured_outputs| {
+            let (_, sources) = structured_outputs.constraint.specification();
+            sources.iter().map(String::len).sum::<usize>() > MAX_SMALL_BYTES
+        })
+}
