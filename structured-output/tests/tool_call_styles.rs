@@ -69,6 +69,32 @@ fn qwen_writes_names_in_the_tag() {
     );
 }
 
+/// XGrammar's older name of the style.
+#[test]
+fn qwen_xml_parameter_is_the_schema_in_that_style() {
+    let source = |more: &str| {
+        format!(
+            r#"{{"type": "structural_tag", "format": {{"type": "qwen_xml_parameter",
+            "json_schema": {PERSON}{more}}}}}"#
+        )
+    };
+    let name = "<parameter=name>Bob</parameter>";
+    let age = "<parameter=age>1</parameter>";
+    let (ordered, turned) = (&*format!("{name}{age}"), &*format!("{age}{name}"));
+    check(&source(""), &[name, ordered], &["", age, turned, "{}"]);
+    check(
+        &source(r#", "any_order": true"#),
+        &[name, ordered, turned],
+        &[age],
+    );
+    let info = TokenizerInfo::new(&[b"a".to_vec(), Vec::new()], 2, &[1], &[]).unwrap();
+    let compiler = GrammarCompiler::new(Arc::new(info), CompilerOptions::default());
+    let error = compiler
+        .compile_structural_tag(&source(r#", "style": "json""#))
+        .unwrap_err();
+    assert!(error.to_string().contains("#/format/style"), "{error}");
+}
+
 #[test]
 fn others_write_them_otherwise() {
     check(

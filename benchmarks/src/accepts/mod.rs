@@ -30,10 +30,12 @@ pub enum Answer {
         /// Offset of the first refused byte.
         at: usize,
     },
-    /// The grammar can't be compiled, or the request is malformed.
+    /// The grammar can't be compiled, the request is malformed, or a limit was met in the text.
     Refused {
         /// Why.
         error: String,
+        /// Where it was met in the text: offset of the byte that failed. `None` before the text.
+        at: Option<usize>,
     },
 }
 
@@ -44,13 +46,18 @@ impl Answer {
             Self::Accept => json!({"result": "accept"}),
             Self::Prefix => json!({"result": "prefix"}),
             Self::Reject { at } => json!({"result": "reject", "at": at}),
-            Self::Refused { error } => json!({"result": "refused", "error": error}),
+            Self::Refused { error, at: None } => json!({"result": "refused", "error": error}),
+            Self::Refused {
+                error,
+                at: Some(at),
+            } => json!({"result": "refused", "error": error, "at": at}),
         }
     }
 
     fn refused(error: impl ToString) -> Self {
         Self::Refused {
             error: error.to_string(),
+            at: None,
         }
     }
 }
@@ -95,10 +102,7 @@ impl Accepts {
             self.compiled.insert(key.clone(), compiled);
         }
         match &self.compiled[&key] {
-            Ok(grammar) => {
-                let answer = accepts(&self.compiler, grammar, request.input());
-                answer.unwrap_or_else(Answer::refused)
-            }
+            Ok(grammar) => accepts(&self.compiler, grammar, request.input()),
             Err(error) => Answer::refused(error),
         }
     }
@@ -106,33 +110,45 @@ impl Accepts {
 
 /// Accepts a text byte by byte. Where the grammars together fill their memory, the matcher goes on in
 /// other memory: only a grammar that is too large alone is refused.
-fn accepts(
-    compiler: &GrammarCompiler,
-    grammar: &CompiledGrammar,
-    text: &str,
-) -> Result<Answer, RenewError> {
+fn accepts(compiler: &GrammarCompiler, grammar: &CompiledGrammar, text: &str) -> Answer {
     let mut matcher = GrammarMatcher::new(grammar);
     for (at, byte) in text.bytes().enumerate() {
-        let accepted = loop {
-            match matcher.accept_token(u32::from(byte)) {
-                Err(MatcherError::StatesExhausted { .. }) => {
-                    compiler.renew(&mut matcher, &CancelFlag::new())?;
-                }
-                other => break other?,
+        match accepts_byte(compiler, &mut matcher, byte) {
+            Ok(true) => {}
+            Ok(false) => return Answer::Reject { at },
+            Err(error) => {
+                return Answer::Refused {
+                    error: error.to_string(),
+                    at: Some(at),
+                };
             }
-        };
-        if !accepted {
-            return Ok(Answer::Reject { at });
         }
     }
-    Ok(match matcher.is_completed() {
+    match matcher.is_completed() {
         true => Answer::Accept,
         false => Answer::Prefix,
-    })
+    }
+}
+
+fn accepts_byte(
+    compiler: &GrammarCompiler,
+    matcher: &mut GrammarMatcher,
+    byte: u8,
+) -> Result<bool, RenewError> {
+    loop {
+        match matcher.accept_token(u32::from(byte)) {
+            Err(MatcherError::StatesExhausted { .. }) => {
+                compiler.renew(matcher, &CancelFlag::new())?;
+            }
+            other => return Ok(other?),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use structured_output::Limits;
+
     use super::*;
 
     #[test]
@@ -169,7 +185,7 @@ mod tests {
     fn what_is_wrong_with_a_request_is_said() {
         let mut accepts = Accepts::new().unwrap();
         let mut error = |line: &str| match accepts.answer(line) {
-            Answer::Refused { error } => error,
+            Answer::Refused { error, at: None } => error,
             other => panic!("{other:?}"),
         };
         assert!(error("{").starts_with("not a JSON object"));
@@ -182,5 +198,40 @@ mod tests {
         assert_eq!(error(option), "options: flags is not an option of regex");
         let regex = r#"{"kind": "regex", "source": "(", "input": ""}"#;
         assert!(error(regex).contains("line 1"));
+    }
+
+    /// A grammar whose text is read in more and more ways that differ in what may follow.
+    #[test]
+    fn a_limit_that_is_met_in_the_text_is_told_with_its_place() {
+        let mut accepts = Accepts::new().unwrap();
+        let options = CompilerOptions {
+            limits: Limits {
+                max_items: 64,
+                ..Limits::default()
+            },
+            ..CompilerOptions::default()
+        };
+        accepts.compiler = GrammarCompiler::new(byte_vocabulary().unwrap(), options);
+        let request = |input: &str| {
+            let source = r#"root ::= [ab] root [ab] | \"\""#;
+            format!(r#"{{"kind": "ebnf", "source": "{source}", "input": "{input}"}}"#)
+        };
+        assert_eq!(accepts.answer(&request("abba")), Answer::Accept);
+        let long = "ab".repeat(500);
+        let answer = accepts.answer(&request(&long));
+        let Answer::Refused {
+            at: Some(at),
+            error,
+        } = &answer
+        else {
+            panic!("{answer:?}");
+        };
+        assert!(error.contains("max_items"), "{error}");
+        assert_eq!(answer.to_json()["at"], *at);
+        // What comes before the place is read.
+        assert_eq!(
+            accepts.answer(&request(&long[..*at / 2 * 2])),
+            Answer::Accept
+        );
     }
 }

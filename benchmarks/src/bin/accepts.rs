@@ -4,7 +4,7 @@
 //! "...", "options": {...}, "input": "..."}`; `source` is the grammar's text (of a choice a JSON
 //! array of strings), `options` has compile options by name. The answer is one line: `{"result":
 //! "accept" | "prefix" | "reject" | "refused", "at": byte offset of the first refused byte,
-//! "error": "..."}`. `accept` means a complete sentence, `prefix` that more is needed.
+//! "error": "..."}`; a refusal has `at` where a limit was met in the text. `accept` means a complete sentence, `prefix` that more is needed.
 
 use std::io::{self, BufRead, BufWriter, Write};
 

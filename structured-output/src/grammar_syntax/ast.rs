@@ -179,6 +179,11 @@ impl RuleBuilder {
         }
     }
 
+    /// Drops the nodes after the first `len`.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        self.nodes.truncate(len);
+    }
+
     /// How many nodes there are.
     pub(crate) fn len(&self) -> usize {
         self.nodes.len()

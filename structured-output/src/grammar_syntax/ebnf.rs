@@ -230,6 +230,9 @@ impl<'a> Parser<'a, '_> {
         let mut group = Group::new(self.cursor.offset());
         // What a repetition may follow.
         let mut repeatable = false;
+        // XGrammar's hint of what follows a rule, from which it makes smaller masks. It takes no
+        // part in the language: it is read, and its nodes from here on are dropped again.
+        let mut look_ahead: Option<usize> = None;
         loop {
             self.limits
                 .check_nodes(self.grammar.num_nodes + self.rule.len())?;
@@ -241,12 +244,15 @@ impl<'a> Parser<'a, '_> {
             match next {
                 '(' => {
                     self.cursor.skip(1);
-                    if self.cursor.peek() == Some('=') {
-                        return Err(SyntaxError::new(
-                            offset,
-                            "a look-ahead `(=` is not supported: leave it out, it doesn't change \
-                             the language",
-                        ));
+                    if self.cursor.take_str("=") {
+                        if !open.is_empty() || group.items.is_empty() {
+                            return Err(SyntaxError::new(
+                                offset,
+                                "a look-ahead `(=` stands at the end of a rule, after its last \
+                                 part and outside of groups",
+                            ));
+                        }
+                        look_ahead = Some(self.rule.len());
                     }
                     if open.len() >= self.limits.max_nesting {
                         return Err(self.limits.too_deep(offset));
@@ -259,6 +265,13 @@ impl<'a> Parser<'a, '_> {
                     let Some(outer) = open.pop() else {
                         return Err(SyntaxError::new(offset, "`)` without `(`"));
                     };
+                    if let Some(len) = look_ahead.filter(|_| open.is_empty()) {
+                        let is_empty = group.items.is_empty() && group.alternatives.is_empty();
+                        self.end_of_look_ahead(group.offset, is_empty)?;
+                        self.rule.truncate(len);
+                        group = outer;
+                        break;
+                    }
                     let closed = std::mem::replace(&mut group, outer).close(&mut self.rule);
                     group.items.push(closed);
                     repeatable = true;
@@ -293,6 +306,21 @@ impl<'a> Parser<'a, '_> {
             return Err(SyntaxError::new(group.offset, "`(` without `)`"));
         }
         Ok(group.close(&mut self.rule))
+    }
+
+    /// Refuses a look-ahead that says nothing, and what comes after one within its rule.
+    fn end_of_look_ahead(&mut self, offset: usize, is_empty: bool) -> Result<(), SyntaxError> {
+        if is_empty {
+            return Err(SyntaxError::new(offset, "the look-ahead `(=` is empty"));
+        }
+        self.skip_blanks();
+        if self.cursor.peek().is_none() || self.at_definition() {
+            return Ok(());
+        }
+        let found = self.cursor.found();
+        self.cursor.error(format!(
+            "expected the rule's end after its look-ahead, found {found}"
+        ))
     }
 
     /// `?`, `*`, `+`, `{m}`, `{m,}` or `{m,n}`.

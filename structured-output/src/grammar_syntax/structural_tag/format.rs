@@ -46,6 +46,11 @@ impl Parser<'_> {
                 return Ok(rule.pieces(0, &pieces));
             }
             "json_schema" => return self.json_schema(fields, rule),
+            "qwen_xml_parameter" => {
+                let schema = fields.required("json_schema")?;
+                let any_order = fields.flag("any_order", false)?;
+                return self.xml_members(fields, schema, XmlStyle::Qwen, any_order, rule);
+            }
             "regex" => {
                 let pattern = fields.string("pattern")?;
                 let regex = self.limits.regex(pattern, "", 0);
