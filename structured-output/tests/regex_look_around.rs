@@ -240,7 +240,7 @@ fn after(matcher: &GrammarMatcher, text: &str) -> Option<GrammarMatcher> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
 
     /// What is not refused is what it says.
     #[test]
