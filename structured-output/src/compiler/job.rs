@@ -75,12 +75,17 @@ impl Job<'_> {
         if self.cancel.is_cancelled() {
             return Err(CompileError::Cancelled);
         }
-        let mut automaton = self.engine.lock_for_slice();
-        let before = (automaton.num_states(), automaton.state_bytes());
-        let result = work(&mut automaton);
-        self.states += automaton.num_states() - before.0;
-        self.bytes += automaton.state_bytes() - before.1;
-        drop(automaton);
+        let (result, states, bytes) = self.engine.slice(|automaton| {
+            let before = (automaton.num_states(), automaton.state_bytes());
+            let result = work(automaton);
+            (
+                result,
+                automaton.num_states() - before.0,
+                automaton.state_bytes() - before.1,
+            )
+        });
+        self.states += states;
+        self.bytes += bytes;
         let CompileBudget {
             max_states,
             max_bytes,

@@ -29,6 +29,8 @@ pub(crate) struct Engine {
     limits: Limits,
     shares: Shares,
     automaton: Mutex<TokenAutomaton>,
+    /// Bytes of its states after the last work that added any: to be read without its lock.
+    state_bytes: AtomicUsize,
     ready: ReadyAnswers,
     /// Matchers that wait for the automaton: compilations let them pass.
     num_waiting: AtomicUsize,
@@ -88,12 +90,10 @@ impl Engine {
         options: &CompilerOptions,
     ) -> Self {
         let shares = Shares::of(options.cache_bytes);
+        let automaton = TokenAutomaton::new(Arc::clone(&index), base, options.limits.max_items);
         Self {
-            automaton: Mutex::new(TokenAutomaton::new(
-                Arc::clone(&index),
-                base,
-                options.limits.max_items,
-            )),
+            state_bytes: AtomicUsize::new(automaton.state_bytes()),
+            automaton: Mutex::new(automaton),
             ready: ReadyAnswers::new(shares.ready),
             num_waiting: AtomicUsize::new(0),
             is_closed: AtomicBool::new(false),
@@ -127,14 +127,21 @@ impl Engine {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The automaton for a slice of a compilation, once no matcher waits for it. A lock that is
-    /// given up and taken again at once mostly goes to the same thread; without this, a matcher
-    /// could wait for many slices.
-    pub(crate) fn lock_for_slice(&self) -> MutexGuard<'_, TokenAutomaton> {
+    /// Does a slice of a compilation, once no matcher waits for the automaton. A lock that is given
+    /// up and taken again at once mostly goes to the same thread; without this, a matcher could wait
+    /// for many slices.
+    pub(crate) fn slice<T>(&self, work: impl FnOnce(&mut TokenAutomaton) -> T) -> T {
         while self.num_waiting.load(Ordering::Relaxed) > 0 {
             std::thread::yield_now();
         }
-        self.lock()
+        let mut automaton = self.lock();
+        let result = work(&mut automaton);
+        self.note_state_bytes(automaton.state_bytes());
+        result
+    }
+
+    fn note_state_bytes(&self, bytes: usize) {
+        self.state_bytes.store(bytes, Ordering::Relaxed);
     }
 
     /// The tokens that may come next at a place, the vocabulary's stop tokens included.
@@ -252,6 +259,8 @@ impl Engine {
         self.num_waiting.fetch_sub(1, Ordering::Relaxed);
         let before = automaton.state_bytes();
         let answer = work(&mut automaton, &mut fuel);
+        let after = automaton.state_bytes();
+        self.note_state_bytes(after);
         if automaton.take_item_excess() {
             return Err(MatcherError::ItemsExhausted {
                 max: self.limits.max_items,
@@ -261,7 +270,6 @@ impl Engine {
             self.forget(&mut automaton);
         }
         // Who goes on among states that are there already disturbs nobody.
-        let after = automaton.state_bytes();
         if after > before && after > self.shares.states_at_most {
             return Err(self.exhausted());
         }
@@ -309,15 +317,17 @@ impl Engine {
         automaton.state_bytes() + automaton.cache_bytes() + self.ready.memory_bytes()
     }
 
-    /// Whether the next compilation should start a new generation.
+    /// Whether the next compilation should start a new generation. Waits for no work.
     pub(crate) fn is_full(&self) -> bool {
-        self.lock().state_bytes() > self.shares.states
+        self.state_bytes.load(Ordering::Relaxed) > self.shares.states
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::{CompilerOptions, GrammarCompiler, GrammarMatcher, TokenizerInfo};
+    use crate::{
+        CompilerOptions, GrammarCompiler, GrammarMatcher, GrammarSpecification, TokenizerInfo,
+    };
 
     /// Waits for ever where a known answer takes the lock.
     #[test]
@@ -346,6 +356,17 @@ mod tests {
         let meanwhile = std::thread::scope(|scope| scope.spawn(walk).join().unwrap());
         drop(computing);
         assert_eq!(meanwhile, before);
+        // So is whether a grammar is known.
+        let is_cached = || {
+            let specification = GrammarSpecification::Regex("a{1,3}b|b".to_owned());
+            compiler.is_cached(specification, CompilerOptions::default().budget)
+        };
+        let computing = grammar.engine().lock();
+        assert!(std::thread::scope(|scope| scope
+            .spawn(is_cached)
+            .join()
+            .unwrap()));
+        drop(computing);
         // Forgotten, they are computed again.
         grammar.engine().clear_caches();
         assert_eq!(walk(), before);
