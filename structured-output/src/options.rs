@@ -91,6 +91,12 @@ pub enum PropertyOrder {
     Any,
 }
 
+impl PropertyOrder {
+    /// The names of the options' values.
+    pub(crate) const NAMES: [(&'static str, Self); 2] =
+        [("schema", Self::Schema), ("any", Self::Any)];
+}
+
 /// What `format` means.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Format {

@@ -1,7 +1,7 @@
 //! What is to be compiled, as data: a kind, its source, its options.
 
 use crate::error::CompileError;
-use crate::json::Whitespace;
+use crate::json::{Whitespace, named, one_of};
 use crate::options::{JsonSchemaOptions, Limits, PropertyOrder};
 
 /// A grammar's specification. Pure data, compared in full: equal ones are compiled once.
@@ -148,25 +148,31 @@ fn set_option(
     name: &str,
     value: &str,
 ) -> Result<(), CompileError> {
-    let wrong = |right: &str| Err(invalid(name, format!("expected {right}, not `{value}`")));
-    match (name, value) {
-        ("whitespace", "flexible") => options.whitespace = Whitespace::Flexible,
-        ("whitespace", "spaced") => options.whitespace = Whitespace::Spaced,
-        ("whitespace", "compact") => options.whitespace = Whitespace::Compact,
-        ("whitespace", _) => return wrong("one of flexible, spaced, compact"),
-        ("whitespace_pattern", pattern) => options.whitespace_pattern = Some(pattern.to_owned()),
-        ("property_order", "schema") => options.property_order = PropertyOrder::Schema,
-        ("property_order", "any") => options.property_order = PropertyOrder::Any,
-        ("property_order", _) => return wrong("one of schema, any"),
-        ("strict", "true") => options.strict = true,
-        ("strict", "false") => options.strict = false,
-        ("strict", _) => return wrong("true or false"),
+    fn chosen<T: Copy>(
+        name: &str,
+        value: &str,
+        choices: &[(&'static str, T)],
+    ) -> Result<T, CompileError> {
+        named(value, choices).ok_or_else(|| wrong(name, &one_of(choices), value))
+    }
+    match name {
+        "whitespace" => options.whitespace = chosen(name, value, &Whitespace::NAMES)?,
+        "whitespace_pattern" => options.whitespace_pattern = Some(value.to_owned()),
+        "property_order" => options.property_order = chosen(name, value, &PropertyOrder::NAMES)?,
+        "strict" => {
+            let strict = value.parse();
+            options.strict = strict.map_err(|_| wrong(name, "true or false", value))?;
+        }
         _ => {
             let message = format!("there is no such option; there are {OPTIONS}");
             return Err(invalid(name, message));
         }
     }
     Ok(())
+}
+
+fn wrong(option: &str, right: &str, value: &str) -> CompileError {
+    invalid(option, format!("expected {right}, not `{value}`"))
 }
 
 fn invalid(option: &str, message: String) -> CompileError {

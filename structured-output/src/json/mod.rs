@@ -58,6 +58,7 @@ mod value;
 
 pub(crate) use frame::Frame;
 pub(crate) use node::NodeId;
+pub(crate) use options::{named, one_of};
 pub(crate) use programs::Programs;
 pub use schema::Draft;
 pub(crate) use schema::SchemaCompiler;

@@ -33,14 +33,7 @@ impl JsonSchemaOptions {
 
     fn read(&mut self, name: &str, value: &Value) -> Result<(), CompileError> {
         match name {
-            "whitespace" => {
-                let choices = [
-                    ("flexible", Whitespace::Flexible),
-                    ("spaced", Whitespace::Spaced),
-                    ("compact", Whitespace::Compact),
-                ];
-                self.whitespace = chosen(name, value, &choices)?;
-            }
+            "whitespace" => self.whitespace = chosen(name, value, &Whitespace::NAMES)?,
             "whitespace_pattern" => match value {
                 Value::String(pattern) => self.whitespace_pattern = Some(pattern.clone()),
                 _ => return Err(wrong(name, "a string", value)),
@@ -54,13 +47,7 @@ impl JsonSchemaOptions {
                 },
                 _ => return Err(wrong(name, "a list of two strings", value)),
             },
-            "property_order" => {
-                let choices = [
-                    ("schema", PropertyOrder::Schema),
-                    ("any", PropertyOrder::Any),
-                ];
-                self.property_order = chosen(name, value, &choices)?;
-            }
+            "property_order" => self.property_order = chosen(name, value, &PropertyOrder::NAMES)?,
             "format" => {
                 let choices = [("assert", Format::Assert), ("annotate", Format::Annotate)];
                 self.format = chosen(name, value, &choices)?;
@@ -143,17 +130,23 @@ fn chosen<T: Copy>(
     value: &Value,
     choices: &[(&'static str, T)],
 ) -> Result<T, CompileError> {
-    if let Value::String(name) = value
-        && let Some((_, choice)) = choices.iter().find(|choice| choice.0 == name)
-    {
-        return Ok(*choice);
-    }
+    let named = match value {
+        Value::String(name) => named(name, choices),
+        _ => None,
+    };
+    named.ok_or_else(|| wrong(option, &one_of(choices), value))
+}
+
+/// The choice of a name.
+pub(crate) fn named<T: Copy>(name: &str, choices: &[(&'static str, T)]) -> Option<T> {
+    let named = choices.iter().find(|choice| choice.0 == name);
+    named.map(|named| named.1)
+}
+
+/// What would be right in place of a name that is no choice.
+pub(crate) fn one_of<T>(choices: &[(&'static str, T)]) -> String {
     let names: Vec<&str> = choices.iter().map(|choice| choice.0).collect();
-    Err(wrong(
-        option,
-        &format!("one of {}", names.join(", ")),
-        value,
-    ))
+    format!("one of {}", names.join(", "))
 }
 
 fn members<'a>(option: &str, value: &'a Value) -> Result<&'a [(String, Value)], CompileError> {

@@ -15,6 +15,15 @@ pub enum Whitespace {
     Compact,
 }
 
+impl Whitespace {
+    /// The names of the options' values.
+    pub(crate) const NAMES: [(&'static str, Self); 3] = [
+        ("flexible", Self::Flexible),
+        ("spaced", Self::Spaced),
+        ("compact", Self::Compact),
+    ];
+}
+
 /// The white space at each place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Spacing {

@@ -35,8 +35,7 @@ impl Draft {
 
     /// The draft of a name: `auto`, `4`, `6`, `7`, `2019-09`, `2020-12`.
     pub fn named(name: &str) -> Option<Self> {
-        let named = Self::NAMES.iter().find(|named| named.0 == name);
-        named.map(|named| named.1)
+        crate::json::named(name, &Self::NAMES)
     }
 
     /// The draft whose meta-schema has this URI, without an empty fragment.
