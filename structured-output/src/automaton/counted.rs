@@ -134,18 +134,11 @@ impl TokenAutomaton {
         if self.begins_plainly(characters, fuel)? {
             let lexicon = &mut self.machine.lexicon;
             let fits = lexicon.fitting_alphabets(characters.any_number, fuel)?;
-            for (alphabet, coarse) in index.coarse().iter().enumerate() {
-                if fits >> alphabet & 1 == 0 {
-                    continue;
-                }
-                let labelled = Labelled {
-                    trie: coarse.trie(),
-                    alphabet: Some((alphabet, coarse.representatives())),
-                };
-                let escaped = Labelled::of_bytes(index.escape_trie());
+            let escapes = Labelled::of_bytes(index.escape_trie());
+            for coarse in Labelled::of_coarse(&index).filter(|coarse| coarse.is_among(fits)) {
                 let mut lengths = Lengths::default();
-                if self.add_lengths(labelled, characters.any_number, &mut lengths, fuel)?
-                    && self.add_lengths(escaped, characters.any_number, &mut lengths, fuel)?
+                if self.add_lengths(coarse, characters.any_number, &mut lengths, fuel)?
+                    && self.add_lengths(escapes, characters.any_number, &mut lengths, fuel)?
                 {
                     lengths.keep_longest();
                     found = Some(Arc::new(lengths));

@@ -352,19 +352,15 @@ impl TokenAutomaton {
         fuel: &mut Fuel,
     ) -> Result<Option<LanguageMask>, OutOfFuel> {
         let index = Arc::clone(&self.index);
-        for (alphabet, coarse) in index.coarse().iter().enumerate() {
-            let labelled = Labelled {
-                trie: coarse.trie(),
-                alphabet: Some((alphabet, coarse.representatives())),
-            };
+        for coarse in Labelled::of_coarse(&index) {
             let lexicon = &mut self.machine.lexicon;
-            let Some(plain) = walk_language(lexicon, labelled, START, language, None, fuel)? else {
+            let Some(plain) = walk_language(lexicon, coarse, START, language, None, fuel)? else {
                 continue;
             };
             let escapes = Labelled::of_bytes(index.escape_trie());
             let escaped = walk_language(lexicon, escapes, START, language, None, fuel)?;
             let walks = [
-                (labelled.trie, plain),
+                (coarse.trie, plain),
                 (escapes.trie, escaped.unwrap_or_default()),
             ];
             let num_rests = |(trie, walked): &(&Trie, Walked)| -> usize {

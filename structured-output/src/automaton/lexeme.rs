@@ -125,23 +125,16 @@ impl TokenAutomaton {
         let index = Arc::clone(&self.index);
         // A walk that fails may have seen much of its trie before.
         let fits = self.machine.lexicon.fitting_alphabets(expr, fuel)?;
-        for (alphabet, coarse) in index.coarse().iter().enumerate() {
-            if fits >> alphabet & 1 == 0 {
-                continue;
-            }
-            let labelled = Labelled {
-                trie: coarse.trie(),
-                alphabet: Some((alphabet, coarse.representatives())),
-            };
+        for coarse in Labelled::of_coarse(&index).filter(|coarse| coarse.is_among(fits)) {
             let mut plain = Found::default();
             let lexicon = &mut self.machine.lexicon;
-            if !walk(lexicon, labelled, expr, fuel, &mut plain)? {
+            if !walk(lexicon, coarse, expr, fuel, &mut plain)? {
                 continue;
             }
             let mut escaped = Found::default();
-            let labelled = Labelled::of_bytes(index.escape_trie());
-            walk(lexicon, labelled, expr, fuel, &mut escaped)?;
-            let inside = [(coarse.trie(), &plain), (index.escape_trie(), &escaped)];
+            let escapes = Labelled::of_bytes(index.escape_trie());
+            walk(lexicon, escapes, expr, fuel, &mut escaped)?;
+            let inside = [(coarse.trie, &plain), (escapes.trie, &escaped)];
             let mut exits = Suffixes::default();
             for (trie, found) in inside {
                 exits.add(&index, trie, &found.exits, fuel)?;

@@ -4,7 +4,7 @@ use std::ops::{Range, RangeInclusive};
 
 use hashbrown::HashMap;
 
-use crate::index::{CHARACTERS, CONTINUATION, Labels, ROOT, Trie};
+use crate::index::{CHARACTERS, CONTINUATION, Labels, ROOT, TokenizerIndex, Trie};
 use crate::lexical::{ByteSet, EMPTY, EPSILON, ExprId, Fuel, Lexicon, NO_MARK, OutOfFuel, RowRef};
 
 /// A trie with what its labels stand for.
@@ -22,6 +22,23 @@ impl<'a> Labelled<'a> {
             trie,
             alphabet: None,
         }
+    }
+
+    /// The tries of the coarse alphabets, from the coarsest on. What they leave out is in the trie
+    /// of escapes.
+    pub(crate) fn of_coarse(index: &'a TokenizerIndex) -> impl Iterator<Item = Self> {
+        let numbered = index.coarse().iter().enumerate();
+        numbered.map(|(alphabet, coarse)| Self {
+            trie: coarse.trie(),
+            alphabet: Some((alphabet, coarse.representatives())),
+        })
+    }
+
+    /// Whether its alphabet is one of those that [`Lexicon::fitting_alphabets`] found; bytes always
+    /// are.
+    pub(crate) fn is_among(&self, fitting: u8) -> bool {
+        self.alphabet
+            .is_none_or(|(alphabet, _)| fitting >> alphabet & 1 == 1)
     }
 
     /// A byte that a label stands for.
