@@ -62,14 +62,6 @@ impl StoredDtype {
     }
 }
 
-/// A weight `[out_features, in_features]` by name, and whether a bias `[out_features]` goes with it.
-pub(crate) struct LinearSpec<'n> {
-    /// Name without `.weight` or `.bias`.
-    pub(crate) name: &'n str,
-    pub(crate) out_features: usize,
-    pub(crate) bias: bool,
-}
-
 /// Hands the checkpoint's tensors to a backend, one by one.
 pub(crate) struct WeightLoader<'a, B: Backend> {
     checkpoint: &'a Checkpoint,
@@ -153,21 +145,25 @@ impl<'a, B: Backend> WeightLoader<'a, B> {
         name: &str,
         vocab_size: usize,
     ) -> Result<B::Matrix, ModelError> {
-        let part = LinearSpec {
-            name,
-            out_features: vocab_size,
-            bias: false,
-        };
-        self.matrix(in_features, &[part], MatrixRole::Vocabulary)
+        let part = (name.to_owned(), vocab_size);
+        self.matrix(in_features, &[part], false, MatrixRole::Vocabulary)
     }
 
-    /// One matrix of several linear layers with the same input, stacked in the order given.
+    /// One matrix of several linear layers of a block with the same input, stacked in the order
+    /// given: their names within the block, without `.weight` or `.bias`, and their output features.
+    /// With `bias` each has one.
     pub(crate) fn fused_linear(
         &mut self,
         in_features: usize,
-        parts: &[LinearSpec<'_>],
+        block: &str,
+        parts: &[(&str, usize)],
+        bias: bool,
     ) -> Result<B::Matrix, ModelError> {
-        self.matrix(in_features, parts, MatrixRole::Layer)
+        let parts: Vec<(String, usize)> = parts
+            .iter()
+            .map(|(part, out_features)| (format!("{block}.{part}"), *out_features))
+            .collect();
+        self.matrix(in_features, &parts, bias, MatrixRole::Layer)
     }
 
     /// The matrix that chooses experts, named without `.weight`.
@@ -177,36 +173,28 @@ impl<'a, B: Backend> WeightLoader<'a, B> {
         name: &str,
         num_experts: usize,
     ) -> Result<B::Matrix, ModelError> {
-        let part = LinearSpec {
-            name,
-            out_features: num_experts,
-            bias: false,
-        };
-        self.matrix(in_features, &[part], MatrixRole::Router)
+        let part = (name.to_owned(), num_experts);
+        self.matrix(in_features, &[part], false, MatrixRole::Router)
     }
 
     fn matrix(
         &mut self,
         in_features: usize,
-        parts: &[LinearSpec<'_>],
+        parts: &[(String, usize)],
+        bias: bool,
         role: MatrixRole,
     ) -> Result<B::Matrix, ModelError> {
         let mut weights = Vec::with_capacity(parts.len());
-        let mut bias = Vec::new();
         let mut biases = Vec::new();
-        let any_bias = parts.iter().any(|part| part.bias);
-        for part in parts {
-            let shape = [part.out_features, in_features];
-            weights.push(self.find(&format!("{}.weight", part.name), &shape)?);
-            if part.bias {
-                let tensor = self.find(&format!("{}.bias", part.name), &[part.out_features])?;
-                bias.extend(tensor.to_f32());
-                biases.push(tensor);
-            } else if any_bias {
-                bias.resize(bias.len() + part.out_features, 0.0);
+        for (name, out_features) in parts {
+            let shape = [*out_features, in_features];
+            weights.push(self.find(&format!("{name}.weight"), &shape)?);
+            if bias {
+                biases.push(self.find(&format!("{name}.bias"), &[*out_features])?);
             }
         }
-        let bias = any_bias.then_some(bias);
+        let bias: Option<Vec<f32>> =
+            bias.then(|| biases.iter().flat_map(|bias| bias.to_f32()).collect());
         let format = WeightFormat::of_stored(self.quantization, role, &weights);
         let matrix = self
             .backend

@@ -4,7 +4,7 @@ use super::decoder::{Buffers, OutputRows};
 use crate::model_executor::backend::{AttentionScores, AttentionShape, Backend};
 use crate::model_executor::config::HfConfig;
 use crate::model_executor::error::ModelError;
-use crate::model_executor::weights::{LinearSpec, WeightLoader};
+use crate::model_executor::weights::WeightLoader;
 
 /// What differs between the attention of the families; the default is none of it.
 #[derive(Debug, Clone, Copy, Default)]
@@ -51,9 +51,12 @@ impl<B: Backend> Attention<B> {
         loader: &mut WeightLoader<'_, B>,
     ) -> Result<Self, ModelError> {
         let shape = AttentionShape::of(config);
-        let name = |part: &str| format!("{prefix}.self_attn.{part}");
+        let (hidden, block) = (config.hidden_size, format!("{prefix}.self_attn"));
         let qk_norm = if options.qk_norm {
-            let mut norm = |part| loader.vector(&name(part), config.head_dim, options.norm_offset);
+            let mut norm = |part: &str| {
+                let name = format!("{block}.{part}");
+                loader.vector(&name, config.head_dim, options.norm_offset)
+            };
             Some(QkNorm {
                 q: norm("q_norm")?,
                 k: norm("k_norm")?,
@@ -62,7 +65,7 @@ impl<B: Backend> Attention<B> {
         } else {
             None
         };
-        let parts: &[(&str, usize)] = if options.stored_fused {
+        let qkv: &[(&str, usize)] = if options.stored_fused {
             &[("qkv_proj", shape.qkv_width())]
         } else {
             &[
@@ -71,14 +74,6 @@ impl<B: Backend> Attention<B> {
                 ("v_proj", shape.kv_width()),
             ]
         };
-        let names: Vec<String> = parts.iter().map(|(part, _)| name(part)).collect();
-        let parts: Vec<LinearSpec<'_>> = std::iter::zip(&names, parts)
-            .map(|(name, (_, out_features))| LinearSpec {
-                name,
-                out_features: *out_features,
-                bias: options.qkv_bias,
-            })
-            .collect();
         Ok(Self {
             shape,
             scores: AttentionScores {
@@ -87,15 +82,13 @@ impl<B: Backend> Attention<B> {
                 window: options.sliding_window,
             },
             rotary: config.layer_ropes[index],
-            qkv_proj: loader.fused_linear(config.hidden_size, &parts)?,
+            qkv_proj: loader.fused_linear(hidden, &block, qkv, options.qkv_bias)?,
             qk_norm,
             o_proj: loader.fused_linear(
                 shape.q_width(),
-                &[LinearSpec {
-                    name: &name("o_proj"),
-                    out_features: config.hidden_size,
-                    bias: options.o_bias,
-                }],
+                &block,
+                &[("o_proj", hidden)],
+                options.o_bias,
             )?,
         })
     }

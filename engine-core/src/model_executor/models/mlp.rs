@@ -4,7 +4,7 @@ use super::decoder::Buffers;
 use crate::model_executor::backend::{Backend, ExpertChoice};
 use crate::model_executor::config::{ExpertsConfig, HfConfig, HiddenAct};
 use crate::model_executor::error::ModelError;
-use crate::model_executor::weights::{LinearSpec, WeightLoader};
+use crate::model_executor::weights::WeightLoader;
 
 /// What differs between the MLPs of the families; the default is none of it.
 #[derive(Debug, Clone, Copy, Default)]
@@ -29,30 +29,18 @@ impl<B: Backend> GatedMlp<B> {
         options: MlpOptions,
         loader: &mut WeightLoader<'_, B>,
     ) -> Result<Self, ModelError> {
-        let width = config.intermediate_size;
+        let (hidden, width) = (config.hidden_size, config.intermediate_size);
+        let block = format!("{prefix}.mlp");
         let gate_up: &[(&str, usize)] = if options.stored_fused {
             &[("gate_up_proj", 2 * width)]
         } else {
             &[("gate_proj", width), ("up_proj", width)]
         };
-        let mut linear = |in_features: usize, parts: &[(&str, usize)]| {
-            let names: Vec<String> = parts
-                .iter()
-                .map(|(part, _)| format!("{prefix}.mlp.{part}"))
-                .collect();
-            let parts: Vec<LinearSpec<'_>> = std::iter::zip(&names, parts)
-                .map(|(name, (_, out_features))| LinearSpec {
-                    name,
-                    out_features: *out_features,
-                    bias: options.bias,
-                })
-                .collect();
-            loader.fused_linear(in_features, &parts)
-        };
+        let down = [("down_proj", hidden)];
         Ok(Self {
             act: config.hidden_act,
-            gate_up_proj: linear(config.hidden_size, gate_up)?,
-            down_proj: linear(width, &[("down_proj", config.hidden_size)])?,
+            gate_up_proj: loader.fused_linear(hidden, &block, gate_up, options.bias)?,
+            down_proj: loader.fused_linear(width, &block, &down, options.bias)?,
         })
     }
 
@@ -108,16 +96,11 @@ impl<B: Backend> Experts<B> {
         let block = format!("{prefix}.{}", names.block);
         let (mut gate_up_proj, mut down_proj) = (Vec::new(), Vec::new());
         for expert in 0..experts.num_experts {
-            let name = |part: &str| format!("{block}.experts.{expert}.{part}");
-            let (gate, up, down) = (name(names.gate), name(names.up), name(names.down));
-            let part = |name, out_features| LinearSpec {
-                name,
-                out_features,
-                bias: false,
-            };
-            gate_up_proj
-                .push(loader.fused_linear(hidden, &[part(&gate, width), part(&up, width)])?);
-            down_proj.push(loader.fused_linear(width, &[part(&down, hidden)])?);
+            let expert = format!("{block}.experts.{expert}");
+            let gate_up = [(names.gate, width), (names.up, width)];
+            let down = [(names.down, hidden)];
+            gate_up_proj.push(loader.fused_linear(hidden, &expert, &gate_up, false)?);
+            down_proj.push(loader.fused_linear(width, &expert, &down, false)?);
         }
         Ok(Self {
             act: config.hidden_act,
