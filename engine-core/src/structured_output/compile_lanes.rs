@@ -57,8 +57,8 @@ impl CompileLanes {
             is_only_ready: false,
         };
         let only_small = ServedLanes {
-            small: small_queue.clone(),
-            small_renewals: small_renewals_queue.clone(),
+            small: small_queue,
+            small_renewals: small_renewals_queue,
             ..none.clone()
         };
         let only_large = ServedLanes {
@@ -67,12 +67,9 @@ impl CompileLanes {
             ..none.clone()
         };
         let both = ServedLanes {
-            ready: never(),
-            small: small_queue,
             large: large_queue,
-            small_renewals: small_renewals_queue,
             large_renewals: large_renewals_queue,
-            is_only_ready: false,
+            ..only_small.clone()
         };
         let only_ready = ServedLanes {
             ready: ready_queue,
