@@ -33,7 +33,7 @@ fn num_threads() -> usize {
 }
 
 /// Bytes of input above which work is large.
-const LARGE: usize = 256 << 10;
+pub(crate) const LARGE: usize = 256 << 10;
 
 /// Runs what takes too long for a thread that serves streams, on a few blocking threads of the
 /// runtime however much there is to do. Large work leaves one of them to the small: texts of many

@@ -2,11 +2,38 @@
 
 use tokenizer::Tokenizer;
 
+use super::completion::CompletionRequest;
 use super::logprobs::CompletionLogProbs;
-use crate::outputs::RequestOutput;
+use crate::outputs::{CompletionOutput, RequestOutput};
+
+/// The text of an answer or of a piece of it, which with `echoes` begins with its prompt, and the
+/// logprobs of its tokens where the request asks for any.
+pub(super) fn text_and_logprobs(
+    request: &CompletionRequest,
+    tokenizer: &Tokenizer,
+    output: &RequestOutput,
+    completion: &CompletionOutput,
+    echoes: bool,
+) -> (String, Option<CompletionLogProbs>) {
+    let as_token_ids = request.common.return_tokens_as_token_ids;
+    let mut text = String::new();
+    let mut logprobs = request.logprobs.map(|_| CompletionLogProbs::default());
+    if echoes {
+        text = echo_prompt(tokenizer, output, logprobs.as_mut(), as_token_ids);
+    }
+    if !request.echo_only() {
+        text.push_str(&completion.text);
+        if let (Some(logprobs), Some(positions)) = (&mut logprobs, &completion.logprobs) {
+            for position in positions {
+                logprobs.push(Some(position), "", as_token_ids);
+            }
+        }
+    }
+    (text, logprobs)
+}
 
 /// The prompt's text; its tokens' logprobs are added to `logprobs`.
-pub(super) fn echo_prompt(
+fn echo_prompt(
     tokenizer: &Tokenizer,
     output: &RequestOutput,
     logprobs: Option<&mut CompletionLogProbs>,

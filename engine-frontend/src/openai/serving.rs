@@ -13,9 +13,9 @@ pub(super) use chat::{chat_logprobs, finish_reason};
 
 use super::completion::{CompletionRequest, CompletionResponse, CompletionResponseChoice};
 use super::default_sampling_params::DefaultSamplingParams;
-use super::echo::echo_prompt;
+use super::echo::text_and_logprobs;
 use super::error::ServingError;
-use super::logprobs::{CompletionLogProbs, prompt_logprobs};
+use super::logprobs::prompt_logprobs;
 use super::tool_format::ToolCallFormat;
 use super::usage::UsageInfo;
 use crate::async_llm::{AsyncLLM, RequestStream};
@@ -212,22 +212,10 @@ impl OpenAIServing {
         completion: &CompletionOutput,
         index: u32,
     ) -> CompletionResponseChoice {
-        let as_token_ids = request.common.return_tokens_as_token_ids;
+        let tokenizer = self.engine.tokenizer();
+        let (text, logprobs) =
+            text_and_logprobs(request, tokenizer, output, completion, request.echo);
         let keep_answer = !request.echo_only();
-        let mut text = String::new();
-        let mut logprobs = request.logprobs.map(|_| CompletionLogProbs::default());
-        if request.echo {
-            let tokenizer = self.engine.tokenizer();
-            text = echo_prompt(tokenizer, output, logprobs.as_mut(), as_token_ids);
-        }
-        if keep_answer {
-            text.push_str(&completion.text);
-            if let (Some(logprobs), Some(positions)) = (&mut logprobs, &completion.logprobs) {
-                for position in positions {
-                    logprobs.push(Some(position), "", as_token_ids);
-                }
-            }
-        }
         let return_token_ids = request.common.return_token_ids;
         CompletionResponseChoice {
             index,

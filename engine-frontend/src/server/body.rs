@@ -18,13 +18,11 @@ use super::error::ApiError;
 use super::state::{AppState, Share};
 use crate::error::{ValidationError, cut_short};
 use crate::json_problem::json_problem;
+use crate::tokenizer_threads::LARGE;
 use crate::unique_json::{self, MAX_VALUES, UniqueJsonError};
 
 /// Bytes that buy a client another second.
 const BYTES_PER_SECOND: u64 = 64 << 10;
-
-/// Bodies above this are parsed by [`BodyParser`]'s lane for large ones.
-const LARGE_BODY: usize = 256 << 10;
 
 /// Makes requests of bodies. Large ones are parsed away from the threads that serve streams, and one
 /// at a time: a body may take some hundreds of MiB while it is parsed.
@@ -54,7 +52,7 @@ impl BodyParser {
             drop(bytes);
             read(value)
         };
-        if bytes.len() <= LARGE_BODY {
+        if bytes.len() <= LARGE {
             return Ok((read(bytes)?, share));
         }
         // This fails only where the semaphore is closed, which it never is.
@@ -264,7 +262,7 @@ mod tests {
         let held = Arc::new(std::sync::Mutex::new(held));
         // (parsed now, most at once)
         let counts = Arc::new((AtomicUsize::new(0), AtomicUsize::new(0)));
-        let large = format!("\"{}\"", "a".repeat(LARGE_BODY)).into_bytes();
+        let large = format!("\"{}\"", "a".repeat(LARGE)).into_bytes();
         runtime.block_on(async {
             let mut callers = tokio::task::JoinSet::new();
             for _ in 0..16 {

@@ -8,8 +8,7 @@ use tokenizer::Tokenizer;
 use super::{Head, Piece, Pieces, to_json};
 use crate::openai::chunk::{CompletionResponseStreamChoice, CompletionStreamResponse};
 use crate::openai::completion::CompletionRequest;
-use crate::openai::echo::echo_prompt;
-use crate::openai::logprobs::CompletionLogProbs;
+use crate::openai::echo::text_and_logprobs;
 use crate::openai::serving::stop_reason;
 use crate::openai::usage::UsageInfo;
 use crate::outputs::{CompletionOutput, RequestOutput};
@@ -45,24 +44,10 @@ impl CompletionPieces {
         prompt_token_ids: Option<Vec<u32>>,
     ) -> CompletionResponseStreamChoice {
         let common = &self.request.common;
-        let as_token_ids = common.return_tokens_as_token_ids;
         let keep_answer = !self.request.echo_only();
-        let mut text = String::new();
-        let asked = self.request.logprobs.is_some();
-        let mut logprobs = asked.then(CompletionLogProbs::default);
         let echoes = self.request.echo && self.echoed.insert(index);
-        if echoes {
-            text = echo_prompt(&self.tokenizer, output, logprobs.as_mut(), as_token_ids);
-        }
-        if keep_answer {
-            text.push_str(&completion.text);
-            let positions = completion.logprobs.as_deref().unwrap_or_default();
-            for position in positions.iter().filter(|_| asked) {
-                if let Some(logprobs) = &mut logprobs {
-                    logprobs.push(Some(position), "", as_token_ids);
-                }
-            }
-        }
+        let (text, logprobs) =
+            text_and_logprobs(&self.request, &self.tokenizer, output, &completion, echoes);
         let mut logprobs = logprobs.filter(|_| echoes || completion.logprobs.is_some());
         if let Some(logprobs) = &mut logprobs {
             let offset = self.logprobs.entry(index).or_default();
