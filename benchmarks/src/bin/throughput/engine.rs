@@ -138,6 +138,7 @@ impl Engine {
             dtype: spec.dtype,
             kv_cache_dtype: spec.kv_cache_dtype,
             quantization: spec.quantization,
+            weight_cache,
             backend: spec.backend,
             heartbeat: Arc::default(),
         };
