@@ -100,8 +100,10 @@ pub(crate) fn interleave_words(rows: &[&[Word]], to: &mut [Word]) {
     for (block, to) in to.chunks_mut(LINE * PANEL_WIDTH).enumerate() {
         for (line, row) in lines.iter_mut().zip(rows) {
             let words = row.get(block * LINE..).unwrap_or(&[]);
-            let count = words.len().min(LINE);
-            line[..count].copy_from_slice(&words[..count]);
+            match words.first_chunk() {
+                Some(whole) => *line = *whole,
+                None => line[..words.len()].copy_from_slice(words),
+            }
         }
         for (word, to) in to.as_chunks_mut::<PANEL_WIDTH>().0.iter_mut().enumerate() {
             for (to, line) in to.iter_mut().zip(&lines) {

@@ -139,9 +139,7 @@ fn read_table(file: &File) -> io::Result<Option<Value>> {
     file.read_exact_at(&mut trailer, table_end)?;
     let (table_len, rest) = trailer.split_at(8);
     let (table_checksum, end_mark) = rest.split_at(32);
-    let table_len = table_len
-        .try_into()
-        .map_or(u64::MAX, u64::from_le_bytes);
+    let table_len = table_len.try_into().map_or(u64::MAX, u64::from_le_bytes);
     if &mark != MARK || end_mark != MARK || table_len > table_end.min(MOST_TABLE_BYTES) {
         return Ok(None);
     }

@@ -116,7 +116,18 @@ fn a_broken_file_is_never_believed() {
     let whole = fs::read(&path).unwrap();
     let data_len: usize = 16 + SIZES.iter().map(|(_, len)| len).sum::<usize>();
     let len = whole.len();
-    let places = [0, 15, 16, 17, 40, data_len - 1, data_len, len - 57, len - 20, len - 1];
+    let places = [
+        0,
+        15,
+        16,
+        17,
+        40,
+        data_len - 1,
+        data_len,
+        len - 57,
+        len - 20,
+        len - 1,
+    ];
     for place in places {
         let mut broken = whole.clone();
         broken[place] ^= 16;
@@ -220,7 +231,10 @@ fn packed<L: Layout>() -> String {
     let (n, k) = (40, 75);
     let data = bytes(&Random(3).values(n * k));
     let (upper, lower) = data.split_at(30 * k * 4);
-    let parts = [StoredTensor::f32(30, k, upper), StoredTensor::f32(10, k, lower)];
+    let parts = [
+        StoredTensor::f32(30, k, upper),
+        StoredTensor::f32(10, k, lower),
+    ];
     let panels = QuantizedMatrix::<L>::pack(&pool, k, &parts).unwrap();
     blake3::hash(&panels).to_hex()[..16].to_owned()
 }
@@ -259,11 +273,21 @@ fn a_fingerprint_tells_files_apart() {
     times.set_modified(changed).unwrap();
     assert_eq!(first, of(&[&a]));
     fs::copy(&a, &b).unwrap();
-    fs::File::options().write(true).open(&b).unwrap().set_modified(changed).unwrap();
+    fs::File::options()
+        .write(true)
+        .open(&b)
+        .unwrap()
+        .set_modified(changed)
+        .unwrap();
     assert_ne!(first, of(&[&b]));
     for content in [vec![1; 3001], vec![2; 3000]] {
         fs::write(&a, content).unwrap();
-        fs::File::options().write(true).open(&a).unwrap().set_modified(changed).unwrap();
+        fs::File::options()
+            .write(true)
+            .open(&a)
+            .unwrap()
+            .set_modified(changed)
+            .unwrap();
         assert_ne!(first, of(&[&a]));
     }
 }
