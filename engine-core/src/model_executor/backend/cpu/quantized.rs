@@ -30,6 +30,8 @@ const STEP: usize = 4 * LANES;
 /// A format's layout in a panel.
 pub(crate) trait Layout: Send + Sync + 'static {
     const FORMAT: QuantizedFormat;
+    /// What is stored for 0.
+    const ZERO: u8 = Self::FORMAT.zero();
     /// Bytes of a group of 32 outputs, a multiple of 64.
     const GROUP_BYTES: usize;
 }
