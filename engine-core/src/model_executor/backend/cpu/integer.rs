@@ -6,7 +6,7 @@ use half::f16;
 
 use super::simd::{LANES, Portable, Simd};
 
-/// Sixteen lanes of 32-bit sums over products of an unsigned and a signed byte.
+/// Sixteen lanes of 32-bit sums over products of two bytes, the first unsigned, the second signed.
 ///
 /// # Safety
 /// As for [`Simd`].
@@ -19,6 +19,9 @@ pub(crate) trait IntegerSimd: Simd {
     type Plane: Copy;
     /// Four signed bytes, the same for all columns.
     type Factors: Copy;
+
+    /// What [`Self::load_bytes`] takes off each byte, where the processor multiplies signed ones.
+    const BYTES_LESS: i32 = 0;
 
     /// All sums `value`.
     unsafe fn splat_sums(value: i32) -> Self::Sums;

@@ -6,6 +6,8 @@ use super::panels::{PANEL_WIDTH, PanelKernel, Part};
 use super::prefetch::{RowBlock, row_blocks};
 use super::quantized_rows::ActivationGroup;
 use super::simd::{LANES, Portable, SimdLevel};
+#[cfg(target_arch = "aarch64")]
+use super::simd_neon::Neon;
 #[cfg(target_arch = "x86_64")]
 use super::simd_x86::{Avx2, Avx512};
 
@@ -190,6 +192,18 @@ unsafe fn multiply_avx2<L: KLayout, const ROWS: usize, const VECS: usize>(
     unsafe { multiply::<Avx2, L, ROWS, VECS>(blocks, col, part, block) }
 }
 
+#[cfg(target_arch = "aarch64")]
+#[target_feature(enable = "neon,dotprod")]
+unsafe fn multiply_neon<L: KLayout, const ROWS: usize, const VECS: usize>(
+    blocks: *const u8,
+    col: usize,
+    part: &Part<ActivationBlock>,
+    block: RowBlock,
+) {
+    // SAFETY: passed on to the caller.
+    unsafe { multiply::<Neon, L, ROWS, VECS>(blocks, col, part, block) }
+}
+
 unsafe fn multiply_portable<L: KLayout, const ROWS: usize, const VECS: usize>(
     blocks: *const u8,
     col: usize,
@@ -226,6 +240,10 @@ unsafe fn multiply_rows<L: KLayout>(
         SimdLevel::Avx512Vnni | SimdLevel::Avx512Bf16 => 4,
         #[cfg(target_arch = "x86_64")]
         SimdLevel::Avx512 | SimdLevel::Avx2 => 2,
+        #[cfg(target_arch = "aarch64")]
+        SimdLevel::NeonDot => 2,
+        #[cfg(target_arch = "aarch64")]
+        SimdLevel::Neon => 1,
         SimdLevel::Portable => 1,
     };
     let part_bytes = wide.then_some(part.depth * L::BLOCK_BYTES);
@@ -249,6 +267,14 @@ unsafe fn multiply_rows<L: KLayout>(
                 (SimdLevel::Avx512 | SimdLevel::Avx2, false) => {
                     multiply_block!(multiply_avx2, 1, block, [1, 2]);
                 }
+                #[cfg(target_arch = "aarch64")]
+                (SimdLevel::NeonDot, true) => multiply_block!(multiply_neon, 2, block, [1, 2]),
+                #[cfg(target_arch = "aarch64")]
+                (SimdLevel::NeonDot, false) => multiply_block!(multiply_neon, 1, block, [1, 2]),
+                #[cfg(target_arch = "aarch64")]
+                (SimdLevel::Neon, true) => multiply_block!(multiply_portable, 2, block, [1]),
+                #[cfg(target_arch = "aarch64")]
+                (SimdLevel::Neon, false) => multiply_block!(multiply_portable, 1, block, [1]),
                 (SimdLevel::Portable, true) => multiply_block!(multiply_portable, 2, block, [1]),
                 (SimdLevel::Portable, false) => multiply_block!(multiply_portable, 1, block, [1]),
             }

@@ -39,6 +39,8 @@ mod quantized;
 mod quantized_rows;
 mod query_tiles;
 mod simd;
+#[cfg(target_arch = "aarch64")]
+mod simd_neon;
 #[cfg(target_arch = "x86_64")]
 mod simd_x86;
 mod weight_cache;
