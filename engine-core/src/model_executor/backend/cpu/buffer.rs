@@ -49,7 +49,7 @@ impl<T: Element> Buffer<T> {
             let map =
                 MmapMut::map_anon(bytes).map_err(|_| ModelError::OutOfMemory { what, bytes })?;
             // A hint: where it is refused, small pages serve.
-            #[cfg(target_os = "linux")]
+            #[cfg(all(target_os = "linux", not(miri)))]
             let _ = map.advise(memmap2::Advice::HugePage);
             Some(map)
         };
