@@ -9,6 +9,7 @@ use structured_output::{
 };
 
 use super::backend::{CompileGrammarError, StructuredOutputBackend, StructuredOutputGrammar};
+use super::compile_job::SHARED_STEPS;
 
 /// Steps of one call on a grammar: some tenths of a second, in which the busy loop does nothing else.
 ///
@@ -34,6 +35,7 @@ impl FormworkBackend {
         let options = CompilerOptions {
             cache_bytes,
             limits,
+            max_shared_steps: Some(SHARED_STEPS),
             ..CompilerOptions::default()
         };
         let budget = options.budget;
@@ -141,5 +143,17 @@ impl StructuredOutputGrammar for FormworkGrammar {
 
     fn renew(&mut self, cancel: &CancelFlag) -> Result<(), RenewError> {
         self.compiler.renew(&mut self.matcher, cancel)
+    }
+
+    fn set_allowance(&mut self, steps: Option<u64>) {
+        self.matcher.set_allowance(steps);
+    }
+
+    fn allowance(&self) -> Option<u64> {
+        self.matcher.allowance()
+    }
+
+    fn move_apart(&mut self, cancel: &CancelFlag) -> Result<(), RenewError> {
+        self.compiler.move_apart(&mut self.matcher, cancel)
     }
 }

@@ -5,6 +5,7 @@
 //! [`StructuredOutputRequest`] arrives, which owns the grammar's state from then on, and is asked
 //! for masks while the forward pass runs and told of every token.
 
+mod aside;
 mod backend;
 mod backend_formwork;
 mod compile_job;
@@ -17,6 +18,7 @@ mod reasoning;
 mod request;
 mod waiting_jobs;
 
+pub(crate) use aside::{Aside, Question};
 pub use backend::{CompileGrammarError, StructuredOutputBackend, StructuredOutputGrammar};
 pub use backend_formwork::FormworkBackend;
 pub use compile_job::CompiledGrammar;

@@ -373,6 +373,7 @@ fn structured_output_stats() -> impl Strategy<Value = StructuredOutputStats> {
         num_refused: any::<u64>(),
         num_queued_grammars: any::<u32>(),
         num_renewed_grammars: any::<u64>(),
+        num_deferred_answers: any::<u64>(),
         num_masked_steps: any::<u64>(),
         fill_seconds: any::<f64>(),
         exposed_fill_seconds: any::<f64>(),
