@@ -9,7 +9,7 @@ use protocol::{EngineCoreOutputs, FinishReason};
 
 use crate::core::block_hash::BlockHasher;
 use crate::core::sched::scheduler::Scheduler;
-use crate::engine::input_thread::AbortRequests;
+use crate::engine::core_input::AbortRequests;
 use crate::request::{Request, RequestId};
 use crate::structured_output::StructuredOutputManager;
 use crate::worker::{Executor, ExecutorError};

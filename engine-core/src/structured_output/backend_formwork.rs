@@ -27,7 +27,10 @@ pub struct FormworkBackend {
 impl FormworkBackend {
     /// A backend that keeps at most `cache_bytes` of grammars, states and masks. Builds the
     /// vocabulary's index: 0.2 seconds for 128,000 tokens.
-    pub fn new(info: TokenizerInfo, cache_bytes: usize) -> Self {
+    ///
+    /// # Errors
+    /// With so little no grammar works.
+    pub fn new(info: TokenizerInfo, cache_bytes: usize) -> Result<Self, CacheTooSmall> {
         let limits = Limits {
             max_mask_steps: MAX_MASK_STEPS,
             ..Limits::default()
@@ -41,8 +44,23 @@ impl FormworkBackend {
         let budget = options.budget;
         let compiler = Arc::new(GrammarCompiler::new(Arc::new(info), options));
         compiler.prepare();
-        Self { compiler, budget }
+        let least = compiler.least_cache_bytes();
+        match cache_bytes >= least {
+            true => Ok(Self { compiler, budget }),
+            false => Err(CacheTooSmall { cache_bytes, least }),
+        }
     }
+}
+
+/// What is kept for grammars is too small for the model's vocabulary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "--structured-outputs-config: cache_bytes is {cache_bytes}: the grammars of this model's vocabulary \
+     need at least {least}"
+)]
+pub struct CacheTooSmall {
+    cache_bytes: usize,
+    least: usize,
 }
 
 impl StructuredOutputBackend for FormworkBackend {

@@ -20,7 +20,7 @@ mod waiting_jobs;
 
 pub(crate) use aside::{Aside, Question};
 pub use backend::{CompileGrammarError, StructuredOutputBackend, StructuredOutputGrammar};
-pub use backend_formwork::FormworkBackend;
+pub use backend_formwork::{CacheTooSmall, FormworkBackend};
 pub use compile_job::CompiledGrammar;
 pub(crate) use compile_job::only_stop_tokens;
 pub use jump_forward::ForcedTokens;

@@ -98,6 +98,14 @@ impl GrammarCompiler {
         drop(self.generations());
     }
 
+    /// The least [`CompilerOptions::cache_bytes`] of use for this vocabulary: with less, what every
+    /// generation begins with leaves grammars hardly any room, and all of them fail with
+    /// [`MatcherError::StatesExhausted`](crate::MatcherError::StatesExhausted). Makes what
+    /// [`prepare`](Self::prepare) makes.
+    pub fn least_cache_bytes(&self) -> usize {
+        Shares::least_for(self.fresh_engine().state_bytes())
+    }
+
     /// Compiles a specification of any kind, with the call's own budget and a flag to stop it.
     ///
     /// # Errors

@@ -74,6 +74,12 @@ impl Shares {
             grammars: cache_bytes / 8,
         }
     }
+
+    /// The least `cache_bytes` with which states that take so many bytes fill no more than half of their
+    /// share.
+    pub(crate) fn least_for(state_bytes: usize) -> usize {
+        state_bytes.saturating_mul(8)
+    }
 }
 
 /// One of the answers.
@@ -410,9 +416,14 @@ impl Engine {
         automaton.state_bytes() + automaton.cache_bytes() + self.ready.memory_bytes()
     }
 
+    /// Bytes of its states. Waits for no work.
+    pub(crate) fn state_bytes(&self) -> usize {
+        self.state_bytes.load(Ordering::Relaxed)
+    }
+
     /// Whether the next compilation should start a new generation. Waits for no work.
     pub(crate) fn is_full(&self) -> bool {
-        self.state_bytes.load(Ordering::Relaxed) > self.shares.states
+        self.state_bytes() > self.shares.states
     }
 }
 

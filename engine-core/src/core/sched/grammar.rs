@@ -8,9 +8,11 @@ use protocol::{
 };
 
 use crate::core::sched::aside::{GrammarFailure, failure_code};
-use crate::core::sched::output::{GrammarOutput, ModelRunnerOutput, RequestMasks, SchedulerOutput};
+use crate::core::sched::output::{
+    Admission, GrammarOutput, ModelRunnerOutput, RequestMasks, SchedulerOutput,
+};
 use crate::core::sched::request_queue::QueueKey;
-use crate::core::sched::scheduler::{Admission, ClientOutput, Place, RunningRequest, Scheduler};
+use crate::core::sched::scheduler::{ClientOutput, Place, RunningRequest, Scheduler};
 use crate::core::sched::stop::{Stop, check_stop};
 use crate::core::sched::update::some_unless_default;
 use crate::request::{Request, RequestId, StructuredOutput};

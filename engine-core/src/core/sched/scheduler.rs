@@ -12,7 +12,7 @@ use crate::core::kv_cache_manager::{KVCacheConfig, KVCacheManager, RequestBlocks
 use crate::core::sched::clock::EngineClock;
 use crate::core::sched::config::{SchedulerError, validate};
 use crate::core::sched::grammar_steps::GrammarSteps;
-use crate::core::sched::output::SchedulerOutput;
+use crate::core::sched::output::{Admission, SchedulerOutput};
 use crate::core::sched::request_queue::{QueueKey, RequestQueue};
 use crate::core::sched::step::{News, Step};
 use crate::core::spec_decode::NgramProposer;
@@ -39,10 +39,6 @@ pub struct ClientOutput {
     /// What it gets.
     pub output: EngineCoreOutput,
 }
-
-/// Number of an admission: counts up with every request that starts or resumes running.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Admission(u64);
 
 /// A request that holds blocks.
 #[derive(Debug)]

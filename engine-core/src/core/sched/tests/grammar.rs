@@ -28,7 +28,7 @@ const EOS: u32 = 3;
 fn backend() -> FormworkBackend {
     let vocab = ["a", "b", "ab", "<eos>"].map(|token| token.as_bytes().to_vec());
     let info = TokenizerInfo::new(&vocab, 4, &[EOS], &[EOS]).unwrap();
-    FormworkBackend::new(info, 1 << 20)
+    FormworkBackend::new(info, 1 << 20).unwrap()
 }
 
 fn params(pattern: &str, max_tokens: u32) -> Arc<SamplingParams> {
