@@ -411,6 +411,15 @@ impl Engine {
         self.clear_caches();
     }
 
+    /// The same without waiting for work that is under way: what can be computed again goes with the last
+    /// grammar then.
+    pub(crate) fn close_at_once(&self) {
+        self.is_closed.store(true, Ordering::Relaxed);
+        if let Some(mut automaton) = self.try_lock() {
+            self.forget(&mut automaton);
+        }
+    }
+
     /// Bytes held: states, masks and answers.
     pub(crate) fn memory_bytes(&self) -> usize {
         let automaton = self.lock();

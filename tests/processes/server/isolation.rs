@@ -101,5 +101,5 @@ fn hostile_grammars_change_no_stream_and_break_none() {
             "{index}: {reasons:?}"
         );
     }
-    assert!(together.metric("formwork:structured_output_deferred_answers") > 0.0);
+    assert!(together.metric("formwork:structured_output_deferred_answers_total") > 0.0);
 }
