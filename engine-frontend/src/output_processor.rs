@@ -67,7 +67,7 @@ impl OutputProcessor {
         let ProcessedInputs {
             request,
             prompt,
-            constraint_field,
+            callers_fields,
             thinking,
         } = inputs;
         let external = request
@@ -88,7 +88,7 @@ impl OutputProcessor {
                 prompt_token_ids: prompt_token_ids.clone(),
                 output_kind: params.output_kind,
                 stream_interval: params.stream_interval.unwrap_or(1) as usize,
-                constraint_field: constraint_field.clone(),
+                callers_fields: callers_fields.clone(),
                 structured_output_complete: None,
                 detokenizer: IncrementalDetokenizer::with_thinking(&tokenizer, request, thinking),
                 logprobs_processor: LogprobsProcessor::new(tokenizer.clone(), request),
@@ -221,11 +221,11 @@ impl OutputProcessor {
             .push(state.stats.finish(FinishReason::Error));
         state
             .queue
-            .put(Err(match (error.code, &state.constraint_field) {
+            .put(Err(match (error.code, &state.callers_fields) {
                 // As the frontend's own check would have said it.
-                (RequestErrorCode::GrammarRefused, Some(field)) => ValidationError {
-                    message: format!("{field}: {}", without_field(&error.message)),
-                    parameter: Some(field.to_string()),
+                (RequestErrorCode::GrammarRefused, Some(fields)) => ValidationError {
+                    message: fields.translate(&error.message),
+                    parameter: Some(fields.constraint.clone()),
                     value: None,
                 }
                 .into(),
@@ -283,19 +283,6 @@ impl OutputProcessor {
     /// Tokens received since the start, for all requests.
     pub fn num_generation_tokens(&self) -> u64 {
         self.num_generation_tokens
-    }
-}
-
-/// What the core says of a constraint, without its own name of the field: the caller has another.
-fn without_field(message: &str) -> &str {
-    const FIELD: &str = "structured_outputs";
-    let is_name = |c: char| c.is_ascii_lowercase() || c == '_' || c == '.';
-    match message.strip_prefix(FIELD) {
-        Some(rest) => {
-            let rest = rest.trim_start_matches(is_name);
-            rest.strip_prefix(": ").unwrap_or(message)
-        }
-        None => message,
     }
 }
 

@@ -8,8 +8,9 @@ use super::fields::{Fields, parse};
 use super::logprobs::ChatCompletionLogProbs;
 use super::request::{CommonFields, take_max_tokens, wrong_max_tokens};
 use super::tool_call::ToolCall;
+use super::tool_choice::{ToolChoice, take_tool_choice};
 use super::tool_format::{Openings, ToolCallFormat};
-use super::tools::{self, ToolChoice, take_tool_choice, take_tools};
+use super::tools::{self, take_tools};
 use super::usage::UsageInfo;
 use crate::error::ValidationError;
 use crate::input_processor::{ChatPrompt, GenerateRequest, Prompt};
@@ -193,6 +194,9 @@ impl ChatCompletionRequest {
             max_tokens,
             defaults,
         );
+        request.max_tokens_field = self
+            .max_completion_tokens
+            .map(|_| MAX_COMPLETION_TOKENS.to_owned());
         request.add_special_tokens = self.add_special_tokens;
         request.separate_reasoning = true;
         request.sampling_params.logprobs = self.logprobs.then_some(self.top_logprobs);

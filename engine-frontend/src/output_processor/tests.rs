@@ -2,6 +2,7 @@ use protocol::{LogprobsLists, RequestOutputKind, SamplingParams, StopReason};
 
 use super::*;
 use crate::detokenizer::ThinkingSplit;
+use crate::input_processor::CallersFields;
 use crate::test_support::{THINK_END, THINK_START, ids, output, tokenizer};
 
 struct Fixture {
@@ -339,7 +340,7 @@ async fn an_admission_is_no_output() {
 #[tokio::test]
 async fn a_refused_grammar_is_the_fault_of_its_field() {
     let mut fixture = Fixture::with_inputs("", kind(RequestOutputKind::Delta), |inputs| {
-        inputs.constraint_field = Some("guided_json".into());
+        inputs.callers_fields = Some(guided_json());
     });
     fixture.feed(EngineCoreOutput {
         error: Some(RequestError {
@@ -358,22 +359,11 @@ async fn a_refused_grammar_is_the_fault_of_its_field() {
     assert_eq!(fixture.queue.get().await, Err(error));
 }
 
-#[test]
-fn the_cores_name_of_a_field_gives_way_to_the_callers() {
-    for (message, without) in [
-        (
-            "structured_outputs: the shortest output",
-            "the shortest output",
-        ),
-        ("structured_outputs.regex: line 1: x", "line 1: x"),
-        (
-            "structured_outputs can't be served: x",
-            "structured_outputs can't be served: x",
-        ),
-        ("schema, at `#/not`: x", "schema, at `#/not`: x"),
-    ] {
-        assert_eq!(without_field(message), without);
-    }
+fn guided_json() -> Arc<CallersFields> {
+    Arc::new(CallersFields {
+        constraint: "guided_json".to_owned(),
+        max_tokens: "max_tokens".to_owned(),
+    })
 }
 
 #[test]
@@ -381,7 +371,7 @@ fn an_aborted_answer_says_whether_it_is_whole() {
     let whole = |pieces: &[(&str, Option<bool>)]| {
         let params = kind(RequestOutputKind::FinalOnly);
         let mut fixture = Fixture::with_inputs("", params, |inputs| {
-            inputs.constraint_field = Some("guided_json".into());
+            inputs.callers_fields = Some(guided_json());
         });
         for (text, complete) in pieces {
             fixture.feed(EngineCoreOutput {

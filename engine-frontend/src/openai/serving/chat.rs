@@ -12,8 +12,8 @@ use crate::openai::chat::{
 use crate::openai::error::ServingError;
 use crate::openai::logprobs::{ChatCompletionLogProbs, prompt_logprobs};
 use crate::openai::tool_call::split_answer;
+use crate::openai::tool_choice::ToolChoice;
 use crate::openai::tool_format::Openings;
-use crate::openai::tools::ToolChoice;
 use crate::outputs::CompletionOutput;
 
 /// What a server decides for all conversations.
