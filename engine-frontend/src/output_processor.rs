@@ -15,7 +15,7 @@ use crate::detokenizer::IncrementalDetokenizer;
 use crate::error::{EngineDeadError, GenerateError, ValidationError};
 use crate::input_processor::ProcessedInputs;
 use crate::logprobs::LogprobsProcessor;
-use crate::metrics::{IterationStats, RequestStateStats};
+use crate::metrics::{IterationStats, RequestStateStats, StructuredEnds};
 use crate::outputs::{CompletionOutput, RequestOutput};
 use crate::parallel_sampling::ParentRequest;
 use crate::request_output_collector::RequestOutputCollector;
@@ -28,6 +28,7 @@ pub struct OutputProcessor {
     request_states: HashMap<String, RequestState>,
     parent_requests: HashMap<String, ParentRequest>,
     num_generation_tokens: u64,
+    structured_ends: StructuredEnds,
     /// Since they were taken last.
     iteration_stats: IterationStats,
     /// Of the step whose outputs are processed now, on the core's clock.
@@ -42,6 +43,7 @@ impl OutputProcessor {
             request_states: HashMap::new(),
             parent_requests: HashMap::new(),
             num_generation_tokens: 0,
+            structured_ends: StructuredEnds::default(),
             iteration_stats: IterationStats::default(),
             timestamp: 0.0,
         }
@@ -150,6 +152,10 @@ impl OutputProcessor {
         }
         let (finish_reason, stop_reason) = state.take_tokens(output);
         let mut finished = finish_reason.map(|reason| state.stats.finish(reason));
+        if let Some(reason) = finish_reason {
+            self.structured_ends
+                .count(state.structured_output_complete, reason);
+        }
         let parent = state.parent_id.as_ref();
         if let Some(finished) = &mut finished
             && let Some(parent) = parent.and_then(|id| self.parent_requests.get_mut(id))
@@ -278,6 +284,11 @@ impl OutputProcessor {
     /// Requests in flight, each of `n` counted.
     pub fn num_unfinished_requests(&self) -> usize {
         self.request_states.len()
+    }
+
+    /// How constrained answers have ended since the start.
+    pub fn structured_ends(&self) -> StructuredEnds {
+        self.structured_ends
     }
 
     /// Tokens received since the start, for all requests.

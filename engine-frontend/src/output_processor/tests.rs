@@ -400,6 +400,11 @@ fn the_core_says_whether_a_constrained_answer_is_whole() {
     assert_eq!(whole(&fixture), None, "it isn't at its end");
     fixture.feed(said("b", false, Some(FinishReason::Length)));
     assert_eq!(whole(&fixture), Some(false));
+    let ends = |fixture: &Fixture| {
+        let ends = fixture.processor.structured_ends();
+        (ends.num_completed, ends.num_truncated)
+    };
+    assert_eq!(ends(&fixture), (0, 1));
 
     let stop = || SamplingParams {
         stop: vec!["\n".to_owned()],
@@ -409,10 +414,16 @@ fn the_core_says_whether_a_constrained_answer_is_whole() {
     fixture.feed(said("a@b.com", false, None));
     fixture.feed(said("\n", true, None));
     assert_eq!(whole(&fixture), Some(true));
+    assert_eq!(ends(&fixture), (1, 0), "though the core never ended it");
     // What the core says is of tokens that the stop string cut off.
     let mut fixture = Fixture::new(stop());
     fixture.feed(said("a\nb", true, None));
     assert_eq!(whole(&fixture), Some(false));
+    assert_eq!(
+        ends(&fixture),
+        (0, 0),
+        "its caller cut it off, and no limit"
+    );
 }
 
 /// A request whose thinking is told apart.

@@ -29,13 +29,13 @@ impl OpenAIServing {
     /// The request is wrong, names another model, or has no answer.
     pub async fn create_response(
         &self,
-        request: &ResponsesRequest,
+        mut request: ResponsesRequest,
         context: &RequestContext,
     ) -> Result<Value, ServingError> {
+        self.check_model(request.chat.common.model.as_deref())?;
+        let (generate, openings) = self.generate_request(&mut request, context)?;
+        let mut answer = self.answer(&request, context, openings);
         let chat = &request.chat;
-        self.check_model(chat.common.model.as_deref())?;
-        let (generate, openings) = self.generate_request(request, context)?;
-        let mut answer = self.answer(request, context, openings);
         for mut output in self.generate(vec![generate], context).await? {
             self.set_input(&mut answer, &output);
             let Some(completion) = output.outputs.pop() else {
@@ -58,11 +58,11 @@ impl OpenAIServing {
     /// The request is wrong, names another model, or has no answer.
     pub async fn stream_response(
         &self,
-        request: ResponsesRequest,
+        mut request: ResponsesRequest,
         context: &RequestContext,
     ) -> Result<EventStream, ServingError> {
         self.check_model(request.chat.common.model.as_deref())?;
-        let (generate, openings) = self.generate_request(&request, context)?;
+        let (generate, openings) = self.generate_request(&mut request, context)?;
         let constrained = generate.sampling_params.structured_outputs.is_some();
         let answer = self.answer(&request, context, openings);
         let streams = self.start(vec![generate], context).await?;
@@ -77,12 +77,12 @@ impl OpenAIServing {
     /// The engine's request, with this API's names of the fields, and where calls begin in its answer.
     fn generate_request(
         &self,
-        request: &ResponsesRequest,
+        request: &mut ResponsesRequest,
         context: &RequestContext,
     ) -> Result<(GenerateRequest, Option<Openings>), ServingError> {
         let id = response_id(request, context);
         let (mut generate, openings) = self
-            .chat_generate_request(&request.chat, &id)
+            .chat_generate_request(&mut request.chat, &id)
             .map_err(own_words::of_serving_error)?;
         own_words::of_request(&mut generate);
         Ok((generate, openings))
