@@ -235,7 +235,7 @@ impl<'a> Parser<'a, '_> {
         let mut look_ahead: Option<usize> = None;
         loop {
             self.limits
-                .check_nodes(self.grammar.num_nodes + self.rule.len())?;
+                .check_nodes(self.grammar.num_nodes + self.rule.len(), self.cursor.offset())?;
             self.skip_blanks();
             let offset = self.cursor.offset();
             let Some(next) = self.cursor.peek() else {

@@ -40,7 +40,7 @@ impl Parser<'_, '_> {
         let mut negated = false;
         loop {
             self.limits
-                .check_nodes(self.grammar.num_nodes + self.rule.len())?;
+                .check_nodes(self.grammar.num_nodes + self.rule.len(), self.cursor.offset())?;
             if !self.skip_to_next(!open.is_empty()) {
                 break;
             }
