@@ -489,7 +489,8 @@ mod tests {
             .move_apart(&mut matcher, &CancelFlag::new())
             .unwrap();
         assert!(matcher.accept_token(0).unwrap());
-        let working = matcher.grammar().engine().lock();
+        let grammar = matcher.grammar().clone();
+        let working = grammar.engine().lock();
         matcher.set_allowance(Some(1_000));
         assert_eq!(
             matcher.next_token_mask().unwrap_err(),
