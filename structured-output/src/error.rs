@@ -74,12 +74,18 @@ pub enum CompileError {
     #[error("no sequence of this vocabulary's tokens writes a text that matches this grammar")]
     NotWritable,
     /// A limit or budget would be exceeded.
-    #[error("the grammar needs more than {max} of `{limit}`: make it smaller or raise the limit")]
+    #[error(
+        "the grammar needs more than {max} of `{limit}`{}: make it smaller or raise the limit",
+        place.as_ref().map(|place| format!(", at {place}")).unwrap_or_default()
+    )]
     LimitExceeded {
         /// Field of [`crate::Limits`] or [`crate::CompileBudget`].
         limit: &'static str,
         /// Its value.
         max: u64,
+        /// Where, if it is at one place: of a grammar line and column, and the rule; of a structural
+        /// tag the JSON pointer.
+        place: Option<String>,
     },
     /// The caller's flag was set.
     #[error("the compilation was cancelled")]

@@ -17,7 +17,7 @@ use crate::engine::heartbeat::Heartbeat;
 use crate::engine::kv_cache_size::{KvCacheSize, KvCacheSizeError, size_kv_cache};
 use crate::model_executor::{
     self, ComputePool, KvCacheFormat, LoadOptions, LoadedModel, ModelDtype, ModelError,
-    ModelLimits, PoolError, load_model,
+    ModelLimits, PoolError, WEIGHT_CACHE_BYTES, load_model,
 };
 use crate::sample::VocabSizes;
 use crate::structured_output::{
@@ -146,11 +146,16 @@ pub fn load_engine_core(
     }
     let heartbeat = Arc::new(Heartbeat::default());
     let num_threads = compute_threads(model_config.num_threads);
-    let pool = Arc::new(ComputePool::new(num_threads)?);
+    let pool = Arc::new(if model_config.pin_threads {
+        ComputePool::pinned(num_threads)?
+    } else {
+        ComputePool::new(num_threads)?
+    });
     let options = LoadOptions {
         dtype: model_config.dtype,
         kv_cache_dtype: cache_config.cache_dtype,
         quantization: model_config.quantization,
+        weight_cache: model_config.weight_cache.then_some(WEIGHT_CACHE_BYTES),
         backend: model_config.backend,
         heartbeat: heartbeat.counter(),
     };

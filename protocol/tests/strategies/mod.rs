@@ -72,6 +72,8 @@ fn model_config() -> impl Strategy<Value = ModelConfig> {
         quantization: quantization(),
         backend: prop_oneof![Just(BackendKind::Cpu), Just(BackendKind::Candle)],
         max_model_len: any::<Option<u32>>(),
+        weight_cache: any::<bool>(),
+        pin_threads: any::<bool>(),
         num_threads: any::<Option<u32>>(),
         logprobs_mode: logprobs_mode(),
         max_logprobs: any::<i32>(),

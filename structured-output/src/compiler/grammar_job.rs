@@ -6,7 +6,7 @@ use super::job::{Job, SLICE_PARTS, exceeded};
 use crate::TokenizerInfo;
 use crate::automaton::GrammarState;
 use crate::earley::{Compilation, LowerError, Lowered, NamedToken};
-use crate::error::CompileError;
+use crate::error::{CompileError, line_and_column};
 use crate::grammar_syntax::{
     EmbeddedSchema, Grammar, RuleId, SyntaxError, SyntaxLimits, TagError, TokenSet, parse_ebnf,
     parse_lark, parse_structural_tag,
@@ -71,7 +71,11 @@ impl Job<'_> {
                 TagError::At { pointer, message } => {
                     CompileError::StructuralTag { pointer, message }
                 }
-                TagError::Limit { limit, max } => exceeded(limit, max),
+                TagError::Limit { limit, max, place } => CompileError::LimitExceeded {
+                    limit,
+                    max,
+                    place: Some(place),
+                },
             })?;
         self.grammar(grammar, parsed.root, limits, &|rule, offset, message| {
             let (pointer, message) = parsed.located(rule, offset, message);
@@ -106,14 +110,23 @@ impl Job<'_> {
     ) -> Result<GrammarState, CompileError> {
         let info = Arc::clone(self.engine.index().info());
         self.steps += grammar.num_nodes as u64;
-        let offsets: Vec<usize> = grammar.rules.iter().map(|rule| rule.offset).collect();
+        let rules: Vec<(usize, Box<str>)> = grammar
+            .rules
+            .iter()
+            .map(|rule| (rule.offset, rule.name.clone()))
+            .collect();
+        let offset_of = |rule: RuleId| rules.get(rule).map_or(0, |(offset, _)| *offset);
         let nothing = |rule: RuleId| {
             let message = "no text matches this rule".to_owned();
-            locate(
-                rule,
-                offsets.get(rule).copied().unwrap_or_default(),
-                message,
-            )
+            locate(rule, offset_of(rule), message)
+        };
+        // A limit that is exceeded by a rule.
+        let by_rule = |error: CompileError, rule: Option<RuleId>| match rule {
+            Some(rule) => {
+                let name = rules.get(rule).map(|(_, name)| &**name);
+                at_place(error, locate(rule, offset_of(rule), String::new()), name)
+            }
+            None => error,
         };
         let index = Arc::clone(self.engine.index());
         let mut compilation =
@@ -122,7 +135,8 @@ impl Job<'_> {
             self.steps += SLICE_PARTS as u64;
             let done = self.slice(|automaton| {
                 compilation.lower(&mut automaton.machine().lexicon, SLICE_PARTS)
-            })?;
+            });
+            let done = done.map_err(|error| by_rule(error, compilation.last_lowered()))?;
             let located = |error: LowerError| locate(error.rule, error.offset, error.message);
             if let Some(lowered) = done.map_err(located)? {
                 break lowered;
@@ -154,7 +168,7 @@ impl Job<'_> {
                     CompileError::JsonSchema { pointer, message } => {
                         locate(rule, offset, format!("schema, at `#{pointer}`: {message}"))
                     }
-                    other => other,
+                    other => at_place(other, locate(rule, offset, String::new()), None),
                 })?;
             json.push(state);
         }
@@ -170,8 +184,9 @@ impl Job<'_> {
                 let bytes = automaton.closed_bytes();
                 let lexicon = &mut automaton.machine().lexicon;
                 compilation.weigh(lexicon, bytes, SLICE_PARTS, fuel)
-            })?;
-            if done.map_err(|_| self.out_of_steps())? {
+            });
+            let done = done.and_then(|done| done.map_err(|_| self.out_of_steps()));
+            if done.map_err(|error| by_rule(error, compilation.rule_being_weighed()))? {
                 break;
             }
         }
@@ -223,11 +238,47 @@ impl Job<'_> {
     }
 }
 
+/// An error with the place where a limit was exceeded, if it is such and names none yet: that of an
+/// error there without a message, and the rule's name in a grammar.
+fn at_place(error: CompileError, there: CompileError, rule: Option<&str>) -> CompileError {
+    let CompileError::LimitExceeded {
+        limit,
+        max,
+        place: None,
+    } = error
+    else {
+        return error;
+    };
+    let place = match there {
+        CompileError::Grammar { line, column, .. } => {
+            let rule = rule.map(|name| format!(" (rule `{name}`)"));
+            format!("line {line}, column {column}{}", rule.unwrap_or_default())
+        }
+        CompileError::StructuralTag { pointer, message } => {
+            let place = format!("`#{pointer}`, {message}");
+            place.trim_end_matches([',', ':', ' ']).to_owned()
+        }
+        _ => return exceeded(limit, max),
+    };
+    CompileError::LimitExceeded {
+        limit,
+        max,
+        place: Some(place),
+    }
+}
+
 /// An error of a front end.
 pub(super) fn syntax_error(source: &str, error: SyntaxError) -> CompileError {
     match error {
         SyntaxError::At { message, offset } => CompileError::grammar(source, offset, message),
-        SyntaxError::Limit { limit, max } => exceeded(limit, max),
+        SyntaxError::Limit { limit, max, offset } => {
+            let (line, column) = line_and_column(source, offset);
+            CompileError::LimitExceeded {
+                limit,
+                max,
+                place: Some(format!("line {line}, column {column}")),
+            }
+        }
     }
 }
 

@@ -15,7 +15,8 @@ use crate::regex::{self, Dialect, RegexLimits, Spelling, Translator};
 use crate::specification::GrammarSpecification;
 
 pub(super) fn exceeded(limit: &'static str, max: u64) -> CompileError {
-    CompileError::LimitExceeded { limit, max }
+    let place = None;
+    CompileError::LimitExceeded { limit, max, place }
 }
 
 /// Compiles a specification in a generation of the engine. `None` where that takes more than

@@ -371,6 +371,7 @@ impl GrammarCompiler {
         compiled.unwrap_or(Err(CompileError::LimitExceeded {
             limit: "max_steps",
             max: specification.1.max_steps,
+            place: None,
         }))
     }
 
