@@ -6,6 +6,7 @@ mod check;
 mod constraint;
 mod daemon;
 mod http;
+mod other_flags;
 mod pid_file;
 mod piece;
 mod serve;
@@ -95,8 +96,10 @@ fn parse() -> anyhow::Result<Cli> {
             .filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)));
         args.extend(expand_args(serve, own, variables).context("can't start")?);
     }
-    let matches = Cli::command().get_matches_from(args);
-    Cli::from_arg_matches(&matches).map_err(|error| error.exit())
+    let matches = Cli::command().try_get_matches_from(args);
+    matches
+        .and_then(|matches| Cli::from_arg_matches(&matches))
+        .map_err(|error| other_flags::exit(error))
 }
 
 fn run(cli: Cli) -> anyhow::Result<ExitCode> {
