@@ -128,6 +128,9 @@ impl OutputProcessor {
     pub fn process_outputs(&mut self, outputs: &[EngineCoreOutput]) -> Vec<String> {
         let mut reqs_to_abort = Vec::new();
         for output in outputs {
+            if let Some(state) = self.request_states.get_mut(&output.request_id) {
+                state.stats.note_nans(output, &mut self.iteration_stats);
+            }
             if let Some(error) = request_error(output) {
                 reqs_to_abort.extend(self.fail_request(&output.request_id, error));
             } else if self.process_output(output) == Some(true) {

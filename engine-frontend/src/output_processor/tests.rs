@@ -359,6 +359,19 @@ async fn a_refused_grammar_is_the_fault_of_its_field() {
     assert_eq!(fixture.queue.get().await, Err(error));
 }
 
+#[test]
+fn a_request_with_nans_counts_once() {
+    let mut fixture = Fixture::new(kind(RequestOutputKind::Delta));
+    for num_nans_in_logits in [0, 3, 1] {
+        fixture.feed(EngineCoreOutput {
+            num_nans_in_logits,
+            ..output("r", "a", None)
+        });
+    }
+    let stats = fixture.processor.take_iteration_stats();
+    assert_eq!(stats.num_corrupted_reqs, 1);
+}
+
 fn guided_json() -> Arc<CallersFields> {
     Arc::new(CallersFields {
         constraint: "guided_json".to_owned(),

@@ -169,7 +169,11 @@ fn common() -> Vec<(&'static str, Value, Gets)> {
             json!({"regexp": "a"}),
             Refusal("structured_outputs.regexp"),
         ),
-        ("guided_json", schema, Answer(|a| text(a).trim_start().starts_with('{'))),
+        (
+            "guided_json",
+            schema,
+            Answer(|a| text(a).trim_start().starts_with('{')),
+        ),
         (
             "guided_json_object",
             json!(true),
