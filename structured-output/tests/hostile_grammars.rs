@@ -157,7 +157,8 @@ fn size_is_bounded() {
         refused,
         Err(CompileError::LimitExceeded {
             limit: "max_grammar_nodes",
-            max: 1000
+            max: 1000,
+            ..
         })
     ));
 }

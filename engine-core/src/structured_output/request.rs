@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use protocol::SamplingParams;
-use structured_output::{CancelFlag, MaskRef, MatcherError, RenewError};
+use structured_output::{MaskRef, MatcherError};
 
+use super::aside::{Aside, Found};
 use super::backend::StructuredOutputGrammar;
 use super::mask::TokenMask;
 use super::reasoning::{Phase, Reasoning};
@@ -26,12 +27,15 @@ const MIN_FREE_TOKENS: usize = 512;
 
 /// What constrains a request in flight.
 pub struct StructuredOutputRequest {
-    grammar: Box<dyn StructuredOutputGrammar>,
+    pub(super) grammar: Box<dyn StructuredOutputGrammar>,
     /// Tokens that the grammar has accepted.
-    num_answer_tokens: usize,
+    pub(super) num_answer_tokens: usize,
     /// After the grammar, since fields are dropped in their order.
     _tell_when_gone: Option<TellWhenGone>,
-    is_exhausted: bool,
+    /// Why it waits outside the steps, where it does.
+    pub(super) aside: Option<Aside>,
+    /// What was found meanwhile.
+    pub(super) found: Found,
     /// See [`StructuredOutputRequest::set_dead_end`].
     is_dead_end: bool,
     reasoning: Reasoning,
@@ -42,7 +46,7 @@ pub struct StructuredOutputRequest {
     /// What ends a text; never comes in thinking.
     stop_token_ids: Arc<[u32]>,
     /// Whether the last token was taken back since too few were left to complete the text.
-    has_overshot: bool,
+    pub(super) has_overshot: bool,
     was_led_to_end: bool,
     /// Whether the text was ended where it was free to go on, since what came next had no room.
     is_cut_short: bool,
@@ -96,7 +100,8 @@ impl StructuredOutputRequest {
             grammar,
             num_answer_tokens: 0,
             _tell_when_gone: None,
-            is_exhausted: false,
+            aside: None,
+            found: Found::default(),
             is_dead_end: false,
             reasoning: Reasoning::new(Arc::clone(params), reasoning_ended),
             complete_within_max_tokens,
@@ -139,6 +144,9 @@ impl StructuredOutputRequest {
     /// # Errors
     /// A limit of the grammar.
     pub fn mask(&mut self, tokens_left: u32) -> Result<TokenMask, MatcherError> {
+        if let Some(mask) = self.found.mask(self.standing(tokens_left)) {
+            return Ok(mask.clone());
+        }
         match &self.reasoning.phase {
             Phase::Answer => self.answer_mask(tokens_left).map(TokenMask::of),
             Phase::Undecided => {
@@ -375,8 +383,9 @@ impl StructuredOutputRequest {
             Ok(())
         });
         match walked {
-            // Where only the draft leads there, sampling stops before it.
-            Ok(_) | Err(MatcherError::OnlyStopTokens) => Ok(masks),
+            // Where only the draft leads there, sampling stops before it; what takes too long now is
+            // asked again where it comes next.
+            Ok(_) | Err(MatcherError::OnlyStopTokens | MatcherError::AllowanceSpent) => Ok(masks),
             Err(error) => Err(error),
         }
     }
@@ -471,26 +480,6 @@ impl StructuredOutputRequest {
     /// Whether a stop token ended the text: nothing may follow.
     pub fn is_terminated(&self) -> bool {
         self.grammar.is_terminated()
-    }
-
-    /// Notes that the grammar's memory is full.
-    pub(crate) fn set_exhausted(&mut self) {
-        self.is_exhausted = true;
-    }
-
-    /// Whether the grammar has to go on in other memory before anything else.
-    pub(crate) fn is_exhausted(&self) -> bool {
-        self.is_exhausted
-    }
-
-    /// Lets the grammar go on in other memory.
-    ///
-    /// # Errors
-    /// There is none, or the grammar is not compiled again: nothing changes.
-    pub(super) fn renew(&mut self, cancel: &CancelFlag) -> Result<(), RenewError> {
-        self.grammar.renew(cancel)?;
-        self.is_exhausted = false;
-        Ok(())
     }
 
     /// From here on, `tell` is told when the grammar is gone.

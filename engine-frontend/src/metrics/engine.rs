@@ -58,6 +58,7 @@ impl EngineMetrics {
             num_refused,
             num_queued_grammars,
             num_renewed_grammars,
+            num_deferred_answers,
             num_masked_steps,
             fill_seconds,
             exposed_fill_seconds,
@@ -82,6 +83,7 @@ impl EngineMetrics {
         total.num_refused += num_refused;
         total.num_queued_grammars = num_queued_grammars;
         total.num_renewed_grammars += num_renewed_grammars;
+        total.num_deferred_answers += num_deferred_answers;
         total.num_masked_steps += num_masked_steps;
         total.fill_seconds += fill_seconds;
         total.exposed_fill_seconds += exposed_fill_seconds;
