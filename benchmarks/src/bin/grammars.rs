@@ -23,7 +23,9 @@ use clap::Parser;
 use llguidance::api::TopLevelGrammar;
 use llguidance::earley::SlicedBiasComputer;
 use llguidance::{Matcher, ParserFactory};
-use structured_output::{CompilerOptions, GrammarCompiler, GrammarMatcher, TokenizerInfo, allocate_token_bitmask};
+use structured_output::{
+    CompilerOptions, GrammarCompiler, GrammarMatcher, TokenizerInfo, allocate_token_bitmask,
+};
 use tokenizer::Tokenizer;
 use toktrie_hf_tokenizers::ByteTokenizer;
 
@@ -138,7 +140,10 @@ fn list_slowest(times: &Times, texts: &[Vec<u32>], info: &TokenizerInfo, count: 
             .flat_map(|&token| info.token_bytes(token))
             .copied()
             .collect();
-        println!("  {time:>10.1?} after {:?}", String::from_utf8_lossy(&bytes));
+        println!(
+            "  {time:>10.1?} after {:?}",
+            String::from_utf8_lossy(&bytes)
+        );
     }
 }
 

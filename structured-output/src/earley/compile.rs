@@ -97,7 +97,9 @@ impl Compilation {
         // A rule's nodes are made together: those up to the next rule's start.
         let starts = (0..).zip(&self.graph.starts);
         let before = starts.filter(|(_, start)| **start != NO_NODE && **start <= node);
-        before.max_by_key(|(_, start)| **start).map(|(rule, _)| rule)
+        before
+            .max_by_key(|(_, start)| **start)
+            .map(|(rule, _)| rule)
     }
 
     /// Schemas that occur, with the rule and the offset of each.

@@ -311,13 +311,25 @@ impl Parser {
         self.intern(items, fuel)
     }
 
+    /// The contexts that a context returns to.
+    pub(crate) fn below(&self, context: ContextId) -> Vec<ContextId> {
+        let places = self.contexts.returns(context).iter();
+        let mut below: Vec<ContextId> = places
+            .filter(|place| **place != Return::END)
+            .map(|place| place.context)
+            .collect();
+        below.sort_unstable();
+        below.dedup();
+        below
+    }
+
     /// Starts to record which contexts are looked into; the recording that this interrupts.
     pub(crate) fn start_recording(&mut self) -> Recording {
         Recording(self.log.replace(Vec::new()))
     }
 
     /// Notes contexts as looked into.
-    pub(super) fn note(&mut self, reads: &[ContextId]) {
+    pub(crate) fn note(&mut self, reads: &[ContextId]) {
         if let Some(log) = &mut self.log {
             log.extend_from_slice(reads);
         }

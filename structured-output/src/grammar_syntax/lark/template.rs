@@ -71,9 +71,9 @@ impl<'a> Parser<'a, '_> {
     /// A template, from the bracket before its parameters on.
     pub(super) fn template(&mut self, name: &'a str, offset: usize) -> Result<(), SyntaxError> {
         if is_terminal(name) {
-            return self
-                .cursor
-                .error("terminals have no parameters: name templates like rules, in small letters");
+            return self.cursor.error(
+                "terminals have no parameters: name templates like rules, in small letters",
+            );
         }
         let is_rule = self.names.get(name).is_some_and(|known| known.is_defined);
         if is_rule || self.templates.is_defined(name) {

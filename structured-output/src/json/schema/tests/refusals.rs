@@ -139,8 +139,13 @@ fn limits_are_kept() {
         let options = JsonSchemaOptions::default();
         super::compile_within(schema, &options, &limits).map(|_| ())
     };
-    let place = None;
-    let exceeded = |limit, max| Err(CompileError::LimitExceeded { limit, max, place });
+    let exceeded = |limit, max| {
+        Err(CompileError::LimitExceeded {
+            limit,
+            max,
+            place: None,
+        })
+    };
     assert_eq!(compile(r#"{"not":{"not":{"type":"null"}}}"#), Ok(()));
     assert_eq!(
         compile(r#"{"not":{"not":{"not":{"type":"null"}}}}"#),
