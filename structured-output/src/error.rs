@@ -149,6 +149,10 @@ pub enum MatcherError {
         /// The limit.
         max: u64,
     },
+    /// The answer takes more steps than the matcher's allowance has, or others are at work in its memory:
+    /// see [`GrammarMatcher::set_allowance`](crate::GrammarMatcher::set_allowance).
+    #[error("the grammar's answer takes more steps than are allowed now")]
+    AllowanceSpent,
     /// The grammars in use together have made more states than the engine keeps.
     #[error(
         "the grammar's states exceed the engine's memory: {max} bytes (a share of `cache_bytes`)"

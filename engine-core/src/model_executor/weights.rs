@@ -195,10 +195,11 @@ impl<'a, B: Backend> WeightLoader<'a, B> {
         }
         let bias: Option<Vec<f32>> =
             bias.then(|| biases.iter().flat_map(|bias| bias.to_f32()).collect());
+        let name = parts.first().map_or("", |(name, _)| name);
         let format = WeightFormat::of_stored(self.quantization, role, &weights);
-        let matrix = self
-            .backend
-            .load_matrix(in_features, &weights, bias.as_deref(), format)?;
+        let matrix =
+            self.backend
+                .load_matrix(name, in_features, &weights, bias.as_deref(), format)?;
         self.advance(&weights);
         self.advance(&biases);
         Ok(matrix)

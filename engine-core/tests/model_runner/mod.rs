@@ -77,6 +77,7 @@ pub fn load_with(
         dtype,
         kv_cache_dtype,
         quantization,
+        weight_cache: None,
         backend,
         heartbeat: Arc::new(AtomicU64::new(0)),
     };

@@ -131,6 +131,27 @@ fn length(len: usize) -> u32 {
     u32::try_from(len).unwrap_or(u32::MAX)
 }
 
+/// How constrained answers ended, as their callers got them: the core sees no stop strings.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct StructuredEnds {
+    /// With a whole text.
+    pub num_completed: u64,
+    /// At a limit, with a text that isn't whole.
+    pub num_truncated: u64,
+}
+
+impl StructuredEnds {
+    /// Counts an answer that is over; `is_complete` is whether its text is whole, under a constraint.
+    pub fn count(&mut self, is_complete: Option<bool>, finish_reason: FinishReason) {
+        match (is_complete, finish_reason) {
+            (_, FinishReason::Abort | FinishReason::Error) | (None, _) => {}
+            (Some(true), _) => self.num_completed += 1,
+            (Some(false), FinishReason::Length) => self.num_truncated += 1,
+            (Some(false), _) => {}
+        }
+    }
+}
+
 /// One step, as far as this frontend saw it. Times are in seconds.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct IterationStats {

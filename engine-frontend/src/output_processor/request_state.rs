@@ -5,6 +5,7 @@ use std::sync::Arc;
 use protocol::{EngineCoreOutput, FinishReason, RequestOutputKind, StopReason};
 
 use crate::detokenizer::IncrementalDetokenizer;
+use crate::input_processor::CallersFields;
 use crate::logprobs::LogprobsProcessor;
 use crate::metrics::RequestStateStats;
 use crate::outputs::CompletionOutput;
@@ -21,8 +22,8 @@ pub(super) struct RequestState {
     pub(super) prompt_token_ids: Arc<[u32]>,
     pub(super) output_kind: RequestOutputKind,
     pub(super) stream_interval: usize,
-    /// What the caller calls the field with the constraint.
-    pub(super) constraint_field: Option<Arc<str>>,
+    /// What the caller calls its fields, where it has a constraint.
+    pub(super) callers_fields: Option<Arc<CallersFields>>,
     /// Whether all tokens so far are a whole text of the constraint.
     pub(super) structured_output_complete: Option<bool>,
     pub(super) detokenizer: IncrementalDetokenizer,
@@ -50,7 +51,7 @@ impl RequestState {
         // An answer that ends from outside stays as whole as it was.
         if output.structured_output_complete.is_some() {
             self.structured_output_complete = output.structured_output_complete;
-        } else if self.constraint_field.is_some() {
+        } else if self.callers_fields.is_some() {
             let was_whole = self.structured_output_complete == Some(true);
             self.structured_output_complete = Some(was_whole && output.new_token_ids.is_empty());
         }

@@ -179,14 +179,12 @@ impl Job<'_> {
         }
         self.metered(|fuel| compilation.build(json, masks, fuel))?;
         loop {
-            let mut fuel = self.fuel();
-            let before = fuel.left();
-            let done = self.slice(|automaton| {
+            self.steps += 1;
+            let done = self.fuelled_slice(|automaton, fuel| {
                 let bytes = automaton.closed_bytes();
                 let lexicon = &mut automaton.machine().lexicon;
-                compilation.weigh(lexicon, bytes, SLICE_PARTS, &mut fuel)
+                compilation.weigh(lexicon, bytes, SLICE_PARTS, fuel)
             });
-            self.steps += 1 + before - fuel.left();
             let done = done.and_then(|done| done.map_err(|_| self.out_of_steps()));
             if done.map_err(|error| by_rule(error, compilation.rule_being_weighed()))? {
                 break;
@@ -198,10 +196,9 @@ impl Job<'_> {
                 Some(_) => CompileError::NotWritable,
             });
         }
-        let mut fuel = self.fuel();
-        let start = self.slice(|automaton| {
+        let start = self.fuelled_slice(|automaton, fuel| {
             let (parser, machine) = automaton.parser();
-            let start = compilation.install(machine, parser, &mut fuel);
+            let start = compilation.install(machine, parser, fuel);
             (start, automaton.take_item_excess())
         })?;
         match start {
@@ -211,25 +208,16 @@ impl Job<'_> {
         }
     }
 
-    /// What is left of the compilation's steps.
-    fn fuel(&self) -> Fuel {
-        Fuel::new(self.budget.max_steps.saturating_sub(self.steps))
-    }
-
-    fn out_of_steps(&self) -> CompileError {
-        exceeded("max_steps", self.budget.max_steps)
-    }
-
     /// Work without the lock.
     fn metered<T>(
         &mut self,
         work: impl FnOnce(&mut Fuel) -> Result<T, OutOfFuel>,
     ) -> Result<T, CompileError> {
-        let mut fuel = self.fuel();
+        let mut fuel = Fuel::new(self.budget.max_steps.saturating_sub(self.steps));
         let before = fuel.left();
         let done = work(&mut fuel);
         self.steps += before - fuel.left();
-        done.map_err(|_| self.out_of_steps())
+        done.map_err(|_| exceeded("max_steps", self.budget.max_steps))
     }
 
     /// The last step: refuses a grammar without any completion by tokens.
@@ -238,9 +226,9 @@ impl Job<'_> {
             GrammarState::Machine(state) => self.check_completable(state),
             GrammarState::Parser(state) => {
                 let mut search = Search::new(state);
-                let mut fuel = self.fuel();
-                let found =
-                    self.slice(|automaton| automaton.run_parser_by_tokens(&mut search, &mut fuel))?;
+                let found = self.fuelled_slice(|automaton, fuel| {
+                    automaton.run_parser_by_tokens(&mut search, fuel)
+                })?;
                 match found.map_err(|_| self.out_of_steps())? {
                     DEAD => Err(CompileError::NotWritable),
                     _ => Ok(()),

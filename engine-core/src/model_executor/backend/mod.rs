@@ -94,9 +94,10 @@ pub(crate) trait Backend: Send + Sized + 'static {
     type KvCache: Send;
 
     /// Loads weights `[n_i, in_features]` stacked to one matrix `[sum of n_i, in_features]`, kept
-    /// in `format`.
+    /// in `format`. `name` is that of the first of them.
     fn load_matrix(
         &self,
+        name: &str,
         in_features: usize,
         parts: &[StoredTensor<'_>],
         bias: Option<&[f32]>,

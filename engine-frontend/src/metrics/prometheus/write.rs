@@ -233,6 +233,11 @@ impl Values {
                 stats.num_renewed_grammars,
             ),
             (
+                "deferred_answers",
+                "Answers of grammars that took more work than a step may, found aside.",
+                stats.num_deferred_answers,
+            ),
+            (
                 "masked_steps",
                 "Steps with at least one mask.",
                 stats.num_masked_steps,

@@ -139,6 +139,7 @@ impl Backend for CandleBackend {
 
     fn load_matrix(
         &self,
+        _: &str,
         in_features: usize,
         parts: &[StoredTensor<'_>],
         bias: Option<&[f32]>,

@@ -10,8 +10,8 @@ use crate::model_executor::error::ModelError;
 /// What a [`Buffer`] may hold.
 ///
 /// # Safety
-/// Every bit pattern must be a value of the type, zeros above all, and its alignment must divide
-/// 4096, the smallest page.
+/// Every bit pattern must be a value of the type, zeros above all, it must have no padding, and its
+/// alignment must divide 4096, the smallest page.
 pub(crate) unsafe trait Element: Copy + Send + Sync + 'static {}
 // SAFETY: any 32 bits are an f32; it is aligned to 4.
 unsafe impl Element for f32 {}
@@ -84,6 +84,18 @@ impl<T: Element> DerefMut for Buffer<T> {
             None => &mut [],
         }
     }
+}
+
+/// The bytes of a slice, as they stand in memory.
+pub(crate) fn as_bytes<T: Element>(slice: &[T]) -> &[u8] {
+    // SAFETY: any element is so many bytes without padding, since any bits are an element.
+    unsafe { std::slice::from_raw_parts(slice.as_ptr().cast(), size_of_val(slice)) }
+}
+
+/// The bytes of a slice, for writing: any bits are elements.
+pub(crate) fn as_bytes_mut<T: Element>(slice: &mut [T]) -> &mut [u8] {
+    // SAFETY: as in `as_bytes`, and any bytes are elements; the borrow is exclusive.
+    unsafe { std::slice::from_raw_parts_mut(slice.as_mut_ptr().cast(), size_of_val(slice)) }
 }
 
 /// A slice whose parts the tiles of a job write. Which tile writes what is up to the kernel.

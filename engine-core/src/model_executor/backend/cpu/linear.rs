@@ -11,6 +11,7 @@ use super::panels::{self, PanelKernel, Rows};
 use super::quantized::{Layout, Q4, Q8, QuantizedKernel, QuantizedMatrix};
 use super::quantized_rows::{ActivationGroup, num_groups, quantize_row};
 use super::simd::SimdLevel;
+use super::weight_cache::{CachedMatrix, WeightCache};
 use crate::model_executor::ModelDtype;
 use crate::model_executor::compute_pool::ComputePool;
 use crate::model_executor::error::ModelError;
@@ -41,32 +42,79 @@ macro_rules! each_format {
     };
 }
 
-impl PackedMatrix {
-    /// Packs tensors `[n_i, in_features]`, stacked.
+/// What packs matrices.
+#[derive(Clone, Copy)]
+pub(crate) struct Packing<'a> {
+    pub(crate) pool: &'a ComputePool,
+    /// Of dense matrices.
+    pub(crate) dtype: ModelDtype,
+    /// Where quantized ones may lie already.
+    pub(crate) cache: &'a WeightCache,
+}
+
+impl Packing<'_> {
+    /// Packs tensors `[n_i, in_features]`, stacked; `name` is that of the first.
     pub(crate) fn pack(
-        pool: &ComputePool,
-        dtype: ModelDtype,
+        self,
+        name: &str,
         format: WeightFormat,
         in_features: usize,
         parts: &[StoredTensor<'_>],
         bias: Option<&[f32]>,
-    ) -> Result<Self, ModelError> {
-        Ok(match (format, dtype) {
+    ) -> Result<PackedMatrix, ModelError> {
+        let pool = self.pool;
+        Ok(match (format, self.dtype) {
             (WeightFormat::Dense, ModelDtype::Float32) => {
-                Self::F32(DenseMatrix::pack(pool, in_features, parts, bias)?)
+                PackedMatrix::F32(DenseMatrix::pack(pool, in_features, parts, bias)?)
             }
             (WeightFormat::Dense, ModelDtype::BFloat16) => {
-                Self::Bf16(DenseMatrix::pack(pool, in_features, parts, bias)?)
+                PackedMatrix::Bf16(DenseMatrix::pack(pool, in_features, parts, bias)?)
             }
             (WeightFormat::Quantized(QuantizedFormat::Q8_0), _) => {
-                Self::Q8(QuantizedMatrix::pack(pool, in_features, parts, bias)?)
+                PackedMatrix::Q8(self.quantized(name, in_features, parts, bias)?)
             }
             (WeightFormat::Quantized(QuantizedFormat::Q4_0), _) => {
-                Self::Q4(QuantizedMatrix::pack(pool, in_features, parts, bias)?)
+                PackedMatrix::Q4(self.quantized(name, in_features, parts, bias)?)
             }
         })
     }
 
+    /// From the cache, where making the matrix takes more than putting it in order.
+    fn quantized<L: Layout>(
+        self,
+        name: &str,
+        in_features: usize,
+        parts: &[StoredTensor<'_>],
+        bias: Option<&[f32]>,
+    ) -> Result<QuantizedMatrix<L>, ModelError> {
+        let out_features = parts.iter().map(StoredTensor::rows).sum();
+        let cached = CachedMatrix {
+            name,
+            format: L::FORMAT,
+            out_features,
+            in_features,
+            num_bytes: QuantizedMatrix::<L>::num_bytes(out_features, in_features),
+        };
+        let is_rounded = parts.iter().any(|part| !part.is_held_by(L::FORMAT));
+        let panels = match is_rounded {
+            true => self.cache.read(self.pool, cached)?,
+            false => None,
+        };
+        let panels = match panels {
+            Some(panels) => panels,
+            None => {
+                let panels = QuantizedMatrix::<L>::pack(self.pool, in_features, parts)?;
+                if is_rounded {
+                    self.cache.add(self.pool, cached, &panels)?;
+                }
+                panels
+            }
+        };
+        QuantizedMatrix::new(panels, out_features, in_features, bias)
+    }
+}
+
+impl PackedMatrix {
     pub(crate) fn out_features(&self) -> usize {
         each_format!(self, matrix => matrix.out_features())
     }

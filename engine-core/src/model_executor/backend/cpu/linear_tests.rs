@@ -3,9 +3,10 @@
 use protocol::Quantization;
 
 use super::kernel_tests::{Random, bytes, close, filled};
-use super::linear::{Conversion, Linear, Outputs, PackedMatrix};
+use super::linear::{Conversion, Linear, Outputs, PackedMatrix, Packing};
 use super::panels::Rows;
 use super::simd::SimdLevel;
+use super::weight_cache::WeightCache;
 use crate::model_executor::ModelDtype;
 use crate::model_executor::compute_pool::ComputePool;
 use crate::model_executor::quantization::GROUP;
@@ -28,7 +29,12 @@ fn pack(
     bias: Option<&[f32]>,
 ) -> PackedMatrix {
     let format = WeightFormat::of(kind.1, MatrixRole::Layer);
-    PackedMatrix::pack(pool, kind.0, format, in_features, parts, bias).unwrap()
+    let packing = Packing {
+        pool,
+        dtype: kind.0,
+        cache: &WeightCache::off(),
+    };
+    packing.pack("m", format, in_features, parts, bias).unwrap()
 }
 
 /// The weights as the kind keeps them.

@@ -7,9 +7,9 @@
 
 use half::f16;
 
-use super::buffer::{Buffer, SharedMut};
-use super::dense::{for_each_row_of_panel, padded_bias};
+use super::buffer::Buffer;
 use super::integer::IntegerSimd;
+use super::packing::{for_each_row_of_panel, pack_panels, padded_bias};
 use super::panels::{PANEL_WIDTH, PanelKernel, Part};
 use super::prefetch::{RowBlock, row_blocks};
 use super::quantized_rows::{ActivationGroup, num_groups};
@@ -76,30 +76,39 @@ pub(crate) struct QuantizedMatrix<L: Layout> {
 }
 
 impl<L: Layout> QuantizedMatrix<L> {
-    /// Quantizes and packs tensors `[n_i, in_features]`, stacked.
+    /// Bytes of the panels of such a matrix.
+    pub(crate) fn num_bytes(out_features: usize, in_features: usize) -> usize {
+        out_features.div_ceil(PANEL_WIDTH) * num_groups(in_features) * L::GROUP_BYTES
+    }
+
+    /// Quantizes tensors `[n_i, in_features]`, stacked, to the panels of one matrix.
     pub(crate) fn pack(
         pool: &ComputePool,
         in_features: usize,
         parts: &[StoredTensor<'_>],
-        bias: Option<&[f32]>,
-    ) -> Result<Self, ModelError> {
-        let out_features: usize = parts.iter().map(StoredTensor::rows).sum();
-        let num_panels = out_features.div_ceil(PANEL_WIDTH);
+    ) -> Result<Buffer<u8>, ModelError> {
         let panel_len = num_groups(in_features) * L::GROUP_BYTES;
-        let mut panels = Buffer::zeroed("weights", num_panels * panel_len)?;
-        let to = SharedMut::new(&mut panels);
-        pool.run(num_panels, &|panel, _| {
-            // SAFETY: each panel belongs to one tile.
-            let to = unsafe {
-                std::slice::from_raw_parts_mut(to.ptr(panel * panel_len, panel_len), panel_len)
-            };
+        pack_panels(pool, parts, panel_len, &|panel, to: &mut [u8]| {
             for_each_row_of_panel(parts, panel, |col, part, row| {
                 part.for_each_group_in_row(row, L::FORMAT, |index, group| {
                     let to = &mut to[index * L::GROUP_BYTES..][..L::GROUP_BYTES];
                     write_group::<L>(&group, col, to);
                 });
             });
-        })?;
+        })
+    }
+
+    /// A matrix of such panels.
+    pub(crate) fn new(
+        panels: Buffer<u8>,
+        out_features: usize,
+        in_features: usize,
+        bias: Option<&[f32]>,
+    ) -> Result<Self, ModelError> {
+        assert!(
+            panels.len() == Self::num_bytes(out_features, in_features),
+            "panels of another size"
+        );
         Ok(Self {
             panels,
             bias: padded_bias(out_features, bias)?,

@@ -140,11 +140,8 @@ fn limits_are_kept() {
         super::compile_within(schema, &options, &limits).map(|_| ())
     };
     let exceeded = |limit, max| {
-        Err(CompileError::LimitExceeded {
-            limit,
-            max,
-            place: None,
-        })
+        let place = None;
+        Err(CompileError::LimitExceeded { limit, max, place })
     };
     assert_eq!(compile(r#"{"not":{"not":{"type":"null"}}}"#), Ok(()));
     assert_eq!(
