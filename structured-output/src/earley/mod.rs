@@ -34,6 +34,7 @@ mod memo;
 mod order;
 mod parser;
 mod program;
+mod reads;
 mod simplify;
 #[cfg(test)]
 mod tests;
