@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::automaton::{GrammarState, MAX_FORCED_BYTES};
 use crate::bitmask::bitmask_words;
 use crate::compiler::Renewals;
+use crate::engine::Allowance;
 use crate::error::MatcherError;
 use crate::grammar::CompiledGrammar;
 use crate::mask::{Mask, MaskRef};
@@ -29,6 +30,7 @@ pub struct GrammarMatcher {
     place: Place,
     history: History<Accepted>,
     renewals: Renewals,
+    allowance: Allowance,
 }
 
 /// A token that was accepted, and the place before it.
@@ -72,6 +74,7 @@ impl GrammarMatcher {
             },
             history: History::default(),
             renewals: Renewals::default(),
+            allowance: Allowance::default(),
         }
     }
 
@@ -83,6 +86,27 @@ impl GrammarMatcher {
     /// How often it went to other memory.
     pub(crate) fn renewals_mut(&mut self) -> &mut Renewals {
         &mut self.renewals
+    }
+
+    /// From here on, this matcher's calls may together take so many steps, and beyond them fail with
+    /// [`MatcherError::AllowanceSpent`], which changes nothing; so does a call that would have to wait
+    /// for others at work in memory apart. For a thread that others wait for: what is known costs no
+    /// steps, and what is not can be asked again on another thread without a limit (`None`, as it is at
+    /// first), after which it is known. Each call has its own limit,
+    /// [`Limits::max_mask_steps`](crate::Limits::max_mask_steps), beside this.
+    pub fn set_allowance(&mut self, steps: Option<u64>) {
+        self.allowance = Allowance::new(steps);
+    }
+
+    /// What is left of it.
+    pub fn allowance(&self) -> Option<u64> {
+        self.allowance.left()
+    }
+
+    /// Whether its grammar is in memory apart from that which all share, see
+    /// [`GrammarCompiler::move_apart`](crate::GrammarCompiler::move_apart).
+    pub fn is_apart(&self) -> bool {
+        self.grammar.engine().is_apart()
     }
 
     /// A matcher like this one at the start of a grammar.
@@ -163,15 +187,18 @@ impl GrammarMatcher {
             return Ok(self.stop_mask());
         }
         let state = self.place.state;
-        let (mask, needed) = self.grammar.engine().run(|automaton, fuel| {
-            let needed = automaton.tokens_to_end(state, fuel)?;
-            let mask = if needed <= num_tokens {
-                Some(automaton.next_tokens_within(state, num_tokens, fuel)?)
-            } else {
-                None
-            };
-            Ok((mask, needed))
-        })?;
+        let (mask, needed) = self
+            .grammar
+            .engine()
+            .run(&self.allowance, |automaton, fuel| {
+                let needed = automaton.tokens_to_end(state, fuel)?;
+                let mask = if needed <= num_tokens {
+                    Some(automaton.next_tokens_within(state, num_tokens, fuel)?)
+                } else {
+                    None
+                };
+                Ok((mask, needed))
+            })?;
         match mask {
             Some(mask) => self.with_own_stop_tokens(state, mask),
             None => Err(MatcherError::CannotCompleteWithin { num_tokens, needed }),
@@ -190,13 +217,16 @@ impl GrammarMatcher {
             return Ok(self.stop_mask());
         }
         let state = self.place.state;
-        let (needed, tokens, may_end) = self.grammar.engine().run(|automaton, fuel| {
-            Ok((
-                automaton.tokens_to_end(state, fuel)?,
-                automaton.tokens_toward_end(state, num_tokens, fuel)?,
-                automaton.may_end(state, fuel)?,
-            ))
-        })?;
+        let (needed, tokens, may_end) =
+            self.grammar
+                .engine()
+                .run(&self.allowance, |automaton, fuel| {
+                    Ok((
+                        automaton.tokens_to_end(state, fuel)?,
+                        automaton.tokens_toward_end(state, num_tokens, fuel)?,
+                        automaton.may_end(state, fuel)?,
+                    ))
+                })?;
         let info = self.grammar.tokenizer_info();
         match tokens {
             _ if needed > num_tokens => {
@@ -225,7 +255,7 @@ impl GrammarMatcher {
         if place.terminated {
             return Ok(self.stop_mask());
         }
-        let mask = self.grammar.engine().mask(place.state)?;
+        let mask = self.grammar.engine().mask(place.state, &self.allowance)?;
         self.with_own_stop_tokens(place.state, mask)
     }
 
@@ -316,10 +346,11 @@ impl GrammarMatcher {
         if is_stop {
             let ends = place.terminated
                 || self.may_end(place.state)?
-                || self
-                    .grammar
-                    .engine()
-                    .names_stop_token(place.state, token_id)?;
+                || self.grammar.engine().names_stop_token(
+                    place.state,
+                    token_id,
+                    &self.allowance,
+                )?;
             return Ok(ends.then_some(Place {
                 terminated: true,
                 ..place
@@ -328,12 +359,26 @@ impl GrammarMatcher {
         if place.terminated {
             return Ok(None);
         }
-        let next = self.grammar.engine().after_token(place.state, token_id)?;
+        let next = self
+            .grammar
+            .engine()
+            .after_token(place.state, token_id, &self.allowance)?;
         Ok(next.map(|state| Place { state, ..place }))
     }
 
     fn may_end(&self, state: GrammarState) -> Result<bool, MatcherError> {
-        self.grammar.engine().may_end(state)
+        self.grammar.engine().may_end(state, &self.allowance)
+    }
+
+    /// Looks at the first places of a text: the masks at the start and, of JSON, after the brackets that
+    /// open it, up to a first key or string. A grammar that needs more than there is mostly fails
+    /// there, before anything is written. Nothing changes.
+    ///
+    /// # Errors
+    /// A limit.
+    pub fn check_opening(&self) -> Result<(), MatcherError> {
+        let start = self.grammar.root();
+        self.grammar.engine().open(start, &self.allowance)
     }
 
     /// Takes back the last `num_tokens` accepted tokens, without limit.
@@ -383,8 +428,11 @@ impl GrammarMatcher {
 
     /// Whether the text could stop here: it matches the grammar as it is.
     pub fn is_completed(&self) -> bool {
-        // A few frames are looked at; that many steps there are.
-        self.place.terminated || self.may_end(self.place.state).unwrap_or(false)
+        // Known since the last token was accepted; else a few frames are looked at, for which there are
+        // steps, whatever is allowed.
+        let always = Allowance::default();
+        let may_end = |state| self.grammar.engine().may_end(state, &always);
+        self.place.terminated || may_end(self.place.state).unwrap_or(false)
     }
 
     /// How many tokens complete the text, the stop token included; 0 after termination.
@@ -400,7 +448,9 @@ impl GrammarMatcher {
         if self.place.terminated {
             return Ok(0);
         }
-        self.grammar.engine().tokens_to_end(self.place.state)
+        self.grammar
+            .engine()
+            .tokens_to_end(self.place.state, &self.allowance)
     }
 
     /// How many bytes a short completion has; 0 after termination. Costs less than
@@ -413,7 +463,9 @@ impl GrammarMatcher {
         if self.place.terminated {
             return Ok(0);
         }
-        self.grammar.engine().bytes_to_end(self.place.state)
+        self.grammar
+            .engine()
+            .bytes_to_end(self.place.state, &self.allowance)
     }
 
     /// Fewer tokens than these, the stop token included, don't hold a short completion: its bytes,
@@ -429,7 +481,9 @@ impl GrammarMatcher {
         let state = self.place.state;
         self.grammar
             .engine()
-            .run(|automaton, fuel| automaton.min_tokens_bound(state, fuel))
+            .run(&self.allowance, |automaton, fuel| {
+                automaton.min_tokens_bound(state, fuel)
+            })
     }
 
     /// The text that must come next, whatever tokens write it: whole characters only, at most 16 KiB,
@@ -445,7 +499,9 @@ impl GrammarMatcher {
         let mut bytes = self
             .grammar
             .engine()
-            .run(|automaton, fuel| automaton.next_forced_bytes(state, MAX_FORCED_BYTES, fuel))?;
+            .run(&self.allowance, |automaton, fuel| {
+                automaton.next_forced_bytes(state, MAX_FORCED_BYTES, fuel)
+            })?;
         if let Err(error) = std::str::from_utf8(&bytes) {
             bytes.truncate(error.valid_up_to());
         }
@@ -462,7 +518,9 @@ impl GrammarMatcher {
         if self.place.terminated {
             return Ok(false);
         }
-        self.grammar.engine().has_forced_byte(self.place.state)
+        self.grammar
+            .engine()
+            .has_forced_byte(self.place.state, &self.allowance)
     }
 
     /// The tokens that must come next: as long as each is the only one allowed, at most 4,096. Ends

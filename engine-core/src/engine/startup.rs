@@ -21,7 +21,7 @@ use crate::model_executor::{
 };
 use crate::sample::VocabSizes;
 use crate::structured_output::{
-    ForcedTokens, FormworkBackend, StructuredOutputBackend, StructuredOutputManager,
+    CacheTooSmall, ForcedTokens, FormworkBackend, StructuredOutputBackend, StructuredOutputManager,
 };
 use crate::worker::{Executor, ExecutorError, ModelRunner, ModelRunnerConfig};
 
@@ -77,6 +77,9 @@ pub enum StartupError {
     /// Drafts can't be proposed as configured.
     #[error(transparent)]
     Speculative(#[from] SpeculativeConfigError),
+    /// Grammars would have too little memory.
+    #[error(transparent)]
+    GrammarCache(#[from] CacheTooSmall),
     /// The compile threads could not be started.
     #[error("the grammar threads could not be started: {0}")]
     GrammarThreads(#[source] std::io::Error),
@@ -271,7 +274,7 @@ fn load_structured_output(
     };
     let cache_bytes = usize::try_from(config.cache_bytes).unwrap_or(usize::MAX);
     let backend: Arc<dyn StructuredOutputBackend> =
-        Arc::new(FormworkBackend::new(info, cache_bytes));
+        Arc::new(FormworkBackend::new(info, cache_bytes)?);
     StructuredOutputManager::new(config, &backend).map_err(StartupError::GrammarThreads)
 }
 

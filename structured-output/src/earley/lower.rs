@@ -85,6 +85,7 @@ pub(super) struct Lowering {
     /// Tokens by their text.
     tokens: HashMap<Box<str>, NamedToken>,
     folded: Folded,
+    last: Option<RuleId>,
 }
 
 impl Lowering {
@@ -159,6 +160,7 @@ impl Lowering {
             holds_text: HashMap::new(),
             tokens,
             folded,
+            last: None,
         }
     }
 
@@ -173,12 +175,18 @@ impl Lowering {
             let Some(rule) = self.order.pop() else {
                 return Ok(Some(std::mem::take(&mut self.folded)));
             };
+            self.last = Some(rule);
             let nodes = std::mem::take(&mut self.grammar.rules[rule].nodes);
             done += 1 + nodes.len();
             let value = self.rule(lexicon, rule, nodes)?;
             self.folded.rules[rule] = Some(value);
         }
         Ok(None)
+    }
+
+    /// The rule that was looked at last.
+    pub(super) fn last_rule(&self) -> Option<RuleId> {
+        self.last
     }
 
     fn rule(
