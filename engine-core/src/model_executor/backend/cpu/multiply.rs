@@ -73,8 +73,8 @@ unsafe fn multiply<S: Simd, F: Format, const ROWS: usize, const VECS: usize>(
         while p < even_depth {
             // With more rows the products take all of the time, and this would lengthen it.
             if ROWS <= 4 {
-                // What streams is as wide as a matrix's panel. A number that is known here, and a
-                // pointer that is moved on, halve the instructions of a step of four rows.
+                // What streams is as wide as a matrix's panel: a number that is known here, so that
+                // this is two instructions and no loop.
                 let bytes = 2 * PANEL_WIDTH * size_of::<F::Element>();
                 prefetch.step::<S>(pair.cast(), bytes);
             }
