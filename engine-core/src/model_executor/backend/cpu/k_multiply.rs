@@ -153,14 +153,19 @@ unsafe fn group_sums<S: IntegerSimd, L: KLayout, const ROWS: usize, const VECS: 
                 }
             }
             let second = if L::HAS_MINIMUMS { 0 } else { 1 };
-            for row in 0..ROWS {
+            let factors = |row: usize, half: usize| {
                 let values = (&raw const (*x(row)).values).cast::<i8>();
-                let factors = S::splat_factors(values.add(4 * step));
-                for (sum, bytes) in sums[0][row].iter_mut().zip(bytes) {
+                S::splat_factors(values.add(4 * step + 16 * half))
+            };
+            for (row, sums) in sums[0].iter_mut().enumerate() {
+                let factors = factors(row, 0);
+                for (sum, bytes) in sums.iter_mut().zip(bytes) {
                     *sum = S::dot(*sum, bytes.0, factors);
                 }
-                let factors = S::splat_factors(values.add(4 * step + 16));
-                for (sum, bytes) in sums[second][row].iter_mut().zip(bytes) {
+            }
+            for (row, sums) in sums[second].iter_mut().enumerate() {
+                let factors = factors(row, 1);
+                for (sum, bytes) in sums.iter_mut().zip(bytes) {
                     *sum = S::dot(*sum, bytes.1, factors);
                 }
             }

@@ -123,10 +123,17 @@ fn check(format: KFormat, rows: usize, n: usize, k: usize, linear: Linear<'_>) {
 #[test]
 fn blocks_match_at_every_level_and_size() {
     let pool = ComputePool::new(2).unwrap();
+    let (shapes, row_counts): (&[(usize, usize)], &[usize]) = match cfg!(miri) {
+        true => (&[(33, 256)], &[1, 3]),
+        false => (
+            &[(1, 256), (31, 256), (32, 512), (33, 768), (97, 1280)],
+            &[1, 2, 3, 4, 5, 9, 13, 100],
+        ),
+    };
     for level in SimdLevel::available() {
         let linear = Linear { pool: &pool, level };
-        for (n, k) in [(1, 256), (31, 256), (32, 512), (33, 768), (97, 1280)] {
-            for rows in [1, 2, 3, 4, 5, 9, 13, 100] {
+        for &(n, k) in shapes {
+            for &rows in row_counts {
                 for format in FORMATS {
                     check(format, rows, n, k, linear);
                 }
@@ -136,6 +143,7 @@ fn blocks_match_at_every_level_and_size() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "too much for an interpreter")]
 fn a_row_is_the_same_in_any_number_of_rows_and_at_every_level_with_fused_multiply_add() {
     let pool = ComputePool::new(1).unwrap();
     let mut random = Random(5);
@@ -170,6 +178,7 @@ fn a_row_is_the_same_in_any_number_of_rows_and_at_every_level_with_fused_multipl
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "too much for an interpreter")]
 fn stacked_matrices_are_each_as_alone() {
     let pool = ComputePool::new(2).unwrap();
     let mut random = Random(9);

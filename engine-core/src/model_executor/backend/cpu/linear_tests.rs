@@ -167,10 +167,18 @@ fn check(kind: WeightKind, rows: usize, n: usize, k: usize, linear: Linear<'_>) 
 #[test]
 fn linear_matches_at_every_level_and_size() {
     let pool = ComputePool::new(2).unwrap();
+    // An interpreter takes minutes for what a processor does in microseconds.
+    let (shapes, row_counts): (&[(usize, usize)], &[usize]) = match cfg!(miri) {
+        true => (&[(33, 7)], &[1, 5]),
+        false => (
+            &[(1, 1), (31, 7), (32, 16), (33, 40), (97, 129), (64, 1100)],
+            &[1, 2, 3, 5, 7, 12, 13, 20, 100],
+        ),
+    };
     for level in SimdLevel::available() {
         let linear = Linear { pool: &pool, level };
-        for (n, k) in [(1, 1), (31, 7), (32, 16), (33, 40), (97, 129), (64, 1100)] {
-            for rows in [1, 2, 3, 5, 7, 12, 13, 20, 100] {
+        for &(n, k) in shapes {
+            for &rows in row_counts {
                 for kind in KINDS {
                     check(kind, rows, n, k, linear);
                 }
@@ -180,6 +188,7 @@ fn linear_matches_at_every_level_and_size() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "too much for an interpreter")]
 fn a_row_is_the_same_in_any_number_of_rows() {
     let pool = ComputePool::new(1).unwrap();
     let mut random = Random(5);
@@ -207,6 +216,7 @@ fn a_row_is_the_same_in_any_number_of_rows() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "has one level")]
 fn levels_with_fused_multiply_add_give_the_same_bits() {
     let pool = ComputePool::new(1).unwrap();
     let mut random = Random(11);

@@ -33,6 +33,7 @@ mod linear_tests;
 mod multiply;
 mod online_softmax;
 mod packing;
+mod pages;
 mod panels;
 mod prefetch;
 mod quantized;

@@ -160,7 +160,7 @@ unsafe fn sdot(sums: int32x4_t, a: int8x16_t, b: int8x16_t) -> int32x4_t {
     let mut sums = sums;
     // SAFETY: registers only; the caller vouches for the instruction.
     unsafe {
-        asm!("sdot {sums:v}.4s, {a:v}.16b, {b:v}.16b",
+        asm!(".arch_extension dotprod", "sdot {sums:v}.4s, {a:v}.16b, {b:v}.16b",
             sums = inout(vreg) sums, a = in(vreg) a, b = in(vreg) b,
             options(pure, nomem, nostack, preserves_flags));
     }
