@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use protocol::{
     EngineCoreEvent, EngineCoreEventType, EngineCoreOutput, EngineCoreRequest, FinishReason,
-    RequestError, RequestErrorCode,
+    RequestError, RequestErrorCode, SamplingParams,
 };
 use tokenizer::Tokenizer;
 
@@ -80,6 +80,10 @@ impl OutputProcessor {
         let prompt_token_ids: Arc<[u32]> = request.prompt_token_ids.as_slice().into();
         let tokenizer = self.tokenizer.clone();
         let n = request.sampling_params.n;
+        let stop_token_ids = match &callers_fields {
+            Some(_) => stop_token_ids(&tokenizer, &request.sampling_params),
+            None => Vec::new(),
+        };
         let state = |request: &EngineCoreRequest, parent_id, index| {
             let params = &request.sampling_params;
             RequestState {
@@ -91,6 +95,7 @@ impl OutputProcessor {
                 output_kind: params.output_kind,
                 stream_interval: params.stream_interval.unwrap_or(1) as usize,
                 callers_fields: callers_fields.clone(),
+                stop_token_ids: stop_token_ids.clone(),
                 structured_output_complete: None,
                 detokenizer: IncrementalDetokenizer::with_thinking(&tokenizer, request, thinking),
                 logprobs_processor: LogprobsProcessor::new(tokenizer.clone(), request),
@@ -123,6 +128,9 @@ impl OutputProcessor {
     pub fn process_outputs(&mut self, outputs: &[EngineCoreOutput]) -> Vec<String> {
         let mut reqs_to_abort = Vec::new();
         for output in outputs {
+            if let Some(state) = self.request_states.get_mut(&output.request_id) {
+                state.stats.note_nans(output, &mut self.iteration_stats);
+            }
             if let Some(error) = request_error(output) {
                 reqs_to_abort.extend(self.fail_request(&output.request_id, error));
             } else if self.process_output(output) == Some(true) {
@@ -295,6 +303,17 @@ impl OutputProcessor {
     pub fn num_generation_tokens(&self) -> u64 {
         self.num_generation_tokens
     }
+}
+
+/// The tokens that end a constrained text: the model's, and the request's own.
+fn stop_token_ids(tokenizer: &Tokenizer, params: &SamplingParams) -> Vec<u32> {
+    let own = params.stop_token_ids.iter().chain(&params.eos_token_id);
+    tokenizer
+        .stop_token_ids()
+        .iter()
+        .chain(own)
+        .copied()
+        .collect()
 }
 
 fn request_error(output: &EngineCoreOutput) -> Option<RequestError> {

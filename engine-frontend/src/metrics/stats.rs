@@ -20,6 +20,7 @@ pub struct RequestStateStats {
     num_generation_tokens: u32,
     num_cached_tokens: u32,
     num_preemptions: u32,
+    is_corrupted: bool,
     max_tokens: Option<u32>,
     n: u32,
     traced: Arc<TracedRequest>,
@@ -39,9 +40,17 @@ impl RequestStateStats {
             num_generation_tokens: length(request.output_token_ids.len()),
             num_cached_tokens: 0,
             num_preemptions: 0,
+            is_corrupted: false,
             max_tokens: request.sampling_params.max_tokens,
             n,
             traced: Arc::new(TracedRequest::new(request)),
+        }
+    }
+
+    /// Notes an output whose logits held NaNs: the request counts once.
+    pub fn note_nans(&mut self, output: &EngineCoreOutput, iteration: &mut IterationStats) {
+        if output.num_nans_in_logits > 0 && !std::mem::replace(&mut self.is_corrupted, true) {
+            iteration.num_corrupted_reqs += 1;
         }
     }
 
@@ -163,6 +172,8 @@ pub struct IterationStats {
     pub num_cached_tokens: u64,
     /// Requests that lost their blocks to others.
     pub num_preempted_reqs: u64,
+    /// Requests in whose logits a NaN was met for the first time.
+    pub num_corrupted_reqs: u64,
     /// From arrival to the first token, for each request whose first token came.
     pub time_to_first_tokens: Vec<f64>,
     /// Since the token before, for each other request that got a token.

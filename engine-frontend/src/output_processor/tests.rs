@@ -1,9 +1,9 @@
-use protocol::{LogprobsLists, RequestOutputKind, SamplingParams, StopReason};
+use protocol::{LogprobsLists, RequestOutputKind, StopReason};
 
 use super::*;
 use crate::detokenizer::ThinkingSplit;
 use crate::input_processor::CallersFields;
-use crate::test_support::{THINK_END, THINK_START, ids, output, tokenizer};
+use crate::test_support::{EOS, THINK_END, THINK_START, ids, output, tokenizer};
 
 struct Fixture {
     processor: OutputProcessor,
@@ -359,11 +359,49 @@ async fn a_refused_grammar_is_the_fault_of_its_field() {
     assert_eq!(fixture.queue.get().await, Err(error));
 }
 
+#[test]
+fn a_request_with_nans_counts_once() {
+    let mut fixture = Fixture::new(kind(RequestOutputKind::Delta));
+    for num_nans_in_logits in [0, 3, 1] {
+        fixture.feed(EngineCoreOutput {
+            num_nans_in_logits,
+            ..output("r", "a", None)
+        });
+    }
+    let stats = fixture.processor.take_iteration_stats();
+    assert_eq!(stats.num_corrupted_reqs, 1);
+}
+
 fn guided_json() -> Arc<CallersFields> {
     Arc::new(CallersFields {
         constraint: "guided_json".to_owned(),
         max_tokens: "max_tokens".to_owned(),
     })
+}
+
+/// At a limit a text may end with or without a stop token, whatever the reason.
+#[test]
+fn a_constrained_text_is_all_tokens_but_a_stop_token() {
+    let text = |pieces: &str, stop: bool, reason| {
+        let params = SamplingParams {
+            // As with calls.
+            skip_special_tokens: false,
+            eos_token_id: Some(EOS),
+            ..kind(RequestOutputKind::FinalOnly)
+        };
+        let mut fixture = Fixture::with_inputs("", params, |inputs| {
+            inputs.callers_fields = Some(guided_json());
+        });
+        let mut last = output("r", pieces, Some(reason));
+        last.new_token_ids.extend(stop.then_some(EOS));
+        fixture.feed(last);
+        fixture.next().unwrap().outputs[0].text.clone()
+    };
+    for reason in [FinishReason::Stop, FinishReason::Length] {
+        for stop in [true, false] {
+            assert_eq!(text("ab", stop, reason), "ab", "{reason:?} {stop}");
+        }
+    }
 }
 
 #[test]

@@ -51,6 +51,11 @@ impl Values {
             "Preemptions of running requests.",
             self.num_preemptions,
         );
+        text.counter(
+            "vllm:corrupted_requests",
+            "Requests with NaNs in their logits.",
+            self.corrupted_requests,
+        );
         text.histogram(
             "vllm:iteration_tokens_total",
             "Tokens per step.",
