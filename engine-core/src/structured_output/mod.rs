@@ -11,6 +11,7 @@ mod backend_formwork;
 mod compile_job;
 mod compile_lanes;
 mod compile_pool;
+mod drafts;
 mod jump_forward;
 mod manager;
 mod mask;

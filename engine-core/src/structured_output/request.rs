@@ -38,7 +38,7 @@ pub struct StructuredOutputRequest {
     pub(super) found: Found,
     /// See [`StructuredOutputRequest::set_dead_end`].
     is_dead_end: bool,
-    reasoning: Reasoning,
+    pub(super) reasoning: Reasoning,
     complete_within_max_tokens: bool,
     /// Tokens that the shortest text of the grammar takes; 0 where it need not fit. A text that is
     /// whole when the last token is taken needs no stop token after it.
@@ -47,11 +47,11 @@ pub struct StructuredOutputRequest {
     stop_token_ids: Arc<[u32]>,
     /// Whether the last token was taken back since too few were left to complete the text.
     pub(super) has_overshot: bool,
-    was_led_to_end: bool,
+    pub(super) was_led_to_end: bool,
     /// Whether the text was ended where it was free to go on, since what came next had no room.
-    is_cut_short: bool,
+    pub(super) is_cut_short: bool,
     /// Whether the last token that there was room for came to the end of the text.
-    is_whole_at_limit: bool,
+    pub(super) is_whole_at_limit: bool,
 }
 
 /// What became of a token.
@@ -301,18 +301,16 @@ impl StructuredOutputRequest {
         if !self.grammar.accept_token(token_id)? {
             return Ok(Accepted::Refused);
         }
-        match self.overshoots(tokens_left) {
-            Ok(false) => {
+        let overshoots = self.overshoots(tokens_left);
+        match overshoots.and_then(|overshoots| Ok((overshoots, self.is_whole(tokens_left)?))) {
+            Ok((false, is_whole)) => {
                 self.has_overshot = false;
                 self.is_cut_short = ends_free_text;
-                // Where that can't be told, the limit is what ended it.
-                self.is_whole_at_limit = tokens_left == 0
-                    && self.grammar.is_completed()
-                    && matches!(self.may_go_on_freely(), Ok(false));
+                self.is_whole_at_limit = is_whole;
                 self.num_answer_tokens += 1;
                 Ok(Accepted::Yes)
             }
-            Ok(true) => {
+            Ok((true, _)) => {
                 self.grammar.rollback(1)?;
                 // Twice at one place its mask was wrong: an error rather than a step without end.
                 let accepted = match self.has_overshot {
@@ -334,6 +332,19 @@ impl StructuredOutputRequest {
             && !self.grammar.is_terminated()
             && !self.is_far_from_end(tokens_left)?
             && self.grammar.min_tokens_to_complete()? > with_stop_token(tokens_left))
+    }
+
+    /// Whether the text has come to an end of its own with the last token that there is room for.
+    fn is_whole(&self, tokens_left: u32) -> Result<bool, MatcherError> {
+        if tokens_left > 0 || !self.grammar.is_completed() {
+            return Ok(false);
+        }
+        match self.may_go_on_freely() {
+            Ok(freely) => Ok(!freely),
+            Err(MatcherError::AllowanceSpent) => Err(MatcherError::AllowanceSpent),
+            // Where that can't be told, the limit is what ended it.
+            Err(_) => Ok(false),
+        }
     }
 
     /// Whether any text may come next.
@@ -372,112 +383,6 @@ impl StructuredOutputRequest {
             }
             _ => Ok(String::new()),
         }
-    }
-
-    /// The masks of the next token and of those after each token of a draft, where `tokens_left`
-    /// may still come. As many as draft tokens can be accepted, plus one. Nothing changes.
-    ///
-    /// # Errors
-    /// A limit of the grammar.
-    pub fn masks(
-        &mut self,
-        draft_token_ids: &[u32],
-        tokens_left: u32,
-    ) -> Result<Vec<TokenMask>, MatcherError> {
-        let mut masks = Vec::with_capacity(1 + draft_token_ids.len());
-        masks.push(self.mask(tokens_left)?);
-        let walked = self.walk(draft_token_ids, tokens_left, |ahead, tokens_left| {
-            masks.push(ahead.mask(tokens_left)?);
-            Ok(())
-        });
-        match walked {
-            // Where only the draft leads there, sampling stops before it; what takes too long now is
-            // asked again where it comes next.
-            Ok(_) | Err(MatcherError::OnlyStopTokens | MatcherError::AllowanceSpent) => Ok(masks),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// The mask after some tokens that can be accepted, one after the other; `None` where the last of
-    /// them ends the text. Nothing changes.
-    ///
-    /// # Errors
-    /// A limit of the grammar.
-    pub(super) fn mask_after(
-        &mut self,
-        token_ids: &[u32],
-        tokens_left: u32,
-    ) -> Result<Option<TokenMask>, MatcherError> {
-        let (mut num_left, mut mask) = (token_ids.len(), None);
-        self.walk(token_ids, tokens_left, |ahead, tokens_left| {
-            num_left -= 1;
-            if num_left == 0 {
-                mask = Some(ahead.mask(tokens_left)?);
-            }
-            Ok(())
-        })?;
-        Ok(mask)
-    }
-
-    /// How many tokens of a draft can be accepted, one after the other. Nothing changes.
-    ///
-    /// # Errors
-    /// A limit of the grammar.
-    pub fn validate_tokens(
-        &mut self,
-        draft_token_ids: &[u32],
-        tokens_left: u32,
-    ) -> Result<usize, MatcherError> {
-        self.walk(draft_token_ids, tokens_left, |_, _| Ok(()))
-    }
-
-    /// Accepts the tokens of a draft while they are allowed, calls `visit` after each, and takes
-    /// all back. Returns how many were allowed.
-    fn walk(
-        &mut self,
-        draft_token_ids: &[u32],
-        tokens_left: u32,
-        mut visit: impl FnMut(&mut Self, u32) -> Result<(), MatcherError>,
-    ) -> Result<usize, MatcherError> {
-        if draft_token_ids.is_empty() {
-            return Ok(0);
-        }
-        let before = (self.reasoning.clone(), self.has_overshot);
-        let how_it_ended = (
-            self.was_led_to_end,
-            self.is_cut_short,
-            self.is_whole_at_limit,
-        );
-        let num_answer_tokens = self.num_answer_tokens;
-        let mut num_accepted = 0;
-        let mut result = Ok(());
-        for (&token_id, left) in draft_token_ids.iter().zip((0..tokens_left).rev()) {
-            match self.accept_token(token_id, left) {
-                Ok(Accepted::Yes) => num_accepted += 1,
-                Ok(Accepted::Refused | Accepted::Overshoots) => break,
-                Err(error) => {
-                    result = Err(error);
-                    break;
-                }
-            }
-            if self.is_terminated() {
-                break;
-            }
-            result = visit(self, left);
-            if result.is_err() {
-                break;
-            }
-        }
-        self.grammar
-            .rollback(self.num_answer_tokens - num_answer_tokens)?;
-        self.num_answer_tokens = num_answer_tokens;
-        (self.reasoning, self.has_overshot) = before;
-        (
-            self.was_led_to_end,
-            self.is_cut_short,
-            self.is_whole_at_limit,
-        ) = how_it_ended;
-        result.map(|()| num_accepted)
     }
 
     /// Whether the output so far is a complete text of the grammar.

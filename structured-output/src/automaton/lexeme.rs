@@ -22,6 +22,9 @@ const MAX_PARTS: usize = 48;
 /// A state from which at least so many bytes lead on has a large part of the vocabulary before it.
 const MANY_BYTES: usize = 20;
 
+/// A state that so many ASCII characters last in, and all others, is one of text.
+const MOST_BYTES: usize = 80;
+
 /// Up to so many exits are kept as nodes; more are worth to be grouped by what they go on with.
 const FEW_EXITS: usize = 48;
 
@@ -93,9 +96,17 @@ impl TokenAutomaton {
         }
         let mut found = None;
         if self.has_many_bytes(expr, fuel)? {
-            found = self.part_without_texts(expr, fuel)?;
+            if let Some(less) = self.part_without_texts(expr, fuel)? {
+                self.masks.share_part(expr, &less);
+                return Ok(less);
+            }
+            found = self.part_of_characters(expr, fuel)?;
             if found.is_none() {
-                found = self.part_of_characters(expr, fuel)?;
+                let lasting = self.machine.lexicon.lasting(expr, fuel)?;
+                if lasting.others && lasting.bytes.len() >= MOST_BYTES {
+                    // Little of the trie of bytes has to be walked.
+                    found = Some(self.fine_part(expr, fuel)?);
+                }
             }
             if found.is_none() {
                 found = self.coarse_part(expr, fuel)?;
@@ -170,13 +181,15 @@ impl TokenAutomaton {
         &mut self,
         expr: ExprId,
         fuel: &mut Fuel,
-    ) -> Result<Option<LexemeMask>, OutOfFuel> {
+    ) -> Result<Option<Arc<LexemeMask>>, OutOfFuel> {
         let lexicon = &mut self.machine.lexicon;
         let Some(Less { whole, texts, rest }) = lexicon.less_texts(expr) else {
             return Ok(None);
         };
         let index = Arc::clone(&self.index);
-        let Some(less) = ended_texts(lexicon, index.byte_trie(), whole, texts, fuel)? else {
+        let trie = index.byte_trie();
+        let fruitless = self.masks.fruitless();
+        let Some(less) = ended_texts(lexicon, trie, whole, texts, fruitless, fuel)? else {
             return Ok(None);
         };
         let reference = lexicon.concat(whole, rest);
@@ -184,11 +197,21 @@ impl TokenAutomaton {
         if reference.reference.is_some() {
             return Ok(None);
         }
-        let difference = Difference {
-            less,
-            ..Difference::default()
+        let less = known_to(&reference, trie, &less, fuel)?;
+        if less.is_empty() {
+            return Ok(Some(reference));
+        }
+        // Texts that end in no token leave the same mask.
+        if let Some(known) = self.masks.lessened(&reference, &less) {
+            return Ok(Some(known));
+        }
+        let mask = LexemeMask {
+            number: self.masks.next_number(),
+            inside: Mask::from_ids(Vec::new()),
+            exits: Vec::new(),
+            reference: Some(Reference::new(reference, less)),
         };
-        Ok(Some(self.part_from(reference, difference, fuel)?))
+        Ok(Some(self.masks.insert_lessened(mask)))
     }
 
     /// By the trie of bytes as far as the part differs from another one.
@@ -214,24 +237,8 @@ impl TokenAutomaton {
     ) -> Result<LexemeMask, OutOfFuel> {
         let index = Arc::clone(&self.index);
         let trie = index.byte_trie();
-        let ids = |ranges: &[Range<u32>]| -> Vec<u32> {
-            let mut ids: Vec<u32> = ranges
-                .iter()
-                .flat_map(|range| trie.ids(range.clone()))
-                .copied()
-                .collect();
-            ids.sort_unstable();
-            ids
-        };
-        let mut less = ids(&difference.less);
-        fuel.burn(less.len() as u64)?;
-        let exit_ids = mask.exit_ids(trie);
-        less.retain(|id| mask.inside.is_allowed(*id) || exit_ids.binary_search(id).is_ok());
-        let num_inside = less
-            .iter()
-            .filter(|id| mask.inside.is_allowed(**id))
-            .count();
-        let more = ids(&difference.more);
+        let less = known_to(&mask, trie, &difference.less, fuel)?;
+        let more = ids_of(trie, &difference.more);
         let inside = match more.len() {
             0..=MAX_SPARSE => Mask::from_ids(more),
             count => {
@@ -242,14 +249,46 @@ impl TokenAutomaton {
         };
         Ok(LexemeMask {
             number: self.masks.next_number(),
-            reference: Some(Reference {
-                mask,
-                less: less.into(),
-                num_inside,
-            }),
+            reference: Some(Reference::new(mask, less)),
             inside,
             exits: exits_of(&index, &difference.exits, fuel)?,
         })
+    }
+}
+
+/// The tokens of some ranges of a trie's, ascending.
+fn ids_of(trie: &Trie, ranges: &[Range<u32>]) -> Vec<u32> {
+    let ids = ranges.iter().flat_map(|range| trie.ids(range.clone()));
+    let mut ids: Vec<u32> = ids.copied().collect();
+    ids.sort_unstable();
+    ids
+}
+
+/// Of the tokens of some ranges those that a part allows, or may by what follows it; ascending.
+fn known_to(
+    part: &LexemeMask,
+    trie: &Trie,
+    ranges: &[Range<u32>],
+    fuel: &mut Fuel,
+) -> Result<Vec<u32>, OutOfFuel> {
+    let mut ids = ids_of(trie, ranges);
+    fuel.burn(ids.len() as u64)?;
+    if !ids.is_empty() {
+        let exit_ids = part.exit_ids(trie);
+        ids.retain(|id| part.inside.is_allowed(*id) || exit_ids.binary_search(id).is_ok());
+    }
+    Ok(ids)
+}
+
+impl Reference {
+    /// A part, less some of its tokens: ids, ascending.
+    fn new(mask: Arc<LexemeMask>, less: Vec<u32>) -> Self {
+        let inside = less.iter().filter(|&&id| mask.inside.is_allowed(id));
+        Self {
+            num_inside: inside.count(),
+            less: less.into(),
+            mask,
+        }
     }
 }
 
@@ -288,7 +327,7 @@ struct Found {
 }
 
 impl Visitor for Found {
-    fn reached(&mut self, tokens: Range<u32>, _: ExprId) {
+    fn reached(&mut self, tokens: Range<u32>) {
         self.count += tokens.len();
         match self.inside.last_mut() {
             Some(last) if last.end == tokens.start => last.end = tokens.end,

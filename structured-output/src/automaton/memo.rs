@@ -6,13 +6,14 @@
 
 use std::sync::Arc;
 
-use hashbrown::HashMap;
+use hashbrown::{Equivalent, HashMap};
 
 use super::counted::Lengths;
 use crate::index::Trie;
 use crate::lexical::{ByteSet, ExprId};
 use crate::mask::Mask;
 use crate::mask::store::MaskStore;
+use crate::mask::walk::Fruitless;
 use crate::pushdown::{EMPTY_STACK, FrameId, StackId, Stacks, State};
 
 /// What a part of a lexeme allows by itself: what its reference allows, less some tokens, and more.
@@ -94,6 +95,9 @@ pub(super) struct LexemeFacts {
     parts: HashMap<ExprId, Arc<LexemeMask>>,
     /// Of characters in any number, see `counted`.
     lengths: HashMap<ExprId, Option<Arc<Lengths>>>,
+    /// Parts that are another one, by its number, less some tokens and nothing more.
+    lessened: HashMap<(u32, Box<[u32]>), Arc<LexemeMask>>,
+    fruitless: Fruitless,
     num_parts: u32,
     /// Bytes of what the tables refer to.
     bytes: usize,
@@ -105,7 +109,19 @@ impl LexemeFacts {
         self.bytes
             + self.parts.capacity() * (size_of::<(ExprId, usize)>() + 1)
             + self.lengths.capacity() * (size_of::<(ExprId, usize)>() + 1)
+            + self.lessened.capacity() * (size_of::<((u32, Box<[u32]>), usize)>() + 1)
+            + self.fruitless.capacity() * (size_of::<(u32, ExprId, ExprId)>() + 1)
             + self.lexemes.capacity() * (size_of::<(ExprId, Parts)>() + 1)
+    }
+}
+
+/// A key of [`LexemeFacts::lessened`], borrowed.
+#[derive(Hash)]
+struct Lessened<'a>(u32, &'a [u32]);
+
+impl Equivalent<(u32, Box<[u32]>)> for Lessened<'_> {
+    fn equivalent(&self, key: &(u32, Box<[u32]>)) -> bool {
+        self.0 == key.0 && *self.1 == *key.1
     }
 }
 
@@ -256,6 +272,34 @@ impl MaskMemo {
     pub(super) fn next_number(&mut self) -> u32 {
         self.facts.num_parts += 1;
         self.facts.num_parts
+    }
+
+    /// Takes note of a part that is the same as one of another expression.
+    pub(super) fn share_part(&mut self, expr: ExprId, mask: &Arc<LexemeMask>) {
+        self.facts.parts.insert(expr, Arc::clone(mask));
+    }
+
+    /// A part that is another one less some tokens, where it is known.
+    pub(super) fn lessened(&self, part: &LexemeMask, less: &[u32]) -> Option<Arc<LexemeMask>> {
+        let key = Lessened(part.number, less);
+        self.facts.lessened.get(&key).cloned()
+    }
+
+    /// Keeps a part that is its reference less some tokens, and nothing more.
+    pub(super) fn insert_lessened(&mut self, mask: LexemeMask) -> Arc<LexemeMask> {
+        self.facts.bytes += mask.memory_bytes();
+        let mask = Arc::new(mask);
+        if let Some(reference) = &mask.reference {
+            self.facts.bytes += size_of_val(&*reference.less);
+            let key = (reference.mask.number, reference.less.clone());
+            self.facts.lessened.insert(key, Arc::clone(&mask));
+        }
+        mask
+    }
+
+    /// What walks along texts have found, see [`crate::mask::walk::ended_texts`].
+    pub(super) fn fruitless(&mut self) -> &mut Fruitless {
+        &mut self.facts.fruitless
     }
 
     pub(super) fn insert_part(&mut self, expr: ExprId, mask: LexemeMask) -> Arc<LexemeMask> {

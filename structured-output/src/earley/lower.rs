@@ -164,14 +164,17 @@ impl Lowering {
         }
     }
 
-    /// Lowers rules of about `max_nodes` more nodes; the whole once all are.
+    /// Lowers rules of about `max_nodes` more nodes, or that make as many expressions; the whole once
+    /// all are.
     pub(super) fn run(
         &mut self,
         lexicon: &mut Lexicon,
         max_nodes: usize,
     ) -> Result<Option<Folded>, LowerError> {
         let mut done = 0;
-        while done < max_nodes {
+        let before = lexicon.len();
+        // A rule that makes much ends the slice, so that what it exceeds is told of it.
+        while done < max_nodes && lexicon.len() - before < max_nodes {
             let Some(rule) = self.order.pop() else {
                 return Ok(Some(std::mem::take(&mut self.folded)));
             };

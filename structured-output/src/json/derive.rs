@@ -14,6 +14,7 @@ use super::live::DEAD;
 use super::node::{ANYTHING, Node, NodeId};
 use super::object::PlanId;
 use super::programs::Programs;
+use super::relation::Relation;
 use crate::lexical::{Fuel, Lexicon, OutOfFuel};
 
 /// What comes next.
@@ -33,6 +34,29 @@ pub(super) struct Outcome {
     pub(super) value: NodeId,
     pub(super) rest: Box<[FormulaId]>,
 }
+
+/// The ways that a formula goes by an event, as far as they were asked for: see [`Programs::way`].
+pub(super) struct Ways {
+    found: Vec<(NodeId, FormulaId)>,
+    /// What is to be split further, the last first.
+    pending: Vec<(NodeId, Vec<FormulaId>)>,
+    /// How many are taken out of `pending` to be split.
+    is_split: u32,
+}
+
+impl Ways {
+    /// Those of a formula that was derived.
+    fn new(derived: Vec<FormulaId>) -> Self {
+        Self {
+            found: Vec::new(),
+            pending: vec![(ANYTHING, derived)],
+            is_split: 0,
+        }
+    }
+}
+
+/// Ways by what there was and what came.
+pub(super) type WaysOf = HashMap<(FormulaId, Event), Ways>;
 
 /// Outcomes, by what there was and what came.
 pub(super) type OutcomesOf = HashMap<(Box<[FormulaId]>, Event), Arc<[Outcome]>>;
@@ -265,6 +289,59 @@ impl Programs {
         Ok(outcomes)
     }
 
+    /// One of the ways that a formula goes by an event, by its number: the value that comes, and what
+    /// remains. `None` from their number on. Splits no further than to it, and keeps what it found.
+    pub(super) fn way(
+        &mut self,
+        lexicon: &mut Lexicon,
+        (formula, event): (FormulaId, Event),
+        number: usize,
+        fuel: &mut Fuel,
+    ) -> Result<Option<(NodeId, FormulaId)>, OutOfFuel> {
+        if !self.ways_of.contains_key(&(formula, event)) {
+            let derived = self.derive_each(&[formula], event, fuel)?;
+            self.ways_of.insert((formula, event), Ways::new(derived));
+        }
+        loop {
+            let Some(ways) = self.ways_of.get_mut(&(formula, event)) else {
+                return Ok(None);
+            };
+            if let Some(&found) = ways.found.get(number) {
+                return Ok(Some(found));
+            }
+            // Put back where fuel runs out: then it is tried again.
+            let Some(next) = ways.pending.pop() else {
+                return Ok(None);
+            };
+            ways.is_split += 1;
+            let mut pending = Vec::new();
+            let (path, formulas) = next.clone();
+            let way = self.split_way(lexicon, path, formulas, &mut pending, fuel);
+            let Some(ways) = self.ways_of.get_mut(&(formula, event)) else {
+                return Ok(None);
+            };
+            ways.is_split -= 1;
+            let before = ways.found.len() + ways.pending.len();
+            match &way {
+                Err(OutOfFuel) => ways.pending.push(next),
+                Ok(None) => ways.pending.extend(pending),
+                Ok(Some((path, rest))) => {
+                    ways.found.extend(rest.first().map(|&rest| (*path, rest)))
+                }
+            }
+            let after = ways.found.len() + ways.pending.len();
+            self.bytes += after.saturating_sub(before) * size_of::<(NodeId, Vec<FormulaId>, u64)>();
+            way?;
+        }
+    }
+
+    /// Whether a way that a formula goes by an event is just being split: what is found out for that
+    /// can't count on all ways being there.
+    pub(super) fn is_splitting(&self, formula: FormulaId, event: Event) -> bool {
+        let ways = self.ways_of.get(&(formula, event));
+        ways.is_some_and(|ways| ways.is_split > 0)
+    }
+
     /// Splits a way by a condition on the next value, if there is one; else gives it back.
     #[allow(clippy::type_complexity)]
     fn split_way(
@@ -297,16 +374,28 @@ impl Programs {
         }
         let value = self.first_value(speaking);
         let not = self.logic.nodes.not(value);
+        let relation = self.relation(lexicon, path, value, fuel)?;
         // Ways in reverse, as the first is to be taken first.
         let mut ways = Vec::with_capacity(2);
-        for (way, truth) in [(not, false), (value, true)] {
-            let narrowed = self.logic.nodes.all_of(&[path, way]);
-            let cost = match path == ANYTHING && narrowed == value {
-                // Looked at where it is used.
-                true => 0,
-                false => self.sure_cost(lexicon, narrowed, fuel)?,
+        for (way, truth, excluded) in [
+            (not, false, Relation::Within),
+            (value, true, Relation::Apart),
+        ] {
+            if relation == excluded {
+                continue;
+            }
+            let is_within = truth && self.relation(lexicon, way, path, fuel)? == Relation::Within;
+            let narrowed = match is_within {
+                true => way,
+                false => self.logic.nodes.all_of(&[path, way]),
             };
-            if cost != DEAD {
+            let is_possible = match relation {
+                // The whole condition is looked at where it is used.
+                Relation::Unknown if path == ANYTHING && truth => true,
+                Relation::Unknown => self.sure_cost(lexicon, narrowed, fuel)? != DEAD,
+                _ => true,
+            };
+            if is_possible {
                 ways.push((narrowed, truth));
             }
         }
@@ -342,6 +431,18 @@ impl Programs {
                 continue;
             }
             let not = self.logic.nodes.not(condition);
+            match self.relation(lexicon, path, condition, fuel)? {
+                Relation::Within => {
+                    truths.extend([(condition, true), (not, false)]);
+                    continue;
+                }
+                Relation::Apart => {
+                    truths.extend([(condition, false), (not, true)]);
+                    continue;
+                }
+                Relation::Partly => continue,
+                Relation::Unknown => {}
+            }
             for (way, truth) in [(condition, false), (not, true)] {
                 let both = self.logic.nodes.all_of(&[path, way]);
                 if self.sure_cost(lexicon, both, fuel)? == DEAD {

@@ -5,7 +5,8 @@ use super::live::DEAD;
 use super::member::Members;
 use super::node::Kinds;
 use super::object::{ObjectAt, ObjectId};
-use super::programs::{ArrayId, GoalsId, NOTHING_SEEN, OutcomesId, Programs, SeenId};
+use super::programs::{ArrayId, GoalsId, OutcomesId, Programs};
+use super::seen::{NOTHING_SEEN, SeenId};
 use super::shape::Spellings;
 use super::style::StyleId;
 use super::unique::last_item;
@@ -661,7 +662,7 @@ impl Programs {
                 object,
                 place,
                 done,
-                seen: self.with_seen(seen, key.to_owned()),
+                seen: self.seen.with(seen, key),
                 count,
                 style,
             },

@@ -12,9 +12,11 @@
 //! | `schema` | from JSON Schema to nodes |
 //! | `shape` | a node by kind: scalars as languages, arrays and objects as formulas |
 //! | `formula` | boolean formulas over assertions about arrays or objects |
+//! | `relation` | what one node says of another, as far as that is plain |
 //! | `derive` | what a formula becomes by an item or a member |
 //! | `array`, `object`, `member` | what may come next in an array or object |
 //! | `unique`, `repeat` | arrays of distinct items, or of items that are not |
+//! | `seen` | sets of keys that an object has |
 //! | `unread` | what follows a key or an item whose text isn't known |
 //! | `live`, `live_array` | whether there is a value, and how long a short one is |
 //! | `shortest` | short texts, written out |
@@ -41,8 +43,10 @@ mod options;
 mod pattern;
 mod programs;
 mod range;
+mod relation;
 mod repeat;
 mod schema;
+mod seen;
 mod shape;
 mod shortest;
 mod spacing;

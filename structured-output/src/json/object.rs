@@ -13,7 +13,8 @@ use super::derive::Event;
 use super::formula::{FALSE, Formula, FormulaId};
 use super::live::{DEAD, WayMember};
 use super::node::{NOTHING, Node, NodeId};
-use super::programs::{NOTHING_SEEN, Programs, SeenId};
+use super::programs::Programs;
+use super::seen::{NOTHING_SEEN, SeenId};
 use super::value::unquote;
 use crate::lexical::search::FARTHEST;
 use crate::lexical::{ExprId, Fuel, Lexicon, OutOfFuel};
@@ -401,12 +402,7 @@ impl Programs {
         if seen == NOTHING_SEEN {
             return Ok(language);
         }
-        let mut spellings = Vec::new();
-        for key in self.seen(seen) {
-            fuel.burn(1 + key.len() as u64)?;
-            spellings.push(lexicon.json_string(key, all_spellings));
-        }
-        let spellings = lexicon.or(&spellings);
+        let spellings = self.seen.language(lexicon, seen, all_spellings, fuel)?;
         let unseen = lexicon.not(spellings);
         Ok(lexicon.and(&[language, unseen]))
     }
@@ -433,7 +429,7 @@ impl Programs {
             PropertyOrder::Schema => self.plan(at.plan).num_names(),
             PropertyOrder::Any => at.done,
         };
-        let seen = self.with_seen(at.seen, key);
+        let seen = self.seen.with(at.seen, &key);
         Ok(Some((text, ObjectAt { seen, done, ..at })))
     }
 
@@ -457,8 +453,7 @@ impl Programs {
         let mut levels = vec![Level::new(0, formula, start.seen, None)];
         while let Some(level) = levels.last() {
             fuel.burn(1)?;
-            let (name, formula, seen, is_new) =
-                (level.name, level.formula, level.seen, level.is_new);
+            let (name, formula, seen) = (level.name, level.formula, level.seen);
             if self.logic.facts(formula).closes {
                 return Ok(Some(
                     levels
@@ -467,6 +462,7 @@ impl Programs {
                         .collect(),
                 ));
             }
+            let is_new = level.options.is_none();
             if is_new && failed.contains(&(name, formula, seen)) {
                 levels.pop();
                 continue;
@@ -475,26 +471,25 @@ impl Programs {
                 let at = ObjectAt { seen, ..start };
                 let options = self.options(lexicon, at, name, formula, fuel)?;
                 if let Some(level) = levels.last_mut() {
-                    (level.is_new, level.options) = (false, options);
+                    level.options = Some(options);
                 }
             }
-            let Some(next) = levels.last_mut().and_then(|level| level.options.pop()) else {
-                failed.insert((name, formula, seen));
-                levels.pop();
-                continue;
+            let next = match levels.last_mut().and_then(|level| level.options.as_mut()) {
+                Some(options) => self.next_option(lexicon, options, fuel)?,
+                None => None,
             };
-            let is_possible = match next.member {
-                Some((_, value)) => self.cost(lexicon, value, fuel)? != DEAD,
-                None => true,
-            };
-            if is_possible {
-                levels.push(next);
+            match next {
+                Some(next) => levels.push(next),
+                None => {
+                    failed.insert((name, formula, seen));
+                    levels.pop();
+                }
             }
         }
         Ok(None)
     }
 
-    /// What to try next in a search for members, the last first.
+    /// What to try next in a search for members.
     fn options(
         &mut self,
         lexicon: &mut Lexicon,
@@ -502,24 +497,42 @@ impl Programs {
         from: u32,
         formula: FormulaId,
         fuel: &mut Fuel,
-    ) -> Result<Vec<Level>, OutOfFuel> {
+    ) -> Result<Options, OutOfFuel> {
         let num_names = self.plan(at.plan).num_names();
         let name = self.next_name(at, formula, from);
-        let wants_members = self.logic.facts(formula).wants_members;
-        let mut options = Vec::new();
+        let mut options = Options::default();
         if name < num_names {
             let without = self.derive(formula, Event::Without(at.plan, name), fuel)?;
             let text = spelled(self.plan(at.plan).name(name).unwrap_or_default());
             let key = Event::Key(at.plan, name);
-            let outcomes = self.outcomes(lexicon, &[formula], key, fuel)?;
-            for outcome in outcomes.iter().filter(|outcome| outcome.rest[0] != without) {
-                let member = Some((text.clone(), outcome.value));
-                options.push(Level::new(name + 1, outcome.rest[0], at.seen, member));
+            if self.is_splitting(formula, key) {
+                // Within a value of this very member: by all ways.
+                for outcome in self.outcomes(lexicon, &[formula], key, fuel)?.iter() {
+                    if outcome.rest[0] != without {
+                        let member = Some((text.clone(), outcome.value));
+                        let level = Level::new(name + 1, outcome.rest[0], at.seen, member);
+                        options.ready.push(level);
+                    }
+                }
+            } else {
+                let mut named = Named {
+                    level: (name + 1, at.seen),
+                    text,
+                    without,
+                    key: (formula, key),
+                    next: 0,
+                };
+                options
+                    .ready
+                    .extend(self.next_value(lexicon, &mut named, fuel)?);
+                options.named = Some(named);
             }
             if without != FALSE {
-                options.push(Level::new(name + 1, without, at.seen, None));
+                let without = Level::new(name + 1, without, at.seen, None);
+                options.ready.push(without);
             }
-        } else if wants_members {
+            self.sort_options(&mut options.ready);
+        } else if self.logic.facts(formula).wants_members {
             for class in 0..self.plan(at.plan).classes.len() {
                 let key = Event::Key(at.plan, num_names + class as u32);
                 let outcomes = self.outcomes(lexicon, &[formula], key, fuel)?;
@@ -531,16 +544,66 @@ impl Programs {
                 };
                 for outcome in outcomes.iter().filter(|o| o.rest[0] != formula) {
                     let member = Some((text.clone(), outcome.value));
-                    options.push(Level::new(num_names, outcome.rest[0], after.seen, member));
+                    let level = Level::new(num_names, outcome.rest[0], after.seen, member);
+                    options.ready.push(level);
                 }
             }
+            self.sort_options(&mut options.ready);
         }
-        // The least that remains comes first, and of equals, no member.
+        Ok(options)
+    }
+
+    /// Puts the options with which the least remains last, and of equals, that without a member.
+    fn sort_options(&self, options: &mut [Level]) {
         options.sort_by_key(|level| {
             let size = self.logic.facts(level.formula).size;
             std::cmp::Reverse((size, level.member.is_some()))
         });
-        Ok(options)
+    }
+
+    /// The next option of a place in the search, whose member's value exists.
+    fn next_option(
+        &mut self,
+        lexicon: &mut Lexicon,
+        options: &mut Options,
+        fuel: &mut Fuel,
+    ) -> Result<Option<Level>, OutOfFuel> {
+        loop {
+            if options.ready.is_empty()
+                && let Some(named) = &mut options.named
+            {
+                options.ready.extend(self.next_value(lexicon, named, fuel)?);
+            }
+            let Some(next) = options.ready.pop() else {
+                return Ok(None);
+            };
+            let is_possible = match next.member {
+                Some((_, value)) => self.cost(lexicon, value, fuel)? != DEAD,
+                None => true,
+            };
+            if is_possible {
+                return Ok(Some(next));
+            }
+        }
+    }
+
+    /// The next of a name's values with which something else remains than without the name. Of
+    /// hundreds of alternatives the first mostly does, and what the others are is not asked.
+    fn next_value(
+        &mut self,
+        lexicon: &mut Lexicon,
+        named: &mut Named,
+        fuel: &mut Fuel,
+    ) -> Result<Option<Level>, OutOfFuel> {
+        while let Some((value, rest)) = self.way(lexicon, named.key, named.next, fuel)? {
+            named.next += 1;
+            if rest != named.without {
+                let (name, seen) = named.level;
+                let member = Some((named.text.clone(), value));
+                return Ok(Some(Level::new(name, rest, seen, member)));
+            }
+        }
+        Ok(None)
     }
 
     /// The first name from one on that may still come and makes a difference.
@@ -696,9 +759,31 @@ struct Level {
     seen: SeenId,
     /// The member that leads here.
     member: Option<WayMember>,
-    is_new: bool,
-    /// What is left to try, the last first.
-    options: Vec<Level>,
+    /// What is left to try; `None` where nothing was tried yet.
+    options: Option<Options>,
+}
+
+/// What is left to try at a place.
+#[derive(Default)]
+struct Options {
+    /// The last first.
+    ready: Vec<Level>,
+    /// Then, with the next name.
+    named: Option<Named>,
+}
+
+/// A name's values, as far as they are asked for.
+struct Named {
+    /// The name after it, and the other keys that there are.
+    level: (u32, SeenId),
+    /// As it is written.
+    text: Vec<u8>,
+    /// What remains without the name: values that leave the same are not tried.
+    without: FormulaId,
+    /// What the member's values are ways of.
+    key: (FormulaId, Event),
+    /// The number of the way that is tried next.
+    next: usize,
 }
 
 impl Level {
@@ -708,8 +793,7 @@ impl Level {
             formula,
             seen,
             member,
-            is_new: true,
-            options: Vec::new(),
+            options: None,
         }
     }
 }

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use hashbrown::{HashMap, HashSet};
 
 use super::array::Items;
-use super::derive::{Event, OutcomesOf};
+use super::derive::{Event, OutcomesOf, WaysOf};
 use super::formula::{FormulaId, Logic};
 use super::frame::Frame;
 use super::live::Costs;
 use super::member::Values;
 use super::node::{Kinds, NodeId};
 use super::object::{Object, ObjectAt, ObjectId, Plain, Plan, PlanId};
+use super::seen::SeenKeys;
 use super::shape::Shape;
 use super::style::{Style, StyleId};
 use crate::lexical::{EPSILON, ExprId, Fuel, Lexicon, OutOfFuel};
@@ -51,6 +52,11 @@ impl<T: Clone + Eq + Hash> Interner<T> {
     pub(super) fn get(&self, id: u32) -> &T {
         &self.items[id as usize]
     }
+
+    /// Bytes of memory held.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
 }
 
 /// The values that may come next, told apart by what follows them: disjoint nodes.
@@ -64,13 +70,6 @@ pub(crate) struct ArrayId(pub(super) u32);
 /// The frames that may follow a value, one per goal.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(crate) struct OutcomesId(pub(super) u32);
-
-/// A set of keys that an object has already, beside those that its plan names.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub(crate) struct SeenId(pub(super) u32);
-
-/// No key seen.
-pub(super) const NOTHING_SEEN: SeenId = SeenId(0);
 
 /// Languages that every grammar needs.
 #[derive(Debug, Clone, Copy)]
@@ -102,9 +101,11 @@ pub(crate) struct Programs {
     pub(super) plan_ids: HashMap<Box<[FormulaId]>, PlanId>,
     /// Sets of names that an object has, as bits.
     pub(super) done: Interner<Box<[u64]>>,
-    seen: Interner<Vec<String>>,
+    /// Sets of keys that an object has beside them.
+    pub(super) seen: SeenKeys,
     pub(super) derived: HashMap<(FormulaId, Event), FormulaId>,
     pub(super) outcomes_of: OutcomesOf,
+    pub(super) ways_of: WaysOf,
     pub(super) items_of: HashMap<ArrayId, Option<Arc<Items>>>,
     pub(super) values_of: HashMap<(ObjectAt, ObjectId, u32), Values>,
     /// By goals and the white space within brackets.
@@ -132,9 +133,10 @@ impl Default for Programs {
             plans: Vec::new(),
             plan_ids: HashMap::new(),
             done: Interner::default(),
-            seen: Interner::default(),
+            seen: SeenKeys::default(),
             derived: HashMap::new(),
             outcomes_of: HashMap::new(),
+            ways_of: HashMap::new(),
             items_of: HashMap::new(),
             values_of: HashMap::new(),
             value_lexemes: HashMap::new(),
@@ -143,7 +145,6 @@ impl Default for Programs {
             texts: None,
             bytes: 0,
         };
-        programs.seen.intern(Vec::new(), 0);
         programs.done.intern(Box::default(), 0);
         programs
     }
@@ -156,6 +157,7 @@ impl Programs {
             + self.logic.memory_bytes()
             + self.shapes.capacity() * (size_of::<(NodeId, Shape)>() + 1)
             + self.derived.capacity() * (size_of::<(FormulaId, Event, FormulaId)>() + 1)
+            + self.ways_of.capacity() * 80
             + self.value_lexemes.capacity() * 13
             + self.key_lexemes.capacity() * 17
             + self.styles.bytes
@@ -164,7 +166,7 @@ impl Programs {
             + self.outcomes.bytes
             + self.objects.bytes
             + self.done.bytes
-            + self.seen.bytes
+            + self.seen.memory_bytes()
             + self.costs.memory_bytes()
     }
 
@@ -245,21 +247,6 @@ impl Programs {
 
     pub(super) fn plan(&self, plan: PlanId) -> &Plan {
         &self.plans[plan.0 as usize]
-    }
-
-    /// The keys of a set.
-    pub(super) fn seen(&self, seen: SeenId) -> &[String] {
-        self.seen.get(seen.0)
-    }
-
-    /// A set of seen keys with one more.
-    pub(super) fn with_seen(&mut self, seen: SeenId, key: String) -> SeenId {
-        let mut keys = self.seen(seen).to_vec();
-        if let Err(at) = keys.binary_search(&key) {
-            keys.insert(at, key);
-        }
-        let bytes = keys.iter().map(|key| key.len() + size_of::<String>()).sum();
-        SeenId(self.seen.intern(keys, bytes).0)
     }
 
     /// Things, each once, in the order in which they are met.

@@ -18,7 +18,8 @@ pub(super) enum Spellings {
     Only(ExprId),
 }
 
-const NONE: Spellings = Spellings::Only(EMPTY);
+/// No spelling at all.
+pub(super) const NONE: Spellings = Spellings::Only(EMPTY);
 
 /// What a value may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -230,6 +231,9 @@ impl Programs {
             return Spellings::Free;
         };
         let constrained = self.texts(lexicon).constrained;
+        if let Some(language) = common_lengths(lexicon, language, constrained) {
+            return Spellings::Only(language);
+        }
         let nodes = &self.logic.nodes;
         let listed = |lexicon: &Lexicon, language: ExprId| {
             let list = lexicon.alternatives(language);
@@ -261,19 +265,32 @@ impl Programs {
         Spellings::Only(lexicon.and(&others))
     }
 
-    /// Exactly one formula holds.
+    /// Exactly one formula holds: one of the first half and none of the second, or the other way
+    /// round, and so on within the halves. So the formula grows with n log n; one alternative
+    /// without each other, written out, would grow with n².
     fn one_formula(&mut self, list: &[FormulaId], fuel: &mut Fuel) -> Result<FormulaId, OutOfFuel> {
-        let some: Vec<FormulaId> = list.iter().copied().filter(|&id| id != FALSE).collect();
-        fuel.burn((some.len() * some.len()) as u64)?;
-        let contraries: Vec<_> = some.iter().map(|&id| self.logic.contrary(id)).collect();
-        let mut ways = Vec::with_capacity(some.len());
-        for (index, &holds) in some.iter().enumerate() {
-            let mut operands = contraries.clone();
-            operands.remove(index);
-            operands.insert(0, holds);
-            ways.push(self.logic.all(&operands));
+        // Of each part of the list: exactly one holds, and none.
+        let mut parts = Vec::with_capacity(list.len());
+        for &id in list.iter().filter(|&&id| id != FALSE) {
+            parts.push((id, self.logic.contrary(id)));
         }
-        Ok(self.logic.any(&ways))
+        let num_formulas = parts.len() as u64;
+        while parts.len() > 1 {
+            fuel.burn(num_formulas)?;
+            let mut halves = parts.into_iter();
+            parts = Vec::with_capacity(halves.len().div_ceil(2));
+            while let Some((one, none)) = halves.next() {
+                let Some((other, neither)) = halves.next() else {
+                    parts.push((one, none));
+                    break;
+                };
+                let first = self.logic.all(&[one, neither]);
+                let second = self.logic.all(&[none, other]);
+                let one = self.logic.any(&[first, second]);
+                parts.push((one, self.logic.all(&[none, neither])));
+            }
+        }
+        Ok(parts.first().map_or(FALSE, |part| part.0))
     }
 
     /// A node that holds of itself in place, by way of references, if there is one that can be
@@ -424,6 +441,33 @@ fn one(
         some = lexicon.and(&[some, not]);
     }
     Ok(Spellings::Only(some))
+}
+
+/// Strings whose only conditions are bounds on their length: those that meet all bounds, counted and
+/// not searched for. The empty language where bounds exclude each other, whatever else there is.
+/// `universe` is all strings.
+fn common_lengths(lexicon: &mut Lexicon, language: ExprId, universe: ExprId) -> Option<ExprId> {
+    let (first, body, _, _, last) = lexicon.framed_repeat(universe)?;
+    let (mut num_bounds, mut least, mut most) = (0, 0, UNBOUNDED);
+    let mut has_others = false;
+    for part in lexicon.conjuncts(language) {
+        match lexicon.framed_repeat(part) {
+            Some((start, char, min, max, end)) if (start, char, end) == (first, body, last) => {
+                num_bounds += 1;
+                (least, most) = (least.max(min), most.min(max));
+            }
+            _ => has_others = true,
+        }
+    }
+    if least > most {
+        return Some(EMPTY);
+    }
+    if num_bounds < 2 || has_others {
+        return None;
+    }
+    let length = lexicon.repeat(body, least, most);
+    let rest = lexicon.concat(length, last);
+    Some(lexicon.concat(first, rest))
 }
 
 /// Of strings of some lengths, those of the others, counted and not searched for. `universe` is all

@@ -137,37 +137,42 @@ impl Lexicon {
     pub(crate) fn json_string(&mut self, string: &str, all: bool) -> ExprId {
         let mut body = EPSILON;
         for char in string.chars().rev() {
-            let short = short_escape(char);
-            if !all && short.is_none() && char >= ' ' {
-                // Nearly all characters: spelled one way.
-                let mut utf8 = [0; 4];
-                for &byte in char.encode_utf8(&mut utf8).as_bytes().iter().rev() {
-                    let byte = self.byte(byte);
-                    body = self.concat(byte, body);
-                }
-                continue;
-            }
-            let mut ways = Vec::new();
-            if char >= ' ' && char != '"' && char != '\\' {
-                let mut utf8 = [0; 4];
-                ways.push(self.literal(char.encode_utf8(&mut utf8).as_bytes()));
-            }
-            if let Some(letter) = short {
-                ways.push(self.literal(&[b'\\', letter]));
-            }
-            if all || ways.is_empty() {
-                let mut units = [0; 2];
-                let mut long = EPSILON;
-                for unit in char.encode_utf16(&mut units).iter().rev() {
-                    let unit = self.json_long_escape(u32::from(*unit));
-                    long = self.concat(unit, long);
-                }
-                ways.push(long);
-            }
-            let char = self.or(&ways);
-            body = self.concat(char, body);
+            body = self.json_char_then(char, body, all);
         }
         self.json_quoted(body)
+    }
+
+    /// The spellings of one character of a string, as [`Self::json_string`] has them, and then more.
+    pub(crate) fn json_char_then(&mut self, char: char, mut rest: ExprId, all: bool) -> ExprId {
+        let short = short_escape(char);
+        let mut utf8 = [0; 4];
+        let literal = char.encode_utf8(&mut utf8).as_bytes();
+        if !all && short.is_none() && char >= ' ' {
+            // Nearly all characters: spelled one way.
+            for &byte in literal.iter().rev() {
+                let byte = self.byte(byte);
+                rest = self.concat(byte, rest);
+            }
+            return rest;
+        }
+        let mut ways = Vec::new();
+        if char >= ' ' && char != '"' && char != '\\' {
+            ways.push(self.literal(literal));
+        }
+        if let Some(letter) = short {
+            ways.push(self.literal(&[b'\\', letter]));
+        }
+        if all || ways.is_empty() {
+            let mut units = [0; 2];
+            let mut long = EPSILON;
+            for unit in char.encode_utf16(&mut units).iter().rev() {
+                let unit = self.json_long_escape(u32::from(*unit));
+                long = self.concat(unit, long);
+            }
+            ways.push(long);
+        }
+        let char = self.or(&ways);
+        self.concat(char, rest)
     }
 }
 

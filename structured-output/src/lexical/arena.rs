@@ -171,6 +171,8 @@ pub(crate) struct Lexicon {
     pub(super) sized: HashSet<ExprId>,
     /// What such a length counts, or [`EMPTY`].
     pub(super) sized_by: ExprId,
+    /// See `lasting`: the characters that are each a string of a language.
+    pub(super) lasting_of: HashMap<ExprId, super::lasting::Lasting>,
     /// Small sets of code points met so far, see `unicode`.
     pub(super) code_points: HashMap<Vec<(char, char)>, ExprId>,
     /// The expression of each byte; [`EMPTY`] where it wasn't asked for.
@@ -205,6 +207,7 @@ impl Lexicon {
             saturated: Vec::new(),
             sized: HashSet::new(),
             sized_by: EMPTY,
+            lasting_of: HashMap::new(),
             code_points: HashMap::new(),
             bytes: vec![EMPTY; 256],
             formats: HashMap::new(),
@@ -235,6 +238,7 @@ impl Lexicon {
             + self.sets.capacity() * (size_of::<ByteSet>() + 2 * size_of::<u32>())
             + self.saturated.capacity() * size_of::<u32>()
             + self.sized.capacity() * (size_of::<ExprId>() + 1)
+            + self.lasting_of.capacity() * (size_of::<(ExprId, super::lasting::Lasting)>() + 1)
             + self.first_marked.capacity() * (size_of::<(ExprId, ExprId)>() + 1)
             + self.rows.memory_bytes()
             + self.memo.memory_bytes()

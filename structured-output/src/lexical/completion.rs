@@ -38,6 +38,11 @@ impl Lexicon {
         Ok(self.facts(expr).live || (expr != EMPTY && self.distance(expr, fuel)? != DEAD))
     }
 
+    /// Whether it is known without a search that some string is in the language.
+    pub(crate) fn is_plainly_live(&self, expr: ExprId) -> bool {
+        self.facts(expr).live
+    }
+
     /// Length in bytes of the shortest string in the language; [`DEAD`] where there is none.
     pub(crate) fn distance(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<u32, OutOfFuel> {
         nearest_end(self, expr, fuel)

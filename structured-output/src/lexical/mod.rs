@@ -27,6 +27,7 @@ mod byte_set;
 mod completion;
 mod counts;
 mod derivative;
+mod lasting;
 mod marks;
 mod residue;
 mod saturate;

@@ -2,7 +2,7 @@
 
 use std::ops::{Range, RangeInclusive};
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
 use crate::index::{CHARACTERS, CONTINUATION, Labels, ROOT, TokenizerIndex, Trie};
 use crate::lexical::{ByteSet, EMPTY, EPSILON, ExprId, Fuel, Lexicon, NO_MARK, OutOfFuel, RowRef};
@@ -60,8 +60,8 @@ pub(crate) struct Exit {
 
 /// What a walk meets.
 pub(crate) trait Visitor {
-    /// Tokens, as a range of [`Trie::tokens`], and the state after them. Ranges ascend.
-    fn reached(&mut self, tokens: Range<u32>, expr: ExprId);
+    /// Tokens, as a range of [`Trie::tokens`], that end within the lexeme. Ranges ascend.
+    fn reached(&mut self, tokens: Range<u32>);
     /// Tokens that end the lexeme.
     fn exit(&mut self, exit: Exit);
 }
@@ -71,8 +71,9 @@ pub(crate) trait Visitor {
 ///
 /// Where the automaton can't go on but a lexeme ends, that is an exit, unless it is before the
 /// first byte. Costs a step per node looked at, a few loads. What is below a node is not looked at
-/// where no byte of it leads away from the state; and where a state has fewer bytes to go on with
-/// than a node has children, those are looked up.
+/// where no byte of it leads away from the state, or from states that go on with all of it (see
+/// [`Lexicon::lasting`]); and where a state has fewer bytes to go on with than a node has children,
+/// those are looked up.
 pub(crate) fn walk(
     lexicon: &mut Lexicon,
     labelled: Labelled<'_>,
@@ -86,21 +87,23 @@ pub(crate) fn walk(
     // Nodes whose own tokens are accepted, with the state there and their depth.
     let mut pending = vec![(ROOT, start, 0_u32)];
     while let Some((node, state, depth)) = pending.pop() {
-        if let Some(below) = trie.labels_below(node)
-            && below.is_subset(table.states[state as usize].stays)
-        {
-            visitor.reached(trie.below(node), table.states[state as usize].expr);
+        let below = trie.labels_below(node);
+        if below.is_some_and(|below| table.goes_on(state, below)) {
+            visitor.reached(trie.below(node));
             continue;
         }
         let own = trie.own(node);
         if !own.is_empty() {
-            visitor.reached(own, table.states[state as usize].expr);
+            visitor.reached(own);
         }
         let children = trie.children(node);
         if children.is_empty() {
             continue;
         }
         table.expand(lexicon, state, fuel)?;
+        if below.is_some() {
+            table.look_for_lasting(lexicon, state, fuel)?;
+        }
         let State {
             end_mark,
             num_bytes,
@@ -175,9 +178,17 @@ pub(crate) fn walk_beside(
         if children.is_empty() {
             continue;
         }
+        let below = trie.labels_below(node);
+        let is_alike =
+            |state: u32| state != DEAD && below.is_some_and(|below| table.goes_on(state, below));
+        // Both allow whatever comes, without an end.
+        if is_alike(own) && is_alike(other) {
+            continue;
+        }
         for state in [own, other] {
             if state != DEAD {
                 table.expand(lexicon, state, fuel)?;
+                table.look_for_lasting(lexicon, state, fuel)?;
             }
         }
         let mark_of = |state: u32| match state {
@@ -246,24 +257,39 @@ pub(crate) fn walk_beside(
     Ok(difference)
 }
 
+/// Places of walks by [`ended_texts`], a node with what is left of the language and of the texts,
+/// below which no text is over.
+pub(crate) type Fruitless = HashSet<(u32, ExprId, ExprId)>;
+
 /// Of an infinite language less finitely many texts, the tokens that the language allows only with
 /// one of these texts: those at and below the nodes where one is over, and what the language still
 /// allows is nothing more. `None` where the language would go on there, then that can't be told; and
 /// where the texts are very many.
 ///
-/// Costs a step per node of the trie along the texts.
+/// Costs a step per node of the trie along the texts, but for those below a place that is known to
+/// be `fruitless`: so one text more costs about its length, and that of others that end in tokens.
 pub(crate) fn ended_texts(
     lexicon: &mut Lexicon,
     trie: &Trie,
     whole: ExprId,
     texts: ExprId,
+    fruitless: &mut Fruitless,
     fuel: &mut Fuel,
 ) -> Result<Option<Vec<Range<u32>>>, OutOfFuel> {
     const MAX_NODES: u32 = 8192;
     let mut ended = Vec::new();
     let mut num_nodes = 0;
-    let mut pending = vec![(ROOT, whole, texts)];
-    while let Some((node, whole, texts)) = pending.pop() {
+    // Where a place is left again: how many had ended when it was entered.
+    let mut pending = vec![((ROOT, whole, texts), None)];
+    while let Some((place, entered)) = pending.pop() {
+        if let Some(before) = entered {
+            if ended.len() == before {
+                fruitless.insert(place);
+            }
+            continue;
+        }
+        pending.push((place, Some(ended.len())));
+        let (node, whole, texts) = place;
         for byte in lexicon.first_bytes(texts, fuel)?.iter() {
             fuel.burn(1)?;
             num_nodes += 1;
@@ -275,11 +301,11 @@ pub(crate) fn ended_texts(
             };
             let whole = lexicon.derivative(whole, byte, fuel)?;
             let texts = lexicon.derivative(texts, byte, fuel)?;
-            if whole == EMPTY {
+            if whole == EMPTY || fruitless.contains(&(child, whole, texts)) {
                 continue;
             }
             if lexicon.is_infinite(whole) && !lexicon.is_nullable(whole) {
-                pending.push((child, whole, texts));
+                pending.push(((child, whole, texts), None));
             } else if whole != EPSILON {
                 return Ok(None);
             } else if lexicon.is_nullable(texts) {
@@ -368,6 +394,10 @@ struct State {
     num_bytes: u16,
     /// Those that lead to the state itself.
     stays: Labels,
+    /// Those that lead to states that go on with them again, where that was looked for.
+    lasting: Labels,
+    /// How often a walk came to it.
+    num_visits: u32,
     row: RowRef,
     /// In place of a row: see [`Lexicon::first_class`].
     first: Option<(ByteSet, ExprId)>,
@@ -386,6 +416,8 @@ impl Table {
                 end_mark: lexicon.end_mark(expr),
                 num_bytes: 0,
                 stays: Labels::default(),
+                lasting: Labels::default(),
+                num_visits: 0,
                 row: RowRef::default(),
                 first: None,
                 fits: None,
@@ -435,6 +467,30 @@ impl Table {
         }
         let characters = stays.len() >= MANY_BYTES && characters_stay(lexicon, state.expr, fuel)?;
         state.stays = Labels::within(&stays, characters);
+        Ok(())
+    }
+
+    /// Whether all that consists of some labels leads from a state to live states, without an end of
+    /// the lexeme: as far as it has been looked at.
+    fn goes_on(&self, state: u32, labels: Labels) -> bool {
+        let State { stays, lasting, .. } = self.states[state as usize];
+        labels.is_subset(stays) || labels.is_subset(lasting)
+    }
+
+    /// Looks for characters that last in a state that a walk comes to again and again.
+    fn look_for_lasting(
+        &mut self,
+        lexicon: &mut Lexicon,
+        state: u32,
+        fuel: &mut Fuel,
+    ) -> Result<(), OutOfFuel> {
+        const OFTEN: u32 = 4;
+        let visited = &mut self.states[state as usize];
+        visited.num_visits = visited.num_visits.saturating_add(1);
+        if visited.num_visits == OFTEN && usize::from(visited.num_bytes) >= MANY_BYTES {
+            let found = lexicon.lasting(visited.expr, fuel)?;
+            visited.lasting = Labels::within(&found.bytes, found.others);
+        }
         Ok(())
     }
 

@@ -1,7 +1,9 @@
 //! The machine against a slow evaluator of nodes.
 
 mod cases;
+mod effort;
 mod random;
+mod relations;
 mod spec;
 
 use super::node::NodeId;

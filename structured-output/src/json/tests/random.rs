@@ -9,7 +9,7 @@ use super::{Engine, parse};
 use crate::lexical::OutOfFuel;
 use crate::options::PropertyOrder;
 
-fn engine(spec: &Spec, order: PropertyOrder) -> Result<Option<Engine>, OutOfFuel> {
+pub(super) fn engine(spec: &Spec, order: PropertyOrder) -> Result<Option<Engine>, OutOfFuel> {
     Engine::new(order, |lexicon, programs| {
         let root = programs.nodes().reserve();
         let node = spec.node(lexicon, programs, root);
@@ -152,7 +152,7 @@ fn ensure(good: bool, message: impl FnOnce() -> String) -> Result<(), TestCaseEr
 }
 
 /// Cases per test; more by the variable that proptest has for it.
-fn cases() -> u32 {
+pub(super) fn cases() -> u32 {
     let more = std::env::var("PROPTEST_CASES").ok();
     more.and_then(|cases| cases.parse().ok()).unwrap_or(500)
 }

@@ -1,0 +1,217 @@
+//! What one node says of another, by what is plain of their shapes: no new node is made for it, and
+//! no value searched for.
+//!
+//! A value is mostly told apart by a constant. Of n alternatives with a constant each, n² pairs are
+//! compared when the value comes, so that comparing has to be cheap.
+
+use super::formula::{FALSE, FormulaId, TRUE};
+use super::node::NodeId;
+use super::programs::Programs;
+use super::shape::{NONE, Spellings};
+use crate::lexical::{ExprId, Fuel, Lexicon, OutOfFuel};
+
+/// How the values of one node lie to those of another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Relation {
+    /// All of them are in it.
+    Within,
+    /// None of them is.
+    Apart,
+    /// There are some that are, and some that aren't.
+    Partly,
+    /// That would have to be searched for.
+    Unknown,
+}
+
+/// What is known of some values: whether some are in another set, and whether some are not.
+#[derive(Default)]
+struct Found {
+    inside: Option<bool>,
+    outside: Option<bool>,
+    unknown: bool,
+}
+
+impl Found {
+    /// Adds values, of which there surely are some or perhaps none.
+    fn add(&mut self, relation: Relation, sure: bool) {
+        let note = |side: &mut Option<bool>| *side = Some(sure || *side == Some(true));
+        match relation {
+            Relation::Within => note(&mut self.inside),
+            Relation::Apart => note(&mut self.outside),
+            Relation::Partly => {
+                self.inside = Some(true);
+                self.outside = Some(true);
+            }
+            Relation::Unknown => self.unknown = true,
+        }
+    }
+
+    fn relation(&self) -> Relation {
+        match (self.inside, self.outside) {
+            (Some(true), Some(true)) => Relation::Partly,
+            _ if self.unknown => Relation::Unknown,
+            (_, None) => Relation::Within,
+            (None, Some(_)) => Relation::Apart,
+            _ => Relation::Unknown,
+        }
+    }
+}
+
+/// A list of strings, ascending, or all strings under a constraint but these.
+struct Listed {
+    strings: Vec<ExprId>,
+    is_complement: bool,
+}
+
+impl Listed {
+    fn contains(&self, string: &ExprId) -> bool {
+        self.strings.binary_search(string).is_ok() != self.is_complement
+    }
+
+    /// How these strings lie to others. Some of a list are neither none nor, where the others are
+    /// all but some, all.
+    fn relation(&self, other: &Self) -> Relation {
+        if self.is_complement {
+            let left = |string: &ExprId| self.strings.binary_search(string).is_err();
+            return match other.is_complement {
+                // Both have infinitely many.
+                true if other.strings.iter().any(left) => Relation::Partly,
+                true => Relation::Within,
+                false if other.strings.iter().any(left) => Relation::Partly,
+                false => Relation::Apart,
+            };
+        }
+        let inside = self.strings.iter().filter(|&string| other.contains(string));
+        match inside.count() {
+            0 => Relation::Apart,
+            all if all == self.strings.len() => Relation::Within,
+            _ => Relation::Partly,
+        }
+    }
+}
+
+impl Programs {
+    /// How the values of a node lie to those of another, as far as that is plain. Of a node without
+    /// values anything may be said.
+    ///
+    /// # Errors
+    /// Out of fuel, by the steps of making their shapes and of comparing lists.
+    pub(super) fn relation(
+        &mut self,
+        lexicon: &mut Lexicon,
+        node: NodeId,
+        other: NodeId,
+        fuel: &mut Fuel,
+    ) -> Result<Relation, OutOfFuel> {
+        if node == other {
+            return Ok(Relation::Within);
+        }
+        let shape = self.shape(lexicon, node, fuel)?;
+        let beside = self.shape(lexicon, other, fuel)?;
+        let mut found = Found::default();
+        if shape.words & beside.words != 0 {
+            found.add(Relation::Within, true);
+        }
+        if shape.words & !beside.words != 0 {
+            found.add(Relation::Apart, true);
+        }
+        for (own, others) in [(shape.array, beside.array), (shape.object, beside.object)] {
+            if own != FALSE {
+                found.add(relation_of_formulas(own, others), own == TRUE);
+            }
+        }
+        for (own, others) in [(shape.number, beside.number), (shape.string, beside.string)] {
+            if own != NONE {
+                let relation = self.relation_of_spellings(lexicon, own, others, fuel)?;
+                let is_sure = match own {
+                    Spellings::Free => true,
+                    Spellings::Only(language) => lexicon.is_plainly_live(language),
+                };
+                found.add(relation, is_sure);
+            }
+        }
+        Ok(found.relation())
+    }
+
+    fn relation_of_spellings(
+        &mut self,
+        lexicon: &mut Lexicon,
+        own: Spellings,
+        others: Spellings,
+        fuel: &mut Fuel,
+    ) -> Result<Relation, OutOfFuel> {
+        if own == others {
+            return Ok(Relation::Within);
+        }
+        if others == NONE {
+            return Ok(Relation::Apart);
+        }
+        let Spellings::Only(others) = others else {
+            return Ok(Relation::Within);
+        };
+        let is_single = |language| self.logic.nodes.is_single_string(language);
+        if let Spellings::Only(own) = own
+            && is_single(own)
+            && is_single(others)
+        {
+            return Ok(Relation::Apart);
+        }
+        let Some(others) = self.listed(lexicon, others, fuel)? else {
+            return Ok(Relation::Unknown);
+        };
+        let own = match own {
+            // Any string has further spellings, which are in no list.
+            Spellings::Free => return Ok(Relation::Partly),
+            Spellings::Only(own) => self.listed(lexicon, own, fuel)?,
+        };
+        Ok(own.map_or(Relation::Unknown, |own| own.relation(&others)))
+    }
+
+    /// A language that lists strings, or all but some.
+    fn listed(
+        &mut self,
+        lexicon: &mut Lexicon,
+        language: ExprId,
+        fuel: &mut Fuel,
+    ) -> Result<Option<Listed>, OutOfFuel> {
+        let constrained = self.texts(lexicon).constrained;
+        let mut strings = Vec::new();
+        let mut is_complement = false;
+        for part in lexicon.conjuncts(language) {
+            let part = match lexicon.complemented(part) {
+                Some(left_out) => left_out,
+                None if part == constrained => {
+                    is_complement = true;
+                    continue;
+                }
+                None if part == language => part,
+                None => return Ok(None),
+            };
+            let list = lexicon.alternatives(part);
+            fuel.burn(list.len() as u64)?;
+            let nodes = &self.logic.nodes;
+            if !list.iter().all(|&one| nodes.is_single_string(one)) {
+                return Ok(None);
+            }
+            strings.extend(list);
+        }
+        // A complement of strings alone has what is no string.
+        if !is_complement && lexicon.conjuncts(language) != [language] {
+            return Ok(None);
+        }
+        strings.sort_unstable();
+        Ok(Some(Listed {
+            strings,
+            is_complement,
+        }))
+    }
+}
+
+fn relation_of_formulas(own: FormulaId, others: FormulaId) -> Relation {
+    match others {
+        TRUE => Relation::Within,
+        FALSE => Relation::Apart,
+        _ if own == others => Relation::Within,
+        _ => Relation::Unknown,
+    }
+}

@@ -1,0 +1,266 @@
+//! Characters by any number of which a state comes to no dead state.
+//!
+//! Within a string that a pattern is searched for in, many states are met, and all go on with any
+//! character. Which of them a token comes to makes no difference for a mask. So where a node of the
+//! trie has only such characters below it, all tokens there are allowed, and nothing is walked.
+//!
+//! A language is *stable* under some characters if what is left of it after any text over them holds
+//! the whole language again. So is a repetition without bound of any of the characters, and what
+//! begins with it; so are unions and intersections of stable languages. A state that holds a stable
+//! language with a string in it goes on with these characters for ever.
+
+use super::arena::{EMPTY, ExprId, Fuel, Lexicon, Node, OutOfFuel, UNBOUNDED};
+use super::byte_set::ByteSet;
+use crate::index::{CHARACTERS, CONTINUATION};
+
+/// Characters that last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Lasting {
+    /// ASCII characters.
+    pub(crate) bytes: ByteSet,
+    /// All characters beyond ASCII.
+    pub(crate) others: bool,
+}
+
+impl Lasting {
+    const NONE: Self = Self {
+        bytes: ByteSet::EMPTY,
+        others: false,
+    };
+
+    fn is_none(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    fn intersection(&self, other: &Self) -> Self {
+        Self {
+            bytes: self.bytes.intersection(&other.bytes),
+            others: self.others && other.others,
+        }
+    }
+}
+
+/// Parts in parts that are looked into.
+const MAX_DEPTH: u32 = 8;
+
+impl Lexicon {
+    /// Characters of which any text leads from a state to a live one. There may be more: only what
+    /// the expression shows is found.
+    ///
+    /// # Errors
+    /// Out of fuel: a step per part looked at, and the search for a string where an intersection has
+    /// to be told from an empty one.
+    pub(crate) fn lasting(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<Lasting, OutOfFuel> {
+        let (core, lasting) = self.stable(expr, MAX_DEPTH, fuel)?;
+        match !lasting.is_none() && self.is_live(core, fuel)? {
+            true => Ok(lasting),
+            false => Ok(Lasting::NONE),
+        }
+    }
+
+    /// A stable language within one, and the characters under which it is.
+    fn stable(
+        &mut self,
+        expr: ExprId,
+        depth: u32,
+        fuel: &mut Fuel,
+    ) -> Result<(ExprId, Lasting), OutOfFuel> {
+        const NOTHING: (ExprId, Lasting) = (EMPTY, Lasting::NONE);
+        fuel.burn(1)?;
+        let Some(depth) = depth.checked_sub(1) else {
+            return Ok(NOTHING);
+        };
+        Ok(match self.node(expr) {
+            Node::Repeat { body, max, .. } if max == UNBOUNDED => {
+                (expr, self.characters_of(body, fuel)?)
+            }
+            Node::Concat(head, tail) => {
+                let (core, lasting) = self.stable(head, depth, fuel)?;
+                match lasting.is_none() {
+                    false => (self.concat(core, tail), lasting),
+                    true if self.is_nullable(head) => self.stable(tail, depth, fuel)?,
+                    true => NOTHING,
+                }
+            }
+            // Of several, that with the most characters.
+            Node::Or(at) => {
+                let mut best = NOTHING;
+                for operand in self.operands(at).to_vec() {
+                    let found = self.stable(operand, depth, fuel)?;
+                    let size = |lasting: &Lasting| (lasting.others, lasting.bytes.len());
+                    if size(&found.1) > size(&best.1) {
+                        best = found;
+                    }
+                }
+                best
+            }
+            Node::And(at) => {
+                let mut all: Option<Lasting> = None;
+                let mut cores = Vec::new();
+                for operand in self.operands(at).to_vec() {
+                    let (core, lasting) = self.stable(operand, depth, fuel)?;
+                    cores.push(core);
+                    let common = all.map_or(lasting, |all| all.intersection(&lasting));
+                    if common.is_none() {
+                        return Ok(NOTHING);
+                    }
+                    all = Some(common);
+                }
+                (self.and(&cores), all.unwrap_or(Lasting::NONE))
+            }
+            _ => NOTHING,
+        })
+    }
+
+    /// The characters that are each a string of a language.
+    fn characters_of(&mut self, body: ExprId, fuel: &mut Fuel) -> Result<Lasting, OutOfFuel> {
+        if let Some(&known) = self.lasting_of.get(&body) {
+            return Ok(known);
+        }
+        let mut bytes = ByteSet::EMPTY;
+        for (class, to) in self.derivatives(body, fuel)? {
+            if self.is_nullable(to) {
+                bytes = bytes.union(&class);
+            }
+        }
+        let found = Lasting {
+            bytes: bytes.intersection(&ByteSet::range(0, 0x7f)),
+            others: self.has_all_characters(body, fuel)?,
+        };
+        self.lasting_of.insert(body, found);
+        Ok(found)
+    }
+
+    /// Whether each character beyond ASCII is a string of a language.
+    fn has_all_characters(&mut self, body: ExprId, fuel: &mut Fuel) -> Result<bool, OutOfFuel> {
+        const MAX_STATES: usize = 16;
+        for (firsts, seconds, more) in CHARACTERS {
+            let rest = std::iter::repeat_n(CONTINUATION, more as usize);
+            let mut states = vec![body];
+            for range in [firsts, seconds].into_iter().chain(rest) {
+                let range = ByteSet::range(*range.start(), *range.end());
+                let mut next = Vec::new();
+                for state in states {
+                    let mut left = range;
+                    for (class, to) in self.derivatives(state, fuel)? {
+                        if !class.intersection(&range).is_empty() {
+                            left = left.intersection(&class.complement());
+                            next.push(to);
+                        }
+                    }
+                    if !left.is_empty() {
+                        return Ok(false);
+                    }
+                }
+                next.sort_unstable();
+                next.dedup();
+                if next.len() > MAX_STATES {
+                    return Ok(false);
+                }
+                states = next;
+            }
+            if !states.iter().all(|&state| self.is_nullable(state)) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A string body with a text somewhere in it, then the quote.
+    fn search(l: &mut Lexicon, text: &[u8]) -> ExprId {
+        let char = l.json_constrained_char();
+        let any = l.star(char);
+        let text = l.literal(text);
+        let quote = l.literal(b"\"");
+        let rest = l.concat(any, quote);
+        let rest = l.concat(text, rest);
+        l.concat(any, rest)
+    }
+
+    fn fuel() -> Fuel {
+        Fuel::new(10_000_000)
+    }
+
+    fn plain() -> ByteSet {
+        let bytes = (b' '..128).filter(|byte| !b"\"\\".contains(byte));
+        bytes.collect()
+    }
+
+    #[test]
+    fn a_search_lasts_for_all_characters_also_beside_a_least_length() {
+        let mut l = Lexicon::new(Vec::new(), 8);
+        let start = search(&mut l, b"shader");
+        let char = l.json_constrained_char();
+        let long = l.repeat(char, 35, UNBOUNDED);
+        let quote = l.literal(b"\"");
+        let long = l.concat(long, quote);
+        let both = l.and(&[start, long]);
+        for mut state in [start, both] {
+            for byte in *b"a shad" {
+                let found = l.lasting(state, &mut fuel()).unwrap();
+                assert_eq!(found.bytes, plain());
+                assert!(found.others);
+                state = l.derivative(state, byte, &mut fuel()).unwrap();
+            }
+        }
+        let short = l.repeat(char, 0, 35);
+        assert!(l.lasting(short, &mut fuel()).unwrap().is_none());
+        // Nothing is both.
+        let letters = l.class(ByteSet::range(b'a', b'z'));
+        let letters = l.star(letters);
+        let digit = l.literal(b"1");
+        let digits = l.concat(letters, digit);
+        let none = l.and(&[digits, letters]);
+        assert!(l.lasting(none, &mut fuel()).unwrap().is_none());
+    }
+
+    proptest! {
+        /// Any text over characters that last leaves a state that goes on.
+        #[test]
+        fn texts_over_lasting_characters_are_live(
+            words in prop::collection::vec("[a-c]{1,3}", 1..4),
+            others in prop::collection::vec("[a-c]{1,3}", 0..3),
+            least in 0..4_u32,
+            most in prop_oneof![Just(UNBOUNDED), 4..9_u32],
+            before in "[a-c]{0,4}",
+            text in "[a-d é]{0,12}",
+        ) {
+            let mut l = Lexicon::new(Vec::new(), 8);
+            let some: Vec<_> = words.iter().map(|word| search(&mut l, word.as_bytes())).collect();
+            let mut parts = vec![l.or(&some)];
+            parts.extend(others.iter().map(|word| search(&mut l, word.as_bytes())));
+            let char = l.class(ByteSet::range(b'a', b'z'));
+            let length = l.repeat(char, least, most);
+            let quote = l.literal(b"\"");
+            parts.push(l.concat(length, quote));
+            for parts in [&parts[..parts.len() - 1], &parts] {
+                let mut state = l.and(parts);
+                for &byte in before.as_bytes() {
+                    state = l.derivative(state, byte, &mut fuel()).unwrap();
+                }
+                let found = l.lasting(state, &mut fuel()).unwrap();
+                for char in text.chars() {
+                    let lasts = match u8::try_from(char) {
+                        Ok(byte) if byte.is_ascii() => found.bytes.contains(byte),
+                        _ => found.others,
+                    };
+                    if !lasts {
+                        break;
+                    }
+                    let mut utf8 = [0; 4];
+                    for &byte in char.encode_utf8(&mut utf8).as_bytes() {
+                        state = l.derivative(state, byte, &mut fuel()).unwrap();
+                    }
+                    prop_assert!(l.is_live(state, &mut fuel()).unwrap());
+                }
+            }
+        }
+    }
+}
