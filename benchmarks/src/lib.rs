@@ -17,5 +17,7 @@
 pub mod accepts;
 pub mod machine;
 pub mod maskbench;
+pub mod memory;
+pub mod peak;
 pub mod statistics;
 pub mod vocabulary;

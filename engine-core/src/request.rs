@@ -242,6 +242,15 @@ impl Request {
         }
     }
 
+    /// Whether it waits for its grammar, though it had it: it can't be scheduled.
+    pub(crate) fn is_parked(&self) -> bool {
+        match &self.structured_output {
+            Some(StructuredOutput::Ready(grammar)) => grammar.is_aside(),
+            Some(StructuredOutput::Pending(_)) => true,
+            None => false,
+        }
+    }
+
     /// The grammar, and prompt and output.
     pub(crate) fn grammar_and_tokens(&mut self) -> Option<(&mut StructuredOutputRequest, &[u32])> {
         match &mut self.structured_output {

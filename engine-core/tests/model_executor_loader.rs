@@ -272,6 +272,7 @@ fn embedded_files_load_with_progress_and_a_heartbeat() {
         dtype: Dtype::Auto,
         kv_cache_dtype: protocol::KvCacheDtype::Auto,
         quantization: protocol::Quantization::None,
+        weight_cache: None,
         backend: BackendKind::Cpu,
         heartbeat: Arc::clone(&heartbeat),
     };

@@ -23,9 +23,10 @@ const MAX_DRAFT: u32 = 64;
 
 /// Flags of the core's process, its model execution, its cache and its scheduler. A core that was
 /// started by hand has its own, so they are refused rather than ignored.
-const DECIDED_BY_THE_CORE: [&str; 25] = [
+const DECIDED_BY_THE_CORE: [&str; 27] = [
     "dtype",
     "quantization",
+    "no_weight_cache",
     "backend",
     "max_model_len",
     "max_num_seqs",
@@ -46,6 +47,7 @@ const DECIDED_BY_THE_CORE: [&str; 25] = [
     "max_logprobs",
     "logprobs_mode",
     "threads",
+    "no_pin_threads",
     "shutdown_timeout",
     "engine_core",
     "speculative_config",
@@ -64,6 +66,9 @@ pub struct EngineArgs {
     /// Quantize the weights while loading
     #[arg(long, value_enum, default_value_t = QuantizationArg::None)]
     pub quantization: QuantizationArg,
+    /// Quantize the weights at each start, rather than keep them in a file beside the model
+    #[arg(long)]
+    pub no_weight_cache: bool,
     /// What executes the model
     #[arg(long, value_enum, default_value_t = BackendArg::Cpu)]
     pub backend: BackendArg,
@@ -126,6 +131,9 @@ pub struct EngineArgs {
     /// Compute threads; one per available core where absent
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: Option<u32>,
+    /// Let the system move compute threads between cores also where there is one for each core
+    #[arg(long)]
+    pub no_pin_threads: bool,
     /// Seed for requests that bring none of their own
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
@@ -174,6 +182,7 @@ impl Default for EngineArgs {
             model: None,
             dtype: DtypeArg::Auto,
             quantization: QuantizationArg::None,
+            no_weight_cache: false,
             backend: BackendArg::Cpu,
             max_model_len: None,
             max_num_seqs: None,
@@ -194,6 +203,7 @@ impl Default for EngineArgs {
             max_logprobs: 20,
             logprobs_mode: LogprobsModeArg::RawLogprobs,
             threads: None,
+            no_pin_threads: false,
             seed: None,
             shutdown_timeout: 0.0,
             engine_core: None,
@@ -280,12 +290,14 @@ impl EngineArgs {
                     QuantizationArg::Q8_0 => Quantization::Q8_0,
                     QuantizationArg::Q4_0 => Quantization::Q4_0,
                 },
+                weight_cache: !self.no_weight_cache,
                 backend: match self.backend {
                     BackendArg::Cpu => BackendKind::Cpu,
                     BackendArg::Candle => BackendKind::Candle,
                 },
                 max_model_len: self.max_model_len,
                 num_threads: self.threads,
+                pin_threads: !self.no_pin_threads,
                 logprobs_mode: match self.logprobs_mode {
                     LogprobsModeArg::RawLogprobs => LogprobsMode::RawLogprobs,
                     LogprobsModeArg::RawLogits => LogprobsMode::RawLogits,

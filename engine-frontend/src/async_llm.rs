@@ -214,9 +214,12 @@ impl AsyncLLM {
         self.inner.client.shutdown(drain_seconds).await
     }
 
-    /// What the core reported since the start, to this client.
+    /// What the core reported since the start, to this client, and how the answers ended.
     pub fn metrics(&self) -> EngineMetrics {
-        self.inner.state().metrics.clone()
+        let state = self.inner.state();
+        let mut metrics = state.metrics.clone();
+        metrics.set_structured_ends(state.output_processor.structured_ends());
+        metrics
     }
 
     /// Tokens generated since the start, for all requests.

@@ -13,7 +13,7 @@ use protocol::{
 };
 use tokenizer::Tokenizer;
 
-pub use generate_request::{ChatPrompt, GenerateRequest, Prompt, TruncationSide};
+pub use generate_request::{CallersFields, ChatPrompt, GenerateRequest, Prompt, TruncationSide};
 pub(crate) use tokenize::TokenizedPrompt;
 
 use crate::detokenizer::ThinkingSplit;
@@ -32,8 +32,8 @@ pub struct ProcessedInputs {
     pub request: EngineCoreRequest,
     /// The prompt as text: as given or as rendered.
     pub prompt: Option<Arc<str>>,
-    /// What the caller calls the field that has the constraint.
-    pub constraint_field: Option<Arc<str>>,
+    /// What the caller of a constrained request calls its fields.
+    pub callers_fields: Option<Arc<CallersFields>>,
     /// How thinking is told apart, where it is.
     pub thinking: Option<ThinkingSplit>,
 }
@@ -44,7 +44,7 @@ impl ProcessedInputs {
         Self {
             request,
             prompt: None,
-            constraint_field: None,
+            callers_fields: None,
             thinking: None,
         }
     }
@@ -126,6 +126,13 @@ impl InputProcessor {
             request.constraint_parts,
             request.whitespace_field,
         )?;
+        let max_tokens_field = request.max_tokens_field;
+        let callers_fields = constraint_field.map(|constraint| {
+            Arc::new(CallersFields {
+                constraint,
+                max_tokens: max_tokens_field.unwrap_or_else(|| "max_tokens".to_owned()),
+            })
+        });
         let TokenizedPrompt {
             text: prompt,
             mut token_ids,
@@ -164,7 +171,7 @@ impl InputProcessor {
                 ..EngineCoreRequest::default()
             },
             prompt: prompt.map(Arc::from),
-            constraint_field,
+            callers_fields,
             // A constraint that holds inside thinking leaves nothing to tell apart.
             thinking: thinking
                 .filter(|_| !constrained_from_the_start)
@@ -180,7 +187,7 @@ impl InputProcessor {
         field: Option<String>,
         parts: Vec<(String, StructuredOutputsConstraint)>,
         whitespace_field: Option<String>,
-    ) -> Result<Option<Arc<str>>, ValidationError> {
+    ) -> Result<Option<String>, ValidationError> {
         let Some(constraint) = &mut params.structured_outputs else {
             return Ok(None);
         };
@@ -190,7 +197,7 @@ impl InputProcessor {
             format!("structured_outputs.{kind}")
         });
         let Err(error) = self.checker.check(constraint, &field) else {
-            return Ok(Some(field.into()));
+            return Ok(Some(field));
         };
         if error.parameter.as_deref() == Some(WHITESPACE_PATTERN) {
             let field = whitespace_field.unwrap_or_else(|| WHITESPACE_PATTERN.to_owned());

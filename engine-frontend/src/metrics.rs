@@ -14,7 +14,7 @@ pub use engine::EngineMetrics;
 pub use histogram::Histogram;
 pub use logging::LoggingStatLogger;
 pub use prometheus::PrometheusStatLogger;
-pub use stats::{FinishedRequestStats, IterationStats, RequestStateStats};
+pub use stats::{FinishedRequestStats, IterationStats, RequestStateStats, StructuredEnds};
 pub use traced_request::TracedRequest;
 
 use protocol::SchedulerStats;

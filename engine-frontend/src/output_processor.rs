@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use protocol::{
     EngineCoreEvent, EngineCoreEventType, EngineCoreOutput, EngineCoreRequest, FinishReason,
-    RequestError, RequestErrorCode,
+    RequestError, RequestErrorCode, SamplingParams,
 };
 use tokenizer::Tokenizer;
 
@@ -15,7 +15,7 @@ use crate::detokenizer::IncrementalDetokenizer;
 use crate::error::{EngineDeadError, GenerateError, ValidationError};
 use crate::input_processor::ProcessedInputs;
 use crate::logprobs::LogprobsProcessor;
-use crate::metrics::{IterationStats, RequestStateStats};
+use crate::metrics::{IterationStats, RequestStateStats, StructuredEnds};
 use crate::outputs::{CompletionOutput, RequestOutput};
 use crate::parallel_sampling::ParentRequest;
 use crate::request_output_collector::RequestOutputCollector;
@@ -28,6 +28,7 @@ pub struct OutputProcessor {
     request_states: HashMap<String, RequestState>,
     parent_requests: HashMap<String, ParentRequest>,
     num_generation_tokens: u64,
+    structured_ends: StructuredEnds,
     /// Since they were taken last.
     iteration_stats: IterationStats,
     /// Of the step whose outputs are processed now, on the core's clock.
@@ -42,6 +43,7 @@ impl OutputProcessor {
             request_states: HashMap::new(),
             parent_requests: HashMap::new(),
             num_generation_tokens: 0,
+            structured_ends: StructuredEnds::default(),
             iteration_stats: IterationStats::default(),
             timestamp: 0.0,
         }
@@ -67,7 +69,7 @@ impl OutputProcessor {
         let ProcessedInputs {
             request,
             prompt,
-            constraint_field,
+            callers_fields,
             thinking,
         } = inputs;
         let external = request
@@ -78,6 +80,10 @@ impl OutputProcessor {
         let prompt_token_ids: Arc<[u32]> = request.prompt_token_ids.as_slice().into();
         let tokenizer = self.tokenizer.clone();
         let n = request.sampling_params.n;
+        let stop_token_ids = match &callers_fields {
+            Some(_) => stop_token_ids(&tokenizer, &request.sampling_params),
+            None => Vec::new(),
+        };
         let state = |request: &EngineCoreRequest, parent_id, index| {
             let params = &request.sampling_params;
             RequestState {
@@ -88,7 +94,8 @@ impl OutputProcessor {
                 prompt_token_ids: prompt_token_ids.clone(),
                 output_kind: params.output_kind,
                 stream_interval: params.stream_interval.unwrap_or(1) as usize,
-                constraint_field: constraint_field.clone(),
+                callers_fields: callers_fields.clone(),
+                stop_token_ids: stop_token_ids.clone(),
                 structured_output_complete: None,
                 detokenizer: IncrementalDetokenizer::with_thinking(&tokenizer, request, thinking),
                 logprobs_processor: LogprobsProcessor::new(tokenizer.clone(), request),
@@ -121,6 +128,9 @@ impl OutputProcessor {
     pub fn process_outputs(&mut self, outputs: &[EngineCoreOutput]) -> Vec<String> {
         let mut reqs_to_abort = Vec::new();
         for output in outputs {
+            if let Some(state) = self.request_states.get_mut(&output.request_id) {
+                state.stats.note_nans(output, &mut self.iteration_stats);
+            }
             if let Some(error) = request_error(output) {
                 reqs_to_abort.extend(self.fail_request(&output.request_id, error));
             } else if self.process_output(output) == Some(true) {
@@ -150,6 +160,10 @@ impl OutputProcessor {
         }
         let (finish_reason, stop_reason) = state.take_tokens(output);
         let mut finished = finish_reason.map(|reason| state.stats.finish(reason));
+        if let Some(reason) = finish_reason {
+            self.structured_ends
+                .count(state.structured_output_complete, reason);
+        }
         let parent = state.parent_id.as_ref();
         if let Some(finished) = &mut finished
             && let Some(parent) = parent.and_then(|id| self.parent_requests.get_mut(id))
@@ -221,11 +235,11 @@ impl OutputProcessor {
             .push(state.stats.finish(FinishReason::Error));
         state
             .queue
-            .put(Err(match (error.code, &state.constraint_field) {
+            .put(Err(match (error.code, &state.callers_fields) {
                 // As the frontend's own check would have said it.
-                (RequestErrorCode::GrammarRefused, Some(field)) => ValidationError {
-                    message: format!("{field}: {}", without_field(&error.message)),
-                    parameter: Some(field.to_string()),
+                (RequestErrorCode::GrammarRefused, Some(fields)) => ValidationError {
+                    message: fields.translate(&error.message),
+                    parameter: Some(fields.constraint.clone()),
                     value: None,
                 }
                 .into(),
@@ -280,23 +294,26 @@ impl OutputProcessor {
         self.request_states.len()
     }
 
+    /// How constrained answers have ended since the start.
+    pub fn structured_ends(&self) -> StructuredEnds {
+        self.structured_ends
+    }
+
     /// Tokens received since the start, for all requests.
     pub fn num_generation_tokens(&self) -> u64 {
         self.num_generation_tokens
     }
 }
 
-/// What the core says of a constraint, without its own name of the field: the caller has another.
-fn without_field(message: &str) -> &str {
-    const FIELD: &str = "structured_outputs";
-    let is_name = |c: char| c.is_ascii_lowercase() || c == '_' || c == '.';
-    match message.strip_prefix(FIELD) {
-        Some(rest) => {
-            let rest = rest.trim_start_matches(is_name);
-            rest.strip_prefix(": ").unwrap_or(message)
-        }
-        None => message,
-    }
+/// The tokens that end a constrained text: the model's, and the request's own.
+fn stop_token_ids(tokenizer: &Tokenizer, params: &SamplingParams) -> Vec<u32> {
+    let own = params.stop_token_ids.iter().chain(&params.eos_token_id);
+    tokenizer
+        .stop_token_ids()
+        .iter()
+        .chain(own)
+        .copied()
+        .collect()
 }
 
 fn request_error(output: &EngineCoreOutput) -> Option<RequestError> {

@@ -26,13 +26,14 @@ pub(crate) enum UniqueJsonError {
 /// memory: so many take some hundreds of MiB.
 pub(crate) const MAX_VALUES: usize = 1_000_000;
 
-/// Reads a JSON text. A byte order mark before it is passed over.
-pub(crate) fn from_slice(bytes: &[u8]) -> Result<Value, UniqueJsonError> {
+/// Reads a JSON text; returns how many values it holds, too. A byte order mark before it is passed over.
+pub(crate) fn from_slice(bytes: &[u8]) -> Result<(Value, usize), UniqueJsonError> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let seen = Seen::default();
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     let value = Reader(&seen).deserialize(&mut deserializer);
     let value = value.and_then(|value| deserializer.end().map(|()| value));
+    let value = value.map(|value| (value, seen.num_values.get()));
     value.map_err(|error| match seen.duplicate.take() {
         _ if seen.num_values.get() > MAX_VALUES => UniqueJsonError::TooManyValues,
         Some(key) => UniqueJsonError::DuplicateKey {
@@ -137,13 +138,11 @@ mod tests {
             r#"{"b": {"a": [], "b": {}}, "a": {"a": 1}}"#,
         ] {
             let plain: Value = serde_json::from_str(text).unwrap();
-            let read = from_slice(text.as_bytes()).unwrap();
+            let (read, _) = from_slice(text.as_bytes()).unwrap();
             assert_eq!(read.to_string(), plain.to_string());
         }
-        assert_eq!(
-            from_slice(b"\xef\xbb\xbf{}").unwrap(),
-            Value::Object(Map::new())
-        );
+        let (read, num_values) = from_slice(b"\xef\xbb\xbf{}").unwrap();
+        assert_eq!((read, num_values), (Value::Object(Map::new()), 1));
         for text in ["", "{", "[1,]", "{} {}", "1e999", "\u{feff}\u{feff}1"] {
             assert!(
                 matches!(from_slice(text.as_bytes()), Err(UniqueJsonError::Syntax(_))),
@@ -173,7 +172,10 @@ mod tests {
     #[test]
     fn values_are_counted_with_those_in_others() {
         let text = |len: usize| format!("[{}0]", "[],".repeat(len - 1));
-        assert!(from_slice(text(MAX_VALUES - 1).as_bytes()).is_ok());
+        let (_, num_values) = from_slice(text(MAX_VALUES - 1).as_bytes()).unwrap();
+        assert_eq!(num_values, MAX_VALUES);
+        let (_, num_values) = from_slice(b"{\"a\": [1, {\"b\": null}]}").unwrap();
+        assert_eq!(num_values, 5);
         for text in [
             text(MAX_VALUES),
             format!("{{\"a\": {}", text(MAX_VALUES - 1)),

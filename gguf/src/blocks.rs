@@ -5,11 +5,12 @@
 
 use half::f16;
 
+use crate::k_blocks::KBlock;
 use crate::tensor_type::{MAX_BLOCK_LEN, TensorType};
 
 /// The half-precision number at a byte of a block.
 #[inline(always)]
-fn f16_at(block: &[u8], at: usize) -> f16 {
+pub(crate) fn f16_at(block: &[u8], at: usize) -> f16 {
     f16::from_le_bytes([block[at], block[at + 1]])
 }
 
@@ -79,78 +80,13 @@ pub(crate) fn dequantize(format: TensorType, block: &[u8], values: &mut [f32; MA
                 *value = scale * f32::from(stored) + least;
             }
         }
-        TensorType::Q4K => q4_k(block, values),
-        TensorType::Q5K => q5_k(block, values),
-        TensorType::Q6K => q6_k(block, values),
+        TensorType::Q4K | TensorType::Q5K | TensorType::Q6K => {
+            if let Some(block) = KBlock::read(format, block) {
+                block.dequantize(format, values);
+            }
+        }
         TensorType::F32 | TensorType::F16 | TensorType::BF16 | TensorType::Unsupported(_) => {
             unreachable!("{format} has no blocks")
-        }
-    }
-}
-
-/// Scale and minimum of group `group` (of 8), 6 bits each in 12 bytes: the first four groups have
-/// theirs in the low bits of bytes 0 to 7, the others in bytes 8 to 11 and the top bits of those.
-#[inline(always)]
-fn scale_and_minimum(packed: &[u8], group: usize) -> (f32, f32) {
-    let (scale, minimum) = if group < 4 {
-        (packed[group] & 63, packed[group + 4] & 63)
-    } else {
-        (
-            packed[group + 4] & 15 | packed[group - 4] >> 6 << 4,
-            packed[group + 4] >> 4 | packed[group] >> 6 << 4,
-        )
-    };
-    (f32::from(scale), f32::from(minimum))
-}
-
-/// `d, dmin: f16`, 12 bytes of scales and minimums, 128 bytes of nibbles: 32 bytes hold one group
-/// in their low and the next in their high nibbles.
-fn q4_k(block: &[u8], values: &mut [f32; MAX_BLOCK_LEN]) {
-    let (d, d_min) = (f16_at(block, 0).to_f32(), f16_at(block, 2).to_f32());
-    let (packed, stored) = (&block[4..16], &block[16..144]);
-    for (group, values) in values.as_chunks_mut::<32>().0.iter_mut().enumerate() {
-        let (scale, minimum) = scale_and_minimum(packed, group);
-        let (scale, minimum) = (d * scale, d_min * minimum);
-        let bytes = &stored[group / 2 * 32..][..32];
-        for (value, byte) in values.iter_mut().zip(bytes) {
-            let nibble = byte >> (group % 2 * 4) & 15;
-            *value = scale * f32::from(nibble) - minimum;
-        }
-    }
-}
-
-/// As [`q4_k`], with 32 bytes before the nibbles: bit `group` of byte `i` is the fifth bit of value
-/// `i` of the group.
-fn q5_k(block: &[u8], values: &mut [f32; MAX_BLOCK_LEN]) {
-    let (d, d_min) = (f16_at(block, 0).to_f32(), f16_at(block, 2).to_f32());
-    let (packed, upper, stored) = (&block[4..16], &block[16..48], &block[48..176]);
-    for (group, values) in values.as_chunks_mut::<32>().0.iter_mut().enumerate() {
-        let (scale, minimum) = scale_and_minimum(packed, group);
-        let (scale, minimum) = (d * scale, d_min * minimum);
-        let bytes = stored[group / 2 * 32..][..32].iter().zip(upper);
-        for (value, (byte, upper)) in values.iter_mut().zip(bytes) {
-            let integer = byte >> (group % 2 * 4) & 15 | (upper >> group & 1) << 4;
-            *value = scale * f32::from(integer) - minimum;
-        }
-    }
-}
-
-/// 128 bytes of low nibbles, 64 bytes of upper pairs of bits, 16 scales of 8 bits, `d: f16`. Each
-/// half of the block is 4 rows of 32: rows 0 and 1 are the low nibbles of its 64 bytes, rows 2 and
-/// 3 the high ones; a byte of the upper bits holds those of one column of all 4 rows.
-fn q6_k(block: &[u8], values: &mut [f32; MAX_BLOCK_LEN]) {
-    let (lower, upper, scales) = (&block[..128], &block[128..192], &block[192..208]);
-    let d = f16_at(block, 208).to_f32();
-    for (row, values) in values.as_chunks_mut::<32>().0.iter_mut().enumerate() {
-        let (half, row) = (row / 4, row % 4);
-        let lower = &lower[half * 64 + row % 2 * 32..][..32];
-        let upper = &upper[half * 32..][..32];
-        for (col, value) in values.iter_mut().enumerate() {
-            let low = lower[col] >> (row / 2 * 4) & 15;
-            let high = upper[col] >> (row * 2) & 3;
-            let integer = (low | high << 4) as i8 - 32;
-            let scale = scales[half * 8 + row * 2 + col / 16] as i8;
-            *value = d * f32::from(scale) * f32::from(integer);
         }
     }
 }

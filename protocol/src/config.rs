@@ -36,12 +36,16 @@ pub struct ModelConfig {
     pub dtype: Dtype,
     /// Quantization of the weights while loading.
     pub quantization: Quantization,
+    /// Whether weights that are quantized while loading are kept in a file beside the model.
+    pub weight_cache: bool,
     /// What executes it.
     pub backend: BackendKind,
     /// Longest sequence, prompt and output together; `None` is what the model was made for.
     pub max_model_len: Option<u32>,
     /// Compute threads; `None` is one per core that this process may use.
     pub num_threads: Option<u32>,
+    /// Whether each compute thread stays on a core of its own where there is one for each.
+    pub pin_threads: bool,
     /// What logprobs are.
     pub logprobs_mode: LogprobsMode,
     /// Most logprobs per token that a request may ask for; -1 is no limit.
@@ -54,9 +58,11 @@ impl Default for ModelConfig {
             model: ModelSource::BuiltIn,
             dtype: Dtype::Auto,
             quantization: Quantization::None,
+            weight_cache: true,
             backend: BackendKind::Cpu,
             max_model_len: None,
             num_threads: None,
+            pin_threads: true,
             logprobs_mode: LogprobsMode::RawLogprobs,
             max_logprobs: 20,
         }

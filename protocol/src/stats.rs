@@ -52,6 +52,9 @@ pub struct StructuredOutputStats {
     /// Grammars of requests under way that were compiled again, since the memory that they shared
     /// was full.
     pub num_renewed_grammars: u64,
+    /// Answers of grammars that took more work than a step may, and were found aside while their requests
+    /// waited.
+    pub num_deferred_answers: u64,
     /// Steps with at least one mask.
     pub num_masked_steps: u64,
     /// Seconds spent making masks and forced text.

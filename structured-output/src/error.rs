@@ -74,12 +74,18 @@ pub enum CompileError {
     #[error("no sequence of this vocabulary's tokens writes a text that matches this grammar")]
     NotWritable,
     /// A limit or budget would be exceeded.
-    #[error("the grammar needs more than {max} of `{limit}`: make it smaller or raise the limit")]
+    #[error(
+        "the grammar needs more than {max} of `{limit}`{}: make it smaller or raise the limit",
+        place.as_ref().map(|place| format!(", at {place}")).unwrap_or_default()
+    )]
     LimitExceeded {
         /// Field of [`crate::Limits`] or [`crate::CompileBudget`].
         limit: &'static str,
         /// Its value.
         max: u64,
+        /// Where, if it is at one place: of a grammar line and column, and the rule; of a structural
+        /// tag the JSON pointer.
+        place: Option<String>,
     },
     /// The caller's flag was set.
     #[error("the compilation was cancelled")]
@@ -143,6 +149,10 @@ pub enum MatcherError {
         /// The limit.
         max: u64,
     },
+    /// The answer takes more steps than the matcher's allowance has, or others are at work in its memory:
+    /// see [`GrammarMatcher::set_allowance`](crate::GrammarMatcher::set_allowance).
+    #[error("the grammar's answer takes more steps than are allowed now")]
+    AllowanceSpent,
     /// The grammars in use together have made more states than the engine keeps.
     #[error(
         "the grammar's states exceed the engine's memory: {max} bytes (a share of `cache_bytes`)"

@@ -1,12 +1,14 @@
 //! The matcher: one request's place in a grammar.
 
 mod history;
+mod limits;
 
 use std::sync::Arc;
 
 use crate::automaton::{GrammarState, MAX_FORCED_BYTES};
 use crate::bitmask::bitmask_words;
 use crate::compiler::Renewals;
+use crate::engine::Allowance;
 use crate::error::MatcherError;
 use crate::grammar::CompiledGrammar;
 use crate::mask::{Mask, MaskRef};
@@ -29,6 +31,7 @@ pub struct GrammarMatcher {
     place: Place,
     history: History<Accepted>,
     renewals: Renewals,
+    allowance: Allowance,
 }
 
 /// A token that was accepted, and the place before it.
@@ -72,35 +75,8 @@ impl GrammarMatcher {
             },
             history: History::default(),
             renewals: Renewals::default(),
+            allowance: Allowance::default(),
         }
-    }
-
-    /// Its grammar.
-    pub(crate) fn grammar(&self) -> &CompiledGrammar {
-        &self.grammar
-    }
-
-    /// How often it went to other memory.
-    pub(crate) fn renewals_mut(&mut self) -> &mut Renewals {
-        &mut self.renewals
-    }
-
-    /// A matcher like this one at the start of a grammar.
-    pub(crate) fn restarted(&self, grammar: &CompiledGrammar) -> Self {
-        let mut restarted = Self {
-            grammar: grammar.clone(),
-            ..self.clone()
-        };
-        restarted.reset();
-        restarted
-    }
-
-    /// The tokens that have been accepted and not been taken back.
-    pub(crate) fn accepted_tokens(&self) -> Vec<u32> {
-        let from_top = self.history.iter();
-        let mut token_ids: Vec<u32> = from_top.map(|accepted| accepted.token_id).collect();
-        token_ids.reverse();
-        token_ids
     }
 
     /// Writes the mask of the next token into a row of `ceil(vocab_size / 32)` words (further ones
@@ -163,15 +139,18 @@ impl GrammarMatcher {
             return Ok(self.stop_mask());
         }
         let state = self.place.state;
-        let (mask, needed) = self.grammar.engine().run(|automaton, fuel| {
-            let needed = automaton.tokens_to_end(state, fuel)?;
-            let mask = if needed <= num_tokens {
-                Some(automaton.next_tokens_within(state, num_tokens, fuel)?)
-            } else {
-                None
-            };
-            Ok((mask, needed))
-        })?;
+        let (mask, needed) = self
+            .grammar
+            .engine()
+            .run(&self.allowance, |automaton, fuel| {
+                let needed = automaton.tokens_to_end(state, fuel)?;
+                let mask = if needed <= num_tokens {
+                    Some(automaton.next_tokens_within(state, num_tokens, fuel)?)
+                } else {
+                    None
+                };
+                Ok((mask, needed))
+            })?;
         match mask {
             Some(mask) => self.with_own_stop_tokens(state, mask),
             None => Err(MatcherError::CannotCompleteWithin { num_tokens, needed }),
@@ -190,13 +169,16 @@ impl GrammarMatcher {
             return Ok(self.stop_mask());
         }
         let state = self.place.state;
-        let (needed, tokens, may_end) = self.grammar.engine().run(|automaton, fuel| {
-            Ok((
-                automaton.tokens_to_end(state, fuel)?,
-                automaton.tokens_toward_end(state, num_tokens, fuel)?,
-                automaton.may_end(state, fuel)?,
-            ))
-        })?;
+        let (needed, tokens, may_end) =
+            self.grammar
+                .engine()
+                .run(&self.allowance, |automaton, fuel| {
+                    Ok((
+                        automaton.tokens_to_end(state, fuel)?,
+                        automaton.tokens_toward_end(state, num_tokens, fuel)?,
+                        automaton.may_end(state, fuel)?,
+                    ))
+                })?;
         let info = self.grammar.tokenizer_info();
         match tokens {
             _ if needed > num_tokens => {
@@ -225,7 +207,7 @@ impl GrammarMatcher {
         if place.terminated {
             return Ok(self.stop_mask());
         }
-        let mask = self.grammar.engine().mask(place.state)?;
+        let mask = self.grammar.engine().mask(place.state, &self.allowance)?;
         self.with_own_stop_tokens(place.state, mask)
     }
 
@@ -316,10 +298,11 @@ impl GrammarMatcher {
         if is_stop {
             let ends = place.terminated
                 || self.may_end(place.state)?
-                || self
-                    .grammar
-                    .engine()
-                    .names_stop_token(place.state, token_id)?;
+                || self.grammar.engine().names_stop_token(
+                    place.state,
+                    token_id,
+                    &self.allowance,
+                )?;
             return Ok(ends.then_some(Place {
                 terminated: true,
                 ..place
@@ -328,12 +311,15 @@ impl GrammarMatcher {
         if place.terminated {
             return Ok(None);
         }
-        let next = self.grammar.engine().after_token(place.state, token_id)?;
+        let next = self
+            .grammar
+            .engine()
+            .after_token(place.state, token_id, &self.allowance)?;
         Ok(next.map(|state| Place { state, ..place }))
     }
 
     fn may_end(&self, state: GrammarState) -> Result<bool, MatcherError> {
-        self.grammar.engine().may_end(state)
+        self.grammar.engine().may_end(state, &self.allowance)
     }
 
     /// Takes back the last `num_tokens` accepted tokens, without limit.
@@ -383,8 +369,11 @@ impl GrammarMatcher {
 
     /// Whether the text could stop here: it matches the grammar as it is.
     pub fn is_completed(&self) -> bool {
-        // A few frames are looked at; that many steps there are.
-        self.place.terminated || self.may_end(self.place.state).unwrap_or(false)
+        // Known since the last token was accepted; else a few frames are looked at, for which there are
+        // steps, whatever is allowed.
+        let always = Allowance::default();
+        let may_end = |state| self.grammar.engine().may_end(state, &always);
+        self.place.terminated || may_end(self.place.state).unwrap_or(false)
     }
 
     /// How many tokens complete the text, the stop token included; 0 after termination.
@@ -400,7 +389,9 @@ impl GrammarMatcher {
         if self.place.terminated {
             return Ok(0);
         }
-        self.grammar.engine().tokens_to_end(self.place.state)
+        self.grammar
+            .engine()
+            .tokens_to_end(self.place.state, &self.allowance)
     }
 
     /// How many bytes a short completion has; 0 after termination. Costs less than
@@ -413,7 +404,9 @@ impl GrammarMatcher {
         if self.place.terminated {
             return Ok(0);
         }
-        self.grammar.engine().bytes_to_end(self.place.state)
+        self.grammar
+            .engine()
+            .bytes_to_end(self.place.state, &self.allowance)
     }
 
     /// Fewer tokens than these, the stop token included, don't hold a short completion: its bytes,
@@ -429,7 +422,9 @@ impl GrammarMatcher {
         let state = self.place.state;
         self.grammar
             .engine()
-            .run(|automaton, fuel| automaton.min_tokens_bound(state, fuel))
+            .run(&self.allowance, |automaton, fuel| {
+                automaton.min_tokens_bound(state, fuel)
+            })
     }
 
     /// The text that must come next, whatever tokens write it: whole characters only, at most 16 KiB,
@@ -445,7 +440,9 @@ impl GrammarMatcher {
         let mut bytes = self
             .grammar
             .engine()
-            .run(|automaton, fuel| automaton.next_forced_bytes(state, MAX_FORCED_BYTES, fuel))?;
+            .run(&self.allowance, |automaton, fuel| {
+                automaton.next_forced_bytes(state, MAX_FORCED_BYTES, fuel)
+            })?;
         if let Err(error) = std::str::from_utf8(&bytes) {
             bytes.truncate(error.valid_up_to());
         }
@@ -462,7 +459,9 @@ impl GrammarMatcher {
         if self.place.terminated {
             return Ok(false);
         }
-        self.grammar.engine().has_forced_byte(self.place.state)
+        self.grammar
+            .engine()
+            .has_forced_byte(self.place.state, &self.allowance)
     }
 
     /// The tokens that must come next: as long as each is the only one allowed, at most 4,096. Ends

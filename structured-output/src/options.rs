@@ -18,6 +18,11 @@ pub struct CompilerOptions {
     pub budget: CompileBudget,
     /// Bounds on what is accepted, and on the work of one mask.
     pub limits: Limits,
+    /// Steps that a compilation may take at a time in the memory that all grammars share, where matchers
+    /// wait for it: what needs more is compiled in memory apart, see
+    /// [`GrammarCompiler::move_apart`](crate::GrammarCompiler::move_apart). Default none: all are
+    /// compiled in the shared memory, as long as that takes.
+    pub max_shared_steps: Option<u64>,
     /// Folder in which indexes of vocabularies are kept, so that the next start reads what this
     /// one had to build: a file of some megabytes per vocabulary, named by its hash, made where it
     /// is missing, damaged or of another version. Default none. A folder that can't be read or
@@ -31,6 +36,7 @@ impl Default for CompilerOptions {
             cache_bytes: 128 << 20,
             budget: CompileBudget::default(),
             limits: Limits::default(),
+            max_shared_steps: None,
             index_cache: None,
         }
     }

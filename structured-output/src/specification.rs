@@ -130,6 +130,7 @@ impl GrammarSpecification {
         let exceeded = |limit, max: usize| CompileError::LimitExceeded {
             limit,
             max: max as u64,
+            place: None,
         };
         match self {
             Self::Choice(choices) if choices.len() > limits.max_choices => {

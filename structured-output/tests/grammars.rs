@@ -218,3 +218,43 @@ fn the_select_statement_forces_a_sentence() {
     assert!(matcher.accept_tokens(&bytes(" t")).unwrap());
     assert!(matcher.is_completed());
 }
+
+/// Tokens of several lexemes, which go on after brackets of different kinds are closed: the same ones
+/// at each depth of nesting, with other contexts around them.
+#[test]
+fn tokens_reach_out_of_brackets_at_any_depth() {
+    let letters = b"xo+.,()[]- ";
+    let mut vocab: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).collect();
+    for &a in letters {
+        for &b in letters {
+            vocab.push(vec![a, b]);
+            vocab.extend(letters.iter().map(|&c| vec![a, b, c]));
+            vocab.push(vec![b')', b']', a, b]);
+        }
+    }
+    let num_tokens = vocab.len();
+    vocab.push(b"<eos>".to_vec());
+    let info = TokenizerInfo::new(&vocab, vocab.len(), &[num_tokens as u32], &[]).unwrap();
+    let compiler = GrammarCompiler::new(Arc::new(info), CompilerOptions::default());
+    let source = r#"start: sum
+?sum: sum ("+" | "or") product | product
+?product: product "." NAME | "-" product | atom
+?atom: NAME | "(" [sum ("," sum)*] ")" | "[" sum ["--" sum] "]" | NAME "(" sum ")"
+NAME: /[a-z]+/
+%ignore / +/
+"#;
+    let grammar = compiler.compile_lark(source).unwrap();
+    let matcher = GrammarMatcher::new(&grammar);
+    for text in [
+        "x+(x",
+        "[x,",
+        "[(x , [x--[x.x]]), x",
+        "x or[x--(x(-x)",
+        "((((x))",
+        "((((x, x)), [x",
+        "[[[[x]--x]",
+        "x(x(x([x])",
+    ] {
+        accepts(&matcher, &bytes(text), num_tokens);
+    }
+}

@@ -131,7 +131,8 @@ fn documents_and_limits() {
         COMPILER.compile_json_schema(schema, &options).unwrap_err(),
         CompileError::LimitExceeded {
             limit: "max_source_bytes",
-            max: 50
+            max: 50,
+            place: None,
         }
     );
 }

@@ -23,7 +23,9 @@ use clap::Parser;
 use llguidance::api::TopLevelGrammar;
 use llguidance::earley::SlicedBiasComputer;
 use llguidance::{Matcher, ParserFactory};
-use structured_output::{CompilerOptions, GrammarCompiler, GrammarMatcher, allocate_token_bitmask};
+use structured_output::{
+    CompilerOptions, GrammarCompiler, GrammarMatcher, TokenizerInfo, allocate_token_bitmask,
+};
 use tokenizer::Tokenizer;
 use toktrie_hf_tokenizers::ByteTokenizer;
 
@@ -35,6 +37,9 @@ struct Arguments {
     /// How often everything is done, from the beginning.
     #[arg(long, default_value_t = 5)]
     repeat: usize,
+    /// How many of our slowest masks to list, with the text before them.
+    #[arg(long, default_value_t = 0)]
+    slowest: usize,
     /// The folder of grammars and inputs.
     #[arg(default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/grammars"))]
     folder: PathBuf,
@@ -104,6 +109,9 @@ fn main() -> anyhow::Result<()> {
             match times {
                 Ok(times) => {
                     report(&name, engine, &times);
+                    if engine == engines[0] {
+                        list_slowest(&times, &texts, compiler.tokenizer_info(), arguments.slowest);
+                    }
                     match all.iter_mut().find(|(known, _)| *known == engine) {
                         Some((_, sum)) => sum.masks.extend(times.masks),
                         None => all.push((engine, times)),
@@ -117,6 +125,26 @@ fn main() -> anyhow::Result<()> {
         report("all", engine, times);
     }
     Ok(())
+}
+
+/// Lists the slowest masks, each with the tokens before it.
+fn list_slowest(times: &Times, texts: &[Vec<u32>], info: &TokenizerInfo, count: usize) {
+    let places = texts
+        .iter()
+        .flat_map(|text| (0..text.len()).map(move |at| &text[..at]));
+    let mut masks: Vec<(&Duration, &[u32])> = times.masks.iter().zip(places).collect();
+    masks.sort_by(|a, b| b.0.cmp(a.0));
+    for (time, before) in masks.into_iter().take(count) {
+        let bytes: Vec<u8> = before
+            .iter()
+            .flat_map(|&token| info.token_bytes(token))
+            .copied()
+            .collect();
+        println!(
+            "  {time:>10.1?} after {:?}",
+            String::from_utf8_lossy(&bytes)
+        );
+    }
 }
 
 fn grammars(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {

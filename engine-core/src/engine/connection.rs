@@ -17,10 +17,9 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::engine::core::{EngineCore, EngineCoreError};
-use crate::engine::core_proc::{CoreInput, EngineCoreProc, ShutdownCause};
-use crate::engine::input_thread::{
-    AbortRequests, InputContext, Ownership, drain_time, process_input_socket,
-};
+use crate::engine::core_input::{AbortRequests, CoreInput, ShutdownCause};
+use crate::engine::core_proc::EngineCoreProc;
+use crate::engine::input_thread::{InputContext, Ownership, drain_time, process_input_socket};
 use crate::engine::output_thread::OutputQueues;
 use crate::engine::startup::{LoadedEngineCore, StartupError, load_engine_core};
 use crate::panic_message::panic_message;

@@ -9,7 +9,7 @@ use protocol::{EngineCoreOutputs, FinishReason};
 
 use crate::core::block_hash::BlockHasher;
 use crate::core::sched::scheduler::Scheduler;
-use crate::engine::input_thread::AbortRequests;
+use crate::engine::core_input::AbortRequests;
 use crate::request::{Request, RequestId};
 use crate::structured_output::StructuredOutputManager;
 use crate::worker::{Executor, ExecutorError};
@@ -141,7 +141,7 @@ impl EngineCore {
         let outputs = self
             .scheduler
             .update_from_output(&scheduler_output, model_runner_output);
-        self.submit_renewals();
+        self.submit_asides();
         times.update_from_output = lap.next();
 
         if scheduler_output.total_num_scheduled_tokens > 0 {
@@ -174,14 +174,14 @@ impl EngineCore {
     /// Takes one grammar to its request.
     pub(crate) fn grammar_compiled(&mut self, request_id: &RequestId) {
         self.scheduler.grammar_compiled(request_id);
-        self.submit_renewals();
+        self.submit_asides();
     }
 
-    /// Submits the grammars whose memory turned out to be full.
-    fn submit_renewals(&mut self) {
+    /// Submits the grammars that can't go on within the steps.
+    fn submit_asides(&mut self) {
         let manager = &self.structured_output_manager;
         self.scheduler
-            .submit_renewals(|request| manager.renew_grammar(request));
+            .submit_asides(|request| manager.submit_aside(request));
     }
 
     /// What was decided since the last step and needs none: refusals and admissions, by client.
@@ -192,7 +192,7 @@ impl EngineCore {
     /// Sleeps until a grammar is compiled, and takes it to its request; for whoever steps the engine
     /// by hand and finds that it has no work. False, at once, where no request waits for one.
     pub fn wait_for_grammar(&mut self) -> bool {
-        if self.scheduler.waiting_for_grammar().len() == 0 {
+        if self.scheduler.num_waiting_for_grammar() == 0 {
             return false;
         }
         match self.structured_output_manager.done().recv() {
@@ -237,12 +237,17 @@ impl EngineCore {
 
     /// Whether requests are waiting, for their grammar too, or running.
     pub(crate) fn has_unfinished_requests(&self) -> bool {
-        self.scheduler.has_unfinished_requests() || self.scheduler.waiting_for_grammar().len() > 0
+        self.scheduler.has_unfinished_requests() || self.scheduler.num_waiting_for_grammar() > 0
     }
 
     /// Whether a step has something to do; not where all requests wait for their grammars.
     pub fn has_work(&self) -> bool {
         self.scheduler.has_requests()
+    }
+
+    /// The most steps of work that grammars took within one step, on which everybody waits.
+    pub fn most_grammar_steps(&self) -> u64 {
+        self.scheduler.most_grammar_steps()
     }
 
     /// Where the time of the steps went.

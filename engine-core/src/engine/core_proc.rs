@@ -6,43 +6,14 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, select};
 use protocol::{
     EngineCoreMessage, EngineCoreOutput, EngineCoreOutputs, FinishReason, RequestError,
-    RequestErrorCode, UtilityRequest,
+    RequestErrorCode,
 };
 
 use crate::engine::core::{EngineCore, EngineCoreError};
+use crate::engine::core_input::{CoreInput, ShutdownCause};
 use crate::engine::heartbeat::Heartbeat;
-use crate::engine::input_thread::AbortRequests;
 use crate::engine::output_thread::OutputQueues;
 use crate::request::Request;
-
-/// Longest time that requests may take to finish once the process is to end: a year.
-pub(crate) const MAX_DRAIN: Duration = Duration::from_secs(365 * 24 * 3600);
-
-/// What the input threads hand to the busy loop, in order of arrival.
-pub(crate) enum CoreInput {
-    /// A request, preprocessed.
-    Add(Box<Request>),
-    /// Ends requests of one client.
-    Abort(AbortRequests),
-    /// A method call.
-    Utility(UtilityRequest),
-    /// A client left: its requests end, its outputs have nowhere to go.
-    ClientGone(u32),
-    /// The process is to end: at once with 0 seconds, else after what is in flight.
-    Shutdown {
-        drain: Duration,
-        cause: ShutdownCause,
-    },
-}
-
-/// Who wants the process to end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ShutdownCause {
-    /// The frontend that started it, by a message or by its own end.
-    Owner,
-    /// SIGTERM, or SIGINT.
-    Signal,
-}
 
 /// [`EngineCore`] with its queues: what the process runs until it ends.
 pub struct EngineCoreProc {

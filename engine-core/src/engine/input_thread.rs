@@ -16,22 +16,13 @@ use protocol::{
 use serde_json::json;
 
 use crate::core::block_hash::BlockHasher;
-use crate::engine::core_proc::{CoreInput, MAX_DRAIN, ShutdownCause};
+use crate::engine::core_input::{AbortRequests, CoreInput, MAX_DRAIN, ShutdownCause};
 use crate::engine::heartbeat::Heartbeat;
 use crate::engine::output_thread::OutputQueues;
 use crate::panic_message::panic_message;
 use crate::request::Request;
 use crate::sample::{VocabSizes, check_params};
 use crate::structured_output::StructuredOutputManager;
-
-/// Ends requests of one client.
-#[derive(Debug, Clone)]
-pub struct AbortRequests {
-    /// Whose requests; another client's are out of reach.
-    pub client_index: u32,
-    /// Internal ids.
-    pub request_ids: Vec<String>,
-}
 
 /// What every input thread needs, whoever its client is.
 #[derive(Clone)]

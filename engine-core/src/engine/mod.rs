@@ -2,6 +2,7 @@
 
 mod connection;
 mod core;
+mod core_input;
 mod core_proc;
 mod heartbeat;
 mod input_thread;
@@ -15,7 +16,7 @@ mod utility;
 
 pub use self::core::{EngineCore, EngineCoreError, StepTimes};
 pub use connection::{ServeError, run_connected, run_listening};
-pub use core_proc::{EngineCoreProc, ShutdownCause};
-pub use input_thread::AbortRequests;
+pub use core_input::{AbortRequests, ShutdownCause};
+pub use core_proc::EngineCoreProc;
 pub use kv_cache_size::KvCacheSizeError;
 pub use startup::{LoadedEngineCore, StartupError, load_engine_core};

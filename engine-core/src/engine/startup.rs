@@ -17,11 +17,11 @@ use crate::engine::heartbeat::Heartbeat;
 use crate::engine::kv_cache_size::{KvCacheSize, KvCacheSizeError, size_kv_cache};
 use crate::model_executor::{
     self, ComputePool, KvCacheFormat, LoadOptions, LoadedModel, ModelDtype, ModelError,
-    ModelLimits, PoolError, load_model,
+    ModelLimits, PoolError, WEIGHT_CACHE_BYTES, load_model,
 };
 use crate::sample::VocabSizes;
 use crate::structured_output::{
-    ForcedTokens, FormworkBackend, StructuredOutputBackend, StructuredOutputManager,
+    CacheTooSmall, ForcedTokens, FormworkBackend, StructuredOutputBackend, StructuredOutputManager,
 };
 use crate::worker::{Executor, ExecutorError, ModelRunner, ModelRunnerConfig};
 
@@ -77,6 +77,9 @@ pub enum StartupError {
     /// Drafts can't be proposed as configured.
     #[error(transparent)]
     Speculative(#[from] SpeculativeConfigError),
+    /// Grammars would have too little memory.
+    #[error(transparent)]
+    GrammarCache(#[from] CacheTooSmall),
     /// The compile threads could not be started.
     #[error("the grammar threads could not be started: {0}")]
     GrammarThreads(#[source] std::io::Error),
@@ -143,11 +146,16 @@ pub fn load_engine_core(
     }
     let heartbeat = Arc::new(Heartbeat::default());
     let num_threads = compute_threads(model_config.num_threads);
-    let pool = Arc::new(ComputePool::new(num_threads)?);
+    let pool = Arc::new(if model_config.pin_threads {
+        ComputePool::pinned(num_threads)?
+    } else {
+        ComputePool::new(num_threads)?
+    });
     let options = LoadOptions {
         dtype: model_config.dtype,
         kv_cache_dtype: cache_config.cache_dtype,
         quantization: model_config.quantization,
+        weight_cache: model_config.weight_cache.then_some(WEIGHT_CACHE_BYTES),
         backend: model_config.backend,
         heartbeat: heartbeat.counter(),
     };
@@ -266,7 +274,7 @@ fn load_structured_output(
     };
     let cache_bytes = usize::try_from(config.cache_bytes).unwrap_or(usize::MAX);
     let backend: Arc<dyn StructuredOutputBackend> =
-        Arc::new(FormworkBackend::new(info, cache_bytes));
+        Arc::new(FormworkBackend::new(info, cache_bytes)?);
     StructuredOutputManager::new(config, &backend).map_err(StartupError::GrammarThreads)
 }
 

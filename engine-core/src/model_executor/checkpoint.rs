@@ -6,6 +6,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use memmap2::Mmap;
+use protocol::Quantization;
 use safetensors::tensor::{Metadata, SafeTensors};
 use serde_json::Value;
 
@@ -64,6 +65,24 @@ impl CheckpointFiles {
                 "{problem}; a folder with config.json and *.safetensors, or a GGUF file, is needed"
             ),
         })
+    }
+
+    /// Where weights that are quantized while loading are kept: in the folder, or beside the file.
+    pub(crate) fn weight_cache_path(&self, quantization: Quantization) -> Option<PathBuf> {
+        let suffix = match quantization {
+            // What a file's formats are rounded to where they have no kernel.
+            Quantization::None => "weights".to_owned(),
+            asked => format!("{}.weights", asked.as_str()),
+        };
+        match self {
+            Self::Folder(folder) => Some(folder.join(format!("formwork.{suffix}"))),
+            Self::Gguf(model) => {
+                let mut path = model.path().as_os_str().to_owned();
+                path.push(format!(".formwork.{suffix}"));
+                Some(path.into())
+            }
+            Self::Embedded(_) => None,
+        }
     }
 
     /// What the files say of the model.
@@ -152,6 +171,8 @@ pub(crate) struct RawTensor<'a> {
     pub(crate) dtype: StoredDtype,
     pub(crate) shape: &'a [usize],
     pub(crate) data: &'a [u8],
+    /// Whether the data lies in the read-only map of a file.
+    pub(crate) mapped: bool,
     /// Width of a head whose rows stand in the order `(0, half, 1, half + 1, ..)`, where the rows
     /// are a head's and do.
     pub(crate) interleaved: Option<usize>,
@@ -166,6 +187,18 @@ impl Checkpoint {
                 Self::Safetensors(Shards::open(files)?)
             }
         })
+    }
+
+    /// The files on a disk that hold the tensors, where they are on one.
+    pub(crate) fn paths(&self, files: &CheckpointFiles) -> Vec<PathBuf> {
+        match (self, files) {
+            (Self::Safetensors(shards), CheckpointFiles::Folder(folder)) => {
+                let shards = shards.shards.iter();
+                shards.map(|shard| folder.join(&shard.name)).collect()
+            }
+            (Self::Gguf(_), CheckpointFiles::Gguf(model)) => vec![model.path().to_owned()],
+            _ => Vec::new(),
+        }
     }
 
     /// Bytes of all tensors.
@@ -308,6 +341,7 @@ impl Shards {
             dtype,
             shape: &info.shape,
             data,
+            mapped: matches!(shard.bytes, FileBytes::Mapped(_)),
             interleaved: None,
         }))
     }

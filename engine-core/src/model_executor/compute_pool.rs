@@ -5,9 +5,15 @@
 //! jobs the workers spin for some microseconds, since the next layer's job is near, and then park:
 //! an idle pool uses no CPU.
 //!
+//! Where there is a core for each thread, each worker stays on one ([`ComputePool::pinned`]). The
+//! caller and all other threads go where the system puts them, which is the core that is left.
+//!
 //! A worker joins a job by raising a count in `gate`; the caller closes the gate when no tile is
 //! left and waits for that count alone, never for workers that are still asleep.
 
+mod affinity;
+
+use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -82,6 +88,29 @@ impl ComputePool {
     /// # Errors
     /// [`PoolError::Spawn`] where the system refuses a thread.
     pub fn new(num_threads: usize) -> Result<Self, PoolError> {
+        Self::on_cores(num_threads, &[])
+    }
+
+    /// The same with each worker on a core of its own, where this process may use exactly as many
+    /// cores as there are threads. Otherwise no thread is bound: with fewer threads the choice of
+    /// cores could be that of another process too, with more, or where a control group gives less
+    /// time than cores, some threads would wait for the same core while another rests.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn pinned(num_threads: usize) -> Result<Self, PoolError> {
+        let cores = affinity::allowed_cores();
+        // This is less than the cores where a control group says so.
+        let time = std::thread::available_parallelism().map_or(1, NonZero::get);
+        if cores.len() == num_threads && time >= num_threads {
+            Self::on_cores(num_threads, &cores)
+        } else {
+            Self::on_cores(num_threads, &[])
+        }
+    }
+
+    /// Worker `i` stays on `cores[i + 1]`, where there is such a core.
+    fn on_cores(num_threads: usize, cores: &[usize]) -> Result<Self, PoolError> {
         let num_workers = num_threads.saturating_sub(1);
         let shared = Arc::new(Shared {
             gate: AtomicU64::new(0),
@@ -99,10 +128,15 @@ impl ComputePool {
             running: Mutex::new(()),
         };
         for index in 0..num_workers {
-            let shared = Arc::clone(&pool.shared);
+            let (shared, core) = (Arc::clone(&pool.shared), cores.get(index + 1).copied());
             let worker = std::thread::Builder::new()
                 .name(format!("compute-{}", index + 1))
-                .spawn(move || shared.work(index))
+                .spawn(move || {
+                    if let Some(core) = core {
+                        affinity::stay_on(core);
+                    }
+                    shared.work(index);
+                })
                 .map_err(|source| PoolError::Spawn {
                     index: index + 1,
                     source,

@@ -13,6 +13,7 @@ mod config;
 mod error;
 mod forward_input;
 mod gguf;
+mod mapped;
 mod models;
 mod quantization;
 mod rotary;
@@ -113,6 +114,9 @@ pub trait CausalLm: Send {
     fn hidden_size(&self) -> usize;
 }
 
+/// Bytes of weights below which quantizing them takes no time that anyone would notice.
+pub const WEIGHT_CACHE_BYTES: u64 = 64 << 20;
+
 /// How a model is loaded.
 #[derive(Debug, Clone)]
 pub struct LoadOptions {
@@ -122,6 +126,9 @@ pub struct LoadOptions {
     pub kv_cache_dtype: KvCacheDtype,
     /// Format of the matrices: as `dtype` says, or quantized while loading.
     pub quantization: Quantization,
+    /// Where the weights have at least so many bytes, quantized matrices are kept in a file beside
+    /// them; `None` is never. [`WEIGHT_CACHE_BYTES`] is a good choice.
+    pub weight_cache: Option<u64>,
     /// What executes the model.
     pub backend: BackendKind,
     /// Raised by one at every layer of every step.

@@ -1,10 +1,13 @@
 //! A tensor as a checkpoint stores it, read row by row.
 
+use std::ops::Range;
+
 use ::gguf::{MAX_BLOCK_LEN, TensorType};
 use half::{bf16, f16};
 
 use super::checkpoint::RawTensor;
 use super::error::ModelError;
+use super::mapped::{self, Advice};
 use super::quantization::{GROUP, Group, QuantizedFormat};
 use super::weights::WeightFormat;
 
@@ -39,6 +42,8 @@ pub(crate) struct StoredTensor<'a> {
     rows: usize,
     cols: usize,
     data: &'a [u8],
+    /// See [`RawTensor::mapped`].
+    mapped: bool,
     /// See [`RawTensor::interleaved`].
     interleaved: Option<usize>,
     /// What was added to a vector's values before they were stored.
@@ -75,6 +80,7 @@ impl<'a> StoredTensor<'a> {
             rows,
             cols,
             data: raw.data,
+            mapped: raw.mapped,
             interleaved: raw.interleaved,
             offset: 0.0,
         })
@@ -88,6 +94,7 @@ impl<'a> StoredTensor<'a> {
             rows,
             cols,
             data,
+            mapped: false,
             interleaved: None,
             offset: 0.0,
         }
@@ -114,9 +121,21 @@ impl<'a> StoredTensor<'a> {
         self.data.len()
     }
 
+    /// Tells the system how some rows are used next. Rows out of range count for nothing.
+    pub(crate) fn advise(&self, rows: Range<usize>, advice: Advice) {
+        let len = self.dtype.row_bytes(self.cols);
+        let range = rows.start.min(self.rows) * len..rows.end.min(self.rows) * len;
+        if let Some(data) = self.data.get(range)
+            && self.mapped
+        {
+            // SAFETY: the bytes lie in the read-only map of a file, as `mapped` says.
+            unsafe { mapped::advise(data, advice) };
+        }
+    }
+
     /// The bytes of one row.
     #[inline]
-    fn row(&self, row: usize) -> &'a [u8] {
+    pub(crate) fn row(&self, row: usize) -> &'a [u8] {
         let row = match self.interleaved {
             None => row,
             // Row `half * j + i` of a head stands at `2 * i + j`.
@@ -161,6 +180,11 @@ impl<'a> StoredTensor<'a> {
         }
     }
 
+    /// Whether the blocks are groups of `format` as they are.
+    pub(crate) fn is_held_by(&self, format: QuantizedFormat) -> bool {
+        matches!(self.dtype, StoredDtype::Blocks(stored) if holds(format, stored))
+    }
+
     /// Calls `each(group, values)` over the groups of one row; the last is filled with zeros.
     pub(crate) fn for_each_group_in_row(
         &self,
@@ -176,6 +200,17 @@ impl<'a> StoredTensor<'a> {
                 if let Some((scale, values)) = stored.symmetric_block(block) {
                     each(index, Group { scale, values });
                 }
+            }
+            return;
+        }
+        if self.dtype == StoredDtype::BF16 {
+            // What most checkpoints have, a group at a time.
+            for (index, bytes) in self.row(row).chunks(2 * GROUP).enumerate() {
+                let mut values = [0.0; GROUP];
+                for (value, bytes) in values.iter_mut().zip(bytes.as_chunks::<2>().0) {
+                    *value = bf16::from_le_bytes(*bytes).to_f32();
+                }
+                each(index, format.quantize(&values));
             }
             return;
         }
@@ -244,6 +279,7 @@ mod tests {
             dtype,
             shape,
             data,
+            mapped: false,
             interleaved,
         };
         StoredTensor::new(raw, String::new, shape).unwrap()

@@ -3,10 +3,7 @@
 use std::cmp::Ordering;
 
 use super::noise::BLOCK;
-use super::sum_exp::sum_exp_of_blocks;
-
-/// Lanes that run side by side in a pass; fixed, so that sums don't depend on the machine.
-pub(super) const LANES: usize = 8;
+use super::sum_exp::{LANES, sum_exp_of_blocks};
 
 /// A token and its logit.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -6,7 +6,9 @@
 
 use super::math;
 use super::noise::BLOCK;
-use super::row::LANES;
+
+/// Lanes that run side by side in a pass; fixed, so that sums don't depend on the machine.
+pub(super) const LANES: usize = 8;
 
 /// How wide the processor's vectors are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -138,8 +138,33 @@ pub trait StructuredOutputGrammar: Send {
     /// Whether a stop token was accepted.
     fn is_terminated(&self) -> bool;
 
+    /// Looks at the first places of a text of the grammar, where most grammars fail that need more
+    /// than there is.
+    ///
+    /// # Errors
+    /// A limit.
+    fn check_opening(&self) -> Result<(), MatcherError>;
+
     /// Back to the start.
     fn reset(&mut self);
+
+    /// From here on, calls may together take so many steps of work, and wait for nobody; beyond that
+    /// they fail with [`MatcherError::AllowanceSpent`] and change nothing. `None`: each call may take
+    /// as many as the limit of its grammar, and waits for others where it has to.
+    fn set_allowance(&mut self, steps: Option<u64>);
+
+    /// What is left of the allowance.
+    fn allowance(&self) -> Option<u64>;
+
+    /// Goes on in memory that no request waits for which isn't there too: compiles the grammar there
+    /// and accepts its tokens again. Nothing to do where it is there already.
+    ///
+    /// # Errors
+    /// [`RenewError`]; nothing changes.
+    fn move_apart(&mut self, cancel: &CancelFlag) -> Result<(), RenewError>;
+
+    /// Whether it is there.
+    fn is_apart(&self) -> bool;
 
     /// Goes on in other memory where [`MatcherError::StatesExhausted`] said that this is full: compiles
     /// the grammar again there and accepts its tokens again.

@@ -9,6 +9,7 @@ use structured_output::{
 };
 
 use super::backend::{CompileGrammarError, StructuredOutputBackend, StructuredOutputGrammar};
+use super::compile_job::SHARED_STEPS;
 
 /// Steps of one call on a grammar: some tenths of a second, in which the busy loop does nothing else.
 ///
@@ -26,7 +27,10 @@ pub struct FormworkBackend {
 impl FormworkBackend {
     /// A backend that keeps at most `cache_bytes` of grammars, states and masks. Builds the
     /// vocabulary's index: 0.2 seconds for 128,000 tokens.
-    pub fn new(info: TokenizerInfo, cache_bytes: usize) -> Self {
+    ///
+    /// # Errors
+    /// With so little no grammar works.
+    pub fn new(info: TokenizerInfo, cache_bytes: usize) -> Result<Self, CacheTooSmall> {
         let limits = Limits {
             max_mask_steps: MAX_MASK_STEPS,
             ..Limits::default()
@@ -34,13 +38,29 @@ impl FormworkBackend {
         let options = CompilerOptions {
             cache_bytes,
             limits,
+            max_shared_steps: Some(SHARED_STEPS),
             ..CompilerOptions::default()
         };
         let budget = options.budget;
         let compiler = Arc::new(GrammarCompiler::new(Arc::new(info), options));
         compiler.prepare();
-        Self { compiler, budget }
+        let least = compiler.least_cache_bytes();
+        match cache_bytes >= least {
+            true => Ok(Self { compiler, budget }),
+            false => Err(CacheTooSmall { cache_bytes, least }),
+        }
     }
+}
+
+/// What is kept for grammars is too small for the model's vocabulary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "--structured-outputs-config: cache_bytes is {cache_bytes}: the grammars of this model's vocabulary \
+     need at least {least}"
+)]
+pub struct CacheTooSmall {
+    cache_bytes: usize,
+    least: usize,
 }
 
 impl StructuredOutputBackend for FormworkBackend {
@@ -135,11 +155,31 @@ impl StructuredOutputGrammar for FormworkGrammar {
         self.matcher.is_terminated()
     }
 
+    fn check_opening(&self) -> Result<(), MatcherError> {
+        self.matcher.check_opening()
+    }
+
     fn reset(&mut self) {
         self.matcher.reset();
     }
 
     fn renew(&mut self, cancel: &CancelFlag) -> Result<(), RenewError> {
         self.compiler.renew(&mut self.matcher, cancel)
+    }
+
+    fn set_allowance(&mut self, steps: Option<u64>) {
+        self.matcher.set_allowance(steps);
+    }
+
+    fn allowance(&self) -> Option<u64> {
+        self.matcher.allowance()
+    }
+
+    fn move_apart(&mut self, cancel: &CancelFlag) -> Result<(), RenewError> {
+        self.compiler.move_apart(&mut self.matcher, cancel)
+    }
+
+    fn is_apart(&self) -> bool {
+        self.matcher.is_apart()
     }
 }

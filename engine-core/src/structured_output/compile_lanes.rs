@@ -3,7 +3,7 @@
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded, never, select, unbounded};
 
-use super::compile_job::CompileJob;
+use super::compile_job::{CompileJob, Duty};
 
 /// Constraints whose source has more bytes than this are large: how long they take is not known
 /// beforehand, but seconds take a source of this size, mostly.
@@ -18,12 +18,14 @@ pub(super) struct CompileLanes {
     renewals: Renewals,
 }
 
-/// Where jobs go whose requests have begun: before the others of their lane. No more of them than
-/// requests in flight.
+/// Where jobs go that were begun: before the others of their lane. No more of them than requests in
+/// flight.
 #[derive(Clone)]
 pub(super) struct Renewals {
     pub(super) small: Sender<CompileJob>,
     pub(super) large: Sender<CompileJob>,
+    /// What takes long in memory apart.
+    pub(super) apart: Sender<CompileJob>,
 }
 
 /// Whose jobs a thread does. In each lane they keep their order.
@@ -34,27 +36,30 @@ pub(super) struct ServedLanes {
     large: Receiver<CompileJob>,
     small_renewals: Receiver<CompileJob>,
     large_renewals: Receiver<CompileJob>,
-    /// Whether these are jobs whose grammar is compiled already.
-    pub(super) is_only_ready: bool,
+    apart: Receiver<CompileJob>,
+    /// What these jobs allow.
+    pub(super) duty: Duty,
 }
 
 impl CompileLanes {
     /// Lanes in each of which `max_queued` jobs may wait, and what each of the threads serves: of
     /// `num_threads` all but one serve the large jobs too. There are one more for these where
-    /// there is only one, and one more for what is compiled already.
+    /// there is only one, one more for what is compiled already, and two for what takes long.
     pub(super) fn new(num_threads: usize, max_queued: usize) -> (Self, Vec<ServedLanes>) {
         let (ready, ready_queue) = bounded(max_queued);
         let (small, small_queue) = bounded(max_queued);
         let (large, large_queue) = bounded(max_queued);
         let (small_renewals, small_renewals_queue) = unbounded();
         let (large_renewals, large_renewals_queue) = unbounded();
+        let (apart, apart_queue) = unbounded();
         let none = ServedLanes {
             ready: never(),
             small: never(),
             large: never(),
             small_renewals: never(),
             large_renewals: never(),
-            is_only_ready: false,
+            apart: never(),
+            duty: Duty::Compile,
         };
         let only_small = ServedLanes {
             small: small_queue,
@@ -73,10 +78,15 @@ impl CompileLanes {
         };
         let only_ready = ServedLanes {
             ready: ready_queue,
-            is_only_ready: true,
+            duty: Duty::Ready,
+            ..none.clone()
+        };
+        let only_apart = ServedLanes {
+            apart: apart_queue,
+            duty: Duty::Apart,
             ..none
         };
-        let mut served = vec![only_ready, only_small];
+        let mut served = vec![only_ready, only_small, only_apart.clone(), only_apart];
         match num_threads {
             0 | 1 => served.push(only_large),
             _ => served.extend(std::iter::repeat_n(both, num_threads - 1)),
@@ -88,6 +98,7 @@ impl CompileLanes {
             renewals: Renewals {
                 small: small_renewals,
                 large: large_renewals,
+                apart,
             },
         };
         (lanes, served)
@@ -113,19 +124,21 @@ impl CompileLanes {
         })
     }
 
-    /// Where jobs go whose requests have begun.
+    /// Where jobs go that were begun.
     pub(super) fn renewals(&self) -> &Renewals {
         &self.renewals
     }
 }
 
 impl Renewals {
-    /// Queues a job; false where there are no threads any more.
-    pub(super) fn send(&self, job: CompileJob) -> bool {
-        match is_large(&job) {
-            true => self.large.send(job).is_ok(),
-            false => self.small.send(job).is_ok(),
-        }
+    /// Queues a job for threads with a duty; false where there are none any more.
+    pub(super) fn send(&self, job: CompileJob, duty: Duty) -> bool {
+        let lane = match (duty, is_large(&job)) {
+            (Duty::Apart, _) => &self.apart,
+            (Duty::Ready | Duty::Compile, true) => &self.large,
+            (Duty::Ready | Duty::Compile, false) => &self.small,
+        };
+        lane.send(job).is_ok()
     }
 }
 
@@ -140,6 +153,7 @@ impl ServedLanes {
         select! {
             recv(self.small_renewals) -> job => job.ok(),
             recv(self.large_renewals) -> job => job.ok(),
+            recv(self.apart) -> job => job.ok(),
             recv(self.ready) -> job => job.ok(),
             recv(self.small) -> job => job.ok(),
             recv(self.large) -> job => job.ok(),

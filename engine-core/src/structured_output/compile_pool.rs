@@ -9,7 +9,7 @@ use protocol::{RequestError, RequestErrorCode};
 use structured_output::CompileError;
 
 use super::backend::{CompileGrammarError, StructuredOutputBackend};
-use super::compile_job::{CompileJob, CompiledGrammar, Compiler, JobError, Purpose, refusal};
+use super::compile_job::{CompileJob, CompiledGrammar, Compiler, Duty, JobError, Purpose, refusal};
 use super::compile_lanes::{CompileLanes, ServedLanes};
 use super::waiting_jobs::WaitingJobs;
 use crate::panic_message::panic_message;
@@ -69,12 +69,12 @@ impl CompilePool {
             })
     }
 
-    /// Queues the job of a request that had a grammar already.
+    /// Queues the job of a request that had a grammar already, for threads with a duty.
     ///
     /// # Errors
     /// There are no threads any more.
-    pub(super) fn submit_renewal(&self, job: CompileJob) -> Result<(), RequestError> {
-        match self.lanes.renewals().send(job) {
+    pub(super) fn submit_aside(&self, job: CompileJob, duty: Duty) -> Result<(), RequestError> {
+        match self.lanes.renewals().send(job, duty) {
             true => Ok(()),
             false => Err(threads_are_gone()),
         }
@@ -124,7 +124,7 @@ impl CompileThread {
         let compiler = Compiler {
             backend,
             waiting: &self.waiting,
-            may_renew: !self.lanes.is_only_ready,
+            duty: self.lanes.duty,
         };
         let num_gone = self.waiting.num_gone();
         let (started, before) = (Instant::now(), backend.num_compilations());
@@ -139,11 +139,11 @@ impl CompileThread {
         let outcome = match outcome {
             Ok(Ok(started)) => Ok(started),
             Ok(Err(JobError::NoMemory)) => {
-                self.waiting.wait(job, num_gone);
+                self.waiting.wait(job, self.lanes.duty, num_gone);
                 return None;
             }
-            Ok(Err(JobError::Elsewhere)) => {
-                self.waiting.do_elsewhere(job);
+            Ok(Err(JobError::Elsewhere(duty))) => {
+                self.waiting.do_elsewhere(job, duty);
                 return None;
             }
             Ok(Err(JobError::Grammar(error))) if error == cancelled => return None,
@@ -158,7 +158,7 @@ impl CompileThread {
         let was_compiled = backend.num_compilations() > before;
         let request = match job.purpose {
             Purpose::Start { .. } => None,
-            Purpose::Renewal(request) => Some(request),
+            Purpose::Aside(request) => Some(request),
         };
         Some(CompiledGrammar {
             outcome: outcome.and_then(|started| started.or(request).ok_or_else(threads_are_gone)),

@@ -57,6 +57,34 @@ impl ForcedTokens {
         }
     }
 
+    /// The tokens that come next without being sampled; empty where there is a choice.
+    /// `all_token_ids` are prompt and output so far, of which the last few count, and `tokens_left` may
+    /// still come.
+    ///
+    /// # Errors
+    /// A limit of the grammar.
+    pub(crate) fn next(
+        &self,
+        request: &mut StructuredOutputRequest,
+        all_token_ids: &[u32],
+        tokens_left: u32,
+    ) -> Result<Vec<u32>, MatcherError> {
+        if let Some(found) = request.found_forced(tokens_left) {
+            return Ok(found);
+        }
+        let run = self.forced_text(request, all_token_ids, tokens_left)?;
+        if !run.is_empty() {
+            return Ok(run);
+        }
+        Ok(request.forced_token(tokens_left)?.into_iter().collect())
+    }
+
+    /// The last of some tokens, as many as [`next`](Self::next) looks at.
+    pub(crate) fn last_of(all_token_ids: &[u32]) -> &[u32] {
+        let first = all_token_ids.len().saturating_sub(MAX_CONTEXT_TOKENS);
+        all_token_ids.get(first..).unwrap_or_default()
+    }
+
     /// The tokens that come next without being sampled, where they can be told by the text.
     /// `all_token_ids` are prompt and output so far, of which `tokens_left` may still come. Each is
     /// allowed after those before it.
@@ -68,7 +96,7 @@ impl ForcedTokens {
     ///
     /// # Errors
     /// A limit of the grammar.
-    pub(crate) fn forced_text(
+    fn forced_text(
         &self,
         request: &mut StructuredOutputRequest,
         all_token_ids: &[u32],

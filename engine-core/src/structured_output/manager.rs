@@ -8,7 +8,7 @@ use protocol::{RequestError, RequestErrorCode, StructuredOutputsConfig};
 use structured_output::CancelFlag;
 
 use super::backend::StructuredOutputBackend;
-use super::compile_job::{CompileJob, CompiledGrammar, Purpose};
+use super::compile_job::{CompileJob, CompiledGrammar, Duty, Purpose};
 use super::compile_pool::CompilePool;
 use crate::request::{Request, RequestId, StructuredOutput};
 
@@ -24,7 +24,7 @@ pub struct StructuredOutputManager {
 pub struct PendingGrammar {
     cancel: CancelFlag,
     compiled: Receiver<CompiledGrammar>,
-    is_renewal: bool,
+    was_admitted: bool,
 }
 
 impl PendingGrammar {
@@ -35,14 +35,20 @@ impl PendingGrammar {
         let pending = Self {
             cancel,
             compiled,
-            is_renewal: false,
+            was_admitted: false,
         };
         (pending, sender)
     }
 
     /// Whether the request was admitted with the same grammar before.
-    pub(crate) fn is_renewal(&self) -> bool {
-        self.is_renewal
+    pub(crate) fn was_admitted(&self) -> bool {
+        self.was_admitted
+    }
+
+    /// Marks it as that of a request that was admitted.
+    #[cfg(test)]
+    pub(crate) fn set_admitted(&mut self) {
+        self.was_admitted = true;
     }
 
     /// Set when nobody waits for it any more.
@@ -119,23 +125,29 @@ impl StructuredOutputManager {
         Ok(())
     }
 
-    /// Submits the grammar of a request anew, since its memory is full: it is to go on elsewhere.
+    /// Submits a request's grammar for what the request waits for outside the steps: other memory, or
+    /// an answer.
     ///
     /// # Errors
     /// There are no compile threads; the request has lost its grammar.
-    pub(crate) fn renew_grammar(&self, request: &mut Request) -> Result<(), RequestError> {
+    pub(crate) fn submit_aside(&self, request: &mut Request) -> Result<(), RequestError> {
         let Some(StructuredOutput::Ready(grammar)) = request.structured_output.take() else {
             return Ok(());
         };
         let (mut pending, sender) = PendingGrammar::new();
-        pending.is_renewal = true;
-        self.pool()?.submit_renewal(CompileJob {
+        pending.was_admitted = true;
+        let duty = match grammar.belongs_apart() {
+            true => Duty::Apart,
+            false => Duty::Compile,
+        };
+        let job = CompileJob {
             request_id: request.request_id().clone(),
             params: Arc::clone(request.sampling_params()),
-            purpose: Purpose::Renewal(grammar),
+            purpose: Purpose::Aside(grammar),
             cancel: pending.cancel.clone(),
             compiled: sender,
-        })?;
+        };
+        self.pool()?.submit_aside(job, duty)?;
         request.structured_output = Some(StructuredOutput::Pending(pending));
         Ok(())
     }

@@ -5,11 +5,13 @@
 //! [`StructuredOutputRequest`] arrives, which owns the grammar's state from then on, and is asked
 //! for masks while the forward pass runs and told of every token.
 
+mod aside;
 mod backend;
 mod backend_formwork;
 mod compile_job;
 mod compile_lanes;
 mod compile_pool;
+mod drafts;
 mod jump_forward;
 mod manager;
 mod mask;
@@ -17,8 +19,9 @@ mod reasoning;
 mod request;
 mod waiting_jobs;
 
+pub(crate) use aside::{Aside, Question};
 pub use backend::{CompileGrammarError, StructuredOutputBackend, StructuredOutputGrammar};
-pub use backend_formwork::FormworkBackend;
+pub use backend_formwork::{CacheTooSmall, FormworkBackend};
 pub use compile_job::CompiledGrammar;
 pub(crate) use compile_job::only_stop_tokens;
 pub use jump_forward::ForcedTokens;

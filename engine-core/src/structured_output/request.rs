@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use protocol::SamplingParams;
-use structured_output::{CancelFlag, MaskRef, MatcherError, RenewError};
+use structured_output::{MaskRef, MatcherError};
 
+use super::aside::{Aside, Found};
 use super::backend::StructuredOutputGrammar;
 use super::mask::TokenMask;
 use super::reasoning::{Phase, Reasoning};
@@ -26,26 +27,31 @@ const MIN_FREE_TOKENS: usize = 512;
 
 /// What constrains a request in flight.
 pub struct StructuredOutputRequest {
-    grammar: Box<dyn StructuredOutputGrammar>,
+    pub(super) grammar: Box<dyn StructuredOutputGrammar>,
     /// Tokens that the grammar has accepted.
-    num_answer_tokens: usize,
+    pub(super) num_answer_tokens: usize,
     /// After the grammar, since fields are dropped in their order.
     _tell_when_gone: Option<TellWhenGone>,
-    is_exhausted: bool,
+    /// Why it waits outside the steps, where it does.
+    pub(super) aside: Option<Aside>,
+    /// What was found meanwhile.
+    pub(super) found: Found,
     /// See [`StructuredOutputRequest::set_dead_end`].
     is_dead_end: bool,
-    reasoning: Reasoning,
+    pub(super) reasoning: Reasoning,
     complete_within_max_tokens: bool,
-    /// Tokens that the shortest text of the grammar takes, the stop token included; 0 where it need
-    /// not fit.
+    /// Tokens that the shortest text of the grammar takes; 0 where it need not fit. A text that is
+    /// whole when the last token is taken needs no stop token after it.
     min_tokens: u32,
     /// What ends a text; never comes in thinking.
     stop_token_ids: Arc<[u32]>,
     /// Whether the last token was taken back since too few were left to complete the text.
-    has_overshot: bool,
-    was_led_to_end: bool,
-    /// Whether the text ended where it was free to go on, since no token was left.
-    is_cut_short: bool,
+    pub(super) has_overshot: bool,
+    pub(super) was_led_to_end: bool,
+    /// Whether the text was ended where it was free to go on, since what came next had no room.
+    pub(super) is_cut_short: bool,
+    /// Whether the last token that there was room for came to the end of the text.
+    pub(super) is_whole_at_limit: bool,
 }
 
 /// What became of a token.
@@ -94,7 +100,8 @@ impl StructuredOutputRequest {
             grammar,
             num_answer_tokens: 0,
             _tell_when_gone: None,
-            is_exhausted: false,
+            aside: None,
+            found: Found::default(),
             is_dead_end: false,
             reasoning: Reasoning::new(Arc::clone(params), reasoning_ended),
             complete_within_max_tokens,
@@ -102,6 +109,7 @@ impl StructuredOutputRequest {
             has_overshot: false,
             was_led_to_end: false,
             is_cut_short: false,
+            is_whole_at_limit: false,
         }
     }
 
@@ -112,13 +120,21 @@ impl StructuredOutputRequest {
     pub(super) fn measure(&mut self, max_tokens: Option<u32>) -> Result<(), MatcherError> {
         if self.complete_within_max_tokens {
             // A text that can't fit by far is not walked: that takes its whole length.
-            let at_least = self.grammar.min_tokens_bound()?;
+            let at_least = self.grammar.min_tokens_bound()?.saturating_sub(1);
             self.min_tokens = match max_tokens {
                 Some(max_tokens) if at_least > max_tokens => at_least,
-                _ => self.grammar.min_tokens_to_complete()?,
+                _ => self.grammar.min_tokens_to_complete()?.saturating_sub(1),
             };
         }
         Ok(())
+    }
+
+    /// Looks whether the grammar can go on where its texts open.
+    ///
+    /// # Errors
+    /// A limit of the grammar; nothing changes.
+    pub(super) fn check_opening(&self) -> Result<(), MatcherError> {
+        self.grammar.check_opening()
     }
 
     /// Fewest tokens that a complete output takes from the start, where it has to fit: those that
@@ -136,6 +152,9 @@ impl StructuredOutputRequest {
     /// # Errors
     /// A limit of the grammar.
     pub fn mask(&mut self, tokens_left: u32) -> Result<TokenMask, MatcherError> {
+        if let Some(mask) = self.found.mask(self.standing(tokens_left)) {
+            return Ok(mask.clone());
+        }
         match &self.reasoning.phase {
             Phase::Answer => self.answer_mask(tokens_left).map(TokenMask::of),
             Phase::Undecided => {
@@ -175,6 +194,7 @@ impl StructuredOutputRequest {
             return Ok(mask);
         }
         let needed = self.grammar.min_tokens_to_complete()?;
+        let tokens_left = with_stop_token(tokens_left);
         let Some(spare) = tokens_left.checked_sub(needed) else {
             // A replay that was let in without this promise: it ends at its limit.
             self.complete_within_max_tokens = false;
@@ -274,21 +294,23 @@ impl StructuredOutputRequest {
         token_id: u32,
         tokens_left: u32,
     ) -> Result<Accepted, MatcherError> {
-        let ends_free_text = tokens_left == 0
-            && self.complete_within_max_tokens
+        // Here nothing but the stop token had room.
+        let ends_free_text = self.has_overshot
             && self.stop_token_ids.contains(&token_id)
-            && self.grammar.next_token_mask()?.num_allowed() >= MIN_FREE_TOKENS;
+            && self.may_go_on_freely()?;
         if !self.grammar.accept_token(token_id)? {
             return Ok(Accepted::Refused);
         }
-        match self.overshoots(tokens_left) {
-            Ok(false) => {
+        let overshoots = self.overshoots(tokens_left);
+        match overshoots.and_then(|overshoots| Ok((overshoots, self.is_whole(tokens_left)?))) {
+            Ok((false, is_whole)) => {
                 self.has_overshot = false;
                 self.is_cut_short = ends_free_text;
+                self.is_whole_at_limit = is_whole;
                 self.num_answer_tokens += 1;
                 Ok(Accepted::Yes)
             }
-            Ok(true) => {
+            Ok((true, _)) => {
                 self.grammar.rollback(1)?;
                 // Twice at one place its mask was wrong: an error rather than a step without end.
                 let accepted = match self.has_overshot {
@@ -309,7 +331,25 @@ impl StructuredOutputRequest {
         Ok(self.complete_within_max_tokens
             && !self.grammar.is_terminated()
             && !self.is_far_from_end(tokens_left)?
-            && self.grammar.min_tokens_to_complete()? > tokens_left)
+            && self.grammar.min_tokens_to_complete()? > with_stop_token(tokens_left))
+    }
+
+    /// Whether the text has come to an end of its own with the last token that there is room for.
+    fn is_whole(&self, tokens_left: u32) -> Result<bool, MatcherError> {
+        if tokens_left > 0 || !self.grammar.is_completed() {
+            return Ok(false);
+        }
+        match self.may_go_on_freely() {
+            Ok(freely) => Ok(!freely),
+            Err(MatcherError::AllowanceSpent) => Err(MatcherError::AllowanceSpent),
+            // Where that can't be told, the limit is what ended it.
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// Whether any text may come next.
+    fn may_go_on_freely(&self) -> Result<bool, MatcherError> {
+        Ok(self.grammar.next_token_mask()?.num_allowed() >= MIN_FREE_TOKENS)
     }
 
     /// The next token where there is only one, as far as that can be told without a walk of the
@@ -345,103 +385,6 @@ impl StructuredOutputRequest {
         }
     }
 
-    /// The masks of the next token and of those after each token of a draft, where `tokens_left`
-    /// may still come. As many as draft tokens can be accepted, plus one. Nothing changes.
-    ///
-    /// # Errors
-    /// A limit of the grammar.
-    pub fn masks(
-        &mut self,
-        draft_token_ids: &[u32],
-        tokens_left: u32,
-    ) -> Result<Vec<TokenMask>, MatcherError> {
-        let mut masks = Vec::with_capacity(1 + draft_token_ids.len());
-        masks.push(self.mask(tokens_left)?);
-        let walked = self.walk(draft_token_ids, tokens_left, |ahead, tokens_left| {
-            masks.push(ahead.mask(tokens_left)?);
-            Ok(())
-        });
-        match walked {
-            // Where only the draft leads there, sampling stops before it.
-            Ok(_) | Err(MatcherError::OnlyStopTokens) => Ok(masks),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// The mask after some tokens that can be accepted, one after the other; `None` where the last of
-    /// them ends the text. Nothing changes.
-    ///
-    /// # Errors
-    /// A limit of the grammar.
-    pub(super) fn mask_after(
-        &mut self,
-        token_ids: &[u32],
-        tokens_left: u32,
-    ) -> Result<Option<TokenMask>, MatcherError> {
-        let (mut num_left, mut mask) = (token_ids.len(), None);
-        self.walk(token_ids, tokens_left, |ahead, tokens_left| {
-            num_left -= 1;
-            if num_left == 0 {
-                mask = Some(ahead.mask(tokens_left)?);
-            }
-            Ok(())
-        })?;
-        Ok(mask)
-    }
-
-    /// How many tokens of a draft can be accepted, one after the other. Nothing changes.
-    ///
-    /// # Errors
-    /// A limit of the grammar.
-    pub fn validate_tokens(
-        &mut self,
-        draft_token_ids: &[u32],
-        tokens_left: u32,
-    ) -> Result<usize, MatcherError> {
-        self.walk(draft_token_ids, tokens_left, |_, _| Ok(()))
-    }
-
-    /// Accepts the tokens of a draft while they are allowed, calls `visit` after each, and takes
-    /// all back. Returns how many were allowed.
-    fn walk(
-        &mut self,
-        draft_token_ids: &[u32],
-        tokens_left: u32,
-        mut visit: impl FnMut(&mut Self, u32) -> Result<(), MatcherError>,
-    ) -> Result<usize, MatcherError> {
-        if draft_token_ids.is_empty() {
-            return Ok(0);
-        }
-        let before = (self.reasoning.clone(), self.has_overshot);
-        let how_it_ended = (self.was_led_to_end, self.is_cut_short);
-        let num_answer_tokens = self.num_answer_tokens;
-        let mut num_accepted = 0;
-        let mut result = Ok(());
-        for (&token_id, left) in draft_token_ids.iter().zip((0..tokens_left).rev()) {
-            match self.accept_token(token_id, left) {
-                Ok(Accepted::Yes) => num_accepted += 1,
-                Ok(Accepted::Refused | Accepted::Overshoots) => break,
-                Err(error) => {
-                    result = Err(error);
-                    break;
-                }
-            }
-            if self.is_terminated() {
-                break;
-            }
-            result = visit(self, left);
-            if result.is_err() {
-                break;
-            }
-        }
-        self.grammar
-            .rollback(self.num_answer_tokens - num_answer_tokens)?;
-        self.num_answer_tokens = num_answer_tokens;
-        (self.reasoning, self.has_overshot) = before;
-        (self.was_led_to_end, self.is_cut_short) = how_it_ended;
-        result.map(|()| num_accepted)
-    }
-
     /// Whether the output so far is a complete text of the grammar.
     pub fn is_completed(&self) -> bool {
         matches!(self.reasoning.phase, Phase::Answer) && self.grammar.is_completed()
@@ -450,26 +393,6 @@ impl StructuredOutputRequest {
     /// Whether a stop token ended the text: nothing may follow.
     pub fn is_terminated(&self) -> bool {
         self.grammar.is_terminated()
-    }
-
-    /// Notes that the grammar's memory is full.
-    pub(crate) fn set_exhausted(&mut self) {
-        self.is_exhausted = true;
-    }
-
-    /// Whether the grammar has to go on in other memory before anything else.
-    pub(crate) fn is_exhausted(&self) -> bool {
-        self.is_exhausted
-    }
-
-    /// Lets the grammar go on in other memory.
-    ///
-    /// # Errors
-    /// There is none, or the grammar is not compiled again: nothing changes.
-    pub(super) fn renew(&mut self, cancel: &CancelFlag) -> Result<(), RenewError> {
-        self.grammar.renew(cancel)?;
-        self.is_exhausted = false;
-        Ok(())
     }
 
     /// From here on, `tell` is told when the grammar is gone.
@@ -487,14 +410,26 @@ impl StructuredOutputRequest {
         self.is_dead_end
     }
 
-    /// Whether the text ended only since no token was left: where it was free, so that it could have
-    /// gone on. What has an end of its own, such as JSON, never is.
+    /// Whether a stop token ended the text only since what came next had no room: where it was free,
+    /// so that it could have gone on. What has an end of its own, such as JSON, never is.
     pub(crate) fn is_cut_short(&self) -> bool {
         self.is_cut_short
+    }
+
+    /// Whether the text has come to an end of its own with the last token that there was room for: a
+    /// stop token would have come next, or a few others at most.
+    pub(crate) fn is_whole_at_limit(&self) -> bool {
+        self.is_whole_at_limit
     }
 
     /// Whether tokens were masked since too few were left for them.
     pub(crate) fn was_led_to_end(&self) -> bool {
         self.was_led_to_end
     }
+}
+
+/// The tokens that a text may still take, counted as the grammar does, with its stop token: that one
+/// needs no room, since a text that is whole at the limit is over without it.
+fn with_stop_token(tokens_left: u32) -> u32 {
+    tokens_left.saturating_add(1)
 }

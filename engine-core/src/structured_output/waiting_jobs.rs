@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use super::compile_job::CompileJob;
+use super::compile_job::{CompileJob, Duty};
 use super::compile_lanes::Renewals;
 use crate::lock::lock;
 
@@ -17,7 +17,8 @@ pub(super) struct WaitingJobs {
 
 #[derive(Default)]
 struct State {
-    waiting: Vec<CompileJob>,
+    /// Jobs, and whose they are.
+    waiting: Vec<(CompileJob, Duty)>,
     /// How often a grammar went.
     num_gone: u64,
 }
@@ -46,9 +47,9 @@ impl WaitingJobs {
     }
 
     /// Keeps a job that has found no memory until a grammar is gone: since before it looked for it.
-    pub(super) fn wait(&self, job: CompileJob, before: NumGone) {
+    pub(super) fn wait(&self, job: CompileJob, duty: Duty, before: NumGone) {
         let mut state = lock(&self.state);
-        state.waiting.push(job);
+        state.waiting.push((job, duty));
         if state.num_gone != before.0 {
             let waiting = std::mem::take(&mut state.waiting);
             drop(state);
@@ -56,9 +57,9 @@ impl WaitingJobs {
         }
     }
 
-    /// Hands a job to the threads that may compile.
-    pub(super) fn do_elsewhere(&self, job: CompileJob) {
-        self.try_again(vec![job]);
+    /// Hands a job to the threads with a duty.
+    pub(super) fn do_elsewhere(&self, job: CompileJob, duty: Duty) {
+        self.try_again(vec![(job, duty)]);
     }
 
     /// A grammar is gone.
@@ -72,10 +73,10 @@ impl WaitingJobs {
 
     /// Lets jobs look again: which of them still have a request is not known here. Without the lock:
     /// where no thread is left to take a job, its own grammar goes.
-    fn try_again(&self, waiting: Vec<CompileJob>) {
-        for job in waiting {
+    fn try_again(&self, waiting: Vec<(CompileJob, Duty)>) {
+        for (job, duty) in waiting {
             // Without threads nobody waits for an answer.
-            self.jobs.send(job);
+            self.jobs.send(job, duty);
         }
     }
 
@@ -118,11 +119,12 @@ mod tests {
         let (sender, jobs) = unbounded();
         let waiting = WaitingJobs::new(Renewals {
             small: sender.clone(),
-            large: sender,
+            large: sender.clone(),
+            apart: sender,
         });
         let grammar = waiting.tell_when_gone();
-        waiting.wait(job("a"), waiting.num_gone());
-        waiting.wait(job("b"), waiting.num_gone());
+        waiting.wait(job("a"), Duty::Compile, waiting.num_gone());
+        waiting.wait(job("b"), Duty::Apart, waiting.num_gone());
         assert!(jobs.is_empty());
         drop(grammar);
         let ids: Vec<_> = jobs.try_iter().map(|job| job.request_id).collect();
@@ -130,7 +132,7 @@ mod tests {
         // Gone between its look and its wait.
         let before = waiting.num_gone();
         waiting.gone();
-        waiting.wait(job("c"), before);
+        waiting.wait(job("c"), Duty::Compile, before);
         assert_eq!(&*jobs.try_recv().unwrap().request_id, "c");
         assert!(jobs.is_empty());
     }

@@ -1,6 +1,6 @@
 //! Finishing within `max_tokens`.
 
-use protocol::{EngineCoreRequest, FinishReason, RequestErrorCode};
+use protocol::{EngineCoreRequest, FinishReason, RequestErrorCode, StructuredOutputsConstraint};
 
 use crate::engine::{Engine, Setup};
 use crate::{CAR, CHARACTER, json, regex, seeded};
@@ -82,7 +82,7 @@ fn the_context_is_a_budget_too() {
     let mut engine = Engine::new(&Setup::default());
     let mut request = engine.request("a", "Write.", regex("[a-z]{3,2000}!"), seeded(1, 16));
     request.sampling_params.max_tokens = None;
-    // Of 1024 tokens, 6 are left: three for letters and the mark, one for the end.
+    // Of 1024 tokens, 6 are left: for at least three letters and the mark.
     let filler = request.prompt_token_ids[0..1].repeat(1018 - request.prompt_token_ids.len());
     request.prompt_token_ids.splice(0..0, filler);
     let answers = engine.run(&[request]);
@@ -141,7 +141,9 @@ fn free_text_that_the_budget_ends_says_length() {
         let mut num_cut = 0;
         for (id, answer) in engine.run(&requests) {
             assert_eq!((answer.complete, answer.error.as_ref()), (Some(true), None));
-            let is_cut = answer.token_ids.len() == 7;
+            let last = *answer.token_ids.last().unwrap();
+            let is_cut = !engine.tokenizer.is_special_token(last);
+            assert!(!is_cut || answer.token_ids.len() == 7, "{id}");
             num_cut += usize::from(is_cut);
             let expected = match is_cut {
                 true => FinishReason::Length,
@@ -156,6 +158,79 @@ fn free_text_that_the_budget_ends_says_length() {
         let answers = engine.run(&[request]);
         assert_eq!(answers["json"].complete, Some(true));
         assert_eq!(answers["json"].finish_reason, Some(FinishReason::Stop));
+        assert_eq!(engine.totals.structured.num_truncated, 0);
+    }
+}
+
+/// A text that can only end is over with its last token: its stop token needs no room.
+#[test]
+fn a_text_that_takes_all_tokens_is_whole_without_a_stop_token() {
+    let mut engine = Engine::new(&Setup::default());
+    // A digit is one token of the built-in model.
+    let digits = |id: &str, pattern: &str, max_tokens: u32| {
+        engine.request(id, "A number.", regex(pattern), seeded(1, max_tokens))
+    };
+    let requests = [
+        digits("one", "[0-9]", 1),
+        digits("three", "[0-9]{3}", 3),
+        digits("up to two", "[0-9]{2,9}", 2),
+        incomplete_allowed(digits("incomplete", "[0-9]{2}", 2)),
+        digits("too long", "[0-9]{3}", 2),
+    ];
+    let answers = engine.run(&requests);
+    for (id, num_tokens) in [
+        ("one", 1),
+        ("three", 3),
+        ("up to two", 2),
+        ("incomplete", 2),
+    ] {
+        let answer = &answers[id];
+        assert_eq!((answer.complete, answer.error.as_ref()), (Some(true), None));
+        assert_eq!(answer.token_ids.len(), num_tokens, "{id}");
+        assert_eq!(answer.finish_reason, Some(FinishReason::Stop), "{id}");
+    }
+    let error = answers["too long"].error.as_ref().unwrap();
+    assert!(
+        error.message.contains("takes at least 3 tokens") && error.message.contains("leave 2:"),
+        "{}",
+        error.message
+    );
+    assert_eq!(engine.totals.structured.num_truncated, 0);
+}
+
+/// Text in which something begins that must be finished: it isn't begun where it can't be.
+#[test]
+fn what_can_not_be_finished_in_free_text_is_not_begun() {
+    let call = r#"{"type": "structural_tag", "format": {"type": "triggered_tags", "triggers": ["<"],
+        "tags": [{"begin": "<", "content": {"type": "regex", "pattern": "[a-z]{8}"}, "end": ">"}]}}"#;
+    for num_speculative_tokens in [0, 4] {
+        let mut engine = Engine::new(&Setup {
+            num_speculative_tokens,
+            ..Setup::default()
+        });
+        let less_than = engine.tokenizer.encode("<", false).unwrap()[0];
+        let requests: Vec<_> = (1..40)
+            .map(|max_tokens| {
+                let mut params = seeded(u64::from(max_tokens), max_tokens);
+                // Some begin now and then, some one after another.
+                params.logit_bias = vec![(less_than, 8.0 + 3.0 * (max_tokens % 5) as f32)];
+                let constraint = StructuredOutputsConstraint::StructuralTag(call.to_owned());
+                engine.request(&max_tokens.to_string(), "Write.", Some(constraint), params)
+            })
+            .collect();
+        let (mut num_begun, mut num_cut) = (0, 0);
+        for (max_tokens, answer) in engine.run(&requests) {
+            assert_eq!((answer.complete, answer.error.as_ref()), (Some(true), None));
+            let text = engine.text(&answer);
+            num_begun += text.matches('<').count();
+            for begun in text.split('<').skip(1) {
+                assert_eq!(begun.find('>'), Some(8), "{max_tokens}: {text}");
+            }
+            let is_cut = answer.finish_reason == Some(FinishReason::Length);
+            num_cut += usize::from(is_cut);
+            assert!(is_cut || answer.finish_reason == Some(FinishReason::Stop));
+        }
+        assert!(num_begun > 20 && num_cut > 10, "{num_begun} {num_cut}");
         assert_eq!(engine.totals.structured.num_truncated, 0);
     }
 }

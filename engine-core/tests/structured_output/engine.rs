@@ -82,7 +82,7 @@ impl Setup {
         }
     }
 
-    fn config(&self) -> EngineConfig {
+    pub(crate) fn config(&self) -> EngineConfig {
         EngineConfig {
             model_config: ModelConfig {
                 max_model_len: Some(if self.num_blocks.is_some() { 400 } else { 1024 }),
@@ -245,6 +245,7 @@ impl Totals {
             sum.num_cache_misses += more.num_cache_misses;
             sum.num_refused += more.num_refused;
             sum.num_renewed_grammars += more.num_renewed_grammars;
+            sum.num_deferred_answers += more.num_deferred_answers;
             sum.num_masked_steps += more.num_masked_steps;
             sum.num_masked_rows += more.num_masked_rows;
             sum.num_overridden_rows += more.num_overridden_rows;

@@ -6,6 +6,7 @@ mod constraints;
 mod engine;
 mod hostile;
 mod identity;
+mod isolation;
 mod memory;
 mod reasoning;
 mod waiting;

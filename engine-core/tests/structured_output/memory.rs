@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use engine_core::engine::load_engine_core;
 use protocol::{EngineCoreRequest, FinishReason, JumpForward, RequestErrorCode};
 
 use crate::engine::{Answer, Engine, Setup};
@@ -91,4 +92,48 @@ fn what_is_too_large_alone_fails_alone() {
         assert_eq!(error.code, RequestErrorCode::GrammarRefused);
         assert!(error.message.contains("cache_bytes"), "{}", error.message);
     }
+}
+
+#[test]
+fn memory_in_which_no_grammar_works_is_refused_at_the_start() {
+    let load = |cache_bytes| {
+        let setup = Setup {
+            cache_bytes: Some(cache_bytes),
+            ..Setup::default()
+        };
+        load_engine_core(&setup.config(), &mut |_| {}).map(|_| ())
+    };
+    let message = load(100).unwrap_err().to_string();
+    assert!(
+        message.starts_with("--structured-outputs-config: cache_bytes is 100: "),
+        "{message}"
+    );
+    let least = message.rsplit(' ').next().unwrap().parse().unwrap();
+    assert!(load(least).is_ok(), "{message}");
+    assert!(load(least - 1).is_err(), "{message}");
+}
+
+/// What a wide object needs, it needs when it is opened: that is looked at before it is let in.
+#[test]
+fn an_object_that_can_be_opened_and_not_be_filled_is_refused_before_its_first_token() {
+    let mut engine = Engine::new(&Setup {
+        cache_bytes: Some(3 << 20),
+        ..Setup::default()
+    });
+    let properties: Vec<String> = (0..3_000)
+        .map(|n| format!(r#""property_{n}": {{"type": "integer"}}"#))
+        .collect();
+    let schema = format!(
+        r#"{{"type": "object", "properties": {{{}}}}}"#,
+        properties.join(", ")
+    );
+    let wide = engine.request("wide", "Hello", json(&schema), seeded(1, 60));
+    let narrow = engine.request("narrow", "Hello", regex("[a-z]{2,5}"), seeded(1, 20));
+    let answers = engine.run(&[wide, narrow]);
+    let wide = &answers["wide"];
+    let error = wide.error.as_ref().unwrap();
+    assert_eq!(error.code, RequestErrorCode::GrammarRefused);
+    assert!(error.message.contains("cache_bytes"), "{}", error.message);
+    assert!(!wide.admitted && wide.token_ids.is_empty());
+    assert_eq!(answers["narrow"].error, None);
 }

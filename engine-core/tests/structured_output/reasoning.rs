@@ -115,19 +115,19 @@ fn thinking_is_closed_in_time_for_the_answer() {
         .collect();
     for (max_tokens, answer) in engine.run(&requests) {
         let max_tokens: usize = max_tokens.parse().unwrap();
-        // The end of thinking, a digit, the end of text.
-        if max_tokens < 3 {
+        // The end of thinking and a digit.
+        if max_tokens < 2 {
             let error = answer.error.unwrap();
             assert_eq!(error.code, RequestErrorCode::GrammarRefused);
             assert!(
-                error.message.contains("takes at least 3 tokens"),
+                error.message.contains("takes at least 2 tokens"),
                 "{}",
                 error.message
             );
             continue;
         }
         let (thinking, text) = split(&engine, &answer);
-        assert_eq!(thinking.len(), max_tokens - 3);
+        assert_eq!(thinking.len(), max_tokens - 2);
         assert_eq!(text.unwrap().len(), 1);
         assert_eq!(answer.complete, Some(true));
     }

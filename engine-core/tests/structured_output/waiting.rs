@@ -68,7 +68,7 @@ fn slow_engine() -> (Engine, Receiver<()>, Sender<()>) {
     let (leave, leave_receiver) = unbounded();
     let info = engine.tokenizer.tokenizer_info(4096).unwrap();
     let backend: Arc<dyn StructuredOutputBackend> = Arc::new(SlowBackend {
-        real: FormworkBackend::new(info, 16 << 20),
+        real: FormworkBackend::new(info, 16 << 20).unwrap(),
         started: started_sender,
         leave: leave_receiver,
     });

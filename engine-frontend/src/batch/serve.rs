@@ -183,6 +183,7 @@ impl ApiRequest {
                 to_json(&serving.create_completion(request, context).await?)
             }
             Self::ChatCompletion(request) => {
+                let request = request.clone();
                 to_json(&serving.create_chat_completion(request, context).await?)
             }
         })

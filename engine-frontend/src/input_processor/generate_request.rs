@@ -139,6 +139,53 @@ pub struct GenerateRequest {
     pub constraint_parts: Vec<(String, StructuredOutputsConstraint)>,
     /// What the caller calls the field that has the constraint's white space.
     pub whitespace_field: Option<String>,
+    /// What the caller calls the limit of the answer's tokens, where it isn't `max_tokens`.
+    pub max_tokens_field: Option<String>,
+}
+
+/// What the caller of a constrained request calls its fields, for errors that the core finds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallersFields {
+    /// The field that has the constraint.
+    pub constraint: String,
+    /// The limit of the answer's tokens.
+    pub max_tokens: String,
+}
+
+impl CallersFields {
+    /// What the core says of a constraint, with the caller's names in place of its own.
+    pub(crate) fn translate(&self, message: &str) -> String {
+        let message = without_field(message);
+        let message = replace_name(message, "max_tokens", &self.max_tokens);
+        format!("{}: {message}", self.constraint)
+    }
+}
+
+/// What the core says of a constraint, without its own name of the field.
+fn without_field(message: &str) -> &str {
+    const FIELD: &str = "structured_outputs";
+    let is_name = |c: char| c.is_ascii_lowercase() || c == '_' || c == '.';
+    match message.strip_prefix(FIELD) {
+        Some(rest) => {
+            let rest = rest.trim_start_matches(is_name);
+            rest.strip_prefix(": ").unwrap_or(message)
+        }
+        None => message,
+    }
+}
+
+/// A text with another name in place of `name`, where that isn't part of a longer one.
+fn replace_name(text: &str, name: &str, other: &str) -> String {
+    let goes_on = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let mut replaced = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once(name) {
+        replaced.push_str(before);
+        let is_whole = !replaced.ends_with(goes_on) && !after.starts_with(goes_on);
+        replaced.push_str(if is_whole { other } else { name });
+        rest = after;
+    }
+    replaced + rest
 }
 
 impl GenerateRequest {
@@ -159,6 +206,7 @@ impl GenerateRequest {
             constraint_field: None,
             constraint_parts: Vec::new(),
             whitespace_field: None,
+            max_tokens_field: None,
         }
     }
 
@@ -167,5 +215,40 @@ impl GenerateRequest {
         let constraint = self.sampling_params.structured_outputs.as_ref();
         let constraint = constraint.map_or(0, |params| constraint_bytes(&params.constraint));
         self.prompt.num_bytes() + constraint
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cores_names_give_way_to_the_callers() {
+        let fields = CallersFields {
+            constraint: "guided_json".to_owned(),
+            max_tokens: "max_output_tokens".to_owned(),
+        };
+        for (message, translated) in [
+            (
+                "structured_outputs: max_tokens and max_model_len leave 7: raise max_tokens, or \
+                 structured_outputs.complete_within_max_tokens: false",
+                "guided_json: max_output_tokens and max_model_len leave 7: raise \
+                 max_output_tokens, or structured_outputs.complete_within_max_tokens: false",
+            ),
+            (
+                "structured_outputs.regex: line 1: x",
+                "guided_json: line 1: x",
+            ),
+            (
+                "structured_outputs can't be served: max_tokens_x",
+                "guided_json: structured_outputs can't be served: max_tokens_x",
+            ),
+            (
+                "schema, at `#/not`: x",
+                "guided_json: schema, at `#/not`: x",
+            ),
+        ] {
+            assert_eq!(fields.translate(message), translated);
+        }
     }
 }

@@ -5,6 +5,7 @@ use std::fmt;
 use protocol::{SchedulerStats, SpecDecodingStats, StructuredOutputStats};
 
 use super::histogram::Histogram;
+use super::stats::StructuredEnds;
 
 /// Upper bounds of the buckets of [`EngineMetrics::compile_seconds`]; more is in the last one.
 const COMPILE_SECONDS: [f64; 12] = [
@@ -57,6 +58,7 @@ impl EngineMetrics {
             num_refused,
             num_queued_grammars,
             num_renewed_grammars,
+            num_deferred_answers,
             num_masked_steps,
             fill_seconds,
             exposed_fill_seconds,
@@ -67,9 +69,10 @@ impl EngineMetrics {
             num_head_rows,
             num_head_rows_skipped,
             num_rejections,
-            num_completed,
             num_completed_by_budget,
-            num_truncated,
+            // See `set_structured_ends`.
+            num_completed: _,
+            num_truncated: _,
         } = new;
         for seconds in compile_seconds {
             self.compile_seconds.observe(seconds);
@@ -80,6 +83,7 @@ impl EngineMetrics {
         total.num_refused += num_refused;
         total.num_queued_grammars = num_queued_grammars;
         total.num_renewed_grammars += num_renewed_grammars;
+        total.num_deferred_answers += num_deferred_answers;
         total.num_masked_steps += num_masked_steps;
         total.fill_seconds += fill_seconds;
         total.exposed_fill_seconds += exposed_fill_seconds;
@@ -90,9 +94,18 @@ impl EngineMetrics {
         total.num_head_rows += num_head_rows;
         total.num_head_rows_skipped += num_head_rows_skipped;
         total.num_rejections += num_rejections;
-        total.num_completed += num_completed;
         total.num_completed_by_budget += num_completed_by_budget;
-        total.num_truncated += num_truncated;
+    }
+
+    /// Sets how the answers have ended since the start. The core counts too, but sees no stop strings:
+    /// an answer that one of these ended is an aborted one there.
+    pub(crate) fn set_structured_ends(&mut self, ends: StructuredEnds) {
+        let StructuredEnds {
+            num_completed,
+            num_truncated,
+        } = ends;
+        self.structured_output.num_completed = num_completed;
+        self.structured_output.num_truncated = num_truncated;
     }
 
     fn add_spec_decoding(&mut self, new: &SpecDecodingStats) {

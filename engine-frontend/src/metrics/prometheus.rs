@@ -43,6 +43,7 @@ struct Values {
     prefix_cache_queries: u64,
     prefix_cache_hits: u64,
     num_preemptions: u64,
+    corrupted_requests: u64,
     prompt_tokens: u64,
     prompt_tokens_cached: u64,
     generation_tokens: u64,
@@ -94,6 +95,7 @@ impl PrometheusStatLogger {
                 prefix_cache_queries: 0,
                 prefix_cache_hits: 0,
                 num_preemptions: 0,
+                corrupted_requests: 0,
                 prompt_tokens: 0,
                 prompt_tokens_cached: 0,
                 generation_tokens: 0,
@@ -183,6 +185,7 @@ impl StatLogger for PrometheusStatLogger {
             values.add_scheduler(scheduler);
         }
         values.num_preemptions += iteration.num_preempted_reqs;
+        values.corrupted_requests += iteration.num_corrupted_reqs;
         values.prompt_tokens += iteration.num_prompt_tokens;
         values.prompt_tokens_cached += iteration.num_cached_tokens;
         values.generation_tokens += iteration.num_generation_tokens;

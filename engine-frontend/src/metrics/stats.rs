@@ -20,6 +20,7 @@ pub struct RequestStateStats {
     num_generation_tokens: u32,
     num_cached_tokens: u32,
     num_preemptions: u32,
+    is_corrupted: bool,
     max_tokens: Option<u32>,
     n: u32,
     traced: Arc<TracedRequest>,
@@ -39,9 +40,17 @@ impl RequestStateStats {
             num_generation_tokens: length(request.output_token_ids.len()),
             num_cached_tokens: 0,
             num_preemptions: 0,
+            is_corrupted: false,
             max_tokens: request.sampling_params.max_tokens,
             n,
             traced: Arc::new(TracedRequest::new(request)),
+        }
+    }
+
+    /// Notes an output whose logits held NaNs: the request counts once.
+    pub fn note_nans(&mut self, output: &EngineCoreOutput, iteration: &mut IterationStats) {
+        if output.num_nans_in_logits > 0 && !std::mem::replace(&mut self.is_corrupted, true) {
+            iteration.num_corrupted_reqs += 1;
         }
     }
 
@@ -131,6 +140,27 @@ fn length(len: usize) -> u32 {
     u32::try_from(len).unwrap_or(u32::MAX)
 }
 
+/// How constrained answers ended, as their callers got them: the core sees no stop strings.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct StructuredEnds {
+    /// With a whole text.
+    pub num_completed: u64,
+    /// At a limit, with a text that isn't whole.
+    pub num_truncated: u64,
+}
+
+impl StructuredEnds {
+    /// Counts an answer that is over; `is_complete` is whether its text is whole, under a constraint.
+    pub fn count(&mut self, is_complete: Option<bool>, finish_reason: FinishReason) {
+        match (is_complete, finish_reason) {
+            (_, FinishReason::Abort | FinishReason::Error) | (None, _) => {}
+            (Some(true), _) => self.num_completed += 1,
+            (Some(false), FinishReason::Length) => self.num_truncated += 1,
+            (Some(false), _) => {}
+        }
+    }
+}
+
 /// One step, as far as this frontend saw it. Times are in seconds.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct IterationStats {
@@ -142,6 +172,8 @@ pub struct IterationStats {
     pub num_cached_tokens: u64,
     /// Requests that lost their blocks to others.
     pub num_preempted_reqs: u64,
+    /// Requests in whose logits a NaN was met for the first time.
+    pub num_corrupted_reqs: u64,
     /// From arrival to the first token, for each request whose first token came.
     pub time_to_first_tokens: Vec<f64>,
     /// Since the token before, for each other request that got a token.

@@ -1,5 +1,7 @@
 //! `/v1/chat/completions`: messages in, one message out.
 
+use std::mem;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -8,8 +10,9 @@ use super::fields::{Fields, parse};
 use super::logprobs::ChatCompletionLogProbs;
 use super::request::{CommonFields, take_max_tokens, wrong_max_tokens};
 use super::tool_call::ToolCall;
+use super::tool_choice::{ToolChoice, take_tool_choice};
 use super::tool_format::{Openings, ToolCallFormat};
-use super::tools::{self, ToolChoice, take_tool_choice, take_tools};
+use super::tools::{self, take_tools};
 use super::usage::UsageInfo;
 use crate::error::ValidationError;
 use crate::input_processor::{ChatPrompt, GenerateRequest, Prompt};
@@ -152,26 +155,27 @@ impl ChatCompletionRequest {
         Ok(())
     }
 
-    /// The prompt.
-    pub(super) fn to_prompt(&self) -> Prompt {
+    /// The prompt, which takes what it is made of: it may be large, and the answer takes long.
+    pub(super) fn take_prompt(&mut self) -> Prompt {
         Prompt::Chat(ChatPrompt {
-            messages: self.messages.clone(),
-            tools: self.tools.clone(),
-            documents: self.documents.clone(),
+            messages: mem::take(&mut self.messages),
+            tools: self.tools.take(),
+            documents: self.documents.take(),
             add_generation_prompt: self.add_generation_prompt,
             continue_final_message: self.continue_final_message,
-            chat_template_kwargs: self.chat_template_kwargs.clone(),
-            chat_template: self.chat_template.clone(),
+            chat_template_kwargs: mem::take(&mut self.chat_template_kwargs),
+            chat_template: self.chat_template.take(),
         })
     }
 
-    /// The engine's request, and where calls begin in its answer. Without a limit of its own it may
-    /// use the rest of the context. `format` is how the model writes calls, where that is known.
+    /// The engine's request, and where calls begin in its answer; takes [the
+    /// prompt](Self::take_prompt) and the constraint. Without a limit of its own it may use the rest of
+    /// the context. `format` is how the model writes calls, where that is known.
     ///
     /// # Errors
     /// Tools that can't be called as the request wants.
-    pub(super) fn to_generate_request(
-        &self,
+    pub(super) fn take_generate_request(
+        &mut self,
         request_id: &str,
         defaults: &DefaultSamplingParams,
         format: Option<ToolCallFormat>,
@@ -187,12 +191,14 @@ impl ChatCompletionRequest {
             .max_completion_tokens
             .or(self.common.max_tokens)
             .or(defaults.max_tokens);
-        let mut request = self.common.generate_request(
-            request_id.to_owned(),
-            self.to_prompt(),
-            max_tokens,
-            defaults,
-        );
+        let prompt = self.take_prompt();
+        let mut request =
+            self.common
+                .generate_request(request_id.to_owned(), prompt, max_tokens, defaults);
+        self.common.constraint = None;
+        request.max_tokens_field = self
+            .max_completion_tokens
+            .map(|_| MAX_COMPLETION_TOKENS.to_owned());
         request.add_special_tokens = self.add_special_tokens;
         request.separate_reasoning = true;
         request.sampling_params.logprobs = self.logprobs.then_some(self.top_logprobs);

@@ -35,6 +35,7 @@ impl ErrorResponse {
             405 => "MethodNotAllowedError",
             408 => "RequestTimeoutError",
             413 => "RequestTooLargeError",
+            414 => "UriTooLongError",
             415 => "UnsupportedMediaTypeError",
             431 => "RequestHeaderFieldsTooLargeError",
             501 => "NotImplementedError",

@@ -46,9 +46,9 @@ impl TokenizeRequest {
             .and_then(|map| map.remove("return_token_strs"));
         let mut fields = Fields::new(serde_json::json!({"return_token_strs": strs}))?;
         let return_token_strs = fields.take("return_token_strs")?.unwrap_or(false);
-        let chat = ChatCompletionRequest::from_json(body)?;
+        let mut chat = ChatCompletionRequest::from_json(body)?;
         Ok(Self {
-            prompt: chat.to_prompt(),
+            prompt: chat.take_prompt(),
             model: chat.common.model,
             add_special_tokens: chat.add_special_tokens,
             return_token_strs,

@@ -11,24 +11,10 @@ use serde_json::{Map, Value, json};
 
 use super::fields::Fields;
 use super::structured_outputs::RequestConstraint;
+use super::tool_choice::{TOOL_CHOICE, ToolChoice};
 use super::tool_format::{Calls, Openings, ToolCallFormat};
 use crate::error::{ValidationError, cut_short};
 use crate::json_problem::json_problem;
-
-const TOOL_CHOICE: &str = "tool_choice";
-
-/// `tool_choice`: whether the answer is a call.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ToolChoice {
-    /// No calls.
-    None,
-    /// Calls where the model wants to.
-    Auto,
-    /// One call or more.
-    Required,
-    /// One call of this function.
-    Named(String),
-}
 
 /// Takes `tools`.
 pub(super) fn take_tools(fields: &mut Fields) -> Result<Option<Vec<Value>>, ValidationError> {
@@ -86,52 +72,9 @@ fn is_function_name(name: &str) -> bool {
     (1..=MAX_NAME_CHARS).contains(&name.len()) && name.bytes().all(is_plain)
 }
 
-fn name_of(tool: &Value) -> Option<&str> {
+/// The name of a tool, or of a choice that looks like one.
+pub(super) fn name_of(tool: &Value) -> Option<&str> {
     tool.get("function")?.get("name")?.as_str()
-}
-
-fn names(tools: &[Value]) -> impl Iterator<Item = &str> {
-    tools.iter().filter_map(name_of)
-}
-
-/// Takes `tool_choice`.
-pub(super) fn take_tool_choice(
-    fields: &mut Fields,
-    tools: Option<&[Value]>,
-) -> Result<ToolChoice, ValidationError> {
-    let Some(choice) = fields.take::<Value>(TOOL_CHOICE)? else {
-        return match tools {
-            None => Ok(ToolChoice::None),
-            Some(_) => Ok(ToolChoice::Auto),
-        };
-    };
-    let wrong = |message: String| Err(ValidationError::field(TOOL_CHOICE, &choice, message));
-    let tools = match (choice.as_str(), tools) {
-        (Some("none"), _) => return Ok(ToolChoice::None),
-        (_, None) => return wrong("tool_choice needs tools".to_owned()),
-        (_, Some(tools)) => tools,
-    };
-    match choice.as_str() {
-        Some("auto") => return Ok(ToolChoice::Auto),
-        Some("required") => return Ok(ToolChoice::Required),
-        _ => {}
-    }
-    let is_function = choice.get("type") == Some(&Value::from("function"));
-    match name_of(&choice).filter(|_| is_function) {
-        None => wrong(
-            "tool_choice must be \"none\", \"auto\", \"required\" or {\"type\": \"function\", \
-             \"function\": {\"name\": ...}}"
-                .to_owned(),
-        ),
-        Some(name) if names(tools).all(|known| known != name) => {
-            let known: Vec<&str> = names(tools).collect();
-            wrong(format!(
-                "tool_choice names {name:?}, which is none of the tools: {}",
-                known.join(", ")
-            ))
-        }
-        Some(name) => Ok(ToolChoice::Named(name.to_owned())),
-    }
 }
 
 /// What a request's tools make of its answer.
@@ -156,15 +99,15 @@ pub(super) fn constraint(
     format: Option<ToolCallFormat>,
     answer: Option<&RequestConstraint>,
 ) -> Result<Option<ToolConstraint>, ValidationError> {
-    let format = match (choice, format) {
-        (ToolChoice::None, _) => return Ok(None),
-        (ToolChoice::Auto, None) => return Err(unknown_format()),
-        (ToolChoice::Required | ToolChoice::Named(_), format) => {
-            format.unwrap_or(ToolCallFormat::List)
-        }
-        (ToolChoice::Auto, Some(format)) => format,
+    if *choice == ToolChoice::None {
+        return Ok(None);
+    }
+    let format = match format {
+        Some(format) => format,
+        None if choice.forces_a_call() => ToolCallFormat::List,
+        None => return Err(unknown_format()),
     };
-    if let (ToolChoice::Required | ToolChoice::Named(_), Some(other)) = (choice, answer) {
+    if let Some(other) = answer.filter(|_| choice.forces_a_call()) {
         let message = format!(
             "tool_choice that forces a call leaves nothing to {}",
             other.field
@@ -175,7 +118,7 @@ pub(super) fn constraint(
     let mut parts = Vec::new();
     for (i, tool) in tools.iter().enumerate() {
         let name = name_of(tool).unwrap_or_default();
-        if matches!(choice, ToolChoice::Named(named) if named != name) {
+        if !choice.allows(name) {
             continue;
         }
         let field = format!("tools[{i}].function.parameters");
@@ -183,9 +126,9 @@ pub(super) fn constraint(
         parts.push((field, StructuredOutputsConstraint::Json(schema.to_string())));
         functions.push((name, schema));
     }
-    let calls = match choice {
-        ToolChoice::Auto => Calls::Possible,
-        _ => Calls::Only,
+    let calls = match choice.forces_a_call() {
+        true => Calls::Only,
+        false => Calls::Possible,
     };
     let parallel = parallel && !matches!(choice, ToolChoice::Named(_));
     let answer_format = answer.map(answer_format).transpose()?;
@@ -196,19 +139,19 @@ pub(super) fn constraint(
             parts.push((field, answer.params.constraint.clone()));
             answer.params.clone()
         }
-        None => StructuredOutputsParams {
-            // Text that is free to end anywhere must not be hurried to its end, nor be kept from a
-            // call that might not fit.
-            complete_within_max_tokens: *choice != ToolChoice::Auto,
-            ..StructuredOutputsParams::new(StructuredOutputsConstraint::JsonObject)
-        },
+        None => StructuredOutputsParams::new(StructuredOutputsConstraint::JsonObject),
     };
     params.constraint = StructuredOutputsConstraint::StructuralTag(tag.to_string());
+    // What is wrong with it is the fault of its one part, or of any.
+    let field = match parts.as_slice() {
+        [(field, _)] => field.clone(),
+        _ => "tools".to_owned(),
+    };
     Ok(Some(ToolConstraint {
         openings: Openings::new(format, functions.iter().map(|(name, _)| *name)),
         constraint: RequestConstraint {
             params,
-            field: "tools".to_owned(),
+            field,
             parts,
             whitespace_field: None,
         },

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use protocol::{EngineCoreOutput, FinishReason, RequestOutputKind, StopReason};
 
 use crate::detokenizer::IncrementalDetokenizer;
+use crate::input_processor::CallersFields;
 use crate::logprobs::LogprobsProcessor;
 use crate::metrics::RequestStateStats;
 use crate::outputs::CompletionOutput;
@@ -21,8 +22,10 @@ pub(super) struct RequestState {
     pub(super) prompt_token_ids: Arc<[u32]>,
     pub(super) output_kind: RequestOutputKind,
     pub(super) stream_interval: usize,
-    /// What the caller calls the field with the constraint.
-    pub(super) constraint_field: Option<Arc<str>>,
+    /// What the caller calls its fields, where it has a constraint.
+    pub(super) callers_fields: Option<Arc<CallersFields>>,
+    /// Under a constraint: the tokens that end its text.
+    pub(super) stop_token_ids: Vec<u32>,
     /// Whether all tokens so far are a whole text of the constraint.
     pub(super) structured_output_complete: Option<bool>,
     pub(super) detokenizer: IncrementalDetokenizer,
@@ -43,14 +46,14 @@ impl RequestState {
     ) -> (Option<FinishReason>, Option<StopReason>) {
         let mut finish_reason = output.finish_reason;
         let mut stop_reason = output.stop_reason.clone();
-        let stopped_by_token = finish_reason == Some(FinishReason::Stop);
+        let stopped_by_token = self.is_stopped_by_token(output);
         let stop_string = self
             .detokenizer
             .update(&output.new_token_ids, stopped_by_token);
         // An answer that ends from outside stays as whole as it was.
         if output.structured_output_complete.is_some() {
             self.structured_output_complete = output.structured_output_complete;
-        } else if self.constraint_field.is_some() {
+        } else if self.callers_fields.is_some() {
             let was_whole = self.structured_output_complete == Some(true);
             self.structured_output_complete = Some(was_whole && output.new_token_ids.is_empty());
         }
@@ -72,6 +75,19 @@ impl RequestState {
         self.logprobs_processor
             .truncate(self.detokenizer.num_output_tokens());
         (finish_reason, stop_reason)
+    }
+
+    /// Whether an output's last token is a stop token that ended the request, and no text.
+    fn is_stopped_by_token(&self, output: &EngineCoreOutput) -> bool {
+        let last = output.new_token_ids.last();
+        match output.finish_reason {
+            Some(FinishReason::Stop | FinishReason::Length) if self.callers_fields.is_some() => {
+                // A text may come to its end at a limit, without a stop token; or be ended by one where
+                // what it would have gone on with had no room.
+                last.is_some_and(|token_id| self.stop_token_ids.contains(token_id))
+            }
+            reason => reason == Some(FinishReason::Stop),
+        }
     }
 
     /// What there is to say after an update; `None` where the caller doesn't want to hear it yet.

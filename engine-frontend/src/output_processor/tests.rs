@@ -1,8 +1,9 @@
-use protocol::{LogprobsLists, RequestOutputKind, SamplingParams, StopReason};
+use protocol::{LogprobsLists, RequestOutputKind, StopReason};
 
 use super::*;
 use crate::detokenizer::ThinkingSplit;
-use crate::test_support::{THINK_END, THINK_START, ids, output, tokenizer};
+use crate::input_processor::CallersFields;
+use crate::test_support::{EOS, THINK_END, THINK_START, ids, output, tokenizer};
 
 struct Fixture {
     processor: OutputProcessor,
@@ -339,7 +340,7 @@ async fn an_admission_is_no_output() {
 #[tokio::test]
 async fn a_refused_grammar_is_the_fault_of_its_field() {
     let mut fixture = Fixture::with_inputs("", kind(RequestOutputKind::Delta), |inputs| {
-        inputs.constraint_field = Some("guided_json".into());
+        inputs.callers_fields = Some(guided_json());
     });
     fixture.feed(EngineCoreOutput {
         error: Some(RequestError {
@@ -359,20 +360,47 @@ async fn a_refused_grammar_is_the_fault_of_its_field() {
 }
 
 #[test]
-fn the_cores_name_of_a_field_gives_way_to_the_callers() {
-    for (message, without) in [
-        (
-            "structured_outputs: the shortest output",
-            "the shortest output",
-        ),
-        ("structured_outputs.regex: line 1: x", "line 1: x"),
-        (
-            "structured_outputs can't be served: x",
-            "structured_outputs can't be served: x",
-        ),
-        ("schema, at `#/not`: x", "schema, at `#/not`: x"),
-    ] {
-        assert_eq!(without_field(message), without);
+fn a_request_with_nans_counts_once() {
+    let mut fixture = Fixture::new(kind(RequestOutputKind::Delta));
+    for num_nans_in_logits in [0, 3, 1] {
+        fixture.feed(EngineCoreOutput {
+            num_nans_in_logits,
+            ..output("r", "a", None)
+        });
+    }
+    let stats = fixture.processor.take_iteration_stats();
+    assert_eq!(stats.num_corrupted_reqs, 1);
+}
+
+fn guided_json() -> Arc<CallersFields> {
+    Arc::new(CallersFields {
+        constraint: "guided_json".to_owned(),
+        max_tokens: "max_tokens".to_owned(),
+    })
+}
+
+/// At a limit a text may end with or without a stop token, whatever the reason.
+#[test]
+fn a_constrained_text_is_all_tokens_but_a_stop_token() {
+    let text = |pieces: &str, stop: bool, reason| {
+        let params = SamplingParams {
+            // As with calls.
+            skip_special_tokens: false,
+            eos_token_id: Some(EOS),
+            ..kind(RequestOutputKind::FinalOnly)
+        };
+        let mut fixture = Fixture::with_inputs("", params, |inputs| {
+            inputs.callers_fields = Some(guided_json());
+        });
+        let mut last = output("r", pieces, Some(reason));
+        last.new_token_ids.extend(stop.then_some(EOS));
+        fixture.feed(last);
+        fixture.next().unwrap().outputs[0].text.clone()
+    };
+    for reason in [FinishReason::Stop, FinishReason::Length] {
+        for stop in [true, false] {
+            assert_eq!(text("ab", stop, reason), "ab", "{reason:?} {stop}");
+        }
     }
 }
 
@@ -381,7 +409,7 @@ fn an_aborted_answer_says_whether_it_is_whole() {
     let whole = |pieces: &[(&str, Option<bool>)]| {
         let params = kind(RequestOutputKind::FinalOnly);
         let mut fixture = Fixture::with_inputs("", params, |inputs| {
-            inputs.constraint_field = Some("guided_json".into());
+            inputs.callers_fields = Some(guided_json());
         });
         for (text, complete) in pieces {
             fixture.feed(EngineCoreOutput {
@@ -410,6 +438,11 @@ fn the_core_says_whether_a_constrained_answer_is_whole() {
     assert_eq!(whole(&fixture), None, "it isn't at its end");
     fixture.feed(said("b", false, Some(FinishReason::Length)));
     assert_eq!(whole(&fixture), Some(false));
+    let ends = |fixture: &Fixture| {
+        let ends = fixture.processor.structured_ends();
+        (ends.num_completed, ends.num_truncated)
+    };
+    assert_eq!(ends(&fixture), (0, 1));
 
     let stop = || SamplingParams {
         stop: vec!["\n".to_owned()],
@@ -419,10 +452,16 @@ fn the_core_says_whether_a_constrained_answer_is_whole() {
     fixture.feed(said("a@b.com", false, None));
     fixture.feed(said("\n", true, None));
     assert_eq!(whole(&fixture), Some(true));
+    assert_eq!(ends(&fixture), (1, 0), "though the core never ended it");
     // What the core says is of tokens that the stop string cut off.
     let mut fixture = Fixture::new(stop());
     fixture.feed(said("a\nb", true, None));
     assert_eq!(whole(&fixture), Some(false));
+    assert_eq!(
+        ends(&fixture),
+        (0, 0),
+        "its caller cut it off, and no limit"
+    );
 }
 
 /// A request whose thinking is told apart.

@@ -21,6 +21,9 @@ use crate::json_problem::json_problem;
 use crate::tokenizer_threads::LARGE;
 use crate::unique_json::{self, MAX_VALUES, UniqueJsonError};
 
+/// What a parsed value takes in memory, with its key and its place among others, about.
+const VALUE_BYTES: u64 = 128;
+
 /// Bytes that buy a client another second.
 const BYTES_PER_SECOND: u64 = 64 << 10;
 
@@ -47,22 +50,26 @@ impl BodyParser {
         share: Share,
         read: impl FnOnce(Value) -> Result<T, ApiError> + Send + 'static,
     ) -> Result<(T, Share), ApiError> {
-        let read = move |bytes: Vec<u8>| {
-            let value = parse(&bytes)?;
+        let read = move |bytes: Vec<u8>, mut share: Share| {
+            let (value, num_values) = parse(&bytes)?;
             drop(bytes);
-            read(value)
+            // Until the prompt is made of it, the request is as large as its values are.
+            if !share.grow_to(num_values as u64 * VALUE_BYTES) {
+                return Err(no_memory());
+            }
+            Ok((read(value)?, share))
         };
         if bytes.len() <= LARGE {
-            return Ok((read(bytes)?, share));
+            return read(bytes, share);
         }
         // This fails only where the semaphore is closed, which it never is.
         let permit = self.for_large.clone().acquire_owned().await.ok();
         let parsed = spawn_blocking(move || {
             // Given back by the thread, as the share is: its future may be dropped before.
             let _permit = permit;
-            let parsed = read(bytes);
+            let parsed = read(bytes, share);
             give_memory_back();
-            parsed.map(|request| (request, share))
+            parsed
         });
         parsed.await.unwrap_or_else(|error| {
             tracing::error!("a request's body could not be parsed: {error}");
@@ -184,18 +191,22 @@ async fn read(
             return Err(too_large());
         }
         if !share.grow(data.len() as u64) {
-            tracing::warn!("a request was turned away: no memory for its body");
-            return Err(ApiError::new(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "too many large requests at the same time; try again later",
-            ));
+            return Err(no_memory());
         }
         bytes.extend_from_slice(&data);
     }
 }
 
-/// JSON, at most 128 levels deep, with no key twice in an object.
-fn parse(bytes: &[u8]) -> Result<Value, ApiError> {
+fn no_memory() -> ApiError {
+    tracing::warn!("a request was turned away: no memory for its body");
+    ApiError::new(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "too many large requests at the same time; try again later",
+    )
+}
+
+/// JSON, at most 128 levels deep, with no key twice in an object; and how many values it holds.
+fn parse(bytes: &[u8]) -> Result<(Value, usize), ApiError> {
     if let Err(error) = std::str::from_utf8(bytes) {
         return Err(ApiError::bad_request(format!(
             "the request's body is not UTF-8: byte {} is wrong",
@@ -268,7 +279,7 @@ mod tests {
             for _ in 0..16 {
                 let (parser, share, large) = (parser.clone(), budget.share(), large.clone());
                 let (held, counts) = (held.clone(), counts.clone());
-                let read = move |_| {
+                let read = move |_: Value| {
                     let now = counts.0.fetch_add(1, Ordering::SeqCst) + 1;
                     counts.1.fetch_max(now, Ordering::SeqCst);
                     let _ = held.lock().unwrap().recv();
@@ -296,6 +307,32 @@ mod tests {
             }
         });
         assert_eq!(counts.1.load(Ordering::SeqCst), 1);
+    }
+
+    #[tokio::test]
+    async fn a_request_is_as_large_as_its_values_or_its_body() {
+        let parser = BodyParser::default();
+        let run = async |budget: &Budget, body: &str| {
+            let mut share = budget.share();
+            assert!(share.grow(body.len() as u64));
+            let run = parser.run(body.as_bytes().to_vec(), share, Ok).await;
+            run.map(|(_, share)| share.amount())
+                .map_err(|e| e.0.error.code)
+        };
+        let budget = Budget::new(8 * 1000);
+        // A list and its values.
+        assert_eq!(run(&budget, "[1, 2]").await, Ok(3 * VALUE_BYTES));
+        assert_eq!(run(&budget, &format!("{:900}", 1)).await, Ok(900));
+        // Never more than an eighth, or it could never be served.
+        assert_eq!(
+            run(&budget, &format!("[0{}]", ",0".repeat(99))).await,
+            Ok(1000)
+        );
+        let mut others = budget.share();
+        assert!(others.grow(7700));
+        assert_eq!(run(&budget, "[1, 2]").await, Err(503));
+        drop(others);
+        assert_eq!(run(&budget, "[1, 2]").await, Ok(3 * VALUE_BYTES));
     }
 
     #[tokio::test]

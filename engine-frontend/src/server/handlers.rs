@@ -55,7 +55,7 @@ pub(super) async fn chat_completions(
         let stream = call.within_deadline(stream).await?;
         return Ok(call.stream(stream));
     }
-    let answer = app.serving.create_chat_completion(&request, &call.context);
+    let answer = app.serving.create_chat_completion(request, &call.context);
     let answer = call.within_deadline(answer).await?;
     Ok(json_response(StatusCode::OK, &answer))
 }
@@ -70,7 +70,7 @@ pub(super) async fn responses(State(app): App, request: Request) -> Result<Respo
         let stream = call.within_deadline(stream).await?;
         return Ok(call.stream(stream));
     }
-    let answer = app.serving.create_response(&request, &call.context);
+    let answer = app.serving.create_response(request, &call.context);
     let answer = call.within_deadline(answer).await?;
     Ok(json_response(StatusCode::OK, &answer))
 }

@@ -16,6 +16,7 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use super::args::ServerArgs;
+use super::early_refusal::EarlyRefusal;
 use super::error::ServeError;
 use super::slow_client::WriteTimeout;
 use super::tls;
@@ -24,7 +25,7 @@ use super::tls;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Bytes and headers that hyper takes beyond the limits of a head. [`middleware::limit_head`] refuses
-/// these with an error's body, which hyper has none of.
+/// these by their exact number, and counts them.
 ///
 /// [`middleware::limit_head`]: super::middleware::limit_head
 const HEAD_MARGIN: (usize, usize) = (64 << 10, 256);
@@ -227,7 +228,8 @@ async fn connection(
             Err(_) => return tracing::debug!("no TLS connection in time"),
         },
     };
-    let stream = TokioIo::new(WriteTimeout::new(stream, settings.patience));
+    let stream = EarlyRefusal::new(WriteTimeout::new(stream, settings.patience));
+    let stream = TokioIo::new(stream);
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(settings.patience)

@@ -4,13 +4,15 @@
 //! [`OpenAIServing`](crate::openai::OpenAIServing), which answers. What it is not: it knows no field
 //! of a request but `stream`; those are in [`openai`](crate::openai).
 //!
-//! A request passes: the listener (`listener.rs`: connections, TLS, headers, slow clients), the
+//! A request passes: the listener (`listener.rs`: connections, TLS, headers, slow
+//! clients, `early_refusal.rs`), the
 //! middleware (`middleware.rs`: id, key, CORS, counts), a handler (`handlers.rs`), which reads the
 //! body (`body.rs`), and where the answer is a stream `sse.rs`.
 
 mod args;
 mod body;
 mod config;
+mod early_refusal;
 mod error;
 mod handlers;
 mod listener;

@@ -10,9 +10,12 @@ use crate::metrics::PrometheusStatLogger;
 use crate::openai::OpenAIServing;
 use crate::supervisor::SupervisedCore;
 
-/// Bytes of bodies that may be in the hands of readers and parsers at the same time, in bodies of
-/// the largest size. Parsed, a body takes many times its bytes: see [`BodyParser`].
+/// Bytes that bodies and what is made of them may take at the same time, in the largest of them.
+/// While it is parsed, a body takes many times its bytes: see [`BodyParser`].
 const MAX_BODIES_AT_ONCE: u64 = 8;
+
+/// The largest body counts as so much at least: a limit on bodies is none on requests in flight.
+const MIN_LARGEST_BODY: u64 = 32 << 20;
 
 /// What all handlers share.
 #[derive(Debug)]
@@ -44,7 +47,9 @@ impl AppState {
             api_key_hashes: keys.map(|key| blake3::hash(key.as_bytes())).collect(),
             started: unix_time(),
             load: Load::default(),
-            body_budget: Budget::new(args.max_request_body_size * MAX_BODIES_AT_ONCE),
+            body_budget: Budget::new(
+                args.max_request_body_size.max(MIN_LARGEST_BODY) * MAX_BODIES_AT_ONCE,
+            ),
             body_parser: BodyParser::default(),
             draining: AtomicBool::new(false),
             serving,
@@ -89,11 +94,19 @@ impl Drop for LoadGuard {
 
 /// An amount that is shared out and given back.
 #[derive(Debug, Clone)]
-pub(super) struct Budget(Arc<AtomicU64>);
+pub(super) struct Budget {
+    left: Arc<AtomicU64>,
+    /// Most that a share [grows to](Share::grow_to).
+    max_share: u64,
+}
 
 impl Budget {
+    /// A budget of which [`MAX_BODIES_AT_ONCE`] shares of any size can be had.
     pub(super) fn new(amount: u64) -> Self {
-        Self(Arc::new(AtomicU64::new(amount)))
+        Self {
+            left: Arc::new(AtomicU64::new(amount)),
+            max_share: amount / MAX_BODIES_AT_ONCE,
+        }
     }
 
     /// A share of nothing yet.
@@ -117,7 +130,7 @@ impl Share {
     pub(super) fn grow(&mut self, by: u64) -> bool {
         let taken = self
             .budget
-            .0
+            .left
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
                 left.checked_sub(by)
             });
@@ -126,11 +139,22 @@ impl Share {
         }
         taken.is_ok()
     }
+
+    /// Takes more until it has so much, or as much as one share may have; as [`grow`](Self::grow) does.
+    pub(super) fn grow_to(&mut self, amount: u64) -> bool {
+        let wanted = amount.min(self.budget.max_share);
+        self.grow(wanted.saturating_sub(self.amount))
+    }
+
+    #[cfg(test)]
+    pub(super) fn amount(&self) -> u64 {
+        self.amount
+    }
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
-        self.budget.0.fetch_add(self.amount, Ordering::Relaxed);
+        self.budget.left.fetch_add(self.amount, Ordering::Relaxed);
     }
 }
 

@@ -176,6 +176,8 @@ fn options() -> CompilerOptions {
             max_mask_steps: 300_000,
             ..Limits::default()
         },
+        // Some are compiled in memory apart.
+        max_shared_steps: Some(5_000),
         index_cache: None,
     }
 }

@@ -100,6 +100,11 @@ impl<K: std::hash::Hash + Eq> Cache<K> {
         }
     }
 
+    /// The outcome for a key, where it is known.
+    pub(super) fn known(&self, key: &K) -> Option<Outcome> {
+        self.lock().touch(key).flatten()
+    }
+
     /// Whether the outcome for a key is known. Its last use stays.
     pub(super) fn is_known(&self, key: &K) -> bool {
         matches!(self.lock().by_key.get(key), Some(Entry::Done { .. }))

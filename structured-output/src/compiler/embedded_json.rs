@@ -1,10 +1,9 @@
 //! JSON within a grammar.
 
-use super::job::{Job, exceeded};
+use super::job::Job;
 use crate::error::CompileError;
 use crate::grammar_syntax::EmbeddedSchema;
 use crate::json::Style;
-use crate::lexical::Fuel;
 use crate::options::{JsonSchemaOptions, Limits, PropertyOrder};
 use crate::pushdown;
 
@@ -24,12 +23,10 @@ impl Job<'_> {
             ..JsonSchemaOptions::default()
         };
         let root = self.schema_root(&schema.text, &options, limits)?;
-        let max_steps = self.budget.max_steps;
-        let found = self.slice(|automaton| {
+        let found = self.fuelled_slice(|automaton, fuel| {
             let machine = automaton.machine();
             let style = Style::new(&mut machine.lexicon, &options, limits.regex())?.embedded();
-            let mut fuel = Fuel::new(max_steps);
-            let Ok(frames) = machine.programs.start(root, style, &mut fuel) else {
+            let Ok(frames) = machine.programs.start(root, style, fuel) else {
                 return Ok(None);
             };
             let Some([_, value]) = frames else {
@@ -38,13 +35,13 @@ impl Job<'_> {
                     message: "it refers to itself in place, so it says nothing".to_owned(),
                 });
             };
-            let start = machine.start_of_frames(&[value], &mut fuel);
+            let start = machine.start_of_frames(&[value], fuel);
             let measured = start.and_then(|state| {
-                let (bytes, _) = machine.distance(state, &mut fuel)?;
+                let (bytes, _) = machine.distance(state, fuel)?;
                 Ok((state, bytes))
             });
             Ok(measured.ok())
         })?;
-        found?.ok_or_else(|| exceeded("max_steps", max_steps))
+        found?.ok_or_else(|| self.out_of_steps())
     }
 }

@@ -6,7 +6,7 @@ use super::job::{Job, SLICE_PARTS, exceeded};
 use crate::TokenizerInfo;
 use crate::automaton::GrammarState;
 use crate::earley::{Compilation, LowerError, Lowered, NamedToken};
-use crate::error::CompileError;
+use crate::error::{CompileError, line_and_column};
 use crate::grammar_syntax::{
     EmbeddedSchema, Grammar, RuleId, SyntaxError, SyntaxLimits, TagError, TokenSet, parse_ebnf,
     parse_lark, parse_structural_tag,
@@ -71,7 +71,11 @@ impl Job<'_> {
                 TagError::At { pointer, message } => {
                     CompileError::StructuralTag { pointer, message }
                 }
-                TagError::Limit { limit, max } => exceeded(limit, max),
+                TagError::Limit { limit, max, place } => CompileError::LimitExceeded {
+                    limit,
+                    max,
+                    place: Some(place),
+                },
             })?;
         self.grammar(grammar, parsed.root, limits, &|rule, offset, message| {
             let (pointer, message) = parsed.located(rule, offset, message);
@@ -106,14 +110,23 @@ impl Job<'_> {
     ) -> Result<GrammarState, CompileError> {
         let info = Arc::clone(self.engine.index().info());
         self.steps += grammar.num_nodes as u64;
-        let offsets: Vec<usize> = grammar.rules.iter().map(|rule| rule.offset).collect();
+        let rules: Vec<(usize, Box<str>)> = grammar
+            .rules
+            .iter()
+            .map(|rule| (rule.offset, rule.name.clone()))
+            .collect();
+        let offset_of = |rule: RuleId| rules.get(rule).map_or(0, |(offset, _)| *offset);
         let nothing = |rule: RuleId| {
             let message = "no text matches this rule".to_owned();
-            locate(
-                rule,
-                offsets.get(rule).copied().unwrap_or_default(),
-                message,
-            )
+            locate(rule, offset_of(rule), message)
+        };
+        // A limit that is exceeded by a rule.
+        let by_rule = |error: CompileError, rule: Option<RuleId>| match rule {
+            Some(rule) => {
+                let name = rules.get(rule).map(|(_, name)| &**name);
+                at_place(error, locate(rule, offset_of(rule), String::new()), name)
+            }
+            None => error,
         };
         let index = Arc::clone(self.engine.index());
         let mut compilation =
@@ -122,7 +135,8 @@ impl Job<'_> {
             self.steps += SLICE_PARTS as u64;
             let done = self.slice(|automaton| {
                 compilation.lower(&mut automaton.machine().lexicon, SLICE_PARTS)
-            })?;
+            });
+            let done = done.map_err(|error| by_rule(error, compilation.last_lowered()))?;
             let located = |error: LowerError| locate(error.rule, error.offset, error.message);
             if let Some(lowered) = done.map_err(located)? {
                 break lowered;
@@ -154,7 +168,7 @@ impl Job<'_> {
                     CompileError::JsonSchema { pointer, message } => {
                         locate(rule, offset, format!("schema, at `#{pointer}`: {message}"))
                     }
-                    other => other,
+                    other => at_place(other, locate(rule, offset, String::new()), None),
                 })?;
             json.push(state);
         }
@@ -165,15 +179,14 @@ impl Job<'_> {
         }
         self.metered(|fuel| compilation.build(json, masks, fuel))?;
         loop {
-            let mut fuel = self.fuel();
-            let before = fuel.left();
-            let done = self.slice(|automaton| {
+            self.steps += 1;
+            let done = self.fuelled_slice(|automaton, fuel| {
                 let bytes = automaton.closed_bytes();
                 let lexicon = &mut automaton.machine().lexicon;
-                compilation.weigh(lexicon, bytes, SLICE_PARTS, &mut fuel)
-            })?;
-            self.steps += 1 + before - fuel.left();
-            if done.map_err(|_| self.out_of_steps())? {
+                compilation.weigh(lexicon, bytes, SLICE_PARTS, fuel)
+            });
+            let done = done.and_then(|done| done.map_err(|_| self.out_of_steps()));
+            if done.map_err(|error| by_rule(error, compilation.rule_being_weighed()))? {
                 break;
             }
         }
@@ -183,10 +196,9 @@ impl Job<'_> {
                 Some(_) => CompileError::NotWritable,
             });
         }
-        let mut fuel = self.fuel();
-        let start = self.slice(|automaton| {
+        let start = self.fuelled_slice(|automaton, fuel| {
             let (parser, machine) = automaton.parser();
-            let start = compilation.install(machine, parser, &mut fuel);
+            let start = compilation.install(machine, parser, fuel);
             (start, automaton.take_item_excess())
         })?;
         match start {
@@ -196,25 +208,16 @@ impl Job<'_> {
         }
     }
 
-    /// What is left of the compilation's steps.
-    fn fuel(&self) -> Fuel {
-        Fuel::new(self.budget.max_steps.saturating_sub(self.steps))
-    }
-
-    fn out_of_steps(&self) -> CompileError {
-        exceeded("max_steps", self.budget.max_steps)
-    }
-
     /// Work without the lock.
     fn metered<T>(
         &mut self,
         work: impl FnOnce(&mut Fuel) -> Result<T, OutOfFuel>,
     ) -> Result<T, CompileError> {
-        let mut fuel = self.fuel();
+        let mut fuel = Fuel::new(self.budget.max_steps.saturating_sub(self.steps));
         let before = fuel.left();
         let done = work(&mut fuel);
         self.steps += before - fuel.left();
-        done.map_err(|_| self.out_of_steps())
+        done.map_err(|_| exceeded("max_steps", self.budget.max_steps))
     }
 
     /// The last step: refuses a grammar without any completion by tokens.
@@ -223,9 +226,9 @@ impl Job<'_> {
             GrammarState::Machine(state) => self.check_completable(state),
             GrammarState::Parser(state) => {
                 let mut search = Search::new(state);
-                let mut fuel = self.fuel();
-                let found =
-                    self.slice(|automaton| automaton.run_parser_by_tokens(&mut search, &mut fuel))?;
+                let found = self.fuelled_slice(|automaton, fuel| {
+                    automaton.run_parser_by_tokens(&mut search, fuel)
+                })?;
                 match found.map_err(|_| self.out_of_steps())? {
                     DEAD => Err(CompileError::NotWritable),
                     _ => Ok(()),
@@ -235,11 +238,47 @@ impl Job<'_> {
     }
 }
 
+/// An error with the place where a limit was exceeded, if it is such and names none yet: that of an
+/// error there without a message, and the rule's name in a grammar.
+fn at_place(error: CompileError, there: CompileError, rule: Option<&str>) -> CompileError {
+    let CompileError::LimitExceeded {
+        limit,
+        max,
+        place: None,
+    } = error
+    else {
+        return error;
+    };
+    let place = match there {
+        CompileError::Grammar { line, column, .. } => {
+            let rule = rule.map(|name| format!(" (rule `{name}`)"));
+            format!("line {line}, column {column}{}", rule.unwrap_or_default())
+        }
+        CompileError::StructuralTag { pointer, message } => {
+            let place = format!("`#{pointer}`, {message}");
+            place.trim_end_matches([',', ':', ' ']).to_owned()
+        }
+        _ => return exceeded(limit, max),
+    };
+    CompileError::LimitExceeded {
+        limit,
+        max,
+        place: Some(place),
+    }
+}
+
 /// An error of a front end.
 pub(super) fn syntax_error(source: &str, error: SyntaxError) -> CompileError {
     match error {
         SyntaxError::At { message, offset } => CompileError::grammar(source, offset, message),
-        SyntaxError::Limit { limit, max } => exceeded(limit, max),
+        SyntaxError::Limit { limit, max, offset } => {
+            let (line, column) = line_and_column(source, offset);
+            CompileError::LimitExceeded {
+                limit,
+                max,
+                place: Some(format!("line {line}, column {column}")),
+            }
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::choice::ChoiceTree;
 use crate::automaton::{GrammarState, State, TokenAutomaton};
 use crate::engine::Engine;
 use crate::error::CompileError;
@@ -14,46 +15,46 @@ use crate::regex::{self, Dialect, RegexLimits, Spelling, Translator};
 use crate::specification::GrammarSpecification;
 
 pub(super) fn exceeded(limit: &'static str, max: u64) -> CompileError {
-    CompileError::LimitExceeded { limit, max }
+    let place = None;
+    CompileError::LimitExceeded { limit, max, place }
 }
 
-/// Compiles a specification in a generation of the engine.
+/// Compiles a specification in a generation of the engine. `None` where that takes more than
+/// `max_slice_steps` at a time.
 pub(super) fn compile(
     specification: &Arc<(GrammarSpecification, CompileBudget)>,
     engine: Arc<Engine>,
     limits: &Limits,
+    max_slice_steps: Option<u64>,
     cancel: &CancelFlag,
-) -> Result<CompiledGrammar, CompileError> {
-    use GrammarSpecification::{Choice, Ebnf, JsonObject, JsonSchema, Lark, Regex, StructuralTag};
-    let (what, budget) = &**specification;
+) -> Option<Result<CompiledGrammar, CompileError>> {
     let mut job = Job {
         engine: &engine,
-        budget: *budget,
+        budget: specification.1,
+        max_slice_steps: max_slice_steps.unwrap_or(u64::MAX),
+        is_dear: false,
         cancel,
         states: 0,
         bytes: 0,
         steps: 0,
     };
-    let machine = GrammarState::Machine;
-    let root = match what {
-        Regex(pattern) => machine(job.regex(pattern, limits)?),
-        Choice(choices) => machine(job.choice(choices)?),
-        JsonSchema(schema, options) => machine(job.json_schema(schema, options, limits)?),
-        JsonObject(options) => machine(job.json_object(options, limits)?),
-        Ebnf { grammar, root } => job.ebnf(grammar, root, limits)?,
-        Lark(grammar) => job.lark(grammar, limits)?,
-        StructuralTag(tag) => job.structural_tag(tag, limits)?,
-    };
-    job.check_grammar(root)?;
-    let bytes = job.bytes;
+    let root = job.root_of(&specification.0, limits);
+    let (bytes, is_dear) = (job.bytes, job.is_dear);
+    if is_dear {
+        return None;
+    }
     let specification = Arc::clone(specification);
-    Ok(CompiledGrammar::new(engine, root, bytes, specification))
+    Some(root.map(|root| CompiledGrammar::new(engine, root, bytes, specification)))
 }
 
 /// What a compilation has spent so far.
 pub(super) struct Job<'a> {
     pub(super) engine: &'a Engine,
     pub(super) budget: CompileBudget,
+    /// Steps that one slice may take.
+    max_slice_steps: u64,
+    /// Whether one would have taken more.
+    is_dear: bool,
     cancel: &'a CancelFlag,
     states: usize,
     pub(super) bytes: usize,
@@ -61,12 +62,62 @@ pub(super) struct Job<'a> {
 }
 
 /// Parts of a syntax tree, or strings of a choice, per slice.
-pub(super) const SLICE_PARTS: usize = 256;
+pub(super) const SLICE_PARTS: usize = 64;
 
 /// Steps of a search per slice: about a millisecond, in which matchers wait.
-const SLICE_STEPS: u64 = 5_000;
+const SLICE_STEPS: u64 = 2_000;
 
 impl Job<'_> {
+    /// The start of the grammar that is specified, which has a completion by tokens.
+    fn root_of(
+        &mut self,
+        what: &GrammarSpecification,
+        limits: &Limits,
+    ) -> Result<GrammarState, CompileError> {
+        use GrammarSpecification::{
+            Choice, Ebnf, JsonObject, JsonSchema, Lark, Regex, StructuralTag,
+        };
+        let machine = GrammarState::Machine;
+        let root = match what {
+            Regex(pattern) => machine(self.regex(pattern, limits)?),
+            Choice(choices) => machine(self.choice(choices)?),
+            JsonSchema(schema, options) => machine(self.json_schema(schema, options, limits)?),
+            JsonObject(options) => machine(self.json_object(options, limits)?),
+            Ebnf { grammar, root } => self.ebnf(grammar, root, limits)?,
+            Lark(grammar) => self.lark(grammar, limits)?,
+            StructuralTag(tag) => self.structural_tag(tag, limits)?,
+        };
+        self.check_grammar(root)?;
+        Ok(root)
+    }
+
+    /// What is left of the compilation's steps, as far as one slice may take them.
+    pub(super) fn fuel(&self) -> Fuel {
+        let left = self.budget.max_steps.saturating_sub(self.steps);
+        Fuel::new(left.min(self.max_slice_steps))
+    }
+
+    /// What it means that a slice has used up the steps it had.
+    pub(super) fn out_of_steps(&mut self) -> CompileError {
+        self.is_dear |= self.budget.max_steps.saturating_sub(self.steps) > self.max_slice_steps;
+        exceeded("max_steps", self.budget.max_steps)
+    }
+
+    /// One slice of work that takes steps.
+    pub(super) fn fuelled_slice<T>(
+        &mut self,
+        work: impl FnOnce(&mut TokenAutomaton, &mut Fuel) -> T,
+    ) -> Result<T, CompileError> {
+        let mut fuel = self.fuel();
+        let before = fuel.left();
+        let result = self.slice(|automaton| work(automaton, &mut fuel))?;
+        // A slice that had too few steps says so itself.
+        if fuel.left() > 0 {
+            self.steps += before - fuel.left();
+        }
+        Ok(result)
+    }
+
     /// One slice of the work: locks the automaton, and charges what the slice added.
     pub(super) fn slice<T>(
         &mut self,
@@ -122,16 +173,19 @@ impl Job<'_> {
         if choices.is_empty() {
             return Err(CompileError::EmptyChoice);
         }
-        let mut words = Vec::with_capacity(choices.len());
-        for some in choices.chunks(SLICE_PARTS) {
+        let mut words: Vec<&[u8]> = choices.iter().map(|choice| choice.as_bytes()).collect();
+        words.sort_unstable();
+        words.dedup();
+        let mut tree = ChoiceTree::default();
+        for some in words.chunks(SLICE_PARTS) {
             self.steps += some.iter().map(|word| 1 + word.len() as u64).sum::<u64>();
             self.slice(|automaton| {
                 let lexicon = &mut automaton.machine().lexicon;
-                words.extend(some.iter().map(|word| lexicon.literal(word.as_bytes())));
+                some.iter().for_each(|word| tree.push(lexicon, word));
             })?;
         }
         self.slice(|automaton| {
-            let root = automaton.machine().lexicon.or(&words);
+            let root = tree.finish(&mut automaton.machine().lexicon);
             automaton.machine().start_of_expression(root)
         })
     }
@@ -175,12 +229,10 @@ impl Job<'_> {
         options: &JsonSchemaOptions,
         limits: RegexLimits,
     ) -> Result<State, CompileError> {
-        let max_steps = self.budget.max_steps;
-        let frames = self.slice(|automaton| {
+        let frames = self.fuelled_slice(|automaton, fuel| {
             let machine = automaton.machine();
             let style = Style::new(&mut machine.lexicon, options, limits)?;
-            let mut fuel = Fuel::new(max_steps);
-            Ok(machine.programs.start(root, style, &mut fuel))
+            Ok(machine.programs.start(root, style, fuel))
         })?;
         match frames? {
             Ok(Some(frames)) => self.start(&frames),
@@ -188,7 +240,7 @@ impl Job<'_> {
                 pointer: String::new(),
                 message: "a schema here refers to itself in place, so it says nothing".to_owned(),
             }),
-            Err(_) => Err(exceeded("max_steps", max_steps)),
+            Err(_) => Err(self.out_of_steps()),
         }
     }
 
@@ -203,13 +255,9 @@ impl Job<'_> {
     }
 
     fn start(&mut self, frames: &[Frame]) -> Result<State, CompileError> {
-        let max_steps = self.budget.max_steps;
-        let state = self.slice(|automaton| {
-            automaton
-                .machine()
-                .start_of_frames(frames, &mut Fuel::new(max_steps))
-        })?;
-        state.map_err(|_| exceeded("max_steps", max_steps))
+        let state = self
+            .fuelled_slice(|automaton, fuel| automaton.machine().start_of_frames(frames, fuel))?;
+        state.map_err(|_| self.out_of_steps())
     }
 
     /// Refuses a grammar without any completion.
@@ -219,6 +267,9 @@ impl Job<'_> {
         let mut by_tokens = Search::new(root);
         let mut text_exists = false;
         loop {
+            if slice_steps > self.max_slice_steps {
+                return Err(self.out_of_steps());
+            }
             let steps = slice_steps.min(self.budget.max_steps.saturating_sub(self.steps) + 1);
             let mut fuel = Fuel::new(steps);
             let num_seen = by_bytes.num_seen() + by_tokens.num_seen();

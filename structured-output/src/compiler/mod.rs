@@ -1,6 +1,8 @@
 //! The compiler: from a specification to a compiled grammar, once.
 
+mod apart;
 mod cache;
+mod choice;
 mod embedded_json;
 mod grammar_job;
 mod job;
@@ -18,7 +20,8 @@ use crate::grammar::CompiledGrammar;
 use crate::index::TokenizerIndex;
 use crate::options::{CancelFlag, CompileBudget, CompilerOptions, JsonSchemaOptions};
 use crate::specification::GrammarSpecification;
-use cache::{Cache, Turn};
+use apart::Lanes;
+use cache::{Cache, Outcome, Ticket, Turn};
 pub use renew::RenewError;
 pub(crate) use renew::{OwnMemory, Renewals};
 
@@ -44,6 +47,7 @@ pub struct GrammarCompiler {
     generations: OnceLock<Mutex<Generations>>,
     cache: Cache<(GrammarSpecification, CompileBudget)>,
     num_compilations: AtomicU64,
+    lanes: Lanes,
     /// Generations that belong to one grammar each.
     num_own: Arc<AtomicUsize>,
 }
@@ -82,6 +86,7 @@ impl GrammarCompiler {
             cache: Cache::new(Shares::of(options.cache_bytes).grammars),
             index,
             base: OnceLock::new(),
+            lanes: Lanes::new(Shares::of(options.cache_bytes).grammars),
             options,
             num_compilations: AtomicU64::new(0),
             num_own: Arc::default(),
@@ -92,6 +97,14 @@ impl GrammarCompiler {
     /// space ask of a large vocabulary, some 15 ms for 128,000 tokens. For a thread at the start.
     pub fn prepare(&self) {
         drop(self.generations());
+    }
+
+    /// The least [`CompilerOptions::cache_bytes`] of use for this vocabulary: with less, what every
+    /// generation begins with leaves grammars hardly any room, and all of them fail with
+    /// [`MatcherError::StatesExhausted`](crate::MatcherError::StatesExhausted). Makes what
+    /// [`prepare`](Self::prepare) makes.
+    pub fn least_cache_bytes(&self) -> usize {
+        Shares::least_for(self.fresh_engine().state_bytes())
     }
 
     /// Compiles a specification of any kind, with the call's own budget and a flag to stop it.
@@ -115,8 +128,9 @@ impl GrammarCompiler {
             let generations = generations.lock().unwrap_or_else(PoisonError::into_inner);
             generations.current.is_full()
         };
+        let key = (specification, budget);
         self.generations.get().is_some_and(|known| !is_full(known))
-            && self.cache.is_known(&(specification, budget))
+            && (self.cache.is_known(&key) || self.lanes.cache.is_known(&key))
     }
 
     fn compile_owned(
@@ -297,32 +311,68 @@ impl GrammarCompiler {
         &self,
         specification: &Arc<(GrammarSpecification, CompileBudget)>,
         cancel: &CancelFlag,
-    ) -> Result<CompiledGrammar, CompileError> {
+    ) -> Outcome {
+        if let Some(known) = self.known_apart(specification) {
+            return known;
+        }
         // Before the cache is looked at: a grammar of a generation that is full would let its new
         // matchers fail with the old ones.
         let engine = self.engine();
         match self.cache.turn(specification, cancel) {
             Turn::Known(outcome) => outcome,
             Turn::Compile(ticket) => {
-                let outcome = self.compile_in(engine, specification, cancel);
-                if outcome != Err(CompileError::Cancelled) {
-                    let source_bytes = specification.0.memory_bytes();
-                    let grammar_bytes = outcome.as_ref().map_or(0, CompiledGrammar::memory_bytes);
-                    ticket.finish(&outcome, 256 + source_bytes + grammar_bytes);
-                }
+                let max_steps = self.options.max_shared_steps;
+                let compiled = self.compile_in(engine, specification, max_steps, cancel);
+                let Some(outcome) = compiled else {
+                    drop(ticket);
+                    return self.compile_apart(specification, cancel);
+                };
+                self.keep(ticket, specification, &outcome);
                 outcome
             }
         }
     }
 
+    /// Keeps the outcome of a compilation for others.
+    fn keep(
+        &self,
+        ticket: Ticket<'_, (GrammarSpecification, CompileBudget)>,
+        specification: &(GrammarSpecification, CompileBudget),
+        outcome: &Outcome,
+    ) {
+        if *outcome != Err(CompileError::Cancelled) {
+            let source_bytes = specification.0.memory_bytes();
+            let grammar_bytes = outcome.as_ref().map_or(0, CompiledGrammar::memory_bytes);
+            ticket.finish(outcome, 256 + source_bytes + grammar_bytes);
+        }
+    }
+
+    /// Compiles in a generation. `None` where a part of that takes more than `max_slice_steps`.
     fn compile_in(
         &self,
         engine: Arc<Engine>,
         specification: &Arc<(GrammarSpecification, CompileBudget)>,
+        max_slice_steps: Option<u64>,
         cancel: &CancelFlag,
-    ) -> Result<CompiledGrammar, CompileError> {
+    ) -> Option<Outcome> {
         self.num_compilations.fetch_add(1, Ordering::Relaxed);
-        job::compile(specification, engine, &self.options.limits, cancel)
+        let limits = &self.options.limits;
+        job::compile(specification, engine, limits, max_slice_steps, cancel)
+    }
+
+    /// Compiles in a generation in which it may take as long as it takes.
+    fn compile_alone(
+        &self,
+        engine: Arc<Engine>,
+        specification: &Arc<(GrammarSpecification, CompileBudget)>,
+        cancel: &CancelFlag,
+    ) -> Outcome {
+        let compiled = self.compile_in(engine, specification, None, cancel);
+        compiled.unwrap_or(Err(CompileError::LimitExceeded {
+            limit: "max_steps",
+            max: specification.1.max_steps,
+            place: None,
+        }))
     }
 
     /// The current generation, or a new one where that is full.
@@ -364,6 +414,7 @@ impl GrammarCompiler {
     /// go on.
     pub fn clear_cache(&self) {
         self.cache.clear();
+        self.lanes.clear();
         self.generations().current = Arc::new(self.fresh_engine());
     }
 

@@ -136,36 +136,52 @@ impl GrammarCompiler {
         if came_further && renewals.num_shared < MAX_SHARED_RENEWALS {
             renewals.num_shared += 1;
             renewals.num_accepted = num_accepted;
-            let grammar = self.compile(&specification, cancel)?;
-            match move_to(matcher, &grammar, cancel) {
+            let grammar = match matcher.is_apart() {
+                true => self.compile_apart(&specification, cancel)?,
+                false => self.compile(&specification, cancel)?,
+            };
+            let max_steps = self.options.max_shared_steps;
+            let moved = match move_to(matcher, &grammar, max_steps, cancel) {
+                Err(RenewError::Matcher(MatcherError::AllowanceSpent)) => {
+                    let grammar = self.compile_apart(&specification, cancel)?;
+                    move_to(matcher, &grammar, None, cancel)
+                }
+                other => other,
+            };
+            match moved {
                 Err(RenewError::Matcher(MatcherError::StatesExhausted { .. })) => {}
                 other => return other,
             }
         }
         let own = OwnMemory::new(&self.num_own).ok_or(RenewError::NoMemory { max: MAX_OWN })?;
         let engine = self.fresh_engine().owned(own);
-        let grammar = self.compile_in(Arc::new(engine), &specification, cancel)?;
-        move_to(matcher, &grammar, cancel)
+        let grammar = self.compile_alone(Arc::new(engine), &specification, cancel)?;
+        move_to(matcher, &grammar, None, cancel)
     }
 }
 
 /// Lets a matcher go on with the same grammar in other memory, where its text and the mask after it
-/// have room there.
-fn move_to(
+/// have room there. A token takes `max_steps` there, unless that is memory apart.
+pub(super) fn move_to(
     matcher: &mut GrammarMatcher,
     grammar: &CompiledGrammar,
+    max_steps: Option<u64>,
     cancel: &CancelFlag,
 ) -> Result<(), RenewError> {
     let mut moved = matcher.restarted(grammar);
+    let max_steps = max_steps.filter(|_| !moved.is_apart());
     for (index, token_id) in matcher.accepted_tokens().into_iter().enumerate() {
         if index % TOKENS_PER_LOOK == 0 && cancel.is_cancelled() {
             return Err(CompileError::Cancelled.into());
         }
+        moved.set_allowance(max_steps);
         if !moved.accept_token(token_id)? {
             return Err(RenewError::Diverged { token_id, index });
         }
     }
+    moved.set_allowance(max_steps);
     moved.next_token_mask()?;
+    moved.set_allowance(matcher.allowance());
     *matcher = moved;
     Ok(())
 }

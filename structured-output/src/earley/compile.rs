@@ -84,6 +84,24 @@ impl Compilation {
         }))
     }
 
+    /// The rule that step 1 looked at last.
+    pub(crate) fn last_lowered(&self) -> Option<RuleId> {
+        self.lowering.last_rule()
+    }
+
+    /// A rule with the language that step 3 looks at.
+    pub(crate) fn rule_being_weighed(&self) -> Option<RuleId> {
+        let label = Label::Text(*self.languages.last()?);
+        let mut nodes = self.graph.nodes.iter();
+        let node = nodes.position(|node| node.edges.iter().any(|edge| edge.0 == label))? as u32;
+        // A rule's nodes are made together: those up to the next rule's start.
+        let starts = (0..).zip(&self.graph.starts);
+        let before = starts.filter(|(_, start)| **start != NO_NODE && **start <= node);
+        before
+            .max_by_key(|(_, start)| **start)
+            .map(|(rule, _)| rule)
+    }
+
     /// Schemas that occur, with the rule and the offset of each.
     pub(crate) fn schemas(&self) -> impl Iterator<Item = (&EmbeddedSchema, RuleId, usize)> {
         self.folded

@@ -85,6 +85,7 @@ pub(super) struct Lowering {
     /// Tokens by their text.
     tokens: HashMap<Box<str>, NamedToken>,
     folded: Folded,
+    last: Option<RuleId>,
 }
 
 impl Lowering {
@@ -159,26 +160,36 @@ impl Lowering {
             holds_text: HashMap::new(),
             tokens,
             folded,
+            last: None,
         }
     }
 
-    /// Lowers rules of about `max_nodes` more nodes; the whole once all are.
+    /// Lowers rules of about `max_nodes` more nodes, or that make as many expressions; the whole once
+    /// all are.
     pub(super) fn run(
         &mut self,
         lexicon: &mut Lexicon,
         max_nodes: usize,
     ) -> Result<Option<Folded>, LowerError> {
         let mut done = 0;
-        while done < max_nodes {
+        let before = lexicon.len();
+        // A rule that makes much ends the slice, so that what it exceeds is told of it.
+        while done < max_nodes && lexicon.len() - before < max_nodes {
             let Some(rule) = self.order.pop() else {
                 return Ok(Some(std::mem::take(&mut self.folded)));
             };
+            self.last = Some(rule);
             let nodes = std::mem::take(&mut self.grammar.rules[rule].nodes);
             done += 1 + nodes.len();
             let value = self.rule(lexicon, rule, nodes)?;
             self.folded.rules[rule] = Some(value);
         }
         Ok(None)
+    }
+
+    /// The rule that was looked at last.
+    pub(super) fn last_rule(&self) -> Option<RuleId> {
+        self.last
     }
 
     fn rule(

@@ -9,10 +9,14 @@
 //! What a matcher asks is looked up first among the answers that are known ([`ready`]), which no
 //! computing holds up. Only a new answer takes the automaton's lock, for as long as it is made.
 
+mod allowance;
+mod opening;
 mod ready;
+#[cfg(test)]
+mod tests;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use crate::automaton::{Base, GrammarState, TokenAutomaton};
 use crate::compiler::OwnMemory;
@@ -21,6 +25,7 @@ use crate::index::TokenizerIndex;
 use crate::lexical::{Fuel, OutOfFuel};
 use crate::mask::Mask;
 use crate::options::{CompilerOptions, Limits};
+pub(crate) use allowance::Allowance;
 use ready::{Answers, ReadyAnswers};
 
 /// A generation. `Send + Sync`; grammars and matchers hold it by `Arc`.
@@ -35,8 +40,16 @@ pub(crate) struct Engine {
     /// Matchers that wait for the automaton: compilations let them pass.
     num_waiting: AtomicUsize,
     is_closed: AtomicBool,
-    /// Where it belongs to one grammar.
-    own: Option<OwnMemory>,
+    /// Where it is apart from the memory that all share.
+    apart: Option<Apart>,
+}
+
+/// A generation beside the one that all grammars share: only who works there waits there.
+enum Apart {
+    /// For some grammars that take long.
+    Lane,
+    /// For one grammar, which may fill it.
+    Own { _leave: OwnMemory },
 }
 
 /// How `cache_bytes` is shared out.
@@ -63,6 +76,12 @@ impl Shares {
             states_at_most: cache_bytes / 8 * 3,
             grammars: cache_bytes / 8,
         }
+    }
+
+    /// The least `cache_bytes` with which states that take so many bytes fill no more than half of their
+    /// share.
+    pub(crate) fn least_for(state_bytes: usize) -> usize {
+        state_bytes.saturating_mul(8)
     }
 }
 
@@ -97,7 +116,7 @@ impl Engine {
             ready: ReadyAnswers::new(shares.ready),
             num_waiting: AtomicUsize::new(0),
             is_closed: AtomicBool::new(false),
-            own: None,
+            apart: None,
             index,
             limits: options.limits.clone(),
             shares,
@@ -105,14 +124,25 @@ impl Engine {
     }
 
     /// The generation of one grammar alone.
-    pub(crate) fn owned(self, own: OwnMemory) -> Self {
-        let own = Some(own);
-        Self { own, ..self }
+    pub(crate) fn owned(self, leave: OwnMemory) -> Self {
+        let apart = Some(Apart::Own { _leave: leave });
+        Self { apart, ..self }
+    }
+
+    /// A generation of grammars that take long.
+    pub(crate) fn lane(self) -> Self {
+        let apart = Some(Apart::Lane);
+        Self { apart, ..self }
     }
 
     /// Whether it belongs to one grammar.
     pub(crate) fn is_own(&self) -> bool {
-        self.own.is_some()
+        matches!(self.apart, Some(Apart::Own { .. }))
+    }
+
+    /// Whether it is apart from the memory that all share.
+    pub(crate) fn is_apart(&self) -> bool {
+        self.apart.is_some()
     }
 
     pub(crate) fn index(&self) -> &Arc<TokenizerIndex> {
@@ -125,6 +155,23 @@ impl Engine {
         self.automaton
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same, before a compilation that waits too.
+    fn lock_before_compilations(&self) -> MutexGuard<'_, TokenAutomaton> {
+        self.num_waiting.fetch_add(1, Ordering::Relaxed);
+        let automaton = self.lock();
+        self.num_waiting.fetch_sub(1, Ordering::Relaxed);
+        automaton
+    }
+
+    /// The automaton, where nobody is at work.
+    fn try_lock(&self) -> Option<MutexGuard<'_, TokenAutomaton>> {
+        match self.automaton.try_lock() {
+            Ok(automaton) => Some(automaton),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// Does a slice of a compilation, once no matcher waits for the automaton. A lock that is given
@@ -145,26 +192,46 @@ impl Engine {
     }
 
     /// The tokens that may come next at a place, the vocabulary's stop tokens included.
-    pub(crate) fn mask(&self, place: GrammarState) -> Result<Arc<Mask>, MatcherError> {
-        self.answer(place, field!(mask), |automaton, fuel| {
+    pub(crate) fn mask(
+        &self,
+        place: GrammarState,
+        allowance: &Allowance,
+    ) -> Result<Arc<Mask>, MatcherError> {
+        self.answer(place, field!(mask), allowance, |automaton, fuel| {
             automaton.next_tokens(place, fuel)
         })
     }
 
-    /// The place after a token, `None` where it isn't allowed.
+    /// The place after a token, `None` where it isn't allowed. Whether the text may end there is then
+    /// known too.
     pub(crate) fn after_token(
         &self,
         place: GrammarState,
         token_id: u32,
+        allowance: &Allowance,
     ) -> Result<Option<GrammarState>, MatcherError> {
         self.check_open()?;
         if let Some(next) = self.ready.after(place, token_id) {
             return Ok(next);
         }
-        self.run_and_note(
-            |automaton, fuel| automaton.after_token(place, token_id, fuel),
-            |next| self.ready.note_after(place, token_id, *next),
-        )
+        let (next, _) = self.run_and_note(
+            allowance,
+            |automaton, fuel| {
+                let next = automaton.after_token(place, token_id, fuel)?;
+                let may_end = match next {
+                    Some(next) => Some(automaton.may_end(next, fuel)?),
+                    None => None,
+                };
+                Ok((next, may_end))
+            },
+            |(next, may_end)| {
+                self.ready.note_after(place, token_id, *next);
+                if let Some(next) = *next {
+                    self.ready.note(next, |known| known.may_end = *may_end);
+                }
+            },
+        )?;
+        Ok(next)
     }
 
     /// Whether the grammar names one of the vocabulary's stop tokens at a place, as the last of the
@@ -173,6 +240,7 @@ impl Engine {
         &self,
         place: GrammarState,
         token_id: u32,
+        allowance: &Allowance,
     ) -> Result<bool, MatcherError> {
         self.check_open()?;
         if matches!(place, GrammarState::Machine(_)) || !self.index.info().is_stop_token(token_id) {
@@ -183,6 +251,7 @@ impl Engine {
             return Ok(known.is_some());
         }
         self.run_and_note(
+            allowance,
             |automaton, _| Ok(automaton.names_stop_token(place, token_id)),
             |named| {
                 let end = named.then_some(place);
@@ -192,31 +261,53 @@ impl Engine {
     }
 
     /// Whether the text may end at a place.
-    pub(crate) fn may_end(&self, place: GrammarState) -> Result<bool, MatcherError> {
-        self.answer(place, field!(may_end), |automaton, fuel| {
+    pub(crate) fn may_end(
+        &self,
+        place: GrammarState,
+        allowance: &Allowance,
+    ) -> Result<bool, MatcherError> {
+        self.answer(place, field!(may_end), allowance, |automaton, fuel| {
             automaton.may_end(place, fuel)
         })
     }
 
     /// Whether the next byte is given.
-    pub(crate) fn has_forced_byte(&self, place: GrammarState) -> Result<bool, MatcherError> {
-        self.answer(place, field!(has_forced_byte), |automaton, fuel| {
-            Ok(!automaton.next_forced_bytes(place, 1, fuel)?.is_empty())
-        })
+    pub(crate) fn has_forced_byte(
+        &self,
+        place: GrammarState,
+        allowance: &Allowance,
+    ) -> Result<bool, MatcherError> {
+        self.answer(
+            place,
+            field!(has_forced_byte),
+            allowance,
+            |automaton, fuel| Ok(!automaton.next_forced_bytes(place, 1, fuel)?.is_empty()),
+        )
     }
 
     /// How many bytes a short completion has.
-    pub(crate) fn bytes_to_end(&self, place: GrammarState) -> Result<u32, MatcherError> {
-        self.answer(place, field!(bytes_to_end), |automaton, fuel| {
+    pub(crate) fn bytes_to_end(
+        &self,
+        place: GrammarState,
+        allowance: &Allowance,
+    ) -> Result<u32, MatcherError> {
+        self.answer(place, field!(bytes_to_end), allowance, |automaton, fuel| {
             automaton.bytes_to_end(place, fuel)
         })
     }
 
     /// How many tokens complete the text, the stop token included.
-    pub(crate) fn tokens_to_end(&self, place: GrammarState) -> Result<u32, MatcherError> {
-        self.answer(place, field!(tokens_to_end), |automaton, fuel| {
-            automaton.tokens_to_end(place, fuel)
-        })
+    pub(crate) fn tokens_to_end(
+        &self,
+        place: GrammarState,
+        allowance: &Allowance,
+    ) -> Result<u32, MatcherError> {
+        self.answer(
+            place,
+            field!(tokens_to_end),
+            allowance,
+            |automaton, fuel| automaton.tokens_to_end(place, fuel),
+        )
     }
 
     /// An answer about a place: known, or computed and noted.
@@ -224,13 +315,14 @@ impl Engine {
         &self,
         place: GrammarState,
         field: Field<T>,
+        allowance: &Allowance,
         work: impl FnOnce(&mut TokenAutomaton, &mut Fuel) -> Result<T, OutOfFuel>,
     ) -> Result<T, MatcherError> {
         self.check_open()?;
         if let Some(known) = self.ready.of(place, field.of) {
             return Ok(known);
         }
-        self.run_and_note(work, |answer| {
+        self.run_and_note(allowance, work, |answer| {
             let answer = answer.clone();
             self.ready
                 .note(place, |known| *(field.of_mut)(known) = Some(answer));
@@ -240,25 +332,34 @@ impl Engine {
     /// Does a matcher's work within its limits.
     pub(crate) fn run<T>(
         &self,
+        allowance: &Allowance,
         work: impl FnOnce(&mut TokenAutomaton, &mut Fuel) -> Result<T, OutOfFuel>,
     ) -> Result<T, MatcherError> {
         self.check_open()?;
-        self.run_and_note(work, |_| ())
+        self.run_and_note(allowance, work, |_| ())
     }
 
     /// Does a matcher's work within its limits, and notes what came of it before others change
     /// anything: an answer that others have forgotten meanwhile must not come back.
     fn run_and_note<T>(
         &self,
+        allowance: &Allowance,
         work: impl FnOnce(&mut TokenAutomaton, &mut Fuel) -> Result<T, OutOfFuel>,
         note: impl FnOnce(&T),
     ) -> Result<T, MatcherError> {
-        let mut fuel = Fuel::new(self.limits.max_mask_steps);
-        self.num_waiting.fetch_add(1, Ordering::Relaxed);
-        let mut automaton = self.lock();
-        self.num_waiting.fetch_sub(1, Ordering::Relaxed);
+        let max_steps = self.limits.max_mask_steps;
+        let granted = allowance
+            .left()
+            .map_or(max_steps, |left| left.min(max_steps));
+        let mut fuel = Fuel::new(granted);
+        let mut automaton = match allowance.left() {
+            // Where all share, nobody is at work for long; apart, for as long as it takes.
+            Some(_) if self.is_apart() => self.try_lock().ok_or(MatcherError::AllowanceSpent)?,
+            _ => self.lock_before_compilations(),
+        };
         let before = automaton.state_bytes();
         let answer = work(&mut automaton, &mut fuel);
+        allowance.spend(granted - fuel.left());
         let after = automaton.state_bytes();
         self.note_state_bytes(after);
         if automaton.take_item_excess() {
@@ -273,8 +374,9 @@ impl Engine {
         if after > before && after > self.shares.states_at_most {
             return Err(self.exhausted());
         }
-        let answer = answer.map_err(|OutOfFuel| MatcherError::StepsExhausted {
-            max: self.limits.max_mask_steps,
+        let answer = answer.map_err(|OutOfFuel| match granted < max_steps {
+            true => MatcherError::AllowanceSpent,
+            false => MatcherError::StepsExhausted { max: max_steps },
         })?;
         note(&answer);
         Ok(answer)
@@ -311,64 +413,28 @@ impl Engine {
         self.clear_caches();
     }
 
+    /// The same without waiting for work that is under way: what can be computed again goes with the last
+    /// grammar then.
+    pub(crate) fn close_at_once(&self) {
+        self.is_closed.store(true, Ordering::Relaxed);
+        if let Some(mut automaton) = self.try_lock() {
+            self.forget(&mut automaton);
+        }
+    }
+
     /// Bytes held: states, masks and answers.
     pub(crate) fn memory_bytes(&self) -> usize {
         let automaton = self.lock();
         automaton.state_bytes() + automaton.cache_bytes() + self.ready.memory_bytes()
     }
 
+    /// Bytes of its states. Waits for no work.
+    pub(crate) fn state_bytes(&self) -> usize {
+        self.state_bytes.load(Ordering::Relaxed)
+    }
+
     /// Whether the next compilation should start a new generation. Waits for no work.
     pub(crate) fn is_full(&self) -> bool {
-        self.state_bytes.load(Ordering::Relaxed) > self.shares.states
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::{
-        CompilerOptions, GrammarCompiler, GrammarMatcher, GrammarSpecification, TokenizerInfo,
-    };
-
-    /// Waits for ever where a known answer takes the lock.
-    #[test]
-    fn known_answers_are_read_while_another_thread_computes() {
-        let vocab = [b"a".to_vec(), b"b".to_vec(), b"<eos>".to_vec()];
-        let info = TokenizerInfo::new(&vocab, 3, &[2], &[2]).unwrap();
-        let compiler = GrammarCompiler::new(info.into(), CompilerOptions::default());
-        let grammar = compiler.compile_regex("a{1,3}b|b").unwrap();
-        let walk = || {
-            let mut matcher = GrammarMatcher::new(&grammar);
-            let mut seen = Vec::new();
-            for token_id in [0, 0, 2, 1, 2] {
-                seen.push((
-                    matcher.next_token_mask().unwrap().token_ids(),
-                    matcher.has_forced_byte().unwrap(),
-                    matcher.min_bytes_to_complete().unwrap(),
-                    matcher.min_tokens_to_complete().unwrap(),
-                    matcher.is_completed(),
-                    matcher.accept_token(token_id).unwrap(),
-                ));
-            }
-            seen
-        };
-        let before = walk();
-        let computing = grammar.engine().lock();
-        let meanwhile = std::thread::scope(|scope| scope.spawn(walk).join().unwrap());
-        drop(computing);
-        assert_eq!(meanwhile, before);
-        // So is whether a grammar is known.
-        let is_cached = || {
-            let specification = GrammarSpecification::Regex("a{1,3}b|b".to_owned());
-            compiler.is_cached(specification, CompilerOptions::default().budget)
-        };
-        let computing = grammar.engine().lock();
-        assert!(std::thread::scope(|scope| scope
-            .spawn(is_cached)
-            .join()
-            .unwrap()));
-        drop(computing);
-        // Forgotten, they are computed again.
-        grammar.engine().clear_caches();
-        assert_eq!(walk(), before);
+        self.state_bytes() > self.shares.states
     }
 }

@@ -138,8 +138,13 @@ pub(crate) enum SyntaxError {
         /// Byte offset in the source.
         offset: usize,
     },
-    /// A limit would be exceeded.
-    Limit { limit: &'static str, max: u64 },
+    /// A limit would be exceeded, at a place of the source.
+    Limit {
+        limit: &'static str,
+        max: u64,
+        /// Byte offset in the source.
+        offset: usize,
+    },
 }
 
 impl SyntaxError {
@@ -266,6 +271,7 @@ impl Grammar {
             return Err(SyntaxError::Limit {
                 limit: "max_rules",
                 max: limits.max_rules as u64,
+                offset,
             });
         }
         self.rules.push(Rule {
@@ -286,17 +292,18 @@ impl Grammar {
     ) -> Result<(), SyntaxError> {
         self.num_nodes += nodes.len();
         self.rules[rule].nodes = nodes;
-        limits.check_nodes(self.num_nodes)
+        limits.check_nodes(self.num_nodes, self.rules[rule].offset)
     }
 }
 
 impl SyntaxLimits {
-    /// Refuses more nodes than there may be.
-    pub(crate) fn check_nodes(&self, num_nodes: usize) -> Result<(), SyntaxError> {
+    /// Refuses more nodes than there may be, up to an offset of the source.
+    pub(crate) fn check_nodes(&self, num_nodes: usize, offset: usize) -> Result<(), SyntaxError> {
         if num_nodes > self.max_nodes {
             return Err(SyntaxError::Limit {
                 limit: "max_grammar_nodes",
                 max: self.max_nodes as u64,
+                offset,
             });
         }
         Ok(())

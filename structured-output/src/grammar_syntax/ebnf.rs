@@ -234,8 +234,10 @@ impl<'a> Parser<'a, '_> {
         // part in the language: it is read, and its nodes from here on are dropped again.
         let mut look_ahead: Option<usize> = None;
         loop {
-            self.limits
-                .check_nodes(self.grammar.num_nodes + self.rule.len())?;
+            self.limits.check_nodes(
+                self.grammar.num_nodes + self.rule.len(),
+                self.cursor.offset(),
+            )?;
             self.skip_blanks();
             let offset = self.cursor.offset();
             let Some(next) = self.cursor.peek() else {

@@ -4,8 +4,8 @@ use std::sync::{Arc, LazyLock};
 
 use serde_json::Value;
 use structured_output::{
-    CompileError, CompiledGrammar, CompilerOptions, Draft, GrammarCompiler, GrammarMatcher,
-    JsonSchemaOptions, PropertyOrder, TokenizerInfo,
+    CompileError, CompiledGrammar, CompilerOptions, Draft, Format, GrammarCompiler, GrammarMatcher,
+    JsonSchemaOptions, MatcherError, PropertyOrder, TokenizerInfo,
 };
 
 use crate::place::{Place, within_memory};
@@ -59,6 +59,8 @@ impl Subject {
         let options = JsonSchemaOptions {
             draft,
             property_order,
+            // As the validator has it.
+            format: Format::Annotate,
             ..JsonSchemaOptions::default()
         };
         match COMPILER.compile_json_schema(&schema.to_string(), &options) {
@@ -86,11 +88,13 @@ impl Subject {
     }
 
     /// Whether a text is accepted: byte by byte, and cut into tokens at random.
-    pub(crate) fn accepts(&self, text: &str, random: &mut Random) -> bool {
-        let Some(grammar) = &self.0 else { return false };
+    pub(crate) fn accepts(&self, text: &str, random: &mut Random) -> Result<bool, MatcherError> {
+        let Some(grammar) = &self.0 else {
+            return Ok(false);
+        };
         let mut matcher = GrammarMatcher::new(grammar);
         let by_bytes: Vec<u32> = text.bytes().map(u32::from).collect();
-        let accepted = matcher.accept_tokens(&by_bytes).unwrap() && matcher.is_completed();
+        let accepted = matcher.accept_tokens(&by_bytes)? && matcher.is_completed();
         matcher.reset();
         let mut by_tokens = true;
         let mut rest = text.as_bytes();
@@ -101,13 +105,13 @@ impl Subject {
                 0 => (u32::from(first), 1),
                 at => (256 + pieces[at - 1] as u32, PIECES[pieces[at - 1]].len()),
             };
-            by_tokens = matcher.next_token_mask().unwrap().is_allowed(token);
-            assert_eq!(matcher.accept_token(token).unwrap(), by_tokens, "{text}");
+            by_tokens = matcher.next_token_mask()?.is_allowed(token);
+            assert_eq!(matcher.accept_token(token)?, by_tokens, "{text}");
             rest = &rest[length..];
         }
         by_tokens &= matcher.is_completed();
         assert_eq!(accepted, by_tokens, "{text} by bytes and by tokens");
-        accepted
+        Ok(accepted)
     }
 
     /// A text that the masks lead to at random; after some tokens only those that end in time.

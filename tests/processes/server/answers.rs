@@ -399,23 +399,101 @@ fn the_model_calls_where_it_wants_to() {
 }
 
 #[test]
-fn a_limit_is_never_hidden_by_calls() {
+fn a_call_that_is_begun_is_finished_within_every_limit() {
     let server = Server::shared();
     let full = server.post(CHAT, &asks_for_weather()).json();
     let tokens = full["usage"]["completion_tokens"].as_u64().unwrap();
-    for max_tokens in 1..tokens - 1 {
+    let (mut num_without, mut num_led) = (0, 0);
+    for max_tokens in 1..tokens {
         let mut body = asks_for_weather();
         body["max_tokens"] = json!(max_tokens);
         let choice = server.post(CHAT, &body).json()["choices"][0].clone();
-        assert_eq!(choice["finish_reason"], "length", "{max_tokens}: {choice}");
-        assert_eq!(
-            choice["message"]["content"].as_str().unwrap_or_default(),
-            ""
-        );
-        if let Some(call) = choice["message"]["tool_calls"].get(0) {
-            let arguments = call["function"]["arguments"].as_str().unwrap();
-            assert!("{\"city\": \"Lisbon\"}".starts_with(arguments), "{call}");
+        let message = &choice["message"];
+        assert_eq!(message["content"].as_str().unwrap_or_default(), "");
+        assert_eq!(choice["structured_output_complete"], true, "{choice}");
+        match message["tool_calls"].as_array() {
+            // There is no room for the shortest call, and the limit is what ended the answer.
+            None => {
+                assert_eq!(choice["finish_reason"], "length", "{max_tokens}: {choice}");
+                assert_eq!(num_led, 0, "{max_tokens}: {choice}");
+                num_without += 1;
+            }
+            Some(calls) => {
+                let arguments = calls[0]["function"]["arguments"].as_str().unwrap();
+                let arguments: Value = serde_json::from_str(arguments).unwrap();
+                assert!(arguments["city"].is_string(), "{max_tokens}: {arguments}");
+                num_led += 1;
+            }
         }
+        body["stream"] = json!(true);
+        let last = server.post(CHAT, &body).events().pop().unwrap()["choices"][0].take();
+        assert_eq!(last["finish_reason"], choice["finish_reason"]);
+    }
+    assert!(num_without > 5 && num_led > 1, "{num_without} {num_led}");
+}
+
+#[test]
+fn only_allowed_tools_are_called() {
+    let server = Server::shared();
+    let other = json!({"type": "function", "function": {"name": "get_time"}});
+    let mut body = asks_for_weather();
+    let tools = body["tools"].as_array_mut().unwrap();
+    tools.push(other.clone());
+    let mut ask = |mode: &str, names: &[&str]| {
+        let named = |name: &&str| json!({"type": "function", "function": {"name": name}});
+        let tools: Vec<Value> = names.iter().map(named).collect();
+        let allowed = json!({"mode": mode, "tools": tools});
+        body["tool_choice"] = json!({"type": "allowed_tools", "allowed_tools": allowed});
+        server.post(CHAT, &body)
+    };
+    let called = |answer: &Value| {
+        let calls = answer["choices"][0]["message"]["tool_calls"].as_array();
+        calls.map(|calls| calls[0]["function"]["name"].clone())
+    };
+    assert_eq!(
+        called(&ask("auto", &["get_weather"]).json()),
+        Some(json!("get_weather"))
+    );
+    // What the model would rather call isn't allowed.
+    assert_ne!(
+        called(&ask("auto", &["get_time"]).json()),
+        Some(json!("get_weather"))
+    );
+    assert_eq!(
+        called(&ask("required", &["get_time"]).json()),
+        Some(json!("get_time"))
+    );
+    let error = ask("auto", &["get_stone"]).error();
+    assert_eq!(error["param"], "tool_choice.allowed_tools.tools[0]");
+    let tools = json!([{"type": "function", "name": "a"}, {"type": "function", "name": "b"}]);
+    let allowed = |name: &str| {
+        json!({"type": "allowed_tools", "mode": "required",
+            "tools": [{"type": "function", "name": name}]})
+    };
+    let mut body = json!({"input": "Hi", "tools": tools, "tool_choice": allowed("b")});
+    let answer = server.post("/v1/responses", &body).json();
+    assert_eq!(answer["output"][0]["name"], "b", "{answer}");
+    body["tool_choice"] = allowed("c");
+    let error = server.post("/v1/responses", &body).error();
+    assert_eq!(error["param"], "tool_choice.tools[0]", "{error}");
+}
+
+#[test]
+fn a_choice_of_one_token_fits_one_token() {
+    let server = Server::shared();
+    for more in [json!({}), json!({"logprobs": true, "top_logprobs": 2})] {
+        let mut body = chat("Is Formwork an engine?", 1);
+        body["guided_choice"] = json!(["A", "B"]);
+        for (name, value) in more.as_object().unwrap() {
+            body[name] = value.clone();
+        }
+        let answer = server.post(CHAT, &body).json();
+        let choice = &answer["choices"][0];
+        let content = choice["message"]["content"].as_str().unwrap();
+        assert!(["A", "B"].contains(&content), "{choice}");
+        assert_eq!(choice["finish_reason"], "stop", "{choice}");
+        assert_eq!(choice["structured_output_complete"], true, "{choice}");
+        assert_eq!(answer["usage"]["completion_tokens"], 1);
     }
 }
 
@@ -425,11 +503,19 @@ fn a_call_that_can_not_be_complete_is_refused() {
     let mut body = chat("How is the weather?", 3);
     body["tools"] = json!([weather_tool()]);
     body["tool_choice"] = json!("required");
-    let error = server.post("/v1/chat/completions", &body).error();
-    assert_eq!(
-        (&error["code"], &error["param"]),
-        (&json!(400), &json!("tools"))
-    );
+    let refused = |body: &Value, param: &str| {
+        let error = server.post(CHAT, body).error();
+        assert_eq!(
+            (&error["code"], &error["param"]),
+            (&json!(400), &json!(param))
+        );
+        let message = error["message"].as_str().unwrap();
+        assert!(message.contains("leave 3: raise max_tokens"), "{message}");
+    };
+    refused(&body, "tools[0].function.parameters");
+    let other = json!({"type": "function", "function": {"name": "stop"}});
+    body["tools"].as_array_mut().unwrap().push(other);
+    refused(&body, "tools");
 }
 
 #[test]

@@ -250,11 +250,20 @@ fn what_can_not_start_says_why_and_ends_with_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let nowhere = folder.path().join("nothing");
     let nowhere = nowhere.to_str().unwrap();
+    let slip = folder.path().join("slip.yaml");
+    std::fs::write(&slip, "prot: 1\n").unwrap();
+    let slip = slip.to_str().unwrap();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
     for (arguments, code, why) in [
         (&["serve", "--port", "70000"][..], 2, "--port"),
         (&["serve", "--prot", "1"], 2, "--prot"),
+        (&["serve", "--config", slip], 2, "no flag --prot"),
+        (
+            &["serve", "--gpu-memory-utilization=0.9"],
+            2,
+            "use --kv-cache-memory-bytes",
+        ),
         (&["serve", "--config", nowhere], 1, "can't read --config"),
         (&["serve", "--port", "0", nowhere], 1, "no model at"),
         (
@@ -287,6 +296,7 @@ fn what_can_not_start_says_why_and_ends_with_an_error() {
         .output()
         .unwrap();
     assert!(says(&output).contains("FORMWORK_PROT"), "{}", says(&output));
+    assert_eq!(output.status.code(), Some(2));
 }
 
 #[test]

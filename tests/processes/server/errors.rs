@@ -303,10 +303,29 @@ fn heads_are_limited_to_the_byte_and_to_the_header() {
     }
 }
 
+/// What is refused before it is a request has the form of every other error.
 #[test]
 fn what_is_no_head_is_refused() {
     let server = Server::shared();
-    assert_eq!(send(&server.address, b"nonsense\r\n\r\n").status(), 400);
+    let path = format!("GET /{} HTTP/1.1\r\nHost: x\r\n\r\n", "a".repeat(70_000));
+    let headers: String = (0..600).map(|i| format!("X-{i}: y\r\n")).collect();
+    let headers = format!("GET /health HTTP/1.1\r\nHost: x\r\n{headers}\r\n");
+    let long = format!("GET /health HTTP/1.1\r\nX: {}\r\n\r\n", "y".repeat(9 << 20));
+    for (sent, code, kind) in [
+        ("nonsense\r\n\r\n", 400, "BadRequestError"),
+        (&path, 414, "UriTooLongError"),
+        (&headers, 431, "RequestHeaderFieldsTooLargeError"),
+        (&long, 431, "RequestHeaderFieldsTooLargeError"),
+    ] {
+        let answer = send(&server.address, sent.as_bytes()).finish();
+        assert_eq!(answer.headers["content-type"], "application/json");
+        let error = answer.error();
+        assert_eq!(
+            (&error["code"], &error["type"]),
+            (&json!(code), &json!(kind)),
+            "{error}"
+        );
+    }
     assert!(server.is_healthy());
 }
 

@@ -169,11 +169,15 @@ fn common() -> Vec<(&'static str, Value, Gets)> {
             json!({"regexp": "a"}),
             Refusal("structured_outputs.regexp"),
         ),
-        ("guided_json", schema, Answer(|a| text(a).starts_with('{'))),
+        (
+            "guided_json",
+            schema,
+            Answer(|a| text(a).trim_start().starts_with('{')),
+        ),
         (
             "guided_json_object",
             json!(true),
-            Answer(|a| text(a).starts_with('{')),
+            Answer(|a| text(a).trim_start().starts_with('{')),
         ),
         (
             "guided_regex",
@@ -562,6 +566,98 @@ fn errors_name_the_field_as_the_request_spells_it() {
         );
         let message = error["message"].as_str().unwrap();
         assert!(message.contains(says), "{message}");
+    }
+}
+
+/// Every place where a constraint may stand: what only the core finds is told of it by the names of
+/// the request.
+#[test]
+fn a_constraint_is_named_as_the_request_spells_it() {
+    let server = Server::shared();
+    let wrong = json!({"type": "string", "pattern": "("});
+    let long = json!({"type": "string", "minLength": 50});
+    let function = |parameters: &Value| json!({"name": "f", "parameters": parameters});
+    let tools = |parameters: &Value| {
+        let parameters =
+            json!({"type": "object", "properties": {"a": parameters}, "required": ["a"]});
+        json!([
+            {"type": "function", "function": {"name": "g"}},
+            {"type": "function", "function": function(&parameters)},
+        ])
+    };
+    let named = json!({"type": "function", "function": {"name": "f"}});
+    let format = |schema: &Value| json!({"type": "json_schema", "json_schema": {"name": "n", "schema": schema}});
+    type Spelling<'a> = (&'a str, Box<dyn Fn(&Value) -> Value + 'a>);
+    let spellings: Vec<Spelling<'_>> = vec![
+        (
+            "response_format.json_schema.schema",
+            Box::new(|schema| json!({"response_format": format(schema)})),
+        ),
+        (
+            "response_format.schema",
+            Box::new(
+                |schema| json!({"response_format": {"type": "json_object", "schema": schema}}),
+            ),
+        ),
+        (
+            "guided_json",
+            Box::new(|schema| json!({"guided_json": schema})),
+        ),
+        (
+            "json_schema",
+            Box::new(|schema| json!({"json_schema": schema})),
+        ),
+        (
+            "structured_outputs.json",
+            Box::new(|schema| json!({"structured_outputs": {"json": schema.to_string()}})),
+        ),
+        (
+            "tools[1].function.parameters",
+            Box::new(|schema| json!({"tools": tools(schema), "tool_choice": named})),
+        ),
+    ];
+    let refused = |path: &str, body: &Value, field: &str, says: &[&str]| {
+        let error = server.post(path, body).error();
+        assert_eq!(
+            (&error["code"], &error["param"]),
+            (&json!(400), &json!(field)),
+            "{error}"
+        );
+        let message = error["message"].as_str().unwrap();
+        assert!(message.starts_with(&format!("{field}: ")), "{message}");
+        for says in says {
+            assert!(message.contains(says), "{message}");
+        }
+    };
+    for (field, spell) in &spellings {
+        for (limit, stream) in [("max_tokens", false), ("max_completion_tokens", true)] {
+            let with = |schema: &Value| {
+                let mut request = json!({"messages": [{"role": "user", "content": "Hi"}]});
+                request[limit] = json!(9);
+                request["stream"] = json!(stream);
+                for (name, value) in spell(schema).as_object().unwrap() {
+                    request[name] = value.clone();
+                }
+                request
+            };
+            refused(CHAT, &with(&wrong), field, &["schema, at `#", "pattern`"]);
+            let raise = format!("leave 9: raise {limit}, or");
+            refused(CHAT, &with(&long), field, &["takes at least ", &raise]);
+        }
+    }
+    for (schema, says) in [
+        (&wrong, "pattern`"),
+        (&long, "leave 9: raise max_output_tokens, or"),
+    ] {
+        let mut body = json!({"input": "Hi", "max_output_tokens": 9});
+        let format = json!({"type": "json_schema", "name": "n", "schema": schema});
+        body["text"] = json!({"format": format});
+        refused("/v1/responses", &body, "text.format.schema", &[says]);
+        body["text"] = json!({});
+        let parameters = json!({"type": "object", "properties": {"a": schema}, "required": ["a"]});
+        body["tools"] = json!([{"type": "function", "name": "f", "parameters": parameters}]);
+        body["tool_choice"] = json!("required");
+        refused("/v1/responses", &body, "tools[0].parameters", &[says]);
     }
 }
 

@@ -112,12 +112,21 @@ impl Engine {
         constraint: Option<StructuredOutputsConstraint>,
         max_tokens: u32,
     ) -> String {
-        let number = self.num_requests;
-        self.num_requests += 1;
         let structured_outputs = constraint.map(|constraint| StructuredOutputsParams {
             whitespace: Whitespace::Spaced,
             ..StructuredOutputsParams::new(constraint)
         });
+        self.add_with(structured_outputs, max_tokens)
+    }
+
+    /// The same with all that may be said of a constraint.
+    pub(crate) fn add_with(
+        &mut self,
+        structured_outputs: Option<StructuredOutputsParams>,
+        max_tokens: u32,
+    ) -> String {
+        let number = self.num_requests;
+        self.num_requests += 1;
         let ignore_eos = structured_outputs.is_none();
         let request = EngineCoreRequest {
             request_id: number.to_string(),
@@ -163,6 +172,11 @@ impl Engine {
         };
         let request = Request::from_engine_core_request(request, &self.core.block_hasher());
         self.core.add_request(request);
+    }
+
+    /// The most steps of work that grammars took within one step.
+    pub(crate) fn most_grammar_steps(&self) -> u64 {
+        self.core.most_grammar_steps()
     }
 
     /// Whether a step has something to do.

@@ -56,6 +56,7 @@ fn load(folder: &Path, num_threads: usize) -> anyhow::Result<Box<dyn CausalLm>> 
         dtype: Dtype::Auto,
         kv_cache_dtype: protocol::KvCacheDtype::Auto,
         quantization: Quantization::None,
+        weight_cache: None,
         backend: BackendKind::Cpu,
         heartbeat: Arc::default(),
     };

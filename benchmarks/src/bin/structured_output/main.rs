@@ -9,6 +9,7 @@ mod compilations;
 mod engine;
 mod fixed_keys;
 mod head;
+mod hostile;
 mod overhead;
 
 use std::fs;
@@ -55,7 +56,7 @@ enum Part {
     Overhead,
     /// The same on the built-in model
     BuiltIn,
-    /// Running requests beside compilations
+    /// Running requests, most of them constrained, beside hostile grammars
     Compilations,
     /// Rows of the LM head
     Head,

@@ -7,7 +7,7 @@ use safetensors::Dtype;
 
 #[allow(clippy::expect_used, reason = "shared with the engine's tests")]
 #[path = "../../../../engine-core/tests/random_checkpoint/mod.rs"]
-mod random_checkpoint;
+pub(crate) mod random_checkpoint;
 
 use random_checkpoint::RandomCheckpoint;
 

@@ -11,7 +11,9 @@ use crossbeam_channel::unbounded;
 use engine_core::core::sched::{EngineClock, Scheduler};
 use engine_core::core::{BlockHasher, KVCacheConfig};
 use engine_core::engine::{EngineCore, StepTimes};
-use engine_core::model_executor::{ComputePool, LoadOptions, ModelLimits, load_model};
+use engine_core::model_executor::{
+    ComputePool, LoadOptions, ModelLimits, WEIGHT_CACHE_BYTES, load_model,
+};
 use engine_core::request::Request;
 use engine_core::worker::{Executor, ModelRunner, ModelRunnerConfig};
 use protocol::{
@@ -131,13 +133,19 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// Loads the checkpoint in `folder`.
-    pub(crate) fn load(folder: &Path, spec: EngineSpec, num_threads: u32) -> anyhow::Result<Self> {
+    /// Loads the checkpoint in `folder`, where asked for with the engine's file of quantized weights.
+    pub(crate) fn load(
+        folder: &Path,
+        spec: EngineSpec,
+        num_threads: u32,
+        weight_cache: bool,
+    ) -> anyhow::Result<Self> {
         let pool = Arc::new(ComputePool::new(num_threads as usize)?);
         let options = LoadOptions {
             dtype: spec.dtype,
             kv_cache_dtype: spec.kv_cache_dtype,
             quantization: spec.quantization,
+            weight_cache: weight_cache.then_some(WEIGHT_CACHE_BYTES),
             backend: spec.backend,
             heartbeat: Arc::default(),
         };

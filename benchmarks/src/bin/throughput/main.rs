@@ -7,8 +7,11 @@
 mod checkpoint;
 mod engine;
 mod llama_cpp;
+mod loading;
 mod report;
+mod shares;
 mod timed_model;
+mod work;
 
 use std::path::PathBuf;
 
@@ -19,6 +22,8 @@ use clap::Parser;
 use crate::engine::{DECODE_PROMPT_TOKENS, Engine, EngineSpec};
 use crate::llama_cpp::{Gguf, LlamaCpp};
 use crate::report::Report;
+use crate::shares::{MachineShares, Round};
+use crate::work::{Probe, Shape, Work};
 
 /// Times whole steps of the engine, scheduler and sampler included, in this process.
 #[derive(Debug, Parser)]
@@ -55,6 +60,9 @@ struct Arguments {
     /// Make the checkpoint and measure nothing
     #[arg(long)]
     only_checkpoint: bool,
+    /// Measure how long loading takes and how much memory, and nothing else
+    #[arg(long)]
+    only_loading: bool,
     /// llama.cpp's llama-bench, for the prefill
     #[arg(long, value_name = "PATH", requires = "ggufs")]
     llama_bench: Option<PathBuf>,
@@ -83,23 +91,34 @@ fn main() -> anyhow::Result<()> {
         "{}; {num_threads} compute threads\n",
         machine::description()
     );
+    if arguments.only_loading {
+        loading::print_head();
+        for spec in &arguments.engines {
+            loading::measure(&folder, *spec, num_threads)?;
+        }
+        return Ok(());
+    }
     let mut engines = Vec::new();
     for spec in &arguments.engines {
         eprintln!("loading {spec}");
-        engines.push(Engine::load(&folder, *spec, num_threads)?);
+        engines.push(Engine::load(&folder, *spec, num_threads, true)?);
     }
 
     let mut report = Report::default();
+    let mut shares = MachineShares::default();
+    let shape = Shape::of_checkpoint();
     for round in 1..=arguments.rounds {
         for engine in &mut engines {
-            let bandwidth = machine::read_bandwidth(num_threads as usize);
+            let probe = Probe::run(engine.spec(), num_threads as usize);
             println!(
                 "round {round}, {}: load average {}, {:.1} GB/s read",
                 engine.spec(),
                 machine::load_average(),
-                bandwidth / 1e9
+                probe.read / 1e9
             );
-            measure(engine, &arguments, &mut report)?;
+            let work = Work::of(shape, engine.spec());
+            let round = measure(engine, &arguments, &mut report, work, probe)?;
+            shares.add(&engine.spec().to_string(), round);
             // The peer of the same format, at once: memory may be slower a minute later.
             let format = engine.spec().format();
             if let Some(gguf) = arguments.ggufs.iter().find(|gguf| gguf.format == format) {
@@ -118,25 +137,42 @@ fn main() -> anyhow::Result<()> {
             }
         }
     }
-    println!("\n{report}");
+    println!("\n{report}\n{shares}");
     Ok(())
 }
 
 /// One round of one engine.
-fn measure(engine: &mut Engine, arguments: &Arguments, report: &mut Report) -> anyhow::Result<()> {
+fn measure(
+    engine: &mut Engine,
+    arguments: &Arguments,
+    report: &mut Report,
+    work: Work,
+    probe: Probe,
+) -> anyhow::Result<Round> {
     let name = engine.spec().to_string();
     let prefill = engine.prefill(arguments.prefill)?;
     let rate = arguments.prefill as f64 / prefill.as_secs_f64();
     report.add_rate(&name, prefill_case(arguments.prefill), rate);
+    let mut round = Round {
+        work,
+        probe,
+        prefill: (prefill.as_secs_f64(), arguments.prefill),
+        step: None,
+        step_in_context: None,
+    };
     for &batch in &arguments.batches {
         let times = engine.decode(batch, DECODE_PROMPT_TOKENS, arguments.steps, 0.0)?;
         let rate = (batch * arguments.steps) as f64 / times.step.as_secs_f64();
+        if batch == 1 {
+            round.step = Some(1.0 / rate);
+        }
         report.add_rate(&name, decode_case(batch), rate);
         report.add_times(&name, &format!("{}, greedy", decode_case(batch)), times);
     }
     for &context in arguments.contexts.iter().filter(|context| **context > 0) {
         let times = engine.decode(1, context, arguments.steps, 0.0)?;
         let rate = arguments.steps as f64 / times.step.as_secs_f64();
+        round.step_in_context = Some(1.0 / rate);
         let case = format!("{}, context {context}", decode_case(1));
         report.add_times(&name, &format!("{case}, greedy"), times);
         report.add_rate(&name, case, rate);
@@ -150,7 +186,7 @@ fn measure(engine: &mut Engine, arguments: &Arguments, report: &mut Report) -> a
             times,
         );
     }
-    Ok(())
+    Ok(round)
 }
 
 fn decode_case(batch: usize) -> String {

@@ -7,14 +7,18 @@ use protocol::{
     StructuredOutputStats,
 };
 
-use crate::core::sched::output::{GrammarOutput, ModelRunnerOutput, RequestMasks, SchedulerOutput};
-use crate::core::sched::renewal::{GrammarFailure, failure_code};
+use crate::core::sched::aside::{GrammarFailure, failure_code};
+use crate::core::sched::output::{
+    Admission, GrammarOutput, ModelRunnerOutput, RequestMasks, SchedulerOutput,
+};
 use crate::core::sched::request_queue::QueueKey;
 use crate::core::sched::scheduler::{ClientOutput, Place, RunningRequest, Scheduler};
 use crate::core::sched::stop::{Stop, check_stop};
 use crate::core::sched::update::some_unless_default;
 use crate::request::{Request, RequestId, StructuredOutput};
-use crate::structured_output::{Accepted, CompiledGrammar, ForcedTokens, StructuredOutputRequest};
+use crate::structured_output::{
+    Accepted, CompiledGrammar, ForcedTokens, Question, StructuredOutputRequest,
+};
 
 /// Most tokens that are appended to a request in one step without being sampled: bounds the work of
 /// a step where a grammar forces a long text.
@@ -23,7 +27,7 @@ const MAX_FORCED_TOKENS: usize = 64;
 /// A grammar that is compiled.
 struct TakenGrammar {
     grammar: CompiledGrammar,
-    is_renewal: bool,
+    was_admitted: bool,
 }
 
 impl Scheduler {
@@ -31,6 +35,10 @@ impl Scheduler {
     /// queue; or it ends with an error of its own, or at once where the grammar leaves nothing to
     /// generate. A request that is gone meanwhile, or not there yet, is no error.
     pub fn grammar_compiled(&mut self, request_id: &RequestId) {
+        if let Some(&Place::Running(admission)) = self.in_flight.get(request_id) {
+            self.grammar_of_running(admission);
+            return;
+        }
         let Some((key, compiled)) = self.take_compiled(request_id) else {
             return;
         };
@@ -38,10 +46,10 @@ impl Scheduler {
             return;
         };
         self.in_flight.remove(request_id);
-        if compiled.is_renewal {
+        if compiled.was_admitted {
             let seconds = compiled.grammar.compile_seconds;
             self.structured_output_stats.compile_seconds.extend(seconds);
-            self.renewed(key, request, compiled.grammar.outcome);
+            self.come_back(key, request, compiled.grammar.outcome);
             return;
         }
         let compiled = compiled.grammar;
@@ -69,6 +77,23 @@ impl Scheduler {
         }
     }
 
+    /// Looks whether the grammar that a running request waits for can go on.
+    fn grammar_of_running(&mut self, admission: Admission) {
+        let found = self
+            .running
+            .binary_search_by_key(&admission, |running| running.admission);
+        let Ok(index) = found else { return };
+        let taken = match &self.running[index].request.structured_output {
+            Some(StructuredOutput::Pending(pending)) => pending.take(),
+            Some(StructuredOutput::Ready(_)) | None => None,
+        };
+        if let Some(compiled) = taken {
+            let seconds = compiled.compile_seconds;
+            self.structured_output_stats.compile_seconds.extend(seconds);
+            self.come_back_running(index, compiled.outcome);
+        }
+    }
+
     /// A waiting request's place and its grammar, once it is compiled.
     fn take_compiled(&self, request_id: &RequestId) -> Option<(QueueKey, TakenGrammar)> {
         let Place::WaitingForGrammar(key) = self.in_flight.get(request_id)? else {
@@ -78,7 +103,7 @@ impl Scheduler {
             Some(StructuredOutput::Pending(pending)) => {
                 let taken = TakenGrammar {
                     grammar: pending.take()?,
-                    is_renewal: pending.is_renewal(),
+                    was_admitted: pending.was_admitted(),
                 };
                 Some((key.clone(), taken))
             }
@@ -133,9 +158,7 @@ impl Scheduler {
     pub(super) fn enqueue(&mut self, key: QueueKey, mut request: Box<Request>) {
         let stop = match check_stop(&request, self.max_model_len) {
             Some(stop) => Ok(Some(stop)),
-            // Prompt logprobs go out with the first token that the model computes.
-            None if request.prompt_logprobs_due => Ok(None),
-            None => self.append_forced_tokens(&mut request),
+            None => self.append_due_tokens(&mut request),
         };
         match stop {
             Ok(None) => {
@@ -148,15 +171,31 @@ impl Scheduler {
                 self.forget_in_runner(&request);
                 self.end_unqueued(request, stop);
             }
-            Err(GrammarFailure::Exhausted) => self.renew(key, request),
+            Err(GrammarFailure::Aside) => self.set_aside(key, request),
             Err(GrammarFailure::Failed(message)) => {
                 let error = RequestError {
                     code: failure_code(&request),
                     message,
                     retryable: false,
                 };
-                self.fail_renewed(request, error);
+                self.fail_aside(request, error);
             }
+        }
+    }
+
+    /// Appends the tokens that come next without being sampled to a request that comes to the queue or
+    /// back from its grammar.
+    ///
+    /// # Errors
+    /// As for [`append_forced_tokens`](Self::append_forced_tokens).
+    pub(super) fn append_due_tokens(
+        &mut self,
+        request: &mut Request,
+    ) -> Result<Option<Stop>, GrammarFailure> {
+        match request.prompt_logprobs_due {
+            // They go out with the first token that the model computes.
+            true => Ok(None),
+            false => self.append_forced_tokens(request),
         }
     }
 
@@ -181,20 +220,26 @@ impl Scheduler {
                 continue;
             };
             output.masks.resize_with(index, RequestMasks::default);
-            output.masks.push(
-                match grammar.masks(scheduler_output.draft_at(index), num_left) {
-                    Ok(masks) => {
-                        num_rows += masks.len() as u64;
-                        RequestMasks::Masks(masks)
+            let draft = scheduler_output.draft_at(index);
+            let masks = self
+                .grammar_steps
+                .ask(grammar, |grammar| grammar.masks(draft, num_left));
+            output.masks.push(match masks {
+                Ok(masks) => {
+                    num_rows += masks.len() as u64;
+                    RequestMasks::Masks(masks)
+                }
+                Err(error) => {
+                    let question = Question::Mask {
+                        tokens_left: num_left,
+                    };
+                    let what = "the grammar has no mask";
+                    match GrammarFailure::new(grammar, question, what, &error) {
+                        GrammarFailure::Aside => RequestMasks::Withheld,
+                        GrammarFailure::Failed(reason) => RequestMasks::Failed(reason),
                     }
-                    Err(error) => {
-                        match GrammarFailure::new(grammar, "the grammar has no mask", &error) {
-                            GrammarFailure::Exhausted => RequestMasks::Withheld,
-                            GrammarFailure::Failed(reason) => RequestMasks::Failed(reason),
-                        }
-                    }
-                },
-            );
+                }
+            });
         }
         self.structured_output_stats.num_masked_rows += num_rows;
         (!output.masks.is_empty()).then_some(output)
@@ -225,7 +270,10 @@ impl Scheduler {
         let Some(grammar) = request.grammar_mut() else {
             return Ok(true);
         };
-        match grammar.accept_token(token_id, num_left) {
+        let accepted = self
+            .grammar_steps
+            .ask(grammar, |grammar| grammar.accept_token(token_id, num_left));
+        match accepted {
             Ok(Accepted::Yes) => {
                 self.structured_output_stats.num_constrained_tokens += 1;
                 Ok(true)
@@ -237,7 +285,11 @@ impl Scheduler {
             ))),
             Err(error) => {
                 let what = format!("the grammar failed at output token {num_output_tokens}");
-                Err(GrammarFailure::new(grammar, &what, &error))
+                let question = Question::Token {
+                    token_id,
+                    tokens_left: num_left,
+                };
+                Err(GrammarFailure::new(grammar, question, &what, &error))
             }
         }
     }
@@ -291,22 +343,23 @@ impl Scheduler {
     }
 
     /// The tokens that come next without being sampled; empty where there is a choice.
-    fn next_forced_tokens(&self, request: &mut Request) -> Result<Vec<u32>, GrammarFailure> {
+    fn next_forced_tokens(&mut self, request: &mut Request) -> Result<Vec<u32>, GrammarFailure> {
         let num_left = request.num_tokens_left(self.max_model_len);
         let Some((grammar, all_token_ids)) = request.grammar_and_tokens() else {
             return Ok(Vec::new());
         };
-        let forced_text = self
-            .forced_tokens
-            .forced_text(grammar, all_token_ids, num_left);
-        let forced = match forced_text {
-            Ok(run) if run.is_empty() => grammar
-                .forced_token(num_left)
-                .map(|forced| forced.into_iter().collect()),
-            other => other,
-        };
+        let forced_tokens = &self.forced_tokens;
+        let forced = self.grammar_steps.ask(grammar, |grammar| {
+            forced_tokens.next(grammar, all_token_ids, num_left)
+        });
         forced.map_err(|error| {
-            GrammarFailure::new(grammar, "the grammar failed on a forced token", &error)
+            let question = Question::Forced {
+                forced_tokens: forced_tokens.clone(),
+                last_token_ids: ForcedTokens::last_of(all_token_ids).to_vec(),
+                tokens_left: num_left,
+            };
+            let what = "the grammar failed on a forced token";
+            GrammarFailure::new(grammar, question, what, &error)
         })
     }
 
@@ -322,14 +375,12 @@ impl Scheduler {
             .propose(request.all_token_ids(), max_tokens)
             .to_vec();
         if let Some(grammar) = request.grammar_mut() {
-            let num_valid = match grammar.validate_tokens(&draft, num_left) {
-                Ok(num_valid) => num_valid,
-                Err(error) => {
-                    // Another failure than this one its masks have in the next step, and say why.
-                    GrammarFailure::new(grammar, "a draft", &error);
-                    0
-                }
-            };
+            let valid = self
+                .grammar_steps
+                .ask(grammar, |grammar| grammar.validate_tokens(&draft, num_left));
+            // There need not be one. Why the grammar fails, if it does without it, its masks say in the
+            // next step.
+            let num_valid = valid.unwrap_or_default();
             self.spec_decoding_stats.num_invalid_tokens += (draft.len() - num_valid) as u64;
             draft.truncate(num_valid);
         }

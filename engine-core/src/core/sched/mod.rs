@@ -34,13 +34,14 @@
 //! ```
 
 mod admission;
+mod aside;
 pub mod clock;
 mod config;
 mod finish;
 mod grammar;
+mod grammar_steps;
 pub mod output;
 mod preempt;
-mod renewal;
 mod request_queue;
 pub mod scheduler;
 mod step;

@@ -4,9 +4,12 @@ use std::sync::Arc;
 
 use protocol::{LogprobsLists, SamplingParams};
 
-use crate::core::sched::scheduler::Admission;
 use crate::request::RequestId;
 use crate::structured_output::TokenMask;
+
+/// Number of an admission: counts up with every request that starts or resumes running.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Admission(pub(super) u64);
 
 /// One step: which tokens of which requests go through the model.
 ///

@@ -52,7 +52,7 @@ impl Scheduler {
     /// Takes the blocks of a running request and puts it back into the queue. Its output and the
     /// state of its grammar stay; all tokens are computed again when it resumes, but for what the prefix cache still has.
     /// Budget that it had in this step goes back.
-    fn preempt(&mut self, index: usize, step: &mut Step) {
+    pub(super) fn preempt(&mut self, index: usize, step: &mut Step) {
         let RunningRequest {
             admission,
             mut request,
@@ -65,9 +65,12 @@ impl Scheduler {
         request.num_preemptions += 1;
         request.record_event(EngineCoreEventType::Preempted, step.timestamp);
         let request_id = request.request_id().clone();
+        step.preempted_req_ids.push(request_id.clone());
+        if request.is_parked() {
+            self.unpark(request);
+            return;
+        }
         let key = self.waiting.prepend(request);
-        self.in_flight
-            .insert(request_id.clone(), Place::Waiting(key));
-        step.preempted_req_ids.push(request_id);
+        self.in_flight.insert(request_id, Place::Waiting(key));
     }
 }

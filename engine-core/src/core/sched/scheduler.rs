@@ -11,7 +11,8 @@ use crate::core::block_hash::BlockHasher;
 use crate::core::kv_cache_manager::{KVCacheConfig, KVCacheManager, RequestBlocks};
 use crate::core::sched::clock::EngineClock;
 use crate::core::sched::config::{SchedulerError, validate};
-use crate::core::sched::output::SchedulerOutput;
+use crate::core::sched::grammar_steps::GrammarSteps;
+use crate::core::sched::output::{Admission, SchedulerOutput};
 use crate::core::sched::request_queue::{QueueKey, RequestQueue};
 use crate::core::sched::step::{News, Step};
 use crate::core::spec_decode::NgramProposer;
@@ -38,10 +39,6 @@ pub struct ClientOutput {
     /// What it gets.
     pub output: EngineCoreOutput,
 }
-
-/// Number of an admission: counts up with every request that starts or resumes running.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Admission(u64);
 
 /// A request that holds blocks.
 #[derive(Debug)]
@@ -74,8 +71,10 @@ pub struct Scheduler {
     pub(crate) waiting: RequestQueue,
     /// `WAITING_FOR_STRUCTURED_OUTPUT_GRAMMAR`: others pass them by. By their places in the queue.
     pub(crate) waiting_for_grammar: BTreeMap<QueueKey, Box<Request>>,
-    /// Of these, requests whose grammar nobody has submitted again yet.
-    pub(crate) grammars_to_renew: Vec<QueueKey>,
+    /// Requests that have to wait for their grammar and that nobody has submitted for that yet.
+    pub(crate) asides: Vec<Place>,
+    /// What grammars may still do in this step.
+    pub(crate) grammar_steps: GrammarSteps,
     /// In order of admission, so that an [`Admission`] is found by bisection and a step's output
     /// by walking both in parallel.
     pub(crate) running: Vec<RunningRequest>,
@@ -119,7 +118,8 @@ impl Scheduler {
             clock,
             waiting: RequestQueue::new(config.policy),
             waiting_for_grammar: BTreeMap::new(),
-            grammars_to_renew: Vec::new(),
+            asides: Vec::new(),
+            grammar_steps: GrammarSteps::new(),
             running: Vec::new(),
             in_flight: HashMap::new(),
             finished_req_ids: Vec::new(),
@@ -155,11 +155,13 @@ impl Scheduler {
     /// budget; nothing is admitted in a step that had to preempt. Costs O(running + admitted),
     /// however many wait.
     pub fn schedule(&mut self) -> SchedulerOutput {
+        self.grammar_steps.refill();
         let mut step = self.new_step();
         self.schedule_running(&mut step);
         self.cache_scheduled_blocks(&step);
         if step.preempted_req_ids.is_empty() && self.pause_state == PauseState::Unpaused {
             self.schedule_waiting(&mut step);
+            self.schedule_in_place_of_parked(&mut step);
         }
         self.finish_step(step)
     }
@@ -168,6 +170,10 @@ impl Scheduler {
         let mut index = 0;
         while index < self.running.len() && step.token_budget > 0 {
             let request = &self.running[index].request;
+            if request.is_parked() {
+                index += 1;
+                continue;
+            }
             let num_tokens = (request.num_tokens_with_spec() - request.num_computed_tokens)
                 .min(step.max_tokens_per_request)
                 .min(step.token_budget);
@@ -207,7 +213,7 @@ impl Scheduler {
         }
     }
 
-    fn schedule_waiting(&mut self, step: &mut Step) {
+    pub(super) fn schedule_waiting(&mut self, step: &mut Step) {
         let max_num_seqs = self.config.max_num_seqs as usize;
         while step.token_budget > 0 && self.running.len() < max_num_seqs && self.admit_next(step) {}
     }
@@ -318,12 +324,13 @@ impl Scheduler {
         self.waiting_for_grammar.values().map(|request| &**request)
     }
 
-    /// Requests that could make progress, those not that wait for their grammar: none while all is paused, only the running ones while
-    /// admission is.
+    /// Requests that could make progress, those not that wait for their grammar: none while all is
+    /// paused, only the running ones while admission is.
     pub fn num_unfinished_requests(&self) -> usize {
+        let num_active = self.running.len() - self.num_parked();
         match self.pause_state {
-            PauseState::Unpaused => self.waiting.len() + self.running.len(),
-            PauseState::PausedNew => self.running.len(),
+            PauseState::Unpaused => self.waiting.len() + num_active,
+            PauseState::PausedNew => num_active,
             PauseState::PausedAll => 0,
         }
     }
@@ -339,6 +346,11 @@ impl Scheduler {
         self.has_unfinished_requests()
             || !self.finished_req_ids.is_empty()
             || !self.pending_outputs.is_empty()
+    }
+
+    /// The most steps of work that grammars took within one step of the loop, on which everybody waits.
+    pub fn most_grammar_steps(&self) -> u64 {
+        self.grammar_steps.most()
     }
 
     /// What the scheduler may start.

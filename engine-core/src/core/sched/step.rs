@@ -1,8 +1,8 @@
 //! A step in the making: what is scheduled so far, and how it is written down for the runner.
 
 use crate::core::kv_cache_manager::RequestBlocks;
-use crate::core::sched::output::{CachedRequestData, NewRequestData, SchedulerOutput};
-use crate::core::sched::scheduler::{Admission, PauseState, RunningRequest, Scheduler};
+use crate::core::sched::output::{Admission, CachedRequestData, NewRequestData, SchedulerOutput};
+use crate::core::sched::scheduler::{PauseState, RunningRequest, Scheduler};
 use crate::request::{Request, RequestId};
 
 /// A step in the making.

@@ -14,9 +14,10 @@ pub(crate) struct Stop {
 
 /// Whether `request` ends with the output it has, judged by its last output token.
 ///
-/// In this order: a budget that ended free text, the end-of-text token, `stop_token_ids`, the end of the grammar, `max_model_len`
-/// and `max_tokens`, and then repetition. Before `min_tokens` output tokens only the grammar and the
-/// lengths end a request. Sampling masks stop tokens until then; one that comes all the same
+/// In this order: a budget that ended free text, the end-of-text token, `stop_token_ids`, the end of
+/// the grammar, `max_model_len` and `max_tokens`, and then repetition. A text of a grammar that comes
+/// to its end with the last token that there is room for says `stop`: only its stop token is missing.
+/// Before `min_tokens` output tokens only the grammar and the lengths end a request. Sampling masks stop tokens until then; one that comes all the same
 /// (from a replay) does not cut the output shorter than was asked.
 pub(crate) fn check_stop(request: &Request, max_model_len: usize) -> Option<Stop> {
     let params = request.sampling_params();
@@ -61,8 +62,15 @@ pub(crate) fn check_stop(request: &Request, max_model_len: usize) -> Option<Stop
         .max_tokens
         .map_or(usize::MAX, |max_tokens| max_tokens as usize);
     if request.num_tokens() >= max_model_len || output_token_ids.len() >= max_tokens {
+        let is_whole = request
+            .grammar()
+            .is_some_and(StructuredOutputRequest::is_whole_at_limit);
+        let finish_reason = match is_whole {
+            true => FinishReason::Stop,
+            false => FinishReason::Length,
+        };
         return Some(Stop {
-            finish_reason: FinishReason::Length,
+            finish_reason,
             stop_reason: None,
         });
     }

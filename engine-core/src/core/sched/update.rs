@@ -6,8 +6,8 @@ use protocol::{
     EngineCoreOutput, EngineCoreOutputs, FinishReason, LogprobsLists, RequestError, SchedulerStats,
 };
 
+use crate::core::sched::aside::{GrammarFailure, failure_code};
 use crate::core::sched::output::{ModelRunnerOutput, SchedulerOutput};
-use crate::core::sched::renewal::{GrammarFailure, failure_code};
 use crate::core::sched::scheduler::{ClientOutput, RunningRequest, Scheduler};
 use crate::core::sched::stop::{Stop, check_stop};
 use crate::request::Request;
@@ -59,6 +59,7 @@ impl Scheduler {
         let mut outputs = self.pending_by_client();
         let admissions = &scheduler_output.admissions;
         let mut index = 0;
+        let mut num_parked = self.num_parked();
         let running = std::mem::take(&mut self.running);
         self.running.reserve(running.len());
         for mut running in running {
@@ -87,8 +88,9 @@ impl Scheduler {
                 self.in_flight.remove(request_id);
                 self.finished_req_ids.push(request_id.clone());
                 self.kv_cache_manager.free(running.blocks);
-            } else if is_exhausted(&running.request) {
-                self.renew_running(running);
+            } else if is_aside(&running.request) {
+                self.set_aside_running(running, num_parked);
+                num_parked += 1;
             } else {
                 self.running.push(running);
             }
@@ -106,7 +108,7 @@ impl Scheduler {
         let request = &mut running.request;
         let is_prefill_chunk = request.num_computed_tokens < request.num_tokens();
         let num_sampled = step_output.sampled_token_ids.len();
-        let is_withheld = is_exhausted(request);
+        let is_withheld = is_aside(request);
         let error = step_output
             .error
             .or_else(|| match (is_prefill_chunk, num_sampled) {
@@ -135,7 +137,7 @@ impl Scheduler {
         self.count_draft(step_output.num_draft_tokens, num_sampled);
 
         let taken = match is_withheld {
-            true => Err(GrammarFailure::Exhausted),
+            true => Err(GrammarFailure::Aside),
             false => self
                 .take_tokens(request, step_output.sampled_token_ids)
                 .and_then(|stop| match stop {
@@ -146,7 +148,7 @@ impl Scheduler {
         let stop = match taken {
             Ok(stop) => stop,
             // What was taken so far goes out; the rest comes again.
-            Err(GrammarFailure::Exhausted) => None,
+            Err(GrammarFailure::Aside) => None,
             Err(GrammarFailure::Failed(reason)) => {
                 tracing::warn!(
                     request_id = &**request.request_id(),
@@ -159,7 +161,7 @@ impl Scheduler {
         };
         match &stop {
             Some(stop) => self.count_end(request, stop),
-            None if is_exhausted(request) => {}
+            None if is_aside(request) => {}
             None => self.propose_draft(request),
         }
         let new_token_ids = std::mem::take(&mut request.unsent_token_ids);
@@ -277,11 +279,11 @@ impl Scheduler {
     }
 }
 
-/// Whether a request's grammar has to be compiled again.
-fn is_exhausted(request: &Request) -> bool {
+/// Whether a request has to wait for its grammar.
+fn is_aside(request: &Request) -> bool {
     request
         .grammar()
-        .is_some_and(StructuredOutputRequest::is_exhausted)
+        .is_some_and(StructuredOutputRequest::is_aside)
 }
 
 /// `None` where there is nothing to report.

@@ -94,14 +94,18 @@ pub(crate) trait Backend: Send + Sized + 'static {
     type KvCache: Send;
 
     /// Loads weights `[n_i, in_features]` stacked to one matrix `[sum of n_i, in_features]`, kept
-    /// in `format`.
+    /// in `format`. `name` is that of the first of them.
     fn load_matrix(
         &self,
+        name: &str,
         in_features: usize,
         parts: &[StoredTensor<'_>],
         bias: Option<&[f32]>,
         format: WeightFormat,
     ) -> Result<Self::Matrix, ModelError>;
+
+    /// One matrix of several with the same input, one above the other; at least one.
+    fn stack_matrices(&self, matrices: Vec<Self::Matrix>) -> Result<Self::Matrix, ModelError>;
 
     /// A number rounded to the model's dtype.
     fn round_to_dtype(&self, value: f32) -> f32;

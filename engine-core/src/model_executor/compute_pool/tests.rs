@@ -142,3 +142,33 @@ fn a_nested_job_runs_on_its_own_thread() {
     .unwrap();
     assert_eq!(count.load(Ordering::Relaxed), 20);
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn workers_are_pinned_where_there_is_a_core_for_each_thread() {
+    let cores = super::affinity::allowed_cores();
+    let may_use = std::thread::available_parallelism().unwrap().get();
+    for num_threads in [cores.len(), cores.len() + 1, 1] {
+        let pool = ComputePool::pinned(num_threads).unwrap();
+        let seen: Mutex<Vec<Vec<usize>>> = Mutex::new(vec![Vec::new(); num_threads]);
+        let arrived = AtomicUsize::new(0);
+        // Every thread waits in its first tile until all are there, so that each takes one.
+        pool.run(num_threads, &|_, thread| {
+            seen.lock().unwrap()[thread] = super::affinity::allowed_cores();
+            arrived.fetch_add(1, Ordering::SeqCst);
+            while arrived.load(Ordering::SeqCst) < num_threads {
+                std::thread::yield_now();
+            }
+        })
+        .unwrap();
+        let seen = seen.into_inner().unwrap();
+        assert_eq!(seen[0], cores, "the caller is free");
+        for (thread, found) in seen.iter().enumerate().skip(1) {
+            if num_threads == cores.len() && may_use >= num_threads {
+                assert_eq!(*found, [cores[thread]]);
+            } else {
+                assert_eq!(*found, cores);
+            }
+        }
+    }
+}

@@ -6,7 +6,7 @@ mod names;
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ::gguf::{GgufError, GgufFile, TensorType};
@@ -23,6 +23,7 @@ use super::weights::StoredDtype;
 pub struct GgufModel {
     /// The file's name.
     name: String,
+    path: PathBuf,
     file: Arc<GgufFile>,
 }
 
@@ -42,6 +43,7 @@ impl GgufModel {
         match GgufFile::open(path) {
             Ok(file) => Ok(Self {
                 name: name.into_owned(),
+                path: path.to_owned(),
                 file: Arc::new(file),
             }),
             Err(source) => Err(ModelError::Gguf {
@@ -49,6 +51,10 @@ impl GgufModel {
                 source: Box::new(source),
             }),
         }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Its tensors, for a model with this configuration.
@@ -216,6 +222,7 @@ impl GgufTensors {
             dtype,
             shape,
             data,
+            mapped: true,
             interleaved: (place.rotated && self.layout.interleaved_heads).then_some(self.head_dim),
         }))
     }

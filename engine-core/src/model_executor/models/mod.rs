@@ -21,7 +21,7 @@ use std::sync::Arc;
 use protocol::{BackendKind, Dtype};
 
 use super::backend::candle::CandleBackend;
-use super::backend::cpu::{Bf16, CpuBackend, F32, Int8};
+use super::backend::cpu::{Bf16, CpuBackend, F32, Int8, WeightCache};
 use super::checkpoint::{Checkpoint, CheckpointFiles};
 use super::config::HfConfig;
 use super::error::ModelError;
@@ -78,14 +78,24 @@ pub(crate) fn load(
             )?
         };
     }
+    let is_large = |least_bytes| checkpoint.num_bytes() as u64 >= least_bytes;
+    let cache = Arc::new(if options.weight_cache.is_some_and(is_large) {
+        WeightCache::open(files, &checkpoint, quantization)
+    } else {
+        WeightCache::off()
+    });
+    macro_rules! load_on_cpu {
+        ($format:ty) => {
+            load_on!(CpuBackend::<$format>::new(pool, dtype, Arc::clone(&cache)))
+        };
+    }
     let weights = match (options.backend, kv_cache_format) {
-        (BackendKind::Cpu, KvCacheFormat::Float32) => load_on!(CpuBackend::<F32>::new(pool, dtype)),
-        (BackendKind::Cpu, KvCacheFormat::BFloat16) => {
-            load_on!(CpuBackend::<Bf16>::new(pool, dtype))
-        }
-        (BackendKind::Cpu, KvCacheFormat::Q8) => load_on!(CpuBackend::<Int8>::new(pool, dtype)),
+        (BackendKind::Cpu, KvCacheFormat::Float32) => load_on_cpu!(F32),
+        (BackendKind::Cpu, KvCacheFormat::BFloat16) => load_on_cpu!(Bf16),
+        (BackendKind::Cpu, KvCacheFormat::Q8) => load_on_cpu!(Int8),
         (BackendKind::Candle, format) => load_on!(CandleBackend::new(dtype, format)?),
     };
+    cache.finish();
     Ok(LoadedModel {
         name: name.to_owned(),
         config,

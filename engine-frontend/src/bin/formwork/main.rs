@@ -6,6 +6,7 @@ mod check;
 mod constraint;
 mod daemon;
 mod http;
+mod other_flags;
 mod pid_file;
 mod piece;
 mod serve;
@@ -16,8 +17,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
-use engine_frontend::server::{ServeArgs, expand_args};
+use engine_frontend::server::{ConfigError, ServeArgs, expand_args};
 
 /// An LLM engine with structured output at its heart.
 #[derive(Debug, Parser)]
@@ -87,16 +89,24 @@ fn parse() -> anyhow::Result<Cli> {
     let mut cli = Cli::command();
     cli.build();
     if args.get(1).is_some_and(|arg| arg == "serve")
-        && let Some(serve) = cli.find_subcommand("serve")
+        && let Some(serve) = cli.find_subcommand_mut("serve")
     {
         let own = args.split_off(2);
         // A variable that isn't UTF-8 is no flag's.
         let variables = std::env::vars_os()
             .filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)));
-        args.extend(expand_args(serve, own, variables).context("can't start")?);
+        match expand_args(serve, own, variables) {
+            Ok(own) => args.extend(own),
+            Err(error @ (ConfigError::Flag { .. } | ConfigError::Variable { .. })) => {
+                serve.error(ErrorKind::UnknownArgument, error).exit()
+            }
+            Err(error) => return Err(error).context("can't start"),
+        }
     }
-    let matches = Cli::command().get_matches_from(args);
-    Cli::from_arg_matches(&matches).map_err(|error| error.exit())
+    let matches = Cli::command().try_get_matches_from(args);
+    matches
+        .and_then(|matches| Cli::from_arg_matches(&matches))
+        .map_err(|error| other_flags::exit(error))
 }
 
 fn run(cli: Cli) -> anyhow::Result<ExitCode> {

@@ -14,6 +14,7 @@ fn counts_end_up_under_their_names() {
         num_prompt_tokens: 10,
         num_cached_tokens: 4,
         num_preempted_reqs: 1,
+        num_corrupted_reqs: 2,
         time_to_first_tokens: vec![0.03],
         inter_token_latencies: vec![0.02, 0.2],
         finished_requests: vec![FinishedRequestStats {
@@ -61,6 +62,7 @@ fn counts_end_up_under_their_names() {
         format!("vllm:kv_cache_usage_perc{{{labels}}} 0.25"),
         format!("vllm:prefix_cache_queries_total{{{labels}}} 16"),
         format!("vllm:num_preemptions_total{{{labels}}} 1"),
+        format!("vllm:corrupted_requests_total{{{labels}}} 2"),
         format!("vllm:prompt_tokens_total{{{labels}}} 10"),
         format!("vllm:generation_tokens_total{{{labels}}} 3"),
         format!("vllm:prompt_tokens_by_source_total{{{labels},source=\"local_compute\"}} 6"),

@@ -51,6 +51,11 @@ impl Values {
             "Preemptions of running requests.",
             self.num_preemptions,
         );
+        text.counter(
+            "vllm:corrupted_requests",
+            "Requests with NaNs in their logits.",
+            self.corrupted_requests,
+        );
         text.histogram(
             "vllm:iteration_tokens_total",
             "Tokens per step.",
@@ -231,6 +236,11 @@ impl Values {
                 "renewed_grammars",
                 "Grammars compiled again, since the memory they shared was full.",
                 stats.num_renewed_grammars,
+            ),
+            (
+                "deferred_answers",
+                "Answers of grammars that took more work than a step may, found aside.",
+                stats.num_deferred_answers,
             ),
             (
                 "masked_steps",

@@ -91,7 +91,7 @@ fn tool_choice() {
 fn limits_and_logprobs() {
     let defaults = DefaultSamplingParams::default();
     let params = |field, value| {
-        let request = accepted(field, value).to_generate_request("x", &defaults, None);
+        let request = accepted(field, value).take_generate_request("x", &defaults, None);
         request.unwrap().0.sampling_params
     };
     assert_eq!(params("max_tokens", json!(5)).max_tokens, Some(5));

@@ -3,6 +3,7 @@
 
 mod answer;
 mod input;
+mod own_words;
 mod request;
 
 use std::collections::VecDeque;
@@ -17,6 +18,7 @@ use super::error::{ErrorResponse, ServingError};
 use super::serving::{OpenAIServing, RequestContext, chat_logprobs};
 use super::streaming::{EventStream, Piece, Pieces};
 use super::tool_format::Openings;
+use crate::input_processor::GenerateRequest;
 use crate::outputs::RequestOutput;
 use answer::Answer;
 
@@ -27,14 +29,13 @@ impl OpenAIServing {
     /// The request is wrong, names another model, or has no answer.
     pub async fn create_response(
         &self,
-        request: &ResponsesRequest,
+        mut request: ResponsesRequest,
         context: &RequestContext,
     ) -> Result<Value, ServingError> {
+        self.check_model(request.chat.common.model.as_deref())?;
+        let (generate, openings) = self.generate_request(&mut request, context)?;
+        let mut answer = self.answer(&request, context, openings);
         let chat = &request.chat;
-        self.check_model(chat.common.model.as_deref())?;
-        let (generate, openings) =
-            self.chat_generate_request(chat, &response_id(request, context))?;
-        let mut answer = self.answer(request, context, openings);
         for mut output in self.generate(vec![generate], context).await? {
             self.set_input(&mut answer, &output);
             let Some(completion) = output.outputs.pop() else {
@@ -57,12 +58,11 @@ impl OpenAIServing {
     /// The request is wrong, names another model, or has no answer.
     pub async fn stream_response(
         &self,
-        request: ResponsesRequest,
+        mut request: ResponsesRequest,
         context: &RequestContext,
     ) -> Result<EventStream, ServingError> {
         self.check_model(request.chat.common.model.as_deref())?;
-        let id = response_id(&request, context);
-        let (generate, openings) = self.chat_generate_request(&request.chat, &id)?;
+        let (generate, openings) = self.generate_request(&mut request, context)?;
         let constrained = generate.sampling_params.structured_outputs.is_some();
         let answer = self.answer(&request, context, openings);
         let streams = self.start(vec![generate], context).await?;
@@ -72,6 +72,20 @@ impl OpenAIServing {
             tells_cached_tokens: self.tells_cached_tokens(),
         };
         EventStream::begin(streams, constrained, Box::new(pieces)).await
+    }
+
+    /// The engine's request, with this API's names of the fields, and where calls begin in its answer.
+    fn generate_request(
+        &self,
+        request: &mut ResponsesRequest,
+        context: &RequestContext,
+    ) -> Result<(GenerateRequest, Option<Openings>), ServingError> {
+        let id = response_id(request, context);
+        let (mut generate, openings) = self
+            .chat_generate_request(&mut request.chat, &id)
+            .map_err(own_words::of_serving_error)?;
+        own_words::of_request(&mut generate);
+        Ok((generate, openings))
     }
 
     fn answer(

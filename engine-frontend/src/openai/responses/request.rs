@@ -3,10 +3,12 @@
 use serde_json::{Map, Value, json};
 
 use super::input::messages;
+use super::own_words;
 use crate::error::ValidationError;
 use crate::openai::chat::ChatCompletionRequest;
 use crate::openai::fields::Fields;
 use crate::openai::request::take_max_tokens;
+use crate::openai::tool_choice::ALLOWED_TOOLS;
 
 /// What `include` may ask for.
 const LOGPROBS: &str = "message.output_text.logprobs";
@@ -100,12 +102,8 @@ impl ResponsesRequest {
             told.insert("user".to_owned(), user.into());
         }
         chat.extend(fields.rest());
-        let chat = ChatCompletionRequest::from_json(chat.into()).map_err(in_own_words)?;
-        let mut request = Self { chat, told };
-        if let Some(constraint) = &mut request.chat.common.constraint {
-            constraint.field = own_words(&constraint.field);
-        }
-        Ok(request)
+        let chat = ChatCompletionRequest::from_json(chat.into()).map_err(own_words::of_error)?;
+        Ok(Self { chat, told })
     }
 }
 
@@ -214,37 +212,33 @@ fn chat_tool(i: usize, tool: &Value) -> Result<Value, ValidationError> {
     Ok(json!({"type": "function", "function": function}))
 }
 
+/// A choice as chat requests spell it.
 fn chat_tool_choice(choice: &Value) -> Result<Value, ValidationError> {
-    match choice {
-        Value::String(_) => Ok(choice.clone()),
-        Value::Object(map) if map.get("type") == Some(&json!("function")) => Ok(json!({
-            "type": "function", "function": {"name": map.get("name")},
-        })),
-        other => Err(ValidationError::not_available("tool_choice", other)),
+    let kind = choice.get("type").and_then(Value::as_str);
+    match (choice, kind) {
+        (Value::String(_), _) => Ok(choice.clone()),
+        (_, Some("function")) => Ok(chat_choice_of(choice)),
+        (_, Some(ALLOWED_TOOLS)) => {
+            let tools = choice.get("tools").and_then(Value::as_array);
+            let tools: Vec<Value> = tools.into_iter().flatten().map(chat_choice_of).collect();
+            let allowed = json!({"mode": choice.get("mode"), "tools": tools});
+            Ok(json!({"type": ALLOWED_TOOLS, ALLOWED_TOOLS: allowed}))
+        }
+        _ => Err(ValidationError::not_available("tool_choice", choice)),
     }
 }
 
+/// `{"type": "function", "name": ...}` as chat requests spell it.
+fn chat_choice_of(function: &Value) -> Value {
+    let kind = function.get("type");
+    json!({"type": kind, "function": {"name": function.get("name")}})
+}
+
 fn forces_a_call(choice: &Value) -> bool {
-    choice == "required" || choice.is_object()
-}
-
-/// An error about a chat request's field, by the name that it has here.
-fn in_own_words(mut error: ValidationError) -> ValidationError {
-    error.message = own_words(&error.message);
-    error.parameter = error.parameter.as_deref().map(own_words);
-    error
-}
-
-fn own_words(text: &str) -> String {
-    [
-        ("response_format.json_schema", "text.format"),
-        ("response_format", "text.format"),
-        ("max_completion_tokens", "max_output_tokens"),
-        ("messages", "input"),
-        ("reasoning_effort", "reasoning.effort"),
-    ]
-    .iter()
-    .fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
+    match choice.get("type").and_then(Value::as_str) {
+        Some(ALLOWED_TOOLS) => choice.get("mode").is_some_and(|mode| mode == "required"),
+        kind => choice == "required" || kind.is_some(),
+    }
 }
 
 #[cfg(test)]

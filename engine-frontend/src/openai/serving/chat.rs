@@ -12,8 +12,8 @@ use crate::openai::chat::{
 use crate::openai::error::ServingError;
 use crate::openai::logprobs::{ChatCompletionLogProbs, prompt_logprobs};
 use crate::openai::tool_call::split_answer;
+use crate::openai::tool_choice::ToolChoice;
 use crate::openai::tool_format::Openings;
-use crate::openai::tools::ToolChoice;
 use crate::outputs::CompletionOutput;
 
 /// What a server decides for all conversations.
@@ -51,15 +51,15 @@ impl OpenAIServing {
     /// The request is wrong, names another model, or has no answer.
     pub async fn create_chat_completion(
         &self,
-        request: &ChatCompletionRequest,
+        mut request: ChatCompletionRequest,
         context: &RequestContext,
     ) -> Result<ChatCompletionResponse, ServingError> {
         self.check_model(request.common.model.as_deref())?;
         let id = request_id("chatcmpl", request.common.request_id.as_deref(), context);
-        let (generate, openings) = self.chat_generate_request(request, &id)?;
+        let role = self.response_role(&request);
+        let (generate, openings) = self.chat_generate_request(&mut request, &id)?;
         let outputs = self.generate(vec![generate], context).await?;
         let usage = self.usage(&outputs);
-        let role = self.response_role(request);
         let mut response = ChatCompletionResponse {
             id,
             object: "chat.completion".to_owned(),
@@ -79,7 +79,7 @@ impl OpenAIServing {
             for completion in output.outputs {
                 response
                     .choices
-                    .push(chat_choice(request, &role, openings.as_ref(), completion));
+                    .push(chat_choice(&request, &role, openings.as_ref(), completion));
             }
         }
         Ok(response)
@@ -119,10 +119,11 @@ impl OpenAIServing {
         Ok(())
     }
 
-    /// The engine's request, and where calls begin in its answer.
+    /// The engine's request, and where calls begin in its answer: see
+    /// [`ChatCompletionRequest::take_generate_request`].
     pub(in crate::openai) fn chat_generate_request(
         &self,
-        request: &ChatCompletionRequest,
+        request: &mut ChatCompletionRequest,
         id: &str,
     ) -> Result<(GenerateRequest, Option<Openings>), ServingError> {
         if request.logprobs {
@@ -130,7 +131,7 @@ impl OpenAIServing {
         }
         let defaults = &self.default_sampling_params;
         let format = self.tool_call_format;
-        let (mut generate, openings) = request.to_generate_request(id, defaults, format)?;
+        let (mut generate, openings) = request.take_generate_request(id, defaults, format)?;
         self.complete_prompt(&mut generate.prompt)?;
         Ok((generate, openings))
     }

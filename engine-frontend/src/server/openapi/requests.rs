@@ -237,6 +237,22 @@ fn chat_fields() -> Map<String, Value> {
                 },
             },
         },
+        {
+            "type": "object", "required": ["type", "allowed_tools"],
+            "properties": {
+                "type": {"const": "allowed_tools"},
+                "allowed_tools": allowed_tools(json!({
+                    "type": "object", "required": ["type", "function"],
+                    "properties": {
+                        "type": {"const": "function"},
+                        "function": {
+                            "type": "object", "required": ["name"],
+                            "properties": {"name": {"type": "string"}},
+                        },
+                    },
+                })),
+            },
+        },
     ]});
     chat.extend(fields(json!({
         "tools": {"type": "array", "minItems": 1, "items": component("Tool")},
@@ -244,6 +260,17 @@ fn chat_fields() -> Map<String, Value> {
         "parallel_tool_calls": flag,
     })));
     chat
+}
+
+/// A choice between some of the tools, each spelled like this.
+fn allowed_tools(tool: Value) -> Value {
+    json!({
+        "type": "object", "required": ["mode", "tools"],
+        "properties": {
+            "mode": {"enum": ["auto", "required"]},
+            "tools": {"type": "array", "minItems": 1, "items": tool},
+        },
+    })
 }
 
 fn responses_fields() -> Map<String, Value> {
@@ -291,6 +318,16 @@ fn responses_fields() -> Map<String, Value> {
                 "type": "object", "required": ["type", "name"],
                 "properties": {"type": {"const": "function"}, "name": {"type": "string"}},
             },
+            {"allOf": [
+                {
+                    "type": "object", "required": ["type"],
+                    "properties": {"type": {"const": "allowed_tools"}},
+                },
+                allowed_tools(json!({
+                    "type": "object", "required": ["type", "name"],
+                    "properties": {"type": {"const": "function"}, "name": {"type": "string"}},
+                })),
+            ]},
         ]},
         "parallel_tool_calls": {"type": "boolean"},
         "max_output_tokens": count(),

@@ -90,9 +90,19 @@ impl<'a> Parser<'a, '_> {
                 let is_template = counts.is_some_and(|counts| {
                     !counts.starts_with(|c: char| c.is_ascii_digit() || c == ',')
                 });
-                if is_template || rest.starts_with("::") {
-                    let message = "templates and rules with a parameter are not supported";
-                    return self.cursor.error(message);
+                if is_template && in_terminal {
+                    return only_in_rules("a template");
+                }
+                if is_template {
+                    return self.template_use(name, offset);
+                }
+                if rest.starts_with("::") {
+                    return self
+                        .cursor
+                        .error("rules with a parameter (`::`) are not supported");
+                }
+                if let Some(rule) = self.templates.bound(name) {
+                    return Ok(NodeKind::Rule(rule));
                 }
                 Ok(NodeKind::Rule(self.rule_named(name, offset)?))
             }

@@ -39,8 +39,10 @@ impl Parser<'_, '_> {
         let mut repeatable = false;
         let mut negated = false;
         loop {
-            self.limits
-                .check_nodes(self.grammar.num_nodes + self.rule.len())?;
+            self.limits.check_nodes(
+                self.grammar.num_nodes + self.rule.len(),
+                self.cursor.offset(),
+            )?;
             if !self.skip_to_next(!open.is_empty()) {
                 break;
             }

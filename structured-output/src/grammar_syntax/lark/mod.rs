@@ -6,6 +6,7 @@
 //! | `statement` | rules, terminals and directives one by one |
 //! | `expression` | what stands after the colon |
 //! | `atom` | strings, regular expressions, tokens, embedded JSON |
+//! | `template` | rules with parameters |
 //! | `lazy` | free text up to a trigger |
 //! | `common` | the terminals of `%import common` |
 
@@ -14,12 +15,14 @@ mod common;
 mod expression;
 mod lazy;
 mod statement;
+mod template;
 
 use hashbrown::HashMap;
 
 use super::ast::{Grammar, NodeId, NodeKind, RuleBuilder, RuleId, SyntaxError, SyntaxLimits};
 use super::cursor::{Cursor, cut};
 use crate::lexical::UNBOUNDED;
+use template::Templates;
 
 /// Adds the rules of a source to a grammar; its start rule.
 ///
@@ -63,8 +66,10 @@ fn parse_nested<'a>(
         ignores: Vec::new(),
         allow_initial_skip: false,
         patterns: HashMap::new(),
+        templates: Templates::default(),
     };
     parser.statements()?;
+    parser.expand_templates()?;
     parser.resolve_lazy(first);
     let rule = parser.finish(start)?;
     Ok((rule, parser.cursor))
@@ -94,6 +99,7 @@ struct Parser<'a, 'g> {
     allow_initial_skip: bool,
     /// Regular expressions by where they stand, with their flags.
     patterns: HashMap<usize, Box<str>>,
+    templates: Templates<'a>,
 }
 
 /// Whether a name is that of a terminal.
@@ -121,9 +127,9 @@ impl<'a> Parser<'a, '_> {
     /// The rule of a name that is defined here.
     fn define(&mut self, name: &'a str, offset: usize) -> Result<RuleId, SyntaxError> {
         let rule = self.rule_named(name, offset)?;
-        if let Some(known) = self.names.get_mut(name)
-            && std::mem::replace(&mut known.is_defined, true)
-        {
+        let known = self.names.get_mut(name);
+        let is_rule = known.is_some_and(|known| std::mem::replace(&mut known.is_defined, true));
+        if is_rule || self.templates.is_defined(name) {
             let message = format!("`{}` is defined twice", cut(name));
             return Err(SyntaxError::new(offset, message));
         }
@@ -143,12 +149,12 @@ impl<'a> Parser<'a, '_> {
     fn finish(&mut self, start: usize) -> Result<RuleId, SyntaxError> {
         let undefined = self.names.iter().filter(|(_, known)| !known.is_defined);
         if let Some((name, known)) = undefined.min_by_key(|(_, known)| known.offset) {
-            let kind = if is_terminal(name) {
-                "terminal"
-            } else {
-                "rule"
+            let name_cut = cut(name);
+            let message = match (self.templates.is_defined(name), is_terminal(name)) {
+                (true, _) => format!("template `{name_cut}` needs arguments: `{name_cut}{{…}}`"),
+                (false, true) => format!("terminal `{name_cut}` is not defined"),
+                (false, false) => format!("rule `{name_cut}` is not defined"),
             };
-            let message = format!("{kind} `{}` is not defined", cut(name));
             return Err(SyntaxError::new(known.offset, message));
         }
         self.check_terminals()?;

@@ -46,36 +46,18 @@ impl<'a> Parser<'a, '_> {
                 "expected a rule, a terminal or a directive, found {found}"
             ));
         };
-        match self.cursor.peek() {
-            Some('{') => {
-                return self.cursor.error(format!(
-                    "templates, as `{}{{…}}`, are not supported: write out the rule",
-                    cut(name)
-                ));
-            }
-            Some('.') => {
-                return self.cursor.error(format!(
-                    "priorities, as `{}.1`, are not supported: all ways to read a text count alike",
-                    cut(name)
-                ));
-            }
-            Some(':') if self.cursor.rest().starts_with("::") => {
-                return self
-                    .cursor
-                    .error("rules with a parameter (`::`) are not supported");
-            }
-            _ => {}
+        if self.cursor.peek() == Some('{') {
+            return self.template(name, offset);
         }
+        if self.cursor.rest().starts_with("::") {
+            return self
+                .cursor
+                .error("rules with a parameter (`::`) are not supported");
+        }
+        self.priority()?;
         let rule = self.define(name, offset)?;
         let attributes = self.attributes()?;
-        self.skip_blanks();
-        if !self.cursor.take_str(":") {
-            let found = self.cursor.found();
-            return self.cursor.error(format!(
-                "expected `:` after the name `{}`, found {found}",
-                cut(name)
-            ));
-        }
+        self.take_colon(name)?;
         let in_terminal = is_terminal(name) || attributes.is_lazy;
         let mut body = self.expression(in_terminal)?;
         if attributes.is_lazy {
@@ -89,6 +71,36 @@ impl<'a> Parser<'a, '_> {
             }
         }
         self.set_body(rule, body)
+    }
+
+    /// `.1` after a name. Priorities choose among the ways to read a text; which texts can be read
+    /// doesn't depend on them.
+    pub(super) fn priority(&mut self) -> Result<(), SyntaxError> {
+        if !self.cursor.take_str(".") {
+            return Ok(());
+        }
+        if !self.cursor.take_str("-") {
+            self.cursor.take_str("+");
+        }
+        match self.cursor.take_while(|c| c.is_ascii_digit()) {
+            "" => self
+                .cursor
+                .error("expected a priority after `.`, as in `NAME.1`"),
+            _ => Ok(()),
+        }
+    }
+
+    /// The colon after the name of what is defined.
+    pub(super) fn take_colon(&mut self, name: &str) -> Result<(), SyntaxError> {
+        self.skip_blanks();
+        if self.cursor.take_str(":") {
+            return Ok(());
+        }
+        let found = self.cursor.found();
+        self.cursor.error(format!(
+            "expected `:` after the name `{}`, found {found}",
+            cut(name)
+        ))
     }
 
     /// `[lazy, suffix="x"]` after a name.

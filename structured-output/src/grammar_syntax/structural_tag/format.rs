@@ -8,6 +8,7 @@ use super::super::{is_lark, lark};
 use super::fields::{Fields, token};
 use super::xml::{XmlStyle, unknown_style};
 use super::{Ends, Origin, Parser, TagError, at, in_source};
+use crate::error::line_and_column;
 use crate::json::Value;
 use crate::lexical::UNBOUNDED;
 
@@ -194,7 +195,11 @@ impl Parser<'_> {
                 pointer,
                 message: in_source(source, offset, &message),
             },
-            limit => at("", limit),
+            SyntaxError::Limit { limit, max, offset } => {
+                let (line, column) = line_and_column(source, offset);
+                let place = format!("`#{pointer}`, line {line}, column {column}");
+                TagError::Limit { limit, max, place }
+            }
         })
     }
 
@@ -272,12 +277,12 @@ fn any_tokens(
 fn regex_error(pointer: &str, pattern: &str, error: SyntaxError) -> TagError {
     match error {
         SyntaxError::At { message, offset } => {
-            let (_, column) = crate::error::line_and_column(pattern, offset);
+            let (_, column) = line_and_column(pattern, offset);
             TagError::At {
                 pointer: pointer.to_owned(),
                 message: format!("column {column}: {message}"),
             }
         }
-        SyntaxError::Limit { limit, max } => TagError::Limit { limit, max },
+        limit @ SyntaxError::Limit { .. } => at(pointer, limit),
     }
 }

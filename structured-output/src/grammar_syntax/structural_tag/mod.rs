@@ -26,8 +26,12 @@ use fields::Fields;
 pub(crate) enum TagError {
     /// At a JSON pointer.
     At { pointer: String, message: String },
-    /// A limit would be exceeded.
-    Limit { limit: &'static str, max: u64 },
+    /// A limit would be exceeded, at a place in words.
+    Limit {
+        limit: &'static str,
+        max: u64,
+        place: String,
+    },
 }
 
 /// A structural tag's rules.
@@ -158,6 +162,10 @@ fn at(pointer: &str, error: SyntaxError) -> TagError {
             pointer: pointer.to_owned(),
             message,
         },
-        SyntaxError::Limit { limit, max } => TagError::Limit { limit, max },
+        SyntaxError::Limit { limit, max, .. } => TagError::Limit {
+            limit,
+            max,
+            place: format!("`#{pointer}`"),
+        },
     }
 }

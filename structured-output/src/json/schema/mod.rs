@@ -327,7 +327,11 @@ impl SchemaCompiler {
     /// A refusal of the schema at an address as the caller sees it.
     fn error(&self, refusal: &Refusal, key: Option<Key>) -> CompileError {
         match refusal {
-            Refusal::Limit { limit, max } => CompileError::LimitExceeded { limit, max: *max },
+            Refusal::Limit { limit, max } => CompileError::LimitExceeded {
+                limit,
+                max: *max,
+                place: None,
+            },
             Refusal::Schema { at, message } => {
                 let (document, pointer) = key
                     .map(|key| self.registry.pointer(key.0))

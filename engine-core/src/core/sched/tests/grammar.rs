@@ -13,11 +13,12 @@ use protocol::{
 use structured_output::{CancelFlag, TokenizerInfo};
 
 use super::{assert_idle, config, ids, scheduler};
+use crate::core::sched::scheduler::RunningRequest;
 use crate::core::sched::{ModelRunnerOutput, RequestMasks, Scheduler, SchedulerOutput};
 use crate::core::spec_decode::NgramProposer;
 use crate::request::{Request, RequestId, StructuredOutput};
 use crate::structured_output::{
-    CompiledGrammar, ForcedTokens, FormworkBackend, PendingGrammar, StructuredOutputBackend,
+    Aside, CompiledGrammar, ForcedTokens, FormworkBackend, PendingGrammar, StructuredOutputBackend,
     StructuredOutputRequest,
 };
 
@@ -27,7 +28,7 @@ const EOS: u32 = 3;
 fn backend() -> FormworkBackend {
     let vocab = ["a", "b", "ab", "<eos>"].map(|token| token.as_bytes().to_vec());
     let info = TokenizerInfo::new(&vocab, 4, &[EOS], &[EOS]).unwrap();
-    FormworkBackend::new(info, 1 << 20)
+    FormworkBackend::new(info, 1 << 20).unwrap()
 }
 
 fn params(pattern: &str, max_tokens: u32) -> Arc<SamplingParams> {
@@ -76,6 +77,8 @@ enum Action {
     /// Some grammar that is still to come is compiled; whether it is good.
     Compiled(prop::sample::Index, bool),
     Abort(prop::sample::Index),
+    /// In the next step a running request has to wait for its grammar.
+    SetAside(prop::sample::Index),
     Step,
 }
 
@@ -95,6 +98,7 @@ fn action() -> impl Strategy<Value = Action> {
         2 => (any::<prop::sample::Index>(), prop::bool::weighted(0.8))
             .prop_map(|(index, good)| Action::Compiled(index, good)),
         1 => any::<prop::sample::Index>().prop_map(Action::Abort),
+        2 => any::<prop::sample::Index>().prop_map(Action::SetAside),
         4 => Just(Action::Step),
     ]
 }
@@ -105,6 +109,9 @@ struct World {
     backend: FormworkBackend,
     specs: Vec<Spec>,
     pending: BTreeMap<usize, (Sender<CompiledGrammar>, CancelFlag)>,
+    /// Grammars that requests under way wait for.
+    aside: BTreeMap<usize, Box<StructuredOutputRequest>>,
+    to_set_aside: Option<prop::sample::Index>,
     aborted: BTreeSet<usize>,
     refused: BTreeSet<usize>,
     outputs: BTreeMap<usize, Vec<EngineCoreOutput>>,
@@ -134,6 +141,8 @@ impl World {
             backend: backend(),
             specs: Vec::new(),
             pending: BTreeMap::new(),
+            aside: BTreeMap::new(),
+            to_set_aside: None,
             aborted: BTreeSet::new(),
             refused: BTreeSet::new(),
             outputs: BTreeMap::new(),
@@ -180,8 +189,23 @@ impl World {
             .iter()
             .nth(chosen.index(self.pending.len()))
             .unwrap();
+        self.compile_one(index, good);
+    }
+
+    fn compile_one(&mut self, index: usize, good: bool) {
         let (sender, cancel) = self.pending.remove(&index).unwrap();
         assert_eq!(cancel.is_cancelled(), self.aborted.contains(&index));
+        if let Some(mut grammar) = self.aside.remove(&index) {
+            grammar.end_aside();
+            let outcome = Ok(grammar);
+            let sent = sender.try_send(CompiledGrammar {
+                outcome,
+                compile_seconds: None,
+            });
+            assert_eq!(sent.is_ok(), !self.aborted.contains(&index));
+            self.scheduler.grammar_compiled(&request_id(index));
+            return;
+        }
         let result = match good {
             true => compiled(&self.backend, &self.params(self.specs[index])),
             false => refused(),
@@ -211,13 +235,53 @@ impl World {
         self.check_order();
         let step = self.scheduler.schedule();
         let masks = self.scheduler.get_grammar_bitmask(&step);
-        let answer = self.sample(&step, &masks.unwrap_or_default().masks);
+        let mut masks = masks.unwrap_or_default().masks;
+        self.set_aside(&step, &mut masks);
+        let answer = self.sample(&step, &masks);
         let outputs = self.scheduler.update_from_output(&step, answer);
         for output in outputs.into_values().flat_map(|outputs| outputs.outputs) {
             let index = output.request_id.parse().unwrap();
             self.outputs.entry(index).or_default().push(output);
         }
+        self.submit_asides();
         self.check_places();
+    }
+
+    /// Withholds the masks of one request.
+    fn set_aside(&mut self, step: &SchedulerOutput, masks: &mut [RequestMasks]) {
+        let Some(chosen) = self.to_set_aside.take() else {
+            return;
+        };
+        let masked: Vec<usize> = (0..masks.len())
+            .filter(|&index| matches!(masks[index], RequestMasks::Masks(_)))
+            .collect();
+        if masked.is_empty() {
+            return;
+        }
+        let index = masked[chosen.index(masked.len())];
+        let (id, _) = step.num_scheduled_tokens.iter().nth(index).unwrap();
+        let of_id = |running: &&mut RunningRequest| running.request.request_id() == id;
+        let running = self.scheduler.running.iter_mut().find(of_id).unwrap();
+        let grammar = running.request.grammar_mut().unwrap();
+        grammar.set_aside(Aside::Exhausted);
+        masks[index] = RequestMasks::Withheld;
+    }
+
+    /// Takes the grammars that requests wait for.
+    fn submit_asides(&mut self) {
+        let (pending, aside) = (&mut self.pending, &mut self.aside);
+        self.scheduler.submit_asides(|request| {
+            let index = request.request_id().parse().unwrap();
+            let Some(StructuredOutput::Ready(grammar)) = request.structured_output.take() else {
+                panic!("{index} has no grammar");
+            };
+            aside.insert(index, grammar);
+            let (mut waited_for, sender) = PendingGrammar::new();
+            waited_for.set_admitted();
+            pending.insert(index, (sender, waited_for.cancel_flag()));
+            request.structured_output = Some(StructuredOutput::Pending(waited_for));
+            Ok(())
+        });
     }
 
     /// The first allowed token of those that depend on the length; a draft while it is right.
@@ -279,7 +343,7 @@ impl World {
         // Requests that only wait for grammars are nothing to do.
         assert_eq!(
             self.scheduler.num_unfinished_requests(),
-            waiting.len() + self.scheduler.running().len()
+            waiting.len() + self.scheduler.running().len() - self.scheduler.num_parked()
         );
     }
 
@@ -297,11 +361,17 @@ impl World {
 
     /// Compiles all that is still to come, steps to the end, and looks at what came out.
     fn finish(mut self) {
+        self.to_set_aside = None;
+        // While requests that wait for their grammars hold blocks and places, the others go on.
+        let has_aside = |world: &Self| !world.aside.is_empty();
+        let mut steps_left = 2_000;
+        while has_aside(&self) && self.scheduler.has_requests() {
+            self.step();
+            steps_left -= 1;
+            assert!(steps_left > 0, "requests starve");
+        }
         while let Some(&index) = self.pending.keys().next() {
-            let (sender, _) = self.pending.remove(&index).unwrap();
-            let result = compiled(&self.backend, &self.params(self.specs[index]));
-            let _ = sender.try_send(result);
-            self.scheduler.grammar_compiled(&request_id(index));
+            self.compile_one(index, true);
         }
         let mut steps_left = 2_000;
         while self.scheduler.has_requests() {
@@ -378,6 +448,7 @@ proptest! {
                 Action::Add(spec) => world.add(spec),
                 Action::Compiled(index, good) => world.compile(index, good),
                 Action::Abort(index) => world.abort(index),
+                Action::SetAside(index) => world.to_set_aside = Some(index),
                 Action::Step => world.step(),
             }
         }

@@ -1,23 +1,38 @@
 //! Matrices in floating point, packed at load.
 
-use super::buffer::{Buffer, SharedMut};
-use super::format::Format;
+use super::buffer::{self, Buffer};
+use super::format::{Bf16, F32, Format};
 use super::multiply::{Product, multiply_rows};
+use super::packing::{for_each_row_of_panel, interleave_words, pack_panels, padded_bias};
 use super::panels::{PANEL_WIDTH, PanelKernel, Part};
 use super::simd::SimdLevel;
 use crate::model_executor::compute_pool::ComputePool;
 use crate::model_executor::error::ModelError;
-use crate::model_executor::weights::StoredTensor;
+use crate::model_executor::weights::{StoredDtype, StoredTensor};
+
+/// A format of weights. Its panels are words of 32 bits: f32, or pairs of bfloat16.
+pub(crate) trait DenseFormat: Format {
+    /// How a checkpoint stores such values, so that they need no conversion.
+    const STORED_AS: StoredDtype;
+}
+
+impl DenseFormat for F32 {
+    const STORED_AS: StoredDtype = StoredDtype::F32;
+}
+
+impl DenseFormat for Bf16 {
+    const STORED_AS: StoredDtype = StoredDtype::BF16;
+}
 
 /// A weight `[out_features, in_features]` in panels of format `F`.
-pub(crate) struct DenseMatrix<F: Format> {
+pub(crate) struct DenseMatrix<F: DenseFormat> {
     panels: Buffer<F::Element>,
     bias: Buffer<f32>,
     out_features: usize,
     in_features: usize,
 }
 
-impl<F: Format> DenseMatrix<F> {
+impl<F: DenseFormat> DenseMatrix<F> {
     /// Packs tensors `[n_i, in_features]`, stacked.
     pub(crate) fn pack(
         pool: &ComputePool,
@@ -26,20 +41,9 @@ impl<F: Format> DenseMatrix<F> {
         bias: Option<&[f32]>,
     ) -> Result<Self, ModelError> {
         let out_features: usize = parts.iter().map(StoredTensor::rows).sum();
-        let num_panels = out_features.div_ceil(PANEL_WIDTH);
         let panel_len = F::panel_len(in_features, PANEL_WIDTH);
-        let mut panels = Buffer::zeroed("weights", num_panels * panel_len)?;
-        let to = SharedMut::new(&mut panels);
-        pool.run(num_panels, &|panel, _| {
-            // SAFETY: each panel belongs to one tile.
-            let to = unsafe {
-                std::slice::from_raw_parts_mut(to.ptr(panel * panel_len, panel_len), panel_len)
-            };
-            for_each_row_of_panel(parts, panel, |col, part, row| {
-                part.for_each_in_row(row, |k, value| {
-                    to[F::index(k, col, PANEL_WIDTH)] = F::from_f32(value);
-                });
-            });
+        let panels = pack_panels(pool, parts, panel_len, &|panel, to| {
+            pack_panel::<F>(parts, panel, in_features, to);
         })?;
         Ok(Self {
             panels,
@@ -76,44 +80,48 @@ impl<F: Format> DenseMatrix<F> {
     }
 }
 
-/// Calls `each(column of the panel, tensor, its row)` for the rows that a panel holds of stacked
-/// tensors.
-pub(crate) fn for_each_row_of_panel(
+/// Fills one panel with its rows of stacked tensors.
+///
+/// A panel has a word of each row after the other. Rows that are stored as such words are only put in that order, at the speed of memory.
+fn pack_panel<F: DenseFormat>(
     parts: &[StoredTensor<'_>],
     panel: usize,
-    mut each: impl FnMut(usize, &StoredTensor<'_>, usize),
+    in_features: usize,
+    to: &mut [F::Element],
 ) {
-    for col in 0..PANEL_WIDTH {
-        let mut row = panel * PANEL_WIDTH + col;
-        for part in parts {
-            if row < part.rows() {
-                each(col, part, row);
-                break;
-            }
-            row -= part.rows();
+    let row_len = F::panel_len(in_features, 1);
+    let as_stored = cfg!(target_endian = "little")
+        && row_len == in_features
+        && parts.iter().all(|part| part.dtype() == F::STORED_AS);
+    let mut converted = Vec::new();
+    let mut rows: [&[u8]; PANEL_WIDTH] = [&[]; PANEL_WIDTH];
+    let mut count = 0;
+    for_each_row_of_panel(parts, panel, |col, part, row| {
+        count = col + 1;
+        if as_stored {
+            rows[col] = part.row(row);
+        } else {
+            converted.resize((col + 1) * row_len, F::from_f32(0.0));
+            let to = &mut converted[col * row_len..];
+            part.for_each_in_row(row, |k, value| to[k] = F::from_f32(value));
+        }
+    });
+    if !as_stored && row_len > 0 {
+        for (row, converted) in rows.iter_mut().zip(converted.chunks_exact(row_len)) {
+            *row = buffer::as_bytes(converted);
         }
     }
-}
-
-/// A bias for whole panels; zeros where there is none.
-pub(crate) fn padded_bias(
-    out_features: usize,
-    bias: Option<&[f32]>,
-) -> Result<Buffer<f32>, ModelError> {
-    let mut padded = Buffer::zeroed("biases", out_features.next_multiple_of(PANEL_WIDTH))?;
-    if let Some(bias) = bias {
-        padded[..bias.len()].copy_from_slice(bias);
-    }
-    Ok(padded)
+    let rows = rows.map(|row| row.as_chunks().0);
+    interleave_words(&rows[..count], buffer::as_bytes_mut(to).as_chunks_mut().0);
 }
 
 /// Products of f32 rows with a [`DenseMatrix`].
-pub(crate) struct DenseKernel<'a, F: Format> {
+pub(crate) struct DenseKernel<'a, F: DenseFormat> {
     pub(crate) matrix: &'a DenseMatrix<F>,
     pub(crate) level: SimdLevel,
 }
 
-impl<F: Format> PanelKernel for DenseKernel<'_, F> {
+impl<F: DenseFormat> PanelKernel for DenseKernel<'_, F> {
     type Input = f32;
 
     fn out_features(&self) -> usize {

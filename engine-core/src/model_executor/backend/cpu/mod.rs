@@ -20,6 +20,10 @@ mod format;
 mod integer;
 #[cfg(target_arch = "x86_64")]
 mod integer_x86;
+mod k_multiply;
+mod k_quants;
+#[cfg(test)]
+mod k_quants_tests;
 #[cfg(test)]
 mod kernel_tests;
 mod kv_cache;
@@ -28,14 +32,19 @@ mod linear;
 mod linear_tests;
 mod multiply;
 mod online_softmax;
+mod packing;
+mod pages;
 mod panels;
 mod prefetch;
 mod quantized;
 mod quantized_rows;
 mod query_tiles;
 mod simd;
+#[cfg(target_arch = "aarch64")]
+mod simd_neon;
 #[cfg(target_arch = "x86_64")]
 mod simd_x86;
+mod weight_cache;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -48,10 +57,11 @@ use self::experts::Routing;
 use self::format::Format;
 pub(crate) use self::format::{Bf16, F32, Int8};
 use self::kv_cache::{BlockShape, KvCache};
-use self::linear::{Conversion, Linear, Outputs, PackedMatrix};
+use self::linear::{Conversion, Linear, Outputs, PackedMatrix, Packing};
 use self::panels::Rows;
 use self::query_tiles::QueryTile;
 use self::simd::{LANES, SimdLevel};
+pub(crate) use self::weight_cache::WeightCache;
 use super::{AttentionScores, AttentionShape, Backend, ExpertChoice, StepNeeds};
 use crate::model_executor::compute_pool::ComputePool;
 use crate::model_executor::config::HiddenAct;
@@ -65,6 +75,7 @@ pub(crate) struct CpuBackend<F: Format> {
     pool: Arc<ComputePool>,
     level: SimdLevel,
     dtype: ModelDtype,
+    weight_cache: Arc<WeightCache>,
     /// The widest input of a matrix loaded so far.
     max_in_features: AtomicUsize,
     step: Option<StepBuffers>,
@@ -89,12 +100,17 @@ struct StepBuffers {
 }
 
 impl<F: Format> CpuBackend<F> {
-    /// A backend whose dense matrices are in `dtype`.
-    pub(crate) fn new(pool: Arc<ComputePool>, dtype: ModelDtype) -> Self {
+    /// A backend whose dense matrices are in `dtype`; quantized ones are kept in `weight_cache`.
+    pub(crate) fn new(
+        pool: Arc<ComputePool>,
+        dtype: ModelDtype,
+        weight_cache: Arc<WeightCache>,
+    ) -> Self {
         Self {
             pool,
             level: SimdLevel::detect(),
             dtype,
+            weight_cache,
             max_in_features: AtomicUsize::new(0),
             step: None,
             format: std::marker::PhantomData,
@@ -138,6 +154,7 @@ impl<F: Format> Backend for CpuBackend<F> {
 
     fn load_matrix(
         &self,
+        name: &str,
         in_features: usize,
         parts: &[StoredTensor<'_>],
         bias: Option<&[f32]>,
@@ -145,7 +162,19 @@ impl<F: Format> Backend for CpuBackend<F> {
     ) -> Result<PackedMatrix, ModelError> {
         self.max_in_features
             .fetch_max(in_features, Ordering::Relaxed);
-        PackedMatrix::pack(&self.pool, self.dtype, format, in_features, parts, bias)
+        let packing = Packing {
+            pool: &self.pool,
+            dtype: self.dtype,
+            cache: &self.weight_cache,
+        };
+        packing.pack(name, format, in_features, parts, bias)
+    }
+
+    fn stack_matrices(&self, mut matrices: Vec<PackedMatrix>) -> Result<PackedMatrix, ModelError> {
+        Ok(match matrices.len() {
+            1 => matrices.swap_remove(0),
+            _ => PackedMatrix::Stacked(matrices),
+        })
     }
 
     fn round_to_dtype(&self, value: f32) -> f32 {

@@ -4,8 +4,11 @@
 //! per level, format, number of rows and width, and nowhere inlined: the variants are many.
 
 use super::format::Format;
+use super::panels::PANEL_WIDTH;
 use super::prefetch::{RowBlock, row_blocks};
 use super::simd::{LANES, Portable, Simd, SimdLevel};
+#[cfg(target_arch = "aarch64")]
+use super::simd_neon::Neon;
 #[cfg(target_arch = "x86_64")]
 use super::simd_x86::{Avx2, Avx512};
 
@@ -25,7 +28,8 @@ pub(crate) struct Product<F: Format> {
     pub(crate) init_stride: usize,
     pub(crate) c: *mut f32,
     pub(crate) c_stride: usize,
-    /// Whether the panel is followed by what is read next, so that it pays to ask for it.
+    /// Whether the panel is a matrix's, [`PANEL_WIDTH`] wide, and followed by what is read next, so that
+    /// it pays to ask for it.
     pub(crate) streams: bool,
 }
 
@@ -64,17 +68,20 @@ unsafe fn multiply<S: Simd, F: Format, const ROWS: usize, const VECS: usize>(
         }
         let even_depth = depth & !1;
         let mut p = 0;
-        let pair_bytes = 2 * width * size_of::<F::Element>();
+        // Two rows of the panel from `p` on.
+        let mut pair = panel;
         while p < even_depth {
             // With more rows the products take all of the time, and this would lengthen it.
             if ROWS <= 4 {
-                let pair = panel.cast::<u8>().wrapping_add(p / 2 * pair_bytes);
-                prefetch.step::<S>(pair, pair_bytes);
+                // What streams is as wide as a matrix's panel: a number that is known here, so that
+                // this is two instructions and no loop.
+                let bytes = 2 * PANEL_WIDTH * size_of::<F::Element>();
+                prefetch.step::<S>(pair.cast(), bytes);
             }
             let mut first = [S::splat(0.0); VECS];
             let mut second = [S::splat(0.0); VECS];
             for vec in 0..VECS {
-                (first[vec], second[vec]) = F::load_rows::<S>(panel, p, col + vec * LANES, width);
+                (first[vec], second[vec]) = F::load_rows::<S>(pair, 0, col + vec * LANES, width);
             }
             for (row, sums) in sums.iter_mut().enumerate() {
                 let factor = S::splat(*a.add(row * a_stride + p));
@@ -89,10 +96,11 @@ unsafe fn multiply<S: Simd, F: Format, const ROWS: usize, const VECS: usize>(
                 }
             }
             p += 2;
+            pair = pair.wrapping_add(2 * width);
         }
         if depth > even_depth {
             for vec in 0..VECS {
-                let b = F::load_row::<S>(panel, p, col + vec * LANES, width);
+                let b = F::load_row::<S>(pair, 0, col + vec * LANES, width);
                 for (row, sums) in sums.iter_mut().enumerate() {
                     sums[vec] = S::fma(S::splat(*a.add(row * a_stride + p)), b, sums[vec]);
                 }
@@ -126,6 +134,16 @@ unsafe fn multiply_avx2<F: Format, const ROWS: usize, const VECS: usize>(
 ) {
     // SAFETY: passed on to the caller.
     unsafe { multiply::<Avx2, F, ROWS, VECS>(product, col, block) }
+}
+
+#[cfg(target_arch = "aarch64")]
+unsafe fn multiply_neon<F: Format, const ROWS: usize, const VECS: usize>(
+    product: &Product<F>,
+    col: usize,
+    block: RowBlock,
+) {
+    // SAFETY: passed on to the caller.
+    unsafe { multiply::<Neon, F, ROWS, VECS>(product, col, block) }
 }
 
 unsafe fn multiply_portable<F: Format, const ROWS: usize, const VECS: usize>(
@@ -164,8 +182,11 @@ pub(crate) unsafe fn multiply_rows<F: Format>(
         SimdLevel::Avx512 | SimdLevel::Avx512Vnni | SimdLevel::Avx512Bf16 => MAX_ROWS,
         #[cfg(target_arch = "x86_64")]
         SimdLevel::Avx2 => 6,
+        #[cfg(target_arch = "aarch64")]
+        SimdLevel::Neon | SimdLevel::NeonDot => 5,
         SimdLevel::Portable => 4,
     };
+    debug_assert!(!product.streams || product.width == PANEL_WIDTH);
     let part_bytes = product.depth * product.width * size_of::<F::Element>();
     for block in row_blocks(rows, most, product.streams.then_some(part_bytes)) {
         // SAFETY: the rows of the block are among those that the caller vouches for.
@@ -188,6 +209,13 @@ pub(crate) unsafe fn multiply_rows<F: Format>(
                     multiply_block!(multiply_avx2, 1, block, 0, [1, 2, 3, 4, 5, 6]);
                     if wide {
                         multiply_block!(multiply_avx2, 1, block, LANES, [1, 2, 3, 4, 5, 6]);
+                    }
+                }
+                #[cfg(target_arch = "aarch64")]
+                SimdLevel::Neon | SimdLevel::NeonDot => {
+                    multiply_block!(multiply_neon, 1, block, 0, [1, 2, 3, 4, 5]);
+                    if wide {
+                        multiply_block!(multiply_neon, 1, block, LANES, [1, 2, 3, 4, 5]);
                     }
                 }
                 SimdLevel::Portable => {

@@ -82,27 +82,27 @@ impl ServerProcess {
         Ok(Self { frontend })
     }
 
-    /// What it has used so far.
+    /// What it has used so far. A core that it didn't start counts as nothing.
     ///
     /// # Errors
-    /// It is gone, or has no core now.
+    /// It is gone.
     pub(super) fn usage(&self) -> anyhow::Result<Usage> {
+        let core = self.core()?.map(process_usage).transpose()?;
         Ok(Usage {
             frontend: process_usage(self.frontend)?,
-            core: process_usage(self.core()?)?,
+            core: core.unwrap_or_default(),
         })
     }
 
     /// The frontend's child.
-    fn core(&self) -> anyhow::Result<u32> {
+    fn core(&self) -> anyhow::Result<Option<u32>> {
         let parent = self.frontend.to_string();
         let children = fs::read_dir("/proc")?.flatten().filter_map(|entry| {
             let id: u32 = entry.file_name().to_str()?.parse().ok()?;
             let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
             (field(&stat, 1)? == parent).then_some(id)
         });
-        let core = children.into_iter().next();
-        core.with_context(|| format!("the process {parent} has no engine core"))
+        Ok(children.into_iter().next())
     }
 }
 

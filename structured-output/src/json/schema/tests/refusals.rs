@@ -139,7 +139,10 @@ fn limits_are_kept() {
         let options = JsonSchemaOptions::default();
         super::compile_within(schema, &options, &limits).map(|_| ())
     };
-    let exceeded = |limit, max| Err(CompileError::LimitExceeded { limit, max });
+    let exceeded = |limit, max| {
+        let place = None;
+        Err(CompileError::LimitExceeded { limit, max, place })
+    };
     assert_eq!(compile(r#"{"not":{"not":{"type":"null"}}}"#), Ok(()));
     assert_eq!(
         compile(r#"{"not":{"not":{"not":{"type":"null"}}}}"#),

@@ -1,0 +1,109 @@
+//! Flags of other servers that this one has under another name, or has no need of: whoever brings them
+//! along is told what to do instead.
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+/// Flags of `vllm serve` and `llama-server`, and what to do instead. The pages "coming from" list them too.
+const FLAGS: [(&str, &str); 24] = [
+    (
+        "--gpu-memory-utilization",
+        "use --kv-cache-memory-bytes; without it the KV cache takes what is free",
+    ),
+    (
+        "--reasoning-parser",
+        "thinking is told apart by itself; else use reasoning_parser of --structured-outputs-config",
+    ),
+    (
+        "--uvicorn-log-level",
+        "set the environment variable RUST_LOG, for instance to warn",
+    ),
+    (
+        "--log-error-stack",
+        "leave it out: a request that fails is logged with its id and the reason",
+    ),
+    (
+        "--chat-template-content-format",
+        "leave it out: templates get text",
+    ),
+    (
+        "--tool-strict-level",
+        "leave it out: every tool's schema is enforced",
+    ),
+    ("--async-scheduling", "leave it out"),
+    ("--no-async-scheduling", "leave it out"),
+    ("--max-num-active-seqs", "use --max-num-seqs"),
+    (
+        "--watchdog-config",
+        "use --health-stall-seconds, which watches the engine",
+    ),
+    ("--fingerprint-mode", "leave it out"),
+    (
+        "--tensor-parallel-size",
+        "leave it out: a server has one device",
+    ),
+    ("-tp", "leave it out: a server has one device"),
+    (
+        "--trust-remote-code",
+        "leave it out: no code is loaded with a model",
+    ),
+    ("--enforce-eager", "leave it out"),
+    ("--enable-lora", "there is no LoRA"),
+    ("--limit-mm-per-prompt", "leave it out: prompts are text"),
+    ("--ctx-size", "use --max-model-len"),
+    ("-c", "use --max-model-len"),
+    ("--n-gpu-layers", "leave it out"),
+    ("-ngl", "leave it out"),
+    ("--parallel", "use --max-num-seqs"),
+    ("-np", "use --max-num-seqs"),
+    ("--alias", "use --served-model-name"),
+];
+
+/// Prints an error of the command line, with what to do instead where it is about a flag of another
+/// server, and ends the program.
+pub(crate) fn exit(mut error: clap::Error) -> ! {
+    let instead = match (error.kind(), error.get(ContextKind::InvalidArg)) {
+        (ErrorKind::UnknownArgument, Some(ContextValue::String(flag))) => instead_of(flag),
+        _ => None,
+    };
+    let Some(instead) = instead else { error.exit() };
+    // A flag that merely looks like it isn't what is wanted.
+    error.remove(ContextKind::SuggestedArg);
+    error.remove(ContextKind::Suggested);
+    // On a full disk this can't be said.
+    let _ = error.print();
+    eprintln!("\nThis flag is another server's: {instead}.");
+    std::process::exit(error.exit_code())
+}
+
+/// What to do instead of a flag, with or without its value.
+fn instead_of(flag: &str) -> Option<&'static str> {
+    let name = flag.split('=').next().unwrap_or(flag);
+    let found = FLAGS.iter().find(|(other, _)| *other == name);
+    found.map(|(_, instead)| *instead)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn what_is_told_instead_is_there_and_the_flag_is_not() {
+        let mut cli = crate::Cli::command();
+        let help = cli
+            .find_subcommand_mut("serve")
+            .unwrap()
+            .render_long_help()
+            .to_string();
+        for (flag, instead) in FLAGS {
+            let is_ours = help.contains(&format!("{flag} ")) || help.contains(&format!("{flag}\n"));
+            assert!(!is_ours, "{flag}");
+            for word in instead.split([' ', ';', ',']) {
+                assert!(!word.starts_with("--") || help.contains(word), "{word}");
+            }
+        }
+        assert_eq!(instead_of("--ctx-size=4096"), Some("use --max-model-len"));
+        assert_eq!(instead_of("--nonsense"), None);
+    }
+}

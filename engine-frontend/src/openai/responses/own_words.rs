@@ -1,0 +1,102 @@
+//! What this API calls the fields of chat requests, in whose words its own are read.
+
+use crate::error::{GenerateError, ValidationError};
+use crate::input_processor::GenerateRequest;
+use crate::openai::error::ServingError;
+
+/// Names of a chat request's fields, or what they begin with, and this API's. The first that fits counts.
+const NAMES: [(&str, &str); 7] = [
+    ("response_format.json_schema", "text.format"),
+    ("response_format", "text.format"),
+    ("max_completion_tokens", "max_output_tokens"),
+    ("max_tokens", "max_output_tokens"),
+    ("messages", "input"),
+    ("reasoning_effort", "reasoning.effort"),
+    ("tool_choice.allowed_tools", "tool_choice"),
+];
+
+/// What this API calls a chat request's field.
+pub(super) fn of_field(field: &str) -> String {
+    for (chat, own) in NAMES {
+        let Some(rest) = field.strip_prefix(chat) else {
+            continue;
+        };
+        if rest.is_empty() || rest.starts_with(['.', '[']) {
+            return format!("{own}{rest}");
+        }
+    }
+    match field.starts_with("tools[") {
+        // Functions stand in the tool itself.
+        true => field.replacen("].function", "]", 1),
+        false => field.to_owned(),
+    }
+}
+
+/// An error about a chat request's field, by the name that it has here.
+pub(super) fn of_error(mut error: ValidationError) -> ValidationError {
+    if let Some(field) = &error.parameter {
+        let own = of_field(field);
+        error.message = error.message.replace(field, &own);
+        error.parameter = Some(own);
+    }
+    error
+}
+
+/// The same of an error that may be about a field.
+pub(super) fn of_serving_error(error: ServingError) -> ServingError {
+    match error {
+        ServingError::Generate(GenerateError::Validation(error)) => of_error(error).into(),
+        other => other,
+    }
+}
+
+/// Names a request's fields as they are called here.
+pub(super) fn of_request(request: &mut GenerateRequest) {
+    let parts = request.constraint_parts.iter_mut();
+    let fields = parts
+        .map(|(field, _)| field)
+        .chain(&mut request.constraint_field)
+        .chain(&mut request.whitespace_field)
+        .chain(&mut request.max_tokens_field);
+    for field in fields {
+        *field = of_field(field);
+    }
+    let max_tokens = &mut request.max_tokens_field;
+    max_tokens.get_or_insert_with(|| "max_output_tokens".to_owned());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_have_this_apis_names() {
+        for (chat, own) in [
+            ("response_format.json_schema.schema", "text.format.schema"),
+            ("response_format.type", "text.format.type"),
+            ("max_completion_tokens", "max_output_tokens"),
+            ("max_tokens_x", "max_tokens_x"),
+            ("messages[2].role", "input[2].role"),
+            (
+                "tools[2].function.parameters.type",
+                "tools[2].parameters.type",
+            ),
+            ("tool_choice.allowed_tools.mode", "tool_choice.mode"),
+            ("guided_json", "guided_json"),
+            ("tools", "tools"),
+        ] {
+            assert_eq!(of_field(chat), own);
+        }
+    }
+
+    #[test]
+    fn a_message_keeps_what_is_not_the_fields_name() {
+        let message = "messages[0].content must be a string; see the messages";
+        let error = of_error(ValidationError::field("messages[0].content", "[]", message));
+        assert_eq!(
+            error.message,
+            "input[0].content must be a string; see the messages"
+        );
+        assert_eq!(error.parameter.as_deref(), Some("input[0].content"));
+    }
+}

@@ -1,0 +1,69 @@
+//! What a matcher may take, and where it goes on.
+
+use super::GrammarMatcher;
+use crate::compiler::Renewals;
+use crate::engine::Allowance;
+use crate::error::MatcherError;
+use crate::grammar::CompiledGrammar;
+
+impl GrammarMatcher {
+    /// From here on, this matcher's calls may together take so many steps, and beyond them fail with
+    /// [`MatcherError::AllowanceSpent`], which changes nothing; so does a call that would have to wait
+    /// for others at work in memory apart. For a thread that others wait for: what is known costs no
+    /// steps, and what is not can be asked again on another thread without a limit (`None`, as it is at
+    /// first), after which it is known. Each call has its own limit,
+    /// [`Limits::max_mask_steps`](crate::Limits::max_mask_steps), beside this.
+    pub fn set_allowance(&mut self, steps: Option<u64>) {
+        self.allowance = Allowance::new(steps);
+    }
+
+    /// What is left of it.
+    pub fn allowance(&self) -> Option<u64> {
+        self.allowance.left()
+    }
+
+    /// Whether its grammar is in memory apart from that which all share, see
+    /// [`GrammarCompiler::move_apart`](crate::GrammarCompiler::move_apart).
+    pub fn is_apart(&self) -> bool {
+        self.grammar.engine().is_apart()
+    }
+
+    /// Looks at the first places of a text: the masks at the start and, of JSON, after the brackets that
+    /// open it, up to a first key or string. A grammar that needs more than there is mostly fails
+    /// there, before anything is written. Nothing changes.
+    ///
+    /// # Errors
+    /// A limit.
+    pub fn check_opening(&self) -> Result<(), MatcherError> {
+        let start = self.grammar.root();
+        self.grammar.engine().open(start, &self.allowance)
+    }
+
+    /// Its grammar.
+    pub(crate) fn grammar(&self) -> &CompiledGrammar {
+        &self.grammar
+    }
+
+    /// How often it went to other memory.
+    pub(crate) fn renewals_mut(&mut self) -> &mut Renewals {
+        &mut self.renewals
+    }
+
+    /// A matcher like this one at the start of a grammar.
+    pub(crate) fn restarted(&self, grammar: &CompiledGrammar) -> Self {
+        let mut restarted = Self {
+            grammar: grammar.clone(),
+            ..self.clone()
+        };
+        restarted.reset();
+        restarted
+    }
+
+    /// The tokens that have been accepted and not been taken back.
+    pub(crate) fn accepted_tokens(&self) -> Vec<u32> {
+        let from_top = self.history.iter();
+        let mut token_ids: Vec<u32> = from_top.map(|accepted| accepted.token_id).collect();
+        token_ids.reverse();
+        token_ids
+    }
+}

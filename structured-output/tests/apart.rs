@@ -1,0 +1,205 @@
+//! Calls that may take only so much, and grammars in memory apart.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::sync::Arc;
+
+use structured_output::{
+    CancelFlag, CompilerOptions, GrammarCompiler, GrammarMatcher, JsonSchemaOptions, MatcherError,
+    TokenizerInfo,
+};
+
+const EOS: u32 = 256;
+
+fn compiler(max_shared_steps: Option<u64>) -> GrammarCompiler {
+    let mut vocab: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).collect();
+    vocab.push(b"<eos>".to_vec());
+    let info = TokenizerInfo::new(&vocab, vocab.len(), &[EOS], &[EOS]).unwrap();
+    let options = CompilerOptions {
+        max_shared_steps,
+        ..CompilerOptions::default()
+    };
+    GrammarCompiler::new(Arc::new(info), options)
+}
+
+/// A value under one of many schemas with patterns, which overlap.
+fn many_branches() -> String {
+    let branches: Vec<String> = (0..60)
+        .map(|n| {
+            format!(
+                r#"{{"type": "object", "required": ["b"], "properties": {{
+                    "k{n}": {{"pattern": "^[a-{}]{{1,{}}}x{n}$"}}, "b": {{"pattern": "^(a|b{n})*c$"}}}}}}"#,
+                char::from(b'b' + n % 20),
+                3 + n % 17,
+            )
+        })
+        .collect();
+    format!(r#"{{"oneOf": [{}]}}"#, branches.join(", "))
+}
+
+fn accept(matcher: &mut GrammarMatcher, text: &str) {
+    for byte in text.bytes() {
+        assert!(matcher.accept_token(u32::from(byte)).unwrap(), "{text}");
+    }
+}
+
+#[test]
+fn a_call_beyond_the_allowance_changes_nothing_and_is_free_once_it_is_known() {
+    let compiler = compiler(None);
+    let options = JsonSchemaOptions::default();
+    let grammar = compiler
+        .compile_json_schema(&many_branches(), &options)
+        .unwrap();
+    let mut matcher = GrammarMatcher::new(&grammar);
+    accept(&mut matcher, "{\"");
+    matcher.set_allowance(Some(3));
+    let fork = matcher.fork();
+    assert_eq!(
+        matcher.next_token_mask().unwrap_err(),
+        MatcherError::AllowanceSpent
+    );
+    assert_eq!(matcher.allowance(), Some(0));
+    assert_eq!(fork.allowance(), Some(3), "a fork has its own");
+    assert_eq!(
+        matcher.accept_token(u32::from(b'b')).unwrap_err(),
+        MatcherError::AllowanceSpent
+    );
+    assert_eq!(matcher.num_accepted_tokens(), 2);
+    // Found without a limit, it costs nothing.
+    matcher.set_allowance(None);
+    let mask = matcher.next_token_mask().unwrap();
+    assert!(matcher.accept_token(u32::from(b'b')).unwrap());
+    matcher.rollback(1).unwrap();
+    matcher.set_allowance(Some(0));
+    assert_eq!(
+        matcher.next_token_mask().unwrap().token_ids(),
+        mask.token_ids()
+    );
+    assert!(matcher.accept_token(u32::from(b'b')).unwrap());
+    assert_eq!(matcher.allowance(), Some(0));
+    // Whether the text may end is known with the token.
+    assert!(!matcher.is_completed());
+}
+
+#[test]
+fn what_takes_long_to_compile_is_compiled_apart_and_means_the_same() {
+    let items: Vec<String> = (0..100).map(|n| format!("\"value{n}\"")).collect();
+    let schema = format!(
+        r#"{{"type": "array", "uniqueItems": true, "minItems": 8, "items": {{"enum": [{}]}}}}"#,
+        items.join(", ")
+    );
+    let options = JsonSchemaOptions::default();
+    let plain = compiler(None);
+    let expected = plain.compile_json_schema(&schema, &options).unwrap();
+    let mut expected = GrammarMatcher::new(&expected);
+    assert!(!expected.is_apart());
+    let small = compiler(Some(2_000));
+    let grammar = small.compile_json_schema(&schema, &options).unwrap();
+    let mut matcher = GrammarMatcher::new(&grammar);
+    assert!(matcher.is_apart());
+    for byte in "[\"value1\", \"value2".bytes() {
+        assert_eq!(
+            matcher.next_token_mask().unwrap().token_ids(),
+            expected.next_token_mask().unwrap().token_ids()
+        );
+        assert!(matcher.accept_token(u32::from(byte)).unwrap());
+        assert!(expected.accept_token(u32::from(byte)).unwrap());
+    }
+    // It is known there, and what is not dear stays with all others.
+    let num_compilations = small.num_compilations();
+    assert_eq!(
+        small.compile_json_schema(&schema, &options).unwrap(),
+        grammar
+    );
+    assert_eq!(small.num_compilations(), num_compilations);
+    let cheap = small.compile_regex("[a-z]+").unwrap();
+    assert!(!GrammarMatcher::new(&cheap).is_apart());
+    // A failure apart is that of the grammar.
+    let hungry = "(?:(?:a{1,900}b){1,900}c){1,900}(?=(?:a|b[^c]){1,700}$)[^q]{1,900}";
+    let error = small.compile_regex(hungry).err();
+    assert_eq!(error, plain.compile_regex(hungry).err());
+}
+
+#[test]
+fn a_matcher_that_is_moved_apart_stands_where_it_stood() {
+    let compiler = compiler(Some(20_000));
+    let grammar = compiler
+        .compile_regex("[a-f]{2,9}-(?:[0-9]{3}x){2,5}")
+        .unwrap();
+    let mut matcher = GrammarMatcher::new(&grammar);
+    accept(&mut matcher, "abc-12");
+    let mut stayed = matcher.fork();
+    matcher.set_allowance(Some(7));
+    let cancel = CancelFlag::new();
+    compiler.move_apart(&mut matcher, &cancel).unwrap();
+    assert!(matcher.is_apart() && !stayed.is_apart());
+    assert_eq!(matcher.allowance(), Some(7));
+    matcher.set_allowance(None);
+    for byte in "3x456x".bytes().map(u32::from).chain([EOS]) {
+        assert_eq!(
+            matcher.next_token_mask().unwrap().token_ids(),
+            stayed.next_token_mask().unwrap().token_ids()
+        );
+        assert!(matcher.accept_token(byte).unwrap());
+        assert!(stayed.accept_token(byte).unwrap());
+    }
+    matcher.rollback(matcher.num_accepted_tokens()).unwrap();
+    accept(&mut matcher, "fed-");
+    // Equal grammars start there now, and a second move is none.
+    let grammar = compiler
+        .compile_regex("[a-f]{2,9}-(?:[0-9]{3}x){2,5}")
+        .unwrap();
+    let mut another = GrammarMatcher::new(&grammar);
+    assert!(another.is_apart());
+    let num_compilations = compiler.num_compilations();
+    compiler.move_apart(&mut another, &cancel).unwrap();
+    assert_eq!(compiler.num_compilations(), num_compilations);
+}
+
+#[test]
+fn matchers_go_on_when_memory_apart_is_full() {
+    let mut vocab: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).collect();
+    vocab.push(b"<eos>".to_vec());
+    let info = TokenizerInfo::new(&vocab, vocab.len(), &[EOS], &[EOS]).unwrap();
+    let options = CompilerOptions {
+        cache_bytes: 4 << 20,
+        max_shared_steps: Some(20_000),
+        ..CompilerOptions::default()
+    };
+    let compiler = GrammarCompiler::new(Arc::new(info), options);
+    let cancel = CancelFlag::new();
+    let grammar = compiler.compile_builtin_json().unwrap();
+    let mut hog = GrammarMatcher::new(&grammar);
+    compiler.move_apart(&mut hog, &cancel).unwrap();
+    let mut neighbour = GrammarMatcher::new(&grammar);
+    compiler.move_apart(&mut neighbour, &cancel).unwrap();
+    accept(&mut neighbour, "{\"a\":");
+    let keys = (0..).flat_map(|n| format!("\"key{n}\":1,").into_bytes());
+    let text: Vec<u8> = std::iter::once(b'{').chain(keys).take(40_000).collect();
+    let mut num_renewed = 0;
+    let error = loop {
+        let byte = text[hog.num_accepted_tokens()];
+        match hog.accept_token(u32::from(byte)) {
+            Ok(accepted) => assert!(accepted),
+            Err(MatcherError::StatesExhausted { .. }) => {
+                num_renewed += 1;
+                if let Err(error) = compiler.renew(&mut hog, &cancel) {
+                    break error;
+                }
+            }
+            Err(error) => panic!("{error}"),
+        }
+    };
+    assert!(num_renewed > 1, "{error}");
+    for byte in "1, \"b\": true}".bytes().map(u32::from).chain([EOS]) {
+        loop {
+            match neighbour.accept_token(byte) {
+                Ok(accepted) => break assert!(accepted),
+                Err(MatcherError::StatesExhausted { .. }) => {
+                    compiler.renew(&mut neighbour, &cancel).unwrap();
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+    assert!(neighbour.is_terminated());
+}
