@@ -9,8 +9,8 @@ mod random_checkpoint;
 use std::path::Path;
 
 use engine_core::model_executor::ForwardInput;
-use model_runner::{Runner, Sequence, WeightOptions};
-use protocol::{BackendKind, Dtype, Quantization};
+use model_runner::{LIMITS, Runner, Sequence, WeightOptions, load_cached};
+use protocol::{BackendKind, Dtype, KvCacheDtype, Quantization};
 use random_checkpoint::{ARCHITECTURES, Random, RandomCheckpoint};
 
 /// The cosine of the angle between two rows of logits.
@@ -67,6 +67,56 @@ fn all_families_agree_with_candle_on_the_same_quantized_weights() {
             );
         }
     }
+}
+
+#[test]
+fn weights_from_the_cache_give_the_same_logits() {
+    let folder = tempfile::tempdir().unwrap();
+    RandomCheckpoint::tiny("Qwen3MoeForCausalLM", 3)
+        .write(folder.path())
+        .unwrap();
+    let logits = |quantization, least_bytes| {
+        let loaded = load_cached(
+            folder.path(),
+            BackendKind::Cpu,
+            WeightOptions(Dtype::BFloat16, quantization),
+            KvCacheDtype::Auto,
+            2,
+            least_bytes,
+        );
+        let model = loaded.unwrap().into_model(&LIMITS).unwrap();
+        let ids: Vec<u32> = (0..40).map(|id| id * 5 % 203).collect();
+        let found = Runner { model }.prefill(&mut Sequence::new(&ids, &[5, 2, 9]), 40);
+        found.into_iter().map(f32::to_bits).collect::<Vec<_>>()
+    };
+    for quantization in [Quantization::Q8_0, Quantization::Q4_0] {
+        let file = format!("formwork.{}.weights", quantization.as_str());
+        let file = folder.path().join(file);
+        let expected = logits(quantization, None);
+        assert_eq!(logits(quantization, Some(u64::MAX)), expected);
+        assert!(!file.exists(), "the model is too small");
+        assert_eq!(logits(quantization, Some(0)), expected);
+        let written = std::fs::read(&file).unwrap();
+        let changed = || file.metadata().unwrap().modified().unwrap();
+        let before = changed();
+        assert_eq!(logits(quantization, Some(0)), expected);
+        assert_eq!(changed(), before, "it was used");
+        // Broken: not believed, and made again by the start after that.
+        let mut broken = written.clone();
+        broken[100] ^= 1;
+        std::fs::write(&file, broken).unwrap();
+        assert_eq!(logits(quantization, Some(0)), expected);
+        assert!(!file.exists());
+        assert_eq!(logits(quantization, Some(0)), expected);
+        assert!(std::fs::read(&file).unwrap() == written);
+    }
+    assert_eq!(logits(Quantization::None, Some(0)).len(), 203);
+    let names = std::fs::read_dir(folder.path()).unwrap();
+    assert_eq!(
+        names.count(),
+        4,
+        "two files of the model and two of weights"
+    );
 }
 
 /// Perplexity of the built-in model's answers to `samples`, in the format given.

@@ -370,6 +370,17 @@ impl GrammarMatcher {
         self.grammar.engine().may_end(state, &self.allowance)
     }
 
+    /// Looks at the first places of a text: the masks at the start and, of JSON, after the brackets that
+    /// open it, up to a first key or string. A grammar that needs more than there is mostly fails
+    /// there, before anything is written. Nothing changes.
+    ///
+    /// # Errors
+    /// A limit.
+    pub fn check_opening(&self) -> Result<(), MatcherError> {
+        let start = self.grammar.root();
+        self.grammar.engine().open(start, &self.allowance)
+    }
+
     /// Takes back the last `num_tokens` accepted tokens, without limit.
     ///
     /// # Errors

@@ -51,14 +51,14 @@ fn a_call_beyond_the_allowance_changes_nothing_and_is_free_once_it_is_known() {
         .unwrap();
     let mut matcher = GrammarMatcher::new(&grammar);
     accept(&mut matcher, "{\"");
-    matcher.set_allowance(Some(50));
+    matcher.set_allowance(Some(3));
     let fork = matcher.fork();
     assert_eq!(
         matcher.next_token_mask().unwrap_err(),
         MatcherError::AllowanceSpent
     );
     assert_eq!(matcher.allowance(), Some(0));
-    assert_eq!(fork.allowance(), Some(50), "a fork has its own");
+    assert_eq!(fork.allowance(), Some(3), "a fork has its own");
     assert_eq!(
         matcher.accept_token(u32::from(b'b')).unwrap_err(),
         MatcherError::AllowanceSpent

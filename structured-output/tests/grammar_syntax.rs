@@ -255,19 +255,94 @@ fn what_is_wrong_with_ebnf_is_told_with_its_place() {
 }
 
 #[test]
+fn templates_are_rules_with_their_arguments() {
+    let separated = r#"start: "[" _separated{item, ","} "]" _separated{"x", ";"} _separated{"x" , ";"}
+_separated{x, sep}: x (sep x)*
+?item: NAME | pair{NAME, _separated{NUMBER, "+"}}
+pair{a, b}: a ":" b
+NAME: /[a-z]+/
+NUMBER: /[0-9]+/
+%ignore " "
+"#;
+    for text in ["[a]xx", "[a, b]x;xx", "[ab:1+2 , c : 3]x ; x x"] {
+        assert!(accepts(separated, text), "{text}");
+    }
+    for text in ["[]xx", "[a,]xx", "[a]x", "[a:b]xx", "[1]xx", "[a]x,xx"] {
+        assert!(!accepts(separated, text), "{text}");
+    }
+    // Templates may use themselves, and be used before they are defined, within `%lark` too.
+    let recursive = r#"start: list{"a"} %lark {
+  start: list{/[0-9]/}
+  list{x}: x | "(" list{x} ")"
+}
+list{x}: x | list{x} "," x
+"#;
+    assert!(accepts(recursive, "a,a,a((1))"));
+    assert!(!accepts(recursive, "a,(a)1"));
+    assert!(!accepts(recursive, "a((1)"));
+    // A parameter hides a rule of its name.
+    assert!(accepts("start: a{\"x\"} b\na{b}: b\nb: \"y\"", "xy"));
+}
+
+#[test]
+fn priorities_change_no_language() {
+    let source = "start.2: a | B\na.-1: \"x\"\nB.10: /x|y/";
+    for text in ["x", "y"] {
+        assert!(accepts(source, text));
+    }
+    assert!(accepts("start: p{\"x\"}\np{t}.3: t t", "xx"));
+}
+
+#[test]
 fn what_is_wrong_with_lark_is_told_with_its_place() {
     let cases = [
         (
-            "start.2: \"a\"",
-            "line 1, column 6: priorities, as `start.1`, are not supported",
+            "start.x: \"a\"",
+            "line 1, column 7: expected a priority after `.`",
         ),
         (
-            "start: a{\"x\"}\na{t}: t",
-            "line 1, column 9: templates and rules with a parameter",
+            "start: a{\"x\"}",
+            "line 1, column 8: template `a` is not defined",
         ),
         (
-            "a{t}: t",
-            "line 1, column 2: templates, as `a{…}`, are not supported",
+            "start: a{\"x\", B}\na{t}: t\nB: \"b\"",
+            "line 1, column 8: template `a` has 1 parameters, not 2",
+        ),
+        (
+            "start: a\na{t}: t",
+            "line 1, column 8: template `a` needs arguments: `a{…}`",
+        ),
+        (
+            "start: a{\"x\"}\na{t}: t{t}",
+            "line 2, column 7: parameter `t` has no parameters itself",
+        ),
+        (
+            "start: a{\"x\"}\na{t}: t\na: \"y\"",
+            "line 3, column 1: `a` is defined twice",
+        ),
+        (
+            "start: a{\"x\"}\na{t, t}: t",
+            "line 2, column 6: parameter `t` stands twice",
+        ),
+        (
+            "start: a{\"x\"}\na{T}: T",
+            "line 2, column 3: parameter `T` is written in capitals",
+        ),
+        (
+            "start: A{\"x\"}\nA{t}: t",
+            "line 2, column 2: terminals have no parameters",
+        ),
+        (
+            "start: A\nA: a{\"x\"}\na{t}: t",
+            "line 2, column 4: a template can't be part of a terminal",
+        ),
+        (
+            "start: a{\"x\"}\na{t}: t b",
+            "line 2, column 9: rule `b` is not defined",
+        ),
+        (
+            "start: a{\"x\" \"y\"}\na{t}: t",
+            "line 1, column 14: expected `,` or `}` among arguments, found `\\\"`",
         ),
         (
             "start::_: \"a\"",

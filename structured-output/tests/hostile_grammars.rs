@@ -6,8 +6,8 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use structured_output::{
-    CompileError, CompilerOptions, GrammarCompiler, GrammarMatcher, Limits, MatcherError,
-    TokenizerInfo,
+    CancelFlag, CompileBudget, CompileError, CompilerOptions, GrammarCompiler, GrammarMatcher,
+    GrammarSpecification, Limits, MatcherError, TokenizerInfo,
 };
 
 const EOS: u32 = 256;
@@ -161,6 +161,88 @@ fn size_is_bounded() {
             ..
         })
     ));
+}
+
+#[test]
+fn templates_do_not_grow_without_end() {
+    // Arguments that grow with each use.
+    let growing = "start: a{\"x\"}\na{t}: t a{b{t}}\nb{t}: t \"y\"";
+    assert_eq!(limit(growing), "max_rules");
+    // A long body, used very often.
+    let body = "\"x\" ".repeat(100_000);
+    let uses: String = (0..1000)
+        .map(|number| format!("a{{\"{number}\"}} "))
+        .collect();
+    let large = format!("start: {uses}\na{{t}}: {body} t");
+    let error = message(&large);
+    assert!(error.contains("templates write more than") || error.contains("max_grammar_nodes"));
+    let nested = format!(
+        "start: {}\"x\"{}\na{{t}}: t",
+        "a{".repeat(10_000),
+        "}".repeat(10_000)
+    );
+    assert!(message(&nested).contains("line 1, column 72: templates are nested deeper than 32"));
+}
+
+#[test]
+fn limits_name_their_place() {
+    let small = Limits {
+        max_rules: 5,
+        max_grammar_nodes: 40,
+        ..Limits::default()
+    };
+    let compiler = compiler_with(small);
+    let place = |error: CompileError| match error {
+        CompileError::LimitExceeded { limit, place, .. } => (limit, place.unwrap_or_default()),
+        other => panic!("{other}"),
+    };
+    let of_grammar = |source: &str| place(compiler.compile_grammar(source).unwrap_err());
+    let rules: String = (0..9).map(|n| format!("r{n} ::= \"x\" r{n}?\n")).collect();
+    assert_eq!(
+        of_grammar(&format!("root ::= r1 r2\n{rules}")),
+        ("max_rules", "line 6, column 1".to_owned())
+    );
+    let parts = format!("root ::= \"x\"\n  {}", "[a-z] ".repeat(50));
+    let (name, at) = of_grammar(&parts);
+    assert_eq!(name, "max_grammar_nodes");
+    assert!(at.starts_with("line 2, column 2"), "{at}");
+    let tag = |grammar: &str| {
+        format!(
+            r#"{{"type": "structural_tag", "format": {{"type": "sequence", "elements": [
+                {{"type": "grammar", "grammar": {}}}]}}}}"#,
+            serde_json::Value::from(grammar)
+        )
+    };
+    let error = compiler.compile_structural_tag(&tag(&parts)).unwrap_err();
+    let (name, at) = place(error);
+    assert_eq!(name, "max_grammar_nodes");
+    assert!(
+        at.starts_with("`#/format/elements/0/grammar`, line 2, column 2"),
+        "{at}"
+    );
+    // A budget that one rule uses up.
+    let budget = CompileBudget {
+        max_states: 2_000,
+        ..CompileBudget::default()
+    };
+    let specification = GrammarSpecification::Ebnf {
+        grammar: format!(
+            "root ::= big root | \"y\"\n\nbig ::= Regex(\"{}\")",
+            (0..800)
+                .map(|n| format!("(a{n}|b{}.)", n * 7))
+                .collect::<String>()
+        ),
+        root: "root".to_owned(),
+    };
+    let error = compiler_with(Limits::default()).compile_specification(
+        &specification,
+        budget,
+        &CancelFlag::new(),
+    );
+    assert_eq!(
+        place(error.unwrap_err()),
+        ("max_states", "line 3, column 1 (rule `big`)".to_owned())
+    );
 }
 
 #[test]

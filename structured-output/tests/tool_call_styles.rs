@@ -125,6 +125,64 @@ fn others_write_them_otherwise() {
 }
 
 #[test]
+fn kimi_names_the_type_of_each_value() {
+    let argument = |name: &str, kind: &str, value: &str| {
+        format!(
+            "<|open|>argument key=\"{name}\" type=\"{kind}\"<|sep|>{value}<|close|>argument<|sep|>"
+        )
+    };
+    let both = |first: &str, second: &str| format!("{first}{second}");
+    let (name, age) = (
+        argument("name", "string", "Bob"),
+        argument("age", "number", "7"),
+    );
+    check(
+        &tag(PERSON, r#""style": "kimi_k3_xml""#),
+        &[&name, &both(&name, &age), &format!("\n{name}\n{age}\n")],
+        &[
+            &age,
+            &both(&name, &argument("age", "integer", "7")),
+            &both(&name, &argument("age", "string", "7")),
+            &both(&name, &argument("age", "number", "7.5")),
+            &argument("name", "string", "a<|close|>argument<|sep|>b"),
+            "<parameter=name>Bob</parameter>",
+        ],
+    );
+    let schema = r#"{"type": "object", "properties": {
+        "a&\"b": {"type": ["boolean", "integer", "number", "array"], "minItems": 1},
+        "size": {"enum": ["big", 3, null, [1]]},
+        "free": {}
+    }, "additionalProperties": {"type": ["string", "null"]}}"#;
+    check(
+        &tag(schema, r#""style": "kimi_k3_xml""#),
+        &[
+            &argument("a&amp;&quot;b", "boolean", "true"),
+            &argument("a&amp;&quot;b", "number", "1.5"),
+            &argument("a&amp;&quot;b", "array", "[1]"),
+            &argument("size", "string", "big"),
+            &argument("size", "number", "3"),
+            &argument("size", "null", " null "),
+            &argument("size", "array", "[1]"),
+            &argument("free", "string", "3"),
+            &argument("free", "number", "3"),
+            &argument("free", "object", "{\"x\": 1}"),
+            &argument("other", "null", "null"),
+            &argument("other", "string", "null"),
+        ],
+        &[
+            &argument("a&\"b", "boolean", "true"),
+            &argument("a&amp;&quot;b", "array", "[]"),
+            &argument("a&amp;&quot;b", "number", "true"),
+            &argument("size", "string", "3"),
+            &argument("size", "number", "4"),
+            &argument("size", "object", "{}"),
+            &argument("free", "number", "x"),
+            &argument("other", "number", "1"),
+        ],
+    );
+}
+
+#[test]
 fn values_are_what_their_schemas_say() {
     let schema = r##"{"type": "object", "properties": {
         "size": {"enum": ["big", "small", 3]},

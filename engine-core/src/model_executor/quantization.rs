@@ -5,9 +5,9 @@ use half::f16;
 /// Values that share a scale.
 pub(crate) const GROUP: usize = 32;
 
-/// A quantized number format; the finer first. Values are `scale * (stored - zero)`, `stored` being
+/// A quantized number format. Values are `scale * (stored - zero)`, `stored` being
 /// unsigned.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum QuantizedFormat {
     /// 8 bits per value, `-127..=127` (`-128` where a file has it), and a 16-bit scale.
     Q8_0,
@@ -29,6 +29,29 @@ impl QuantizedFormat {
         match self {
             Self::Q8_0 => quantize_q8_0(values),
             Self::Q4_0 => quantize_q4_0(values),
+        }
+    }
+}
+
+/// A format of GGUF files with blocks of 256 values, whose groups have scales of their own. Kept as it
+/// is, and never made here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KFormat {
+    /// 6 bits per value, groups of 16 with a scale.
+    Q6K,
+    /// 5 bits per value, groups of 32 with scale and minimum.
+    Q5K,
+    /// 4 bits per value, groups of 32 with scale and minimum.
+    Q4K,
+}
+
+impl KFormat {
+    /// The type of tensors in it.
+    pub(crate) const fn tensor_type(self) -> gguf::TensorType {
+        match self {
+            Self::Q6K => gguf::TensorType::Q6K,
+            Self::Q5K => gguf::TensorType::Q5K,
+            Self::Q4K => gguf::TensorType::Q4K,
         }
     }
 }

@@ -1,21 +1,24 @@
 //! Tensors on their way from the checkpoint to a backend.
 
+use gguf::TensorType;
 use protocol::Quantization;
 
 use super::LoadProgress;
 use super::backend::Backend;
 use super::checkpoint::Checkpoint;
 use super::error::ModelError;
-use super::quantization::QuantizedFormat;
+use super::quantization::{KFormat, QuantizedFormat};
 pub(crate) use super::stored_tensor::{StoredDtype, StoredTensor};
 
-/// How a backend keeps a matrix; the finest first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+/// How a backend keeps a matrix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WeightFormat {
     /// In the model's dtype.
     Dense,
     /// In quantized groups.
     Quantized(QuantizedFormat),
+    /// In a file's blocks of 256.
+    K(KFormat),
 }
 
 /// What a matrix is for, which decides how coarsely it may be kept.
@@ -23,6 +26,8 @@ pub(crate) enum WeightFormat {
 pub(crate) enum MatrixRole {
     /// A layer's.
     Layer,
+    /// An expert's: those of all experts of a layer must be alike.
+    Expert,
     /// The embedding or the LM head: logits come straight from it.
     Vocabulary,
     /// What chooses experts: small, and a small change may choose another.
@@ -34,30 +39,66 @@ impl WeightFormat {
     pub(crate) fn of(quantization: Quantization, role: MatrixRole) -> Self {
         match (quantization, role) {
             (Quantization::None, _) | (_, MatrixRole::Router) => Self::Dense,
-            (Quantization::Q4_0, MatrixRole::Layer) => Self::Quantized(QuantizedFormat::Q4_0),
+            (Quantization::Q4_0, MatrixRole::Layer | MatrixRole::Expert) => {
+                Self::Quantized(QuantizedFormat::Q4_0)
+            }
             (Quantization::Q4_0 | Quantization::Q8_0, _) => Self::Quantized(QuantizedFormat::Q8_0),
         }
     }
 
-    /// The format of a matrix that is stored in `parts`: what `--quantization` asks for, or what
-    /// the file has where that is coarser. Of parts in several formats the finest counts.
-    fn of_stored(quantization: Quantization, role: MatrixRole, parts: &[StoredTensor<'_>]) -> Self {
+    /// The formats of a matrix's parts: what `--quantization` asks for, or what the file has where that
+    /// is coarser.
+    fn of_stored(
+        quantization: Quantization,
+        role: MatrixRole,
+        parts: &[StoredTensor<'_>],
+    ) -> Vec<Self> {
         let asked = Self::of(quantization, role);
-        let stored = parts.iter().map(|part| part.dtype().kept_in()).min();
-        match stored {
-            Some(stored) if role != MatrixRole::Router => asked.max(stored),
-            _ => asked,
+        let coarser = |stored: Self| match stored.coarseness() > asked.coarseness() {
+            true => stored,
+            false => asked,
+        };
+        let formats = parts.iter().map(|part| match role {
+            MatrixRole::Router => asked,
+            _ => coarser(part.kept_in()),
+        });
+        let mut formats: Vec<Self> = formats.collect();
+        if role == MatrixRole::Expert && formats.windows(2).any(|pair| pair[0] != pair[1]) {
+            let one = formats.iter().map(|format| match format {
+                Self::K(_) => Self::Quantized(QuantizedFormat::Q8_0),
+                other => *other,
+            });
+            let finest = one.min_by_key(|format| format.coarseness());
+            formats.fill(finest.unwrap_or(asked));
+        }
+        formats
+    }
+
+    /// Bits per value, as a rank. What a file has in about as many bits as asked for is left as it is.
+    fn coarseness(self) -> u8 {
+        match self {
+            Self::Dense => 0,
+            Self::Quantized(QuantizedFormat::Q8_0) => 1,
+            Self::K(KFormat::Q6K) => 2,
+            Self::K(KFormat::Q5K) => 3,
+            Self::Quantized(QuantizedFormat::Q4_0) => 4,
+            Self::K(KFormat::Q4K) => 5,
         }
     }
 }
 
-impl StoredDtype {
+impl StoredTensor<'_> {
     /// The format that holds such values exactly, or of the quantized ones the nearest.
-    fn kept_in(self) -> WeightFormat {
-        match self {
-            Self::F32 | Self::F16 | Self::BF16 => WeightFormat::Dense,
-            Self::Blocks(gguf::TensorType::Q4_0) => WeightFormat::Quantized(QuantizedFormat::Q4_0),
-            Self::Blocks(_) => WeightFormat::Quantized(QuantizedFormat::Q8_0),
+    fn kept_in(&self) -> WeightFormat {
+        match self.dtype() {
+            StoredDtype::F32 | StoredDtype::F16 | StoredDtype::BF16 => WeightFormat::Dense,
+            StoredDtype::Blocks(format) => match format {
+                TensorType::Q4_0 => WeightFormat::Quantized(QuantizedFormat::Q4_0),
+                TensorType::Q4K => WeightFormat::K(KFormat::Q4K),
+                TensorType::Q5K => WeightFormat::K(KFormat::Q5K),
+                TensorType::Q6K => WeightFormat::K(KFormat::Q6K),
+                _ => WeightFormat::Quantized(QuantizedFormat::Q8_0),
+            },
         }
     }
 }
@@ -166,6 +207,20 @@ impl<'a, B: Backend> WeightLoader<'a, B> {
         self.matrix(in_features, &parts, bias, MatrixRole::Layer)
     }
 
+    /// As [`Self::fused_linear`], of an expert and without biases.
+    pub(crate) fn expert_linear(
+        &mut self,
+        in_features: usize,
+        expert: &str,
+        parts: &[(&str, usize)],
+    ) -> Result<B::Matrix, ModelError> {
+        let parts: Vec<(String, usize)> = parts
+            .iter()
+            .map(|(part, out_features)| (format!("{expert}.{part}"), *out_features))
+            .collect();
+        self.matrix(in_features, &parts, false, MatrixRole::Expert)
+    }
+
     /// The matrix that chooses experts, named without `.weight`.
     pub(crate) fn router(
         &mut self,
@@ -195,11 +250,22 @@ impl<'a, B: Backend> WeightLoader<'a, B> {
         }
         let bias: Option<Vec<f32>> =
             bias.then(|| biases.iter().flat_map(|bias| bias.to_f32()).collect());
-        let name = parts.first().map_or("", |(name, _)| name);
-        let format = WeightFormat::of_stored(self.quantization, role, &weights);
-        let matrix =
-            self.backend
-                .load_matrix(name, in_features, &weights, bias.as_deref(), format)?;
+        let formats = WeightFormat::of_stored(self.quantization, role, &weights);
+        let mut matrices = Vec::new();
+        let (mut first, mut first_row) = (0, 0);
+        // Parts of one format that follow one another are one matrix.
+        for same in formats.chunk_by(PartialEq::eq) {
+            let parts_of_one = &weights[first..first + same.len()];
+            let rows: usize = parts_of_one.iter().map(StoredTensor::rows).sum();
+            let bias = bias.as_ref().map(|bias| &bias[first_row..first_row + rows]);
+            let (name, format) = (&parts[first].0, same[0]);
+            let matrix =
+                (self.backend).load_matrix(name, in_features, parts_of_one, bias, format)?;
+            matrices.push(matrix);
+            first += same.len();
+            first_row += rows;
+        }
+        let matrix = self.backend.stack_matrices(matrices)?;
         self.advance(&weights);
         self.advance(&biases);
         Ok(matrix)

@@ -7,8 +7,12 @@ use super::jump_forward::ForcedTokens;
 use super::mask::TokenMask;
 use super::request::StructuredOutputRequest;
 
-/// Times in a row that an answer is looked for aside and not kept there until it is used.
-const MAX_ATTEMPTS: u32 = 3;
+/// Times in a row that whether a token is allowed is looked for aside, and forgotten before it is asked
+/// again: the memory for answers is far too small then.
+const MAX_ATTEMPTS: u32 = 8;
+
+/// So many times in the memory that all share, where others may have it forgotten.
+const MAX_SHARED_ATTEMPTS: u32 = 2;
 
 /// Why a request with a grammar waits outside the steps.
 #[derive(Debug, Clone)]
@@ -48,7 +52,7 @@ pub(super) struct Standing {
 pub(super) struct Found {
     mask: Option<(Standing, TokenMask)>,
     forced: Option<(Standing, Vec<u32>)>,
-    /// How often in a row something was looked for at the same place.
+    /// How often in a row the request waited aside at the same place, after so many tokens.
     num_attempts: u32,
     num_answer_tokens: usize,
 }
@@ -96,9 +100,26 @@ impl StructuredOutputRequest {
         self.grammar.move_apart(cancel)
     }
 
+    /// Whether it is there.
+    pub(super) fn is_apart(&self) -> bool {
+        self.grammar.is_apart()
+    }
+
     /// Notes that the request can't go on within the steps, and why.
     pub(crate) fn set_aside(&mut self, aside: Aside) {
+        if self.found.num_answer_tokens != self.num_answer_tokens {
+            self.found.num_answer_tokens = self.num_answer_tokens;
+            self.found.num_attempts = 0;
+        }
+        self.found.num_attempts += 1;
         self.aside = Some(aside);
+    }
+
+    /// Whether what it waits for is found in memory apart alone.
+    pub(super) fn belongs_apart(&self) -> bool {
+        let is_question = matches!(self.aside, Some(Aside::Question(_)));
+        let is_forgotten = self.found.num_attempts > MAX_SHARED_ATTEMPTS;
+        is_question && (is_forgotten || self.grammar.is_apart())
     }
 
     /// Whether that was noted.
@@ -122,10 +143,6 @@ impl StructuredOutputRequest {
     /// # Errors
     /// A limit of the grammar; or the answers at this place are too large to be kept.
     pub(super) fn answer(&mut self, question: &Question) -> Result<(), MatcherError> {
-        if self.found.num_answer_tokens != self.num_answer_tokens {
-            self.found.num_answer_tokens = self.num_answer_tokens;
-            self.found.num_attempts = 0;
-        }
         match question {
             Question::Mask { tokens_left } => {
                 let standing = self.standing(*tokens_left);
@@ -136,7 +153,6 @@ impl StructuredOutputRequest {
                 token_id,
                 tokens_left,
             } => {
-                self.found.num_attempts += 1;
                 if self.found.num_attempts > MAX_ATTEMPTS {
                     return Err(MatcherError::AllowanceSpent);
                 }

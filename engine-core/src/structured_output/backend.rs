@@ -138,6 +138,13 @@ pub trait StructuredOutputGrammar: Send {
     /// Whether a stop token was accepted.
     fn is_terminated(&self) -> bool;
 
+    /// Looks at the first places of a text of the grammar, where most grammars fail that need more
+    /// than there is.
+    ///
+    /// # Errors
+    /// A limit.
+    fn check_opening(&self) -> Result<(), MatcherError>;
+
     /// Back to the start.
     fn reset(&mut self);
 
@@ -155,6 +162,9 @@ pub trait StructuredOutputGrammar: Send {
     /// # Errors
     /// [`RenewError`]; nothing changes.
     fn move_apart(&mut self, cancel: &CancelFlag) -> Result<(), RenewError>;
+
+    /// Whether it is there.
+    fn is_apart(&self) -> bool;
 
     /// Goes on in other memory where [`MatcherError::StatesExhausted`] said that this is full: compiles
     /// the grammar again there and accepts its tokens again.

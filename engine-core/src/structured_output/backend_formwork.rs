@@ -155,6 +155,10 @@ impl StructuredOutputGrammar for FormworkGrammar {
         self.matcher.is_terminated()
     }
 
+    fn check_opening(&self) -> Result<(), MatcherError> {
+        self.matcher.check_opening()
+    }
+
     fn reset(&mut self) {
         self.matcher.reset();
     }
@@ -173,5 +177,9 @@ impl StructuredOutputGrammar for FormworkGrammar {
 
     fn move_apart(&mut self, cancel: &CancelFlag) -> Result<(), RenewError> {
         self.compiler.move_apart(&mut self.matcher, cancel)
+    }
+
+    fn is_apart(&self) -> bool {
+        self.matcher.is_apart()
     }
 }

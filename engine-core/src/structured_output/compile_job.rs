@@ -65,6 +65,10 @@ pub(super) enum Duty {
 /// milliseconds.
 pub(super) const SHARED_STEPS: u64 = 20_000;
 
+/// Times that a call is tried there, others going first between two: what it computed the last time
+/// is known then, so most get there.
+const MAX_SHARED_ATTEMPTS: u32 = 8;
+
 /// Why a job is not done.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum JobError {
@@ -154,6 +158,9 @@ impl Compiler<'_> {
         ));
         let max_tokens = params.max_tokens;
         self.with_room(&mut request, cancel, |request| request.measure(max_tokens))?;
+        if output_token_ids.is_empty() {
+            self.with_room(&mut request, cancel, |request| request.check_opening())?;
+        }
         for (index, &token_id) in output_token_ids.iter().enumerate() {
             // Whether it can still be completed was decided when it was generated.
             let accepted = self.with_room(&mut request, cancel, |request| {
@@ -184,6 +191,7 @@ impl Compiler<'_> {
         cancel: &CancelFlag,
         mut attempt: impl FnMut(&mut StructuredOutputRequest) -> Result<T, MatcherError>,
     ) -> Result<T, JobError> {
+        let mut num_attempts = 0;
         loop {
             if self.duty == Duty::Apart {
                 request.move_apart(cancel)?;
@@ -191,7 +199,10 @@ impl Compiler<'_> {
             request.set_allowance((self.duty != Duty::Apart).then_some(SHARED_STEPS));
             match attempt(request) {
                 Err(MatcherError::AllowanceSpent) if self.duty != Duty::Apart => {
-                    return Err(JobError::Elsewhere(Duty::Apart));
+                    num_attempts += 1;
+                    if num_attempts >= MAX_SHARED_ATTEMPTS || request.is_apart() {
+                        return Err(JobError::Elsewhere(Duty::Apart));
+                    }
                 }
                 Err(MatcherError::StatesExhausted { .. }) if self.duty == Duty::Ready => {
                     return Err(JobError::Elsewhere(Duty::Compile));

@@ -7,7 +7,6 @@ use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use protocol::{RequestError, RequestErrorCode, StructuredOutputsConfig};
 use structured_output::CancelFlag;
 
-use super::aside::Aside;
 use super::backend::StructuredOutputBackend;
 use super::compile_job::{CompileJob, CompiledGrammar, Duty, Purpose};
 use super::compile_pool::CompilePool;
@@ -137,9 +136,9 @@ impl StructuredOutputManager {
         };
         let (mut pending, sender) = PendingGrammar::new();
         pending.was_admitted = true;
-        let duty = match grammar.aside() {
-            Some(Aside::Question(_)) => Duty::Apart,
-            Some(Aside::Exhausted) | None => Duty::Compile,
+        let duty = match grammar.belongs_apart() {
+            true => Duty::Apart,
+            false => Duty::Compile,
         };
         let job = CompileJob {
             request_id: request.request_id().clone(),

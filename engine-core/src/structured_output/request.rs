@@ -129,6 +129,14 @@ impl StructuredOutputRequest {
         Ok(())
     }
 
+    /// Looks whether the grammar can go on where its texts open.
+    ///
+    /// # Errors
+    /// A limit of the grammar; nothing changes.
+    pub(super) fn check_opening(&self) -> Result<(), MatcherError> {
+        self.grammar.check_opening()
+    }
+
     /// Fewest tokens that a complete output takes from the start, where it has to fit: those that
     /// close thinking and those of the shortest text.
     pub(crate) fn min_tokens_if_required(&self) -> Option<u32> {

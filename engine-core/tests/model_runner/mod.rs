@@ -72,12 +72,24 @@ pub fn load_with(
     kv_cache_dtype: KvCacheDtype,
     num_threads: usize,
 ) -> Result<LoadedModel, ModelError> {
+    load_cached(folder, backend, format, kv_cache_dtype, num_threads, None)
+}
+
+/// With the cache of quantized weights from `weight_cache` bytes on.
+pub fn load_cached(
+    folder: &Path,
+    backend: BackendKind,
+    format: impl Into<WeightOptions>,
+    kv_cache_dtype: KvCacheDtype,
+    num_threads: usize,
+    weight_cache: Option<u64>,
+) -> Result<LoadedModel, ModelError> {
     let WeightOptions(dtype, quantization) = format.into();
     let options = LoadOptions {
         dtype,
         kv_cache_dtype,
         quantization,
-        weight_cache: None,
+        weight_cache,
         backend,
         heartbeat: Arc::new(AtomicU64::new(0)),
     };

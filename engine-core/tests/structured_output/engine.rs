@@ -82,7 +82,7 @@ impl Setup {
         }
     }
 
-    fn config(&self) -> EngineConfig {
+    pub(crate) fn config(&self) -> EngineConfig {
         EngineConfig {
             model_config: ModelConfig {
                 max_model_len: Some(if self.num_blocks.is_some() { 400 } else { 1024 }),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use engine_core::engine::load_engine_core;
 use protocol::{EngineCoreRequest, FinishReason, JumpForward, RequestErrorCode};
 
 use crate::engine::{Answer, Engine, Setup};
@@ -91,4 +92,23 @@ fn what_is_too_large_alone_fails_alone() {
         assert_eq!(error.code, RequestErrorCode::GrammarRefused);
         assert!(error.message.contains("cache_bytes"), "{}", error.message);
     }
+}
+
+#[test]
+fn memory_in_which_no_grammar_works_is_refused_at_the_start() {
+    let load = |cache_bytes| {
+        let setup = Setup {
+            cache_bytes: Some(cache_bytes),
+            ..Setup::default()
+        };
+        load_engine_core(&setup.config(), &mut |_| {}).map(|_| ())
+    };
+    let message = load(100).unwrap_err().to_string();
+    assert!(
+        message.starts_with("--structured-outputs-config: cache_bytes is 100: "),
+        "{message}"
+    );
+    let least = message.rsplit(' ').next().unwrap().parse().unwrap();
+    assert!(load(least).is_ok(), "{message}");
+    assert!(load(least - 1).is_err(), "{message}");
 }

@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
+use super::exits::NearExits;
 use super::language_item::Beside;
+use super::parser_steps::Steps;
 use super::{GrammarState, TokenAutomaton};
 use crate::earley::{ContextId, ContextMemo, End, LanguageMask, Lexeme, Parser, StateId, Symbol};
 use crate::index::{ROOT, Trie};
 use crate::lexical::search::{DEAD, Graph, Search, UNKNOWN, nearest_end};
-use crate::lexical::{ByteSet, ExprId, Fuel, OutOfFuel};
+use crate::lexical::{ExprId, Fuel, OutOfFuel};
 use crate::mask::Mask;
 use crate::mask::store::MaskStore;
 use crate::pushdown;
@@ -39,7 +41,11 @@ pub(super) struct Memo {
     pub(super) by_context: ContextMemo<(ExprId, bool), Arc<Mask>>,
     /// Tokens that go on after a language, by its number, with an item that follows it.
     pub(super) exits: ContextMemo<(u32, Lexeme), Arc<[u32]>>,
+    /// The same, as far as the item's own context tells.
+    pub(super) near_exits: ContextMemo<(u32, Lexeme), Arc<NearExits>>,
     pub(super) num_languages: u32,
+    /// Steps that walks made.
+    pub(super) steps: Steps,
     /// What JSON and what follows it allow.
     pub(super) by_item: HashMap<(pushdown::State, ContextId), Arc<Mask>>,
     /// What languages allow by themselves, of the tokens below a node of the trie of bytes.
@@ -61,6 +67,8 @@ impl Memo {
         self.store.memory_bytes()
             + self.by_context.memory_bytes()
             + self.exits.memory_bytes()
+            + self.near_exits.memory_bytes()
+            + self.steps.memory_bytes()
             + self.language_bytes
             + self.by_state.capacity() * (size_of::<(StateId, usize)>() + 1)
             + self.by_item.capacity() * (size_of::<(pushdown::State, ContextId, usize)>() + 1)
@@ -338,83 +346,6 @@ impl TokenAutomaton {
         }
         Ok(Some(completing))
     }
-
-    /// Runs the parser from `start` over every word of a trie of bytes, as far as it survives:
-    /// `reached` is given the tokens of each node and the state after them.
-    pub(super) fn walk_parser(
-        &mut self,
-        trie: &Trie,
-        start: StateId,
-        fuel: &mut Fuel,
-        reached: impl FnMut(&[u32], StateId),
-    ) -> Result<(), OutOfFuel> {
-        let mut steps = Steps::default();
-        let start = self.number(&mut steps, start, fuel)?;
-        self.walk_below(trie, ROOT, start, &mut steps, fuel, reached)
-    }
-
-    /// The same for what is below a node. Steps that were made before are looked up.
-    pub(super) fn walk_below(
-        &mut self,
-        trie: &Trie,
-        node: u32,
-        start: u32,
-        steps: &mut Steps,
-        fuel: &mut Fuel,
-        mut reached: impl FnMut(&[u32], StateId),
-    ) -> Result<(), OutOfFuel> {
-        let mut pending = vec![(node, start)];
-        while let Some((node, state)) = pending.pop() {
-            for child in trie.children(node) {
-                fuel.burn(1)?;
-                let next = self.numbered_step(steps, state, trie.label(child), fuel)?;
-                if next == DEAD_END {
-                    continue;
-                }
-                let tokens = trie.ids(trie.own(child));
-                if !tokens.is_empty() {
-                    reached(tokens, steps.state(next));
-                }
-                pending.push((child, next));
-            }
-        }
-        Ok(())
-    }
-
-    /// The number of a state in a walk.
-    pub(super) fn number(
-        &mut self,
-        steps: &mut Steps,
-        state: StateId,
-        fuel: &mut Fuel,
-    ) -> Result<u32, OutOfFuel> {
-        if let Some(&known) = steps.numbers.get(&state) {
-            return Ok(known);
-        }
-        let (parser, machine) = self.parser();
-        let bytes = parser.first_bytes(machine, state, fuel)?;
-        Ok(steps.add(state, &bytes))
-    }
-
-    /// The number of the state after a byte, or [`DEAD_END`].
-    pub(super) fn numbered_step(
-        &mut self,
-        steps: &mut Steps,
-        state: u32,
-        byte: u8,
-        fuel: &mut Fuel,
-    ) -> Result<u32, OutOfFuel> {
-        let known = steps.rows[state as usize][usize::from(byte)];
-        if known != UNSEEN {
-            return Ok(known);
-        }
-        let next = match self.parser_step(steps.state(state), byte, fuel)? {
-            Some(next) => self.number(steps, next, fuel)?,
-            None => DEAD_END,
-        };
-        steps.rows[state as usize][usize::from(byte)] = next;
-        Ok(next)
-    }
 }
 
 /// How many tokens complete a text.
@@ -422,41 +353,6 @@ enum Fewest {
     Tokens(u32),
     /// What this state needs has to be known first.
     Needs(StateId),
-}
-
-/// A step that was not made yet.
-const UNSEEN: u32 = u32::MAX;
-/// A step that there isn't.
-pub(super) const DEAD_END: u32 = u32::MAX - 1;
-
-/// The states met in a walk, numbered, with the steps between them: a walk meets few states often.
-///
-/// It belongs to one walk, since a step that is looked up isn't recorded again.
-#[derive(Default)]
-pub(super) struct Steps {
-    numbers: HashMap<StateId, u32>,
-    states: Vec<StateId>,
-    rows: Vec<[u32; 256]>,
-}
-
-impl Steps {
-    /// Adds a state that only some bytes lead on from.
-    fn add(&mut self, state: StateId, bytes: &ByteSet) -> u32 {
-        let mut row = [DEAD_END; 256];
-        for byte in bytes.iter() {
-            row[usize::from(byte)] = UNSEEN;
-        }
-        let number = self.states.len() as u32;
-        self.numbers.insert(state, number);
-        self.states.push(state);
-        self.rows.push(row);
-        number
-    }
-
-    /// The state of a number.
-    pub(super) fn state(&self, number: u32) -> StateId {
-        self.states[number as usize]
-    }
 }
 
 /// The parser as a graph whose edges are tokens.

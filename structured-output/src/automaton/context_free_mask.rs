@@ -122,7 +122,7 @@ impl TokenAutomaton {
             let others = self.outside(&inside);
             let index = Arc::clone(&self.index);
             let trie = others.as_deref().unwrap_or(index.byte_trie());
-            let set = |tokens: &[u32], _: StateId| set_bits(&mut words, tokens);
+            let set = |tokens: &[u32]| set_bits(&mut words, tokens);
             self.walk_parser(trie, start, fuel, set)?;
         }
         let mask = self.interned(words);

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use hashbrown::HashSet;
 
 use super::TokenAutomaton;
-use super::context_free::{DEAD_END, Grammars, Steps};
+use super::context_free::Grammars;
 use crate::earley::{
-    ContextId, End, Item, LanguageMask, Lexeme, Places, Rests, StateId, Walked, walk_language,
+    ContextId, End, Item, LanguageMask, Lexeme, Places, Rests, Walked, walk_language,
 };
 use crate::index::{ROOT, Trie};
 use crate::lexical::{ByteSet, ExprId, Fuel, OutOfFuel};
@@ -188,99 +188,10 @@ impl TokenAutomaton {
                         }
                         continue;
                     }
-                    let mut steps = Steps::default();
                     let start = self.grammars.parser.single(item, fuel)?;
-                    let start = self.number(&mut steps, start, fuel)?;
-                    let set = |tokens: &[u32], _: StateId| set_bits(words, tokens);
-                    self.walk_below(index.byte_trie(), end.node, start, &mut steps, fuel, set)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// The tokens that go on after a language with an item, large ends apart.
-    fn exits(
-        &mut self,
-        alone: &LanguageMask,
-        item: Item,
-        fuel: &mut Fuel,
-    ) -> Result<Arc<[u32]>, OutOfFuel> {
-        let key = (alone.number, item.lexeme);
-        let Grammars { parser, memo } = &mut self.grammars;
-        if let Some(known) = parser.recall(&memo.exits, key, item.context) {
-            return Ok(known);
-        }
-        let interrupted = self.grammars.parser.start_recording();
-        let found = self.find_exits(alone, item, fuel);
-        let reads = self.grammars.parser.stop_recording(interrupted);
-        let ids: Arc<[u32]> = found?.into();
-        let Grammars { parser, memo } = &mut self.grammars;
-        memo.language_bytes += size_of_val(&*ids);
-        let value = Arc::clone(&ids);
-        parser.remember(&mut memo.exits, key, item.context, &reads, value);
-        Ok(ids)
-    }
-
-    fn find_exits(
-        &mut self,
-        alone: &LanguageMask,
-        item: Item,
-        fuel: &mut Fuel,
-    ) -> Result<Vec<u32>, OutOfFuel> {
-        let mut ids = Vec::new();
-        let mut steps = Steps::default();
-        let start = self.grammars.parser.single(item, fuel)?;
-        let start = self.number(&mut steps, start, fuel)?;
-        match &alone.rests {
-            Rests::Trie(rests) => {
-                let add = |tokens: &[u32], _: StateId| ids.extend_from_slice(tokens);
-                self.walk_below(rests, ROOT, start, &mut steps, fuel, add)?;
-            }
-            Rests::Places(places) => {
-                self.add_places(places, start, &mut steps, &mut ids, fuel)?;
-            }
-        }
-        Ok(ids)
-    }
-
-    /// Adds the tokens at places of the trie of bytes whose rests a state allows to `ids`.
-    fn add_places(
-        &mut self,
-        places: &Places,
-        start: u32,
-        steps: &mut Steps,
-        ids: &mut Vec<u32>,
-        fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
-        let index = Arc::clone(&self.index);
-        let trie = index.byte_trie();
-        let mut begin = 0;
-        for &(byte, end) in &places.first_bytes {
-            let leaves = &places.leaves[begin as usize..end as usize];
-            begin = end;
-            fuel.burn(1)?;
-            let first = self.numbered_step(steps, start, byte, fuel)?;
-            if first == DEAD_END {
-                continue;
-            }
-            'leaves: for leave in leaves {
-                let Some(&token) = trie.ids(trie.below(leave.node)).first() else {
-                    continue;
-                };
-                let mut state = first;
-                let bytes = index.info().token_bytes(token);
-                for &byte in &bytes[leave.depth as usize + 1..=leave.at as usize] {
-                    fuel.burn(1)?;
-                    state = self.numbered_step(steps, state, byte, fuel)?;
-                    if state == DEAD_END {
-                        continue 'leaves;
-                    }
-                }
-                ids.extend_from_slice(trie.ids(trie.own(leave.node)));
-                if !trie.children(leave.node).is_empty() {
-                    let add = |tokens: &[u32], _: StateId| ids.extend_from_slice(tokens);
-                    self.walk_below(trie, leave.node, state, steps, fuel, add)?;
+                    let start = self.number(start, fuel)?;
+                    let set = |tokens: &[u32]| set_bits(words, tokens);
+                    self.walk_below(index.byte_trie(), end.node, start, fuel, set)?;
                 }
             }
         }

@@ -8,12 +8,14 @@ mod completion;
 mod context_free;
 mod context_free_mask;
 mod counted;
+mod exits;
 mod gather;
 mod grammar_state;
 mod language_item;
 mod lexeme;
 mod mask;
 mod memo;
+mod parser_steps;
 #[cfg(test)]
 mod tests;
 mod token_walk;

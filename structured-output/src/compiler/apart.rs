@@ -52,7 +52,7 @@ impl Lanes {
         engines.retain(|engine| {
             let is_full = engine.is_full();
             if is_full {
-                engine.close();
+                engine.close_at_once();
             }
             !is_full
         });

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::choice::ChoiceTree;
 use crate::automaton::{GrammarState, State, TokenAutomaton};
 use crate::engine::Engine;
 use crate::error::CompileError;
@@ -172,16 +173,19 @@ impl Job<'_> {
         if choices.is_empty() {
             return Err(CompileError::EmptyChoice);
         }
-        let mut words = Vec::with_capacity(choices.len());
-        for some in choices.chunks(SLICE_PARTS) {
+        let mut words: Vec<&[u8]> = choices.iter().map(|choice| choice.as_bytes()).collect();
+        words.sort_unstable();
+        words.dedup();
+        let mut tree = ChoiceTree::default();
+        for some in words.chunks(SLICE_PARTS) {
             self.steps += some.iter().map(|word| 1 + word.len() as u64).sum::<u64>();
             self.slice(|automaton| {
                 let lexicon = &mut automaton.machine().lexicon;
-                words.extend(some.iter().map(|word| lexicon.literal(word.as_bytes())));
+                some.iter().for_each(|word| tree.push(lexicon, word));
             })?;
         }
         self.slice(|automaton| {
-            let root = automaton.machine().lexicon.or(&words);
+            let root = tree.finish(&mut automaton.machine().lexicon);
             automaton.machine().start_of_expression(root)
         })
     }

@@ -2,6 +2,7 @@
 
 mod apart;
 mod cache;
+mod choice;
 mod embedded_json;
 mod grammar_job;
 mod job;

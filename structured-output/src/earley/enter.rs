@@ -51,9 +51,7 @@ impl Parser {
         }
         if let Some(entered) = self.entered.get(&context) {
             items.extend_from_slice(&entered.items);
-            if let Some(log) = &mut self.log {
-                log.extend_from_slice(&entered.reads);
-            }
+            self.reads.note(&entered.reads);
         }
         Ok(())
     }

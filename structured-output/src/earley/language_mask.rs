@@ -93,6 +93,9 @@ pub(crate) struct End {
     pub(crate) depth: u32,
 }
 
+/// From so many children on a state's classes are copied.
+const MANY_CHILDREN: usize = 16;
+
 /// As many tokens as make an end a large one.
 const MANY: u32 = 512;
 
@@ -227,13 +230,20 @@ pub(crate) fn walk(
         few.extend(listed.filter_map(|byte| trie.child(node, byte)));
         let num_nodes = if is_few { few.len() } else { children.len() };
         fuel.burn(1 + num_nodes as u64)?;
-        let classes = table.classes(lexicon, state);
+        // A copy is worth its while where it is read often.
+        let classes = match num_nodes > MANY_CHILDREN {
+            true => table.classes(lexicon, state),
+            false => None,
+        };
         let first = pending.len();
         for at in 0..num_nodes {
             let listed = few.get(at).copied();
             let child = listed.unwrap_or(children.start + at as u32);
             let byte = labelled.byte(trie.label(child));
-            let class = classes[usize::from(byte)];
+            let class = match &classes {
+                Some(classes) => classes[usize::from(byte)],
+                None => table.class(lexicon, state, byte),
+            };
             let next = table.step_by_class(lexicon, state, class, fuel)?;
             let mut next_beside = None;
             if let Some(beside) = beside {

@@ -34,6 +34,7 @@ mod memo;
 mod order;
 mod parser;
 mod program;
+mod reads;
 mod simplify;
 #[cfg(test)]
 mod tests;
@@ -41,7 +42,9 @@ mod tests;
 pub(crate) use compile::{Compilation, Lowered};
 pub(crate) use completion::Symbol;
 pub(crate) use context::ContextId;
-pub(crate) use language_mask::{End, LanguageMask, Places, Rests, Walked, walk as walk_language};
+pub(crate) use language_mask::{
+    End, LanguageMask, Leave, Places, Rests, Walked, walk as walk_language,
+};
 pub(crate) use lower::{LowerError, NamedToken};
 pub(crate) use memo::ContextMemo;
 pub(crate) use parser::{Item, Parser, StateId};

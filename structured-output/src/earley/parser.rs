@@ -13,12 +13,13 @@
 
 use std::hash::{BuildHasher, Hash};
 
-use hashbrown::{DefaultHashBuilder, HashMap, HashSet, HashTable};
+use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 
 use super::context::{AT_END, ContextId, Contexts, Return};
 use super::enter::Entered;
 use super::memo::ContextMemo;
 use super::program::{Lexeme, NodeId, Program, TokenSetId};
+use super::reads::{Reads, Recording};
 use crate::lexical::{ByteSet, EPSILON, ExprId, Fuel, OutOfFuel};
 use crate::mask::{Mask, MaskRef};
 use crate::pushdown::{EMPTY_STACK, Machine};
@@ -33,9 +34,6 @@ pub(crate) struct Item {
     pub(crate) lexeme: Lexeme,
     pub(crate) context: ContextId,
 }
-
-/// A recording that another one interrupts.
-pub(crate) struct Recording(Option<Vec<ContextId>>);
 
 /// All states of a generation, and the rules they belong to.
 pub(crate) struct Parser {
@@ -55,8 +53,8 @@ pub(crate) struct Parser {
     pub(super) max_items: usize,
     /// Whether a state would have had more since this was last asked.
     pub(super) too_many_items: bool,
-    /// Contexts looked into, in order, while recording.
-    pub(super) log: Option<Vec<ContextId>>,
+    /// Contexts looked into, while recording.
+    pub(super) reads: Reads,
 }
 
 impl Parser {
@@ -75,7 +73,7 @@ impl Parser {
             entered_bytes: 0,
             max_items,
             too_many_items: false,
-            log: None,
+            reads: Reads::default(),
         }
     }
 
@@ -87,6 +85,7 @@ impl Parser {
             + self.ends.capacity() * 4
             + self.ids.capacity() * 5
             + self.entered_bytes
+            + self.reads.memory_bytes()
             + self.first_bytes.capacity() * (size_of::<(ExprId, ByteSet)>() + 1)
     }
 
@@ -311,27 +310,32 @@ impl Parser {
         self.intern(items, fuel)
     }
 
+    /// The contexts that a context returns to.
+    pub(crate) fn below(&self, context: ContextId) -> Vec<ContextId> {
+        let places = self.contexts.returns(context).iter();
+        let mut below: Vec<ContextId> = places
+            .filter(|place| **place != Return::END)
+            .map(|place| place.context)
+            .collect();
+        below.sort_unstable();
+        below.dedup();
+        below
+    }
+
     /// Starts to record which contexts are looked into; the recording that this interrupts.
     pub(crate) fn start_recording(&mut self) -> Recording {
-        Recording(self.log.replace(Vec::new()))
+        self.reads.start()
     }
 
     /// Notes contexts as looked into.
-    pub(super) fn note(&mut self, reads: &[ContextId]) {
-        if let Some(log) = &mut self.log {
-            log.extend_from_slice(reads);
-        }
+    pub(crate) fn note(&mut self, reads: &[ContextId]) {
+        self.reads.note(reads);
     }
 
     /// Ends the recording: the contexts, in order. What was interrupted goes on, as if it had been
     /// looked into there.
     pub(crate) fn stop_recording(&mut self, interrupted: Recording) -> Vec<ContextId> {
-        let mut log = self.log.take().unwrap_or_default();
-        let mut seen = HashSet::new();
-        log.retain(|&context| seen.insert(context));
-        self.log = interrupted.0;
-        self.note(&log);
-        log
+        self.reads.stop(interrupted)
     }
 
     /// What a memo knows of a key in a context.
@@ -341,7 +345,7 @@ impl Parser {
         key: K,
         context: ContextId,
     ) -> Option<T> {
-        memo.get(key, context, &self.contexts, self.log.as_mut())
+        memo.get(key, context, &self.contexts, self.reads.list())
     }
 
     /// Keeps what depends on a key and on the contexts that were looked into.

@@ -10,6 +10,7 @@
 //! computing holds up. Only a new answer takes the automaton's lock, for as long as it is made.
 
 mod allowance;
+mod opening;
 mod ready;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -408,6 +409,15 @@ impl Engine {
     pub(crate) fn close(&self) {
         self.is_closed.store(true, Ordering::Relaxed);
         self.clear_caches();
+    }
+
+    /// The same without waiting for work that is under way: what can be computed again goes with the last
+    /// grammar then.
+    pub(crate) fn close_at_once(&self) {
+        self.is_closed.store(true, Ordering::Relaxed);
+        if let Some(mut automaton) = self.try_lock() {
+            self.forget(&mut automaton);
+        }
     }
 
     /// Bytes held: states, masks and answers.

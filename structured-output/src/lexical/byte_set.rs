@@ -30,6 +30,15 @@ impl ByteSet {
         self.0[usize::from(byte >> 6)] >> (byte & 63) & 1 == 1
     }
 
+    /// How many bytes of the set are below one of its bytes; `None` where that isn't in it.
+    pub(crate) fn rank(&self, byte: u8) -> Option<usize> {
+        let word = usize::from(byte >> 6);
+        let below = self.0[word] & !(u64::MAX << (byte & 63));
+        let before = self.0[..word].iter().map(|word| word.count_ones() as usize);
+        self.contains(byte)
+            .then(|| before.sum::<usize>() + below.count_ones() as usize)
+    }
+
     /// Bytes in either set.
     pub(crate) fn union(&self, other: &Self) -> Self {
         Self(std::array::from_fn(|i| self.0[i] | other.0[i]))
@@ -118,6 +127,9 @@ mod tests {
                 all.difference(&a).copied().collect::<Vec<_>>()
             );
             prop_assert!((0..=255).all(|byte| set.contains(byte) == a.contains(&byte)));
+            let ranks: Vec<usize> = a.iter().filter_map(|&byte| set.rank(byte)).collect();
+            prop_assert_eq!(ranks, (0..a.len()).collect::<Vec<_>>());
+            prop_assert!((0..=255).all(|byte| set.rank(byte).is_some() == a.contains(&byte)));
         }
 
         #[test]

@@ -500,12 +500,20 @@ impl Table {
         apart
     }
 
-    /// The class of each byte in an expanded state, for [`Table::step_by_class`].
-    pub(crate) fn classes(&self, lexicon: &Lexicon, state: u32) -> [u8; 256] {
+    /// The class of each byte in an expanded state, for [`Table::step_by_class`]; `None` where
+    /// [`Table::class`] is as fast.
+    pub(crate) fn classes(&self, lexicon: &Lexicon, state: u32) -> Option<[u8; 256]> {
         let State { row, first, .. } = self.states[state as usize];
+        first.is_none().then(|| *lexicon.row_classes(row))
+    }
+
+    /// The class of a byte in an expanded state.
+    #[inline]
+    pub(crate) fn class(&self, lexicon: &Lexicon, state: u32, byte: u8) -> u8 {
+        let State { row, first, .. } = &self.states[state as usize];
         match first {
-            Some((bytes, _)) => std::array::from_fn(|byte| u8::from(bytes.contains(byte as u8))),
-            None => *lexicon.row_classes(row),
+            Some((bytes, _)) => u8::from(bytes.contains(byte)),
+            None => lexicon.row_class(*row, byte),
         }
     }
 
@@ -549,11 +557,7 @@ impl Table {
         byte: u8,
         fuel: &mut Fuel,
     ) -> Result<u32, OutOfFuel> {
-        let State { row, first, .. } = self.states[state as usize];
-        let class = match first {
-            Some((bytes, _)) => u8::from(bytes.contains(byte)),
-            None => lexicon.row_class(row, byte),
-        };
+        let class = self.class(lexicon, state, byte);
         self.step_by_class(lexicon, state, class, fuel)
     }
 }

@@ -11,5 +11,6 @@ mod deployment;
 mod errors;
 mod faults;
 mod fields;
+mod isolation;
 mod responses;
 mod support;

@@ -104,6 +104,9 @@ pub(crate) trait Backend: Send + Sized + 'static {
         format: WeightFormat,
     ) -> Result<Self::Matrix, ModelError>;
 
+    /// One matrix of several with the same input, one above the other; at least one.
+    fn stack_matrices(&self, matrices: Vec<Self::Matrix>) -> Result<Self::Matrix, ModelError>;
+
     /// A number rounded to the model's dtype.
     fn round_to_dtype(&self, value: f32) -> f32;
 

@@ -99,8 +99,8 @@ impl<B: Backend> Experts<B> {
             let expert = format!("{block}.experts.{expert}");
             let gate_up = [(names.gate, width), (names.up, width)];
             let down = [(names.down, hidden)];
-            gate_up_proj.push(loader.fused_linear(hidden, &expert, &gate_up, false)?);
-            down_proj.push(loader.fused_linear(width, &expert, &down, false)?);
+            gate_up_proj.push(loader.expert_linear(hidden, &expert, &gate_up)?);
+            down_proj.push(loader.expert_linear(width, &expert, &down)?);
         }
         Ok(Self {
             act: config.hidden_act,

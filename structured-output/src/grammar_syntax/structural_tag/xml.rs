@@ -23,6 +23,17 @@ pub(super) enum XmlStyle {
     DeepSeek,
     /// `<arg_key>name</arg_key><arg_value>value</arg_value>`
     Glm,
+    /// `<|open|>argument key="name" type="string"<|sep|>value<|close|>argument<|sep|>`, with the name
+    /// of the value's type.
+    KimiK3,
+}
+
+/// What a value is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    String,
+    /// JSON of any other type, or of the one named.
+    Json(Option<&'static str>),
 }
 
 impl XmlStyle {
@@ -33,16 +44,17 @@ impl XmlStyle {
             "minimax_xml" => Self::MiniMax,
             "deepseek_xml" => Self::DeepSeek,
             "glm_xml" => Self::Glm,
+            "kimi_k3_xml" => Self::KimiK3,
             _ => return None,
         })
     }
 
     /// What stands before a name, and between it and a value; `None` for white space in it.
-    fn open(self, is_string: bool) -> (&'static str, [Option<&'static str>; 3]) {
+    fn open(self, kind: Kind) -> (&'static str, [Option<&'static str>; 3]) {
         match self {
             Self::Qwen => ("<parameter=", [Some(">"), Some(""), Some("")]),
             Self::MiniMax => ("<parameter name=\"", [Some("\">"), Some(""), Some("")]),
-            Self::DeepSeek if is_string => (
+            Self::DeepSeek if kind == Kind::String => (
                 "<｜DSML｜parameter name=\"",
                 [Some("\" string=\"true\">"), Some(""), Some("")],
             ),
@@ -51,6 +63,16 @@ impl XmlStyle {
                 [Some("\" string=\"false\">"), Some(""), Some("")],
             ),
             Self::Glm => ("<arg_key>", [Some("</arg_key>"), None, Some("<arg_value>")]),
+            Self::KimiK3 => {
+                let kind = match kind {
+                    Kind::String => "string",
+                    Kind::Json(kind) => kind.unwrap_or_default(),
+                };
+                (
+                    "<|open|>argument key=\"",
+                    [Some("\" type=\""), Some(kind), Some("\"<|sep|>")],
+                )
+            }
         }
     }
 
@@ -60,6 +82,25 @@ impl XmlStyle {
             Self::Qwen | Self::MiniMax => "</parameter>",
             Self::DeepSeek => "</｜DSML｜parameter>",
             Self::Glm => "</arg_value>",
+            Self::KimiK3 => "<|close|>argument<|sep|>",
+        }
+    }
+
+    /// Whether what stands around a value tells strings from all else.
+    pub(super) fn tells_strings(self) -> bool {
+        matches!(self, Self::DeepSeek | Self::KimiK3)
+    }
+
+    /// Whether it tells all types.
+    pub(super) fn tells_types(self) -> bool {
+        self == Self::KimiK3
+    }
+
+    /// A name as it is written.
+    fn name(self, name: &str) -> String {
+        match self {
+            Self::KimiK3 => name.replace('&', "&amp;").replace('"', "&quot;"),
+            _ => name.to_owned(),
         }
     }
 }
@@ -206,12 +247,12 @@ impl Parser<'_> {
         let rule = self.declare(pointer)?;
         let mut builder = RuleBuilder::default();
         let mut ways = Vec::new();
-        for Way { is_string, node } in self.xml_values(scope, schema, pointer, &mut builder)? {
-            let (before, between) = scope.style.open(is_string);
+        for Way { kind, node } in self.xml_values(scope, schema, pointer, &mut builder)? {
+            let (before, between) = scope.style.open(kind);
             let mut items = vec![space(&mut builder)];
             let mut text = before.to_owned();
             match name {
-                Some(name) => text.push_str(name),
+                Some(name) => text.push_str(&scope.style.name(name)),
                 None => {
                     let pieces = self.grammar.pieces(&text);
                     items.push(builder.pieces(0, &pieces));
@@ -232,9 +273,9 @@ impl Parser<'_> {
             }
             let pieces = self.grammar.pieces(&text);
             items.push(builder.pieces(0, &pieces));
-            match is_string {
-                true => items.push(node),
-                false => {
+            match kind {
+                Kind::String => items.push(node),
+                Kind::Json(_) => {
                     items.push(space(&mut builder));
                     items.push(node);
                     items.push(space(&mut builder));
@@ -295,7 +336,8 @@ pub(super) fn unknown_style<T>(fields: &Fields<'_>, style: &Value) -> Result<T, 
     fields.refuse(
         "style",
         &format!(
-            "is {}: supported are `json`, `qwen_xml`, `minimax_xml`, `deepseek_xml` and `glm_xml`",
+            "is {}: supported are `json`, `qwen_xml`, `minimax_xml`, `deepseek_xml`, `glm_xml` and \
+             `kimi_k3_xml`",
             shown(style)
         ),
     )

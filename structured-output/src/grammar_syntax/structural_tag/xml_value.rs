@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::super::ast::{EmbeddedSchema, NodeId, NodeKind, RuleBuilder};
 use super::super::ebnf_atom::any_char;
 use super::fields::{Fields, refuse, shown};
-use super::xml::XmlStyle;
+use super::xml::{Kind, XmlStyle};
 use super::{Parser, TagError};
 use crate::json::Value;
 use crate::lexical::UNBOUNDED;
@@ -13,7 +13,7 @@ use crate::regex::{self, Chars, Dialect};
 
 /// A way to write a value.
 pub(super) struct Way {
-    pub(super) is_string: bool,
+    pub(super) kind: Kind,
     pub(super) node: NodeId,
 }
 
@@ -195,12 +195,8 @@ impl Parser<'_> {
         };
         let mut ways = Vec::new();
         if !may_be("string") {
-            let schema = scope.document(schema, Vec::new());
-            let node = rule.push(0, NodeKind::Json(schema));
-            return Ok(vec![Way {
-                is_string: false,
-                node,
-            }]);
+            add_json(scope, schema, &others, None, rule, &mut ways);
+            return Ok(ways);
         }
         if let Some(values) = listed(&mut fields)? {
             let mut rest = Vec::new();
@@ -208,26 +204,15 @@ impl Parser<'_> {
                 match value {
                     Value::String(text) => {
                         let node = rule.push(0, NodeKind::Literal(text.as_str().into()));
-                        ways.push(Way {
-                            is_string: true,
-                            node,
-                        });
+                        let kind = Kind::String;
+                        ways.push(Way { kind, node });
                     }
                     other => rest.push(other.clone()),
                 }
             }
             fields.finish()?;
             if !rest.is_empty() && !others.is_empty() {
-                let rest = vec![
-                    ("enum", Value::Array(Arc::new(rest))),
-                    ("type", strings(&others)),
-                ];
-                let node = NodeKind::Json(scope.document(&anything, rest));
-                let node = rule.push(0, node);
-                ways.push(Way {
-                    is_string: false,
-                    node,
-                });
+                add_json(scope, &anything, &others, Some(rest), rule, &mut ways);
             }
             return Ok(ways);
         }
@@ -246,27 +231,18 @@ impl Parser<'_> {
             return Ok(ways);
         }
         let node = self.xml_string(scope, &mut fields, rule)?;
-        ways.push(Way {
-            is_string: true,
-            node,
-        });
+        let kind = Kind::String;
+        ways.push(Way { kind, node });
         // Of any other type, the schema says what it says; where that is nothing, the text of a
         // string is read the same.
-        let says_nothing = types.is_none() && scope.style != XmlStyle::DeepSeek;
+        let says_nothing = types.is_none() && !scope.style.tells_strings();
         let left = fields.left();
         match left {
             Some(name) if types.is_none() => {
                 return fields.refuse(&name, "without `type` is not supported in this style");
             }
             _ if others.is_empty() || (says_nothing && left.is_none()) => fields.finish()?,
-            _ => {
-                let schema = scope.document(schema, vec![("type", strings(&others))]);
-                let node = rule.push(0, NodeKind::Json(schema));
-                ways.push(Way {
-                    is_string: false,
-                    node,
-                });
-            }
+            _ => add_json(scope, schema, &others, None, rule, &mut ways),
         }
         Ok(ways)
     }
@@ -329,6 +305,50 @@ impl Parser<'_> {
             [only] => only,
             _ => rule.push(0, NodeKind::And(parts)),
         })
+    }
+}
+
+/// Adds the ways to write values that are no strings, of some types and, if given, of a list: one way,
+/// or one for each type where the style tells them apart.
+fn add_json(
+    scope: &Scope<'_>,
+    schema: &Value,
+    types: &[&str],
+    values: Option<Vec<Value>>,
+    rule: &mut RuleBuilder,
+    ways: &mut Vec<Way>,
+) {
+    let mut add = |kind: Option<&'static str>, types: &[&str], values: Option<Vec<Value>>| {
+        let mut more = vec![("type", strings(types))];
+        more.extend(values.map(|values| ("enum", Value::Array(Arc::new(values)))));
+        let node = rule.push(0, NodeKind::Json(scope.document(schema, more)));
+        let kind = Kind::Json(kind);
+        ways.push(Way { kind, node });
+    };
+    if !scope.style.tells_types() {
+        return add(None, types, values);
+    }
+    for kind in ["null", "boolean", "number", "array", "object"] {
+        // An integer is a number.
+        let own: Vec<&str> = types
+            .iter()
+            .copied()
+            .filter(|name| *name == kind || (*name == "integer" && kind == "number"))
+            .collect();
+        let of_kind = |value: &&Value| match value {
+            Value::Null => kind == "null",
+            Value::Bool(_) => kind == "boolean",
+            Value::Number(_) => kind == "number",
+            Value::Array(_) => kind == "array",
+            Value::Object(_) => kind == "object",
+            Value::String(_) => false,
+        };
+        let values = values
+            .as_ref()
+            .map(|values| values.iter().filter(of_kind).cloned().collect::<Vec<_>>());
+        if !own.is_empty() && values.as_ref().is_none_or(|values| !values.is_empty()) {
+            add(Some(kind), &own, values);
+        }
     }
 }
 

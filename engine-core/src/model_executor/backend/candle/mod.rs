@@ -153,7 +153,7 @@ impl Backend for CandleBackend {
                 // A quantized value is used as it is, on the CPU backend too.
                 match format {
                     WeightFormat::Dense => self.rounded(&values),
-                    WeightFormat::Quantized(_) => Ok(values),
+                    WeightFormat::Quantized(_) | WeightFormat::K(_) => Ok(values),
                 }
             })
             .collect::<Result<Vec<_>, _>>()?;
@@ -163,6 +163,24 @@ impl Backend for CandleBackend {
         Ok(Linear {
             weight: Tensor::cat(&weights, 0)?,
             bias,
+        })
+    }
+
+    fn stack_matrices(&self, mut matrices: Vec<Linear>) -> Result<Linear, ModelError> {
+        if matrices.len() == 1 {
+            return Ok(matrices.swap_remove(0));
+        }
+        let weights: Vec<&Tensor> = matrices.iter().map(|matrix| &matrix.weight).collect();
+        let biases: Vec<&Tensor> = matrices
+            .iter()
+            .filter_map(|matrix| matrix.bias.as_ref())
+            .collect();
+        Ok(Linear {
+            weight: Tensor::cat(&weights, 0)?,
+            bias: match biases.is_empty() {
+                true => None,
+                false => Some(Tensor::cat(&biases, 0)?),
+            },
         })
     }
 

@@ -6,7 +6,7 @@ use half::f16;
 
 use super::simd::{LANES, Portable, Simd};
 
-/// Sixteen lanes of 32-bit sums over products of an unsigned and a signed byte.
+/// Sixteen lanes of 32-bit sums over products of two bytes, the first unsigned, the second signed.
 ///
 /// # Safety
 /// As for [`Simd`].
@@ -15,8 +15,13 @@ pub(crate) trait IntegerSimd: Simd {
     type Sums: Copy;
     /// Four unsigned bytes for each of 16 columns.
     type Bytes: Copy;
+    /// 64 bytes that hold some bits of several [`Self::Bytes`].
+    type Plane: Copy;
     /// Four signed bytes, the same for all columns.
     type Factors: Copy;
+
+    /// What [`Self::load_bytes`] takes off each byte, where the processor multiplies signed ones.
+    const BYTES_LESS: i32 = 0;
 
     /// All sums `value`.
     unsafe fn splat_sums(value: i32) -> Self::Sums;
@@ -24,6 +29,15 @@ pub(crate) trait IntegerSimd: Simd {
     unsafe fn load_bytes(from: *const u8) -> Self::Bytes;
     /// The lower and the upper halves of 64 bytes.
     unsafe fn load_nibbles(from: *const u8) -> (Self::Bytes, Self::Bytes);
+    /// 64 bytes of bits.
+    unsafe fn load_plane(from: *const u8) -> Self::Plane;
+    /// `lower | (plane >> shift & mask) << 4` by byte; `shift` is below 8, `mask` below 16.
+    unsafe fn with_upper(
+        lower: Self::Bytes,
+        plane: Self::Plane,
+        shift: u32,
+        mask: u8,
+    ) -> Self::Bytes;
     /// 4 bytes.
     unsafe fn splat_factors(from: *const i8) -> Self::Factors;
     /// `sums + products of the four bytes`, by column.
@@ -37,6 +51,7 @@ pub(crate) trait IntegerSimd: Simd {
 impl IntegerSimd for Portable {
     type Sums = [i32; LANES];
     type Bytes = [[u8; 4]; LANES];
+    type Plane = [[u8; 4]; LANES];
     type Factors = [i8; 4];
 
     #[inline(always)]
@@ -56,6 +71,22 @@ impl IntegerSimd for Portable {
             bytes.map(|column| column.map(|byte| byte & 15)),
             bytes.map(|column| column.map(|byte| byte >> 4)),
         )
+    }
+    #[inline(always)]
+    unsafe fn load_plane(from: *const u8) -> Self::Plane {
+        // SAFETY: the caller vouches for 64 bytes.
+        unsafe { Self::load_bytes(from) }
+    }
+    #[inline(always)]
+    unsafe fn with_upper(
+        lower: Self::Bytes,
+        plane: Self::Plane,
+        shift: u32,
+        mask: u8,
+    ) -> Self::Bytes {
+        std::array::from_fn(|lane| {
+            std::array::from_fn(|byte| lower[lane][byte] | (plane[lane][byte] >> shift & mask) << 4)
+        })
     }
     #[inline(always)]
     unsafe fn splat_factors(from: *const i8) -> Self::Factors {

@@ -16,6 +16,7 @@ use super::simd_x86::{Avx2, Avx512};
 impl IntegerSimd for Avx512 {
     type Sums = __m512i;
     type Bytes = __m512i;
+    type Plane = __m512i;
     type Factors = __m512i;
 
     #[inline(always)]
@@ -34,6 +35,24 @@ impl IntegerSimd for Avx512 {
                 _mm512_and_si512(bytes, mask),
                 _mm512_and_si512(_mm512_srli_epi16::<4>(bytes), mask),
             )
+        }
+    }
+    #[inline(always)]
+    unsafe fn load_plane(from: *const u8) -> Self::Plane {
+        unsafe { Self::load_bytes(from) }
+    }
+    #[inline(always)]
+    unsafe fn with_upper(
+        lower: Self::Bytes,
+        plane: Self::Plane,
+        shift: u32,
+        mask: u8,
+    ) -> Self::Bytes {
+        unsafe {
+            // Bits that come from the neighbouring byte are cut off by the mask.
+            let shifted = _mm512_srl_epi16(plane, _mm_cvtsi32_si128(shift as i32));
+            let bits = _mm512_and_si512(shifted, _mm512_set1_epi8(mask as i8));
+            _mm512_or_si512(lower, _mm512_slli_epi16::<4>(bits))
         }
     }
     #[inline(always)]
@@ -62,6 +81,7 @@ impl IntegerSimd for Avx512 {
 impl IntegerSimd for Avx2 {
     type Sums = (__m256i, __m256i);
     type Bytes = [(__m256i, __m256i); 2];
+    type Plane = [__m256i; 2];
     type Factors = (__m256i, __m256i);
 
     #[inline(always)]
@@ -109,6 +129,48 @@ impl IntegerSimd for Avx2 {
             let first = half(_mm256_loadu_si256(from.cast()));
             let second = half(_mm256_loadu_si256(from.add(32).cast()));
             ([first[0], second[0]], [first[1], second[1]])
+        }
+    }
+    #[inline(always)]
+    unsafe fn load_plane(from: *const u8) -> Self::Plane {
+        unsafe {
+            [
+                _mm256_loadu_si256(from.cast()),
+                _mm256_loadu_si256(from.add(32).cast()),
+            ]
+        }
+    }
+    #[inline(always)]
+    unsafe fn with_upper(
+        lower: Self::Bytes,
+        plane: Self::Plane,
+        shift: u32,
+        mask: u8,
+    ) -> Self::Bytes {
+        #[inline(always)]
+        unsafe fn half(
+            lower: (__m256i, __m256i),
+            plane: __m256i,
+            shift: u32,
+            mask: u8,
+        ) -> (__m256i, __m256i) {
+            unsafe {
+                let mask = _mm256_set1_epi16(i16::from(mask));
+                let upper = |shift: u32| {
+                    let shifted = _mm256_srl_epi16(plane, _mm_cvtsi32_si128(shift as i32));
+                    _mm256_slli_epi16::<4>(_mm256_and_si256(shifted, mask))
+                };
+                (
+                    _mm256_or_si256(lower.0, upper(shift)),
+                    _mm256_or_si256(lower.1, upper(shift + 8)),
+                )
+            }
+        }
+        unsafe {
+            [
+                half(lower[0], plane[0], shift, mask),
+                half(lower[1], plane[1], shift, mask),
+            ]
         }
     }
     #[inline(always)]

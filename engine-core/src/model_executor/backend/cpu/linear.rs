@@ -7,6 +7,8 @@ use super::buffer::{Buffer, SharedMut};
 use super::dense::{DenseKernel, DenseMatrix};
 use super::experts::ExpertRows;
 use super::format::{Bf16, F32};
+use super::k_multiply::{ActivationBlock, KKernel};
+use super::k_quants::{GROUPS, KMatrix, Q4K, Q5K, Q6K};
 use super::panels::{self, PanelKernel, Rows};
 use super::quantized::{Layout, Q4, Q8, QuantizedKernel, QuantizedMatrix};
 use super::quantized_rows::{ActivationGroup, num_groups, quantize_row};
@@ -15,7 +17,7 @@ use super::weight_cache::{CachedMatrix, WeightCache};
 use crate::model_executor::ModelDtype;
 use crate::model_executor::compute_pool::ComputePool;
 use crate::model_executor::error::ModelError;
-use crate::model_executor::quantization::QuantizedFormat;
+use crate::model_executor::quantization::{KFormat, QuantizedFormat};
 use crate::model_executor::weights::{StoredTensor, WeightFormat};
 
 /// A weight `[out_features, in_features]` with its bias.
@@ -28,16 +30,28 @@ pub(crate) enum PackedMatrix {
     Q8(QuantizedMatrix<Q8>),
     /// 4 bits.
     Q4(QuantizedMatrix<Q4>),
+    /// A file's blocks of 6 bits.
+    Q6K(KMatrix<Q6K>),
+    /// A file's blocks of 5 bits.
+    Q5K(KMatrix<Q5K>),
+    /// A file's blocks of 4 bits.
+    Q4K(KMatrix<Q4K>),
+    /// Some with the same input, one above the other; at least one.
+    Stacked(Vec<PackedMatrix>),
 }
 
-/// Calls a method that all formats have.
+/// Calls a method that all formats have, or does something else with those that are stacked.
 macro_rules! each_format {
-    ($matrix:expr, $name:ident => $call:expr) => {
+    ($matrix:expr, $name:ident => $call:expr, $stacked:ident => $instead:expr) => {
         match $matrix {
             PackedMatrix::F32($name) => $call,
             PackedMatrix::Bf16($name) => $call,
             PackedMatrix::Q8($name) => $call,
             PackedMatrix::Q4($name) => $call,
+            PackedMatrix::Q6K($name) => $call,
+            PackedMatrix::Q5K($name) => $call,
+            PackedMatrix::Q4K($name) => $call,
+            PackedMatrix::Stacked($stacked) => $instead,
         }
     };
 }
@@ -75,6 +89,15 @@ impl Packing<'_> {
             }
             (WeightFormat::Quantized(QuantizedFormat::Q4_0), _) => {
                 PackedMatrix::Q4(self.quantized(name, in_features, parts, bias)?)
+            }
+            (WeightFormat::K(KFormat::Q6K), _) => {
+                PackedMatrix::Q6K(KMatrix::pack(pool, in_features, parts, bias)?)
+            }
+            (WeightFormat::K(KFormat::Q5K), _) => {
+                PackedMatrix::Q5K(KMatrix::pack(pool, in_features, parts, bias)?)
+            }
+            (WeightFormat::K(KFormat::Q4K), _) => {
+                PackedMatrix::Q4K(KMatrix::pack(pool, in_features, parts, bias)?)
             }
         })
     }
@@ -116,16 +139,28 @@ impl Packing<'_> {
 
 impl PackedMatrix {
     pub(crate) fn out_features(&self) -> usize {
-        each_format!(self, matrix => matrix.out_features())
+        each_format!(self, matrix => matrix.out_features(), stacked => {
+            stacked.iter().map(Self::out_features).sum()
+        })
     }
 
     pub(crate) fn in_features(&self) -> usize {
-        each_format!(self, matrix => matrix.in_features())
+        each_format!(self, matrix => matrix.in_features(), stacked => {
+            stacked.first().map_or(0, Self::in_features)
+        })
     }
 
     /// Writes row `feature` of the matrix, as a table of embeddings is read.
     pub(crate) fn read_row(&self, feature: usize, out: &mut [f32]) {
-        each_format!(self, matrix => matrix.read_row(feature, out));
+        each_format!(self, matrix => matrix.read_row(feature, out), stacked => {
+            let mut feature = feature;
+            for matrix in stacked {
+                if feature < matrix.out_features() {
+                    return matrix.read_row(feature, out);
+                }
+                feature -= matrix.out_features();
+            }
+        });
     }
 }
 
@@ -150,14 +185,14 @@ impl Conversion {
         })
     }
 
-    /// The rows in groups of 8-bit values.
-    fn quantize<L: Layout>(
+    /// The rows in groups of 8-bit values, for weights whose zero is stored as `zero`.
+    fn quantize(
         &mut self,
         linear: Linear<'_>,
         x: &Rows<'_, f32>,
-        matrix: &QuantizedMatrix<L>,
+        width: usize,
+        zero: u8,
     ) -> Result<Rows<'_, ActivationGroup>, ModelError> {
-        let width = matrix.in_features();
         x.check(width);
         let stride = num_groups(width);
         let to = SharedMut::new(&mut self.groups);
@@ -166,13 +201,28 @@ impl Conversion {
             unsafe {
                 let x = x.data.as_ptr().add(row * x.stride);
                 let to = to.ptr(row * stride, stride);
-                quantize_row(linear.level, x, width, i32::from(L::FORMAT.zero()), to);
+                quantize_row(linear.level, x, width, i32::from(zero), to);
             }
         })?;
         Ok(Rows {
             data: &self.groups[..x.count * stride],
             count: x.count,
             stride,
+        })
+    }
+
+    /// The rows in blocks of such groups; `width` is whole blocks.
+    fn quantize_blocks(
+        &mut self,
+        linear: Linear<'_>,
+        x: &Rows<'_, f32>,
+        width: usize,
+    ) -> Result<Rows<'_, ActivationBlock>, ModelError> {
+        let groups = self.quantize(linear, x, width, 0)?;
+        Ok(Rows {
+            data: groups.data.as_chunks().0,
+            count: groups.count,
+            stride: groups.stride / GROUPS,
         })
     }
 }
@@ -231,7 +281,7 @@ impl Linear<'_> {
         outputs: Outputs<'_>,
         out: &mut [f32],
     ) -> Result<(), ModelError> {
-        let level = self.level;
+        let (level, width) = (self.level, matrix.in_features());
         match matrix {
             PackedMatrix::F32(matrix) => self.run(&DenseKernel { matrix, level }, x, outputs, out),
             PackedMatrix::Bf16(matrix) => {
@@ -243,14 +293,68 @@ impl Linear<'_> {
                 self.run(&DenseKernel { matrix, level }, x, outputs, out)
             }
             PackedMatrix::Q8(matrix) => {
-                let x = conversion.quantize(self, x, matrix)?;
+                let x = conversion.quantize(self, x, width, Q8::ZERO)?;
                 self.run(&QuantizedKernel { matrix, level }, &x, outputs, out)
             }
             PackedMatrix::Q4(matrix) => {
-                let x = conversion.quantize(self, x, matrix)?;
+                let x = conversion.quantize(self, x, width, Q4::ZERO)?;
                 self.run(&QuantizedKernel { matrix, level }, &x, outputs, out)
             }
+            PackedMatrix::Q6K(matrix) => {
+                let x = conversion.quantize_blocks(self, x, width)?;
+                self.run(&KKernel { matrix, level }, &x, outputs, out)
+            }
+            PackedMatrix::Q5K(matrix) => {
+                let x = conversion.quantize_blocks(self, x, width)?;
+                self.run(&KKernel { matrix, level }, &x, outputs, out)
+            }
+            PackedMatrix::Q4K(matrix) => {
+                let x = conversion.quantize_blocks(self, x, width)?;
+                self.run(&KKernel { matrix, level }, &x, outputs, out)
+            }
+            PackedMatrix::Stacked(matrices) => {
+                self.multiply_stacked(matrices, x, conversion, outputs, out)
+            }
         }
+    }
+
+    /// The same by matrices one above the other.
+    fn multiply_stacked(
+        self,
+        matrices: &[PackedMatrix],
+        x: &Rows<'_, f32>,
+        conversion: &mut Conversion,
+        outputs: Outputs<'_>,
+        out: &mut [f32],
+    ) -> Result<(), ModelError> {
+        let mut first = 0;
+        match outputs {
+            Outputs::All { .. } => {
+                for matrix in matrices {
+                    let out = out.get_mut(first..).unwrap_or_default();
+                    self.multiply(matrix, x, conversion, outputs, out)?;
+                    first += matrix.out_features();
+                }
+            }
+            Outputs::Chosen(features) => {
+                // Only embeddings and LM heads are asked for some, and they are one tensor.
+                let mut chosen = [0.0];
+                for (feature, out) in features.iter().zip(out) {
+                    let mut feature = *feature;
+                    for matrix in matrices {
+                        let rows = matrix.out_features() as u32;
+                        if feature < rows {
+                            let outputs = Outputs::Chosen(&[feature]);
+                            self.multiply(matrix, x, conversion, outputs, &mut chosen)?;
+                            *out = chosen[0];
+                            break;
+                        }
+                        feature -= rows;
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 
     /// `out = x * matrix^T` by the matrix of each group of rows; all have one shape and format.
@@ -266,7 +370,7 @@ impl Linear<'_> {
         let Some(first) = matrices.first() else {
             return Ok(());
         };
-        let level = self.level;
+        let (level, width) = (self.level, first.in_features());
         // A kernel by one of the matrices, all of which are of the first one's kind.
         macro_rules! run {
             ($kind:ident, $x:expr, $matrix:ident => $kernel:expr) => {{
@@ -290,14 +394,27 @@ impl Linear<'_> {
                 }
                 run!(Bf16, x, matrix => DenseKernel { matrix, level })
             }
-            PackedMatrix::Q8(matrix) => {
-                let x = conversion.quantize(self, x, matrix)?;
+            PackedMatrix::Q8(_) => {
+                let x = conversion.quantize(self, x, width, Q8::ZERO)?;
                 run!(Q8, &x, matrix => QuantizedKernel { matrix, level })
             }
-            PackedMatrix::Q4(matrix) => {
-                let x = conversion.quantize(self, x, matrix)?;
+            PackedMatrix::Q4(_) => {
+                let x = conversion.quantize(self, x, width, Q4::ZERO)?;
                 run!(Q4, &x, matrix => QuantizedKernel { matrix, level })
             }
+            PackedMatrix::Q6K(_) => {
+                let x = conversion.quantize_blocks(self, x, width)?;
+                run!(Q6K, &x, matrix => KKernel { matrix, level })
+            }
+            PackedMatrix::Q5K(_) => {
+                let x = conversion.quantize_blocks(self, x, width)?;
+                run!(Q5K, &x, matrix => KKernel { matrix, level })
+            }
+            PackedMatrix::Q4K(_) => {
+                let x = conversion.quantize_blocks(self, x, width)?;
+                run!(Q4K, &x, matrix => KKernel { matrix, level })
+            }
+            PackedMatrix::Stacked(_) => unreachable!("experts are in one format"),
         }
     }
 

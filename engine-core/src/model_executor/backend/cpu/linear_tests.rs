@@ -59,7 +59,7 @@ fn rounds_activations_to_bf16(kind: WeightKind, level: SimdLevel) -> bool {
     false
 }
 
-/// A row as the kind's products read it: in groups of 32, in steps of a 127th of the largest.
+/// A row as the kind's products read it.
 fn read(kind: WeightKind, level: SimdLevel, x: &[f32]) -> Vec<f64> {
     if rounds_activations_to_bf16(kind, level) {
         let rounded = x.iter().map(|x| half::bf16::from_f32(*x).to_f64());
@@ -68,6 +68,12 @@ fn read(kind: WeightKind, level: SimdLevel, x: &[f32]) -> Vec<f64> {
     if kind.1 == Quantization::None {
         return x.iter().map(|x| f64::from(*x)).collect();
     }
+    quantized(x)
+}
+
+/// A row as products with quantized weights read it: in groups of 32, in steps of a 127th of the
+/// largest.
+pub(super) fn quantized(x: &[f32]) -> Vec<f64> {
     x.chunks(GROUP)
         .flat_map(|group| {
             let largest = group.iter().fold(0.0f32, |most, x| most.max(x.abs()));
@@ -82,7 +88,7 @@ fn read(kind: WeightKind, level: SimdLevel, x: &[f32]) -> Vec<f64> {
         .collect()
 }
 
-fn multiply(
+pub(super) fn multiply(
     linear: Linear<'_>,
     matrix: &PackedMatrix,
     x: &Rows<'_, f32>,

@@ -20,6 +20,10 @@ mod format;
 mod integer;
 #[cfg(target_arch = "x86_64")]
 mod integer_x86;
+mod k_multiply;
+mod k_quants;
+#[cfg(test)]
+mod k_quants_tests;
 #[cfg(test)]
 mod kernel_tests;
 mod kv_cache;
@@ -35,6 +39,8 @@ mod quantized;
 mod quantized_rows;
 mod query_tiles;
 mod simd;
+#[cfg(target_arch = "aarch64")]
+mod simd_neon;
 #[cfg(target_arch = "x86_64")]
 mod simd_x86;
 mod weight_cache;
@@ -161,6 +167,13 @@ impl<F: Format> Backend for CpuBackend<F> {
             cache: &self.weight_cache,
         };
         packing.pack(name, format, in_features, parts, bias)
+    }
+
+    fn stack_matrices(&self, mut matrices: Vec<PackedMatrix>) -> Result<PackedMatrix, ModelError> {
+        Ok(match matrices.len() {
+            1 => matrices.swap_remove(0),
+            _ => PackedMatrix::Stacked(matrices),
+        })
     }
 
     fn round_to_dtype(&self, value: f32) -> f32 {

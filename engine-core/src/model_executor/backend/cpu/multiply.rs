@@ -6,6 +6,8 @@
 use super::format::Format;
 use super::prefetch::{RowBlock, row_blocks};
 use super::simd::{LANES, Portable, Simd, SimdLevel};
+#[cfg(target_arch = "aarch64")]
+use super::simd_neon::Neon;
 #[cfg(target_arch = "x86_64")]
 use super::simd_x86::{Avx2, Avx512};
 
@@ -128,6 +130,16 @@ unsafe fn multiply_avx2<F: Format, const ROWS: usize, const VECS: usize>(
     unsafe { multiply::<Avx2, F, ROWS, VECS>(product, col, block) }
 }
 
+#[cfg(target_arch = "aarch64")]
+unsafe fn multiply_neon<F: Format, const ROWS: usize, const VECS: usize>(
+    product: &Product<F>,
+    col: usize,
+    block: RowBlock,
+) {
+    // SAFETY: passed on to the caller.
+    unsafe { multiply::<Neon, F, ROWS, VECS>(product, col, block) }
+}
+
 unsafe fn multiply_portable<F: Format, const ROWS: usize, const VECS: usize>(
     product: &Product<F>,
     col: usize,
@@ -164,6 +176,8 @@ pub(crate) unsafe fn multiply_rows<F: Format>(
         SimdLevel::Avx512 | SimdLevel::Avx512Vnni | SimdLevel::Avx512Bf16 => MAX_ROWS,
         #[cfg(target_arch = "x86_64")]
         SimdLevel::Avx2 => 6,
+        #[cfg(target_arch = "aarch64")]
+        SimdLevel::Neon | SimdLevel::NeonDot => 5,
         SimdLevel::Portable => 4,
     };
     let part_bytes = product.depth * product.width * size_of::<F::Element>();
@@ -188,6 +202,13 @@ pub(crate) unsafe fn multiply_rows<F: Format>(
                     multiply_block!(multiply_avx2, 1, block, 0, [1, 2, 3, 4, 5, 6]);
                     if wide {
                         multiply_block!(multiply_avx2, 1, block, LANES, [1, 2, 3, 4, 5, 6]);
+                    }
+                }
+                #[cfg(target_arch = "aarch64")]
+                SimdLevel::Neon | SimdLevel::NeonDot => {
+                    multiply_block!(multiply_neon, 1, block, 0, [1, 2, 3, 4, 5]);
+                    if wide {
+                        multiply_block!(multiply_neon, 1, block, LANES, [1, 2, 3, 4, 5]);
                     }
                 }
                 SimdLevel::Portable => {

@@ -14,6 +14,8 @@ use super::panels::{PANEL_WIDTH, PanelKernel, Part};
 use super::prefetch::{RowBlock, row_blocks};
 use super::quantized_rows::{ActivationGroup, num_groups};
 use super::simd::{LANES, Portable, SimdLevel};
+#[cfg(target_arch = "aarch64")]
+use super::simd_neon::Neon;
 #[cfg(target_arch = "x86_64")]
 use super::simd_x86::{Avx2, Avx512};
 use crate::model_executor::compute_pool::ComputePool;
@@ -30,6 +32,8 @@ const STEP: usize = 4 * LANES;
 /// A format's layout in a panel.
 pub(crate) trait Layout: Send + Sync + 'static {
     const FORMAT: QuantizedFormat;
+    /// What is stored for 0.
+    const ZERO: u8 = Self::FORMAT.zero();
     /// Bytes of a group of 32 outputs, a multiple of 64.
     const GROUP_BYTES: usize;
 }
@@ -217,7 +221,13 @@ unsafe fn multiply<S: IntegerSimd, L: Layout, const ROWS: usize, const VECS: usi
             let x = x.add(index);
             let mut sums = [[S::splat_sums(0); VECS]; ROWS];
             for (row, sums) in sums.iter_mut().enumerate() {
-                *sums = [S::splat_sums((*x.add(row * part.x_stride)).offset); VECS];
+                let x = &*x.add(row * part.x_stride);
+                let less = match L::FORMAT {
+                    QuantizedFormat::Q8_0 => S::BYTES_LESS,
+                    QuantizedFormat::Q4_0 => 0,
+                };
+                let x_sum = i32::from(x.halves[0]) + i32::from(x.halves[1]);
+                *sums = [S::splat_sums(x.offset + less * x_sum); VECS];
             }
             // Four values of each column at a time.
             let factors = |row: usize, step: usize| {
@@ -307,6 +317,18 @@ unsafe fn multiply_avx2<L: Layout, const ROWS: usize, const VECS: usize>(
     unsafe { multiply::<Avx2, L, ROWS, VECS>(groups, col, part, block) }
 }
 
+#[cfg(target_arch = "aarch64")]
+#[target_feature(enable = "neon,dotprod")]
+unsafe fn multiply_neon<L: Layout, const ROWS: usize, const VECS: usize>(
+    groups: *const u8,
+    col: usize,
+    part: &Part<ActivationGroup>,
+    block: RowBlock,
+) {
+    // SAFETY: passed on to the caller.
+    unsafe { multiply::<Neon, L, ROWS, VECS>(groups, col, part, block) }
+}
+
 unsafe fn multiply_portable<L: Layout, const ROWS: usize, const VECS: usize>(
     groups: *const u8,
     col: usize,
@@ -343,6 +365,10 @@ unsafe fn multiply_rows<L: Layout>(
         SimdLevel::Avx512Vnni | SimdLevel::Avx512Bf16 => 6,
         #[cfg(target_arch = "x86_64")]
         SimdLevel::Avx512 | SimdLevel::Avx2 => 2,
+        #[cfg(target_arch = "aarch64")]
+        SimdLevel::NeonDot => 3,
+        #[cfg(target_arch = "aarch64")]
+        SimdLevel::Neon => 1,
         SimdLevel::Portable => 1,
     };
     let part_bytes = wide.then_some(part.depth * L::GROUP_BYTES);
@@ -366,6 +392,14 @@ unsafe fn multiply_rows<L: Layout>(
                 (SimdLevel::Avx512 | SimdLevel::Avx2, false) => {
                     multiply_block!(multiply_avx2, 1, block, [1, 2]);
                 }
+                #[cfg(target_arch = "aarch64")]
+                (SimdLevel::NeonDot, true) => multiply_block!(multiply_neon, 2, block, [1, 2, 3]),
+                #[cfg(target_arch = "aarch64")]
+                (SimdLevel::NeonDot, false) => multiply_block!(multiply_neon, 1, block, [1, 2, 3]),
+                #[cfg(target_arch = "aarch64")]
+                (SimdLevel::Neon, true) => multiply_block!(multiply_portable, 2, block, [1]),
+                #[cfg(target_arch = "aarch64")]
+                (SimdLevel::Neon, false) => multiply_block!(multiply_portable, 1, block, [1]),
                 (SimdLevel::Portable, true) => multiply_block!(multiply_portable, 2, block, [1]),
                 (SimdLevel::Portable, false) => multiply_block!(multiply_portable, 1, block, [1]),
             }

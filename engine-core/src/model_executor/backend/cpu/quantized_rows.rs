@@ -12,6 +12,8 @@ pub(crate) struct ActivationGroup {
     pub(crate) scale: f32,
     /// Minus the weights' zero times the sum of `values`: where the sum of products begins.
     pub(crate) offset: i32,
+    /// The sums of both halves of `values`.
+    pub(crate) halves: [i16; 2],
     /// `-127..=127`, ties to even.
     pub(crate) values: [i8; GROUP],
 }
@@ -58,7 +60,8 @@ unsafe fn quantize_body<S: Simd>(
             });
             let (a, b) = (S::round(S::mul(a, inverse)), S::round(S::mul(b, inverse)));
             // Exact: at most 32 times 127. NaN where a value was not finite.
-            let sum = simd::sum::<S>(S::add(a, b));
+            let halves = [simd::sum::<S>(a), simd::sum::<S>(b)];
+            let sum = halves[0] + halves[1];
             let group = &mut *out.add(first / GROUP);
             group.scale = if sum.is_nan() {
                 f32::NAN
@@ -66,6 +69,7 @@ unsafe fn quantize_body<S: Simd>(
                 largest / 127.0
             };
             group.offset = -zero * sum as i32;
+            group.halves = halves.map(|sum| sum as i16);
             S::store_i8(group.values.as_mut_ptr(), a);
             S::store_i8(group.values.as_mut_ptr().add(LANES), b);
         }
@@ -73,7 +77,7 @@ unsafe fn quantize_body<S: Simd>(
 }
 
 dispatch! {
-    /// Quantizes one row for weights whose zero is stored as `zero`.
+    /// Quantizes one row for weights whose zero is stored as `zero`, or with 0 for such as have none.
     ///
     /// # Safety
     /// `x` must be valid for `width` values, `out` for their groups.

@@ -26,6 +26,12 @@ pub(crate) enum SimdLevel {
     /// AVX-512 with VNNI and BF16: dot products of bfloat16 too.
     #[cfg(target_arch = "x86_64")]
     Avx512Bf16,
+    /// What every 64-bit ARM has.
+    #[cfg(target_arch = "aarch64")]
+    Neon,
+    /// The same with dot products of bytes.
+    #[cfg(target_arch = "aarch64")]
+    NeonDot,
 }
 
 impl SimdLevel {
@@ -58,6 +64,13 @@ impl SimdLevel {
                         }
                     }
                 }
+            }
+        }
+        #[cfg(target_arch = "aarch64")]
+        {
+            levels.push(Self::Neon);
+            if std::arch::is_aarch64_feature_detected!("dotprod") {
+                levels.push(Self::NeonDot);
             }
         }
         levels
@@ -296,6 +309,8 @@ macro_rules! dispatch {
             level: $crate::model_executor::backend::cpu::simd::SimdLevel, $($arg: $type),*
         ) {
             use $crate::model_executor::backend::cpu::simd::{Portable, SimdLevel};
+            #[cfg(target_arch = "aarch64")]
+            use $crate::model_executor::backend::cpu::simd_neon::Neon;
             #[cfg(target_arch = "x86_64")]
             use $crate::model_executor::backend::cpu::simd_x86::{Avx2, Avx512};
 
@@ -322,6 +337,9 @@ macro_rules! dispatch {
                     }
                     #[cfg(target_arch = "x86_64")]
                     SimdLevel::Avx2 => avx2($($arg),*),
+                    // The target has its instructions already.
+                    #[cfg(target_arch = "aarch64")]
+                    SimdLevel::Neon | SimdLevel::NeonDot => $body::<Neon>($($arg),*),
                     SimdLevel::Portable => $body::<Portable>($($arg),*),
                 }
             }

@@ -1,0 +1,215 @@
+//! Walks of the parser through tries: each step between two states is made once.
+//!
+//! Walks come through the same states again and again: from different languages to what follows them,
+//! through the same rests of tokens. Which contexts a step looked into is kept with it, since a
+//! recording has to note them each time.
+
+use hashbrown::HashMap;
+
+use super::TokenAutomaton;
+use super::context_free::Grammars;
+use crate::earley::{ContextId, StateId};
+use crate::index::{ROOT, Trie};
+use crate::lexical::{ByteSet, Fuel, OutOfFuel};
+
+/// A step that was not made yet.
+const UNSEEN: u32 = u32::MAX;
+/// A step that there isn't.
+pub(super) const DEAD_END: u32 = u32::MAX - 1;
+
+/// A step that looks into more contexts isn't kept: such come only with texts that may be read in
+/// many ways.
+const MAX_READS: usize = 64;
+
+/// The states met in walks, numbered, with the steps between them.
+#[derive(Default)]
+pub(super) struct Steps {
+    numbers: HashMap<StateId, u32>,
+    states: Vec<Met>,
+    targets: Vec<Target>,
+    reads: Vec<ContextId>,
+}
+
+/// A state that was met.
+#[derive(Clone, Copy)]
+struct Met {
+    state: StateId,
+    /// The bytes that may lead on from it.
+    bytes: ByteSet,
+    /// Where its targets start: one for each of its bytes.
+    targets: u32,
+}
+
+/// Where a step leads.
+#[derive(Clone, Copy)]
+struct Target {
+    /// A number, [`UNSEEN`] or [`DEAD_END`].
+    next: u32,
+    /// Where the contexts lie that it looked into.
+    reads: (u32, u32),
+}
+
+impl Steps {
+    /// Adds a state that only some bytes lead on from.
+    fn add(&mut self, state: StateId, bytes: ByteSet) -> u32 {
+        let number = self.states.len() as u32;
+        let targets = self.targets.len() as u32;
+        self.numbers.insert(state, number);
+        self.states.push(Met {
+            state,
+            bytes,
+            targets,
+        });
+        let unseen = Target {
+            next: UNSEEN,
+            reads: (0, 0),
+        };
+        self.targets
+            .resize(self.targets.len() + bytes.len(), unseen);
+        number
+    }
+
+    /// Bytes of memory held.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.numbers.capacity() * (size_of::<(StateId, u32)>() + 1)
+            + self.states.capacity() * size_of::<Met>()
+            + self.targets.capacity() * size_of::<Target>()
+            + self.reads.capacity() * size_of::<ContextId>()
+    }
+}
+
+impl TokenAutomaton {
+    /// Runs the parser from `start` over every word of a trie of bytes, as far as it survives:
+    /// `reached` is given the tokens of each node.
+    pub(super) fn walk_parser(
+        &mut self,
+        trie: &Trie,
+        start: StateId,
+        fuel: &mut Fuel,
+        reached: impl FnMut(&[u32]),
+    ) -> Result<(), OutOfFuel> {
+        let start = self.number(start, fuel)?;
+        self.walk_below(trie, ROOT, start, fuel, reached)
+    }
+
+    /// The same for what is below a node, from a state by its number.
+    pub(super) fn walk_below(
+        &mut self,
+        trie: &Trie,
+        node: u32,
+        start: u32,
+        fuel: &mut Fuel,
+        mut reached: impl FnMut(&[u32]),
+    ) -> Result<(), OutOfFuel> {
+        let mut pending = vec![(node, start)];
+        while let Some((node, state)) = pending.pop() {
+            let children = trie.children(node);
+            let mut visit = |automaton: &mut Self, child: u32, byte: u8, fuel: &mut Fuel| {
+                fuel.burn(1)?;
+                let next = automaton.numbered_step(state, byte, fuel)?;
+                if next != DEAD_END {
+                    let tokens = trie.ids(trie.own(child));
+                    if !tokens.is_empty() {
+                        reached(tokens);
+                    }
+                    if !trie.children(child).is_empty() {
+                        pending.push((child, next));
+                    }
+                }
+                Ok(())
+            };
+            let bytes = self.grammars.memo.steps.states[state as usize].bytes;
+            if bytes.len() * 4 < children.len() {
+                for byte in bytes.iter() {
+                    if let Some(child) = trie.child(node, byte) {
+                        visit(self, child, byte, fuel)?;
+                    }
+                }
+            } else {
+                for child in children {
+                    visit(self, child, trie.label(child), fuel)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The number of a state in walks.
+    pub(super) fn number(&mut self, state: StateId, fuel: &mut Fuel) -> Result<u32, OutOfFuel> {
+        if let Some(&known) = self.grammars.memo.steps.numbers.get(&state) {
+            return Ok(known);
+        }
+        let (parser, machine) = self.parser();
+        let bytes = parser.first_bytes(machine, state, fuel)?;
+        Ok(self.grammars.memo.steps.add(state, bytes))
+    }
+
+    /// The number of the state after a byte, or [`DEAD_END`].
+    #[inline]
+    pub(super) fn numbered_step(
+        &mut self,
+        state: u32,
+        byte: u8,
+        fuel: &mut Fuel,
+    ) -> Result<u32, OutOfFuel> {
+        let Grammars { parser, memo } = &mut self.grammars;
+        let met = &memo.steps.states[state as usize];
+        let Some(rank) = met.bytes.rank(byte) else {
+            return Ok(DEAD_END);
+        };
+        let Target { next, reads } = memo.steps.targets[met.targets as usize + rank];
+        if next == UNSEEN {
+            return self.new_step(state, byte, fuel);
+        }
+        if reads.0 != reads.1 {
+            parser.note(&memo.steps.reads[reads.0 as usize..reads.1 as usize]);
+        }
+        Ok(next)
+    }
+
+    /// The same, but `None` where one of some contexts has to be looked into, or where that isn't
+    /// known.
+    #[inline]
+    pub(super) fn near_step(
+        &mut self,
+        state: u32,
+        byte: u8,
+        far: &[ContextId],
+        fuel: &mut Fuel,
+    ) -> Result<Option<u32>, OutOfFuel> {
+        let next = self.numbered_step(state, byte, fuel)?;
+        let steps = &self.grammars.memo.steps;
+        let met = &steps.states[state as usize];
+        let Some(rank) = met.bytes.rank(byte) else {
+            return Ok(Some(DEAD_END));
+        };
+        let Target { next: kept, reads } = steps.targets[met.targets as usize + rank];
+        let reads = &steps.reads[reads.0 as usize..reads.1 as usize];
+        let is_near = kept == next && !reads.iter().any(|read| far.contains(read));
+        Ok(is_near.then_some(next))
+    }
+
+    fn new_step(&mut self, from: u32, byte: u8, fuel: &mut Fuel) -> Result<u32, OutOfFuel> {
+        let state = self.grammars.memo.steps.states[from as usize].state;
+        let interrupted = self.grammars.parser.start_recording();
+        let next = self.parser_step(state, byte, fuel);
+        let reads = self.grammars.parser.stop_recording(interrupted);
+        let next = match next? {
+            Some(next) => self.number(next, fuel)?,
+            None => DEAD_END,
+        };
+        let steps = &mut self.grammars.memo.steps;
+        let Met { bytes, targets, .. } = steps.states[from as usize];
+        if let Some(rank) = bytes.rank(byte)
+            && reads.len() <= MAX_READS
+        {
+            let start = steps.reads.len() as u32;
+            steps.reads.extend_from_slice(&reads);
+            steps.targets[targets as usize + rank] = Target {
+                next,
+                reads: (start, steps.reads.len() as u32),
+            };
+        }
+        Ok(next)
+    }
+}
