@@ -270,7 +270,7 @@ async fn an_admission_comes_before_the_first_output() {
         "a",
         Some(FinishReason::Stop),
     )]);
-    assert_eq!(stream.next().await.unwrap().unwrap().outputs[0].text, "");
+    assert_eq!(stream.next().await.unwrap().unwrap().outputs[0].text, "a");
     assert_eq!(stream.admitted().await, Ok(()), "for good");
 }
 

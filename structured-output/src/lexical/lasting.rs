@@ -7,9 +7,10 @@
 //! A language is *stable* under some characters if what is left of it after any text over them holds
 //! the whole language again. So is a repetition without bound of any of the characters, and what
 //! begins with it; so are unions and intersections of stable languages. A state that holds a stable
-//! language with a string in it goes on with these characters for ever.
+//! language with a string in it goes on with these characters for ever; so does one that holds an
+//! infinite one but for finitely many strings.
 
-use super::arena::{EMPTY, ExprId, Fuel, Lexicon, Node, OutOfFuel, UNBOUNDED};
+use super::arena::{EMPTY, EPSILON, ExprId, Fuel, Lexicon, Node, OutOfFuel, UNBOUNDED};
 use super::byte_set::ByteSet;
 use crate::index::{CHARACTERS, CONTINUATION};
 
@@ -51,11 +52,35 @@ impl Lexicon {
     /// Out of fuel: a step per part looked at, and the search for a string where an intersection has
     /// to be told from an empty one.
     pub(crate) fn lasting(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<Lasting, OutOfFuel> {
+        if let Some((rest, tail)) = self.less_finite(expr) {
+            // Whatever is read, finitely many strings less leave some of infinitely many.
+            let (core, lasting) = self.stable(rest, MAX_DEPTH, fuel)?;
+            let is_left = self.is_infinite(core) && self.is_live(tail, fuel)?;
+            return Ok(if is_left { lasting } else { Lasting::NONE });
+        }
         let (core, lasting) = self.stable(expr, MAX_DEPTH, fuel)?;
         match !lasting.is_none() && self.is_live(core, fuel)? {
             true => Ok(lasting),
             false => Ok(Lasting::NONE),
         }
+    }
+
+    /// Where an expression is `A & ~B` or `(A & ~B) C` with a finite `B`, `A` and `C`.
+    fn less_finite(&mut self, expr: ExprId) -> Option<(ExprId, ExprId)> {
+        let (head, tail) = match self.node(expr) {
+            Node::Concat(head, tail) => (head, tail),
+            _ => (expr, EPSILON),
+        };
+        let Node::And(at) = self.node(head) else {
+            return None;
+        };
+        let mut rest = self.operands(at).to_vec();
+        let num_operands = rest.len();
+        rest.retain(|&operand| match self.node(operand) {
+            Node::Not(inner) => !self.facts(inner).finite,
+            _ => true,
+        });
+        (rest.len() < num_operands).then(|| (self.and(&rest), tail))
     }
 
     /// A stable language within one, and the characters under which it is.
@@ -212,6 +237,27 @@ mod tests {
         }
         let short = l.repeat(char, 0, 35);
         assert!(l.lasting(short, &mut fuel()).unwrap().is_none());
+        // All keys but those of a pattern.
+        let any = l.star(char);
+        let any = l.concat(any, quote);
+        let letters = l.class(ByteSet::range(b'a', b'z'));
+        let word = l.repeat(letters, 1, 255);
+        let word = l.concat(word, quote);
+        let no_word = l.not(word);
+        let others = l.and(&[any, no_word]);
+        let colon = l.literal(b":");
+        let mut state = l.concat(others, colon);
+        for byte in *b"ab" {
+            assert_eq!(l.lasting(state, &mut fuel()).unwrap().bytes, plain());
+            state = l.derivative(state, byte, &mut fuel()).unwrap();
+        }
+        // Of finitely many strings nothing may be left.
+        let few = l.concat(short, quote);
+        let more = l.repeat(char, 0, 36);
+        let more = l.concat(more, quote);
+        let none = l.not(more);
+        let none = l.and(&[few, none]);
+        assert!(l.lasting(none, &mut fuel()).unwrap().is_none());
         // Nothing is both.
         let letters = l.class(ByteSet::range(b'a', b'z'));
         let letters = l.star(letters);
@@ -229,6 +275,7 @@ mod tests {
             others in prop::collection::vec("[a-c]{1,3}", 0..3),
             least in 0..4_u32,
             most in prop_oneof![Just(UNBOUNDED), 4..9_u32],
+            no_word in prop_oneof![Just(None), (0..5_u32).prop_map(Some)],
             before in "[a-c]{0,4}",
             text in "[a-d é]{0,12}",
         ) {
@@ -240,6 +287,11 @@ mod tests {
             let length = l.repeat(char, least, most);
             let quote = l.literal(b"\"");
             parts.push(l.concat(length, quote));
+            if let Some(most) = no_word {
+                let word = l.repeat(char, 0, most);
+                let word = l.concat(word, quote);
+                parts.insert(0, l.not(word));
+            }
             for parts in [&parts[..parts.len() - 1], &parts] {
                 let mut state = l.and(parts);
                 for &byte in before.as_bytes() {

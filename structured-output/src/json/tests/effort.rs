@@ -6,17 +6,14 @@ use super::super::programs::Programs;
 use super::super::value::Value;
 use crate::lexical::{Fuel, Lexicon, UNBOUNDED};
 
-/// Exactly one of some objects, each with a name of its own, told apart by their `type`.
+/// Exactly one of some objects, told apart by their `type`.
 fn alternatives(lexicon: &mut Lexicon, programs: &mut Programs, count: usize) -> NodeId {
     let mut nodes = Vec::with_capacity(count);
     for number in 0..count {
         let text = Value::String(format!("t{number}"));
         let constant = programs.nodes().constant(lexicon, &text).unwrap();
         let any = programs.nodes().kinds(Kinds::ALL);
-        let names = [
-            ("type".into(), constant),
-            (format!("n{number}").into(), any),
-        ];
+        let names = [("type".into(), constant), ("n".into(), any)];
         let members = programs.nodes().members(Members {
             named: names.into(),
             patterns: Box::default(),
