@@ -522,9 +522,7 @@ impl Programs {
                     key: (formula, key),
                     next: 0,
                 };
-                options
-                    .ready
-                    .extend(self.next_value(lexicon, &mut named, fuel)?);
+                self.more_values(lexicon, &mut named, &mut options.ready, fuel)?;
                 options.named = Some(named);
             }
             if without != FALSE {
@@ -572,7 +570,8 @@ impl Programs {
             if options.ready.is_empty()
                 && let Some(named) = &mut options.named
             {
-                options.ready.extend(self.next_value(lexicon, named, fuel)?);
+                self.more_values(lexicon, named, &mut options.ready, fuel)?;
+                self.sort_options(&mut options.ready);
             }
             let Some(next) = options.ready.pop() else {
                 return Ok(None);
@@ -585,6 +584,23 @@ impl Programs {
                 return Ok(Some(next));
             }
         }
+    }
+
+    /// Adds some of a name's values, so that the one with which the least remains can be tried first.
+    fn more_values(
+        &mut self,
+        lexicon: &mut Lexicon,
+        named: &mut Named,
+        ready: &mut Vec<Level>,
+        fuel: &mut Fuel,
+    ) -> Result<(), OutOfFuel> {
+        for _ in 0..VALUES_AT_ONCE {
+            match self.next_value(lexicon, named, fuel)? {
+                Some(level) => ready.push(level),
+                None => break,
+            }
+        }
+        Ok(())
     }
 
     /// The next of a name's values with which something else remains than without the name. Of
@@ -762,6 +778,9 @@ struct Level {
     /// What is left to try; `None` where nothing was tried yet.
     options: Option<Options>,
 }
+
+/// How many of a name's values are looked for at once.
+const VALUES_AT_ONCE: usize = 4;
 
 /// What is left to try at a place.
 #[derive(Default)]

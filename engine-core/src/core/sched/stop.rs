@@ -17,8 +17,9 @@ pub(crate) struct Stop {
 /// In this order: a budget that ended free text, the end-of-text token, `stop_token_ids`, the end of
 /// the grammar, `max_model_len` and `max_tokens`, and then repetition. A text of a grammar that comes
 /// to its end with the last token that there is room for says `stop`: only its stop token is missing.
-/// Before `min_tokens` output tokens only the grammar and the lengths end a request. Sampling masks stop tokens until then; one that comes all the same
-/// (from a replay) does not cut the output shorter than was asked.
+/// Before `min_tokens` output tokens only the grammar and the lengths end a request. Sampling masks stop
+/// tokens until then; one that comes all the same (from a replay) does not cut the output shorter than
+/// was asked.
 pub(crate) fn check_stop(request: &Request, max_model_len: usize) -> Option<Stop> {
     let params = request.sampling_params();
     let output_token_ids = request.output_token_ids();

@@ -4,14 +4,10 @@
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// Flags of `vllm serve` and `llama-server`, and what to do instead. The pages "coming from" list them too.
-const FLAGS: [(&str, &str); 24] = [
+const FLAGS: [(&str, &str); 23] = [
     (
         "--gpu-memory-utilization",
         "use --kv-cache-memory-bytes; without it the KV cache takes what is free",
-    ),
-    (
-        "--reasoning-parser",
-        "thinking is told apart by itself; else use reasoning_parser of --structured-outputs-config",
     ),
     (
         "--uvicorn-log-level",
