@@ -169,6 +169,6 @@ fn a_step_gives_every_other_request_its_token() {
     }
     assert_eq!((num_steps, num_tokens), (120, 120));
     let answers = engine.drain();
-    let rest = &answers["dear-branches"].token_ids;
-    assert_eq!(num_dear_tokens + rest.len(), 40);
+    let rest = answers.get("dear-branches").map(|dear| dear.token_ids.len());
+    assert_eq!(num_dear_tokens + rest.unwrap_or_default(), 40);
 }
