@@ -20,8 +20,9 @@ use protocol::transport::{FrameReader, FrameWriter, Listener};
 use protocol::{
     EngineCoreEvent, EngineCoreEventType, EngineCoreMessage, EngineCoreOutput, EngineCoreOutputs,
     EngineCoreReadyResponse, EngineCoreRequest, EngineCoreRequestType, EngineCoreStartupMessage,
-    FinishReason, PrefillStats, SchedulerStats,
+    FinishReason, PrefillStats, SchedulerStats, UtilityOutput, UtilityResult,
 };
+use serde_json::json;
 use tokenizer::Tokenizer;
 
 /// Answers as the built-in model's core would, with words that mean nothing.
@@ -99,6 +100,7 @@ struct Core<'a> {
     /// In the order of their arrival; the first run.
     in_flight: Vec<Running>,
     started: Instant,
+    num_steps: u64,
 }
 
 impl<'a> Core<'a> {
@@ -109,6 +111,7 @@ impl<'a> Core<'a> {
             max_num_seqs: arguments.max_num_seqs,
             in_flight: Vec::new(),
             started: Instant::now(),
+            num_steps: 0,
         }
     }
 
@@ -134,7 +137,7 @@ impl<'a> Core<'a> {
                     Err(TryRecvError::Disconnected) => return Ok(()),
                 },
             } {
-                self.take(message)?;
+                self.take(message, writer)?;
             }
             let num_running = self.in_flight.len().min(self.max_num_seqs);
             // Where a step was late the next are early: the rate holds.
@@ -144,7 +147,11 @@ impl<'a> Core<'a> {
         }
     }
 
-    fn take(&mut self, message: EngineCoreRequestType) -> anyhow::Result<()> {
+    fn take(
+        &mut self,
+        message: EngineCoreRequestType,
+        writer: &mut FrameWriter,
+    ) -> anyhow::Result<()> {
         match message {
             EngineCoreRequestType::Add(request) => self.in_flight.push(Running {
                 request,
@@ -153,6 +160,18 @@ impl<'a> Core<'a> {
             EngineCoreRequestType::Abort(ids) => self
                 .in_flight
                 .retain(|running| !ids.contains(&running.request.request_id)),
+            EngineCoreRequestType::Utility(call) if call.method == "heartbeat" => {
+                let state =
+                    json!({"beats": self.num_steps, "runnable": !self.in_flight.is_empty()});
+                let answer = UtilityOutput {
+                    call_id: call.call_id,
+                    result: UtilityResult::Success(state.to_string()),
+                };
+                writer.write(&EngineCoreMessage::Outputs(EngineCoreOutputs {
+                    utility_output: Some(answer),
+                    ..EngineCoreOutputs::default()
+                }))?;
+            }
             other => bail!("a core without a model can't do this: {other:?}"),
         }
         Ok(())
@@ -160,6 +179,7 @@ impl<'a> Core<'a> {
 
     /// One token for every request that runs.
     fn step(&mut self) -> EngineCoreOutputs {
+        self.num_steps += 1;
         let timestamp = self.started.elapsed().as_secs_f64();
         let mut outputs = Vec::with_capacity(self.max_num_seqs);
         let mut at = 0;

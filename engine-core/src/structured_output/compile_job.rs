@@ -224,8 +224,13 @@ pub(crate) fn only_stop_tokens() -> String {
     )
 }
 
-/// What the request's caller is told.
-pub(super) fn refusal(params: &SamplingParams, error: &JobError) -> RequestError {
+/// What the request's caller is told. A limit of the grammar is the caller's fault whenever it is met; all
+/// else that goes wrong after the request was let in is not.
+pub(super) fn refusal(
+    params: &SamplingParams,
+    purpose: &Purpose,
+    error: &JobError,
+) -> RequestError {
     let kind = params
         .structured_outputs
         .as_ref()
@@ -240,8 +245,20 @@ pub(super) fn refusal(params: &SamplingParams, error: &JobError) -> RequestError
             retryable: false,
         };
     }
+    let is_limit = matches!(
+        error,
+        JobError::Grammar(CompileGrammarError::Matcher(
+            MatcherError::StepsExhausted { .. } | MatcherError::ItemsExhausted { .. }
+        ))
+    );
+    let code = match purpose {
+        Purpose::Aside(request) if !is_limit && request.num_answer_tokens > 0 => {
+            RequestErrorCode::InternalError
+        }
+        _ => RequestErrorCode::GrammarRefused,
+    };
     RequestError {
-        code: RequestErrorCode::GrammarRefused,
+        code,
         message: format!("structured_outputs.{kind}: {error}"),
         retryable: false,
     }

@@ -147,7 +147,7 @@ impl CompileThread {
                 return None;
             }
             Ok(Err(JobError::Grammar(error))) if error == cancelled => return None,
-            Ok(Err(error)) => Err(refusal(&job.params, &error)),
+            Ok(Err(error)) => Err(refusal(&job.params, &job.purpose, &error)),
             Err(panic) => Err(RequestError {
                 code: RequestErrorCode::InternalError,
                 message: format!("compiling the grammar panicked: {}", panic_message(panic)),

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use protocol::{EngineCoreRequest, JumpForward};
+use protocol::{EngineCoreRequest, JumpForward, RequestErrorCode};
 
 use crate::engine::{Answer, Engine, Setup};
 use crate::{greedy, json, mixed_requests, regex, seeded};
@@ -169,6 +169,30 @@ fn a_step_gives_every_other_request_its_token() {
     }
     assert_eq!((num_steps, num_tokens), (120, 120));
     let answers = engine.drain();
-    let rest = answers.get("dear-branches").map(|dear| dear.token_ids.len());
+    let rest = answers
+        .get("dear-branches")
+        .map(|dear| dear.token_ids.len());
     assert_eq!(num_dear_tokens + rest.unwrap_or_default(), 40);
+}
+
+/// What a constraint of a few words may cost is seen in the midst of a text only: that is the caller's
+/// fault there too.
+#[test]
+fn a_limit_in_the_midst_of_a_text_is_the_callers() {
+    let looks: String = ('c'..='m')
+        .zip(1..)
+        .map(|(letter, count)| format!("(?=.*[a-{letter}]{{{count}}})"))
+        .collect();
+    let mut engine = Engine::new(&Setup::default());
+    let constraint = regex(&format!("{looks}.{{1,60}}"));
+    let request = engine.request("looks", "Hello", constraint, seeded(1, 60));
+    let answers = engine.run(&[open_ended(request)]);
+    let error = answers["looks"].error.as_ref().unwrap();
+    assert_eq!(error.code, RequestErrorCode::GrammarRefused);
+    assert!(
+        error.message.contains("`max_mask_steps`"),
+        "{}",
+        error.message
+    );
+    assert!(!answers["looks"].token_ids.is_empty());
 }

@@ -213,7 +213,6 @@ impl Scheduler {
                 self.enqueue(key, request);
             }
             Err(error) => {
-                let error = after_admission(&request, error);
                 self.fail_aside(request, error);
             }
         }
@@ -241,7 +240,7 @@ impl Scheduler {
                         }),
                     })
             }
-            Err(error) => Err(Some(after_admission(request, error))),
+            Err(error) => Err(Some(error)),
         };
         match outcome {
             Ok(None) => self.running.insert(index, running),
@@ -296,14 +295,4 @@ impl Scheduler {
             },
         });
     }
-}
-
-/// What the caller of a request is told whose grammar failed after it was let in.
-fn after_admission(request: &Request, error: RequestError) -> RequestError {
-    let code = match error.code {
-        // Its output has begun: it was let in, and it is not the caller's fault any more.
-        RequestErrorCode::GrammarRefused if request.has_begun() => RequestErrorCode::InternalError,
-        other => other,
-    };
-    RequestError { code, ..error }
 }
