@@ -159,11 +159,6 @@ impl Request {
         &self.prompt_token_ids
     }
 
-    /// Whether its client has a token of its output, from this core or an earlier one.
-    pub(crate) fn has_begun(&self) -> bool {
-        self.num_output_tokens() > self.unsent_token_ids.len()
-    }
-
     /// Generated tokens, those that came with the request included.
     pub fn output_token_ids(&self) -> &[u32] {
         &self.all_token_ids[self.prompt_token_ids.len()..]
