@@ -80,6 +80,20 @@ fn a_call_beyond_the_allowance_changes_nothing_and_is_free_once_it_is_known() {
     assert!(!matcher.is_completed());
 }
 
+/// Of the values of a name the one with which the least remains is tried first. By the first one found, each
+/// branch would be tried with each other: 20 branches took 60 million steps.
+#[test]
+fn whether_an_object_can_be_one_of_many_is_found_without_trying_all_ways() {
+    let compiler = compiler(None);
+    let options = JsonSchemaOptions::default();
+    let grammar = compiler
+        .compile_json_schema(&many_branches(), &options)
+        .unwrap();
+    let mut matcher = GrammarMatcher::new(&grammar);
+    matcher.set_allowance(Some(200_000));
+    assert!(matcher.accept_token(u32::from(b'{')).unwrap());
+}
+
 #[test]
 fn what_takes_long_to_compile_is_compiled_apart_and_means_the_same() {
     let items: Vec<String> = (0..100).map(|n| format!("\"value{n}\"")).collect();
