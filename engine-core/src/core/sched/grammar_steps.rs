@@ -57,8 +57,7 @@ impl GrammarSteps {
         answer
     }
 
-    /// The most steps that grammars took within one step of the loop, and the most that they may: that
-    /// many, and the least of each request beyond.
+    /// The most steps that grammars took within one step of the loop.
     pub(crate) fn most(&self) -> u64 {
         self.most
     }
