@@ -3,7 +3,7 @@
 use std::mem;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::default_sampling_params::DefaultSamplingParams;
 use super::fields::{Fields, parse};
@@ -75,11 +75,11 @@ impl ChatCompletionRequest {
     /// Reads a request's body.
     ///
     /// # Errors
-    /// The first field that is missing, unknown, of the wrong type or not available, by name.
+    /// The first field that is missing, unknown, of the wrong type or not supported, by name.
     pub fn from_json(body: Value) -> Result<Self, ValidationError> {
         let mut fields = Fields::new(body)?;
         let common = CommonFields::take(&mut fields)?;
-        refuse_unavailable(&mut fields)?;
+        refuse_unsupported(&mut fields)?;
         let messages: Vec<Value> = fields.require("messages")?;
         let tools = take_tools(&mut fields)?;
         let tool_choice = take_tool_choice(&mut fields, tools.as_deref())?;
@@ -196,9 +196,9 @@ impl ChatCompletionRequest {
             self.common
                 .generate_request(request_id.to_owned(), prompt, max_tokens, defaults);
         self.common.constraint = None;
-        request.max_tokens_field = self
-            .max_completion_tokens
-            .map(|_| MAX_COMPLETION_TOKENS.to_owned());
+        if self.max_completion_tokens.is_some() {
+            request.max_tokens_field = Some(MAX_COMPLETION_TOKENS.to_owned());
+        }
         request.add_special_tokens = self.add_special_tokens;
         request.separate_reasoning = true;
         request.sampling_params.logprobs = self.logprobs.then_some(self.top_logprobs);
@@ -216,22 +216,35 @@ impl ChatCompletionRequest {
 }
 
 /// Fields of chat requests that only pass where they ask for nothing.
-fn refuse_unavailable(fields: &mut Fields) -> Result<(), ValidationError> {
-    for name in ["echo", "return_prompt_text"] {
-        fields.refuse_unless(name, |v| v == &Value::Bool(false))?;
-    }
-    fields.refuse_unless("modalities", |v| v == &serde_json::json!(["text"]))?;
-    for name in [
-        "media_io_kwargs",
-        "mm_processor_kwargs",
-        "functions",
-        "function_call",
-        "audio",
-        "prediction",
-        "web_search_options",
-        "verbosity",
+fn refuse_unsupported(fields: &mut Fields) -> Result<(), ValidationError> {
+    const TEXT_ALONE: &str = "the engine reads and writes text alone";
+    for (name, instead) in [
+        ("echo", "/v1/completions has it"),
+        (
+            "return_prompt_text",
+            "return_token_ids and /detokenize give it",
+        ),
     ] {
-        fields.refuse_unless(name, |_| false)?;
+        fields.refuse_unless(name, instead, |v| v == &Value::Bool(false))?;
+    }
+    fields.refuse_unless("modalities", TEXT_ALONE, |v| v == &json!(["text"]))?;
+    for (name, instead) in [
+        ("media_io_kwargs", TEXT_ALONE),
+        ("mm_processor_kwargs", TEXT_ALONE),
+        ("audio", TEXT_ALONE),
+        ("functions", "use tools"),
+        ("function_call", "use tool_choice"),
+        (
+            "prediction",
+            "the server drafts by itself with --speculative-config; leave it out",
+        ),
+        ("web_search_options", "the server asks no other service"),
+        (
+            "verbosity",
+            "say in the messages how long an answer is to be",
+        ),
+    ] {
+        fields.refuse_unless(name, instead, |_| false)?;
     }
     Ok(())
 }

@@ -119,7 +119,7 @@ fn template_variables() {
 }
 
 #[test]
-fn what_is_not_available_is_refused_by_name() {
+fn what_is_not_supported_is_refused_by_name() {
     for (name, value) in [
         ("guided_yaml", json!("a")),
         ("modalities", json!(["audio"])),
@@ -127,5 +127,13 @@ fn what_is_not_available_is_refused_by_name() {
         ("ebnf", json!("a")),
     ] {
         assert_eq!(refused(name, value), name);
+    }
+    for (name, value, instead) in [
+        ("functions", json!([]), "use tools"),
+        ("echo", json!(true), "/v1/completions has it"),
+        ("prompt_embeds", json!("x"), "a prompt is text or token ids"),
+    ] {
+        let error = ChatCompletionRequest::from_json(body(name, value)).unwrap_err();
+        assert_eq!(error.message, format!("{name} is not supported: {instead}"));
     }
 }
