@@ -358,7 +358,10 @@ fn calls_are_the_same_in_every_format() {
                     let arguments = call["arguments"].as_str().unwrap();
                     match call["name"].as_str().unwrap() {
                         "weather" => assert!(is_weather(arguments), "{arguments}"),
-                        name => assert_eq!((name, arguments.trim()), ("stop", "{}")),
+                        name => {
+                            let arguments: Value = serde_json::from_str(arguments).unwrap();
+                            assert_eq!((name, arguments), ("stop", json!({})));
+                        }
                     }
                 }
             }
