@@ -137,3 +137,33 @@ fn what_is_not_supported_is_refused_by_name() {
         assert_eq!(error.message, format!("{name} is not supported: {instead}"));
     }
 }
+
+#[test]
+fn calls_of_earlier_answers_are_checked() {
+    let with = |calls: Value| {
+        let message = json!([{"role": "assistant", "tool_calls": calls}]);
+        ChatCompletionRequest::from_json(body("messages", message))
+    };
+    let call = |arguments: Value| json!([{"function": {"name": "f", "arguments": arguments}}]);
+    for (calls, at) in [
+        (json!("x"), "messages[0].tool_calls"),
+        (json!([{"name": "f"}]), "messages[0].tool_calls[0]"),
+        (
+            call(json!("{\"a\":")),
+            "messages[0].tool_calls[0].function.arguments",
+        ),
+    ] {
+        let error = with(calls).unwrap_err();
+        assert_eq!(error.parameter.as_deref(), Some(at), "{error}");
+    }
+    for (arguments, read) in [
+        (json!("{\"a\": 1}"), json!({"a": 1})),
+        (json!(""), json!({})),
+        (json!({"a": 1}), json!({"a": 1})),
+    ] {
+        let request = with(call(arguments)).unwrap();
+        let found = request.messages[0].pointer("/tool_calls/0/function/arguments");
+        assert_eq!(found, Some(&read));
+    }
+    assert!(with(Value::Null).is_ok());
+}
