@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::error::ValidationError;
+use crate::structured_outputs::without_hint;
 
 /// What the model is asked to continue.
 #[derive(Debug, Clone, PartialEq)]
@@ -173,8 +174,7 @@ impl CallersFields {
     pub(crate) fn translate(&self, message: &str) -> ValidationError {
         let message = without_field(message);
         let message = replace_name(message, "max_tokens", &self.max_tokens);
-        // The limits are the engine's, and no request can raise them.
-        let message = message.replace(" or raise the limit", "");
+        let message = without_hint(&message);
         let (field, message) = match self.part_at_fault(&message) {
             Some((field, message)) => (field, message),
             None => (self.constraint.as_str(), message),
