@@ -57,7 +57,7 @@ impl TokenAutomaton {
         let reads = self.grammars.parser.stop_recording(interrupted);
         let ids: Arc<[u32]> = found?.into();
         let Grammars { parser, memo } = &mut self.grammars;
-        memo.language_bytes += size_of_val(&*ids);
+        memo.bytes += size_of_val(&*ids);
         let value = Arc::clone(&ids);
         parser.remember(&mut memo.exits, key, item.context, &reads, value);
         Ok(ids)
@@ -133,8 +133,7 @@ impl TokenAutomaton {
         self.grammars.parser.stop_recording(interrupted);
         let near = Arc::new(found?);
         let Grammars { parser, memo } = &mut self.grammars;
-        memo.language_bytes +=
-            size_of::<NearExits>() + size_of_val(&*near.ids) + size_of_val(&*near.open);
+        memo.bytes += size_of::<NearExits>() + size_of_val(&*near.ids) + size_of_val(&*near.open);
         let value = Arc::clone(&near);
         let reads = [item.context];
         parser.remember(&mut memo.near_exits, key, item.context, &reads, value);

@@ -8,6 +8,7 @@ use hashbrown::HashSet;
 
 use super::TokenAutomaton;
 use super::context_free::Grammars;
+use super::language_facts::Beside;
 use crate::earley::{
     ContextId, End, Item, LanguageMask, Lexeme, Places, Rests, Walked, walk_language,
 };
@@ -25,15 +26,6 @@ const START: End = End {
 
 /// Rests of up to one in so many tokens get a trie of their own.
 const FEW: usize = 32;
-
-/// A language by what it has in common with another one.
-pub(super) struct Beside {
-    rest: ExprId,
-    /// Tokens for which they differ, as ranges of [`Trie::tokens`].
-    apart: Vec<Range<u32>>,
-    /// What the language allows of these.
-    mask: Arc<LanguageMask>,
-}
 
 impl TokenAutomaton {
     /// Adds what a language and what follows it allow.
@@ -66,6 +58,27 @@ impl TokenAutomaton {
                 // Put together again faster than kept.
                 let alone = self.language_mask(START, part, fuel)?;
                 self.add_language(alone, context, words, fuel)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes known what a language allows by itself, where tokens begin and after a space.
+    pub(super) fn learn_language(
+        &mut self,
+        language: ExprId,
+        fuel: &mut Fuel,
+    ) -> Result<(), OutOfFuel> {
+        let index = Arc::clone(&self.index);
+        let after_space = index.byte_trie().child(ROOT, b' ');
+        for part in self.language_parts(language, fuel)? {
+            let starts_at = match self.beside(part, fuel)? {
+                Some(beside) => beside.rest,
+                None => part,
+            };
+            self.language_mask(START, starts_at, fuel)?;
+            if let Some(node) = after_space {
+                self.language_mask(End { node, depth: 1 }, part, fuel)?;
             }
         }
         Ok(())
@@ -108,8 +121,8 @@ impl TokenAutomaton {
         language: ExprId,
         fuel: &mut Fuel,
     ) -> Result<Option<Arc<Beside>>, OutOfFuel> {
-        if let Some(known) = self.grammars.memo.beside.get(&language) {
-            return Ok(known.clone());
+        if let Some(known) = self.grammars.memo.languages.beside(language) {
+            return Ok(known);
         }
         let index = Arc::clone(&self.index);
         let mut found = None;
@@ -123,21 +136,12 @@ impl TokenAutomaton {
             let apart = std::mem::take(&mut walked.apart);
             let num_apart: usize = apart.iter().map(Range::len).sum();
             if num_apart <= index.byte_trie().tokens().len() / FEW {
-                let mask = self.language_mask_of(walked);
-                let memo = &mut self.grammars.memo;
-                memo.language_bytes += mask.memory_bytes()
-                    + size_of::<Beside>()
-                    + apart.capacity() * size_of::<Range<u32>>();
-                found = Some(Arc::new(Beside {
-                    rest,
-                    apart,
-                    mask: Arc::new(mask),
-                }));
+                let mask = Arc::new(self.language_mask_of(walked));
+                found = Some(Beside { rest, apart, mask });
             }
         }
-        let memo = &mut self.grammars.memo;
-        memo.beside.insert(language, found.clone());
-        Ok(found)
+        let languages = &mut self.grammars.memo.languages;
+        Ok(languages.insert_beside(language, found))
     }
 
     /// Adds what a language and what follows it allow, item by item: the same items follow in many
@@ -226,8 +230,8 @@ impl TokenAutomaton {
         language: ExprId,
         fuel: &mut Fuel,
     ) -> Result<Arc<LanguageMask>, OutOfFuel> {
-        if let Some(known) = self.grammars.memo.languages.get(&(at, language)) {
-            return Ok(Arc::clone(known));
+        if let Some(known) = self.grammars.memo.languages.mask(at, language) {
+            return Ok(known);
         }
         let coarse = match at == START && self.may_have_few_rests(language, fuel)? {
             true => self.coarse_language(language, fuel)?,
@@ -237,11 +241,8 @@ impl TokenAutomaton {
             Some(mask) => mask,
             None => self.fine_language(at, language, fuel)?,
         };
-        let mask = Arc::new(mask);
-        let memo = &mut self.grammars.memo;
-        memo.language_bytes += mask.memory_bytes();
-        memo.languages.insert((at, language), Arc::clone(&mask));
-        Ok(mask)
+        let languages = &mut self.grammars.memo.languages;
+        Ok(languages.insert_mask(at, language, mask))
     }
 
     /// Whether a language begins with many bytes, and doesn't end wherever it may go on: what does,
@@ -298,19 +299,12 @@ impl TokenAutomaton {
                 }
             }
             return Ok(Some(LanguageMask {
-                number: self.language_number(),
+                number: self.grammars.memo.languages.next_number(),
                 inside: self.interned(words),
                 rests: Rests::Trie(Trie::of_bytes(rests.into_iter())),
             }));
         }
         Ok(None)
-    }
-
-    /// A number for one more language.
-    fn language_number(&mut self) -> u32 {
-        let memo = &mut self.grammars.memo;
-        memo.num_languages += 1;
-        memo.num_languages
     }
 
     /// By the trie of bytes.
@@ -354,7 +348,7 @@ impl TokenAutomaton {
             byte.copied().unwrap_or_default()
         };
         LanguageMask {
-            number: self.language_number(),
+            number: self.grammars.memo.languages.next_number(),
             inside,
             rests: Rests::Places(Places::new(walked, byte_at)),
         }
