@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::TokenAutomaton;
 use super::context_free::Grammars;
 use super::parser_steps::DEAD_END;
-use crate::earley::{ContextId, Item, LanguageMask, Leave, Places, Rests};
+use crate::earley::{ContextId, Item, LanguageMask, Leave, NUM_NEXT, Places, Rests};
 use crate::index::{ROOT, Trie};
 use crate::lexical::{Fuel, OutOfFuel};
 
@@ -167,17 +167,24 @@ impl TokenAutomaton {
                 }
             };
             for leave in leaves {
-                let Some(&token) = trie.ids(trie.below(leave.node)).first() else {
-                    continue;
-                };
-                let bytes = index.info().token_bytes(token);
                 let mut state = Some(first);
-                for &byte in &bytes[leave.depth as usize + 1..=leave.at as usize] {
-                    fuel.burn(1)?;
-                    state = match state {
-                        None | Some(DEAD_END) => break,
-                        Some(state) => self.near_step(state, byte, &found.far, fuel)?,
-                    };
+                let num_after = leave.num_after();
+                let mut read = |automaton: &mut Self, bytes: &[u8], fuel: &mut Fuel| {
+                    for &byte in bytes {
+                        fuel.burn(1)?;
+                        state = match state {
+                            None | Some(DEAD_END) => break,
+                            Some(state) => automaton.near_step(state, byte, &found.far, fuel)?,
+                        };
+                    }
+                    Ok(state)
+                };
+                let mut state = read(self, &leave.next[..num_after.min(NUM_NEXT)], fuel)?;
+                if num_after > NUM_NEXT && !matches!(state, None | Some(DEAD_END)) {
+                    let token = trie.ids(trie.below(leave.node)).first();
+                    let bytes = token.map_or(&[][..], |&token| index.info().token_bytes(token));
+                    let more = leave.depth as usize + 1 + NUM_NEXT..=leave.at as usize;
+                    state = read(self, bytes.get(more).unwrap_or_default(), fuel)?;
                 }
                 match state {
                     None => found.open.push(*leave),
@@ -205,21 +212,19 @@ impl TokenAutomaton {
         found: &mut Found,
         fuel: &mut Fuel,
     ) -> Result<(), OutOfFuel> {
-        let mut pending = vec![(leave.node, leave.at, state)];
-        while let Some((node, at, state)) = pending.pop() {
-            for child in trie.children(node) {
+        let mut pending = vec![(leave, state)];
+        while let Some((leave, state)) = pending.pop() {
+            for child in trie.children(leave.node) {
                 fuel.burn(1)?;
-                match self.near_step(state, trie.label(child), &found.far, fuel)? {
-                    None => found.open.push(Leave {
-                        node: child,
-                        depth: leave.depth,
-                        at: at + 1,
-                    }),
+                let byte = trie.label(child);
+                let below = leave.child(child, byte);
+                match self.near_step(state, byte, &found.far, fuel)? {
+                    None => found.open.push(below),
                     Some(DEAD_END) => {}
                     Some(next) => {
                         found.ids.extend_from_slice(trie.ids(trie.own(child)));
                         if !trie.children(child).is_empty() {
-                            pending.push((child, at + 1, next));
+                            pending.push((below, next));
                         }
                     }
                 }

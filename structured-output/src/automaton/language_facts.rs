@@ -30,8 +30,8 @@ impl Beside {
 pub(super) struct LanguageFacts {
     /// What languages allow by themselves, of the tokens below a node of the trie of bytes.
     masks: HashMap<(End, ExprId), Arc<LanguageMask>>,
-    /// What a language has in common with another one, if it has.
-    beside: HashMap<ExprId, Option<Arc<Beside>>>,
+    /// What a language has in common there with another one, if it has.
+    beside: HashMap<(End, ExprId), Option<Arc<Beside>>>,
     num_masks: u32,
     /// Bytes of what the tables refer to.
     bytes: usize,
@@ -68,18 +68,19 @@ impl LanguageFacts {
         mask
     }
 
-    pub(super) fn beside(&self, language: ExprId) -> Option<Option<Arc<Beside>>> {
-        self.beside.get(&language).cloned()
+    pub(super) fn beside(&self, at: End, language: ExprId) -> Option<Option<Arc<Beside>>> {
+        self.beside.get(&(at, language)).cloned()
     }
 
     pub(super) fn insert_beside(
         &mut self,
+        at: End,
         language: ExprId,
         beside: Option<Beside>,
     ) -> Option<Arc<Beside>> {
         self.bytes += beside.as_ref().map_or(0, Beside::memory_bytes);
         let beside = beside.map(Arc::new);
-        self.beside.insert(language, beside.clone());
+        self.beside.insert((at, language), beside.clone());
         beside
     }
 
@@ -87,6 +88,6 @@ impl LanguageFacts {
     pub(super) fn memory_bytes(&self) -> usize {
         self.bytes
             + self.masks.capacity() * (size_of::<(End, ExprId, usize)>() + 1)
-            + self.beside.capacity() * (size_of::<(ExprId, usize)>() + 1)
+            + self.beside.capacity() * (size_of::<(End, ExprId, usize)>() + 1)
     }
 }

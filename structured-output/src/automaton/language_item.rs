@@ -38,7 +38,7 @@ impl TokenAutomaton {
     ) -> Result<(), OutOfFuel> {
         let language = self.machine.lexicon.saturated(language);
         for part in self.language_parts(language, fuel)? {
-            if let Some(beside) = self.beside(part, fuel)? {
+            if let Some(beside) = self.beside(START, part, fuel)? {
                 let rest = self.item_mask(beside.rest, None, context, fuel)?;
                 let mut same = vec![0; words.len()];
                 rest.add_to(&mut same);
@@ -71,14 +71,12 @@ impl TokenAutomaton {
     ) -> Result<(), OutOfFuel> {
         let index = Arc::clone(&self.index);
         let after_space = index.byte_trie().child(ROOT, b' ');
+        let places = [Some(START), after_space.map(|node| End { node, depth: 1 })];
         for part in self.language_parts(language, fuel)? {
-            let starts_at = match self.beside(part, fuel)? {
-                Some(beside) => beside.rest,
-                None => part,
-            };
-            self.language_mask(START, starts_at, fuel)?;
-            if let Some(node) = after_space {
-                self.language_mask(End { node, depth: 1 }, part, fuel)?;
+            for at in places.into_iter().flatten() {
+                let beside = self.beside(at, part, fuel)?;
+                let rest = beside.map_or(part, |beside| beside.rest);
+                self.language_mask(at, rest, fuel)?;
             }
         }
         Ok(())
@@ -114,14 +112,16 @@ impl TokenAutomaton {
         Ok(mask)
     }
 
-    /// What a language allows where it differs from the one that it most likely comes to, such as
-    /// a name that is no keyword from any name. `None` where it has none, or differs too much.
+    /// What a language allows of the tokens below a node, where it differs from the one that it most
+    /// likely comes to, such as a name that is no keyword from any name. `None` where it has none, or
+    /// differs too much.
     fn beside(
         &mut self,
+        at: End,
         language: ExprId,
         fuel: &mut Fuel,
     ) -> Result<Option<Arc<Beside>>, OutOfFuel> {
-        if let Some(known) = self.grammars.memo.languages.beside(language) {
+        if let Some(known) = self.grammars.memo.languages.beside(at, language) {
             return Ok(known);
         }
         let index = Arc::clone(&self.index);
@@ -131,7 +131,7 @@ impl TokenAutomaton {
         {
             let bytes = Labelled::of_bytes(index.byte_trie());
             let lexicon = &mut self.machine.lexicon;
-            let walked = walk_language(lexicon, bytes, START, language, Some(rest), fuel)?;
+            let walked = walk_language(lexicon, bytes, at, language, Some(rest), fuel)?;
             let mut walked = walked.unwrap_or_default();
             let apart = std::mem::take(&mut walked.apart);
             let num_apart: usize = apart.iter().map(Range::len).sum();
@@ -141,7 +141,7 @@ impl TokenAutomaton {
             }
         }
         let languages = &mut self.grammars.memo.languages;
-        Ok(languages.insert_beside(language, found))
+        Ok(languages.insert_beside(at, language, found))
     }
 
     /// Adds what a language and what follows it allow, item by item: the same items follow in many
@@ -164,22 +164,14 @@ impl TokenAutomaton {
                 continue;
             }
             for item in self.grammars.parser.first_items(context, fuel)? {
-                fuel.burn(1)?;
                 let Lexeme::Text(text) = item.lexeme else {
                     continue;
                 };
-                let is_language = text.stack == EMPTY_STACK;
-                let firsts = match is_language {
-                    true => {
-                        let (parser, machine) = self.parser();
-                        parser.language_first_bytes(machine, text.lexeme, fuel)?
-                    }
-                    false => ByteSet::FULL,
-                };
-                if alone.rests.may_begin_with(&firsts) {
+                if self.may_exit(&alone, item, fuel)? {
                     let ids = self.exits(&alone, item, fuel)?;
                     set_bits(words, &ids);
                 }
+                let is_language = text.stack == EMPTY_STACK;
                 for &end in large {
                     if !seen.insert((end, item)) {
                         continue;
@@ -187,7 +179,7 @@ impl TokenAutomaton {
                     if is_language {
                         let language = self.machine.lexicon.saturated(text.lexeme);
                         for part in self.language_parts(language, fuel)? {
-                            let alone = self.language_mask(end, part, fuel)?;
+                            let alone = self.language_beside(end, part, item, words, fuel)?;
                             pending.push((alone, item.context));
                         }
                         continue;
@@ -200,6 +192,64 @@ impl TokenAutomaton {
             }
         }
         Ok(())
+    }
+
+    /// What a language, an item's, allows by itself of the tokens below a node. Where it has almost
+    /// all in common with another one, that is added here with what follows it, and the rest is
+    /// returned.
+    fn language_beside(
+        &mut self,
+        at: End,
+        language: ExprId,
+        item: Item,
+        words: &mut [u32],
+        fuel: &mut Fuel,
+    ) -> Result<Arc<LanguageMask>, OutOfFuel> {
+        let Some(beside) = self.beside(at, language, fuel)? else {
+            return self.language_mask(at, language, fuel);
+        };
+        let rest = self.language_mask(at, beside.rest, fuel)?;
+        if !rest.rests.large().is_empty() {
+            return self.language_mask(at, language, fuel);
+        }
+        let index = Arc::clone(&self.index);
+        let trie = index.byte_trie();
+        let mut same = vec![0; words.len()];
+        rest.inside.add_to(&mut same);
+        for follower in self.grammars.parser.first_items(item.context, fuel)? {
+            if self.may_exit(&rest, follower, fuel)? {
+                let ids = self.exits(&rest, follower, fuel)?;
+                set_bits(&mut same, &ids);
+            }
+        }
+        for tokens in &beside.apart {
+            clear_bits(&mut same, trie.ids(tokens.clone()));
+        }
+        for (word, same) in words.iter_mut().zip(same) {
+            *word |= same;
+        }
+        Ok(Arc::clone(&beside.mask))
+    }
+
+    /// Whether tokens that leave a language may begin an item that follows it.
+    fn may_exit(
+        &mut self,
+        alone: &LanguageMask,
+        item: Item,
+        fuel: &mut Fuel,
+    ) -> Result<bool, OutOfFuel> {
+        fuel.burn(1)?;
+        let Lexeme::Text(text) = item.lexeme else {
+            return Ok(false);
+        };
+        let firsts = match text.stack == EMPTY_STACK {
+            true => {
+                let (parser, machine) = self.parser();
+                parser.language_first_bytes(machine, text.lexeme, fuel)?
+            }
+            false => ByteSet::FULL,
+        };
+        Ok(alone.rests.may_begin_with(&firsts))
     }
 
     /// Alternatives that many bytes begin, each alone, and all others together.
@@ -341,16 +391,14 @@ impl TokenAutomaton {
                 self.interned(words)
             }
         };
-        let byte_at = |node: u32, depth: u32| {
+        let text_of = |node: u32| {
             let token = trie.ids(trie.below(node)).first();
-            let bytes = token.map(|&token| index.info().token_bytes(token));
-            let byte = bytes.and_then(|bytes| bytes.get(depth as usize));
-            byte.copied().unwrap_or_default()
+            token.map_or(&[][..], |&token| index.info().token_bytes(token))
         };
         LanguageMask {
             number: self.grammars.memo.languages.next_number(),
             inside,
-            rests: Rests::Places(Places::new(walked, byte_at)),
+            rests: Rests::Places(Places::new(walked, text_of)),
         }
     }
 }

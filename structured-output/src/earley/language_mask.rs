@@ -84,6 +84,29 @@ pub(crate) struct Leave {
     pub(crate) node: u32,
     pub(crate) depth: u32,
     pub(crate) at: u32,
+    /// The first bytes of the rest after its first one, up to the node's own: most rests are told by
+    /// these, without a look at the trie.
+    pub(crate) next: [u8; NUM_NEXT],
+}
+
+/// As many bytes of a rest are kept.
+pub(crate) const NUM_NEXT: usize = 4;
+
+impl Leave {
+    /// How many bytes the rest has after its first one, up to the node's own.
+    pub(crate) fn num_after(&self) -> usize {
+        (self.at - self.depth) as usize
+    }
+
+    /// The same one byte on.
+    pub(crate) fn child(mut self, node: u32, byte: u8) -> Self {
+        let after = self.num_after();
+        if let Some(next) = self.next.get_mut(after) {
+            *next = byte;
+        }
+        self.at += 1;
+        Self { node, ..self }
+    }
 }
 
 /// A node of a trie, and how many bytes lead to it.
@@ -145,7 +168,14 @@ impl Ends {
             *num_leaving += num_tokens;
             if *num_leaving < MANY {
                 let depth = end.depth;
-                self.leaves.push((number, Leave { node, depth, at }));
+                let next = [0; NUM_NEXT];
+                let leave = Leave {
+                    node,
+                    depth,
+                    at,
+                    next,
+                };
+                self.leaves.push((number, leave));
             }
         }
     }
@@ -289,10 +319,17 @@ pub(crate) fn walk(
 }
 
 impl Places {
-    /// What a walk through the trie of bytes found. `byte_at` is a byte of the tokens below a node.
-    pub(crate) fn new(walked: Walked, byte_at: impl Fn(u32, u32) -> u8) -> Self {
-        let byte_of = |leave: &Leave| byte_at(leave.node, leave.depth);
-        let bytes: Vec<u8> = walked.leaves.iter().map(byte_of).collect();
+    /// What a walk through the trie of bytes found. `text_of` is a token below a node.
+    pub(crate) fn new<'a>(mut walked: Walked, text_of: impl Fn(u32) -> &'a [u8]) -> Self {
+        let mut bytes = Vec::with_capacity(walked.leaves.len());
+        for leave in &mut walked.leaves {
+            let mut rest = text_of(leave.node).iter().skip(leave.depth as usize);
+            bytes.push(rest.next().copied().unwrap_or_default());
+            let num_next = leave.num_after().min(NUM_NEXT);
+            for (next, &byte) in leave.next[..num_next].iter_mut().zip(rest) {
+                *next = byte;
+            }
+        }
         // Sorted by counting.
         let mut starts = [0_u32; 257];
         for &byte in &bytes {
