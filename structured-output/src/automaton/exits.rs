@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::TokenAutomaton;
 use super::context_free::Grammars;
 use super::parser_steps::DEAD_END;
-use crate::earley::{ContextId, Item, LanguageMask, Leave, NUM_NEXT, Places, Rests};
+use crate::earley::{ContextId, Item, LanguageMask, Leave, NUM_KNOWN, Places, Rests};
 use crate::index::{ROOT, Trie};
 use crate::lexical::{Fuel, OutOfFuel};
 
@@ -97,11 +97,11 @@ impl TokenAutomaton {
     ) -> Result<(), OutOfFuel> {
         let index = Arc::clone(&self.index);
         let trie = index.byte_trie();
-        let Some(&token) = trie.ids(trie.below(leave.node)).first() else {
-            return Ok(());
-        };
         let mut state = start;
-        for &byte in &index.info().token_bytes(token)[leave.depth as usize..=leave.at as usize] {
+        let num_known = leave.num_bytes().min(NUM_KNOWN);
+        let known = &leave.rest[..num_known];
+        let more = leave.later_bytes(|node| index.text_below(node));
+        for &byte in known.iter().chain(more) {
             fuel.burn(1)?;
             state = self.numbered_step(state, byte, fuel)?;
             if state == DEAD_END {
@@ -128,10 +128,12 @@ impl TokenAutomaton {
         }
         let start = self.grammars.parser.single(item, fuel)?;
         let start = self.number(start, fuel)?;
-        let interrupted = self.grammars.parser.start_recording();
+        // Nothing that is found depends on more than the item's own context.
+        let paused = self.grammars.parser.pause_recording();
         let found = self.find_near_exits(places, start, item.context, fuel);
-        self.grammars.parser.stop_recording(interrupted);
+        self.grammars.parser.resume_recording(paused);
         let near = Arc::new(found?);
+        self.grammars.parser.note(&[item.context]);
         let Grammars { parser, memo } = &mut self.grammars;
         memo.bytes += size_of::<NearExits>() + size_of_val(&*near.ids) + size_of_val(&*near.open);
         let value = Arc::clone(&near);
@@ -168,7 +170,7 @@ impl TokenAutomaton {
             };
             for leave in leaves {
                 let mut state = Some(first);
-                let num_after = leave.num_after();
+                let num_known = leave.num_bytes().min(NUM_KNOWN);
                 let mut read = |automaton: &mut Self, bytes: &[u8], fuel: &mut Fuel| {
                     for &byte in bytes {
                         fuel.burn(1)?;
@@ -179,12 +181,10 @@ impl TokenAutomaton {
                     }
                     Ok(state)
                 };
-                let mut state = read(self, &leave.next[..num_after.min(NUM_NEXT)], fuel)?;
-                if num_after > NUM_NEXT && !matches!(state, None | Some(DEAD_END)) {
-                    let token = trie.ids(trie.below(leave.node)).first();
-                    let bytes = token.map_or(&[][..], |&token| index.info().token_bytes(token));
-                    let more = leave.depth as usize + 1 + NUM_NEXT..=leave.at as usize;
-                    state = read(self, bytes.get(more).unwrap_or_default(), fuel)?;
+                let mut state = read(self, &leave.rest[1..num_known], fuel)?;
+                if leave.num_bytes() > num_known && !matches!(state, None | Some(DEAD_END)) {
+                    let more = leave.later_bytes(|node| index.text_below(node));
+                    state = read(self, more, fuel)?;
                 }
                 match state {
                     None => found.open.push(*leave),

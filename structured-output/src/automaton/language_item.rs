@@ -391,14 +391,10 @@ impl TokenAutomaton {
                 self.interned(words)
             }
         };
-        let text_of = |node: u32| {
-            let token = trie.ids(trie.below(node)).first();
-            token.map_or(&[][..], |&token| index.info().token_bytes(token))
-        };
         LanguageMask {
             number: self.grammars.memo.languages.next_number(),
             inside,
-            rests: Rests::Places(Places::new(walked, text_of)),
+            rests: Rests::Places(Places::new(walked, |node| index.text_below(node))),
         }
     }
 }
