@@ -548,7 +548,7 @@ fn what_is_wrong_with_a_structural_tag_is_told_with_its_pointer() {
             "at `#/format/x`: the field `x` is not known here",
         ),
         (
-            r#"{"format": {"type": "any_text", "max_tokens": 1}}"#,
+            r#"{"format": {"type": "any_text", "max_tokens": -1}}"#,
             "at `#/format/max_tokens`",
         ),
         (

@@ -128,10 +128,12 @@ impl TokenAutomaton {
             }
             (named, written) => named.or(written),
         };
-        match next {
-            Some(next) if self.is_parser_completable(next, fuel)? => Ok(Some(next)),
-            _ => Ok(None),
-        }
+        let Some(next) = next else {
+            return Ok(None);
+        };
+        let next = self.grammars.parser.end_token(next, fuel)?;
+        let is_completable = self.is_parser_completable(next, fuel)?;
+        Ok(is_completable.then_some(next))
     }
 
     /// Whether tokens of the vocabulary can complete the text. States that can't be completed by

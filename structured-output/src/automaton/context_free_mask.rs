@@ -76,7 +76,7 @@ impl TokenAutomaton {
         words: &mut [u32],
         fuel: &mut Fuel,
     ) -> Result<(), OutOfFuel> {
-        match item.lexeme {
+        match item.lexeme.uncounted() {
             Lexeme::End => set_bits(words, self.index.info().stop_token_ids()),
             Lexeme::Token(set) | Lexeme::Stop(set) => {
                 let ids = self.grammars.parser.token_set(set).token_ids();
@@ -89,6 +89,8 @@ impl TokenAutomaton {
                 let mask = self.json_item_mask(text, item.context, fuel)?;
                 mask.add_to(words);
             }
+            // What is counted is text here.
+            Lexeme::Counted(..) => {}
         }
         Ok(())
     }

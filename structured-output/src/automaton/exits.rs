@@ -11,7 +11,7 @@ use super::TokenAutomaton;
 use super::context_free::Grammars;
 use super::parser_steps::DEAD_END;
 use crate::earley::{ContextId, Item, LanguageMask, Leave, NUM_KNOWN, Places, Rests};
-use crate::index::{ROOT, Trie};
+use crate::index::{ROOT, TokenizerIndex, Trie};
 use crate::lexical::{Fuel, OutOfFuel};
 
 /// Tokens that go on after a language with an item, as far as the item's own context tells.
@@ -97,12 +97,18 @@ impl TokenAutomaton {
     ) -> Result<(), OutOfFuel> {
         let index = Arc::clone(&self.index);
         let trie = index.byte_trie();
-        let mut state = start;
         let num_known = leave.num_bytes().min(NUM_KNOWN);
         let known = &leave.rest[..num_known];
         let more = leave.later_bytes(|node| index.text_below(node));
-        for &byte in known.iter().chain(more) {
+        let mut state = start;
+        for (at, &byte) in known.iter().chain(more).enumerate() {
             fuel.burn(1)?;
+            if leave.is_last && at + 1 == leave.num_bytes() {
+                if self.may_step(state, byte, fuel)? {
+                    ids.extend_from_slice(trie.ids(trie.own(leave.node)));
+                }
+                return Ok(());
+            }
             state = self.numbered_step(state, byte, fuel)?;
             if state == DEAD_END {
                 return Ok(());
@@ -150,7 +156,6 @@ impl TokenAutomaton {
         fuel: &mut Fuel,
     ) -> Result<NearExits, OutOfFuel> {
         let index = Arc::clone(&self.index);
-        let trie = index.byte_trie();
         let mut found = Found {
             far: self.grammars.parser.below(context),
             ..Found::default()
@@ -160,47 +165,63 @@ impl TokenAutomaton {
             let leaves = &places.leaves[begin as usize..end as usize];
             begin = end;
             fuel.burn(1)?;
-            let first = match self.near_step(start, byte, &found.far, fuel)? {
-                Some(DEAD_END) => continue,
-                Some(first) => first,
-                None => {
-                    found.open.extend_from_slice(leaves);
-                    continue;
-                }
-            };
+            if !self.may_step(start, byte, fuel)? {
+                continue;
+            }
             for leave in leaves {
-                let mut state = Some(first);
-                let num_known = leave.num_bytes().min(NUM_KNOWN);
-                let mut read = |automaton: &mut Self, bytes: &[u8], fuel: &mut Fuel| {
-                    for &byte in bytes {
-                        fuel.burn(1)?;
-                        state = match state {
-                            None | Some(DEAD_END) => break,
-                            Some(state) => automaton.near_step(state, byte, &found.far, fuel)?,
-                        };
-                    }
-                    Ok(state)
-                };
-                let mut state = read(self, &leave.rest[1..num_known], fuel)?;
-                if leave.num_bytes() > num_known && !matches!(state, None | Some(DEAD_END)) {
-                    let more = leave.later_bytes(|node| index.text_below(node));
-                    state = read(self, more, fuel)?;
-                }
-                match state {
-                    None => found.open.push(*leave),
-                    Some(DEAD_END) => {}
-                    Some(state) => {
-                        let own = trie.ids(trie.own(leave.node));
-                        found.ids.extend_from_slice(own);
-                        self.near_walk(trie, *leave, state, &mut found, fuel)?;
-                    }
-                }
+                fuel.burn(1)?;
+                self.find_near(&index, *leave, start, &mut found, fuel)?;
             }
         }
         Ok(NearExits {
             ids: found.ids.into(),
             open: found.open.into(),
         })
+    }
+
+    /// Of one place, whose rest a state may begin with.
+    fn find_near(
+        &mut self,
+        index: &TokenizerIndex,
+        leave: Leave,
+        start: u32,
+        found: &mut Found,
+        fuel: &mut Fuel,
+    ) -> Result<(), OutOfFuel> {
+        let trie = index.byte_trie();
+        let num_known = leave.num_bytes().min(NUM_KNOWN);
+        let mut state = start;
+        let mut at = 0;
+        loop {
+            let byte = match at < num_known {
+                true => leave.rest[at],
+                false => {
+                    let more = leave.later_bytes(|node| index.text_below(node));
+                    match more.get(at - num_known) {
+                        Some(&byte) => byte,
+                        None => break,
+                    }
+                }
+            };
+            at += 1;
+            if leave.is_last && at == leave.num_bytes() {
+                if self.may_step(state, byte, fuel)? {
+                    found.ids.extend_from_slice(trie.ids(trie.own(leave.node)));
+                }
+                return Ok(());
+            }
+            fuel.burn(1)?;
+            match self.near_step(state, byte, &found.far, fuel)? {
+                None => {
+                    found.open.push(leave);
+                    return Ok(());
+                }
+                Some(DEAD_END) => return Ok(()),
+                Some(next) => state = next,
+            }
+        }
+        found.ids.extend_from_slice(trie.ids(trie.own(leave.node)));
+        self.near_walk(trie, leave, state, found, fuel)
     }
 
     /// Walks what is below a place, as far as no other context is looked into.
@@ -217,15 +238,20 @@ impl TokenAutomaton {
             for child in trie.children(leave.node) {
                 fuel.burn(1)?;
                 let byte = trie.label(child);
+                let is_last = trie.children(child).is_empty();
+                if is_last {
+                    if self.may_step(state, byte, fuel)? {
+                        found.ids.extend_from_slice(trie.ids(trie.own(child)));
+                    }
+                    continue;
+                }
                 let below = leave.child(child, byte);
                 match self.near_step(state, byte, &found.far, fuel)? {
                     None => found.open.push(below),
                     Some(DEAD_END) => {}
                     Some(next) => {
                         found.ids.extend_from_slice(trie.ids(trie.own(child)));
-                        if !trie.children(child).is_empty() {
-                            pending.push((below, next));
-                        }
+                        pending.push((below, next));
                     }
                 }
             }

@@ -164,6 +164,11 @@ impl TokenAutomaton {
                 continue;
             }
             for item in self.grammars.parser.first_items(context, fuel)? {
+                // A token that comes here begins in what is counted, or before it.
+                let item = Item {
+                    lexeme: item.lexeme.uncounted(),
+                    ..item
+                };
                 let Lexeme::Text(text) = item.lexeme else {
                     continue;
                 };
@@ -239,7 +244,7 @@ impl TokenAutomaton {
         fuel: &mut Fuel,
     ) -> Result<bool, OutOfFuel> {
         fuel.burn(1)?;
-        let Lexeme::Text(text) = item.lexeme else {
+        let Some(text) = item.lexeme.text() else {
             return Ok(false);
         };
         let firsts = match text.stack == EMPTY_STACK {

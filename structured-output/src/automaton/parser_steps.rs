@@ -8,7 +8,7 @@ use hashbrown::HashMap;
 
 use super::TokenAutomaton;
 use super::context_free::Grammars;
-use crate::earley::{ContextId, Lexeme, StateId};
+use crate::earley::{ContextId, StateId};
 use crate::index::{ROOT, Trie};
 use crate::lexical::{ByteSet, Fuel, OutOfFuel};
 use crate::pushdown::EMPTY_STACK;
@@ -17,6 +17,9 @@ use crate::pushdown::EMPTY_STACK;
 const UNSEEN: u32 = u32::MAX;
 /// A step that there isn't.
 pub(super) const DEAD_END: u32 = u32::MAX - 1;
+
+/// A step to a state that isn't asked for.
+const ALIVE: u32 = u32::MAX - 2;
 
 /// A step that looks into more contexts isn't kept: such come only with texts that may be read in
 /// many ways.
@@ -37,6 +40,8 @@ struct Met {
     state: StateId,
     /// The bytes that may lead on from it.
     bytes: ByteSet,
+    /// Whether all of them do.
+    is_exact: bool,
     /// Where its targets start: one for each of its bytes.
     targets: u32,
 }
@@ -51,14 +56,16 @@ struct Target {
 }
 
 impl Steps {
-    /// Adds a state that only some bytes lead on from.
-    fn add(&mut self, state: StateId, bytes: ByteSet) -> u32 {
+    /// Adds a state with the bytes that lead on from it, if they are known.
+    fn add(&mut self, state: StateId, first_bytes: Option<ByteSet>) -> u32 {
+        let bytes = first_bytes.unwrap_or(ByteSet::FULL);
         let number = self.states.len() as u32;
         let targets = self.targets.len() as u32;
         self.numbers.insert(state, number);
         self.states.push(Met {
             state,
             bytes,
+            is_exact: first_bytes.is_some(),
             targets,
         });
         let unseen = Target {
@@ -107,13 +114,18 @@ impl TokenAutomaton {
             let children = trie.children(node);
             let mut visit = |automaton: &mut Self, child: u32, byte: u8, fuel: &mut Fuel| {
                 fuel.burn(1)?;
-                let next = automaton.numbered_step(state, byte, fuel)?;
+                let is_last = trie.children(child).is_empty();
+                let next = match is_last {
+                    true if automaton.may_step(state, byte, fuel)? => ALIVE,
+                    true => DEAD_END,
+                    false => automaton.numbered_step(state, byte, fuel)?,
+                };
                 if next != DEAD_END {
                     let tokens = trie.ids(trie.own(child));
                     if !tokens.is_empty() {
                         reached(tokens);
                     }
-                    if !trie.children(child).is_empty() {
+                    if !is_last {
                         pending.push((child, next));
                     }
                 }
@@ -143,6 +155,22 @@ impl TokenAutomaton {
         let (parser, machine) = self.parser();
         let bytes = parser.first_bytes(machine, state, fuel)?;
         Ok(self.grammars.memo.steps.add(state, bytes))
+    }
+
+    /// Whether a byte leads on from a state. Every state can be completed, so that depends on its
+    /// lexemes alone, and no context is looked into.
+    #[inline]
+    pub(super) fn may_step(
+        &mut self,
+        state: u32,
+        byte: u8,
+        fuel: &mut Fuel,
+    ) -> Result<bool, OutOfFuel> {
+        let met = &self.grammars.memo.steps.states[state as usize];
+        match met.is_exact || !met.bytes.contains(byte) {
+            true => Ok(met.bytes.contains(byte)),
+            false => Ok(self.numbered_step(state, byte, fuel)? != DEAD_END),
+        }
     }
 
     /// The number of the state after a byte, or [`DEAD_END`].
@@ -229,7 +257,7 @@ impl TokenAutomaton {
         let mut alike = ByteSet::FULL;
         let (parser, machine) = self.parser();
         for item in parser.items(state) {
-            let Lexeme::Text(text) = item.lexeme else {
+            let Some(text) = item.lexeme.text() else {
                 continue;
             };
             if text.stack != EMPTY_STACK {

@@ -175,9 +175,19 @@ impl TokenAutomaton {
     }
 
     /// The state with its texts, after a whole token.
-    pub(super) fn after_whole(&mut self, reached: Reached, token: u32) -> GrammarState {
+    pub(super) fn after_whole(
+        &mut self,
+        reached: Reached,
+        token: u32,
+        fuel: &mut Fuel,
+    ) -> Result<GrammarState, OutOfFuel> {
         let length = self.index.info().token_bytes(token).len();
-        self.whole(reached, token, length)
+        Ok(match self.whole(reached, token, length) {
+            GrammarState::Parser(state) => {
+                GrammarState::Parser(self.grammars.parser.end_token(state, fuel)?)
+            }
+            whole => whole,
+        })
     }
 
     /// All states that a token leads to, ascending.
@@ -187,9 +197,9 @@ impl TokenAutomaton {
         fuel: &mut Fuel,
     ) -> Result<Vec<GrammarState>, OutOfFuel> {
         let mut states = Vec::new();
-        self.walk_tokens(state, fuel, |automaton, tokens, reached, _| {
+        self.walk_tokens(state, fuel, |automaton, tokens, reached, fuel| {
             for &token in &tokens[..tokens.len().min(1)] {
-                states.push(automaton.after_whole(reached, token));
+                states.push(automaton.after_whole(reached, token, fuel)?);
             }
             Ok(())
         })?;

@@ -89,7 +89,7 @@ impl TokenAutomaton {
                     let Some(&token) = tokens.first() else {
                         return Ok(());
                     };
-                    let state = automaton.after_whole(reached, token);
+                    let state = automaton.after_whole(reached, token, fuel)?;
                     let tokens_left = match automaton.can_end(state, fuel)? {
                         true => Some(automaton.tokens_to_end(state, fuel)?),
                         false => None,

@@ -97,7 +97,7 @@ impl GrammarCompiler {
     }
 
     /// Makes what the first compilation would have to make: what JSON's strings, numbers and white
-    /// space ask of a large vocabulary, some 15 ms for 128,000 tokens. For a thread at the start.
+    /// space and the names of most grammars ask of a large vocabulary, some 20 ms for 128,000 tokens. For a thread at the start.
     pub fn prepare(&self) {
         drop(self.generations());
     }

@@ -1,5 +1,5 @@
-//! Samples of JSON whose states and masks every generation begins with: strings, numbers, white space
-//! and what else most schemas have in common.
+//! Samples of JSON and of names whose states and masks every generation begins with: strings, numbers,
+//! white space and what else most schemas and grammars have in common.
 
 use std::sync::Arc;
 

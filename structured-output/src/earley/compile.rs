@@ -7,7 +7,7 @@ use super::left_recursion::{ranks, without_left_recursion};
 use super::length::{Weights, lengths, of_rule};
 use super::lower::{Folded, LowerError, Lowering, NamedToken, Value};
 use super::parser::{Parser, StateId};
-use super::program::{Call, Lexeme, NewNode, NodeId};
+use super::program::{Call, Lexeme, NewNode, NodeId, TokensLeft};
 use super::simplify::{deterministic, loops, merged, without_epsilons};
 use crate::grammar_syntax::{EmbeddedSchema, Grammar, RuleId, TokenSet};
 use crate::lexical::search::DEAD;
@@ -144,7 +144,7 @@ impl Compilation {
         let mut seen = hashbrown::HashSet::new();
         for node in &self.graph.nodes {
             for (label, _) in &node.edges {
-                if let Label::Text(expr) = label
+                if let Label::Text(expr) | Label::WithinTokens(expr, _) = label
                     && seen.insert(*expr)
                 {
                     self.languages.push(*expr);
@@ -198,6 +198,7 @@ impl Compilation {
     /// Step 4: drops what can't be completed, then epsilons and left recursion. Where nothing is
     /// left, a rule that has no text. What goes wrong here is fuel.
     pub(crate) fn simplify(&mut self, fuel: &mut Fuel) -> Result<Option<RuleId>, OutOfFuel> {
+        self.weigh_counted(fuel)?;
         let least = lengths(&self.graph, &self.weights, fuel)?;
         if of_rule(&self.graph, &least, self.graph.root) == DEAD {
             return Ok(Some(self.empty_rule(&least)));
@@ -233,6 +234,17 @@ impl Compilation {
                             self.weights.get(label).is_some_and(|&least| least != DEAD)
                         }
                     }
+                    Label::WithinTokens(expr, max) => {
+                        if let Some(&rest) = self.not_empty.get(&expr) {
+                            if self.weights.get(label) == Some(&0) {
+                                silent.push(*to);
+                            }
+                            *label = Label::WithinTokens(rest, max);
+                            rest != EMPTY
+                        } else {
+                            self.weights.get(label).is_some_and(|&least| least != DEAD)
+                        }
+                    }
                     label => self.weights.get(&label).is_some_and(|&least| least != DEAD),
                 }
             });
@@ -255,6 +267,26 @@ impl Compilation {
         self.ranks = ranks(graph);
         let is_empty = of_rule(&self.graph, &self.lengths, self.graph.root) == DEAD;
         Ok(is_empty.then_some(self.root))
+    }
+
+    /// What languages weigh that tokens are counted in: what they weigh by themselves.
+    fn weigh_counted(&mut self, fuel: &mut Fuel) -> Result<(), OutOfFuel> {
+        for node in &self.graph.nodes {
+            fuel.burn(1 + node.edges.len() as u64)?;
+            for &(label, _) in &node.edges {
+                let Label::WithinTokens(expr, max) = label else {
+                    continue;
+                };
+                for expr in [Some(expr), self.not_empty.get(&expr).copied()] {
+                    if let Some(expr) = expr
+                        && let Some(&least) = self.weights.get(&Label::Text(expr))
+                    {
+                        self.weights.insert(Label::WithinTokens(expr, max), least);
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 
     /// A rule without any text, of those that the root leads to: one that calls no others such if
@@ -314,6 +346,11 @@ impl Compilation {
                 let target = NodeId(first + to);
                 match label {
                     Label::Text(expr) => texts.push((to, expr)),
+                    Label::WithinTokens(expr, max) => {
+                        let text = machine.start_of_expression(expr);
+                        let left = TokensLeft::new(max);
+                        lexemes.push((Lexeme::Counted(text, left), target));
+                    }
                     Label::Tokens(set) => {
                         let id = sets[set as usize];
                         let lexeme = match self.folded.token_sets[set as usize].ends_text {

@@ -24,7 +24,7 @@ impl Parser {
         for at in 0..self.items(state).len() {
             fuel.burn(1)?;
             match self.items(state)[at].lexeme {
-                Lexeme::Text(text) => {
+                Lexeme::Text(text) | Lexeme::Counted(text, _) => {
                     for (bytes, _) in machine.next_bytes(text, fuel)? {
                         all = all.union(&bytes);
                     }
@@ -61,7 +61,7 @@ impl Parser {
     ) -> Result<u32, OutOfFuel> {
         fuel.burn(1)?;
         let own = match item.lexeme {
-            Lexeme::Text(text) => machine.distance(text, fuel)?.0,
+            Lexeme::Text(text) | Lexeme::Counted(text, _) => machine.distance(text, fuel)?.0,
             Lexeme::Token(_) => 1,
             Lexeme::Stop(_) => return Ok(u32::MAX),
             Lexeme::End => 0,
@@ -91,7 +91,7 @@ impl Parser {
                 continue;
             }
             match item.lexeme {
-                Lexeme::Text(text) => {
+                Lexeme::Text(text) | Lexeme::Counted(text, _) => {
                     let next = machine.toward_end(text, fuel)?;
                     if let Some((byte, _)) = next {
                         first = Some(first.map_or(byte, |first| first.min(byte)));

@@ -10,6 +10,8 @@ use crate::lexical::{EMPTY, EPSILON, ExprId, Fuel, OutOfFuel, UNBOUNDED};
 pub(super) enum Label {
     /// A text of a language.
     Text(ExprId),
+    /// The same, which at most so many tokens have a part in.
+    WithinTokens(ExprId, u32),
     /// A token of a set.
     Tokens(u32),
     /// A value under a schema.
@@ -155,6 +157,10 @@ impl Builder<'_> {
                         }
                         &Tree::Json(schema) => {
                             self.graph.edge(from, Label::Json(schema), to);
+                            continue;
+                        }
+                        &Tree::WithinTokens(expr, max) => {
+                            self.graph.edge(from, Label::WithinTokens(expr, max), to);
                             continue;
                         }
                         Tree::Concat(items) => Body::Concat(values(items)),

@@ -89,6 +89,8 @@ pub(crate) struct Leave {
     /// The first bytes of the rest, up to the node's own: most rests are told by these, without a look
     /// at the trie.
     pub(crate) rest: [u8; NUM_KNOWN],
+    /// Whether no node is below this one.
+    pub(crate) is_last: bool,
 }
 
 /// As many bytes of a rest are kept.
@@ -109,7 +111,7 @@ impl Leave {
         text_below(self.node).get(later).unwrap_or_default()
     }
 
-    /// The same one byte on.
+    /// The same one byte on, at a node with nodes below it.
     pub(crate) fn child(mut self, node: u32, byte: u8) -> Self {
         let num_bytes = self.num_bytes();
         if let Some(next) = self.rest.get_mut(num_bytes) {
@@ -173,7 +175,7 @@ impl Ends {
     }
 
     /// Tokens below a node leave at all open ends. Its own byte comes after `at` bytes.
-    fn leave(&mut self, node: u32, at: u32, num_tokens: u32) {
+    fn leave(&mut self, node: u32, at: u32, num_tokens: u32, is_last: bool) {
         for &(end, number) in &self.open {
             let num_leaving = &mut self.all[number as usize].1;
             *num_leaving += num_tokens;
@@ -184,6 +186,7 @@ impl Ends {
                     depth,
                     at,
                     rest: [0; NUM_KNOWN],
+                    is_last,
                 };
                 self.leaves.push((number, leave));
             }
@@ -322,7 +325,8 @@ pub(crate) fn walk(
             }
             if !ends.open.is_empty() {
                 fuel.burn(ends.open.len() as u64)?;
-                ends.leave(child, depth, trie.below(child).len() as u32);
+                let num_tokens = trie.below(child).len() as u32;
+                ends.leave(child, depth, num_tokens, trie.children(child).is_empty());
             }
         }
         pending[first..].reverse();

@@ -33,7 +33,13 @@ pub(super) enum Tree {
     Json(u32),
     Concat(Vec<Value>),
     Alternate(Vec<Value>),
-    Repeat { inner: Value, min: u32, max: u32 },
+    Repeat {
+        inner: Value,
+        min: u32,
+        max: u32,
+    },
+    /// A language that at most so many tokens have a part in.
+    WithinTokens(ExprId, u32),
 }
 
 /// A grammar with its regular parts folded.
@@ -295,6 +301,13 @@ impl Lowering {
                 let size = words.iter().map(|word| word.len()).sum::<usize>() + 1;
                 Value::Regular(text_without(lexicon, &words), size)
             }
+            NodeKind::WithinTokens { inner, max } => {
+                let (exprs, _) = regular(&[inner], values, "max_tokens")?;
+                match max {
+                    0 => Value::Regular(EPSILON, 1),
+                    max => self.tree(Tree::WithinTokens(exprs[0], max)),
+                }
+            }
             NodeKind::TextUntil { end, others } => {
                 let size = others.iter().map(|word| word.len()).sum::<usize>() + end.len();
                 Value::Regular(text_until(lexicon, &end, &others), size)
@@ -434,7 +447,10 @@ fn rules_with_terminals(
     let is_more = |kind: &NodeKind| {
         matches!(
             kind,
-            NodeKind::Tokens(_) | NodeKind::NamedToken(_) | NodeKind::Json(_)
+            NodeKind::Tokens(_)
+                | NodeKind::NamedToken(_)
+                | NodeKind::Json(_)
+                | NodeKind::WithinTokens { .. }
         )
     };
     if !used
@@ -449,7 +465,10 @@ fn rules_with_terminals(
     let needs_language = |kind: &NodeKind| {
         matches!(
             kind,
-            NodeKind::And(_) | NodeKind::Not(_) | NodeKind::Shortest(_)
+            NodeKind::And(_)
+                | NodeKind::Not(_)
+                | NodeKind::Shortest(_)
+                | NodeKind::WithinTokens { .. }
         )
     };
     let mut pending: Vec<RuleId> = used

@@ -205,7 +205,7 @@ impl Parser {
         for at in 0..num_items {
             fuel.burn(1)?;
             let Item { lexeme, context } = self.items(state)[at];
-            let Lexeme::Text(text) = lexeme else { continue };
+            let Some(text) = lexeme.text() else { continue };
             let Some(next) = machine.step(text, byte, fuel)? else {
                 continue;
             };
@@ -213,7 +213,7 @@ impl Parser {
                 ended.push(context);
             }
             if next.lexeme != EPSILON {
-                let lexeme = Lexeme::Text(next);
+                let lexeme = lexeme.after(next);
                 items.push(Item { lexeme, context });
             }
         }
@@ -222,24 +222,24 @@ impl Parser {
         self.state_of(items, fuel)
     }
 
-    /// The bytes that may come next: no others do.
+    /// The bytes that may come next. `None` where a lexeme is JSON, which has more to say.
     pub(crate) fn first_bytes(
         &mut self,
         machine: &mut Machine,
         state: StateId,
         fuel: &mut Fuel,
-    ) -> Result<ByteSet, OutOfFuel> {
+    ) -> Result<Option<ByteSet>, OutOfFuel> {
         let mut all = ByteSet::EMPTY;
         for at in 0..self.items(state).len() {
-            let Lexeme::Text(text) = self.items(state)[at].lexeme else {
+            let Some(text) = self.items(state)[at].lexeme.text() else {
                 continue;
             };
             if text.stack != EMPTY_STACK {
-                return Ok(ByteSet::FULL);
+                return Ok(None);
             }
             all = all.union(&self.language_first_bytes(machine, text.lexeme, fuel)?);
         }
-        Ok(all)
+        Ok(Some(all))
     }
 
     /// What texts of a language begin with; a look-up the second time.
@@ -252,9 +252,33 @@ impl Parser {
         if let Some(known) = self.first_bytes.get(&language) {
             return Ok(*known);
         }
-        let bytes = machine.lexicon.first_bytes(language, fuel)?;
+        let mut bytes = ByteSet::EMPTY;
+        for (first, rest) in machine.lexicon.derivatives(language, fuel)? {
+            if machine.lexicon.is_live(rest, fuel)? {
+                bytes = bytes.union(&first);
+            }
+        }
         self.first_bytes.insert(language, bytes);
         Ok(bytes)
+    }
+
+    /// The state at the end of a token, where tokens are counted. The text that they are counted in
+    /// may end anywhere, so what follows it is left.
+    pub(crate) fn end_token(
+        &mut self,
+        state: StateId,
+        fuel: &mut Fuel,
+    ) -> Result<StateId, OutOfFuel> {
+        let is_counted = |item: &Item| matches!(item.lexeme, Lexeme::Counted(..));
+        if !self.items(state).iter().any(is_counted) {
+            return Ok(state);
+        }
+        let items = self.items(state).iter().filter_map(|item| {
+            let lexeme = item.lexeme.after_token()?;
+            Some(Item { lexeme, ..*item })
+        });
+        let items = items.collect();
+        self.intern(items, fuel)
     }
 
     /// The state after a token that the grammar names, `None` where it doesn't name it here.

@@ -15,12 +15,76 @@ pub(crate) struct TokenSetId(pub(super) u32);
 pub(crate) enum Lexeme {
     /// Text: a language, or JSON under a schema. The state says what may still come.
     Text(pushdown::State),
+    /// A language of which all beginnings are texts of it too, and which so many more tokens may have
+    /// a part in.
+    Counted(pushdown::State, TokensLeft),
     /// One token of a set.
     Token(TokenSetId),
     /// One token of a set, which ends the text.
     Stop(TokenSetId),
     /// Nothing: the whole text may end here.
     End,
+}
+
+/// How many more tokens may have a part in a text, at least one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub(crate) struct TokensLeft {
+    /// The token that is being read among them.
+    number: u32,
+    /// Whether that one has a part already.
+    is_touched: bool,
+}
+
+impl TokensLeft {
+    pub(super) fn new(number: u32) -> Self {
+        Self {
+            number,
+            is_touched: false,
+        }
+    }
+}
+
+impl Lexeme {
+    /// What text may come, if it is text.
+    pub(crate) fn text(self) -> Option<pushdown::State> {
+        match self {
+            Self::Text(text) | Self::Counted(text, _) => Some(text),
+            Self::Token(_) | Self::Stop(_) | Self::End => None,
+        }
+    }
+
+    /// The same lexeme after a byte, where `next` is what may come then.
+    pub(super) fn after(self, next: pushdown::State) -> Self {
+        match self {
+            Self::Counted(_, left) => Self::Counted(
+                next,
+                TokensLeft {
+                    is_touched: true,
+                    ..left
+                },
+            ),
+            _ => Self::Text(next),
+        }
+    }
+
+    /// The lexeme at a token's end, where tokens are counted in it: `None` where no other token may
+    /// have a part.
+    pub(super) fn after_token(self) -> Option<Self> {
+        match self {
+            Self::Counted(text, left) if left.is_touched => {
+                (left.number > 1).then(|| Self::Counted(text, TokensLeft::new(left.number - 1)))
+            }
+            other => Some(other),
+        }
+    }
+
+    /// The same where tokens aren't counted.
+    pub(crate) fn uncounted(self) -> Self {
+        match self {
+            Self::Counted(text, _) => Self::Text(text),
+            other => other,
+        }
+    }
 }
 
 /// A node: the lexemes and the rules that it leads on by.

@@ -68,6 +68,11 @@ pub(crate) enum NodeKind {
     Substring(Vec<Box<str>>),
     /// Text without any of these strings in it.
     TextWithout(Vec<Box<str>>),
+    /// Text, of which every beginning is such text too, that at most so many tokens have a part in.
+    WithinTokens {
+        inner: NodeId,
+        max: u32,
+    },
     /// Text that ends with the given string, which is in it nowhere else, nor are any of the others.
     TextUntil {
         end: Box<str>,

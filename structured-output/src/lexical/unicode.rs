@@ -12,15 +12,16 @@ impl Lexicon {
     /// Sequences that begin alike are factored, and first bytes with equal rests share them, so
     /// `.` takes a dozen expressions and `\w` some hundred.
     pub(crate) fn code_points(&mut self, ranges: impl Iterator<Item = (char, char)>) -> ExprId {
-        /// Sets of so few ranges, and so many such sets, are remembered: `.`, a string's characters.
-        const MAX_RANGES: usize = 8;
+        /// So many sets, and ranges of all together, are remembered: `.`, a string's characters, `\w`.
         const MAX_SETS: usize = 256;
+        const MAX_RANGES: usize = 4096;
         let ranges: Vec<(char, char)> = ranges.collect();
         if let Some(&known) = self.code_points.get(&ranges) {
             return known;
         }
         let expr = self.utf8_of(&ranges);
-        if ranges.len() <= MAX_RANGES && self.code_points.len() < MAX_SETS {
+        let num_ranges: usize = self.code_points.keys().map(Vec::len).sum();
+        if num_ranges + ranges.len() <= MAX_RANGES && self.code_points.len() < MAX_SETS {
             self.code_points.insert(ranges, expr);
         }
         expr

@@ -545,21 +545,27 @@ impl Table {
 
     /// The bytes by which two expanded states have different derivatives.
     pub(crate) fn apart(&self, lexicon: &Lexicon, own: u32, other: u32) -> ByteSet {
+        let [own, other] = [own, other].map(|state| self.targets_by_byte(lexicon, state));
         let mut apart = ByteSet::EMPTY;
-        for (bytes, to) in self.entries(lexicon, own) {
-            // What the other has in common with it is mostly all of it.
-            let mut left = bytes;
-            for (beside, other_to) in self.entries(lexicon, other) {
-                if left.is_empty() {
-                    break;
-                }
-                if to != other_to {
-                    apart = apart.union(&left.intersection(&beside));
-                }
-                left = left.intersection(&beside.complement());
+        for ((byte, own), other) in (0..=255).zip(own).zip(other) {
+            if own != other {
+                apart.insert(byte);
             }
         }
         apart
+    }
+
+    /// The derivative of an expanded state by each byte.
+    fn targets_by_byte(&self, lexicon: &Lexicon, state: u32) -> [ExprId; 256] {
+        let mut targets = [EMPTY; 256];
+        for (bytes, to) in self.entries(lexicon, state) {
+            if to != EMPTY {
+                for byte in bytes.iter() {
+                    targets[usize::from(byte)] = to;
+                }
+            }
+        }
+        targets
     }
 
     /// The class of each byte in an expanded state, for [`Table::step_by_class`]; `None` where

@@ -211,25 +211,23 @@ impl Parser<'_> {
     ) -> Result<NodeId, TagError> {
         let mut without = fields.texts("excludes")?;
         without.extend_from_slice(&ends.texts);
-        if fields.optional("max_tokens").is_some() {
-            return fields.refuse(
-                "max_tokens",
-                "is not supported: bound the text by `max_chars`",
-            );
-        }
+        let max_tokens = fields.count("max_tokens", i32::MAX as u32)?;
         let max_chars = fields.count("max_chars", i32::MAX as u32)?;
-        let text = rule.push(0, NodeKind::TextWithout(without));
-        let Some(max) = max_chars else {
-            return Ok(text);
-        };
-        let any = rule.push(0, NodeKind::Class(any_char()));
-        let short = NodeKind::Repeat {
-            inner: any,
-            min: 0,
-            max,
-        };
-        let short = rule.push(0, short);
-        Ok(rule.push(0, NodeKind::And(vec![text, short])))
+        let mut text = rule.push(0, NodeKind::TextWithout(without));
+        if let Some(max) = max_chars {
+            let any = rule.push(0, NodeKind::Class(any_char()));
+            let short = NodeKind::Repeat {
+                inner: any,
+                min: 0,
+                max,
+            };
+            let short = rule.push(0, short);
+            text = rule.push(0, NodeKind::And(vec![text, short]));
+        }
+        if let Some(max) = max_tokens {
+            text = rule.push(0, NodeKind::WithinTokens { inner: text, max });
+        }
+        Ok(text)
     }
 
     /// One token: by its id exactly, by its text it or its text.
