@@ -52,7 +52,11 @@ impl TokenAutomaton {
         }
         let reads = self.machine.stop_recording();
         for &token in &unsure {
-            if self.advance(state, token, fuel)?.is_some() {
+            let is_allowed = match self.allows_unread(state, token, fuel)? {
+                Some(is_allowed) => is_allowed,
+                None => self.advance(state, token, fuel)?.is_some(),
+            };
+            if is_allowed {
                 gather.ids.push(token);
             }
         }

@@ -357,7 +357,17 @@ impl GrammarCompiler {
     ) -> Option<Outcome> {
         self.num_compilations.fetch_add(1, Ordering::Relaxed);
         let limits = &self.options.limits;
-        job::compile(specification, engine, limits, max_slice_steps, cancel)
+        let (outcome, is_in_doubt) =
+            job::compile(specification, engine, limits, max_slice_steps, cancel)?;
+        if is_in_doubt {
+            // What is refused is to be refused whatever was compiled before it.
+            let fresh = Arc::new(self.fresh_engine());
+            if let Some((Err(error), _)) = job::compile(specification, fresh, limits, None, cancel)
+            {
+                return Some(Err(error));
+            }
+        }
+        Some(outcome)
     }
 
     /// Compiles in a generation in which it may take as long as it takes.
