@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use structured_output::{
-    CompilerOptions, GrammarCompiler, GrammarMatcher, JsonSchemaOptions, PropertyOrder,
-    TokenizerInfo,
+    CompileError, CompiledGrammar, CompilerOptions, GrammarCompiler, GrammarMatcher,
+    JsonSchemaOptions, PropertyOrder, TokenizerInfo,
 };
 
 const STOP: u32 = 2_000;
@@ -58,21 +58,21 @@ struct Costs {
 const PART: usize = 500;
 
 /// Writes letters after a beginning, and asks what an engine asks at each token. Costs by parts.
-fn costs(schema: &str, beginning: &str, order: PropertyOrder, num_parts: usize) -> Vec<Costs> {
+fn costs(
+    compile: impl Fn(&GrammarCompiler) -> Result<CompiledGrammar, CompileError>,
+    beginning: &str,
+    num_parts: usize,
+) -> Vec<Costs> {
     const STEPS: u64 = 1 << 40;
     let options = CompilerOptions {
         cache_bytes: 1 << 30,
         ..CompilerOptions::default()
     };
     let compiler = GrammarCompiler::new(info(), options);
-    let options = JsonSchemaOptions {
-        property_order: order,
-        ..JsonSchemaOptions::default()
-    };
-    let grammar = compiler.compile_json_schema(schema, &options).unwrap();
-    let mut matcher = GrammarMatcher::new(&grammar);
+    let mut matcher = GrammarMatcher::new(&compile(&compiler).unwrap());
     for byte in beginning.bytes() {
-        assert!(matcher.accept_token(u32::from(byte)).unwrap(), "{schema}");
+        let is_allowed = matcher.accept_token(u32::from(byte)).unwrap();
+        assert!(is_allowed, "{beginning}");
     }
     let mut seed = 1_u64;
     let mut found = Vec::new();
@@ -88,7 +88,7 @@ fn costs(schema: &str, beginning: &str, order: PropertyOrder, num_parts: usize) 
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let words = u64::from(STOP) - 300;
             let token = 300 + ((seed >> 33) % words) as u32;
-            assert!(matcher.accept_token(token).unwrap(), "{schema}");
+            assert!(matcher.accept_token(token).unwrap(), "{beginning}");
             written += compiler.tokenizer_info().token_bytes(token).len();
         }
         found.push(Costs {
@@ -148,24 +148,39 @@ const CASES: &[(&str, &str)] = &[
     ),
 ];
 
+fn check(parts: &[Costs], name: &str) {
+    let steps: Vec<u64> = parts.iter().map(|part| part.steps).collect();
+    assert!(steps[5] < 2 * steps[1] + 1_000, "{name}: {steps:?} steps");
+    let bytes: usize = parts.iter().map(|part| part.bytes).sum();
+    assert!(bytes < 6 * PART * 10_000, "{name}: {bytes} bytes");
+}
+
 /// What a character of a long text costs doesn't grow with the text.
 #[test]
 fn a_character_of_a_long_text_costs_what_those_before_it_did() {
     for (schema, beginning) in CASES {
         for order in [PropertyOrder::Any, PropertyOrder::Schema] {
-            let parts = costs(schema, beginning, order, 6);
-            let (first, last) = (&parts[1], &parts[5]);
-            println!(
-                "{schema} {order:?}: {:?} steps, {:?} bytes",
-                parts.iter().map(|part| part.steps).collect::<Vec<_>>(),
-                parts.iter().map(|part| part.bytes).collect::<Vec<_>>(),
-            );
-            assert!(last.steps < 2 * first.steps + 1_000, "{schema} {order:?}");
-            let bytes: usize = parts.iter().map(|part| part.bytes).sum();
-            assert!(
-                bytes < 6 * PART * 10_000,
-                "{schema} {order:?}: {bytes} bytes"
-            );
+            let options = JsonSchemaOptions {
+                property_order: order,
+                ..JsonSchemaOptions::default()
+            };
+            let compile =
+                |compiler: &GrammarCompiler| compiler.compile_json_schema(schema, &options);
+            let parts = costs(compile, beginning, 6);
+            check(&parts, schema);
         }
     }
+}
+
+/// So it is where the JSON is a part of a larger text, as in a tool call.
+#[test]
+fn a_character_of_a_long_key_in_a_tool_call_costs_what_those_before_it_did() {
+    let schema = CASES[0].0;
+    let tag = format!(
+        r#"{{"format": {{"type": "tag", "begin": "<call>", "end": "</call>",
+            "content": {{"type": "json_schema", "json_schema": {schema}}}}}}}"#
+    );
+    let compile = |compiler: &GrammarCompiler| compiler.compile_structural_tag(&tag);
+    let parts = costs(compile, "<call>{\"a\":3,\"", 6);
+    check(&parts, &tag);
 }

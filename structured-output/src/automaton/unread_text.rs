@@ -370,7 +370,8 @@ impl TokenAutomaton {
         own.is_none_or(|own| texts.iter().any(|text| text.may_equal(&own)))
     }
 
-    fn has_long_text(&self, state: State) -> bool {
+    /// Whether a state keeps a text that is long enough to be left out.
+    pub(super) fn has_long_text(&self, state: State) -> bool {
         [state.key, state.item]
             .iter()
             .any(|&text| self.machine.is_long(text, LONG))

@@ -87,6 +87,8 @@ pub(crate) struct Reads {
     pub(crate) text: Option<StackId>,
     /// Whether a frame with a text that was skipped might allow what it doesn't without.
     pub(crate) may_widen: bool,
+    /// The same, of any since the recording started.
+    pub(crate) has_widened: bool,
 }
 
 impl Reads {
@@ -95,6 +97,7 @@ impl Reads {
         lowest: u32::MAX,
         text: None,
         may_widen: false,
+        has_widened: false,
     };
 }
 
@@ -233,6 +236,7 @@ impl Machine {
             let below = self.stacks.below(stack);
             frame = if self.skips_texts || item == UNREAD {
                 self.reads.may_widen |= self.programs.may_widen(&frame);
+                self.reads.has_widened |= self.reads.may_widen;
                 self.programs.without_item(frame)
             } else {
                 let text = self.keys.text(item);
