@@ -95,7 +95,8 @@ pub use json::{Draft, Whitespace};
 pub use mask::{MaskRef, MaskView};
 pub use matcher::GrammarMatcher;
 pub use options::{
-    CancelFlag, CompileBudget, CompilerOptions, Format, JsonSchemaOptions, Limits, PropertyOrder,
+    CancelFlag, CompileBudget, CompileEffort, CompilerOptions, Format, JsonSchemaOptions, Limits,
+    PropertyOrder,
 };
 pub use specification::GrammarSpecification;
 pub use tokenizer_info::{TokenizerInfo, TokenizerInfoError};

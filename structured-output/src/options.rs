@@ -135,6 +135,20 @@ impl Default for CompileBudget {
     }
 }
 
+/// Where a compilation may work, and how much: less than its budget, which is what ends it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CompileEffort {
+    /// In the memory that all grammars share, for as long as that takes no more than so many steps, and
+    /// no more than [`CompilerOptions::max_shared_steps`] at a time.
+    Shared {
+        /// In all.
+        max_steps: u64,
+    },
+    /// In memory apart, see [`GrammarCompiler::move_apart`](crate::GrammarCompiler::move_apart), where
+    /// nobody waits for it.
+    Apart,
+}
+
 /// Bounds on what is accepted from a user. Each is named in the error that it causes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Limits {

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use structured_output::{
-    CancelFlag, CompilerOptions, GrammarCompiler, GrammarMatcher, JsonSchemaOptions, MatcherError,
-    TokenizerInfo,
+    CancelFlag, CompileBudget, CompileEffort, CompilerOptions, GrammarCompiler, GrammarMatcher,
+    GrammarSpecification, JsonSchemaOptions, MatcherError, TokenizerInfo,
 };
 
 const EOS: u32 = 256;
@@ -131,6 +131,44 @@ fn what_takes_long_to_compile_is_compiled_apart_and_means_the_same() {
     let hungry = "(?:(?:a{1,900}b){1,900}c){1,900}(?=(?:a|b[^c]){1,700}$)[^q]{1,900}";
     let error = small.compile_regex(hungry).err();
     assert_eq!(error, plain.compile_regex(hungry).err());
+}
+
+#[test]
+fn a_compilation_takes_no_more_than_its_effort() {
+    let compiler = compiler(None);
+    let (budget, cancel) = (CompileBudget::default(), CancelFlag::new());
+    let compile = |specification: &GrammarSpecification, effort| {
+        compiler.compile_with_effort(specification, budget, effort, &cancel)
+    };
+    let specifications = [
+        GrammarSpecification::Regex("(?:[a-f]{2,9}-[0-9]{3}x){2,50}".repeat(40)),
+        GrammarSpecification::JsonSchema(many_branches(), JsonSchemaOptions::default()),
+        GrammarSpecification::Choice((0..2_000).map(|n| format!("choice {n}")).collect()),
+        GrammarSpecification::grammar(&format!(
+            "root ::= {}",
+            "(\"a\" root \"b\" | \"c\") ".repeat(900)
+        )),
+    ];
+    for specification in &specifications {
+        let little = CompileEffort::Shared { max_steps: 100 };
+        assert_eq!(compile(specification, little), None);
+        // Not even that is known.
+        assert!(!compiler.is_cached(specification.clone(), budget));
+        let enough = CompileEffort::Shared {
+            max_steps: budget.max_steps,
+        };
+        let grammar = compile(specification, enough).unwrap().unwrap();
+        assert!(!GrammarMatcher::new(&grammar).is_apart());
+        // What is known takes none.
+        let none = CompileEffort::Shared { max_steps: 0 };
+        assert_eq!(compile(specification, none), Some(Ok(grammar)));
+    }
+    let wrong = GrammarSpecification::Regex("(a".to_owned());
+    let error = compile(&wrong, CompileEffort::Apart).unwrap().unwrap_err();
+    assert_eq!(compiler.compile_regex("(a").unwrap_err(), error);
+    let other = GrammarSpecification::Regex("[a-z]+".to_owned());
+    let grammar = compile(&other, CompileEffort::Apart).unwrap().unwrap();
+    assert!(GrammarMatcher::new(&grammar).is_apart());
 }
 
 #[test]

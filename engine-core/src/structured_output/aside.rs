@@ -3,6 +3,7 @@
 
 use structured_output::{CancelFlag, MatcherError, RenewError};
 
+use super::compile_job::Duty;
 use super::jump_forward::ForcedTokens;
 use super::mask::TokenMask;
 use super::request::StructuredOutputRequest;
@@ -79,6 +80,11 @@ impl StructuredOutputRequest {
         self.grammar.set_allowance(steps);
     }
 
+    /// Lets others go first that wait for the memory it shares with them.
+    pub(super) fn let_others_pass(&self) {
+        self.grammar.let_others_pass();
+    }
+
     /// What is left of that.
     pub(crate) fn allowance(&self) -> Option<u64> {
         self.grammar.allowance()
@@ -115,11 +121,15 @@ impl StructuredOutputRequest {
         self.aside = Some(aside);
     }
 
-    /// Whether what it waits for is found in memory apart alone.
-    pub(super) fn belongs_apart(&self) -> bool {
-        let is_question = matches!(self.aside, Some(Aside::Question(_)));
+    /// Who is to find what it waits for.
+    pub(super) fn duty(&self) -> Duty {
         let is_forgotten = self.found.num_attempts > MAX_SHARED_ATTEMPTS;
-        is_question && (is_forgotten || self.grammar.is_apart())
+        match self.aside {
+            _ if self.grammar.is_apart() => Duty::Apart,
+            Some(Aside::Question(_)) if is_forgotten => Duty::Apart,
+            Some(Aside::Question(_)) | None => Duty::Answer,
+            Some(Aside::Exhausted) => Duty::Compile,
+        }
     }
 
     /// Whether that was noted.

@@ -3,13 +3,16 @@
 //! The seam of structured output: tests put a backend of their own behind it.
 
 use protocol::StructuredOutputsParams;
-use structured_output::{CancelFlag, CompileError, MaskRef, MatcherError, RenewError};
+use structured_output::{
+    CancelFlag, CompileEffort, CompileError, MaskRef, MatcherError, RenewError,
+};
 
 /// Compiles constraints. Shared by the compile threads.
 pub trait StructuredOutputBackend: Send + Sync {
     /// Compiles a constraint to a grammar at its start. `stop_token_ids` are the request's own, which
     /// end the text beside the model's. Runs for as long as its budget lasts or until `cancel` is
-    /// set; equal constraints are compiled once, failures included.
+    /// set; equal constraints are compiled once, failures included. `None` where the effort doesn't
+    /// suffice.
     ///
     /// # Errors
     /// Why the constraint can't be enforced, for the request's caller.
@@ -17,8 +20,9 @@ pub trait StructuredOutputBackend: Send + Sync {
         &self,
         params: &StructuredOutputsParams,
         stop_token_ids: &[u32],
+        effort: CompileEffort,
         cancel: &CancelFlag,
-    ) -> Result<Box<dyn StructuredOutputGrammar>, CompileGrammarError>;
+    ) -> Option<Result<Box<dyn StructuredOutputGrammar>, CompileGrammarError>>;
 
     /// Whether a constraint's outcome is known, so that [`compile_grammar`](Self::compile_grammar) has
     /// nothing to compile.
@@ -152,6 +156,9 @@ pub trait StructuredOutputGrammar: Send {
     /// they fail with [`MatcherError::AllowanceSpent`] and change nothing. `None`: each call may take
     /// as many as the limit of its grammar, and waits for others where it has to.
     fn set_allowance(&mut self, steps: Option<u64>);
+
+    /// Lets others go first that wait for the memory it shares with them.
+    fn let_others_pass(&self);
 
     /// What is left of the allowance.
     fn allowance(&self) -> Option<u64>;

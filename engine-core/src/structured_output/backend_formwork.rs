@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use protocol::StructuredOutputsParams;
 use structured_output::{
-    CancelFlag, CompileBudget, CompilerOptions, GrammarCompiler, GrammarMatcher,
+    CancelFlag, CompileBudget, CompileEffort, CompilerOptions, GrammarCompiler, GrammarMatcher,
     GrammarSpecification, Limits, MaskRef, MatcherError, RenewError, TokenizerInfo,
 };
 
@@ -68,17 +68,24 @@ impl StructuredOutputBackend for FormworkBackend {
         &self,
         params: &StructuredOutputsParams,
         stop_token_ids: &[u32],
+        effort: CompileEffort,
         cancel: &CancelFlag,
-    ) -> Result<Box<dyn StructuredOutputGrammar>, CompileGrammarError> {
+    ) -> Option<Result<Box<dyn StructuredOutputGrammar>, CompileGrammarError>> {
         let (kind, sources) = params.constraint.specification();
-        let specification = GrammarSpecification::by_name(kind, sources, params.options())?;
-        let grammar = self
-            .compiler
-            .compile_specification(&specification, self.budget, cancel)?;
-        Ok(Box::new(FormworkGrammar {
-            matcher: GrammarMatcher::with_stop_tokens(&grammar, stop_token_ids),
-            compiler: Arc::clone(&self.compiler),
-        }))
+        let specification = match GrammarSpecification::by_name(kind, sources, params.options()) {
+            Ok(specification) => specification,
+            Err(error) => return Some(Err(error.into())),
+        };
+        let compiled =
+            self.compiler
+                .compile_with_effort(&specification, self.budget, effort, cancel)?;
+        Some(match compiled {
+            Ok(grammar) => Ok(Box::new(FormworkGrammar {
+                matcher: GrammarMatcher::with_stop_tokens(&grammar, stop_token_ids),
+                compiler: Arc::clone(&self.compiler),
+            })),
+            Err(error) => Err(error.into()),
+        })
     }
 
     fn is_compiled(&self, params: &StructuredOutputsParams) -> bool {
@@ -169,6 +176,10 @@ impl StructuredOutputGrammar for FormworkGrammar {
 
     fn set_allowance(&mut self, steps: Option<u64>) {
         self.matcher.set_allowance(steps);
+    }
+
+    fn let_others_pass(&self) {
+        self.matcher.let_others_pass();
     }
 
     fn allowance(&self) -> Option<u64> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crossbeam_channel::Sender;
 use protocol::{RequestError, RequestErrorCode, SamplingParams};
-use structured_output::{CancelFlag, MatcherError, RenewError};
+use structured_output::{CancelFlag, CompileEffort, CompileError, MatcherError, RenewError};
 
 use super::aside::Aside;
 use super::backend::{CompileGrammarError, StructuredOutputBackend};
@@ -20,6 +20,8 @@ pub(super) struct CompileJob {
     pub(super) cancel: CancelFlag,
     /// To the request itself.
     pub(super) compiled: Sender<CompiledGrammar>,
+    /// How long it took so far, where anything was compiled for it.
+    pub(super) compile_seconds: Option<f64>,
 }
 
 /// What a grammar is compiled for.
@@ -44,18 +46,25 @@ pub struct CompiledGrammar {
 
 /// What compiles jobs.
 pub(super) struct Compiler<'a> {
-    pub(super) backend: &'a dyn StructuredOutputBackend,
-    pub(super) waiting: &'a WaitingJobs,
-    pub(super) duty: Duty,
+    backend: &'a dyn StructuredOutputBackend,
+    waiting: &'a WaitingJobs,
+    duty: Duty,
+    /// Steps that the job's calls may still take here, where others wait; of a thread that compiles, the
+    /// call under way.
+    steps_left: u64,
 }
 
-/// What a thread may do.
+/// What a thread may do. The first three work in the memory that requests under way share, which
+/// wait meanwhile: for no more than [`SHARED_STEPS`] at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Duty {
-    /// Bring requests to grammars that are compiled: it is to be quick.
-    Ready,
-    /// Compile, also what is compiled already, in memory with room. What memory others wait for is held
-    /// for no more than [`SHARED_STEPS`] at a time.
+    /// Find what running requests wait for, and bring new ones to grammars that are compiled, with
+    /// [`SHARED_STEPS`] in all.
+    Answer,
+    /// Begin new grammars: as far as a compilation takes no more than [`BEGIN_STEPS`], and all else together
+    /// as many.
+    Begin,
+    /// Go on with those that take more, up to [`COMPILE_STEPS`]; and find memory with room for grammars.
     Compile,
     /// Work without end on grammars in memory apart.
     Apart,
@@ -66,9 +75,35 @@ pub(super) enum Duty {
 /// more for their shortest text.
 pub(super) const SHARED_STEPS: u64 = 40_000;
 
-/// Times that a call is tried there, others going first between two. What the first computed is known the
-/// second time, which is enough for some; the others never get there.
-const MAX_SHARED_ATTEMPTS: u32 = 2;
+/// Steps of a compilation that is begun, for which others wait that may need less.
+const BEGIN_STEPS: u64 = 40_000;
+
+/// Steps of a compilation in memory that is shared, and of each call on its grammar, others going first
+/// whenever [`SHARED_STEPS`] are spent. What was computed is known the next time, so most calls come to an
+/// end that way (the shortest text of a list of 24 invoices takes three times); the others never do.
+const COMPILE_STEPS: u64 = 400_000;
+
+impl Duty {
+    /// How far a compilation may go.
+    pub(super) fn effort(self) -> CompileEffort {
+        let max_steps = match self {
+            // It is compiled, unless that was forgotten meanwhile.
+            Self::Answer => 0,
+            Self::Begin => BEGIN_STEPS,
+            Self::Compile => COMPILE_STEPS,
+            Self::Apart => return CompileEffort::Apart,
+        };
+        CompileEffort::Shared { max_steps }
+    }
+
+    /// Who goes on with what takes more.
+    fn next(self) -> Self {
+        match self {
+            Self::Answer | Self::Begin => Self::Compile,
+            Self::Compile | Self::Apart => Self::Apart,
+        }
+    }
+}
 
 /// Why a job is not done.
 #[derive(Debug, thiserror::Error)]
@@ -93,11 +128,30 @@ impl From<RenewError> for JobError {
     }
 }
 
-impl Compiler<'_> {
+impl<'a> Compiler<'a> {
+    /// For one job, on a thread with a duty.
+    pub(super) fn new(
+        backend: &'a dyn StructuredOutputBackend,
+        waiting: &'a WaitingJobs,
+        duty: Duty,
+    ) -> Self {
+        let steps_left = match duty {
+            Duty::Answer => SHARED_STEPS,
+            Duty::Begin => BEGIN_STEPS,
+            Duty::Compile | Duty::Apart => COMPILE_STEPS,
+        };
+        Self {
+            backend,
+            waiting,
+            duty,
+            steps_left,
+        }
+    }
+
     /// Compiles, and brings the request to where its output stands, in memory where it has room.
     /// `None` where the request is that of the purpose.
     pub(super) fn run(
-        &self,
+        mut self,
         params: &Arc<SamplingParams>,
         purpose: &mut Purpose,
         cancel: &CancelFlag,
@@ -118,12 +172,12 @@ impl Compiler<'_> {
 
     /// Does what a request waits for outside the steps.
     fn go_on(
-        &self,
+        &mut self,
         request: &mut StructuredOutputRequest,
         cancel: &CancelFlag,
     ) -> Result<(), JobError> {
         match request.aside().cloned() {
-            Some(Aside::Exhausted) => request.renew(cancel)?,
+            Some(Aside::Exhausted) => self.renew(request, cancel)?,
             Some(Aside::Question(question)) => {
                 self.with_room(request, cancel, |request| request.answer(&question))?;
             }
@@ -136,7 +190,7 @@ impl Compiler<'_> {
     /// A request at the end of its output so far. Its first mask is made here too: a grammar's start is
     /// the one state that nobody has met before.
     fn start(
-        &self,
+        &mut self,
         params: &Arc<SamplingParams>,
         reasoning_ended: Option<bool>,
         output_token_ids: &[u32],
@@ -147,9 +201,11 @@ impl Compiler<'_> {
             return Err(CompileGrammarError::Unsupported(missing).into());
         };
         let own_stop_tokens = &params.stop_token_ids;
+        let effort = self.duty.effort();
         let grammar = self
             .backend
-            .compile_grammar(structured_outputs, own_stop_tokens, cancel)?;
+            .compile_grammar(structured_outputs, own_stop_tokens, effort, cancel)
+            .ok_or(JobError::Elsewhere(self.duty.next()))??;
         let model_stop_tokens = self.backend.stop_token_ids();
         let mut request = Box::new(StructuredOutputRequest::unmeasured(
             grammar,
@@ -187,31 +243,73 @@ impl Compiler<'_> {
     /// Does something with a grammar, which goes on in other memory for as long as its own is full,
     /// and in memory apart where it takes long.
     fn with_room<T>(
-        &self,
+        &mut self,
         request: &mut StructuredOutputRequest,
         cancel: &CancelFlag,
         mut attempt: impl FnMut(&mut StructuredOutputRequest) -> Result<T, MatcherError>,
     ) -> Result<T, JobError> {
-        let mut num_attempts = 0;
+        if self.duty == Duty::Compile {
+            self.steps_left = COMPILE_STEPS;
+        }
         loop {
             if self.duty == Duty::Apart {
                 request.move_apart(cancel)?;
             }
-            request.set_allowance((self.duty != Duty::Apart).then_some(SHARED_STEPS));
-            match attempt(request) {
+            match self.try_once(request, &mut attempt) {
                 Err(MatcherError::AllowanceSpent) if self.duty != Duty::Apart => {
-                    num_attempts += 1;
-                    if num_attempts >= MAX_SHARED_ATTEMPTS || request.is_apart() {
+                    if request.is_apart() {
                         return Err(JobError::Elsewhere(Duty::Apart));
                     }
+                    if self.steps_left == 0 {
+                        return Err(JobError::Elsewhere(self.duty.next()));
+                    }
+                    if cancel.is_cancelled() {
+                        return Err(CompileGrammarError::Compile(CompileError::Cancelled).into());
+                    }
+                    request.let_others_pass();
                 }
-                Err(MatcherError::StatesExhausted { .. }) if self.duty == Duty::Ready => {
-                    return Err(JobError::Elsewhere(Duty::Compile));
-                }
-                Err(MatcherError::StatesExhausted { .. }) => request.renew(cancel)?,
+                Err(MatcherError::StatesExhausted { .. }) => self.renew(request, cancel)?,
                 Err(error) => return Err(CompileGrammarError::Matcher(error).into()),
                 Ok(done) => return Ok(done),
             }
+        }
+    }
+
+    /// Does it with what is left of the steps; in memory apart, as long as it takes.
+    fn try_once<T>(
+        &mut self,
+        request: &mut StructuredOutputRequest,
+        attempt: impl FnOnce(&mut StructuredOutputRequest) -> Result<T, MatcherError>,
+    ) -> Result<T, MatcherError> {
+        let granted = match self.duty {
+            Duty::Apart => None,
+            Duty::Answer | Duty::Begin | Duty::Compile => Some(self.steps_left.min(SHARED_STEPS)),
+        };
+        request.set_allowance(granted);
+        let outcome = attempt(request);
+        if let (Some(granted), Some(left)) = (granted, request.allowance()) {
+            let is_spent = matches!(outcome, Err(MatcherError::AllowanceSpent));
+            self.steps_left -= if is_spent {
+                granted
+            } else {
+                granted.saturating_sub(left)
+            };
+        }
+        outcome
+    }
+
+    /// Finds a grammar other memory, where that is for this thread to do.
+    fn renew(
+        &self,
+        request: &mut StructuredOutputRequest,
+        cancel: &CancelFlag,
+    ) -> Result<(), JobError> {
+        match (self.duty, request.is_apart()) {
+            (Duty::Answer | Duty::Begin | Duty::Compile, true) => {
+                Err(JobError::Elsewhere(Duty::Apart))
+            }
+            (Duty::Answer | Duty::Begin, false) => Err(JobError::Elsewhere(Duty::Compile)),
+            (Duty::Compile, false) | (Duty::Apart, _) => Ok(request.renew(cancel)?),
         }
     }
 }

@@ -1,173 +1,171 @@
-//! The queues of the compile threads: what is large doesn't hold up what is small, and what is compiled
-//! already waits for no compilation.
+//! The queues of the compile threads. What running requests wait for and what new ones wait for take
+//! turns; and of new ones those come first that have taken little work so far. How much a constraint takes
+//! is not seen beforehand, so each is begun with little, and goes on behind others where that doesn't
+//! suffice.
+
+use std::cell::Cell;
+use std::convert::Infallible;
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded, never, select, unbounded};
 
-use super::compile_job::{CompileJob, Duty};
+use super::compile_job::{CompileJob, Duty, Purpose};
 
-/// Constraints whose source has more bytes than this are large: how long they take is not known
-/// beforehand, but seconds take a source of this size, mostly.
-const MAX_SMALL_BYTES: usize = 64 << 10;
-
-/// Where jobs go. The threads end when it is dropped.
+/// Where new jobs go. The threads end when it is dropped.
 pub(super) struct CompileLanes {
-    /// What is compiled already.
-    ready: Sender<CompileJob>,
-    small: Sender<CompileJob>,
-    large: Sender<CompileJob>,
-    renewals: Renewals,
+    lanes: BegunLanes,
+    max_queued: usize,
+    _open: Sender<Infallible>,
 }
 
-/// Where jobs go that were begun: before the others of their lane. No more of them than requests in
-/// flight.
+/// Where jobs go that were begun, and those of running requests: of these no more than there are requests.
 #[derive(Clone)]
-pub(super) struct Renewals {
-    pub(super) small: Sender<CompileJob>,
-    pub(super) large: Sender<CompileJob>,
-    /// What takes long in memory apart.
-    pub(super) apart: Sender<CompileJob>,
+pub(super) struct BegunLanes {
+    answer: Lane,
+    begin: Lane,
+    compile: Lane,
+    apart: Lane,
 }
 
-/// Whose jobs a thread does. In each lane they keep their order.
+/// What waits for threads with a duty.
 #[derive(Clone)]
-pub(super) struct ServedLanes {
-    ready: Receiver<CompileJob>,
-    small: Receiver<CompileJob>,
-    large: Receiver<CompileJob>,
-    small_renewals: Receiver<CompileJob>,
-    large_renewals: Receiver<CompileJob>,
-    apart: Receiver<CompileJob>,
+struct Lane {
+    /// Jobs of requests that were admitted.
+    admitted: Sender<CompileJob>,
+    /// Jobs of those that were not.
+    new: Sender<CompileJob>,
+}
+
+/// Whose jobs a thread does: those of two queues in turns, where both have some. Each keeps its order.
+#[derive(Clone)]
+pub(super) struct ServedLane {
+    admitted: Receiver<CompileJob>,
+    new: Receiver<CompileJob>,
+    /// Of another lane, where there is nothing else to do.
+    spare: Receiver<CompileJob>,
+    open: Receiver<Infallible>,
+    is_turn_of_new: Cell<bool>,
     /// What these jobs allow.
     pub(super) duty: Duty,
 }
 
 impl CompileLanes {
-    /// Lanes in each of which `max_queued` jobs may wait, and what each of the threads serves: of
-    /// `num_threads` all but one serve the large jobs too. There are one more for these where
-    /// there is only one, one more for what is compiled already, and two for what takes long.
-    pub(super) fn new(num_threads: usize, max_queued: usize) -> (Self, Vec<ServedLanes>) {
-        let (ready, ready_queue) = bounded(max_queued);
-        let (small, small_queue) = bounded(max_queued);
-        let (large, large_queue) = bounded(max_queued);
-        let (small_renewals, small_renewals_queue) = unbounded();
-        let (large_renewals, large_renewals_queue) = unbounded();
-        let (apart, apart_queue) = unbounded();
-        let none = ServedLanes {
-            ready: never(),
-            small: never(),
-            large: never(),
-            small_renewals: never(),
-            large_renewals: never(),
-            apart: never(),
-            duty: Duty::Compile,
+    /// Lanes, and what each of the threads serves. At most `max_queued` new requests wait for their
+    /// grammars, and as many for grammars that are compiled already (some more where several threads
+    /// submit them at the same time). Of `num_threads` one begins new grammars, and all others, of which
+    /// there is one at least, go on with those that were begun, and begin some where there are none. One
+    /// more has the answers of running requests and what is compiled already, and two have what takes
+    /// long.
+    pub(super) fn new(num_threads: usize, max_queued: usize) -> (Self, Vec<ServedLane>) {
+        let (_open, open) = bounded(0);
+        let lane = |duty| {
+            let (admitted, admitted_queue) = unbounded();
+            let (new, new_queue) = unbounded();
+            let served = ServedLane {
+                admitted: admitted_queue,
+                new: new_queue,
+                spare: never(),
+                open: open.clone(),
+                is_turn_of_new: Cell::new(false),
+                duty,
+            };
+            (Lane { admitted, new }, served)
         };
-        let only_small = ServedLanes {
-            small: small_queue,
-            small_renewals: small_renewals_queue,
-            ..none.clone()
+        let (answer, serves_answer) = lane(Duty::Answer);
+        let (begin, serves_begin) = lane(Duty::Begin);
+        let (compile, mut serves_compile) = lane(Duty::Compile);
+        serves_compile.spare = serves_begin.new.clone();
+        let (apart, serves_apart) = lane(Duty::Apart);
+        let mut served = vec![serves_answer, serves_begin];
+        served.extend([serves_apart.clone(), serves_apart]);
+        let num_compiling = num_threads.saturating_sub(1).max(1);
+        served.extend(std::iter::repeat_n(serves_compile, num_compiling));
+        let lanes = BegunLanes {
+            answer,
+            begin,
+            compile,
+            apart,
         };
-        let only_large = ServedLanes {
-            large: large_queue.clone(),
-            large_renewals: large_renewals_queue.clone(),
-            ..none.clone()
-        };
-        let both = ServedLanes {
-            large: large_queue,
-            large_renewals: large_renewals_queue,
-            ..only_small.clone()
-        };
-        let only_ready = ServedLanes {
-            ready: ready_queue,
-            duty: Duty::Ready,
-            ..none.clone()
-        };
-        let only_apart = ServedLanes {
-            apart: apart_queue,
-            duty: Duty::Apart,
-            ..none
-        };
-        let mut served = vec![only_ready, only_small, only_apart.clone(), only_apart];
-        match num_threads {
-            0 | 1 => served.push(only_large),
-            _ => served.extend(std::iter::repeat_n(both, num_threads - 1)),
-        }
         let lanes = Self {
-            ready,
-            small,
-            large,
-            renewals: Renewals {
-                small: small_renewals,
-                large: large_renewals,
-                apart,
-            },
+            lanes,
+            max_queued,
+            _open,
         };
         (lanes, served)
     }
 
-    /// Queues a job in its lane.
+    /// Queues a new request's job.
     ///
     /// # Errors
-    /// The lane is full (then the number of jobs in it), or its threads are gone.
+    /// Enough wait already (then how many), or the threads are gone. The job is, too.
     pub(super) fn try_send(
         &self,
         job: CompileJob,
         is_ready: bool,
     ) -> Result<(), TrySendError<usize>> {
-        let lane = match (is_ready, is_large(&job)) {
-            (true, _) => &self.ready,
-            (false, false) => &self.small,
-            (false, true) => &self.large,
+        let lanes = &self.lanes;
+        let num_queued = match is_ready {
+            true => lanes.answer.new.len(),
+            false => lanes.begin.new.len() + self.num_begun(),
         };
-        lane.try_send(job).map_err(|error| match error {
-            TrySendError::Full(_) => TrySendError::Full(lane.len()),
-            TrySendError::Disconnected(_) => TrySendError::Disconnected(0),
-        })
+        if num_queued >= self.max_queued {
+            return Err(TrySendError::Full(num_queued));
+        }
+        let duty = match is_ready {
+            true => Duty::Answer,
+            false => Duty::Begin,
+        };
+        match lanes.send(job, duty) {
+            true => Ok(()),
+            false => Err(TrySendError::Disconnected(num_queued)),
+        }
+    }
+
+    /// New requests' jobs that were begun and wait for a thread to go on.
+    pub(super) fn num_begun(&self) -> usize {
+        self.lanes.compile.new.len() + self.lanes.apart.new.len()
     }
 
     /// Where jobs go that were begun.
-    pub(super) fn renewals(&self) -> &Renewals {
-        &self.renewals
+    pub(super) fn begun(&self) -> &BegunLanes {
+        &self.lanes
     }
 }
 
-impl Renewals {
-    /// Queues a job for threads with a duty; false where there are none any more.
+impl BegunLanes {
+    /// Queues a job for threads with a duty; false, and the job is gone, where there are none any more.
     pub(super) fn send(&self, job: CompileJob, duty: Duty) -> bool {
-        let lane = match (duty, is_large(&job)) {
-            (Duty::Apart, _) => &self.apart,
-            (Duty::Ready | Duty::Compile, true) => &self.large,
-            (Duty::Ready | Duty::Compile, false) => &self.small,
+        let lane = match duty {
+            Duty::Answer => &self.answer,
+            Duty::Begin => &self.begin,
+            Duty::Compile => &self.compile,
+            Duty::Apart => &self.apart,
         };
-        lane.send(job).is_ok()
+        let queue = match &job.purpose {
+            Purpose::Aside(_) => &lane.admitted,
+            Purpose::Start { .. } => &lane.new,
+        };
+        queue.send(job).is_ok()
     }
 }
 
-impl ServedLanes {
+impl ServedLane {
     /// Sleeps until there is a job; `None` where there will be no more.
     pub(super) fn next_job(&self) -> Option<CompileJob> {
-        for renewals in [&self.small_renewals, &self.large_renewals] {
-            if let Ok(job) = renewals.try_recv() {
-                return Some(job);
+        let queues = match self.is_turn_of_new.get() {
+            false => [&self.admitted, &self.new, &self.spare],
+            true => [&self.new, &self.admitted, &self.spare],
+        };
+        let waiting = queues.iter().find_map(|queue| queue.try_recv().ok());
+        let job = waiting.or_else(|| {
+            select! {
+                recv(self.admitted) -> job => job.ok(),
+                recv(self.new) -> job => job.ok(),
+                recv(self.spare) -> job => job.ok(),
+                recv(self.open) -> _ => None,
             }
-        }
-        select! {
-            recv(self.small_renewals) -> job => job.ok(),
-            recv(self.large_renewals) -> job => job.ok(),
-            recv(self.apart) -> job => job.ok(),
-            recv(self.ready) -> job => job.ok(),
-            recv(self.small) -> job => job.ok(),
-            recv(self.large) -> job => job.ok(),
-        }
+        })?;
+        let was_admitted = matches!(job.purpose, Purpose::Aside(_));
+        self.is_turn_of_new.set(was_admitted);
+        Some(job)
     }
-}
-
-/// Whether a compilation may take long.
-fn is_large(job: &CompileJob) -> bool {
-    job.params
-        .structured_outputs
-        .as_ref()
-        .is_some_and(|structured_outputs| {
-            let (_, sources) = structured_outputs.constraint.specification();
-            sources.iter().map(String::len).sum::<usize>() > MAX_SMALL_BYTES
-        })
 }

@@ -10,7 +10,8 @@ use structured_output::CompileError;
 
 use super::backend::{CompileGrammarError, StructuredOutputBackend};
 use super::compile_job::{CompileJob, CompiledGrammar, Compiler, Duty, JobError, Purpose, refusal};
-use super::compile_lanes::{CompileLanes, ServedLanes};
+use super::compile_lanes::{CompileLanes, ServedLane};
+use super::priority::lower_priority;
 use super::waiting_jobs::WaitingJobs;
 use crate::panic_message::panic_message;
 use crate::request::RequestId;
@@ -31,12 +32,12 @@ impl CompilePool {
         done: &Sender<RequestId>,
     ) -> std::io::Result<Self> {
         let (lanes, served) = CompileLanes::new(num_threads, max_queued);
-        let waiting = WaitingJobs::new(lanes.renewals().clone());
-        for (index, lanes) in served.into_iter().enumerate() {
+        let waiting = WaitingJobs::new(lanes.begun().clone());
+        for (index, lane) in served.into_iter().enumerate() {
             let thread = CompileThread {
                 backend: Arc::clone(backend),
                 waiting: waiting.clone(),
-                lanes,
+                lane,
                 done: done.clone(),
             };
             std::thread::Builder::new()
@@ -74,7 +75,7 @@ impl CompilePool {
     /// # Errors
     /// There are no threads any more.
     pub(super) fn submit_aside(&self, job: CompileJob, duty: Duty) -> Result<(), RequestError> {
-        match self.lanes.renewals().send(job, duty) {
+        match self.lanes.begun().send(job, duty) {
             true => Ok(()),
             false => Err(threads_are_gone()),
         }
@@ -93,16 +94,16 @@ fn threads_are_gone() -> RequestError {
 struct CompileThread {
     backend: Arc<dyn StructuredOutputBackend>,
     waiting: WaitingJobs,
-    lanes: ServedLanes,
+    lane: ServedLane,
     done: Sender<RequestId>,
 }
 
 impl CompileThread {
     fn run(&self) {
-        if let Err(error) = lower_priority() {
+        if let Err(error) = lower_priority(self.lane.duty) {
             tracing::warn!(%error, "a grammar thread runs at the priority of all others");
         }
-        while let Some(job) = self.lanes.next_job() {
+        while let Some(job) = self.lane.next_job() {
             if job.cancel.is_cancelled() {
                 continue;
             }
@@ -121,16 +122,17 @@ impl CompileThread {
     /// What becomes of a grammar; `None` where it was cancelled, or has to wait for memory.
     fn compile(&self, mut job: CompileJob) -> Option<CompiledGrammar> {
         let backend = &*self.backend;
-        let compiler = Compiler {
-            backend,
-            waiting: &self.waiting,
-            duty: self.lanes.duty,
-        };
+        let compiler = Compiler::new(backend, &self.waiting, self.lane.duty);
         let num_gone = self.waiting.num_gone();
         let (started, before) = (Instant::now(), backend.num_compilations());
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             compiler.run(&job.params, &mut job.purpose, &job.cancel)
         }));
+        // Another thread's compilation counts as well: then this one waited for it or ran beside it.
+        if backend.num_compilations() > before {
+            let seconds = started.elapsed().as_secs_f64();
+            job.compile_seconds = Some(job.compile_seconds.unwrap_or_default() + seconds);
+        }
         let cancelled = CompileGrammarError::Compile(CompileError::Cancelled);
         if matches!(outcome, Ok(Err(JobError::Grammar(_))) | Err(_)) {
             // It may have had memory of its own.
@@ -139,7 +141,7 @@ impl CompileThread {
         let outcome = match outcome {
             Ok(Ok(started)) => Ok(started),
             Ok(Err(JobError::NoMemory)) => {
-                self.waiting.wait(job, self.lanes.duty, num_gone);
+                self.waiting.wait(job, self.lane.duty, num_gone);
                 return None;
             }
             Ok(Err(JobError::Elsewhere(duty))) => {
@@ -154,54 +156,16 @@ impl CompileThread {
                 retryable: false,
             }),
         };
-        // Another thread's compilation counts as well: then this one waited for it or ran beside it.
-        let was_compiled = backend.num_compilations() > before;
         let request = match job.purpose {
             Purpose::Start { .. } => None,
             Purpose::Aside(request) => Some(request),
         };
         Some(CompiledGrammar {
             outcome: outcome.and_then(|started| started.or(request).ok_or_else(threads_are_gone)),
-            compile_seconds: was_compiled.then(|| started.elapsed().as_secs_f64()),
+            compile_seconds: job.compile_seconds,
         })
     }
 }
 
-/// Puts the calling thread behind all others of the machine: the system runs it where a core is
-/// idle, and hardly ever (1.5 % of a core) where none is.
-#[cfg(target_os = "linux")]
-fn lower_priority() -> std::io::Result<()> {
-    const LOWEST: libc::c_int = 19;
-    // SAFETY: takes three integers, touches no memory of ours. On Linux, who 0 is the calling thread.
-    match unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, LOWEST) } {
-        0 => Ok(()),
-        _ => Err(std::io::Error::last_os_error()),
-    }
-}
-
-/// Other systems have no priority of single threads that suits.
-#[cfg(not(target_os = "linux"))]
-fn lower_priority() -> std::io::Result<()> {
-    Ok(())
-}
-
-#[cfg(all(test, target_os = "linux"))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_compile_thread_yields_to_all_others() {
-        let nice = || {
-            // SAFETY: takes two integers, touches no memory of ours.
-            unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }
-        };
-        let before = nice();
-        let lowered = std::thread::spawn(move || {
-            lower_priority().unwrap();
-            nice()
-        });
-        assert_eq!(lowered.join().unwrap(), 19);
-        // This thread's is as it was.
-        assert_eq!(nice(), before);
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -8,7 +8,7 @@ use protocol::{RequestError, RequestErrorCode, StructuredOutputsConfig};
 use structured_output::CancelFlag;
 
 use super::backend::StructuredOutputBackend;
-use super::compile_job::{CompileJob, CompiledGrammar, Duty, Purpose};
+use super::compile_job::{CompileJob, CompiledGrammar, Purpose};
 use super::compile_pool::CompilePool;
 use crate::request::{Request, RequestId, StructuredOutput};
 
@@ -120,6 +120,7 @@ impl StructuredOutputManager {
             },
             cancel: pending.cancel.clone(),
             compiled: sender,
+            compile_seconds: None,
         })?;
         request.structured_output = Some(StructuredOutput::Pending(pending));
         Ok(())
@@ -136,16 +137,14 @@ impl StructuredOutputManager {
         };
         let (mut pending, sender) = PendingGrammar::new();
         pending.was_admitted = true;
-        let duty = match grammar.belongs_apart() {
-            true => Duty::Apart,
-            false => Duty::Compile,
-        };
+        let duty = grammar.duty();
         let job = CompileJob {
             request_id: request.request_id().clone(),
             params: Arc::clone(request.sampling_params()),
             purpose: Purpose::Aside(grammar),
             cancel: pending.cancel.clone(),
             compiled: sender,
+            compile_seconds: None,
         };
         self.pool()?.submit_aside(job, duty)?;
         request.structured_output = Some(StructuredOutput::Pending(pending));

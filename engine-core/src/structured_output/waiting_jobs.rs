@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 
 use super::compile_job::{CompileJob, Duty};
-use super::compile_lanes::Renewals;
+use super::compile_lanes::BegunLanes;
 use crate::lock::lock;
 
 /// The jobs, until a grammar is gone. Clones are one queue.
@@ -12,7 +12,7 @@ use crate::lock::lock;
 pub(super) struct WaitingJobs {
     state: Arc<Mutex<State>>,
     /// Where a job goes that tries again.
-    jobs: Renewals,
+    jobs: BegunLanes,
 }
 
 #[derive(Default)]
@@ -34,7 +34,7 @@ pub(super) struct NumGone(u64);
 
 impl WaitingJobs {
     /// No jobs. Those that have waited go to `jobs`.
-    pub(super) fn new(jobs: Renewals) -> Self {
+    pub(super) fn new(jobs: BegunLanes) -> Self {
         Self {
             state: Arc::default(),
             jobs,
@@ -94,11 +94,12 @@ impl Drop for TellWhenGone {
 
 #[cfg(test)]
 mod tests {
-    use crossbeam_channel::{bounded, unbounded};
+    use crossbeam_channel::bounded;
     use protocol::SamplingParams;
     use structured_output::CancelFlag;
 
     use super::super::compile_job::Purpose;
+    use super::super::compile_lanes::CompileLanes;
     use super::*;
 
     fn job(request_id: &str) -> CompileJob {
@@ -111,29 +112,31 @@ mod tests {
             },
             cancel: CancelFlag::new(),
             compiled: bounded(1).0,
+            compile_seconds: None,
         }
     }
 
     #[test]
     fn jobs_look_again_when_a_grammar_is_gone() {
-        let (sender, jobs) = unbounded();
-        let waiting = WaitingJobs::new(Renewals {
-            small: sender.clone(),
-            large: sender.clone(),
-            apart: sender,
-        });
+        let (lanes, served) = CompileLanes::new(2, 8);
+        let waiting = WaitingJobs::new(lanes.begun().clone());
+        let next_of = |duty| {
+            let lane = served.iter().find(|lane| lane.duty == duty).unwrap();
+            lane.next_job().unwrap().request_id
+        };
         let grammar = waiting.tell_when_gone();
         waiting.wait(job("a"), Duty::Compile, waiting.num_gone());
         waiting.wait(job("b"), Duty::Apart, waiting.num_gone());
-        assert!(jobs.is_empty());
+        assert_eq!(lanes.num_begun(), 0);
         drop(grammar);
-        let ids: Vec<_> = jobs.try_iter().map(|job| job.request_id).collect();
-        assert_eq!(ids, ["a".into(), "b".into()]);
+        assert_eq!(lanes.num_begun(), 2);
+        assert_eq!(&*next_of(Duty::Compile), "a");
+        assert_eq!(&*next_of(Duty::Apart), "b");
         // Gone between its look and its wait.
         let before = waiting.num_gone();
         waiting.gone();
         waiting.wait(job("c"), Duty::Compile, before);
-        assert_eq!(&*jobs.try_recv().unwrap().request_id, "c");
-        assert!(jobs.is_empty());
+        assert_eq!(&*next_of(Duty::Compile), "c");
+        assert_eq!(lanes.num_begun(), 0);
     }
 }

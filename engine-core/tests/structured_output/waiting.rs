@@ -12,12 +12,13 @@ use protocol::{
     FinishReason, RequestErrorCode, StructuredOutputsConfig, StructuredOutputsConstraint,
     StructuredOutputsParams,
 };
-use structured_output::{CancelFlag, CompileError};
+use structured_output::{CancelFlag, CompileEffort, CompileError};
 
 use crate::engine::{Engine, Setup};
 use crate::{choice, regex, seeded};
 
-/// Compiles like the real one, but `slow` ones only on leave, or until they are cancelled.
+/// Compiles like the real one, but `slow` ones only on leave, or until they are cancelled; `long` ones
+/// likewise, with no less than all effort.
 struct SlowBackend {
     real: FormworkBackend,
     started: Sender<()>,
@@ -29,23 +30,27 @@ impl StructuredOutputBackend for SlowBackend {
         &self,
         params: &StructuredOutputsParams,
         stop_token_ids: &[u32],
+        effort: CompileEffort,
         cancel: &CancelFlag,
-    ) -> Result<Box<dyn StructuredOutputGrammar>, CompileGrammarError> {
-        if let StructuredOutputsConstraint::Regex(pattern) = &params.constraint
-            && pattern.starts_with("slow")
-        {
-            self.started.send(()).unwrap();
-            while self.leave.try_recv().is_err() {
-                if cancel.is_cancelled() {
-                    return Err(CompileError::Cancelled.into());
-                }
-                std::thread::yield_now();
-            }
-        }
+    ) -> Option<Result<Box<dyn StructuredOutputGrammar>, CompileGrammarError>> {
         if let StructuredOutputsConstraint::Regex(pattern) = &params.constraint {
             assert_ne!(pattern, "panic", "a panic for a test");
+            let is_long = pattern.starts_with("long");
+            if is_long && effort != CompileEffort::Apart {
+                return None;
+            }
+            if is_long || pattern.starts_with("slow") {
+                self.started.send(()).unwrap();
+                while self.leave.try_recv().is_err() {
+                    if cancel.is_cancelled() {
+                        return Some(Err(CompileError::Cancelled.into()));
+                    }
+                    std::thread::yield_now();
+                }
+            }
         }
-        self.real.compile_grammar(params, stop_token_ids, cancel)
+        self.real
+            .compile_grammar(params, stop_token_ids, effort, cancel)
     }
 
     fn is_compiled(&self, params: &StructuredOutputsParams) -> bool {
@@ -61,7 +66,7 @@ impl StructuredOutputBackend for SlowBackend {
     }
 }
 
-/// An engine whose slow grammars are compiled on leave by one thread, with room for two to wait.
+/// An engine that begins new grammars on two threads, slow ones on leave, with room for two to wait.
 fn slow_engine() -> (Engine, Receiver<()>, Sender<()>) {
     let mut engine = Engine::new(&Setup::default());
     let (started_sender, started) = unbounded();
@@ -115,12 +120,14 @@ fn a_full_queue_refuses_and_an_abort_frees_its_thread() {
     let ask = |engine: &Engine, id: &str, pattern: &str| {
         engine.request(id, "Hello", regex(pattern), seeded(1, 20))
     };
-    engine.add(ask(&engine, "a", "slow1"));
-    started.recv().unwrap();
+    for (id, pattern) in [("a", "slow1"), ("e", "slow2")] {
+        engine.add(ask(&engine, id, pattern));
+        started.recv().unwrap();
+    }
     for id in ["b", "c", "d"] {
         engine.add(ask(&engine, id, "[0-9]"));
     }
-    // One is being compiled and two wait: the fourth has no place.
+    // Two are being compiled and two wait: the next has no place.
     let refused = engine.step();
     assert_eq!(refused.len(), 1);
     assert_eq!(refused[0].request_id, "d");
@@ -130,7 +137,7 @@ fn a_full_queue_refuses_and_an_abort_frees_its_thread() {
 
     engine.core.abort_requests(&AbortRequests {
         client_index: 0,
-        request_ids: vec!["a".to_owned(), "b".to_owned()],
+        request_ids: ["a", "b", "e"].map(str::to_owned).to_vec(),
     });
     let answers = engine.drain();
     let ids: Vec<_> = answers.keys().collect();
@@ -141,47 +148,62 @@ fn a_full_queue_refuses_and_an_abort_frees_its_thread() {
 /// Runs a request to its end while others are held at the compiler.
 fn run_past_the_held(engine: &mut Engine, id: &str, pattern: &str) {
     engine.add(engine.request(id, "Hello", regex(pattern), seeded(1, 20)));
-    assert!(engine.core.wait_for_grammar());
     let mut finish_reason = None;
-    while engine.core.has_work() {
+    while finish_reason.is_none() {
+        // The only one that can be compiled, if it isn't yet.
+        assert!(engine.core.has_work() || engine.core.wait_for_grammar());
         for output in engine.step() {
             assert_eq!((&*output.request_id, &output.error), (id, &None));
-            finish_reason = finish_reason.or(output.finish_reason);
+            finish_reason = output.finish_reason;
         }
     }
     assert_eq!(finish_reason, Some(FinishReason::Stop));
 }
 
+fn abort(engine: &mut Engine, id: &str) {
+    engine.core.abort_requests(&AbortRequests {
+        client_index: 0,
+        request_ids: vec![id.to_owned()],
+    });
+}
+
 #[test]
-fn large_constraints_hold_up_neither_small_nor_cached_ones() {
+fn what_takes_long_holds_up_neither_small_nor_cached_constraints() {
     let (mut engine, started, leave) = slow_engine();
     run_past_the_held(&mut engine, "first", "[a-z]{3}");
-    // Two large ones, the second behind the first.
-    for id in ["large", "behind"] {
-        let pattern = format!("slow({})?", "a".repeat(70_000));
-        engine.add(engine.request(id, "Hello", regex(&pattern), seeded(1, 20)));
+    // Small ones that take long hold the threads for such, and one is behind them.
+    let long = ["long-1", "long-2", "long-3"];
+    for (id, is_held) in long.into_iter().zip([true, true, false]) {
+        engine.add(engine.request(id, "Hello", regex(id), seeded(1, 20)));
+        if is_held {
+            started.recv().unwrap();
+        }
+        // It was begun, and is passed on.
+        run_past_the_held(
+            &mut engine,
+            &format!("small beside {id}"),
+            &format!("[0-9]{{2}}{id}?"),
+        );
     }
-    started.recv().unwrap();
-    run_past_the_held(&mut engine, "small", "[0-9]{2}");
-    // With the thread for small ones taken too, what is cached is ready all the same.
-    engine.add(engine.request("slow", "Hello", regex("slow1"), seeded(1, 20)));
-    started.recv().unwrap();
+    // With those that begin taken too, what is cached is ready all the same.
+    let slow = ["slow1", "slow2"];
+    for id in slow {
+        engine.add(engine.request(id, "Hello", regex(id), seeded(1, 20)));
+        started.recv().unwrap();
+    }
     run_past_the_held(&mut engine, "cached", "[a-z]{3}");
-    engine.core.abort_requests(&AbortRequests {
-        client_index: 0,
-        request_ids: vec!["large".to_owned()],
-    });
-    started.recv().unwrap();
-    engine.core.abort_requests(&AbortRequests {
-        client_index: 0,
-        request_ids: vec!["behind".to_owned()],
-    });
-    // Two, since one may still be taken by what was aborted.
-    leave.send(()).unwrap();
-    leave.send(()).unwrap();
+    for id in long {
+        abort(&mut engine, id);
+    }
+    // One for each, since what was aborted may still take it.
+    for _ in 0..5 {
+        leave.send(()).unwrap();
+    }
     let answers = engine.drain();
-    assert_eq!(answers.keys().collect::<Vec<_>>(), ["slow"]);
-    assert_eq!(answers["slow"].finish_reason, Some(FinishReason::Stop));
+    assert_eq!(answers.keys().collect::<Vec<_>>(), slow);
+    for answer in answers.values() {
+        assert_eq!(answer.finish_reason, Some(FinishReason::Stop));
+    }
 }
 
 #[test]

@@ -181,7 +181,7 @@ impl TokenAutomaton {
         let tokens = ids.iter().map(|&id| (id, info.token_bytes(id)));
         let trie = Arc::new(Trie::of_bytes(tokens));
         let memo = &mut self.grammars.memo;
-        memo.language_bytes += trie.memory_bytes();
+        memo.bytes += trie.memory_bytes();
         // The mask is held, so that its address stays its own.
         memo.outside
             .insert(key, (Arc::clone(inside), Arc::clone(&trie)));

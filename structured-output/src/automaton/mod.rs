@@ -11,6 +11,7 @@ mod counted;
 mod exits;
 mod gather;
 mod grammar_state;
+mod language_facts;
 mod language_item;
 mod lexeme;
 mod mask;
@@ -32,7 +33,7 @@ use crate::lexical::{ByteSet, Fuel, Lexicon, OutOfFuel};
 use crate::pushdown::Machine;
 pub(crate) use crate::pushdown::State;
 pub(crate) use base::Base;
-use context_free::Grammars;
+use context_free::{Grammars, Memo};
 pub(crate) use grammar_state::GrammarState;
 use memo::MaskMemo;
 use unread_text::UnreadMemo;
@@ -87,7 +88,12 @@ impl TokenAutomaton {
                 true => None,
                 false => index.closed_bytes(),
             },
-            grammars: Grammars::new(max_items),
+            grammars: Grammars::new(
+                max_items,
+                base.as_ref()
+                    .map(|base| base.languages())
+                    .unwrap_or_default(),
+            ),
             base,
             index,
         }
@@ -137,7 +143,7 @@ impl TokenAutomaton {
         self.min_tokens = HashMap::new();
         self.unread = UnreadMemo::default();
         self.farthest_successor = HashMap::new();
-        self.grammars.memo = Default::default();
+        self.grammars.memo = Memo::with(base.map(|base| base.languages()).unwrap_or_default());
     }
 
     /// How many states there are.

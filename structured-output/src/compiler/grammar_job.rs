@@ -213,11 +213,13 @@ impl Job<'_> {
         &mut self,
         work: impl FnOnce(&mut Fuel) -> Result<T, OutOfFuel>,
     ) -> Result<T, CompileError> {
-        let mut fuel = Fuel::new(self.budget.max_steps.saturating_sub(self.steps));
+        let mut fuel = Fuel::new(self.steps_left());
         let before = fuel.left();
         let done = work(&mut fuel);
+        // What has too few steps says so before they are counted.
+        let done = done.map_err(|_| self.out_of_steps());
         self.steps += before - fuel.left();
-        done.map_err(|_| exceeded("max_steps", self.budget.max_steps))
+        done
     }
 
     /// The last step: refuses a grammar without any completion by tokens.

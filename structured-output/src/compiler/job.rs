@@ -23,19 +23,41 @@ pub(super) fn exceeded(limit: &'static str, max: u64) -> CompileError {
 /// might have exceeded its budget.
 pub(super) type Verdict = (Result<CompiledGrammar, CompileError>, bool);
 
-/// Compiles a specification in a generation of the engine. `None` where that takes more than
-/// `max_slice_steps` at a time.
+/// How much of its budget a compilation may spend where others wait.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Patience {
+    /// Steps of one slice.
+    pub(super) max_slice_steps: u64,
+    /// Steps in all.
+    pub(super) max_steps: u64,
+}
+
+impl Patience {
+    /// As much as the budget allows.
+    pub(super) const ENDLESS: Self = Self {
+        max_slice_steps: u64::MAX,
+        max_steps: u64::MAX,
+    };
+
+    /// Whether it is that.
+    pub(super) fn is_endless(self) -> bool {
+        self.max_slice_steps == u64::MAX && self.max_steps == u64::MAX
+    }
+}
+
+/// Compiles a specification in a generation of the engine. `None` where that takes more than the
+/// patience allows.
 pub(super) fn compile(
     specification: &Arc<(GrammarSpecification, CompileBudget)>,
     engine: Arc<Engine>,
     limits: &Limits,
-    max_slice_steps: Option<u64>,
+    patience: Patience,
     cancel: &CancelFlag,
 ) -> Option<Verdict> {
     let mut job = Job {
         engine: &engine,
         budget: specification.1,
-        max_slice_steps: max_slice_steps.unwrap_or(u64::MAX),
+        patience,
         is_dear: false,
         cancel,
         states: 0,
@@ -58,9 +80,8 @@ pub(super) fn compile(
 pub(super) struct Job<'a> {
     pub(super) engine: &'a Engine,
     pub(super) budget: CompileBudget,
-    /// Steps that one slice may take.
-    max_slice_steps: u64,
-    /// Whether one would have taken more.
+    patience: Patience,
+    /// Whether it would have taken more than that.
     is_dear: bool,
     cancel: &'a CancelFlag,
     states: usize,
@@ -100,15 +121,25 @@ impl Job<'_> {
         Ok(root)
     }
 
-    /// What is left of the compilation's steps, as far as one slice may take them.
-    pub(super) fn fuel(&self) -> Fuel {
-        let left = self.budget.max_steps.saturating_sub(self.steps);
-        Fuel::new(left.min(self.max_slice_steps))
+    /// What is left of the compilation's steps.
+    pub(super) fn steps_left(&self) -> u64 {
+        self.max_steps().saturating_sub(self.steps)
     }
 
-    /// What it means that a slice has used up the steps it had.
+    /// Steps that it may take in all.
+    fn max_steps(&self) -> u64 {
+        self.budget.max_steps.min(self.patience.max_steps)
+    }
+
+    /// What is left of the compilation's steps, as far as one slice may take them.
+    pub(super) fn fuel(&self) -> Fuel {
+        Fuel::new(self.steps_left().min(self.patience.max_slice_steps))
+    }
+
+    /// What it means that a slice has used up the steps it had, or the compilation all of them.
     pub(super) fn out_of_steps(&mut self) -> CompileError {
-        self.is_dear |= self.budget.max_steps.saturating_sub(self.steps) > self.max_slice_steps;
+        let left = self.budget.max_steps.saturating_sub(self.steps);
+        self.is_dear |= left > self.patience.max_slice_steps || self.steps_left() < left;
         exceeded("max_steps", self.budget.max_steps)
     }
 
@@ -151,7 +182,7 @@ impl Job<'_> {
         let CompileBudget {
             max_states,
             max_bytes,
-            max_steps,
+            ..
         } = self.budget;
         if self.states > max_states {
             return Err(exceeded("max_states", max_states as u64));
@@ -159,8 +190,8 @@ impl Job<'_> {
         if self.bytes > max_bytes {
             return Err(exceeded("max_bytes", max_bytes as u64));
         }
-        if self.steps > max_steps {
-            return Err(exceeded("max_steps", max_steps));
+        if self.steps > self.max_steps() {
+            return Err(self.out_of_steps());
         }
         Ok(result)
     }
@@ -285,10 +316,10 @@ impl Job<'_> {
         let mut by_tokens = Search::new(root);
         let mut text_exists = false;
         loop {
-            if slice_steps > self.max_slice_steps {
+            if slice_steps > self.patience.max_slice_steps {
                 return Err(self.out_of_steps());
             }
-            let steps = slice_steps.min(self.budget.max_steps.saturating_sub(self.steps) + 1);
+            let steps = slice_steps.min(self.steps_left() + 1);
             let mut fuel = Fuel::new(steps);
             let num_seen = by_bytes.num_seen() + by_tokens.num_seen();
             let found = self.slice(|automaton| {

@@ -18,10 +18,13 @@ use crate::engine::{Engine, Shares};
 use crate::error::CompileError;
 use crate::grammar::CompiledGrammar;
 use crate::index::TokenizerIndex;
-use crate::options::{CancelFlag, CompileBudget, CompilerOptions, JsonSchemaOptions};
+use crate::options::{
+    CancelFlag, CompileBudget, CompileEffort, CompilerOptions, JsonSchemaOptions,
+};
 use crate::specification::GrammarSpecification;
 use apart::Lanes;
 use cache::{Cache, Outcome, Ticket, Turn};
+use job::Patience;
 pub use renew::RenewError;
 pub(crate) use renew::{OwnMemory, Renewals};
 
@@ -118,6 +121,31 @@ impl GrammarCompiler {
         cancel: &CancelFlag,
     ) -> Result<CompiledGrammar, CompileError> {
         self.compile_owned(specification.clone(), budget, cancel)
+    }
+
+    /// [`compile_specification`](Self::compile_specification) with no more than an effort. `None` where
+    /// that doesn't suffice: what was computed is kept for another try. Waits for others that compile
+    /// the same with such an effort.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn compile_with_effort(
+        &self,
+        specification: &GrammarSpecification,
+        budget: CompileBudget,
+        effort: CompileEffort,
+        cancel: &CancelFlag,
+    ) -> Option<Result<CompiledGrammar, CompileError>> {
+        if let Err(error) = specification.check_size(&self.options.limits) {
+            return Some(Err(error));
+        }
+        let specification = Arc::new((specification.clone(), budget));
+        match effort {
+            CompileEffort::Shared { max_steps } => {
+                self.compile_shared(&specification, max_steps, cancel)
+            }
+            CompileEffort::Apart => Some(self.compile_apart(&specification, cancel)),
+        }
     }
 
     /// Whether [`compile_specification`](Self::compile_specification) would find its outcome in the
@@ -312,23 +340,34 @@ impl GrammarCompiler {
         specification: &Arc<(GrammarSpecification, CompileBudget)>,
         cancel: &CancelFlag,
     ) -> Outcome {
+        self.compile_shared(specification, u64::MAX, cancel)
+            .unwrap_or_else(|| self.compile_apart(specification, cancel))
+    }
+
+    /// The same in the memory that all share, unless it is known to be apart. `None` where that takes
+    /// more than so many steps, or more than a slice may at a time.
+    fn compile_shared(
+        &self,
+        specification: &Arc<(GrammarSpecification, CompileBudget)>,
+        max_steps: u64,
+        cancel: &CancelFlag,
+    ) -> Option<Outcome> {
         if let Some(known) = self.known_apart(specification) {
-            return known;
+            return Some(known);
         }
         // Before the cache is looked at: a grammar of a generation that is full would let its new
         // matchers fail with the old ones.
         let engine = self.engine();
         match self.cache.turn(specification, cancel) {
-            Turn::Known(outcome) => outcome,
+            Turn::Known(outcome) => Some(outcome),
             Turn::Compile(ticket) => {
-                let max_steps = self.options.max_shared_steps;
-                let compiled = self.compile_in(engine, specification, max_steps, cancel);
-                let Some(outcome) = compiled else {
-                    drop(ticket);
-                    return self.compile_apart(specification, cancel);
+                let patience = Patience {
+                    max_slice_steps: self.options.max_shared_steps.unwrap_or(u64::MAX),
+                    max_steps,
                 };
+                let outcome = self.compile_in(engine, specification, patience, cancel)?;
                 self.keep(ticket, specification, &outcome);
-                outcome
+                Some(outcome)
             }
         }
     }
@@ -347,23 +386,26 @@ impl GrammarCompiler {
         }
     }
 
-    /// Compiles in a generation. `None` where a part of that takes more than `max_slice_steps`.
+    /// Compiles in a generation. `None` where that takes more than the patience allows.
     fn compile_in(
         &self,
         engine: Arc<Engine>,
         specification: &Arc<(GrammarSpecification, CompileBudget)>,
-        max_slice_steps: Option<u64>,
+        patience: Patience,
         cancel: &CancelFlag,
     ) -> Option<Outcome> {
         self.num_compilations.fetch_add(1, Ordering::Relaxed);
         let limits = &self.options.limits;
         let (outcome, is_in_doubt) =
-            job::compile(specification, engine, limits, max_slice_steps, cancel)?;
+            job::compile(specification, engine, limits, patience, cancel)?;
         if is_in_doubt {
             // What is refused is to be refused whatever was compiled before it.
+            if !patience.is_endless() {
+                return None;
+            }
             let fresh = Arc::new(self.fresh_engine());
-            if let Some((Err(error), _)) = job::compile(specification, fresh, limits, None, cancel)
-            {
+            let alone = job::compile(specification, fresh, limits, patience, cancel);
+            if let Some((Err(error), _)) = alone {
                 return Some(Err(error));
             }
         }
@@ -377,7 +419,7 @@ impl GrammarCompiler {
         specification: &Arc<(GrammarSpecification, CompileBudget)>,
         cancel: &CancelFlag,
     ) -> Outcome {
-        let compiled = self.compile_in(engine, specification, None, cancel);
+        let compiled = self.compile_in(engine, specification, Patience::ENDLESS, cancel);
         compiled.unwrap_or(Err(CompileError::LimitExceeded {
             limit: "max_steps",
             max: specification.1.max_steps,

@@ -15,6 +15,9 @@ const MAX_OWN: usize = 4;
 /// Times that a matcher may go from one shared memory to the next.
 const MAX_SHARED_RENEWALS: u32 = 8;
 
+/// Times that a token is tried again, others going first between two, where it takes more than it may.
+const MAX_ATTEMPTS: u32 = 10;
+
 /// Tokens that are accepted again between two looks at the flag.
 const TOKENS_PER_LOOK: usize = 256;
 
@@ -161,7 +164,8 @@ impl GrammarCompiler {
 }
 
 /// Lets a matcher go on with the same grammar in other memory, where its text and the mask after it
-/// have room there. A token takes `max_steps` there, unless that is memory apart.
+/// have room there. A token takes `max_steps` there at a time, some times over, unless that is memory
+/// apart.
 pub(super) fn move_to(
     matcher: &mut GrammarMatcher,
     grammar: &CompiledGrammar,
@@ -174,14 +178,31 @@ pub(super) fn move_to(
         if index % TOKENS_PER_LOOK == 0 && cancel.is_cancelled() {
             return Err(CompileError::Cancelled.into());
         }
-        moved.set_allowance(max_steps);
-        if !moved.accept_token(token_id)? {
+        if !patiently(&mut moved, max_steps, |moved| moved.accept_token(token_id))? {
             return Err(RenewError::Diverged { token_id, index });
         }
     }
-    moved.set_allowance(max_steps);
-    moved.next_token_mask()?;
+    patiently(&mut moved, max_steps, |moved| moved.next_token_mask())?;
     moved.set_allowance(matcher.allowance());
     *matcher = moved;
     Ok(())
+}
+
+/// Calls a matcher with so many steps at a time.
+fn patiently<T>(
+    matcher: &mut GrammarMatcher,
+    max_steps: Option<u64>,
+    mut call: impl FnMut(&mut GrammarMatcher) -> Result<T, MatcherError>,
+) -> Result<T, MatcherError> {
+    let mut num_attempts = 0;
+    loop {
+        matcher.set_allowance(max_steps);
+        num_attempts += 1;
+        match call(matcher) {
+            Err(MatcherError::AllowanceSpent) if num_attempts < MAX_ATTEMPTS => {
+                matcher.let_others_pass();
+            }
+            outcome => return outcome,
+        }
+    }
 }

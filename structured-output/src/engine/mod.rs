@@ -165,6 +165,14 @@ impl Engine {
         automaton
     }
 
+    /// Sleeps while a matcher waits for the automaton. A lock that is given up and taken again at once
+    /// mostly goes to the same thread; without this, a matcher could wait for much of its work.
+    pub(crate) fn let_others_pass(&self) {
+        while self.num_waiting.load(Ordering::Relaxed) > 0 {
+            std::thread::yield_now();
+        }
+    }
+
     /// The automaton, where nobody is at work.
     fn try_lock(&self) -> Option<MutexGuard<'_, TokenAutomaton>> {
         match self.automaton.try_lock() {
@@ -174,13 +182,9 @@ impl Engine {
         }
     }
 
-    /// Does a slice of a compilation, once no matcher waits for the automaton. A lock that is given
-    /// up and taken again at once mostly goes to the same thread; without this, a matcher could wait
-    /// for many slices.
+    /// Does a slice of a compilation, once no matcher waits for the automaton.
     pub(crate) fn slice<T>(&self, work: impl FnOnce(&mut TokenAutomaton) -> T) -> T {
-        while self.num_waiting.load(Ordering::Relaxed) > 0 {
-            std::thread::yield_now();
-        }
+        self.let_others_pass();
         let mut automaton = self.lock();
         let result = work(&mut automaton);
         self.note_state_bytes(automaton.state_bytes());

@@ -22,6 +22,13 @@ impl GrammarMatcher {
         self.allowance.left()
     }
 
+    /// Lets other matchers go first that wait for the memory they share. For a thread that asks again and
+    /// again where a call failed with [`MatcherError::AllowanceSpent`]: what the call computed is known, so
+    /// long walks come to an end that way.
+    pub fn let_others_pass(&self) {
+        self.grammar.engine().let_others_pass();
+    }
+
     /// Whether its grammar is in memory apart from that which all share, see
     /// [`GrammarCompiler::move_apart`](crate::GrammarCompiler::move_apart).
     pub fn is_apart(&self) -> bool {

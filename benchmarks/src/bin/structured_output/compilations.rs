@@ -1,12 +1,15 @@
-//! Running requests, constrained and free, beside grammars made to take long: some that compile, some that
-//! run, and fifty ordinary ones.
+//! Running requests, constrained and free, alone and beside grammars made to take long: some that compile,
+//! with fifty ordinary ones behind them, and some that run.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use benchmarks::statistics::Summary;
-use protocol::{EngineCoreEventType, EngineCoreOutput, ModelSource, StructuredOutputsConstraint};
+use protocol::{
+    EngineCoreEventType, EngineCoreOutput, ModelSource, StructuredOutputsConstraint,
+    StructuredOutputsParams,
+};
 
 use crate::engine::Engine;
 use crate::{ARTICLE, Arguments, CHARACTER, INVOICE, config, hostile, list_of};
@@ -15,8 +18,27 @@ use crate::{ARTICLE, Arguments, CHARACTER, INVOICE, config, hostile, list_of};
 const NEIGHBOURS: usize = 9;
 /// Grammars of a wave, beside those that are hostile. The next follows as soon as all are answered.
 const OTHERS: usize = 50;
+/// A newcomer with a small constraint comes after so many steps.
+const STEPS_PER_NEWCOMER: usize = 5;
 /// Tokens of each request, at most.
 const MAX_TOKENS: u32 = 3800;
+
+/// What the neighbours decode beside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Beside {
+    Nothing,
+    /// Waves of grammars that compile.
+    Compiling,
+    /// The same, and hostile ones that run.
+    Running,
+}
+
+/// The situations and their names, in the order of the first round.
+const SITUATIONS: [(Beside, &str); 3] = [
+    (Beside::Nothing, "alone"),
+    (Beside::Compiling, "compiling"),
+    (Beside::Running, "running"),
+];
 
 /// The requests whose tokens are timed.
 struct Neighbours {
@@ -25,101 +47,129 @@ struct Neighbours {
     last: HashMap<String, Instant>,
 }
 
-/// Grammars under way, and what became of others.
+/// What came of one situation.
 #[derive(Default)]
-struct Compilations {
-    submitted: HashSet<String>,
-    /// Of these, hostile ones.
+struct Measured {
+    /// Between two outputs of a neighbour.
+    gaps: Vec<Duration>,
+    /// Until an ordinary grammar of a wave was admitted.
+    others: Vec<Duration>,
+    /// Until a newcomer was.
+    newcomers: Vec<Duration>,
+    /// How long each wave took.
+    waves: Vec<Duration>,
+    num_deferred: u64,
+}
+
+/// All that comes beside the neighbours.
+#[derive(Default)]
+struct Visitors {
+    /// Requests without a constraint that hold the places of hostile ones, so that the batch is always
+    /// as large and nobody else is ever scheduled.
+    seats: Vec<String>,
+    /// Of the wave, those without an answer.
     hostile: HashSet<String>,
+    others: HashMap<String, Instant>,
+    newcomers: HashMap<String, Instant>,
     /// Hostile requests that were let in and run.
     running: HashSet<String>,
     /// When the wave began.
     started: Option<Instant>,
     num_submitted: usize,
-    /// How long each wave took.
-    waves: Vec<Duration>,
-    /// What the last hostile ones were told.
+    num_newcomers: usize,
+    /// What hostile ones were told.
     refusals: HashSet<String>,
-    num_deferred: u64,
 }
 
 /// Prints the time between two tokens of a request alone and beside the others, and how long
 /// compilations take.
 pub(crate) fn measure(arguments: &Arguments, folder: &Path) -> anyhow::Result<()> {
     let source = ModelSource::Path(folder.to_owned());
-    let steps = 2 * arguments.steps;
-    let (mut alone, mut beside) = (Vec::new(), Vec::new());
-    let mut compilations = Compilations::default();
     let mut config = config(&source, arguments.threads, true);
-    // Ordinary ones whose grammar is compiled wait for a place: they don't make the batch larger.
     config.scheduler_config.max_num_seqs = (NEIGHBOURS + hostile::NUM_RUNNING) as u32;
     let mut engine = Engine::load(&config)?;
-    let idle = compilations.wave_while_idle(&mut engine)?;
-    for _ in 0..arguments.rounds {
+    let mut visitors = Visitors::default();
+    let idle = visitors.wave_while_idle(&mut engine)?;
+    let mut measured: [Measured; 3] = Default::default();
+    for round in 0..arguments.rounds {
         let mut neighbours = Neighbours {
             source: source.clone(),
             last: HashMap::new(),
         };
-        // As many as are hostile later, so that the batch is as large.
-        let places: Vec<String> = (0..hostile::NUM_RUNNING)
-            .map(|_| engine.add(None, MAX_TOKENS))
-            .collect();
         neighbours.fill(&mut engine);
         engine.wait_for_grammars();
+        visitors.take_seats(&mut engine);
         for _ in 0..12 {
             let (outputs, _) = engine.step()?;
             neighbours.take(&mut engine, &outputs);
         }
-        for _ in 0..steps {
-            let (outputs, _) = engine.step()?;
-            alone.extend(neighbours.take(&mut engine, &outputs));
+        for turn in 0..SITUATIONS.len() {
+            let situation = (round + turn) % SITUATIONS.len();
+            let (beside, _) = SITUATIONS[situation];
+            let measured = &mut measured[situation];
+            for step in 0..2 * arguments.steps {
+                visitors.come(&mut engine, beside, step);
+                let (outputs, stats) = engine.step()?;
+                measured.num_deferred += stats.num_deferred_answers;
+                let gaps = neighbours.take(&mut engine, &outputs);
+                measured.gaps.extend(gaps);
+                visitors.take(&mut engine, &outputs, measured);
+            }
+            visitors.leave(&mut engine);
         }
-        engine.end(places);
-        for _ in 0..steps {
-            compilations.submit_wave(&mut engine);
-            let (outputs, stats) = engine.step()?;
-            compilations.num_deferred += stats.num_deferred_answers;
-            beside.extend(neighbours.take(&mut engine, &outputs));
-            compilations.take(&mut engine, &outputs);
-        }
-        compilations.end(&mut engine);
+        engine.end(visitors.seats.drain(..).collect());
         engine.abort(neighbours.last.into_keys().collect())?;
     }
-    print(alone, beside);
-    let waves = Summary::of(compilations.waves.clone());
+    print(&measured);
+    println!("\nA wave with nothing running took {idle:.1?}.");
     println!(
-        "\n{} waves of compilations ended meanwhile, each within {:.1?} (median) and {:.1?} \
-         (longest); one with nothing running took {idle:.1?}. {} answers were found aside; no step's \
-         grammars took more than {} steps of work. Refused:",
-        waves.count,
-        waves.p50,
-        waves.max,
-        compilations.num_deferred,
+        "No step's grammars took more than {} steps of work. Refused:",
         engine.most_grammar_steps()
     );
-    for refusal in compilations.refusals {
+    for refusal in visitors.refusals {
         println!("- {refusal}");
     }
     Ok(())
 }
 
-fn print(alone: Vec<Duration>, beside: Vec<Duration>) {
-    let (alone, beside) = (Summary::of(alone), Summary::of(beside));
+fn print(measured: &[Measured; 3]) {
     println!(
-        "\n{NEIGHBOURS} running requests, two thirds of them under schemas: time between two outputs of a \
-         request, beside {OTHERS} compilations and {} hostile grammars, {} and {} of them:\n",
-        hostile::NUM_RUNNING + hostile::NUM_COMPILING,
-        alone.count,
-        beside.count
+        "\n{NEIGHBOURS} running requests, two thirds of them under schemas, in a full batch of {}: time between \
+         two outputs of a request, beside waves of {OTHERS} compilations and {} that spend their budgets, \
+         and with {} hostile grammars more that run:\n",
+        NEIGHBOURS + hostile::NUM_RUNNING,
+        hostile::NUM_COMPILING,
+        hostile::NUM_RUNNING,
     );
-    println!("| | alone | beside | ratio |\n|---|---|---|---|");
-    for (name, alone, beside) in [
-        ("median", alone.p50, beside.p50),
-        ("p99", alone.p99, beside.p99),
-        ("longest", alone.max, beside.max),
-    ] {
-        let ratio = beside.as_secs_f64() / alone.as_secs_f64();
-        println!("| {name} | {alone:.1?} | {beside:.1?} | {ratio:.2} |");
+    println!("| | alone | compiling | ratio | running | ratio |\n|---|---|---|---|---|---|");
+    let gaps = measured.each_ref().map(|of| Summary::of(of.gaps.clone()));
+    let row = |name: &str, time: fn(&Summary) -> Duration| {
+        let [alone, compiling, running] = gaps.each_ref().map(time);
+        let ratio = |time: Duration| time.as_secs_f64() / alone.as_secs_f64();
+        println!(
+            "| {name} | {alone:.1?} | {compiling:.1?} | {:.2} | {running:.1?} | {:.2} |",
+            ratio(compiling),
+            ratio(running)
+        );
+    };
+    row("median", |summary| summary.p50);
+    row("p99", |summary| summary.p99);
+    row("longest", |summary| summary.max);
+    println!("\nUntil admission, and whole waves (median, longest, how many):\n");
+    println!("| | others of the wave | small newcomers | waves | answers found aside |");
+    println!("|---|---|---|---|---|");
+    for (of, (_, name)) in measured.iter().zip(SITUATIONS) {
+        let cells = [&of.others, &of.newcomers, &of.waves].map(|times| {
+            if times.is_empty() {
+                return "none".to_owned();
+            }
+            let summary = Summary::of(times.clone());
+            format!(
+                "{:.1?}, {:.1?}, {}",
+                summary.p50, summary.max, summary.count
+            )
+        });
+        println!("| {name} | {} | {} |", cells.join(" | "), of.num_deferred);
     }
 }
 
@@ -158,81 +208,116 @@ impl Neighbours {
     }
 }
 
-impl Compilations {
-    /// Submits a wave, where none is under way.
-    fn submit_wave(&mut self, engine: &mut Engine) {
-        if !self.submitted.is_empty() {
+impl Visitors {
+    /// Takes the places of hostile requests that don't run.
+    fn take_seats(&mut self, engine: &mut Engine) {
+        while self.seats.len() + self.running.len() < hostile::NUM_RUNNING {
+            self.seats.push(engine.add(None, MAX_TOKENS));
+        }
+    }
+
+    /// Submits what comes before a step.
+    fn come(&mut self, engine: &mut Engine, beside: Beside, step: usize) {
+        if beside == Beside::Nothing {
             return;
         }
-        self.started = Some(Instant::now());
+        if self.hostile.is_empty() && self.others.is_empty() {
+            self.submit_wave(engine, beside);
+        }
+        if step % STEPS_PER_NEWCOMER == 0 {
+            let number = self.num_newcomers;
+            self.num_newcomers += 1;
+            let choices = ["yes", "no"].map(|choice| format!("{choice}{number}"));
+            let constraint = StructuredOutputsConstraint::Choice(choices.to_vec());
+            let id = engine.add(Some(constraint), MAX_TOKENS);
+            self.newcomers.insert(id, Instant::now());
+        }
+    }
+
+    fn submit_wave(&mut self, engine: &mut Engine, beside: Beside) {
+        let now = Instant::now();
+        self.started = Some(now);
         engine.end(self.running.drain().collect());
+        self.take_seats(engine);
         // Each its own, so that each is compiled.
-        for params in hostile::constraints(self.num_submitted) {
-            let id = engine.add_with(Some(params), MAX_TOKENS);
-            self.hostile.insert(id.clone());
-            self.submitted.insert(id);
+        let mut constraints = hostile::constraints(self.num_submitted);
+        if beside == Beside::Compiling {
+            constraints.drain(..hostile::NUM_RUNNING);
+        }
+        for params in constraints {
+            self.hostile
+                .insert(engine.add_with(Some(params), MAX_TOKENS));
         }
         for _ in 0..OTHERS {
             let number = self.num_submitted;
             self.num_submitted += 1;
             let schema = ARTICLE.replace("title", &format!("title_{number}"));
-            let constraint = StructuredOutputsConstraint::Json(schema);
-            self.submitted
-                .insert(engine.add(Some(constraint), MAX_TOKENS));
+            let params = StructuredOutputsParams::new(StructuredOutputsConstraint::Json(schema));
+            self.others
+                .insert(engine.add_with(Some(params), MAX_TOKENS), now);
         }
     }
 
     /// Takes the answers, and ends the ordinary requests that were let in.
-    fn take(&mut self, engine: &mut Engine, outputs: &[EngineCoreOutput]) {
-        let mut ended = Vec::new();
+    fn take(&mut self, engine: &mut Engine, outputs: &[EngineCoreOutput], measured: &mut Measured) {
+        let (mut ended, mut is_answer) = (Vec::new(), false);
         for output in outputs {
+            let id = &output.request_id;
             let is_admitted = output
                 .events
                 .iter()
                 .any(|event| event.event_type == EngineCoreEventType::Admitted);
             if let Some(error) = &output.error {
                 self.refusals.insert(error.message.clone());
-                self.running.remove(&output.request_id);
-            } else if !is_admitted {
-                continue;
-            }
-            if !self.submitted.remove(&output.request_id) {
-                continue;
-            }
-            match self.hostile.remove(&output.request_id) && output.error.is_none() {
-                true => {
-                    self.running.insert(output.request_id.clone());
+                is_answer |= self.hostile.remove(id);
+                self.running.remove(id);
+            } else if output.finish_reason.is_some() {
+                self.running.remove(id);
+            } else if is_admitted {
+                is_answer = true;
+                if let Some(since) = self.others.remove(id) {
+                    measured.others.push(since.elapsed());
+                    ended.push(id.clone());
+                } else if let Some(since) = self.newcomers.remove(id) {
+                    measured.newcomers.push(since.elapsed());
+                    ended.push(id.clone());
+                } else if self.hostile.remove(id) {
+                    self.running.insert(id.clone());
+                    ended.extend(self.seats.pop());
                 }
-                false => ended.push(output.request_id.clone()),
             }
         }
         engine.end(ended);
-        if self.submitted.is_empty()
+        self.take_seats(engine);
+        if is_answer
+            && self.hostile.is_empty()
+            && self.others.is_empty()
             && let Some(started) = self.started.take()
         {
-            self.waves.push(started.elapsed());
+            measured.waves.push(started.elapsed());
         }
     }
 
-    /// Ends what is under way.
-    fn end(&mut self, engine: &mut Engine) {
+    /// Ends all but those that hold seats.
+    fn leave(&mut self, engine: &mut Engine) {
         self.started = None;
-        self.hostile.clear();
-        engine.end(self.submitted.drain().chain(self.running.drain()).collect());
+        let mut ended: Vec<String> = self.hostile.drain().chain(self.running.drain()).collect();
+        ended.extend(self.others.drain().map(|(id, _)| id));
+        ended.extend(self.newcomers.drain().map(|(id, _)| id));
+        engine.end(ended);
+        self.take_seats(engine);
     }
 
     /// How long a wave takes while nothing runs.
     fn wave_while_idle(&mut self, engine: &mut Engine) -> anyhow::Result<Duration> {
-        self.submit_wave(engine);
+        self.submit_wave(engine, Beside::Running);
+        engine.end(self.seats.drain(..).collect());
         let started = Instant::now();
         engine.wait_for_grammars();
         let took = started.elapsed();
-        while !self.submitted.is_empty() {
-            let (outputs, _) = engine.step()?;
-            self.take(engine, &outputs);
-        }
-        self.waves.clear();
-        self.end(engine);
+        self.leave(engine);
+        engine.end(self.seats.drain(..).collect());
+        engine.abort(Vec::new())?;
         Ok(took)
     }
 }

@@ -10,7 +10,7 @@ use protocol::{
     RequestErrorCode, SamplingParams, SchedulingPolicy, SpeculativeConfig,
     StructuredOutputsConstraint, StructuredOutputsParams,
 };
-use structured_output::{CancelFlag, TokenizerInfo};
+use structured_output::{CancelFlag, CompileEffort, TokenizerInfo};
 
 use super::{assert_idle, config, ids, scheduler};
 use crate::core::sched::scheduler::RunningRequest;
@@ -43,8 +43,12 @@ fn params(pattern: &str, max_tokens: u32) -> Arc<SamplingParams> {
 
 fn compiled(backend: &FormworkBackend, params: &Arc<SamplingParams>) -> CompiledGrammar {
     let structured_outputs = params.structured_outputs.as_ref().unwrap();
-    let grammar = backend.compile_grammar(structured_outputs, &[], &CancelFlag::new());
-    let request = StructuredOutputRequest::new(grammar.unwrap(), params, None, &[EOS]);
+    let effort = CompileEffort::Shared {
+        max_steps: u64::MAX,
+    };
+    let cancel = CancelFlag::new();
+    let grammar = backend.compile_grammar(structured_outputs, &[], effort, &cancel);
+    let request = StructuredOutputRequest::new(grammar.unwrap().unwrap(), params, None, &[EOS]);
     CompiledGrammar {
         outcome: Ok(Box::new(request.unwrap())),
         compile_seconds: None,
