@@ -8,7 +8,7 @@ use super::exits::NearExits;
 use super::language_facts::LanguageFacts;
 use super::parser_steps::Steps;
 use super::{GrammarState, TokenAutomaton};
-use crate::earley::{ContextId, ContextMemo, Lexeme, Parser, StateId, Symbol};
+use crate::earley::{ContextId, ContextMemo, Item, Lexeme, Parser, StateId, Symbol};
 use crate::index::{ROOT, Trie};
 use crate::lexical::search::{DEAD, Graph, Search, UNKNOWN, nearest_end};
 use crate::lexical::{ExprId, Fuel, OutOfFuel};
@@ -193,6 +193,7 @@ impl TokenAutomaton {
             let tokens = nearest_end(&mut ByTokens(self), state, fuel)?;
             return Ok(tokens.saturating_add(1));
         }
+        let state = self.parser_completed_as(state, fuel)?;
         // A token that is named as well as written leads to more than what follows its text: to what
         // has a completion of its own, which is no longer than that of its text.
         let mut pending = vec![state];
@@ -204,6 +205,26 @@ impl TokenAutomaton {
         }
         let known = self.grammars.memo.min_tokens.get(&state).copied();
         Ok(known.unwrap_or(u32::MAX))
+    }
+
+    /// A state within JSON by itself, as [`TokenAutomaton::completed_as`] has it.
+    fn parser_completed_as(
+        &mut self,
+        state: StateId,
+        fuel: &mut Fuel,
+    ) -> Result<StateId, OutOfFuel> {
+        let &[item] = self.grammars.parser.items(state) else {
+            return Ok(state);
+        };
+        let Lexeme::Text(text) = item.lexeme else {
+            return Ok(state);
+        };
+        let completed = self.completed_as(text, fuel)?;
+        if completed == text {
+            return Ok(state);
+        }
+        let lexeme = Lexeme::Text(completed);
+        self.grammars.parser.single(Item { lexeme, ..item }, fuel)
     }
 
     /// Makes known what a state and those on its canonical completion need, or says for which state
@@ -319,7 +340,7 @@ impl TokenAutomaton {
         }
         let index = Arc::clone(&self.index);
         let trie = index.byte_trie();
-        let (mut node, mut last) = (ROOT, state);
+        let (mut node, mut last) = (ROOT, self.parser_completed_as(state, fuel)?);
         let mut completing = Vec::new();
         loop {
             let (parser, machine) = self.parser();
