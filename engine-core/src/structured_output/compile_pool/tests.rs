@@ -191,7 +191,7 @@ fn admitted_and_new_requests_take_turns() {
     }
     assert_eq!(lanes.try_send(job("g").0, true), Err(TrySendError::Full(3)));
     let lane = served.iter().find(|lane| lane.duty == Duty::Answer);
-    let mut next = || lane.unwrap().next_job().unwrap().request_id.to_string();
+    let next = || lane.unwrap().next_job().unwrap().request_id.to_string();
     let order: Vec<String> = (0..6).map(|_| next()).collect();
     assert_eq!(order, ["a", "d", "b", "e", "c", "f"]);
     // Those that were begun count.
