@@ -11,7 +11,7 @@ use super::super::compile_job::SHARED_STEPS;
 use super::super::request::StructuredOutputRequest;
 use super::*;
 
-const EOS: u32 = 128;
+const EOS: u32 = 256;
 
 /// Compiles like the real one, but holds the thread that begins `begin…` until it is let go, that which
 /// goes on with `compile…`, and that which works apart on `apart…`.
@@ -23,7 +23,7 @@ struct HoldingBackend {
 
 impl HoldingBackend {
     fn new() -> (Arc<dyn StructuredOutputBackend>, Receiver<Duty>, Sender<()>) {
-        let mut vocab: Vec<Vec<u8>> = (0..128).map(|byte| vec![byte]).collect();
+        let mut vocab: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).collect();
         vocab.push(b"<eos>".to_vec());
         let info = TokenizerInfo::new(&vocab, vocab.len(), &[EOS], &[EOS]).unwrap();
         let (held_sender, held) = unbounded();
@@ -151,22 +151,29 @@ fn what_takes_more_than_a_first_try_goes_on_behind_what_takes_less() {
     let (backend, held, leave) = HoldingBackend::new();
     let (done_sender, done) = unbounded();
     let pool = CompilePool::new(&backend, 2, 8, &done_sender).unwrap();
+    // Who waits for them.
+    let mut answers = Vec::new();
+    let mut submit = |pattern: &str| {
+        let (job, answer) = job(pattern);
+        pool.submit(job).unwrap();
+        answers.push(answer);
+    };
     // Each is passed on until a thread is held by it.
     for (pattern, duty) in [
         ("apart1", Duty::Apart),
         ("apart2", Duty::Apart),
         ("compile1", Duty::Compile),
     ] {
-        pool.submit(job(pattern).0).unwrap();
+        submit(pattern);
         assert_eq!(held.recv().unwrap(), duty);
     }
     // Two more of them wait for these threads, and hold up nobody who needs others.
     for pattern in ["apart3", "compile2"] {
-        pool.submit(job(pattern).0).unwrap();
+        submit(pattern);
     }
     for number in 0..4 {
         let pattern = format!("[0-9]{{{}}}", number + 1);
-        pool.submit(job(&pattern).0).unwrap();
+        submit(&pattern);
         assert_eq!(*done.recv().unwrap(), *pattern);
     }
     for _ in 0..5 {
