@@ -243,7 +243,10 @@ fn wide(architecture: &'static str) -> tempfile::TempDir {
         num_key_value_heads: 4,
         head_dim: 32,
         vocab_size: 320,
-        extra: json!({"rope_theta": 1e4}),
+        extra: match architecture {
+            "MixtralForCausalLM" => json!({"num_local_experts": 4, "num_experts_per_tok": 2}),
+            _ => json!({"rope_theta": 1e4}),
+        },
         ..RandomCheckpoint::tiny(architecture, 5)
     };
     checkpoint.write(folder.path()).unwrap();
@@ -306,6 +309,28 @@ fn parts_of_one_matrix_may_have_different_formats() {
     assert_eq!(bits(&kept), bits(&exact));
     let same = cosine(&found, &exact);
     assert!(same > 0.998, "{same}");
+}
+
+#[test]
+fn parts_of_experts_may_have_different_formats() {
+    let folder = wide("MixtralForCausalLM");
+    let format = |name: &str| match name {
+        _ if name.contains("ffn_up_exps") => GgmlDType::Q6K,
+        _ if name.contains("ffn_down_exps") => GgmlDType::Q5K,
+        _ => GgmlDType::Q4K,
+    };
+    let mixed =
+        |name: &str, shape: &[usize], values: &[f32]| quantized(format(name))(name, shape, values);
+    let widened = |name: &str, shape: &[usize], values: &[f32]| {
+        dequantized(format(name))(name, shape, values)
+    };
+    let file = written(folder.path(), folder.path(), &mixed);
+    let found = logits(&file, BackendKind::Cpu, Dtype::Float32);
+    let file = written(folder.path(), folder.path(), &widened);
+    let exact = logits(&file, BackendKind::Candle, Dtype::Float32);
+    // The parts that an expert multiplies at once are brought to 8 bits.
+    let same = cosine(&found, &exact);
+    assert!(same > 0.99, "{same}");
 }
 
 #[test]

@@ -43,10 +43,14 @@ impl ValidationError {
         }
     }
 
-    /// A field that asks for something that this version can't do.
-    pub fn not_available(parameter: impl Into<String>, value: impl fmt::Display) -> Self {
+    /// A field that asks for what this engine doesn't do. `instead` says why not, or what would do.
+    pub fn not_supported(
+        parameter: impl Into<String>,
+        value: impl fmt::Display,
+        instead: &str,
+    ) -> Self {
         let parameter = parameter.into();
-        let message = format!("{parameter} is not available yet; leave it out");
+        let message = format!("{parameter} is not supported: {instead}");
         Self::field(parameter, value, message)
     }
 }

@@ -8,12 +8,13 @@ mod tokenize;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use protocol::{
-    EngineCoreRequest, SamplingParams, StructuredOutputsConstraint, StructuredOutputsParams,
-};
+use protocol::{EngineCoreRequest, SamplingParams, StructuredOutputsParams};
 use tokenizer::Tokenizer;
 
-pub use generate_request::{CallersFields, ChatPrompt, GenerateRequest, Prompt, TruncationSide};
+use generate_request::with_max_tokens_field;
+pub use generate_request::{
+    CallersFields, ChatPrompt, ConstraintPart, GenerateRequest, Prompt, TruncationSide,
+};
 pub(crate) use tokenize::TokenizedPrompt;
 
 use crate::detokenizer::ThinkingSplit;
@@ -116,21 +117,33 @@ impl InputProcessor {
     /// the messages, an empty or too long prompt, a token id that the model doesn't have.
     pub fn process_inputs(
         &self,
+        mut request: GenerateRequest,
+    ) -> Result<ProcessedInputs, ValidationError> {
+        let name = request.max_tokens_field.take();
+        let name = name.unwrap_or_else(|| "max_tokens".to_owned());
+        self.process(request, &name)
+            .map_err(|error| with_max_tokens_field(error, &name))
+    }
+
+    fn process(
+        &self,
         request: GenerateRequest,
+        max_tokens_field: &str,
     ) -> Result<ProcessedInputs, ValidationError> {
         let mut params = request.sampling_params;
         verify(&mut params, &self.limits)?;
         let constraint_field = self.verify_constraint(
             &mut params,
             request.constraint_field,
-            request.constraint_parts,
+            &request.constraint_parts,
             request.whitespace_field,
         )?;
-        let max_tokens_field = request.max_tokens_field;
         let callers_fields = constraint_field.map(|constraint| {
+            let parts = request.constraint_parts.into_iter();
             Arc::new(CallersFields {
                 constraint,
-                max_tokens: max_tokens_field.unwrap_or_else(|| "max_tokens".to_owned()),
+                places: parts.map(|part| (part.field, part.place)).collect(),
+                max_tokens: max_tokens_field.to_owned(),
             })
         });
         let TokenizedPrompt {
@@ -185,7 +198,7 @@ impl InputProcessor {
         &self,
         params: &mut SamplingParams,
         field: Option<String>,
-        parts: Vec<(String, StructuredOutputsConstraint)>,
+        parts: &[ConstraintPart],
         whitespace_field: Option<String>,
     ) -> Result<Option<String>, ValidationError> {
         let Some(constraint) = &mut params.structured_outputs else {
@@ -207,9 +220,9 @@ impl InputProcessor {
                 value: error.value,
             });
         }
-        for (field, part) in parts {
-            self.checker
-                .check(&StructuredOutputsParams::new(part), &field)?;
+        for part in parts {
+            let alone = StructuredOutputsParams::new(part.constraint.clone());
+            self.checker.check(&alone, &part.field)?;
         }
         Err(error)
     }

@@ -13,6 +13,8 @@ pub(crate) fn json_problem(error: &serde_json::Error) -> String {
         None if problem.len() < text.len() => {
             let problem = match problem {
                 "expected ident" => "expected null, true or false",
+                // serde_json's own limit.
+                "recursion limit exceeded" => "values are nested deeper than 128",
                 problem => problem,
             };
             format!("{problem} at column {}", error.column())

@@ -63,8 +63,8 @@ pub use async_llm::{AsyncLLM, BoxFuture, CoreClient, RequestStream};
 pub use detokenizer::{IncrementalDetokenizer, StopStringMatch, ThinkingSplit};
 pub use error::{EngineDeadError, GenerateError, ValidationError, cut_short};
 pub use input_processor::{
-    CallersFields, ChatPrompt, GenerateRequest, InputProcessor, ProcessedInputs, Prompt,
-    TruncationSide,
+    CallersFields, ChatPrompt, ConstraintPart, GenerateRequest, InputProcessor, ProcessedInputs,
+    Prompt, TruncationSide,
 };
 pub use llm::LLM;
 pub use logging::{init_logging, init_logging_as};

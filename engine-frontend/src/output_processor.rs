@@ -12,7 +12,7 @@ use protocol::{
 use tokenizer::Tokenizer;
 
 use crate::detokenizer::IncrementalDetokenizer;
-use crate::error::{EngineDeadError, GenerateError, ValidationError};
+use crate::error::{EngineDeadError, GenerateError};
 use crate::input_processor::ProcessedInputs;
 use crate::logprobs::LogprobsProcessor;
 use crate::metrics::{IterationStats, RequestStateStats, StructuredEnds};
@@ -237,12 +237,9 @@ impl OutputProcessor {
             .queue
             .put(Err(match (error.code, &state.callers_fields) {
                 // As the frontend's own check would have said it.
-                (RequestErrorCode::GrammarRefused, Some(fields)) => ValidationError {
-                    message: fields.translate(&error.message),
-                    parameter: Some(fields.constraint.clone()),
-                    value: None,
+                (RequestErrorCode::GrammarRefused, Some(fields)) => {
+                    fields.translate(&error.message).into()
                 }
-                .into(),
                 _ => GenerateError::Request(error),
             }));
         let parent = state

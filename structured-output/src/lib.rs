@@ -73,6 +73,7 @@ mod engine;
 mod error;
 mod grammar;
 mod grammar_syntax;
+mod held;
 mod index;
 mod json;
 mod lexical;

@@ -60,6 +60,11 @@ const PIECES: &[&str] = &[
     "2}",
     "\\n",
     "\n",
+    // As long as a text of which something is left out, see `unread_text`.
+    "abababababababababababababababababababab",
+    "\":1,\"abababababababababababababababababababab",
+    "\",\"abababababababababababababababababababab",
+    "\",\"abababababababababababababababababababab\"",
 ];
 const EOS: u32 = 256 + PIECES.len() as u32;
 
@@ -92,6 +97,12 @@ const SCHEMAS: &[&str] = &[
     r#"{"type":"object","properties":{"a":{"const":1},"ab":{"type":"array"}}}"#,
     r#"{"type":"object","properties":{"a":{"const":1}},"required":["a"],"additionalProperties":{"const":1}}"#,
     r#"{"type":"object","minProperties":2,"maxProperties":3,"additionalProperties":{"const":1}}"#,
+    r#"{"type":"object","minProperties":3,"propertyNames":{"enum":["a","b","ab","abababababababababababababababababababab"]}}"#,
+    r#"{"type":"object","minProperties":2,"patternProperties":{"^(ab){20,21}$":{"const":1}},"additionalProperties":false}"#,
+    r#"{"type":"object","minProperties":3,"patternProperties":{"^(ab){20}":{"type":"object"}},"additionalProperties":{"const":1}}"#,
+    r#"{"uniqueItems":true,"type":"array","items":{"type":"string","pattern":"^(ab){20,21}$"},"minItems":2}"#,
+    r#"{"uniqueItems":true,"type":"array","items":{"type":["object","string"],"additionalProperties":{"type":"integer"}},"minItems":3}"#,
+    r#"{"uniqueItems":true,"type":"array","items":{"type":"array","items":{"type":"string"},"uniqueItems":true,"minItems":2}}"#,
     r#"{"type":"object","propertyNames":{"pattern":"^[ab]$"},"additionalProperties":{"const":1}}"#,
     r#"{"type":"object","propertyNames":{"enum":["a","b","c"]},"minProperties":2}"#,
     r#"{"type":"object","patternProperties":{"^a":{"const":1},"b$":{"type":["integer","string"]}},"additionalProperties":false}"#,
@@ -132,6 +143,34 @@ fn compared(matcher: &GrammarMatcher, text: &[u8]) -> Result<MaskRef, TestCaseEr
     Ok(mask)
 }
 
+/// The bound on the tokens that complete a text: it is that of the texts after the tokens that
+/// [`GrammarMatcher::next_token_mask_within`] allows, and of no others.
+fn bounded(matcher: &GrammarMatcher, text: &[u8]) -> Result<(), TestCaseError> {
+    let bound = matcher.min_tokens_to_complete().unwrap();
+    let within = matcher.next_token_mask_within(bound).unwrap();
+    let mask = matcher.next_token_mask().unwrap();
+    for token in mask.token_ids() {
+        let mut after = matcher.fork();
+        prop_assert!(after.accept_token(token).unwrap());
+        prop_assert_eq!(
+            within.is_allowed(token),
+            after.min_tokens_to_complete().unwrap() < bound,
+            "{:?} after {}",
+            String::from_utf8_lossy(bytes_of(token)),
+            String::from_utf8_lossy(text)
+        );
+    }
+    let completing = matcher.next_token_mask_completing(bound).unwrap();
+    prop_assert!(completing.num_allowed() > 0);
+    let ids = completing.token_ids();
+    prop_assert!(ids.iter().all(|&token| within.is_allowed(token)));
+    Ok(())
+}
+
+fn bytes_of(token: u32) -> &'static [u8] {
+    COMPILER.tokenizer_info().token_bytes(token)
+}
+
 /// Walks by the mask, and compares it at each place.
 fn check(grammar: &CompiledGrammar, choices: &[usize]) -> Result<(), TestCaseError> {
     let mut matcher = GrammarMatcher::new(grammar);
@@ -154,9 +193,12 @@ fn check(grammar: &CompiledGrammar, choices: &[usize]) -> Result<(), TestCaseErr
             break;
         }
         prop_assert!(matcher.accept_token(token).unwrap());
-        text.extend_from_slice(grammar.tokenizer_info().token_bytes(token));
+        text.extend_from_slice(bytes_of(token));
     }
-    Ok(())
+    match matcher.is_terminated() {
+        true => Ok(()),
+        false => bounded(&matcher, &text),
+    }
 }
 
 proptest! {

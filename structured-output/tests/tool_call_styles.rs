@@ -183,6 +183,139 @@ fn kimi_names_the_type_of_each_value() {
 }
 
 #[test]
+fn cohere_writes_arrays_and_objects_as_tags() {
+    let value =
+        |attributes: &str, text: &str| format!("<cofl:value {attributes}>{text}</cofl:value>");
+    let named = |name: &str, kind: &str, text: &str| {
+        value(&format!("name=\"{name}\" type=\"{kind}\""), text)
+    };
+    let item = |kind: &str, text: &str| value(&format!("type=\"{kind}\""), text);
+    let (name, age) = (named("name", "raw", "Bob <b>"), named("age", "json", " 7 "));
+    check(
+        &tag(PERSON, r#""style": "cohere_xml""#),
+        &[
+            &name,
+            &format!("{name}{age}"),
+            &format!("\n{name}\n{age}\n"),
+        ],
+        &[
+            &age,
+            &named("name", "json", "\"Bob\""),
+            &format!("{name}{}", named("age", "raw", "7")),
+            "<cofl:value name=name type=raw>Bob</cofl:value>",
+            "<parameter=name>Bob</parameter>",
+        ],
+    );
+    let schema = r##"{"type": "object", "properties": {
+        "config": {"type": "object", "properties": {"mode": {"enum": ["fast", 2, null]},
+            "on": {"type": "boolean"}}, "required": ["mode"], "additionalProperties": false},
+        "pair": {"type": "array", "prefixItems": [{"type": "string"}], "items": {"type": "integer",
+            "minimum": 3, "format": "int32"}, "minItems": 2, "maxItems": 3},
+        "tree": {"$ref": "#/$defs/tree"},
+        "either": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "null"}}]},
+        "nothing": {"const": null},
+        "free": {}
+    }, "$defs": {"tree": {"type": ["object", "null"], "additionalProperties": {"$ref": "#/$defs/tree"}}},
+    "additionalProperties": false}"##;
+    let (one, three) = (item("raw", "one"), item("json", "3"));
+    check(
+        &tag(schema, r#""style": "cohere_xml""#),
+        &[
+            "",
+            &named("config", "dict", &named("mode", "raw", "fast")),
+            &named(
+                "config",
+                "dict",
+                &format!(
+                    "\n{}\n{}\n",
+                    named("mode", "json", "null"),
+                    named("on", "json", "true")
+                ),
+            ),
+            &named("pair", "list", &format!("{one}{three}")),
+            &named("pair", "list", &format!(" {one} {three} {three} ")),
+            &named("tree", "json", "null"),
+            &named(
+                "tree",
+                "dict",
+                &named("a", "dict", &named("b", "json", "null")),
+            ),
+            &named("either", "raw", "<cofl:value>"),
+            &named("either", "list", ""),
+            &named("nothing", "json", "null"),
+            &named("free", "raw", "3"),
+            &named("free", "json", "3"),
+            &named(
+                "free",
+                "list",
+                &item("dict", &named("x", "list", &item("raw", "y"))),
+            ),
+        ],
+        &[
+            &named("config", "dict", ""),
+            &named("config", "json", "{\"mode\": \"fast\"}"),
+            &named("config", "dict", &named("mode", "raw", "2")),
+            &named(
+                "config",
+                "dict",
+                &format!("{}{}", named("mode", "raw", "fast"), named("x", "raw", "")),
+            ),
+            &named("pair", "list", &one),
+            &named("pair", "list", &format!("{three}{three}")),
+            &named("pair", "list", &format!("{one}{}", item("json", "2"))),
+            &named("pair", "list", &format!("{one}{three}{three}{three}")),
+            &named("pair", "list", &format!("{one}{}", named("1", "json", "3"))),
+            &named("tree", "dict", &named("a", "json", "1")),
+            &named("either", "list", &item("json", "1")),
+            &named("either", "json", "\"x\""),
+            &named("nothing", "raw", "null"),
+            &named("free", "json", "[3]"),
+            &named("free", "json", "\"x\""),
+            &named("other", "raw", "x"),
+        ],
+    );
+}
+
+#[test]
+fn what_refers_back_to_itself_is_refused_by_name() {
+    let refused = |schema: &str, style: &str, expected: &str| {
+        let info = TokenizerInfo::new(&[b"a".to_vec(), Vec::new()], 2, &[1], &[]).unwrap();
+        let compiler = GrammarCompiler::new(Arc::new(info), CompilerOptions::default());
+        let source = tag(schema, &format!(r#""style": "{style}""#));
+        let error = compiler.compile_structural_tag(&source).unwrap_err();
+        assert!(error.to_string().contains(expected), "{error}");
+    };
+    // Back to itself over `anyOf`, and by doubling.
+    let circle = r##"{"type": "object", "properties": {"a": {"$ref": "#/$defs/a"}},
+        "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}, {"type": "string"}]}}}"##;
+    refused(circle, "qwen_xml", "more than 64 deep");
+    let both = |next: usize| {
+        format!(r##"{{"anyOf": [{{"$ref": "#/$defs/d{next}"}}, {{"$ref": "#/$defs/d{next}"}}]}}"##)
+    };
+    let doubling: Vec<String> = (0..40)
+        .map(|at| format!(r#""d{at}": {}"#, both(at + 1)))
+        .collect();
+    let doubling = format!(
+        r##"{{"type": "object", "properties": {{"a": {{"$ref": "#/$defs/d0"}}}}, "$defs": {{{}, "d40": false}}}}"##,
+        doubling.join(", ")
+    );
+    refused(&doubling, "qwen_xml", "more than 100000 schemas");
+    refused(circle, "cohere_xml", "more than 64 deep");
+    for (schema, expected) in [
+        (r#"{"enum": [[1]]}"#, "arrays and objects in `enum`"),
+        (r#"{"type": "array", "uniqueItems": true}"#, "uniqueItems"),
+        (
+            r#"{"type": "array", "items": false, "minItems": 1}"#,
+            "no array meets",
+        ),
+        (r#"{"minItems": 1}"#, "without `type`"),
+    ] {
+        let schema = format!(r#"{{"type": "object", "properties": {{"a": {schema}}}}}"#);
+        refused(&schema, "cohere_xml", expected);
+    }
+}
+
+#[test]
 fn values_are_what_their_schemas_say() {
     let schema = r##"{"type": "object", "properties": {
         "size": {"enum": ["big", "small", 3]},

@@ -21,6 +21,9 @@ const CLOSING_TOKENS: u32 = 16;
 /// the taking back, and to the shortest completion.
 const MAX_WEIGHED_TOKENS: usize = 64;
 
+/// Where the shortest text has more bytes than this, and can't fit by far, its tokens are not counted.
+const MAX_WALKED_BYTES: u32 = 4096;
+
 /// Text is free where its mask has at least so many tokens: more than all kinds of white space that may
 /// follow a JSON text.
 const MIN_FREE_TOKENS: usize = 512;
@@ -119,10 +122,12 @@ impl StructuredOutputRequest {
     /// A limit of the grammar; nothing changes.
     pub(super) fn measure(&mut self, max_tokens: Option<u32>) -> Result<(), MatcherError> {
         if self.complete_within_max_tokens {
-            // A text that can't fit by far is not walked: that takes its whole length.
+            // A long text that can't fit by far is not walked: that takes its whole length. Of
+            // others the number that whoever is refused would have to allow is said.
             let at_least = self.grammar.min_tokens_bound()?.saturating_sub(1);
+            let is_long = self.grammar.min_bytes_to_complete()? > MAX_WALKED_BYTES;
             self.min_tokens = match max_tokens {
-                Some(max_tokens) if at_least > max_tokens => at_least,
+                Some(max_tokens) if is_long && at_least > max_tokens => at_least,
                 _ => self.grammar.min_tokens_to_complete()?.saturating_sub(1),
             };
         }

@@ -4,6 +4,9 @@ use protocol::{SamplingParams, StructuredOutputsConstraint};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::error::ValidationError;
+use crate::structured_outputs::without_hint;
+
 /// What the model is asked to continue.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Prompt {
@@ -134,31 +137,82 @@ pub struct GenerateRequest {
     pub separate_reasoning: bool,
     /// What the caller calls the field that has the constraint, for errors.
     pub constraint_field: Option<String>,
-    /// What the constraint was put together from, by the caller's names for these parts. Where the
-    /// whole is refused, the part at fault is named instead.
-    pub constraint_parts: Vec<(String, StructuredOutputsConstraint)>,
+    /// What the constraint was put together from. Where the whole is refused, the part at fault is
+    /// named instead.
+    pub constraint_parts: Vec<ConstraintPart>,
     /// What the caller calls the field that has the constraint's white space.
     pub whitespace_field: Option<String>,
     /// What the caller calls the limit of the answer's tokens, where it isn't `max_tokens`.
     pub max_tokens_field: Option<String>,
 }
 
-/// What the caller of a constrained request calls its fields, for errors that the core finds.
+/// A part of a constraint that was put together from several fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConstraintPart {
+    /// What the caller calls it.
+    pub field: String,
+    /// It alone.
+    pub constraint: StructuredOutputsConstraint,
+    /// Where it stands in the whole, a structural tag: a JSON pointer.
+    pub place: String,
+}
+
+/// What the caller of a constrained request calls its fields, for errors that the core finds.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CallersFields {
     /// The field that has the constraint.
     pub constraint: String,
+    /// Where the constraint was put together from several fields: each with its
+    /// [`place`](ConstraintPart::place) in it.
+    pub places: Vec<(String, String)>,
     /// The limit of the answer's tokens.
     pub max_tokens: String,
 }
 
 impl CallersFields {
     /// What the core says of a constraint, with the caller's names in place of its own.
-    pub(crate) fn translate(&self, message: &str) -> String {
+    pub(crate) fn translate(&self, message: &str) -> ValidationError {
         let message = without_field(message);
         let message = replace_name(message, "max_tokens", &self.max_tokens);
-        format!("{}: {message}", self.constraint)
+        let message = without_hint(&message);
+        let (field, message) = match self.part_at_fault(&message) {
+            Some((field, message)) => (field, message),
+            None => (self.constraint.as_str(), message),
+        };
+        ValidationError {
+            message: format!("{field}: {message}"),
+            parameter: Some(field.to_owned()),
+            value: None,
+        }
     }
+
+    /// The field of the part at which a message points, and the message with a pointer into that
+    /// part alone.
+    fn part_at_fault(&self, message: &str) -> Option<(&str, String)> {
+        const POINTS: &str = ", at `#";
+        let (before, rest) = message.split_once(POINTS)?;
+        let (pointer, after) = rest.split_once('`')?;
+        let (field, within) = self.places.iter().find_map(|(field, place)| {
+            let within = pointer.strip_prefix(place.as_str())?;
+            (within.is_empty() || within.starts_with('/')).then_some((field, within))
+        })?;
+        let within = within.strip_prefix("/json_schema").unwrap_or(within);
+        let at = match within {
+            "" => String::new(),
+            within => format!("{POINTS}{within}`"),
+        };
+        Some((field, format!("{before}{at}{after}")))
+    }
+}
+
+/// An error of a request with `name` in place of `max_tokens`, which the caller calls so.
+pub(super) fn with_max_tokens_field(mut error: ValidationError, name: &str) -> ValidationError {
+    const FIELD: &str = "max_tokens";
+    error.message = replace_name(&error.message, FIELD, name);
+    if error.parameter.as_deref() == Some(FIELD) {
+        error.parameter = Some(name.to_owned());
+    }
+    error
 }
 
 /// What the core says of a constraint, without its own name of the field.
@@ -227,6 +281,7 @@ mod tests {
         let fields = CallersFields {
             constraint: "guided_json".to_owned(),
             max_tokens: "max_output_tokens".to_owned(),
+            ..CallersFields::default()
         };
         for (message, translated) in [
             (
@@ -248,7 +303,43 @@ mod tests {
                 "guided_json: schema, at `#/not`: x",
             ),
         ] {
-            assert_eq!(fields.translate(message), translated);
+            let error = fields.translate(message);
+            assert_eq!(error.message, translated);
+            assert_eq!(error.parameter.as_deref(), Some("guided_json"));
+        }
+    }
+
+    #[test]
+    fn the_part_at_fault_is_named_with_a_pointer_into_it() {
+        let field = |i: usize| format!("tools[{i}].function.parameters");
+        let fields = CallersFields {
+            constraint: "tools".to_owned(),
+            places: [1, 10, 2]
+                .map(|i| (field(i), format!("/format/tags/{i}/content")))
+                .into(),
+            max_tokens: "max_tokens".to_owned(),
+        };
+        for (message, part, translated) in [
+            (
+                "structured_outputs.structural_tag: the grammar needs more than 5 of `max_bytes`, at \
+                 `#/format/tags/10/content`: make it smaller or raise the limit",
+                field(10),
+                ": the grammar needs more than 5 of `max_bytes`: make it smaller",
+            ),
+            (
+                "structural tag, at `#/format/tags/2/content/json_schema/properties/a`: x",
+                field(2),
+                ": structural tag, at `#/properties/a`: x",
+            ),
+            (
+                "structural tag, at `#/format/tags/0`: x",
+                "tools".to_owned(),
+                ": structural tag, at `#/format/tags/0`: x",
+            ),
+        ] {
+            let error = fields.translate(message);
+            assert_eq!(error.message, format!("{part}{translated}"));
+            assert_eq!(error.parameter, Some(part));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! From a prompt in any form to its tokens: template, text, ids.
 
 use serde_json::Value;
-use tokenizer::ChatTemplateRequest;
+use tokenizer::{ChatTemplateError, ChatTemplateRequest};
 
 use super::{ChatPrompt, InputProcessor, Prompt};
 use crate::error::ValidationError;
@@ -156,7 +156,10 @@ impl InputProcessor {
         };
         rendered.map_err(|error| ValidationError {
             message: error.to_string(),
-            parameter: Some(parameter.to_owned()),
+            parameter: Some(match error {
+                ChatTemplateError::InvalidMessage { field, .. } => field,
+                _ => parameter.to_owned(),
+            }),
             value: None,
         })
     }

@@ -1,12 +1,16 @@
 //! `/v1/chat/completions`: messages in, one message out.
 
+mod message;
+#[cfg(test)]
+mod tests;
+
 use std::mem;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::default_sampling_params::DefaultSamplingParams;
-use super::fields::{Fields, parse};
+use super::fields::Fields;
 use super::logprobs::ChatCompletionLogProbs;
 use super::request::{CommonFields, take_max_tokens, wrong_max_tokens};
 use super::tool_call::ToolCall;
@@ -16,6 +20,7 @@ use super::tools::{self, take_tools};
 use super::usage::UsageInfo;
 use crate::error::ValidationError;
 use crate::input_processor::{ChatPrompt, GenerateRequest, Prompt};
+use message::chat_message;
 
 const MAX_COMPLETION_TOKENS: &str = "max_completion_tokens";
 
@@ -24,16 +29,6 @@ const REASONING_EFFORT: &str = "reasoning_effort";
 /// The values of `reasoning_effort`, as the chat template gets them.
 pub(crate) const REASONING_EFFORTS: [&str; 7] =
     ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
-
-/// The roles of the API.
-const ROLES: [&str; 6] = [
-    "system",
-    "developer",
-    "user",
-    "assistant",
-    "tool",
-    "function",
-];
 
 /// A request for `/v1/chat/completions`.
 #[derive(Debug, Clone, PartialEq)]
@@ -75,11 +70,11 @@ impl ChatCompletionRequest {
     /// Reads a request's body.
     ///
     /// # Errors
-    /// The first field that is missing, unknown, of the wrong type or not available, by name.
+    /// The first field that is missing, unknown, of the wrong type or not supported, by name.
     pub fn from_json(body: Value) -> Result<Self, ValidationError> {
         let mut fields = Fields::new(body)?;
         let common = CommonFields::take(&mut fields)?;
-        refuse_unavailable(&mut fields)?;
+        refuse_unsupported(&mut fields)?;
         let messages: Vec<Value> = fields.require("messages")?;
         let tools = take_tools(&mut fields)?;
         let tool_choice = take_tool_choice(&mut fields, tools.as_deref())?;
@@ -196,9 +191,9 @@ impl ChatCompletionRequest {
             self.common
                 .generate_request(request_id.to_owned(), prompt, max_tokens, defaults);
         self.common.constraint = None;
-        request.max_tokens_field = self
-            .max_completion_tokens
-            .map(|_| MAX_COMPLETION_TOKENS.to_owned());
+        if self.max_completion_tokens.is_some() {
+            request.max_tokens_field = Some(MAX_COMPLETION_TOKENS.to_owned());
+        }
         request.add_special_tokens = self.add_special_tokens;
         request.separate_reasoning = true;
         request.sampling_params.logprobs = self.logprobs.then_some(self.top_logprobs);
@@ -216,22 +211,35 @@ impl ChatCompletionRequest {
 }
 
 /// Fields of chat requests that only pass where they ask for nothing.
-fn refuse_unavailable(fields: &mut Fields) -> Result<(), ValidationError> {
-    for name in ["echo", "return_prompt_text"] {
-        fields.refuse_unless(name, |v| v == &Value::Bool(false))?;
-    }
-    fields.refuse_unless("modalities", |v| v == &serde_json::json!(["text"]))?;
-    for name in [
-        "media_io_kwargs",
-        "mm_processor_kwargs",
-        "functions",
-        "function_call",
-        "audio",
-        "prediction",
-        "web_search_options",
-        "verbosity",
+fn refuse_unsupported(fields: &mut Fields) -> Result<(), ValidationError> {
+    const TEXT_ALONE: &str = "the engine reads and writes text alone";
+    for (name, instead) in [
+        ("echo", "/v1/completions has it"),
+        (
+            "return_prompt_text",
+            "return_token_ids and /detokenize give it",
+        ),
     ] {
-        fields.refuse_unless(name, |_| false)?;
+        fields.refuse_unless(name, instead, |v| v == &Value::Bool(false))?;
+    }
+    fields.refuse_unless("modalities", TEXT_ALONE, |v| v == &json!(["text"]))?;
+    for (name, instead) in [
+        ("media_io_kwargs", TEXT_ALONE),
+        ("mm_processor_kwargs", TEXT_ALONE),
+        ("audio", TEXT_ALONE),
+        ("functions", "use tools"),
+        ("function_call", "use tool_choice"),
+        (
+            "prediction",
+            "the server drafts by itself with --speculative-config; leave it out",
+        ),
+        ("web_search_options", "the server asks no other service"),
+        (
+            "verbosity",
+            "say in the messages how long an answer is to be",
+        ),
+    ] {
+        fields.refuse_unless(name, instead, |_| false)?;
     }
     Ok(())
 }
@@ -248,74 +256,6 @@ fn take_reasoning_effort(fields: &mut Fields) -> Result<Option<String>, Validati
         }
         effort => Ok(effort),
     }
-}
-
-/// Checks a message and brings it to the form that templates expect: `content` as one string,
-/// the arguments of tool calls as objects. Other keys reach the template as they are.
-fn chat_message(i: usize, message: Value) -> Result<Value, ValidationError> {
-    let mut message: Map<String, Value> = parse(&format!("messages[{i}]"), message)?;
-    let role = message.get("role").and_then(Value::as_str).unwrap_or("");
-    if !ROLES.contains(&role) {
-        let value = message.get("role").cloned().unwrap_or_default();
-        return Err(ValidationError::field(
-            format!("messages[{i}].role"),
-            value,
-            format!("messages[{i}].role must be one of {}", ROLES.join(", ")),
-        ));
-    }
-    let is_assistant = role == "assistant";
-    let content = message.remove("content").unwrap_or_default();
-    let content = match content {
-        Value::String(_) => content,
-        Value::Null if is_assistant => content,
-        Value::Array(parts) => Value::from(join_text_parts(i, &parts)?),
-        other => {
-            return Err(ValidationError::field(
-                format!("messages[{i}].content"),
-                &other,
-                format!("messages[{i}].content must be a string or a list of text parts"),
-            ));
-        }
-    };
-    message.insert("content".to_owned(), content);
-    if let Some(Value::Array(calls)) = message.get_mut("tool_calls") {
-        for call in calls {
-            let Some(arguments) = call.pointer_mut("/function/arguments") else {
-                continue;
-            };
-            let object = arguments
-                .as_str()
-                .and_then(|text| serde_json::from_str::<Map<String, Value>>(text).ok());
-            if let Some(object) = object {
-                *arguments = Value::Object(object);
-            }
-        }
-    }
-    Ok(Value::Object(message))
-}
-
-fn join_text_parts(i: usize, parts: &[Value]) -> Result<String, ValidationError> {
-    let mut texts = Vec::with_capacity(parts.len());
-    for (j, part) in parts.iter().enumerate() {
-        let text = match part {
-            Value::String(text) => Some(text.as_str()),
-            _ if part.get("type") == Some(&Value::from("text")) => {
-                part.get("text").and_then(Value::as_str)
-            }
-            _ => None,
-        };
-        texts.push(text.ok_or_else(|| {
-            ValidationError::field(
-                format!("messages[{i}].content[{j}]"),
-                part,
-                format!(
-                    "messages[{i}].content[{j}] must be {{\"type\": \"text\", \"text\": ...}}: \
-                     this engine reads text only"
-                ),
-            )
-        })?);
-    }
-    Ok(texts.join("\n"))
 }
 
 /// The answer to a [`ChatCompletionRequest`].
@@ -379,6 +319,3 @@ pub struct ChatMessage {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_calls: Option<Vec<ToolCall>>,
 }
-
-#[cfg(test)]
-mod tests;

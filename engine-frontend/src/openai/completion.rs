@@ -74,11 +74,13 @@ impl CompletionRequest {
     /// Reads a request's body.
     ///
     /// # Errors
-    /// The first field that is missing, unknown, of the wrong type or not available, by name.
+    /// The first field that is missing, unknown, of the wrong type or not supported, by name.
     pub fn from_json(body: Value) -> Result<Self, ValidationError> {
         let mut fields = Fields::new(body)?;
         let common = CommonFields::take(&mut fields)?;
-        fields.refuse_unless("suffix", |v| v == &Value::from(""))?;
+        let instead = "write prompt and suffix into the prompt, as the model's own format for filling \
+                       in a middle wants them";
+        fields.refuse_unless("suffix", instead, |v| v == "")?;
         let request = Self {
             prompt: fields.require("prompt")?,
             echo: fields.take("echo")?.unwrap_or(false),
@@ -271,7 +273,7 @@ mod tests {
             "seed": -2, "stop": "x", "stop_token_ids": [3], "ignore_eos": true,
             "max_tokens": 9, "min_tokens": 2, "logprobs": 3, "prompt_logprobs": 1,
             "logit_bias": {"7": 1e300}, "allowed_token_ids": [1, 2], "bad_words": ["w"],
-            "thinking_token_budget": -1, "skip_special_tokens": false, "vllm_xargs": {"a": 1},
+            "thinking_token_budget": -1, "skip_special_tokens": false, "vllm_xargs": {},
             "repetition_detection":
                 {"max_pattern_size": 4, "min_pattern_size": 1, "min_count": 3},
             "truncate_prompt_tokens": -1, "truncation_side": "right", "priority": -3,
@@ -292,7 +294,6 @@ mod tests {
         assert_eq!((p.max_tokens, p.min_tokens), (Some(9), 2));
         assert_eq!((p.logprobs, p.prompt_logprobs), (Some(3), Some(1)));
         assert_eq!(p.thinking_token_budget, None);
-        assert_eq!(p.extra_args.as_deref(), Some(r#"{"a":1}"#));
         assert_eq!(p.repetition_detection.unwrap().min_count, 3);
         assert_eq!(p.output_kind, RequestOutputKind::FinalOnly);
         assert_eq!(requests[0].truncate_prompt_tokens, Some(-1));
@@ -318,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_available_is_refused_by_name() {
+    fn what_is_not_supported_is_refused_by_name() {
         for (name, value) in [
             ("guided_yaml", json!({})),
             ("guided_whitespace_pattern", json!("x")),
@@ -327,6 +328,9 @@ mod tests {
             ("length_penalty", json!(1.5)),
             ("prompt_embeds", json!("x")),
             ("best_of", json!(2)),
+            ("vllm_xargs", json!({"a": 1})),
+            ("session_id", json!("s")),
+            ("lora", json!([{"id": 0, "scale": 1}])),
             ("messages", json!([])),
             ("temperatur", json!(1)),
         ] {
@@ -337,7 +341,7 @@ mod tests {
         let harmless = json!({
             "prompt": "a", "response_format": {"type": "text"}, "use_beam_search": false,
             "suffix": "", "length_penalty": 1.0, "guided_json": null,
-            "best_of": 1,
+            "best_of": 1, "vllm_xargs": {}, "session_id": "", "lora": [],
         });
         assert!(CompletionRequest::from_json(harmless).is_ok());
     }

@@ -13,7 +13,7 @@ pub const INERT_FIELDS: &[&str] = &[
     "service_tier",
     "safety_identifier",
     "prompt_cache_key",
-    "session_id",
+    "prompt_cache_retention",
 ];
 
 /// Names under which clients of other servers send a constraint on the output.
@@ -73,14 +73,18 @@ impl Fields {
         })
     }
 
-    /// Takes a field that this version can't honour; it may only say `off`.
+    /// Takes a field that this engine doesn't honour; it may only say `off`. `instead` is for whoever
+    /// wants it all the same.
     pub(super) fn refuse_unless(
         &mut self,
         name: &str,
+        instead: &str,
         off: impl FnOnce(&Value) -> bool,
     ) -> Result<(), ValidationError> {
         match self.map.remove(name) {
-            Some(value) if !off(&value) => Err(ValidationError::not_available(name, &value)),
+            Some(value) if !off(&value) => {
+                Err(ValidationError::not_supported(name, &value, instead))
+            }
             _ => Ok(()),
         }
     }

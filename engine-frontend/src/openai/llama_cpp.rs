@@ -40,14 +40,14 @@ const FLAGS: [&str; 3] = [
     "return_progress",
 ];
 
-/// What to send instead.
+/// What to send instead; of the others there is nothing.
 const INSTEAD: [(&str, &str); 3] = [
     (
         "repeat_penalty",
-        "repetition_penalty, which looks at all tokens",
+        "use repetition_penalty, which looks at all tokens",
     ),
-    ("n_probs", "logprobs"),
-    ("t_max_predict_ms", "max_tokens"),
+    ("n_probs", "use logprobs"),
+    ("t_max_predict_ms", "use max_tokens"),
 ];
 
 /// Takes these fields out of a request.
@@ -60,31 +60,35 @@ pub(super) fn take(fields: &mut Fields) -> Result<(), ValidationError> {
     }
     for (name, off, details) in OFF {
         let is_off = |value: &Value| value.as_f64() == Some(off);
-        fields.refuse_unless(name, is_off).map_err(with_hint)?;
+        fields.refuse_unless(name, instead_of(name), is_off)?;
         for name in details {
             fields.take::<Value>(name)?;
         }
     }
     for name in FLAGS {
-        fields.refuse_unless(name, |value| value == false)?;
+        fields.refuse_unless(name, "leave it out", |value| value == false)?;
     }
-    // Thinking is told apart wherever the model thinks.
-    fields.refuse_unless("reasoning_format", |value| {
+    let instead = "thinking is told apart wherever the model thinks, unless the server was started with \
+                   --reasoning-parser none";
+    fields.refuse_unless("reasoning_format", instead, |value| {
         value == "auto" || value == "deepseek"
     })
 }
 
-/// `n_predict`, the other name of `max_tokens`; -1 is no limit.
+/// The other name of `max_tokens`.
+pub(super) const N_PREDICT: &str = "n_predict";
+
+/// Takes `n_predict`; -1 is no limit.
 ///
 /// # Errors
-/// It is no number of tokens, or both are there.
+/// It is no number of tokens, or `max_tokens` is there too.
 pub(super) fn take_n_predict(
     fields: &mut Fields,
     max_tokens: Option<u32>,
 ) -> Result<Option<u32>, ValidationError> {
-    const FIELD: &str = "n_predict";
+    const FIELD: &str = N_PREDICT;
     let Some(value) = fields.take::<i64>(FIELD)? else {
-        return Ok(max_tokens);
+        return Ok(None);
     };
     if max_tokens.is_some() {
         let message = format!("{FIELD} and max_tokens are one field: give one of them");
@@ -100,14 +104,11 @@ pub(super) fn take_n_predict(
     }
 }
 
-fn with_hint(mut error: ValidationError) -> ValidationError {
-    let hint = INSTEAD
-        .iter()
-        .find(|(name, _)| error.parameter.as_deref() == Some(name));
-    if let Some((name, instead)) = hint {
-        error.message = format!("{name} is not available: use {instead}");
-    }
-    error
+fn instead_of(name: &str) -> &'static str {
+    let hint = INSTEAD.iter().find(|(hinted, _)| *hinted == name);
+    hint.map_or("use temperature, top_p, top_k or min_p", |(_, instead)| {
+        *instead
+    })
 }
 
 #[cfg(test)]
@@ -154,8 +155,10 @@ mod tests {
         ] {
             let error = take(&mut body(&[(name, value)])).unwrap_err();
             assert_eq!(error.parameter.as_deref(), Some(name));
+            let says = format!("{name} is not supported: ");
+            assert!(error.message.starts_with(&says), "{error}");
             let hint = INSTEAD.iter().find(|(hinted, _)| *hinted == name);
-            assert!(hint.is_none_or(|(_, instead)| error.message.contains(instead)));
+            assert!(hint.is_none_or(|(_, instead)| error.message.ends_with(instead)));
         }
     }
 
@@ -164,7 +167,7 @@ mod tests {
         let take = |value: i64, max| take_n_predict(&mut body(&[("n_predict", json!(value))]), max);
         assert_eq!(take(5, None), Ok(Some(5)));
         assert_eq!(take(-1, None), Ok(None));
-        assert_eq!(take_n_predict(&mut body(&[]), Some(7)), Ok(Some(7)));
+        assert_eq!(take_n_predict(&mut body(&[]), Some(7)), Ok(None));
         for (value, max) in [(0, None), (-2, None), (1 << 40, None), (5, Some(5))] {
             let error = take(value, max).unwrap_err();
             assert_eq!(error.parameter.as_deref(), Some("n_predict"));

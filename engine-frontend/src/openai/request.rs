@@ -2,7 +2,7 @@
 
 use protocol::{RepetitionDetection, RequestOutputKind, SamplingParams};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::default_sampling_params::DefaultSamplingParams;
 use super::fields::{Fields, parse};
@@ -13,6 +13,8 @@ use crate::input_processor::{GenerateRequest, Prompt, TruncationSide};
 
 /// Most stop strings per request.
 const MAX_STOP_STRINGS: usize = 128;
+/// The limit on an answer's tokens, where a request doesn't call it otherwise.
+const MAX_TOKENS: &str = "max_tokens";
 /// Longest `cache_salt` in characters.
 const MAX_CACHE_SALT_CHARS: usize = 128;
 
@@ -50,6 +52,7 @@ pub struct CommonFields {
     pub include_stop_str_in_output: bool,
     pub ignore_eos: bool,
     pub max_tokens: Option<u32>,
+    pub max_tokens_field: &'static str,
     pub min_tokens: u32,
     pub skip_special_tokens: bool,
     pub spaces_between_special_tokens: bool,
@@ -62,7 +65,6 @@ pub struct CommonFields {
     pub thinking_token_budget: Option<u32>,
     pub truncate_prompt_tokens: Option<i64>,
     pub truncation_side: TruncationSide,
-    pub vllm_xargs: Option<Map<String, Value>>,
     pub stream: bool,
     pub stream_options: Option<StreamOptions>,
     pub stream_interval: Option<u32>,
@@ -85,10 +87,11 @@ enum OneOrMany {
 impl CommonFields {
     /// Takes the common fields out of a request.
     pub(super) fn take(fields: &mut Fields) -> Result<Self, ValidationError> {
-        refuse_unavailable(fields)?;
+        refuse_unsupported(fields)?;
         llama_cpp::take(fields)?;
         let constraint = structured_outputs::take(fields)?;
-        let max_tokens = take_max_tokens(fields, "max_tokens")?;
+        let max_tokens = take_max_tokens(fields, MAX_TOKENS)?;
+        let n_predict = llama_cpp::take_n_predict(fields, max_tokens)?;
         let common = Self {
             model: fields.take("model")?,
             n: fields.take("n")?,
@@ -104,7 +107,11 @@ impl CommonFields {
             stop_token_ids: fields.take("stop_token_ids")?.unwrap_or_default(),
             include_stop_str_in_output: fields.take("include_stop_str_in_output")?.unwrap_or(false),
             ignore_eos: fields.take("ignore_eos")?.unwrap_or(false),
-            max_tokens: llama_cpp::take_n_predict(fields, max_tokens)?,
+            max_tokens: max_tokens.or(n_predict),
+            max_tokens_field: match n_predict {
+                Some(_) => llama_cpp::N_PREDICT,
+                None => MAX_TOKENS,
+            },
             min_tokens: fields.take("min_tokens")?.unwrap_or(0),
             skip_special_tokens: fields.take("skip_special_tokens")?.unwrap_or(true),
             spaces_between_special_tokens: fields
@@ -119,7 +126,6 @@ impl CommonFields {
             thinking_token_budget: take_or_off(fields, "thinking_token_budget")?.flatten(),
             truncate_prompt_tokens: fields.take("truncate_prompt_tokens")?,
             truncation_side: fields.take("truncation_side")?.unwrap_or_default(),
-            vllm_xargs: fields.take("vllm_xargs")?,
             stream: fields.take("stream")?.unwrap_or(false),
             stream_options: take_stream_options(fields)?,
             stream_interval: fields.take("stream_interval")?,
@@ -217,10 +223,6 @@ impl CommonFields {
             repetition_detection: self.repetition_detection,
             thinking_token_budget: self.thinking_token_budget,
             stream_interval: self.stream_interval,
-            extra_args: self
-                .vllm_xargs
-                .as_ref()
-                .map(|args| Value::Object(args.clone()).to_string()),
             output_kind: if self.stream {
                 RequestOutputKind::Delta
             } else {
@@ -233,6 +235,7 @@ impl CommonFields {
             truncation_side: self.truncation_side,
             priority: self.priority,
             cache_salt: self.cache_salt.clone(),
+            max_tokens_field: Some(self.max_tokens_field.to_owned()),
             ..GenerateRequest::new(request_id, prompt, sampling_params)
         };
         if let Some(constraint) = &self.constraint {
@@ -253,19 +256,42 @@ impl GenerateRequest {
 }
 
 /// Fields of both kinds that only pass where they ask for nothing.
-fn refuse_unavailable(fields: &mut Fields) -> Result<(), ValidationError> {
-    for name in ["use_beam_search", "return_weight_versions", "store"] {
-        fields.refuse_unless(name, |v| v == &Value::Bool(false))?;
-    }
-    fields.refuse_unless("best_of", |v| v.as_u64() == Some(1))?;
-    fields.refuse_unless("length_penalty", |v| v.as_f64() == Some(1.0))?;
-    for name in [
-        "prompt_embeds",
-        "kv_transfer_params",
-        "ec_transfer_params",
-        "watermarking",
+fn refuse_unsupported(fields: &mut Fields) -> Result<(), ValidationError> {
+    for (name, instead) in [
+        ("use_beam_search", "answers are sampled; n gives several"),
+        (
+            "return_weight_versions",
+            "the weights never change while the server runs; leave it out",
+        ),
+        (
+            "store",
+            "nothing is kept; each request brings its whole conversation",
+        ),
     ] {
-        fields.refuse_unless(name, |_| false)?;
+        fields.refuse_unless(name, instead, |v| v == &Value::Bool(false))?;
+    }
+    let instead = "n gives all answers; choose among them";
+    fields.refuse_unless("best_of", instead, |v| v.as_u64() == Some(1))?;
+    let instead = "it is of beam search; leave it out";
+    fields.refuse_unless("length_penalty", instead, |v| v.as_f64() == Some(1.0))?;
+    let instead = "the engine has no plug-ins that could read it; leave it out";
+    fields.refuse_unless("vllm_xargs", instead, |v| v == &json!({}))?;
+    let instead = "every prefix is cached for all requests; leave it out";
+    fields.refuse_unless("session_id", instead, |v| v == "")?;
+    fields.refuse_unless("lora", "the server has no adapters", |v| v == &json!([]))?;
+    for (name, instead) in [
+        ("prompt_embeds", "a prompt is text or token ids"),
+        (
+            "kv_transfer_params",
+            "one engine computes the whole answer; leave it out",
+        ),
+        (
+            "ec_transfer_params",
+            "the engine reads text alone; leave it out",
+        ),
+        ("watermarking", "answers bear no watermark; leave it out"),
+    ] {
+        fields.refuse_unless(name, instead, |_| false)?;
     }
     Ok(())
 }

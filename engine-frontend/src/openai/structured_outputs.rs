@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::fields::{Fields, parse};
 use crate::error::ValidationError;
+use crate::input_processor::ConstraintPart;
 use crate::structured_outputs::BackendOptions;
 
 const RESPONSE_FORMAT: &str = "response_format";
@@ -19,9 +20,9 @@ pub struct RequestConstraint {
     pub params: StructuredOutputsParams,
     /// The field that has the constraint, as the request spells it.
     pub field: String,
-    /// What it was put together from, by the names of their fields: where it is refused, the part at
-    /// fault is named. Empty where it is one thing.
-    pub parts: Vec<(String, StructuredOutputsConstraint)>,
+    /// What it was put together from: where it is refused, the part at fault is named. Empty where it
+    /// is one thing.
+    pub parts: Vec<ConstraintPart>,
     /// The field that has the pattern for white space, as the request spells it.
     pub whitespace_field: Option<String>,
 }

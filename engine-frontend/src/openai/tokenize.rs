@@ -7,6 +7,7 @@ use super::chat::ChatCompletionRequest;
 use super::error::ServingError;
 use super::fields::Fields;
 use super::serving::OpenAIServing;
+use super::tool_choice::ToolChoice;
 use crate::error::ValidationError;
 use crate::input_processor::Prompt;
 
@@ -17,6 +18,8 @@ pub struct TokenizeRequest {
     pub model: Option<String>,
     /// What to tokenize.
     pub prompt: Prompt,
+    /// Of messages: whether their tools may be called.
+    pub tool_choice: ToolChoice,
     /// Whether the tokenizer adds its begin-of-text token.
     pub add_special_tokens: bool,
     /// Whether the answer has each token's text.
@@ -34,6 +37,7 @@ impl TokenizeRequest {
             let request = Self {
                 model: fields.take("model")?,
                 prompt: Prompt::Text(fields.require("prompt")?),
+                tool_choice: ToolChoice::None,
                 add_special_tokens: fields.take("add_special_tokens")?.unwrap_or(true),
                 return_token_strs: fields.take("return_token_strs")?.unwrap_or(false),
             };
@@ -49,6 +53,7 @@ impl TokenizeRequest {
         let mut chat = ChatCompletionRequest::from_json(body)?;
         Ok(Self {
             prompt: chat.take_prompt(),
+            tool_choice: chat.tool_choice,
             model: chat.common.model,
             add_special_tokens: chat.add_special_tokens,
             return_token_strs,
@@ -113,7 +118,7 @@ impl OpenAIServing {
         self.check_model(request.model.as_deref())?;
         let engine = self.engine();
         let mut prompt = request.prompt;
-        self.complete_prompt(&mut prompt)?;
+        self.complete_prompt(&mut prompt, &request.tool_choice)?;
         let tokens = engine.tokenize(prompt, request.add_special_tokens).await?;
         let text = |&id: &u32| {
             let bytes = engine.tokenizer().token_bytes(id);

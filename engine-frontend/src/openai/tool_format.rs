@@ -217,6 +217,34 @@ impl ToolCallFormat {
     }
 }
 
+/// Where the answer without calls stands in a structural tag that has one.
+pub(super) const PLACE_OF_ANSWER: &str = "/format/elements/0";
+
+/// Where the functions stand in a tag of [`ToolCallFormat::structural_tag`], in their order: a JSON
+/// pointer to the list.
+pub(super) fn place_of_functions(tag: &Value) -> String {
+    let mut place = "/format".to_owned();
+    // As deep as the formats are. Calls stand behind all else that could have a list of tags.
+    while let Some(format) = tag.pointer(&place) {
+        let content = format.pointer("/tags/0/content/type");
+        if content.is_some_and(|kind| kind == "json_schema") {
+            return place + "/tags";
+        }
+        let elements = format.get("elements").and_then(Value::as_array);
+        let calls = elements.and_then(|elements| {
+            let has_calls = |element: &Value| {
+                element.get("tags").is_some() || element.get("elements").is_some()
+            };
+            elements.iter().rposition(has_calls)
+        });
+        place += &match calls {
+            Some(i) => format!("/elements/{i}"),
+            None => "/tags/0/content".to_owned(),
+        };
+    }
+    place
+}
+
 /// `{"name": "f", "arguments": `
 fn call_head(name: &str, arguments: &str) -> String {
     let name = Value::from(name);
@@ -296,6 +324,27 @@ mod tests {
             error.contains("hermes") && error.contains("pythonic"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn functions_are_found_where_they_stand() {
+        let schema = json!({"type": "object"});
+        let functions = [("f", schema.clone()), ("g", schema)];
+        // With a list of tags of its own.
+        let answer = json!({"type": "sequence", "elements": [{"type": "tag", "tags": []}]});
+        for (_, format) in NAMES.into_iter().chain([("list", ToolCallFormat::List)]) {
+            for calls in [Calls::Only, Calls::Possible] {
+                for answer in [None, Some(answer.clone())] {
+                    let tag = format.structural_tag(&functions, &calls, answer, true);
+                    let place = place_of_functions(&tag);
+                    for (i, name) in ["f", "g"].into_iter().enumerate() {
+                        let tag = tag.pointer(&format!("{place}/{i}")).unwrap();
+                        assert!(tag["begin"].as_str().unwrap().contains(name), "{tag}");
+                        assert_eq!(tag["content"]["type"], "json_schema");
+                    }
+                }
+            }
+        }
     }
 
     #[test]

@@ -12,8 +12,9 @@ use serde_json::{Map, Value, json};
 use super::fields::Fields;
 use super::structured_outputs::RequestConstraint;
 use super::tool_choice::{TOOL_CHOICE, ToolChoice};
-use super::tool_format::{Calls, Openings, ToolCallFormat};
+use super::tool_format::{self, Calls, Openings, ToolCallFormat};
 use crate::error::{ValidationError, cut_short};
+use crate::input_processor::ConstraintPart;
 use crate::json_problem::json_problem;
 
 /// Takes `tools`.
@@ -123,7 +124,11 @@ pub(super) fn constraint(
         }
         let field = format!("tools[{i}].function.parameters");
         let schema = parameters(tool, &field)?;
-        parts.push((field, StructuredOutputsConstraint::Json(schema.to_string())));
+        parts.push(ConstraintPart {
+            field,
+            constraint: StructuredOutputsConstraint::Json(schema.to_string()),
+            place: String::new(),
+        });
         functions.push((name, schema));
     }
     let calls = match choice.forces_a_call() {
@@ -133,10 +138,17 @@ pub(super) fn constraint(
     let parallel = parallel && !matches!(choice, ToolChoice::Named(_));
     let answer_format = answer.map(answer_format).transpose()?;
     let tag = format.structural_tag(&functions, &calls, answer_format, parallel);
+    let place = tool_format::place_of_functions(&tag);
+    for (i, part) in parts.iter_mut().enumerate() {
+        part.place = format!("{place}/{i}/content");
+    }
     let mut params = match answer {
         Some(answer) => {
-            let field = answer.field.clone();
-            parts.push((field, answer.params.constraint.clone()));
+            parts.push(ConstraintPart {
+                field: answer.field.clone(),
+                constraint: answer.params.constraint.clone(),
+                place: tool_format::PLACE_OF_ANSWER.to_owned(),
+            });
             answer.params.clone()
         }
         None => StructuredOutputsParams::new(StructuredOutputsConstraint::JsonObject),
@@ -144,7 +156,7 @@ pub(super) fn constraint(
     params.constraint = StructuredOutputsConstraint::StructuralTag(tag.to_string());
     // What is wrong with it is the fault of its one part, or of any.
     let field = match parts.as_slice() {
-        [(field, _)] => field.clone(),
+        [part] => part.field.clone(),
         _ => "tools".to_owned(),
     };
     Ok(Some(ToolConstraint {

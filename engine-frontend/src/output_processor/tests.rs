@@ -376,6 +376,7 @@ fn guided_json() -> Arc<CallersFields> {
     Arc::new(CallersFields {
         constraint: "guided_json".to_owned(),
         max_tokens: "max_tokens".to_owned(),
+        ..CallersFields::default()
     })
 }
 

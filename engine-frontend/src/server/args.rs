@@ -123,6 +123,12 @@ pub struct ServerArgs {
     /// Accepted for the sake of other servers' command lines: tool_choice "auto" needs no flag
     #[arg(long, help_heading = "Chat")]
     pub enable_auto_tool_choice: bool,
+    /// Leave tools out of the prompt where tool_choice is "none" (the default)
+    #[arg(long, action = ArgAction::SetTrue, overrides_with = "no_exclude_tools_when_tool_choice_none", help_heading = "Chat")]
+    pub exclude_tools_when_tool_choice_none: bool,
+    /// Show tools to the chat template also where tool_choice is "none"
+    #[arg(long, action = ArgAction::SetTrue, overrides_with = "exclude_tools_when_tool_choice_none", help_heading = "Chat")]
+    pub no_exclude_tools_when_tool_choice_none: bool,
     /// Let requests bring their own chat_template
     #[arg(long, help_heading = "Chat")]
     pub trust_request_chat_template: bool,

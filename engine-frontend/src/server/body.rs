@@ -259,7 +259,7 @@ mod tests {
         assert!(twice.contains("\"guided_choice\" twice"), "{twice}");
         assert!(twice.contains("line 2"), "{twice}");
         let deep = "[".repeat(100_000);
-        assert!(problem(deep.as_bytes()).contains("recursion limit"));
+        assert!(problem(deep.as_bytes()).contains("nested deeper than 128 at column"));
         let many = format!("[{}0]", "[{}],".repeat(MAX_VALUES / 2));
         assert!(problem(many.as_bytes()).contains("at most 1000000 JSON values"));
     }

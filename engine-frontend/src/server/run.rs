@@ -88,6 +88,9 @@ pub async fn serve(args: &ServeArgs, on_ready: impl FnOnce(&Ready)) -> Result<()
         .with_chat_settings(ChatSettings {
             default_chat_template_kwargs: (*args.server.default_chat_template_kwargs).clone(),
             trust_request_chat_template: args.server.trust_request_chat_template,
+            exclude_tools_when_tool_choice_none: !args
+                .server
+                .no_exclude_tools_when_tool_choice_none,
             response_role: args.server.response_role.clone(),
         });
     let serving = match *args.server.tool_call_parser {

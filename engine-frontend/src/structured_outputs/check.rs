@@ -89,7 +89,7 @@ impl ConstraintChecker {
                     };
                     return Err(ValidationError::field(option, value, message));
                 }
-                let message = format!("{field}: {error}");
+                let message = format!("{field}: {}", without_hint(&error.to_string()));
                 let value = match sources {
                     [source] => source.clone(),
                     _ => format!("{sources:?}"),
@@ -98,6 +98,12 @@ impl ConstraintChecker {
             }
         }
     }
+}
+
+/// What the grammar engine says, for whoever sends requests: its limits are the engine's, and no request
+/// can raise them.
+pub(crate) fn without_hint(message: &str) -> String {
+    message.replace(" or raise the limit", "")
 }
 
 /// Whether a limit is one of [`BUDGET`]'s, which the core has more of.
@@ -213,6 +219,15 @@ mod tests {
         let source = format!("({}", "a".repeat(5000));
         let error = check(StructuredOutputsConstraint::Regex(source)).unwrap_err();
         assert!(error.to_string().len() < 600, "{error}");
+    }
+
+    #[test]
+    fn nobody_is_told_to_raise_a_limit_that_requests_can_not_raise() {
+        let message = refused(StructuredOutputsConstraint::Regex("a".repeat(2 << 20)));
+        assert_eq!(
+            message,
+            "guided: the grammar needs more than 1048576 of `max_source_bytes`: make it smaller"
+        );
     }
 
     /// The core has ten times as much.

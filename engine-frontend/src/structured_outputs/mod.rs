@@ -12,5 +12,5 @@ mod reasoning;
 pub use args::{ReasoningParser, StructuredOutputsArgs};
 pub use backend::BackendOptions;
 pub use check::ConstraintChecker;
-pub(crate) use check::WHITESPACE_PATTERN;
+pub(crate) use check::{WHITESPACE_PATTERN, without_hint};
 pub use reasoning::{Reasoning, ThinkingMarkers};

@@ -4,14 +4,16 @@
 //! vocabulary's tokens do to them. What one automaton has met of them is kept with the vocabulary's
 //! index; a new generation begins with a copy of the expressions and shares the masks.
 
+use super::language_facts::LanguageFacts;
 use super::memo::{LexemeFacts, MaskMemo};
 use super::{State, TokenAutomaton};
-use crate::lexical::{Fuel, Lexicon, OutOfFuel};
+use crate::lexical::{ExprId, Fuel, Lexicon, OutOfFuel};
 
 /// What an automaton has met, its frames and grammars apart.
 pub(crate) struct Base {
     lexicon: Lexicon,
     lexemes: LexemeFacts,
+    languages: LanguageFacts,
 }
 
 impl Base {
@@ -25,9 +27,14 @@ impl Base {
         MaskMemo::with(self.lexemes.clone())
     }
 
+    /// What is known of languages, for a new generation or one that has forgotten all else.
+    pub(super) fn languages(&self) -> LanguageFacts {
+        self.languages.shared()
+    }
+
     /// Bytes of memory held.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.lexicon.memory_bytes() + self.lexemes.memory_bytes()
+        self.lexicon.memory_bytes() + self.lexemes.memory_bytes() + self.languages.memory_bytes()
     }
 }
 
@@ -49,11 +56,22 @@ impl TokenAutomaton {
         Ok(())
     }
 
+    /// Asks for what a language allows by itself, where a token begins and after a space.
+    pub(crate) fn rehearse_language(
+        &mut self,
+        language: ExprId,
+        fuel: &mut Fuel,
+    ) -> Result<(), OutOfFuel> {
+        let language = self.machine.lexicon.saturated(language);
+        self.learn_language(language, fuel)
+    }
+
     /// What was met, for others to begin with.
     pub(crate) fn into_base(self) -> Base {
         Base {
             lexicon: self.machine.lexicon,
             lexemes: self.masks.into_lexeme_facts(),
+            languages: self.grammars.memo.languages,
         }
     }
 }

@@ -15,7 +15,6 @@ use super::{GrammarState, State, TokenAutomaton};
 use crate::index::ROOT;
 use crate::lexical::search::{DEAD, Graph, Search, UNKNOWN, nearest_end};
 use crate::lexical::{Fuel, OutOfFuel};
-use crate::pushdown::NO_KEY;
 
 impl TokenAutomaton {
     /// Whether the text so far can be completed by tokens of the vocabulary. `state` is reached by
@@ -52,6 +51,7 @@ impl TokenAutomaton {
             let tokens = nearest_end(&mut ByTokens(self), state, fuel)?;
             return Ok(tokens.saturating_add(1));
         }
+        let state = self.completed_as(state, fuel)?;
         if let Some(&known) = self.min_tokens.get(&state) {
             return Ok(known);
         }
@@ -94,8 +94,11 @@ impl TokenAutomaton {
         mut state: State,
         fuel: &mut Fuel,
     ) -> Result<u32, OutOfFuel> {
+        if let Some(bytes) = self.unread_bytes_to_end(state, fuel)? {
+            return Ok(bytes);
+        }
         let mut bytes = 0_u32;
-        while (state.key, state.item) != (NO_KEY, NO_KEY)
+        while state.has_text()
             && let Some((_, next)) = self.machine.toward_end(state, fuel)?
         {
             fuel.burn(1)?;
@@ -124,7 +127,7 @@ impl TokenAutomaton {
         self.min_tokens(state, fuel)?;
         let index = Arc::clone(&self.index);
         let trie = index.byte_trie();
-        let (mut node, mut last) = (ROOT, state);
+        let (mut node, mut last) = (ROOT, self.completed_as(state, fuel)?);
         let mut completing = Vec::new();
         while let Some((byte, next)) = self.machine.toward_end(last, fuel)? {
             fuel.burn(1)?;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use super::exits::NearExits;
-use super::language_item::Beside;
+use super::language_facts::LanguageFacts;
 use super::parser_steps::Steps;
 use super::{GrammarState, TokenAutomaton};
-use crate::earley::{ContextId, ContextMemo, End, LanguageMask, Lexeme, Parser, StateId, Symbol};
+use crate::earley::{ContextId, ContextMemo, Item, Lexeme, Parser, StateId, Symbol};
 use crate::index::{ROOT, Trie};
 use crate::lexical::search::{DEAD, Graph, Search, UNKNOWN, nearest_end};
 use crate::lexical::{ExprId, Fuel, OutOfFuel};
@@ -23,10 +23,10 @@ pub(super) struct Grammars {
 }
 
 impl Grammars {
-    pub(super) fn new(max_items: usize) -> Self {
+    pub(super) fn new(max_items: usize, languages: LanguageFacts) -> Self {
         Self {
             parser: Parser::new(max_items),
-            memo: Memo::default(),
+            memo: Memo::with(languages),
         }
     }
 }
@@ -43,18 +43,16 @@ pub(super) struct Memo {
     pub(super) exits: ContextMemo<(u32, Lexeme), Arc<[u32]>>,
     /// The same, as far as the item's own context tells.
     pub(super) near_exits: ContextMemo<(u32, Lexeme), Arc<NearExits>>,
-    pub(super) num_languages: u32,
     /// Steps that walks made.
     pub(super) steps: Steps,
     /// What JSON and what follows it allow.
     pub(super) by_item: HashMap<(pushdown::State, ContextId), Arc<Mask>>,
-    /// What languages allow by themselves, of the tokens below a node of the trie of bytes.
-    pub(super) languages: HashMap<(End, ExprId), Arc<LanguageMask>>,
-    /// What a language has in common with another one, if it has.
-    pub(super) beside: HashMap<ExprId, Option<Arc<Beside>>>,
+    /// What languages allow by themselves.
+    pub(super) languages: LanguageFacts,
     /// Tokens outside a mask, by the mask's address.
     pub(super) outside: HashMap<usize, (Arc<Mask>, Arc<Trie>)>,
-    pub(super) language_bytes: usize,
+    /// Bytes of lists and tries in these tables.
+    pub(super) bytes: usize,
     /// Tokens of the canonical completion, its stop token included.
     min_tokens: HashMap<StateId, u32>,
     /// Tokens to the nearest end, where not every text can be written.
@@ -62,6 +60,14 @@ pub(super) struct Memo {
 }
 
 impl Memo {
+    /// Nothing yet but what others know of languages.
+    pub(super) fn with(languages: LanguageFacts) -> Self {
+        Self {
+            languages,
+            ..Self::default()
+        }
+    }
+
     pub(super) fn memory_bytes(&self) -> usize {
         let numbers = self.min_tokens.capacity() + self.token_distance.capacity();
         self.store.memory_bytes()
@@ -69,11 +75,10 @@ impl Memo {
             + self.exits.memory_bytes()
             + self.near_exits.memory_bytes()
             + self.steps.memory_bytes()
-            + self.language_bytes
+            + self.bytes
+            + self.languages.memory_bytes()
             + self.by_state.capacity() * (size_of::<(StateId, usize)>() + 1)
             + self.by_item.capacity() * (size_of::<(pushdown::State, ContextId, usize)>() + 1)
-            + self.languages.capacity() * (size_of::<(End, ExprId, usize)>() + 1)
-            + self.beside.capacity() * (size_of::<(ExprId, usize)>() + 1)
             + numbers * (size_of::<(StateId, u32)>() + 1)
     }
 }
@@ -186,6 +191,7 @@ impl TokenAutomaton {
             let tokens = nearest_end(&mut ByTokens(self), state, fuel)?;
             return Ok(tokens.saturating_add(1));
         }
+        let state = self.parser_completed_as(state, fuel)?;
         // A token that is named as well as written leads to more than what follows its text: to what
         // has a completion of its own, which is no longer than that of its text.
         let mut pending = vec![state];
@@ -197,6 +203,26 @@ impl TokenAutomaton {
         }
         let known = self.grammars.memo.min_tokens.get(&state).copied();
         Ok(known.unwrap_or(u32::MAX))
+    }
+
+    /// A state within JSON by itself, as [`TokenAutomaton::completed_as`] has it.
+    fn parser_completed_as(
+        &mut self,
+        state: StateId,
+        fuel: &mut Fuel,
+    ) -> Result<StateId, OutOfFuel> {
+        let &[item] = self.grammars.parser.items(state) else {
+            return Ok(state);
+        };
+        let Lexeme::Text(text) = item.lexeme else {
+            return Ok(state);
+        };
+        let completed = self.completed_as(text, fuel)?;
+        if completed == text {
+            return Ok(state);
+        }
+        let lexeme = Lexeme::Text(completed);
+        self.grammars.parser.single(Item { lexeme, ..item }, fuel)
     }
 
     /// Makes known what a state and those on its canonical completion need, or says for which state
@@ -312,7 +338,7 @@ impl TokenAutomaton {
         }
         let index = Arc::clone(&self.index);
         let trie = index.byte_trie();
-        let (mut node, mut last) = (ROOT, state);
+        let (mut node, mut last) = (ROOT, self.parser_completed_as(state, fuel)?);
         let mut completing = Vec::new();
         loop {
             let (parser, machine) = self.parser();

@@ -11,7 +11,7 @@ use crate::earley::{ContextId, Item, Lexeme, StateId};
 use crate::index::Trie;
 use crate::lexical::{Fuel, OutOfFuel};
 use crate::mask::{Mask, MaskRef, set_bits};
-use crate::pushdown::{self, EMPTY_STACK};
+use crate::pushdown::{self, EMPTY_STACK, NO_KEY};
 
 impl TokenAutomaton {
     /// The tokens that may come next, the vocabulary's stop tokens included where the text may end.
@@ -114,21 +114,49 @@ impl TokenAutomaton {
         // Can a token reach the end of the value, and go on?
         let lexeme = self.machine.lexicon.saturated(text.lexeme);
         if self.masks.reads_bottom(lexeme, text, self.machine.stacks()) {
-            let start = Item {
-                lexeme: Lexeme::Text(text),
-                context,
-            };
-            let start = self.grammars.parser.single(start, fuel)?;
             let others = self.outside(&inside);
             let index = Arc::clone(&self.index);
             let trie = others.as_deref().unwrap_or(index.byte_trie());
-            let set = |tokens: &[u32]| set_bits(&mut words, tokens);
-            self.walk_parser(trie, start, fuel, set)?;
+            let tokens = self.tokens_beyond(trie, text, context, fuel)?;
+            set_bits(&mut words, &tokens);
         }
         let mask = self.interned(words);
         let memo = &mut self.grammars.memo;
         memo.by_item.insert((text, context), Arc::clone(&mask));
         Ok(mask)
+    }
+
+    /// The tokens of a trie that JSON and what follows it allow.
+    fn tokens_beyond(
+        &mut self,
+        trie: &Trie,
+        text: pushdown::State,
+        context: ContextId,
+        fuel: &mut Fuel,
+    ) -> Result<Vec<u32>, OutOfFuel> {
+        let item = |text| Item {
+            lexeme: Lexeme::Text(text),
+            context,
+        };
+        let start = self.grammars.parser.single(item(text), fuel)?;
+        let mut tokens = Vec::new();
+        if text.item == NO_KEY && self.has_long_text(text) {
+            // What can't follow all keys can't follow this one; few tokens are left to be looked at.
+            let unread = self
+                .grammars
+                .parser
+                .single(item(text.without_text()), fuel)?;
+            self.walk_parser(trie, unread, fuel, |found| tokens.extend_from_slice(found))?;
+            let mut allowed = Vec::with_capacity(tokens.len());
+            for token in tokens {
+                if self.parser_advance(start, token, fuel)?.is_some() {
+                    allowed.push(token);
+                }
+            }
+            return Ok(allowed);
+        }
+        self.walk_parser(trie, start, fuel, |found| tokens.extend_from_slice(found))?;
+        Ok(tokens)
     }
 
     /// The text tokens that are not in a mask, where they are few.
@@ -153,7 +181,7 @@ impl TokenAutomaton {
         let tokens = ids.iter().map(|&id| (id, info.token_bytes(id)));
         let trie = Arc::new(Trie::of_bytes(tokens));
         let memo = &mut self.grammars.memo;
-        memo.language_bytes += trie.memory_bytes();
+        memo.bytes += trie.memory_bytes();
         // The mask is held, so that its address stays its own.
         memo.outside
             .insert(key, (Arc::clone(inside), Arc::clone(&trie)));

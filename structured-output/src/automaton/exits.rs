@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::TokenAutomaton;
 use super::context_free::Grammars;
 use super::parser_steps::DEAD_END;
-use crate::earley::{ContextId, Item, LanguageMask, Leave, Places, Rests};
+use crate::earley::{ContextId, Item, LanguageMask, Leave, NUM_KNOWN, Places, Rests};
 use crate::index::{ROOT, Trie};
 use crate::lexical::{Fuel, OutOfFuel};
 
@@ -57,7 +57,7 @@ impl TokenAutomaton {
         let reads = self.grammars.parser.stop_recording(interrupted);
         let ids: Arc<[u32]> = found?.into();
         let Grammars { parser, memo } = &mut self.grammars;
-        memo.language_bytes += size_of_val(&*ids);
+        memo.bytes += size_of_val(&*ids);
         let value = Arc::clone(&ids);
         parser.remember(&mut memo.exits, key, item.context, &reads, value);
         Ok(ids)
@@ -97,11 +97,11 @@ impl TokenAutomaton {
     ) -> Result<(), OutOfFuel> {
         let index = Arc::clone(&self.index);
         let trie = index.byte_trie();
-        let Some(&token) = trie.ids(trie.below(leave.node)).first() else {
-            return Ok(());
-        };
         let mut state = start;
-        for &byte in &index.info().token_bytes(token)[leave.depth as usize..=leave.at as usize] {
+        let num_known = leave.num_bytes().min(NUM_KNOWN);
+        let known = &leave.rest[..num_known];
+        let more = leave.later_bytes(|node| index.text_below(node));
+        for &byte in known.iter().chain(more) {
             fuel.burn(1)?;
             state = self.numbered_step(state, byte, fuel)?;
             if state == DEAD_END {
@@ -128,13 +128,14 @@ impl TokenAutomaton {
         }
         let start = self.grammars.parser.single(item, fuel)?;
         let start = self.number(start, fuel)?;
-        let interrupted = self.grammars.parser.start_recording();
+        // Nothing that is found depends on more than the item's own context.
+        let paused = self.grammars.parser.pause_recording();
         let found = self.find_near_exits(places, start, item.context, fuel);
-        self.grammars.parser.stop_recording(interrupted);
+        self.grammars.parser.resume_recording(paused);
         let near = Arc::new(found?);
+        self.grammars.parser.note(&[item.context]);
         let Grammars { parser, memo } = &mut self.grammars;
-        memo.language_bytes +=
-            size_of::<NearExits>() + size_of_val(&*near.ids) + size_of_val(&*near.open);
+        memo.bytes += size_of::<NearExits>() + size_of_val(&*near.ids) + size_of_val(&*near.open);
         let value = Arc::clone(&near);
         let reads = [item.context];
         parser.remember(&mut memo.near_exits, key, item.context, &reads, value);
@@ -168,17 +169,22 @@ impl TokenAutomaton {
                 }
             };
             for leave in leaves {
-                let Some(&token) = trie.ids(trie.below(leave.node)).first() else {
-                    continue;
-                };
-                let bytes = index.info().token_bytes(token);
                 let mut state = Some(first);
-                for &byte in &bytes[leave.depth as usize + 1..=leave.at as usize] {
-                    fuel.burn(1)?;
-                    state = match state {
-                        None | Some(DEAD_END) => break,
-                        Some(state) => self.near_step(state, byte, &found.far, fuel)?,
-                    };
+                let num_known = leave.num_bytes().min(NUM_KNOWN);
+                let mut read = |automaton: &mut Self, bytes: &[u8], fuel: &mut Fuel| {
+                    for &byte in bytes {
+                        fuel.burn(1)?;
+                        state = match state {
+                            None | Some(DEAD_END) => break,
+                            Some(state) => automaton.near_step(state, byte, &found.far, fuel)?,
+                        };
+                    }
+                    Ok(state)
+                };
+                let mut state = read(self, &leave.rest[1..num_known], fuel)?;
+                if leave.num_bytes() > num_known && !matches!(state, None | Some(DEAD_END)) {
+                    let more = leave.later_bytes(|node| index.text_below(node));
+                    state = read(self, more, fuel)?;
                 }
                 match state {
                     None => found.open.push(*leave),
@@ -206,21 +212,19 @@ impl TokenAutomaton {
         found: &mut Found,
         fuel: &mut Fuel,
     ) -> Result<(), OutOfFuel> {
-        let mut pending = vec![(leave.node, leave.at, state)];
-        while let Some((node, at, state)) = pending.pop() {
-            for child in trie.children(node) {
+        let mut pending = vec![(leave, state)];
+        while let Some((leave, state)) = pending.pop() {
+            for child in trie.children(leave.node) {
                 fuel.burn(1)?;
-                match self.near_step(state, trie.label(child), &found.far, fuel)? {
-                    None => found.open.push(Leave {
-                        node: child,
-                        depth: leave.depth,
-                        at: at + 1,
-                    }),
+                let byte = trie.label(child);
+                let below = leave.child(child, byte);
+                match self.near_step(state, byte, &found.far, fuel)? {
+                    None => found.open.push(below),
                     Some(DEAD_END) => {}
                     Some(next) => {
                         found.ids.extend_from_slice(trie.ids(trie.own(child)));
                         if !trie.children(child).is_empty() {
-                            pending.push((child, at + 1, next));
+                            pending.push((below, next));
                         }
                     }
                 }

@@ -8,6 +8,7 @@ use hashbrown::HashSet;
 
 use super::TokenAutomaton;
 use super::context_free::Grammars;
+use super::language_facts::Beside;
 use crate::earley::{
     ContextId, End, Item, LanguageMask, Lexeme, Places, Rests, Walked, walk_language,
 };
@@ -26,15 +27,6 @@ const START: End = End {
 /// Rests of up to one in so many tokens get a trie of their own.
 const FEW: usize = 32;
 
-/// A language by what it has in common with another one.
-pub(super) struct Beside {
-    rest: ExprId,
-    /// Tokens for which they differ, as ranges of [`Trie::tokens`].
-    apart: Vec<Range<u32>>,
-    /// What the language allows of these.
-    mask: Arc<LanguageMask>,
-}
-
 impl TokenAutomaton {
     /// Adds what a language and what follows it allow.
     pub(super) fn add_language_item(
@@ -46,7 +38,7 @@ impl TokenAutomaton {
     ) -> Result<(), OutOfFuel> {
         let language = self.machine.lexicon.saturated(language);
         for part in self.language_parts(language, fuel)? {
-            if let Some(beside) = self.beside(part, fuel)? {
+            if let Some(beside) = self.beside(START, part, fuel)? {
                 let rest = self.item_mask(beside.rest, None, context, fuel)?;
                 let mut same = vec![0; words.len()];
                 rest.add_to(&mut same);
@@ -66,6 +58,25 @@ impl TokenAutomaton {
                 // Put together again faster than kept.
                 let alone = self.language_mask(START, part, fuel)?;
                 self.add_language(alone, context, words, fuel)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes known what a language allows by itself, where tokens begin and after a space.
+    pub(super) fn learn_language(
+        &mut self,
+        language: ExprId,
+        fuel: &mut Fuel,
+    ) -> Result<(), OutOfFuel> {
+        let index = Arc::clone(&self.index);
+        let after_space = index.byte_trie().child(ROOT, b' ');
+        let places = [Some(START), after_space.map(|node| End { node, depth: 1 })];
+        for part in self.language_parts(language, fuel)? {
+            for at in places.into_iter().flatten() {
+                let beside = self.beside(at, part, fuel)?;
+                let rest = beside.map_or(part, |beside| beside.rest);
+                self.language_mask(at, rest, fuel)?;
             }
         }
         Ok(())
@@ -101,15 +112,17 @@ impl TokenAutomaton {
         Ok(mask)
     }
 
-    /// What a language allows where it differs from the one that it most likely comes to, such as
-    /// a name that is no keyword from any name. `None` where it has none, or differs too much.
+    /// What a language allows of the tokens below a node, where it differs from the one that it most
+    /// likely comes to, such as a name that is no keyword from any name. `None` where it has none, or
+    /// differs too much.
     fn beside(
         &mut self,
+        at: End,
         language: ExprId,
         fuel: &mut Fuel,
     ) -> Result<Option<Arc<Beside>>, OutOfFuel> {
-        if let Some(known) = self.grammars.memo.beside.get(&language) {
-            return Ok(known.clone());
+        if let Some(known) = self.grammars.memo.languages.beside(at, language) {
+            return Ok(known);
         }
         let index = Arc::clone(&self.index);
         let mut found = None;
@@ -118,26 +131,17 @@ impl TokenAutomaton {
         {
             let bytes = Labelled::of_bytes(index.byte_trie());
             let lexicon = &mut self.machine.lexicon;
-            let walked = walk_language(lexicon, bytes, START, language, Some(rest), fuel)?;
+            let walked = walk_language(lexicon, bytes, at, language, Some(rest), fuel)?;
             let mut walked = walked.unwrap_or_default();
             let apart = std::mem::take(&mut walked.apart);
             let num_apart: usize = apart.iter().map(Range::len).sum();
             if num_apart <= index.byte_trie().tokens().len() / FEW {
-                let mask = self.language_mask_of(walked);
-                let memo = &mut self.grammars.memo;
-                memo.language_bytes += mask.memory_bytes()
-                    + size_of::<Beside>()
-                    + apart.capacity() * size_of::<Range<u32>>();
-                found = Some(Arc::new(Beside {
-                    rest,
-                    apart,
-                    mask: Arc::new(mask),
-                }));
+                let mask = Arc::new(self.language_mask_of(walked));
+                found = Some(Beside { rest, apart, mask });
             }
         }
-        let memo = &mut self.grammars.memo;
-        memo.beside.insert(language, found.clone());
-        Ok(found)
+        let languages = &mut self.grammars.memo.languages;
+        Ok(languages.insert_beside(at, language, found))
     }
 
     /// Adds what a language and what follows it allow, item by item: the same items follow in many
@@ -160,22 +164,14 @@ impl TokenAutomaton {
                 continue;
             }
             for item in self.grammars.parser.first_items(context, fuel)? {
-                fuel.burn(1)?;
                 let Lexeme::Text(text) = item.lexeme else {
                     continue;
                 };
-                let is_language = text.stack == EMPTY_STACK;
-                let firsts = match is_language {
-                    true => {
-                        let (parser, machine) = self.parser();
-                        parser.language_first_bytes(machine, text.lexeme, fuel)?
-                    }
-                    false => ByteSet::FULL,
-                };
-                if alone.rests.may_begin_with(&firsts) {
+                if self.may_exit(&alone, item, fuel)? {
                     let ids = self.exits(&alone, item, fuel)?;
                     set_bits(words, &ids);
                 }
+                let is_language = text.stack == EMPTY_STACK;
                 for &end in large {
                     if !seen.insert((end, item)) {
                         continue;
@@ -183,7 +179,7 @@ impl TokenAutomaton {
                     if is_language {
                         let language = self.machine.lexicon.saturated(text.lexeme);
                         for part in self.language_parts(language, fuel)? {
-                            let alone = self.language_mask(end, part, fuel)?;
+                            let alone = self.language_beside(end, part, item, words, fuel)?;
                             pending.push((alone, item.context));
                         }
                         continue;
@@ -196,6 +192,64 @@ impl TokenAutomaton {
             }
         }
         Ok(())
+    }
+
+    /// What a language, an item's, allows by itself of the tokens below a node. Where it has almost
+    /// all in common with another one, that is added here with what follows it, and the rest is
+    /// returned.
+    fn language_beside(
+        &mut self,
+        at: End,
+        language: ExprId,
+        item: Item,
+        words: &mut [u32],
+        fuel: &mut Fuel,
+    ) -> Result<Arc<LanguageMask>, OutOfFuel> {
+        let Some(beside) = self.beside(at, language, fuel)? else {
+            return self.language_mask(at, language, fuel);
+        };
+        let rest = self.language_mask(at, beside.rest, fuel)?;
+        if !rest.rests.large().is_empty() {
+            return self.language_mask(at, language, fuel);
+        }
+        let index = Arc::clone(&self.index);
+        let trie = index.byte_trie();
+        let mut same = vec![0; words.len()];
+        rest.inside.add_to(&mut same);
+        for follower in self.grammars.parser.first_items(item.context, fuel)? {
+            if self.may_exit(&rest, follower, fuel)? {
+                let ids = self.exits(&rest, follower, fuel)?;
+                set_bits(&mut same, &ids);
+            }
+        }
+        for tokens in &beside.apart {
+            clear_bits(&mut same, trie.ids(tokens.clone()));
+        }
+        for (word, same) in words.iter_mut().zip(same) {
+            *word |= same;
+        }
+        Ok(Arc::clone(&beside.mask))
+    }
+
+    /// Whether tokens that leave a language may begin an item that follows it.
+    fn may_exit(
+        &mut self,
+        alone: &LanguageMask,
+        item: Item,
+        fuel: &mut Fuel,
+    ) -> Result<bool, OutOfFuel> {
+        fuel.burn(1)?;
+        let Lexeme::Text(text) = item.lexeme else {
+            return Ok(false);
+        };
+        let firsts = match text.stack == EMPTY_STACK {
+            true => {
+                let (parser, machine) = self.parser();
+                parser.language_first_bytes(machine, text.lexeme, fuel)?
+            }
+            false => ByteSet::FULL,
+        };
+        Ok(alone.rests.may_begin_with(&firsts))
     }
 
     /// Alternatives that many bytes begin, each alone, and all others together.
@@ -226,8 +280,8 @@ impl TokenAutomaton {
         language: ExprId,
         fuel: &mut Fuel,
     ) -> Result<Arc<LanguageMask>, OutOfFuel> {
-        if let Some(known) = self.grammars.memo.languages.get(&(at, language)) {
-            return Ok(Arc::clone(known));
+        if let Some(known) = self.grammars.memo.languages.mask(at, language) {
+            return Ok(known);
         }
         let coarse = match at == START && self.may_have_few_rests(language, fuel)? {
             true => self.coarse_language(language, fuel)?,
@@ -237,11 +291,8 @@ impl TokenAutomaton {
             Some(mask) => mask,
             None => self.fine_language(at, language, fuel)?,
         };
-        let mask = Arc::new(mask);
-        let memo = &mut self.grammars.memo;
-        memo.language_bytes += mask.memory_bytes();
-        memo.languages.insert((at, language), Arc::clone(&mask));
-        Ok(mask)
+        let languages = &mut self.grammars.memo.languages;
+        Ok(languages.insert_mask(at, language, mask))
     }
 
     /// Whether a language begins with many bytes, and doesn't end wherever it may go on: what does,
@@ -298,19 +349,12 @@ impl TokenAutomaton {
                 }
             }
             return Ok(Some(LanguageMask {
-                number: self.language_number(),
+                number: self.grammars.memo.languages.next_number(),
                 inside: self.interned(words),
                 rests: Rests::Trie(Trie::of_bytes(rests.into_iter())),
             }));
         }
         Ok(None)
-    }
-
-    /// A number for one more language.
-    fn language_number(&mut self) -> u32 {
-        let memo = &mut self.grammars.memo;
-        memo.num_languages += 1;
-        memo.num_languages
     }
 
     /// By the trie of bytes.
@@ -347,16 +391,10 @@ impl TokenAutomaton {
                 self.interned(words)
             }
         };
-        let byte_at = |node: u32, depth: u32| {
-            let token = trie.ids(trie.below(node)).first();
-            let bytes = token.map(|&token| index.info().token_bytes(token));
-            let byte = bytes.and_then(|bytes| bytes.get(depth as usize));
-            byte.copied().unwrap_or_default()
-        };
         LanguageMask {
-            number: self.language_number(),
+            number: self.grammars.memo.languages.next_number(),
             inside,
-            rests: Rests::Places(Places::new(walked, byte_at)),
+            rests: Rests::Places(Places::new(walked, |node| index.text_below(node))),
         }
     }
 }

@@ -27,7 +27,7 @@ impl TokenAutomaton {
         if !self.writes_any_text {
             let mask = self.completable_tokens(GrammarState::Machine(state), fuel)?;
             self.masks
-                .insert_for_state(lexeme, state, Arc::clone(&mask));
+                .insert_for_state(lexeme, state, true, Arc::clone(&mask));
             return Ok(mask);
         }
         self.machine.start_recording();
@@ -52,19 +52,25 @@ impl TokenAutomaton {
         }
         let reads = self.machine.stop_recording();
         for &token in &unsure {
-            if self.advance(state, token, fuel)?.is_some() {
+            let is_allowed = match self.allows_unread(state, token, fuel)? {
+                Some(is_allowed) => is_allowed,
+                None => self.advance(state, token, fuel)?.is_some(),
+            };
+            if is_allowed {
                 gather.ids.push(token);
             }
         }
         let mask = self.finish(gather);
+        let stacks = self.machine.stacks();
+        let read = frames_read(stacks, state.stack, reads.lowest);
         if unsure.is_empty() && !depends_on_text {
-            let stacks = self.machine.stacks();
-            let read = frames_read(stacks, state.stack, reads.lowest);
             self.masks
                 .insert(lexeme, state, read, stacks, Arc::clone(&mask));
         } else {
+            // Where a walk gave up for want of a text, what lies behind was not looked at.
+            let reads_bottom = reads.has_widened || read > stacks.depth(state.stack);
             self.masks
-                .insert_for_state(lexeme, state, Arc::clone(&mask));
+                .insert_for_state(lexeme, state, reads_bottom, Arc::clone(&mask));
         }
         Ok(mask)
     }

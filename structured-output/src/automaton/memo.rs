@@ -134,8 +134,8 @@ pub(super) struct MaskMemo {
     by_frames: HashMap<(ExprId, Prefix), Known>,
     /// A prefix with one more frame; `None` is the bottom of the stack.
     prefixes: HashMap<(Prefix, Option<FrameId>), Prefix>,
-    /// Masks that depend on a key's text too.
-    by_state: HashMap<State, Arc<Mask>>,
+    /// Masks that depend on a key's text too, and whether also on the bottom of the stack.
+    by_state: HashMap<State, (Arc<Mask>, bool)>,
 }
 
 impl MaskMemo {
@@ -159,7 +159,7 @@ impl MaskMemo {
             + self.by_stack.capacity() * (size_of::<(ExprId, StackId, usize)>() + 1)
             + self.by_frames.capacity() * (size_of::<((ExprId, Prefix), Known)>() + 1)
             + self.prefixes.capacity() * (size_of::<(Prefix, Option<FrameId>, Prefix)>() + 1)
-            + self.by_state.capacity() * (size_of::<(State, usize)>() + 1)
+            + self.by_state.capacity() * (size_of::<(State, usize, bool)>() + 1)
     }
 
     /// The mask of a state, kept under its saturated lexeme.
@@ -186,13 +186,16 @@ impl MaskMemo {
                     prefix = *self.prefixes.get(&(prefix, stacks.top(stack)))?;
                     stack = stacks.below(stack);
                 }
-                None => return self.by_state.get(&State { lexeme, ..state }).cloned(),
+                None => {
+                    let known = self.by_state.get(&State { lexeme, ..state });
+                    return known.map(|(mask, _)| Arc::clone(mask));
+                }
             }
         }
     }
 
     /// Whether the mask of a state may depend on the bottom of the stack: whether a token may reach
-    /// it. Exact where the mask is kept by frames.
+    /// it.
     pub(super) fn reads_bottom(&self, lexeme: ExprId, state: State, stacks: &Stacks) -> bool {
         let mut prefix = NO_FRAMES;
         let mut stack = state.stack;
@@ -206,7 +209,11 @@ impl MaskMemo {
                     prefix = next;
                     stack = stacks.below(stack);
                 }
-                Some(Known::More) | None => return true,
+                Some(Known::More) => return true,
+                None => {
+                    let known = self.by_state.get(&State { lexeme, ..state });
+                    return known.is_none_or(|(_, reads_bottom)| *reads_bottom);
+                }
             }
         }
     }
@@ -235,9 +242,16 @@ impl MaskMemo {
         self.by_frames.insert((lexeme, prefix), Known::Mask(mask));
     }
 
-    /// Keeps a mask that depends on the whole state.
-    pub(super) fn insert_for_state(&mut self, lexeme: ExprId, state: State, mask: Arc<Mask>) {
-        self.by_state.insert(State { lexeme, ..state }, mask);
+    /// Keeps a mask that depends on the texts of a state, and perhaps on the bottom of its stack.
+    pub(super) fn insert_for_state(
+        &mut self,
+        lexeme: ExprId,
+        state: State,
+        reads_bottom: bool,
+        mask: Arc<Mask>,
+    ) {
+        let key = State { lexeme, ..state };
+        self.by_state.insert(key, (mask, reads_bottom));
     }
 
     /// The parts of a lexeme.

@@ -11,6 +11,7 @@ mod counted;
 mod exits;
 mod gather;
 mod grammar_state;
+mod language_facts;
 mod language_item;
 mod lexeme;
 mod mask;
@@ -19,6 +20,7 @@ mod parser_steps;
 #[cfg(test)]
 mod tests;
 mod token_walk;
+mod unread_text;
 mod walk;
 mod within;
 
@@ -31,9 +33,10 @@ use crate::lexical::{ByteSet, Fuel, Lexicon, OutOfFuel};
 use crate::pushdown::Machine;
 pub(crate) use crate::pushdown::State;
 pub(crate) use base::Base;
-use context_free::Grammars;
+use context_free::{Grammars, Memo};
 pub(crate) use grammar_state::GrammarState;
 use memo::MaskMemo;
+use unread_text::UnreadMemo;
 
 /// The longest forced text that is looked for at once.
 pub(crate) const MAX_FORCED_BYTES: usize = 16 << 10;
@@ -51,6 +54,8 @@ pub(crate) struct TokenAutomaton {
     token_distance: HashMap<State, u32>,
     /// Tokens of the canonical completion, its stop token included.
     min_tokens: HashMap<State, u32>,
+    /// What is known of places without the text of a key or an item.
+    unread: UnreadMemo,
     /// The most that any successor by a token needs to complete: with more tokens left than that,
     /// the limit changes no mask.
     farthest_successor: HashMap<GrammarState, u32>,
@@ -77,12 +82,18 @@ impl TokenAutomaton {
             masks: base.as_ref().map(|base| base.masks()).unwrap_or_default(),
             token_distance: HashMap::new(),
             min_tokens: HashMap::new(),
+            unread: UnreadMemo::default(),
             farthest_successor: HashMap::new(),
             closed_bytes: match index.writes_any_text() {
                 true => None,
                 false => index.closed_bytes(),
             },
-            grammars: Grammars::new(max_items),
+            grammars: Grammars::new(
+                max_items,
+                base.as_ref()
+                    .map(|base| base.languages())
+                    .unwrap_or_default(),
+            ),
             base,
             index,
         }
@@ -120,6 +131,7 @@ impl TokenAutomaton {
         self.masks.memory_bytes()
             + numbers * (size_of::<(State, u32)>() + 1)
             + self.farthest_successor.capacity() * (size_of::<(GrammarState, u32)>() + 1)
+            + self.unread.memory_bytes()
             + self.grammars.memo.memory_bytes()
     }
 
@@ -129,13 +141,19 @@ impl TokenAutomaton {
         self.masks = base.map(|base| base.masks()).unwrap_or_default();
         self.token_distance = HashMap::new();
         self.min_tokens = HashMap::new();
+        self.unread = UnreadMemo::default();
         self.farthest_successor = HashMap::new();
-        self.grammars.memo = Default::default();
+        self.grammars.memo = Memo::with(base.map(|base| base.languages()).unwrap_or_default());
     }
 
     /// How many states there are.
     pub(crate) fn num_states(&self) -> usize {
         self.machine.lexicon.len() + self.grammars.parser.num_states()
+    }
+
+    /// How many expressions have been asked for, see [`Lexicon::num_asked`].
+    pub(crate) fn num_asked(&self) -> u64 {
+        self.machine.lexicon.num_asked()
     }
 
     /// Whether the text may end here.
@@ -181,6 +199,10 @@ impl TokenAutomaton {
         let mut forced = Vec::new();
         while forced.len() < max_bytes && !self.is_accepting(state, fuel)? {
             fuel.burn(1)?;
+            // Within a key each byte would make another text.
+            if state.has_text() && self.machine.goes_on_in_ways(state, fuel)? {
+                break;
+            }
             match self.machine.next_bytes(state, fuel)?[..] {
                 [(bytes, next)] if bytes.len() == 1 => {
                     forced.extend(bytes.iter());

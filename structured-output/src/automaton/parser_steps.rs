@@ -2,15 +2,16 @@
 //!
 //! Walks come through the same states again and again: from different languages to what follows them,
 //! through the same rests of tokens. Which contexts a step looked into is kept with it, since a
-//! recording has to note them each time.
+//! recording has to note them each time. A step counts for all bytes that no lexeme tells from its own.
 
 use hashbrown::HashMap;
 
 use super::TokenAutomaton;
 use super::context_free::Grammars;
-use crate::earley::{ContextId, StateId};
+use crate::earley::{ContextId, Lexeme, StateId};
 use crate::index::{ROOT, Trie};
 use crate::lexical::{ByteSet, Fuel, OutOfFuel};
+use crate::pushdown::EMPTY_STACK;
 
 /// A step that was not made yet.
 const UNSEEN: u32 = u32::MAX;
@@ -198,18 +199,56 @@ impl TokenAutomaton {
             Some(next) => self.number(next, fuel)?,
             None => DEAD_END,
         };
+        if reads.len() > MAX_READS {
+            return Ok(next);
+        }
+        let alike = self.bytes_alike(state, byte, fuel)?;
         let steps = &mut self.grammars.memo.steps;
         let Met { bytes, targets, .. } = steps.states[from as usize];
-        if let Some(rank) = bytes.rank(byte)
-            && reads.len() <= MAX_READS
-        {
-            let start = steps.reads.len() as u32;
-            steps.reads.extend_from_slice(&reads);
-            steps.targets[targets as usize + rank] = Target {
-                next,
-                reads: (start, steps.reads.len() as u32),
-            };
+        let start = steps.reads.len() as u32;
+        steps.reads.extend_from_slice(&reads);
+        let target = Target {
+            next,
+            reads: (start, steps.reads.len() as u32),
+        };
+        for alike in bytes.intersection(&alike).iter() {
+            if let Some(rank) = bytes.rank(alike) {
+                steps.targets[targets as usize + rank] = target;
+            }
         }
         Ok(next)
+    }
+
+    /// Bytes that lead to the same state as a byte does: those that no item's lexeme tells from it.
+    fn bytes_alike(
+        &mut self,
+        state: StateId,
+        byte: u8,
+        fuel: &mut Fuel,
+    ) -> Result<ByteSet, OutOfFuel> {
+        let mut alike = ByteSet::FULL;
+        let (parser, machine) = self.parser();
+        for item in parser.items(state) {
+            let Lexeme::Text(text) = item.lexeme else {
+                continue;
+            };
+            if text.stack != EMPTY_STACK {
+                return Ok(ByteSet::single(byte));
+            }
+            let lexicon = &mut machine.lexicon;
+            let own = match lexicon.first_class(text.lexeme) {
+                Some((bytes, _)) if bytes.contains(byte) => bytes,
+                Some((bytes, _)) => bytes.complement(),
+                None => {
+                    let row = lexicon.row_ref(text.lexeme, fuel)?;
+                    let class = lexicon.row_class(row, byte);
+                    let mut classes = lexicon.row_entries(row);
+                    let entry = classes.nth(usize::from(class));
+                    entry.map_or(ByteSet::single(byte), |(bytes, _)| *bytes)
+                }
+            };
+            alike = alike.intersection(&own);
+        }
+        Ok(alike)
     }
 }

@@ -8,7 +8,6 @@ use super::token_walk::Reached;
 use super::{GrammarState, TokenAutomaton};
 use crate::lexical::{Fuel, OutOfFuel};
 use crate::mask::{Mask, set_bits};
-use crate::pushdown::NO_KEY;
 
 /// What a state needs that tokens lead to.
 #[derive(Clone, Copy)]
@@ -119,17 +118,9 @@ impl TokenAutomaton {
         let GrammarState::Machine(start) = state else {
             return Ok(false);
         };
-        if !self.writes_any_text || start.item != NO_KEY {
+        if !self.writes_any_text {
             return Ok(true);
         }
-        let mut last = start;
-        while let Some((_, next)) = self.machine.toward_end(last, fuel)? {
-            fuel.burn(1)?;
-            if next.stack != start.stack && (next.key, next.item) != (NO_KEY, NO_KEY) {
-                return Ok(true);
-            }
-            last = next;
-        }
-        Ok(false)
+        self.completion_needs_text(start, fuel)
     }
 }

@@ -8,8 +8,8 @@ use crate::engine::Engine;
 use crate::error::CompileError;
 use crate::grammar::CompiledGrammar;
 use crate::json::{Frame, NodeId, SchemaCompiler, Style};
-use crate::lexical::Fuel;
 use crate::lexical::search::{DEAD, Search};
+use crate::lexical::{Fuel, Lexicon};
 use crate::options::{CancelFlag, CompileBudget, JsonSchemaOptions, Limits};
 use crate::regex::{self, Dialect, RegexLimits, Spelling, Translator};
 use crate::specification::GrammarSpecification;
@@ -18,6 +18,10 @@ pub(super) fn exceeded(limit: &'static str, max: u64) -> CompileError {
     let place = None;
     CompileError::LimitExceeded { limit, max, place }
 }
+
+/// How a compilation ended, and whether that is in doubt: in memory where nothing was known before it
+/// might have exceeded its budget.
+pub(super) type Verdict = (Result<CompiledGrammar, CompileError>, bool);
 
 /// How much of its budget a compilation may spend where others wait.
 #[derive(Debug, Clone, Copy)]
@@ -34,6 +38,11 @@ impl Patience {
         max_slice_steps: u64::MAX,
         max_steps: u64::MAX,
     };
+
+    /// Whether it is that.
+    pub(super) fn is_endless(self) -> bool {
+        self.max_slice_steps == u64::MAX && self.max_steps == u64::MAX
+    }
 }
 
 /// Compiles a specification in a generation of the engine. `None` where that takes more than the
@@ -44,7 +53,7 @@ pub(super) fn compile(
     limits: &Limits,
     patience: Patience,
     cancel: &CancelFlag,
-) -> Option<Result<CompiledGrammar, CompileError>> {
+) -> Option<Verdict> {
     let mut job = Job {
         engine: &engine,
         budget: specification.1,
@@ -54,14 +63,17 @@ pub(super) fn compile(
         states: 0,
         bytes: 0,
         steps: 0,
+        num_known: 0,
     };
     let root = job.root_of(&specification.0, limits);
-    let (bytes, is_dear) = (job.bytes, job.is_dear);
+    let (bytes, is_dear, is_in_doubt) = (job.bytes, job.is_dear, job.is_in_doubt());
     if is_dear {
         return None;
     }
     let specification = Arc::clone(specification);
-    Some(root.map(|root| CompiledGrammar::new(engine, root, bytes, specification)))
+    let compiled = root.map(|root| CompiledGrammar::new(engine, root, bytes, specification));
+    let is_in_doubt = is_in_doubt && compiled.is_ok();
+    Some((compiled, is_in_doubt))
 }
 
 /// What a compilation has spent so far.
@@ -75,6 +87,8 @@ pub(super) struct Job<'a> {
     states: usize,
     pub(super) bytes: usize,
     pub(super) steps: u64,
+    /// Expressions that it asked for and that were there already, at most: of others, or its own.
+    num_known: usize,
 }
 
 /// Parts of a syntax tree, or strings of a choice, per slice.
@@ -152,17 +166,19 @@ impl Job<'_> {
         if self.cancel.is_cancelled() {
             return Err(CompileError::Cancelled);
         }
+        let mut num_known = 0;
         let (result, states, bytes) = self.engine.slice(|automaton| {
             let before = (automaton.num_states(), automaton.state_bytes());
+            let num_asked = automaton.num_asked();
             let result = work(automaton);
-            (
-                result,
-                automaton.num_states() - before.0,
-                automaton.state_bytes() - before.1,
-            )
+            let states = automaton.num_states() - before.0;
+            let num_asked = (automaton.num_asked() - num_asked) as usize;
+            num_known = num_asked.saturating_sub(states);
+            (result, states, automaton.state_bytes() - before.1)
         });
         self.states += states;
         self.bytes += bytes;
+        self.num_known += num_known;
         let CompileBudget {
             max_states,
             max_bytes,
@@ -178,6 +194,13 @@ impl Job<'_> {
             return Err(self.out_of_steps());
         }
         Ok(result)
+    }
+
+    /// Whether what others have left in the engine may be why the budget was enough.
+    fn is_in_doubt(&self) -> bool {
+        let bytes = Lexicon::bytes_of(self.num_known);
+        self.states.saturating_add(self.num_known) > self.budget.max_states
+            || self.bytes.saturating_add(bytes) > self.budget.max_bytes
     }
 
     fn regex(&mut self, pattern: &str, limits: &Limits) -> Result<State, CompileError> {

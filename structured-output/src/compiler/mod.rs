@@ -396,7 +396,20 @@ impl GrammarCompiler {
     ) -> Option<Outcome> {
         self.num_compilations.fetch_add(1, Ordering::Relaxed);
         let limits = &self.options.limits;
-        job::compile(specification, engine, limits, patience, cancel)
+        let (outcome, is_in_doubt) =
+            job::compile(specification, engine, limits, patience, cancel)?;
+        if is_in_doubt {
+            // What is refused is to be refused whatever was compiled before it.
+            if !patience.is_endless() {
+                return None;
+            }
+            let fresh = Arc::new(self.fresh_engine());
+            let alone = job::compile(specification, fresh, limits, patience, cancel);
+            if let Some((Err(error), _)) = alone {
+                return Some(Err(error));
+            }
+        }
+        Some(outcome)
     }
 
     /// Compiles in a generation in which it may take as long as it takes.

@@ -8,6 +8,7 @@ use crate::index::TokenizerIndex;
 use crate::json::{SchemaCompiler, Style};
 use crate::lexical::Fuel;
 use crate::options::{JsonSchemaOptions, Limits};
+use crate::regex::{self, Dialect, Spelling, Translator};
 
 /// Below so many tokens walks are short, and nothing is prepared.
 const MIN_TOKENS: usize = 10_000;
@@ -28,6 +29,16 @@ const SAMPLES: [(&str, &str); 3] = [
     ),
 ];
 
+/// Names, as most grammars have them: the terminal and what is left of it after its first character.
+const NAMES: [&str; 6] = [
+    "[a-zA-Z_][a-zA-Z0-9_]*",
+    "[a-zA-Z0-9_]*",
+    "[a-z][a-z0-9_]*",
+    "[a-z0-9_]*",
+    r"[^\W\d]\w*",
+    r"\w*",
+];
+
 /// What the samples leave known; `None` where the vocabulary is not worth it.
 pub(super) fn base_of(index: &Arc<TokenizerIndex>) -> Option<Arc<Base>> {
     if index.num_text_tokens() < MIN_TOKENS || !index.writes_any_text() {
@@ -39,6 +50,16 @@ pub(super) fn base_of(index: &Arc<TokenizerIndex>) -> Option<Arc<Base>> {
         // What was computed before a sample fails is as good as any.
         if let Some(start) = start_of(&mut automaton, schema, &mut fuel) {
             let _ = automaton.rehearse(start, text.as_bytes(), &mut fuel);
+        }
+    }
+    let limits = Limits::default();
+    for pattern in NAMES {
+        let Ok(ast) = regex::parse(pattern, Dialect::Common, limits.regex()) else {
+            continue;
+        };
+        let lexicon = &mut automaton.machine().lexicon;
+        if let Ok(Some(name)) = Translator::new(ast, Spelling::Utf8).run(lexicon, usize::MAX) {
+            let _ = automaton.rehearse_language(name, &mut fuel);
         }
     }
     Some(Arc::new(automaton.into_base()))

@@ -25,6 +25,10 @@ impl Parser {
             fuel.burn(1)?;
             match self.items(state)[at].lexeme {
                 Lexeme::Text(text) => {
+                    // Within a key each byte would make another text.
+                    if text.has_text() && machine.goes_on_in_ways(text, fuel)? {
+                        return Ok(None);
+                    }
                     for (bytes, _) in machine.next_bytes(text, fuel)? {
                         all = all.union(&bytes);
                     }

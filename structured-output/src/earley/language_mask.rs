@@ -7,6 +7,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use hashbrown::HashMap;
+
 use crate::index::{ROOT, Trie};
 use crate::lexical::{ByteSet, ExprId, Fuel, Lexicon, OutOfFuel};
 use crate::mask::Mask;
@@ -84,6 +86,38 @@ pub(crate) struct Leave {
     pub(crate) node: u32,
     pub(crate) depth: u32,
     pub(crate) at: u32,
+    /// The first bytes of the rest, up to the node's own: most rests are told by these, without a look
+    /// at the trie.
+    pub(crate) rest: [u8; NUM_KNOWN],
+}
+
+/// As many bytes of a rest are kept.
+pub(crate) const NUM_KNOWN: usize = 4;
+
+impl Leave {
+    /// How many bytes the rest has up to the node's own, at least 1.
+    pub(crate) fn num_bytes(&self) -> usize {
+        (self.at - self.depth) as usize + 1
+    }
+
+    /// Those that aren't kept; `text_below` is a token below a node.
+    pub(crate) fn later_bytes<'a>(&self, text_below: impl Fn(u32) -> &'a [u8]) -> &'a [u8] {
+        if self.num_bytes() <= NUM_KNOWN {
+            return &[];
+        }
+        let later = self.depth as usize + NUM_KNOWN..=self.at as usize;
+        text_below(self.node).get(later).unwrap_or_default()
+    }
+
+    /// The same one byte on.
+    pub(crate) fn child(mut self, node: u32, byte: u8) -> Self {
+        let num_bytes = self.num_bytes();
+        if let Some(next) = self.rest.get_mut(num_bytes) {
+            *next = byte;
+        }
+        self.at += 1;
+        Self { node, ..self }
+    }
 }
 
 /// A node of a trie, and how many bytes lead to it.
@@ -145,7 +179,13 @@ impl Ends {
             *num_leaving += num_tokens;
             if *num_leaving < MANY {
                 let depth = end.depth;
-                self.leaves.push((number, Leave { node, depth, at }));
+                let leave = Leave {
+                    node,
+                    depth,
+                    at,
+                    rest: [0; NUM_KNOWN],
+                };
+                self.leaves.push((number, leave));
             }
         }
     }
@@ -182,6 +222,8 @@ pub(crate) fn walk(
     let beside = beside.map(|beside| table.state(lexicon, beside));
     let mut ends = Ends::default();
     let mut few = Vec::new();
+    // By which bytes two states differ.
+    let mut apart: HashMap<(u32, u32), ByteSet> = HashMap::new();
     let mut pending = vec![(from, start, beside)];
     while let Some((at, state, beside)) = pending.pop() {
         let End { node, depth } = at;
@@ -214,7 +256,8 @@ pub(crate) fn walk(
         let bytes = match beside {
             Some(beside) => {
                 table.expand(lexicon, beside, fuel)?;
-                Some(table.apart(lexicon, state, beside))
+                let known = apart.entry((state, beside));
+                Some(*known.or_insert_with(|| table.apart(lexicon, state, beside)))
             }
             // What can't go on leaves nothing.
             None if ends.open.is_empty() && labelled.alphabet.is_none() => {
@@ -289,22 +332,28 @@ pub(crate) fn walk(
 }
 
 impl Places {
-    /// What a walk through the trie of bytes found. `byte_at` is a byte of the tokens below a node.
-    pub(crate) fn new(walked: Walked, byte_at: impl Fn(u32, u32) -> u8) -> Self {
-        let byte_of = |leave: &Leave| byte_at(leave.node, leave.depth);
-        let bytes: Vec<u8> = walked.leaves.iter().map(byte_of).collect();
+    /// What a walk through the trie of bytes found. `text_below` is a token below a node.
+    pub(crate) fn new<'a>(mut walked: Walked, text_below: impl Fn(u32) -> &'a [u8]) -> Self {
+        for leave in &mut walked.leaves {
+            let text = text_below(leave.node);
+            let num_known = leave.num_bytes().min(NUM_KNOWN);
+            let rest = text.iter().skip(leave.depth as usize);
+            for (known, &byte) in leave.rest[..num_known].iter_mut().zip(rest) {
+                *known = byte;
+            }
+        }
         // Sorted by counting.
         let mut starts = [0_u32; 257];
-        for &byte in &bytes {
-            starts[usize::from(byte) + 1] += 1;
+        for leave in &walked.leaves {
+            starts[usize::from(leave.rest[0]) + 1] += 1;
         }
         for at in 0..256 {
             starts[at + 1] += starts[at];
         }
         let mut next = starts;
         let mut leaves = walked.leaves.clone();
-        for (&byte, leave) in bytes.iter().zip(walked.leaves) {
-            let at = &mut next[usize::from(byte)];
+        for leave in walked.leaves {
+            let at = &mut next[usize::from(leave.rest[0])];
             leaves[*at as usize] = leave;
             *at += 1;
         }

@@ -16,9 +16,6 @@ use crate::regex::{Spelling, Translator};
 /// so that rules that double each other's size don't make an exponential expression.
 const MAX_FOLDED_SIZE: usize = 4096;
 
-/// The name of rules for what may stand between terminals.
-const IGNORED: &str = "%ignore";
-
 /// What a node of a rule is.
 #[derive(Debug, Clone)]
 pub(super) enum Value {
@@ -199,18 +196,8 @@ impl Lowering {
         nodes: Vec<Node>,
     ) -> Result<Value, LowerError> {
         let mut values: Vec<Value> = Vec::with_capacity(nodes.len());
-        let is_ignored = |node: &Node| match node.kind {
-            NodeKind::Rule(rule) => &*self.grammar.rules[rule].name == IGNORED,
-            _ => false,
-        };
-        let is_ignored: Vec<bool> = nodes.iter().map(is_ignored).collect();
         for Node { kind, offset } in nodes {
-            // What may be ignored after a terminal belongs to it.
-            let is_terminal = match &kind {
-                NodeKind::Concat(items) => matches!(items[..], [_, last] if is_ignored[last]),
-                _ => false,
-            };
-            let apart = self.keeps_terminals[rule] && !is_terminal;
+            let apart = self.keeps_terminals[rule];
             let value = self
                 .node(lexicon, kind, &values, apart)
                 .map_err(|message| LowerError {

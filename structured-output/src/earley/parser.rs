@@ -322,6 +322,16 @@ impl Parser {
         below
     }
 
+    /// Records nothing until the recording is resumed.
+    pub(crate) fn pause_recording(&mut self) -> Recording {
+        self.reads.pause()
+    }
+
+    /// Goes on with a recording.
+    pub(crate) fn resume_recording(&mut self, paused: Recording) {
+        self.reads.resume(paused);
+    }
+
     /// Starts to record which contexts are looked into; the recording that this interrupts.
     pub(crate) fn start_recording(&mut self) -> Recording {
         self.reads.start()

@@ -52,6 +52,20 @@ impl Reads {
         interrupted
     }
 
+    /// Notes nothing until it is resumed.
+    pub(super) fn pause(&mut self) -> Recording {
+        Recording {
+            list: self.list.take(),
+            own: self.own,
+        }
+    }
+
+    /// Goes on with a recording.
+    pub(super) fn resume(&mut self, paused: Recording) {
+        self.list = paused.list;
+        self.own = paused.own;
+    }
+
     /// Ends a recording: the contexts, in order, each once. What was interrupted goes on, as if they
     /// had been looked into there.
     pub(super) fn stop(&mut self, interrupted: Recording) -> Vec<ContextId> {

@@ -163,6 +163,12 @@ impl TokenizerIndex {
         &self.bytes
     }
 
+    /// The bytes of a token at or below a node of the trie of bytes.
+    pub(crate) fn text_below(&self, node: u32) -> &[u8] {
+        let token = self.bytes.ids(self.bytes.below(node)).first();
+        token.map_or(&[], |&token| self.info.token_bytes(token))
+    }
+
     /// The text tokens that the coarse tries leave out, by their bytes.
     pub(crate) fn escape_trie(&self) -> &Trie {
         &self.escapes

@@ -61,6 +61,9 @@ pub(super) type WaysOf = HashMap<(FormulaId, Event), Ways>;
 /// Outcomes, by what there was and what came.
 pub(super) type OutcomesOf = HashMap<(Box<[FormulaId]>, Event), Arc<[Outcome]>>;
 
+/// So many conditions on one value that overlap are not split into their parts.
+const MANY_CONDITIONS: usize = 6;
+
 impl Programs {
     /// What remains of a formula; it may speak of the value that comes next.
     pub(super) fn derive(
@@ -133,8 +136,14 @@ impl Programs {
             };
         }
         if let (Node::Members(_), Event::Key(plan, key)) = (self.logic.nodes.node(id), event) {
-            let value = self.plan(plan).value(id, key);
-            return self.each(value, id, holds);
+            let plan = self.plan(plan);
+            let value = plan.value(id, key);
+            let rest = if plan.is_only_of(id, key) {
+                ANYTHING
+            } else {
+                id
+            };
+            return self.each(value, rest, holds);
         }
         let nodes = &mut self.logic.nodes;
         // What the item is to meet, and the assertion about those after it.
@@ -356,6 +365,13 @@ impl Programs {
         if formulas.iter().all(|&id| id == FALSE) {
             return Ok(None);
         }
+        if let Some(joined) = self.joined_values(lexicon, &formulas, fuel)? {
+            let path = self.logic.nodes.all_of(&[path, joined]);
+            if self.sure_cost(lexicon, path, fuel)? != DEAD {
+                pending.push((path, vec![TRUE]));
+            }
+            return Ok(None);
+        }
         let speaking = formulas.iter().find(|&&id| self.logic.facts(id).has_value);
         let Some(&speaking) = speaking else {
             return Ok(Some((path, formulas)));
@@ -410,6 +426,77 @@ impl Programs {
             pending.push((if implied { path } else { narrowed }, rest));
         }
         Ok(None)
+    }
+
+    /// What the next value has to be, where a formula speaks of nothing else, and by many conditions that
+    /// overlap: their parts would be too many to be told apart, and what remains after them is the same.
+    fn joined_values(
+        &mut self,
+        lexicon: &mut Lexicon,
+        formulas: &[FormulaId],
+        fuel: &mut Fuel,
+    ) -> Result<Option<NodeId>, OutOfFuel> {
+        let &[formula] = formulas else {
+            return Ok(None);
+        };
+        if !self.logic.facts(formula).has_value {
+            return Ok(None);
+        }
+        let mut conditions = Vec::new();
+        for leaf in self.logic.leaves(formulas) {
+            fuel.burn(1)?;
+            let Formula::Value(node) = *self.logic.formula(leaf) else {
+                return Ok(None);
+            };
+            conditions.push(match *self.logic.nodes.node(node) {
+                Node::Not(inner) => inner,
+                _ => node,
+            });
+        }
+        let conditions = Self::each_once(conditions.into_iter());
+        if conditions.len() < MANY_CONDITIONS {
+            return Ok(None);
+        }
+        let mut num_overlapping = 0;
+        for &condition in &conditions[1..] {
+            let relation = self.relation(lexicon, conditions[0], condition, fuel)?;
+            num_overlapping += usize::from(relation == Relation::Unknown);
+        }
+        if num_overlapping + 1 < MANY_CONDITIONS {
+            return Ok(None);
+        }
+        Ok(Some(self.node_of_values(formula, &mut HashMap::new())))
+    }
+
+    /// A formula that speaks of the next value alone, as a node.
+    fn node_of_values(
+        &mut self,
+        formula: FormulaId,
+        known: &mut HashMap<FormulaId, NodeId>,
+    ) -> NodeId {
+        if let Some(&known) = known.get(&formula) {
+            return known;
+        }
+        let node = match self.logic.formula(formula).clone() {
+            Formula::Value(node) => node,
+            Formula::All(list) => {
+                let all: Vec<NodeId> = list
+                    .iter()
+                    .map(|&one| self.node_of_values(one, known))
+                    .collect();
+                self.logic.nodes.all_of(&all)
+            }
+            Formula::Any(list) => {
+                let any: Vec<NodeId> = list
+                    .iter()
+                    .map(|&one| self.node_of_values(one, known))
+                    .collect();
+                self.logic.nodes.any_of(&any)
+            }
+            _ => ANYTHING,
+        };
+        known.insert(formula, node);
+        node
     }
 
     /// Adds what a value's being such implies for the other conditions of some formulas. Branches

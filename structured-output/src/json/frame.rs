@@ -52,6 +52,13 @@ pub(crate) enum Frame {
     Pending { outcomes: OutcomesId },
 }
 
+impl Frame {
+    /// Whether it is a place in an array.
+    pub(crate) fn is_array(&self) -> bool {
+        matches!(self, Self::Array { .. })
+    }
+}
+
 /// Where in an array or object.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(crate) enum Place {

@@ -15,6 +15,7 @@ use super::node::{Kinds, NodeId};
 use super::object::ObjectAt;
 use super::programs::Programs;
 use super::shape::{Shape, Spellings};
+use crate::held::with_room;
 pub(super) use crate::lexical::search::DEAD;
 use crate::lexical::{Fuel, Lexicon, OutOfFuel};
 
@@ -34,6 +35,8 @@ pub(super) struct Costs {
     pub(super) item_ways: HashMap<FormulaId, Arc<[NodeId]>>,
     pub(super) text_ways: HashMap<FormulaId, Arc<[Vec<u8>]>>,
     pub(super) member_ways: HashMap<(ObjectAt, FormulaId), Arc<[WayMember]>>,
+    /// How many items arrays need at least, be they distinct or not; `None` where none end them.
+    pub(super) items_needed: HashMap<FormulaId, Option<u32>>,
     /// Of what is one of several formulas over arrays, the one that was found to end.
     pub(super) array_choices: HashMap<FormulaId, FormulaId>,
     /// Nodes being looked at.
@@ -51,6 +54,7 @@ impl Default for Costs {
             item_ways: HashMap::new(),
             text_ways: HashMap::new(),
             member_ways: HashMap::new(),
+            items_needed: HashMap::new(),
             array_choices: HashMap::new(),
             open: Vec::new(),
             assumed: usize::MAX,
@@ -60,13 +64,16 @@ impl Default for Costs {
 
 impl Costs {
     pub(super) fn memory_bytes(&self) -> usize {
-        self.nodes.capacity() * 9
-            + self.arrays.capacity() * 9
-            + self.objects.capacity() * (size_of::<(ObjectAt, FormulaId, u32)>() + 1)
-            + self.item_ways.capacity() * 64
-            + self.text_ways.capacity() * 128
-            + self.member_ways.capacity() * 256
-            + self.array_choices.capacity() * 9
+        with_room(
+            self.nodes.len() * 9
+                + self.arrays.len() * 9
+                + self.objects.len() * (size_of::<(ObjectAt, FormulaId, u32)>() + 1)
+                + self.item_ways.len() * 64
+                + self.text_ways.len() * 128
+                + self.member_ways.len() * 256
+                + self.items_needed.len() * 13
+                + self.array_choices.len() * 9,
+        )
     }
 }
 

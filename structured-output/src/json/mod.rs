@@ -15,6 +15,7 @@
 //! | `relation` | what one node says of another, as far as that is plain |
 //! | `derive` | what a formula becomes by an item or a member |
 //! | `array`, `object`, `member` | what may come next in an array or object |
+//! | `alike` | arrays of distinct items of one list, counted |
 //! | `unique`, `repeat` | arrays of distinct items, or of items that are not |
 //! | `seen` | sets of keys that an object has |
 //! | `unread` | what follows a key or an item whose text isn't known |
@@ -25,6 +26,7 @@
 //! | `style`, `spacing` | white space and the order of properties |
 //! | `programs` | all of that, interned |
 
+mod alike;
 mod array;
 mod decimal;
 mod derive;
@@ -68,5 +70,5 @@ pub use schema::Draft;
 pub(crate) use schema::SchemaCompiler;
 pub(crate) use style::Style;
 pub use text::Whitespace;
-pub(crate) use unread::Unread;
+pub(crate) use unread::{Unread, Written};
 pub(crate) use value::Value;

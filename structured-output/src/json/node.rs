@@ -7,6 +7,7 @@
 use hashbrown::{HashMap, HashSet};
 
 use super::value::Value;
+use crate::held::with_room;
 use crate::lexical::{ExprId, Lexicon};
 
 /// An interned node.
@@ -130,13 +131,22 @@ impl Nodes {
     /// Bytes of memory held.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.bytes
-            + self.definitions.capacity() * size_of::<NodeId>()
-            + self.single_strings.capacity() * (size_of::<ExprId>() + 1)
+            + with_room(
+                self.definitions.len() * size_of::<NodeId>()
+                    + self.single_strings.len() * (size_of::<ExprId>() + 1),
+            )
     }
 
     /// Whether a language is that of one string, as [`Nodes::constant`] makes them.
     pub(super) fn is_single_string(&self, language: ExprId) -> bool {
         self.single_strings.contains(&language)
+    }
+
+    /// The language of one string under a constraint, quotes included.
+    pub(super) fn single_string(&mut self, lexicon: &mut Lexicon, text: &str) -> ExprId {
+        let language = lexicon.json_string(text, false);
+        self.single_strings.insert(language);
+        language
     }
 
     /// What a node says.
@@ -404,8 +414,7 @@ impl Nodes {
                 all.push(self.number(language));
             }
             Value::String(text) => {
-                let language = lexicon.json_string(text, false);
-                self.single_strings.insert(language);
+                let language = self.single_string(lexicon, text);
                 all.push(self.string(language));
             }
             Value::Array(items) => {

@@ -12,7 +12,7 @@ use hashbrown::{HashMap, HashSet};
 use super::derive::Event;
 use super::formula::{FALSE, Formula, FormulaId};
 use super::live::{DEAD, WayMember};
-use super::node::{NOTHING, Node, NodeId};
+use super::node::{ANYTHING, NOTHING, Node, NodeId};
 use super::programs::Programs;
 use super::seen::{NOTHING_SEEN, SeenId};
 use super::value::unquote;
@@ -63,6 +63,10 @@ pub(super) struct Plan {
     is_free: bool,
     /// By assertion about members: what it says of each name, then of each class.
     values: HashMap<NodeId, Arc<[NodeId]>>,
+    /// By assertion about members, the only key that it says something of, where it is only one.
+    only_keys: HashMap<NodeId, u32>,
+    /// Expressions that it asked for when it was made.
+    num_asked: u64,
 }
 
 /// A list of properties.
@@ -94,6 +98,11 @@ impl Plan {
     /// A name's spellings, in quotes.
     pub(super) fn key(&self, name: u32) -> ExprId {
         self.names[name as usize].1
+    }
+
+    /// Whether an assertion about members says nothing any more once a name is over.
+    pub(super) fn is_only_of(&self, members: NodeId, name: u32) -> bool {
+        name < self.num_names() && self.only_keys.get(&members) == Some(&name)
     }
 
     /// What an assertion about members says of those with a key.
@@ -132,8 +141,10 @@ impl Programs {
         fuel: &mut Fuel,
     ) -> Result<PlanId, OutOfFuel> {
         if let Some(&known) = self.plan_ids.get(formulas) {
+            lexicon.ask_again(self.plan(known).num_asked);
             return Ok(known);
         }
+        let num_asked = lexicon.num_asked();
         let mut members = Vec::new();
         let mut has = Vec::new();
         for leaf in self.logic.leaves(formulas) {
@@ -153,6 +164,8 @@ impl Programs {
             classes: Vec::new(),
             is_free: false,
             values: HashMap::new(),
+            only_keys: HashMap::new(),
+            num_asked: 0,
         };
         let mut patterns = Vec::new();
         let name = |plan: &mut Plan, name: &str, lexicon: &mut Lexicon| {
@@ -263,11 +276,16 @@ impl Programs {
                     _ => self.logic.nodes.all_of(&all),
                 });
             }
+            let mut told = (0_u32..).zip(&values).filter(|value| *value.1 != ANYTHING);
+            if let (Some((key, _)), None) = (told.next(), told.next()) {
+                plan.only_keys.insert(node, key);
+            }
             plan.values.insert(node, values.into());
         }
         plan.classes = classes.into_iter().map(|class| class.0).collect();
         let keys = plan.names.len() + plan.classes.len();
         self.bytes += keys * (80 + 4 * plan.values.len());
+        plan.num_asked = lexicon.num_asked() - num_asked;
         let id = PlanId(self.plans.len() as u32);
         self.plans.push(plan);
         self.plan_ids.insert(formulas.into(), id);
@@ -343,7 +361,7 @@ impl Programs {
             .collect();
         let nodes = &mut self.logic.nodes;
         let values = (0..keys).map(|key| match &tables[..] {
-            [] => super::node::ANYTHING,
+            [] => ANYTHING,
             [only] => only[key],
             _ => {
                 let all: Vec<NodeId> = tables.iter().map(|table| table[key]).collect();

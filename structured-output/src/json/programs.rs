@@ -16,6 +16,7 @@ use super::object::{Object, ObjectAt, ObjectId, Plain, Plan, PlanId};
 use super::seen::SeenKeys;
 use super::shape::Shape;
 use super::style::{Style, StyleId};
+use crate::held::with_room;
 use crate::lexical::{EPSILON, ExprId, Fuel, Lexicon, OutOfFuel};
 
 /// Distinct things by number.
@@ -155,11 +156,13 @@ impl Programs {
     pub(crate) fn memory_bytes(&self) -> usize {
         self.bytes
             + self.logic.memory_bytes()
-            + self.shapes.capacity() * (size_of::<(NodeId, Shape)>() + 1)
-            + self.derived.capacity() * (size_of::<(FormulaId, Event, FormulaId)>() + 1)
-            + self.ways_of.capacity() * 80
-            + self.value_lexemes.capacity() * 13
-            + self.key_lexemes.capacity() * 17
+            + with_room(
+                self.shapes.len() * (size_of::<(NodeId, Shape)>() + 1)
+                    + self.derived.len() * (size_of::<(FormulaId, Event, FormulaId)>() + 1)
+                    + self.ways_of.len() * 80
+                    + self.value_lexemes.len() * 13
+                    + self.key_lexemes.len() * 17,
+            )
             + self.styles.bytes
             + self.goals.bytes
             + self.arrays.bytes

@@ -8,6 +8,7 @@
 use hashbrown::HashMap;
 
 use super::programs::Interner;
+use crate::held::with_room;
 use crate::lexical::{ExprId, Fuel, Lexicon, OutOfFuel};
 
 /// A set of keys that an object has already, beside those that its plan names.
@@ -47,7 +48,8 @@ impl Default for SeenKeys {
 impl SeenKeys {
     /// Bytes of memory held.
     pub(super) fn memory_bytes(&self) -> usize {
-        self.branches.bytes() + self.spellings.capacity() * (size_of::<((u32, bool), ExprId)>() + 1)
+        self.branches.bytes()
+            + with_room(self.spellings.len() * (size_of::<((u32, bool), ExprId)>() + 1))
     }
 
     /// A set with one more key.

@@ -124,8 +124,14 @@ impl Programs {
         formula: FormulaId,
         fuel: &mut Fuel,
     ) -> Result<Option<Vec<Vec<u8>>>, OutOfFuel> {
+        if let Some(alike) = self.alike(lexicon, formula, fuel)? {
+            return self.alike_to_end(lexicon, &alike, fuel);
+        }
+        let Some(needed) = self.items_needed(lexicon, formula, fuel)? else {
+            return Ok(None);
+        };
         // One more at a time, so that few are tried before many.
-        for most in 0..=MAX_DISTINCT {
+        for most in needed..=MAX_DISTINCT {
             let mut search = Distinct::default();
             let found = self.distinct(lexicon, formula, most, &mut search, fuel)?;
             if found.is_some() || !search.was_cut {
@@ -136,6 +142,49 @@ impl Programs {
             }
         }
         Err(fuel.exhaust())
+    }
+
+    /// A lower bound on the items that an array needs to end, as if all that may come were distinct;
+    /// no more than can be looked for. `None` where no number of them ends it.
+    fn items_needed(
+        &mut self,
+        lexicon: &mut Lexicon,
+        formula: FormulaId,
+        fuel: &mut Fuel,
+    ) -> Result<Option<u32>, OutOfFuel> {
+        let start = self.where_distinct(formula, true);
+        if let Some(&known) = self.costs.items_needed.get(&start) {
+            return Ok(known);
+        }
+        let mut reached: HashSet<FormulaId> = HashSet::from_iter([start]);
+        let mut level = vec![start];
+        let mut needed = None;
+        for depth in 0..=MAX_DISTINCT {
+            if level
+                .iter()
+                .any(|&formula| self.logic.facts(formula).closes)
+            {
+                needed = Some(depth);
+                break;
+            }
+            if depth == MAX_DISTINCT && !level.is_empty() {
+                return Err(fuel.exhaust());
+            }
+            let mut next = Vec::new();
+            for formula in level {
+                fuel.burn(1)?;
+                let outcomes = self.outcomes(lexicon, &[formula], Event::Item, fuel)?;
+                for outcome in outcomes.iter() {
+                    let rest = outcome.rest[0];
+                    if reached.insert(rest) {
+                        next.push(rest);
+                    }
+                }
+            }
+            level = next;
+        }
+        self.costs.items_needed.insert(start, needed);
+        Ok(needed)
     }
 
     /// At most `most` items that end an array, the last first.
@@ -152,9 +201,13 @@ impl Programs {
         if facts.closes {
             return Ok(Some(Vec::new()));
         }
-        if most == 0 {
-            search.was_cut = true;
-            return Ok(None);
+        match self.items_needed(lexicon, formula, fuel)? {
+            Some(needed) if needed <= most => {}
+            Some(_) => {
+                search.was_cut = true;
+                return Ok(None);
+            }
+            None => return Ok(None),
         }
         if search.failed.contains(&(formula, most)) {
             return Ok(None);
@@ -229,6 +282,11 @@ impl Programs {
             return Ok((cost != DEAD).then_some(value));
         }
         if !facts.has_unique || facts.closes {
+            return Ok(Some(value));
+        }
+        // Whichever of the values the item is, there are enough without it.
+        let alike = self.alike(lexicon, formula, fuel)?;
+        if alike.is_some_and(|alike| alike.can_end_without(1)) {
             return Ok(Some(value));
         }
         let Some(texts) = self.texts_to_end(lexicon, formula, fuel)? else {

@@ -7,6 +7,7 @@ use hashbrown::{DefaultHashBuilder, HashMap, HashSet, HashTable};
 use super::byte_set::ByteSet;
 use super::derivative::Rows;
 use super::residue::Residue;
+use crate::held::with_room;
 
 /// An expression, and at once the automaton state that it stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -44,6 +45,12 @@ pub(crate) const MANY_MARKS: u16 = u16::MAX - 1;
 /// An interned set of bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct SetId(pub(super) u32);
+
+/// `Facts::needs` where nothing is known to be needed.
+const NO_SET: SetId = SetId(u32::MAX);
+
+/// Of so many operands of an intersection it is looked at what bytes they need.
+const MAX_NEEDS: usize = 64;
 
 /// Where the operands of `Or` and `And` lie in [`Lexicon::operands`].
 #[derive(Clone, Copy, Default, Debug)]
@@ -102,6 +109,8 @@ pub(super) struct Facts {
     pub(super) end_mark: u16,
     /// A lower bound on the length of its strings.
     pub(super) min_bytes: u32,
+    /// Bytes of which each of its strings has one, or [`NO_SET`].
+    pub(super) needs: SetId,
     /// An upper bound on the shortest string of any of its derivatives; `u32::MAX` where that would
     /// have to be searched for.
     pub(super) farthest: u32,
@@ -231,17 +240,39 @@ impl Lexicon {
 
     /// Bytes of memory held.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.nodes.capacity() * size_of::<Node>()
-            + self.facts.capacity() * size_of::<Facts>()
-            + self.operands.capacity() * size_of::<ExprId>()
-            + self.node_ids.capacity() * (size_of::<u32>() + 1)
-            + self.sets.capacity() * (size_of::<ByteSet>() + 2 * size_of::<u32>())
-            + self.saturated.capacity() * size_of::<u32>()
-            + self.sized.capacity() * (size_of::<ExprId>() + 1)
-            + self.lasting_of.capacity() * (size_of::<(ExprId, super::lasting::Lasting)>() + 1)
-            + self.first_marked.capacity() * (size_of::<(ExprId, ExprId)>() + 1)
-            + self.rows.memory_bytes()
-            + self.memo.memory_bytes()
+        with_room(
+            self.nodes.len() * Self::BYTES_PER_EXPR
+                + self.operands.len() * size_of::<ExprId>()
+                + self.sets.len() * (size_of::<ByteSet>() + 2 * size_of::<u32>())
+                + self.sized.len() * (size_of::<ExprId>() + 1)
+                + self.lasting_of.len() * (size_of::<(ExprId, super::lasting::Lasting)>() + 1)
+                + self.first_marked.len() * (size_of::<(ExprId, ExprId)>() + 1)
+                + self.rows.memory_bytes(),
+        )
+    }
+
+    /// Of an expression: what it is, and its places in the tables that have one for each.
+    const BYTES_PER_EXPR: usize = size_of::<Node>()
+        + size_of::<Facts>()
+        + super::derivative::BYTES_PER_EXPR
+        // `node_ids`, `saturated` and `memo`.
+        + 3 * size_of::<u32>()
+        + 1;
+
+    /// How many expressions have been asked for, whether they were there or not: no fewer than have
+    /// been added.
+    pub(crate) fn num_asked(&self) -> u64 {
+        self.work
+    }
+
+    /// Counts expressions as asked for that were asked for when something that is known was made.
+    pub(crate) fn ask_again(&mut self, num_asked: u64) {
+        self.work += num_asked;
+    }
+
+    /// Bytes that so many expressions take at most, but for long lists of alternatives.
+    pub(crate) fn bytes_of(num_exprs: usize) -> usize {
+        with_room(num_exprs.saturating_mul(Self::BYTES_PER_EXPR))
     }
 
     /// Expressions held.
@@ -374,6 +405,51 @@ impl Lexicon {
         })
     }
 
+    /// The set with fewer bytes.
+    fn fewer_bytes(&self, one: SetId, other: SetId) -> SetId {
+        match (one, other) {
+            (NO_SET, other) => other,
+            (one, NO_SET) => one,
+            _ if self.set(other).len() < self.set(one).len() => other,
+            _ => one,
+        }
+    }
+
+    /// What each of some alternatives needs, as far as one of them says so.
+    fn needs_of_one(&self, list: &[ExprId]) -> SetId {
+        let mut all = list.iter().map(|&expr| self.facts(expr).needs);
+        let Some(first) = all.next() else {
+            return NO_SET;
+        };
+        let wider = |one: SetId, other: SetId| {
+            if one == NO_SET || other == NO_SET || one == other {
+                return (one == other).then_some(one);
+            }
+            let (own, beside) = (self.set(one), self.set(other));
+            let both = own.intersection(&beside);
+            match (both == beside, both == own) {
+                (true, _) => Some(one),
+                (_, true) => Some(other),
+                _ => None,
+            }
+        };
+        all.try_fold(first, wider).unwrap_or(NO_SET)
+    }
+
+    /// A lower bound on the length of strings of an intersection: how many of its operands need bytes
+    /// that none of the others of them has any use for.
+    fn num_apart(&self, list: &[ExprId]) -> u32 {
+        let mut sets: Vec<ByteSet> = Vec::new();
+        let needs = list.iter().map(|&expr| self.facts(expr).needs);
+        for id in needs.take(MAX_NEEDS).filter(|&id| id != NO_SET) {
+            let set = self.set(id);
+            if sets.iter().all(|known| known.intersection(&set).is_empty()) {
+                sets.push(set);
+            }
+        }
+        sets.len() as u32
+    }
+
     /// The facts of a node whose operands are interned.
     fn facts_of(&self, node: Node, list: &[ExprId]) -> Facts {
         let all = |of: fn(&Facts) -> bool| list.iter().all(|&expr| of(&self.facts(expr)));
@@ -390,6 +466,7 @@ impl Lexicon {
             sole_mark: NO_MARK,
             end_mark: NO_MARK,
             min_bytes: 0,
+            needs: NO_SET,
             farthest: 0,
         };
         match node {
@@ -412,9 +489,10 @@ impl Lexicon {
                 end_mark: mark,
                 ..plain
             },
-            Node::Class(_) => Facts {
+            Node::Class(set) => Facts {
                 finite: true,
                 min_bytes: 1,
+                needs: set,
                 farthest: 1,
                 ..plain
             },
@@ -430,6 +508,7 @@ impl Lexicon {
                     marked: b.marked,
                     sole_mark: b.sole_mark,
                     end_mark: if a.nullable { b.end_mark } else { NO_MARK },
+                    needs: self.fewer_bytes(a.needs, b.needs),
                     min_bytes: a.min_bytes.saturating_add(b.min_bytes),
                     farthest: b.farthest.max(a.farthest.saturating_add(b.min_bytes)),
                 }
@@ -453,6 +532,7 @@ impl Lexicon {
                     .min()
                     .unwrap_or(NO_MARK),
                 min_bytes: lengths().min().unwrap_or(u32::MAX),
+                needs: self.needs_of_one(list),
                 farthest: list
                     .iter()
                     .map(|&expr| self.facts(expr).farthest)
@@ -466,7 +546,12 @@ impl Lexicon {
                 finite: any(|facts| facts.finite),
                 infinite: self.is_infinite_less_finite(list),
                 counted: any(|facts| facts.counted),
-                min_bytes: lengths().max().unwrap_or(0),
+                min_bytes: lengths().max().unwrap_or(0).max(self.num_apart(list)),
+                needs: list
+                    .iter()
+                    .map(|&expr| self.facts(expr).needs)
+                    .reduce(|one, other| self.fewer_bytes(one, other))
+                    .unwrap_or(NO_SET),
                 farthest: u32::MAX,
                 ..plain
             },
@@ -492,6 +577,7 @@ impl Lexicon {
                         || (max == UNBOUNDED && inner.live && inner.min_bytes > 0),
                     counted: inner.counted || max != UNBOUNDED || min > 1,
                     min_bytes: min.saturating_mul(inner.min_bytes),
+                    needs: if min > 0 { inner.needs } else { NO_SET },
                     farthest: min
                         .saturating_mul(inner.min_bytes)
                         .saturating_add(inner.farthest),

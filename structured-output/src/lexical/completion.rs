@@ -15,11 +15,6 @@ pub(crate) struct Memo {
 }
 
 impl Memo {
-    /// Bytes of memory held.
-    pub(super) fn memory_bytes(&self) -> usize {
-        self.distance.capacity() * size_of::<u32>()
-    }
-
     fn get(&self, expr: ExprId) -> u32 {
         self.distance.get(expr.index()).copied().unwrap_or(UNKNOWN)
     }
@@ -176,6 +171,35 @@ mod tests {
             state = l.derivative(state, byte, &mut fuel()).unwrap();
         }
         assert!(l.is_nullable(state));
+    }
+
+    /// Each condition needs a character of its own, so the length of what has them all is known, and the
+    /// search goes straight there: it doesn't look at all sets of conditions.
+    #[test]
+    fn many_conditions_are_met_one_after_the_other() {
+        let steps = |count: u8| {
+            let mut l = Lexicon::new(Vec::new(), 8);
+            let any = l.class(ByteSet::FULL);
+            let any = l.star(any);
+            let conditions: Vec<ExprId> = (0..count)
+                .map(|n| {
+                    // A letter, in either case where the number is even.
+                    let mut letter = ByteSet::single(b'a' + n);
+                    if n % 2 == 0 {
+                        letter.insert(b'A' + n);
+                    }
+                    let letter = l.class(letter);
+                    let tail = l.concat(letter, any);
+                    l.concat(any, tail)
+                })
+                .collect();
+            let all = l.and(&conditions);
+            let mut fuel = Fuel::new(1_000_000);
+            assert_eq!(l.distance(all, &mut fuel), Ok(u32::from(count)));
+            1_000_000 - fuel.left()
+        };
+        // Each of n places has n ways on, of n conditions each.
+        assert!(steps(24) < 30 * steps(8), "{} {}", steps(24), steps(8));
     }
 
     #[test]

@@ -36,6 +36,9 @@ struct Row {
     start: u32,
 }
 
+/// Of the table that has a place for each expression.
+pub(super) const BYTES_PER_EXPR: usize = size_of::<Row>();
+
 /// A row that is known, for walks that look at it again and again. Valid for as long as the
 /// lexicon.
 #[derive(Clone, Copy)]
@@ -71,12 +74,12 @@ impl Rows {
         }
     }
 
+    /// Bytes of what is known, the expressions' places in `rows` apart.
     pub(super) fn memory_bytes(&self) -> usize {
         let per_map = 256 + size_of::<ClassMap>() + 4 * size_of::<ByteSet>();
-        self.rows.capacity() * size_of::<Row>()
-            + self.targets.capacity() * size_of::<ExprId>()
+        self.targets.len() * size_of::<ExprId>()
             + self.maps.len() * per_map
-            + self.single.capacity() * (size_of::<(ExprId, u8, ExprId)>() + 1)
+            + self.single.len() * (size_of::<(ExprId, u8, ExprId)>() + 1)
     }
 
     fn get(&self, expr: ExprId) -> Option<Row> {

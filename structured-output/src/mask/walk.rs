@@ -547,10 +547,16 @@ impl Table {
     pub(crate) fn apart(&self, lexicon: &Lexicon, own: u32, other: u32) -> ByteSet {
         let mut apart = ByteSet::EMPTY;
         for (bytes, to) in self.entries(lexicon, own) {
+            // What the other has in common with it is mostly all of it.
+            let mut left = bytes;
             for (beside, other_to) in self.entries(lexicon, other) {
-                if to != other_to {
-                    apart = apart.union(&bytes.intersection(&beside));
+                if left.is_empty() {
+                    break;
                 }
+                if to != other_to {
+                    apart = apart.union(&left.intersection(&beside));
+                }
+                left = left.intersection(&beside.complement());
             }
         }
         apart

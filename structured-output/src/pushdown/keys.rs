@@ -2,12 +2,18 @@
 
 use hashbrown::HashMap;
 
+use crate::held::with_room;
+
 /// An interned text.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(crate) struct KeyId(u32);
 
 /// The empty text, and that of lexemes whose text isn't needed.
 pub(crate) const NO_KEY: KeyId = KeyId(0);
+
+/// In place of a text that is left out: with more bytes, it still is. What follows it is what would
+/// follow if it were none of those that may come later.
+pub(crate) const UNREAD: KeyId = KeyId(u32::MAX);
 
 /// All texts of a generation, as a trie from the leaves up. Text `n` has its entry at `n - 1`.
 #[derive(Default)]
@@ -19,13 +25,16 @@ pub(crate) struct Keys {
 impl Keys {
     /// A text with one more byte.
     pub(crate) fn push(&mut self, before: KeyId, byte: u8) -> KeyId {
+        if before == UNREAD {
+            return UNREAD;
+        }
         *self.ids.entry((before, byte)).or_insert_with(|| {
             self.entries.push((before, byte));
             KeyId(self.entries.len() as u32)
         })
     }
 
-    /// The bytes of a text.
+    /// The bytes of a text that is not left out.
     pub(crate) fn text(&self, mut key: KeyId) -> Vec<u8> {
         let mut bytes = Vec::new();
         while let Some(at) = (key.0 as usize).checked_sub(1) {
@@ -37,9 +46,20 @@ impl Keys {
         bytes
     }
 
+    /// Whether a text has at least so many bytes.
+    pub(crate) fn is_long(&self, mut key: KeyId, bytes: usize) -> bool {
+        for _ in 0..bytes {
+            match (key.0 as usize).checked_sub(1) {
+                Some(at) if at < self.entries.len() => key = self.entries[at].0,
+                _ => return false,
+            }
+        }
+        true
+    }
+
     /// Bytes of memory held.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.entries.capacity() * 8 + self.ids.capacity() * 13
+        with_room(self.entries.len() * (8 + 13))
     }
 }
 
@@ -56,5 +76,6 @@ mod tests {
         assert_eq!(keys.text(ac), b"ac");
         assert_eq!(keys.text(NO_KEY), b"");
         assert_eq!(keys.entries.len(), 3);
+        assert_eq!(keys.push(UNREAD, b'a'), UNREAD);
     }
 }

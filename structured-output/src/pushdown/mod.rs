@@ -16,10 +16,11 @@ mod stack;
 
 use hashbrown::HashMap;
 
+use crate::held::with_room;
 use crate::json::{Frame, Programs, Unread};
 use crate::lexical::search::{DEAD, UNKNOWN};
 use crate::lexical::{ByteSet, EMPTY, ExprId, Fuel, Lexicon, NO_MARK, OutOfFuel};
-pub(crate) use keys::{KeyId, Keys, NO_KEY};
+pub(crate) use keys::{KeyId, Keys, NO_KEY, UNREAD};
 pub(crate) use stack::{EMPTY_STACK, FrameId, StackId, Stacks};
 
 /// A place in a grammar.
@@ -33,6 +34,24 @@ pub(crate) struct State {
     pub(crate) key: KeyId,
     /// The outermost array of distinct items that is open, from the end of its last item on.
     pub(crate) item: KeyId,
+}
+
+impl State {
+    /// Whether it keeps the text of a key or an item.
+    pub(crate) fn has_text(self) -> bool {
+        (self.key, self.item) != (NO_KEY, NO_KEY)
+    }
+
+    /// The same place, whatever the text of the key or item that is being written: what follows is
+    /// what would follow if it were none of those that may come later.
+    pub(crate) fn without_text(self) -> Self {
+        let without = |text: KeyId| if text == NO_KEY { NO_KEY } else { UNREAD };
+        Self {
+            key: without(self.key),
+            item: without(self.item),
+            ..self
+        }
+    }
 }
 
 /// What a frame does, computed when it is first on top.
@@ -68,6 +87,8 @@ pub(crate) struct Reads {
     pub(crate) text: Option<StackId>,
     /// Whether a frame with a text that was skipped might allow what it doesn't without.
     pub(crate) may_widen: bool,
+    /// The same, of any since the recording started.
+    pub(crate) has_widened: bool,
 }
 
 impl Reads {
@@ -76,6 +97,7 @@ impl Reads {
         lowest: u32::MAX,
         text: None,
         may_widen: false,
+        has_widened: false,
     };
 }
 
@@ -122,9 +144,17 @@ impl Machine {
             + self.programs.memory_bytes()
             + self.stacks.memory_bytes()
             + self.keys.memory_bytes()
-            + self.expansions.capacity() * size_of::<Option<Expansion>>()
-            + self.actions.capacity() * (size_of::<((FrameId, u16), Action)>() + 64)
-            + self.totals.capacity() * size_of::<u32>()
+            + self.table_bytes()
+    }
+
+    /// Bytes of the tables that have a place for each frame or stack, and of actions.
+    fn table_bytes(&self) -> usize {
+        let (num_frames, num_stacks) = self.stacks.num_different();
+        with_room(
+            num_frames * size_of::<Option<Expansion>>()
+                + num_stacks * size_of::<u32>()
+                + self.actions.len() * (size_of::<((FrameId, u16), Action)>() + 64),
+        )
     }
 
     /// The start of a grammar that is one expression.
@@ -150,6 +180,11 @@ impl Machine {
     /// The stacks.
     pub(crate) fn stacks(&self) -> &Stacks {
         &self.stacks
+    }
+
+    /// The bytes of a text that a state keeps.
+    pub(crate) fn text(&self, text: KeyId) -> Vec<u8> {
+        self.keys.text(text)
     }
 
     /// Starts to record what is read, in `reads`.
@@ -199,8 +234,9 @@ impl Machine {
         let mut frame = self.stacks.frame(top);
         if self.programs.awaits_item(&frame) {
             let below = self.stacks.below(stack);
-            frame = if self.skips_texts {
+            frame = if self.skips_texts || item == UNREAD {
                 self.reads.may_widen |= self.programs.may_widen(&frame);
+                self.reads.has_widened |= self.reads.may_widen;
                 self.programs.without_item(frame)
             } else {
                 let text = self.keys.text(item);
@@ -320,7 +356,7 @@ impl Machine {
                 self.met(below, goal)
             }
             Action::Member { next, value } => {
-                let next = if self.skips_texts {
+                let next = if self.skips_texts || state.key == UNREAD {
                     next
                 } else {
                     let text = self.keys.text(state.key);
@@ -396,6 +432,58 @@ impl Machine {
             text(expansion.keeps_key, state.key),
             text(expansion.keeps_item, state.item),
         )
+    }
+
+    /// The texts of the key and of the item that a state keeps, with one more byte of its lexeme.
+    pub(crate) fn kept(&mut self, state: State, byte: u8) -> (KeyId, KeyId) {
+        self.keep(state, byte)
+    }
+
+    /// Whether a text that a state keeps has at least so many bytes.
+    pub(crate) fn is_long(&self, text: KeyId, bytes: usize) -> bool {
+        self.keys.is_long(text, bytes)
+    }
+
+    /// The array whose item's text a stack is within: the outermost array of distinct items.
+    pub(crate) fn outermost_array(&self, mut stack: StackId) -> StackId {
+        while let Some(top) = self.stacks.top(stack) {
+            let frame = self.stacks.frame(top);
+            let is_outermost = frame.is_array() && !self.programs.is_within_item(&frame);
+            if is_outermost {
+                break;
+            }
+            stack = self.stacks.below(stack);
+        }
+        stack
+    }
+
+    /// Whether another item of an array of distinct items is to come that is itself within an item of
+    /// such an array.
+    pub(crate) fn is_at_inner_item(&self, stack: StackId) -> bool {
+        let frame = self.stacks.top(stack).map(|top| self.stacks.frame(top));
+        frame.is_some_and(|frame| {
+            self.programs.is_after_comma(&frame)
+                && self.programs.is_of_distinct_items(&frame)
+                && self.programs.is_within_item(&frame)
+        })
+    }
+
+    /// Whether the short way to the end of the object or array that lies on `home` writes no further
+    /// keys of no name and no further items: as far as that is plain.
+    pub(crate) fn closes_without_texts(&self, state: State, home: StackId) -> bool {
+        let mut stack = state.stack;
+        while self.stacks.depth(stack) > self.stacks.depth(home) + 1 {
+            stack = self.stacks.below(stack);
+        }
+        let Some(top) = self.stacks.top(stack) else {
+            return false;
+        };
+        // A comma may have been read already.
+        let is_begun = stack == state.stack
+            && self
+                .known_expansion(top)
+                .is_none_or(|expansion| expansion.entry != state.lexeme);
+        !is_begun && self.programs.closes_without_texts(&self.stacks.frame(top))
     }
 
     /// A state as it is after more bytes of its lexeme, which [`Machine::step_in_lexeme`] left out
@@ -485,6 +573,21 @@ impl Machine {
             state = self.end_lexeme(state, mark, fuel)?;
         }
         Ok(state)
+    }
+
+    /// Whether several bytes go on with a state's lexeme.
+    pub(crate) fn goes_on_in_ways(
+        &mut self,
+        state: State,
+        fuel: &mut Fuel,
+    ) -> Result<bool, OutOfFuel> {
+        let mut num_bytes = 0;
+        for (bytes, next) in self.lexicon.derivatives(state.lexeme, fuel)? {
+            if self.lexicon.is_live(next, fuel)? {
+                num_bytes += bytes.len();
+            }
+        }
+        Ok(num_bytes > 1)
     }
 
     /// The bytes that can come next, as disjoint sets with the states after them.

@@ -4,6 +4,7 @@ use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
+use crate::held::with_room;
 use crate::json::Frame;
 
 /// An interned frame.
@@ -90,6 +91,11 @@ impl Stacks {
         entry.map_or(EMPTY_STACK, |entry| self.entries[entry].below)
     }
 
+    /// How many different frames there are, and how many stacks.
+    pub(crate) fn num_different(&self) -> (usize, usize) {
+        (self.frames.len(), self.entries.len())
+    }
+
     /// How many frames there are.
     pub(crate) fn depth(&self, stack: StackId) -> u32 {
         self.entry(stack).map_or(0, |entry| self.depths[entry])
@@ -102,8 +108,9 @@ impl Stacks {
 
     /// Bytes of memory held.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.frames.capacity() * (size_of::<Frame>() + 6)
-            + self.entries.capacity() * (size_of::<Entry>() + 6)
-            + self.depths.capacity() * size_of::<u32>()
+        with_room(
+            self.frames.len() * (size_of::<Frame>() + 6)
+                + self.entries.len() * (size_of::<Entry>() + size_of::<u32>() + 6),
+        )
     }
 }

@@ -10,8 +10,10 @@ use super::support::{Server, formwork};
 fn bench(server: &Server, flags: &[&str]) -> (Output, Value) {
     let folder = tempfile::tempdir().unwrap();
     let result = folder.path().join("result.json");
+    // The server's host is the default.
+    let (_, port) = server.address.rsplit_once(':').unwrap();
     let output = formwork()
-        .args(["bench", "serve", "--base-url", &server.address])
+        .args(["bench", "serve", "--port", port])
         .arg("--result-json")
         .arg(&result)
         .args(flags)

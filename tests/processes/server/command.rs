@@ -60,8 +60,15 @@ fn a_server_in_the_background_is_started_looked_at_and_stopped() {
     command.args(start.iter().filter(|arg| **arg != "--daemon"));
     let started = command.output().unwrap();
     assert!(started.status.success(), "{}", says(&started));
-    assert!(run(&status).status.success());
-    assert!(run(&stop).status.success());
+    // So does the file's name.
+    let with_variable = |command: &str| {
+        let mut formwork = formwork();
+        formwork.env("FORMWORK_PID_FILE", pid_file).arg(command);
+        formwork.output().unwrap()
+    };
+    assert!(with_variable("status").status.success());
+    assert!(says(&with_variable("stop")).contains("stopped"));
+    assert_eq!(run(&status).status.code(), Some(3));
 }
 
 #[test]

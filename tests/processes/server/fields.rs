@@ -124,7 +124,8 @@ fn common() -> Vec<(&'static str, Value, Gets)> {
         ),
         ("truncation_side", json!("right"), Answer(any)),
         ("truncation_side", json!("up"), Refusal("truncation_side")),
-        ("vllm_xargs", json!({"a": 1}), Answer(any)),
+        ("vllm_xargs", json!({}), Answer(any)),
+        ("vllm_xargs", json!({"a": 1}), Refusal("vllm_xargs")),
         (
             "stream_options",
             json!({"include_usage": true}),
@@ -138,7 +139,8 @@ fn common() -> Vec<(&'static str, Value, Gets)> {
             json!("mine"),
             Answer(|a| a["id"].as_str().unwrap().ends_with("-mine")),
         ),
-        ("session_id", json!("s"), Answer(any)),
+        ("session_id", json!(""), Answer(any)),
+        ("session_id", json!("s"), Refusal("session_id")),
         ("cache_salt", json!("s"), Answer(any)),
         ("cache_salt", json!("a/b"), Refusal("cache_salt")),
         (
@@ -229,6 +231,7 @@ fn common() -> Vec<(&'static str, Value, Gets)> {
         ("best_of", json!(2), Refusal("best_of")),
         ("watermarking", json!({}), Refusal("watermarking")),
         ("prompt_embeds", json!("x"), Refusal("prompt_embeds")),
+        ("lora", json!([{"id": 0}]), Refusal("lora")),
         (
             "return_weight_versions",
             json!(true),
@@ -553,6 +556,36 @@ fn errors_name_the_field_as_the_request_spells_it() {
             "guided_json",
             "guided_json: the shortest output",
         ),
+        (
+            json!({"max_tokens": null, "n_predict": 9, "guided_regex": "a{50}"}),
+            "guided_regex",
+            "n_predict and max_model_len leave 9: raise n_predict, or",
+        ),
+        (
+            json!({"max_tokens": null, "n_predict": 9, "min_tokens": 10}),
+            "min_tokens",
+            "at most n_predict (9)",
+        ),
+        (
+            json!({"max_tokens": null, "max_completion_tokens": 9, "min_tokens": 10}),
+            "min_tokens",
+            "at most max_completion_tokens (9)",
+        ),
+        (
+            json!({"guided_json": {"$ref": "https://example.com/a.json"}}),
+            "guided_json",
+            "put it under `$defs` of this schema, with `https://example.com/a.json` as its `$id`",
+        ),
+        (
+            json!({"use_beam_search": true}),
+            "use_beam_search",
+            "is not supported: answers are sampled; n gives several",
+        ),
+        (
+            json!({"session_id": "s"}),
+            "session_id",
+            "is not supported: every prefix is cached for all requests",
+        ),
     ] {
         let mut request = body(CHAT);
         for (name, value) in fields.as_object().unwrap() {
@@ -658,6 +691,36 @@ fn a_constraint_is_named_as_the_request_spells_it() {
         body["tools"] = json!([{"type": "function", "name": "f", "parameters": parameters}]);
         body["tool_choice"] = json!("required");
         refused("/v1/responses", &body, "tools[0].parameters", &[says]);
+    }
+}
+
+/// Limits that only the core finds are told of the function whose parameters they are.
+#[test]
+fn a_function_that_is_too_large_is_named() {
+    let server = Server::shared();
+    let looks_ahead: String = ('a'..='n').map(|c| format!("(?=.*{c}{c}x)")).collect();
+    let large = json!({"type": "string", "pattern": format!("^{looks_ahead}.*$")});
+    let parameters = json!({"type": "object", "properties": {"a": large}, "required": ["a"]});
+    let field = "tools[1].function.parameters";
+    for choice in [json!("auto"), json!("required")] {
+        let mut request = body(CHAT);
+        request["tool_choice"] = choice;
+        request["tools"] = json!([
+            {"type": "function", "function": {"name": "g"}},
+            {"type": "function", "function": {"name": "f", "parameters": parameters}},
+        ]);
+        request["max_tokens"] = json!(100);
+        let error = server.post(CHAT, &request).error();
+        assert_eq!(
+            (&error["code"], &error["param"]),
+            (&json!(400), &json!(field))
+        );
+        let message = error["message"].as_str().unwrap();
+        assert!(message.starts_with(&format!("{field}: ")), "{message}");
+        assert!(message.contains("make it smaller"), "{message}");
+        for cores in ["#/format", "structured_outputs", "raise the limit"] {
+            assert!(!message.contains(cores), "{message}");
+        }
     }
 }
 

@@ -14,3 +14,4 @@ mod fields;
 mod isolation;
 mod responses;
 mod support;
+mod tools;

@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
@@ -80,9 +80,8 @@ fn last_line(path: &Path, begin: u64) -> std::io::Result<Option<String>> {
 }
 
 /// Tells a server to end, and waits until it has.
-pub(crate) fn stop(path: Option<PathBuf>, patience: u64) -> anyhow::Result<ExitCode> {
-    let path = path.unwrap_or_else(pid_file::default_path);
-    let Some(running) = pid_file::running(&path)? else {
+pub(crate) fn stop(path: &Path, patience: u64) -> anyhow::Result<ExitCode> {
+    let Some(running) = pid_file::running(path)? else {
         println!("no server runs ({})", path.display());
         return Ok(ExitCode::SUCCESS);
     };
@@ -90,7 +89,7 @@ pub(crate) fn stop(path: Option<PathBuf>, patience: u64) -> anyhow::Result<ExitC
     let id = id.with_context(|| format!("{} holds no process", path.display()))?;
     kill_process(id, Signal::TERM).context("can't signal the server")?;
     let deadline = Instant::now() + Duration::from_secs(patience);
-    while pid_file::running(&path)?.is_some_and(|now| now.process_id == running.process_id) {
+    while pid_file::running(path)?.is_some_and(|now| now.process_id == running.process_id) {
         if Instant::now() > deadline {
             kill_process(id, Signal::KILL).context("can't kill the server")?;
             bail!("the server did not end within {patience} s and was killed");
@@ -102,9 +101,8 @@ pub(crate) fn stop(path: Option<PathBuf>, patience: u64) -> anyhow::Result<ExitC
 }
 
 /// Says whether a server runs and how it is. Exit code 0 is healthy, 1 is not, 3 is not there.
-pub(crate) fn status(path: Option<PathBuf>) -> anyhow::Result<ExitCode> {
-    let path = path.unwrap_or_else(pid_file::default_path);
-    let Some(running) = pid_file::running(&path)? else {
+pub(crate) fn status(path: &Path) -> anyhow::Result<ExitCode> {
+    let Some(running) = pid_file::running(path)? else {
         println!("no server runs ({})", path.display());
         return Ok(ExitCode::from(3));
     };

@@ -56,7 +56,7 @@ enum Command {
 
 #[derive(Debug, Args)]
 struct StopArgs {
-    /// The server's --pid-file
+    /// The server's --pid-file; FORMWORK_PID_FILE, as for the server, where absent
     #[arg(long, value_name = "FILE")]
     pid_file: Option<PathBuf>,
     /// Seconds to wait until it is killed; it finishes its requests within its own
@@ -67,7 +67,7 @@ struct StopArgs {
 
 #[derive(Debug, Args)]
 struct StatusArgs {
-    /// The server's --pid-file
+    /// The server's --pid-file; FORMWORK_PID_FILE, as for the server, where absent
     #[arg(long, value_name = "FILE")]
     pid_file: Option<PathBuf>,
 }
@@ -119,8 +119,8 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Chat(args) => chat::chat(&args),
         Command::Bench(bench::BenchCommand::Serve(args)) => bench::serve(&args),
         Command::Check(args) => check::check(&args),
-        Command::Stop(args) => daemon::stop(args.pid_file, args.timeout),
-        Command::Status(args) => daemon::status(args.pid_file),
+        Command::Stop(args) => daemon::stop(&pid_file::path(args.pid_file), args.timeout),
+        Command::Status(args) => daemon::status(&pid_file::path(args.pid_file)),
     }
 }
 

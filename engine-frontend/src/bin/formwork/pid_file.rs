@@ -101,6 +101,13 @@ pub(crate) fn running(path: &Path) -> anyhow::Result<Option<Running>> {
     }))
 }
 
+/// The pid file of a server in the background: as given, or by the variable by which the server itself
+/// takes its flag, or the default.
+pub(crate) fn path(given: Option<PathBuf>) -> PathBuf {
+    let variable = || std::env::var_os("FORMWORK_PID_FILE").map(PathBuf::from);
+    given.or_else(variable).unwrap_or_else(default_path)
+}
+
 /// The pid file of `--daemon` where none is named: in this user's folder for such things.
 pub(crate) fn default_path() -> PathBuf {
     let folder = match std::env::var_os("XDG_RUNTIME_DIR") {

@@ -48,12 +48,10 @@ fn tool_calls_reach_the_template_as_objects() {
         "messages",
         json!([{"role": "assistant", "content": null, "tool_calls": [
             {"function": {"name": "f", "arguments": "{\"a\": 1}"}},
-            {"function": {"name": "f", "arguments": "broken"}},
         ]}]),
     );
     let calls = &request.messages[0]["tool_calls"];
     assert_eq!(calls[0]["function"]["arguments"], json!({"a": 1}));
-    assert_eq!(calls[1]["function"]["arguments"], json!("broken"));
     assert_eq!(request.messages[0]["content"], Value::Null);
 }
 
@@ -119,7 +117,7 @@ fn template_variables() {
 }
 
 #[test]
-fn what_is_not_available_is_refused_by_name() {
+fn what_is_not_supported_is_refused_by_name() {
     for (name, value) in [
         ("guided_yaml", json!("a")),
         ("modalities", json!(["audio"])),
@@ -128,4 +126,42 @@ fn what_is_not_available_is_refused_by_name() {
     ] {
         assert_eq!(refused(name, value), name);
     }
+    for (name, value, instead) in [
+        ("functions", json!([]), "use tools"),
+        ("echo", json!(true), "/v1/completions has it"),
+        ("prompt_embeds", json!("x"), "a prompt is text or token ids"),
+    ] {
+        let error = ChatCompletionRequest::from_json(body(name, value)).unwrap_err();
+        assert_eq!(error.message, format!("{name} is not supported: {instead}"));
+    }
+}
+
+#[test]
+fn calls_of_earlier_answers_are_checked() {
+    let with = |calls: Value| {
+        let message = json!([{"role": "assistant", "tool_calls": calls}]);
+        ChatCompletionRequest::from_json(body("messages", message))
+    };
+    let call = |arguments: Value| json!([{"function": {"name": "f", "arguments": arguments}}]);
+    for (calls, at) in [
+        (json!("x"), "messages[0].tool_calls"),
+        (json!([{"name": "f"}]), "messages[0].tool_calls[0]"),
+        (
+            call(json!("{\"a\":")),
+            "messages[0].tool_calls[0].function.arguments",
+        ),
+    ] {
+        let error = with(calls).unwrap_err();
+        assert_eq!(error.parameter.as_deref(), Some(at), "{error}");
+    }
+    for (arguments, read) in [
+        (json!("{\"a\": 1}"), json!({"a": 1})),
+        (json!(""), json!({})),
+        (json!({"a": 1}), json!({"a": 1})),
+    ] {
+        let request = with(call(arguments)).unwrap();
+        let found = request.messages[0].pointer("/tool_calls/0/function/arguments");
+        assert_eq!(found, Some(&read));
+    }
+    assert!(with(Value::Null).is_ok());
 }

@@ -54,15 +54,13 @@ pub(super) fn of_serving_error(error: ServingError) -> ServingError {
 pub(super) fn of_request(request: &mut GenerateRequest) {
     let parts = request.constraint_parts.iter_mut();
     let fields = parts
-        .map(|(field, _)| field)
+        .map(|part| &mut part.field)
         .chain(&mut request.constraint_field)
         .chain(&mut request.whitespace_field)
         .chain(&mut request.max_tokens_field);
     for field in fields {
         *field = of_field(field);
     }
-    let max_tokens = &mut request.max_tokens_field;
-    max_tokens.get_or_insert_with(|| "max_output_tokens".to_owned());
 }
 
 #[cfg(test)]

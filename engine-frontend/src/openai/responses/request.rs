@@ -13,27 +13,33 @@ use crate::openai::tool_choice::ALLOWED_TOOLS;
 /// What `include` may ask for.
 const LOGPROBS: &str = "message.output_text.logprobs";
 
+/// What is said of a chat request's field for which this API's answer has no place.
+const NO_PLACE: &str = "this API has no place for it; /v1/chat/completions has";
+
 /// Fields of chat requests that this API spells in another way, or has no place for in its answer.
-const OF_CHAT: [&str; 19] = [
-    "messages",
-    "response_format",
-    "max_tokens",
-    "n_predict",
-    "max_completion_tokens",
-    "logprobs",
-    "n",
-    "functions",
-    "function_call",
-    "reasoning_effort",
-    "include_reasoning",
-    "modalities",
-    "echo",
-    "prompt_logprobs",
-    "return_token_ids",
-    "continue_final_message",
-    "add_generation_prompt",
-    "best_of",
-    "audio",
+const OF_CHAT: [(&str, &str); 19] = [
+    ("messages", "use input"),
+    ("response_format", "use text.format"),
+    ("max_tokens", "use max_output_tokens"),
+    ("n_predict", "use max_output_tokens"),
+    ("max_completion_tokens", "use max_output_tokens"),
+    (
+        "logprobs",
+        "use include with message.output_text.logprobs, and top_logprobs",
+    ),
+    ("n", NO_PLACE),
+    ("functions", "use tools"),
+    ("function_call", "use tool_choice"),
+    ("reasoning_effort", "use reasoning.effort"),
+    ("include_reasoning", NO_PLACE),
+    ("modalities", "the engine reads and writes text alone"),
+    ("echo", "/v1/completions has it"),
+    ("prompt_logprobs", NO_PLACE),
+    ("return_token_ids", NO_PLACE),
+    ("continue_final_message", NO_PLACE),
+    ("add_generation_prompt", NO_PLACE),
+    ("best_of", "send the request several times"),
+    ("audio", "the engine reads and writes text alone"),
 ];
 
 /// A request for `/v1/responses`.
@@ -49,10 +55,10 @@ impl ResponsesRequest {
     /// Reads a request's body.
     ///
     /// # Errors
-    /// The first field that is missing, unknown, of the wrong type or not available, by name.
+    /// The first field that is missing, unknown, of the wrong type or not supported, by name.
     pub fn from_json(body: Value) -> Result<Self, ValidationError> {
         let mut fields = Fields::new(body)?;
-        refuse_unavailable(&mut fields)?;
+        refuse_unsupported(&mut fields)?;
         let mut told = Map::new();
         let mut chat = Map::new();
         let instructions: Option<String> = fields.take("instructions")?;
@@ -108,27 +114,38 @@ impl ResponsesRequest {
 }
 
 /// Fields that only pass where they ask for nothing.
-fn refuse_unavailable(fields: &mut Fields) -> Result<(), ValidationError> {
-    for name in OF_CHAT {
-        fields.refuse_unless(name, |_| false)?;
+fn refuse_unsupported(fields: &mut Fields) -> Result<(), ValidationError> {
+    const KEEPS_NOTHING: &str = "the server keeps nothing; bring the whole conversation as input";
+    for (name, instead) in OF_CHAT {
+        fields.refuse_unless(name, instead, |_| false)?;
     }
-    for name in ["store", "background"] {
-        fields.refuse_unless(name, |v| v == &Value::Bool(false))?;
-    }
-    fields.refuse_unless("truncation", |v| v == "disabled")?;
-    fields.refuse_unless("context_management", |v| v == &json!([]))?;
-    fields.refuse_unless("stream_options", |v| {
+    let is_off = |value: &Value| value == false;
+    fields.refuse_unless("store", KEEPS_NOTHING, is_off)?;
+    let instead = "the server keeps nothing; with stream the answer comes as it is made";
+    fields.refuse_unless("background", instead, is_off)?;
+    let instead = "\"disabled\" is; truncate_prompt_tokens cuts a prompt's tokens";
+    fields.refuse_unless("truncation", instead, |v| v == "disabled")?;
+    let instead = "shorten the input yourself";
+    fields.refuse_unless("context_management", instead, |v| v == &json!([]))?;
+    let instead = "streams bear no obfuscation, and always end with the usage; leave it out";
+    fields.refuse_unless("stream_options", instead, |v| {
         v == &json!({}) || v.get("include_obfuscation") == Some(&Value::Bool(false))
     })?;
-    for name in [
-        "previous_response_id",
-        "conversation",
-        "prompt",
-        "max_tool_calls",
-        "moderation",
-        "image",
+    for (name, instead) in [
+        ("previous_response_id", KEEPS_NOTHING),
+        ("conversation", KEEPS_NOTHING),
+        (
+            "prompt",
+            "there are no templates; use instructions and input",
+        ),
+        (
+            "max_tool_calls",
+            "the server calls no tools itself; parallel_tool_calls: false allows one call",
+        ),
+        ("moderation", "the server asks no other service"),
+        ("image", "the engine reads and writes text alone"),
     ] {
-        fields.refuse_unless(name, |_| false)?;
+        fields.refuse_unless(name, instead, |_| false)?;
     }
     Ok(())
 }
@@ -142,7 +159,12 @@ fn take_text(
     let format = text.remove("format").unwrap_or(json!({"type": "text"}));
     let verbosity = text.remove("verbosity");
     if let Some(other) = verbosity.filter(|verbosity| verbosity != "medium") {
-        return Err(ValidationError::not_available("text.verbosity", &other));
+        let instead = "say in the instructions how long an answer is to be";
+        return Err(ValidationError::not_supported(
+            "text.verbosity",
+            &other,
+            instead,
+        ));
     }
     if let Some((name, value)) = text.into_iter().next() {
         let name = format!("text.{name}");
@@ -168,10 +190,9 @@ fn take_reasoning(
     let given: Map<String, Value> = fields.take("reasoning")?.unwrap_or_default();
     for (name, value) in given.iter().filter(|(_, value)| !value.is_null()) {
         if name != "effort" {
-            return Err(ValidationError::not_available(
-                format!("reasoning.{name}"),
-                value,
-            ));
+            let field = format!("reasoning.{name}");
+            let instead = "reasoning has effort alone; thinking comes as it is";
+            return Err(ValidationError::not_supported(field, value, instead));
         }
         chat.insert("reasoning_effort".to_owned(), value.clone());
     }
@@ -187,7 +208,8 @@ fn take_logprobs(
 ) -> Result<(), ValidationError> {
     let include: Vec<String> = fields.take("include")?.unwrap_or_default();
     if let Some(other) = include.iter().find(|name| *name != LOGPROBS) {
-        return Err(ValidationError::not_available("include", other));
+        let instead = format!("only {LOGPROBS} is");
+        return Err(ValidationError::not_supported("include", other, &instead));
     }
     let top_logprobs: Option<i32> = fields.take("top_logprobs")?;
     if !include.is_empty() || top_logprobs.is_some_and(|top| top != 0) {
@@ -224,7 +246,14 @@ fn chat_tool_choice(choice: &Value) -> Result<Value, ValidationError> {
             let allowed = json!({"mode": choice.get("mode"), "tools": tools});
             Ok(json!({"type": ALLOWED_TOOLS, ALLOWED_TOOLS: allowed}))
         }
-        _ => Err(ValidationError::not_available("tool_choice", choice)),
+        _ => {
+            let instead = "the server has no tools of its own; name a function";
+            Err(ValidationError::not_supported(
+                "tool_choice",
+                choice,
+                instead,
+            ))
+        }
     }
 }
 

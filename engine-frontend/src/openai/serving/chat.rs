@@ -23,6 +23,9 @@ pub struct ChatSettings {
     pub default_chat_template_kwargs: Map<String, Value>,
     /// Whether a request may bring a template.
     pub trust_request_chat_template: bool,
+    /// Whether the template sees no tools where `tool_choice` is `none`: a model that isn't told of
+    /// them writes no calls.
+    pub exclude_tools_when_tool_choice_none: bool,
     /// The role of answers.
     pub response_role: String,
 }
@@ -32,6 +35,7 @@ impl Default for ChatSettings {
         Self {
             default_chat_template_kwargs: Map::new(),
             trust_request_chat_template: false,
+            exclude_tools_when_tool_choice_none: true,
             response_role: "assistant".to_owned(),
         }
     }
@@ -97,14 +101,18 @@ impl OpenAIServing {
         }
     }
 
-    /// Brings the server's settings into a prompt.
+    /// Brings the server's settings into a prompt, whose request has this choice.
     pub(in crate::openai) fn complete_prompt(
         &self,
         prompt: &mut Prompt,
+        choice: &ToolChoice,
     ) -> Result<(), ValidationError> {
         let Prompt::Chat(chat) = prompt else {
             return Ok(());
         };
+        if *choice == ToolChoice::None && self.chat.exclude_tools_when_tool_choice_none {
+            chat.tools = None;
+        }
         if let Some(template) = &chat.chat_template
             && !self.chat.trust_request_chat_template
         {
@@ -132,7 +140,7 @@ impl OpenAIServing {
         let defaults = &self.default_sampling_params;
         let format = self.tool_call_format;
         let (mut generate, openings) = request.take_generate_request(id, defaults, format)?;
-        self.complete_prompt(&mut generate.prompt)?;
+        self.complete_prompt(&mut generate.prompt, &request.tool_choice)?;
         Ok((generate, openings))
     }
 }
@@ -216,24 +224,36 @@ mod tests {
         let prompt = |template: Option<&str>| {
             let kwargs = serde_json::json!({"b": 3});
             Prompt::Chat(crate::input_processor::ChatPrompt {
+                tools: Some(vec![Value::from("tool")]),
                 chat_template: template.map(str::to_owned),
                 chat_template_kwargs: kwargs.as_object().unwrap().clone(),
                 ..Default::default()
             })
         };
-        let mut plain = prompt(None);
-        serving.complete_prompt(&mut plain).unwrap();
-        let Prompt::Chat(chat) = plain else {
-            panic!("a conversation")
+        let completed = |serving: &OpenAIServing, choice| {
+            let mut plain = prompt(None);
+            serving.complete_prompt(&mut plain, &choice).unwrap();
+            match plain {
+                Prompt::Chat(chat) => chat,
+                other => panic!("a conversation, not {other:?}"),
+            }
         };
+        let chat = completed(&serving, ToolChoice::Auto);
+        assert!(chat.tools.is_some());
+        assert_eq!(completed(&serving, ToolChoice::None).tools, None);
         let kwargs = Value::Object(chat.chat_template_kwargs);
         assert_eq!(kwargs, serde_json::json!({"b": 3, "a": 1}));
-        let error = serving.complete_prompt(&mut prompt(Some("x"))).unwrap_err();
+        let complete = |serving: &OpenAIServing, template| {
+            serving.complete_prompt(&mut prompt(Some(template)), &ToolChoice::Auto)
+        };
+        let error = complete(&serving, "x").unwrap_err();
         assert_eq!(error.parameter.as_deref(), Some("chat_template"));
         let serving = serving.with_chat_settings(ChatSettings {
             trust_request_chat_template: true,
+            exclude_tools_when_tool_choice_none: false,
             ..settings
         });
-        assert!(serving.complete_prompt(&mut prompt(Some("x"))).is_ok());
+        assert!(complete(&serving, "x").is_ok());
+        assert!(completed(&serving, ToolChoice::None).tools.is_some());
     }
 }

@@ -114,7 +114,6 @@ fn sampling() -> Map<String, Value> {
 fn sampling_of_tokens() -> Map<String, Value> {
     let texts = json!({"type": "array", "items": {"type": "string"}});
     let ids = json!({"type": "array", "items": count()});
-    let object = json!({"type": "object"});
     fields(json!({
         "logit_bias": {
             "type": "object", "propertyNames": {"pattern": "^[0-9]{1,9}$"},
@@ -135,7 +134,6 @@ fn sampling_of_tokens() -> Map<String, Value> {
         "thinking_token_budget": {"type": "integer", "minimum": -1, "maximum": MAX_U32},
         "truncate_prompt_tokens": {"type": "integer", "minimum": -1, "maximum": MAX_U32},
         "truncation_side": {"enum": ["left", "right"]},
-        "vllm_xargs": object,
     }))
 }
 
@@ -153,7 +151,6 @@ fn shared() -> Map<String, Value> {
         "stream_interval": {"type": "integer", "minimum": 1, "maximum": MAX_U32},
         "priority": {"type": "integer", "minimum": i64::MIN, "maximum": i64::MAX},
         "request_id": {"type": "string", "minLength": 1},
-        "session_id": {},
         "cache_salt": {"type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[^@/\\\\\\u0000]*$"},
         "return_token_ids": flag,
         "return_tokens_as_token_ids": flag,
@@ -179,11 +176,15 @@ fn shared() -> Map<String, Value> {
         "best_of": {"const": 1},
         "return_weight_versions": {"const": false},
         "store": {"const": false},
+        "vllm_xargs": {"const": {}},
+        "session_id": {"const": ""},
+        "lora": {"const": []},
         "user": {},
         "metadata": {},
         "service_tier": {},
         "safety_identifier": {},
         "prompt_cache_key": {},
+        "prompt_cache_retention": {},
     }))
 }
 

@@ -37,9 +37,21 @@ impl<'a> Fields<'a> {
 
     /// A field that may be absent or null.
     pub(super) fn optional(&mut self, name: &str) -> Option<&'a Value> {
+        self.nullable(name).filter(|value| **value != Value::Null)
+    }
+
+    /// A field that may be absent, and of which null is a value like any other.
+    pub(super) fn nullable(&mut self, name: &str) -> Option<&'a Value> {
         let at = self.members.iter().position(|member| member.0 == name)?;
         self.taken[at] = true;
-        Some(&self.members[at].1).filter(|value| **value != Value::Null)
+        Some(&self.members[at].1)
+    }
+
+    /// Takes fields as read.
+    pub(super) fn take(&mut self, names: &[&str]) {
+        for name in names {
+            self.nullable(name);
+        }
     }
 
     pub(super) fn required(&mut self, name: &str) -> Result<&'a Value, TagError> {

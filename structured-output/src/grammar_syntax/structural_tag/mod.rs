@@ -9,17 +9,23 @@
 //! | `tags` | tags, and free text with tags in it |
 //! | `xml` | the members of an object as tags |
 //! | `xml_value` | their values |
+//! | `depth` | bounds on what references lead to |
+//! | `xml_nested` | their values where arrays and objects are tags, too |
 
+mod depth;
 mod fields;
 mod format;
 mod tags;
 mod xml;
+mod xml_nested;
 mod xml_value;
 
 use super::ast::{Grammar, RuleBuilder, RuleId, SyntaxError, SyntaxLimits};
 use crate::error::{BYTE_ORDER_MARK, line_and_column};
 use crate::json::Value;
+use depth::Depth;
 use fields::Fields;
+use xml_nested::NestedRules;
 
 /// Why a structural tag was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,6 +88,8 @@ pub(crate) fn parse(
         limits,
         grammar,
         pointers: Vec::new(),
+        nested_rules: NestedRules::new(),
+        depth: Depth::default(),
     };
     let root = parser.document(&value)?;
     Ok(Parsed {
@@ -94,6 +102,8 @@ struct Parser<'g> {
     limits: &'g SyntaxLimits,
     grammar: &'g mut Grammar,
     pointers: Vec<Origin>,
+    nested_rules: NestedRules,
+    depth: Depth,
 }
 
 /// A message with the place in a source.

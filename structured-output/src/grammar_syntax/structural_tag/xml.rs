@@ -1,8 +1,8 @@
 //! The members of an object as tags, which is how some models write the arguments of a call.
 //!
-//! Strings stand as they are, up to the tag that ends them; all else is JSON. Members come in the
-//! schema's order, those that it doesn't name last, or in any order. White space is free around
-//! tags and around JSON.
+//! Strings stand as they are, up to the tag that ends them; all else is JSON, but for the styles that
+//! write arrays and objects as tags within tags (`xml_nested`). Members come in the schema's order,
+//! those that it doesn't name last, or in any order. White space is free around tags and around JSON.
 
 use super::super::ast::{NodeId, NodeKind, RuleBuilder, RuleId};
 use super::fields::{Fields, refuse, shown};
@@ -26,14 +26,28 @@ pub(super) enum XmlStyle {
     /// `<|open|>argument key="name" type="string"<|sep|>value<|close|>argument<|sep|>`, with the name
     /// of the value's type.
     KimiK3,
+    /// `<cofl:value name="name" type="raw">value</cofl:value>`: `raw` for strings, `json` for other
+    /// scalars, `dict` and `list` for objects and arrays, whose members and items are such tags again,
+    /// items without a name.
+    Cohere,
 }
 
 /// What a value is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     String,
-    /// JSON of any other type, or of the one named.
-    Json(Option<&'static str>),
+    /// Anything else, with the name of its type where the style has such names.
+    Other(Option<&'static str>),
+}
+
+/// How a member is called.
+#[derive(Clone, Copy)]
+pub(super) enum Called<'a> {
+    By(&'a str),
+    /// By any name but some.
+    ByOther(&'a [&'a str]),
+    /// An item of an array.
+    Unnamed,
 }
 
 impl XmlStyle {
@@ -45,6 +59,7 @@ impl XmlStyle {
             "deepseek_xml" => Self::DeepSeek,
             "glm_xml" => Self::Glm,
             "kimi_k3_xml" => Self::KimiK3,
+            "cohere_xml" => Self::Cohere,
             _ => return None,
         })
     }
@@ -63,16 +78,23 @@ impl XmlStyle {
                 [Some("\" string=\"false\">"), Some(""), Some("")],
             ),
             Self::Glm => ("<arg_key>", [Some("</arg_key>"), None, Some("<arg_value>")]),
-            Self::KimiK3 => {
-                let kind = match kind {
-                    Kind::String => "string",
-                    Kind::Json(kind) => kind.unwrap_or_default(),
-                };
-                (
-                    "<|open|>argument key=\"",
-                    [Some("\" type=\""), Some(kind), Some("\"<|sep|>")],
-                )
-            }
+            Self::KimiK3 => (
+                "<|open|>argument key=\"",
+                [Some("\" type=\""), Some(self.kind(kind)), Some("\"<|sep|>")],
+            ),
+            Self::Cohere => (
+                "<cofl:value name=\"",
+                [Some("\" type=\""), Some(self.kind(kind)), Some("\">")],
+            ),
+        }
+    }
+
+    /// The name of a value's type.
+    fn kind(self, kind: Kind) -> &'static str {
+        match kind {
+            Kind::String if self == Self::Cohere => "raw",
+            Kind::String => "string",
+            Kind::Other(name) => name.unwrap_or_default(),
         }
     }
 
@@ -83,12 +105,18 @@ impl XmlStyle {
             Self::DeepSeek => "</｜DSML｜parameter>",
             Self::Glm => "</arg_value>",
             Self::KimiK3 => "<|close|>argument<|sep|>",
+            Self::Cohere => "</cofl:value>",
         }
     }
 
     /// Whether what stands around a value tells strings from all else.
     pub(super) fn tells_strings(self) -> bool {
-        matches!(self, Self::DeepSeek | Self::KimiK3)
+        matches!(self, Self::DeepSeek | Self::KimiK3 | Self::Cohere)
+    }
+
+    /// Whether arrays and objects are tags within tags.
+    pub(super) fn nests(self) -> bool {
+        self == Self::Cohere
     }
 
     /// Whether it tells all types.
@@ -124,7 +152,7 @@ impl Parser<'_> {
         any_order: bool,
         rule: &mut RuleBuilder,
     ) -> Result<NodeId, TagError> {
-        let scope = Scope::new(schema, style, fields.at("json_schema"));
+        let scope = Scope::new(schema, style, any_order, fields);
         let (schema, pointer) = scope.resolved(schema, scope.pointer.clone())?;
         let mut object = Fields::new(schema, &pointer)?;
         match object.optional("type") {
@@ -136,6 +164,18 @@ impl Parser<'_> {
         for annotation in super::xml_value::ANNOTATIONS {
             object.optional(annotation);
         }
+        let members = self.xml_object(&scope, &mut object, rule)?;
+        object.finish()?;
+        Ok(members)
+    }
+
+    /// The members of an object, by its schema's fields.
+    pub(super) fn xml_object(
+        &mut self,
+        scope: &Scope<'_>,
+        object: &mut Fields<'_>,
+        rule: &mut RuleBuilder,
+    ) -> Result<NodeId, TagError> {
         let required = object.texts("required")?;
         let properties = object.optional("properties");
         let mut members = Vec::new();
@@ -147,7 +187,7 @@ impl Parser<'_> {
             for (name, schema) in list.iter() {
                 let at = format!("{}/{}", object.at("properties"), escaped(name));
                 let is_required = required.iter().any(|required| **required == **name);
-                let rule = self.xml_member(&scope, Some(name), &[], schema, &at)?;
+                let rule = self.xml_member(scope, Called::By(name), schema, &at)?;
                 names.push(name);
                 members.push(Member { rule, is_required });
             }
@@ -163,12 +203,12 @@ impl Parser<'_> {
             Some(Value::Bool(false)) => None,
             schema => {
                 let at = object.at("additionalProperties");
-                Some(self.xml_member(&scope, None, &names, schema.unwrap_or(&all), &at)?)
+                let called = Called::ByOther(&names);
+                Some(self.xml_member(scope, called, schema.unwrap_or(&all), &at)?)
             }
         };
-        object.finish()?;
-        if any_order {
-            return self.in_any_order(fields, &members, additional, rule);
+        if scope.any_order {
+            return self.in_any_order(scope, &members, additional, rule);
         }
         let mut items = Vec::with_capacity(members.len() + 2);
         for member in members {
@@ -189,23 +229,24 @@ impl Parser<'_> {
     /// A rule for each set of members that have been written.
     fn in_any_order(
         &mut self,
-        fields: &Fields<'_>,
+        scope: &Scope<'_>,
         members: &[Member],
         additional: Option<RuleId>,
         rule: &mut RuleBuilder,
     ) -> Result<NodeId, TagError> {
         if members.len() > MAX_ANY_ORDER {
-            return fields.refuse(
-                "any_order",
-                &format!(
-                    "is supported for up to {MAX_ANY_ORDER} properties in this style, not for {}",
+            return refuse(
+                &format!("{}/any_order", scope.format),
+                format!(
+                    "`any_order` is supported for up to {MAX_ANY_ORDER} properties in this style, \
+                     not for {}",
                     members.len()
                 ),
             );
         }
         let mut after = Vec::with_capacity(1 << members.len());
         for _ in 0..1_usize << members.len() {
-            after.push(self.declare(fields.pointer)?);
+            after.push(self.declare(&scope.format)?);
         }
         for (written, &own) in after.iter().enumerate() {
             let mut builder = RuleBuilder::default();
@@ -229,18 +270,17 @@ impl Parser<'_> {
                 ways.push(space(&mut builder));
             }
             let body = builder.alternate(0, ways);
-            self.define(own, fields.pointer, builder, body)?;
+            self.define(own, &scope.format, builder, body)?;
         }
         let first = after.first().copied().unwrap_or_default();
         Ok(rule.push(0, NodeKind::Rule(first)))
     }
 
-    /// A member as a rule, white space before it included: one of a name, or any but some.
-    fn xml_member(
+    /// A member as a rule, white space before it included.
+    pub(super) fn xml_member(
         &mut self,
         scope: &Scope<'_>,
-        name: Option<&str>,
-        but: &[&str],
+        called: Called<'_>,
         schema: &Value,
         pointer: &str,
     ) -> Result<RuleId, TagError> {
@@ -248,16 +288,21 @@ impl Parser<'_> {
         let mut builder = RuleBuilder::default();
         let mut ways = Vec::new();
         for Way { kind, node } in self.xml_values(scope, schema, pointer, &mut builder)? {
-            let (before, between) = scope.style.open(kind);
+            let (before, mut between) = scope.style.open(kind);
             let mut items = vec![space(&mut builder)];
             let mut text = before.to_owned();
-            match name {
-                Some(name) => text.push_str(&scope.style.name(name)),
-                None => {
+            match called {
+                Called::By(name) => text.push_str(&scope.style.name(name)),
+                Called::ByOther(names) => {
                     let pieces = self.grammar.pieces(&text);
                     items.push(builder.pieces(0, &pieces));
                     text.clear();
-                    items.push(self.other_name(but, &mut builder)?);
+                    items.push(self.other_name(names, &mut builder)?);
+                }
+                // Only one style has items.
+                Called::Unnamed => {
+                    text = "<cofl:value".to_owned();
+                    between[0] = Some(" type=\"");
                 }
             }
             for part in between {
@@ -275,7 +320,7 @@ impl Parser<'_> {
             items.push(builder.pieces(0, &pieces));
             match kind {
                 Kind::String => items.push(node),
-                Kind::Json(_) => {
+                Kind::Other(_) => {
                     items.push(space(&mut builder));
                     items.push(node);
                     items.push(space(&mut builder));
@@ -318,7 +363,7 @@ fn repeated(rule: &mut RuleBuilder, inner: NodeId, max: u32) -> NodeId {
 }
 
 /// White space, or none.
-fn space(rule: &mut RuleBuilder) -> NodeId {
+pub(super) fn space(rule: &mut RuleBuilder) -> NodeId {
     let blanks = [' ', '\n', '\r', '\t']
         .map(|blank| regex_syntax::hir::ClassUnicodeRange::new(blank, blank));
     let class = NodeKind::Class(regex_syntax::hir::ClassUnicode::new(blanks));
@@ -336,8 +381,8 @@ pub(super) fn unknown_style<T>(fields: &Fields<'_>, style: &Value) -> Result<T, 
     fields.refuse(
         "style",
         &format!(
-            "is {}: supported are `json`, `qwen_xml`, `minimax_xml`, `deepseek_xml`, `glm_xml` and \
-             `kimi_k3_xml`",
+            "is {}: supported are `json`, `qwen_xml`, `minimax_xml`, `deepseek_xml`, `glm_xml`, \
+             `kimi_k3_xml` and `cohere_xml`",
             shown(style)
         ),
     )

@@ -63,15 +63,27 @@ const OTHER_TYPES: [&str; 6] = ["null", "boolean", "integer", "number", "array",
 pub(super) struct Scope<'a> {
     root: &'a Value,
     pub(super) style: XmlStyle,
+    pub(super) any_order: bool,
+    /// The pointer of the schema.
     pub(super) pointer: String,
+    /// That of the format it stands in.
+    pub(super) format: String,
 }
 
 impl<'a> Scope<'a> {
-    pub(super) fn new(root: &'a Value, style: XmlStyle, pointer: String) -> Self {
+    /// That of a format's `json_schema`.
+    pub(super) fn new(
+        root: &'a Value,
+        style: XmlStyle,
+        any_order: bool,
+        format: &Fields<'_>,
+    ) -> Self {
         Self {
             root,
             style,
-            pointer,
+            any_order,
+            pointer: format.at("json_schema"),
+            format: format.pointer.to_owned(),
         }
     }
 
@@ -118,7 +130,7 @@ impl<'a> Scope<'a> {
     }
 
     /// A schema as a document of its own, with the definitions of the whole.
-    fn document(&self, schema: &Value, more: Vec<(&str, Value)>) -> EmbeddedSchema {
+    pub(super) fn document(&self, schema: &Value, more: Vec<(&str, Value)>) -> EmbeddedSchema {
         let mut members: Vec<(String, Value)> = match schema {
             Value::Object(members) => members.to_vec(),
             _ => Vec::new(),
@@ -141,13 +153,13 @@ impl<'a> Scope<'a> {
     }
 }
 
-fn strings(names: &[&str]) -> Value {
+pub(super) fn strings(names: &[&str]) -> Value {
     let names = names.iter().map(|name| Value::String((*name).to_owned()));
     Value::Array(Arc::new(names.collect()))
 }
 
 impl Parser<'_> {
-    /// The ways to write a value. Recursion is bounded by the nesting of the JSON text.
+    /// The ways to write a value. Recursion is bounded by [`Depth`].
     pub(super) fn xml_values(
         &mut self,
         scope: &Scope<'_>,
@@ -155,6 +167,7 @@ impl Parser<'_> {
         pointer: &str,
         rule: &mut RuleBuilder,
     ) -> Result<Vec<Way>, TagError> {
+        self.depth.count(pointer)?;
         let (schema, pointer) = scope.resolved(schema, pointer.to_owned())?;
         if *schema == Value::Bool(false) {
             return Ok(Vec::new());
@@ -193,6 +206,9 @@ impl Parser<'_> {
                 .filter(|kind| *kind != "string")
                 .collect(),
         };
+        if scope.style.nests() {
+            return self.nested_values(scope, schema, fields, types.as_deref(), rule);
+        }
         let mut ways = Vec::new();
         if !may_be("string") {
             add_json(scope, schema, &others, None, rule, &mut ways);
@@ -216,17 +232,7 @@ impl Parser<'_> {
             }
             return Ok(ways);
         }
-        if let Some(branches) = fields.optional("anyOf") {
-            let Value::Array(branches) = branches else {
-                return fields.refuse("anyOf", "must be an array");
-            };
-            if types.is_some() {
-                return fields.refuse("anyOf", "beside `type` is not supported in this style");
-            }
-            for (index, branch) in branches.iter().enumerate() {
-                let pointer = format!("{}/{index}", fields.at("anyOf"));
-                ways.extend(self.xml_values(scope, branch, &pointer, rule)?);
-            }
+        if let Some(ways) = self.xml_branches(scope, &mut fields, types.is_some(), rule)? {
             fields.finish()?;
             return Ok(ways);
         }
@@ -247,8 +253,34 @@ impl Parser<'_> {
         Ok(ways)
     }
 
+    /// The ways of all branches of `anyOf`, if there is one.
+    pub(super) fn xml_branches(
+        &mut self,
+        scope: &Scope<'_>,
+        fields: &mut Fields<'_>,
+        has_type: bool,
+        rule: &mut RuleBuilder,
+    ) -> Result<Option<Vec<Way>>, TagError> {
+        let branches = match fields.optional("anyOf") {
+            None => return Ok(None),
+            Some(Value::Array(branches)) => branches,
+            Some(_) => return fields.refuse("anyOf", "must be an array"),
+        };
+        if has_type {
+            return fields.refuse("anyOf", "beside `type` is not supported in this style");
+        }
+        self.depth.enter(fields.pointer)?;
+        let mut ways = Vec::new();
+        for (index, branch) in branches.iter().enumerate() {
+            let pointer = format!("{}/{index}", fields.at("anyOf"));
+            ways.extend(self.xml_values(scope, branch, &pointer, rule)?);
+        }
+        self.depth.leave();
+        Ok(Some(ways))
+    }
+
     /// A string as it stands, which doesn't contain what ends it.
-    fn xml_string(
+    pub(super) fn xml_string(
         &mut self,
         scope: &Scope<'_>,
         fields: &mut Fields<'_>,
@@ -322,7 +354,7 @@ fn add_json(
         let mut more = vec![("type", strings(types))];
         more.extend(values.map(|values| ("enum", Value::Array(Arc::new(values)))));
         let node = rule.push(0, NodeKind::Json(scope.document(schema, more)));
-        let kind = Kind::Json(kind);
+        let kind = Kind::Other(kind);
         ways.push(Way { kind, node });
     };
     if !scope.style.tells_types() {
@@ -353,12 +385,12 @@ fn add_json(
 }
 
 /// The values of `enum` or `const`.
-fn listed<'a>(fields: &mut Fields<'a>) -> Result<Option<Vec<&'a Value>>, TagError> {
+pub(super) fn listed<'a>(fields: &mut Fields<'a>) -> Result<Option<Vec<&'a Value>>, TagError> {
     if let Some(values) = fields.optional("enum") {
         let Value::Array(values) = values else {
             return fields.refuse("enum", "must be an array");
         };
         return Ok(Some(values.iter().collect()));
     }
-    Ok(fields.optional("const").map(|value| vec![value]))
+    Ok(fields.nullable("const").map(|value| vec![value]))
 }

@@ -299,7 +299,10 @@ impl Registry {
             }
         }
         self.sites.get(uri).cloned().ok_or_else(|| {
-            format!("there is no document `{uri}`: give it by the option `documents`")
+            format!(
+                "there is no document `{uri}`, and none is fetched: put it under `$defs` of this \
+                 schema, with `{uri}` as its `$id`"
+            )
         })
     }
 }

@@ -83,7 +83,7 @@ impl Builder<'_> {
                 Value::Null => kinds = kinds.union(Kinds::NULL),
                 Value::Bool(false) => kinds = kinds.union(Kinds::FALSE),
                 Value::Bool(true) => kinds = kinds.union(Kinds::TRUE),
-                Value::String(text) => strings.push(self.lexicon.json_string(text, false)),
+                Value::String(text) => strings.push(self.nodes.single_string(self.lexicon, text)),
                 Value::Number(text) => {
                     let (language, _) = self.lexicon.json_number_value(text).ok_or_else(|| {
                         let at = format!("/enum/{index}");

@@ -114,14 +114,7 @@ unsafe fn multiply<const ROWS: usize, const VECS: usize>(
     unsafe {
         let as_pairs = |bits: __m512i| std::mem::transmute::<__m512i, __m512bh>(bits);
         let x = part.x.add(row * part.x_stride);
-        let init = part.init.add(row * part.init_stride);
-        let c = part.c.add(row * part.c_stride);
-        let mut sums = [[_mm512_setzero_ps(); VECS]; ROWS];
-        for (row, sums) in sums.iter_mut().enumerate() {
-            for (vec, sum) in sums.iter_mut().enumerate() {
-                *sum = _mm512_loadu_ps(init.add(row * part.init_stride + vec * LANES));
-            }
-        }
+        let mut sums = part.initial_sums::<Avx512, ROWS, VECS>(row);
         for pair in 0..part.depth {
             let at = panel.add(pair * 2 * PANEL_WIDTH);
             prefetch.step::<Avx512>(at.cast(), 4 * PANEL_WIDTH);
@@ -137,10 +130,6 @@ unsafe fn multiply<const ROWS: usize, const VECS: usize>(
                 }
             }
         }
-        for (row, sums) in sums.iter().enumerate() {
-            for (vec, sum) in sums.iter().enumerate() {
-                _mm512_storeu_ps(c.add(row * part.c_stride + vec * LANES), *sum);
-            }
-        }
+        part.store_sums::<Avx512, ROWS, VECS>(row, &sums);
     }
 }

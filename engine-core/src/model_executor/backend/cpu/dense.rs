@@ -138,7 +138,7 @@ impl<F: DenseFormat> PanelKernel for DenseKernel<'_, F> {
         512
     }
     fn bias(&self) -> &[f32] {
-        &self.matrix.bias
+        self.matrix.bias()
     }
     unsafe fn multiply(&self, panel: usize, col: usize, wide: bool, part: &Part<f32>) {
         let panel = self.matrix.panel(panel);

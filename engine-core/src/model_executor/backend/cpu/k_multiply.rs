@@ -1,15 +1,12 @@
 //! Products of quantized rows with a [`KMatrix`].
 
 use super::integer::IntegerSimd;
+use super::integer_product::{IntegerProduct, multiply_rows};
 use super::k_quants::{GROUPS, HALVES, KLayout, KMatrix, LOWER, PLANE, SCALES, upper_place};
 use super::panels::{PANEL_WIDTH, PanelKernel, Part};
-use super::prefetch::{RowBlock, row_blocks};
+use super::prefetch::RowBlock;
 use super::quantized_rows::ActivationGroup;
-use super::simd::{LANES, Portable, SimdLevel};
-#[cfg(target_arch = "aarch64")]
-use super::simd_neon::Neon;
-#[cfg(target_arch = "x86_64")]
-use super::simd_x86::{Avx2, Avx512};
+use super::simd::{LANES, SimdLevel};
 
 /// What is multiplied with a block of weights.
 pub(crate) type ActivationBlock = [ActivationGroup; GROUPS];
@@ -42,84 +39,79 @@ impl<L: KLayout> PanelKernel for KKernel<'_, L> {
     unsafe fn multiply(&self, panel: usize, col: usize, wide: bool, part: &Part<ActivationBlock>) {
         let blocks = self.matrix.blocks(panel, part.first).as_ptr();
         // SAFETY: the caller vouches for rows, results, columns and blocks.
-        unsafe { multiply_rows::<L>(self.level, blocks, col, wide, part) }
+        unsafe { multiply_rows::<Self>(self.level, blocks, col, wide, part) }
     }
 }
 
-/// The product for the `ROWS` rows of a block of rows and `VECS * 16` columns from `col` on.
-///
 /// Every element of `c` is one chain of multiply-adds in ascending groups, whatever `ROWS` and
 /// `VECS` are; sums over products of integers are exact.
-#[inline(always)]
-unsafe fn multiply<S: IntegerSimd, L: KLayout, const ROWS: usize, const VECS: usize>(
-    blocks: *const u8,
-    col: usize,
-    part: &Part<ActivationBlock>,
-    block: RowBlock,
-) {
-    let (row, mut prefetch) = (block.first, block.prefetch);
-    // SAFETY: all accesses lie within what the caller of `multiply_rows` vouches for.
-    unsafe {
-        let x = part.x.add(row * part.x_stride);
-        let init = part.init.add(row * part.init_stride);
-        let c = part.c.add(row * part.c_stride);
-        let mut totals = [[S::splat(0.0); VECS]; ROWS];
-        for (row, totals) in totals.iter_mut().enumerate() {
-            for (vec, total) in totals.iter_mut().enumerate() {
-                *total = S::load(init.add(row * part.init_stride + vec * LANES));
-            }
-        }
-        for index in 0..part.depth {
-            let block = blocks.add(index * L::BLOCK_BYTES);
-            let (mut d, mut d_min) = ([S::splat(0.0); VECS], [S::splat(0.0); VECS]);
-            for vec in 0..VECS {
-                let at = block.add(2 * (col + vec * LANES));
-                d[vec] = S::load_f16(at.cast());
-                if L::HAS_MINIMUMS {
-                    d_min[vec] = S::load_f16(at.add(HALVES).cast());
-                }
-            }
-            for group in 0..GROUPS {
-                let x = |row: usize| &raw const (*x.add(row * part.x_stride + index))[group];
-                let group = block.add(L::HEADER + group * L::GROUP_BYTES);
-                prefetch.step::<S>(group, L::GROUP_BYTES);
-                let mut sums = [[[S::splat_sums(0); VECS]; ROWS]; 2];
-                for (half, sums) in sums.iter_mut().enumerate() {
-                    for (row, sums) in sums.iter_mut().enumerate() {
-                        let zero = -L::ZERO * i32::from((*x(row)).halves[half]);
-                        *sums = [S::splat_sums(zero); VECS];
+impl<L: KLayout> IntegerProduct for KKernel<'_, L> {
+    type Input = ActivationBlock;
+
+    const DEPTH_BYTES: usize = L::BLOCK_BYTES;
+    const ROWS_AVX512: usize = 4;
+    const ROWS_NEON: usize = 2;
+
+    #[inline(always)]
+    unsafe fn multiply<S: IntegerSimd, const ROWS: usize, const VECS: usize>(
+        blocks: *const u8,
+        col: usize,
+        part: &Part<ActivationBlock>,
+        block: RowBlock,
+    ) {
+        let (row, mut prefetch) = (block.first, block.prefetch);
+        // SAFETY: all accesses lie within what the caller of `multiply_rows` vouches for.
+        unsafe {
+            let x = part.x.add(row * part.x_stride);
+            let mut totals = part.initial_sums::<S, ROWS, VECS>(row);
+            for index in 0..part.depth {
+                let block = blocks.add(index * L::BLOCK_BYTES);
+                let (mut d, mut d_min) = ([S::splat(0.0); VECS], [S::splat(0.0); VECS]);
+                for vec in 0..VECS {
+                    let at = block.add(2 * (col + vec * LANES));
+                    d[vec] = S::load_f16(at.cast());
+                    if L::HAS_MINIMUMS {
+                        d_min[vec] = S::load_f16(at.add(HALVES).cast());
                     }
                 }
-                group_sums::<S, L, ROWS, VECS>(group, col, &x, &mut sums);
-                for vec in 0..VECS {
-                    let pair = [0, PANEL_WIDTH]
-                        .map(|second| S::load_i8(group.add(second + col + vec * LANES).cast()));
-                    for (row, totals) in totals.iter_mut().enumerate() {
-                        let (x, total) = (&*x(row), &mut totals[vec]);
-                        let scale = S::mul(d[vec], S::splat(x.scale));
-                        if L::HAS_MINIMUMS {
-                            // One sum for both halves.
-                            let sum = S::sums_to_f32(sums[0][row][vec]);
-                            *total = S::fma(sum, S::mul(scale, pair[0]), *total);
-                            let x_sum = i32::from(x.halves[0]) + i32::from(x.halves[1]);
-                            let minimum = S::mul(d_min[vec], pair[1]);
-                            let factor = S::splat(-(x.scale * x_sum as f32));
-                            *total = S::fma(minimum, factor, *total);
-                        } else {
-                            // Whole numbers below 2^24, as are their sums.
-                            let [first, second] = [0, 1].map(|half| {
-                                S::mul(S::sums_to_f32(sums[half][row][vec]), pair[half])
-                            });
-                            *total = S::fma(S::add(first, second), scale, *total);
+                for group in 0..GROUPS {
+                    let x = |row: usize| &raw const (*x.add(row * part.x_stride + index))[group];
+                    let group = block.add(L::HEADER + group * L::GROUP_BYTES);
+                    prefetch.step::<S>(group, L::GROUP_BYTES);
+                    let mut sums = [[[S::splat_sums(0); VECS]; ROWS]; 2];
+                    for (half, sums) in sums.iter_mut().enumerate() {
+                        for (row, sums) in sums.iter_mut().enumerate() {
+                            let zero = -L::ZERO * i32::from((*x(row)).halves[half]);
+                            *sums = [S::splat_sums(zero); VECS];
+                        }
+                    }
+                    group_sums::<S, L, ROWS, VECS>(group, col, &x, &mut sums);
+                    for vec in 0..VECS {
+                        let pair = [0, PANEL_WIDTH]
+                            .map(|second| S::load_i8(group.add(second + col + vec * LANES).cast()));
+                        for (row, totals) in totals.iter_mut().enumerate() {
+                            let (x, total) = (&*x(row), &mut totals[vec]);
+                            let scale = S::mul(d[vec], S::splat(x.scale));
+                            if L::HAS_MINIMUMS {
+                                // One sum for both halves.
+                                let sum = S::sums_to_f32(sums[0][row][vec]);
+                                *total = S::fma(sum, S::mul(scale, pair[0]), *total);
+                                let x_sum = i32::from(x.halves[0]) + i32::from(x.halves[1]);
+                                let minimum = S::mul(d_min[vec], pair[1]);
+                                let factor = S::splat(-(x.scale * x_sum as f32));
+                                *total = S::fma(minimum, factor, *total);
+                            } else {
+                                // Whole numbers below 2^24, as are their sums.
+                                let [first, second] = [0, 1].map(|half| {
+                                    S::mul(S::sums_to_f32(sums[half][row][vec]), pair[half])
+                                });
+                                *total = S::fma(S::add(first, second), scale, *total);
+                            }
                         }
                     }
                 }
             }
-        }
-        for (row, totals) in totals.iter().enumerate() {
-            for (vec, total) in totals.iter().enumerate() {
-                S::store(c.add(row * part.c_stride + vec * LANES), *total);
-            }
+            part.store_sums::<S, ROWS, VECS>(row, &totals);
         }
     }
 }
@@ -168,120 +160,6 @@ unsafe fn group_sums<S: IntegerSimd, L: KLayout, const ROWS: usize, const VECS: 
                 for (sum, bytes) in sums.iter_mut().zip(bytes) {
                     *sum = S::dot(*sum, bytes.1, factors);
                 }
-            }
-        }
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-unsafe fn multiply_vnni<L: KLayout, const ROWS: usize, const VECS: usize>(
-    blocks: *const u8,
-    col: usize,
-    part: &Part<ActivationBlock>,
-    block: RowBlock,
-) {
-    // SAFETY: passed on to the caller.
-    unsafe { multiply::<Avx512, L, ROWS, VECS>(blocks, col, part, block) }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn multiply_avx2<L: KLayout, const ROWS: usize, const VECS: usize>(
-    blocks: *const u8,
-    col: usize,
-    part: &Part<ActivationBlock>,
-    block: RowBlock,
-) {
-    // SAFETY: passed on to the caller.
-    unsafe { multiply::<Avx2, L, ROWS, VECS>(blocks, col, part, block) }
-}
-
-#[cfg(target_arch = "aarch64")]
-#[target_feature(enable = "neon,dotprod")]
-unsafe fn multiply_neon<L: KLayout, const ROWS: usize, const VECS: usize>(
-    blocks: *const u8,
-    col: usize,
-    part: &Part<ActivationBlock>,
-    block: RowBlock,
-) {
-    // SAFETY: passed on to the caller.
-    unsafe { multiply::<Neon, L, ROWS, VECS>(blocks, col, part, block) }
-}
-
-unsafe fn multiply_portable<L: KLayout, const ROWS: usize, const VECS: usize>(
-    blocks: *const u8,
-    col: usize,
-    part: &Part<ActivationBlock>,
-    block: RowBlock,
-) {
-    // SAFETY: passed on to the caller.
-    unsafe { multiply::<Portable, L, ROWS, VECS>(blocks, col, part, block) }
-}
-
-/// The product for the rows of `part` and 32 (`wide`) or 16 columns, in blocks that fit the
-/// registers.
-///
-/// # Safety
-/// The processor must have `level`. `part` must be valid as [`PanelKernel::multiply`] asks;
-/// `blocks` must hold its depth and the columns.
-unsafe fn multiply_rows<L: KLayout>(
-    level: SimdLevel,
-    blocks: *const u8,
-    col: usize,
-    wide: bool,
-    part: &Part<ActivationBlock>,
-) {
-    macro_rules! multiply_block {
-        ($kernel:ident, $vecs:literal, $block:ident, [$($n:literal),*]) => {
-            match $block.count {
-                $($n => $kernel::<L, $n, $vecs>(blocks, col, part, $block),)*
-                _ => unreachable!("a block has as many rows as fit"),
-            }
-        };
-    }
-    let most = match level {
-        #[cfg(target_arch = "x86_64")]
-        SimdLevel::Avx512Vnni | SimdLevel::Avx512Bf16 => 4,
-        #[cfg(target_arch = "x86_64")]
-        SimdLevel::Avx512 | SimdLevel::Avx2 => 2,
-        #[cfg(target_arch = "aarch64")]
-        SimdLevel::NeonDot => 2,
-        #[cfg(target_arch = "aarch64")]
-        SimdLevel::Neon => 1,
-        SimdLevel::Portable => 1,
-    };
-    let part_bytes = wide.then_some(part.depth * L::BLOCK_BYTES);
-    for block in row_blocks(part.rows, most, part_bytes) {
-        // SAFETY: the rows of the block are among those that the caller vouches for.
-        unsafe {
-            match (level, wide) {
-                #[cfg(target_arch = "x86_64")]
-                (SimdLevel::Avx512Vnni | SimdLevel::Avx512Bf16, true) => {
-                    multiply_block!(multiply_vnni, 2, block, [1, 2, 3, 4]);
-                }
-                #[cfg(target_arch = "x86_64")]
-                (SimdLevel::Avx512Vnni | SimdLevel::Avx512Bf16, false) => {
-                    multiply_block!(multiply_vnni, 1, block, [1, 2, 3, 4]);
-                }
-                #[cfg(target_arch = "x86_64")]
-                (SimdLevel::Avx512 | SimdLevel::Avx2, true) => {
-                    multiply_block!(multiply_avx2, 2, block, [1, 2]);
-                }
-                #[cfg(target_arch = "x86_64")]
-                (SimdLevel::Avx512 | SimdLevel::Avx2, false) => {
-                    multiply_block!(multiply_avx2, 1, block, [1, 2]);
-                }
-                #[cfg(target_arch = "aarch64")]
-                (SimdLevel::NeonDot, true) => multiply_block!(multiply_neon, 2, block, [1, 2]),
-                #[cfg(target_arch = "aarch64")]
-                (SimdLevel::NeonDot, false) => multiply_block!(multiply_neon, 1, block, [1, 2]),
-                #[cfg(target_arch = "aarch64")]
-                (SimdLevel::Neon, true) => multiply_block!(multiply_portable, 2, block, [1]),
-                #[cfg(target_arch = "aarch64")]
-                (SimdLevel::Neon, false) => multiply_block!(multiply_portable, 1, block, [1]),
-                (SimdLevel::Portable, true) => multiply_block!(multiply_portable, 2, block, [1]),
-                (SimdLevel::Portable, false) => multiply_block!(multiply_portable, 1, block, [1]),
             }
         }
     }

@@ -383,10 +383,10 @@ impl Linear<'_> {
         }
         match first {
             PackedMatrix::F32(_) => run!(F32, x, matrix => DenseKernel { matrix, level }),
-            PackedMatrix::Bf16(matrix) => {
+            PackedMatrix::Bf16(_) => {
                 #[cfg(target_arch = "x86_64")]
-                if Bf16DotKernel::new(matrix, level).is_some() {
-                    let x = conversion.round_to_bf16(self, x, matrix.in_features())?;
+                if level == SimdLevel::Avx512Bf16 {
+                    let x = conversion.round_to_bf16(self, x, width)?;
                     return run!(Bf16, &x, matrix => match Bf16DotKernel::new(matrix, level) {
                         Some(kernel) => kernel,
                         None => unreachable!("the level has it, as just checked"),

@@ -18,6 +18,7 @@ mod elementwise;
 mod experts;
 mod format;
 mod integer;
+mod integer_product;
 #[cfg(target_arch = "x86_64")]
 mod integer_x86;
 mod k_multiply;

@@ -71,13 +71,10 @@ unsafe fn multiply<S: Simd, F: Format, const ROWS: usize, const VECS: usize>(
         // Two rows of the panel from `p` on.
         let mut pair = panel;
         while p < even_depth {
-            // With more rows the products take all of the time, and this would lengthen it.
-            if ROWS <= 4 {
-                // What streams is as wide as a matrix's panel: a number that is known here, so that
-                // this is two instructions and no loop.
-                let bytes = 2 * PANEL_WIDTH * size_of::<F::Element>();
-                prefetch.step::<S>(pair.cast(), bytes);
-            }
+            // What streams is as wide as a matrix's panel: a number that is known here, so that this
+            // is two instructions and no loop.
+            let bytes = 2 * PANEL_WIDTH * size_of::<F::Element>();
+            prefetch.step::<S>(pair.cast(), bytes);
             let mut first = [S::splat(0.0); VECS];
             let mut second = [S::splat(0.0); VECS];
             for vec in 0..VECS {

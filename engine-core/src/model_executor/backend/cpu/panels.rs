@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use super::buffer::SharedMut;
 use super::experts::ExpertRows;
-use super::simd::LANES;
+use super::simd::{LANES, Simd};
 use crate::model_executor::compute_pool::ComputePool;
 use crate::model_executor::error::ModelError;
 
@@ -68,6 +68,51 @@ pub(crate) struct Part<I> {
     pub(crate) init_stride: usize,
     pub(crate) c: *mut f32,
     pub(crate) c_stride: usize,
+}
+
+impl<I> Part<I> {
+    /// What the sums of `ROWS` rows from `row` on begin with, `VECS * 16` columns each.
+    ///
+    /// # Safety
+    /// The processor must have the level of `S`; the part must have the rows and columns.
+    #[inline(always)]
+    pub(crate) unsafe fn initial_sums<S: Simd, const ROWS: usize, const VECS: usize>(
+        &self,
+        row: usize,
+    ) -> [[S::V; VECS]; ROWS] {
+        // SAFETY: the caller vouches for the level, the rows and the columns.
+        unsafe {
+            let init = self.init.add(row * self.init_stride);
+            let mut all = [[S::splat(0.0); VECS]; ROWS];
+            for (row, sums) in all.iter_mut().enumerate() {
+                for (vec, sum) in sums.iter_mut().enumerate() {
+                    *sum = S::load(init.add(row * self.init_stride + vec * LANES));
+                }
+            }
+            all
+        }
+    }
+
+    /// Writes the sums of the rows from `row` on.
+    ///
+    /// # Safety
+    /// As for [`Self::initial_sums`].
+    #[inline(always)]
+    pub(crate) unsafe fn store_sums<S: Simd, const ROWS: usize, const VECS: usize>(
+        &self,
+        row: usize,
+        all: &[[S::V; VECS]; ROWS],
+    ) {
+        // SAFETY: the caller vouches for the level, the rows and the columns.
+        unsafe {
+            let c = self.c.add(row * self.c_stride);
+            for (row, sums) in all.iter().enumerate() {
+                for (vec, sum) in sums.iter().enumerate() {
+                    S::store(c.add(row * self.c_stride + vec * LANES), *sum);
+                }
+            }
+        }
+    }
 }
 
 /// Rows at a stride.

@@ -9,15 +9,12 @@ use half::f16;
 
 use super::buffer::Buffer;
 use super::integer::IntegerSimd;
+use super::integer_product::{IntegerProduct, multiply_rows};
 use super::packing::{for_each_row_of_panel, pack_panels, padded_bias};
 use super::panels::{PANEL_WIDTH, PanelKernel, Part};
-use super::prefetch::{RowBlock, row_blocks};
+use super::prefetch::RowBlock;
 use super::quantized_rows::{ActivationGroup, num_groups};
-use super::simd::{LANES, Portable, SimdLevel};
-#[cfg(target_arch = "aarch64")]
-use super::simd_neon::Neon;
-#[cfg(target_arch = "x86_64")]
-use super::simd_x86::{Avx2, Avx512};
+use super::simd::{LANES, SimdLevel};
 use crate::model_executor::compute_pool::ComputePool;
 use crate::model_executor::error::ModelError;
 use crate::model_executor::quantization::{GROUP, Group, QuantizedFormat};
@@ -187,222 +184,103 @@ impl<L: Layout> PanelKernel for QuantizedKernel<'_, L> {
     unsafe fn multiply(&self, panel: usize, col: usize, wide: bool, part: &Part<ActivationGroup>) {
         let groups = self.matrix.groups(panel, part.first).as_ptr();
         // SAFETY: the caller vouches for rows, results, columns and groups.
-        unsafe { multiply_rows::<L>(self.level, groups, col, wide, part) }
+        unsafe { multiply_rows::<Self>(self.level, groups, col, wide, part) }
     }
 }
 
-/// The product for the `ROWS` rows of a block and `VECS * 16` columns from `col` on.
-///
 /// Every element of `c` is one chain of multiply-adds in ascending groups, whatever `ROWS` and
 /// `VECS` are; the products inside a group are whole numbers and summed exactly.
-#[inline(always)]
-unsafe fn multiply<S: IntegerSimd, L: Layout, const ROWS: usize, const VECS: usize>(
-    groups: *const u8,
-    col: usize,
-    part: &Part<ActivationGroup>,
-    block: RowBlock,
-) {
-    let (row, mut prefetch) = (block.first, block.prefetch);
-    // SAFETY: all accesses lie within what the caller of `multiply_rows` vouches for.
-    unsafe {
-        let x = part.x.add(row * part.x_stride);
-        let init = part.init.add(row * part.init_stride);
-        let c = part.c.add(row * part.c_stride);
-        let mut totals = [[S::splat(0.0); VECS]; ROWS];
-        for (row, totals) in totals.iter_mut().enumerate() {
-            for (vec, total) in totals.iter_mut().enumerate() {
-                *total = S::load(init.add(row * part.init_stride + vec * LANES));
-            }
-        }
-        let values = SCALES + col * 4;
-        for index in 0..part.depth {
-            let group = groups.add(index * L::GROUP_BYTES);
-            prefetch.step::<S>(group, L::GROUP_BYTES);
-            let x = x.add(index);
-            let mut sums = [[S::splat_sums(0); VECS]; ROWS];
-            for (row, sums) in sums.iter_mut().enumerate() {
-                let x = &*x.add(row * part.x_stride);
-                let less = match L::FORMAT {
-                    QuantizedFormat::Q8_0 => S::BYTES_LESS,
-                    QuantizedFormat::Q4_0 => 0,
-                };
-                let x_sum = i32::from(x.halves[0]) + i32::from(x.halves[1]);
-                *sums = [S::splat_sums(x.offset + less * x_sum); VECS];
-            }
-            // Four values of each column at a time.
-            let factors = |row: usize, step: usize| {
-                S::splat_factors(
-                    (&raw const (*x.add(row * part.x_stride)).values)
-                        .cast::<i8>()
-                        .add(4 * step),
-                )
-            };
-            match L::FORMAT {
-                QuantizedFormat::Q8_0 => {
-                    for step in 0..8 {
-                        let at = group.add(values + step * 2 * STEP);
-                        let mut bytes = [S::load_bytes(at); VECS];
-                        for (vec, bytes) in bytes.iter_mut().enumerate().skip(1) {
-                            *bytes = S::load_bytes(at.add(vec * STEP));
-                        }
-                        for (row, sums) in sums.iter_mut().enumerate() {
-                            let factors = factors(row, step);
-                            for (sum, bytes) in sums.iter_mut().zip(bytes) {
-                                *sum = S::dot(*sum, bytes, factors);
-                            }
-                        }
-                    }
-                }
-                QuantizedFormat::Q4_0 => {
-                    for step in 0..4 {
-                        let at = group.add(values + step * 2 * STEP);
-                        let mut bytes = [S::load_nibbles(at); VECS];
-                        for (vec, bytes) in bytes.iter_mut().enumerate().skip(1) {
-                            *bytes = S::load_nibbles(at.add(vec * STEP));
-                        }
-                        for (row, sums) in sums.iter_mut().enumerate() {
-                            let lower = factors(row, step);
-                            for (sum, bytes) in sums.iter_mut().zip(bytes) {
-                                *sum = S::dot(*sum, bytes.0, lower);
-                            }
-                            let upper = factors(row, step + 4);
-                            for (sum, bytes) in sums.iter_mut().zip(bytes) {
-                                *sum = S::dot(*sum, bytes.1, upper);
-                            }
-                        }
-                    }
-                }
-            }
-            let mut scales = [S::splat(0.0); VECS];
-            for (vec, scale) in scales.iter_mut().enumerate() {
-                *scale = S::load_f16(group.add(2 * (col + vec * LANES)).cast());
-            }
-            for (row, (totals, sums)) in totals.iter_mut().zip(sums).enumerate() {
-                let x_scale = S::splat((*x.add(row * part.x_stride)).scale);
-                for (vec, total) in totals.iter_mut().enumerate() {
-                    let scale = S::mul(scales[vec], x_scale);
-                    *total = S::fma(S::sums_to_f32(sums[vec]), scale, *total);
-                }
-            }
-        }
-        for (row, totals) in totals.iter().enumerate() {
-            for (vec, total) in totals.iter().enumerate() {
-                S::store(c.add(row * part.c_stride + vec * LANES), *total);
-            }
-        }
-    }
-}
+impl<L: Layout> IntegerProduct for QuantizedKernel<'_, L> {
+    type Input = ActivationGroup;
 
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-unsafe fn multiply_vnni<L: Layout, const ROWS: usize, const VECS: usize>(
-    groups: *const u8,
-    col: usize,
-    part: &Part<ActivationGroup>,
-    block: RowBlock,
-) {
-    // SAFETY: passed on to the caller.
-    unsafe { multiply::<Avx512, L, ROWS, VECS>(groups, col, part, block) }
-}
+    const DEPTH_BYTES: usize = L::GROUP_BYTES;
+    const ROWS_AVX512: usize = 6;
+    const ROWS_NEON: usize = 3;
 
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn multiply_avx2<L: Layout, const ROWS: usize, const VECS: usize>(
-    groups: *const u8,
-    col: usize,
-    part: &Part<ActivationGroup>,
-    block: RowBlock,
-) {
-    // SAFETY: passed on to the caller.
-    unsafe { multiply::<Avx2, L, ROWS, VECS>(groups, col, part, block) }
-}
-
-#[cfg(target_arch = "aarch64")]
-#[target_feature(enable = "neon,dotprod")]
-unsafe fn multiply_neon<L: Layout, const ROWS: usize, const VECS: usize>(
-    groups: *const u8,
-    col: usize,
-    part: &Part<ActivationGroup>,
-    block: RowBlock,
-) {
-    // SAFETY: passed on to the caller.
-    unsafe { multiply::<Neon, L, ROWS, VECS>(groups, col, part, block) }
-}
-
-unsafe fn multiply_portable<L: Layout, const ROWS: usize, const VECS: usize>(
-    groups: *const u8,
-    col: usize,
-    part: &Part<ActivationGroup>,
-    block: RowBlock,
-) {
-    // SAFETY: passed on to the caller.
-    unsafe { multiply::<Portable, L, ROWS, VECS>(groups, col, part, block) }
-}
-
-/// The product for the rows of `part` and 32 (`wide`) or 16 columns, in blocks that fit the
-/// registers.
-///
-/// # Safety
-/// The processor must have `level`. `part` must be valid as [`PanelKernel::multiply`] asks;
-/// `groups` must hold its depth and the columns.
-unsafe fn multiply_rows<L: Layout>(
-    level: SimdLevel,
-    groups: *const u8,
-    col: usize,
-    wide: bool,
-    part: &Part<ActivationGroup>,
-) {
-    macro_rules! multiply_block {
-        ($kernel:ident, $vecs:literal, $block:ident, [$($n:literal),*]) => {
-            match $block.count {
-                $($n => $kernel::<L, $n, $vecs>(groups, col, part, $block),)*
-                _ => unreachable!("a block has as many rows as fit"),
-            }
-        };
-    }
-    let most = match level {
-        #[cfg(target_arch = "x86_64")]
-        SimdLevel::Avx512Vnni | SimdLevel::Avx512Bf16 => 6,
-        #[cfg(target_arch = "x86_64")]
-        SimdLevel::Avx512 | SimdLevel::Avx2 => 2,
-        #[cfg(target_arch = "aarch64")]
-        SimdLevel::NeonDot => 3,
-        #[cfg(target_arch = "aarch64")]
-        SimdLevel::Neon => 1,
-        SimdLevel::Portable => 1,
-    };
-    let part_bytes = wide.then_some(part.depth * L::GROUP_BYTES);
-    for block in row_blocks(part.rows, most, part_bytes) {
-        // SAFETY: the rows of the block are among those that the caller vouches for.
+    #[inline(always)]
+    unsafe fn multiply<S: IntegerSimd, const ROWS: usize, const VECS: usize>(
+        groups: *const u8,
+        col: usize,
+        part: &Part<ActivationGroup>,
+        block: RowBlock,
+    ) {
+        let (row, mut prefetch) = (block.first, block.prefetch);
+        // SAFETY: all accesses lie within what the caller of `multiply_rows` vouches for.
         unsafe {
-            match (level, wide) {
-                #[cfg(target_arch = "x86_64")]
-                (SimdLevel::Avx512Vnni | SimdLevel::Avx512Bf16, true) => {
-                    multiply_block!(multiply_vnni, 2, block, [1, 2, 3, 4, 5, 6]);
+            let x = part.x.add(row * part.x_stride);
+            let mut totals = part.initial_sums::<S, ROWS, VECS>(row);
+            let values = SCALES + col * 4;
+            for index in 0..part.depth {
+                let group = groups.add(index * L::GROUP_BYTES);
+                prefetch.step::<S>(group, L::GROUP_BYTES);
+                let x = x.add(index);
+                let mut sums = [[S::splat_sums(0); VECS]; ROWS];
+                for (row, sums) in sums.iter_mut().enumerate() {
+                    let x = &*x.add(row * part.x_stride);
+                    let less = match L::FORMAT {
+                        QuantizedFormat::Q8_0 => S::BYTES_LESS,
+                        QuantizedFormat::Q4_0 => 0,
+                    };
+                    let x_sum = i32::from(x.halves[0]) + i32::from(x.halves[1]);
+                    *sums = [S::splat_sums(x.offset + less * x_sum); VECS];
                 }
-                #[cfg(target_arch = "x86_64")]
-                (SimdLevel::Avx512Vnni | SimdLevel::Avx512Bf16, false) => {
-                    multiply_block!(multiply_vnni, 1, block, [1, 2, 3, 4, 5, 6]);
+                // Four values of each column at a time.
+                let factors = |row: usize, step: usize| {
+                    S::splat_factors(
+                        (&raw const (*x.add(row * part.x_stride)).values)
+                            .cast::<i8>()
+                            .add(4 * step),
+                    )
+                };
+                match L::FORMAT {
+                    QuantizedFormat::Q8_0 => {
+                        for step in 0..8 {
+                            let at = group.add(values + step * 2 * STEP);
+                            let mut bytes = [S::load_bytes(at); VECS];
+                            for (vec, bytes) in bytes.iter_mut().enumerate().skip(1) {
+                                *bytes = S::load_bytes(at.add(vec * STEP));
+                            }
+                            for (row, sums) in sums.iter_mut().enumerate() {
+                                let factors = factors(row, step);
+                                for (sum, bytes) in sums.iter_mut().zip(bytes) {
+                                    *sum = S::dot(*sum, bytes, factors);
+                                }
+                            }
+                        }
+                    }
+                    QuantizedFormat::Q4_0 => {
+                        for step in 0..4 {
+                            let at = group.add(values + step * 2 * STEP);
+                            let mut bytes = [S::load_nibbles(at); VECS];
+                            for (vec, bytes) in bytes.iter_mut().enumerate().skip(1) {
+                                *bytes = S::load_nibbles(at.add(vec * STEP));
+                            }
+                            for (row, sums) in sums.iter_mut().enumerate() {
+                                let lower = factors(row, step);
+                                for (sum, bytes) in sums.iter_mut().zip(bytes) {
+                                    *sum = S::dot(*sum, bytes.0, lower);
+                                }
+                                let upper = factors(row, step + 4);
+                                for (sum, bytes) in sums.iter_mut().zip(bytes) {
+                                    *sum = S::dot(*sum, bytes.1, upper);
+                                }
+                            }
+                        }
+                    }
                 }
-                #[cfg(target_arch = "x86_64")]
-                (SimdLevel::Avx512 | SimdLevel::Avx2, true) => {
-                    multiply_block!(multiply_avx2, 2, block, [1, 2]);
+                let mut scales = [S::splat(0.0); VECS];
+                for (vec, scale) in scales.iter_mut().enumerate() {
+                    *scale = S::load_f16(group.add(2 * (col + vec * LANES)).cast());
                 }
-                #[cfg(target_arch = "x86_64")]
-                (SimdLevel::Avx512 | SimdLevel::Avx2, false) => {
-                    multiply_block!(multiply_avx2, 1, block, [1, 2]);
+                for (row, (totals, sums)) in totals.iter_mut().zip(sums).enumerate() {
+                    let x_scale = S::splat((*x.add(row * part.x_stride)).scale);
+                    for (vec, total) in totals.iter_mut().enumerate() {
+                        let scale = S::mul(scales[vec], x_scale);
+                        *total = S::fma(S::sums_to_f32(sums[vec]), scale, *total);
+                    }
                 }
-                #[cfg(target_arch = "aarch64")]
-                (SimdLevel::NeonDot, true) => multiply_block!(multiply_neon, 2, block, [1, 2, 3]),
-                #[cfg(target_arch = "aarch64")]
-                (SimdLevel::NeonDot, false) => multiply_block!(multiply_neon, 1, block, [1, 2, 3]),
-                #[cfg(target_arch = "aarch64")]
-                (SimdLevel::Neon, true) => multiply_block!(multiply_portable, 2, block, [1]),
-                #[cfg(target_arch = "aarch64")]
-                (SimdLevel::Neon, false) => multiply_block!(multiply_portable, 1, block, [1]),
-                (SimdLevel::Portable, true) => multiply_block!(multiply_portable, 2, block, [1]),
-                (SimdLevel::Portable, false) => multiply_block!(multiply_portable, 1, block, [1]),
             }
+            part.store_sums::<S, ROWS, VECS>(row, &totals);
         }
     }
 }

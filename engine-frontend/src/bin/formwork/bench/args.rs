@@ -23,9 +23,15 @@ pub(crate) struct BenchServeArgs {
     /// Route to ask
     #[arg(long, value_enum, default_value = "openai")]
     pub(super) backend: Backend,
-    /// Server: http://..., https://... or unix:PATH
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8000")]
-    pub(super) base_url: String,
+    /// Server: http://..., https://... or unix:PATH; the one at --host and --port where absent
+    #[arg(long, value_name = "URL", conflicts_with_all = ["host", "port"])]
+    base_url: Option<String>,
+    /// The server's address
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    host: String,
+    /// The server's port
+    #[arg(long, default_value_t = 8000)]
+    port: u16,
     /// Model to ask for; the server's first where absent
     #[arg(long, value_name = "NAME")]
     pub(super) model: Option<String>,
@@ -114,6 +120,17 @@ pub(crate) struct BenchServeArgs {
 }
 
 impl BenchServeArgs {
+    /// Where the server is.
+    pub(super) fn base_url(&self) -> String {
+        let (host, port) = (&self.host, self.port);
+        match &self.base_url {
+            Some(url) => url.clone(),
+            // An address of IPv6.
+            None if host.contains(':') => format!("http://[{host}]:{port}"),
+            None => format!("http://{host}:{port}"),
+        }
+    }
+
     /// What no single flag says.
     ///
     /// # Errors
@@ -182,6 +199,23 @@ mod tests {
         let args = parse(&["--metric-percentiles", "50, 99.9", "--request-rate", "inf"]).unwrap();
         assert_eq!(&*args.metric_percentiles, [50.0, 99.9]);
         assert_eq!(args.request_rate, Some(f64::INFINITY));
+    }
+
+    #[test]
+    fn the_server_has_a_url_or_a_host_and_a_port() {
+        for (args, url) in [
+            (&[][..], "http://127.0.0.1:8000"),
+            (&["--port", "9"], "http://127.0.0.1:9"),
+            (
+                &["--host", "a.example", "--port", "9"],
+                "http://a.example:9",
+            ),
+            (&["--host", "::1"], "http://[::1]:8000"),
+            (&["--base-url", "unix:/s"], "unix:/s"),
+        ] {
+            assert_eq!(parse(args).unwrap().base_url(), url);
+        }
+        assert!(parse(&["--base-url", "unix:/s", "--port", "9"]).is_err());
     }
 
     #[test]

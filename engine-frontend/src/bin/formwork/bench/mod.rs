@@ -61,7 +61,7 @@ pub(crate) fn serve(args: &BenchServeArgs) -> anyhow::Result<ExitCode> {
 async fn run(args: &BenchServeArgs) -> anyhow::Result<Report> {
     args.verify()?;
     let key = crate::api_key(args.api_key.as_deref());
-    let client = Client::new(&args.base_url, key.as_deref())?;
+    let client = Client::new(&args.base_url(), key.as_deref())?;
     let model = match &args.model {
         Some(model) => model.clone(),
         None => {

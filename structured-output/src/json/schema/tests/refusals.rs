@@ -84,7 +84,8 @@ fn malformed_keywords_are_named() {
         (
             r#"{"$ref":"other.json#/a"}"#,
             "/$ref",
-            "there is no document `other.json`: give it by the option `documents`",
+            "there is no document `other.json`, and none is fetched: put it under `$defs` of this \
+             schema, with `other.json` as its `$id`",
         ),
         (
             r##"{"$defs":{"a":{"anyOf":[{"type":"null"},{"$ref":"#/$defs/a"}]}},"$ref":"#/$defs/a"}"##,

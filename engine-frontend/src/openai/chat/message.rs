@@ -1,0 +1,111 @@
+//! Messages of a conversation, as requests have them.
+
+use serde_json::{Map, Value};
+
+use crate::error::ValidationError;
+use crate::json_problem::json_problem;
+use crate::openai::fields::parse;
+use crate::openai::tools::name_of;
+
+/// The roles of the API.
+const ROLES: [&str; 6] = [
+    "system",
+    "developer",
+    "user",
+    "assistant",
+    "tool",
+    "function",
+];
+
+/// Checks a message and brings it to the form that templates expect: `content` as one string,
+/// the arguments of tool calls as objects. Other keys reach the template as they are.
+pub(super) fn chat_message(i: usize, message: Value) -> Result<Value, ValidationError> {
+    let mut message: Map<String, Value> = parse(&format!("messages[{i}]"), message)?;
+    let role = message.get("role").and_then(Value::as_str).unwrap_or("");
+    if !ROLES.contains(&role) {
+        let value = message.get("role").cloned().unwrap_or_default();
+        return Err(ValidationError::field(
+            format!("messages[{i}].role"),
+            value,
+            format!("messages[{i}].role must be one of {}", ROLES.join(", ")),
+        ));
+    }
+    let is_assistant = role == "assistant";
+    let content = message.remove("content").unwrap_or_default();
+    let content = match content {
+        Value::String(_) => content,
+        Value::Null if is_assistant => content,
+        Value::Array(parts) => Value::from(join_text_parts(i, &parts)?),
+        other => {
+            return Err(ValidationError::field(
+                format!("messages[{i}].content"),
+                &other,
+                format!("messages[{i}].content must be a string or a list of text parts"),
+            ));
+        }
+    };
+    message.insert("content".to_owned(), content);
+    if let Some(calls) = message.get_mut("tool_calls") {
+        read_tool_calls(&format!("messages[{i}].tool_calls"), calls)?;
+    }
+    Ok(Value::Object(message))
+}
+
+/// Checks the calls of an earlier answer, and reads their arguments. Nothing is said of other keys.
+fn read_tool_calls(field: &str, calls: &mut Value) -> Result<(), ValidationError> {
+    if calls.is_null() {
+        return Ok(());
+    }
+    let Value::Array(calls) = calls else {
+        let message = format!("{field} must be a list of calls");
+        return Err(ValidationError::field(field, calls, message));
+    };
+    for (j, call) in calls.iter_mut().enumerate() {
+        let field = format!("{field}[{j}]");
+        if name_of(call).is_none() {
+            let message = format!(
+                "{field} must look like {{\"id\": ..., \"type\": \"function\", \"function\": \
+                 {{\"name\": ..., \"arguments\": \"{{...}}\"}}}}"
+            );
+            return Err(ValidationError::field(field, call, message));
+        }
+        let Some(arguments) = call.pointer_mut("/function/arguments") else {
+            continue;
+        };
+        let read = match arguments.as_str() {
+            None => continue,
+            Some("") => Value::Object(Map::new()),
+            Some(text) => serde_json::from_str(text).map_err(|error| {
+                let field = format!("{field}.function.arguments");
+                let message = format!("{field} must be JSON as text: {}", json_problem(&error));
+                ValidationError::field(field, text, message)
+            })?,
+        };
+        *arguments = read;
+    }
+    Ok(())
+}
+
+fn join_text_parts(i: usize, parts: &[Value]) -> Result<String, ValidationError> {
+    let mut texts = Vec::with_capacity(parts.len());
+    for (j, part) in parts.iter().enumerate() {
+        let text = match part {
+            Value::String(text) => Some(text.as_str()),
+            _ if part.get("type") == Some(&Value::from("text")) => {
+                part.get("text").and_then(Value::as_str)
+            }
+            _ => None,
+        };
+        texts.push(text.ok_or_else(|| {
+            ValidationError::field(
+                format!("messages[{i}].content[{j}]"),
+                part,
+                format!(
+                    "messages[{i}].content[{j}] must be {{\"type\": \"text\", \"text\": ...}}: \
+                     this engine reads text only"
+                ),
+            )
+        })?);
+    }
+    Ok(texts.join("\n"))
+}

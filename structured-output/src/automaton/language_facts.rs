@@ -1,0 +1,93 @@
+//! What is known of languages by themselves, whatever grammar they stand in.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+
+use crate::earley::{End, LanguageMask};
+use crate::lexical::ExprId;
+
+/// A language by what it has in common with another one.
+pub(super) struct Beside {
+    pub(super) rest: ExprId,
+    /// Tokens for which they differ, as ranges of [`Trie::tokens`](crate::index::Trie::tokens).
+    pub(super) apart: Vec<Range<u32>>,
+    /// What the language allows of these.
+    pub(super) mask: Arc<LanguageMask>,
+}
+
+impl Beside {
+    fn memory_bytes(&self) -> usize {
+        size_of::<Self>()
+            + self.mask.memory_bytes()
+            + self.apart.capacity() * size_of::<Range<u32>>()
+    }
+}
+
+/// Masks of languages by themselves. Every generation begins with those of its base.
+#[derive(Clone, Default)]
+pub(super) struct LanguageFacts {
+    /// What languages allow by themselves, of the tokens below a node of the trie of bytes.
+    masks: HashMap<(End, ExprId), Arc<LanguageMask>>,
+    /// What a language has in common there with another one, if it has.
+    beside: HashMap<(End, ExprId), Option<Arc<Beside>>>,
+    num_masks: u32,
+    /// Bytes of what the tables refer to.
+    bytes: usize,
+}
+
+impl LanguageFacts {
+    /// The same for others, who don't count its bytes again.
+    pub(super) fn shared(&self) -> Self {
+        Self {
+            bytes: 0,
+            ..self.clone()
+        }
+    }
+
+    /// A number for a mask that is being made.
+    pub(super) fn next_number(&mut self) -> u32 {
+        self.num_masks += 1;
+        self.num_masks
+    }
+
+    pub(super) fn mask(&self, at: End, language: ExprId) -> Option<Arc<LanguageMask>> {
+        self.masks.get(&(at, language)).cloned()
+    }
+
+    pub(super) fn insert_mask(
+        &mut self,
+        at: End,
+        language: ExprId,
+        mask: LanguageMask,
+    ) -> Arc<LanguageMask> {
+        self.bytes += mask.memory_bytes();
+        let mask = Arc::new(mask);
+        self.masks.insert((at, language), Arc::clone(&mask));
+        mask
+    }
+
+    pub(super) fn beside(&self, at: End, language: ExprId) -> Option<Option<Arc<Beside>>> {
+        self.beside.get(&(at, language)).cloned()
+    }
+
+    pub(super) fn insert_beside(
+        &mut self,
+        at: End,
+        language: ExprId,
+        beside: Option<Beside>,
+    ) -> Option<Arc<Beside>> {
+        self.bytes += beside.as_ref().map_or(0, Beside::memory_bytes);
+        let beside = beside.map(Arc::new);
+        self.beside.insert((at, language), beside.clone());
+        beside
+    }
+
+    /// Bytes of memory held.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.bytes
+            + self.masks.capacity() * (size_of::<(End, ExprId, usize)>() + 1)
+            + self.beside.capacity() * (size_of::<(End, ExprId, usize)>() + 1)
+    }
+}

@@ -1,0 +1,384 @@
+//! Answers that are the same whatever the text of a key or an item is.
+//!
+//! The text of a key is a part of the states after it, and so is that of an item of an array of
+//! distinct items. While one is being written, most of what is asked looks beyond its end: what a
+//! token may go on with, how far the end is. By its text each place in it would make states of its
+//! own there, as long as the text: a text of n characters, n² of them.
+//!
+//! So such a question is asked of the same place with the text left out
+//! ([`State::without_text`](crate::pushdown::State::without_text)), as if it were none of those
+//! that come later. The answer is that of all texts but those which the answer itself writes
+//! later in the same object or array. Only for these it is asked again with the text.
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+
+use super::{State, TokenAutomaton};
+use crate::json::Written;
+use crate::lexical::{Fuel, OutOfFuel};
+use crate::pushdown::{NO_KEY, StackId, UNREAD};
+
+/// Longer completions are not looked at for what they write.
+const MAX_BYTES: usize = 16 << 10;
+
+/// Shorter texts cost less than to do without them.
+const LONG: usize = 32;
+
+/// What the canonical completion of a place without its text does.
+struct UnreadCompletion {
+    /// How it ends the text that was left out, and perhaps a byte more.
+    rest: Box<[u8]>,
+    /// The keys or items that it writes in the same object or array.
+    later: Arc<[Written]>,
+    /// How many bytes it has.
+    bytes: u32,
+}
+
+/// Texts, or nothing where they can't be told.
+type Texts = Option<Arc<[Written]>>;
+
+/// What is remembered of places without their texts.
+#[derive(Default)]
+pub(super) struct UnreadMemo {
+    completions: HashMap<State, Option<Arc<UnreadCompletion>>>,
+    later: HashMap<(State, StackId), Texts>,
+    /// Bytes of what these refer to.
+    bytes: usize,
+}
+
+impl UnreadMemo {
+    /// Bytes of memory held.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.bytes
+            + self.completions.capacity() * (size_of::<(State, usize)>() + 1)
+            + self.later.capacity() * (size_of::<(State, StackId, Texts)>() + 1)
+    }
+
+    fn note_completion(&mut self, place: State, found: Option<Arc<UnreadCompletion>>) {
+        let bytes =
+            |found: &Arc<UnreadCompletion>| size_of::<UnreadCompletion>() + found.rest.len();
+        self.bytes += found.as_ref().map_or(0, bytes);
+        self.completions.insert(place, found);
+    }
+
+    fn note_later(&mut self, place: (State, StackId), found: Texts) {
+        self.bytes += found.as_ref().map_or(0, |texts| size_of_val(&**texts));
+        self.later.insert(place, found);
+    }
+}
+
+/// The texts that are written on a way through one object or array.
+struct Writing {
+    /// The stack below the object or array.
+    home: StackId,
+    /// Whether that is an array.
+    is_array: bool,
+    found: Vec<Written>,
+}
+
+/// Where a way leads.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Inside,
+    /// The object or array is over.
+    Outside,
+    /// It can't be followed without the text.
+    Lost,
+}
+
+impl TokenAutomaton {
+    /// The place that stands for one within a key or an item in all that is asked of its canonical
+    /// completion: without the text, where the completion writes no equal one. Any other place
+    /// stands for itself.
+    pub(super) fn completed_as(
+        &mut self,
+        state: State,
+        fuel: &mut Fuel,
+    ) -> Result<State, OutOfFuel> {
+        if !self.has_long_text(state) {
+            return Ok(state);
+        }
+        let Some(completion) = self.unread_completion(state, fuel)? else {
+            return Ok(state);
+        };
+        Ok(
+            match self.is_written(state, &completion.rest, &completion.later) {
+                true => state,
+                false => state.without_text(),
+            },
+        )
+    }
+
+    /// Whether the canonical completion of a place within a key or an item may be another with
+    /// another text.
+    pub(super) fn completion_needs_text(
+        &mut self,
+        state: State,
+        fuel: &mut Fuel,
+    ) -> Result<bool, OutOfFuel> {
+        if !state.has_text() {
+            return Ok(false);
+        }
+        let completion = self.unread_completion(state, fuel)?;
+        Ok(completion.is_none_or(|completion| !completion.later.is_empty()))
+    }
+
+    /// Bytes of a completion, as it is without the text of a key or an item; `None` where that text
+    /// has to be known.
+    pub(super) fn unread_bytes_to_end(
+        &mut self,
+        state: State,
+        fuel: &mut Fuel,
+    ) -> Result<Option<u32>, OutOfFuel> {
+        if !self.has_long_text(state) {
+            return Ok(None);
+        }
+        let completion = self.unread_completion(state, fuel)?;
+        Ok(completion.and_then(|completion| {
+            let is_written = self.is_written(state, &completion.rest, &completion.later);
+            (!is_written).then_some(completion.bytes)
+        }))
+    }
+
+    /// Whether a token that ends the key or item of a state may come next; `None` where that can't
+    /// be told without the text.
+    ///
+    /// It may not where none may follow that is another than all texts; it may where what it goes
+    /// on with, and a completion after it, writes no equal text.
+    pub(super) fn allows_unread(
+        &mut self,
+        state: State,
+        token: u32,
+        fuel: &mut Fuel,
+    ) -> Result<Option<bool>, OutOfFuel> {
+        if !self.has_long_text(state) {
+            return Ok(None);
+        }
+        let index = Arc::clone(&self.index);
+        let bytes = index.info().token_bytes(token);
+        let mut writing = self.writing_of(state);
+        let mut at = state.without_text();
+        let mut end = None;
+        for (read, &byte) in bytes.iter().enumerate() {
+            fuel.burn(1)?;
+            self.machine.reads.may_widen = false;
+            let next = self.machine.step(at, byte, fuel)?;
+            if std::mem::take(&mut self.machine.reads.may_widen) {
+                return Ok(None);
+            }
+            let Some(next) = next else {
+                return Ok(Some(false));
+            };
+            let way = self.follow(&mut writing, at, next, byte);
+            if end.is_none() && is_read(next) {
+                end = Some(read + 1);
+            }
+            at = next;
+            match way {
+                Way::Inside => {}
+                Way::Outside => break,
+                Way::Lost => return Ok(None),
+            }
+        }
+        let Some(end) = end else {
+            return Ok(Some(true));
+        };
+        let rest = bytes.get(..end).unwrap_or(bytes);
+        if self.is_written(state, rest, &writing.found) {
+            return Ok(None);
+        }
+        if self.is_inside(at, writing.home) {
+            let Some(later) = self.later_texts(at, &writing, fuel)? else {
+                return Ok(None);
+            };
+            if self.is_written(state, rest, &later) {
+                return Ok(None);
+            }
+        }
+        Ok(Some(true))
+    }
+
+    /// What the canonical completion of a place does without its text, the same for all texts there;
+    /// `None` where that has no text, or can't be followed without it.
+    fn unread_completion(
+        &mut self,
+        state: State,
+        fuel: &mut Fuel,
+    ) -> Result<Option<Arc<UnreadCompletion>>, OutOfFuel> {
+        let start = state.without_text();
+        if let Some(known) = self.unread.completions.get(&start) {
+            return Ok(known.clone());
+        }
+        let found = self.find_unread_completion(start, fuel)?;
+        self.unread.note_completion(start, found.clone());
+        Ok(found)
+    }
+
+    fn find_unread_completion(
+        &mut self,
+        start: State,
+        fuel: &mut Fuel,
+    ) -> Result<Option<Arc<UnreadCompletion>>, OutOfFuel> {
+        let mut writing = self.writing_of(start);
+        let mut rest = Vec::new();
+        let mut at = start;
+        while !is_read(at) {
+            fuel.burn(1)?;
+            self.machine.reads.may_widen = false;
+            let next = self.machine.toward_end(at, fuel)?;
+            let widens = std::mem::take(&mut self.machine.reads.may_widen);
+            let Some((byte, next)) = next else {
+                return Ok(None);
+            };
+            rest.push(byte);
+            let way = self.follow(&mut writing, at, next, byte);
+            if widens || way == Way::Lost || rest.len() > MAX_BYTES {
+                return Ok(None);
+            }
+            at = next;
+        }
+        let later = match self.is_inside(at, writing.home) {
+            true => self.later_texts(at, &writing, fuel)?,
+            false => Some(Arc::default()),
+        };
+        let Some(later) = later else {
+            return Ok(None);
+        };
+        let after = self.machine.distance(at, fuel)?.0;
+        Ok(Some(Arc::new(UnreadCompletion {
+            bytes: after.saturating_add(rest.len() as u32),
+            rest: rest.into(),
+            later,
+        })))
+    }
+
+    /// The keys or items that the canonical completion of a place writes in an object or array that
+    /// it is in. `None` where that is long.
+    fn later_texts(
+        &mut self,
+        start: State,
+        writing: &Writing,
+        fuel: &mut Fuel,
+    ) -> Result<Texts, OutOfFuel> {
+        let key = (start, writing.home);
+        if let Some(known) = self.unread.later.get(&key) {
+            return Ok(known.clone());
+        }
+        let found = self.find_later_texts(start, writing, fuel)?;
+        self.unread.note_later(key, found.clone());
+        Ok(found)
+    }
+
+    fn find_later_texts(
+        &mut self,
+        start: State,
+        writing: &Writing,
+        fuel: &mut Fuel,
+    ) -> Result<Texts, OutOfFuel> {
+        if self.machine.closes_without_texts(start, writing.home) {
+            return Ok(Some(Arc::default()));
+        }
+        let mut writing = Writing {
+            found: Vec::new(),
+            ..*writing
+        };
+        let mut at = start;
+        for _ in 0..MAX_BYTES {
+            fuel.burn(1)?;
+            let Some((byte, next)) = self.machine.toward_end(at, fuel)? else {
+                break;
+            };
+            match self.follow(&mut writing, at, next, byte) {
+                Way::Inside => at = next,
+                Way::Outside => return Ok(Some(writing.found.into())),
+                Way::Lost => break,
+            }
+        }
+        Ok(None)
+    }
+
+    /// Nothing written yet in the object or array that a text belongs to.
+    fn writing_of(&self, state: State) -> Writing {
+        let is_array = state.item != NO_KEY;
+        let within = match is_array {
+            true => self.machine.outermost_array(state.stack),
+            false => state.stack,
+        };
+        Writing {
+            home: self.machine.stacks().below(within),
+            is_array,
+            found: Vec::new(),
+        }
+    }
+
+    fn is_inside(&self, state: State, home: StackId) -> bool {
+        let stacks = self.machine.stacks();
+        stacks.depth(state.stack) > stacks.depth(home)
+    }
+
+    /// Takes note of what a step writes.
+    fn follow(&mut self, writing: &mut Writing, at: State, next: State, byte: u8) -> Way {
+        let is_left_out = |text| text == UNREAD;
+        if is_left_out(at.item) {
+            // A key of an object within the item, or the items of an array within it.
+            let key_ends = is_left_out(at.key) && !is_left_out(next.key);
+            let home = self.machine.stacks().below(at.stack);
+            if (key_ends && !self.machine.closes_without_texts(next, home))
+                || (is_left_out(next.item) && self.machine.is_at_inner_item(next.stack))
+            {
+                return Way::Lost;
+            }
+        }
+        let (key, item) = self.machine.kept(at, byte);
+        let (text, is_over) = match writing.is_array {
+            true => (item, next.item == NO_KEY),
+            false => {
+                let is_own = self.machine.stacks().below(at.stack) == writing.home;
+                (key, is_own && next.key == NO_KEY)
+            }
+        };
+        if is_over && text != NO_KEY && text != UNREAD {
+            let text = self.machine.text(text);
+            let written = match writing.is_array {
+                true => Some(Written::item(&text)),
+                // None where the object was closed.
+                false => Written::key(&text),
+            };
+            writing.found.extend(written);
+        }
+        match self.is_inside(next, writing.home) {
+            true => Way::Inside,
+            false => Way::Outside,
+        }
+    }
+
+    /// Whether the key or item of a state, which some bytes end, may be equal to one of some texts.
+    fn is_written(&self, state: State, rest: &[u8], texts: &[Written]) -> bool {
+        if texts.is_empty() {
+            return false;
+        }
+        let is_item = state.item != NO_KEY;
+        let mut text = self
+            .machine
+            .text(if is_item { state.item } else { state.key });
+        text.extend_from_slice(rest);
+        let own = match is_item {
+            true => Some(Written::item(&text)),
+            false => Written::key(&text),
+        };
+        own.is_none_or(|own| texts.iter().any(|text| text.may_equal(&own)))
+    }
+
+    /// Whether a state keeps a text that is long enough to be left out.
+    pub(super) fn has_long_text(&self, state: State) -> bool {
+        [state.key, state.item]
+            .iter()
+            .any(|&text| self.machine.is_long(text, LONG))
+    }
+}
+
+/// Whether no text is left out of a state.
+fn is_read(state: State) -> bool {
+    state.key != UNREAD && state.item != UNREAD
+}
