@@ -255,3 +255,27 @@ fn matchers_go_on_when_memory_apart_is_full() {
     }
     assert!(neighbour.is_terminated());
 }
+
+#[test]
+fn a_text_that_takes_some_turns_is_renewed_in_shared_memory() {
+    const STEPS: u64 = 20_000;
+    let compiler = compiler(Some(STEPS));
+    let schema = format!(
+        r#"{{"type": "object", "properties": {{"a": {}}}}}"#,
+        many_branches()
+    );
+    let options = JsonSchemaOptions::default();
+    let compile = || compiler.compile_json_schema(&schema, &options).unwrap();
+    let mut matcher = GrammarMatcher::new(&compile());
+    accept(&mut matcher, "{\"a\": {\"");
+    // Where nothing is known, the first byte alone takes more than the steps of one call.
+    compiler.clear_cache();
+    let mut probe = GrammarMatcher::new(&compile());
+    probe.set_allowance(Some(STEPS));
+    let spent = probe.accept_token(u32::from(b'{'));
+    assert_eq!(spent, Err(MatcherError::AllowanceSpent));
+    compiler.clear_cache();
+    compiler.renew(&mut matcher, &CancelFlag::new()).unwrap();
+    assert!(!matcher.is_apart());
+    accept(&mut matcher, "b\": \"");
+}
