@@ -396,8 +396,7 @@ impl GrammarCompiler {
     ) -> Option<Outcome> {
         self.num_compilations.fetch_add(1, Ordering::Relaxed);
         let limits = &self.options.limits;
-        let (outcome, is_in_doubt) =
-            job::compile(specification, engine, limits, patience, cancel)?;
+        let (outcome, is_in_doubt) = job::compile(specification, engine, limits, patience, cancel)?;
         if is_in_doubt {
             // What is refused is to be refused whatever was compiled before it.
             if !patience.is_endless() {
