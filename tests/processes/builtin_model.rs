@@ -55,8 +55,12 @@ fn the_examples_answers_are_the_ones_that_the_weights_give() {
             );
             // The token that ends the answer is counted by the engine, not by the expectation.
             let mut token_ids = choice["token_ids"].as_array().unwrap().clone();
-            assert_eq!(choice["finish_reason"], expected["finish_reason"], "{name}");
-            if choice["finish_reason"] == "stop" {
+            let reason = match choice["finish_reason"].as_str().unwrap() {
+                "tool_calls" => "stop",
+                reason => reason,
+            };
+            assert_eq!(reason, expected["finish_reason"], "{name}");
+            if reason == "stop" {
                 token_ids.pop();
             }
             assert_eq!(
@@ -64,7 +68,14 @@ fn the_examples_answers_are_the_ones_that_the_weights_give() {
                 expected["token_ids"],
                 "{name} {arguments:?}"
             );
-            let content = choice["message"]["content"].as_str().unwrap();
+            let call = &choice["message"]["tool_calls"][0]["function"];
+            let call = call["name"].as_str().map(|function| {
+                let arguments = call["arguments"].as_str().unwrap();
+                let call = format!("{{\"name\": \"{function}\", \"arguments\": {arguments}}}");
+                format!("<tool_call>\n{call}\n</tool_call>")
+            });
+            let content = choice["message"]["content"].as_str().unwrap_or_default();
+            let content = call.as_deref().unwrap_or(content);
             let text = match choice["message"]["reasoning_content"].as_str() {
                 Some(thought) => format!("<think>{thought}</think>{content}"),
                 None => content.to_owned(),
@@ -74,6 +85,19 @@ fn the_examples_answers_are_the_ones_that_the_weights_give() {
         }
         assert_eq!(answered, expected.len());
     }
+}
+
+/// The README's first command.
+#[test]
+fn the_examples_are_printed_with_calls_as_programmers_write_them() {
+    let examples = workspace().join("builtin-model/examples/prompts.jsonl");
+    let mut command = formwork_batch();
+    let output = command.arg("-i").arg(&examples).output().unwrap();
+    assert!(output.status.success());
+    let printed = String::from_utf8(output.stdout).unwrap();
+    let call = "> What is the weather in Lisbon?\nget_weather({\"city\": \"Lisbon\"})\n";
+    assert!(printed.contains(call), "{printed}");
+    assert!(!printed.contains("tool_call"), "{printed}");
 }
 
 #[test]

@@ -245,8 +245,19 @@ fn text_of(question: &str, output: &BatchRequestOutput) -> String {
         let answer = choice
             .get("text")
             .or_else(|| choice.pointer("/message/content"));
-        text.push_str(answer.and_then(Value::as_str).unwrap_or_default().trim());
-        text.push('\n');
+        let answer = answer.and_then(Value::as_str).map(str::trim);
+        let calls = choice.pointer("/message/tool_calls");
+        let calls: Vec<String> = calls
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .map(call_text)
+            .collect();
+        let lines = answer.into_iter().chain(calls.iter().map(String::as_str));
+        for line in lines {
+            text.push_str(line);
+            text.push('\n');
+        }
     }
     let api_error = body
         .and_then(|body| body.pointer("/error/message"))
@@ -257,6 +268,15 @@ fn text_of(question: &str, output: &BatchRequestOutput) -> String {
     }
     text.push('\n');
     text
+}
+
+/// A call as programmers write it.
+fn call_text(call: &Value) -> String {
+    let part = |name: &str| {
+        let part = call.get("function").and_then(|function| function.get(name));
+        part.and_then(Value::as_str).unwrap_or_default()
+    };
+    format!("{}({})", part("name"), part("arguments"))
 }
 
 /// Resolves at the first SIGINT or SIGTERM; at the second the process ends at once.
