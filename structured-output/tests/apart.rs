@@ -96,9 +96,9 @@ fn whether_an_object_can_be_one_of_many_is_found_without_trying_all_ways() {
 
 #[test]
 fn what_takes_long_to_compile_is_compiled_apart_and_means_the_same() {
-    let items: Vec<String> = (0..100).map(|n| format!("\"value{n}\"")).collect();
+    let items: Vec<String> = (0..100).map(|n| n.to_string()).collect();
     let schema = format!(
-        r#"{{"type": "array", "uniqueItems": true, "minItems": 8, "items": {{"enum": [{}]}}}}"#,
+        r#"{{"type": "array", "uniqueItems": true, "minItems": 40, "items": {{"enum": [{}]}}}}"#,
         items.join(", ")
     );
     let options = JsonSchemaOptions::default();
@@ -110,7 +110,7 @@ fn what_takes_long_to_compile_is_compiled_apart_and_means_the_same() {
     let grammar = small.compile_json_schema(&schema, &options).unwrap();
     let mut matcher = GrammarMatcher::new(&grammar);
     assert!(matcher.is_apart());
-    for byte in "[\"value1\", \"value2".bytes() {
+    for byte in "[11, 12, 9".bytes() {
         assert_eq!(
             matcher.next_token_mask().unwrap().token_ids(),
             expected.next_token_mask().unwrap().token_ids()

@@ -156,3 +156,36 @@ fn many_look_aheads() {
         }
     }
 }
+
+/// A pattern that one text matches tells branches apart as a constant does.
+#[test]
+fn branches_by_patterns_of_one_text() {
+    const STEPS: u64 = 1 << 40;
+    let steps = |count: usize| {
+        let branches: Vec<String> = (0..count)
+            .map(|n| {
+                format!(
+                    r#"{{"type": "object", "required": ["type"], "additionalProperties": false,
+                         "properties": {{"type": {{"type": "string", "pattern": "^Kind{n}$"}},
+                                         "at{n}": {{"type": "integer"}}}}}}"#
+                )
+            })
+            .collect();
+        let grammar = schema(&format!(r#"{{"oneOf": [{}]}}"#, branches.join(", "))).unwrap();
+        let last = count - 1;
+        let text = |n: usize| format!(r#"{{"type": "Kind{n}", "at{last}": 1}}"#);
+        assert!(accepts(&grammar, &text(last), 1_000_000));
+        assert!(!accepts(&grammar, &text(0), 1_000_000));
+        let mut matcher = GrammarMatcher::new(
+            &schema(&format!(r#"{{"oneOf": [{}]}}"#, branches.join(", "))).unwrap(),
+        );
+        matcher.set_allowance(Some(STEPS));
+        for byte in text(last).bytes() {
+            assert!(matcher.accept_token(u32::from(byte)).unwrap());
+        }
+        STEPS - matcher.allowance().unwrap()
+    };
+    // Each pair is compared: with n³ it would be sixty-four times.
+    let (few, many) = (steps(10), steps(40));
+    assert!(many < 24 * few, "{few} and {many} steps");
+}

@@ -137,7 +137,7 @@ impl Nodes {
             )
     }
 
-    /// Whether a language is that of one string, as [`Nodes::constant`] makes them.
+    /// Whether a language is known to be that of one string.
     pub(super) fn is_single_string(&self, language: ExprId) -> bool {
         self.single_strings.contains(&language)
     }
@@ -145,8 +145,13 @@ impl Nodes {
     /// The language of one string under a constraint, quotes included.
     pub(super) fn single_string(&mut self, lexicon: &mut Lexicon, text: &str) -> ExprId {
         let language = lexicon.json_string(text, false);
-        self.single_strings.insert(language);
+        self.note_single_string(language);
         language
+    }
+
+    /// Takes note of a language that is that of one string under a constraint.
+    pub(super) fn note_single_string(&mut self, language: ExprId) {
+        self.single_strings.insert(language);
     }
 
     /// What a node says.

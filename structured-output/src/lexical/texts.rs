@@ -10,10 +10,31 @@ const MANY_BYTES: usize = 16;
 /// A count above this is a run.
 const MANY_TIMES: u32 = 16;
 
+/// Longer texts are not looked at.
+const MAX_PLAIN_BYTES: usize = 256;
+
 impl Lexicon {
     /// Whether an expression has a bounded count in it.
     pub(crate) fn is_counted(&self, expr: ExprId) -> bool {
         self.facts(expr).counted
+    }
+
+    /// Whether a language is one text, of characters that JSON strings spell in one way only.
+    pub(crate) fn is_plain_text(&self, mut expr: ExprId) -> bool {
+        let is_plain = |expr: ExprId| match self.node(expr) {
+            Node::Class(set) => {
+                let set = self.set(set);
+                set.len() == 1 && !set.contains(b'\\') && !set.contains(b'/')
+            }
+            _ => false,
+        };
+        for _ in 0..MAX_PLAIN_BYTES {
+            match self.node(expr) {
+                Node::Concat(head, tail) if is_plain(head) => expr = tail,
+                _ => return is_plain(expr),
+            }
+        }
+        false
     }
 
     /// Whether a language holds runs of many different bytes. What is larger than some thousand parts

@@ -154,6 +154,10 @@ impl<'a> Builder<'a> {
         }
         if !self.strings.is_empty() {
             let language = self.lexicon.and(&self.strings);
+            // A pattern such as `^name$` tells alternatives apart as a constant does.
+            if self.lexicon.is_plain_text(language) {
+                self.nodes.note_single_string(language);
+            }
             all.push(self.nodes.string(language));
         }
         all.append(&mut self.body);
