@@ -554,12 +554,12 @@ fn errors_name_the_field_as_the_request_spells_it() {
         (
             json!({"guided_json": {"type": "string", "minLength": 50}}),
             "guided_json",
-            "guided_json: the shortest output",
+            "guided_json: a whole output is sure to fit in 5",
         ),
         (
             json!({"max_tokens": null, "n_predict": 9, "guided_regex": "a{50}"}),
             "guided_regex",
-            "n_predict and max_model_len leave 9: raise n_predict, or",
+            "not in fewer, but n_predict leaves 9: raise n_predict, or",
         ),
         (
             json!({"max_tokens": null, "n_predict": 9, "min_tokens": 10}),
