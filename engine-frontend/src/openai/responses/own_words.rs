@@ -39,6 +39,11 @@ pub(super) fn of_error(mut error: ValidationError) -> ValidationError {
         error.message = error.message.replace(field, &own);
         error.parameter = Some(own);
     }
+    // The place for a constraint may be told in an error about any field.
+    error.message = error.message.replace(
+        "constraints go into response_format,",
+        "constraints go into text.format,",
+    );
     error
 }
 
@@ -85,6 +90,15 @@ mod tests {
         ] {
             assert_eq!(of_field(chat), own);
         }
+    }
+
+    #[test]
+    fn constraints_are_sent_to_this_apis_place() {
+        let body = serde_json::json!({"input": "a", "guided_foo": 1});
+        let error = crate::openai::ResponsesRequest::from_json(body).unwrap_err();
+        assert_eq!(error.parameter.as_deref(), Some("guided_foo"));
+        assert!(error.message.contains(" text.format, "), "{error}");
+        assert!(!error.message.contains("response_format"), "{error}");
     }
 
     #[test]
