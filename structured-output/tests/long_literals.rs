@@ -1,0 +1,92 @@
+//! Long literals: what is asked of them costs a few steps a byte.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::sync::Arc;
+
+use structured_output::{
+    CompilerOptions, GrammarCompiler, GrammarMatcher, JsonSchemaOptions, TokenizerInfo,
+};
+
+const STOP: u32 = 260;
+
+fn info() -> Arc<TokenizerInfo> {
+    let mut vocab: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).collect();
+    let words = ["the ", "quick", " brown", "{\""];
+    vocab.extend(words.iter().map(|word| word.as_bytes().to_vec()));
+    vocab.push(Vec::new());
+    Arc::new(TokenizerInfo::new(&vocab, vocab.len(), &[STOP], &[]).unwrap())
+}
+
+/// A text of some length that never looks like itself.
+fn text(length: usize) -> String {
+    "the quick brown fox ".chars().cycle().take(length).collect()
+}
+
+/// Steps of each question of an engine at the start, and at a place in the midst.
+fn steps(schema: &str) -> Vec<(&'static str, u64)> {
+    const STEPS: u64 = 1 << 40;
+    let compiler = GrammarCompiler::new(info(), CompilerOptions::default());
+    let grammar = compiler
+        .compile_json_schema(schema, &JsonSchemaOptions::default())
+        .unwrap();
+    let mut matcher = GrammarMatcher::new(&grammar);
+    let mut costs = Vec::new();
+    let mut ask = |name, matcher: &mut GrammarMatcher, question: &dyn Fn(&mut GrammarMatcher)| {
+        matcher.set_allowance(Some(STEPS));
+        question(matcher);
+        costs.push((name, STEPS - matcher.allowance().unwrap()));
+    };
+    ask("bound", &mut matcher, &|m| drop::<u32>(m.min_tokens_bound().unwrap()));
+    ask("bytes", &mut matcher, &|m| drop::<u32>(m.min_bytes_to_complete().unwrap()));
+    ask("tokens", &mut matcher, &|m| drop::<u32>(m.min_tokens_to_complete().unwrap()));
+    ask("jump", &mut matcher, &|m| drop(m.find_jump_forward_string().unwrap()));
+    ask("mask", &mut matcher, &|m| drop(m.next_token_mask().unwrap()));
+    ask("forced", &mut matcher, &|m| drop(m.forced_tokens().unwrap()));
+    ask("all", &mut matcher, &|m| {
+        let mut left = m.min_tokens_to_complete().unwrap();
+        while !m.is_terminated() {
+            m.next_token_mask().unwrap();
+            m.min_bytes_to_complete().unwrap();
+            m.has_forced_byte().unwrap();
+            let mask = m.next_token_mask_completing(left).unwrap();
+            let mut row = vec![0; 9];
+            mask.write_to(&mut row);
+            let id = (0..=STOP).rev().find(|id| row[*id as usize / 32] >> (id % 32) & 1 == 1).unwrap();
+            assert!(m.accept_token(id).unwrap());
+            left = m.min_tokens_to_complete().unwrap();
+        }
+    });
+    costs
+}
+
+fn schemas(length: usize) -> [(&'static str, String); 7] {
+    let text = text(length);
+    [
+        ("const", format!(r#"{{"const":"{text}"}}"#)),
+        (
+            "property",
+            format!(r#"{{"type":"object","properties":{{"a":{{"const":"{text}"}}}},"required":["a"]}}"#),
+        ),
+        (
+            "name",
+            format!(r#"{{"type":"object","properties":{{"{text}":{{"type":"integer"}}}},"required":["{text}"]}}"#),
+        ),
+        ("pattern", format!(r#"{{"type":"string","pattern":"^{text}$"}}"#)),
+        ("enum", format!(r#"{{"enum":["{text}a","{text}bc"]}}"#)),
+        (
+            "names",
+            format!(r#"{{"type":"object","properties":{{"{text}a":{{"type":"integer"}},"{text}bc":{{"type":"null"}}}},"required":["{text}a","{text}bc"]}}"#),
+        ),
+        (
+            "schemas",
+            format!(r#"{{"type":"object","properties":{{"t":{{"anyOf":[{{"const":"{text}a"}},{{"const":"{text}bc"}},{{"type":"string","pattern":"^{text}.{{3,9}}$"}}]}}}},"required":["t"]}}"#),
+        ),
+    ]
+}
+
+#[test]
+fn a_long_literal_costs_a_few_steps_a_byte() {
+    for ((name, short), (_, long)) in schemas(500).into_iter().zip(schemas(1000)) {
+        println!("{name} {:?}\n{name} {:?}", steps(&short), steps(&long));
+    }
+}
