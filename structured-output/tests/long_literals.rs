@@ -59,7 +59,7 @@ fn steps(schema: &str) -> Vec<(&'static str, u64)> {
     costs
 }
 
-fn schemas(length: usize) -> [(&'static str, String); 7] {
+fn schemas(length: usize) -> [(&'static str, String); 15] {
     let text = text(length);
     [
         ("const", format!(r#"{{"const":"{text}"}}"#)),
@@ -77,6 +77,14 @@ fn schemas(length: usize) -> [(&'static str, String); 7] {
             "names",
             format!(r#"{{"type":"object","properties":{{"{text}a":{{"type":"integer"}},"{text}bc":{{"type":"null"}}}},"required":["{text}a","{text}bc"]}}"#),
         ),
+        ("optional", format!(r#"{{"type":"object","properties":{{"{text}a":{{"type":"integer"}},"{text}bc":{{"type":"null"}}}}}}"#)),
+        ("closed", format!(r#"{{"type":"object","additionalProperties":false,"minProperties":1,"properties":{{"{text}a":{{"type":"integer"}},"{text}bc":{{"type":"null"}},"{text}":{{"type":"null"}}}}}}"#)),
+        ("sized", format!(r#"{{"type":"string","pattern":"^{text}$","maxLength":9999}}"#)),
+        ("search", format!(r#"{{"type":"string","pattern":"{text}","minLength":3}}"#)),
+        ("two searches", format!(r#"{{"type":"string","pattern":"{text}","allOf":[{{"pattern":"brown"}}]}}"#)),
+        ("unique", format!(r#"{{"type":"array","minItems":2,"uniqueItems":true,"items":{{"enum":["{text}a","{text}bc"]}}}}"#)),
+        ("pattern names", format!(r#"{{"type":"object","minProperties":1,"additionalProperties":false,"patternProperties":{{"^{text}$":{{"type":"integer"}},"^the":{{"minimum":3}}}}}}"#)),
+        ("not", format!(r#"{{"type":"string","minLength":3,"not":{{"const":"{text}"}}}}"#)),
         (
             "schemas",
             format!(r#"{{"type":"object","properties":{{"t":{{"anyOf":[{{"const":"{text}a"}},{{"const":"{text}bc"}},{{"type":"string","pattern":"^{text}.{{3,9}}$"}}]}}}},"required":["t"]}}"#),
@@ -88,5 +96,29 @@ fn schemas(length: usize) -> [(&'static str, String); 7] {
 fn a_long_literal_costs_a_few_steps_a_byte() {
     for ((name, short), (_, long)) in schemas(500).into_iter().zip(schemas(1000)) {
         println!("{name} {:?}\n{name} {:?}", steps(&short), steps(&long));
+    }
+}
+
+#[test]
+fn sixteen_thousand() {
+    for (name, schema) in schemas(16_000) {
+        let compiler = GrammarCompiler::new(info(), CompilerOptions::default());
+        let compiled = compiler.compile_json_schema(&schema, &JsonSchemaOptions::default());
+        let grammar = match compiled { Ok(g) => g, Err(e) => { println!("{name} {e}"); continue; } };
+        let mut matcher = GrammarMatcher::new(&grammar);
+        let t = std::time::Instant::now();
+        println!("{name} {:?} {:?} {:?} {:?}", matcher.min_tokens_bound(), matcher.min_bytes_to_complete(), matcher.min_tokens_to_complete(), matcher.find_jump_forward_string().map(|s|s.len()));
+        let mut n = 0;
+        while let Ok(left) = matcher.min_tokens_to_complete() {
+            if left == 0 { break; }
+            if let Err(e) = matcher.next_token_mask() { println!("{e}"); break; }
+            let ids = match matcher.next_token_mask_completing(left) { Ok(i) => i, Err(e) => { println!("{e}"); break; } };
+            let mut row = vec![0; 9];
+            ids.write_to(&mut row);
+            let id = (0..=STOP).rev().find(|id| row[*id as usize / 32] >> (id % 32) & 1 == 1).unwrap();
+            assert!(matcher.accept_token(id).unwrap());
+            n += 1;
+        }
+        println!("  {n} tokens {:?}", t.elapsed());
     }
 }
