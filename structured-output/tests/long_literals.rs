@@ -123,3 +123,44 @@ fn sixteen_thousand() {
         println!("  {n} tokens {:?}", t.elapsed());
     }
 }
+
+#[test]
+fn property_names() {
+    let schema = r#"{"type":"object","propertyNames":{"minLength":1990},"minProperties":1}"#;
+    let compiler = GrammarCompiler::new(info(), CompilerOptions::default());
+    let grammar = compiler.compile_json_schema(&schema, &JsonSchemaOptions::default()).unwrap();
+    for budget in [2100_u32, 2050, 9000] {
+    let mut m = GrammarMatcher::new(&grammar);
+    let mut times = [0.0; 8];
+    let mut steps = [0; 8];
+    let mut n = 0;
+    const STEPS: u64 = 1 << 40;
+    let mut seed = 1_u64;
+    while !m.is_terminated() && n < 2020 {
+        let mut i = 0;
+        let mut ask = |m: &mut GrammarMatcher, q: &mut dyn FnMut(&mut GrammarMatcher)| {
+            m.set_allowance(Some(STEPS));
+            let t = std::time::Instant::now();
+            q(m);
+            times[i] += t.elapsed().as_secs_f64();
+            steps[i] += STEPS - m.allowance().unwrap();
+            if budget == 2100 && [0,1,2,10,33,34,35,36,500,501,1000,1500].contains(&n) { print!("{}:{} ", i, STEPS - m.allowance().unwrap()); }
+            i += 1;
+        };
+        ask(&mut m, &mut |m| drop(m.next_token_mask().unwrap()));
+        ask(&mut m, &mut |m| { m.min_bytes_to_complete().unwrap(); });
+        ask(&mut m, &mut |m| { m.min_tokens_to_complete().unwrap(); });
+        ask(&mut m, &mut |m| { m.has_forced_byte().unwrap(); });
+        let mut row = vec![0; 9];
+        ask(&mut m, &mut |m| { m.next_token_mask().unwrap().write_to(&mut row); });
+        ask(&mut m, &mut |m| { m.next_token_mask_completing(budget - n).unwrap(); });
+        let ids: Vec<u32> = (0..=STOP).filter(|id| row[*id as usize / 32] >> (id % 32) & 1 == 1 && (*id == 34 || *id == 123 || *id==STOP || (*id > 96 && *id < 123) || n > 2000)).collect();
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let id = ids[(seed >> 33) as usize % ids.len()];
+        ask(&mut m, &mut |m| assert!(m.accept_token(id).unwrap()));
+        if budget == 2100 && [0,1,2,10,33,34,35,36,500,501,1000,1500].contains(&n) { println!("n={n}"); }
+        n += 1;
+    }
+    println!("{n} {times:.4?}\n{steps:?}");
+    }
+}

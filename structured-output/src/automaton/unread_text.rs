@@ -25,6 +25,9 @@ const MAX_BYTES: usize = 16 << 10;
 /// Shorter texts cost less than to do without them.
 const LONG: usize = 32;
 
+/// Bytes to the end from which on that isn't so: each place would walk all of them.
+const FAR: u32 = 256;
+
 /// What the canonical completion of a place without its text does.
 #[derive(Clone)]
 struct UnreadCompletion {
@@ -133,7 +136,7 @@ impl TokenAutomaton {
         state: State,
         fuel: &mut Fuel,
     ) -> Result<State, OutOfFuel> {
-        if !self.has_long_text(state) {
+        if !self.has_long_text(state) && !self.is_far_from_text_end(state, fuel)? {
             return Ok(state);
         }
         let Some(completion) = self.unread_completion(state, fuel)? else {
@@ -166,7 +169,7 @@ impl TokenAutomaton {
         state: State,
         fuel: &mut Fuel,
     ) -> Result<Option<u32>, OutOfFuel> {
-        if !self.has_long_text(state) {
+        if !self.has_long_text(state) && !self.is_far_from_text_end(state, fuel)? {
             return Ok(None);
         }
         let completion = self.unread_completion(state, fuel)?;
@@ -451,6 +454,11 @@ impl TokenAutomaton {
             false => Written::key(&text),
         };
         own.is_none_or(|own| texts.iter().any(|text| text.may_equal(&own)))
+    }
+
+    /// Whether the text that a state keeps, short as it is, may be long in the end.
+    fn is_far_from_text_end(&mut self, state: State, fuel: &mut Fuel) -> Result<bool, OutOfFuel> {
+        Ok(state.has_text() && self.machine.distance(state, fuel)?.0 > FAR)
     }
 
     /// Whether a state keeps a text that is long enough to be left out.
