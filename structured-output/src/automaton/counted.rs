@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::TokenAutomaton;
 use super::memo::{LexemeMask, Reference};
 use crate::index::ROOT;
-use crate::lexical::{Characters, ExprId, Fuel, OutOfFuel};
+use crate::lexical::{Characters, EPSILON, ExprId, Fuel, OutOfFuel};
 use crate::mask::Mask;
 use crate::mask::walk::{DEAD, Labelled, Table};
 
@@ -151,7 +151,8 @@ impl TokenAutomaton {
         Ok(found)
     }
 
-    /// Whether no byte begins both a character and what follows the characters.
+    /// Whether no byte begins both a character and what follows the characters, and no character is the
+    /// beginning of another: then each text is so many characters, and no more or less.
     fn begins_plainly(
         &mut self,
         characters: Characters,
@@ -162,7 +163,30 @@ impl TokenAutomaton {
         let rest = lexicon.first_bytes(characters.rest, fuel)?;
         Ok(character.intersection(&rest).is_empty()
             && !lexicon.is_nullable(characters.character)
-            && !lexicon.is_nullable(characters.rest))
+            && !lexicon.is_nullable(characters.rest)
+            && self.is_prefix_free(characters.character, fuel)?)
+    }
+
+    /// Whether no text of an expression is the beginning of another one. False too where that takes
+    /// more states than a character has.
+    fn is_prefix_free(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<bool, OutOfFuel> {
+        const MOST_STATES: usize = 64;
+        let lexicon = &mut self.machine.lexicon;
+        let mut states = vec![expr];
+        let mut at = 0;
+        while let Some(&state) = states.get(at) {
+            at += 1;
+            for (_, next) in lexicon.derivatives(state, fuel)? {
+                if next == EPSILON || states.contains(&next) {
+                    continue;
+                }
+                if lexicon.is_nullable(next) || states.len() == MOST_STATES {
+                    return Ok(false);
+                }
+                states.push(next);
+            }
+        }
+        Ok(true)
     }
 
     /// Walks the words of a trie. False where a state can't be told to be within a character or
@@ -276,6 +300,42 @@ mod tests {
                         "{min}..={max}: {id}"
                     );
                 }
+            }
+        }
+    }
+
+    /// What is counted may itself be of several lengths: then no token says how many it has.
+    #[test]
+    fn what_has_several_lengths_is_not_counted() {
+        let mut vocab: Vec<Vec<u8>> = (0..=255_u8).map(|byte| vec![byte]).collect();
+        // Enough of them that a vocabulary is worth its classes.
+        for first in b'a'..=b'z' {
+            for length in 2..40 {
+                vocab.push((0..length).map(|at| b'a' + (first + at) % 26).collect());
+            }
+        }
+        vocab.push(b"<eos>".to_vec());
+        let eos = vocab.len() as u32 - 1;
+        let info = TokenizerInfo::new(&vocab, vocab.len(), &[eos], &[eos]).unwrap();
+        let compiler = GrammarCompiler::new(info.into(), CompilerOptions::default());
+        for pattern in [
+            "([a-z]{2,6})? ",
+            "([a-z]{2,7}){0,2} ",
+            "([a-z]{2}|[a-z]{5}){1,3};",
+            "([a-z]+x){2,3} ",
+        ] {
+            let grammar = compiler.compile_regex(pattern).unwrap();
+            let mut matcher = GrammarMatcher::new(&grammar);
+            for &byte in b"abc" {
+                let mask = matcher.next_token_mask().unwrap();
+                for id in 0..=eos {
+                    assert_eq!(
+                        mask.is_allowed(id),
+                        matcher.fork().accept_token(id).unwrap(),
+                        "{pattern}: {id}"
+                    );
+                }
+                assert!(matcher.accept_token(u32::from(byte)).unwrap());
             }
         }
     }
