@@ -108,9 +108,7 @@ fn an_output_that_can_never_fit_is_refused_by_its_length() {
         let error = answer.error.unwrap();
         assert_eq!(error.code, RequestErrorCode::GrammarRefused, "{id}");
         assert!(
-            error
-                .message
-                .contains("a whole output takes at least ")
+            error.message.contains("a whole output takes at least ")
                 && error.message.contains("(max_model_len 1024) leaves "),
             "{id}: {}",
             error.message
