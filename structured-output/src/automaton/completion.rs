@@ -16,6 +16,9 @@ use crate::index::ROOT;
 use crate::lexical::search::{DEAD, Graph, Search, UNKNOWN, nearest_end};
 use crate::lexical::{Fuel, OutOfFuel};
 
+/// A shorter way to the end of a text is walked again.
+const LONG_WAY: usize = 32;
+
 impl TokenAutomaton {
     /// Whether the text so far can be completed by tokens of the vocabulary. `state` is reached by
     /// whole tokens.
@@ -88,25 +91,41 @@ impl TokenAutomaton {
     }
 
     /// Bytes of a short completion. What follows a text that is kept, of a key or an item, depends on
-    /// it: the completion is followed to that text's end.
+    /// it: the completion is followed to that text's end, and where that is long, it is remembered for
+    /// the places on the way.
     pub(super) fn machine_bytes_to_end(
         &mut self,
-        mut state: State,
+        state: State,
         fuel: &mut Fuel,
     ) -> Result<u32, OutOfFuel> {
         if let Some(bytes) = self.unread_bytes_to_end(state, fuel)? {
             return Ok(bytes);
         }
-        let mut bytes = 0_u32;
-        while state.has_text()
-            && let Some((_, next)) = self.machine.toward_end(state, fuel)?
-        {
+        let mut way = Vec::new();
+        let mut at = state;
+        let mut bytes = loop {
+            if let Some(&known) = self.bytes_to_end.get(&at) {
+                break known;
+            }
+            let next = match at.has_text() {
+                true => self.machine.toward_end(at, fuel)?,
+                false => None,
+            };
+            let Some((_, next)) = next else {
+                break self.machine.distance(at, fuel)?.0;
+            };
             fuel.burn(1)?;
+            way.push(at);
+            at = next;
+        };
+        let is_long = way.len() > LONG_WAY;
+        for place in way.into_iter().rev() {
             bytes = bytes.saturating_add(1);
-            state = next;
+            if is_long {
+                self.bytes_to_end.insert(place, bytes);
+            }
         }
-        let rest = self.machine.distance(state, fuel)?.0;
-        Ok(bytes.saturating_add(rest))
+        Ok(bytes)
     }
 
     /// The text tokens that begin the canonical completion and leave no more than `num_tokens - 1`

@@ -54,6 +54,8 @@ pub(crate) struct TokenAutomaton {
     token_distance: HashMap<State, u32>,
     /// Tokens of the canonical completion, its stop token included.
     min_tokens: HashMap<State, u32>,
+    /// Bytes of a short completion, of places far from the end of a text that has to be known.
+    bytes_to_end: HashMap<State, u32>,
     /// What is known of places without the text of a key or an item.
     unread: UnreadMemo,
     /// The most that any successor by a token needs to complete: with more tokens left than that,
@@ -82,6 +84,7 @@ impl TokenAutomaton {
             masks: base.as_ref().map(|base| base.masks()).unwrap_or_default(),
             token_distance: HashMap::new(),
             min_tokens: HashMap::new(),
+            bytes_to_end: HashMap::new(),
             unread: UnreadMemo::default(),
             farthest_successor: HashMap::new(),
             closed_bytes: match index.writes_any_text() {
@@ -127,7 +130,9 @@ impl TokenAutomaton {
 
     /// Bytes that [`TokenAutomaton::clear_caches`] gives back.
     pub(crate) fn cache_bytes(&self) -> usize {
-        let numbers = self.token_distance.capacity() + self.min_tokens.capacity();
+        let numbers = self.token_distance.capacity()
+            + self.min_tokens.capacity()
+            + self.bytes_to_end.capacity();
         self.masks.memory_bytes()
             + numbers * (size_of::<(State, u32)>() + 1)
             + self.farthest_successor.capacity() * (size_of::<(GrammarState, u32)>() + 1)
@@ -141,6 +146,7 @@ impl TokenAutomaton {
         self.masks = base.map(|base| base.masks()).unwrap_or_default();
         self.token_distance = HashMap::new();
         self.min_tokens = HashMap::new();
+        self.bytes_to_end = HashMap::new();
         self.unread = UnreadMemo::default();
         self.farthest_successor = HashMap::new();
         self.grammars.memo = Memo::with(base.map(|base| base.languages()).unwrap_or_default());

@@ -25,10 +25,24 @@ const MAX_BYTES: usize = 16 << 10;
 /// Shorter texts cost less than to do without them.
 const LONG: usize = 32;
 
+/// Bytes to the end from which on that isn't so: each place would walk all of them.
+const FAR: u32 = 256;
+
 /// What the canonical completion of a place without its text does.
+#[derive(Clone)]
 struct UnreadCompletion {
-    /// How it ends the text that was left out, and perhaps a byte more.
-    rest: Box<[u8]>,
+    /// Its first byte.
+    byte: u8,
+    rest: Rest,
+}
+
+/// What a completion does from some place on.
+#[derive(Clone)]
+struct Rest {
+    /// Its place in [`UnreadMemo::chains`]; none where no text is left out any more.
+    next: Option<u32>,
+    /// How many bytes end that text.
+    length: usize,
     /// The keys or items that it writes in the same object or array.
     later: Arc<[Written]>,
     /// How many bytes it has.
@@ -41,9 +55,11 @@ type Texts = Option<Arc<[Written]>>;
 /// What is remembered of places without their texts.
 #[derive(Default)]
 pub(super) struct UnreadMemo {
-    completions: HashMap<State, Option<Arc<UnreadCompletion>>>,
+    completions: HashMap<State, Option<u32>>,
+    /// Each goes on with another: places of a long text share what ends it.
+    chains: Vec<UnreadCompletion>,
     later: HashMap<(State, StackId), Texts>,
-    /// Bytes of what these refer to.
+    /// Bytes of the texts.
     bytes: usize,
 }
 
@@ -51,15 +67,39 @@ impl UnreadMemo {
     /// Bytes of memory held.
     pub(super) fn memory_bytes(&self) -> usize {
         self.bytes
-            + self.completions.capacity() * (size_of::<(State, usize)>() + 1)
+            + self.completions.capacity() * (size_of::<(State, Option<u32>)>() + 1)
+            + self.chains.capacity() * size_of::<UnreadCompletion>()
             + self.later.capacity() * (size_of::<(State, StackId, Texts)>() + 1)
     }
 
-    fn note_completion(&mut self, place: State, found: Option<Arc<UnreadCompletion>>) {
-        let bytes =
-            |found: &Arc<UnreadCompletion>| size_of::<UnreadCompletion>() + found.rest.len();
-        self.bytes += found.as_ref().map_or(0, bytes);
-        self.completions.insert(place, found);
+    fn completion(&self, at: Option<u32>) -> Option<&UnreadCompletion> {
+        self.chains.get(at? as usize)
+    }
+
+    /// What is done from a place on whose completion is known.
+    fn rest_from(&self, at: Option<u32>) -> Option<Rest> {
+        let known = self.completion(at)?;
+        Some(Rest {
+            next: at,
+            length: known.rest.length + 1,
+            later: Arc::clone(&known.rest.later),
+            bytes: known.rest.bytes.saturating_add(1),
+        })
+    }
+
+    fn push(&mut self, byte: u8, rest: Rest) -> u32 {
+        self.chains.push(UnreadCompletion { byte, rest });
+        self.chains.len() as u32 - 1
+    }
+
+    /// The bytes that end the text that was left out.
+    fn text<'a>(&'a self, mut completion: &'a UnreadCompletion) -> Vec<u8> {
+        let mut text = vec![completion.byte];
+        while let Some(next) = self.completion(completion.rest.next) {
+            text.push(next.byte);
+            completion = next;
+        }
+        text
     }
 
     fn note_later(&mut self, place: (State, StackId), found: Texts) {
@@ -96,18 +136,16 @@ impl TokenAutomaton {
         state: State,
         fuel: &mut Fuel,
     ) -> Result<State, OutOfFuel> {
-        if !self.has_long_text(state) {
+        if !self.has_long_text(state) && !self.is_far_from_text_end(state, fuel)? {
             return Ok(state);
         }
         let Some(completion) = self.unread_completion(state, fuel)? else {
             return Ok(state);
         };
-        Ok(
-            match self.is_written(state, &completion.rest, &completion.later) {
-                true => state,
-                false => state.without_text(),
-            },
-        )
+        Ok(match self.is_completion_written(state, &completion) {
+            true => state,
+            false => state.without_text(),
+        })
     }
 
     /// Whether the canonical completion of a place within a key or an item may be another with
@@ -121,7 +159,7 @@ impl TokenAutomaton {
             return Ok(false);
         }
         let completion = self.unread_completion(state, fuel)?;
-        Ok(completion.is_none_or(|completion| !completion.later.is_empty()))
+        Ok(completion.is_none_or(|completion| !completion.rest.later.is_empty()))
     }
 
     /// Bytes of a completion, as it is without the text of a key or an item; `None` where that text
@@ -131,13 +169,13 @@ impl TokenAutomaton {
         state: State,
         fuel: &mut Fuel,
     ) -> Result<Option<u32>, OutOfFuel> {
-        if !self.has_long_text(state) {
+        if !self.has_long_text(state) && !self.is_far_from_text_end(state, fuel)? {
             return Ok(None);
         }
         let completion = self.unread_completion(state, fuel)?;
         Ok(completion.and_then(|completion| {
-            let is_written = self.is_written(state, &completion.rest, &completion.later);
-            (!is_written).then_some(completion.bytes)
+            let is_written = self.is_completion_written(state, &completion);
+            (!is_written).then(|| completion.rest.bytes.saturating_add(1))
         }))
     }
 
@@ -205,52 +243,100 @@ impl TokenAutomaton {
         &mut self,
         state: State,
         fuel: &mut Fuel,
-    ) -> Result<Option<Arc<UnreadCompletion>>, OutOfFuel> {
+    ) -> Result<Option<UnreadCompletion>, OutOfFuel> {
         let start = state.without_text();
-        if let Some(known) = self.unread.completions.get(&start) {
-            return Ok(known.clone());
-        }
-        let found = self.find_unread_completion(start, fuel)?;
-        self.unread.note_completion(start, found.clone());
-        Ok(found)
+        let at = match self.unread.completions.get(&start) {
+            Some(&known) => known,
+            None => self.find_unread_completion(start, fuel)?,
+        };
+        Ok(self.unread.completion(at).cloned())
     }
 
+    /// Follows the completion of a place without its text, up to that text's end or a place where it is
+    /// known, and takes note of it for all places on the way: each character of a long text is asked for
+    /// once, not once for each before it.
     fn find_unread_completion(
         &mut self,
         start: State,
         fuel: &mut Fuel,
-    ) -> Result<Option<Arc<UnreadCompletion>>, OutOfFuel> {
+    ) -> Result<Option<u32>, OutOfFuel> {
         let mut writing = self.writing_of(start);
-        let mut rest = Vec::new();
+        let mut way: Vec<(State, u8)> = Vec::new();
         let mut at = start;
-        while !is_read(at) {
+        // What is known of the end of the way: none where it can't be followed.
+        let mut rest = loop {
+            if is_read(at) {
+                break self.after_text(at, &writing, fuel)?;
+            }
+            if let Some(&known) = self.unread.completions.get(&at) {
+                break self.unread.rest_from(known);
+            }
             fuel.burn(1)?;
             self.machine.reads.may_widen = false;
             let next = self.machine.toward_end(at, fuel)?;
             let widens = std::mem::take(&mut self.machine.reads.may_widen);
             let Some((byte, next)) = next else {
-                return Ok(None);
+                way.push((at, 0));
+                break None;
             };
-            rest.push(byte);
-            let way = self.follow(&mut writing, at, next, byte);
-            if widens || way == Way::Lost || rest.len() > MAX_BYTES {
-                return Ok(None);
+            way.push((at, byte));
+            let followed = self.follow(&mut writing, at, next, byte);
+            if widens || followed == Way::Lost {
+                break None;
+            }
+            if way.len() > MAX_BYTES {
+                // Of the others nothing is known.
+                way.truncate(1);
+                break None;
             }
             at = next;
+        };
+        let mut found = None;
+        for (place, byte) in way.into_iter().rev() {
+            found = match rest.take() {
+                Some(rest) if rest.length < MAX_BYTES => Some(self.unread.push(byte, rest)),
+                _ => None,
+            };
+            rest = self.unread.rest_from(found);
+            // Where a key within an item has its text, it is another place.
+            if place == place.without_text() {
+                self.unread.completions.insert(place, found);
+            }
         }
+        Ok(found)
+    }
+
+    /// The completion of a place where no text is left out any more; `None` where what it writes in an
+    /// object or array is long.
+    fn after_text(
+        &mut self,
+        at: State,
+        writing: &Writing,
+        fuel: &mut Fuel,
+    ) -> Result<Option<Rest>, OutOfFuel> {
         let later = match self.is_inside(at, writing.home) {
-            true => self.later_texts(at, &writing, fuel)?,
+            true => self.later_texts(at, writing, fuel)?,
             false => Some(Arc::default()),
         };
         let Some(later) = later else {
             return Ok(None);
         };
-        let after = self.machine.distance(at, fuel)?.0;
-        Ok(Some(Arc::new(UnreadCompletion {
-            bytes: after.saturating_add(rest.len() as u32),
-            rest: rest.into(),
+        Ok(Some(Rest {
+            next: None,
+            length: 0,
             later,
-        })))
+            bytes: self.machine.distance(at, fuel)?.0,
+        }))
+    }
+
+    /// Whether the key or item of a state, as a completion ends it, may be equal to one that the
+    /// completion writes later.
+    fn is_completion_written(&self, state: State, completion: &UnreadCompletion) -> bool {
+        let later = &completion.rest.later;
+        if later.is_empty() {
+            return false;
+        }
+        self.is_written(state, &self.unread.text(completion), later)
     }
 
     /// The keys or items that the canonical completion of a place writes in an object or array that
@@ -368,6 +454,11 @@ impl TokenAutomaton {
             false => Written::key(&text),
         };
         own.is_none_or(|own| texts.iter().any(|text| text.may_equal(&own)))
+    }
+
+    /// Whether the text that a state keeps, short as it is, may be long in the end.
+    fn is_far_from_text_end(&mut self, state: State, fuel: &mut Fuel) -> Result<bool, OutOfFuel> {
+        Ok(state.has_text() && self.machine.distance(state, fuel)?.0 > FAR)
     }
 
     /// Whether a state keeps a text that is long enough to be left out.

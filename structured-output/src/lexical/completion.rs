@@ -5,7 +5,7 @@
 //! that the operands promise, which leads it straight to the end in most cases. Where it finds
 //! none, the languages of all the states it saw are empty.
 
-use super::arena::{EMPTY, ExprId, Fuel, Lexicon, NO_MARK, Node, OutOfFuel};
+use super::arena::{EMPTY, ExprId, Fuel, Lexicon, MANY_MARKS, NO_MARK, Node, OutOfFuel};
 use super::search::{DEAD, FARTHEST, Graph, UNKNOWN, nearest_end};
 
 /// What searches have found.
@@ -54,6 +54,12 @@ impl Lexicon {
         let mut pending = vec![(expr, 0_u32)];
         while let Some((expr, cost)) = pending.pop() {
             fuel.burn(1)?;
+            let facts = self.facts(expr);
+            if facts.exact && facts.sole_mark != MANY_MARKS && expr != EMPTY {
+                // All in one: a long literal isn't walked at each of its places.
+                ends.push((cost.saturating_add(facts.min_bytes.min(FARTHEST)), facts.sole_mark));
+                continue;
+            }
             match self.node(expr) {
                 Node::Mark(mark) => ends.push((cost, mark)),
                 Node::Or(at) if self.facts(expr).marked => {
