@@ -162,7 +162,7 @@ fn what_can_never_fit_is_refused_with_both_numbers() {
     let (code, message) = refusal(&mut client, "one");
     assert_eq!(code, RequestErrorCode::GrammarRefused);
     assert!(
-        message.contains("leave 40") && message.contains("at least 77 tokens"),
+        message.contains("leaves 40:") && message.contains("fit in 77 tokens"),
         "{message}"
     );
 }

@@ -42,7 +42,7 @@ fn every_budget_that_is_let_in_is_kept() {
                 "{id}: {error:?}"
             );
             assert!(
-                error.message.contains(&format!("leave {max_tokens}:")),
+                error.message.contains(&format!("leaves {max_tokens}:")),
                 "{}",
                 error.message
             );
@@ -108,9 +108,7 @@ fn an_output_that_can_never_fit_is_refused_by_its_length() {
         let error = answer.error.unwrap();
         assert_eq!(error.code, RequestErrorCode::GrammarRefused, "{id}");
         assert!(
-            error
-                .message
-                .contains("a whole output takes at least ")
+            error.message.contains("a whole output takes at least ")
                 && error.message.contains("(max_model_len 1024) leaves "),
             "{id}: {}",
             error.message
@@ -191,7 +189,8 @@ fn a_text_that_takes_all_tokens_is_whole_without_a_stop_token() {
     }
     let error = answers["too long"].error.as_ref().unwrap();
     assert!(
-        error.message.contains("takes at least 3 tokens") && error.message.contains("leave 2:"),
+        error.message.contains("fit in 3 tokens, not in fewer")
+            && error.message.contains("leaves 2:"),
         "{}",
         error.message
     );

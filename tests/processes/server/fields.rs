@@ -690,8 +690,8 @@ fn a_constraint_is_named_as_the_request_spells_it() {
                 request
             };
             refused(CHAT, &with(&wrong), field, &["schema, at `#", "pattern`"]);
-            let raise = format!("leave 9: raise {limit}, or");
-            refused(CHAT, &with(&long), field, &["takes at least ", &raise]);
+            let raise = format!("leaves 9: raise {limit}, or");
+            refused(CHAT, &with(&long), field, &["is sure to fit in ", &raise]);
         }
     }
     for (schema, says) in [

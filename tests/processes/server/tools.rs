@@ -290,7 +290,7 @@ fn the_shortest_answer_is_told_at_once() {
         let told = |max_tokens: u64| -> u64 {
             let error = ask(max_tokens).error();
             let message = error["message"].as_str().unwrap();
-            let (_, after) = message.split_once("takes at least ").unwrap();
+            let (_, after) = message.split_once("is sure to fit in ").unwrap();
             after.split(' ').next().unwrap().parse().unwrap()
         };
         let needed = told(1);
