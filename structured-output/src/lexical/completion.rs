@@ -57,7 +57,10 @@ impl Lexicon {
             let facts = self.facts(expr);
             if facts.exact && facts.sole_mark != MANY_MARKS && expr != EMPTY {
                 // All in one: a long literal isn't walked at each of its places.
-                ends.push((cost.saturating_add(facts.min_bytes.min(FARTHEST)), facts.sole_mark));
+                ends.push((
+                    cost.saturating_add(facts.min_bytes.min(FARTHEST)),
+                    facts.sole_mark,
+                ));
                 continue;
             }
             match self.node(expr) {
