@@ -94,6 +94,7 @@ fn compile(schema: &str) -> GrammarMatcher {
 
 /// Asks what an engine asks at admission.
 fn admit(matcher: &GrammarMatcher, name: &str) -> u32 {
+    assert!(matcher.check_opening().is_ok(), "{name}");
     assert!(matcher.min_tokens_bound().is_ok(), "{name}");
     assert!(matcher.min_bytes_to_complete().is_ok(), "{name}");
     assert!(matcher.find_jump_forward_string().is_ok(), "{name}");
