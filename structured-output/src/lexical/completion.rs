@@ -44,7 +44,8 @@ impl Lexicon {
     }
 
     /// The ends of a lexeme, each with the bytes of the shortest way to it, the nearest first. An
-    /// end without mark is [`NO_MARK`].
+    /// end without mark is [`NO_MARK`]. A step where all ends have one mark and nothing has to be
+    /// searched for, else one per part before them.
     pub(crate) fn ends(
         &mut self,
         expr: ExprId,
