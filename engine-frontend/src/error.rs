@@ -43,6 +43,15 @@ impl ValidationError {
         }
     }
 
+    /// An error about one field whose value is not at fault by itself.
+    pub fn about(parameter: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            parameter: Some(parameter.into()),
+            value: None,
+        }
+    }
+
     /// A field that asks for what this engine doesn't do. `instead` says why not, or what would do.
     pub fn not_supported(
         parameter: impl Into<String>,

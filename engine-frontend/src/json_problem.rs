@@ -1,5 +1,7 @@
 //! What serde finds wrong with JSON, in the words of those who write it.
 
+use serde_json::Value;
+
 use crate::error::cut_short;
 
 /// Says what is wrong in JSON's words where serde has those of a Rust type; the line, which is
@@ -21,6 +23,21 @@ pub(crate) fn json_problem(error: &serde_json::Error) -> String {
         }
         None => problem.replacen("unknown variant", "unknown value", 1),
     }
+}
+
+/// A value as it was sent, where it is a whole number that 64 bits don't hold: every digit, up to where
+/// digits would be many (10^21).
+pub(crate) fn number_text(value: &Value) -> String {
+    match value.as_f64() {
+        Some(number) if value.is_f64() => whole_text(number).unwrap_or_else(|| value.to_string()),
+        _ => value.to_string(),
+    }
+}
+
+/// The digits of a whole number from 2^63 to 10^21.
+fn whole_text(number: f64) -> Option<String> {
+    let is_long = (9_223_372_036_854_775_808.0..1e21).contains(&number.abs());
+    is_long.then(|| format!("{number:.0}"))
 }
 
 /// `invalid type: string "x", expected u32` and the like.
@@ -52,7 +69,11 @@ fn type_problem(problem: &str) -> Option<String> {
             _ => found.strip_prefix("string ").unwrap_or(found),
         },
     };
-    Some(format!("expected {expected}, got {}", cut_short(found)))
+    let whole = found.contains('e').then(|| found.parse().ok()).flatten();
+    let found = whole
+        .and_then(whole_text)
+        .unwrap_or_else(|| cut_short(found));
+    Some(format!("expected {expected}, got {found}"))
 }
 
 #[cfg(test)]
@@ -84,6 +105,10 @@ mod tests {
             (problem::<u32>(json!("a`b")), format!("{whole} \"a`b\"")),
             (problem::<u32>(json!(-1)), format!("{whole} -1")),
             (problem::<u32>(json!(1.5)), format!("{whole} 1.5")),
+            (
+                problem::<u32>(json!(2_f64.powi(64))),
+                format!("{whole} 18446744073709551616"),
+            ),
             (
                 problem::<Vec<u32>>(json!([1, true])),
                 format!("{whole} true"),

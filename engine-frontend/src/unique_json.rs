@@ -9,8 +9,13 @@ use serde_json::{Map, Number, Value};
 /// Why a text is no such JSON.
 #[derive(Debug)]
 pub(crate) enum UniqueJsonError {
-    /// It isn't JSON, or deeper than 128 levels.
-    Syntax(serde_json::Error),
+    /// It isn't JSON, deeper than 128 levels, or has a number or a text that nothing can hold.
+    Syntax {
+        /// What is wrong and where.
+        error: serde_json::Error,
+        /// The outermost object's key whose value was being read.
+        key: Option<String>,
+    },
     /// An object has this key twice; the line is the second one's.
     DuplicateKey {
         /// The key.
@@ -40,7 +45,10 @@ pub(crate) fn from_slice(bytes: &[u8]) -> Result<(Value, usize), UniqueJsonError
             key,
             line: error.line(),
         },
-        None => UniqueJsonError::Syntax(error),
+        None => UniqueJsonError::Syntax {
+            error,
+            key: seen.key.take(),
+        },
     })
 }
 
@@ -48,6 +56,10 @@ pub(crate) fn from_slice(bytes: &[u8]) -> Result<(Value, usize), UniqueJsonError
 #[derive(Default)]
 struct Seen {
     num_values: Cell<usize>,
+    /// Objects and lists around what is being read.
+    depth: Cell<usize>,
+    /// The outermost object's key whose value is being read.
+    key: RefCell<Option<String>>,
     /// A key that came twice.
     duplicate: RefCell<Option<String>>,
 }
@@ -106,22 +118,33 @@ impl<'de> Visitor<'de> for Reader<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Value, A::Error> {
         let mut list = Vec::new();
+        self.0.depth.update(|depth| depth + 1);
         while let Some(element) = elements.next_element_seed(self)? {
             list.push(element);
         }
+        self.0.depth.update(|depth| depth - 1);
         Ok(Value::Array(list))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
         let mut map = Map::new();
+        let is_outermost = self.0.depth.get() == 0;
+        self.0.depth.update(|depth| depth + 1);
         while let Some(key) = members.next_key::<String>()? {
             if map.contains_key(&key) {
                 *self.0.duplicate.borrow_mut() = Some(key);
                 return Err(A::Error::custom("duplicate key"));
             }
+            if is_outermost {
+                *self.0.key.borrow_mut() = Some(key.clone());
+            }
             let value = members.next_value_seed(self)?;
+            if is_outermost {
+                self.0.key.take();
+            }
             map.insert(key, value);
         }
+        self.0.depth.update(|depth| depth - 1);
         Ok(Value::Object(map))
     }
 }
@@ -145,12 +168,33 @@ mod tests {
         assert_eq!((read, num_values), (Value::Object(Map::new()), 1));
         for text in ["", "{", "[1,]", "{} {}", "1e999", "\u{feff}\u{feff}1"] {
             assert!(
-                matches!(from_slice(text.as_bytes()), Err(UniqueJsonError::Syntax(_))),
+                matches!(
+                    from_slice(text.as_bytes()),
+                    Err(UniqueJsonError::Syntax { .. })
+                ),
                 "{text}"
             );
         }
         let deep = "[".repeat(100_000);
         assert!(from_slice(deep.as_bytes()).is_err());
+    }
+
+    #[test]
+    fn the_outermost_key_of_a_wrong_value_is_named() {
+        for (text, wanted) in [
+            (r#"{"a": 1, "k": 1e999}"#, Some("k")),
+            (r#"{"a": {"b": 1}, "k": [{"a": "\ud800"}]}"#, Some("k")),
+            (r#"{"a": {"b": [1]}, "k": 1 "#, None),
+            (r#"[{"a": 1e999}]"#, None),
+            ("1e999", None),
+        ] {
+            match from_slice(text.as_bytes()) {
+                Err(UniqueJsonError::Syntax { key, .. }) => {
+                    assert_eq!(key.as_deref(), wanted, "{text}");
+                }
+                other => panic!("{text}: {other:?}"),
+            }
+        }
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod drafts;
 mod jump_forward;
 mod manager;
 mod mask;
+mod min_tokens;
 mod priority;
 mod reasoning;
 mod request;

@@ -8,6 +8,7 @@ use structured_output::{MaskRef, MatcherError};
 use super::aside::{Aside, Found};
 use super::backend::StructuredOutputGrammar;
 use super::mask::TokenMask;
+use super::min_tokens::MinTokens;
 use super::reasoning::{Phase, Reasoning};
 use super::waiting_jobs::TellWhenGone;
 
@@ -22,7 +23,7 @@ const CLOSING_TOKENS: u32 = 16;
 const MAX_WEIGHED_TOKENS: usize = 64;
 
 /// Where the shortest text has more bytes than this, and can't fit by far, its tokens are not counted.
-const MAX_WALKED_BYTES: u32 = 4096;
+const MAX_WALKED_BYTES: u32 = 32 * 1024;
 
 /// Text is free where its mask has at least so many tokens: more than all kinds of white space that may
 /// follow a JSON text.
@@ -43,9 +44,9 @@ pub struct StructuredOutputRequest {
     is_dead_end: bool,
     pub(super) reasoning: Reasoning,
     complete_within_max_tokens: bool,
-    /// Tokens that the shortest text of the grammar takes; 0 where it need not fit. A text that is
+    /// What the shortest text of the grammar takes; 0 where it need not fit. A text that is
     /// whole when the last token is taken needs no stop token after it.
-    min_tokens: u32,
+    min_tokens: MinTokens,
     /// What ends a text; never comes in thinking.
     stop_token_ids: Arc<[u32]>,
     /// Whether the last token was taken back since too few were left to complete the text.
@@ -99,7 +100,7 @@ impl StructuredOutputRequest {
             .as_ref()
             .is_some_and(|structured_outputs| structured_outputs.complete_within_max_tokens);
         Self {
-            min_tokens: 0,
+            min_tokens: MinTokens::Counted(0),
             grammar,
             num_answer_tokens: 0,
             _tell_when_gone: None,
@@ -116,7 +117,7 @@ impl StructuredOutputRequest {
         }
     }
 
-    /// Finds out how many tokens the shortest output takes, where it has to fit in `max_tokens`.
+    /// Finds out how many tokens the shortest text takes, where it has to fit in `max_tokens`.
     ///
     /// # Errors
     /// A limit of the grammar; nothing changes.
@@ -127,8 +128,13 @@ impl StructuredOutputRequest {
             let at_least = self.grammar.min_tokens_bound()?.saturating_sub(1);
             let is_long = self.grammar.min_bytes_to_complete()? > MAX_WALKED_BYTES;
             self.min_tokens = match max_tokens {
-                Some(max_tokens) if is_long && at_least > max_tokens => at_least,
-                _ => self.grammar.min_tokens_to_complete()?.saturating_sub(1),
+                Some(max_tokens) if is_long && at_least > max_tokens => {
+                    MinTokens::AtLeast(at_least)
+                }
+                _ => {
+                    let tokens = self.grammar.min_tokens_to_complete()?;
+                    MinTokens::Counted(tokens.saturating_sub(1))
+                }
             };
         }
         Ok(())
@@ -142,12 +148,12 @@ impl StructuredOutputRequest {
         self.grammar.check_opening()
     }
 
-    /// Fewest tokens that a complete output takes from the start, where it has to fit: those that
-    /// close thinking and those of the shortest text.
-    pub(crate) fn min_tokens_if_required(&self) -> Option<u32> {
+    /// Tokens that the output takes from the start, where it has to fit: those that close thinking and
+    /// those of the shortest text.
+    pub(crate) fn min_tokens_if_required(&self) -> Option<MinTokens> {
         self.complete_within_max_tokens.then(|| {
             let thinking = self.reasoning.num_tokens_to_answer();
-            self.min_tokens.saturating_add(thinking)
+            self.min_tokens.after(thinking)
         })
     }
 
@@ -180,7 +186,7 @@ impl StructuredOutputRequest {
             }
             Phase::Thinking(end) => {
                 let closing = self.reasoning.num_end_tokens();
-                let needed = self.min_tokens.saturating_add(closing);
+                let needed = self.min_tokens.after(closing).number();
                 let must_close = self.complete_within_max_tokens && tokens_left <= needed;
                 Ok(match end.next() {
                     Some(token_id) if must_close => TokenMask::Only(token_id),
@@ -236,7 +242,7 @@ impl StructuredOutputRequest {
     /// Whether thinking that is opened now could be closed in time.
     fn has_time_to_think(&self, tokens_left: u32) -> bool {
         let thinking = self.reasoning.num_start_and_end_tokens();
-        let needed = self.min_tokens.saturating_add(thinking);
+        let needed = self.min_tokens.after(thinking).number();
         !self.complete_within_max_tokens || needed <= tokens_left
     }
 

@@ -110,8 +110,8 @@ fn an_output_that_can_never_fit_is_refused_by_its_length() {
         assert!(
             error
                 .message
-                .contains("the shortest output takes at least ")
-                && error.message.contains("leave 100:"),
+                .contains("a whole output takes at least ")
+                && error.message.contains("(max_model_len 1024) leaves "),
             "{id}: {}",
             error.message
         );

@@ -19,7 +19,7 @@ fn hostile() -> Vec<(
     let grammar = |text: &str| Some(StructuredOutputsConstraint::Grammar(text.to_owned()));
     let no_length = r#"{"type": "string", "minLength": 3, "maxLength": 2}"#;
     vec![
-        ("million", regex("(a{1000}){1000}"), "the shortest output"),
+        ("million", regex("(a{1000}){1000}"), "a whole output takes at least"),
         ("itself", json(r##"{"$ref": "#"}"##), "refers to itself"),
         ("no-length", json(no_length), "no text matches"),
         (

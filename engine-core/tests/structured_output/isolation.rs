@@ -3,35 +3,69 @@
 
 use std::collections::BTreeMap;
 
-use protocol::{EngineCoreRequest, JumpForward, RequestErrorCode};
+use protocol::{
+    EngineCoreRequest, JumpForward, RequestErrorCode, StructuredOutputsConstraint,
+    StructuredOutputsParams, Whitespace,
+};
 
 use crate::engine::{Answer, Engine, Setup};
-use crate::{greedy, json, mixed_requests, regex, seeded};
+use crate::{mixed_requests, regex, seeded};
 
 /// The most steps of work that grammars may do within one step of the engine: a pool for all requests,
 /// what one of them may take at a time beyond it, and the least that each of the others may.
 const MOST_GRAMMAR_STEPS: u64 = 100_000 + 40_000 + 4 * 16 * 1_000;
 
+/// Objects with two properties whose patterns differ in every branch: an object must match both in one
+/// branch, and in no other.
 fn one_of(num_branches: usize) -> String {
     let branches: Vec<String> = (0..num_branches)
         .map(|n| {
+            let last = char::from(b'b' + n as u8);
             format!(
-                r#"{{"type": "object", "required": ["b"], "properties": {{
-                    "k{n}": {{"pattern": "^[a-{}]{{1,{}}}x{n}$"}}, "b": {{"pattern": "^(a|b{n})*c$"}}}}}}"#,
-                char::from(b'b' + (n % 20) as u8),
-                3 + n % 17,
+                r#"{{"type": "object", "required": ["a", "b"], "properties": {{
+                    "a": {{"type": "string", "pattern": "^[a-{last}]{{1,{}}}x{n}$"}},
+                    "b": {{"type": "string", "pattern": "^(a|b{n})*c[a-{last}]*$"}}}}}}"#,
+                3 + n,
             )
         })
         .collect();
     format!(r#"{{"oneOf": [{}]}}"#, branches.join(", "))
 }
 
-fn distinct(num_values: usize, min_items: usize) -> String {
-    let values: Vec<String> = (0..num_values).map(|n| format!("\"value{n}\"")).collect();
+/// Words that a text must contain in any order, as members of `allOf`. Where they begin alike, every set
+/// of them that was seen is a state.
+fn all_of(num_words: usize) -> String {
+    let words: Vec<String> = (0..num_words)
+        .map(|n| format!(r#"{{"pattern": "1{n}x"}}"#))
+        .collect();
     format!(
-        r#"{{"type": "array", "uniqueItems": true, "minItems": {min_items}, "items": {{"enum": [{}]}}}}"#,
-        values.join(", ")
+        r#"{{"type": "object", "required": ["text"], "additionalProperties": false, "properties": {{
+            "text": {{"type": "string", "maxLength": 60, "allOf": [{}]}}}}}}"#,
+        words.join(", ")
     )
+}
+
+/// The same as a regular expression.
+fn looks(num_words: usize) -> String {
+    let words: String = (0..num_words).map(|n| format!("(?=.*1{n}x)")).collect();
+    format!("{words}[a-z0-9 ]{{9,60}}")
+}
+
+/// Objects no two of which are equal.
+fn distinct(min_items: usize) -> String {
+    format!(
+        r#"{{"type": "array", "uniqueItems": true, "minItems": {min_items}, "items": {{
+            "type": "object", "required": ["k", "l"], "additionalProperties": false, "properties": {{
+            "k": {{"type": "string", "pattern": "^[a-c]{{1,3}}$"}}, "l": {{"type": "boolean"}}}}}}}}"#
+    )
+}
+
+/// Without white space, of which a text may begin with more than it may have tokens.
+fn compact_json(schema: &str) -> StructuredOutputsParams {
+    StructuredOutputsParams {
+        whitespace: Whitespace::Compact,
+        ..StructuredOutputsParams::new(StructuredOutputsConstraint::Json(schema.to_owned()))
+    }
 }
 
 fn open_ended(mut request: EngineCoreRequest) -> EngineCoreRequest {
@@ -41,32 +75,35 @@ fn open_ended(mut request: EngineCoreRequest) -> EngineCoreRequest {
     request
 }
 
-/// Requests whose masks or lengths take long. Some need not be complete: then their length isn't looked
-/// for before they begin.
+/// Requests that have answers each of which takes more than a step may wait. Some need not be complete:
+/// then their length isn't looked for before they begin.
 fn dear_requests(engine: &Engine) -> Vec<EngineCoreRequest> {
-    let looks: String = ('a'..='e')
-        .map(|letter| format!("(?=.*[{letter}-z]{{2,9}}.*{letter})"))
-        .collect();
     let ask = |id: &str, constraint, params| engine.request(id, "Hello", constraint, params);
+    let ask_json = |id: &str, schema: &str, params| {
+        let mut request = ask(id, None, params);
+        request.sampling_params.structured_outputs = Some(compact_json(schema));
+        request
+    };
     vec![
-        open_ended(ask("dear-branches", json(&one_of(120)), seeded(21, 40))),
-        ask("dear-branches-complete", json(&one_of(40)), seeded(22, 90)),
-        ask("dear-items", json(&distinct(800, 0)), seeded(23, 60)),
-        open_ended(ask("dear-many-items", json(&distinct(120, 6)), greedy(60))),
-        open_ended(ask("dear-dots", regex("(.{0,5000}x){200}"), seeded(24, 40))),
-        open_ended(ask(
-            "dear-looks",
-            regex(&format!("{looks}[a-z ]{{9,60}}")),
-            seeded(25, 60),
-        )),
+        open_ended(ask("dear-looks", regex(&looks(7)), seeded(25, 60))),
+        ask("dear-looks-complete", regex(&looks(6)), seeded(25, 60)),
+        open_ended(ask_json("dear-words", &all_of(5), seeded(21, 60))),
+        ask_json("dear-words-complete", &all_of(4), seeded(21, 60)),
+        open_ended(ask_json("dear-branches", &one_of(14), seeded(21, 60))),
+        ask_json("dear-branches-complete", &one_of(16), seeded(21, 90)),
+        open_ended(ask_json("dear-items", &distinct(24), seeded(23, 60))),
     ]
 }
 
+/// What each brings with an engine of its own, where each has to wait for its grammar.
 fn alone(setup: &Setup, requests: &[EngineCoreRequest]) -> BTreeMap<String, Answer> {
     let mut all = BTreeMap::new();
     for request in requests {
         let mut engine = Engine::new(setup);
         all.extend(engine.run(std::slice::from_ref(request)));
+        let num_deferred_answers = engine.totals.structured.num_deferred_answers;
+        let id = &request.request_id;
+        assert!(num_deferred_answers > 0, "{id} is no longer dear");
     }
     all
 }
@@ -110,7 +147,8 @@ fn dear_grammars_hold_up_nobody_and_change_no_answer() {
             assert_eq!(answer.complete, expected.complete, "{what}: {id}");
         }
         let structured = &engine.totals.structured;
-        assert!(structured.num_deferred_answers > 0, "{what}");
+        let num_deferred = structured.num_deferred_answers;
+        assert!(num_deferred >= dear.len() as u64, "{what}: {num_deferred}");
         assert_eq!(structured.num_rejections, 0, "{what}");
         let most = engine.core.most_grammar_steps();
         assert!(most <= MOST_GRAMMAR_STEPS, "{what}: {most} steps");
@@ -140,8 +178,10 @@ fn forced_text_is_the_same_beside_dear_grammars() {
 /// While a grammar is at work aside, its request waits and the others get a token in every step.
 #[test]
 fn a_step_gives_every_other_request_its_token() {
-    let mut engine = Engine::new(&Setup::plain());
+    let setup = Setup::plain();
+    let mut engine = Engine::new(&setup);
     let dear = dear_requests(&engine).swap_remove(0);
+    let expected = alone(&setup, std::slice::from_ref(&dear));
     let ordinary = engine.request(
         "ordinary",
         "Go on.",
@@ -150,9 +190,10 @@ fn a_step_gives_every_other_request_its_token() {
     );
     engine.add(open_ended(ordinary));
     while engine.core.wait_for_grammar() {}
+    let dear_id = dear.request_id.clone();
     engine.add(dear);
     let (mut num_steps, mut num_tokens, mut is_over) = (0, 0, false);
-    let mut num_dear_tokens = 0;
+    let mut dear_token_ids = Vec::new();
     while !is_over {
         assert!(engine.core.has_work());
         num_steps += 1;
@@ -163,16 +204,18 @@ fn a_step_gives_every_other_request_its_token() {
                     num_tokens += output.new_token_ids.len();
                     is_over = output.finish_reason.is_some();
                 }
-                _ => num_dear_tokens += output.new_token_ids.len(),
+                _ => dear_token_ids.extend(output.new_token_ids),
             }
         }
     }
     assert_eq!((num_steps, num_tokens), (120, 120));
-    let answers = engine.drain();
-    let rest = answers
-        .get("dear-branches")
-        .map(|dear| dear.token_ids.len());
-    assert_eq!(num_dear_tokens + rest.unwrap_or_default(), 40);
+    // It may be over before.
+    for (id, rest) in engine.drain() {
+        assert_eq!((&id, &rest.error), (&dear_id, &None));
+        dear_token_ids.extend(rest.token_ids);
+    }
+    assert_eq!(dear_token_ids, expected[&dear_id].token_ids);
+    assert!(engine.totals.structured.num_deferred_answers > 0);
 }
 
 /// What a constraint of a few words may cost is seen in the midst of a text only: that is the caller's

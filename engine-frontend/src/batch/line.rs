@@ -44,7 +44,7 @@ fn object(bytes: &[u8]) -> Result<Map<String, Value>, String> {
     let problem = |error| format!("the line is not a JSON object: {}", json_problem(&error));
     match unique_json::from_slice(bytes) {
         Ok((value, _)) => serde_json::from_value(value).map_err(problem),
-        Err(UniqueJsonError::Syntax(error)) => Err(problem(error)),
+        Err(UniqueJsonError::Syntax { error, .. }) => Err(problem(error)),
         Err(UniqueJsonError::DuplicateKey { key, .. }) => Err(format!(
             "the line has the key {:?} twice in an object: give it once",
             cut_short(&key)

@@ -285,9 +285,9 @@ mod tests {
         };
         for (message, translated) in [
             (
-                "structured_outputs: max_tokens and max_model_len leave 7: raise max_tokens, or \
+                "structured_outputs: max_tokens leaves 7: raise max_tokens, or \
                  structured_outputs.complete_within_max_tokens: false",
-                "guided_json: max_output_tokens and max_model_len leave 7: raise \
+                "guided_json: max_output_tokens leaves 7: raise \
                  max_output_tokens, or structured_outputs.complete_within_max_tokens: false",
             ),
             (

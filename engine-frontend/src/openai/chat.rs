@@ -113,6 +113,12 @@ impl ChatCompletionRequest {
     }
 
     fn verify(&self) -> Result<(), ValidationError> {
+        if self.common.logprob_token_ids.is_some() && !self.logprobs {
+            return Err(ValidationError::about(
+                "logprob_token_ids",
+                "logprob_token_ids needs logprobs, which shows them",
+            ));
+        }
         if self.messages.is_empty() {
             return Err(ValidationError::field(
                 "messages",
@@ -132,7 +138,7 @@ impl ChatCompletionRequest {
             ("max_tokens", self.common.max_tokens),
         ] {
             if limit == Some(0) {
-                return Err(wrong_max_tokens(name, 0));
+                return Err(wrong_max_tokens(name, "0"));
             }
         }
         if let Some(settings) = &self.common.constraint_settings

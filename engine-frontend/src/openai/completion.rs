@@ -94,6 +94,12 @@ impl CompletionRequest {
     }
 
     fn verify(&self) -> Result<(), ValidationError> {
+        if self.common.logprob_token_ids.is_some() && self.logprobs.is_none() {
+            return Err(ValidationError::about(
+                "logprob_token_ids",
+                "logprob_token_ids needs logprobs, which shows them",
+            ));
+        }
         let count = self.prompt.len();
         if count == 0 || count > MAX_PROMPTS {
             return Err(ValidationError::field(
@@ -115,7 +121,7 @@ impl CompletionRequest {
             return Err(settings.without_constraint());
         }
         if self.common.max_tokens == Some(0) && !self.echo {
-            return Err(wrong_max_tokens("max_tokens", 0));
+            return Err(wrong_max_tokens("max_tokens", "0"));
         }
         Ok(())
     }
@@ -277,6 +283,7 @@ mod tests {
             "repetition_detection":
                 {"max_pattern_size": 4, "min_pattern_size": 1, "min_count": 3},
             "truncate_prompt_tokens": -1, "truncation_side": "right", "priority": -3,
+            "logprob_token_ids": [7],
             "cache_salt": "s", "add_special_tokens": false, "user": "me",
         }))
         .unwrap();
@@ -331,6 +338,7 @@ mod tests {
             ("vllm_xargs", json!({"a": 1})),
             ("session_id", json!("s")),
             ("lora", json!([{"id": 0, "scale": 1}])),
+            ("lora_request", json!({"lora_name": "a"})),
             ("messages", json!([])),
             ("temperatur", json!(1)),
         ] {
@@ -358,11 +366,36 @@ mod tests {
             ("cache_salt", json!("a/b")),
             ("stream_options", json!({"include_usage": true})),
             ("truncation_side", json!("up")),
+            ("truncation_side", json!("left")),
+            ("logprob_token_ids", json!([1])),
+            ("guided_decoding_backend", json!("xgrammar")),
+            ("request_id", json!("")),
+            ("request_id", json!("a\nb")),
+            ("request_id", json!("\u{e9}")),
+            ("request_id", json!("x".repeat(129))),
             ("n", json!(-1)),
         ] {
             let mut body = json!({"prompt": "a"});
             body[name] = value;
             assert_eq!(refused(body), name);
+        }
+        let longest = json!({"prompt": "a", "request_id": "x y".repeat(42)});
+        assert!(CompletionRequest::from_json(longest).is_ok());
+    }
+
+    #[test]
+    fn n_has_one_range_whatever_is_wrong() {
+        for (value, got) in [
+            (json!(-1), "-1"),
+            (json!(1.5), "1.5"),
+            (json!("two"), "\"two\""),
+            (json!(2_f64.powi(64)), "18446744073709551616"),
+        ] {
+            let error = CompletionRequest::from_json(json!({"prompt": "a", "n": value}));
+            assert_eq!(
+                error.unwrap_err().to_string(),
+                format!("n must be between 1 and 16384, got {got} (parameter=n, value={got})")
+            );
         }
     }
 }

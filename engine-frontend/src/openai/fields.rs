@@ -3,13 +3,16 @@
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use crate::error::ValidationError;
-use crate::json_problem::json_problem;
+use crate::error::{ValidationError, cut_short};
+use crate::json_problem::{json_problem, number_text};
+
+/// What a client wants to remember of a request.
+const METADATA: &str = "metadata";
 
 /// Fields of the API that say who asks or how to bill, and never change an answer.
 pub const INERT_FIELDS: &[&str] = &[
     "user",
-    "metadata",
+    METADATA,
     "service_tier",
     "safety_identifier",
     "prompt_cache_key",
@@ -61,16 +64,18 @@ impl Fields {
         parse(name, value).map(Some)
     }
 
+    /// Whether a field is there that nobody has taken yet.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.map.contains_key(name)
+    }
+
     /// Takes a field that must be there.
     pub(super) fn require<T: DeserializeOwned>(
         &mut self,
         name: &str,
     ) -> Result<T, ValidationError> {
-        self.take(name)?.ok_or_else(|| ValidationError {
-            message: format!("{name} is missing"),
-            parameter: Some(name.to_owned()),
-            value: None,
-        })
+        self.take(name)?
+            .ok_or_else(|| ValidationError::about(name, format!("{name} is missing")))
     }
 
     /// Takes a field that this engine doesn't honour; it may only say `off`. `instead` is for whoever
@@ -89,6 +94,23 @@ impl Fields {
         }
     }
 
+    /// Takes `metadata`: strings by their names.
+    pub(super) fn take_metadata(&mut self) -> Result<Map<String, Value>, ValidationError> {
+        let metadata: Map<String, Value> = self.take(METADATA)?.unwrap_or_default();
+        for (name, value) in &metadata {
+            if !value.is_string() {
+                let field = format!("{METADATA}.{name}");
+                let message = format!("{METADATA} must be an object of strings, got {value}");
+                return Err(ValidationError::field(
+                    cut_short(&field),
+                    value,
+                    cut_short(&message),
+                ));
+            }
+        }
+        Ok(metadata)
+    }
+
     /// Ends the reading, and leaves what is left to another reader.
     pub(super) fn rest(self) -> Map<String, Value> {
         self.map
@@ -98,7 +120,7 @@ impl Fields {
     pub(super) fn finish(mut self) -> Result<(), ValidationError> {
         for name in INERT_FIELDS {
             match *name {
-                "metadata" => drop(self.map.remove(*name)),
+                METADATA => drop(self.take_metadata()?),
                 name => drop(self.take::<String>(name)?),
             }
         }
@@ -108,7 +130,7 @@ impl Fields {
         if name.starts_with("guided_") || CONSTRAINT_FIELDS.contains(&name.as_str()) {
             let message = format!(
                 "{name} looks like a constraint on the output, and is no field of this API: \
-                 constraints go into structured_outputs, response_format, guided_json, \
+                 constraints go into response_format, structured_outputs, guided_json, \
                  guided_json_object, guided_regex, guided_choice or guided_grammar"
             );
             return Err(ValidationError::field(name, &value, message));
@@ -122,7 +144,7 @@ impl Fields {
 pub(super) fn parse<T: DeserializeOwned>(name: &str, value: Value) -> Result<T, ValidationError> {
     T::deserialize(&value).map_err(|error| {
         let message = format!("{name}: {}", json_problem(&error));
-        ValidationError::field(name, &value, message)
+        ValidationError::field(name, number_text(&value), message)
     })
 }
 
@@ -167,7 +189,14 @@ mod tests {
     fn inert_fields_have_types() {
         let error = left(json!({"service_tier": 3}));
         assert_eq!(error.parameter.as_deref(), Some("service_tier"));
-        let fields = Fields::new(json!({"service_tier": "auto", "metadata": {"a": 1}})).unwrap();
+        for metadata in [json!("a"), json!(["a"]), json!(1)] {
+            let error = left(json!({"metadata": metadata}));
+            assert_eq!(error.parameter.as_deref(), Some("metadata"));
+        }
+        let error = left(json!({"metadata": {"a": "b", "c": 1}}));
+        assert_eq!(error.parameter.as_deref(), Some("metadata.c"));
+        assert_eq!(error.value.as_deref(), Some("1"));
+        let fields = Fields::new(json!({"service_tier": "auto", "metadata": {"a": "b"}})).unwrap();
         assert!(fields.finish().is_ok());
     }
 

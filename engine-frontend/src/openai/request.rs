@@ -10,11 +10,15 @@ use super::llama_cpp;
 use super::structured_outputs::{self, ConstraintSettings, RequestConstraint};
 use crate::error::{ValidationError, cut_short};
 use crate::input_processor::{GenerateRequest, Prompt, TruncationSide};
+use crate::json_problem::number_text;
+use crate::sampling_params::MAX_N_SEQUENCES;
 
 /// Most stop strings per request.
 const MAX_STOP_STRINGS: usize = 128;
 /// The limit on an answer's tokens, where a request doesn't call it otherwise.
 const MAX_TOKENS: &str = "max_tokens";
+/// Longest `request_id` in characters.
+const MAX_REQUEST_ID_CHARS: usize = 128;
 /// Longest `cache_salt` in characters.
 const MAX_CACHE_SALT_CHARS: usize = 128;
 
@@ -94,7 +98,7 @@ impl CommonFields {
         let n_predict = llama_cpp::take_n_predict(fields, max_tokens)?;
         let common = Self {
             model: fields.take("model")?,
-            n: fields.take("n")?,
+            n: take_n(fields)?,
             temperature: take_float(fields, "temperature")?,
             top_p: take_float(fields, "top_p")?,
             top_k: take_or_off(fields, "top_k")?.map(|top_k| top_k.unwrap_or(0)),
@@ -124,8 +128,8 @@ impl CommonFields {
             logprob_token_ids: fields.take("logprob_token_ids")?,
             repetition_detection: take_repetition_detection(fields)?,
             thinking_token_budget: take_or_off(fields, "thinking_token_budget")?.flatten(),
+            truncation_side: take_truncation_side(fields)?,
             truncate_prompt_tokens: fields.take("truncate_prompt_tokens")?,
-            truncation_side: fields.take("truncation_side")?.unwrap_or_default(),
             stream: fields.take("stream")?.unwrap_or(false),
             stream_options: take_stream_options(fields)?,
             stream_interval: fields.take("stream_interval")?,
@@ -143,9 +147,8 @@ impl CommonFields {
 
     fn verify(&self) -> Result<(), ValidationError> {
         if self.stream_options.is_some() && !self.stream {
-            return Err(ValidationError::field(
+            return Err(ValidationError::about(
                 "stream_options",
-                "given",
                 "stream_options is only allowed with stream=true",
             ));
         }
@@ -163,12 +166,16 @@ impl CommonFields {
                 format!("stop must hold at most {MAX_STOP_STRINGS} strings"),
             ));
         }
-        if self.request_id.as_deref() == Some("") {
-            return Err(ValidationError::field(
-                "request_id",
-                "\"\"",
-                "request_id must have a character, or be absent",
-            ));
+        if let Some(id) = &self.request_id
+            && !is_request_id(id)
+        {
+            // As JSON, in which line ends show.
+            let message = format!(
+                "request_id must have 1 to {MAX_REQUEST_ID_CHARS} characters of printable ASCII, or \
+                 be absent, got {}",
+                cut_short(&json!(id).to_string())
+            );
+            return Err(ValidationError::field("request_id", json!(id), message));
         }
         if let Some(salt) = &self.cache_salt
             && (salt.is_empty()
@@ -278,7 +285,9 @@ fn refuse_unsupported(fields: &mut Fields) -> Result<(), ValidationError> {
     fields.refuse_unless("vllm_xargs", instead, |v| v == &json!({}))?;
     let instead = "every prefix is cached for all requests; leave it out";
     fields.refuse_unless("session_id", instead, |v| v == "")?;
-    fields.refuse_unless("lora", "the server has no adapters", |v| v == &json!([]))?;
+    for name in ["lora", "lora_request"] {
+        fields.refuse_unless(name, "the server has no adapters", |v| v == &json!([]))?;
+    }
     for (name, instead) in [
         ("prompt_embeds", "a prompt is text or token ids"),
         (
@@ -296,6 +305,38 @@ fn refuse_unsupported(fields: &mut Fields) -> Result<(), ValidationError> {
     Ok(())
 }
 
+/// Whether an id is printable ASCII, and not too long.
+fn is_request_id(id: &str) -> bool {
+    let is_printable = |byte: u8| byte == b' ' || byte.is_ascii_graphic();
+    (1..=MAX_REQUEST_ID_CHARS).contains(&id.len()) && id.bytes().all(is_printable)
+}
+
+/// How many answers; whether there may be so many is for the sampling parameters to say.
+fn take_n(fields: &mut Fields) -> Result<Option<u32>, ValidationError> {
+    let Some(value) = fields.take::<Value>("n")? else {
+        return Ok(None);
+    };
+    match value.as_u64().and_then(|n| u32::try_from(n).ok()) {
+        Some(n) => Ok(Some(n)),
+        None => {
+            let got = cut_short(&number_text(&value));
+            let message = format!("n must be between 1 and {MAX_N_SEQUENCES}, got {got}");
+            Err(ValidationError::field("n", got, message))
+        }
+    }
+}
+
+/// Which side of a prompt is kept, where one is cut.
+fn take_truncation_side(fields: &mut Fields) -> Result<TruncationSide, ValidationError> {
+    const FIELD: &str = "truncation_side";
+    let side: Option<TruncationSide> = fields.take(FIELD)?;
+    if side.is_some() && !fields.has("truncate_prompt_tokens") {
+        let message = "truncation_side needs truncate_prompt_tokens: nothing is cut without it";
+        return Err(ValidationError::about(FIELD, message));
+    }
+    Ok(side.unwrap_or_default())
+}
+
 /// A number, which is refused as it was sent where it is none of 32 bits.
 fn take_float(fields: &mut Fields, name: &str) -> Result<Option<f32>, ValidationError> {
     let Some(value) = fields.take::<Value>(name)? else {
@@ -303,6 +344,7 @@ fn take_float(fields: &mut Fields, name: &str) -> Result<Option<f32>, Validation
     };
     let float: f32 = parse(name, value.clone())?;
     if !float.is_finite() {
+        let value = number_text(&value);
         let message = format!("{name} is far out of range, got {value}");
         return Err(ValidationError::field(name, value, message));
     }
@@ -338,13 +380,13 @@ pub(super) fn take_max_tokens(
     };
     match value.as_u64().and_then(|value| u32::try_from(value).ok()) {
         Some(max_tokens) => Ok(Some(max_tokens)),
-        None => Err(wrong_max_tokens(name, &value)),
+        None => Err(wrong_max_tokens(name, &number_text(&value))),
     }
 }
 
 /// What `max_tokens` would have to be.
-pub(super) fn wrong_max_tokens(name: &str, value: impl std::fmt::Display) -> ValidationError {
-    let value = cut_short(&value.to_string());
+pub(super) fn wrong_max_tokens(name: &str, value: &str) -> ValidationError {
+    let value = cut_short(value);
     let message = format!(
         "{name} must be a whole number from 1 to 4294967295, or absent for the default, got {value}"
     );

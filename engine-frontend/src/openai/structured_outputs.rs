@@ -51,7 +51,7 @@ impl ConstraintSettings {
     pub(super) fn without_constraint(&self) -> ValidationError {
         let message = "You must use one kind of structured outputs constraint but none are \
                        specified: json, regex, choice, grammar, json_object or structural_tag";
-        ValidationError::field(&self.field, "given", message)
+        ValidationError::about(&self.field, message)
     }
 }
 
@@ -202,6 +202,7 @@ impl Gathered {
             "backend" => {
                 let name: String = parse(&field, value)?;
                 let options = BackendOptions::parse(&field, &name)?;
+                self.wants_constraint.get_or_insert_with(|| field.clone());
                 if options.disable_any_whitespace {
                     self.set_whitespace(field.clone(), Whitespace::Spaced)?;
                 }
@@ -230,7 +231,7 @@ impl Gathered {
             && *already != whitespace
         {
             let message = format!("{field} and {other} ask for different white space");
-            return Err(ValidationError::field(field, "given", message));
+            return Err(ValidationError::about(field, message));
         }
         self.wants_constraint.get_or_insert_with(|| field.clone());
         self.whitespace = Some((field, whitespace));
@@ -302,11 +303,8 @@ impl Gathered {
         check_type::<bool>(FIELD, "strict", &json_schema)?;
         let field = format!("{FIELD}.schema");
         let Some(schema) = json_schema.remove("schema") else {
-            return Err(ValidationError {
-                message: format!("{field} is missing"),
-                parameter: Some(field),
-                value: None,
-            });
+            let message = format!("{field} is missing");
+            return Err(ValidationError::about(field, message));
         };
         let text = schema_text(&field, schema)?;
         self.constraints
@@ -323,7 +321,7 @@ impl Gathered {
                  specified: {}",
                 names.join(", ")
             );
-            return Err(ValidationError::field(names[1], names.join(", "), message));
+            return Err(ValidationError::about(names[1], message));
         }
         let Some((field, constraint)) = self.constraints.pop() else {
             let Some(field) = self.wants_constraint else {
@@ -396,7 +394,7 @@ fn require(
     }
     let kind = params.constraint.kind();
     let message = format!("{option} needs {needs}, and this request's constraint is {kind}");
-    Err(ValidationError::field(option, "given", message))
+    Err(ValidationError::about(option, message))
 }
 
 fn set<T: DeserializeOwned>(

@@ -32,7 +32,7 @@ impl TokenizeRequest {
     /// # Errors
     /// The first field that is missing, unknown or wrong, by name.
     pub fn from_json(mut body: Value) -> Result<Self, ValidationError> {
-        if body.get("messages").is_none() {
+        if body.get("messages").is_none_or(Value::is_null) {
             let mut fields = Fields::new(body)?;
             let request = Self {
                 model: fields.take("model")?,
@@ -43,6 +43,10 @@ impl TokenizeRequest {
             };
             fields.finish()?;
             return Ok(request);
+        }
+        if body.get("prompt").is_some_and(|prompt| !prompt.is_null()) {
+            let message = "prompt and messages are both given: leave out one of the two";
+            return Err(ValidationError::about("prompt", message));
         }
         // What is left is a chat request.
         let strs = body
@@ -216,5 +220,14 @@ mod tests {
         let messages = json!([{"role": "user", "content": "hi"}]);
         let body = json!({"messages": messages, "return_token_strs": 1});
         assert_eq!(wrong(body), "return_token_strs");
+        let both = json!({"prompt": "a", "messages": messages});
+        let error = TokenizeRequest::from_json(both).unwrap_err();
+        assert!(error.message.contains("one of the two"), "{error}");
+        for half in [
+            json!({"prompt": "a", "messages": null}),
+            json!({"prompt": null, "messages": messages}),
+        ] {
+            assert!(TokenizeRequest::from_json(half).is_ok());
+        }
     }
 }

@@ -240,7 +240,7 @@ fn answer_format(answer: &RequestConstraint) -> Result<Value, ValidationError> {
     if *params != plain {
         let message = "options for white space, properties' order and additional properties are not \
                        available beside tool_choice \"auto\"";
-        return Err(ValidationError::field(&answer.field, "given", message));
+        return Err(ValidationError::about(&answer.field, message));
     }
     let parsed = |text: &str| {
         serde_json::from_str::<Value>(text).map_err(|error| {

@@ -58,8 +58,8 @@ pub struct ServerArgs {
     /// Port to listen at; 0 is any that is free
     #[arg(long, default_value_t = 8000)]
     pub port: u16,
-    /// Listen at a Unix domain socket instead
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["host", "port", "ssl_keyfile"])]
+    /// Listen at a Unix domain socket instead; --host and --port then say nothing
+    #[arg(long, value_name = "PATH", conflicts_with = "ssl_keyfile")]
     pub uds: Option<PathBuf>,
     /// Names that the model answers to; the first is in answers. Its path, or the built-in
     /// model's name, where absent
@@ -351,7 +351,7 @@ mod tests {
     fn what_needs_something_else_says_so() {
         for args in [
             &["--ssl-certfile", "c"][..],
-            &["--uds", "s", "--port", "1"],
+            &["--uds", "s", "--ssl-certfile", "c", "--ssl-keyfile", "k"],
             &["--health-stall-seconds", "0"],
             &["--client-timeout", "-1"],
             &["--request-timeout", "nan"],

@@ -214,11 +214,7 @@ fn parse(bytes: &[u8]) -> Result<(Value, usize), ApiError> {
         )));
     }
     unique_json::from_slice(bytes).map_err(|error| match error {
-        UniqueJsonError::Syntax(error) => ApiError::bad_request(format!(
-            "the request's body is not JSON: line {}: {}",
-            error.line(),
-            json_problem(&error)
-        )),
+        UniqueJsonError::Syntax { error, key } => syntax_error(&error, key),
         UniqueJsonError::DuplicateKey { key, line } => {
             let key = cut_short(&key);
             let message = format!(
@@ -238,6 +234,29 @@ fn parse(bytes: &[u8]) -> Result<(Value, usize), ApiError> {
     })
 }
 
+/// What is wrong with a text; a number or a character that can't be held is its field's fault.
+fn syntax_error(error: &serde_json::Error, key: Option<String>) -> ApiError {
+    let problem = json_problem(error);
+    let line = error.line();
+    let message = if problem.starts_with("number out of range") {
+        "a number is too large: its absolute value must be below 1.8e308"
+    } else if problem.starts_with("lone ") || problem.starts_with("unexpected end of hex escape") {
+        "\\ud800 to \\udfff are halves of a character: two of them, high and low, make one"
+    } else {
+        return ApiError::bad_request(format!(
+            "the request's body is not JSON: line {line}: {problem}"
+        ));
+    };
+    let place = format!("line {line} column {}", error.column());
+    match key {
+        Some(key) => {
+            let key = cut_short(&key);
+            ValidationError::about(key.clone(), format!("{key}: {message}, {place}")).into()
+        }
+        None => ApiError::bad_request(format!("the request's body: {message}, {place}")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -254,7 +273,27 @@ mod tests {
         assert!(problem(b"{\"a\": }").contains("line 1: expected value at column 7"));
         assert!(problem(b"").contains("EOF"));
         assert!(problem(b"{\"a\":\"\xff\"}").contains("not UTF-8: byte 6"));
-        assert!(problem(b"{\"a\": 1e999}").contains("number out of range"));
+        let digits = format!("{{\"b\": {{}}, \"a\": [{}]}}", "7".repeat(400));
+        for (bytes, wanted) in [
+            (&b"{\"a\": 1e999}"[..], "a: a number is too large"),
+            (digits.as_bytes(), "a: a number is too large"),
+            (br#"{"a": "x\ud800"}"#, "a: \\ud800 to \\udfff are halves"),
+            (
+                br#"{"a": {"b": "\ud800\u0041"}}"#,
+                "a: \\ud800 to \\udfff are halves",
+            ),
+            (br#"{"a": "\udc00"}"#, "a: \\ud800 to \\udfff are halves"),
+        ] {
+            let error = parse(bytes).unwrap_err().0.error;
+            assert!(error.message.starts_with(wanted), "{}", error.message);
+            assert!(
+                error.message.contains("line 1 column "),
+                "{}",
+                error.message
+            );
+            assert_eq!(error.param.as_deref(), Some("a"));
+        }
+        assert!(problem(b"1e999").starts_with("the request's body: a number"));
         let twice = problem(b"{\"guided_choice\": [\"a\"],\n\"guided_choice\": [\"b\"]}");
         assert!(twice.contains("\"guided_choice\" twice"), "{twice}");
         assert!(twice.contains("line 2"), "{twice}");

@@ -206,7 +206,7 @@ impl Settings {
     }
 }
 
-/// Waits until the server ends.
+/// Waits until connections are to end.
 async fn told_to_end(ending: &mut watch::Receiver<bool>) {
     // An error says that the server is gone.
     let _ = ending.wait_for(|ending| *ending).await;

@@ -1,13 +1,14 @@
 //! What happens to every request before and after its handler.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
     ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD,
-    AUTHORIZATION, ORIGIN, VARY, WWW_AUTHENTICATE,
+    AUTHORIZATION, CONNECTION, ORIGIN, VARY, WWW_AUTHENTICATE,
 };
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
@@ -66,6 +67,11 @@ pub(super) async fn observe(
         && let Ok(value) = HeaderValue::from_str(&id.0)
     {
         response.headers_mut().insert(X_REQUEST_ID, value);
+    }
+    if app.draining.load(Ordering::Relaxed) {
+        // The client's next request belongs to another server.
+        let close = HeaderValue::from_static("close");
+        response.headers_mut().insert(CONNECTION, close);
     }
     response
 }

@@ -111,11 +111,13 @@ pub async fn serve(args: &ServeArgs, on_ready: impl FnOnce(&Ready)) -> Result<()
         dead = engine_death(&engine) => Some(dead),
     };
     app.draining.store(true, Ordering::Relaxed);
-    end.send_replace(true);
+    let seconds = engine_args.shutdown_timeout;
+    // While requests are finished, whoever comes is told so rather than not let in.
+    let drains = dead.is_none() && seconds > 0.0;
+    end.send_replace(!drains);
     let result = match dead {
         Some(dead) => Err(ServeError::EngineDead(dead)),
         None => {
-            let seconds = engine_args.shutdown_timeout;
             tracing::info!("ending; requests in flight have {seconds} s to finish");
             tokio::select! {
                 shut_down = engine.shutdown(seconds) => shut_down.map_err(ServeError::EngineDead),
@@ -124,6 +126,7 @@ pub async fn serve(args: &ServeArgs, on_ready: impl FnOnce(&Ready)) -> Result<()
             }
         }
     };
+    end.send_replace(true);
     if timeout(LAST_WORDS, connections).await.is_err() {
         tracing::warn!("some clients did not take in their answers in time");
     }

@@ -31,7 +31,7 @@ pub(super) struct AppState {
     pub(super) load: Load,
     pub(super) body_budget: Budget,
     pub(super) body_parser: BodyParser,
-    /// Whether the server ends.
+    /// Whether the server ends: it finishes what it began, and takes no new work.
     pub(super) draining: AtomicBool,
 }
 

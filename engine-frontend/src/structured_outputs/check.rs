@@ -81,13 +81,12 @@ impl ConstraintChecker {
             Err(CompileError::LimitExceeded { limit, .. }) if is_budget(limit) => Ok(()),
             Err(error) => {
                 if let CompileError::InvalidOption { option, message } = &error {
-                    let value = match &params.whitespace {
+                    return Err(match &params.whitespace {
                         Whitespace::Pattern(pattern) if option == WHITESPACE_PATTERN => {
-                            pattern.as_str()
+                            ValidationError::field(option, pattern, message)
                         }
-                        _ => "given",
-                    };
-                    return Err(ValidationError::field(option, value, message));
+                        _ => ValidationError::about(option, message),
+                    });
                 }
                 let message = format!("{field}: {}", without_hint(&error.to_string()));
                 let value = match sources {

@@ -101,7 +101,8 @@ fn bodies_that_are_no_json() {
         assert_eq!(answer.status, 400, "{answer:?}");
         assert_eq!(answer.error()["type"], "BadRequestError");
     }
-    for number in ["1e308", "99999999999999999999999", "-5", "0.5"] {
+    let digits = "7".repeat(400);
+    for number in ["1e308", "99999999999999999999999", "-5", "0.5", &digits] {
         let body = format!("{{\"prompt\": \"a\", \"max_tokens\": {number}}}");
         let answer = start(
             &server.address,

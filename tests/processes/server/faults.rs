@@ -1,12 +1,12 @@
 //! What happens when something dies, hangs, leaves or is full.
 
 use std::fs::OpenOptions;
-use std::io::Read;
-use std::net::Shutdown;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
 
 use serde_json::{Value, json};
 
-use super::client::{Answer, start};
+use super::client::{Answer, Pending, send, start};
 use super::support::{
     Server, chat, children, eventually, formwork, long_stream, signal, streamed_text,
 };
@@ -287,9 +287,19 @@ fn logs_on_a_full_disk_stop_nobody() {
 
 #[test]
 fn a_server_that_ends_finishes_what_it_began() {
-    let mut server = Server::start(&["--shutdown-timeout", "100"]);
+    let mut server = Server::start(&["--shutdown-timeout", "100", "--health-stall-seconds", "600"]);
+    // A connection that has had an answer and waits.
+    let mut idle = send(&server.address, b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_eq!(idle.status(), 200);
+    while !idle.line().trim_end().is_empty() {}
+    let core = server.core();
     let answers = ask_all(&server, || {
+        // Nothing is finished before everything was asked.
+        signal(core, libc::SIGSTOP);
         signal(i32::try_from(server.process.0.id()).unwrap(), libc::SIGTERM);
+        eventually("/health is 503", || server.get("/health").status == 503);
+        refuses_new_work(&server, idle);
+        signal(core, libc::SIGCONT);
     });
     for answer in answers {
         let last = answer.events().pop().unwrap();
@@ -297,6 +307,36 @@ fn a_server_that_ends_finishes_what_it_began() {
         assert!(reason == "length" || reason == "stop", "{last}");
     }
     assert!(server.process.wait().success());
+    assert!(TcpStream::connect(&server.address).is_err());
+}
+
+/// What a server that ends says to new connections and on `idle`, an old one.
+fn refuses_new_work(server: &Server, mut idle: Pending) {
+    let body = chat("Tell me about stone.", 5).to_string();
+    let again = format!(
+        "POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    idle.stream().write_all(again.as_bytes()).unwrap();
+    // More than is read along with its head.
+    let long = chat(&"stone ".repeat(1 << 18), 5);
+    let refused = [
+        idle.finish(),
+        server.post(CHAT, &chat("Tell me about stone.", 5)),
+        server.post("/v1/completions", &long),
+        server.post("/tokenize", &json!({"prompt": "a"})),
+    ];
+    for answer in refused {
+        assert_eq!(answer.status, 503);
+        assert_eq!(answer.error()["type"], "ServiceUnavailable");
+        assert_eq!(answer.headers["retry-after"], "1");
+        assert_eq!(answer.headers["connection"], "close");
+    }
+    for path in ["/metrics", "/version", "/load"] {
+        let answer = server.get(path);
+        assert_eq!(answer.status, 200, "{path}");
+        assert_eq!(answer.headers["connection"], "close");
+    }
 }
 
 #[test]

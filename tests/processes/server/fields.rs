@@ -100,7 +100,11 @@ fn common() -> Vec<(&'static str, Value, Gets)> {
             }),
         ),
         ("prompt_logprobs", json!(9999), Refusal("prompt_logprobs")),
-        ("logprob_token_ids", json!([1, 2]), Answer(any)),
+        (
+            "logprob_token_ids",
+            json!([1, 2]),
+            Refusal("logprob_token_ids"),
+        ),
         (
             "repetition_detection",
             json!({"max_pattern_size": 4, "min_pattern_size": 1, "min_count": 3}),
@@ -122,7 +126,11 @@ fn common() -> Vec<(&'static str, Value, Gets)> {
             json!(-2),
             Refusal("truncate_prompt_tokens"),
         ),
-        ("truncation_side", json!("right"), Answer(any)),
+        (
+            "truncation_side",
+            json!("right"),
+            Refusal("truncation_side"),
+        ),
         ("truncation_side", json!("up"), Refusal("truncation_side")),
         ("vllm_xargs", json!({}), Answer(any)),
         ("vllm_xargs", json!({"a": 1}), Refusal("vllm_xargs")),
@@ -224,6 +232,7 @@ fn common() -> Vec<(&'static str, Value, Gets)> {
         ("regex", json!("a"), Refusal("regex")),
         ("user", json!("me"), Answer(any)),
         ("metadata", json!({"a": "b"}), Answer(any)),
+        ("metadata", json!({"a": 1}), Refusal("metadata.a")),
         ("service_tier", json!("auto"), Answer(any)),
         ("use_beam_search", json!(false), Answer(any)),
         ("use_beam_search", json!(true), Refusal("use_beam_search")),
@@ -232,6 +241,7 @@ fn common() -> Vec<(&'static str, Value, Gets)> {
         ("watermarking", json!({}), Refusal("watermarking")),
         ("prompt_embeds", json!("x"), Refusal("prompt_embeds")),
         ("lora", json!([{"id": 0}]), Refusal("lora")),
+        ("lora_request", json!({}), Refusal("lora_request")),
         (
             "return_weight_versions",
             json!(true),
@@ -524,7 +534,13 @@ fn errors_name_the_field_as_the_request_spells_it() {
         (
             json!({"request_id": ""}),
             "request_id",
-            "must have a character",
+            "must have 1 to 128 characters of printable ASCII",
+        ),
+        (json!({"request_id": "a\nb"}), "request_id", "got \"a\\nb\""),
+        (
+            json!({"max_tokens": 2_f64.powi(64)}),
+            "max_tokens",
+            "got 18446744073709551616 (",
         ),
         (
             json!({"service_tier": 1}),
@@ -554,12 +570,12 @@ fn errors_name_the_field_as_the_request_spells_it() {
         (
             json!({"guided_json": {"type": "string", "minLength": 50}}),
             "guided_json",
-            "guided_json: the shortest output",
+            "guided_json: a whole output is sure to fit in 5",
         ),
         (
             json!({"max_tokens": null, "n_predict": 9, "guided_regex": "a{50}"}),
             "guided_regex",
-            "n_predict and max_model_len leave 9: raise n_predict, or",
+            "not in fewer, but n_predict leaves 9: raise n_predict, or",
         ),
         (
             json!({"max_tokens": null, "n_predict": 9, "min_tokens": 10}),

@@ -252,7 +252,7 @@ fn a_call_that_can_not_be_complete_is_refused() {
             (&json!(400), &json!(param))
         );
         let message = error["message"].as_str().unwrap();
-        assert!(message.contains("leave 3: raise max_tokens"), "{message}");
+        assert!(message.contains("leaves 3: raise max_tokens"), "{message}");
     };
     refused(&body, "tools[0].function.parameters");
     let other = json!({"type": "function", "function": {"name": "stop"}});

@@ -120,15 +120,12 @@ impl Scheduler {
         let num_left = request.num_tokens_left(self.max_model_len);
         match grammar.min_tokens_if_required() {
             // What an earlier core let in is let in.
-            Some(needed) if needed > num_left && request.num_replayed_tokens() == 0 => {
+            Some(needed) if needed.number() > num_left && request.num_replayed_tokens() == 0 => {
+                let in_context = self.max_model_len.saturating_sub(request.num_tokens());
+                let in_context = u32::try_from(in_context).unwrap_or(u32::MAX);
                 Err(RequestError {
                     code: RequestErrorCode::GrammarRefused,
-                    message: format!(
-                        "structured_outputs: the shortest output takes at least {needed} tokens, but \
-                         max_tokens and max_model_len leave {num_left}: raise max_tokens, or allow \
-                         an incomplete output by \
-                         structured_outputs.complete_within_max_tokens: false"
-                    ),
+                    message: needed.refusal(num_left, in_context, self.max_model_len),
                     retryable: false,
                 })
             }

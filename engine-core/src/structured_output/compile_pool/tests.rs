@@ -22,7 +22,7 @@ struct HoldingBackend {
 }
 
 impl HoldingBackend {
-    fn new() -> (Arc<dyn StructuredOutputBackend>, Receiver<Duty>, Sender<()>) {
+    fn with_channels() -> (Arc<dyn StructuredOutputBackend>, Receiver<Duty>, Sender<()>) {
         let mut vocab: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).collect();
         vocab.push(b"<eos>".to_vec());
         let info = TokenizerInfo::new(&vocab, vocab.len(), &[EOS], &[EOS]).unwrap();
@@ -127,7 +127,7 @@ fn question(
 
 #[test]
 fn what_a_running_request_waits_for_is_found_while_all_compile_threads_are_busy() {
-    let (backend, held, _leave) = HoldingBackend::new();
+    let (backend, held, _leave) = HoldingBackend::with_channels();
     let (done_sender, done) = unbounded();
     let pool = CompilePool::new(&backend, 2, 8, &done_sender).unwrap();
     for pattern in ["apart1", "apart2", "compile1", "begin1"] {
@@ -148,7 +148,7 @@ fn what_a_running_request_waits_for_is_found_while_all_compile_threads_are_busy(
 
 #[test]
 fn what_takes_more_than_a_first_try_goes_on_behind_what_takes_less() {
-    let (backend, held, leave) = HoldingBackend::new();
+    let (backend, held, leave) = HoldingBackend::with_channels();
     let (done_sender, done) = unbounded();
     let pool = CompilePool::new(&backend, 2, 8, &done_sender).unwrap();
     // Who waits for them.
@@ -186,7 +186,7 @@ fn what_takes_more_than_a_first_try_goes_on_behind_what_takes_less() {
 
 #[test]
 fn admitted_and_new_requests_take_turns() {
-    let (backend, _held, _leave) = HoldingBackend::new();
+    let (backend, _held, _leave) = HoldingBackend::with_channels();
     let (lanes, served) = CompileLanes::new(2, 3);
     for pattern in ["a", "b", "c"] {
         lanes
@@ -217,7 +217,7 @@ fn admitted_and_new_requests_take_turns() {
 #[test]
 fn what_comes_to_an_end_in_some_turns_stays_in_shared_memory() {
     const INVOICE: &str = r#"{"type": "object", "properties": {"number": {"type": "integer", "minimum": 1, "maximum": 99999}, "date": {"type": "string", "format": "date"}, "currency": {"enum": ["EUR", "USD", "GBP", "JPY"]}, "paid": {"type": "boolean"}}, "required": ["number", "date", "currency", "paid"], "additionalProperties": false}"#;
-    let (backend, _held, _leave) = HoldingBackend::new();
+    let (backend, _held, _leave) = HoldingBackend::with_channels();
     let (done_sender, done) = unbounded();
     let pool = CompilePool::new(&backend, 2, 8, &done_sender).unwrap();
     let schema = format!(r#"{{"type": "array", "items": {INVOICE}, "minItems": 40}}"#);
@@ -227,7 +227,7 @@ fn what_comes_to_an_end_in_some_turns_stays_in_shared_memory() {
     let mut request = compiled.try_recv().unwrap().outcome.unwrap();
     assert!(!request.is_apart());
     // More than two turns would have found.
-    let (another, _held, _leave) = HoldingBackend::new();
+    let (another, _held, _leave) = HoldingBackend::with_channels();
     let constraint = StructuredOutputsConstraint::Json(schema);
     let params = StructuredOutputsParams::new(constraint);
     let (effort, cancel) = (Duty::Compile.effort(), CancelFlag::new());

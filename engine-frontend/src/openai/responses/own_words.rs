@@ -39,6 +39,13 @@ pub(super) fn of_error(mut error: ValidationError) -> ValidationError {
         error.message = error.message.replace(field, &own);
         error.parameter = Some(own);
     }
+    // Where a constraint stands, or could, may be told in an error about any field.
+    for before in ["constraints go into ", "multiple are specified: "] {
+        if let Some((start, names)) = error.message.split_once(before) {
+            let names: Vec<String> = names.split(", ").map(of_field).collect();
+            error.message = format!("{start}{before}{}", names.join(", "));
+        }
+    }
     error
 }
 
@@ -85,6 +92,22 @@ mod tests {
         ] {
             assert_eq!(of_field(chat), own);
         }
+    }
+
+    #[test]
+    fn constraints_are_sent_to_this_apis_place() {
+        let body = serde_json::json!({"input": "a", "guided_foo": 1});
+        let error = crate::openai::ResponsesRequest::from_json(body).unwrap_err();
+        assert_eq!(error.parameter.as_deref(), Some("guided_foo"));
+        assert!(error.message.contains(" text.format, "), "{error}");
+        assert!(!error.message.contains("response_format"), "{error}");
+        let format = serde_json::json!({"format": {"type": "json_object"}});
+        let body = serde_json::json!({"input": "a", "text": format, "guided_regex": "a"});
+        let error = crate::openai::ResponsesRequest::from_json(body).unwrap_err();
+        assert!(
+            error.message.ends_with(": text.format, guided_regex"),
+            "{error}"
+        );
     }
 
     #[test]

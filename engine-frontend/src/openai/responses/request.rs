@@ -102,8 +102,7 @@ impl ResponsesRequest {
             take_reasoning(&mut fields, &mut chat)?,
         );
         take_logprobs(&mut fields, &mut chat, &mut told)?;
-        let metadata: Option<Map<String, Value>> = fields.take("metadata")?;
-        told.insert("metadata".to_owned(), json!(metadata.unwrap_or_default()));
+        told.insert("metadata".to_owned(), fields.take_metadata()?.into());
         if let Some(user) = fields.take::<String>("user")? {
             told.insert("user".to_owned(), user.into());
         }

@@ -150,7 +150,6 @@ fn free_text() {
         json!({}),
         json!({"response_format": {"type": "text"}}),
         json!({"guided_json": null, "structured_outputs": null}),
-        json!({"guided_decoding_backend": "outlines"}),
     ] {
         assert_eq!(read(body.clone()), Ok(None), "{body}");
     }
@@ -201,11 +200,15 @@ fn exactly_one_constraint() {
         "{error}"
     );
     assert_eq!(error.parameter.as_deref(), Some("structured_outputs"));
-    let error = refused(json!({"guided_whitespace_pattern": " ?"}));
-    assert_eq!(
-        error.parameter.as_deref(),
-        Some("guided_whitespace_pattern")
-    );
+    for (option, value) in [
+        ("guided_whitespace_pattern", " ?"),
+        ("guided_decoding_backend", "xgrammar:no-fallback"),
+    ] {
+        let error = refused(json!({(option): value}));
+        assert_eq!(error.parameter.as_deref(), Some(option));
+        // Nothing is wrong with the value.
+        assert_eq!(error.value, None);
+    }
 }
 
 #[test]
