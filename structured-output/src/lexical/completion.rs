@@ -44,7 +44,8 @@ impl Lexicon {
     }
 
     /// The ends of a lexeme, each with the bytes of the shortest way to it, the nearest first. An
-    /// end without mark is [`NO_MARK`].
+    /// end without mark is [`NO_MARK`]. A step where all ends have one mark and nothing has to be
+    /// searched for, else one per part before them.
     pub(crate) fn ends(
         &mut self,
         expr: ExprId,
@@ -57,7 +58,10 @@ impl Lexicon {
             let facts = self.facts(expr);
             if facts.exact && facts.sole_mark != MANY_MARKS && expr != EMPTY {
                 // All in one: a long literal isn't walked at each of its places.
-                ends.push((cost.saturating_add(facts.min_bytes.min(FARTHEST)), facts.sole_mark));
+                ends.push((
+                    cost.saturating_add(facts.min_bytes.min(FARTHEST)),
+                    facts.sole_mark,
+                ));
                 continue;
             }
             match self.node(expr) {
