@@ -281,6 +281,12 @@ type Case = (
 fn tokens_across_the_end_of_a_key_or_an_item() {
     let cases: &[Case] = &[
         (
+            r#"{"uniqueItems":true,"type":"array","items":{"type":"object","additionalProperties":{"type":"integer"}}}"#,
+            "[{\"abababababababababababababababababababab\":1,\"a",
+            &["\":1,\"", "\":1}"],
+            &["\":1,\"a\":1"],
+        ),
+        (
             r#"{"uniqueItems":true,"type":"array","items":{"type":"string"}}"#,
             "[\"a",
             &["\",\"", "\"]", "\",\"a", "b\",\"b", "\",\"ab\"]"],

@@ -198,6 +198,8 @@ impl TokenAutomaton {
         let mut writing = self.writing_of(state);
         let mut at = state.without_text();
         let mut end = None;
+        // The object whose key, within an item, was left out: another key there might be equal.
+        let mut of_key = None;
         for (read, &byte) in bytes.iter().enumerate() {
             fuel.burn(1)?;
             self.machine.reads.may_widen = false;
@@ -208,6 +210,27 @@ impl TokenAutomaton {
             let Some(next) = next else {
                 return Ok(Some(false));
             };
+            if at.item == UNREAD && at.key != next.key {
+                let home = self.machine.stacks().below(at.stack);
+                if at.key == UNREAD {
+                    of_key = Some((home, read + 1));
+                } else if let Some((own, end)) = of_key
+                    && own == home
+                    && next.key == NO_KEY
+                {
+                    let (key, _) = self.machine.kept(at, byte);
+                    let later = Written::key(&self.machine.text(key));
+                    let mut text = self.machine.text(state.key);
+                    text.extend_from_slice(bytes.get(..end).unwrap_or(bytes));
+                    let own = Written::key(&text);
+                    if own
+                        .zip(later)
+                        .is_none_or(|(own, later)| later.may_equal(&own))
+                    {
+                        return Ok(None);
+                    }
+                }
+            }
             let way = self.follow(&mut writing, at, next, byte);
             if end.is_none() && is_read(next) {
                 end = Some(read + 1);
