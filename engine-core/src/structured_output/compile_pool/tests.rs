@@ -220,7 +220,7 @@ fn what_comes_to_an_end_in_some_turns_stays_in_shared_memory() {
     let (backend, _held, _leave) = HoldingBackend::with_channels();
     let (done_sender, done) = unbounded();
     let pool = CompilePool::new(&backend, 2, 8, &done_sender).unwrap();
-    let schema = format!(r#"{{"type": "array", "items": {INVOICE}, "minItems": 40}}"#);
+    let schema = format!(r#"{{"type": "array", "items": {INVOICE}, "minItems": 80}}"#);
     let (list, compiled) = job_of(StructuredOutputsConstraint::Json(schema.clone()), "list");
     pool.submit(list).unwrap();
     done.recv().unwrap();
