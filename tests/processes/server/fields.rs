@@ -696,7 +696,7 @@ fn a_constraint_is_named_as_the_request_spells_it() {
     }
     for (schema, says) in [
         (&wrong, "pattern`"),
-        (&long, "leave 9: raise max_output_tokens, or"),
+        (&long, "leaves 9: raise max_output_tokens, or"),
     ] {
         let mut body = json!({"input": "Hi", "max_output_tokens": 9});
         let format = json!({"type": "json_schema", "name": "n", "schema": schema});
