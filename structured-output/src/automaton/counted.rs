@@ -250,6 +250,15 @@ impl TokenAutomaton {
 mod tests {
     use crate::{CompilerOptions, GrammarCompiler, GrammarMatcher, TokenizerInfo};
 
+    /// A token is in the mask if and only if it is accepted.
+    fn assert_mask_is_its_tokens(matcher: &GrammarMatcher, last_id: u32, what: &str) {
+        let mask = matcher.next_token_mask().unwrap();
+        for id in 0..=last_id {
+            let is_accepted = matcher.fork().accept_token(id).unwrap();
+            assert_eq!(mask.is_allowed(id), is_accepted, "{what}: {id}");
+        }
+    }
+
     /// Each mask near a bound is what each token by itself is.
     #[test]
     fn masks_near_a_bound_are_those_of_their_tokens() {
@@ -292,14 +301,7 @@ mod tests {
                 if !matcher.accept_token(u32::from(byte)).unwrap() {
                     break;
                 }
-                let mask = matcher.next_token_mask().unwrap();
-                for id in 0..=eos {
-                    assert_eq!(
-                        mask.is_allowed(id),
-                        matcher.fork().accept_token(id).unwrap(),
-                        "{min}..={max}: {id}"
-                    );
-                }
+                assert_mask_is_its_tokens(&matcher, eos, &schema);
             }
         }
     }
@@ -327,14 +329,7 @@ mod tests {
             let grammar = compiler.compile_regex(pattern).unwrap();
             let mut matcher = GrammarMatcher::new(&grammar);
             for &byte in b"abc" {
-                let mask = matcher.next_token_mask().unwrap();
-                for id in 0..=eos {
-                    assert_eq!(
-                        mask.is_allowed(id),
-                        matcher.fork().accept_token(id).unwrap(),
-                        "{pattern}: {id}"
-                    );
-                }
+                assert_mask_is_its_tokens(&matcher, eos, pattern);
                 assert!(matcher.accept_token(u32::from(byte)).unwrap());
             }
         }

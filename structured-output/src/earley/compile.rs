@@ -223,23 +223,15 @@ impl Compilation {
                             least[start as usize] != DEAD
                         }
                     },
-                    Label::Text(expr) => {
+                    Label::Text(expr) | Label::WithinTokens(expr, _) => {
                         if let Some(&rest) = self.not_empty.get(&expr) {
                             if self.weights.get(label) == Some(&0) {
                                 silent.push(*to);
                             }
-                            *label = Label::Text(rest);
-                            rest != EMPTY
-                        } else {
-                            self.weights.get(label).is_some_and(|&least| least != DEAD)
-                        }
-                    }
-                    Label::WithinTokens(expr, max) => {
-                        if let Some(&rest) = self.not_empty.get(&expr) {
-                            if self.weights.get(label) == Some(&0) {
-                                silent.push(*to);
-                            }
-                            *label = Label::WithinTokens(rest, max);
+                            *label = match *label {
+                                Label::WithinTokens(_, max) => Label::WithinTokens(rest, max),
+                                _ => Label::Text(rest),
+                            };
                             rest != EMPTY
                         } else {
                             self.weights.get(label).is_some_and(|&least| least != DEAD)
