@@ -165,16 +165,12 @@ impl TokenAutomaton {
             }
             for item in self.grammars.parser.first_items(context, fuel)? {
                 // A token that comes here begins in what is counted, or before it.
-                let item = Item {
-                    lexeme: item.lexeme.uncounted(),
-                    ..item
-                };
+                let item = item.uncounted();
                 let Lexeme::Text(text) = item.lexeme else {
                     continue;
                 };
                 if self.may_exit(&alone, item, fuel)? {
-                    let ids = self.exits(&alone, item, fuel)?;
-                    set_bits(words, &ids);
+                    self.add_language_exits(&alone, item, words, fuel)?;
                 }
                 let is_language = text.stack == EMPTY_STACK;
                 for &end in large {
@@ -223,8 +219,7 @@ impl TokenAutomaton {
         rest.inside.add_to(&mut same);
         for follower in self.grammars.parser.first_items(item.context, fuel)? {
             if self.may_exit(&rest, follower, fuel)? {
-                let ids = self.exits(&rest, follower, fuel)?;
-                set_bits(&mut same, &ids);
+                self.add_language_exits(&rest, follower, &mut same, fuel)?;
             }
         }
         for tokens in &beside.apart {
@@ -237,7 +232,7 @@ impl TokenAutomaton {
     }
 
     /// Whether tokens that leave a language may begin an item that follows it.
-    fn may_exit(
+    pub(super) fn may_exit(
         &mut self,
         alone: &LanguageMask,
         item: Item,

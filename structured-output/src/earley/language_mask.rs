@@ -110,16 +110,6 @@ impl Leave {
         let later = self.depth as usize + NUM_KNOWN..=self.at as usize;
         text_below(self.node).get(later).unwrap_or_default()
     }
-
-    /// The same one byte on, at a node with nodes below it.
-    pub(crate) fn child(mut self, node: u32, byte: u8) -> Self {
-        let num_bytes = self.num_bytes();
-        if let Some(next) = self.rest.get_mut(num_bytes) {
-            *next = byte;
-        }
-        self.at += 1;
-        Self { node, ..self }
-    }
 }
 
 /// A node of a trie, and how many bytes lead to it.
