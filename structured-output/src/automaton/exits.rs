@@ -11,10 +11,12 @@ use hashbrown::HashSet;
 
 use super::TokenAutomaton;
 use super::parser_steps::{ALIVE, DEAD_END};
-use crate::earley::{Item, LanguageMask, Leave, Lexeme, NUM_KNOWN, Rests, Return};
+use crate::earley::{
+    Item, LanguageMask, Leave, Lexeme, NUM_KNOWN, Places, Rests, Return, Tokens, Walked,
+};
 use crate::index::{ROOT, TokenizerIndex, Trie};
 use crate::lexical::{Fuel, OutOfFuel};
-use crate::mask::{Mask, set_bits};
+use crate::mask::set_bits;
 
 /// Tokens that go on after a language with a lexeme and what its rule has after it.
 pub(super) struct NearExits {
@@ -28,17 +30,28 @@ pub(super) struct NearExits {
 #[derive(Default)]
 struct Found {
     ids: Vec<u32>,
-    /// Tokens that the rule doesn't tell, and how many bytes of each are left where it may be over.
-    far: Vec<(u32, u32)>,
+    /// What the rule doesn't tell: places in the trie of bytes,
+    leaves: Vec<Leave>,
+    /// or tokens of another trie, and how many bytes of each are left.
+    rests: Vec<(u32, u32)>,
     /// Depths at which the rule may be over on the way to the node that is looked at.
     over: Vec<u32>,
+}
+
+/// A trie that is walked.
+#[derive(Clone, Copy)]
+enum Source<'a> {
+    /// That of all tokens by their bytes.
+    Bytes(&'a Trie),
+    /// One of rests.
+    Rests(&'a Trie),
 }
 
 impl Found {
     /// Leaves tokens at and below a node to what follows the rule.
     fn leave(
         &mut self,
-        trie: &Trie,
+        source: Source<'_>,
         node: u32,
         depth: u32,
         fuel: &mut Fuel,
@@ -46,13 +59,29 @@ impl Found {
         if self.over.is_empty() {
             return Ok(());
         }
+        let trie = match source {
+            Source::Rests(rests) => rests,
+            Source::Bytes(bytes) => {
+                fuel.burn(self.over.len() as u64)?;
+                let is_last = bytes.children(node).is_empty();
+                let leaves = self.over.iter().map(|&over| Leave {
+                    node,
+                    depth: over,
+                    at: depth - 1,
+                    rest: [0; NUM_KNOWN],
+                    is_last,
+                });
+                self.leaves.extend(leaves);
+                return Ok(());
+            }
+        };
         let mut pending = vec![(node, depth)];
         while let Some((node, depth)) = pending.pop() {
             let ids = trie.ids(trie.own(node));
             fuel.burn(1 + (ids.len() * self.over.len()) as u64)?;
             for &id in ids {
                 let rests = self.over.iter().map(|&over| (id, depth - over));
-                self.far.extend(rests);
+                self.rests.extend(rests);
             }
             pending.extend(trie.children(node).map(|child| (child, depth + 1)));
         }
@@ -113,19 +142,28 @@ impl TokenAutomaton {
         Ok(near)
     }
 
-    fn near_exits_of(&mut self, mut found: Found) -> NearExits {
-        found.far.sort_unstable();
-        found.far.dedup();
-        let info = self.index.info();
-        let rests = found.far.iter().map(|&(id, num_bytes)| {
-            let bytes = info.token_bytes(id);
+    fn near_exits_of(&mut self, found: Found) -> NearExits {
+        let index = Arc::clone(&self.index);
+        let rests = found.rests.iter().map(|&(id, num_bytes)| {
+            let bytes = index.info().token_bytes(id);
             (id, &bytes[bytes.len() - num_bytes as usize..])
         });
-        let rests = (!found.far.is_empty()).then(|| Rests::Trie(Trie::of_bytes(rests)));
+        let rests = match found.leaves.is_empty() {
+            true if found.rests.is_empty() => None,
+            true => Some(Rests::Trie(Trie::of_bytes(rests))),
+            false => {
+                let walked = Walked {
+                    leaves: found.leaves,
+                    ..Walked::default()
+                };
+                let places = Places::new(walked, |node| index.text_below(node));
+                Some(Rests::Places(places))
+            }
+        };
         let far = rests.map(|rests| {
             Arc::new(LanguageMask {
                 number: self.grammars.memo.languages.next_number(),
-                inside: Arc::new(Mask::from_ids(Vec::new())),
+                inside: Tokens::default(),
                 rests,
             })
         });
@@ -148,6 +186,7 @@ impl TokenAutomaton {
         let mut found = Found::default();
         let places = match &alone.rests {
             Rests::Trie(rests) => {
+                let rests = Source::Rests(rests);
                 self.near_walk(rests, (ROOT, 0, start), &mut found, fuel)?;
                 return Ok(found);
             }
@@ -193,7 +232,7 @@ impl TokenAutomaton {
                 false => self.numbered_step(state, byte, fuel)?,
             };
             if state == DEAD_END {
-                return found.leave(trie, leave.node, leave.at + 1, fuel);
+                return found.leave(Source::Bytes(trie), leave.node, leave.at + 1, fuel);
             }
             if depth <= leave.at && self.grammars.memo.steps.is_over(state) {
                 found.over.push(depth);
@@ -202,18 +241,22 @@ impl TokenAutomaton {
         found.ids.extend_from_slice(trie.ids(trie.own(leave.node)));
         match state {
             ALIVE => Ok(()),
-            state => self.near_walk(trie, (leave.node, leave.at + 1, state), found, fuel),
+            state => {
+                let from = (leave.node, leave.at + 1, state);
+                self.near_walk(Source::Bytes(trie), from, found, fuel)
+            }
         }
     }
 
     /// Walks what is below a node, at a depth, from a state.
     fn near_walk(
         &mut self,
-        trie: &Trie,
+        source: Source<'_>,
         from: (u32, u32, u32),
         found: &mut Found,
         fuel: &mut Fuel,
     ) -> Result<(), OutOfFuel> {
+        let (Source::Bytes(trie) | Source::Rests(trie)) = source;
         let mut pending = vec![from];
         while let Some((node, depth, state)) = pending.pop() {
             while found.over.last().is_some_and(|&over| over >= depth) {
@@ -238,7 +281,7 @@ impl TokenAutomaton {
                     false => self.numbered_step(state, byte, fuel)?,
                 };
                 if next == DEAD_END {
-                    found.leave(trie, child, depth + 1, fuel)?;
+                    found.leave(source, child, depth + 1, fuel)?;
                     continue;
                 }
                 found.ids.extend_from_slice(trie.ids(trie.own(child)));

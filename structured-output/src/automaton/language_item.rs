@@ -10,12 +10,12 @@ use super::TokenAutomaton;
 use super::context_free::Grammars;
 use super::language_facts::Beside;
 use crate::earley::{
-    ContextId, End, Item, LanguageMask, Lexeme, Places, Rests, Walked, walk_language,
+    ContextId, End, Item, LanguageMask, Lexeme, Places, Rests, Tokens, Walked, walk_language,
 };
 use crate::index::{ROOT, Trie};
 use crate::lexical::{ByteSet, ExprId, Fuel, OutOfFuel};
 use crate::mask::walk::{Labelled, resting_state};
-use crate::mask::{MAX_SPARSE, Mask, clear_bits, set_bits};
+use crate::mask::{clear_bits, set_bits};
 use crate::pushdown::EMPTY_STACK;
 
 /// Where tokens begin.
@@ -90,7 +90,7 @@ impl TokenAutomaton {
         alone: Option<&Arc<LanguageMask>>,
         context: ContextId,
         fuel: &mut Fuel,
-    ) -> Result<Arc<Mask>, OutOfFuel> {
+    ) -> Result<Arc<Tokens>, OutOfFuel> {
         let key = (language, alone.is_some());
         let Grammars { parser, memo } = &mut self.grammars;
         if let Some(known) = parser.recall(&memo.by_context, key, context) {
@@ -105,11 +105,12 @@ impl TokenAutomaton {
         let added = self.add_language(alone, context, &mut words, fuel);
         let reads = self.grammars.parser.stop_recording(interrupted);
         added?;
-        let mask = self.interned(words);
+        let tokens = Arc::new(Tokens::from_words(words));
         let Grammars { parser, memo } = &mut self.grammars;
-        let value = Arc::clone(&mask);
+        memo.bytes += tokens.memory_bytes();
+        let value = Arc::clone(&tokens);
         parser.remember(&mut memo.by_context, key, context, &reads, value);
-        Ok(mask)
+        Ok(tokens)
     }
 
     /// What a language allows of the tokens below a node, where it differs from the one that it most
@@ -350,7 +351,7 @@ impl TokenAutomaton {
             }
             return Ok(Some(LanguageMask {
                 number: self.grammars.memo.languages.next_number(),
-                inside: self.interned(words),
+                inside: Tokens::from_words(words),
                 rests: Rests::Trie(Trie::of_bytes(rests.into_iter())),
             }));
         }
@@ -376,19 +377,17 @@ impl TokenAutomaton {
         let trie = index.byte_trie();
         let count: usize = walked.inside.iter().map(Range::len).sum();
         let inside = match count {
-            0..=MAX_SPARSE => {
-                let ids = walked
-                    .inside
-                    .iter()
-                    .flat_map(|tokens| trie.ids(tokens.clone()));
-                Arc::new(Mask::from_ids(ids.copied().collect()))
+            0..=Tokens::MAX_LISTED => {
+                let ranges = walked.inside.iter();
+                let ids = ranges.flat_map(|tokens| trie.ids(tokens.clone()));
+                Tokens::Ids(ids.copied().collect())
             }
             _ => {
                 let mut words = vec![0_u32; index.text_tokens().len()];
                 for tokens in &walked.inside {
                     set_bits(&mut words, trie.ids(tokens.clone()));
                 }
-                self.interned(words)
+                Tokens::from_words(words)
             }
         };
         LanguageMask {
