@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::{GrammarState, TokenAutomaton};
-use crate::earley::{ContextId, Item, Lexeme, StateId};
+use crate::earley::{ContextId, Item, Lexeme, StateId, TokenRuns};
 use crate::index::Trie;
 use crate::lexical::{Fuel, OutOfFuel};
 use crate::mask::{Mask, MaskRef, set_bits};
@@ -58,15 +58,15 @@ impl TokenAutomaton {
         if !self.grammars.parser.has_tokens(state) {
             return Vec::new();
         }
-        let mut named: Vec<u32> = Vec::new();
+        let mut runs: Vec<(u32, u32)> = Vec::new();
         for item in self.grammars.parser.items(state) {
             if let Lexeme::Token(set) = item.lexeme {
-                named.extend(self.grammars.parser.token_set(set).token_ids());
+                runs.extend_from_slice(self.grammars.parser.token_set(set).runs());
             }
         }
-        named.sort_unstable();
-        named.dedup();
-        named
+        let runs = TokenRuns::new(runs);
+        let ids = runs.runs().iter();
+        ids.flat_map(|&(first, last)| first..=last).collect()
     }
 
     /// Adds what an item allows.
@@ -79,8 +79,9 @@ impl TokenAutomaton {
         match item.lexeme.uncounted() {
             Lexeme::End => set_bits(words, self.index.info().stop_token_ids()),
             Lexeme::Token(set) | Lexeme::Stop(set) => {
-                let ids = self.grammars.parser.token_set(set).token_ids();
-                set_bits(words, &ids);
+                let tokens = self.grammars.parser.token_set(set);
+                fuel.burn(tokens.num_steps())?;
+                tokens.add_to(words);
             }
             Lexeme::Text(text) if text.stack == EMPTY_STACK => {
                 self.add_language_item(text.lexeme, item.context, words, fuel)?;

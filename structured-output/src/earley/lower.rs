@@ -6,7 +6,7 @@
 
 use hashbrown::HashMap;
 
-use super::languages::{shortest, substring, text_until, text_without};
+use super::languages::{Languages, shortest};
 use super::order::components;
 use crate::grammar_syntax::{EmbeddedSchema, Grammar, Node, NodeId, NodeKind, RuleId, TokenSet};
 use crate::lexical::{EMPTY, EPSILON, ExprId, Lexicon, product};
@@ -15,6 +15,9 @@ use crate::regex::{Spelling, Translator};
 /// The largest language, in parts, that becomes a part of another. Beyond it a rule stays a rule,
 /// so that rules that double each other's size don't make an exponential expression.
 const MAX_FOLDED_SIZE: usize = 4096;
+
+/// A slice of work ends with so many expressions asked for.
+const MAX_ASKED: u64 = 2_048;
 
 /// What a node of a rule is.
 #[derive(Debug, Clone)]
@@ -87,8 +90,22 @@ pub(super) struct Lowering {
     holds_text: HashMap<ExprId, bool>,
     /// Tokens by their text.
     tokens: HashMap<Box<str>, NamedToken>,
+    /// Numbers of the token sets.
+    token_sets: HashMap<TokenSet, u32>,
+    languages: Languages,
     folded: Folded,
+    /// The rule that is being read, if that has begun.
+    current: Option<Reading>,
     last: Option<RuleId>,
+}
+
+/// A rule of which some nodes have been read.
+struct Reading {
+    rule: RuleId,
+    /// What is left.
+    nodes: std::iter::Peekable<std::vec::IntoIter<Node>>,
+    /// What those before are.
+    values: Vec<Value>,
 }
 
 impl Lowering {
@@ -162,32 +179,68 @@ impl Lowering {
             keeps_terminals,
             holds_text: HashMap::new(),
             tokens,
+            token_sets: HashMap::new(),
+            languages: Languages::default(),
             folded,
+            current: None,
             last: None,
         }
     }
 
-    /// Lowers rules of about `max_nodes` more nodes, or that make as many expressions; the whole once
-    /// all are.
+    /// Lowers about `max_nodes` more nodes, or fewer where they ask for more than some thousand
+    /// expressions; the whole once all are lowered.
     pub(super) fn run(
         &mut self,
         lexicon: &mut Lexicon,
         max_nodes: usize,
     ) -> Result<Option<Folded>, LowerError> {
+        let max_asked = lexicon.num_asked() + MAX_ASKED;
+        let max_len = lexicon.len() + max_nodes;
         let mut done = 0;
-        let before = lexicon.len();
-        // A rule that makes much ends the slice, so that what it exceeds is told of it.
-        while done < max_nodes && lexicon.len() - before < max_nodes {
-            let Some(rule) = self.order.pop() else {
+        loop {
+            let Some(mut reading) = self.current.take().or_else(|| self.next_rule()) else {
                 return Ok(Some(std::mem::take(&mut self.folded)));
             };
-            self.last = Some(rule);
-            let nodes = std::mem::take(&mut self.grammar.rules[rule].nodes);
-            done += 1 + nodes.len();
-            let value = self.rule(lexicon, rule, nodes)?;
-            self.folded.rules[rule] = Some(value);
+            self.last = Some(reading.rule);
+            while let Some(node) = reading.nodes.peek() {
+                // What makes much ends the slice.
+                let is_spent = done >= max_nodes || lexicon.num_asked() > max_asked;
+                let mut listed = None;
+                if !is_spent && Languages::is_listed(&node.kind) {
+                    listed = self.languages.of_node(lexicon, &node.kind, max_asked);
+                }
+                if is_spent || (listed.is_none() && Languages::is_listed(&node.kind)) {
+                    self.current = Some(reading);
+                    return Ok(None);
+                }
+                done += 1;
+                let Some(Node { kind, offset }) = reading.nodes.next() else {
+                    break;
+                };
+                let value = match listed {
+                    Some((expr, size)) => Value::Regular(expr, size),
+                    None => self.placed(lexicon, kind, offset, &reading)?,
+                };
+                reading.values.push(value);
+            }
+            let value = reading.values.pop();
+            self.folded.rules[reading.rule] = Some(value.unwrap_or(Value::Regular(EPSILON, 1)));
+            done += 1;
+            // So that what a rule exceeds is told of it.
+            if done >= max_nodes || lexicon.len() >= max_len {
+                return Ok(None);
+            }
         }
-        Ok(None)
+    }
+
+    fn next_rule(&mut self) -> Option<Reading> {
+        let rule = self.order.pop()?;
+        let nodes = std::mem::take(&mut self.grammar.rules[rule].nodes);
+        Some(Reading {
+            rule,
+            values: Vec::with_capacity(nodes.len()),
+            nodes: nodes.into_iter().peekable(),
+        })
     }
 
     /// The rule that was looked at last.
@@ -195,34 +248,32 @@ impl Lowering {
         self.last
     }
 
-    fn rule(
+    /// What a node is, which knows its place.
+    fn placed(
         &mut self,
         lexicon: &mut Lexicon,
-        rule: RuleId,
-        nodes: Vec<Node>,
+        kind: NodeKind,
+        offset: usize,
+        reading: &Reading,
     ) -> Result<Value, LowerError> {
-        let mut values: Vec<Value> = Vec::with_capacity(nodes.len());
-        for Node { kind, offset } in nodes {
-            let apart = self.keeps_terminals[rule];
-            let value = self
-                .node(lexicon, kind, &values, apart)
-                .map_err(|message| LowerError {
-                    rule,
-                    offset,
-                    message,
-                })?;
-            self.folded
-                .token_set_places
-                .resize(self.folded.token_sets.len(), (rule, offset));
-            if let Value::Tree(tree) = value
-                && let Tree::Json(schema) = self.folded.trees[tree as usize]
-            {
-                let schema = &mut self.folded.schemas[schema as usize];
-                (schema.1, schema.2) = (rule, offset);
-            }
-            values.push(value);
+        let rule = reading.rule;
+        let apart = self.keeps_terminals[rule];
+        let value = self.node(lexicon, kind, &reading.values, apart);
+        let value = value.map_err(|message| LowerError {
+            rule,
+            offset,
+            message,
+        })?;
+        self.folded
+            .token_set_places
+            .resize(self.folded.token_sets.len(), (rule, offset));
+        if let Value::Tree(tree) = value
+            && let Tree::Json(schema) = self.folded.trees[tree as usize]
+        {
+            let schema = &mut self.folded.schemas[schema as usize];
+            (schema.1, schema.2) = (rule, offset);
         }
-        Ok(values.pop().unwrap_or(Value::Regular(EPSILON, 1)))
+        Ok(value)
     }
 
     fn tree(&mut self, tree: Tree) -> Value {
@@ -293,14 +344,6 @@ impl Lowering {
                 let (exprs, size) = regular(&[inner], values, "lazy")?;
                 Value::Regular(shortest(lexicon, exprs[0]), size)
             }
-            NodeKind::Substring(chunks) => {
-                let size = chunks.iter().map(|chunk| chunk.len() + 1).sum::<usize>() + 1;
-                Value::Regular(substring(lexicon, &chunks), size)
-            }
-            NodeKind::TextWithout(words) => {
-                let size = words.iter().map(|word| word.len()).sum::<usize>() + 1;
-                Value::Regular(text_without(lexicon, &words), size)
-            }
             NodeKind::WithinTokens { inner, max } => {
                 let (exprs, _) = regular(&[inner], values, "max_tokens")?;
                 match max {
@@ -308,10 +351,11 @@ impl Lowering {
                     max => self.tree(Tree::WithinTokens(exprs[0], max)),
                 }
             }
-            NodeKind::TextUntil { end, others } => {
-                let size = others.iter().map(|word| word.len()).sum::<usize>() + end.len();
-                Value::Regular(text_until(lexicon, &end, &others), size)
-            }
+            // These are made before, in more than one go.
+            NodeKind::Substring(_)
+            | NodeKind::TextWithout(_)
+            | NodeKind::NotEnding(_)
+            | NodeKind::TextUntil { .. } => Value::Regular(EMPTY, 1),
             NodeKind::Tokens(mut set) => {
                 for name in std::mem::take(&mut set.names) {
                     let ids = self.named(&name)?.ids;
@@ -353,16 +397,13 @@ impl Lowering {
     }
 
     fn tokens(&mut self, set: TokenSet) -> Value {
-        let known = self
-            .folded
-            .token_sets
-            .iter()
-            .position(|known| *known == set);
-        let id = known.unwrap_or_else(|| {
-            self.folded.token_sets.push(set);
-            self.folded.token_sets.len() - 1
+        let token_sets = &mut self.folded.token_sets;
+        let next = token_sets.len() as u32;
+        let id = *self.token_sets.entry(set).or_insert_with_key(|set| {
+            token_sets.push(set.clone());
+            next
         });
-        self.tree(Tree::Tokens(id as u32))
+        self.tree(Tree::Tokens(id))
     }
 
     /// Whether a language holds text, which takes a look at all its parts the first time.

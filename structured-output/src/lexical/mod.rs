@@ -24,6 +24,7 @@
 mod arena;
 mod build;
 mod byte_set;
+mod choice_tree;
 mod completion;
 mod counts;
 mod derivative;
@@ -41,6 +42,7 @@ pub(crate) use arena::{
 };
 pub(crate) use build::{Characters, Less};
 pub(crate) use byte_set::ByteSet;
+pub(crate) use choice_tree::ChoiceTree;
 pub(crate) use counts::product;
 pub(crate) use derivative::RowRef;
 pub(crate) use residue::{MAX_PLACES, Part, Residue};

@@ -13,6 +13,7 @@
 //! count, so the rules of this form are given what they mean: text without triggers at the end, and
 //! text up to the first trigger before a tool.
 
+use super::super::Words;
 use super::super::ast::{Node, NodeId, NodeKind, RuleId};
 use super::Parser;
 
@@ -43,14 +44,13 @@ impl Parser<'_, '_> {
             let Some((heads, tail)) = self.tools_and_tail(rule) else {
                 continue;
             };
-            let mut triggers: Vec<Box<str>> = heads.iter().map(|head| head.1.clone()).collect();
-            triggers.sort_unstable();
-            triggers.dedup();
+            let triggers = Words::new(heads.iter().map(|head| head.1.clone()).collect());
             self.grammar.rules[rule].nodes[tail].kind = NodeKind::TextWithout(triggers.clone());
             for (head, end) in heads {
                 let offset = self.grammar.rules[head].offset;
-                let others = triggers.clone();
-                let kind = NodeKind::TextUntil { end, others };
+                let ends = Words::new(vec![end]);
+                let words = triggers.clone();
+                let kind = NodeKind::TextUntil { ends, words };
                 self.grammar.rules[head].nodes = vec![Node { kind, offset }];
             }
         }
