@@ -3,7 +3,7 @@
 use hashbrown::HashMap;
 
 use crate::grammar_syntax::{NodeKind, Substrings, Words};
-use crate::lexical::{ANY, ByteSet, ChoiceTree, EPSILON, ExprId, Lexicon, UNBOUNDED};
+use crate::lexical::{ANY, ByteSet, ChoiceTree, EMPTY, EPSILON, ExprId, Lexicon, UNBOUNDED};
 
 /// Strings of a language of which no proper beginning is in it.
 pub(super) fn shortest(lexicon: &mut Lexicon, expr: ExprId) -> ExprId {
@@ -14,18 +14,24 @@ pub(super) fn shortest(lexicon: &mut Lexicon, expr: ExprId) -> ExprId {
     lexicon.and(&[expr, not_longer])
 }
 
-fn any_text(lexicon: &mut Lexicon) -> ExprId {
+/// Any text.
+pub(super) fn any_text(lexicon: &mut Lexicon) -> ExprId {
     let any = lexicon.code_points([('\0', char::MAX)].into_iter());
     lexicon.star(any)
+}
+
+/// Strings of a language in which no string of another occurs.
+pub(super) fn without(lexicon: &mut Lexicon, expr: ExprId, words: ExprId) -> ExprId {
+    let ending = lexicon.concat(ANY, words);
+    let with = lexicon.concat(ending, ANY);
+    let without = lexicon.not(with);
+    lexicon.and(&[expr, without])
 }
 
 /// Text in which no string of a language occurs.
 pub(super) fn text_without(lexicon: &mut Lexicon, words: ExprId) -> ExprId {
     let text = any_text(lexicon);
-    let ending = lexicon.concat(ANY, words);
-    let with = lexicon.concat(ending, ANY);
-    let without = lexicon.not(with);
-    lexicon.and(&[text, without])
+    without(lexicon, text, words)
 }
 
 /// Strings of bytes that end with no string of a language.
@@ -146,6 +152,12 @@ impl Languages {
             NodeKind::Substring(parts) => (self.parts.get(lexicon, parts, max_asked)?, parts.size),
             _ => return None,
         })
+    }
+
+    /// The language of a short list of strings, at once.
+    pub(super) fn of_words(&mut self, lexicon: &mut Lexicon, words: &Words) -> ExprId {
+        let known = self.lists.get(lexicon, words, u64::MAX);
+        known.unwrap_or(EMPTY)
     }
 
     /// Whether a node holds lists of strings.

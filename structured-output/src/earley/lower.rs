@@ -6,9 +6,11 @@
 
 use hashbrown::HashMap;
 
-use super::languages::{Languages, shortest};
+use super::languages::{Languages, shortest, without};
 use super::order::components;
-use crate::grammar_syntax::{EmbeddedSchema, Grammar, Node, NodeId, NodeKind, RuleId, TokenSet};
+use crate::grammar_syntax::{
+    EmbeddedSchema, Grammar, Node, NodeId, NodeKind, RuleId, TokenSet, Words,
+};
 use crate::lexical::{EMPTY, EPSILON, ExprId, Lexicon, product};
 use crate::regex::{Spelling, Translator};
 
@@ -34,6 +36,7 @@ pub(super) enum Tree {
     Call(u32),
     Tokens(u32),
     Json(u32),
+    Lexeme(u32),
     Concat(Vec<Value>),
     Alternate(Vec<Value>),
     Repeat {
@@ -56,6 +59,20 @@ pub(super) struct Folded {
     pub(super) token_set_places: Vec<(RuleId, usize)>,
     /// Schemas, with the rule and offset where they stand.
     pub(super) schemas: Vec<(EmbeddedSchema, RuleId, usize)>,
+    /// Terminals, where some of the grammar's are lazy.
+    pub(super) lexemes: Vec<Terminal>,
+}
+
+/// A terminal where it stands.
+#[derive(Debug, Clone)]
+pub(super) struct Terminal {
+    pub(super) expr: ExprId,
+    /// Whether it ends as soon as it can.
+    pub(super) is_lazy: bool,
+    /// Whether it is what may stand between others.
+    pub(super) is_ignored: bool,
+    pub(super) rule: RuleId,
+    pub(super) offset: usize,
 }
 
 /// Tokens that are written in one way.
@@ -86,6 +103,10 @@ pub(super) struct Lowering {
     is_recursive: Vec<bool>,
     /// Rules whose text doesn't become one language with what stands beside it.
     keeps_terminals: Vec<bool>,
+    /// Whether terminals are told apart from each other: some of them are lazy.
+    keeps_lexemes: bool,
+    /// Names of tokens that are text, which no other terminal contains.
+    words: Words,
     /// Whether languages hold text, as far as that was asked.
     holds_text: HashMap<ExprId, bool>,
     /// Tokens by their text.
@@ -93,6 +114,8 @@ pub(super) struct Lowering {
     /// Numbers of the token sets.
     token_sets: HashMap<TokenSet, u32>,
     languages: Languages,
+    /// The node that is read next, where it holds lists of strings, and its size.
+    listed: Option<(ExprId, usize)>,
     folded: Folded,
     /// The rule that is being read, if that has begun.
     current: Option<Reading>,
@@ -104,6 +127,8 @@ struct Reading {
     rule: RuleId,
     /// What is left.
     nodes: std::iter::Peekable<std::vec::IntoIter<Node>>,
+    /// Those that are terminals, of what is left.
+    lexemes: std::iter::Peekable<std::vec::IntoIter<NodeId>>,
     /// What those before are.
     values: Vec<Value>,
 }
@@ -167,6 +192,30 @@ impl Lowering {
                 }
             }
         }
+        let lexemes = |rule: RuleId| {
+            let rule = &grammar.rules[rule];
+            rule.lexemes.iter().map(|&node| &rule.nodes[node].kind)
+        };
+        let keeps_lexemes = order
+            .iter()
+            .flat_map(|&rule| lexemes(rule))
+            .any(|kind| match *kind {
+                NodeKind::Shortest(_) => true,
+                NodeKind::Rule(terminal) => grammar.rules[terminal].is_lazy,
+                _ => false,
+            });
+        let names = order
+            .iter()
+            .flat_map(|&rule| lexemes(rule))
+            .filter_map(|kind| match kind {
+                NodeKind::NamedToken(name) => Some(name),
+                _ => None,
+            });
+        let is_text = |name: &&Box<str>| {
+            let named: Option<&NamedToken> = tokens.get(*name);
+            named.is_some_and(|named| named.control_ids.is_empty() && named.stop_ids.is_empty())
+        };
+        let words = Words::new(names.filter(is_text).cloned().collect());
         let keeps_terminals = rules_with_terminals(&grammar, &order, &references, &is_recursive);
         let folded = Folded {
             rules: vec![None; grammar.rules.len()],
@@ -177,10 +226,13 @@ impl Lowering {
             order,
             is_recursive,
             keeps_terminals,
+            keeps_lexemes,
+            words,
             holds_text: HashMap::new(),
             tokens,
             token_sets: HashMap::new(),
             languages: Languages::default(),
+            listed: None,
             folded,
             current: None,
             last: None,
@@ -204,12 +256,12 @@ impl Lowering {
             self.last = Some(reading.rule);
             while let Some(node) = reading.nodes.peek() {
                 // What makes much ends the slice.
-                let is_spent = done >= max_nodes || lexicon.num_asked() > max_asked;
-                let mut listed = None;
+                let mut is_spent = done >= max_nodes || lexicon.num_asked() > max_asked;
                 if !is_spent && Languages::is_listed(&node.kind) {
-                    listed = self.languages.of_node(lexicon, &node.kind, max_asked);
+                    self.listed = self.languages.of_node(lexicon, &node.kind, max_asked);
+                    is_spent = self.listed.is_none();
                 }
-                if is_spent || (listed.is_none() && Languages::is_listed(&node.kind)) {
+                if is_spent {
                     self.current = Some(reading);
                     return Ok(None);
                 }
@@ -217,10 +269,7 @@ impl Lowering {
                 let Some(Node { kind, offset }) = reading.nodes.next() else {
                     break;
                 };
-                let value = match listed {
-                    Some((expr, size)) => Value::Regular(expr, size),
-                    None => self.placed(lexicon, kind, offset, &reading)?,
-                };
+                let value = self.placed(lexicon, kind, offset, &mut reading)?;
                 reading.values.push(value);
             }
             let value = reading.values.pop();
@@ -235,11 +284,13 @@ impl Lowering {
 
     fn next_rule(&mut self) -> Option<Reading> {
         let rule = self.order.pop()?;
-        let nodes = std::mem::take(&mut self.grammar.rules[rule].nodes);
+        let whole = &mut self.grammar.rules[rule];
+        let nodes = std::mem::take(&mut whole.nodes);
         Some(Reading {
             rule,
             values: Vec::with_capacity(nodes.len()),
             nodes: nodes.into_iter().peekable(),
+            lexemes: std::mem::take(&mut whole.lexemes).into_iter().peekable(),
         })
     }
 
@@ -254,11 +305,14 @@ impl Lowering {
         lexicon: &mut Lexicon,
         kind: NodeKind,
         offset: usize,
-        reading: &Reading,
+        reading: &mut Reading,
     ) -> Result<Value, LowerError> {
-        let rule = reading.rule;
+        let (rule, id) = (reading.rule, reading.values.len());
         let apart = self.keeps_terminals[rule];
-        let value = self.node(lexicon, kind, &reading.values, apart);
+        let value = match reading.lexemes.next_if_eq(&id) {
+            Some(_) => self.lexeme(lexicon, kind, &reading.values, (rule, offset)),
+            None => self.node(lexicon, kind, &reading.values, apart),
+        };
         let value = value.map_err(|message| LowerError {
             rule,
             offset,
@@ -274,6 +328,81 @@ impl Lowering {
             (schema.1, schema.2) = (rule, offset);
         }
         Ok(value)
+    }
+
+    /// A terminal of Lark.
+    fn lexeme(
+        &mut self,
+        lexicon: &mut Lexicon,
+        kind: NodeKind,
+        values: &[Value],
+        (rule, offset): (RuleId, usize),
+    ) -> Result<Value, String> {
+        let is_lazy = match kind {
+            NodeKind::Shortest(_) => true,
+            NodeKind::Rule(terminal) => self.grammar.rules[terminal].is_lazy,
+            _ => false,
+        };
+        let is_plain = matches!(kind, NodeKind::Literal(_) | NodeKind::NamedToken(_));
+        let is_terminal = matches!(kind, NodeKind::Rule(_));
+        let is_ignored = self.grammar.rules[rule].is_ignored;
+        let value = match kind {
+            // That it ends as soon as it can is said of the terminal, among others.
+            NodeKind::Shortest(inner) if self.keeps_lexemes => values[inner].clone(),
+            NodeKind::Rule(terminal) if self.keeps_lexemes => match &self.folded.rules[terminal] {
+                Some(value) => value.clone(),
+                None => self.node(lexicon, kind, values, true)?,
+            },
+            kind => self.node(lexicon, kind, values, true)?,
+        };
+        let terminal = |lowering: &mut Self, expr: ExprId| {
+            if !lowering.keeps_lexemes || expr == EPSILON {
+                return Value::Regular(expr, 1);
+            }
+            lowering.folded.lexemes.push(Terminal {
+                expr,
+                is_lazy,
+                is_ignored,
+                rule,
+                offset,
+            });
+            lowering.tree(Tree::Lexeme(lowering.folded.lexemes.len() as u32 - 1))
+        };
+        match value {
+            Value::Regular(expr, size) => {
+                let has_words = !is_plain && !is_lazy && !lexicon.is_finite(expr);
+                let (expr, size) = match has_words && !self.words.is_empty() {
+                    true => {
+                        let words = self.languages.of_words(lexicon, &self.words);
+                        (without(lexicon, expr, words), size + self.words.len())
+                    }
+                    false => (expr, size),
+                };
+                Ok(match terminal(self, expr) {
+                    Value::Regular(expr, _) => Value::Regular(expr, size),
+                    tree => tree,
+                })
+            }
+            Value::Tree(tree) if self.keeps_lexemes && (is_lazy || is_terminal) => {
+                let _ = tree;
+                Err(format!(
+                    "in a grammar with `lazy`, a terminal needs regular parts: no tokens or JSON, \
+                     and at most {MAX_FOLDED_SIZE} parts"
+                ))
+            }
+            Value::Tree(tree) => {
+                // A token's text is a terminal, the token itself is none.
+                if let Tree::Alternate(ways) = &self.folded.trees[tree as usize]
+                    && let [Value::Regular(text, _), others @ ..] = &ways[..]
+                {
+                    let (text, others) = (*text, others.to_vec());
+                    let text = terminal(self, text);
+                    let ways = std::iter::once(text).chain(others).collect();
+                    self.folded.trees[tree as usize] = Tree::Alternate(ways);
+                }
+                Ok(Value::Tree(tree))
+            }
+        }
     }
 
     fn tree(&mut self, tree: Tree) -> Value {
@@ -355,7 +484,10 @@ impl Lowering {
             NodeKind::Substring(_)
             | NodeKind::TextWithout(_)
             | NodeKind::NotEnding(_)
-            | NodeKind::TextUntil { .. } => Value::Regular(EMPTY, 1),
+            | NodeKind::TextUntil { .. } => {
+                let (expr, size) = self.listed.take().unwrap_or((EMPTY, 1));
+                Value::Regular(expr, size)
+            }
             NodeKind::Tokens(mut set) => {
                 for name in std::mem::take(&mut set.names) {
                     let ids = self.named(&name)?.ids;
