@@ -1,6 +1,6 @@
 //! The priorities of the compile threads.
 
-use super::compile_job::Duty;
+use super::turn::Duty;
 
 /// Puts the calling thread behind others of the machine, as far as its duty lets it wait.
 ///
