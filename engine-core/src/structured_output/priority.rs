@@ -9,20 +9,27 @@ use super::turn::Duty;
 /// to idle cores, and gets hardly any time (1.5 % of a core) where there are none.
 #[cfg(target_os = "linux")]
 pub(super) fn lower_priority(duty: Duty) -> std::io::Result<()> {
-    // SAFETY: takes three integers, touches no memory of ours. On Linux, who 0 is the calling thread.
-    match unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, niceness(duty)) } {
+    // SAFETY: takes two integers, touches no memory of ours. On Linux, who 0 is the calling thread.
+    let others = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
+    let own = others.saturating_add(more_niceness(duty)).min(MOST_NICE);
+    // SAFETY: the same with three.
+    match unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, own) } {
         0 => Ok(()),
         _ => Err(std::io::Error::last_os_error()),
     }
 }
 
-/// How nice a thread is, from 0 to 19.
+/// The nicest that a thread can be.
 #[cfg(target_os = "linux")]
-fn niceness(duty: Duty) -> libc::c_int {
+const MOST_NICE: libc::c_int = 19;
+
+/// How much nicer a thread is than the others of the process.
+#[cfg(target_os = "linux")]
+fn more_niceness(duty: Duty) -> libc::c_int {
     match duty {
         Duty::Answer => 5,
         Duty::Begin | Duty::Compile => 10,
-        Duty::Apart => 19,
+        Duty::Apart => MOST_NICE,
     }
 }
 
