@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `lower` | regular parts of a grammar become languages of layer 1 |
 //! | `languages` | shortest texts, substrings, free text |
+//! | `lazy` | terminals that end as soon as they can, and what that means for others |
 //! | `graph` | an automaton per rule |
 //! | `length` | what can be completed, and in how little |
 //! | `simplify` | no epsilons, deterministic, small |
@@ -29,6 +30,7 @@ mod graph;
 mod inline;
 mod language_mask;
 mod languages;
+mod lazy;
 mod left_recursion;
 mod length;
 mod lower;
@@ -47,6 +49,7 @@ pub(crate) use context::{ContextId, Return};
 pub(crate) use language_mask::{
     End, LanguageMask, Leave, NUM_KNOWN, Places, Rests, Tokens, Walked, walk as walk_language,
 };
+pub(crate) use lazy::LazyError;
 pub(crate) use lower::{LowerError, NamedToken};
 pub(crate) use memo::ContextMemo;
 pub(crate) use parser::{Item, Parser, StateId};
