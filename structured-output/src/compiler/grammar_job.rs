@@ -320,6 +320,9 @@ fn tokens_named(index: &TokenizerIndex, name: &[u8]) -> NamedToken {
     named
         .ids
         .extend(others.filter(|&&id| !name.is_empty() && info.token_bytes(id) == name));
+    if named.ids.is_empty() {
+        named.ids.extend(info.any_token());
+    }
     named.ids.sort_unstable();
     named.ids.dedup();
     for &id in &named.ids {

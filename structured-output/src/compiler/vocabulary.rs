@@ -41,6 +41,14 @@ impl<'a> Vocabulary<'a> {
                 return Ok(Err(message));
             }
         }
+        if let Some(any) = self.info().any_token().filter(|_| !set.ends_text) {
+            // Named tokens are that one; it is not among those that are text.
+            return Ok(Ok(match (set.negated, &set.ranges[..]) {
+                (true, _) => self.text(fuel)?.clone(),
+                (false, []) => TokenRuns::default(),
+                (false, _) => TokenRuns::new(vec![(any, any)]),
+            }));
+        }
         let named = TokenRuns::new(set.ranges.clone());
         let tokens = match set.negated {
             true => self.text(fuel)?.less(&named),
@@ -65,14 +73,14 @@ impl<'a> Vocabulary<'a> {
 
     fn check(&self, set: &TokenSet, first: u32, last: u32) -> Result<(), String> {
         let info = self.info();
-        let vocab_size = info.vocab_size();
-        if last as usize >= vocab_size {
+        if last as usize >= info.num_ids() {
             return Err(format!(
                 "token {last} is beyond the vocabulary: ids go from 0 to {}",
-                vocab_size - 1
+                info.num_ids() - 1
             ));
         }
-        if first != last || set.negated {
+        let is_replaced = info.any_token().is_some() && !set.ends_text;
+        if first != last || set.negated || is_replaced {
             return Ok(());
         }
         if !set.ends_text && info.is_stop_token(first) {
