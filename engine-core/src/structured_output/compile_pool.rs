@@ -53,8 +53,7 @@ impl CompilePool {
     /// # Errors
     /// The queue is full.
     pub(super) fn submit(&self, job: CompileJob) -> Result<(), RequestError> {
-        let structured_outputs = job.params.structured_outputs.as_ref();
-        let is_ready = structured_outputs.is_some_and(|params| self.backend.is_compiled(params));
+        let is_ready = self.is_ready(&job);
         self.lanes
             .try_send(job, is_ready)
             .map_err(|error| match error {
@@ -68,6 +67,24 @@ impl CompilePool {
                 },
                 TrySendError::Disconnected(_) => threads_are_gone(),
             })
+    }
+
+    /// Queues the job of a request that an earlier core had taken, however many wait.
+    ///
+    /// # Errors
+    /// There are no threads any more.
+    pub(super) fn submit_replay(&self, job: CompileJob) -> Result<(), RequestError> {
+        let duty = match self.is_ready(&job) {
+            true => Duty::Answer,
+            false => Duty::Begin,
+        };
+        self.submit_aside(job, duty)
+    }
+
+    /// Whether the job's grammar is compiled already.
+    fn is_ready(&self, job: &CompileJob) -> bool {
+        let structured_outputs = job.params.structured_outputs.as_ref();
+        structured_outputs.is_some_and(|params| self.backend.is_compiled(params))
     }
 
     /// Queues the job of a request that had a grammar already, for threads with a duty.
