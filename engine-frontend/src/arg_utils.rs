@@ -131,7 +131,8 @@ pub struct EngineArgs {
     /// Let the system move compute threads between cores also where there is one for each core
     #[arg(long)]
     pub no_pin_threads: bool,
-    /// Seed for requests that bring none of their own
+    /// Seed of requests that bring none of their own: a server gives each the same, a batch each line
+    /// one of its own made from it
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
     /// Seconds that requests in flight may take to finish when the core gets SIGTERM; 0 aborts
