@@ -40,9 +40,8 @@ impl Default for EngineMetrics {
 impl EngineMetrics {
     /// Adds a report of the core.
     pub(crate) fn record(&mut self, mut stats: SchedulerStats) {
-        match stats.structured_output_stats.take() {
-            Some(new) => self.add_structured_output(new),
-            None => self.structured_output.num_queued_grammars = 0,
+        if let Some(new) = stats.structured_output_stats.take() {
+            self.add_structured_output(new);
         }
         if let Some(new) = stats.spec_decoding_stats.take() {
             self.add_spec_decoding(&new);
@@ -174,7 +173,7 @@ mod tests {
     #[test]
     fn reports_add_up() {
         let mut metrics = EngineMetrics::default();
-        for (seconds, queued) in [(0.0005, 3), (0.002, 1), (9.0, 2)] {
+        for (seconds, queued) in [(0.0005, 3), (0.002, 1), (9.0, 0)] {
             metrics.record(SchedulerStats {
                 num_running_reqs: 7,
                 structured_output_stats: Some(StructuredOutputStats {
