@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::job::{Job, SLICE_PARTS, exceeded};
 use crate::TokenizerInfo;
 use crate::automaton::GrammarState;
-use crate::earley::{Compilation, LowerError, Lowered, NamedToken};
+use crate::earley::{Compilation, LazyError, LowerError, Lowered, NamedToken};
 use crate::error::{CompileError, line_and_column};
 use crate::grammar_syntax::{
     EmbeddedSchema, Grammar, RuleId, SyntaxError, SyntaxLimits, TagError, TokenSet, parse_ebnf,
@@ -178,6 +178,21 @@ impl Job<'_> {
             masks.push(mask);
         }
         self.metered(|fuel| compilation.build(json, masks, fuel))?;
+        loop {
+            self.steps += 1;
+            let done = self.fuelled_slice(|automaton, fuel| {
+                let lexicon = &mut automaton.machine().lexicon;
+                compilation.resolve_lazy(lexicon, SLICE_PARTS, fuel)
+            });
+            match done? {
+                Ok(true) => break,
+                Ok(false) => {}
+                Err(LazyError::OutOfFuel) => return Err(self.out_of_steps()),
+                Err(LazyError::Refused(error)) => {
+                    return Err(locate(error.rule, error.offset, error.message));
+                }
+            }
+        }
         loop {
             self.steps += 1;
             let done = self.fuelled_slice(|automaton, fuel| {

@@ -3,6 +3,8 @@
 use hashbrown::HashMap;
 
 use super::graph::{Graph, Label, NO_NODE};
+use super::inline::inline;
+use super::lazy::{Lazy, LazyError};
 use super::left_recursion::{ranks, without_left_recursion};
 use super::length::{Weights, lengths, of_rule};
 use super::lower::{Folded, LowerError, Lowering, NamedToken, Value};
@@ -22,6 +24,8 @@ pub(crate) struct Compilation {
     root: RuleId,
     folded: Folded,
     graph: Graph,
+    /// Lazy terminals being given their meaning.
+    lazy: Option<Lazy>,
     /// Languages that occur, to be weighed.
     languages: Vec<ExprId>,
     weights: Weights,
@@ -58,6 +62,7 @@ impl Compilation {
             root,
             folded: Folded::default(),
             graph: Graph::default(),
+            lazy: None,
             languages: Vec::new(),
             weights: Weights::new(),
             not_empty: HashMap::new(),
@@ -141,8 +146,38 @@ impl Compilation {
             self.weights.insert(Label::Tokens(set), weight);
         }
         self.token_masks = token_masks;
+        Ok(())
+    }
+
+    /// Step 3: gives lazy terminals their meaning, some places a time; true once it is done.
+    pub(crate) fn resolve_lazy(
+        &mut self,
+        lexicon: &mut Lexicon,
+        max_places: usize,
+        fuel: &mut Fuel,
+    ) -> Result<bool, LazyError> {
+        if !self.folded.lexemes.is_empty() {
+            let mut lazy = match self.lazy.take() {
+                Some(lazy) => lazy,
+                None => {
+                    let graph = std::mem::take(&mut self.graph);
+                    Lazy::new(graph, &self.folded, lexicon, fuel)?
+                }
+            };
+            if !lazy.run(&self.folded, lexicon, max_places, fuel)? {
+                self.lazy = Some(lazy);
+                return Ok(false);
+            }
+            self.graph = lazy.finish();
+        }
+        self.collect_languages(fuel)?;
+        Ok(true)
+    }
+
+    fn collect_languages(&mut self, fuel: &mut Fuel) -> Result<(), OutOfFuel> {
         let mut seen = hashbrown::HashSet::new();
         for node in &self.graph.nodes {
+            fuel.burn(1 + node.edges.len() as u64)?;
             for (label, _) in &node.edges {
                 if let Label::Text(expr) | Label::WithinTokens(expr, _) = label
                     && seen.insert(*expr)
@@ -154,7 +189,7 @@ impl Compilation {
         Ok(())
     }
 
-    /// Step 3: the shortest text of each language, some languages a time; true once it is done.
+    /// Step 4: the shortest text of each language, some languages a time; true once it is done.
     /// Languages keep to `bytes`, if given.
     pub(crate) fn weigh(
         &mut self,
@@ -195,8 +230,8 @@ impl Compilation {
         Ok(self.languages.is_empty())
     }
 
-    /// Step 4: drops what can't be completed, then epsilons and left recursion. Where nothing is
-    /// left, a rule that has no text. What goes wrong here is fuel.
+    /// Step 5: drops what can't be completed, then epsilons, left recursion and calls that aren't
+    /// needed. Where nothing is left, a rule that has no text. What goes wrong here is fuel.
     pub(crate) fn simplify(&mut self, fuel: &mut Fuel) -> Result<Option<RuleId>, OutOfFuel> {
         self.weigh_counted(fuel)?;
         let least = lengths(&self.graph, &self.weights, fuel)?;
@@ -255,6 +290,7 @@ impl Compilation {
         deterministic(graph, fuel)?;
         prune(graph, &self.weights, fuel)?;
         merged(graph, fuel)?;
+        inline(graph, fuel)?;
         self.lengths = lengths(graph, &self.weights, fuel)?;
         self.ranks = ranks(graph);
         let is_empty = of_rule(&self.graph, &self.lengths, self.graph.root) == DEAD;
@@ -312,7 +348,7 @@ impl Compilation {
         found.map_or(self.root, |rule| rule as RuleId)
     }
 
-    /// Step 5: the rules become part of the parser; its first state.
+    /// Step 6: the rules become part of the parser; its first state.
     pub(crate) fn install(
         self,
         machine: &mut Machine,
@@ -354,6 +390,8 @@ impl Compilation {
                     Label::Json(schema) => {
                         lexemes.push((Lexeme::Text(self.json[schema as usize]), target));
                     }
+                    // Terminals are languages since step 3.
+                    Label::Lexeme(_) => {}
                     Label::Call(rule) => calls.push(Call {
                         start: NodeId(first + self.graph.starts[rule as usize]),
                         rank: self.ranks[rule as usize],

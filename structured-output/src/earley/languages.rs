@@ -24,7 +24,8 @@ pub(super) fn substring(lexicon: &mut Lexicon, chunks: &[Box<str>]) -> ExprId {
     lexicon.or(&starts)
 }
 
-fn any_text(lexicon: &mut Lexicon) -> ExprId {
+/// Any text.
+pub(super) fn any_text(lexicon: &mut Lexicon) -> ExprId {
     let any = lexicon.code_points([('\0', char::MAX)].into_iter());
     lexicon.star(any)
 }
@@ -39,16 +40,21 @@ fn ending_with(lexicon: &mut Lexicon, words: &[Box<str>]) -> ExprId {
     lexicon.concat(ANY, any)
 }
 
+/// Texts of a language in which none of some words occurs.
+pub(super) fn without(lexicon: &mut Lexicon, expr: ExprId, words: &[Box<str>]) -> ExprId {
+    let ending = ending_with(lexicon, words);
+    let with = lexicon.concat(ending, ANY);
+    let without = lexicon.not(with);
+    lexicon.and(&[expr, without])
+}
+
 /// Text in which none of some words occurs.
 pub(super) fn text_without(lexicon: &mut Lexicon, words: &[Box<str>]) -> ExprId {
     let text = any_text(lexicon);
     if words.is_empty() {
         return text;
     }
-    let ending = ending_with(lexicon, words);
-    let with = lexicon.concat(ending, ANY);
-    let without = lexicon.not(with);
-    lexicon.and(&[text, without])
+    without(lexicon, text, words)
 }
 
 /// Text that ends with `end`, and in which no other place ends one of `words`.

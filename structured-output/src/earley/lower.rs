@@ -6,7 +6,7 @@
 
 use hashbrown::HashMap;
 
-use super::languages::{shortest, substring, text_until, text_without};
+use super::languages::{shortest, substring, text_until, text_without, without};
 use super::order::components;
 use crate::grammar_syntax::{EmbeddedSchema, Grammar, Node, NodeId, NodeKind, RuleId, TokenSet};
 use crate::lexical::{EMPTY, EPSILON, ExprId, Lexicon, product};
@@ -31,6 +31,7 @@ pub(super) enum Tree {
     Call(u32),
     Tokens(u32),
     Json(u32),
+    Lexeme(u32),
     Concat(Vec<Value>),
     Alternate(Vec<Value>),
     Repeat {
@@ -53,6 +54,20 @@ pub(super) struct Folded {
     pub(super) token_set_places: Vec<(RuleId, usize)>,
     /// Schemas, with the rule and offset where they stand.
     pub(super) schemas: Vec<(EmbeddedSchema, RuleId, usize)>,
+    /// Terminals, where some of the grammar's are lazy.
+    pub(super) lexemes: Vec<Terminal>,
+}
+
+/// A terminal where it stands.
+#[derive(Debug, Clone)]
+pub(super) struct Terminal {
+    pub(super) expr: ExprId,
+    /// Whether it ends as soon as it can.
+    pub(super) is_lazy: bool,
+    /// Whether it is what may stand between others.
+    pub(super) is_ignored: bool,
+    pub(super) rule: RuleId,
+    pub(super) offset: usize,
 }
 
 /// Tokens that are written in one way.
@@ -83,6 +98,10 @@ pub(super) struct Lowering {
     is_recursive: Vec<bool>,
     /// Rules whose text doesn't become one language with what stands beside it.
     keeps_terminals: Vec<bool>,
+    /// Whether terminals are told apart from each other: some of them are lazy.
+    keeps_lexemes: bool,
+    /// Names of tokens that are text, which no other terminal contains.
+    words: Vec<Box<str>>,
     /// Whether languages hold text, as far as that was asked.
     holds_text: HashMap<ExprId, bool>,
     /// Tokens by their text.
@@ -150,6 +169,32 @@ impl Lowering {
                 }
             }
         }
+        let lexemes = |rule: RuleId| {
+            let rule = &grammar.rules[rule];
+            rule.lexemes.iter().map(|&node| &rule.nodes[node].kind)
+        };
+        let keeps_lexemes = order
+            .iter()
+            .flat_map(|&rule| lexemes(rule))
+            .any(|kind| match *kind {
+                NodeKind::Shortest(_) => true,
+                NodeKind::Rule(terminal) => grammar.rules[terminal].is_lazy,
+                _ => false,
+            });
+        let names = order
+            .iter()
+            .flat_map(|&rule| lexemes(rule))
+            .filter_map(|kind| match kind {
+                NodeKind::NamedToken(name) => Some(name),
+                _ => None,
+            });
+        let is_text = |name: &&Box<str>| {
+            let named: Option<&NamedToken> = tokens.get(*name);
+            named.is_some_and(|named| named.control_ids.is_empty() && named.stop_ids.is_empty())
+        };
+        let mut words: Vec<Box<str>> = names.filter(is_text).cloned().collect();
+        words.sort_unstable();
+        words.dedup();
         let keeps_terminals = rules_with_terminals(&grammar, &order, &references, &is_recursive);
         let folded = Folded {
             rules: vec![None; grammar.rules.len()],
@@ -160,6 +205,8 @@ impl Lowering {
             order,
             is_recursive,
             keeps_terminals,
+            keeps_lexemes,
+            words,
             holds_text: HashMap::new(),
             tokens,
             folded,
@@ -202,15 +249,19 @@ impl Lowering {
         nodes: Vec<Node>,
     ) -> Result<Value, LowerError> {
         let mut values: Vec<Value> = Vec::with_capacity(nodes.len());
-        for Node { kind, offset } in nodes {
+        let lexemes = std::mem::take(&mut self.grammar.rules[rule].lexemes);
+        let mut lexemes = lexemes.into_iter().peekable();
+        for (id, Node { kind, offset }) in nodes.into_iter().enumerate() {
             let apart = self.keeps_terminals[rule];
-            let value = self
-                .node(lexicon, kind, &values, apart)
-                .map_err(|message| LowerError {
-                    rule,
-                    offset,
-                    message,
-                })?;
+            let value = match lexemes.next_if_eq(&id) {
+                Some(_) => self.lexeme(lexicon, kind, &values, (rule, offset)),
+                None => self.node(lexicon, kind, &values, apart),
+            };
+            let value = value.map_err(|message| LowerError {
+                rule,
+                offset,
+                message,
+            })?;
             self.folded
                 .token_set_places
                 .resize(self.folded.token_sets.len(), (rule, offset));
@@ -223,6 +274,78 @@ impl Lowering {
             values.push(value);
         }
         Ok(values.pop().unwrap_or(Value::Regular(EPSILON, 1)))
+    }
+
+    /// A terminal of Lark.
+    fn lexeme(
+        &mut self,
+        lexicon: &mut Lexicon,
+        kind: NodeKind,
+        values: &[Value],
+        (rule, offset): (RuleId, usize),
+    ) -> Result<Value, String> {
+        let is_lazy = match kind {
+            NodeKind::Shortest(_) => true,
+            NodeKind::Rule(terminal) => self.grammar.rules[terminal].is_lazy,
+            _ => false,
+        };
+        let is_plain = matches!(kind, NodeKind::Literal(_) | NodeKind::NamedToken(_));
+        let is_terminal = matches!(kind, NodeKind::Rule(_));
+        let is_ignored = self.grammar.rules[rule].is_ignored;
+        let value = match kind {
+            // That it ends as soon as it can is said of the terminal, among others.
+            NodeKind::Shortest(inner) if self.keeps_lexemes => values[inner].clone(),
+            NodeKind::Rule(terminal) if self.keeps_lexemes => match &self.folded.rules[terminal] {
+                Some(value) => value.clone(),
+                None => self.node(lexicon, kind, values, true)?,
+            },
+            kind => self.node(lexicon, kind, values, true)?,
+        };
+        let terminal = |lowering: &mut Self, expr: ExprId| {
+            if !lowering.keeps_lexemes || expr == EPSILON {
+                return Value::Regular(expr, 1);
+            }
+            lowering.folded.lexemes.push(Terminal {
+                expr,
+                is_lazy,
+                is_ignored,
+                rule,
+                offset,
+            });
+            lowering.tree(Tree::Lexeme(lowering.folded.lexemes.len() as u32 - 1))
+        };
+        match value {
+            Value::Regular(expr, size) => {
+                let has_words = !is_plain && !is_lazy && !lexicon.is_finite(expr);
+                let (expr, size) = match has_words && !self.words.is_empty() {
+                    true => (without(lexicon, expr, &self.words), size + self.words.len()),
+                    false => (expr, size),
+                };
+                Ok(match terminal(self, expr) {
+                    Value::Regular(expr, _) => Value::Regular(expr, size),
+                    tree => tree,
+                })
+            }
+            Value::Tree(tree) if self.keeps_lexemes && (is_lazy || is_terminal) => {
+                let _ = tree;
+                Err(format!(
+                    "in a grammar with `lazy`, a terminal needs regular parts: no tokens or JSON, \
+                     and at most {MAX_FOLDED_SIZE} parts"
+                ))
+            }
+            Value::Tree(tree) => {
+                // A token's text is a terminal, the token itself is none.
+                if let Tree::Alternate(ways) = &self.folded.trees[tree as usize]
+                    && let [Value::Regular(text, _), others @ ..] = &ways[..]
+                {
+                    let (text, others) = (*text, others.to_vec());
+                    let text = terminal(self, text);
+                    let ways = std::iter::once(text).chain(others).collect();
+                    self.folded.trees[tree as usize] = Tree::Alternate(ways);
+                }
+                Ok(Value::Tree(tree))
+            }
+        }
     }
 
     fn tree(&mut self, tree: Tree) -> Value {

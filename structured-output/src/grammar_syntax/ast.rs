@@ -32,6 +32,13 @@ pub(crate) struct Rule {
     /// don't become one language with what stands beside them, so that what is known of a terminal
     /// is known wherever it stands. It means the same.
     pub(crate) keeps_terminals: bool,
+    /// Nodes that are terminals of Lark, in order: where the grammar has lazy ones, what they are
+    /// depends on what else may stand there.
+    pub(crate) lexemes: Vec<NodeId>,
+    /// Whether it is a terminal that ends as soon as it can.
+    pub(crate) is_lazy: bool,
+    /// Whether it is what Lark ignores between terminals.
+    pub(crate) is_ignored: bool,
 }
 
 /// A node, with the offset in the source where it starts.
@@ -165,12 +172,25 @@ impl SyntaxError {
 #[derive(Debug, Default)]
 pub(crate) struct RuleBuilder {
     nodes: Vec<Node>,
+    lexemes: Vec<NodeId>,
 }
 
 impl RuleBuilder {
     pub(crate) fn push(&mut self, offset: usize, kind: NodeKind) -> NodeId {
         self.nodes.push(Node { kind, offset });
         self.nodes.len() - 1
+    }
+
+    /// The same for a terminal of Lark in a rule.
+    pub(crate) fn push_lexeme(&mut self, offset: usize, kind: NodeKind) -> NodeId {
+        let node = self.push(offset, kind);
+        self.lexemes.push(node);
+        node
+    }
+
+    /// The terminals of Lark among the nodes.
+    pub(crate) fn take_lexemes(&mut self) -> Vec<NodeId> {
+        std::mem::take(&mut self.lexemes)
     }
 
     /// One after the other.
@@ -192,6 +212,7 @@ impl RuleBuilder {
     /// Drops the nodes after the first `len`.
     pub(crate) fn truncate(&mut self, len: usize) {
         self.nodes.truncate(len);
+        self.lexemes.retain(|&node| node < len);
     }
 
     /// How many nodes there are.
@@ -284,6 +305,9 @@ impl Grammar {
             offset,
             nodes: Vec::new(),
             keeps_terminals: false,
+            lexemes: Vec::new(),
+            is_lazy: false,
+            is_ignored: false,
         });
         Ok(self.rules.len() - 1)
     }

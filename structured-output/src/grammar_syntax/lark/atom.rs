@@ -246,11 +246,6 @@ impl<'a> Parser<'a, '_> {
         if pattern.is_empty() {
             return Err(SyntaxError::new(start, "an empty regular expression"));
         }
-        let known = match flags {
-            "" => pattern.into(),
-            flags => format!("(?{flags}){pattern}").into(),
-        };
-        self.patterns.insert(start, known);
         self.limits.regex(pattern, flags, pattern_start)
     }
 

@@ -213,7 +213,7 @@ impl<'a> Parser<'a, '_> {
         let rule = self.grammar.declare(ARGUMENT, offset, self.limits)?;
         // Not part of the rule that is being read.
         let outer = std::mem::take(&mut self.rule);
-        let node = self.rule.push(offset, kind);
+        let node = self.rule.push_lexeme(offset, kind);
         let body = self.with_ignored(offset, node);
         self.set_body(rule, body)?;
         self.rule = outer;
