@@ -53,6 +53,8 @@ pub struct Request {
     pub(crate) num_runner_tokens: usize,
     /// Output tokens that no output has carried yet.
     pub(crate) unsent_token_ids: Vec<u32>,
+    /// After how many of these the output was a complete text, where stop strings may cut it off there.
+    pub(crate) unsent_complete_after: Vec<u32>,
 }
 
 /// What constrains a request's output.
@@ -121,6 +123,7 @@ impl Request {
             spec_token_ids: Vec::new(),
             num_runner_tokens: 0,
             unsent_token_ids: Vec::new(),
+            unsent_complete_after: Vec::new(),
         }
     }
 

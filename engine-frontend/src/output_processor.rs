@@ -155,6 +155,9 @@ impl OutputProcessor {
         if output.events.iter().any(is_admitted) {
             state.queue.admit();
         }
+        if output.no_time_to_think {
+            state.detokenizer.leave_out_thinking();
+        }
         if output.new_token_ids.is_empty() && output.finish_reason.is_none() {
             return Some(false);
         }

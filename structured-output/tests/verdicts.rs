@@ -1,20 +1,15 @@
 //! Whether a constraint is let in depends on it and on the limits, not on what was compiled before.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::sync::Arc;
+mod byte_vocabulary;
 
 use structured_output::{
     CancelFlag, CompileBudget, CompileError, CompilerOptions, GrammarCompiler, GrammarMatcher,
-    JsonSchemaOptions, MatcherError, PropertyOrder, TokenizerInfo,
+    JsonSchemaOptions, MatcherError, PropertyOrder,
 };
 
-const EOS: u32 = 256;
-
 fn compiler() -> GrammarCompiler {
-    let mut vocab: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).collect();
-    vocab.push(b"<eos>".to_vec());
-    let info = TokenizerInfo::new(&vocab, vocab.len(), &[EOS], &[EOS]).unwrap();
-    GrammarCompiler::new(Arc::new(info), CompilerOptions::default())
+    byte_vocabulary::compiler(CompilerOptions::default())
 }
 
 fn wide(num_properties: usize, salt: usize) -> String {

@@ -7,9 +7,11 @@ use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use protocol::{RequestError, RequestErrorCode, StructuredOutputsConfig};
 use structured_output::CancelFlag;
 
+use super::aside::Aside;
 use super::backend::StructuredOutputBackend;
 use super::compile_job::{CompileJob, CompiledGrammar, Purpose};
 use super::compile_pool::CompilePool;
+use super::turn::{Duty, Turn};
 use crate::request::{Request, RequestId, StructuredOutput};
 
 /// Compiles the requests' grammars on threads of its own. Shared by the input threads, which
@@ -118,6 +120,7 @@ impl StructuredOutputManager {
                 reasoning_ended: request.reasoning_ended(),
                 output_token_ids: request.output_token_ids().to_vec(),
             },
+            turn: Turn::first(Duty::Begin),
             cancel: pending.cancel.clone(),
             compiled: sender,
             compile_seconds: None,
@@ -137,16 +140,16 @@ impl StructuredOutputManager {
         };
         let (mut pending, sender) = PendingGrammar::new();
         pending.was_admitted = true;
-        let duty = grammar.duty();
-        let job = CompileJob {
+        let is_renewed = matches!(grammar.aside(), Some(Aside::Exhausted));
+        self.pool()?.submit_aside(CompileJob {
             request_id: request.request_id().clone(),
             params: Arc::clone(request.sampling_params()),
+            turn: Turn::first(grammar.duty()),
             purpose: Purpose::Aside(grammar),
             cancel: pending.cancel.clone(),
             compiled: sender,
-            compile_seconds: None,
-        };
-        self.pool()?.submit_aside(job, duty)?;
+            compile_seconds: is_renewed.then_some(0.0),
+        })?;
         request.structured_output = Some(StructuredOutput::Pending(pending));
         Ok(())
     }

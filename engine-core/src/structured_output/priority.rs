@@ -1,6 +1,10 @@
 //! The priorities of the compile threads.
 
-use super::compile_job::Duty;
+use super::turn::Duty;
+
+/// How much nicer than the model's threads, which have that of the process, those are that find answers.
+#[cfg(target_os = "linux")]
+const ANSWER_NICENESS: libc::c_int = 5;
 
 /// Puts the calling thread behind others of the machine, as far as its duty lets it wait.
 ///
@@ -13,7 +17,11 @@ use super::compile_job::Duty;
 #[cfg(target_os = "linux")]
 pub(super) fn lower_priority(duty: Duty) -> std::io::Result<()> {
     let nice = match duty {
-        Duty::Answer => 5,
+        Duty::Answer => {
+            // SAFETY: takes two integers, touches no memory of ours.
+            let of_process = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
+            (of_process + ANSWER_NICENESS).min(19)
+        }
         Duty::Begin | Duty::Compile | Duty::Apart => {
             let parameters = libc::sched_param { sched_priority: 0 };
             // SAFETY: reads the parameters, which are valid; 0 is the calling thread.
@@ -55,16 +63,22 @@ mod tests {
     #[test]
     fn a_compile_thread_yields_to_all_others() {
         let before = priority();
-        let of_duty = |duty| {
+        let of_duty = |duty, process_niceness| {
             let lowered = std::thread::spawn(move || {
+                // SAFETY: takes three integers, touches no memory of ours.
+                let set = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, process_niceness) };
+                assert_eq!(set, 0);
                 lower_priority(duty).unwrap();
                 priority()
             });
             lowered.join().unwrap()
         };
-        assert_eq!(of_duty(Duty::Answer), (libc::SCHED_OTHER, 5));
+        let niceness = before.1;
+        let of_answer = of_duty(Duty::Answer, niceness);
+        assert_eq!(of_answer, (before.0, (niceness + 5).min(19)));
+        assert_eq!(of_duty(Duty::Answer, 17), (before.0, 19));
         for duty in [Duty::Begin, Duty::Compile, Duty::Apart] {
-            assert_eq!(of_duty(duty).0, libc::SCHED_IDLE);
+            assert_eq!(of_duty(duty, niceness).0, libc::SCHED_IDLE);
         }
         // This thread's is as it was.
         assert_eq!(priority(), before);

@@ -264,11 +264,10 @@ impl GenerateRequest {
         }
     }
 
-    /// About how many bytes there are to read: the work that it makes before it can be sent.
-    pub(crate) fn num_bytes(&self) -> usize {
+    /// How long its constraint's text is, if it has one.
+    pub(crate) fn constraint_bytes(&self) -> Option<usize> {
         let constraint = self.sampling_params.structured_outputs.as_ref();
-        let constraint = constraint.map_or(0, |params| constraint_bytes(&params.constraint));
-        self.prompt.num_bytes() + constraint
+        constraint.map(|params| constraint_bytes(&params.constraint))
     }
 }
 

@@ -364,6 +364,8 @@ fn output() -> impl Strategy<Value = EngineCoreOutput> {
         error: of(request_error()),
         num_nans_in_logits: any::<u32>(),
         structured_output_complete: any::<Option<bool>>(),
+        complete_after: vec(any::<u32>(), 0..4),
+        no_time_to_think: any::<bool>(),
     )
 }
 

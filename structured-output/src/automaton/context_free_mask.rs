@@ -13,6 +13,9 @@ use crate::lexical::{Fuel, OutOfFuel};
 use crate::mask::{Mask, MaskRef, set_bits};
 use crate::pushdown::{self, EMPTY_STACK, NO_KEY};
 
+/// So many tokens outside a mask are worth a trie of their own.
+const FEW_OUTSIDE: usize = 16 << 10;
+
 impl TokenAutomaton {
     /// The tokens that may come next, the vocabulary's stop tokens included where the text may end.
     pub(super) fn parser_mask(
@@ -163,7 +166,6 @@ impl TokenAutomaton {
 
     /// The text tokens that are not in a mask, where they are few.
     fn outside(&mut self, inside: &Arc<Mask>) -> Option<Arc<Trie>> {
-        const FEW: usize = 16 << 10;
         let key = Arc::as_ptr(inside) as usize;
         if let Some((_, known)) = self.grammars.memo.outside.get(&key) {
             return Some(Arc::clone(known));
@@ -175,7 +177,7 @@ impl TokenAutomaton {
             *word &= !taken;
         }
         let count: usize = words.iter().map(|word| word.count_ones() as usize).sum();
-        if count > FEW {
+        if count > FEW_OUTSIDE {
             return None;
         }
         let ids = MaskRef::new(Arc::new(Mask::from_words(words, count))).token_ids();

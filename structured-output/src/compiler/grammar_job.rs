@@ -315,6 +315,9 @@ fn tokens_named(index: &TokenizerIndex, name: &[u8]) -> NamedToken {
     named
         .ids
         .extend(others.filter(|&&id| !name.is_empty() && info.token_bytes(id) == name));
+    if named.ids.is_empty() {
+        named.ids.extend(info.any_token());
+    }
     named.ids.sort_unstable();
     named.ids.dedup();
     for &id in &named.ids {
@@ -340,11 +343,17 @@ fn token_mask(set: &TokenSet, info: &TokenizerInfo) -> Result<Mask, String> {
         }
     }
     for &(first, last) in &set.ranges {
-        if last as usize >= vocab_size {
+        if last as usize >= info.num_ids() {
             return Err(format!(
                 "token {last} is beyond the vocabulary: ids go from 0 to {}",
-                vocab_size - 1
+                info.num_ids() - 1
             ));
+        }
+        if let Some(any) = info.any_token().filter(|_| !set.ends_text) {
+            if !set.negated {
+                words[any as usize / 32] |= 1 << (any % 32);
+            }
+            continue;
         }
         if first == last && !set.negated && !set.ends_text && info.is_stop_token(first) {
             return Err(format!(

@@ -3,6 +3,7 @@
 use hashbrown::HashMap;
 
 use super::graph::{Graph, Label, NO_NODE};
+use super::inline::inline;
 use super::lazy::{Lazy, LazyError};
 use super::left_recursion::{ranks, without_left_recursion};
 use super::length::{Weights, lengths, of_rule};
@@ -229,8 +230,8 @@ impl Compilation {
         Ok(self.languages.is_empty())
     }
 
-    /// Step 5: drops what can't be completed, then epsilons and left recursion. Where nothing is
-    /// left, a rule that has no text. What goes wrong here is fuel.
+    /// Step 5: drops what can't be completed, then epsilons, left recursion and calls that aren't
+    /// needed. Where nothing is left, a rule that has no text. What goes wrong here is fuel.
     pub(crate) fn simplify(&mut self, fuel: &mut Fuel) -> Result<Option<RuleId>, OutOfFuel> {
         self.weigh_counted(fuel)?;
         let least = lengths(&self.graph, &self.weights, fuel)?;
@@ -289,6 +290,7 @@ impl Compilation {
         deterministic(graph, fuel)?;
         prune(graph, &self.weights, fuel)?;
         merged(graph, fuel)?;
+        inline(graph, fuel)?;
         self.lengths = lengths(graph, &self.weights, fuel)?;
         self.ranks = ranks(graph);
         let is_empty = of_rule(&self.graph, &self.lengths, self.graph.root) == DEAD;

@@ -9,6 +9,7 @@
 //! | `length` | what can be completed, and in how little |
 //! | `simplify` | no epsilons, deterministic, small |
 //! | `left_recursion` | rules that begin with themselves, rewritten |
+//! | `inline` | rules that become parts of others |
 //! | `order` | strongly connected components |
 //! | `compile` | these steps in a row |
 //! | `program` | what comes out: nodes with lexemes and calls |
@@ -26,6 +27,7 @@ mod completion;
 mod context;
 mod enter;
 mod graph;
+mod inline;
 mod language_mask;
 mod languages;
 mod lazy;
@@ -43,12 +45,12 @@ mod tests;
 
 pub(crate) use compile::{Compilation, Lowered};
 pub(crate) use completion::Symbol;
-pub(crate) use context::ContextId;
+pub(crate) use context::{ContextId, Return};
 pub(crate) use language_mask::{
-    End, LanguageMask, Leave, NUM_KNOWN, Places, Rests, Walked, walk as walk_language,
+    End, LanguageMask, Leave, NUM_KNOWN, Places, Rests, Tokens, Walked, walk as walk_language,
 };
 pub(crate) use lazy::LazyError;
 pub(crate) use lower::{LowerError, NamedToken};
 pub(crate) use memo::ContextMemo;
 pub(crate) use parser::{Item, Parser, StateId};
-pub(crate) use program::Lexeme;
+pub(crate) use program::{Lexeme, NodeId};

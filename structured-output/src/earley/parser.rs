@@ -35,6 +35,16 @@ pub(crate) struct Item {
     pub(crate) context: ContextId,
 }
 
+impl Item {
+    /// The same where tokens aren't counted.
+    pub(crate) fn uncounted(self) -> Self {
+        Self {
+            lexeme: self.lexeme.uncounted(),
+            ..self
+        }
+    }
+}
+
 /// All states of a generation, and the rules they belong to.
 pub(crate) struct Parser {
     pub(super) program: Program,
@@ -334,16 +344,18 @@ impl Parser {
         self.intern(items, fuel)
     }
 
-    /// The contexts that a context returns to.
-    pub(crate) fn below(&self, context: ContextId) -> Vec<ContextId> {
-        let places = self.contexts.returns(context).iter();
-        let mut below: Vec<ContextId> = places
-            .filter(|place| **place != Return::END)
-            .map(|place| place.context)
-            .collect();
-        below.sort_unstable();
-        below.dedup();
-        below
+    /// The places that a context returns to.
+    pub(crate) fn returns(&self, context: ContextId) -> Vec<Return> {
+        self.contexts.returns(context).to_vec()
+    }
+
+    /// A lexeme that a place follows, up to the end of its rule and no further.
+    pub(crate) fn item_within(&mut self, lexeme: Lexeme, place: Return) -> Item {
+        let context = self.context(vec![Return {
+            context: AT_END,
+            ..place
+        }]);
+        Item { lexeme, context }
     }
 
     /// Records nothing until the recording is resumed.

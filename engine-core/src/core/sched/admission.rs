@@ -67,6 +67,7 @@ impl Scheduler {
                 structured_output_complete: request
                     .grammar()
                     .map(StructuredOutputRequest::is_completed),
+                complete_after: std::mem::take(&mut request.unsent_complete_after),
                 ..EngineCoreOutput::default()
             },
         });

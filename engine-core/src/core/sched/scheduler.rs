@@ -86,6 +86,8 @@ pub struct Scheduler {
     pub(crate) pending_outputs: Vec<ClientOutput>,
     pub(crate) prefix_cache_stats: PrefixCacheStats,
     pub(crate) structured_output_stats: StructuredOutputStats,
+    /// The last `num_queued_grammars` that was reported.
+    pub(crate) num_reported_grammars: u32,
     pub(crate) spec_decoding_stats: SpecDecodingStats,
     pub(crate) forced_tokens: ForcedTokens,
     pub(crate) proposer: Option<NgramProposer>,
@@ -126,6 +128,7 @@ impl Scheduler {
             pending_outputs: Vec::new(),
             prefix_cache_stats: PrefixCacheStats::default(),
             structured_output_stats: StructuredOutputStats::default(),
+            num_reported_grammars: 0,
             spec_decoding_stats: SpecDecodingStats::default(),
             forced_tokens: ForcedTokens::default(),
             proposer: None,
