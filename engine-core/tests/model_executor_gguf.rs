@@ -610,16 +610,16 @@ fn settings_that_would_change_the_result_are_refused() {
 
     // What changes nothing may stand there.
     let folder = tempfile::tempdir().unwrap();
-    RandomCheckpoint::tiny("Qwen3MoeForCausalLM", 1)
+    RandomCheckpoint::tiny("Qwen2ForCausalLM", 1)
         .write(folder.path())
         .unwrap();
     let mut writer = convert(folder.path(), &floats(0));
     writer
-        .u32("qwen3moe.expert_gating_func", 1)
-        .f32("qwen3moe.expert_weights_scale", 1.0)
-        .bool("qwen3moe.expert_weights_norm", true)
-        .bool("qwen3moe.attention.causal", true)
-        .f32("qwen3moe.final_logit_softcapping", 0.0);
+        .u32("qwen2.expert_gating_func", 1)
+        .f32("qwen2.expert_weights_scale", 1.0)
+        .bool("qwen2.expert_weights_norm", true)
+        .bool("qwen2.attention.causal", true)
+        .f32("qwen2.final_logit_softcapping", 0.0);
     let path = folder.path().join("model.gguf");
     writer.write(&path).unwrap();
     load(&path, BackendKind::Cpu, Dtype::Auto, 1).unwrap();
