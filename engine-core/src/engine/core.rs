@@ -190,8 +190,8 @@ impl EngineCore {
         }
     }
 
-    /// Takes one grammar to its request.
-    pub(crate) fn grammar_compiled(&mut self, request_id: &RequestId) {
+    /// Takes a grammar to its request, whose id came out of [`StructuredOutputManager::done`].
+    pub fn grammar_compiled(&mut self, request_id: &RequestId) {
         self.scheduler.grammar_compiled(request_id);
         self.submit_asides();
     }

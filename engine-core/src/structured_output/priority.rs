@@ -1,6 +1,6 @@
 //! The priorities of the compile threads.
 
-use super::compile_job::Duty;
+use super::turn::Duty;
 
 /// How much nicer than the model's threads, which have that of the process, those are that find answers.
 #[cfg(target_os = "linux")]

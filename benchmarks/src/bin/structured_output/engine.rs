@@ -189,6 +189,13 @@ impl Engine {
         self.core.has_work()
     }
 
+    /// Sleeps until a request has its grammar, or is refused: its id.
+    pub(crate) fn next_grammar(&mut self) -> anyhow::Result<String> {
+        let request_id = self.core.structured_output_manager().done().recv()?;
+        self.core.grammar_compiled(&request_id);
+        Ok(request_id.to_string())
+    }
+
     /// Sleeps until no request waits for its grammar.
     pub(crate) fn wait_for_grammars(&mut self) {
         while self.core.wait_for_grammar() {}

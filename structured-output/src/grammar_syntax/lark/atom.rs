@@ -4,6 +4,7 @@ use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange};
 
 use super::super::ast::{EmbeddedSchema, NodeKind, SyntaxError, TokenSet};
 use super::super::cursor::cut;
+use super::super::substring::Substrings;
 use super::{Parser, parse_nested};
 use crate::json::Value;
 
@@ -246,11 +247,6 @@ impl<'a> Parser<'a, '_> {
         if pattern.is_empty() {
             return Err(SyntaxError::new(start, "an empty regular expression"));
         }
-        let known = match flags {
-            "" => pattern.into(),
-            flags => format!("(?{flags}){pattern}").into(),
-        };
-        self.patterns.insert(start, known);
         self.limits.regex(pattern, flags, pattern_start)
     }
 
@@ -364,7 +360,10 @@ impl<'a> Parser<'a, '_> {
             _ => None,
         };
         match chunks {
-            Some(chunks) => Ok(NodeKind::Substring(chunks)),
+            Some(chunks) => {
+                self.grammar.charge(chunks.len(), offset, self.limits)?;
+                Ok(NodeKind::Substring(Substrings::new(&chunks)))
+            }
             None => Err(SyntaxError::new(
                 offset,
                 format!(

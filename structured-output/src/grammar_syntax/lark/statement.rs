@@ -65,8 +65,12 @@ impl<'a> Parser<'a, '_> {
                 let suffix = self.rule.push(offset, suffix);
                 body = self.rule.concat(offset, vec![body, suffix]);
             }
-            body = self.rule.push(offset, NodeKind::Shortest(body));
-            if !is_terminal(name) {
+            let kind = NodeKind::Shortest(body);
+            if is_terminal(name) {
+                self.grammar.rules[rule].is_lazy = true;
+                body = self.rule.push(offset, kind);
+            } else {
+                body = self.rule.push_lexeme(offset, kind);
                 body = self.with_ignored(offset, body);
             }
         }
