@@ -18,9 +18,6 @@ use crate::structured_outputs::{BackendOptions, ReasoningParser, StructuredOutpu
 /// longer is a mistake.
 pub(crate) const MAX_SHUTDOWN_TIMEOUT: f64 = 365.0 * 24.0 * 3600.0;
 
-/// Most tokens of a draft: more are never right in a row often enough to pay.
-const MAX_DRAFT: u32 = 64;
-
 /// Flags of the core's process, its model execution, its cache and its scheduler. A core that was
 /// started by hand has its own, so they are refused rather than ignored.
 const DECIDED_BY_THE_CORE: [&str; 27] = [
@@ -376,9 +373,10 @@ fn speculative_config(text: &str) -> Result<SpeculativeConfig, String> {
         prompt_lookup_min,
         prompt_lookup_max,
     } = config;
-    if !(1..=MAX_DRAFT).contains(&num_speculative_tokens) {
+    let most = SpeculativeConfig::MAX_NUM_SPECULATIVE_TOKENS;
+    if !(1..=most).contains(&num_speculative_tokens) {
         return Err(format!(
-            "num_speculative_tokens must be between 1 and {MAX_DRAFT}, got {num_speculative_tokens}"
+            "num_speculative_tokens must be between 1 and {most}, got {num_speculative_tokens}"
         ));
     }
     if prompt_lookup_min == 0 || prompt_lookup_min > prompt_lookup_max {

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use benchmarks::statistics::Summary;
+use engine_core::engine::StepTimes;
 use protocol::{
     EngineCoreEventType, EngineCoreOutput, ModelSource, StructuredOutputsConstraint,
     StructuredOutputsParams,
@@ -63,6 +64,8 @@ struct Measured {
     /// How long each wave took.
     waves: Vec<Duration>,
     num_deferred: u64,
+    /// Where the steps' time went.
+    step_times: StepTimes,
 }
 
 /// All that comes beside the neighbours.
@@ -114,7 +117,9 @@ pub(crate) fn measure(arguments: &Arguments, folder: &Path) -> anyhow::Result<()
             let measured = &mut measured[situation];
             for step in 0..2 * arguments.steps {
                 visitors.come(&mut engine, beside, step);
+                let before = engine.step_times();
                 let (outputs, stats) = engine.step()?;
+                measured.step_times += engine.step_times() - before;
                 measured.num_deferred += stats.num_deferred_answers;
                 let gaps = neighbours.take(&mut engine, &outputs);
                 measured.gaps.extend(gaps);
@@ -170,6 +175,21 @@ fn print(measured: &[Measured; 3]) {
     row("median", |summary| summary.p50);
     row("p99", |summary| summary.p99);
     row("longest", |summary| summary.max);
+    println!("\nMean parts of a step, the masks being made while the forward pass runs:\n");
+    println!("| | scheduler | masks | forward pass | LM head and sampling | update |");
+    println!("|---|---|---|---|---|---|");
+    for (of, (_, name)) in measured.iter().zip(SITUATIONS) {
+        let times = &of.step_times;
+        let parts = [
+            times.schedule,
+            times.grammar_bitmask,
+            times.execute_model,
+            times.sample_tokens,
+            times.update_from_output,
+        ]
+        .map(|part| format!("{:.2?}", part.div_f64(times.num_steps.max(1) as f64)));
+        println!("| {name} | {} |", parts.join(" | "));
+    }
     println!("\nUntil admission, and whole waves (median, longest, how many):\n");
     println!("| | others of the wave | small newcomers | waves | answers found aside |");
     println!("|---|---|---|---|---|");
