@@ -7,6 +7,7 @@ use hashbrown::HashMap;
 use super::exits::NearExits;
 use super::language_facts::LanguageFacts;
 use super::parser_steps::Steps;
+use super::ways::{Way, Ways};
 use super::{GrammarState, TokenAutomaton};
 use crate::earley::{
     ContextId, ContextMemo, Item, Lexeme, NodeId, Parser, StateId, Symbol, Tokens,
@@ -56,6 +57,8 @@ pub(super) struct Memo {
     pub(super) bytes: usize,
     /// Tokens of the canonical completion, its stop token included.
     min_tokens: HashMap<StateId, u32>,
+    /// Where it is still being walked.
+    ways: Ways<StateId, Symbol>,
     /// Tokens to the nearest end, where not every text can be written.
     token_distance: HashMap<StateId, u32>,
 }
@@ -76,6 +79,7 @@ impl Memo {
             + self.near_exits.capacity() * (size_of::<(u32, Lexeme, NodeId, usize)>() + 1)
             + self.steps.memory_bytes()
             + self.bytes
+            + self.ways.memory_bytes()
             + self.languages.memory_bytes()
             + self.by_state.capacity() * (size_of::<(StateId, usize)>() + 1)
             + self.by_item.capacity() * (size_of::<(pushdown::State, ContextId, usize)>() + 1)
@@ -237,12 +241,30 @@ impl TokenAutomaton {
         if self.grammars.memo.min_tokens.contains_key(&state) {
             return Ok(None);
         }
+        let mut way = self.grammars.memo.ways.take(state);
+        let counted = self.count_on_parser_way(&mut way, fuel);
+        if !matches!(counted, Ok(None)) {
+            self.grammars.memo.ways.put(state, way);
+        }
+        counted
+    }
+
+    /// The same from the end of the way on that was walked so far.
+    fn count_on_parser_way(
+        &mut self,
+        way: &mut Way<StateId, Symbol>,
+        fuel: &mut Fuel,
+    ) -> Result<Option<StateId>, OutOfFuel> {
+        let Way {
+            places: states,
+            steps: symbols,
+        } = way;
+        let Some(&(mut last)) = states.last() else {
+            return Ok(None);
+        };
         let longest = self.index.max_token_bytes() as usize;
-        let mut symbols = Vec::new();
-        let mut states = vec![state];
         // Up to the end, or a token's length into what is known.
         let mut known_run = 0;
-        let mut last = state;
         loop {
             let (parser, machine) = self.parser();
             let Some((symbol, next)) = parser.toward_end(machine, last, fuel)? else {

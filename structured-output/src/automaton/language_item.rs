@@ -14,7 +14,8 @@ use crate::earley::{
 };
 use crate::index::{ROOT, Trie};
 use crate::lexical::{ByteSet, ExprId, Fuel, OutOfFuel};
-use crate::mask::walk::{Labelled, resting_state};
+use crate::mask::beside::resting_state;
+use crate::mask::walk::Labelled;
 use crate::mask::{clear_bits, set_bits};
 use crate::pushdown::EMPTY_STACK;
 
@@ -26,6 +27,9 @@ const START: End = End {
 
 /// Rests of up to one in so many tokens get a trie of their own.
 const FEW: usize = 32;
+
+/// So many alternatives of a language that many bytes begin are kept apart.
+const MOST_PARTS: usize = 32;
 
 impl TokenAutomaton {
     /// Adds what a language and what follows it allow.
@@ -264,11 +268,10 @@ impl TokenAutomaton {
         language: ExprId,
         fuel: &mut Fuel,
     ) -> Result<Vec<ExprId>, OutOfFuel> {
-        const MAX_PARTS: usize = 32;
         let mut parts = Vec::new();
         let mut others = Vec::new();
         for expr in self.machine.lexicon.alternatives(language) {
-            match parts.len() < MAX_PARTS && self.has_many_bytes(expr, fuel)? {
+            match parts.len() < MOST_PARTS && self.has_many_bytes(expr, fuel)? {
                 true => parts.push(expr),
                 false => others.push(expr),
             }

@@ -11,7 +11,8 @@ use hashbrown::HashMap;
 use crate::index::{ROOT, Trie};
 use crate::lexical::{ByteSet, ExprId, Fuel, Lexicon, OutOfFuel};
 use crate::mask::set_bits;
-use crate::mask::walk::{DEAD, Labelled, Table};
+use crate::mask::table::{DEAD, Table};
+use crate::mask::walk::Labelled;
 
 /// What a language allows by itself, of the tokens below a node of the trie of bytes.
 pub(crate) struct LanguageMask {
