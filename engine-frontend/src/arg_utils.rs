@@ -18,9 +18,6 @@ use crate::structured_outputs::{BackendOptions, ReasoningParser, StructuredOutpu
 /// longer is a mistake.
 pub(crate) const MAX_SHUTDOWN_TIMEOUT: f64 = 365.0 * 24.0 * 3600.0;
 
-/// Most tokens of a draft: more are never right in a row often enough to pay.
-const MAX_DRAFT: u32 = 64;
-
 /// Flags of the core's process, its model execution, its cache and its scheduler. A core that was
 /// started by hand has its own, so they are refused rather than ignored.
 const DECIDED_BY_THE_CORE: [&str; 27] = [
@@ -112,8 +109,8 @@ pub struct EngineArgs {
     /// Share of the KV blocks that stays free when a request is admitted, 0 to less than 1
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, allow_negative_numbers = true, value_parser = watermark)]
     pub watermark: f64,
-    /// Most requests that wait; one more is refused. Where absent a server has 4096, and others no
-    /// limit
+    /// Most requests that wait, beyond those that one of the next steps begins; one more is refused.
+    /// Where absent a server has 4096, and others no limit
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_num_queued_reqs: Option<u32>,
     /// Most prompt tokens of waiting requests; a request beyond is refused. No limit where absent
@@ -134,7 +131,8 @@ pub struct EngineArgs {
     /// Let the system move compute threads between cores also where there is one for each core
     #[arg(long)]
     pub no_pin_threads: bool,
-    /// Seed for requests that bring none of their own
+    /// Seed of requests that bring none of their own: a server gives each the same, a batch each line
+    /// one of its own made from it
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
     /// Seconds that requests in flight may take to finish when the core gets SIGTERM; 0 aborts
@@ -376,9 +374,10 @@ fn speculative_config(text: &str) -> Result<SpeculativeConfig, String> {
         prompt_lookup_min,
         prompt_lookup_max,
     } = config;
-    if !(1..=MAX_DRAFT).contains(&num_speculative_tokens) {
+    let most = SpeculativeConfig::MAX_NUM_SPECULATIVE_TOKENS;
+    if !(1..=most).contains(&num_speculative_tokens) {
         return Err(format!(
-            "num_speculative_tokens must be between 1 and {MAX_DRAFT}, got {num_speculative_tokens}"
+            "num_speculative_tokens must be between 1 and {most}, got {num_speculative_tokens}"
         ));
     }
     if prompt_lookup_min == 0 || prompt_lookup_min > prompt_lookup_max {

@@ -267,12 +267,18 @@ pub enum JumpForward {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SpeculativeConfig {
-    /// Most tokens of a draft, at least 1.
+    /// Most tokens of a draft, from 1 to [`Self::MAX_NUM_SPECULATIVE_TOKENS`].
     pub num_speculative_tokens: u32,
     /// Fewest tokens that must occur again, at least 1.
     pub prompt_lookup_min: u32,
     /// Most tokens that are looked for, at least `prompt_lookup_min`.
     pub prompt_lookup_max: u32,
+}
+
+impl SpeculativeConfig {
+    /// Most tokens that a draft may have: with the one after it, its rows of logits fill no more than
+    /// half of what the model runner holds at a time.
+    pub const MAX_NUM_SPECULATIVE_TOKENS: u32 = 31;
 }
 
 impl Default for SpeculativeConfig {

@@ -145,8 +145,11 @@ pub enum CompileEffort {
         max_steps: u64,
     },
     /// In memory apart, see [`GrammarCompiler::move_apart`](crate::GrammarCompiler::move_apart), where
-    /// nobody waits for it.
-    Apart,
+    /// nobody waits for it but others there.
+    Apart {
+        /// In all.
+        max_steps: u64,
+    },
 }
 
 /// Bounds on what is accepted from a user. Each is named in the error that it causes.

@@ -1,24 +1,19 @@
 //! Calls that may take only so much, and grammars in memory apart.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::sync::Arc;
+mod byte_vocabulary;
 
+use byte_vocabulary::EOS;
 use structured_output::{
     CancelFlag, CompileBudget, CompileEffort, CompilerOptions, GrammarCompiler, GrammarMatcher,
-    GrammarSpecification, JsonSchemaOptions, MatcherError, TokenizerInfo,
+    GrammarSpecification, JsonSchemaOptions, MatcherError,
 };
 
-const EOS: u32 = 256;
-
 fn compiler(max_shared_steps: Option<u64>) -> GrammarCompiler {
-    let mut vocab: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).collect();
-    vocab.push(b"<eos>".to_vec());
-    let info = TokenizerInfo::new(&vocab, vocab.len(), &[EOS], &[EOS]).unwrap();
-    let options = CompilerOptions {
+    byte_vocabulary::compiler(CompilerOptions {
         max_shared_steps,
         ..CompilerOptions::default()
-    };
-    GrammarCompiler::new(Arc::new(info), options)
+    })
 }
 
 /// A value under one of many schemas with patterns, which overlap.
@@ -164,11 +159,57 @@ fn a_compilation_takes_no_more_than_its_effort() {
         assert_eq!(compile(specification, none), Some(Ok(grammar)));
     }
     let wrong = GrammarSpecification::Regex("(a".to_owned());
-    let error = compile(&wrong, CompileEffort::Apart).unwrap().unwrap_err();
+    let apart = |max_steps| CompileEffort::Apart { max_steps };
+    let error = compile(&wrong, apart(u64::MAX)).unwrap().unwrap_err();
     assert_eq!(compiler.compile_regex("(a").unwrap_err(), error);
     let other = GrammarSpecification::Regex("[a-z]+".to_owned());
-    let grammar = compile(&other, CompileEffort::Apart).unwrap().unwrap();
+    assert_eq!(compile(&other, apart(10)), None);
+    let grammar = compile(&other, apart(10_000)).unwrap().unwrap();
     assert!(GrammarMatcher::new(&grammar).is_apart());
+}
+
+/// Each turn goes on where the last one ended, so no text is too long for turns.
+#[test]
+fn the_length_of_a_long_text_is_found_in_turns() {
+    const STEPS: u64 = 20_000;
+    const MANY: u64 = 1 << 40;
+    let invoices = GrammarSpecification::JsonSchema(
+        r#"{"type": "array", "minItems": 400, "items": {"type": "object", "additionalProperties": false,
+            "required": ["number", "date", "paid"], "properties": {"number": {"type": "integer"},
+            "date": {"type": "string", "format": "date"}, "paid": {"type": "boolean"}}}}"#
+            .to_owned(),
+        JsonSchemaOptions::default(),
+    );
+    let nested = GrammarSpecification::grammar(
+        "root ::= (\"<\" x \">\"){900}\nx ::= \"(\" x \")\" | [a-f]{20}\n",
+    );
+    for specification in [invoices, nested] {
+        // Of which nothing is known.
+        let matcher = |steps| {
+            let budget = CompileBudget::default();
+            let compiled =
+                compiler(None).compile_specification(&specification, budget, &CancelFlag::new());
+            let mut matcher = GrammarMatcher::new(&compiled.unwrap());
+            matcher.set_allowance(Some(steps));
+            matcher
+        };
+        let at_once = matcher(MANY);
+        let expected = at_once.min_tokens_to_complete().unwrap();
+        let num_steps = MANY - at_once.allowance().unwrap();
+        let mut in_turns = matcher(STEPS);
+        let mut num_turns = 1;
+        while let Err(error) = in_turns.min_tokens_to_complete() {
+            assert_eq!(error, MatcherError::AllowanceSpent);
+            in_turns.set_allowance(Some(STEPS));
+            num_turns += 1;
+            assert!(
+                num_turns < 2 + 2 * num_steps / STEPS,
+                "of {num_steps} steps"
+            );
+        }
+        assert_eq!(in_turns.min_tokens_to_complete(), Ok(expected));
+        assert!(num_turns > 3, "{num_steps} steps");
+    }
 }
 
 #[test]
@@ -209,15 +250,11 @@ fn a_matcher_that_is_moved_apart_stands_where_it_stood() {
 
 #[test]
 fn matchers_go_on_when_memory_apart_is_full() {
-    let mut vocab: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).collect();
-    vocab.push(b"<eos>".to_vec());
-    let info = TokenizerInfo::new(&vocab, vocab.len(), &[EOS], &[EOS]).unwrap();
-    let options = CompilerOptions {
+    let compiler = byte_vocabulary::compiler(CompilerOptions {
         cache_bytes: 4 << 20,
         max_shared_steps: Some(20_000),
         ..CompilerOptions::default()
-    };
-    let compiler = GrammarCompiler::new(Arc::new(info), options);
+    });
     let cancel = CancelFlag::new();
     let grammar = compiler.compile_builtin_json().unwrap();
     let mut hog = GrammarMatcher::new(&grammar);

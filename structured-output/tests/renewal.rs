@@ -1,24 +1,19 @@
 //! Matchers whose memory is full, and go on in other memory.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::sync::Arc;
+mod byte_vocabulary;
 
+use byte_vocabulary::EOS;
 use structured_output::{
     CancelFlag, CompileError, CompilerOptions, GrammarCompiler, GrammarMatcher, MatcherError,
-    RenewError, TokenizerInfo,
+    RenewError,
 };
 
-const EOS: u32 = 256;
-
 fn compiler(cache_bytes: usize) -> GrammarCompiler {
-    let mut vocab: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).collect();
-    vocab.push(b"<eos>".to_vec());
-    let info = TokenizerInfo::new(&vocab, vocab.len(), &[EOS], &[EOS]).unwrap();
-    let options = CompilerOptions {
+    byte_vocabulary::compiler(CompilerOptions {
         cache_bytes,
         ..CompilerOptions::default()
-    };
-    GrammarCompiler::new(Arc::new(info), options)
+    })
 }
 
 fn renew(compiler: &GrammarCompiler, matcher: &mut GrammarMatcher) -> Result<(), RenewError> {
@@ -143,6 +138,7 @@ fn few_have_memory_of_their_own() {
             RenewError::Matcher(MatcherError::StatesExhausted { .. })
         ));
     }
+    assert!(!compiler.has_own_memory());
     let mut fifth = matcher();
     renew(&compiler, &mut fifth).unwrap();
     let error = renew(&compiler, &mut fifth).unwrap_err();
@@ -150,6 +146,7 @@ fn few_have_memory_of_their_own() {
     assert!(fifth.accept_token(u32::from(b'a')).unwrap(), "as it was");
     fifth.rollback(1).unwrap();
     with_own.pop();
+    assert!(compiler.has_own_memory());
     renew(&compiler, &mut fifth).unwrap();
     // A fork stays in it.
     let fork = fifth.fork();
@@ -159,6 +156,32 @@ fn few_have_memory_of_their_own() {
     assert!(renew(&compiler, &mut sixth).is_err());
     drop(fork);
     renew(&compiler, &mut sixth).unwrap();
+}
+
+/// Who is moved again and again by what others do needs no memory of its own.
+#[test]
+fn whoever_comes_much_further_each_time_never_waits_for_memory() {
+    let compiler = compiler(1 << 20);
+    let grammar = compiler.compile_regex("a*").unwrap();
+    let mut with_own: Vec<_> = (0..4).map(|_| GrammarMatcher::new(&grammar)).collect();
+    for matcher in &mut with_own {
+        renew(&compiler, matcher).unwrap();
+        renew(&compiler, matcher).unwrap();
+    }
+    let renewals = |tokens_between: usize| {
+        let mut matcher = GrammarMatcher::new(&grammar);
+        (0..20)
+            .take_while(|_| {
+                matcher
+                    .accept_tokens(&vec![u32::from(b'a'); tokens_between])
+                    .unwrap();
+                compiler.clear_cache();
+                renew(&compiler, &mut matcher).is_ok()
+            })
+            .count()
+    };
+    assert_eq!(renewals(100), 20);
+    assert_eq!(renewals(1), 8);
 }
 
 #[test]

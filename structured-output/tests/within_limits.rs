@@ -1,20 +1,15 @@
 //! Constraints that have very many states, of which a text meets few: they keep to the default limits.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::sync::Arc;
+mod byte_vocabulary;
 
 use structured_output::{
     CompileError, CompiledGrammar, CompilerOptions, GrammarCompiler, GrammarMatcher,
-    JsonSchemaOptions, TokenizerInfo,
+    JsonSchemaOptions,
 };
 
-const EOS: u32 = 256;
-
 fn compiler() -> GrammarCompiler {
-    let mut vocab: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).collect();
-    vocab.push(b"<eos>".to_vec());
-    let info = TokenizerInfo::new(&vocab, vocab.len(), &[EOS], &[EOS]).unwrap();
-    GrammarCompiler::new(Arc::new(info), CompilerOptions::default())
+    byte_vocabulary::compiler(CompilerOptions::default())
 }
 
 fn schema(schema: &str) -> Result<CompiledGrammar, CompileError> {

@@ -1,6 +1,7 @@
 //! The engine without its process: scheduler and worker, one step at a time.
 
 use std::collections::BTreeMap;
+use std::ops::{AddAssign, Sub};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -51,15 +52,30 @@ pub struct StepTimes {
     pub update_from_output: Duration,
 }
 
-impl StepTimes {
-    /// Adds those of one more step.
-    fn add(&mut self, step: Self) {
-        self.num_steps += 1;
-        self.schedule += step.schedule;
-        self.execute_model += step.execute_model;
-        self.grammar_bitmask += step.grammar_bitmask;
-        self.sample_tokens += step.sample_tokens;
-        self.update_from_output += step.update_from_output;
+impl AddAssign for StepTimes {
+    fn add_assign(&mut self, more: Self) {
+        self.num_steps += more.num_steps;
+        self.schedule += more.schedule;
+        self.execute_model += more.execute_model;
+        self.grammar_bitmask += more.grammar_bitmask;
+        self.sample_tokens += more.sample_tokens;
+        self.update_from_output += more.update_from_output;
+    }
+}
+
+impl Sub for StepTimes {
+    type Output = Self;
+
+    /// Of the steps since an earlier look.
+    fn sub(self, earlier: Self) -> Self {
+        Self {
+            num_steps: self.num_steps - earlier.num_steps,
+            schedule: self.schedule - earlier.schedule,
+            execute_model: self.execute_model - earlier.execute_model,
+            grammar_bitmask: self.grammar_bitmask - earlier.grammar_bitmask,
+            sample_tokens: self.sample_tokens - earlier.sample_tokens,
+            update_from_output: self.update_from_output - earlier.update_from_output,
+        }
     }
 }
 
@@ -145,7 +161,10 @@ impl EngineCore {
         times.update_from_output = lap.next();
 
         if scheduler_output.total_num_scheduled_tokens > 0 {
-            self.step_times.add(times);
+            self.step_times += StepTimes {
+                num_steps: 1,
+                ..times
+            };
         }
         Ok(outputs)
     }
@@ -171,8 +190,8 @@ impl EngineCore {
         }
     }
 
-    /// Takes one grammar to its request.
-    pub(crate) fn grammar_compiled(&mut self, request_id: &RequestId) {
+    /// Takes a grammar to its request, whose id came out of [`StructuredOutputManager::done`].
+    pub fn grammar_compiled(&mut self, request_id: &RequestId) {
         self.scheduler.grammar_compiled(request_id);
         self.submit_asides();
     }

@@ -3,10 +3,10 @@
 
 use structured_output::{CancelFlag, MatcherError, RenewError};
 
-use super::compile_job::Duty;
 use super::jump_forward::ForcedTokens;
 use super::mask::TokenMask;
 use super::request::StructuredOutputRequest;
+use super::turn::Duty;
 
 /// Times in a row that whether a token is allowed is looked for aside, and forgotten before it is asked
 /// again: the memory for answers is far too small then.
@@ -78,6 +78,11 @@ impl StructuredOutputRequest {
     /// [`StructuredOutputGrammar::set_allowance`]: super::backend::StructuredOutputGrammar::set_allowance
     pub(crate) fn set_allowance(&mut self, steps: Option<u64>) {
         self.grammar.set_allowance(steps);
+    }
+
+    /// The same where it waits for others at work in memory apart.
+    pub(super) fn set_patient_allowance(&mut self, steps: u64) {
+        self.grammar.set_patient_allowance(steps);
     }
 
     /// Lets others go first that wait for the memory it shares with them.

@@ -12,7 +12,7 @@ pub trait StructuredOutputBackend: Send + Sync {
     /// Compiles a constraint to a grammar at its start. `stop_token_ids` are the request's own, which
     /// end the text beside the model's. Runs for as long as its budget lasts or until `cancel` is
     /// set; equal constraints are compiled once, failures included. `None` where the effort doesn't
-    /// suffice.
+    /// suffice: then it may be called again with more.
     ///
     /// # Errors
     /// Why the constraint can't be enforced, for the request's caller.
@@ -30,8 +30,10 @@ pub trait StructuredOutputBackend: Send + Sync {
         false
     }
 
-    /// How many compilations have run: what was found in a cache isn't counted.
-    fn num_compilations(&self) -> u64;
+    /// Whether a grammar that needs memory of its own would find some now.
+    fn has_own_memory(&self) -> bool {
+        true
+    }
 
     /// Every token that ends a text, where a request names none.
     fn stop_token_ids(&self) -> &[u32];
@@ -156,6 +158,9 @@ pub trait StructuredOutputGrammar: Send {
     /// they fail with [`MatcherError::AllowanceSpent`] and change nothing. `None`: each call may take
     /// as many as the limit of its grammar, and waits for others where it has to.
     fn set_allowance(&mut self, steps: Option<u64>);
+
+    /// The same in memory apart, for a thread that works there in turns: calls wait for others there.
+    fn set_patient_allowance(&mut self, steps: u64);
 
     /// Lets others go first that wait for the memory it shares with them.
     fn let_others_pass(&self);

@@ -9,9 +9,10 @@ use structured_output::{
 };
 
 use super::backend::{CompileGrammarError, StructuredOutputBackend, StructuredOutputGrammar};
-use super::compile_job::SHARED_STEPS;
+use super::turn::SHARED_STEPS;
 
-/// Steps of one call on a grammar: some tenths of a second, in which the busy loop does nothing else.
+/// Steps of one call on a grammar: some tenths of a second, on a thread that nobody but its request waits
+/// for. The busy loop allows far less, see `core::sched::grammar_steps`.
 ///
 /// Of every sixteenth schema of MaskBench, each with no other compiled before it, one call took 806,000
 /// at the most, and those of 99 in 100 schemas stay below 272,000. Two of 104 that were written to be
@@ -94,8 +95,8 @@ impl StructuredOutputBackend for FormworkBackend {
             .is_ok_and(|specification| self.compiler.is_cached(specification, self.budget))
     }
 
-    fn num_compilations(&self) -> u64 {
-        self.compiler.num_compilations()
+    fn has_own_memory(&self) -> bool {
+        self.compiler.has_own_memory()
     }
 
     fn stop_token_ids(&self) -> &[u32] {
@@ -176,6 +177,10 @@ impl StructuredOutputGrammar for FormworkGrammar {
 
     fn set_allowance(&mut self, steps: Option<u64>) {
         self.matcher.set_allowance(steps);
+    }
+
+    fn set_patient_allowance(&mut self, steps: u64) {
+        self.matcher.set_patient_allowance(steps);
     }
 
     fn let_others_pass(&self) {

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use crossbeam_channel::Sender;
 use protocol::{RequestError, RequestErrorCode, SamplingParams};
-use structured_output::{CancelFlag, CompileEffort, CompileError, MatcherError, RenewError};
+use structured_output::{CancelFlag, CompileError, MatcherError, RenewError};
 
 use super::aside::Aside;
 use super::backend::{CompileGrammarError, StructuredOutputBackend};
 use super::request::{Accepted, StructuredOutputRequest};
+use super::turn::{Duty, SHARED_STEPS, Turn};
 use super::waiting_jobs::WaitingJobs;
 use crate::request::RequestId;
 
@@ -17,10 +18,12 @@ pub(super) struct CompileJob {
     pub(super) request_id: RequestId,
     pub(super) params: Arc<SamplingParams>,
     pub(super) purpose: Purpose,
+    /// Who has it now, or next.
+    pub(super) turn: Turn,
     pub(super) cancel: CancelFlag,
     /// To the request itself.
     pub(super) compiled: Sender<CompiledGrammar>,
-    /// How long it took so far, where anything was compiled for it.
+    /// How long it took so far, where its grammar has to be compiled.
     pub(super) compile_seconds: Option<f64>,
 }
 
@@ -48,61 +51,9 @@ pub struct CompiledGrammar {
 pub(super) struct Compiler<'a> {
     backend: &'a dyn StructuredOutputBackend,
     waiting: &'a WaitingJobs,
-    duty: Duty,
-    /// Steps that the job's calls may still take here, where others wait; of a thread that compiles, the
-    /// call under way.
-    steps_left: u64,
-}
-
-/// What a thread may do. The first three work in the memory that requests under way share, which
-/// wait meanwhile: for no more than [`SHARED_STEPS`] at a time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Duty {
-    /// Find what running requests wait for, and bring new ones to grammars that are compiled, with
-    /// [`SHARED_STEPS`] in all.
-    Answer,
-    /// Begin new grammars: as far as a compilation takes no more than [`BEGIN_STEPS`], and all else together
-    /// as many.
-    Begin,
-    /// Go on with those that take more, up to [`COMPILE_STEPS`]; and find memory with room for grammars.
-    Compile,
-    /// Work without end on grammars in memory apart.
-    Apart,
-}
-
-/// Steps of one call on a grammar in memory that requests under way share, which wait meanwhile: some
-/// milliseconds. Of every sixteenth schema of MaskBench, each with nothing known before, 2 in 100 need
-/// more for their shortest text.
-pub(super) const SHARED_STEPS: u64 = 40_000;
-
-/// Steps of a compilation that is begun, for which others wait that may need less.
-const BEGIN_STEPS: u64 = 40_000;
-
-/// Steps of a compilation in memory that is shared, and of each call on its grammar, others going first
-/// whenever [`SHARED_STEPS`] are spent. What was computed is known the next time, so most calls come to an
-/// end that way (the shortest text of a list of 24 invoices takes three times); the others never do.
-const COMPILE_STEPS: u64 = 400_000;
-
-impl Duty {
-    /// How far a compilation may go.
-    pub(super) fn effort(self) -> CompileEffort {
-        let max_steps = match self {
-            // It is compiled, unless that was forgotten meanwhile.
-            Self::Answer => 0,
-            Self::Begin => BEGIN_STEPS,
-            Self::Compile => COMPILE_STEPS,
-            Self::Apart => return CompileEffort::Apart,
-        };
-        CompileEffort::Shared { max_steps }
-    }
-
-    /// Who goes on with what takes more.
-    fn next(self) -> Self {
-        match self {
-            Self::Answer | Self::Begin => Self::Compile,
-            Self::Compile | Self::Apart => Self::Apart,
-        }
-    }
+    turn: Turn,
+    /// Steps that the job's calls may still take in this turn, where it has an end.
+    steps_left: Option<u64>,
 }
 
 /// Why a job is not done.
@@ -111,6 +62,9 @@ pub(super) enum JobError {
     /// The grammar needs memory of its own, and enough others have that.
     #[error("enough grammars have memory of their own")]
     NoMemory,
+    /// What is left to do takes another turn, a longer one.
+    #[error("the job takes more than a turn")]
+    TurnOver,
     /// What is left to do is for a thread with this duty.
     #[error("the job is for another thread")]
     Elsewhere(Duty),
@@ -129,22 +83,17 @@ impl From<RenewError> for JobError {
 }
 
 impl<'a> Compiler<'a> {
-    /// For one job, on a thread with a duty.
+    /// For one turn of a job.
     pub(super) fn new(
         backend: &'a dyn StructuredOutputBackend,
         waiting: &'a WaitingJobs,
-        duty: Duty,
+        turn: Turn,
     ) -> Self {
-        let steps_left = match duty {
-            Duty::Answer => SHARED_STEPS,
-            Duty::Begin => BEGIN_STEPS,
-            Duty::Compile | Duty::Apart => COMPILE_STEPS,
-        };
         Self {
             backend,
             waiting,
-            duty,
-            steps_left,
+            turn,
+            steps_left: turn.steps(),
         }
     }
 
@@ -201,11 +150,11 @@ impl<'a> Compiler<'a> {
             return Err(CompileGrammarError::Unsupported(missing).into());
         };
         let own_stop_tokens = &params.stop_token_ids;
-        let effort = self.duty.effort();
+        let effort = self.turn.effort();
         let grammar = self
             .backend
             .compile_grammar(structured_outputs, own_stop_tokens, effort, cancel)
-            .ok_or(JobError::Elsewhere(self.duty.next()))??;
+            .ok_or(JobError::TurnOver)??;
         let model_stop_tokens = self.backend.stop_token_ids();
         let mut request = Box::new(StructuredOutputRequest::unmeasured(
             grammar,
@@ -240,28 +189,26 @@ impl<'a> Compiler<'a> {
         Ok(request)
     }
 
-    /// Does something with a grammar, which goes on in other memory for as long as its own is full,
-    /// and in memory apart where it takes long.
+    /// Does something with a grammar, which goes on in other memory for as long as its own is full. In
+    /// memory that is shared others go first whenever [`SHARED_STEPS`] are spent.
     fn with_room<T>(
         &mut self,
         request: &mut StructuredOutputRequest,
         cancel: &CancelFlag,
         mut attempt: impl FnMut(&mut StructuredOutputRequest) -> Result<T, MatcherError>,
     ) -> Result<T, JobError> {
-        if self.duty == Duty::Compile {
-            self.steps_left = COMPILE_STEPS;
-        }
+        let is_apart = self.turn.duty == Duty::Apart;
         loop {
-            if self.duty == Duty::Apart {
+            if is_apart {
                 request.move_apart(cancel)?;
             }
             match self.try_once(request, &mut attempt) {
-                Err(MatcherError::AllowanceSpent) if self.duty != Duty::Apart => {
-                    if request.is_apart() {
+                Err(MatcherError::AllowanceSpent) if self.steps_left.is_some() => {
+                    if request.is_apart() && !is_apart {
                         return Err(JobError::Elsewhere(Duty::Apart));
                     }
-                    if self.steps_left == 0 {
-                        return Err(JobError::Elsewhere(self.duty.next()));
+                    if self.steps_left == Some(0) {
+                        return Err(JobError::TurnOver);
                     }
                     if cancel.is_cancelled() {
                         return Err(CompileGrammarError::Compile(CompileError::Cancelled).into());
@@ -275,26 +222,32 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Does it with what is left of the steps; in memory apart, as long as it takes.
+    /// Does it with what is left of the steps, as far as that is allowed at a time.
     fn try_once<T>(
         &mut self,
         request: &mut StructuredOutputRequest,
         attempt: impl FnOnce(&mut StructuredOutputRequest) -> Result<T, MatcherError>,
     ) -> Result<T, MatcherError> {
-        let granted = match self.duty {
-            Duty::Apart => None,
-            Duty::Answer | Duty::Begin | Duty::Compile => Some(self.steps_left.min(SHARED_STEPS)),
-        };
-        request.set_allowance(granted);
-        let outcome = attempt(request);
-        if let (Some(granted), Some(left)) = (granted, request.allowance()) {
-            let is_spent = matches!(outcome, Err(MatcherError::AllowanceSpent));
-            self.steps_left -= if is_spent {
+        let granted = match (self.turn.duty, self.steps_left) {
+            (_, None) => {
+                request.set_allowance(None);
+                return attempt(request);
+            }
+            (Duty::Apart, Some(left)) => {
+                request.set_patient_allowance(left);
+                left
+            }
+            (_, Some(left)) => {
+                let granted = left.min(SHARED_STEPS);
+                request.set_allowance(Some(granted));
                 granted
-            } else {
-                granted.saturating_sub(left)
-            };
-        }
+            }
+        };
+        let outcome = attempt(request);
+        let is_spent = matches!(outcome, Err(MatcherError::AllowanceSpent));
+        let left = request.allowance().filter(|_| !is_spent).unwrap_or(0);
+        let spent = granted.saturating_sub(left);
+        self.steps_left = self.steps_left.map(|steps| steps.saturating_sub(spent));
         outcome
     }
 
@@ -304,7 +257,7 @@ impl<'a> Compiler<'a> {
         request: &mut StructuredOutputRequest,
         cancel: &CancelFlag,
     ) -> Result<(), JobError> {
-        match (self.duty, request.is_apart()) {
+        match (self.turn.duty, request.is_apart()) {
             (Duty::Answer | Duty::Begin | Duty::Compile, true) => {
                 Err(JobError::Elsewhere(Duty::Apart))
             }

@@ -1,171 +1,211 @@
 //! The queues of the compile threads. What running requests wait for and what new ones wait for take
-//! turns; and of new ones those come first that have taken little work so far. How much a constraint takes
-//! is not seen beforehand, so each is begun with little, and goes on behind others where that doesn't
-//! suffice.
+//! turns. Of either those come first that have taken little work so far, so that nobody is held up by what
+//! takes long; and every other time the one that waits longest, so that this comes to its end as well.
 
-use std::cell::Cell;
-use std::convert::Infallible;
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, PoisonError};
 
-use crossbeam_channel::{Receiver, Sender, TrySendError, bounded, never, select, unbounded};
+use super::compile_job::{CompileJob, Purpose};
+use super::turn::Duty;
+use crate::lock::lock;
 
-use super::compile_job::{CompileJob, Duty, Purpose};
-
-/// Where new jobs go. The threads end when it is dropped.
+/// The jobs that wait for the threads.
 pub(super) struct CompileLanes {
-    lanes: BegunLanes,
+    state: Mutex<State>,
+    /// Told of each job, and of the end.
+    changed: Condvar,
     max_queued: usize,
-    _open: Sender<Infallible>,
 }
 
-/// Where jobs go that were begun, and those of running requests: of these no more than there are requests.
-#[derive(Clone)]
-pub(super) struct BegunLanes {
+#[derive(Default)]
+struct State {
     answer: Lane,
     begin: Lane,
     compile: Lane,
     apart: Lane,
+    is_closed: bool,
 }
 
 /// What waits for threads with a duty.
-#[derive(Clone)]
+#[derive(Default)]
 struct Lane {
-    /// Jobs of requests that were admitted.
-    admitted: Sender<CompileJob>,
+    /// Jobs of requests that were admitted: no more than there are such requests.
+    admitted: Queue,
     /// Jobs of those that were not.
-    new: Sender<CompileJob>,
+    new: Queue,
+    is_turn_of_new: bool,
 }
 
-/// Whose jobs a thread does: those of two queues in turns, where both have some. Each keeps its order.
-#[derive(Clone)]
-pub(super) struct ServedLane {
-    admitted: Receiver<CompileJob>,
-    new: Receiver<CompileJob>,
-    /// Of another lane, where there is nothing else to do.
-    spare: Receiver<CompileJob>,
-    open: Receiver<Infallible>,
-    is_turn_of_new: Cell<bool>,
-    /// What these jobs allow.
-    pub(super) duty: Duty,
+/// Jobs in the order in which they came.
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<CompileJob>,
+    is_turn_of_oldest: bool,
+}
+
+/// Why a job was not queued. It is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SendError {
+    /// So many wait already.
+    Full(usize),
+    /// There are no threads any more.
+    Closed,
 }
 
 impl CompileLanes {
-    /// Lanes, and what each of the threads serves. At most `max_queued` new requests wait for their
-    /// grammars, and as many for grammars that are compiled already (some more where several threads
-    /// submit them at the same time). Of `num_threads` one begins new grammars, and all others, of which
-    /// there is one at least, go on with those that were begun, and begin some where there are none. One
-    /// more has the answers of running requests and what is compiled already, and two have what takes
-    /// long.
-    pub(super) fn new(num_threads: usize, max_queued: usize) -> (Self, Vec<ServedLane>) {
-        let (_open, open) = bounded(0);
-        let lane = |duty| {
-            let (admitted, admitted_queue) = unbounded();
-            let (new, new_queue) = unbounded();
-            let served = ServedLane {
-                admitted: admitted_queue,
-                new: new_queue,
-                spare: never(),
-                open: open.clone(),
-                is_turn_of_new: Cell::new(false),
-                duty,
-            };
-            (Lane { admitted, new }, served)
-        };
-        let (answer, serves_answer) = lane(Duty::Answer);
-        let (begin, serves_begin) = lane(Duty::Begin);
-        let (compile, mut serves_compile) = lane(Duty::Compile);
-        serves_compile.spare = serves_begin.new.clone();
-        let (apart, serves_apart) = lane(Duty::Apart);
-        let mut served = vec![serves_answer, serves_begin];
-        served.extend([serves_apart.clone(), serves_apart]);
-        let num_compiling = num_threads.saturating_sub(1).max(1);
-        served.extend(std::iter::repeat_n(serves_compile, num_compiling));
-        let lanes = BegunLanes {
-            answer,
-            begin,
-            compile,
-            apart,
-        };
-        let lanes = Self {
-            lanes,
+    /// Lanes without jobs. At most `max_queued` new requests may wait for their grammars, and as many for
+    /// grammars that are compiled already.
+    pub(super) fn new(max_queued: usize) -> Self {
+        Self {
+            state: Mutex::default(),
+            changed: Condvar::new(),
             max_queued,
-            _open,
-        };
-        (lanes, served)
-    }
-
-    /// Queues a new request's job.
-    ///
-    /// # Errors
-    /// Enough wait already (then how many), or the threads are gone. The job is, too.
-    pub(super) fn try_send(
-        &self,
-        job: CompileJob,
-        is_ready: bool,
-    ) -> Result<(), TrySendError<usize>> {
-        let lanes = &self.lanes;
-        let num_queued = match is_ready {
-            true => lanes.answer.new.len(),
-            false => lanes.begin.new.len() + self.num_begun(),
-        };
-        if num_queued >= self.max_queued {
-            return Err(TrySendError::Full(num_queued));
-        }
-        let duty = match is_ready {
-            true => Duty::Answer,
-            false => Duty::Begin,
-        };
-        match lanes.send(job, duty) {
-            true => Ok(()),
-            false => Err(TrySendError::Disconnected(num_queued)),
         }
     }
 
-    /// New requests' jobs that were begun and wait for a thread to go on.
-    pub(super) fn num_begun(&self) -> usize {
-        self.lanes.compile.new.len() + self.lanes.apart.new.len()
+    /// Queues a new request's job, where there is room for one. Those that nobody waits for any more take
+    /// none.
+    pub(super) fn send_new(&self, job: CompileJob) -> Result<(), SendError> {
+        // Jobs end without the lock: with the last one of a grammar its memory goes, and others are told.
+        let mut cancelled = Vec::new();
+        let mut state = lock(&self.state);
+        let is_ready = job.turn.duty == Duty::Answer;
+        if state.num_new(is_ready) >= self.max_queued {
+            cancelled = state.take_cancelled();
+        }
+        let num_queued = state.num_new(is_ready);
+        let sent = match num_queued >= self.max_queued {
+            true => Err(SendError::Full(num_queued)),
+            false => state.push(job).map_err(|_| SendError::Closed),
+        };
+        drop(state);
+        drop(cancelled);
+        self.changed.notify_all();
+        sent
     }
 
-    /// Where jobs go that were begun.
-    pub(super) fn begun(&self) -> &BegunLanes {
-        &self.lanes
+    /// Queues a job that was begun, that of a running request, or of one that was let in before.
+    pub(super) fn send(&self, job: CompileJob) -> Result<(), SendError> {
+        let sent = lock(&self.state).push(job);
+        self.changed.notify_all();
+        sent.map_err(|_| SendError::Closed)
     }
-}
 
-impl BegunLanes {
-    /// Queues a job for threads with a duty; false, and the job is gone, where there are none any more.
-    pub(super) fn send(&self, job: CompileJob, duty: Duty) -> bool {
-        let lane = match duty {
-            Duty::Answer => &self.answer,
-            Duty::Begin => &self.begin,
-            Duty::Compile => &self.compile,
-            Duty::Apart => &self.apart,
-        };
-        let queue = match &job.purpose {
-            Purpose::Aside(_) => &lane.admitted,
-            Purpose::Start { .. } => &lane.new,
-        };
-        queue.send(job).is_ok()
-    }
-}
-
-impl ServedLane {
-    /// Sleeps until there is a job; `None` where there will be no more.
-    pub(super) fn next_job(&self) -> Option<CompileJob> {
-        let queues = match self.is_turn_of_new.get() {
-            false => [&self.admitted, &self.new, &self.spare],
-            true => [&self.new, &self.admitted, &self.spare],
-        };
-        let waiting = queues.iter().find_map(|queue| queue.try_recv().ok());
-        let job = waiting.or_else(|| {
-            select! {
-                recv(self.admitted) -> job => job.ok(),
-                recv(self.new) -> job => job.ok(),
-                recv(self.spare) -> job => job.ok(),
-                recv(self.open) -> _ => None,
+    /// Sleeps until there is a job for a thread with a duty; `None` where there will be no more.
+    pub(super) fn next_job(&self, duty: Duty) -> Option<CompileJob> {
+        let mut state = lock(&self.state);
+        while !state.is_closed {
+            let job = state.next_job(duty);
+            if job.is_some() {
+                return job;
             }
-        })?;
-        let was_admitted = matches!(job.purpose, Purpose::Aside(_));
-        self.is_turn_of_new.set(was_admitted);
+            let woken = self.changed.wait(state);
+            state = woken.unwrap_or_else(PoisonError::into_inner);
+        }
+        None
+    }
+
+    /// A job that is there for a thread with a duty.
+    #[cfg(test)]
+    pub(super) fn try_next_job(&self, duty: Duty) -> Option<CompileJob> {
+        lock(&self.state).next_job(duty)
+    }
+
+    /// Lets the threads end.
+    pub(super) fn close(&self) {
+        let closed = State {
+            is_closed: true,
+            ..State::default()
+        };
+        let left = std::mem::replace(&mut *lock(&self.state), closed);
+        self.changed.notify_all();
+        drop(left);
+    }
+}
+
+impl State {
+    fn lane(&mut self, duty: Duty) -> &mut Lane {
+        match duty {
+            Duty::Answer => &mut self.answer,
+            Duty::Begin => &mut self.begin,
+            Duty::Compile => &mut self.compile,
+            Duty::Apart => &mut self.apart,
+        }
+    }
+
+    /// New requests' jobs: those whose grammar is compiled, or the others.
+    fn num_new(&self, is_ready: bool) -> usize {
+        let num_new = |lane: &Lane| lane.new.jobs.len();
+        match is_ready {
+            true => num_new(&self.answer),
+            false => num_new(&self.begin) + num_new(&self.compile) + num_new(&self.apart),
+        }
+    }
+
+    /// Queues a job; it comes back where there are no threads any more.
+    fn push(&mut self, job: CompileJob) -> Result<(), CompileJob> {
+        if self.is_closed {
+            return Err(job);
+        }
+        let lane = self.lane(job.turn.duty);
+        let queue = match &job.purpose {
+            Purpose::Aside(_) => &mut lane.admitted,
+            Purpose::Start { .. } => &mut lane.new,
+        };
+        queue.jobs.push_back(job);
+        Ok(())
+    }
+
+    fn next_job(&mut self, duty: Duty) -> Option<CompileJob> {
+        let job = self.lane(duty).next();
+        // Who goes on with grammars begins others where there is nothing to go on with.
+        match duty {
+            Duty::Compile => job.or_else(|| self.begin.next()),
+            Duty::Answer | Duty::Begin | Duty::Apart => job,
+        }
+    }
+
+    /// Takes the new requests' jobs out that nobody waits for.
+    fn take_cancelled(&mut self) -> Vec<CompileJob> {
+        let mut cancelled = Vec::new();
+        for lane in [
+            &mut self.answer,
+            &mut self.begin,
+            &mut self.compile,
+            &mut self.apart,
+        ] {
+            let jobs = std::mem::take(&mut lane.new.jobs);
+            let (gone, awaited): (VecDeque<_>, VecDeque<_>) =
+                jobs.into_iter().partition(|job| job.cancel.is_cancelled());
+            lane.new.jobs = awaited;
+            cancelled.extend(gone);
+        }
+        cancelled
+    }
+}
+
+impl Lane {
+    fn next(&mut self) -> Option<CompileJob> {
+        let queues = match self.is_turn_of_new {
+            false => [&mut self.admitted, &mut self.new],
+            true => [&mut self.new, &mut self.admitted],
+        };
+        let job = queues.into_iter().find_map(Queue::next)?;
+        self.is_turn_of_new = matches!(job.purpose, Purpose::Aside(_));
+        Some(job)
+    }
+}
+
+impl Queue {
+    /// The job that has taken least, and the next time the one that came first.
+    fn next(&mut self) -> Option<CompileJob> {
+        let by_turn = |&index: &usize| self.jobs.get(index).map(|job| job.turn.number);
+        let index = match self.is_turn_of_oldest {
+            true => 0,
+            false => (0..self.jobs.len()).min_by_key(by_turn)?,
+        };
+        let job = self.jobs.remove(index)?;
+        self.is_turn_of_oldest = !self.is_turn_of_oldest;
         Some(job)
     }
 }

@@ -7,9 +7,11 @@ use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use protocol::{RequestError, RequestErrorCode, StructuredOutputsConfig};
 use structured_output::CancelFlag;
 
+use super::aside::Aside;
 use super::backend::StructuredOutputBackend;
 use super::compile_job::{CompileJob, CompiledGrammar, Purpose};
 use super::compile_pool::CompilePool;
+use super::turn::{Duty, Turn};
 use crate::request::{Request, RequestId, StructuredOutput};
 
 /// Compiles the requests' grammars on threads of its own. Shared by the input threads, which
@@ -104,24 +106,29 @@ impl StructuredOutputManager {
     /// Submits the grammar of a request that has a constraint and no grammar yet.
     ///
     /// # Errors
-    /// Too many wait already, or there is no structured output here.
+    /// Too many wait already (which doesn't concern a replay), or there is no structured output here.
     pub fn grammar_init(&self, request: &mut Request) -> Result<(), RequestError> {
         if !request.needs_grammar() {
             return Ok(());
         }
         let pool = self.pool()?;
         let (pending, sender) = PendingGrammar::new();
-        pool.submit(CompileJob {
+        let job = CompileJob {
             request_id: request.request_id().clone(),
             params: Arc::clone(request.sampling_params()),
             purpose: Purpose::Start {
                 reasoning_ended: request.reasoning_ended(),
                 output_token_ids: request.output_token_ids().to_vec(),
             },
+            turn: Turn::first(Duty::Begin),
             cancel: pending.cancel.clone(),
             compiled: sender,
             compile_seconds: None,
-        })?;
+        };
+        match request.is_replay() {
+            true => pool.submit_replay(job)?,
+            false => pool.submit(job)?,
+        }
         request.structured_output = Some(StructuredOutput::Pending(pending));
         Ok(())
     }
@@ -137,16 +144,16 @@ impl StructuredOutputManager {
         };
         let (mut pending, sender) = PendingGrammar::new();
         pending.was_admitted = true;
-        let duty = grammar.duty();
-        let job = CompileJob {
+        let is_renewed = matches!(grammar.aside(), Some(Aside::Exhausted));
+        self.pool()?.submit_aside(CompileJob {
             request_id: request.request_id().clone(),
             params: Arc::clone(request.sampling_params()),
+            turn: Turn::first(grammar.duty()),
             purpose: Purpose::Aside(grammar),
             cancel: pending.cancel.clone(),
             compiled: sender,
-            compile_seconds: None,
-        };
-        self.pool()?.submit_aside(job, duty)?;
+            compile_seconds: is_renewed.then_some(0.0),
+        })?;
         request.structured_output = Some(StructuredOutput::Pending(pending));
         Ok(())
     }

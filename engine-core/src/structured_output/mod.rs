@@ -19,6 +19,9 @@ mod min_tokens;
 mod priority;
 mod reasoning;
 mod request;
+#[cfg(test)]
+pub(crate) mod testing;
+mod turn;
 mod waiting_jobs;
 
 pub(crate) use aside::{Aside, Question};

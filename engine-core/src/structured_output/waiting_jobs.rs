@@ -3,22 +3,24 @@
 
 use std::sync::{Arc, Mutex};
 
-use super::compile_job::{CompileJob, Duty};
-use super::compile_lanes::BegunLanes;
+use super::backend::StructuredOutputBackend;
+use super::compile_job::CompileJob;
+use super::compile_lanes::CompileLanes;
 use crate::lock::lock;
 
-/// The jobs, until a grammar is gone. Clones are one queue.
+/// The jobs, until there is memory. Clones are one queue.
 #[derive(Clone)]
 pub(super) struct WaitingJobs {
     state: Arc<Mutex<State>>,
     /// Where a job goes that tries again.
-    jobs: BegunLanes,
+    lanes: Arc<CompileLanes>,
+    /// Whose memory it is.
+    backend: Arc<dyn StructuredOutputBackend>,
 }
 
 #[derive(Default)]
 struct State {
-    /// Jobs, and whose they are.
-    waiting: Vec<(CompileJob, Duty)>,
+    waiting: Vec<CompileJob>,
     /// How often a grammar went.
     num_gone: u64,
 }
@@ -33,11 +35,12 @@ pub(super) struct TellWhenGone {
 pub(super) struct NumGone(u64);
 
 impl WaitingJobs {
-    /// No jobs. Those that have waited go to `jobs`.
-    pub(super) fn new(jobs: BegunLanes) -> Self {
+    /// No jobs. Those that have waited go to `lanes`.
+    pub(super) fn new(lanes: Arc<CompileLanes>, backend: Arc<dyn StructuredOutputBackend>) -> Self {
         Self {
             state: Arc::default(),
-            jobs,
+            lanes,
+            backend,
         }
     }
 
@@ -46,26 +49,31 @@ impl WaitingJobs {
         NumGone(lock(&self.state).num_gone)
     }
 
-    /// Keeps a job that has found no memory until a grammar is gone: since before it looked for it.
-    pub(super) fn wait(&self, job: CompileJob, duty: Duty, before: NumGone) {
+    /// Keeps a job that has found no memory until a grammar is gone: since before it looked for it. Those
+    /// that nobody waits for any more go.
+    pub(super) fn wait(&self, job: CompileJob, before: NumGone) {
         let mut state = lock(&self.state);
-        state.waiting.push((job, duty));
-        if state.num_gone != before.0 {
-            let waiting = std::mem::take(&mut state.waiting);
-            drop(state);
-            self.try_again(waiting);
-        }
+        let is_cancelled = |job: &mut CompileJob| job.cancel.is_cancelled();
+        let cancelled: Vec<CompileJob> = state.waiting.extract_if(.., is_cancelled).collect();
+        state.waiting.push(job);
+        let again = match state.num_gone == before.0 {
+            true => Vec::new(),
+            false => std::mem::take(&mut state.waiting),
+        };
+        drop(state);
+        // Without the lock: each grammar that goes with them tells of its end.
+        drop(cancelled);
+        self.try_again(again);
     }
 
-    /// Hands a job to the threads with a duty.
-    pub(super) fn do_elsewhere(&self, job: CompileJob, duty: Duty) {
-        self.try_again(vec![(job, duty)]);
-    }
-
-    /// A grammar is gone.
+    /// A grammar is gone. Most had no memory of their own, and with them none is free: a job that looks for
+    /// it in vain does much for nothing.
     pub(super) fn gone(&self) {
         let mut state = lock(&self.state);
         state.num_gone += 1;
+        if state.waiting.is_empty() || !self.backend.has_own_memory() {
+            return;
+        }
         let waiting = std::mem::take(&mut state.waiting);
         drop(state);
         self.try_again(waiting);
@@ -73,10 +81,10 @@ impl WaitingJobs {
 
     /// Lets jobs look again: which of them still have a request is not known here. Without the lock:
     /// where no thread is left to take a job, its own grammar goes.
-    fn try_again(&self, waiting: Vec<(CompileJob, Duty)>) {
-        for (job, duty) in waiting {
+    fn try_again(&self, waiting: Vec<CompileJob>) {
+        for job in waiting {
             // Without threads nobody waits for an answer.
-            self.jobs.send(job, duty);
+            let _ = self.lanes.send(job);
         }
     }
 
@@ -94,49 +102,48 @@ impl Drop for TellWhenGone {
 
 #[cfg(test)]
 mod tests {
-    use crossbeam_channel::bounded;
-    use protocol::SamplingParams;
-    use structured_output::CancelFlag;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
-    use super::super::compile_job::Purpose;
-    use super::super::compile_lanes::CompileLanes;
+    use crossbeam_channel::TryRecvError;
+
+    use super::super::testing::{self, Memory};
+    use super::super::turn::{Duty, Turn};
     use super::*;
 
-    fn job(request_id: &str) -> CompileJob {
-        CompileJob {
-            request_id: request_id.into(),
-            params: Arc::new(SamplingParams::default()),
-            purpose: Purpose::Start {
-                reasoning_ended: None,
-                output_token_ids: Vec::new(),
-            },
-            cancel: CancelFlag::new(),
-            compiled: bounded(1).0,
-            compile_seconds: None,
-        }
-    }
-
     #[test]
-    fn jobs_look_again_when_a_grammar_is_gone() {
-        let (lanes, served) = CompileLanes::new(2, 8);
-        let waiting = WaitingJobs::new(lanes.begun().clone());
-        let next_of = |duty| {
-            let lane = served.iter().find(|lane| lane.duty == duty).unwrap();
-            lane.next_job().unwrap().request_id
+    fn jobs_look_again_when_there_is_memory() {
+        let lanes = Arc::new(CompileLanes::new(8));
+        let memory = Arc::new(Memory(AtomicBool::new(true)));
+        let backend: Arc<dyn StructuredOutputBackend> = Arc::clone(&memory) as _;
+        let waiting = WaitingJobs::new(Arc::clone(&lanes), backend);
+        let job = |id: &str, duty| CompileJob {
+            turn: Turn::first(duty),
+            ..testing::job(id).0
         };
+        let next_of = |duty| lanes.try_next_job(duty).map(|job| job.request_id);
         let grammar = waiting.tell_when_gone();
-        waiting.wait(job("a"), Duty::Compile, waiting.num_gone());
-        waiting.wait(job("b"), Duty::Apart, waiting.num_gone());
-        assert_eq!(lanes.num_begun(), 0);
+        waiting.wait(job("a", Duty::Compile), waiting.num_gone());
+        waiting.wait(job("b", Duty::Apart), waiting.num_gone());
+        assert_eq!(next_of(Duty::Compile), None);
+        // Another grammar than those that have the memory.
+        memory.0.store(false, Ordering::Relaxed);
+        drop(waiting.tell_when_gone());
+        assert_eq!(next_of(Duty::Compile), None);
+        memory.0.store(true, Ordering::Relaxed);
         drop(grammar);
-        assert_eq!(lanes.num_begun(), 2);
-        assert_eq!(&*next_of(Duty::Compile), "a");
-        assert_eq!(&*next_of(Duty::Apart), "b");
+        assert_eq!(next_of(Duty::Compile).as_deref(), Some("a"));
+        assert_eq!(next_of(Duty::Apart).as_deref(), Some("b"));
+        // Who waits no more leaves when the next one comes.
+        let (aborted, answer) = testing::job("aborted");
+        aborted.cancel.cancel();
+        waiting.wait(aborted, waiting.num_gone());
+        waiting.wait(job("d", Duty::Apart), waiting.num_gone());
+        assert_eq!(answer.try_recv().err(), Some(TryRecvError::Disconnected));
         // Gone between its look and its wait.
         let before = waiting.num_gone();
         waiting.gone();
-        waiting.wait(job("c"), Duty::Compile, before);
-        assert_eq!(&*next_of(Duty::Compile), "c");
-        assert_eq!(lanes.num_begun(), 0);
+        waiting.wait(job("c", Duty::Compile), before);
+        assert_eq!(next_of(Duty::Compile).as_deref(), Some("c"));
+        assert_eq!(next_of(Duty::Compile), None);
     }
 }

@@ -247,6 +247,7 @@ fn backends_of_other_engines_are_accepted_under_both_flags() {
         r#"--structured-outputs-config={"backnd": "auto"}"#,
         r#"--speculative-config={"method": "eagle"}"#,
         r#"--speculative-config={"num_speculative_tokens": 0}"#,
+        r#"--speculative-config={"num_speculative_tokens": 32}"#,
         r#"--speculative-config={"prompt_lookup_min": 3, "prompt_lookup_max": 2}"#,
     ] {
         let error = parse(&[wrong]).unwrap_err();

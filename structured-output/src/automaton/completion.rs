@@ -11,6 +11,7 @@
 
 use std::sync::Arc;
 
+use super::ways::Way;
 use super::{GrammarState, State, TokenAutomaton};
 use crate::index::ROOT;
 use crate::lexical::search::{DEAD, Graph, Search, UNKNOWN, nearest_end};
@@ -58,12 +59,28 @@ impl TokenAutomaton {
         if let Some(&known) = self.min_tokens.get(&state) {
             return Ok(known);
         }
+        let mut way = self.ways.take(state);
+        let counted = self.count_on_way(&mut way, fuel);
+        if counted.is_err() {
+            self.ways.put(state, way);
+        }
+        counted?;
+        Ok(self.min_tokens.get(&state).copied().unwrap_or(u32::MAX))
+    }
+
+    /// Walks a canonical completion from the end of the way on that was walked so far, and makes known what
+    /// all places on it need.
+    fn count_on_way(&mut self, way: &mut Way<State, u8>, fuel: &mut Fuel) -> Result<(), OutOfFuel> {
+        let Way {
+            places: states,
+            steps: text,
+        } = way;
+        let Some(&(mut last)) = states.last() else {
+            return Ok(());
+        };
         let longest = self.index.max_token_bytes() as usize;
-        let mut text = Vec::new();
-        let mut states = vec![state];
         // Up to the end, or a token's length into what is known.
         let mut known_run = 0;
-        let mut last = state;
         while let Some((byte, next)) = self.machine.toward_end(last, fuel)? {
             fuel.burn(1)?;
             let known = self.min_tokens.contains_key(&last);
@@ -87,7 +104,7 @@ impl TokenAutomaton {
             };
             self.min_tokens.insert(states[start], tokens);
         }
-        Ok(self.min_tokens.get(&state).copied().unwrap_or(u32::MAX))
+        Ok(())
     }
 
     /// Bytes of a short completion. What follows a text that is kept, of a key or an item, depends on

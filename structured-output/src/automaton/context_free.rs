@@ -7,8 +7,11 @@ use hashbrown::HashMap;
 use super::exits::NearExits;
 use super::language_facts::LanguageFacts;
 use super::parser_steps::Steps;
+use super::ways::{Way, Ways};
 use super::{GrammarState, TokenAutomaton};
-use crate::earley::{ContextId, ContextMemo, Item, Lexeme, Parser, StateId, Symbol};
+use crate::earley::{
+    ContextId, ContextMemo, Item, Lexeme, NodeId, Parser, StateId, Symbol, Tokens,
+};
 use crate::index::{ROOT, Trie};
 use crate::lexical::search::{DEAD, Graph, Search, UNKNOWN, nearest_end};
 use crate::lexical::{ExprId, Fuel, OutOfFuel};
@@ -38,11 +41,10 @@ pub(super) struct Memo {
     pub(super) by_state: HashMap<StateId, Arc<Mask>>,
     /// What a lexeme and what follows it allow, where the lexeme is a language: all of it, or where
     /// it differs from the one beside it.
-    pub(super) by_context: ContextMemo<(ExprId, bool), Arc<Mask>>,
-    /// Tokens that go on after a language, by its number, with an item that follows it.
-    pub(super) exits: ContextMemo<(u32, Lexeme), Arc<[u32]>>,
-    /// The same, as far as the item's own context tells.
-    pub(super) near_exits: ContextMemo<(u32, Lexeme), Arc<NearExits>>,
+    pub(super) by_context: ContextMemo<(ExprId, bool), Arc<Tokens>>,
+    /// Tokens that go on after a language, by its number, with a lexeme, as far as what comes after
+    /// that in its rule tells.
+    pub(super) near_exits: HashMap<(u32, Lexeme, NodeId), Arc<NearExits>>,
     /// Steps that walks made.
     pub(super) steps: Steps,
     /// What JSON and what follows it allow.
@@ -51,10 +53,12 @@ pub(super) struct Memo {
     pub(super) languages: LanguageFacts,
     /// Tokens outside a mask, by the mask's address.
     pub(super) outside: HashMap<usize, (Arc<Mask>, Arc<Trie>)>,
-    /// Bytes of lists and tries in these tables.
+    /// Bytes of sets, lists and tries in these tables.
     pub(super) bytes: usize,
     /// Tokens of the canonical completion, its stop token included.
     min_tokens: HashMap<StateId, u32>,
+    /// Where it is still being walked.
+    ways: Ways<StateId, Symbol>,
     /// Tokens to the nearest end, where not every text can be written.
     token_distance: HashMap<StateId, u32>,
 }
@@ -72,10 +76,10 @@ impl Memo {
         let numbers = self.min_tokens.capacity() + self.token_distance.capacity();
         self.store.memory_bytes()
             + self.by_context.memory_bytes()
-            + self.exits.memory_bytes()
-            + self.near_exits.memory_bytes()
+            + self.near_exits.capacity() * (size_of::<(u32, Lexeme, NodeId, usize)>() + 1)
             + self.steps.memory_bytes()
             + self.bytes
+            + self.ways.memory_bytes()
             + self.languages.memory_bytes()
             + self.by_state.capacity() * (size_of::<(StateId, usize)>() + 1)
             + self.by_item.capacity() * (size_of::<(pushdown::State, ContextId, usize)>() + 1)
@@ -237,12 +241,30 @@ impl TokenAutomaton {
         if self.grammars.memo.min_tokens.contains_key(&state) {
             return Ok(None);
         }
+        let mut way = self.grammars.memo.ways.take(state);
+        let counted = self.count_on_parser_way(&mut way, fuel);
+        if !matches!(counted, Ok(None)) {
+            self.grammars.memo.ways.put(state, way);
+        }
+        counted
+    }
+
+    /// The same from the end of the way on that was walked so far.
+    fn count_on_parser_way(
+        &mut self,
+        way: &mut Way<StateId, Symbol>,
+        fuel: &mut Fuel,
+    ) -> Result<Option<StateId>, OutOfFuel> {
+        let Way {
+            places: states,
+            steps: symbols,
+        } = way;
+        let Some(&(mut last)) = states.last() else {
+            return Ok(None);
+        };
         let longest = self.index.max_token_bytes() as usize;
-        let mut symbols = Vec::new();
-        let mut states = vec![state];
         // Up to the end, or a token's length into what is known.
         let mut known_run = 0;
-        let mut last = state;
         loop {
             let (parser, machine) = self.parser();
             let Some((symbol, next)) = parser.toward_end(machine, last, fuel)? else {

@@ -23,6 +23,7 @@ mod tests;
 mod token_walk;
 mod unread_text;
 mod walk;
+mod ways;
 mod within;
 
 use std::sync::Arc;
@@ -38,6 +39,7 @@ use context_free::{Grammars, Memo};
 pub(crate) use grammar_state::GrammarState;
 use memo::MaskMemo;
 use unread_text::UnreadMemo;
+use ways::Ways;
 
 /// The longest forced text that is looked for at once.
 pub(crate) const MAX_FORCED_BYTES: usize = 16 << 10;
@@ -55,6 +57,8 @@ pub(crate) struct TokenAutomaton {
     token_distance: HashMap<State, u32>,
     /// Tokens of the canonical completion, its stop token included.
     min_tokens: HashMap<State, u32>,
+    /// Where it is still being walked.
+    ways: Ways<State, u8>,
     /// Bytes of a short completion, of places far from the end of a text that has to be known.
     bytes_to_end: HashMap<State, u32>,
     /// What is known of places without the text of a key or an item.
@@ -85,6 +89,7 @@ impl TokenAutomaton {
             masks: base.as_ref().map(|base| base.masks()).unwrap_or_default(),
             token_distance: HashMap::new(),
             min_tokens: HashMap::new(),
+            ways: Ways::default(),
             bytes_to_end: HashMap::new(),
             unread: UnreadMemo::default(),
             farthest_successor: HashMap::new(),
@@ -137,6 +142,7 @@ impl TokenAutomaton {
         self.masks.memory_bytes()
             + numbers * (size_of::<(State, u32)>() + 1)
             + self.farthest_successor.capacity() * (size_of::<(GrammarState, u32)>() + 1)
+            + self.ways.memory_bytes()
             + self.unread.memory_bytes()
             + self.grammars.memo.memory_bytes()
     }
@@ -147,6 +153,7 @@ impl TokenAutomaton {
         self.masks = base.map(|base| base.masks()).unwrap_or_default();
         self.token_distance = HashMap::new();
         self.min_tokens = HashMap::new();
+        self.ways = Ways::default();
         self.bytes_to_end = HashMap::new();
         self.unread = UnreadMemo::default();
         self.farthest_successor = HashMap::new();

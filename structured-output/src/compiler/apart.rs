@@ -3,9 +3,10 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::GrammarCompiler;
 use super::cache::{Cache, Outcome, Turn};
+use super::job::Patience;
 use super::renew::{RenewError, move_to};
+use super::{GrammarCompiler, out_of_steps};
 use crate::engine::Engine;
 use crate::matcher::GrammarMatcher;
 use crate::options::{CancelFlag, CompileBudget};
@@ -98,15 +99,35 @@ impl GrammarCompiler {
         specification: &Arc<(GrammarSpecification, CompileBudget)>,
         cancel: &CancelFlag,
     ) -> Outcome {
+        let compiled = self.compile_apart_within(specification, u64::MAX, cancel);
+        compiled.unwrap_or_else(|| Err(out_of_steps(specification)))
+    }
+
+    /// The same. `None` where that takes more than so many steps.
+    pub(super) fn compile_apart_within(
+        &self,
+        specification: &Arc<(GrammarSpecification, CompileBudget)>,
+        max_steps: u64,
+        cancel: &CancelFlag,
+    ) -> Option<Outcome> {
         self.lanes.close_full();
-        match self.lanes.cache.turn(specification, cancel) {
-            Turn::Known(outcome) => outcome,
+        match self
+            .lanes
+            .cache
+            .turn(specification, max_steps, true, cancel)
+        {
             Turn::Compile(ticket) => {
                 let engine = self.lanes.engine(|| self.fresh_engine());
-                let outcome = self.compile_alone(engine, specification, cancel);
-                self.keep(ticket, specification, &outcome);
-                outcome
+                let patience = Patience {
+                    max_steps,
+                    ..Patience::ENDLESS
+                };
+                let compiled = self.compile_in(engine, specification, patience, cancel);
+                self.keep(ticket, specification, compiled.as_ref(), max_steps);
+                compiled
             }
+            Turn::Known(outcome) => Some(outcome),
+            Turn::TooDear => None,
         }
     }
 

@@ -32,11 +32,19 @@ struct Entries<K> {
 
 enum Entry {
     Running,
-    Done {
-        outcome: Outcome,
+    Ended {
+        end: End,
         last_use: u64,
         bytes: usize,
     },
+}
+
+/// How a compilation ended.
+#[derive(Clone)]
+enum End {
+    Done(Outcome),
+    /// It takes more than so many steps: who has no more need not try.
+    Dear(u64),
 }
 
 /// What a caller is to do.
@@ -45,6 +53,8 @@ pub(super) enum Turn<'a, K: std::hash::Hash + Eq> {
     Known(Outcome),
     /// It is the caller's to compile.
     Compile(Ticket<'a, K>),
+    /// It takes more than the caller has: more steps, or to wait for another one that compiles it.
+    TooDear,
 }
 
 /// The right, and the duty, to compile: dropped without an outcome, it passes to another caller.
@@ -72,9 +82,15 @@ impl<K: std::hash::Hash + Eq> Cache<K> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The outcome for a key, or the task to make it. Waits while another caller compiles the same
-    /// key, unless the flag is set meanwhile.
-    pub(super) fn turn(&self, key: &Arc<K>, cancel: &CancelFlag) -> Turn<'_, K> {
+    /// The outcome for a key, or the task to make it, where that may take `max_steps`. Waits while another
+    /// caller compiles the same key, if it `waits` at all, unless the flag is set meanwhile.
+    pub(super) fn turn(
+        &self,
+        key: &Arc<K>,
+        max_steps: u64,
+        waits: bool,
+        cancel: &CancelFlag,
+    ) -> Turn<'_, K> {
         /// How often a waiting caller looks at its flag, which wakes nobody.
         const CANCEL_POLL: Duration = Duration::from_millis(20);
         let mut entries = self.lock();
@@ -83,7 +99,10 @@ impl<K: std::hash::Hash + Eq> Cache<K> {
                 return Turn::Known(Err(CompileError::Cancelled));
             }
             match entries.touch(key) {
-                Some(Some(outcome)) => return Turn::Known(outcome),
+                Some(Some(End::Done(outcome))) => return Turn::Known(outcome),
+                Some(Some(End::Dear(steps))) if steps >= max_steps => return Turn::TooDear,
+                Some(Some(End::Dear(_))) => entries.remove(key),
+                Some(None) if !waits => return Turn::TooDear,
                 Some(None) => {
                     let waited = self.ended.wait_timeout(entries, CANCEL_POLL);
                     entries = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -102,12 +121,17 @@ impl<K: std::hash::Hash + Eq> Cache<K> {
 
     /// The outcome for a key, where it is known.
     pub(super) fn known(&self, key: &K) -> Option<Outcome> {
-        self.lock().touch(key).flatten()
+        match self.lock().touch(key)?? {
+            End::Done(outcome) => Some(outcome),
+            End::Dear(_) => None,
+        }
     }
 
     /// Whether the outcome for a key is known. Its last use stays.
     pub(super) fn is_known(&self, key: &K) -> bool {
-        matches!(self.lock().by_key.get(key), Some(Entry::Done { .. }))
+        let entries = self.lock();
+        let entry = entries.by_key.get(key);
+        matches!(entry, Some(Entry::Ended { end, .. }) if matches!(end, End::Done(_)))
     }
 
     /// Forgets all outcomes.
@@ -127,32 +151,41 @@ impl<K: std::hash::Hash + Eq> Cache<K> {
 }
 
 impl<K: std::hash::Hash + Eq> Entries<K> {
-    /// The entry of a key, as used now: its outcome, or `Some(None)` while it is being made.
-    fn touch(&mut self, key: &K) -> Option<Option<Outcome>> {
+    /// The entry of a key, as used now: its end, or `Some(None)` while it is being compiled.
+    fn touch(&mut self, key: &K) -> Option<Option<End>> {
         match self.by_key.get_mut(key)? {
             Entry::Running => Some(None),
-            Entry::Done {
-                outcome, last_use, ..
-            } => {
+            Entry::Ended { end, last_use, .. } => {
                 self.uses += 1;
                 if let Some(key) = self.by_use.remove(last_use) {
                     self.by_use.insert(self.uses, key);
                 }
                 *last_use = self.uses;
-                Some(Some(outcome.clone()))
+                Some(Some(end.clone()))
             }
         }
     }
 
-    fn insert(&mut self, key: Arc<K>, outcome: Outcome, bytes: usize, max_bytes: usize) {
+    /// Forgets a key whose compilation has ended.
+    fn remove(&mut self, key: &K) {
+        if let Some(Entry::Ended {
+            last_use, bytes, ..
+        }) = self.by_key.remove(key)
+        {
+            self.by_use.remove(&last_use);
+            self.bytes -= bytes;
+        }
+    }
+
+    fn insert(&mut self, key: Arc<K>, end: End, bytes: usize, max_bytes: usize) {
         self.uses += 1;
         self.bytes += bytes;
         self.by_use.insert(self.uses, Arc::clone(&key));
         let last_use = self.uses;
         self.by_key.insert(
             key,
-            Entry::Done {
-                outcome,
+            Entry::Ended {
+                end,
                 last_use,
                 bytes,
             },
@@ -161,7 +194,7 @@ impl<K: std::hash::Hash + Eq> Entries<K> {
             let Some((_, oldest)) = self.by_use.pop_first() else {
                 return;
             };
-            if let Some(Entry::Done { bytes, .. }) = self.by_key.remove(&oldest) {
+            if let Some(Entry::Ended { bytes, .. }) = self.by_key.remove(&oldest) {
                 self.bytes -= bytes;
             }
         }
@@ -170,11 +203,20 @@ impl<K: std::hash::Hash + Eq> Entries<K> {
 
 impl<K: std::hash::Hash + Eq> Ticket<'_, K> {
     /// Hands in the outcome, which is kept where `bytes`, what keeping it costs, fit.
-    pub(super) fn finish(mut self, outcome: &Outcome, bytes: usize) {
+    pub(super) fn finish(self, outcome: &Outcome, bytes: usize) {
+        self.end(End::Done(outcome.clone()), bytes);
+    }
+
+    /// Says that it takes more than `max_steps`, which is kept as an outcome is.
+    pub(super) fn give_up(self, max_steps: u64, bytes: usize) {
+        self.end(End::Dear(max_steps), bytes);
+    }
+
+    fn end(mut self, end: End, bytes: usize) {
         self.open = false;
         let mut entries = self.cache.lock();
         let (key, max) = (Arc::clone(&self.key), self.cache.max_bytes);
-        entries.insert(key, outcome.clone(), bytes, max);
+        entries.insert(key, end, bytes, max);
         drop(entries);
         self.cache.ended.notify_all();
     }
@@ -198,8 +240,8 @@ mod tests {
     }
 
     fn must_compile(cache: &Cache<u32>, key: u32) -> bool {
-        match cache.turn(&Arc::new(key), &CancelFlag::new()) {
-            Turn::Known(_) => false,
+        match cache.turn(&Arc::new(key), 100, true, &CancelFlag::new()) {
+            Turn::Known(_) | Turn::TooDear => false,
             Turn::Compile(ticket) => {
                 ticket.finish(&failure(), 10);
                 true
@@ -234,10 +276,12 @@ mod tests {
     #[test]
     fn others_wait_for_the_one_that_compiles() {
         let cache = Cache::new(100);
-        let Turn::Compile(ticket) = cache.turn(&Arc::new(1), &CancelFlag::new()) else {
+        let Turn::Compile(ticket) = cache.turn(&Arc::new(1), 100, true, &CancelFlag::new()) else {
             panic!("nothing is known yet");
         };
         assert!(!cache.is_known(&1));
+        let turn = cache.turn(&Arc::new(1), 100, false, &CancelFlag::new());
+        assert!(matches!(turn, Turn::TooDear));
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| must_compile(&cache, 1));
             ticket.finish(&failure(), 10);
@@ -248,14 +292,34 @@ mod tests {
     #[test]
     fn a_dropped_ticket_passes_on_and_a_flag_ends_the_wait() {
         let cache = Cache::new(100);
-        let Turn::Compile(ticket) = cache.turn(&Arc::new(1), &CancelFlag::new()) else {
+        let Turn::Compile(ticket) = cache.turn(&Arc::new(1), 100, true, &CancelFlag::new()) else {
             panic!("nothing is known yet");
         };
         let cancelled = CancelFlag::new();
         cancelled.cancel();
-        let turn = cache.turn(&Arc::new(1), &cancelled);
+        let turn = cache.turn(&Arc::new(1), 100, true, &cancelled);
         assert!(matches!(turn, Turn::Known(Err(CompileError::Cancelled))));
         drop(ticket);
         assert!(must_compile(&cache, 1));
+    }
+
+    #[test]
+    fn what_took_too_much_is_tried_again_with_more() {
+        let cache = Cache::new(30);
+        let turn = |max_steps| cache.turn(&Arc::new(1), max_steps, true, &CancelFlag::new());
+        let Turn::Compile(ticket) = turn(50) else {
+            panic!("nothing is known yet");
+        };
+        ticket.give_up(50, 10);
+        assert!(!cache.is_known(&1) && cache.known(&1).is_none());
+        assert!(matches!(turn(50), Turn::TooDear));
+        assert_eq!(cache.memory_bytes(), 10);
+        let Turn::Compile(ticket) = turn(51) else {
+            panic!("it has more steps");
+        };
+        assert_eq!(cache.memory_bytes(), 0);
+        ticket.finish(&failure(), 20);
+        assert!(matches!(turn(0), Turn::Known(_)));
+        assert_eq!(cache.memory_bytes(), 20);
     }
 }

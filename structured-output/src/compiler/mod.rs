@@ -2,12 +2,12 @@
 
 mod apart;
 mod cache;
-mod choice;
 mod embedded_json;
 mod grammar_job;
 mod job;
 mod renew;
 mod samples;
+mod vocabulary;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -124,8 +124,9 @@ impl GrammarCompiler {
     }
 
     /// [`compile_specification`](Self::compile_specification) with no more than an effort. `None` where
-    /// that doesn't suffice: what was computed is kept for another try. Waits for others that compile
-    /// the same with such an effort.
+    /// that doesn't suffice: what was computed is kept for another try, with more. Waits for others that compile
+    /// the same there, unless the effort is no more than [`CompilerOptions::max_shared_steps`]: then it
+    /// doesn't suffice.
     ///
     /// # Errors
     /// As there.
@@ -144,7 +145,9 @@ impl GrammarCompiler {
             CompileEffort::Shared { max_steps } => {
                 self.compile_shared(&specification, max_steps, cancel)
             }
-            CompileEffort::Apart => Some(self.compile_apart(&specification, cancel)),
+            CompileEffort::Apart { max_steps } => {
+                self.compile_apart_within(&specification, max_steps, cancel)
+            }
         }
     }
 
@@ -358,31 +361,41 @@ impl GrammarCompiler {
         // Before the cache is looked at: a grammar of a generation that is full would let its new
         // matchers fail with the old ones.
         let engine = self.engine();
-        match self.cache.turn(specification, cancel) {
+        let max_slice_steps = self.options.max_shared_steps.unwrap_or(u64::MAX);
+        // Who has time for a slice has none for others' compilations.
+        let waits = max_steps > max_slice_steps || self.options.max_shared_steps.is_none();
+        match self.cache.turn(specification, max_steps, waits, cancel) {
             Turn::Known(outcome) => Some(outcome),
+            Turn::TooDear => None,
             Turn::Compile(ticket) => {
                 let patience = Patience {
-                    max_slice_steps: self.options.max_shared_steps.unwrap_or(u64::MAX),
+                    max_slice_steps,
                     max_steps,
                 };
-                let outcome = self.compile_in(engine, specification, patience, cancel)?;
-                self.keep(ticket, specification, &outcome);
-                Some(outcome)
+                let compiled = self.compile_in(engine, specification, patience, cancel);
+                self.keep(ticket, specification, compiled.as_ref(), max_steps);
+                compiled
             }
         }
     }
 
-    /// Keeps the outcome of a compilation for others.
+    /// Keeps the outcome of a compilation for others; or, where there is none, that it takes more than so
+    /// many steps.
     fn keep(
         &self,
         ticket: Ticket<'_, (GrammarSpecification, CompileBudget)>,
         specification: &(GrammarSpecification, CompileBudget),
-        outcome: &Outcome,
+        outcome: Option<&Outcome>,
+        max_steps: u64,
     ) {
-        if *outcome != Err(CompileError::Cancelled) {
-            let source_bytes = specification.0.memory_bytes();
-            let grammar_bytes = outcome.as_ref().map_or(0, CompiledGrammar::memory_bytes);
-            ticket.finish(outcome, 256 + source_bytes + grammar_bytes);
+        let bytes = 256 + specification.0.memory_bytes();
+        match outcome {
+            Some(Err(CompileError::Cancelled)) => {}
+            Some(outcome) => {
+                let grammar_bytes = outcome.as_ref().map_or(0, CompiledGrammar::memory_bytes);
+                ticket.finish(outcome, bytes + grammar_bytes);
+            }
+            None => ticket.give_up(max_steps, bytes),
         }
     }
 
@@ -419,11 +432,7 @@ impl GrammarCompiler {
         cancel: &CancelFlag,
     ) -> Outcome {
         let compiled = self.compile_in(engine, specification, Patience::ENDLESS, cancel);
-        compiled.unwrap_or(Err(CompileError::LimitExceeded {
-            limit: "max_steps",
-            max: specification.1.max_steps,
-            place: None,
-        }))
+        compiled.unwrap_or_else(|| Err(out_of_steps(specification)))
     }
 
     /// The current generation, or a new one where that is full.
@@ -488,6 +497,11 @@ impl GrammarCompiler {
         let base = base.map_or(0, |base| base.memory_bytes());
         self.index.memory_bytes() + base
     }
+}
+
+/// What is said of a compilation that takes more steps than its budget has.
+fn out_of_steps(specification: &(GrammarSpecification, CompileBudget)) -> CompileError {
+    job::exceeded("max_steps", specification.1.max_steps)
 }
 
 impl std::fmt::Debug for GrammarCompiler {

@@ -12,8 +12,12 @@ use crate::options::CancelFlag;
 /// Most grammars with memory of their own.
 const MAX_OWN: usize = 4;
 
-/// Times that a matcher may go from one shared memory to the next.
+/// Times that a matcher may go from one shared memory to the next, without coming much further in between.
 const MAX_SHARED_RENEWALS: u32 = 8;
+
+/// Whoever has accepted so many tokens since the last time is in the way of others' memory, not the other way
+/// round, and may go there as often as it has to.
+const MUCH_FURTHER: usize = 64;
 
 /// Times that a token is tried again, others going first between two, where it takes more than it may.
 const MAX_ATTEMPTS: u32 = 10;
@@ -76,17 +80,22 @@ impl Drop for OwnMemory {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Renewals {
     num_shared: u32,
-    /// Tokens that it had accepted the last time.
+    /// Tokens that it had accepted the last time; none before.
     num_accepted: Option<usize>,
 }
 
 impl GrammarCompiler {
+    /// Whether a grammar that needs memory of its own would find some now, see [`renew`](Self::renew).
+    pub fn has_own_memory(&self) -> bool {
+        self.num_own.load(Ordering::Relaxed) < MAX_OWN
+    }
+
     /// Lets a matcher go on that has failed with [`MatcherError::StatesExhausted`]: compiles its
     /// grammar again in other memory, and accepts its tokens again. It then stands where it stood;
     /// forks stay where they are.
     ///
     /// First in the memory that new grammars share. A matcher that has come no further since the last
-    /// time, or comes for the ninth time, gets as much memory of its own; so does one whose text and
+    /// time, or comes for the ninth time with few tokens in between, gets as much memory of its own; so does one whose text and
     /// next mask don't fit beside the others. Of these there are at most four at a time, each as large
     /// as all that others share, and one that is full is the end: so a grammar that needs too much
     /// fails alone, and its neighbours go on. Costs a compilation, unless others have compiled the
@@ -135,6 +144,9 @@ impl GrammarCompiler {
         }
         let num_accepted = Some(matcher.num_accepted_tokens());
         let renewals = matcher.renewals_mut();
+        if num_accepted >= renewals.num_accepted.map(|before| before + MUCH_FURTHER) {
+            renewals.num_shared = 0;
+        }
         let came_further = renewals.num_accepted != num_accepted;
         if came_further && renewals.num_shared < MAX_SHARED_RENEWALS {
             renewals.num_shared += 1;
@@ -183,7 +195,7 @@ pub(super) fn move_to(
         }
     }
     patiently(&mut moved, max_steps, |moved| moved.next_token_mask())?;
-    moved.set_allowance(matcher.allowance());
+    moved.set_allowance_of(matcher);
     *matcher = moved;
     Ok(())
 }

@@ -7,31 +7,55 @@ const UNLIMITED: u64 = u64::MAX;
 
 /// Steps that a matcher's calls may together still take.
 #[derive(Debug)]
-pub(crate) struct Allowance(AtomicU64);
+pub(crate) struct Allowance {
+    left: AtomicU64,
+    /// Whether they wait for others at work in memory apart.
+    is_patient: bool,
+}
 
 impl Allowance {
-    /// So many; `None` for no limit but that of each call.
+    /// So many, for calls that wait for nobody; `None` for no limit but that of each call.
     pub(crate) fn new(steps: Option<u64>) -> Self {
-        Self(AtomicU64::new(steps.unwrap_or(UNLIMITED)))
+        Self {
+            left: AtomicU64::new(steps.unwrap_or(UNLIMITED)),
+            is_patient: steps.is_none(),
+        }
+    }
+
+    /// So many, for calls that wait where they have to.
+    pub(crate) fn patient(steps: u64) -> Self {
+        Self {
+            left: AtomicU64::new(steps),
+            is_patient: true,
+        }
+    }
+
+    /// Whether calls wait for others at work in memory apart.
+    pub(super) fn is_patient(&self) -> bool {
+        self.is_patient
     }
 
     /// What is left.
     pub(crate) fn left(&self) -> Option<u64> {
-        let left = self.0.load(Ordering::Relaxed);
+        let left = self.left.load(Ordering::Relaxed);
         (left != UNLIMITED).then_some(left)
     }
 
     /// Takes some.
     pub(super) fn spend(&self, steps: u64) {
         if let Some(left) = self.left() {
-            self.0.store(left.saturating_sub(steps), Ordering::Relaxed);
+            self.left
+                .store(left.saturating_sub(steps), Ordering::Relaxed);
         }
     }
 }
 
 impl Clone for Allowance {
     fn clone(&self) -> Self {
-        Self::new(self.left())
+        Self {
+            left: AtomicU64::new(self.left.load(Ordering::Relaxed)),
+            is_patient: self.is_patient,
+        }
     }
 }
 

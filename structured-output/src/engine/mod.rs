@@ -151,7 +151,7 @@ impl Engine {
 
     /// The automaton, for as long as the guard lives: keep that short.
     pub(crate) fn lock(&self) -> MutexGuard<'_, TokenAutomaton> {
-        // Every change leaves the automaton whole before the next can panic.
+        // One that a panic has left in the midst of a change is asked nothing more: see `is_closed`.
         self.automaton
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -356,11 +356,12 @@ impl Engine {
             .left()
             .map_or(max_steps, |left| left.min(max_steps));
         let mut fuel = Fuel::new(granted);
-        let mut automaton = match allowance.left() {
-            // Where all share, nobody is at work for long; apart, for as long as it takes.
-            Some(_) if self.is_apart() => self.try_lock().ok_or(MatcherError::AllowanceSpent)?,
-            _ => self.lock_before_compilations(),
+        // Where all share, nobody is at work for long; apart, for as long as it takes.
+        let mut automaton = match self.is_apart() && !allowance.is_patient() {
+            true => self.try_lock().ok_or(MatcherError::AllowanceSpent)?,
+            false => self.lock_before_compilations(),
         };
+        self.check_open()?;
         let before = automaton.state_bytes();
         let answer = work(&mut automaton, &mut fuel);
         allowance.spend(granted - fuel.left());
@@ -394,10 +395,16 @@ impl Engine {
     }
 
     fn check_open(&self) -> Result<(), MatcherError> {
-        match self.is_closed.load(Ordering::Relaxed) {
+        match self.is_closed() {
             true => Err(self.exhausted()),
             false => Ok(()),
         }
+    }
+
+    /// Whether its matchers have to go on elsewhere: it was closed, or a panic has left its automaton in the
+    /// midst of a change, so that no answer of it can be trusted.
+    fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Relaxed) || self.automaton.is_poisoned()
     }
 
     /// Forgets what can be computed again.
@@ -439,6 +446,6 @@ impl Engine {
 
     /// Whether the next compilation should start a new generation. Waits for no work.
     pub(crate) fn is_full(&self) -> bool {
-        self.state_bytes() > self.shares.states
+        self.is_closed() || self.state_bytes() > self.shares.states
     }
 }

@@ -1,5 +1,7 @@
 //! What is known and what is apart waits for nobody.
 
+use std::sync::atomic::Ordering;
+
 use crate::{
     CancelFlag, CompilerOptions, GrammarCompiler, GrammarMatcher, GrammarSpecification,
     MatcherError, TokenizerInfo,
@@ -72,6 +74,47 @@ fn nobody_who_may_not_waits_for_work_in_memory_apart() {
     // The other memory is free meanwhile.
     let mut other = GrammarMatcher::new(&compiler.compile_regex("ab*").unwrap());
     assert!(other.accept_token(0).unwrap());
-    drop(working);
+    // Who may wait does, and has no more steps for it.
+    let mut patient = matcher.fork();
+    patient.set_patient_allowance(0);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| patient.next_token_mask().unwrap_err());
+        while grammar.engine().num_waiting.load(Ordering::Relaxed) == 0 {
+            std::thread::yield_now();
+        }
+        drop(working);
+        assert_eq!(waiting.join().unwrap(), MatcherError::AllowanceSpent);
+    });
+    patient.set_patient_allowance(1_000);
+    assert!(patient.next_token_mask().is_ok());
     assert!(matcher.next_token_mask().is_ok());
+}
+
+#[test]
+fn nobody_stays_where_something_panicked() {
+    let vocab = [b"a".to_vec(), b"b".to_vec(), b"<eos>".to_vec()];
+    let info = TokenizerInfo::new(&vocab, 3, &[2], &[2]).unwrap();
+    let compiler = GrammarCompiler::new(info.into(), CompilerOptions::default());
+    let compile = || compiler.compile_regex("a{1,3}b|b").unwrap();
+    let grammar = compile();
+    let mut matcher = GrammarMatcher::new(&grammar);
+    assert!(matcher.accept_token(0).unwrap());
+    let mask = matcher.next_token_mask().unwrap();
+    let panics = || {
+        grammar.engine().slice(|automaton| {
+            assert_eq!(automaton.num_states(), usize::MAX, "a panic for a test");
+        });
+    };
+    assert!(std::thread::scope(|scope| scope
+        .spawn(panics)
+        .join()
+        .is_err()));
+    // Half a change may be there, so what was known is not trusted either.
+    let error = matcher.next_token_mask().unwrap_err();
+    assert!(matches!(error, MatcherError::StatesExhausted { .. }));
+    compiler.renew(&mut matcher, &CancelFlag::new()).unwrap();
+    let renewed = matcher.next_token_mask().unwrap();
+    assert_eq!(renewed.token_ids(), mask.token_ids());
+    let mut another = GrammarMatcher::new(&compile());
+    assert!(another.accept_token(1).unwrap());
 }

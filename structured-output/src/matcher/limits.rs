@@ -17,6 +17,11 @@ impl GrammarMatcher {
         self.allowance = Allowance::new(steps);
     }
 
+    /// The same for a thread that works in memory apart in turns: its calls wait for others there.
+    pub fn set_patient_allowance(&mut self, steps: u64) {
+        self.allowance = Allowance::patient(steps);
+    }
+
     /// What is left of it.
     pub fn allowance(&self) -> Option<u64> {
         self.allowance.left()
@@ -64,6 +69,11 @@ impl GrammarMatcher {
         };
         restarted.reset();
         restarted
+    }
+
+    /// Takes over another's allowance.
+    pub(crate) fn set_allowance_of(&mut self, other: &Self) {
+        self.allowance = other.allowance.clone();
     }
 
     /// The tokens that have been accepted and not been taken back.

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use benchmarks::statistics::Summary;
+use engine_core::engine::StepTimes;
 use protocol::{
     EngineCoreEventType, EngineCoreOutput, ModelSource, StructuredOutputsConstraint,
     StructuredOutputsParams,
@@ -20,6 +21,8 @@ const NEIGHBOURS: usize = 9;
 const OTHERS: usize = 50;
 /// A newcomer with a small constraint comes after so many steps.
 const STEPS_PER_NEWCOMER: usize = 5;
+/// Steps in which a wave beside running requests is to have all its answers, at most.
+const MAX_WAVE_STEPS: usize = 1_000;
 /// Tokens of each request, at most.
 const MAX_TOKENS: u32 = 3800;
 
@@ -54,11 +57,15 @@ struct Measured {
     gaps: Vec<Duration>,
     /// Until an ordinary grammar of a wave was admitted.
     others: Vec<Duration>,
+    /// Until a hostile one had its answer.
+    hostile: Vec<Duration>,
     /// Until a newcomer was.
     newcomers: Vec<Duration>,
     /// How long each wave took.
     waves: Vec<Duration>,
     num_deferred: u64,
+    /// Where the steps' time went.
+    step_times: StepTimes,
 }
 
 /// All that comes beside the neighbours.
@@ -89,7 +96,8 @@ pub(crate) fn measure(arguments: &Arguments, folder: &Path) -> anyhow::Result<()
     config.scheduler_config.max_num_seqs = (NEIGHBOURS + hostile::NUM_RUNNING) as u32;
     let mut engine = Engine::load(&config)?;
     let mut visitors = Visitors::default();
-    let idle = visitors.wave_while_idle(&mut engine)?;
+    let idle = visitors.answers_while_idle(&mut engine)?;
+    let mut beside_decoding = Measured::default();
     let mut measured: [Measured; 3] = Default::default();
     for round in 0..arguments.rounds {
         let mut neighbours = Neighbours {
@@ -109,7 +117,9 @@ pub(crate) fn measure(arguments: &Arguments, folder: &Path) -> anyhow::Result<()
             let measured = &mut measured[situation];
             for step in 0..2 * arguments.steps {
                 visitors.come(&mut engine, beside, step);
+                let before = engine.step_times();
                 let (outputs, stats) = engine.step()?;
+                measured.step_times += engine.step_times() - before;
                 measured.num_deferred += stats.num_deferred_answers;
                 let gaps = neighbours.take(&mut engine, &outputs);
                 measured.gaps.extend(gaps);
@@ -117,11 +127,21 @@ pub(crate) fn measure(arguments: &Arguments, folder: &Path) -> anyhow::Result<()
             }
             visitors.leave(&mut engine);
         }
+        visitors.submit_wave(&mut engine, Beside::Compiling);
+        for _ in 0..MAX_WAVE_STEPS {
+            if visitors.is_wave_over() {
+                break;
+            }
+            let (outputs, _) = engine.step()?;
+            neighbours.take(&mut engine, &outputs);
+            visitors.take(&mut engine, &outputs, &mut beside_decoding);
+        }
+        visitors.leave(&mut engine);
         engine.end(visitors.seats.drain(..).collect());
         engine.abort(neighbours.last.into_keys().collect())?;
     }
     print(&measured);
-    println!("\nA wave with nothing running took {idle:.1?}.");
+    print_delay(&idle, &beside_decoding, arguments.rounds);
     println!(
         "No step's grammars took more than {} steps of work. Refused:",
         engine.most_grammar_steps()
@@ -155,6 +175,21 @@ fn print(measured: &[Measured; 3]) {
     row("median", |summary| summary.p50);
     row("p99", |summary| summary.p99);
     row("longest", |summary| summary.max);
+    println!("\nMean parts of a step, the masks being made while the forward pass runs:\n");
+    println!("| | scheduler | masks | forward pass | LM head and sampling | update |");
+    println!("|---|---|---|---|---|---|");
+    for (of, (_, name)) in measured.iter().zip(SITUATIONS) {
+        let times = &of.step_times;
+        let parts = [
+            times.schedule,
+            times.grammar_bitmask,
+            times.execute_model,
+            times.sample_tokens,
+            times.update_from_output,
+        ]
+        .map(|part| format!("{:.2?}", part.div_f64(times.num_steps.max(1) as f64)));
+        println!("| {name} | {} |", parts.join(" | "));
+    }
     println!("\nUntil admission, and whole waves (median, longest, how many):\n");
     println!("| | others of the wave | small newcomers | waves | answers found aside |");
     println!("|---|---|---|---|---|");
@@ -171,6 +206,29 @@ fn print(measured: &[Measured; 3]) {
         });
         println!("| {name} | {} | {} |", cells.join(" | "), of.num_deferred);
     }
+}
+
+/// The delay that compilations pay for it that nobody else is delayed.
+fn print_delay(idle: &Measured, beside_decoding: &Measured, rounds: usize) {
+    let times = |times: &[Duration], num_asked: usize| {
+        if times.is_empty() {
+            return "none".to_owned();
+        }
+        let summary = Summary::of(times.to_vec());
+        let num_answers = summary.count;
+        format!(
+            "{:.1?} ({:.1?}, {num_answers} of {num_asked})",
+            summary.p50, summary.max
+        )
+    };
+    println!(
+        "\nFrom submission to the answer, median (longest, how many had one): a grammar that spends its budget \
+         {} with nothing running, {} beside decoding; one of the {OTHERS} others {}, {}.",
+        times(&idle.hostile, hostile::NUM_COMPILING),
+        times(&beside_decoding.hostile, rounds * hostile::NUM_COMPILING),
+        times(&idle.others, OTHERS),
+        times(&beside_decoding.others, rounds * OTHERS),
+    );
 }
 
 impl Neighbours {
@@ -221,7 +279,7 @@ impl Visitors {
         if beside == Beside::Nothing {
             return;
         }
-        if self.hostile.is_empty() && self.others.is_empty() {
+        if self.is_wave_over() {
             self.submit_wave(engine, beside);
         }
         if step % STEPS_PER_NEWCOMER == 0 {
@@ -269,7 +327,7 @@ impl Visitors {
                 .any(|event| event.event_type == EngineCoreEventType::Admitted);
             if let Some(error) = &output.error {
                 self.refusals.insert(error.message.clone());
-                is_answer |= self.hostile.remove(id);
+                is_answer |= self.answer_hostile(id, measured);
                 self.running.remove(id);
             } else if output.finish_reason.is_some() {
                 self.running.remove(id);
@@ -281,7 +339,7 @@ impl Visitors {
                 } else if let Some(since) = self.newcomers.remove(id) {
                     measured.newcomers.push(since.elapsed());
                     ended.push(id.clone());
-                } else if self.hostile.remove(id) {
+                } else if self.answer_hostile(id, measured) {
                     self.running.insert(id.clone());
                     ended.extend(self.seats.pop());
                 }
@@ -290,8 +348,7 @@ impl Visitors {
         engine.end(ended);
         self.take_seats(engine);
         if is_answer
-            && self.hostile.is_empty()
-            && self.others.is_empty()
+            && self.is_wave_over()
             && let Some(started) = self.started.take()
         {
             measured.waves.push(started.elapsed());
@@ -308,16 +365,37 @@ impl Visitors {
         self.take_seats(engine);
     }
 
-    /// How long a wave takes while nothing runs.
-    fn wave_while_idle(&mut self, engine: &mut Engine) -> anyhow::Result<Duration> {
-        self.submit_wave(engine, Beside::Running);
+    /// Whether all of a wave have their answers.
+    fn is_wave_over(&self) -> bool {
+        self.hostile.is_empty() && self.others.is_empty()
+    }
+
+    /// Notes the answer of a hostile request of the wave, where it is one.
+    fn answer_hostile(&mut self, id: &str, measured: &mut Measured) -> bool {
+        let is_hostile = self.hostile.remove(id);
+        if is_hostile && let Some(started) = self.started {
+            measured.hostile.push(started.elapsed());
+        }
+        is_hostile
+    }
+
+    /// When the answers of a wave come while nothing runs.
+    fn answers_while_idle(&mut self, engine: &mut Engine) -> anyhow::Result<Measured> {
+        self.submit_wave(engine, Beside::Compiling);
         engine.end(self.seats.drain(..).collect());
-        let started = Instant::now();
-        engine.wait_for_grammars();
-        let took = started.elapsed();
-        self.leave(engine);
-        engine.end(self.seats.drain(..).collect());
+        let mut measured = Measured::default();
+        let mut answered = Vec::new();
+        while !self.is_wave_over() {
+            let id = engine.next_grammar()?;
+            if !self.answer_hostile(&id, &mut measured)
+                && let Some(since) = self.others.remove(&id)
+            {
+                measured.others.push(since.elapsed());
+            }
+            answered.push(id);
+        }
+        engine.end(answered);
         engine.abort(Vec::new())?;
-        Ok(took)
+        Ok(measured)
     }
 }

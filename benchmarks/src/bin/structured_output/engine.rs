@@ -179,9 +179,21 @@ impl Engine {
         self.core.most_grammar_steps()
     }
 
+    /// Where the time of the steps went so far.
+    pub(crate) fn step_times(&self) -> StepTimes {
+        self.core.step_times()
+    }
+
     /// Whether a step has something to do.
     pub(crate) fn has_work(&self) -> bool {
         self.core.has_work()
+    }
+
+    /// Sleeps until a request has its grammar, or is refused: its id.
+    pub(crate) fn next_grammar(&mut self) -> anyhow::Result<String> {
+        let request_id = self.core.structured_output_manager().done().recv()?;
+        self.core.grammar_compiled(&request_id);
+        Ok(request_id.to_string())
     }
 
     /// Sleeps until no request waits for its grammar.
@@ -218,7 +230,7 @@ impl Engine {
         for _ in 0..1 + WARM_UP_STEPS {
             self.step()?;
         }
-        let before: StepTimes = self.core.step_times();
+        let before = self.core.step_times();
         let mut measured = Measured::default();
         for _ in 0..num_steps {
             let started = Instant::now();
@@ -243,9 +255,9 @@ impl Engine {
             measured.exposed_fill += stats.exposed_fill_seconds;
             measured.num_forced += stats.num_forced_tokens;
         }
-        let after = self.core.step_times();
-        measured.fill = (after.grammar_bitmask - before.grammar_bitmask).as_secs_f64();
-        measured.update = (after.update_from_output - before.update_from_output).as_secs_f64();
+        let times = self.core.step_times() - before;
+        measured.fill = times.grammar_bitmask.as_secs_f64();
+        measured.update = times.update_from_output.as_secs_f64();
         self.abort(ids)?;
         Ok(measured)
     }

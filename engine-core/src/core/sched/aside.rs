@@ -7,6 +7,7 @@ use protocol::{
 };
 use structured_output::MatcherError;
 
+use crate::core::sched::grammar_steps::NoAnswer;
 use crate::core::sched::request_queue::QueueKey;
 use crate::core::sched::scheduler::{ClientOutput, Place, RunningRequest, Scheduler};
 use crate::core::sched::step::Step;
@@ -31,12 +32,16 @@ impl GrammarFailure {
         grammar: &mut StructuredOutputRequest,
         question: Question,
         what: &str,
-        error: &MatcherError,
+        error: &NoAnswer,
     ) -> Self {
         match error {
-            MatcherError::StatesExhausted { .. } => grammar.set_aside(Aside::Exhausted),
-            MatcherError::AllowanceSpent => grammar.set_aside(Aside::Question(question)),
-            MatcherError::OnlyStopTokens => {
+            NoAnswer::Matcher(MatcherError::StatesExhausted { .. }) => {
+                grammar.set_aside(Aside::Exhausted);
+            }
+            NoAnswer::Matcher(MatcherError::AllowanceSpent) => {
+                grammar.set_aside(Aside::Question(question));
+            }
+            NoAnswer::Matcher(MatcherError::OnlyStopTokens) => {
                 grammar.set_dead_end();
                 return Self::Failed(only_stop_tokens());
             }

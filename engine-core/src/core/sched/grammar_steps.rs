@@ -1,6 +1,11 @@
 //! How much work grammars may do within a step of the busy loop, in steps of theirs (never in time, so
 //! that a run can be repeated).
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use structured_output::MatcherError;
+
+use crate::panic_message::panic_message;
 use crate::structured_output::StructuredOutputRequest;
 
 /// Steps that all requests of one step may take together: some tens of milliseconds in which nobody gets
@@ -15,6 +20,17 @@ const MAX_PER_REQUEST: u64 = 40_000;
 /// Steps that every request may take, however much the others took: enough for all answers but dear
 /// ones.
 const MIN_PER_REQUEST: u64 = 1_000;
+
+/// Why a grammar has no answer.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NoAnswer {
+    /// It says why.
+    #[error(transparent)]
+    Matcher(#[from] MatcherError),
+    /// Its code panicked, which concerns its request alone: its memory is left by all who are there.
+    #[error("it panicked: {0}")]
+    Panicked(String),
+}
 
 /// What is left of a step's work on grammars.
 #[derive(Debug)]
@@ -42,14 +58,20 @@ impl GrammarSteps {
     }
 
     /// Asks a grammar something, for which it may take its part of what is left.
+    ///
+    /// # Errors
+    /// Why it has no answer.
     pub(super) fn ask<T>(
         &mut self,
         grammar: &mut StructuredOutputRequest,
-        question: impl FnOnce(&mut StructuredOutputRequest) -> T,
-    ) -> T {
+        question: impl FnOnce(&mut StructuredOutputRequest) -> Result<T, MatcherError>,
+    ) -> Result<T, NoAnswer> {
         let granted = self.left.clamp(MIN_PER_REQUEST, MAX_PER_REQUEST);
         grammar.set_allowance(Some(granted));
-        let answer = question(grammar);
+        let answer = match catch_unwind(AssertUnwindSafe(|| question(grammar))) {
+            Ok(answer) => answer.map_err(NoAnswer::Matcher),
+            Err(panic) => Err(NoAnswer::Panicked(panic_message(panic))),
+        };
         let spent = granted.saturating_sub(grammar.allowance().unwrap_or(granted));
         self.left = self.left.saturating_sub(spent);
         self.spent += spent;

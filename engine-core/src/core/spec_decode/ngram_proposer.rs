@@ -2,9 +2,7 @@
 
 use protocol::SpeculativeConfig;
 
-/// Most tokens of a draft: with the one after it, its rows of logits fill no more than half of what
-/// the model runner holds at a time.
-const MAX_NUM_SPECULATIVE_TOKENS: u32 = 31;
+const MAX_NUM_SPECULATIVE_TOKENS: u32 = SpeculativeConfig::MAX_NUM_SPECULATIVE_TOKENS;
 
 /// Proposes drafts from a request's own tokens; needs no model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

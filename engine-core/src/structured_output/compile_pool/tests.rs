@@ -1,244 +1,248 @@
-use std::sync::Arc;
+//! The compile threads' turns, taken by hand.
 
-use crossbeam_channel::{Receiver, bounded, unbounded};
-use protocol::{SamplingParams, StructuredOutputsConstraint, StructuredOutputsParams};
-use structured_output::{CancelFlag, CompileEffort, MatcherError, TokenizerInfo};
+use crossbeam_channel::{Receiver, unbounded};
+use protocol::StructuredOutputsConstraint;
 
 use super::super::aside::{Aside, Question};
-use super::super::backend::StructuredOutputGrammar;
-use super::super::backend_formwork::FormworkBackend;
-use super::super::compile_job::SHARED_STEPS;
 use super::super::request::StructuredOutputRequest;
+use super::super::testing::{EOS, OddBackend, job, job_of};
 use super::*;
 
-const EOS: u32 = 256;
-
-/// Compiles like the real one, but holds the thread that begins `begin…` until it is let go, that which
-/// goes on with `compile…`, and that which works apart on `apart…`.
-struct HoldingBackend {
-    real: FormworkBackend,
-    held: Sender<Duty>,
-    leave: Receiver<()>,
+/// A pool whose threads do nothing by themselves.
+struct ByHand {
+    pool: CompilePool,
+    done_sender: Sender<RequestId>,
+    done: Receiver<RequestId>,
+    /// Kept open.
+    answers: Vec<Receiver<CompiledGrammar>>,
 }
 
-impl HoldingBackend {
-    fn with_channels() -> (Arc<dyn StructuredOutputBackend>, Receiver<Duty>, Sender<()>) {
-        let mut vocab: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).collect();
-        vocab.push(b"<eos>".to_vec());
-        let info = TokenizerInfo::new(&vocab, vocab.len(), &[EOS], &[EOS]).unwrap();
-        let (held_sender, held) = unbounded();
-        let (leave_sender, leave) = unbounded();
-        let backend = Self {
-            real: FormworkBackend::new(info, 16 << 20).unwrap(),
-            held: held_sender,
-            leave,
-        };
-        (Arc::new(backend), held, leave_sender)
-    }
-}
-
-impl StructuredOutputBackend for HoldingBackend {
-    fn compile_grammar(
-        &self,
-        params: &StructuredOutputsParams,
-        stop_token_ids: &[u32],
-        effort: CompileEffort,
-        cancel: &CancelFlag,
-    ) -> Option<Result<Box<dyn StructuredOutputGrammar>, CompileGrammarError>> {
-        let duties = [
-            ("begin", Duty::Begin),
-            ("compile", Duty::Compile),
-            ("apart", Duty::Apart),
-        ];
-        if let StructuredOutputsConstraint::Regex(pattern) = &params.constraint
-            && let Some((_, duty)) = duties.iter().find(|(name, _)| pattern.starts_with(name))
-        {
-            if effort != duty.effort() {
-                return None;
-            }
-            self.held.send(*duty).unwrap();
-            // An error when the test is over.
-            let _ = self.leave.recv();
+impl ByHand {
+    fn new() -> Self {
+        let backend: Arc<dyn StructuredOutputBackend> = Arc::new(OddBackend::new());
+        let (done_sender, done) = unbounded();
+        Self {
+            pool: CompilePool::without_threads(&backend, 100),
+            done_sender,
+            done,
+            answers: Vec::new(),
         }
-        self.real
-            .compile_grammar(params, stop_token_ids, effort, cancel)
     }
 
-    fn is_compiled(&self, params: &StructuredOutputsParams) -> bool {
-        self.real.is_compiled(params)
+    fn submit(&mut self, pattern: &str) {
+        let (job, answer) = job(pattern);
+        self.pool.submit(job).unwrap();
+        self.answers.push(answer);
     }
 
-    fn num_compilations(&self) -> u64 {
-        self.real.num_compilations()
+    /// A turn on a thread with a duty, if anything waits for one.
+    fn turn(&self, duty: Duty) -> bool {
+        let Some(job) = self.pool.lanes.try_next_job(duty) else {
+            return false;
+        };
+        self.pool.thread(duty, &self.done_sender).take_turn(job);
+        true
     }
 
-    fn stop_token_ids(&self) -> &[u32] {
-        self.real.stop_token_ids()
+    /// Takes turns until a request has its answer: how many.
+    fn turns_until_done(&self, duty: Duty, id: &str) -> usize {
+        let mut num_turns = 0;
+        loop {
+            assert!(self.turn(duty));
+            num_turns += 1;
+            let done: Vec<RequestId> = self.done.try_iter().collect();
+            if !done.is_empty() {
+                assert_eq!(done, [id.into()]);
+                return num_turns;
+            }
+        }
     }
 }
 
-fn job(pattern: &str) -> (CompileJob, Receiver<CompiledGrammar>) {
-    job_of(
-        StructuredOutputsConstraint::Regex(pattern.to_owned()),
-        pattern,
-    )
+/// What is written to take as long as it may.
+fn hostile(number: usize) -> String {
+    format!("takes 1000000000000 steps {number}")
 }
 
-fn job_of(
-    constraint: StructuredOutputsConstraint,
-    id: &str,
-) -> (CompileJob, Receiver<CompiledGrammar>) {
-    let params = SamplingParams {
-        structured_outputs: Some(StructuredOutputsParams::new(constraint)),
-        max_tokens: Some(100_000),
-        ..SamplingParams::default()
+#[test]
+fn what_takes_some_turns_is_not_behind_what_takes_many() {
+    let mut threads = ByHand::new();
+    for number in 0..8 {
+        threads.submit(&hostile(number));
+        assert!(threads.turn(Duty::Begin));
+    }
+    // Three for each.
+    for _ in 0..24 {
+        assert!(threads.turn(Duty::Compile));
+    }
+    threads.submit("needs 500000 steps");
+    assert!(threads.turn(Duty::Begin));
+    // 40, 80, 160 and 320 thousand, and every other turn is that of who waits longest.
+    let num_turns = threads.turns_until_done(Duty::Compile, "needs 500000 steps");
+    assert!(num_turns <= 2 * 3, "{num_turns}");
+}
+
+#[test]
+fn in_memory_apart_what_takes_some_turns_is_not_behind_what_takes_many_either() {
+    let mut threads = ByHand::new();
+    for number in 0..8 {
+        threads.submit(&hostile(number));
+    }
+    while threads.turn(Duty::Begin) {}
+    while threads.turn(Duty::Compile) {}
+    for _ in 0..32 {
+        assert!(threads.turn(Duty::Apart));
+    }
+    // More than may be done at a time where others wait.
+    let large = "takes 150000 steps";
+    threads.submit(large);
+    assert!(threads.turn(Duty::Begin));
+    while threads.turn(Duty::Compile) {}
+    let num_turns = threads.turns_until_done(Duty::Apart, large);
+    assert!(num_turns <= 2 * 3, "{num_turns}");
+    let request = threads.answers[8].try_recv().unwrap().outcome.unwrap();
+    assert!(request.is_apart());
+    // The others end by their limits, each after as many turns.
+    let mut num_turns = 32;
+    while threads.turn(Duty::Apart) {
+        num_turns += 1;
+    }
+    // Those that were not the large one's.
+    assert!((8 * 8 - 3..=8 * 8).contains(&num_turns), "{num_turns}");
+    assert_eq!(threads.done.try_iter().count(), 8);
+    for answer in &threads.answers[..8] {
+        let error = answer.try_recv().unwrap().outcome.err().unwrap();
+        assert_eq!(error.code, RequestErrorCode::GrammarRefused);
+        assert!(error.message.contains("`max_mask_steps`"), "{error:?}");
+    }
+}
+
+#[test]
+fn what_waits_longest_has_every_other_turn() {
+    let lanes = CompileLanes::new(100);
+    let send = |id: &str, number| {
+        let duty = Duty::Apart;
+        let turn = Turn { duty, number };
+        lanes.send(CompileJob { turn, ..job(id).0 }).unwrap();
     };
-    let (sender, compiled) = bounded(1);
-    let job = CompileJob {
-        request_id: id.into(),
-        params: Arc::new(params),
-        purpose: Purpose::Start {
-            reasoning_ended: None,
-            output_token_ids: Vec::new(),
-        },
-        cancel: CancelFlag::new(),
-        compiled: sender,
-        compile_seconds: None,
-    };
-    (job, compiled)
+    for id in ["old", "older"] {
+        send(id, 5);
+    }
+    let mut order = Vec::new();
+    for number in 0..4 {
+        // Others that have taken less come all the time.
+        send(&format!("new {number}"), 0);
+        order.push(lanes.try_next_job(Duty::Apart).unwrap().request_id);
+    }
+    assert_eq!(
+        order,
+        ["new 0", "old", "new 1", "older"].map(RequestId::from)
+    );
 }
 
 /// The job of a running request that waits for a mask.
-fn question(
-    backend: &Arc<dyn StructuredOutputBackend>,
-    pattern: &str,
-) -> (CompileJob, Receiver<CompiledGrammar>) {
+fn question(pool: &CompilePool, pattern: &str) -> (CompileJob, Receiver<CompiledGrammar>) {
     let (mut job, compiled) = job(pattern);
     let structured_outputs = job.params.structured_outputs.as_ref().unwrap();
-    let effort = Duty::Compile.effort();
+    let effort = Turn::first(Duty::Compile).effort();
+    let backend = &pool.backend;
     let grammar = backend.compile_grammar(structured_outputs, &[], effort, &job.cancel);
     let grammar = grammar.unwrap().unwrap();
     let mut request = StructuredOutputRequest::new(grammar, &job.params, None, &[EOS]).unwrap();
     let question = Question::Mask { tokens_left: 20 };
     request.set_aside(Aside::Question(question));
+    job.turn = Turn::first(request.duty());
     job.purpose = Purpose::Aside(Box::new(request));
     (job, compiled)
 }
 
 #[test]
-fn what_a_running_request_waits_for_is_found_while_all_compile_threads_are_busy() {
-    let (backend, held, _leave) = HoldingBackend::with_channels();
-    let (done_sender, done) = unbounded();
-    let pool = CompilePool::new(&backend, 2, 8, &done_sender).unwrap();
-    for pattern in ["apart1", "apart2", "compile1", "begin1"] {
-        pool.submit(job(pattern).0).unwrap();
-        held.recv().unwrap();
+fn what_a_running_request_waits_for_has_a_thread_of_its_own() {
+    let mut threads = ByHand::new();
+    for number in 0..8 {
+        threads.submit(&hostile(number));
     }
-    let (question, answer) = question(&backend, "[a-z]{3}");
-    let Purpose::Aside(request) = &question.purpose else {
-        unreachable!();
-    };
-    let duty = request.duty();
-    assert_eq!(duty, Duty::Answer);
-    pool.submit_aside(question, duty).unwrap();
-    assert_eq!(&*done.recv().unwrap(), "[a-z]{3}");
+    let (question, answer) = question(&threads.pool, "[a-z]{3}");
+    threads.pool.submit_aside(question).unwrap();
+    assert_eq!(threads.turns_until_done(Duty::Answer, "[a-z]{3}"), 1);
     let request = answer.try_recv().unwrap().outcome.unwrap();
     assert!(!request.is_aside());
 }
 
 #[test]
-fn what_takes_more_than_a_first_try_goes_on_behind_what_takes_less() {
-    let (backend, held, leave) = HoldingBackend::with_channels();
-    let (done_sender, done) = unbounded();
-    let pool = CompilePool::new(&backend, 2, 8, &done_sender).unwrap();
-    // Who waits for them.
-    let mut answers = Vec::new();
-    let mut submit = |pattern: &str| {
-        let (job, answer) = job(pattern);
-        pool.submit(job).unwrap();
-        answers.push(answer);
-    };
-    // Each is passed on until a thread is held by it.
-    for (pattern, duty) in [
-        ("apart1", Duty::Apart),
-        ("apart2", Duty::Apart),
-        ("compile1", Duty::Compile),
-    ] {
-        submit(pattern);
-        assert_eq!(held.recv().unwrap(), duty);
-    }
-    // Two more of them wait for these threads, and hold up nobody who needs others.
-    for pattern in ["apart3", "compile2"] {
-        submit(pattern);
-    }
-    for number in 0..4 {
-        let pattern = format!("[0-9]{{{}}}", number + 1);
-        submit(&pattern);
-        assert_eq!(*done.recv().unwrap(), *pattern);
-    }
-    for _ in 0..5 {
-        leave.send(()).unwrap();
-    }
-    let mut ids: Vec<String> = (0..5).map(|_| done.recv().unwrap().to_string()).collect();
-    ids.sort_unstable();
-    assert_eq!(ids, ["apart1", "apart2", "apart3", "compile1", "compile2"]);
-}
-
-#[test]
 fn admitted_and_new_requests_take_turns() {
-    let (backend, _held, _leave) = HoldingBackend::with_channels();
-    let (lanes, served) = CompileLanes::new(2, 3);
+    let pool = ByHand::new().pool;
+    let lanes = CompileLanes::new(3);
     for pattern in ["a", "b", "c"] {
-        lanes
-            .begun()
-            .send(question(&backend, pattern).0, Duty::Answer);
+        lanes.send(question(&pool, pattern).0).unwrap();
     }
+    let new = |pattern: &str, duty| CompileJob {
+        turn: Turn::first(duty),
+        ..job(pattern).0
+    };
     for pattern in ["d", "e", "f"] {
-        lanes.try_send(job(pattern).0, true).unwrap();
+        lanes.send_new(new(pattern, Duty::Answer)).unwrap();
     }
-    assert_eq!(lanes.try_send(job("g").0, true), Err(TrySendError::Full(3)));
-    let lane = served.iter().find(|lane| lane.duty == Duty::Answer);
-    let next = || lane.unwrap().next_job().unwrap().request_id.to_string();
+    let full = Err(SendError::Full(3));
+    assert_eq!(lanes.send_new(new("g", Duty::Answer)), full);
+    let next = || lanes.next_job(Duty::Answer).unwrap().request_id.to_string();
     let order: Vec<String> = (0..6).map(|_| next()).collect();
     assert_eq!(order, ["a", "d", "b", "e", "c", "f"]);
-    // Those that were begun count.
-    lanes.try_send(job("g").0, false).unwrap();
-    lanes.begun().send(job("h").0, Duty::Compile);
-    lanes.begun().send(job("i").0, Duty::Apart);
+    // Those that were begun count, but not where nobody waits for them any more.
+    lanes.send_new(new("g", Duty::Begin)).unwrap();
+    lanes.send(new("h", Duty::Compile)).unwrap();
+    let aborted = new("i", Duty::Apart);
+    let cancel = aborted.cancel.clone();
+    lanes.send(aborted).unwrap();
+    assert_eq!(lanes.send_new(new("j", Duty::Begin)), full);
+    cancel.cancel();
+    lanes.send_new(new("k", Duty::Begin)).unwrap();
+    assert_eq!(lanes.send_new(new("l", Duty::Begin)), full);
+    lanes.close();
+    assert!(lanes.next_job(Duty::Begin).is_none());
     assert_eq!(
-        lanes.try_send(job("j").0, false),
-        Err(TrySendError::Full(3))
+        lanes.send_new(new("m", Duty::Begin)),
+        Err(SendError::Closed)
     );
-    drop(lanes);
-    assert!(lane.unwrap().next_job().is_none());
 }
 
 /// A long list is no reason to share memory with what is hostile: its shortest text is found in some turns.
 #[test]
 fn what_comes_to_an_end_in_some_turns_stays_in_shared_memory() {
     const INVOICE: &str = r#"{"type": "object", "properties": {"number": {"type": "integer", "minimum": 1, "maximum": 99999}, "date": {"type": "string", "format": "date"}, "currency": {"enum": ["EUR", "USD", "GBP", "JPY"]}, "paid": {"type": "boolean"}}, "required": ["number", "date", "currency", "paid"], "additionalProperties": false}"#;
-    let (backend, _held, _leave) = HoldingBackend::with_channels();
-    let (done_sender, done) = unbounded();
-    let pool = CompilePool::new(&backend, 2, 8, &done_sender).unwrap();
-    let schema = format!(r#"{{"type": "array", "items": {INVOICE}, "minItems": 80}}"#);
-    let (list, compiled) = job_of(StructuredOutputsConstraint::Json(schema.clone()), "list");
-    pool.submit(list).unwrap();
-    done.recv().unwrap();
-    let mut request = compiled.try_recv().unwrap().outcome.unwrap();
+    let threads = ByHand::new();
+    let schema = format!(r#"{{"type": "array", "items": {INVOICE}, "minItems": 400}}"#);
+    let (list, answer) = job_of(StructuredOutputsConstraint::Json(schema), "list");
+    threads.pool.submit(list).unwrap();
+    assert!(threads.turn(Duty::Begin));
+    assert!(threads.turns_until_done(Duty::Compile, "list") > 1);
+    let request = answer.try_recv().unwrap().outcome.unwrap();
     assert!(!request.is_apart());
-    // More than two turns would have found.
-    let (another, _held, _leave) = HoldingBackend::with_channels();
-    let constraint = StructuredOutputsConstraint::Json(schema);
-    let params = StructuredOutputsParams::new(constraint);
-    let (effort, cancel) = (Duty::Compile.effort(), CancelFlag::new());
-    let grammar = another.compile_grammar(&params, &[], effort, &cancel);
-    let mut grammar = grammar.unwrap().unwrap();
-    for _ in 0..2 {
-        grammar.set_allowance(Some(SHARED_STEPS));
-        let spent = grammar.min_tokens_to_complete();
-        assert_eq!(spent, Err(MatcherError::AllowanceSpent));
-    }
-    grammar.set_allowance(None);
-    let num_tokens = grammar.min_tokens_to_complete().unwrap();
-    assert!(request.mask(num_tokens).is_ok());
+    let num_tokens = request.min_tokens_if_required().unwrap().number();
+    assert!(num_tokens > 400 * 60, "{num_tokens}");
+}
+
+#[test]
+fn only_what_has_to_be_compiled_takes_time_to_compile() {
+    let mut threads = ByHand::new();
+    threads.submit("[a-z]{3}");
+    threads.turns_until_done(Duty::Begin, "[a-z]{3}");
+    // Another thread compiles beside the next one, whose grammar is known.
+    threads.submit("[a-z]{3}");
+    threads.submit("[0-9]{3}");
+    threads.turns_until_done(Duty::Begin, "[0-9]{3}");
+    threads.turns_until_done(Duty::Answer, "[a-z]{3}");
+    let compiled: Vec<bool> = threads
+        .answers
+        .iter()
+        .map(|answer| answer.try_recv().unwrap().compile_seconds.is_some())
+        .collect();
+    assert_eq!(compiled, [true, false, true]);
+}
+
+#[test]
+fn a_panic_of_the_cache_stays_there() {
+    let mut threads = ByHand::new();
+    threads.submit("panics");
+    assert_eq!(threads.turns_until_done(Duty::Begin, "panics"), 1);
 }

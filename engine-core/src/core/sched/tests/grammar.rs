@@ -17,21 +17,22 @@ use crate::core::sched::scheduler::RunningRequest;
 use crate::core::sched::{ModelRunnerOutput, RequestMasks, Scheduler, SchedulerOutput};
 use crate::core::spec_decode::NgramProposer;
 use crate::request::{Request, RequestId, StructuredOutput};
+use crate::structured_output::testing::{self, OddBackend};
 use crate::structured_output::{
     Aside, CompiledGrammar, ForcedTokens, FormworkBackend, PendingGrammar, StructuredOutputBackend,
     StructuredOutputRequest,
 };
 
-const EOS: u32 = 3;
+pub(super) const EOS: u32 = 3;
 
 /// Tokens `a`, `b`, `ab` and the end of text.
-fn backend() -> FormworkBackend {
+pub(super) fn backend() -> FormworkBackend {
     let vocab = ["a", "b", "ab", "<eos>"].map(|token| token.as_bytes().to_vec());
     let info = TokenizerInfo::new(&vocab, 4, &[EOS], &[EOS]).unwrap();
     FormworkBackend::new(info, 1 << 20).unwrap()
 }
 
-fn params(pattern: &str, max_tokens: u32) -> Arc<SamplingParams> {
+pub(super) fn params(pattern: &str, max_tokens: u32) -> Arc<SamplingParams> {
     let constraint = StructuredOutputsConstraint::Regex(pattern.to_owned());
     Arc::new(SamplingParams {
         max_tokens: Some(max_tokens),
@@ -41,7 +42,7 @@ fn params(pattern: &str, max_tokens: u32) -> Arc<SamplingParams> {
     })
 }
 
-fn compiled(backend: &FormworkBackend, params: &Arc<SamplingParams>) -> CompiledGrammar {
+pub(super) fn compiled(backend: &FormworkBackend, params: &Arc<SamplingParams>) -> CompiledGrammar {
     let structured_outputs = params.structured_outputs.as_ref().unwrap();
     let effort = CompileEffort::Shared {
         max_steps: u64::MAX,
@@ -55,7 +56,7 @@ fn compiled(backend: &FormworkBackend, params: &Arc<SamplingParams>) -> Compiled
     }
 }
 
-fn refused() -> CompiledGrammar {
+pub(super) fn refused() -> CompiledGrammar {
     CompiledGrammar {
         outcome: Err(RequestError {
             code: RequestErrorCode::GrammarRefused,
@@ -486,4 +487,67 @@ fn a_grammar_that_is_faster_than_its_request_waits_for_it() {
     request.structured_output = Some(StructuredOutput::Pending(pending));
     world.scheduler.add_request(request);
     assert_eq!(ids(world.scheduler.waiting()), ["00"]);
+}
+
+/// What goes wrong in a grammar's code is its request's error.
+#[test]
+fn a_grammar_that_panics_fails_alone() {
+    let backend = OddBackend::new();
+    let mut scheduler = scheduler(config(16, 4), 16);
+    let hasher = scheduler.block_hasher();
+    for pattern in ["panics", "[a-z]{6}"] {
+        let constraint = StructuredOutputsConstraint::Regex(pattern.to_owned());
+        let structured_outputs = StructuredOutputsParams::new(constraint);
+        let effort = CompileEffort::Apart {
+            max_steps: u64::MAX,
+        };
+        let grammar = backend.compile_grammar(&structured_outputs, &[], effort, &CancelFlag::new());
+        let params = SamplingParams {
+            max_tokens: Some(8),
+            structured_outputs: Some(structured_outputs),
+            ..SamplingParams::default()
+        };
+        let grammar = StructuredOutputRequest::new(
+            grammar.unwrap().unwrap(),
+            &Arc::new(params.clone()),
+            None,
+            &[testing::EOS],
+        );
+        let message = EngineCoreRequest {
+            request_id: pattern.to_owned(),
+            prompt_token_ids: vec![0; 3],
+            sampling_params: params,
+            ..EngineCoreRequest::default()
+        };
+        let mut request = Request::from_engine_core_request(message, &hasher);
+        request.structured_output = Some(StructuredOutput::Ready(Box::new(grammar.unwrap())));
+        scheduler.add_request(request);
+    }
+    let mut last = BTreeMap::new();
+    while scheduler.has_requests() {
+        let step = scheduler.schedule();
+        let masks = scheduler.get_grammar_bitmask(&step).unwrap_or_default();
+        let mut answer = ModelRunnerOutput::empty(step.num_scheduled_tokens.len());
+        for (index, masks) in masks.masks.iter().enumerate() {
+            match masks {
+                RequestMasks::Masks(masks) => {
+                    let token_id = (0..).find(|&id| masks[0].is_allowed(id));
+                    answer.sampled_token_ids[index].extend(token_id);
+                }
+                RequestMasks::Failed(reason) => answer.errors[index] = Some(reason.clone()),
+                RequestMasks::Free | RequestMasks::Withheld => panic!("it has a mask"),
+            }
+        }
+        for outputs in scheduler.update_from_output(&step, answer).into_values() {
+            let outputs = outputs.outputs.into_iter();
+            last.extend(outputs.map(|output| (output.request_id.clone(), output)));
+        }
+    }
+    assert_idle(&scheduler);
+    let error = last["panics"].error.as_ref().unwrap();
+    assert_eq!(error.code, RequestErrorCode::InternalError);
+    assert!(error.message.contains("it panicked: "), "{}", error.message);
+    let other = &last["[a-z]{6}"];
+    assert_eq!(other.error, None);
+    assert_eq!(other.structured_output_complete, Some(true));
 }

@@ -16,7 +16,7 @@ use crate::model_executor::error::ModelError;
 /// Outputs of a panel.
 pub(crate) const PANEL_WIDTH: usize = 2 * LANES;
 
-/// Rows whose activations stay in the second cache while panels pass.
+/// Most rows whose activations stay in the second cache while panels pass.
 const ROW_BLOCK: usize = 96;
 
 /// Panels that stay in the caches while blocks of rows pass.
@@ -142,20 +142,24 @@ impl<I> Rows<'_, I> {
 struct Tiling {
     num_panels: usize,
     row_blocks: usize,
+    /// Of a block, but the last may have less: 100 rows are 50 and 50, not 96 and 4.
+    rows_per_block: usize,
     panels_per_tile: usize,
 }
 
 impl Tiling {
     fn of<K: PanelKernel>(kernel: &K, num_threads: usize, rows: usize) -> Self {
         let num_panels = kernel.out_features().div_ceil(PANEL_WIDTH);
-        let row_blocks = rows.div_ceil(ROW_BLOCK);
-        let work_per_panel = (kernel.work_per_output() * PANEL_WIDTH * rows.min(ROW_BLOCK)).max(1);
+        let rows_per_block = rows.div_ceil(rows.div_ceil(ROW_BLOCK).max(1)).max(1);
+        let row_blocks = rows.div_ceil(rows_per_block);
+        let work_per_panel = (kernel.work_per_output() * PANEL_WIDTH * rows_per_block).max(1);
         // As many as make a tile worthwhile; as many as can share a block of rows, if that leaves
         // enough tiles to share out evenly.
         let shared = (num_panels * row_blocks / (8 * num_threads)).clamp(1, PANEL_BLOCK);
         Self {
             num_panels,
             row_blocks,
+            rows_per_block,
             panels_per_tile: (WORK_PER_TILE / work_per_panel).max(shared),
         }
     }
@@ -227,9 +231,9 @@ fn multiply_tile<K: PanelKernel>(
 ) {
     assert!(rows.end <= x.count, "rows out of range");
     // Blocks of rows follow one another, so that the panels are read from memory once.
-    let first_row = rows.start + tile % tiling.row_blocks * ROW_BLOCK;
+    let first_row = rows.start + tile % tiling.row_blocks * tiling.rows_per_block;
     let first_panel = tile / tiling.row_blocks * tiling.panels_per_tile;
-    let count = (rows.end - first_row).min(ROW_BLOCK);
+    let count = (rows.end - first_row).min(tiling.rows_per_block);
     for panel in first_panel..(first_panel + tiling.panels_per_tile).min(tiling.num_panels) {
         let col = panel * PANEL_WIDTH;
         let cols = (kernel.out_features() - col).min(PANEL_WIDTH);
