@@ -30,6 +30,7 @@ pub struct Request {
     all_token_ids: Vec<u32>,
     /// Output tokens that came with the request and are not emitted again.
     num_replayed_tokens: usize,
+    is_replay: bool,
     block_hasher: BlockHasher,
     /// One per full block of `all_token_ids`.
     block_hashes: Vec<BlockHash>,
@@ -53,6 +54,8 @@ pub struct Request {
     pub(crate) num_runner_tokens: usize,
     /// Output tokens that no output has carried yet.
     pub(crate) unsent_token_ids: Vec<u32>,
+    /// After how many of these the output was a complete text, where stop strings may cut it off there.
+    pub(crate) unsent_complete_after: Vec<u32>,
 }
 
 /// What constrains a request's output.
@@ -83,6 +86,7 @@ impl Request {
             request_id,
             prompt_token_ids,
             output_token_ids,
+            is_replay,
             sampling_params,
             arrival_time,
             cache_salt,
@@ -108,6 +112,7 @@ impl Request {
             prompt_token_ids: prompt_token_ids.into(),
             all_token_ids,
             num_replayed_tokens,
+            is_replay,
             block_hasher: *block_hasher,
             block_hashes,
             num_computed_tokens: 0,
@@ -121,6 +126,7 @@ impl Request {
             spec_token_ids: Vec::new(),
             num_runner_tokens: 0,
             unsent_token_ids: Vec::new(),
+            unsent_complete_after: Vec::new(),
         }
     }
 
@@ -187,6 +193,11 @@ impl Request {
     /// Output tokens that came with the request.
     pub fn num_replayed_tokens(&self) -> usize {
         self.num_replayed_tokens
+    }
+
+    /// Whether an earlier core had taken it: the limits of queues are not for it.
+    pub fn is_replay(&self) -> bool {
+        self.is_replay
     }
 
     /// Tokens whose keys and values are in the cache, the step in flight included.

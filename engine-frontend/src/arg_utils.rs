@@ -109,8 +109,8 @@ pub struct EngineArgs {
     /// Share of the KV blocks that stays free when a request is admitted, 0 to less than 1
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, allow_negative_numbers = true, value_parser = watermark)]
     pub watermark: f64,
-    /// Most requests that wait; one more is refused. Where absent a server has 4096, and others no
-    /// limit
+    /// Most requests that wait, beyond those that one of the next steps begins; one more is refused.
+    /// Where absent a server has 4096, and others no limit
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_num_queued_reqs: Option<u32>,
     /// Most prompt tokens of waiting requests; a request beyond is refused. No limit where absent
@@ -131,7 +131,8 @@ pub struct EngineArgs {
     /// Let the system move compute threads between cores also where there is one for each core
     #[arg(long)]
     pub no_pin_threads: bool,
-    /// Seed for requests that bring none of their own
+    /// Seed of requests that bring none of their own: a server gives each the same, a batch each line
+    /// one of its own made from it
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
     /// Seconds that requests in flight may take to finish when the core gets SIGTERM; 0 aborts

@@ -6,17 +6,18 @@ mod request_stream;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use protocol::{EngineCoreReadyResponse, RequestError, RequestErrorCode, RequestOutputKind};
+use structured_output::CancelFlag;
 use tokenizer::Tokenizer;
 use tokio::task::AbortHandle;
 
 use crate::engine_core_client::EngineCoreClientError;
 use crate::error::{EngineDeadError, GenerateError, ValidationError};
-use crate::input_processor::{GenerateRequest, InputProcessor, Prompt};
+use crate::input_processor::{GenerateRequest, InputProcessor, ProcessedInputs, Prompt};
 use crate::metrics::{EngineMetrics, StatLogger};
 use crate::output_processor::OutputProcessor;
 use crate::request_output_collector::RequestOutputCollector;
 use crate::sampling_params::{ModelLimits, verify_num_logprobs};
-use crate::structured_outputs::StructuredOutputsArgs;
+use crate::structured_outputs::{CheckThreads, StructuredOutputsArgs};
 use crate::tokenizer_threads::TokenizerThreads;
 
 pub use core_client::{BoxFuture, CoreClient};
@@ -32,6 +33,7 @@ pub struct AsyncLLM {
     inner: Arc<Inner>,
     input_processor: Arc<InputProcessor>,
     tokenizer_threads: TokenizerThreads,
+    check_threads: CheckThreads,
     tokenizer: Arc<Tokenizer>,
     ready: EngineCoreReadyResponse,
 }
@@ -76,6 +78,7 @@ impl AsyncLLM {
             inner,
             input_processor: Arc::new(InputProcessor::new(tokenizer.clone(), limits)),
             tokenizer_threads: TokenizerThreads::new(),
+            check_threads: CheckThreads::new(),
             tokenizer,
             ready,
         }
@@ -105,15 +108,7 @@ impl AsyncLLM {
         if let Some(dead) = self.errored() {
             return Err(dead.into());
         }
-        let input_processor = self.input_processor.clone();
-        // A long prompt takes a while to tokenize: not on a thread that serves streams.
-        let processed = self
-            .tokenizer_threads
-            .run(request.num_bytes(), move || {
-                input_processor.process_inputs(request)
-            })
-            .await
-            .map_err(|error| internal_error(&error.to_string()))??;
+        let processed = self.process_inputs(request).await?;
         let kind = processed.request.sampling_params.output_kind;
         let stream = RequestStream {
             inner: self.inner.clone(),
@@ -146,6 +141,32 @@ impl AsyncLLM {
             self.inner.abort(child_ids);
         }
         Ok(stream)
+    }
+
+    /// Makes a request ready for the core, on no thread that serves streams: a long prompt takes a while to
+    /// tokenize, a constraint to be checked.
+    async fn process_inputs(
+        &self,
+        request: GenerateRequest,
+    ) -> Result<ProcessedInputs, GenerateError> {
+        let processor = self.input_processor.clone();
+        let prompt_bytes = request.prompt.num_bytes();
+        let processed = match request.constraint_bytes() {
+            None => {
+                let process = move || processor.process_inputs(request);
+                self.tokenizer_threads.run(prompt_bytes, process).await
+            }
+            Some(bytes) => {
+                let checker = processor.clone();
+                let verify = move |cancel: &CancelFlag| checker.verify_params(request, cancel);
+                let verified = self.check_threads.run(bytes, verify).await;
+                let verified =
+                    verified.ok_or_else(|| internal_error("the constraint's check failed"))??;
+                let process = move || processor.process_prompt(verified);
+                self.tokenizer_threads.run(prompt_bytes, process).await
+            }
+        };
+        Ok(processed.map_err(|error| internal_error(&error.to_string()))??)
     }
 
     /// Lets these hear of every step from now on. Later calls have no effect.

@@ -150,6 +150,11 @@ impl IncrementalDetokenizer {
         detokenizer
     }
 
+    /// From here on all is text, also a token that would open thinking.
+    pub fn leave_out_thinking(&mut self) {
+        self.thinking = None;
+    }
+
     /// Takes the tokens of one step; returns the stop string that they complete, if any. The text
     /// then ends before it, or with it where `include_stop_str_in_output` is set.
     ///

@@ -1,14 +1,22 @@
 //! From a caller's request to an [`EngineCoreRequest`]: validation, template, tokens, lengths.
 
 mod generate_request;
+/// Unix time in seconds of something that was just now.
+fn unix_time(then: Instant) -> f64 {
+    let then = SystemTime::now().checked_sub(then.elapsed());
+    let since = then.and_then(|then| then.duration_since(UNIX_EPOCH).ok());
+    since.map_or(0.0, |since| since.as_secs_f64())
+}
+
 #[cfg(test)]
 mod tests;
 mod tokenize;
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use protocol::{EngineCoreRequest, SamplingParams, StructuredOutputsParams};
+use structured_output::CancelFlag;
 use tokenizer::Tokenizer;
 
 use generate_request::with_max_tokens_field;
@@ -31,6 +39,8 @@ use crate::structured_outputs::{
 pub struct ProcessedInputs {
     /// The request, with `n` as the caller has it.
     pub request: EngineCoreRequest,
+    /// When it came.
+    pub arrival: Instant,
     /// The prompt as text: as given or as rendered.
     pub prompt: Option<Arc<str>>,
     /// What the caller of a constrained request calls its fields.
@@ -40,15 +50,24 @@ pub struct ProcessedInputs {
 }
 
 impl ProcessedInputs {
-    /// A request of which nothing stays behind.
+    /// A request that arrives now, of which nothing stays behind.
     pub fn new(request: EngineCoreRequest) -> Self {
         Self {
             request,
+            arrival: Instant::now(),
             prompt: None,
             callers_fields: None,
             thinking: None,
         }
     }
+}
+
+/// A request whose parameters and constraint are good. Its prompt hasn't been looked at.
+#[derive(Debug)]
+pub(crate) struct VerifiedRequest {
+    request: GenerateRequest,
+    callers_fields: Option<Arc<CallersFields>>,
+    max_tokens_field: String,
 }
 
 /// Makes requests ready for one model.
@@ -117,35 +136,65 @@ impl InputProcessor {
     /// the messages, an empty or too long prompt, a token id that the model doesn't have.
     pub fn process_inputs(
         &self,
-        mut request: GenerateRequest,
+        request: GenerateRequest,
     ) -> Result<ProcessedInputs, ValidationError> {
+        let verified = self.verify_params(request, &CancelFlag::new())?;
+        self.process_prompt(verified)
+    }
+
+    /// The first half of [`process_inputs`](Self::process_inputs): all that doesn't need the prompt. The
+    /// check of a constraint ends early, and finds nothing wrong, where `cancel` is set.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn verify_params(
+        &self,
+        mut request: GenerateRequest,
+        cancel: &CancelFlag,
+    ) -> Result<VerifiedRequest, ValidationError> {
         let name = request.max_tokens_field.take();
         let name = name.unwrap_or_else(|| "max_tokens".to_owned());
-        self.process(request, &name)
-            .map_err(|error| with_max_tokens_field(error, &name))
+        verify(&mut request.sampling_params, &self.limits)
+            .map_err(|error| with_max_tokens_field(error, &name))?;
+        let constraint_field = self.verify_constraint(&mut request, cancel)?;
+        let callers_fields = constraint_field.map(|constraint| {
+            let parts = request.constraint_parts.drain(..);
+            Arc::new(CallersFields {
+                constraint,
+                places: parts.map(|part| (part.field, part.place)).collect(),
+                max_tokens: name.clone(),
+            })
+        });
+        Ok(VerifiedRequest {
+            request,
+            callers_fields,
+            max_tokens_field: name,
+        })
+    }
+
+    /// The second half of [`process_inputs`](Self::process_inputs): what needs the prompt.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn process_prompt(
+        &self,
+        verified: VerifiedRequest,
+    ) -> Result<ProcessedInputs, ValidationError> {
+        let VerifiedRequest {
+            request,
+            callers_fields,
+            max_tokens_field,
+        } = verified;
+        self.process(request, callers_fields)
+            .map_err(|error| with_max_tokens_field(error, &max_tokens_field))
     }
 
     fn process(
         &self,
         request: GenerateRequest,
-        max_tokens_field: &str,
+        callers_fields: Option<Arc<CallersFields>>,
     ) -> Result<ProcessedInputs, ValidationError> {
         let mut params = request.sampling_params;
-        verify(&mut params, &self.limits)?;
-        let constraint_field = self.verify_constraint(
-            &mut params,
-            request.constraint_field,
-            &request.constraint_parts,
-            request.whitespace_field,
-        )?;
-        let callers_fields = constraint_field.map(|constraint| {
-            let parts = request.constraint_parts.into_iter();
-            Arc::new(CallersFields {
-                constraint,
-                places: parts.map(|part| (part.field, part.place)).collect(),
-                max_tokens: max_tokens_field.to_owned(),
-            })
-        });
         let TokenizedPrompt {
             text: prompt,
             mut token_ids,
@@ -174,15 +223,14 @@ impl InputProcessor {
                 external_req_id: Some(request.request_id),
                 prompt_token_ids: token_ids,
                 sampling_params: params,
-                arrival_time: SystemTime::now()
-                    .duration_since(UNIX_EPOCH)
-                    .map_or(0.0, |since| since.as_secs_f64()),
+                arrival_time: unix_time(request.arrival),
                 cache_salt: request.cache_salt,
                 priority: request.priority,
                 trace_headers: request.trace_headers,
                 reasoning_ended,
                 ..EngineCoreRequest::default()
             },
+            arrival: request.arrival,
             prompt: prompt.map(Arc::from),
             callers_fields,
             // A constraint that holds inside thinking leaves nothing to tell apart.
@@ -196,33 +244,32 @@ impl InputProcessor {
     /// its field is called.
     fn verify_constraint(
         &self,
-        params: &mut SamplingParams,
-        field: Option<String>,
-        parts: &[ConstraintPart],
-        whitespace_field: Option<String>,
+        request: &mut GenerateRequest,
+        cancel: &CancelFlag,
     ) -> Result<Option<String>, ValidationError> {
-        let Some(constraint) = &mut params.structured_outputs else {
+        let Some(constraint) = &mut request.sampling_params.structured_outputs else {
             return Ok(None);
         };
         self.structured_outputs.apply(constraint);
-        let field = field.unwrap_or_else(|| {
+        let field = request.constraint_field.take().unwrap_or_else(|| {
             let kind = constraint.constraint.kind();
             format!("structured_outputs.{kind}")
         });
-        let Err(error) = self.checker.check(constraint, &field) else {
+        let Err(error) = self.checker.check(constraint, &field, cancel) else {
             return Ok(Some(field));
         };
         if error.parameter.as_deref() == Some(WHITESPACE_PATTERN) {
-            let field = whitespace_field.unwrap_or_else(|| WHITESPACE_PATTERN.to_owned());
+            let field = request.whitespace_field.take();
+            let field = field.unwrap_or_else(|| WHITESPACE_PATTERN.to_owned());
             return Err(ValidationError {
                 message: format!("{field}: {}", error.message),
                 parameter: Some(field),
                 value: error.value,
             });
         }
-        for part in parts {
+        for part in &request.constraint_parts {
             let alone = StructuredOutputsParams::new(part.constraint.clone());
-            self.checker.check(&alone, &part.field)?;
+            self.checker.check(&alone, &part.field, cancel)?;
         }
         Err(error)
     }

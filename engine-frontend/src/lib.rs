@@ -81,8 +81,7 @@ pub use request_output_collector::RequestOutputCollector;
 pub use sampling_params::{ModelLimits, verify};
 pub use startup::{StartupError, start_engine, start_supervised_engine};
 pub use structured_outputs::{
-    BackendOptions, ConstraintChecker, Reasoning, ReasoningParser, StructuredOutputsArgs,
-    ThinkingMarkers,
+    BackendOptions, Reasoning, ReasoningParser, StructuredOutputsArgs, ThinkingMarkers,
 };
 pub use supervisor::{CoreHealth, CoreSource, SupervisedCore, SupervisorOptions};
 pub use tokenizer_threads::frontend_runtime;

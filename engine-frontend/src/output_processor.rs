@@ -68,6 +68,7 @@ impl OutputProcessor {
     ) -> Vec<EngineCoreRequest> {
         let ProcessedInputs {
             request,
+            arrival,
             prompt,
             callers_fields,
             thinking,
@@ -103,7 +104,7 @@ impl OutputProcessor {
                 // A replayed request's tokens were given out before.
                 sent_tokens: request.output_token_ids.len(),
                 queue: queue.clone(),
-                stats: RequestStateStats::new(request, n),
+                stats: RequestStateStats::new(request, n, arrival),
             }
         };
         if request.sampling_params.n <= 1 {
@@ -154,6 +155,9 @@ impl OutputProcessor {
             |event: &EngineCoreEvent| event.event_type == EngineCoreEventType::Admitted;
         if output.events.iter().any(is_admitted) {
             state.queue.admit();
+        }
+        if output.no_time_to_think {
+            state.detokenizer.leave_out_thinking();
         }
         if output.new_token_ids.is_empty() && output.finish_reason.is_none() {
             return Some(false);

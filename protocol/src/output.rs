@@ -61,6 +61,12 @@ pub struct EngineCoreOutput {
     pub num_nans_in_logits: u32,
     /// Where a grammar constrains the output: whether all tokens so far are a complete text of it.
     pub structured_output_complete: Option<bool>,
+    /// Of a constrained request with stop strings: after how many of the new tokens its output was such a
+    /// text, ascending. Says whether what a stop string among them ends is one.
+    pub complete_after: Vec<u32>,
+    /// Where the prompt left it open whether the model thinks: that it doesn't, since there is no time
+    /// for it. With the event `Admitted`.
+    pub no_time_to_think: bool,
 }
 
 /// Why a request is over.

@@ -13,7 +13,13 @@ pub struct TokenizerInfo {
     vocab_size: usize,
     stop_token_ids: Vec<u32>,
     special_token_ids: Vec<u32>,
+    /// Ids of the vocabulary that this one stands for, see [`TokenizerInfo::over_bytes`].
+    stands_for: Option<usize>,
 }
+
+/// The token of [`TokenizerInfo::over_bytes`] that stands for all that a grammar may name. Those before
+/// it are the bytes.
+const ANY_TOKEN: u32 = 256;
 
 /// Why a vocabulary can't be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -111,7 +117,52 @@ impl TokenizerInfo {
             vocab_size,
             stop_token_ids: sorted_ids("stop_token_ids", stop_token_ids, vocab_size)?,
             special_token_ids: sorted_ids("special_token_ids", special_token_ids, vocab_size)?,
+            stands_for: None,
         })
+    }
+
+    /// A small vocabulary that stands for this one where a constraint is checked and no text is made: the
+    /// 256 bytes, and this one's stop and control tokens.
+    ///
+    /// Whether a grammar can be met by bytes is the same for all vocabularies that can write any text. What
+    /// grammars name beyond that, by its text or its id, is taken for granted as long as its id is one of
+    /// this vocabulary. So nothing is refused that this vocabulary could serve.
+    pub fn over_bytes(&self) -> Self {
+        let bytes = (0..=u8::MAX).map(|byte| vec![byte]);
+        // A single sign, so that no grammar's text is taken for it.
+        let mut vocab: Vec<Vec<u8>> = bytes.chain([vec![0]]).collect();
+        let mut add = |ids: &[u32]| -> Vec<u32> {
+            let first = vocab.len();
+            vocab.extend(ids.iter().map(|&id| self.token_bytes(id).to_vec()));
+            (first as u32..vocab.len() as u32).collect()
+        };
+        let stop_token_ids = add(&self.stop_token_ids);
+        let mut special_token_ids = vec![ANY_TOKEN];
+        special_token_ids.extend(add(&self.special_token_ids));
+        let mut ends = Vec::with_capacity(vocab.len());
+        for token in &vocab {
+            let start: u32 = ends.last().copied().unwrap_or(0);
+            ends.push(start.saturating_add(token.len() as u32));
+        }
+        Self {
+            bytes: vocab.concat(),
+            ends,
+            vocab_size: vocab.len(),
+            stop_token_ids,
+            special_token_ids,
+            stands_for: Some(self.vocab_size),
+        }
+    }
+
+    /// The token that stands for all that a grammar may name, where this vocabulary stands for another.
+    pub(crate) fn any_token(&self) -> Option<u32> {
+        self.stands_for.map(|_| ANY_TOKEN)
+    }
+
+    /// The ids that a grammar may name go from 0 to below this.
+    pub(crate) fn num_ids(&self) -> usize {
+        // Names are turned into ids of this vocabulary.
+        self.vocab_size.max(self.stands_for.unwrap_or(0))
     }
 
     /// Width of the logits.

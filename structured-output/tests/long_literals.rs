@@ -62,8 +62,7 @@ fn schemas(length: usize) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Schemas with a literal as a pattern, and with a least length: of these the grammar is the limit
-/// from some thousand characters on.
+/// Schemas with a literal as a pattern.
 fn patterns(length: usize) -> Vec<(&'static str, String)> {
     let text = text(length);
     vec![
@@ -73,16 +72,27 @@ fn patterns(length: usize) -> Vec<(&'static str, String)> {
         ),
         (
             "pattern with a length",
-            format!(r#"{{"type":"string","pattern":"^{text}$","maxLength":9999}}"#),
+            format!(r#"{{"type":"string","pattern":"^{text}$","maxLength":99999}}"#),
         ),
         (
-            "name by its length",
+            "pattern of a name",
             format!(
-                r#"{{"type":"object","propertyNames":{{"minLength":{}}},"minProperties":1}}"#,
-                length / 4
+                r#"{{"type":"object","patternProperties":{{"^{text}$":true}},"minProperties":1,
+                    "additionalProperties":false}}"#
             ),
         ),
     ]
+}
+
+/// A schema with a least length: of these the grammar is the limit from some thousand characters on.
+fn lengths(length: usize) -> Vec<(&'static str, String)> {
+    vec![(
+        "name by its length",
+        format!(
+            r#"{{"type":"object","propertyNames":{{"minLength":{}}},"minProperties":1}}"#,
+            length / 4
+        ),
+    )]
 }
 
 fn compile(schema: &str) -> GrammarMatcher {
@@ -133,7 +143,7 @@ fn steps(schema: &str, name: &str) -> [u64; 2] {
 
 #[test]
 fn a_literal_of_twice_the_length_costs_twice_the_steps() {
-    let all = |length| [schemas(length), patterns(length)].concat();
+    let all = |length| [schemas(length), patterns(length), lengths(length)].concat();
     for ((name, short), (_, long)) in all(2_000).into_iter().zip(all(4_000)) {
         let (short, long) = (steps(&short, name), steps(&long, name));
         for (of_short, of_long) in short.into_iter().zip(long) {
@@ -146,13 +156,71 @@ fn a_literal_of_twice_the_length_costs_twice_the_steps() {
     }
 }
 
+/// Which of two long items is left is found by writing them out, and that is paid for.
+#[test]
+fn distinct_literals_cost_steps_by_their_length() {
+    let of_length = |length| schemas(length).remove(5);
+    for length in [2_000, 8_000] {
+        let (name, schema) = of_length(length);
+        let [admission, _] = steps(&schema, name);
+        assert!(admission > 2 * length as u64, "{length}: {admission} steps");
+    }
+}
+
 /// In fewer steps than the default limit gives to one question.
 #[test]
 fn sixteen_thousand_characters_are_admitted() {
-    for (name, schema) in schemas(16_000) {
+    for (name, schema) in [schemas(16_000), patterns(16_000)].concat() {
         let mut matcher = compile(&schema);
         matcher.set_allowance(Some(1_000_000));
         let needed = admit(&matcher, name);
         assert!(needed > 16_000 / 5, "{name}: {needed} tokens");
     }
+}
+
+/// Whether a pattern of the whole text accepts one.
+fn matches(pattern: &str, text: &str) -> bool {
+    let compiler = GrammarCompiler::new(info(), CompilerOptions::default());
+    let grammar = compiler
+        .compile_regex(pattern)
+        .unwrap_or_else(|error| panic!("{}: {error}", &pattern[..20]));
+    let mut matcher = GrammarMatcher::new(&grammar);
+    let tokens: Vec<u32> = text.bytes().map(u32::from).collect();
+    matcher.accept_tokens(&tokens).unwrap() && matcher.is_completed()
+}
+
+/// What stands between assertions may be as long as without them.
+#[test]
+fn assertions_beside_sixteen_thousand_characters_are_decided() {
+    let text = text(16_000);
+    assert!(matches(&format!("^{text}$"), &text));
+    assert!(!matches(&format!("^{text}$"), &text[1..]));
+    let words = format!(r"^(?:{text}\B|x)-\b{text}$");
+    assert!(matches(&words, &format!("{text}-{text}")));
+    assert!(!matches(&words, &format!("x{text}")));
+    let ahead = format!("(?=.*z){text}[xyz]");
+    assert!(matches(&ahead, &format!("{text}z")));
+    assert!(!matches(&ahead, &format!("{text}y")));
+}
+
+/// Alternatives that are each between `^` and `$` are as good as one group between them.
+#[test]
+fn thousands_of_alternatives_between_assertions_are_one() {
+    let each: Vec<String> = (0..3_000).map(|n| format!("^name{n}$")).collect();
+    let pattern = each.join("|");
+    for n in [0, 77, 2_999] {
+        assert!(matches(&pattern, &format!("name{n}")));
+    }
+    for text in ["name", "name3000", "name77x", "xname77"] {
+        assert!(!matches(&pattern, text), "{text}");
+    }
+}
+
+/// What can't be told apart in time is refused with its own reason.
+#[test]
+fn too_many_cases_of_assertions_are_refused() {
+    let compiler = GrammarCompiler::new(info(), CompilerOptions::default());
+    let pattern = r"(?:\bx|\by(?=z))".repeat(20);
+    let error = compiler.compile_regex(&pattern).unwrap_err().to_string();
+    assert!(error.contains("more than 4096 parts"), "{error}");
 }

@@ -184,3 +184,32 @@ fn a_character_of_a_long_key_in_a_tool_call_costs_what_those_before_it_did() {
     let parts = costs(compile, "<call>{\"a\":3,\"", 6);
     check(&parts, &tag);
 }
+
+/// Steps of the first mask after the beginning of an item that is to differ from those that must
+/// follow it.
+fn steps_of_comparing(length: usize) -> u64 {
+    const STEPS: u64 = 1 << 40;
+    let compiler = GrammarCompiler::new(info(), CompilerOptions::default());
+    let schema = r#"{"type":"array","uniqueItems":true,"items":{"type":"string"},"minItems":4}"#;
+    let grammar = compiler
+        .compile_json_schema(schema, &JsonSchemaOptions::default())
+        .unwrap();
+    let mut matcher = GrammarMatcher::new(&grammar);
+    let text = b"[\""
+        .iter()
+        .chain(b"abcdefghij".iter().cycle().take(length));
+    for &byte in text {
+        assert!(matcher.accept_token(u32::from(byte)).unwrap());
+    }
+    matcher.set_allowance(Some(STEPS));
+    matcher.next_token_mask().unwrap();
+    STEPS - matcher.allowance().unwrap()
+}
+
+/// Reading a text to compare it with others is paid for, once.
+#[test]
+fn comparing_a_long_item_costs_steps_by_its_length() {
+    let [short, long] = [2_000, 6_000].map(steps_of_comparing);
+    let more = long - short;
+    assert!((4_000..8_000).contains(&more), "{short} steps, {long}");
+}

@@ -262,3 +262,64 @@ fn thinking_is_told_apart_and_free() {
     assert_eq!(content(&results[2]), content(&results[0]));
     assert!(reasoning(4).is_some_and(|short| short.len() < thought.len()));
 }
+
+/// With one stop token the end of a text is forced, so it comes with the text's last token. Constraints.md's
+/// own example.
+#[test]
+fn a_stop_string_that_ends_a_whole_text_is_told_apart_from_one_that_cuts_it() {
+    let model = workspace().join("builtin-model/model");
+    let folder = tempfile::tempdir().unwrap();
+    for file in fs::read_dir(model).unwrap() {
+        let file = file.unwrap();
+        fs::copy(file.path(), folder.path().join(file.file_name())).unwrap();
+    }
+    let generation_config = r#"{"eos_token_id": 4091, "pad_token_id": 4089, "do_sample": false}"#;
+    fs::write(
+        folder.path().join("generation_config.json"),
+        generation_config,
+    )
+    .unwrap();
+    let model = folder.path().to_str().unwrap();
+    let lines = [
+        ("f", json!({"guided_choice": ["abcdef"], "stop": ["f"]})),
+        ("e", json!({"guided_choice": ["abcdef"], "stop": ["e"]})),
+        ("n", json!({"guided_regex": "a@b\\.com\\n", "stop": ["\n"]})),
+    ]
+    .map(|(id, options)| chat(id, "hi", &options))
+    .concat();
+    for flags in [
+        &["--model", model][..],
+        &[
+            "--model",
+            model,
+            "--structured-outputs-config",
+            r#"{"jump_forward": "off"}"#,
+        ],
+    ] {
+        let results = answer(&lines, flags);
+        for (result, text, is_whole) in [
+            (&results[0], "abcde", true),
+            (&results[1], "abcd", false),
+            (&results[2], "a@b.com", true),
+        ] {
+            assert_eq!(content(result), text);
+            assert_eq!(
+                choice(result)["structured_output_complete"],
+                is_whole,
+                "{flags:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn without_time_to_think_the_answer_may_begin_with_what_would_open_thinking() {
+    let options = json!({
+        "guided_regex": "(a|<think>)[a-z]{0,4}", "max_tokens": 2, "logit_bias": {"4092": 100},
+        "chat_template_kwargs": {"enable_thinking": true},
+    });
+    let result = &answer(&chat("t", "hi", &options), &[])[0];
+    assert!(content(result).starts_with("<think>"), "{result}");
+    assert_eq!(choice(result)["message"]["reasoning_content"], Value::Null);
+    assert_eq!(choice(result)["structured_output_complete"], true);
+}

@@ -3,6 +3,7 @@
 use super::bad_words;
 use super::mask::{MASKED, Masking, keep_only, mask_tokens};
 use super::metadata::RequestSamplingState;
+use protocol::SamplingParams;
 
 /// Whether [`apply`] would change a row of this request.
 pub(super) fn is_needed(state: &RequestSamplingState) -> bool {
@@ -35,12 +36,7 @@ pub(super) fn apply(
         note(mask_tokens(row, ids, saved));
     }
     if is_below_min_tokens(state) {
-        let ids = params
-            .stop_token_ids
-            .iter()
-            .copied()
-            .chain(params.eos_token_id);
-        note(mask_tokens(row, ids, saved));
+        note(mask_tokens(row, stop_token_ids(params), saved));
     }
     add_logit_bias(row, &params.logit_bias);
     if let Some(penalties) = state.penalties() {
@@ -56,9 +52,31 @@ pub(super) fn apply(
     }
 }
 
+/// Whether one of the masks of [`apply`] forbids a token as the next after an output: the one that comes
+/// all the same, since a grammar allows no other.
+pub(crate) fn is_masked(params: &SamplingParams, output_token_ids: &[u32], token_id: u32) -> bool {
+    let is_not_allowed = params
+        .allowed_token_ids
+        .as_ref()
+        .is_some_and(|allowed| !allowed.contains(&token_id));
+    let mut bad = bad_words::about_to_complete(&params.bad_words_token_ids, output_token_ids);
+    is_not_allowed
+        || bad.any(|id| id == token_id)
+        || output_token_ids.len() < params.min_tokens as usize
+            && stop_token_ids(params).any(|id| id == token_id)
+}
+
 /// Whether stop tokens, the end-of-text token among them, must not come yet.
 fn is_below_min_tokens(state: &RequestSamplingState) -> bool {
     state.output_token_ids().len() < state.params().min_tokens as usize
+}
+
+fn stop_token_ids(params: &SamplingParams) -> impl Iterator<Item = u32> + '_ {
+    params
+        .stop_token_ids
+        .iter()
+        .copied()
+        .chain(params.eos_token_id)
 }
 
 /// Adds to the logits named; masked ones stay masked and finite ones finite.

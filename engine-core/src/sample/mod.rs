@@ -44,6 +44,7 @@ mod topk_topp;
 mod tests;
 
 pub use error::SampleError;
+pub(crate) use logits_processor::is_masked;
 pub use logprobs::LogprobsRow;
 pub use mask::RowMask;
 pub use metadata::{RequestSamplingState, VocabSizes};

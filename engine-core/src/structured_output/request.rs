@@ -239,6 +239,12 @@ impl StructuredOutputRequest {
         Ok(bytes.saturating_mul(2).saturating_add(2 * CLOSING_TOKENS) < tokens_left)
     }
 
+    /// Whether the next token is the answer's first, be it one that would open thinking: the prompt left
+    /// that open, and there is no time for it.
+    pub(crate) fn answers_for_want_of_time(&self, tokens_left: u32) -> bool {
+        matches!(self.reasoning.phase, Phase::Undecided) && !self.has_time_to_think(tokens_left)
+    }
+
     /// Whether thinking that is opened now could be closed in time.
     fn has_time_to_think(&self, tokens_left: u32) -> bool {
         let thinking = self.reasoning.num_start_and_end_tokens();

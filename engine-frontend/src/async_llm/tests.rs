@@ -98,6 +98,37 @@ async fn a_wrong_request_never_reaches_the_core() {
     assert!(core.told.try_recv().is_err());
 }
 
+/// Whatever constraints take to be checked, a request without one has nothing to do with it.
+#[tokio::test]
+async fn free_requests_pass_by_constraints_that_are_checked() {
+    let (engine, mut core) = fake_engine(64);
+    let engine = Arc::new(engine);
+    let mut tasks = tokio::task::JoinSet::new();
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    let holder = engine.clone();
+    tasks.spawn(async move {
+        let held = holder.check_threads.run(0, move |_| held.recv().is_ok());
+        assert_eq!(held.await, Some(false));
+    });
+    for _ in 0..16 {
+        let engine = engine.clone();
+        let regex = StructuredOutputsConstraint::Regex("a+".to_owned());
+        let mut request = request(RequestOutputKind::Delta);
+        request.sampling_params.structured_outputs = Some(StructuredOutputsParams::new(regex));
+        tasks.spawn(async move { drop(engine.generate(request).await.unwrap()) });
+    }
+    // Each of them has been polled once then, and waits.
+    tokio::task::yield_now().await;
+    let stream = engine.generate(request(RequestOutputKind::Delta)).await;
+    let first = core.added().await;
+    assert_eq!(first.sampling_params.structured_outputs, None);
+    drop(release);
+    let second = core.added().await;
+    assert!(second.sampling_params.structured_outputs.is_some());
+    drop(stream);
+    tasks.join_all().await;
+}
+
 #[tokio::test]
 async fn the_engine_lets_go_of_its_core() {
     let (engine, mut core) = fake_engine(64);

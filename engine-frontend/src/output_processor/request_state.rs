@@ -58,9 +58,11 @@ impl RequestState {
             self.structured_output_complete = Some(was_whole && output.new_token_ids.is_empty());
         }
         if let Some(found) = stop_string {
-            // What the core says is of all new tokens.
+            // That was of all new tokens.
             if found.num_new_tokens < output.new_token_ids.len() {
-                self.structured_output_complete = self.structured_output_complete.map(|_| false);
+                let is_whole = u32::try_from(found.num_new_tokens)
+                    .is_ok_and(|num_tokens| output.complete_after.contains(&num_tokens));
+                self.structured_output_complete = self.structured_output_complete.map(|_| is_whole);
             }
             finish_reason = Some(FinishReason::Stop);
             stop_reason = Some(StopReason::String(found.stop_string));

@@ -463,6 +463,15 @@ fn the_core_says_whether_a_constrained_answer_is_whole() {
         (0, 0),
         "its caller cut it off, and no limit"
     );
+    // A text may be whole in the midst of what comes at once: what follows is forced, or a draft.
+    for (complete_after, is_whole) in [(vec![2, 3], true), (vec![1, 3], false)] {
+        let mut fixture = Fixture::new(stop());
+        fixture.feed(EngineCoreOutput {
+            complete_after,
+            ..said("a\nb", true, None)
+        });
+        assert_eq!(whole(&fixture), Some(is_whole));
+    }
 }
 
 /// A request whose thinking is told apart.
@@ -487,6 +496,19 @@ fn marked(text: &str, finish: Option<FinishReason>) -> EngineCoreOutput {
         };
     }
     marked
+}
+
+#[test]
+fn an_answer_without_time_to_think_has_all_its_tokens() {
+    let mut fixture = thinking(None, kind(RequestOutputKind::FinalOnly));
+    fixture.feed(EngineCoreOutput {
+        no_time_to_think: true,
+        ..output("r", "", None)
+    });
+    fixture.feed(marked("<yes", Some(FinishReason::Length)));
+    let completion = &fixture.next().unwrap().outputs[0];
+    assert_eq!(completion.text, "<think>yes");
+    assert_eq!(completion.reasoning, None);
 }
 
 #[test]

@@ -100,13 +100,19 @@ pub fn expand_args(
     expanded.retain(|flag| !given.contains(&flag.name.as_str()) || !flag.is_list);
     from_environment.retain(|flag| !given.contains(&flag.name.as_str()) || !flag.is_list);
     let flags = expanded.into_iter().chain(from_environment);
-    // The model's folder stands by itself.
-    let has_model = args
-        .first()
-        .is_some_and(|arg| !arg.to_string_lossy().starts_with('-'))
-        || given.contains(&"model");
+    let has_model = given.contains(&"model") || names_model(command, &args);
     let flags = flags.filter(|flag| !(has_model && flag.name == "model"));
     Ok(flags.flat_map(|flag| flag.args).chain(args).collect())
+}
+
+/// Whether the model's folder stands by itself among the arguments, wherever.
+fn names_model(command: &Command, args: &[OsString]) -> bool {
+    let name = OsString::from(command.get_name());
+    let matches = command
+        .clone()
+        .ignore_errors(true)
+        .try_get_matches_from([name].into_iter().chain(args.iter().cloned()));
+    matches.is_ok_and(|matches| matches.try_contains_id("model_tag").unwrap_or_default())
 }
 
 /// A flag that doesn't come from the command line.
@@ -329,6 +335,21 @@ mod tests {
         assert_eq!(
             expand(Some(yaml), &["other", "--api-key", "b"], &[]).unwrap(),
             ["other", "--api-key", "b"]
+        );
+        // Wherever it stands, and whatever is wrong with others.
+        for args in [
+            ["--port", "3", "other"],
+            ["--no-restart", "other", "--port=1"],
+            ["--what", "--port=1", "other"],
+        ] {
+            let expanded = expand(Some("model: m"), &args, &[]).unwrap();
+            assert_eq!(expanded, args);
+            let variable = [("FORMWORK_MODEL", "m")];
+            assert_eq!(expand(None, &args, &variable).unwrap(), args);
+        }
+        assert_eq!(
+            expand(Some("model: m"), &["--port", "3"], &[]).unwrap(),
+            ["--model=m", "--port", "3"]
         );
         assert_eq!(
             expand(Some(yaml), &["--port=1"], &[]).unwrap(),

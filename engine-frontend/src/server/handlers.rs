@@ -109,7 +109,7 @@ impl<'a> Call<'a> {
             context: RequestContext {
                 request_id: id.map(|id| id.0.to_string()).unwrap_or_default(),
                 created: unix_time(),
-                default_seed: None,
+                default_seed: app.default_seed,
                 trace_headers: match app.args.otlp_traces_endpoint {
                     Some(_) => extract_trace_headers(request.headers()),
                     None => Vec::new(),

@@ -34,7 +34,7 @@ const HEAD_MARGIN: (usize, usize) = (64 << 10, 256);
 #[derive(Debug)]
 pub(super) struct Listener {
     socket: Socket,
-    tls: Option<TlsAcceptor2>,
+    tls: Option<DebugTlsAcceptor>,
     /// For people and clients: `http://...` or `unix:...`.
     pub(super) address: String,
 }
@@ -61,9 +61,9 @@ impl Drop for UnixPath {
 
 /// [`TlsAcceptor`] with a `Debug` form.
 #[derive(Clone)]
-struct TlsAcceptor2(TlsAcceptor);
+struct DebugTlsAcceptor(TlsAcceptor);
 
-impl std::fmt::Debug for TlsAcceptor2 {
+impl std::fmt::Debug for DebugTlsAcceptor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("TlsAcceptor")
     }
@@ -73,7 +73,7 @@ impl Listener {
     /// Takes the address.
     pub(super) async fn bind(args: &ServerArgs) -> Result<Self, ServeError> {
         let tls = match (&args.ssl_certfile, &args.ssl_keyfile) {
-            (Some(cert), Some(key)) => Some(TlsAcceptor2(tls::acceptor(
+            (Some(cert), Some(key)) => Some(DebugTlsAcceptor(tls::acceptor(
                 cert,
                 key,
                 args.ssl_ca_certs.as_deref(),
@@ -215,7 +215,7 @@ async fn told_to_end(ending: &mut watch::Receiver<bool>) {
 /// Serves one connection to its end. What is wrong with it is the client's business.
 async fn connection(
     stream: Stream,
-    tls: Option<TlsAcceptor2>,
+    tls: Option<DebugTlsAcceptor>,
     router: Router,
     settings: Settings,
     mut ending: watch::Receiver<bool>,

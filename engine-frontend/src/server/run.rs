@@ -97,7 +97,7 @@ pub async fn serve(args: &ServeArgs, on_ready: impl FnOnce(&Ready)) -> Result<()
         Some(format) => serving.with_tool_call_format(format),
         None => serving,
     };
-    let app = Arc::new(AppState::new(serving, core, metrics, args.server.clone()));
+    let app = Arc::new(AppState::new(serving, core, metrics, args));
     let (end, ending) = watch::channel(false);
     let server_args = args.server.clone();
     let connections = tokio::spawn({

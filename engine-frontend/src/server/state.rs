@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::args::ServerArgs;
+use super::args::{ServeArgs, ServerArgs};
 use super::body::BodyParser;
 use crate::metrics::PrometheusStatLogger;
 use crate::openai::OpenAIServing;
@@ -24,6 +24,8 @@ pub(super) struct AppState {
     pub(super) core: Arc<SupervisedCore>,
     pub(super) metrics: Arc<PrometheusStatLogger>,
     pub(super) args: ServerArgs,
+    /// For requests that bring none of their own.
+    pub(super) default_seed: Option<u64>,
     /// Hashes of the keys, of equal length whatever the keys' are.
     pub(super) api_key_hashes: Vec<blake3::Hash>,
     /// Unix time in seconds.
@@ -40,8 +42,10 @@ impl AppState {
         serving: OpenAIServing,
         core: Arc<SupervisedCore>,
         metrics: Arc<PrometheusStatLogger>,
-        args: ServerArgs,
+        args: &ServeArgs,
     ) -> Self {
+        let default_seed = args.engine.seed;
+        let args = args.server.clone();
         let keys = args.api_key.iter();
         Self {
             api_key_hashes: keys.map(|key| blake3::hash(key.as_bytes())).collect(),
@@ -56,6 +60,7 @@ impl AppState {
             core,
             metrics,
             args,
+            default_seed,
         }
     }
 }

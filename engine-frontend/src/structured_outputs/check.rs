@@ -10,26 +10,26 @@ use tokenizer::Tokenizer;
 
 use crate::error::ValidationError;
 
-/// What a check may spend: a tenth of what the core spends. What takes more is left to the core,
-/// which refuses it later and for this request alone.
+/// What a check may spend: the steps of some milliseconds, a hundredth of what the core may spend. What
+/// takes more is left to the core, which refuses it in the same words and for this request alone.
 const BUDGET: CompileBudget = CompileBudget {
-    max_states: 50_000,
-    max_bytes: 8 << 20,
-    max_steps: 500_000,
+    max_states: 20_000,
+    max_bytes: 4 << 20,
+    max_steps: 40_000,
 };
 
 /// The option whose value a request may give.
 pub(crate) const WHITESPACE_PATTERN: &str = "whitespace_pattern";
 
-/// Memory for constraints that were checked before.
-const CACHE_BYTES: usize = 32 << 20;
+/// Memory for constraints that were checked before, verdicts included.
+const CACHE_BYTES: usize = 16 << 20;
 
-/// Parses and checks constraints for one model.
+/// Parses constraints, and checks over single bytes that something meets them.
 ///
-/// It compiles them for the model's vocabulary, since grammars name tokens of it, and makes no mask:
-/// that takes no more than parsing does. The vocabulary's index is made for the first constraint.
+/// The model's vocabulary is the core's: which of its tokens a grammar names, and whether they can
+/// write what it asks for, is found out there. Equal constraints are checked once.
 #[derive(Debug)]
-pub struct ConstraintChecker {
+pub(crate) struct ConstraintChecker {
     tokenizer: Arc<Tokenizer>,
     /// Empty only for a vocabulary that the core refuses too: then all is left to the core.
     compiler: OnceLock<Option<GrammarCompiler>>,
@@ -37,7 +37,7 @@ pub struct ConstraintChecker {
 
 impl ConstraintChecker {
     /// A checker that has seen nothing yet.
-    pub fn new(tokenizer: Arc<Tokenizer>) -> Self {
+    pub(crate) fn new(tokenizer: Arc<Tokenizer>) -> Self {
         Self {
             tokenizer,
             compiler: OnceLock::new(),
@@ -53,32 +53,33 @@ impl ConstraintChecker {
                 ..CompilerOptions::default()
             };
             info.ok()
-                .map(|info| GrammarCompiler::new(Arc::new(info), options))
+                .map(|info| GrammarCompiler::new(Arc::new(info.over_bytes()), options))
         });
         compiler.as_ref()
     }
 
-    /// Checks a constraint. `field` is how its request calls it.
+    /// Checks a constraint. `field` is how its request calls it. Ends early, and says nothing, where
+    /// `cancel` is set.
     ///
     /// # Errors
     /// What is wrong with it and where: in a schema a pointer, in a pattern or grammar line and
     /// column.
-    pub fn check(
+    pub(crate) fn check(
         &self,
         params: &StructuredOutputsParams,
         field: &str,
+        cancel: &CancelFlag,
     ) -> Result<(), ValidationError> {
-        let cancel = CancelFlag::new();
         let Some(compiler) = self.compiler() else {
             return Ok(());
         };
         let (kind, sources) = params.constraint.specification();
         let result = GrammarSpecification::by_name(kind, sources, params.options()).and_then(
-            |specification| compiler.compile_specification(&specification, BUDGET, &cancel),
+            |specification| compiler.compile_specification(&specification, BUDGET, cancel),
         );
         match result {
-            Ok(_) => Ok(()),
-            Err(CompileError::LimitExceeded { limit, .. }) if is_budget(limit) => Ok(()),
+            Ok(_) | Err(CompileError::Cancelled) => Ok(()),
+            Err(CompileError::LimitExceeded { limit, .. }) if is_left_to_core(limit) => Ok(()),
             Err(error) => {
                 if let CompileError::InvalidOption { option, message } = &error {
                     return Err(match &params.whitespace {
@@ -105,9 +106,13 @@ pub(crate) fn without_hint(message: &str) -> String {
     message.replace(" or raise the limit", "")
 }
 
-/// Whether a limit is one of [`BUDGET`]'s, which the core has more of.
-fn is_budget(limit: &str) -> bool {
-    matches!(limit, "max_states" | "max_bytes" | "max_steps")
+/// Whether a limit is one of [`BUDGET`]'s, which the core has more of, or depends on the tokens that a
+/// grammar names.
+fn is_left_to_core(limit: &str) -> bool {
+    matches!(
+        limit,
+        "max_states" | "max_bytes" | "max_steps" | "max_items"
+    )
 }
 
 #[cfg(test)]
@@ -118,8 +123,8 @@ mod tests {
     use crate::test_support::tokenizer;
 
     fn check(constraint: StructuredOutputsConstraint) -> Result<(), ValidationError> {
-        ConstraintChecker::new(tokenizer())
-            .check(&StructuredOutputsParams::new(constraint), "guided")
+        let params = StructuredOutputsParams::new(constraint);
+        ConstraintChecker::new(tokenizer()).check(&params, "guided", &CancelFlag::new())
     }
 
     fn refused(constraint: StructuredOutputsConstraint) -> String {
@@ -150,14 +155,28 @@ mod tests {
     }
 
     #[test]
-    fn grammars_name_tokens_of_the_model() {
-        let grammar = |text: &str| StructuredOutputsConstraint::Grammar(text.to_owned());
-        assert_eq!(check(grammar("start: <[65]> \"a\"")), Ok(()));
-        assert_eq!(check(grammar("start: <think> \"a\"")), Ok(()));
-        let message = refused(grammar("start: <[300]>"));
+    fn names_of_tokens_are_left_to_the_core() {
+        let checker = ConstraintChecker::new(tokenizer());
+        let check = |text: &str| {
+            let grammar = StructuredOutputsConstraint::Grammar(text.to_owned());
+            let params = StructuredOutputsParams::new(grammar);
+            checker.check(&params, "guided", &CancelFlag::new())
+        };
+        for grammar in [
+            "start: <[65]> \"a\"",
+            "start: <think> \"a\"",
+            "start: <|nothing|>",
+        ] {
+            assert_eq!(check(grammar), Ok(()), "{grammar}");
+        }
+        let message = check("start: <[300]>").unwrap_err().message;
         assert!(message.contains("300"), "{message}");
-        let message = refused(grammar("start: <|nothing|>"));
-        assert!(message.contains("<|nothing|>"), "{message}");
+        // None of this was compiled for the model's vocabulary.
+        let info = checker.compiler().unwrap().tokenizer_info();
+        assert!(
+            info.tokens()
+                .all(|(id, bytes)| bytes.len() == 1 || id > 256)
+        );
     }
 
     #[test]
@@ -201,7 +220,7 @@ mod tests {
             params.whitespace = Whitespace::Pattern(pattern.to_owned());
             params.property_order = PropertyOrder::Any;
             params.disable_additional_properties = true;
-            checker.check(&params, "guided_json")
+            checker.check(&params, "guided_json", &CancelFlag::new())
         };
         let schema = StructuredOutputsConstraint::Json(r#"{"properties": {"a": {}}}"#.to_owned());
         for constraint in [schema, StructuredOutputsConstraint::JsonObject] {
@@ -229,10 +248,34 @@ mod tests {
         );
     }
 
-    /// The core has ten times as much.
+    /// The core has more than a hundred times as much.
     #[test]
     fn what_takes_long_is_left_to_the_core() {
-        let pattern = "(a|b)*a(a|b){18}c(a|b|c|d){3,1000}".repeat(1000);
-        assert_eq!(check(StructuredOutputsConstraint::Regex(pattern)), Ok(()));
+        let long = "(a|b)*a(a|b){18}c(a|b|c|d){3,1000}".repeat(1000);
+        // No text meets it, which takes a while to find out.
+        let dear = "(?=.*a.{12}b)(?=.*b.{13}a)(?!.*a.{14}[ab])[ab]{60}";
+        for pattern in [&long, dear] {
+            let regex = StructuredOutputsConstraint::Regex(pattern.to_owned());
+            assert_eq!(check(regex), Ok(()));
+        }
+    }
+
+    #[test]
+    fn a_check_that_nobody_waits_for_ends() {
+        let cancel = CancelFlag::new();
+        cancel.cancel();
+        let wrong = StructuredOutputsConstraint::Json(r#"{"minLength": 1, "maxLength": 0}"#.into());
+        let checker = ConstraintChecker::new(tokenizer());
+        let params = StructuredOutputsParams::new(wrong);
+        assert_eq!(checker.check(&params, "guided", &cancel), Ok(()));
+        // And is no verdict.
+        let empty = StructuredOutputsConstraint::Regex("a(?=b)c".to_owned());
+        let params = StructuredOutputsParams::new(empty);
+        assert_eq!(checker.check(&params, "guided", &cancel), Ok(()));
+        assert!(
+            checker
+                .check(&params, "guided", &CancelFlag::new())
+                .is_err()
+        );
     }
 }

@@ -7,10 +7,11 @@
 mod args;
 mod backend;
 mod check;
+mod check_threads;
 mod reasoning;
 
 pub use args::{ReasoningParser, StructuredOutputsArgs};
 pub use backend::BackendOptions;
-pub use check::ConstraintChecker;
-pub(crate) use check::{WHITESPACE_PATTERN, without_hint};
+pub(crate) use check::{ConstraintChecker, WHITESPACE_PATTERN, without_hint};
+pub(crate) use check_threads::CheckThreads;
 pub use reasoning::{Reasoning, ThinkingMarkers};

@@ -276,6 +276,7 @@ pub(crate) fn request() -> impl Strategy<Value = EngineCoreRequestType> {
         external_req_id: of(text()),
         prompt_token_ids: token_ids(),
         output_token_ids: token_ids(),
+        is_replay: any::<bool>(),
         sampling_params: sampling_params(),
         arrival_time: any::<f64>(),
         cache_salt: of(text()),
@@ -364,6 +365,8 @@ fn output() -> impl Strategy<Value = EngineCoreOutput> {
         error: of(request_error()),
         num_nans_in_logits: any::<u32>(),
         structured_output_complete: any::<Option<bool>>(),
+        complete_after: vec(any::<u32>(), 0..4),
+        no_time_to_think: any::<bool>(),
     )
 }
 

@@ -9,7 +9,9 @@ use super::language_facts::LanguageFacts;
 use super::parser_steps::Steps;
 use super::ways::{Way, Ways};
 use super::{GrammarState, TokenAutomaton};
-use crate::earley::{ContextId, ContextMemo, Item, Lexeme, Parser, StateId, Symbol};
+use crate::earley::{
+    ContextId, ContextMemo, Item, Lexeme, NodeId, Parser, StateId, Symbol, Tokens,
+};
 use crate::index::{ROOT, Trie};
 use crate::lexical::search::{DEAD, Graph, Search, UNKNOWN, nearest_end};
 use crate::lexical::{ExprId, Fuel, OutOfFuel};
@@ -39,11 +41,10 @@ pub(super) struct Memo {
     pub(super) by_state: HashMap<StateId, Arc<Mask>>,
     /// What a lexeme and what follows it allow, where the lexeme is a language: all of it, or where
     /// it differs from the one beside it.
-    pub(super) by_context: ContextMemo<(ExprId, bool), Arc<Mask>>,
-    /// Tokens that go on after a language, by its number, with an item that follows it.
-    pub(super) exits: ContextMemo<(u32, Lexeme), Arc<[u32]>>,
-    /// The same, as far as the item's own context tells.
-    pub(super) near_exits: ContextMemo<(u32, Lexeme), Arc<NearExits>>,
+    pub(super) by_context: ContextMemo<(ExprId, bool), Arc<Tokens>>,
+    /// Tokens that go on after a language, by its number, with a lexeme, as far as what comes after
+    /// that in its rule tells.
+    pub(super) near_exits: HashMap<(u32, Lexeme, NodeId), Arc<NearExits>>,
     /// Steps that walks made.
     pub(super) steps: Steps,
     /// What JSON and what follows it allow.
@@ -52,7 +53,7 @@ pub(super) struct Memo {
     pub(super) languages: LanguageFacts,
     /// Tokens outside a mask, by the mask's address.
     pub(super) outside: HashMap<usize, (Arc<Mask>, Arc<Trie>)>,
-    /// Bytes of lists and tries in these tables.
+    /// Bytes of sets, lists and tries in these tables.
     pub(super) bytes: usize,
     /// Tokens of the canonical completion, its stop token included.
     min_tokens: HashMap<StateId, u32>,
@@ -75,8 +76,7 @@ impl Memo {
         let numbers = self.min_tokens.capacity() + self.token_distance.capacity();
         self.store.memory_bytes()
             + self.by_context.memory_bytes()
-            + self.exits.memory_bytes()
-            + self.near_exits.memory_bytes()
+            + self.near_exits.capacity() * (size_of::<(u32, Lexeme, NodeId, usize)>() + 1)
             + self.steps.memory_bytes()
             + self.bytes
             + self.ways.memory_bytes()

@@ -10,9 +10,10 @@ use std::sync::Arc;
 use super::TokenAutomaton;
 use super::memo::{LexemeMask, Reference};
 use crate::index::ROOT;
-use crate::lexical::{Characters, EPSILON, ExprId, Fuel, OutOfFuel};
+use crate::lexical::{Characters, ExprId, Fuel, OutOfFuel};
 use crate::mask::Mask;
-use crate::mask::walk::{DEAD, Labelled, Table};
+use crate::mask::table::{DEAD, Table};
+use crate::mask::walk::Labelled;
 
 /// Where more tokens than these are too long, the walk of what is left is short.
 const MAX_LESS: usize = 8192;
@@ -164,29 +165,7 @@ impl TokenAutomaton {
         Ok(character.intersection(&rest).is_empty()
             && !lexicon.is_nullable(characters.character)
             && !lexicon.is_nullable(characters.rest)
-            && self.is_prefix_free(characters.character, fuel)?)
-    }
-
-    /// Whether no text of an expression is the beginning of another one. False too where that takes
-    /// more states than a character has.
-    fn is_prefix_free(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<bool, OutOfFuel> {
-        const MOST_STATES: usize = 64;
-        let lexicon = &mut self.machine.lexicon;
-        let mut states = vec![expr];
-        let mut at = 0;
-        while let Some(&state) = states.get(at) {
-            at += 1;
-            for (_, next) in lexicon.derivatives(state, fuel)? {
-                if next == EPSILON || states.contains(&next) {
-                    continue;
-                }
-                if lexicon.is_nullable(next) || states.len() == MOST_STATES {
-                    return Ok(false);
-                }
-                states.push(next);
-            }
-        }
-        Ok(true)
+            && lexicon.is_prefix_free(characters.character, fuel)?)
     }
 
     /// Walks the words of a trie. False where a state can't be told to be within a character or

@@ -1,165 +1,198 @@
 //! Tokens that go on after a language with what follows it.
 //!
-//! Of an item that follows, most tokens are told by its lexeme and its own context: those that end
-//! with it, or within what is read next. That is kept under this much, and so is known at any depth of
-//! nesting. Only tokens that come out of the item's rule, such as `+x)`, are looked at for each
-//! context around it.
+//! Of an item that follows, most tokens are told by its lexeme and by what its rule has after it. That
+//! is kept by lexeme and node, and so is known wherever the rule is called. Where the rule may be over
+//! within a token, such as in `+x)`, what is left of the token is again a rest, for what follows the
+//! rule: such rests are few, and a trie of them is kept beside the tokens that the rule tells.
 
 use std::sync::Arc;
 
+use hashbrown::HashSet;
+
 use super::TokenAutomaton;
-use super::context_free::Grammars;
-use super::parser_steps::DEAD_END;
-use crate::earley::{ContextId, Item, LanguageMask, Leave, NUM_KNOWN, Places, Rests};
+use super::parser_steps::{ALIVE, DEAD_END};
+use crate::earley::{
+    Item, LanguageMask, Leave, Lexeme, NUM_KNOWN, Places, Rests, Return, Tokens, Walked,
+};
 use crate::index::{ROOT, TokenizerIndex, Trie};
 use crate::lexical::{Fuel, OutOfFuel};
+use crate::mask::set_bits;
 
-/// Tokens that go on after a language with an item, as far as the item's own context tells.
+/// Tokens that go on after a language with a lexeme and what its rule has after it.
 pub(super) struct NearExits {
-    ids: Arc<[u32]>,
-    /// Where that depends on the contexts below it.
-    open: Box<[Leave]>,
+    /// Those that end within the rule.
+    ids: Box<[u32]>,
+    /// What others go on with where the rule may be over.
+    far: Option<Arc<LanguageMask>>,
 }
 
 /// What a walk found.
 #[derive(Default)]
 struct Found {
-    /// Contexts that are not to be looked into.
-    far: Vec<ContextId>,
     ids: Vec<u32>,
-    open: Vec<Leave>,
+    /// What the rule doesn't tell: places in the trie of bytes,
+    leaves: Vec<Leave>,
+    /// or tokens of another trie, and how many bytes of each are left.
+    rests: Vec<(u32, u32)>,
+    /// Depths at which the rule may be over on the way to the node that is looked at.
+    over: Vec<u32>,
+}
+
+/// A trie that is walked.
+#[derive(Clone, Copy)]
+enum Source<'a> {
+    /// That of all tokens by their bytes.
+    Bytes(&'a Trie),
+    /// One of rests.
+    Rests(&'a Trie),
+}
+
+impl Found {
+    /// Leaves tokens at and below a node to what follows the rule.
+    fn leave(
+        &mut self,
+        source: Source<'_>,
+        node: u32,
+        depth: u32,
+        fuel: &mut Fuel,
+    ) -> Result<(), OutOfFuel> {
+        if self.over.is_empty() {
+            return Ok(());
+        }
+        let trie = match source {
+            Source::Rests(rests) => rests,
+            Source::Bytes(bytes) => {
+                fuel.burn(self.over.len() as u64)?;
+                let is_last = bytes.children(node).is_empty();
+                let leaves = self.over.iter().map(|&over| Leave {
+                    node,
+                    depth: over,
+                    at: depth - 1,
+                    rest: [0; NUM_KNOWN],
+                    is_last,
+                });
+                self.leaves.extend(leaves);
+                return Ok(());
+            }
+        };
+        let mut pending = vec![(node, depth)];
+        while let Some((node, depth)) = pending.pop() {
+            let ids = trie.ids(trie.own(node));
+            fuel.burn(1 + (ids.len() * self.over.len()) as u64)?;
+            for &id in ids {
+                let rests = self.over.iter().map(|&over| (id, depth - over));
+                self.rests.extend(rests);
+            }
+            pending.extend(trie.children(node).map(|child| (child, depth + 1)));
+        }
+        Ok(())
+    }
 }
 
 impl TokenAutomaton {
-    /// The tokens that go on after a language with an item, large ends apart.
-    pub(super) fn exits(
+    /// Adds the tokens that go on after a language with an item, large ends apart.
+    pub(super) fn add_language_exits(
         &mut self,
-        alone: &LanguageMask,
+        alone: &Arc<LanguageMask>,
         item: Item,
-        fuel: &mut Fuel,
-    ) -> Result<Arc<[u32]>, OutOfFuel> {
-        let near = match &alone.rests {
-            Rests::Places(places) => Some(self.near_exits(alone.number, places, item, fuel)?),
-            Rests::Trie(_) => None,
-        };
-        if let Some(near) = &near
-            && near.open.is_empty()
-        {
-            return Ok(Arc::clone(&near.ids));
-        }
-        let key = (alone.number, item.lexeme);
-        let Grammars { parser, memo } = &mut self.grammars;
-        if let Some(known) = parser.recall(&memo.exits, key, item.context) {
-            return Ok(known);
-        }
-        let interrupted = self.grammars.parser.start_recording();
-        let found = self.find_exits(alone, near.as_deref(), item, fuel);
-        let reads = self.grammars.parser.stop_recording(interrupted);
-        let ids: Arc<[u32]> = found?.into();
-        let Grammars { parser, memo } = &mut self.grammars;
-        memo.bytes += size_of_val(&*ids);
-        let value = Arc::clone(&ids);
-        parser.remember(&mut memo.exits, key, item.context, &reads, value);
-        Ok(ids)
-    }
-
-    fn find_exits(
-        &mut self,
-        alone: &LanguageMask,
-        near: Option<&NearExits>,
-        item: Item,
-        fuel: &mut Fuel,
-    ) -> Result<Vec<u32>, OutOfFuel> {
-        let start = self.grammars.parser.single(item, fuel)?;
-        let start = self.number(start, fuel)?;
-        let mut ids = Vec::new();
-        if let Some(near) = near {
-            // What is known of it depends on this much.
-            self.grammars.parser.note(&[item.context]);
-            ids.extend_from_slice(&near.ids);
-            for leave in &near.open {
-                self.add_leave(leave, start, &mut ids, fuel)?;
-            }
-        } else if let Rests::Trie(rests) = &alone.rests {
-            let add = |tokens: &[u32]| ids.extend_from_slice(tokens);
-            self.walk_below(rests, ROOT, start, fuel, add)?;
-        }
-        Ok(ids)
-    }
-
-    /// Adds the tokens of one place whose rests a state allows.
-    fn add_leave(
-        &mut self,
-        leave: &Leave,
-        start: u32,
-        ids: &mut Vec<u32>,
+        words: &mut [u32],
         fuel: &mut Fuel,
     ) -> Result<(), OutOfFuel> {
-        let index = Arc::clone(&self.index);
-        let trie = index.byte_trie();
-        let num_known = leave.num_bytes().min(NUM_KNOWN);
-        let known = &leave.rest[..num_known];
-        let more = leave.later_bytes(|node| index.text_below(node));
-        let mut state = start;
-        for (at, &byte) in known.iter().chain(more).enumerate() {
-            fuel.burn(1)?;
-            if leave.is_last && at + 1 == leave.num_bytes() {
-                if self.may_step(state, byte, fuel)? {
-                    ids.extend_from_slice(trie.ids(trie.own(leave.node)));
+        let mut pending = vec![(Arc::clone(alone), item)];
+        let mut seen: HashSet<(u32, Item)> = HashSet::new();
+        while let Some((alone, item)) = pending.pop() {
+            self.grammars.parser.note(&[item.context]);
+            for place in self.grammars.parser.returns(item.context) {
+                fuel.burn(1)?;
+                let near = self.near_exits(&alone, item.lexeme, place, fuel)?;
+                set_bits(words, &near.ids);
+                let Some(far) = &near.far else { continue };
+                for follower in self.grammars.parser.first_items(place.context, fuel)? {
+                    let follower = follower.uncounted();
+                    if self.may_exit(far, follower, fuel)? && seen.insert((far.number, follower)) {
+                        pending.push((Arc::clone(far), follower));
+                    }
                 }
-                return Ok(());
-            }
-            state = self.numbered_step(state, byte, fuel)?;
-            if state == DEAD_END {
-                return Ok(());
             }
         }
-        ids.extend_from_slice(trie.ids(trie.own(leave.node)));
-        let add = |tokens: &[u32]| ids.extend_from_slice(tokens);
-        self.walk_below(trie, leave.node, state, fuel, add)
+        Ok(())
     }
 
-    /// What an item's own context tells of the tokens at places of the trie of bytes.
+    /// What a lexeme and a place in its rule tell of the tokens that leave a language.
     fn near_exits(
         &mut self,
-        number: u32,
-        places: &Places,
-        item: Item,
+        alone: &LanguageMask,
+        lexeme: Lexeme,
+        place: Return,
         fuel: &mut Fuel,
     ) -> Result<Arc<NearExits>, OutOfFuel> {
-        let key = (number, item.lexeme);
-        let Grammars { parser, memo } = &mut self.grammars;
-        if let Some(known) = parser.recall(&memo.near_exits, key, item.context) {
-            return Ok(known);
+        let key = (alone.number, lexeme, place.node);
+        if let Some(known) = self.grammars.memo.near_exits.get(&key) {
+            return Ok(Arc::clone(known));
         }
-        let start = self.grammars.parser.single(item, fuel)?;
-        let start = self.number(start, fuel)?;
-        // Nothing that is found depends on more than the item's own context.
+        // Nothing that is found depends on a context.
         let paused = self.grammars.parser.pause_recording();
-        let found = self.find_near_exits(places, start, item.context, fuel);
+        let found = self.find_near_exits(alone, lexeme, place, fuel);
         self.grammars.parser.resume_recording(paused);
-        let near = Arc::new(found?);
-        self.grammars.parser.note(&[item.context]);
-        let Grammars { parser, memo } = &mut self.grammars;
-        memo.bytes += size_of::<NearExits>() + size_of_val(&*near.ids) + size_of_val(&*near.open);
-        let value = Arc::clone(&near);
-        let reads = [item.context];
-        parser.remember(&mut memo.near_exits, key, item.context, &reads, value);
+        let near = Arc::new(self.near_exits_of(found?));
+        let memo = &mut self.grammars.memo;
+        memo.bytes += size_of::<NearExits>() + size_of_val(&*near.ids);
+        memo.bytes += near.far.as_ref().map_or(0, |far| far.memory_bytes());
+        memo.near_exits.insert(key, Arc::clone(&near));
         Ok(near)
+    }
+
+    fn near_exits_of(&mut self, found: Found) -> NearExits {
+        let index = Arc::clone(&self.index);
+        let rests = found.rests.iter().map(|&(id, num_bytes)| {
+            let bytes = index.info().token_bytes(id);
+            (id, &bytes[bytes.len() - num_bytes as usize..])
+        });
+        let rests = match found.leaves.is_empty() {
+            true if found.rests.is_empty() => None,
+            true => Some(Rests::Trie(Trie::of_bytes(rests))),
+            false => {
+                let walked = Walked {
+                    leaves: found.leaves,
+                    ..Walked::default()
+                };
+                let places = Places::new(walked, |node| index.text_below(node));
+                Some(Rests::Places(places))
+            }
+        };
+        let far = rests.map(|rests| {
+            Arc::new(LanguageMask {
+                number: self.grammars.memo.languages.next_number(),
+                inside: Tokens::default(),
+                rests,
+            })
+        });
+        NearExits {
+            ids: found.ids.into(),
+            far,
+        }
     }
 
     fn find_near_exits(
         &mut self,
-        places: &Places,
-        start: u32,
-        context: ContextId,
+        alone: &LanguageMask,
+        lexeme: Lexeme,
+        place: Return,
         fuel: &mut Fuel,
-    ) -> Result<NearExits, OutOfFuel> {
-        let index = Arc::clone(&self.index);
-        let mut found = Found {
-            far: self.grammars.parser.below(context),
-            ..Found::default()
+    ) -> Result<Found, OutOfFuel> {
+        let item = self.grammars.parser.item_within(lexeme, place);
+        let start = self.grammars.parser.single(item, fuel)?;
+        let start = self.number(start, fuel)?;
+        let mut found = Found::default();
+        let places = match &alone.rests {
+            Rests::Trie(rests) => {
+                let rests = Source::Rests(rests);
+                self.near_walk(rests, (ROOT, 0, start), &mut found, fuel)?;
+                return Ok(found);
+            }
+            Rests::Places(places) => places,
         };
+        let index = Arc::clone(&self.index);
         let mut begin = 0;
         for &(byte, end) in &places.first_bytes {
             let leaves = &places.leaves[begin as usize..end as usize];
@@ -169,90 +202,91 @@ impl TokenAutomaton {
                 continue;
             }
             for leave in leaves {
-                fuel.burn(1)?;
-                self.find_near(&index, *leave, start, &mut found, fuel)?;
+                found.over.clear();
+                self.near_leave(&index, leave, start, &mut found, fuel)?;
             }
         }
-        Ok(NearExits {
-            ids: found.ids.into(),
-            open: found.open.into(),
-        })
+        Ok(found)
     }
 
     /// Of one place, whose rest a state may begin with.
-    fn find_near(
+    fn near_leave(
         &mut self,
         index: &TokenizerIndex,
-        leave: Leave,
+        leave: &Leave,
         start: u32,
         found: &mut Found,
         fuel: &mut Fuel,
     ) -> Result<(), OutOfFuel> {
         let trie = index.byte_trie();
-        let num_known = leave.num_bytes().min(NUM_KNOWN);
+        let num_bytes = leave.num_bytes();
+        let known = &leave.rest[..num_bytes.min(NUM_KNOWN)];
+        let more = leave.later_bytes(|node| index.text_below(node));
         let mut state = start;
-        let mut at = 0;
-        loop {
-            let byte = match at < num_known {
-                true => leave.rest[at],
-                false => {
-                    let more = leave.later_bytes(|node| index.text_below(node));
-                    match more.get(at - num_known) {
-                        Some(&byte) => byte,
-                        None => break,
-                    }
-                }
-            };
-            at += 1;
-            if leave.is_last && at == leave.num_bytes() {
-                if self.may_step(state, byte, fuel)? {
-                    found.ids.extend_from_slice(trie.ids(trie.own(leave.node)));
-                }
-                return Ok(());
-            }
+        for (depth, &byte) in (leave.depth + 1..).zip(known.iter().chain(more)) {
             fuel.burn(1)?;
-            match self.near_step(state, byte, &found.far, fuel)? {
-                None => {
-                    found.open.push(leave);
-                    return Ok(());
-                }
-                Some(DEAD_END) => return Ok(()),
-                Some(next) => state = next,
+            let is_last = leave.is_last && depth > leave.at;
+            state = match is_last {
+                true if self.may_step(state, byte, fuel)? => ALIVE,
+                true => DEAD_END,
+                false => self.numbered_step(state, byte, fuel)?,
+            };
+            if state == DEAD_END {
+                return found.leave(Source::Bytes(trie), leave.node, leave.at + 1, fuel);
+            }
+            if depth <= leave.at && self.grammars.memo.steps.is_over(state) {
+                found.over.push(depth);
             }
         }
         found.ids.extend_from_slice(trie.ids(trie.own(leave.node)));
-        self.near_walk(trie, leave, state, found, fuel)
+        match state {
+            ALIVE => Ok(()),
+            state => {
+                let from = (leave.node, leave.at + 1, state);
+                self.near_walk(Source::Bytes(trie), from, found, fuel)
+            }
+        }
     }
 
-    /// Walks what is below a place, as far as no other context is looked into.
+    /// Walks what is below a node, at a depth, from a state.
     fn near_walk(
         &mut self,
-        trie: &Trie,
-        leave: Leave,
-        state: u32,
+        source: Source<'_>,
+        from: (u32, u32, u32),
         found: &mut Found,
         fuel: &mut Fuel,
     ) -> Result<(), OutOfFuel> {
-        let mut pending = vec![(leave, state)];
-        while let Some((leave, state)) = pending.pop() {
-            for child in trie.children(leave.node) {
+        let (Source::Bytes(trie) | Source::Rests(trie)) = source;
+        let mut pending = vec![from];
+        while let Some((node, depth, state)) = pending.pop() {
+            while found.over.last().is_some_and(|&over| over >= depth) {
+                found.over.pop();
+            }
+            if self.grammars.memo.steps.is_over(state) {
+                found.over.push(depth);
+            }
+            let children = trie.children(node);
+            let bytes = self.grammars.memo.steps.bytes(state);
+            // What can't go on leaves nothing where the rule isn't over.
+            let is_few = found.over.is_empty() && bytes.len() * 4 < children.len();
+            let few = is_few.then(|| bytes.iter().filter_map(|byte| trie.child(node, byte)));
+            let all = (!is_few).then_some(children);
+            for child in few.into_iter().flatten().chain(all.into_iter().flatten()) {
                 fuel.burn(1)?;
                 let byte = trie.label(child);
                 let is_last = trie.children(child).is_empty();
-                if is_last {
-                    if self.may_step(state, byte, fuel)? {
-                        found.ids.extend_from_slice(trie.ids(trie.own(child)));
-                    }
+                let next = match is_last {
+                    true if self.may_step(state, byte, fuel)? => ALIVE,
+                    true => DEAD_END,
+                    false => self.numbered_step(state, byte, fuel)?,
+                };
+                if next == DEAD_END {
+                    found.leave(source, child, depth + 1, fuel)?;
                     continue;
                 }
-                let below = leave.child(child, byte);
-                match self.near_step(state, byte, &found.far, fuel)? {
-                    None => found.open.push(below),
-                    Some(DEAD_END) => {}
-                    Some(next) => {
-                        found.ids.extend_from_slice(trie.ids(trie.own(child)));
-                        pending.push((below, next));
-                    }
+                found.ids.extend_from_slice(trie.ids(trie.own(child)));
+                if !is_last {
+                    pending.push((child, depth + 1, next));
                 }
             }
         }

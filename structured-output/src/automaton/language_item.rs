@@ -10,12 +10,13 @@ use super::TokenAutomaton;
 use super::context_free::Grammars;
 use super::language_facts::Beside;
 use crate::earley::{
-    ContextId, End, Item, LanguageMask, Lexeme, Places, Rests, Walked, walk_language,
+    ContextId, End, Item, LanguageMask, Lexeme, Places, Rests, Tokens, Walked, walk_language,
 };
 use crate::index::{ROOT, Trie};
 use crate::lexical::{ByteSet, ExprId, Fuel, OutOfFuel};
-use crate::mask::walk::{Labelled, resting_state};
-use crate::mask::{MAX_SPARSE, Mask, clear_bits, set_bits};
+use crate::mask::beside::resting_state;
+use crate::mask::walk::Labelled;
+use crate::mask::{clear_bits, set_bits};
 use crate::pushdown::EMPTY_STACK;
 
 /// Where tokens begin.
@@ -26,6 +27,9 @@ const START: End = End {
 
 /// Rests of up to one in so many tokens get a trie of their own.
 const FEW: usize = 32;
+
+/// So many alternatives of a language that many bytes begin are kept apart.
+const MOST_PARTS: usize = 32;
 
 impl TokenAutomaton {
     /// Adds what a language and what follows it allow.
@@ -63,14 +67,19 @@ impl TokenAutomaton {
         Ok(())
     }
 
-    /// Makes known what a language allows by itself, where tokens begin and after a space.
+    /// Makes known what a language allows by itself, where tokens begin and, where it may follow one,
+    /// after a space.
     pub(super) fn learn_language(
         &mut self,
         language: ExprId,
+        follows_space: bool,
         fuel: &mut Fuel,
     ) -> Result<(), OutOfFuel> {
         let index = Arc::clone(&self.index);
-        let after_space = index.byte_trie().child(ROOT, b' ');
+        let after_space = index
+            .byte_trie()
+            .child(ROOT, b' ')
+            .filter(|_| follows_space);
         let places = [Some(START), after_space.map(|node| End { node, depth: 1 })];
         for part in self.language_parts(language, fuel)? {
             for at in places.into_iter().flatten() {
@@ -90,7 +99,7 @@ impl TokenAutomaton {
         alone: Option<&Arc<LanguageMask>>,
         context: ContextId,
         fuel: &mut Fuel,
-    ) -> Result<Arc<Mask>, OutOfFuel> {
+    ) -> Result<Arc<Tokens>, OutOfFuel> {
         let key = (language, alone.is_some());
         let Grammars { parser, memo } = &mut self.grammars;
         if let Some(known) = parser.recall(&memo.by_context, key, context) {
@@ -105,11 +114,12 @@ impl TokenAutomaton {
         let added = self.add_language(alone, context, &mut words, fuel);
         let reads = self.grammars.parser.stop_recording(interrupted);
         added?;
-        let mask = self.interned(words);
+        let tokens = Arc::new(Tokens::from_words(words));
         let Grammars { parser, memo } = &mut self.grammars;
-        let value = Arc::clone(&mask);
+        memo.bytes += tokens.memory_bytes();
+        let value = Arc::clone(&tokens);
         parser.remember(&mut memo.by_context, key, context, &reads, value);
-        Ok(mask)
+        Ok(tokens)
     }
 
     /// What a language allows of the tokens below a node, where it differs from the one that it most
@@ -165,16 +175,12 @@ impl TokenAutomaton {
             }
             for item in self.grammars.parser.first_items(context, fuel)? {
                 // A token that comes here begins in what is counted, or before it.
-                let item = Item {
-                    lexeme: item.lexeme.uncounted(),
-                    ..item
-                };
+                let item = item.uncounted();
                 let Lexeme::Text(text) = item.lexeme else {
                     continue;
                 };
                 if self.may_exit(&alone, item, fuel)? {
-                    let ids = self.exits(&alone, item, fuel)?;
-                    set_bits(words, &ids);
+                    self.add_language_exits(&alone, item, words, fuel)?;
                 }
                 let is_language = text.stack == EMPTY_STACK;
                 for &end in large {
@@ -223,8 +229,7 @@ impl TokenAutomaton {
         rest.inside.add_to(&mut same);
         for follower in self.grammars.parser.first_items(item.context, fuel)? {
             if self.may_exit(&rest, follower, fuel)? {
-                let ids = self.exits(&rest, follower, fuel)?;
-                set_bits(&mut same, &ids);
+                self.add_language_exits(&rest, follower, &mut same, fuel)?;
             }
         }
         for tokens in &beside.apart {
@@ -237,7 +242,7 @@ impl TokenAutomaton {
     }
 
     /// Whether tokens that leave a language may begin an item that follows it.
-    fn may_exit(
+    pub(super) fn may_exit(
         &mut self,
         alone: &LanguageMask,
         item: Item,
@@ -263,11 +268,10 @@ impl TokenAutomaton {
         language: ExprId,
         fuel: &mut Fuel,
     ) -> Result<Vec<ExprId>, OutOfFuel> {
-        const MAX_PARTS: usize = 32;
         let mut parts = Vec::new();
         let mut others = Vec::new();
         for expr in self.machine.lexicon.alternatives(language) {
-            match parts.len() < MAX_PARTS && self.has_many_bytes(expr, fuel)? {
+            match parts.len() < MOST_PARTS && self.has_many_bytes(expr, fuel)? {
                 true => parts.push(expr),
                 false => others.push(expr),
             }
@@ -355,7 +359,7 @@ impl TokenAutomaton {
             }
             return Ok(Some(LanguageMask {
                 number: self.grammars.memo.languages.next_number(),
-                inside: self.interned(words),
+                inside: Tokens::from_words(words),
                 rests: Rests::Trie(Trie::of_bytes(rests.into_iter())),
             }));
         }
@@ -381,19 +385,17 @@ impl TokenAutomaton {
         let trie = index.byte_trie();
         let count: usize = walked.inside.iter().map(Range::len).sum();
         let inside = match count {
-            0..=MAX_SPARSE => {
-                let ids = walked
-                    .inside
-                    .iter()
-                    .flat_map(|tokens| trie.ids(tokens.clone()));
-                Arc::new(Mask::from_ids(ids.copied().collect()))
+            0..=Tokens::MAX_LISTED => {
+                let ranges = walked.inside.iter();
+                let ids = ranges.flat_map(|tokens| trie.ids(tokens.clone()));
+                Tokens::Ids(ids.copied().collect())
             }
             _ => {
                 let mut words = vec![0_u32; index.text_tokens().len()];
                 for tokens in &walked.inside {
                     set_bits(&mut words, trie.ids(tokens.clone()));
                 }
-                self.interned(words)
+                Tokens::from_words(words)
             }
         };
         LanguageMask {

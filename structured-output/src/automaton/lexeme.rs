@@ -8,9 +8,9 @@ use super::TokenAutomaton;
 use super::memo::{Exits, LexemeMask, Part, Parts, Reference};
 use crate::index::{TokenizerIndex, Trie};
 use crate::lexical::{ByteSet, ExprId, Fuel, Less, MANY_MARKS, NO_MARK, OutOfFuel};
-use crate::mask::walk::{
-    Difference, Exit, Labelled, Visitor, ended_texts, resting_state, walk, walk_beside,
-};
+use crate::mask::beside::{Difference, resting_state, walk_beside};
+use crate::mask::ended_texts::ended_texts;
+use crate::mask::walk::{Exit, Labelled, Visitor, walk};
 use crate::mask::{MAX_SPARSE, Mask, clear_bits, set_bits};
 
 /// More alternatives with marks of their own than this are not kept apart.

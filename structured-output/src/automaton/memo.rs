@@ -12,8 +12,8 @@ use super::counted::Lengths;
 use crate::index::Trie;
 use crate::lexical::{ByteSet, ExprId};
 use crate::mask::Mask;
+use crate::mask::ended_texts::Fruitless;
 use crate::mask::store::MaskStore;
-use crate::mask::walk::Fruitless;
 use crate::pushdown::{EMPTY_STACK, FrameId, StackId, Stacks, State};
 
 /// What a part of a lexeme allows by itself: what its reference allows, less some tokens, and more.
@@ -311,7 +311,7 @@ impl MaskMemo {
         mask
     }
 
-    /// What walks along texts have found, see [`crate::mask::walk::ended_texts`].
+    /// What walks along texts have found, see [`crate::mask::ended_texts::ended_texts`].
     pub(super) fn fruitless(&mut self) -> &mut Fruitless {
         &mut self.facts.fruitless
     }

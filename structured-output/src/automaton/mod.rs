@@ -17,6 +17,7 @@ mod lexeme;
 mod mask;
 mod memo;
 mod parser_steps;
+mod read_text;
 #[cfg(test)]
 mod tests;
 mod token_walk;

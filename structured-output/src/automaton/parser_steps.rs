@@ -19,7 +19,7 @@ const UNSEEN: u32 = u32::MAX;
 pub(super) const DEAD_END: u32 = u32::MAX - 1;
 
 /// A step to a state that isn't asked for.
-const ALIVE: u32 = u32::MAX - 2;
+pub(super) const ALIVE: u32 = u32::MAX - 2;
 
 /// A step that looks into more contexts isn't kept: such come only with texts that may be read in
 /// many ways.
@@ -42,6 +42,8 @@ struct Met {
     bytes: ByteSet,
     /// Whether all of them do.
     is_exact: bool,
+    /// Whether the text may end there.
+    is_over: bool,
     /// Where its targets start: one for each of its bytes.
     targets: u32,
 }
@@ -57,7 +59,7 @@ struct Target {
 
 impl Steps {
     /// Adds a state with the bytes that lead on from it, if they are known.
-    fn add(&mut self, state: StateId, first_bytes: Option<ByteSet>) -> u32 {
+    fn add(&mut self, state: StateId, first_bytes: Option<ByteSet>, is_over: bool) -> u32 {
         let bytes = first_bytes.unwrap_or(ByteSet::FULL);
         let number = self.states.len() as u32;
         let targets = self.targets.len() as u32;
@@ -66,6 +68,7 @@ impl Steps {
             state,
             bytes,
             is_exact: first_bytes.is_some(),
+            is_over,
             targets,
         });
         let unseen = Target {
@@ -75,6 +78,17 @@ impl Steps {
         self.targets
             .resize(self.targets.len() + bytes.len(), unseen);
         number
+    }
+
+    /// The bytes that may lead on from a state.
+    pub(super) fn bytes(&self, state: u32) -> ByteSet {
+        self.states[state as usize].bytes
+    }
+
+    /// Whether the text may end at a state; not if that isn't asked for.
+    pub(super) fn is_over(&self, state: u32) -> bool {
+        let met = self.states.get(state as usize);
+        met.is_some_and(|met| met.is_over)
     }
 
     /// Bytes of memory held.
@@ -154,7 +168,8 @@ impl TokenAutomaton {
         }
         let (parser, machine) = self.parser();
         let bytes = parser.first_bytes(machine, state, fuel)?;
-        Ok(self.grammars.memo.steps.add(state, bytes))
+        let is_over = parser.is_accepting(state);
+        Ok(self.grammars.memo.steps.add(state, bytes, is_over))
     }
 
     /// Whether a byte leads on from a state. Every state can be completed, so that depends on its
@@ -194,28 +209,6 @@ impl TokenAutomaton {
             parser.note(&memo.steps.reads[reads.0 as usize..reads.1 as usize]);
         }
         Ok(next)
-    }
-
-    /// The same, but `None` where one of some contexts has to be looked into, or where that isn't
-    /// known.
-    #[inline]
-    pub(super) fn near_step(
-        &mut self,
-        state: u32,
-        byte: u8,
-        far: &[ContextId],
-        fuel: &mut Fuel,
-    ) -> Result<Option<u32>, OutOfFuel> {
-        let next = self.numbered_step(state, byte, fuel)?;
-        let steps = &self.grammars.memo.steps;
-        let met = &steps.states[state as usize];
-        let Some(rank) = met.bytes.rank(byte) else {
-            return Ok(Some(DEAD_END));
-        };
-        let Target { next: kept, reads } = steps.targets[met.targets as usize + rank];
-        let reads = &steps.reads[reads.0 as usize..reads.1 as usize];
-        let is_near = kept == next && !reads.iter().any(|read| far.contains(read));
-        Ok(is_near.then_some(next))
     }
 
     fn new_step(&mut self, from: u32, byte: u8, fuel: &mut Fuel) -> Result<u32, OutOfFuel> {

@@ -69,3 +69,45 @@ fn masks_cost_the_same_however_long_the_text_is() {
         );
     }
 }
+
+/// A mask at a place of which only what is around it is new makes no state of the parser but for what
+/// follows the rule.
+#[test]
+fn what_a_rule_allows_is_known_wherever_it_is_called() {
+    let source = r#"root ::= "(" e ";)" | "[" e ";]" | "<" e ";)!"
+        e ::= t ("+" t)*
+        t ::= [a-z]+ | "{" e "}""#;
+    let mut vocab: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).collect();
+    vocab.push(b"<eos>".to_vec());
+    vocab.extend(["b+", "b+{", "+a+", "b;", "+a;", "+a;)", "+a;]", "+a;)!"].map(Into::into));
+    let num_bytes = 257;
+    let info = TokenizerInfo::new(&vocab, vocab.len(), &[EOS], &[]).unwrap();
+    let compiler = GrammarCompiler::new(Arc::new(info), CompilerOptions::default());
+    let grammar = compiler.compile_ebnf(source, "root").unwrap();
+    let mut automaton = grammar.engine().lock();
+    let mut fuel = Fuel::new(1_000_000);
+    let mut made = Vec::new();
+    for (open, longer) in [
+        (b'(', vec![0, 1, 2, 3, 4, 5]),
+        (b'[', vec![0, 1, 2, 3, 4, 6]),
+        (b'<', vec![0, 1, 2, 3, 4, 5, 7]),
+    ] {
+        let mut state = grammar.root();
+        for byte in [open, b'a'] {
+            let next = automaton.after_token(state, u32::from(byte), &mut fuel);
+            state = next.unwrap().unwrap();
+        }
+        let before = automaton.parser().0.num_states();
+        let mask = automaton.next_tokens(state, &mut fuel).unwrap();
+        made.push(automaton.parser().0.num_states() - before);
+        for token in 0..vocab.len() as u32 - num_bytes {
+            let is_allowed = mask.is_allowed(num_bytes + token);
+            assert_eq!(is_allowed, longer.contains(&token), "{open} {token}");
+        }
+    }
+    // The lexeme that follows, after its first and its second byte.
+    assert!(
+        made[0] > 6 && made[1..].iter().all(|&made| made <= 3),
+        "{made:?}"
+    );
+}

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
+use super::read_text::{OwnText, ReadTexts};
 use super::{State, TokenAutomaton};
 use crate::json::Written;
 use crate::lexical::{Fuel, OutOfFuel};
@@ -29,22 +30,20 @@ const LONG: usize = 32;
 const FAR: u32 = 256;
 
 /// What the canonical completion of a place without its text does.
-#[derive(Clone)]
-struct UnreadCompletion {
+pub(super) struct UnreadCompletion {
     /// Its first byte.
-    byte: u8,
-    rest: Rest,
+    pub(super) byte: u8,
+    pub(super) rest: Rest,
 }
 
 /// What a completion does from some place on.
-#[derive(Clone)]
-struct Rest {
+pub(super) struct Rest {
     /// Its place in [`UnreadMemo::chains`]; none where no text is left out any more.
-    next: Option<u32>,
+    pub(super) next: Option<u32>,
     /// How many bytes end that text.
-    length: usize,
+    pub(super) length: usize,
     /// The keys or items that it writes in the same object or array.
-    later: Arc<[Written]>,
+    pub(super) later: Arc<[Written]>,
     /// How many bytes it has.
     bytes: u32,
 }
@@ -59,6 +58,8 @@ pub(super) struct UnreadMemo {
     /// Each goes on with another: places of a long text share what ends it.
     chains: Vec<UnreadCompletion>,
     later: HashMap<(State, StackId), Texts>,
+    /// The texts themselves, as far as they were read.
+    pub(super) read: ReadTexts,
     /// Bytes of the texts.
     bytes: usize,
 }
@@ -67,12 +68,13 @@ impl UnreadMemo {
     /// Bytes of memory held.
     pub(super) fn memory_bytes(&self) -> usize {
         self.bytes
+            + self.read.memory_bytes()
             + self.completions.capacity() * (size_of::<(State, Option<u32>)>() + 1)
             + self.chains.capacity() * size_of::<UnreadCompletion>()
             + self.later.capacity() * (size_of::<(State, StackId, Texts)>() + 1)
     }
 
-    fn completion(&self, at: Option<u32>) -> Option<&UnreadCompletion> {
+    pub(super) fn completion(&self, at: Option<u32>) -> Option<&UnreadCompletion> {
         self.chains.get(at? as usize)
     }
 
@@ -90,16 +92,6 @@ impl UnreadMemo {
     fn push(&mut self, byte: u8, rest: Rest) -> u32 {
         self.chains.push(UnreadCompletion { byte, rest });
         self.chains.len() as u32 - 1
-    }
-
-    /// The bytes that end the text that was left out.
-    fn text<'a>(&'a self, mut completion: &'a UnreadCompletion) -> Vec<u8> {
-        let mut text = vec![completion.byte];
-        while let Some(next) = self.completion(completion.rest.next) {
-            text.push(next.byte);
-            completion = next;
-        }
-        text
     }
 
     fn note_later(&mut self, place: (State, StackId), found: Texts) {
@@ -139,10 +131,10 @@ impl TokenAutomaton {
         if !self.has_long_text(state) && !self.is_far_from_text_end(state, fuel)? {
             return Ok(state);
         }
-        let Some(completion) = self.unread_completion(state, fuel)? else {
+        let Some(at) = self.unread_completion(state, fuel)? else {
             return Ok(state);
         };
-        Ok(match self.is_completion_written(state, &completion) {
+        Ok(match self.is_completion_written(state, at, fuel)? {
             true => state,
             false => state.without_text(),
         })
@@ -158,7 +150,8 @@ impl TokenAutomaton {
         if !state.has_text() {
             return Ok(false);
         }
-        let completion = self.unread_completion(state, fuel)?;
+        let at = self.unread_completion(state, fuel)?;
+        let completion = self.unread.completion(at);
         Ok(completion.is_none_or(|completion| !completion.rest.later.is_empty()))
     }
 
@@ -172,11 +165,14 @@ impl TokenAutomaton {
         if !self.has_long_text(state) && !self.is_far_from_text_end(state, fuel)? {
             return Ok(None);
         }
-        let completion = self.unread_completion(state, fuel)?;
-        Ok(completion.and_then(|completion| {
-            let is_written = self.is_completion_written(state, &completion);
-            (!is_written).then(|| completion.rest.bytes.saturating_add(1))
-        }))
+        let Some(at) = self.unread_completion(state, fuel)? else {
+            return Ok(None);
+        };
+        if self.is_completion_written(state, at, fuel)? {
+            return Ok(None);
+        }
+        let completion = self.unread.completion(Some(at));
+        Ok(completion.map(|completion| completion.rest.bytes.saturating_add(1)))
     }
 
     /// Whether a token that ends the key or item of a state may come next; `None` where that can't
@@ -220,10 +216,10 @@ impl TokenAutomaton {
                 {
                     let (key, _) = self.machine.kept(at, byte);
                     let later = Written::key(&self.machine.text(key));
-                    let mut text = self.machine.text(state.key);
-                    text.extend_from_slice(bytes.get(..end).unwrap_or(bytes));
-                    let own = Written::key(&text);
+                    let mut own = self.scan(OwnText::key(state.key), fuel)?;
+                    own.read(bytes.get(..end).unwrap_or(bytes));
                     if own
+                        .written()
                         .zip(later)
                         .is_none_or(|(own, later)| later.may_equal(&own))
                     {
@@ -246,33 +242,33 @@ impl TokenAutomaton {
             return Ok(Some(true));
         };
         let rest = bytes.get(..end).unwrap_or(bytes);
-        if self.is_written(state, rest, &writing.found) {
+        if self.is_written(state, rest, &writing.found, fuel)? {
             return Ok(None);
         }
         if self.is_inside(at, writing.home) {
             let Some(later) = self.later_texts(at, &writing, fuel)? else {
                 return Ok(None);
             };
-            if self.is_written(state, rest, &later) {
+            if self.is_written(state, rest, &later, fuel)? {
                 return Ok(None);
             }
         }
         Ok(Some(true))
     }
 
-    /// What the canonical completion of a place does without its text, the same for all texts there;
-    /// `None` where that has no text, or can't be followed without it.
+    /// What the canonical completion of a place does without its text, the same for all texts there, by
+    /// its place in [`UnreadMemo::chains`]; `None` where that has no text, or can't be followed without
+    /// it.
     fn unread_completion(
         &mut self,
         state: State,
         fuel: &mut Fuel,
-    ) -> Result<Option<UnreadCompletion>, OutOfFuel> {
+    ) -> Result<Option<u32>, OutOfFuel> {
         let start = state.without_text();
-        let at = match self.unread.completions.get(&start) {
-            Some(&known) => known,
-            None => self.find_unread_completion(start, fuel)?,
-        };
-        Ok(self.unread.completion(at).cloned())
+        match self.unread.completions.get(&start) {
+            Some(&known) => Ok(known),
+            None => self.find_unread_completion(start, fuel),
+        }
     }
 
     /// Follows the completion of a place without its text, up to that text's end or a place where it is
@@ -350,16 +346,6 @@ impl TokenAutomaton {
             later,
             bytes: self.machine.distance(at, fuel)?.0,
         }))
-    }
-
-    /// Whether the key or item of a state, as a completion ends it, may be equal to one that the
-    /// completion writes later.
-    fn is_completion_written(&self, state: State, completion: &UnreadCompletion) -> bool {
-        let later = &completion.rest.later;
-        if later.is_empty() {
-            return false;
-        }
-        self.is_written(state, &self.unread.text(completion), later)
     }
 
     /// The keys or items that the canonical completion of a place writes in an object or array that
@@ -450,7 +436,7 @@ impl TokenAutomaton {
         if is_over && text != NO_KEY && text != UNREAD {
             let text = self.machine.text(text);
             let written = match writing.is_array {
-                true => Some(Written::item(&text)),
+                true => Written::item(&text),
                 // None where the object was closed.
                 false => Written::key(&text),
             };
@@ -460,23 +446,6 @@ impl TokenAutomaton {
             true => Way::Inside,
             false => Way::Outside,
         }
-    }
-
-    /// Whether the key or item of a state, which some bytes end, may be equal to one of some texts.
-    fn is_written(&self, state: State, rest: &[u8], texts: &[Written]) -> bool {
-        if texts.is_empty() {
-            return false;
-        }
-        let is_item = state.item != NO_KEY;
-        let mut text = self
-            .machine
-            .text(if is_item { state.item } else { state.key });
-        text.extend_from_slice(rest);
-        let own = match is_item {
-            true => Some(Written::item(&text)),
-            false => Written::key(&text),
-        };
-        own.is_none_or(|own| texts.iter().any(|text| text.may_equal(&own)))
     }
 
     /// Whether the text that a state keeps, short as it is, may be long in the end.

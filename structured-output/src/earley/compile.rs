@@ -3,16 +3,18 @@
 use hashbrown::HashMap;
 
 use super::graph::{Graph, Label, NO_NODE};
+use super::inline::inline;
+use super::lazy::{Lazy, LazyError};
 use super::left_recursion::{ranks, without_left_recursion};
 use super::length::{Weights, lengths, of_rule};
 use super::lower::{Folded, LowerError, Lowering, NamedToken, Value};
 use super::parser::{Parser, StateId};
 use super::program::{Call, Lexeme, NewNode, NodeId, TokensLeft};
 use super::simplify::{deterministic, loops, merged, without_epsilons};
+use super::token_set::TokenRuns;
 use crate::grammar_syntax::{EmbeddedSchema, Grammar, RuleId, TokenSet};
 use crate::lexical::search::DEAD;
 use crate::lexical::{ByteSet, EMPTY, ExprId, Fuel, Lexicon, OutOfFuel};
-use crate::mask::Mask;
 use crate::pushdown::{self, Machine};
 
 /// A compilation. Call the steps in the order in which they stand here; those that take a lexicon
@@ -22,6 +24,8 @@ pub(crate) struct Compilation {
     root: RuleId,
     folded: Folded,
     graph: Graph,
+    /// Lazy terminals being given their meaning.
+    lazy: Option<Lazy>,
     /// Languages that occur, to be weighed.
     languages: Vec<ExprId>,
     weights: Weights,
@@ -29,8 +33,8 @@ pub(crate) struct Compilation {
     not_empty: HashMap<ExprId, ExprId>,
     /// First states of the schemas.
     json: Vec<pushdown::State>,
-    /// Masks of the token sets.
-    token_masks: Vec<Mask>,
+    /// The token sets of this vocabulary.
+    token_sets: Vec<TokenRuns>,
     lengths: Vec<u32>,
     ranks: Vec<u32>,
 }
@@ -58,11 +62,12 @@ impl Compilation {
             root,
             folded: Folded::default(),
             graph: Graph::default(),
+            lazy: None,
             languages: Vec::new(),
             weights: Weights::new(),
             not_empty: HashMap::new(),
             json: Vec::new(),
-            token_masks: Vec::new(),
+            token_sets: Vec::new(),
             lengths: Vec::new(),
             ranks: Vec::new(),
         }
@@ -118,11 +123,11 @@ impl Compilation {
     }
 
     /// Step 2: the rules' automata. `json` are first states of the schemas with the length of
-    /// their shortest values, `token_masks` what the token sets allow.
+    /// their shortest values, `token_sets` what the token sets allow.
     pub(crate) fn build(
         &mut self,
         json: Vec<(pushdown::State, u32)>,
-        token_masks: Vec<Mask>,
+        token_sets: Vec<TokenRuns>,
         fuel: &mut Fuel,
     ) -> Result<(), OutOfFuel> {
         self.graph = Graph::build(&self.folded, self.root as u32, fuel)?;
@@ -130,19 +135,48 @@ impl Compilation {
             self.weights.insert(Label::Json(schema), bytes);
             self.json.push(state);
         }
-        for (set, mask) in (0..).zip(&token_masks) {
-            let is_empty = matches!(mask, Mask::Sparse(ids) if ids.is_empty());
+        for (set, tokens) in (0..).zip(&token_sets) {
             let weight = match self.folded.token_sets[set as usize].ends_text {
                 // Never on the shortest way: its text stands beside it.
                 true => FAR,
-                false if is_empty => DEAD,
+                false if tokens.runs().is_empty() => DEAD,
                 false => 1,
             };
             self.weights.insert(Label::Tokens(set), weight);
         }
-        self.token_masks = token_masks;
+        self.token_sets = token_sets;
+        Ok(())
+    }
+
+    /// Step 3: gives lazy terminals their meaning, some places a time; true once it is done.
+    pub(crate) fn resolve_lazy(
+        &mut self,
+        lexicon: &mut Lexicon,
+        max_places: usize,
+        fuel: &mut Fuel,
+    ) -> Result<bool, LazyError> {
+        if !self.folded.lexemes.is_empty() {
+            let mut lazy = match self.lazy.take() {
+                Some(lazy) => lazy,
+                None => {
+                    let graph = std::mem::take(&mut self.graph);
+                    Lazy::new(graph, &self.folded, lexicon, fuel)?
+                }
+            };
+            if !lazy.run(&self.folded, lexicon, max_places, fuel)? {
+                self.lazy = Some(lazy);
+                return Ok(false);
+            }
+            self.graph = lazy.finish();
+        }
+        self.collect_languages(fuel)?;
+        Ok(true)
+    }
+
+    fn collect_languages(&mut self, fuel: &mut Fuel) -> Result<(), OutOfFuel> {
         let mut seen = hashbrown::HashSet::new();
         for node in &self.graph.nodes {
+            fuel.burn(1 + node.edges.len() as u64)?;
             for (label, _) in &node.edges {
                 if let Label::Text(expr) | Label::WithinTokens(expr, _) = label
                     && seen.insert(*expr)
@@ -154,7 +188,7 @@ impl Compilation {
         Ok(())
     }
 
-    /// Step 3: the shortest text of each language, some languages a time; true once it is done.
+    /// Step 4: the shortest text of each language, some languages a time; true once it is done.
     /// Languages keep to `bytes`, if given.
     pub(crate) fn weigh(
         &mut self,
@@ -195,8 +229,8 @@ impl Compilation {
         Ok(self.languages.is_empty())
     }
 
-    /// Step 4: drops what can't be completed, then epsilons and left recursion. Where nothing is
-    /// left, a rule that has no text. What goes wrong here is fuel.
+    /// Step 5: drops what can't be completed, then epsilons, left recursion and calls that aren't
+    /// needed. Where nothing is left, a rule that has no text. What goes wrong here is fuel.
     pub(crate) fn simplify(&mut self, fuel: &mut Fuel) -> Result<Option<RuleId>, OutOfFuel> {
         self.weigh_counted(fuel)?;
         let least = lengths(&self.graph, &self.weights, fuel)?;
@@ -255,6 +289,7 @@ impl Compilation {
         deterministic(graph, fuel)?;
         prune(graph, &self.weights, fuel)?;
         merged(graph, fuel)?;
+        inline(graph, fuel)?;
         self.lengths = lengths(graph, &self.weights, fuel)?;
         self.ranks = ranks(graph);
         let is_empty = of_rule(&self.graph, &self.lengths, self.graph.root) == DEAD;
@@ -312,7 +347,7 @@ impl Compilation {
         found.map_or(self.root, |rule| rule as RuleId)
     }
 
-    /// Step 5: the rules become part of the parser; its first state.
+    /// Step 6: the rules become part of the parser; its first state.
     pub(crate) fn install(
         self,
         machine: &mut Machine,
@@ -322,9 +357,9 @@ impl Compilation {
         fuel.burn(self.graph.nodes.len() as u64)?;
         let first = parser.program.next_node();
         let sets: Vec<_> = self
-            .token_masks
+            .token_sets
             .into_iter()
-            .map(|mask| parser.add_token_set(mask))
+            .map(|set| parser.token_sets.add(set))
             .collect();
         let loops = loops(&self.graph, fuel)?;
         let facts = self.lengths.into_iter().zip(loops);
@@ -354,6 +389,8 @@ impl Compilation {
                     Label::Json(schema) => {
                         lexemes.push((Lexeme::Text(self.json[schema as usize]), target));
                     }
+                    // Terminals are languages since step 3.
+                    Label::Lexeme(_) => {}
                     Label::Call(rule) => calls.push(Call {
                         start: NodeId(first + self.graph.starts[rule as usize]),
                         rank: self.ranks[rule as usize],

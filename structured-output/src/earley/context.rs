@@ -17,9 +17,9 @@ pub(crate) struct ContextId(pub(super) u32);
 
 /// A place to return to: a node of a caller, with the caller's context.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub(super) struct Return {
-    pub(super) node: NodeId,
-    pub(super) context: ContextId,
+pub(crate) struct Return {
+    pub(crate) node: NodeId,
+    pub(crate) context: ContextId,
 }
 
 impl Return {

@@ -10,7 +10,10 @@ use crate::lexical::{EMPTY, EPSILON, ExprId, Fuel, OutOfFuel, UNBOUNDED};
 pub(super) enum Label {
     /// A text of a language.
     Text(ExprId),
-    /// The same, which at most so many tokens have a part in.
+    /// A terminal, by its position in [`Folded::lexemes`]. Only where some terminals are lazy, and
+    /// only until that is given its meaning.
+    Lexeme(u32),
+    /// Text of a language which at most so many tokens have a part in.
     WithinTokens(ExprId, u32),
     /// A token of a set.
     Tokens(u32),
@@ -151,6 +154,10 @@ impl Builder<'_> {
                 Body::Value(Value::Tree(tree)) => {
                     let body = match &self.folded.trees[tree as usize] {
                         &Tree::Call(rule) => self.call(rule),
+                        &Tree::Lexeme(lexeme) => {
+                            self.graph.edge(from, Label::Lexeme(lexeme), to);
+                            continue;
+                        }
                         &Tree::Tokens(set) => {
                             self.graph.edge(from, Label::Tokens(set), to);
                             continue;

@@ -5,33 +5,76 @@
 //! and each leaves another rest of the token to what follows.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use hashbrown::HashMap;
 
 use crate::index::{ROOT, Trie};
 use crate::lexical::{ByteSet, ExprId, Fuel, Lexicon, OutOfFuel};
-use crate::mask::Mask;
-use crate::mask::walk::{DEAD, Labelled, Table};
+use crate::mask::set_bits;
+use crate::mask::table::{DEAD, Table};
+use crate::mask::walk::Labelled;
 
 /// What a language allows by itself, of the tokens below a node of the trie of bytes.
 pub(crate) struct LanguageMask {
     /// Different for each.
     pub(crate) number: u32,
     /// Tokens that begin a text of the language, or are one.
-    pub(crate) inside: Arc<Mask>,
+    pub(crate) inside: Tokens,
     /// What the other tokens go on with after a text of the language.
     pub(crate) rests: Rests,
 }
 
 impl LanguageMask {
-    /// Bytes of memory held, the tokens inside apart.
+    /// Bytes of memory held.
     pub(crate) fn memory_bytes(&self) -> usize {
         size_of::<Self>()
+            + self.inside.memory_bytes()
             + match &self.rests {
                 Rests::Trie(trie) => trie.memory_bytes(),
                 Rests::Places(places) => places.memory_bytes(),
             }
+    }
+}
+
+/// A set of tokens that is added to others. Unlike a mask it isn't counted, nor kept once only.
+#[derive(Debug)]
+pub(crate) enum Tokens {
+    Ids(Box<[u32]>),
+    /// A bit per id.
+    Words(Box<[u32]>),
+}
+
+impl Default for Tokens {
+    fn default() -> Self {
+        Self::Ids(Box::default())
+    }
+}
+
+impl Tokens {
+    /// Up to so many tokens are listed.
+    pub(crate) const MAX_LISTED: usize = 1024;
+
+    /// The tokens whose bits are set.
+    pub(crate) fn from_words(words: Vec<u32>) -> Self {
+        Self::Words(words.into())
+    }
+
+    /// Sets the tokens' bits.
+    pub(crate) fn add_to(&self, words: &mut [u32]) {
+        match self {
+            Self::Ids(ids) => set_bits(words, ids),
+            Self::Words(own) => {
+                for (word, own) in words.iter_mut().zip(own) {
+                    *word |= own;
+                }
+            }
+        }
+    }
+
+    /// Bytes of memory held.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let (Self::Ids(numbers) | Self::Words(numbers)) = self;
+        size_of_val(&**numbers)
     }
 }
 
@@ -109,16 +152,6 @@ impl Leave {
         }
         let later = self.depth as usize + NUM_KNOWN..=self.at as usize;
         text_below(self.node).get(later).unwrap_or_default()
-    }
-
-    /// The same one byte on, at a node with nodes below it.
-    pub(crate) fn child(mut self, node: u32, byte: u8) -> Self {
-        let num_bytes = self.num_bytes();
-        if let Some(next) = self.rest.get_mut(num_bytes) {
-            *next = byte;
-        }
-        self.at += 1;
-        Self { node, ..self }
     }
 }
 

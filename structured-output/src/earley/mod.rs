@@ -4,14 +4,17 @@
 //! |---|---|
 //! | `lower` | regular parts of a grammar become languages of layer 1 |
 //! | `languages` | shortest texts, substrings, free text |
+//! | `lazy` | terminals that end as soon as they can, and what that means for others |
 //! | `graph` | an automaton per rule |
 //! | `length` | what can be completed, and in how little |
 //! | `simplify` | no epsilons, deterministic, small |
 //! | `left_recursion` | rules that begin with themselves, rewritten |
+//! | `inline` | rules that become parts of others |
 //! | `order` | strongly connected components |
 //! | `compile` | these steps in a row |
 //! | `program` | what comes out: nodes with lexemes and calls |
 //! | `context` | what follows a rule, interned |
+//! | `token_set` | sets of tokens as runs of ids |
 //! | `parser` | states, and how they step |
 //! | `canonical` | contexts and states in one form |
 //! | `enter` | what is read first in a context |
@@ -25,8 +28,10 @@ mod completion;
 mod context;
 mod enter;
 mod graph;
+mod inline;
 mod language_mask;
 mod languages;
+mod lazy;
 mod left_recursion;
 mod length;
 mod lower;
@@ -38,14 +43,17 @@ mod reads;
 mod simplify;
 #[cfg(test)]
 mod tests;
+mod token_set;
 
 pub(crate) use compile::{Compilation, Lowered};
 pub(crate) use completion::Symbol;
-pub(crate) use context::ContextId;
+pub(crate) use context::{ContextId, Return};
 pub(crate) use language_mask::{
-    End, LanguageMask, Leave, NUM_KNOWN, Places, Rests, Walked, walk as walk_language,
+    End, LanguageMask, Leave, NUM_KNOWN, Places, Rests, Tokens, Walked, walk as walk_language,
 };
+pub(crate) use lazy::LazyError;
 pub(crate) use lower::{LowerError, NamedToken};
 pub(crate) use memo::ContextMemo;
 pub(crate) use parser::{Item, Parser, StateId};
-pub(crate) use program::Lexeme;
+pub(crate) use program::{Lexeme, NodeId};
+pub(crate) use token_set::TokenRuns;

@@ -20,8 +20,8 @@ use super::enter::Entered;
 use super::memo::ContextMemo;
 use super::program::{Lexeme, NodeId, Program, TokenSetId};
 use super::reads::{Reads, Recording};
+use super::token_set::{TokenRuns, TokenSets};
 use crate::lexical::{ByteSet, EPSILON, ExprId, Fuel, OutOfFuel};
-use crate::mask::{Mask, MaskRef};
 use crate::pushdown::{EMPTY_STACK, Machine};
 
 /// An interned set of items.
@@ -35,11 +35,21 @@ pub(crate) struct Item {
     pub(crate) context: ContextId,
 }
 
+impl Item {
+    /// The same where tokens aren't counted.
+    pub(crate) fn uncounted(self) -> Self {
+        Self {
+            lexeme: self.lexeme.uncounted(),
+            ..self
+        }
+    }
+}
+
 /// All states of a generation, and the rules they belong to.
 pub(crate) struct Parser {
     pub(super) program: Program,
     pub(super) contexts: Contexts,
-    token_sets: Vec<MaskRef>,
+    pub(super) token_sets: TokenSets,
     items: Vec<Item>,
     /// Where each state's items end.
     ends: Vec<u32>,
@@ -63,7 +73,7 @@ impl Parser {
         Self {
             program: Program::default(),
             contexts: Contexts::default(),
-            token_sets: Vec::new(),
+            token_sets: TokenSets::default(),
             items: Vec::new(),
             ends: Vec::new(),
             ids: HashTable::new(),
@@ -80,6 +90,7 @@ impl Parser {
     /// Bytes of memory held.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.program.memory_bytes()
+            + self.token_sets.memory_bytes()
             + self.contexts.memory_bytes()
             + self.items.capacity() * size_of::<Item>()
             + self.ends.capacity() * 4
@@ -99,16 +110,6 @@ impl Parser {
         std::mem::take(&mut self.too_many_items)
     }
 
-    pub(super) fn add_token_set(&mut self, mask: Mask) -> TokenSetId {
-        let mask = MaskRef::new(std::sync::Arc::new(mask));
-        let known = self.token_sets.iter().position(|known| *known == mask);
-        let id = known.unwrap_or_else(|| {
-            self.token_sets.push(mask);
-            self.token_sets.len() - 1
-        });
-        TokenSetId(id as u32)
-    }
-
     /// A state's items, ascending.
     pub(crate) fn items(&self, state: StateId) -> &[Item] {
         let at = state.0 as usize;
@@ -117,8 +118,8 @@ impl Parser {
     }
 
     /// The tokens of a set.
-    pub(crate) fn token_set(&self, set: TokenSetId) -> &MaskRef {
-        &self.token_sets[set.0 as usize]
+    pub(crate) fn token_set(&self, set: TokenSetId) -> &TokenRuns {
+        self.token_sets.get(set)
     }
 
     fn intern(&mut self, mut items: Vec<Item>, fuel: &mut Fuel) -> Result<StateId, OutOfFuel> {
@@ -289,9 +290,10 @@ impl Parser {
         fuel: &mut Fuel,
     ) -> Result<Option<StateId>, OutOfFuel> {
         let mut ended = Vec::new();
+        fuel.burn(self.items(state).len() as u64)?;
         for &Item { lexeme, context } in self.items(state) {
             if let Lexeme::Token(set) = lexeme
-                && self.token_set(set).is_allowed(token_id)
+                && self.token_set(set).contains(token_id)
             {
                 ended.push(context);
             }
@@ -334,16 +336,18 @@ impl Parser {
         self.intern(items, fuel)
     }
 
-    /// The contexts that a context returns to.
-    pub(crate) fn below(&self, context: ContextId) -> Vec<ContextId> {
-        let places = self.contexts.returns(context).iter();
-        let mut below: Vec<ContextId> = places
-            .filter(|place| **place != Return::END)
-            .map(|place| place.context)
-            .collect();
-        below.sort_unstable();
-        below.dedup();
-        below
+    /// The places that a context returns to.
+    pub(crate) fn returns(&self, context: ContextId) -> Vec<Return> {
+        self.contexts.returns(context).to_vec()
+    }
+
+    /// A lexeme that a place follows, up to the end of its rule and no further.
+    pub(crate) fn item_within(&mut self, lexeme: Lexeme, place: Return) -> Item {
+        let context = self.context(vec![Return {
+            context: AT_END,
+            ..place
+        }]);
+        Item { lexeme, context }
     }
 
     /// Records nothing until the recording is resumed.
@@ -409,7 +413,7 @@ impl Parser {
     /// Whether the grammar names a stop token that may end the text here.
     pub(crate) fn is_named_stop(&self, state: StateId, token_id: u32) -> bool {
         let names = |item: &Item| match item.lexeme {
-            Lexeme::Stop(set) => self.token_set(set).is_allowed(token_id),
+            Lexeme::Stop(set) => self.token_set(set).contains(token_id),
             _ => false,
         };
         self.items(state).iter().any(names)

@@ -6,35 +6,48 @@ use super::graph::{Graph, Label, NO_NODE, Node};
 use crate::lexical::{Fuel, OutOfFuel};
 
 /// Marks what a walk has seen, and forgets it at once for the next.
-struct Seen {
+pub(super) struct Seen {
     round: u32,
     marks: Vec<u32>,
 }
 
 impl Seen {
-    fn new(len: usize) -> Self {
+    /// For that many nodes.
+    pub(super) fn new(len: usize) -> Self {
         Self {
             round: 0,
             marks: vec![0; len],
         }
     }
 
-    fn clear(&mut self) {
+    /// Forgets all. To be called before the first walk, too.
+    pub(super) fn clear(&mut self) {
         self.round += 1;
     }
 
     /// Whether it is new.
-    fn insert(&mut self, node: u32) -> bool {
+    pub(super) fn insert(&mut self, node: u32) -> bool {
         std::mem::replace(&mut self.marks[node as usize], self.round) != self.round
     }
 }
 
-/// Gives each node the edges of all nodes that it leads to without reading.
+/// Gives each node the edges of all nodes that it leads to without reading. Nodes to which no other
+/// edges lead are left empty.
 pub(super) fn without_epsilons(graph: &mut Graph, fuel: &mut Fuel) -> Result<(), OutOfFuel> {
+    let mut is_entered = vec![false; graph.nodes.len()];
+    let starts = graph.starts.iter().filter(|start| **start != NO_NODE);
+    let entered = graph.nodes.iter().flat_map(|node| &node.edges);
+    for &node in starts.chain(entered.map(|(_, to)| to)) {
+        is_entered[node as usize] = true;
+    }
     let mut seen = Seen::new(graph.nodes.len());
     let mut closed = Vec::with_capacity(graph.nodes.len());
     for (id, node) in (0..).zip(&graph.nodes) {
-        fuel.burn(1)?;
+        fuel.burn(1 + node.edges.len() as u64)?;
+        if !is_entered[id as usize] {
+            closed.push(Some(Node::default()));
+            continue;
+        }
         if node.epsilons.is_empty() {
             closed.push(None);
             continue;

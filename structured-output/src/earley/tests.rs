@@ -44,6 +44,10 @@ pub(super) fn compile(source: &str) -> Compiled {
     compilation
         .build(Vec::new(), Vec::new(), &mut fuel)
         .unwrap();
+    assert!(matches!(
+        compilation.resolve_lazy(lexicon, 10, &mut fuel),
+        Ok(true)
+    ));
     while !compilation.weigh(lexicon, None, 10, &mut fuel).unwrap() {}
     let start = match compilation.simplify(&mut fuel).unwrap().is_none() {
         true => Some(
@@ -167,6 +171,66 @@ fn many_repetitions_are_not_written_out() {
             "{count}"
         );
     }
+}
+
+#[test]
+fn levels_of_precedence_are_one_loop() {
+    let mut compiled = compile(
+        r#"root ::= sum
+        sum ::= sum ("+" | "-") product | product
+        product ::= product ("*" | "/") power | power
+        power ::= unary ("^" power)?
+        unary ::= "-" unary | atom
+        atom ::= [0-9]+ | "(" sum ")""#,
+    );
+    // More digits, any operator, the bracket; after the bracket the same with an end in its place.
+    for (text, num_items) in [("(1", 3), ("(1)", 2), ("((1)", 2), ("(-1^(2*3)^4", 3)] {
+        let state = compiled.after(text.as_bytes()).unwrap();
+        let items = compiled.parser.items(state);
+        assert_eq!(items.len(), num_items, "{text}: {items:?}");
+    }
+    // What may come after an operator is the same after each.
+    let mut after = ["1+", "1-", "1*", "1/", "1^", "1+2^", "1*2^3/", "1--", "1^-"]
+        .map(|text| compiled.after(text.as_bytes()).unwrap());
+    after.sort_unstable();
+    assert_eq!(after[0], after[after.len() - 1]);
+    assert_ne!(compiled.after(b"(1+"), Some(after[0]));
+    for (text, accepted) in [("-1+2*(3-4)^-5/6", true), ("1+", false), ("(1)2", false)] {
+        assert_eq!(compiled.accepts(text.as_bytes()), accepted, "{text}");
+    }
+}
+
+#[test]
+fn rules_that_end_with_each_other_are_one_automaton() {
+    let mut compiled = compile(
+        r#"root ::= a
+        a ::= "x" b | "y" c | "z"
+        b ::= "x" c | "y" a | "(" a ")" b
+        c ::= "w" a | "v" b | "u""#,
+    );
+    for text in [
+        "z",
+        "xyz",
+        "xxu",
+        "xxvyz",
+        "ywyvyz",
+        "x(xyz)yz",
+        "x(yu)(z)yz",
+    ] {
+        assert!(compiled.accepts(text.as_bytes()), "{text}");
+    }
+    for text in ["", "x", "xz", "xyu", "x(xyz)", "x(xyz)z", "zz"] {
+        assert!(!compiled.accepts(text.as_bytes()), "{text}");
+    }
+    // Back where it began, with the same before it.
+    let start = compiled.start;
+    for text in ["xyyw", "xxvyxxvy"] {
+        assert_eq!(compiled.after(text.as_bytes()), start, "{text}");
+    }
+    let within = compiled.after(b"x(");
+    assert_ne!(within, start);
+    assert_eq!(compiled.after(b"x(xyywxxvy"), within);
+    assert_eq!(compiled.after(b"x(xyyw)"), None);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::lexical::ByteSet;
 /// Nodes are in breadth-first order, the root first: the children of a node are adjacent, ascending
 /// by label, so that a walk reads them in one piece and finds one by bisection. Tokens are in
 /// depth-first order: those below a node are one range, its own first. Memory: 13 bytes per node
-/// (29 with the labels below) and 4 per token.
+/// (31 with what is known of the words below) and 4 per token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Trie {
     /// One more than nodes, so that each node's children end where the next one's start.
@@ -20,6 +20,8 @@ pub(crate) struct Trie {
     tokens: Box<[u32]>,
     /// By node, the labels that occur below it; where labels are bytes and this was asked for.
     labels_below: Box<[Labels]>,
+    /// By node, the length of the longest word below it; where `labels_below` is known.
+    heights: Box<[u16]>,
 }
 
 /// A set of labels of bytes: ASCII characters each, whole characters beyond ASCII as if they were one,
@@ -52,6 +54,11 @@ impl Labels {
             labels.0 |= Self::CHARACTER;
         }
         labels
+    }
+
+    /// Whether one of these is in another set.
+    pub(crate) fn intersects(self, other: Self) -> bool {
+        self.0 & other.0 != 0
     }
 
     /// Whether all of these are in another set.
@@ -153,14 +160,18 @@ impl Trie {
             labels: labels.into(),
             tokens: order.into_iter().map(|(_, _, id)| id).collect(),
             labels_below: Box::default(),
+            heights: Box::default(),
         }
     }
 
-    /// Makes [`Trie::labels_below`] known. Time: a step per node.
+    /// Makes [`Trie::labels_below`] and [`Trie::height`] known. Time: a step per node.
     pub(super) fn find_labels_below(&mut self) {
         let mut below = vec![Labels::default(); self.labels.len()];
+        let mut heights = vec![0_u16; self.labels.len()];
         for node in (0..self.labels.len() as u32).rev() {
             for child in self.children(node) {
+                let height = heights[child as usize].saturating_add(1);
+                heights[node as usize] = heights[node as usize].max(height);
                 let label = self.labels[child as usize];
                 let after = characters_from(label)
                     .and_then(|(firsts, more)| self.after_character(child, firsts, more, &below));
@@ -174,6 +185,7 @@ impl Trie {
             }
         }
         self.labels_below = below.into();
+        self.heights = heights.into();
     }
 
     /// The labels below the ends of all characters that go on at a node with a byte of `firsts` and
@@ -205,6 +217,14 @@ impl Trie {
     /// The labels that occur below a node; `None` where that is not known.
     pub(crate) fn labels_below(&self, node: u32) -> Option<Labels> {
         self.labels_below.get(node as usize).copied()
+    }
+
+    /// The length of the longest word below a node; `u32::MAX` where that is not known.
+    pub(crate) fn height(&self, node: u32) -> u32 {
+        match self.heights.get(node as usize) {
+            None | Some(&u16::MAX) => u32::MAX,
+            Some(&height) => u32::from(height),
+        }
     }
 
     /// The trie of `tokens` over single bytes.
@@ -321,6 +341,7 @@ impl Trie {
             labels,
             tokens,
             labels_below: Box::default(),
+            heights: Box::default(),
         })
     }
 
@@ -330,6 +351,7 @@ impl Trie {
             + self.labels.len()
             + size_of_val(&*self.tokens)
             + size_of_val(&*self.labels_below)
+            + size_of_val(&*self.heights)
     }
 }
 
@@ -386,8 +408,16 @@ mod tests {
             prop_assert_eq!(trie.tokens().len(), vocab.len());
             prop_assert_eq!(trie.child(ROOT, 7).is_some(), expected.contains_key(&vec![7]));
             let mut trie = Trie::of_bytes((0..).zip(vocab.iter().map(Vec::as_slice)));
-            prop_assert_eq!(trie.labels_below(ROOT), None);
+            prop_assert_eq!((trie.labels_below(ROOT), trie.height(ROOT)), (None, u32::MAX));
             trie.find_labels_below();
+            let longest = vocab.iter().map(Vec::len).max().unwrap_or(0);
+            prop_assert_eq!(trie.height(ROOT) as usize, longest);
+            let Some(last) = trie.children(ROOT).last() else {
+                return Ok(());
+            };
+            let first = trie.label(last);
+            let of_last = vocab.iter().filter(|word| word[0] == first).map(Vec::len);
+            prop_assert_eq!(trie.height(last) as usize, of_last.max().unwrap_or(0) - 1);
             let stays: ByteSet = (0..=255).filter(|byte| byte & mask != 0).collect();
             let Some(below) = trie.labels_below(ROOT) else {
                 return Err(TestCaseError::fail("asked for"));

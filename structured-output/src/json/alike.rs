@@ -3,6 +3,8 @@
 //! Which of them an array has makes no difference to whether it can end, only how many. So nothing is
 //! tried, and no set is looked at that the text doesn't have: of 20 values there are 2^20.
 
+use hashbrown::HashSet;
+
 use super::formula::{FALSE, Formula, FormulaId};
 use super::node::{Kinds, Node, NodeId};
 use super::programs::Programs;
@@ -65,12 +67,12 @@ impl Programs {
         let Some(mut left) = self.values_of_list(lexicon, item, fuel)? else {
             return Ok(None);
         };
+        let mut taken = HashSet::new();
         for constant in self.logic.set(set).to_vec() {
-            let Some(values) = self.values_of_list(lexicon, constant, fuel)? else {
-                continue;
-            };
-            left.retain(|value| !values.contains(value));
+            let values = self.values_of_list(lexicon, constant, fuel)?;
+            taken.extend(values.into_iter().flatten());
         }
+        left.retain(|value| !taken.contains(value));
         Ok(Some(Alike { left, needed, most }))
     }
 
@@ -112,8 +114,20 @@ impl Programs {
         if !alike.can_end_without(0) {
             return Ok(None);
         }
-        let mut texts = Vec::with_capacity(alike.left.len());
+        // What is longer than as many as are needed is not written.
+        let mut lengths = Vec::with_capacity(alike.left.len());
         for &value in &alike.left {
+            fuel.burn(1)?;
+            lengths.push((lexicon.distance(value, fuel)?, value));
+        }
+        lengths.sort_unstable();
+        let last = (alike.needed as usize).checked_sub(1);
+        let longest = last
+            .and_then(|last| lengths.get(last))
+            .map_or(0, |one| one.0);
+        lengths.retain(|one| one.0 <= longest);
+        let mut texts = Vec::with_capacity(lengths.len());
+        for (_, value) in lengths {
             let mut text = Vec::new();
             Self::write_shortest(lexicon, value, &mut text, fuel)?;
             texts.push(text);

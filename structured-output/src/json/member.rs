@@ -6,10 +6,13 @@ use hashbrown::HashMap;
 
 use super::derive::Event;
 use super::formula::{FALSE, FormulaId};
-use super::frame::{FIRST_KEY, Frame, Place};
+use super::frame::{Frame, Place};
 use super::live::DEAD;
+use super::mark::FIRST_KEY;
 use super::node::NodeId;
-use super::object::{ObjectAt, ObjectId, Plain, PlanId};
+use super::object::{ObjectAt, ObjectId};
+use super::plain::Plain;
+use super::plan::PlanId;
 use super::programs::{GoalsId, Programs};
 use super::style::StyleId;
 use crate::lexical::{ExprId, Fuel, Lexicon, OutOfFuel};

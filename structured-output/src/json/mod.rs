@@ -14,35 +14,47 @@
 //! | `formula` | boolean formulas over assertions about arrays or objects |
 //! | `relation` | what one node says of another, as far as that is plain |
 //! | `derive` | what a formula becomes by an item or a member |
+//! | `ways`, `conditions` | that, told apart by the value that comes |
+//! | `plan` | the keys that an object's formulas tell apart |
+//! | `plain` | objects that are a plain list of properties |
+//! | `object_end` | members with which an object may end |
 //! | `array`, `object`, `member` | what may come next in an array or object |
 //! | `alike` | arrays of distinct items of one list, counted |
 //! | `unique`, `repeat` | arrays of distinct items, or of items that are not |
 //! | `seen` | sets of keys that an object has |
-//! | `unread` | what follows a key or an item whose text isn't known |
+//! | `unread`, `written` | what follows a key or an item whose text isn't known, and what is looked at to tell texts apart |
 //! | `live`, `live_array` | whether there is a value, and how long a short one is |
 //! | `shortest` | short texts, written out |
 //! | `frame` | places in arrays and objects as frames of the pushdown machine |
+//! | `mark`, `expand`, `follow` | a frame's lexemes, and what follows each |
 //! | `options` | the options by their names |
 //! | `style`, `spacing` | white space and the order of properties |
 //! | `programs` | all of that, interned |
 
 mod alike;
 mod array;
+mod conditions;
 mod decimal;
 mod derive;
+mod expand;
+mod follow;
 mod format;
 mod format_regex;
 mod formula;
 mod frame;
 mod live;
 mod live_array;
+mod mark;
 mod member;
 mod multiple;
 mod node;
 mod number;
 mod object;
+mod object_end;
 mod options;
 mod pattern;
+mod plain;
+mod plan;
 mod programs;
 mod range;
 mod relation;
@@ -61,6 +73,8 @@ mod text;
 mod unique;
 mod unread;
 mod value;
+mod ways;
+mod written;
 
 pub(crate) use frame::Frame;
 pub(crate) use node::NodeId;
@@ -70,5 +84,6 @@ pub use schema::Draft;
 pub(crate) use schema::SchemaCompiler;
 pub(crate) use style::Style;
 pub use text::Whitespace;
-pub(crate) use unread::{Unread, Written};
+pub(crate) use unread::Unread;
 pub(crate) use value::Value;
+pub(crate) use written::{Scan, Written};

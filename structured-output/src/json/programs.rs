@@ -6,16 +6,19 @@ use std::sync::Arc;
 use hashbrown::{HashMap, HashSet};
 
 use super::array::Items;
-use super::derive::{Event, OutcomesOf, WaysOf};
+use super::derive::Event;
 use super::formula::{FormulaId, Logic};
 use super::frame::Frame;
 use super::live::Costs;
 use super::member::Values;
 use super::node::{Kinds, NodeId};
-use super::object::{Object, ObjectAt, ObjectId, Plain, Plan, PlanId};
+use super::object::{Object, ObjectAt, ObjectId};
+use super::plain::Plain;
+use super::plan::{Plan, PlanId};
 use super::seen::SeenKeys;
 use super::shape::Shape;
 use super::style::{Style, StyleId};
+use super::ways::{OutcomesOf, WaysOf};
 use crate::held::with_room;
 use crate::lexical::{EPSILON, ExprId, Fuel, Lexicon, OutOfFuel};
 

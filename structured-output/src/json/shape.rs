@@ -133,7 +133,7 @@ impl Programs {
                 Shape {
                     words: list.iter().fold(WORDS, |words, shape| words & shape.words),
                     number: all(lexicon, list.iter().map(|shape| shape.number)),
-                    string: self.all_strings(lexicon, &list),
+                    string: self.all_strings(lexicon, &list, fuel)?,
                     array: self.logic.all(&arrays),
                     object: self.logic.all(&objects),
                 }
@@ -225,44 +225,52 @@ impl Programs {
 
     /// What several languages of strings have in common. Where one of them is a list of strings,
     /// others that list strings, or all but some, only leave some out.
-    fn all_strings(&mut self, lexicon: &mut Lexicon, shapes: &[Shape]) -> Spellings {
+    fn all_strings(
+        &mut self,
+        lexicon: &mut Lexicon,
+        shapes: &[Shape],
+        fuel: &mut Fuel,
+    ) -> Result<Spellings, OutOfFuel> {
         let strings = shapes.iter().map(|shape| shape.string);
         let Spellings::Only(language) = all(lexicon, strings) else {
-            return Spellings::Free;
+            return Ok(Spellings::Free);
         };
         let constrained = self.texts(lexicon).constrained;
         if let Some(language) = common_lengths(lexicon, language, constrained) {
-            return Spellings::Only(language);
+            return Ok(Spellings::Only(language));
         }
         let nodes = &self.logic.nodes;
+        // Ascending, as alternatives are.
         let listed = |lexicon: &Lexicon, language: ExprId| {
             let list = lexicon.alternatives(language);
             let all = list.iter().all(|&one| nodes.is_single_string(one));
             all.then_some(list)
         };
         let mut kept: Option<Vec<ExprId>> = None;
-        let mut left_out: Vec<ExprId> = Vec::new();
+        let mut left_out: HashSet<ExprId> = HashSet::new();
         let mut others = Vec::new();
         for part in lexicon.conjuncts(language) {
             let complemented = lexicon.complemented(part);
             if let Some(list) = listed(lexicon, part) {
+                fuel.burn(list.len() as u64)?;
                 match &mut kept {
-                    Some(kept) => kept.retain(|one| list.contains(one)),
+                    Some(kept) => kept.retain(|one| list.binary_search(one).is_ok()),
                     None => kept = Some(list),
                 }
             } else if let Some(list) = complemented.and_then(|inner| listed(lexicon, inner)) {
+                fuel.burn(list.len() as u64)?;
                 left_out.extend(list);
             } else if part != constrained {
                 others.push(part);
             }
         }
         let Some(mut kept) = kept else {
-            return Spellings::Only(language);
+            return Ok(Spellings::Only(language));
         };
         kept.retain(|one| !left_out.contains(one));
         let kept = lexicon.or(&kept);
         others.push(kept);
-        Spellings::Only(lexicon.and(&others))
+        Ok(Spellings::Only(lexicon.and(&others)))
     }
 
     /// Exactly one formula holds: one of the first half and none of the second, or the other way

@@ -126,7 +126,9 @@ impl Programs {
     ) -> Result<(), OutOfFuel> {
         while !lexicon.is_nullable(language) {
             let mut nearest: Option<(u32, u8, ExprId)> = None;
-            for (bytes, next) in lexicon.derivatives(language, fuel)? {
+            let derivatives = lexicon.derivatives(language, fuel)?;
+            fuel.burn(derivatives.len() as u64)?;
+            for (bytes, next) in derivatives {
                 let distance = lexicon.distance(next, fuel)?;
                 let Some(byte) = bytes.iter().next() else {
                     continue;

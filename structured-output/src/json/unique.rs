@@ -21,6 +21,8 @@ use crate::lexical::{Fuel, Lexicon, OutOfFuel};
 
 /// Distinct items that an array may need at its end, by recursion.
 const MAX_DISTINCT: u32 = 200;
+/// So many items of a set are copied in a step.
+const ITEMS_A_STEP: usize = 16;
 /// Items are parsed this deep.
 const MAX_NESTING: usize = 1000;
 
@@ -36,11 +38,19 @@ struct Distinct {
 
 impl Programs {
     /// A formula with one more item in its sets.
-    pub(super) fn with_item(&mut self, formula: FormulaId, item: NodeId) -> FormulaId {
-        if !self.logic.facts(formula).has_unique {
-            return formula;
+    pub(super) fn with_item(
+        &mut self,
+        formula: FormulaId,
+        item: NodeId,
+        fuel: &mut Fuel,
+    ) -> Result<FormulaId, OutOfFuel> {
+        let facts = self.logic.facts(formula);
+        if !facts.has_unique {
+            return Ok(formula);
         }
-        self.logic.map(
+        let num_items = self.logic.set(self.items_so_far(formula)).len();
+        fuel.burn(u64::from(facts.size) + (num_items / ITEMS_A_STEP) as u64)?;
+        Ok(self.logic.map(
             formula,
             &mut HashMap::new(),
             &mut |logic, leaf| match *logic.formula(leaf) {
@@ -50,20 +60,27 @@ impl Programs {
                 }
                 _ => leaf,
             },
-        )
+        ))
     }
 
-    /// The values equal to the one that a text spells.
-    pub(super) fn constant_of(&mut self, lexicon: &mut Lexicon, text: &[u8]) -> NodeId {
+    /// The values equal to the one that a text spells. Costs a step for each byte, and for each
+    /// expression that is asked for.
+    pub(super) fn constant_of(
+        &mut self,
+        lexicon: &mut Lexicon,
+        text: &[u8],
+        fuel: &mut Fuel,
+    ) -> Result<NodeId, OutOfFuel> {
+        fuel.burn(1 + text.len() as u64)?;
         let text = String::from_utf8_lossy(text);
         let Ok(value) = Value::parse(&text, MAX_NESTING) else {
-            return NOTHING;
+            return Ok(NOTHING);
         };
-        match self.logic.nodes.constant(lexicon, &value) {
-            Some(node) => node,
-            // A number of more digits than are looked at: no other one may follow.
-            None => self.logic.nodes.kinds(Kinds::NUMBER),
-        }
+        let num_asked = lexicon.num_asked();
+        let constant = self.logic.nodes.constant(lexicon, &value);
+        fuel.burn(lexicon.num_asked() - num_asked)?;
+        // A number may have more digits than are looked at: then no other one may follow.
+        Ok(constant.unwrap_or_else(|| self.logic.nodes.kinds(Kinds::NUMBER)))
     }
 
     /// The set of the items so far.
@@ -245,8 +262,8 @@ impl Programs {
                 }
                 let mut text = Vec::new();
                 self.write(lexicon, value, &mut text, fuel)?;
-                let item = self.constant_of(lexicon, &text);
-                let rest = self.with_item(outcome.rest[0], item);
+                let item = self.constant_of(lexicon, &text, fuel)?;
+                let rest = self.with_item(outcome.rest[0], item, fuel)?;
                 if let Some(mut items) = self.distinct(lexicon, rest, most - 1, search, fuel)? {
                     items.push(text);
                     return Ok(Some(items));
@@ -294,12 +311,12 @@ impl Programs {
         };
         let mut kept = vec![value];
         for text in texts {
-            let item = self.constant_of(lexicon, &text);
+            let item = self.constant_of(lexicon, &text, fuel)?;
             let both = self.logic.nodes.all_of(&[value, item]);
             if self.sure_cost(lexicon, both, fuel)? == DEAD {
                 continue;
             }
-            let after = self.with_item(formula, item);
+            let after = self.with_item(formula, item, fuel)?;
             if self.array_cost(lexicon, after, fuel)? == DEAD {
                 kept.push(self.logic.nodes.not(item));
             }

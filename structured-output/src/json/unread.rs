@@ -5,12 +5,9 @@
 //! follows is then taken as if that text were none of those that may come later. That allows too
 //! much by one key or item at most, so mostly it can be told without the text what is allowed.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
-
 use super::formula::FormulaId;
 use super::frame::{Frame, Place};
 use super::programs::Programs;
-use super::value::unquote;
 use crate::lexical::{Fuel, Lexicon, OutOfFuel};
 
 /// What can be said of a frame without the text of the key or item before it.
@@ -23,83 +20,6 @@ pub(crate) struct Unread {
     pub(crate) goes_on: bool,
     /// Infinitely many texts may begin the next item or be the next key.
     pub(crate) is_infinite: bool,
-}
-
-/// A key, or an item of an array of distinct items, as far as it is looked at to tell it from others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Written {
-    /// The first byte, one for all numbers.
-    kind: u8,
-    /// The sum of the hashes of all strings in it, and of how often each other kind occurs: equal values
-    /// have equal ones, however they are spelled. `None` where a string can't be read.
-    sum: Option<u64>,
-}
-
-impl Written {
-    /// A key, from the text of its lexeme; `None` where that has none.
-    pub(crate) fn key(lexeme: &[u8]) -> Option<Self> {
-        let quote = lexeme.iter().position(|&byte| byte == b'"')?;
-        Some(Self::item(&lexeme[quote..]))
-    }
-
-    /// An item, perhaps with what separates it from others.
-    pub(crate) fn item(text: &[u8]) -> Self {
-        let text = String::from_utf8_lossy(text);
-        let text = text.trim_start_matches([' ', '\t', '\n', '\r', ',']);
-        Self {
-            kind: text.bytes().next().map_or(0, kind_of),
-            sum: sum_of(text),
-        }
-    }
-
-    /// Whether both may be the same key, or equal items. False is certain.
-    pub(crate) fn may_equal(&self, other: &Self) -> bool {
-        let is_unknown = self.sum.is_none() || other.sum.is_none();
-        self.kind == other.kind && (is_unknown || self.sum == other.sum)
-    }
-}
-
-/// The kind of a value or sign by its first byte.
-fn kind_of(first: u8) -> u8 {
-    match first {
-        b'-' | b'0'..=b'9' => b'0',
-        other => other,
-    }
-}
-
-/// See [`Written::sum`], of the first value of a text.
-fn sum_of(text: &str) -> Option<u64> {
-    let hash = |part: &dyn Fn(&mut DefaultHasher)| {
-        let mut hasher = DefaultHasher::new();
-        part(&mut hasher);
-        hasher.finish()
-    };
-    let (mut at, mut depth, mut sum) = (0, 0_usize, 0_u64);
-    while let Some(&byte) = text.as_bytes().get(at) {
-        at += 1;
-        match byte {
-            b'"' => {
-                let (string, length) = unquote(text.get(at - 1..)?).ok()?;
-                at += length - 1;
-                sum = sum.wrapping_add(hash(&|hasher| string.hash(hasher)));
-            }
-            b' ' | b'\t' | b'\n' | b'\r' | b',' | b':' => continue,
-            b']' | b'}' => depth = depth.saturating_sub(1),
-            _ => {
-                let is_bracket = matches!(byte, b'[' | b'{');
-                depth += usize::from(is_bracket);
-                sum = sum.wrapping_add(hash(&|hasher| kind_of(byte).hash(hasher)));
-                let is_scalar = |byte: &u8| !b" \t\n\r,:]}".contains(byte);
-                if !is_bracket {
-                    at += text.bytes().skip(at).take_while(is_scalar).count();
-                }
-            }
-        }
-        if depth == 0 {
-            break;
-        }
-    }
-    Some(sum)
 }
 
 impl Programs {
@@ -217,56 +137,5 @@ impl Programs {
             }
             _ => Unread::default(),
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Written;
-
-    #[test]
-    fn equal_values_are_never_told_apart() {
-        let equal = [
-            [r#""é\n""#, r#" , "\u00e9\u000a" ]"#],
-            ["1.0", "1,"],
-            ["-0", "0.0e7]"],
-            [
-                r#"{"a":[1,"x"],"b":null}"#,
-                r#"{ "b" : null, "\u0061":[1.0 , "x"]}, 7"#,
-            ],
-            ["[[],[{}]]", " [ [ ],[{ }]]"],
-        ];
-        for [one, other] in equal {
-            let (one, other) = (
-                Written::item(one.as_bytes()),
-                Written::item(other.as_bytes()),
-            );
-            assert!(one.may_equal(&other), "{one:?} {other:?}");
-        }
-        let different = [
-            "\"a\"",
-            "\"b\"",
-            "1",
-            "[]",
-            "[[]]",
-            "{}",
-            "null",
-            "true",
-            "{\"a\":1}",
-            "{\"a\":{}}",
-        ];
-        for (at, one) in different.iter().enumerate() {
-            for other in &different[at + 1..] {
-                let (one, other) = (
-                    Written::item(one.as_bytes()),
-                    Written::item(other.as_bytes()),
-                );
-                assert!(!one.may_equal(&other), "{one:?} {other:?}");
-            }
-        }
-        // A string that can't be read may be any.
-        assert!(Written::item(b"\"\\ud800\"").may_equal(&Written::item(b"\"a\"")));
-        assert_eq!(Written::key(b"}"), None);
-        assert_eq!(Written::key(b" \"a\" :"), Some(Written::item(b"\"a\"")));
     }
 }

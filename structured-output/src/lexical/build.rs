@@ -20,25 +20,6 @@ struct Counted {
     max: u32,
 }
 
-/// Some characters, a bounded number of times, and what follows them.
-#[derive(Clone, Copy)]
-pub(crate) struct Characters {
-    pub(crate) character: ExprId,
-    pub(crate) min: u32,
-    pub(crate) max: u32,
-    pub(crate) rest: ExprId,
-    /// The same with characters in any number.
-    pub(crate) any_number: ExprId,
-}
-
-/// A language less finitely many texts, and what follows.
-pub(crate) struct Less {
-    /// Infinite.
-    pub(crate) whole: ExprId,
-    pub(crate) texts: ExprId,
-    pub(crate) rest: ExprId,
-}
-
 impl Lexicon {
     /// One byte of a set.
     pub(crate) fn class(&mut self, set: ByteSet) -> ExprId {
@@ -105,7 +86,7 @@ impl Lexicon {
 
     /// `concat` where `head` is no `Concat`.
     fn prepend(&mut self, head: ExprId, tail: ExprId) -> ExprId {
-        if head == EPSILON {
+        if head == EPSILON || self.is_idle_before(head, tail) {
             return tail;
         }
         // x{a,b} x{c,d} = x{a+c,b+d}, where one of them is a repetition and the other may be bare.
@@ -131,35 +112,6 @@ impl Lexicon {
             }
         }
         self.intern(Node::Concat(head, tail), &[])
-    }
-
-    /// An expression as (body, min, max), itself once where it is no repetition.
-    fn as_repeat(&self, expr: ExprId) -> (ExprId, u32, u32) {
-        match self.node(expr) {
-            Node::Repeat { body, min, max } => (body, min, max),
-            _ => (expr, 1, 1),
-        }
-    }
-
-    /// An expression as its first part and the rest, which a repetition that is not optional is
-    /// opened for. The first part is neither a sequence nor such a repetition.
-    pub(crate) fn split_first(&mut self, expr: ExprId) -> (ExprId, ExprId) {
-        let (mut first, mut rest) = (expr, EPSILON);
-        loop {
-            match self.node(first) {
-                Node::Concat(head, tail) => {
-                    rest = self.concat(tail, rest);
-                    first = head;
-                }
-                Node::Repeat { body, min, max } if min > 0 => {
-                    let fewer = if max == UNBOUNDED { max } else { max - 1 };
-                    let more = self.repeat(body, min - 1, fewer);
-                    rest = self.concat(more, rest);
-                    first = body;
-                }
-                _ => return (first, rest),
-            }
-        }
     }
 
     /// `min..=max` times the body; `max` may be [`UNBOUNDED`]. Never unrolled.
@@ -230,6 +182,7 @@ impl Lexicon {
             self.merge_counters(&mut list);
             self.drop_dominated(&mut list);
             self.absorb(&mut list);
+            self.drop_held(&mut list);
         }
         if list.len() > 1 && list[0] <= EPSILON {
             // Where another holds the empty string already.
@@ -291,22 +244,24 @@ impl Lexicon {
         if counted.is_empty() {
             return;
         }
-        list.retain(|expr| {
-            let covered = counted.iter().any(|c| {
-                // t beside x{0,b} t, and x t beside x{1,b} t or x{0,b} t.
-                (c.tail == *expr && c.min == 0)
-                    || (c.min <= 1
-                        && match self.node(*expr) {
-                            Node::Concat(head, tail) => (head, tail) == (c.body, c.tail),
-                            _ => *expr == c.body && c.tail == EPSILON,
-                        })
-            });
-            !covered
+        counted.sort_unstable();
+        let mut optional: Vec<ExprId> = Vec::new();
+        optional.extend(counted.iter().filter(|c| c.min == 0).map(|c| c.tail));
+        optional.sort_unstable();
+        list.retain(|&expr| {
+            let (head, tail) = match self.node(expr) {
+                Node::Concat(head, tail) => (head, tail),
+                _ => (expr, EPSILON),
+            };
+            // t beside x{0,b} t, and x t beside x{1,b} t or x{0,b} t: of equal ones, the first has
+            // the least bound.
+            let at = counted.partition_point(|c| (c.body, c.tail) < (head, tail));
+            let is_one = |c: &Counted| (c.body, c.tail) == (head, tail) && c.min <= 1;
+            optional.binary_search(&expr).is_err() && !counted.get(at).is_some_and(is_one)
         });
         if counted.len() < 2 {
             return;
         }
-        counted.sort_unstable();
         let before = counted.len();
         counted.dedup_by(|next, kept| {
             let meets = (next.body, next.tail) == (kept.body, kept.tail)
@@ -372,106 +327,13 @@ impl Lexicon {
         if list.iter().any(contradicts) {
             return EMPTY;
         }
+        if list.len() > 1 {
+            self.drop_holding(&mut list);
+        }
         match list[..] {
             [] => ANY,
             [only] => only,
             _ => self.intern(Node::And(Default::default()), &list),
-        }
-    }
-
-    /// The alternatives of an expression, itself where it is no `Or`.
-    pub(crate) fn alternatives(&self, expr: ExprId) -> Vec<ExprId> {
-        match self.node(expr) {
-            Node::Or(at) => self.operands(at).to_vec(),
-            _ => vec![expr],
-        }
-    }
-
-    /// Where an expression is `A B{min,max} C`, these.
-    pub(crate) fn framed_repeat(&self, expr: ExprId) -> Option<(ExprId, ExprId, u32, u32, ExprId)> {
-        let Node::Concat(first, rest) = self.node(expr) else {
-            return None;
-        };
-        let Node::Concat(head, last) = self.node(rest) else {
-            return None;
-        };
-        let (body, min, max) = self.as_repeat(head);
-        Some((first, body, min, max, last))
-    }
-
-    /// Where an expression is `(A & ~B) C` or `A & ~B` with an infinite `A` and a finite `B` without
-    /// counted repetitions, these: names, but no pattern with a bound on its length.
-    pub(crate) fn less_texts(&mut self, expr: ExprId) -> Option<Less> {
-        let (head, rest) = match self.node(expr) {
-            Node::Concat(head, rest) => (head, rest),
-            _ => (expr, EPSILON),
-        };
-        let Node::And(at) = self.node(head) else {
-            return None;
-        };
-        let (mut whole, mut texts) = (Vec::new(), Vec::new());
-        for &operand in self.operands(at) {
-            match self.node(operand) {
-                Node::Not(inner) if self.facts(inner).counted => return None,
-                Node::Not(inner) if self.facts(inner).finite => texts.push(inner),
-                _ => whole.push(operand),
-            }
-        }
-        if texts.is_empty() || whole.is_empty() {
-            return None;
-        }
-        let (whole, texts) = (self.and(&whole), self.or(&texts));
-        self.facts(whole)
-            .infinite
-            .then_some(Less { whole, texts, rest })
-    }
-
-    /// Where an expression is `A{min,max} B` with bounds, these.
-    pub(crate) fn characters(&mut self, expr: ExprId) -> Option<Characters> {
-        let Node::Concat(head, rest) = self.node(expr) else {
-            return None;
-        };
-        let Node::Repeat { body, min, max } = self.node(head) else {
-            return None;
-        };
-        if (min, max) == (0, UNBOUNDED) {
-            return None;
-        }
-        let any = self.star(body);
-        Some(Characters {
-            character: body,
-            min,
-            max,
-            rest,
-            any_number: self.concat(any, rest),
-        })
-    }
-
-    /// Whether an expression is something and then another one, which is no part of a repetition
-    /// at its end.
-    pub(crate) fn ends_with(&self, mut expr: ExprId, end: ExprId) -> bool {
-        while let Node::Concat(_, rest) = self.node(expr) {
-            if rest == end {
-                return true;
-            }
-            expr = rest;
-        }
-        false
-    }
-
-    /// Where an expression is `~A`, this.
-    pub(crate) fn complemented(&self, expr: ExprId) -> Option<ExprId> {
-        match self.node(expr) {
-            Node::Not(inner) => Some(inner),
-            _ => None,
-        }
-    }
-
-    /// The operands of an intersection; an expression itself where it is none.
-    pub(crate) fn conjuncts(&self, expr: ExprId) -> Vec<ExprId> {
-        match self.node(expr) {
-            Node::And(at) => self.operands(at).to_vec(),
-            _ => vec![expr],
         }
     }
 

@@ -5,7 +5,8 @@
 //! that the operands promise, which leads it straight to the end in most cases. Where it finds
 //! none, the languages of all the states it saw are empty.
 
-use super::arena::{EMPTY, ExprId, Fuel, Lexicon, MANY_MARKS, NO_MARK, Node, OutOfFuel};
+use super::arena::{EMPTY, ExprId, Lexicon, MANY_MARKS, NO_MARK, Node};
+use super::fuel::{Fuel, OutOfFuel};
 use super::search::{DEAD, FARTHEST, Graph, UNKNOWN, nearest_end};
 
 /// What searches have found.

@@ -10,9 +10,13 @@
 //! language with a string in it goes on with these characters for ever; so does one that holds an
 //! infinite one but for finitely many strings.
 
-use super::arena::{EMPTY, EPSILON, ExprId, Fuel, Lexicon, Node, OutOfFuel, UNBOUNDED};
+use super::arena::{EMPTY, EPSILON, ExprId, Lexicon, Node, UNBOUNDED};
 use super::byte_set::ByteSet;
+use super::fuel::{Fuel, OutOfFuel};
 use crate::index::{CHARACTERS, CONTINUATION};
+
+/// Within a character a language is in no more states than these, or is not looked at further.
+const MOST_STATES: usize = 16;
 
 /// Characters that last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,7 +37,7 @@ impl Lasting {
         self.bytes.is_empty()
     }
 
-    fn intersection(&self, other: &Self) -> Self {
+    pub(super) fn intersection(&self, other: &Self) -> Self {
         Self {
             bytes: self.bytes.intersection(&other.bytes),
             others: self.others && other.others,
@@ -138,7 +142,11 @@ impl Lexicon {
     }
 
     /// The characters that are each a string of a language.
-    fn characters_of(&mut self, body: ExprId, fuel: &mut Fuel) -> Result<Lasting, OutOfFuel> {
+    pub(super) fn characters_of(
+        &mut self,
+        body: ExprId,
+        fuel: &mut Fuel,
+    ) -> Result<Lasting, OutOfFuel> {
         if let Some(&known) = self.lasting_of.get(&body) {
             return Ok(known);
         }
@@ -158,7 +166,6 @@ impl Lexicon {
 
     /// Whether each character beyond ASCII is a string of a language.
     fn has_all_characters(&mut self, body: ExprId, fuel: &mut Fuel) -> Result<bool, OutOfFuel> {
-        const MAX_STATES: usize = 16;
         for (firsts, seconds, more) in CHARACTERS {
             let rest = std::iter::repeat_n(CONTINUATION, more as usize);
             let mut states = vec![body];
@@ -179,7 +186,7 @@ impl Lexicon {
                 }
                 next.sort_unstable();
                 next.dedup();
-                if next.len() > MAX_STATES {
+                if next.len() > MOST_STATES {
                     return Ok(false);
                 }
                 states = next;

@@ -7,12 +7,18 @@
 //! | file | idea |
 //! |---|---|
 //! | `byte_set` | a set of bytes |
+//! | `fuel` | steps, the measure of work |
 //! | `arena` | expressions, interned |
+//! | `facts` | what is known of one from its operands |
 //! | `build` | constructors that bring equal languages to equal expressions |
-//! | `derivative` | rows: the derivative by every byte, bytes grouped by class |
+//! | `parts` | what an expression is made of |
+//! | `containment` | languages that plainly hold others |
+//! | `derivative` | what remains after a byte |
+//! | `rows`, `row` | the derivative by every byte, bytes grouped by class: kept, and computed |
 //! | `completion` | can a state still end, and in how few bytes |
 //! | `search` | the nearest end in a graph that is made as it is walked |
 //! | `residue` | decimals that are multiples of a number, by arithmetic |
+//! | `lasting`, `harmless` | texts that lead to no dead state, of any length or of some |
 //! | `marks` | lexemes that differ in their mark only |
 //! | `counts` | counts within counts |
 //! | `texts` | which languages hold runs of characters |
@@ -24,23 +30,32 @@
 mod arena;
 mod build;
 mod byte_set;
+mod choice_tree;
 mod completion;
+mod containment;
 mod counts;
 mod derivative;
+mod facts;
+mod fuel;
+mod harmless;
 mod lasting;
 mod marks;
+mod parts;
 mod residue;
+mod row;
+mod rows;
 mod saturate;
 pub(crate) mod search;
 mod texts;
 mod unicode;
 
 pub(crate) use arena::{
-    ANY, EMPTY, EPSILON, ExprId, Fuel, Lexicon, MANY_MARKS, NO_MARK, OutOfFuel, TURNING_BYTES,
-    UNBOUNDED,
+    ANY, EMPTY, EPSILON, ExprId, Lexicon, MANY_MARKS, NO_MARK, TURNING_BYTES, UNBOUNDED,
 };
-pub(crate) use build::{Characters, Less};
 pub(crate) use byte_set::ByteSet;
+pub(crate) use choice_tree::ChoiceTree;
 pub(crate) use counts::product;
-pub(crate) use derivative::RowRef;
+pub(crate) use fuel::{Fuel, OutOfFuel};
+pub(crate) use parts::{Characters, Less};
 pub(crate) use residue::{MAX_PLACES, Part, Residue};
+pub(crate) use rows::RowRef;

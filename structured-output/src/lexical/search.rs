@@ -6,7 +6,7 @@ use std::hash::Hash;
 
 use hashbrown::HashMap;
 
-use super::arena::{Fuel, OutOfFuel};
+use super::fuel::{Fuel, OutOfFuel};
 
 /// Distance of a state from which no end can be reached.
 pub(crate) const DEAD: u32 = u32::MAX;

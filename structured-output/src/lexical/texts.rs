@@ -2,7 +2,8 @@
 
 use hashbrown::HashSet;
 
-use super::arena::{ExprId, Lexicon, Node};
+use super::arena::{EPSILON, ExprId, Lexicon, Node};
+use super::fuel::{Fuel, OutOfFuel};
 
 /// A class of so many bytes, repeated, is text.
 const MANY_BYTES: usize = 16;
@@ -10,13 +11,49 @@ const MANY_BYTES: usize = 16;
 /// A count above this is a run.
 const MANY_TIMES: u32 = 16;
 
+/// A character has fewer states: what has more is not taken for one.
+const MOST_STATES: usize = 64;
+
 /// Longer texts are not looked at.
 const MAX_PLAIN_BYTES: usize = 256;
+
+/// Of larger expressions it is not looked at whether they hold text: they are taken to.
+const MAX_PARTS: usize = 4096;
 
 impl Lexicon {
     /// Whether an expression has a bounded count in it.
     pub(crate) fn is_counted(&self, expr: ExprId) -> bool {
         self.facts(expr).counted
+    }
+
+    /// Whether no text of a language is the beginning of another one, as that of a character. False too
+    /// where that takes more states than a character has.
+    ///
+    /// # Errors
+    /// Out of fuel, by the derivatives of these states.
+    pub(crate) fn is_prefix_free(
+        &mut self,
+        expr: ExprId,
+        fuel: &mut Fuel,
+    ) -> Result<bool, OutOfFuel> {
+        if self.is_nullable(expr) {
+            return Ok(expr == EPSILON);
+        }
+        let mut states = vec![expr];
+        let mut at = 0;
+        while let Some(&state) = states.get(at) {
+            at += 1;
+            for (_, next) in self.derivatives(state, fuel)? {
+                if next == EPSILON || states.contains(&next) {
+                    continue;
+                }
+                if self.is_nullable(next) || states.len() == MOST_STATES {
+                    return Ok(false);
+                }
+                states.push(next);
+            }
+        }
+        Ok(true)
     }
 
     /// Whether a language is one text, of characters that JSON strings spell in one way only.
@@ -40,7 +77,6 @@ impl Lexicon {
     /// Whether a language holds runs of many different bytes. What is larger than some thousand parts
     /// is taken for one that does.
     pub(crate) fn holds_text(&self, expr: ExprId) -> bool {
-        const MAX_PARTS: usize = 4096;
         let mut seen: HashSet<(ExprId, bool)> = HashSet::new();
         let mut pending = vec![(expr, false)];
         while let Some((expr, is_run)) = pending.pop() {

@@ -103,7 +103,7 @@ impl Lexicon {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::arena::Fuel;
+    use super::super::fuel::Fuel;
     use super::*;
 
     fn accepts(l: &mut Lexicon, mut expr: ExprId, text: &[u8]) -> bool {

@@ -1,6 +1,17 @@
 //! Token masks: shared, immutable, each distinct set of tokens once.
+//!
+//! | file | idea |
+//! |---|---|
+//! | `store` | masks by what they are made of |
+//! | `walk` | an automaton through a trie of tokens |
+//! | `beside` | two states through it side by side |
+//! | `ended_texts` | along finitely many texts |
+//! | `table` | the states that a walk meets |
 
+pub(crate) mod beside;
+pub(crate) mod ended_texts;
 pub(crate) mod store;
+pub(crate) mod table;
 pub(crate) mod walk;
 
 use std::sync::Arc;

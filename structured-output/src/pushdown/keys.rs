@@ -46,6 +46,12 @@ impl Keys {
         bytes
     }
 
+    /// A text without its last byte, and that byte; `None` of the empty text, and where it is left out.
+    pub(crate) fn last(&self, key: KeyId) -> Option<(KeyId, u8)> {
+        let at = (key.0 as usize).checked_sub(1)?;
+        self.entries.get(at).copied()
+    }
+
     /// Whether a text has at least so many bytes.
     pub(crate) fn is_long(&self, mut key: KeyId, bytes: usize) -> bool {
         for _ in 0..bytes {

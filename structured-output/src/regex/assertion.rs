@@ -18,6 +18,9 @@ use super::syntax::RegexError;
 use super::translate::Language;
 use crate::lexical::{ANY, EPSILON, ExprId, Lexicon, UNBOUNDED};
 
+/// The most cases that look-behinds over look-aheads may be told apart into.
+const MAX_CASES: usize = 1024;
+
 /// Alternatives are sequences of items.
 pub(super) type Sequence = Vec<Item>;
 
@@ -220,7 +223,6 @@ pub(super) fn resolve(
     mut pending: Vec<Sequence>,
     at_text_start: bool,
 ) -> Result<ExprId, RegexError> {
-    const MAX_CASES: usize = 1024;
     let mut exprs = Vec::new();
     let mut cases = 0;
     while let Some(mut sequence) = pending.pop() {

@@ -5,8 +5,10 @@
 //! `search` makes a pattern that is found anywhere one of the whole text, `translate` turns the
 //! tree into an expression bottom-up over the characters' `spelling`, `assertion` resolves what
 //! looks around (`^ $ \b`, look-ahead and look-behind) into intersections and complements, `local`
-//! what is decided next to it, `repeat` what looks around in a repetition.
+//! what is decided next to it, `repeat` what looks around in a repetition; `alternatives` keeps the
+//! cases few that these are told apart into.
 
+mod alternatives;
 mod assertion;
 mod class;
 mod ecma;

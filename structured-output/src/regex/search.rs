@@ -53,6 +53,36 @@ impl Chars {
     }
 }
 
+impl Ast {
+    /// The tree of the last of some nodes. What it isn't made of is left out, so that it isn't
+    /// translated: an assertion that was taken off has no cases to be told apart.
+    fn of_last(nodes: Vec<Node>) -> Self {
+        let mut is_needed = vec![false; nodes.len()];
+        if let Some(last) = is_needed.last_mut() {
+            *last = true;
+        }
+        for (at, node) in nodes.iter().enumerate().rev() {
+            if is_needed[at] {
+                for &operand in node.kind.operands() {
+                    is_needed[operand] = true;
+                }
+            }
+        }
+        let mut numbers = vec![0; nodes.len()];
+        let mut kept: Vec<Node> = Vec::with_capacity(nodes.len());
+        for (at, mut node) in nodes.into_iter().enumerate() {
+            if is_needed[at] {
+                for operand in node.kind.operands_mut() {
+                    *operand = numbers[*operand];
+                }
+                numbers[at] = kept.len();
+                kept.push(node);
+            }
+        }
+        Self { nodes: kept }
+    }
+}
+
 /// Nodes that may be added to, and what is known of those of the pattern.
 struct Rewriter {
     nodes: Vec<Node>,
@@ -85,8 +115,7 @@ impl Ast {
             [] => rewriter.push(NodeKind::Class(class_of(&[])), 0),
             _ => rewriter.push(NodeKind::Alternate(alternatives), 0),
         };
-        let nodes = rewriter.nodes;
-        (Self { nodes }, rewriter.fits)
+        (Self::of_last(rewriter.nodes), rewriter.fits)
     }
 }
 

@@ -59,6 +59,30 @@ pub(super) enum NodeKind {
     },
 }
 
+impl NodeKind {
+    /// What it is made of.
+    pub(super) fn operands(&self) -> &[NodeId] {
+        match self {
+            Self::Concat(items) | Self::Alternate(items) => items,
+            Self::Repeat { inner, .. } | Self::Look { inner, .. } => std::slice::from_ref(inner),
+            Self::Class(_) | Self::WordBoundary { .. } | Self::Start { .. } | Self::End { .. } => {
+                &[]
+            }
+        }
+    }
+
+    /// The same, to be changed.
+    pub(super) fn operands_mut(&mut self) -> &mut [NodeId] {
+        match self {
+            Self::Concat(items) | Self::Alternate(items) => items,
+            Self::Repeat { inner, .. } | Self::Look { inner, .. } => std::slice::from_mut(inner),
+            Self::Class(_) | Self::WordBoundary { .. } | Self::Start { .. } | Self::End { .. } => {
+                &mut []
+            }
+        }
+    }
+}
+
 /// Bounds on what is parsed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RegexLimits {

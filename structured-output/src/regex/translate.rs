@@ -2,6 +2,7 @@
 
 use hashbrown::HashMap;
 
+use super::alternatives::{check_size, followed, merged, run_of};
 use super::assertion::{self, Item, Sequence};
 use super::local;
 use super::repeat;
@@ -44,9 +45,6 @@ enum Value {
     /// Alternatives that look at what is around them.
     Looking(Vec<Sequence>),
 }
-
-/// The most items that alternatives with assertions may be spelled out to.
-const MAX_ITEMS: usize = 4096;
 
 /// A translation that can pause between nodes, so that a lock on the lexicon is never held long.
 pub(crate) struct Translator {
@@ -176,6 +174,15 @@ impl Translator {
         }
     }
 
+    /// Languages one after the other.
+    fn languages(&self, lexicon: &mut Lexicon, items: &[NodeId]) -> Sequence {
+        let languages = items.iter().filter_map(|&item| match self.values[item] {
+            Value::Free(language) => Some(language),
+            Value::Looking(_) => None,
+        });
+        run_of(lexicon, &languages.collect::<Vec<_>>())
+    }
+
     fn concat(
         &mut self,
         lexicon: &mut Lexicon,
@@ -193,15 +200,13 @@ impl Translator {
             return Ok(Value::Free(language));
         }
         let mut sequences: Vec<Sequence> = vec![Vec::new()];
-        for &item in items {
-            let mut longer = Vec::new();
-            for tail in self.sequences(item) {
-                for head in &sequences {
-                    longer.push([head.as_slice(), &tail].concat());
-                }
-                check_size(&longer, offset)?;
-            }
-            sequences = longer;
+        let is_free = |item: &NodeId| matches!(self.values[*item], Value::Free(_));
+        for run in items.chunk_by(|a, b| is_free(a) && is_free(b)) {
+            let tails = match run {
+                [only] => self.sequences(*only),
+                _ => vec![self.languages(lexicon, run)],
+            };
+            sequences = followed(sequences, &tails, offset)?;
         }
         Ok(settled(lexicon, sequences))
     }
@@ -236,6 +241,7 @@ impl Translator {
                 sequences.extend_from_slice(inner);
             }
         }
+        let sequences = merged(lexicon, sequences);
         check_size(&sequences, offset)?;
         Ok(Value::Looking(sequences))
     }
@@ -288,12 +294,7 @@ impl Translator {
                 result.extend_from_slice(&powers);
                 check_size(&result, offset)?;
             }
-            let mut longer = Vec::new();
-            for tail in &sequences {
-                longer.extend(powers.iter().map(|head| [head.as_slice(), tail].concat()));
-                check_size(&longer, offset)?;
-            }
-            powers = longer;
+            powers = followed(powers, &sequences, offset)?;
         }
         Ok(Value::Looking(result))
     }
@@ -326,19 +327,4 @@ fn settled(lexicon: &mut Lexicon, sequences: Vec<Sequence>) -> Value {
         min_chars: if exprs.is_empty() { 0 } else { min_chars },
         max_chars,
     })
-}
-
-fn check_size(sequences: &[Sequence], offset: usize) -> Result<(), RegexError> {
-    // A sequence without items counts too.
-    let size: usize = sequences.iter().map(|sequence| sequence.len() + 1).sum();
-    if size > MAX_ITEMS {
-        return Err(RegexError::new(
-            offset,
-            format!(
-                "the assertions (`^`, `$`, `\\b`, look-around) in here make more than \
-                 {MAX_ITEMS} combinations"
-            ),
-        ));
-    }
-    Ok(())
 }

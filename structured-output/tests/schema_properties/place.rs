@@ -3,7 +3,7 @@
 use structured_output::{GrammarMatcher, MatcherError};
 
 use crate::random::Random;
-use crate::subject::{EOS, PIECES};
+use crate::subject::{EOS, FIRST_WORD, bytes_of};
 
 /// An answer, or none where the texts of distinct items fill a generation: that is a limit, and says
 /// nothing of the mask.
@@ -31,12 +31,8 @@ impl Place {
             if rest.is_empty() && !mask.is_allowed(EOS) {
                 return Some(format!("{} may not end", self.text));
             }
-            let first = rest.bytes().take(1).map(u32::from);
-            let begins = |&index: &usize| rest.starts_with(PIECES[index]);
-            let pieces = (0..PIECES.len())
-                .filter(begins)
-                .map(|index| 256 + index as u32);
-            for token in first.chain(pieces) {
+            let begins = |&token: &u32| rest.as_bytes().starts_with(bytes_of(token));
+            for token in (0..EOS).filter(begins) {
                 if !mask.is_allowed(token) {
                     return Some(format!("after {} token {token} of {rest}", self.text));
                 }
@@ -63,10 +59,7 @@ impl Place {
                 if matcher.is_terminated() {
                     return Some(String::from_utf8(text).unwrap());
                 }
-                match next.checked_sub(256) {
-                    None => text.push(next as u8),
-                    Some(piece) => text.extend_from_slice(PIECES[piece as usize].as_bytes()),
-                }
+                text.extend_from_slice(bytes_of(next));
                 let left = within_memory(matcher.min_tokens_to_complete())?;
                 let ids = within_memory(matcher.next_token_mask_within(left))?.token_ids();
                 next = *random.of(&ids);
@@ -81,7 +74,8 @@ impl Place {
         let least = within_memory(self.matcher.min_tokens_to_complete())?;
         let left = least + random.below(4) as u32;
         let within = within_memory(self.matcher.next_token_mask_within(left))?;
-        for token in 0..=EOS {
+        let some = (FIRST_WORD..EOS).filter(|_| random.below(16) == 0);
+        for token in (0..FIRST_WORD).chain(some).chain([EOS]) {
             let expected = mask.is_allowed(token) && {
                 let mut matcher = self.matcher.fork();
                 assert!(within_memory(matcher.accept_token(token))?, "token {token}");

@@ -28,7 +28,9 @@ impl Random {
 }
 
 const NAMES: &[&str] = &["a", "b", "ab", "c", ""];
-const STRINGS: &[&str] = &["", "a", "b", "ab", "aa", "é", "a/b", "0", "\n", "😀"];
+const STRINGS: &[&str] = &[
+    "", "a", "b", "ab", "aa", "é", "a/b", "0", "\n", "😀", "abab", "Ab1",
+];
 const PATTERNS: &[&str] = &[
     "a",
     "^a",
@@ -40,6 +42,9 @@ const PATTERNS: &[&str] = &[
     "\\d",
     "^\\S+$",
     "^.$",
+    "^([a-z]{2,4})?$",
+    "^[A-Za-z]{1,3}[0-9]{0,2}$",
+    "^([a-z]{1,3}/?){1,2}$",
     "",
 ];
 const NUMBERS: &[&str] = &[

@@ -18,11 +18,33 @@ pub(crate) const PIECES: &[&str] = &[
     "aa", "a\":", "\"a", "\"a\":", "{\"a\":", "\"b\":", "\"ab\":", ":1,\"", "\\n", "\\\"", "\n  ",
     "  ", " \"", "é", "\"\"", "\"\":", ":{},\"", "1}", "a\",\"b",
 ];
-pub(crate) const EOS: u32 = 256 + PIECES.len() as u32;
+/// Words of strings and keys that are long beside what schemas count.
+const NUM_WORDS: u32 = 2_000;
+/// Those come after the pieces.
+pub(crate) const FIRST_WORD: u32 = 256 + PIECES.len() as u32;
+pub(crate) const EOS: u32 = FIRST_WORD + NUM_WORDS;
+
+/// All tokens but the last, by id.
+static TOKENS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
+    let mut random = Random(1);
+    let mut tokens: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).collect();
+    tokens.extend(PIECES.iter().map(|piece| piece.as_bytes().to_vec()));
+    for _ in 0..NUM_WORDS {
+        let letters = *random.of(&["ab", "abcdefgh", "ABCabc", "0123456789", "aB1 /"]);
+        let length = 2 + random.below(11);
+        let word = (0..length).map(|_| *random.of(letters.as_bytes()));
+        tokens.push(word.collect());
+    }
+    tokens
+});
+
+/// The bytes of a token.
+pub(crate) fn bytes_of(token: u32) -> &'static [u8] {
+    &TOKENS[token as usize]
+}
 
 pub(crate) static COMPILER: LazyLock<GrammarCompiler> = LazyLock::new(|| {
-    let mut vocab: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).collect();
-    vocab.extend(PIECES.iter().map(|piece| piece.as_bytes().to_vec()));
+    let mut vocab = TOKENS.clone();
     vocab.push(Vec::new());
     let info = TokenizerInfo::new(&vocab, vocab.len(), &[EOS], &[]).unwrap();
     GrammarCompiler::new(Arc::new(info), CompilerOptions::default())
@@ -99,15 +121,15 @@ impl Subject {
         let mut by_tokens = true;
         let mut rest = text.as_bytes();
         while by_tokens && let Some(&first) = rest.first() {
-            let begins = |&index: &usize| rest.starts_with(PIECES[index].as_bytes());
-            let pieces: Vec<usize> = (0..PIECES.len()).filter(begins).collect();
-            let (token, length) = match random.below(pieces.len() + 1) {
-                0 => (u32::from(first), 1),
-                at => (256 + pieces[at - 1] as u32, PIECES[pieces[at - 1]].len()),
+            let begins = |&token: &u32| rest.starts_with(bytes_of(token));
+            let pieces: Vec<u32> = (256..EOS).filter(begins).collect();
+            let token = match random.below(pieces.len() + 1) {
+                0 => u32::from(first),
+                at => pieces[at - 1],
             };
             by_tokens = matcher.next_token_mask()?.is_allowed(token);
             assert_eq!(matcher.accept_token(token)?, by_tokens, "{text}");
-            rest = &rest[length..];
+            rest = &rest[bytes_of(token).len()..];
         }
         by_tokens &= matcher.is_completed();
         assert_eq!(accepted, by_tokens, "{text} by bytes and by tokens");
@@ -115,11 +137,22 @@ impl Subject {
     }
 
     /// A text that the masks lead to at random; after some tokens only those that end in time.
-    /// `None` where there is none.
+    /// `None` where there is none, or where its states take more memory than there is.
     pub(crate) fn walk(&self, random: &mut Random) -> Result<Option<String>, String> {
         let Some(grammar) = &self.0 else {
             return Ok(None);
         };
+        match Self::walk_grammar(grammar, random) {
+            Some(walked) => walked.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// See [`Self::walk`]; `None` where the grammar's states take more memory than there is.
+    fn walk_grammar(
+        grammar: &CompiledGrammar,
+        random: &mut Random,
+    ) -> Option<Result<String, String>> {
         let mut matcher = GrammarMatcher::new(grammar);
         let mut text = Vec::new();
         let free = random.below(24);
@@ -127,40 +160,40 @@ impl Subject {
         for at in 0.. {
             if at >= free {
                 left = match at == free {
-                    true => matcher.min_tokens_to_complete().unwrap(),
+                    true => within_memory(matcher.min_tokens_to_complete())?,
                     false => left - 1,
                 };
                 if left == 0 {
                     let text = String::from_utf8_lossy(&text);
-                    return Err(format!("no end within the bound: {text}"));
+                    return Some(Err(format!("no end within the bound: {text}")));
                 }
             }
             let mask = match left {
                 0 => matcher.next_token_mask(),
                 left => matcher.next_token_mask_within(left),
             };
-            let ids = mask.unwrap().token_ids();
+            let ids = within_memory(mask)?.token_ids();
             let mut pieces = ids.clone();
             // Those that a text gets somewhere with.
             pieces.retain(|&id| {
-                (256..EOS).contains(&id) || (id < 128 && b"{}[]\",:ab01".contains(&(id as u8)))
+                (256..FIRST_WORD).contains(&id)
+                    || (id < 128 && b"{}[]\",:ab01".contains(&(id as u8)))
             });
             let token = match pieces.is_empty() || random.below(6) == 0 {
                 true if ids.is_empty() => {
                     let text = String::from_utf8_lossy(&text);
-                    return Err(format!("an empty mask after {text}"));
+                    return Some(Err(format!("an empty mask after {text}")));
                 }
                 true => *random.of(&ids),
                 false => *random.of(&pieces),
             };
-            assert!(matcher.accept_token(token).unwrap());
+            assert!(within_memory(matcher.accept_token(token))?);
             if matcher.is_terminated() {
                 break;
             }
             text.extend_from_slice(grammar.tokenizer_info().token_bytes(token));
         }
-        let text = String::from_utf8(text).map_err(|error| error.to_string())?;
-        Ok(Some(text))
+        Some(String::from_utf8(text).map_err(|error| error.to_string()))
     }
 }
 

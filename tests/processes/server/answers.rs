@@ -101,6 +101,22 @@ fn several_answers_are_told_apart_by_index() {
 }
 
 #[test]
+fn the_servers_seed_is_that_of_requests_without_one() {
+    let server = Server::start(&["--seed", "5"]);
+    let text = |seed: Option<u64>| {
+        let body = json!({
+            "prompt": "One", "max_tokens": 12, "temperature": 2, "ignore_eos": true, "seed": seed,
+        });
+        let answer = server.post("/v1/completions", &body).json();
+        answer["choices"][0]["text"].as_str().unwrap().to_owned()
+    };
+    let own = text(None);
+    assert_eq!(text(None), own);
+    assert_eq!(text(Some(5)), own);
+    assert_ne!(text(Some(6)), own);
+}
+
+#[test]
 fn models_are_listed_and_found() {
     let server = Server::start(&["--served-model-name", "one", "org/two"]);
     let list = server.get("/v1/models").json();

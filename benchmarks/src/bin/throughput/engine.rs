@@ -132,6 +132,50 @@ pub(crate) struct Engine {
     num_requests: u32,
 }
 
+/// How tokens are chosen.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Sampling {
+    Greedy,
+    Temperature,
+    TopK,
+    TopP,
+}
+
+impl Sampling {
+    fn params(self) -> SamplingParams {
+        let default = SamplingParams {
+            temperature: 1.0,
+            ..SamplingParams::default()
+        };
+        match self {
+            Self::Greedy => SamplingParams {
+                temperature: 0.0,
+                ..default
+            },
+            Self::Temperature => default,
+            Self::TopK => SamplingParams {
+                top_k: 50,
+                ..default
+            },
+            Self::TopP => SamplingParams {
+                top_p: 0.9,
+                ..default
+            },
+        }
+    }
+}
+
+impl fmt::Display for Sampling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Greedy => "greedy",
+            Self::Temperature => "temperature 1",
+            Self::TopK => "top-k 50",
+            Self::TopP => "top-p 0.9",
+        })
+    }
+}
+
 impl Engine {
     /// Loads the checkpoint in `folder`, where asked for with the engine's file of quantized weights.
     pub(crate) fn load(
@@ -200,7 +244,7 @@ impl Engine {
 
     /// The time of one step that computes a prompt of `num_tokens` and its first token.
     pub(crate) fn prefill(&mut self, num_tokens: usize) -> anyhow::Result<Duration> {
-        self.add_request(num_tokens, 1, 0.0);
+        self.add_request(num_tokens, 1, Sampling::Greedy);
         let started = Instant::now();
         self.step(1)?;
         let time = started.elapsed();
@@ -215,11 +259,11 @@ impl Engine {
         batch: usize,
         num_prompt_tokens: usize,
         num_steps: usize,
-        temperature: f32,
+        sampling: Sampling,
     ) -> anyhow::Result<DecodeTimes> {
         let max_tokens = 1 + WARM_UP_STEPS + num_steps;
         for _ in 0..batch {
-            self.add_request(num_prompt_tokens, max_tokens, temperature);
+            self.add_request(num_prompt_tokens, max_tokens, sampling);
         }
         // A long prompt takes several steps until its first token.
         let mut first_tokens = 0;
@@ -255,7 +299,7 @@ impl Engine {
     }
 
     /// A request with a prompt of its own, so that no prefix is in the cache.
-    fn add_request(&mut self, num_prompt_tokens: usize, max_tokens: usize, temperature: f32) {
+    fn add_request(&mut self, num_prompt_tokens: usize, max_tokens: usize, sampling: Sampling) {
         let number = self.num_requests;
         self.num_requests += 1;
         let token_id = |position: u32| (number * 7919 + position * 104_729) % self.vocab_size;
@@ -264,10 +308,9 @@ impl Engine {
             prompt_token_ids: (0..num_prompt_tokens as u32).map(token_id).collect(),
             sampling_params: SamplingParams {
                 max_tokens: Some(max_tokens as u32),
-                temperature,
                 seed: Some(u64::from(number)),
                 ignore_eos: true,
-                ..SamplingParams::default()
+                ..sampling.params()
             },
             ..EngineCoreRequest::default()
         };

@@ -19,7 +19,7 @@ use anyhow::Context;
 use benchmarks::machine;
 use clap::Parser;
 
-use crate::engine::{DECODE_PROMPT_TOKENS, Engine, EngineSpec};
+use crate::engine::{DECODE_PROMPT_TOKENS, Engine, EngineSpec, Sampling};
 use crate::llama_cpp::{Gguf, LlamaCpp};
 use crate::report::Report;
 use crate::shares::{MachineShares, Round};
@@ -161,30 +161,38 @@ fn measure(
         step_in_context: None,
     };
     for &batch in &arguments.batches {
-        let times = engine.decode(batch, DECODE_PROMPT_TOKENS, arguments.steps, 0.0)?;
+        let times = engine.decode(
+            batch,
+            DECODE_PROMPT_TOKENS,
+            arguments.steps,
+            Sampling::Greedy,
+        )?;
         let rate = (batch * arguments.steps) as f64 / times.step.as_secs_f64();
         if batch == 1 {
             round.step = Some(1.0 / rate);
         }
         report.add_rate(&name, decode_case(batch), rate);
-        report.add_times(&name, &format!("{}, greedy", decode_case(batch)), times);
+        report.add_times(
+            &name,
+            &format!("{}, {}", decode_case(batch), Sampling::Greedy),
+            times,
+        );
     }
     for &context in arguments.contexts.iter().filter(|context| **context > 0) {
-        let times = engine.decode(1, context, arguments.steps, 0.0)?;
+        let times = engine.decode(1, context, arguments.steps, Sampling::Greedy)?;
         let rate = arguments.steps as f64 / times.step.as_secs_f64();
         round.step_in_context = Some(1.0 / rate);
         let case = format!("{}, context {context}", decode_case(1));
-        report.add_times(&name, &format!("{case}, greedy"), times);
+        report.add_times(&name, &format!("{case}, {}", Sampling::Greedy), times);
         report.add_rate(&name, case, rate);
     }
-    // Sampling from 151,936 tokens costs more than taking the most probable one.
+    // Choosing among 151,936 tokens costs more than taking the most probable one.
     if let Some(&batch) = arguments.batches.iter().max() {
-        let times = engine.decode(batch, DECODE_PROMPT_TOKENS, arguments.steps, 1.0)?;
-        report.add_times(
-            &name,
-            &format!("{}, temperature 1", decode_case(batch)),
-            times,
-        );
+        for sampling in [Sampling::Temperature, Sampling::TopK, Sampling::TopP] {
+            let times = engine.decode(batch, DECODE_PROMPT_TOKENS, arguments.steps, sampling)?;
+            let case = format!("{}, {sampling}", decode_case(batch));
+            report.add_times(&name, &case, times);
+        }
     }
     Ok(round)
 }

@@ -16,6 +16,7 @@ use crate::core::sched::scheduler::{ClientOutput, Place, RunningRequest, Schedul
 use crate::core::sched::stop::{Stop, check_stop};
 use crate::core::sched::update::some_unless_default;
 use crate::request::{Request, RequestId, StructuredOutput};
+use crate::sample::is_masked;
 use crate::structured_output::{
     Accepted, CompiledGrammar, ForcedTokens, Question, StructuredOutputRequest,
 };
@@ -136,6 +137,7 @@ impl Scheduler {
     /// Puts a request whose grammar is ready at its place in the queue.
     fn admit(&mut self, key: QueueKey, mut request: Box<Request>) {
         request.record_event(EngineCoreEventType::Admitted, self.clock.now());
+        let num_left = request.num_tokens_left(self.max_model_len);
         self.pending_outputs.push(ClientOutput {
             client_index: request.client_index(),
             output: EngineCoreOutput {
@@ -144,6 +146,9 @@ impl Scheduler {
                 structured_output_complete: request
                     .grammar()
                     .map(StructuredOutputRequest::is_completed),
+                no_time_to_think: request
+                    .grammar()
+                    .is_some_and(|grammar| grammar.answers_for_want_of_time(num_left)),
                 ..EngineCoreOutput::default()
             },
         });
@@ -250,8 +255,8 @@ impl Scheduler {
         stats.exposed_fill_seconds += exposed.as_secs_f64();
     }
 
-    /// Tells a request's grammar of a sampled token; false where the token is taken back, since
-    /// after it the output could not be completed in time.
+    /// Tells a request's grammar of the token that is appended next; false where the token is taken back,
+    /// since after it the output could not be completed in time.
     ///
     /// # Errors
     /// The grammar refuses it, which its mask should have prevented, or fails.
@@ -264,6 +269,7 @@ impl Scheduler {
             .num_tokens_left(self.max_model_len)
             .saturating_sub(1);
         let num_output_tokens = request.num_output_tokens();
+        let may_be_cut_off = !request.sampling_params().stop.is_empty();
         let Some(grammar) = request.grammar_mut() else {
             return Ok(true);
         };
@@ -273,6 +279,10 @@ impl Scheduler {
         match accepted {
             Ok(Accepted::Yes) => {
                 self.structured_output_stats.num_constrained_tokens += 1;
+                if may_be_cut_off && grammar.is_completed() {
+                    let num_unsent = request.unsent_token_ids.len() as u32 + 1;
+                    request.unsent_complete_after.push(num_unsent);
+                }
                 Ok(true)
             }
             Ok(Accepted::Overshoots) => Ok(false),
@@ -328,7 +338,10 @@ impl Scheduler {
                     return Ok(None);
                 }
                 num_forced += 1;
-                self.structured_output_stats.num_forced_tokens += 1;
+                let (params, output) = (request.sampling_params(), request.output_token_ids());
+                let stats = &mut self.structured_output_stats;
+                stats.num_forced_tokens += 1;
+                stats.num_overridden_rows += u64::from(is_masked(params, output, token_id));
                 request.append_output_token_id(token_id);
                 request.unsent_token_ids.push(token_id);
                 if let Some(stop) = check_stop(request, self.max_model_len) {
@@ -398,16 +411,27 @@ impl Scheduler {
         }
     }
 
-    /// What happened since the last call.
+    /// Whether [`take_structured_output_stats`](Self::take_structured_output_stats) has something to say
+    /// between steps.
+    pub(super) fn has_structured_output_news(&self) -> bool {
+        self.waiting_for_grammar.len() as u32 != self.num_reported_grammars
+            || self.structured_output_stats != StructuredOutputStats::default()
+    }
+
+    /// What happened since the last call; `None` where nothing did, and where as many grammars wait as then.
     pub(super) fn take_structured_output_stats(
         &mut self,
         runner_output: &ModelRunnerOutput,
     ) -> Option<StructuredOutputStats> {
+        let num_queued = self.waiting_for_grammar.len() as u32;
+        let is_changed =
+            std::mem::replace(&mut self.num_reported_grammars, num_queued) != num_queued;
         let stats = &mut self.structured_output_stats;
-        stats.num_queued_grammars = self.waiting_for_grammar.len() as u32;
         stats.num_overridden_rows += u64::from(runner_output.num_overridden_rows);
         stats.num_head_rows_skipped += runner_output.num_head_rows_skipped;
-        let mut stats = some_unless_default(std::mem::take(stats))?;
+        let stats = some_unless_default(std::mem::take(stats));
+        let mut stats = stats.or_else(|| is_changed.then(StructuredOutputStats::default))?;
+        stats.num_queued_grammars = num_queued;
         stats.num_head_rows = runner_output.num_head_rows;
         Some(stats)
     }

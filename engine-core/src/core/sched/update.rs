@@ -28,10 +28,15 @@ struct RequestStepOutput {
 
 impl Scheduler {
     /// What was decided between steps (refusals, admissions), for whoever sends it before the next
-    /// step does.
+    /// step does; with statistics of structured output that no step is there to bring.
     pub fn take_pending_outputs(&mut self) -> BTreeMap<u32, EngineCoreOutputs> {
         let outputs = self.pending_by_client();
-        outputs.stamp(self.clock.now())
+        let now = self.clock.now();
+        if self.has_requests() || !self.has_structured_output_news() {
+            return outputs.stamp(now);
+        }
+        let stats = self.make_stats(&SchedulerOutput::default(), &ModelRunnerOutput::default());
+        outputs.finish(stats, now)
     }
 
     fn pending_by_client(&mut self) -> OutputsByClient {
@@ -199,6 +204,8 @@ impl Scheduler {
             structured_output_complete: request
                 .grammar()
                 .map(StructuredOutputRequest::is_completed),
+            complete_after: std::mem::take(&mut request.unsent_complete_after),
+            no_time_to_think: false,
         })
     }
 

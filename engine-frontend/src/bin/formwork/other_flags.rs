@@ -4,7 +4,7 @@
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// Flags of `vllm serve` and `llama-server`, and what to do instead. The pages "coming from" list them too.
-const FLAGS: [(&str, &str); 23] = [
+const FLAGS: [(&str, &str); 28] = [
     (
         "--gpu-memory-utilization",
         "use --kv-cache-memory-bytes; without it the KV cache takes what is free",
@@ -43,6 +43,20 @@ const FLAGS: [(&str, &str); 23] = [
         "leave it out: no code is loaded with a model",
     ),
     ("--enforce-eager", "leave it out"),
+    (
+        "--disable-log-requests",
+        "leave it out: requests are logged with --enable-log-requests alone",
+    ),
+    (
+        "--no-enable-log-requests",
+        "leave it out: requests are logged with --enable-log-requests alone",
+    ),
+    (
+        "--disable-uvicorn-access-log",
+        "leave it out: requests are logged with --enable-log-requests alone",
+    ),
+    ("--download-dir", "leave it out: nothing is downloaded"),
+    ("--swap-space", "leave it out: nothing is swapped"),
     ("--enable-lora", "there is no LoRA"),
     ("--limit-mm-per-prompt", "leave it out: prompts are text"),
     ("--ctx-size", "use --max-model-len"),

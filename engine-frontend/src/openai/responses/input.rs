@@ -5,108 +5,150 @@ use serde_json::{Map, Value, json};
 use crate::error::ValidationError;
 
 /// The messages of an input, after the instructions.
-pub(super) fn messages(
-    instructions: Option<&str>,
-    input: Value,
-) -> Result<Vec<Value>, ValidationError> {
-    let mut messages = Vec::new();
-    if let Some(instructions) = instructions {
-        messages.push(json!({"role": "system", "content": instructions}));
-    }
-    let items = match input {
-        Value::String(text) => {
-            messages.push(json!({"role": "user", "content": text}));
-            return Ok(messages);
-        }
-        Value::Array(items) => items,
-        other => {
-            let message = "input must be a string or a list of items";
-            return Err(ValidationError::field("input", other, message));
-        }
-    };
-    if items.is_empty() {
-        let message = "input must hold at least one item";
-        return Err(ValidationError::field("input", "[]", message));
-    }
-    let mut reasoning = None;
-    for (i, item) in items.into_iter().enumerate() {
-        add_item(i, item, &mut messages, &mut reasoning)?;
-    }
-    Ok(messages)
+#[derive(Debug, Default)]
+pub(super) struct InputMessages {
+    pub(super) messages: Vec<Value>,
+    /// Where each stands in the request.
+    places: Vec<Place>,
+    /// What the model thought before its next message.
+    reasoning: Option<String>,
 }
 
-/// Adds an item. `reasoning` is what the model thought before its next message.
-fn add_item(
-    i: usize,
-    item: Value,
-    messages: &mut Vec<Value>,
-    reasoning: &mut Option<String>,
-) -> Result<(), ValidationError> {
-    let Value::Object(item) = item else {
-        let message = format!("input[{i}] must be an object");
-        return Err(ValidationError::field(format!("input[{i}]"), item, message));
-    };
-    match item.get("type").and_then(Value::as_str) {
-        None | Some("message") if item.get("type").is_none_or(Value::is_string) => {
-            let role = item.get("role").cloned().unwrap_or_default();
-            let content = item.get("content").cloned().unwrap_or_default();
-            let content = text_parts(&format!("input[{i}].content"), content)?;
-            let mut message = json!({"role": role, "content": content});
-            if role == "assistant"
-                && let Some(reasoning) = reasoning.take()
-            {
+/// Where a message stands in a request.
+#[derive(Debug)]
+struct Place {
+    field: String,
+    /// The items that its calls are.
+    calls: Vec<usize>,
+}
+
+impl InputMessages {
+    /// The messages of a request.
+    ///
+    /// # Errors
+    /// The first item that is none.
+    pub(super) fn new(instructions: Option<&str>, input: Value) -> Result<Self, ValidationError> {
+        let mut all = Self::default();
+        if let Some(instructions) = instructions {
+            let message = json!({"role": "system", "content": instructions});
+            all.add("instructions".to_owned(), message);
+        }
+        let items = match input {
+            Value::String(text) => {
+                all.add("input".to_owned(), json!({"role": "user", "content": text}));
+                return Ok(all);
+            }
+            Value::Array(items) => items,
+            other => {
+                let message = "input must be a string or a list of items";
+                return Err(ValidationError::field("input", other, message));
+            }
+        };
+        if items.is_empty() {
+            let message = "input must hold at least one item";
+            return Err(ValidationError::field("input", "[]", message));
+        }
+        for (i, item) in items.into_iter().enumerate() {
+            all.add_item(i, item)?;
+        }
+        Ok(all)
+    }
+
+    /// Where this API's request has a chat request's field, where that is one of a message.
+    pub(super) fn own_field(&self, field: &str) -> Option<String> {
+        let (index, rest) = indexed(field, "messages[")?;
+        let place = self.places.get(index)?;
+        if let Some((call, rest)) = indexed(rest, ".tool_calls[") {
+            let item = place.calls.get(call)?;
+            let rest = rest.strip_prefix(".function").unwrap_or(rest);
+            let rest = if rest == ".id" { ".call_id" } else { rest };
+            return Some(format!("input[{item}]{rest}"));
+        }
+        Some(format!("{}{rest}", place.field))
+    }
+
+    fn add(&mut self, field: String, message: Value) {
+        self.messages.push(message);
+        let calls = Vec::new();
+        self.places.push(Place { field, calls });
+    }
+
+    fn add_item(&mut self, i: usize, item: Value) -> Result<(), ValidationError> {
+        let Value::Object(item) = item else {
+            let message = format!("input[{i}] must be an object");
+            return Err(ValidationError::field(format!("input[{i}]"), item, message));
+        };
+        match item.get("type").and_then(Value::as_str) {
+            None | Some("message") if item.get("type").is_none_or(Value::is_string) => {
+                let role = item.get("role").cloned().unwrap_or_default();
+                let content = item.get("content").cloned().unwrap_or_default();
+                let content = text_parts(&format!("input[{i}].content"), content)?;
+                let mut message = json!({"role": role, "content": content});
+                if role == "assistant"
+                    && let Some(reasoning) = self.reasoning.take()
+                {
+                    set(&mut message, "reasoning_content", reasoning.into());
+                }
+                self.add(format!("input[{i}]"), message);
+            }
+            Some("function_call") => {
+                let call = json!({
+                    "id": text(i, &item, "call_id")?, "type": "function",
+                    "function": {"name": text(i, &item, "name")?, "arguments": text(i, &item, "arguments")?},
+                });
+                self.add_call(i, call);
+            }
+            Some("function_call_output") => {
+                let output = item.get("output").cloned().unwrap_or_default();
+                let content = text_parts(&format!("input[{i}].output"), output)?;
+                let id = text(i, &item, "call_id")?;
+                let message = json!({"role": "tool", "tool_call_id": id, "content": content});
+                self.add(format!("input[{i}]"), message);
+            }
+            Some("reasoning") => {
+                let parts = item.get("content").or_else(|| item.get("summary"));
+                let parts = parts.and_then(Value::as_array).into_iter().flatten();
+                let texts = parts.filter_map(|part| part.get("text")?.as_str());
+                self.reasoning = Some(texts.collect());
+            }
+            _ => {
+                let field = format!("input[{i}].type");
+                let value = item.get("type").cloned().unwrap_or_default();
+                let message = format!(
+                    "{field} must be message, function_call, function_call_output or reasoning"
+                );
+                return Err(ValidationError::field(field, value, message));
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a call to the message that it belongs to: the assistant's last, or one of its own.
+    fn add_call(&mut self, i: usize, call: Value) {
+        let is_assistant = |message: &Value| message.get("role") == Some(&json!("assistant"));
+        if !self.messages.last().is_some_and(is_assistant) {
+            let mut message = json!({"role": "assistant", "content": null});
+            if let Some(reasoning) = self.reasoning.take() {
                 set(&mut message, "reasoning_content", reasoning.into());
             }
-            messages.push(message);
+            self.add(format!("input[{i}]"), message);
         }
-        Some("function_call") => {
-            let call = json!({
-                "id": text(i, &item, "call_id")?, "type": "function",
-                "function": {"name": text(i, &item, "name")?, "arguments": text(i, &item, "arguments")?},
-            });
-            add_call(call, messages, reasoning);
-        }
-        Some("function_call_output") => {
-            let output = item.get("output").cloned().unwrap_or_default();
-            let content = text_parts(&format!("input[{i}].output"), output)?;
-            let id = text(i, &item, "call_id")?;
-            messages.push(json!({"role": "tool", "tool_call_id": id, "content": content}));
-        }
-        Some("reasoning") => {
-            let parts = item.get("content").or_else(|| item.get("summary"));
-            let parts = parts.and_then(Value::as_array).into_iter().flatten();
-            let texts = parts.filter_map(|part| part.get("text")?.as_str());
-            *reasoning = Some(texts.collect());
-        }
-        _ => {
-            let field = format!("input[{i}].type");
-            let value = item.get("type").cloned().unwrap_or_default();
-            let message = format!(
-                "{field} must be message, function_call, function_call_output or reasoning"
-            );
-            return Err(ValidationError::field(field, value, message));
+        let (Some(message), Some(place)) = (self.messages.last_mut(), self.places.last_mut())
+        else {
+            return;
+        };
+        place.calls.push(i);
+        match message.get_mut("tool_calls") {
+            Some(Value::Array(calls)) => calls.push(call),
+            _ => set(message, "tool_calls", json!([call])),
         }
     }
-    Ok(())
 }
 
-/// Adds a call to the message that it belongs to: the assistant's last, or one of its own.
-fn add_call(call: Value, messages: &mut Vec<Value>, reasoning: &mut Option<String>) {
-    let is_assistant = |message: &Value| message.get("role") == Some(&json!("assistant"));
-    if !messages.last().is_some_and(is_assistant) {
-        let mut message = json!({"role": "assistant", "content": null});
-        if let Some(reasoning) = reasoning.take() {
-            set(&mut message, "reasoning_content", reasoning.into());
-        }
-        messages.push(message);
-    }
-    let Some(message) = messages.last_mut() else {
-        return;
-    };
-    match message.get_mut("tool_calls") {
-        Some(Value::Array(calls)) => calls.push(call),
-        _ => set(message, "tool_calls", json!([call])),
-    }
+/// The number behind `before` in a field's name, and what follows its bracket.
+fn indexed<'a>(field: &'a str, before: &str) -> Option<(usize, &'a str)> {
+    let (index, rest) = field.strip_prefix(before)?.split_once(']')?;
+    Some((index.parse().ok()?, rest))
 }
 
 fn set(message: &mut Value, key: &str, value: Value) {

@@ -32,10 +32,14 @@ pub(super) fn of_field(field: &str) -> String {
     }
 }
 
-/// An error about a chat request's field, by the name that it has here.
-pub(super) fn of_error(mut error: ValidationError) -> ValidationError {
+/// An error about a chat request's field, by the name that it has here; `of_message` is where the fields of
+/// messages stand.
+pub(super) fn of_error(
+    mut error: ValidationError,
+    of_message: impl FnOnce(&str) -> Option<String>,
+) -> ValidationError {
     if let Some(field) = &error.parameter {
-        let own = of_field(field);
+        let own = of_message(field).unwrap_or_else(|| of_field(field));
         error.message = error.message.replace(field, &own);
         error.parameter = Some(own);
     }
@@ -52,7 +56,9 @@ pub(super) fn of_error(mut error: ValidationError) -> ValidationError {
 /// The same of an error that may be about a field.
 pub(super) fn of_serving_error(error: ServingError) -> ServingError {
     match error {
-        ServingError::Generate(GenerateError::Validation(error)) => of_error(error).into(),
+        ServingError::Generate(GenerateError::Validation(error)) => {
+            of_error(error, |_| None).into()
+        }
         other => other,
     }
 }
@@ -81,7 +87,7 @@ mod tests {
             ("response_format.type", "text.format.type"),
             ("max_completion_tokens", "max_output_tokens"),
             ("max_tokens_x", "max_tokens_x"),
-            ("messages[2].role", "input[2].role"),
+            ("messages", "input"),
             (
                 "tools[2].function.parameters.type",
                 "tools[2].parameters.type",
@@ -113,11 +119,34 @@ mod tests {
     #[test]
     fn a_message_keeps_what_is_not_the_fields_name() {
         let message = "messages[0].content must be a string; see the messages";
-        let error = of_error(ValidationError::field("messages[0].content", "[]", message));
+        let error = ValidationError::field("messages[0].content", "[]", message);
+        let error = of_error(error, |field| Some(field.replacen("messages", "input", 1)));
         assert_eq!(
             error.message,
             "input[0].content must be a string; see the messages"
         );
         assert_eq!(error.parameter.as_deref(), Some("input[0].content"));
+    }
+
+    #[test]
+    fn an_error_names_the_item_that_has_it() {
+        let refused = |body: serde_json::Value| {
+            let error = crate::openai::ResponsesRequest::from_json(body).unwrap_err();
+            let field = error.parameter.clone().unwrap_or_default();
+            assert!(error.message.contains(&field), "{error}");
+            field
+        };
+        let call = |arguments: &str| serde_json::json!({"type": "function_call", "call_id": "a", "name": "f", "arguments": arguments});
+        let bogus = serde_json::json!({"role": "bogus", "content": "a"});
+        let user = serde_json::json!({"role": "user", "content": "a"});
+        let body = serde_json::json!({"instructions": "x", "input": [bogus.clone()]});
+        assert_eq!(refused(body), "input[0].role");
+        let body = serde_json::json!({"input": [user.clone(), call("{}"), call("[")]});
+        assert_eq!(refused(body), "input[2].arguments");
+        // Thinking and a second call make no message.
+        let reasoning = serde_json::json!({"type": "reasoning", "summary": []});
+        let input = serde_json::json!([user, reasoning, call("{}"), call("{}"), bogus]);
+        let body = serde_json::json!({"instructions": "x", "input": input});
+        assert_eq!(refused(body), "input[4].role");
     }
 }

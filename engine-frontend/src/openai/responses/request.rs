@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::input::messages;
+use super::input::InputMessages;
 use super::own_words;
 use crate::error::ValidationError;
 use crate::openai::chat::ChatCompletionRequest;
@@ -63,10 +63,9 @@ impl ResponsesRequest {
         let mut chat = Map::new();
         let instructions: Option<String> = fields.take("instructions")?;
         let input = fields.require("input")?;
-        chat.insert(
-            "messages".to_owned(),
-            messages(instructions.as_deref(), input)?.into(),
-        );
+        let mut input = InputMessages::new(instructions.as_deref(), input)?;
+        let messages = std::mem::take(&mut input.messages);
+        chat.insert("messages".to_owned(), messages.into());
         told.insert("instructions".to_owned(), json!(instructions));
         let text: Map<String, Value> = fields.take("text")?.unwrap_or_default();
         told.insert("text".to_owned(), take_text(text, &mut chat)?);
@@ -107,7 +106,8 @@ impl ResponsesRequest {
             told.insert("user".to_owned(), user.into());
         }
         chat.extend(fields.rest());
-        let chat = ChatCompletionRequest::from_json(chat.into()).map_err(own_words::of_error)?;
+        let chat = ChatCompletionRequest::from_json(chat.into())
+            .map_err(|error| own_words::of_error(error, |field| input.own_field(field)))?;
         Ok(Self { chat, told })
     }
 }

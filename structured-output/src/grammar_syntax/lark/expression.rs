@@ -268,10 +268,10 @@ impl Parser<'_, '_> {
                 ),
             ));
         }
-        let node = self.rule.push(offset, kind);
         if in_terminal || is_rule {
-            return Ok(node);
+            return Ok(self.rule.push(offset, kind));
         }
+        let node = self.rule.push_lexeme(offset, kind);
         Ok(self.with_ignored(offset, node))
     }
 

@@ -7,13 +7,11 @@
 //! | `expression` | what stands after the colon |
 //! | `atom` | strings, regular expressions, tokens, embedded JSON |
 //! | `template` | rules with parameters |
-//! | `lazy` | free text up to a trigger |
 //! | `common` | the terminals of `%import common` |
 
 mod atom;
 mod common;
 mod expression;
-mod lazy;
 mod statement;
 mod template;
 
@@ -53,7 +51,6 @@ fn parse_nested<'a>(
             "`%lark` is nested deeper than {MAX_NESTED_GRAMMARS}"
         ));
     }
-    let first = grammar.rules.len();
     let ignored = grammar.declare("%ignore", start, limits)?;
     let mut parser = Parser {
         cursor,
@@ -65,12 +62,11 @@ fn parse_nested<'a>(
         ignored,
         ignores: Vec::new(),
         allow_initial_skip: false,
-        patterns: HashMap::new(),
+        in_lazy: false,
         templates: Templates::default(),
     };
     parser.statements()?;
     parser.expand_templates()?;
-    parser.resolve_lazy(first);
     let rule = parser.finish(start)?;
     Ok((rule, parser.cursor))
 }
@@ -97,8 +93,8 @@ struct Parser<'a, 'g> {
     /// Terminals that are ignored.
     ignores: Vec<RuleId>,
     allow_initial_skip: bool,
-    /// Regular expressions by where they stand, with their flags.
-    patterns: HashMap<usize, Box<str>>,
+    /// Whether a lazy rule is being read.
+    in_lazy: bool,
     templates: Templates<'a>,
 }
 
@@ -139,7 +135,9 @@ impl<'a> Parser<'a, '_> {
 
     /// Ends the rule being read.
     fn set_body(&mut self, rule: RuleId, body: NodeId) -> Result<(), SyntaxError> {
-        let nodes = std::mem::take(&mut self.rule).finish(body);
+        let mut builder = std::mem::take(&mut self.rule);
+        self.grammar.rules[rule].lexemes = builder.take_lexemes();
+        let nodes = builder.finish(body);
         let name = &self.grammar.rules[rule].name;
         self.grammar.rules[rule].keeps_terminals = !is_terminal(name) && rule != self.ignored;
         self.grammar.define(rule, nodes, self.limits)
@@ -160,7 +158,7 @@ impl<'a> Parser<'a, '_> {
         self.check_terminals()?;
         let ignores: Vec<NodeId> = std::mem::take(&mut self.ignores)
             .into_iter()
-            .map(|rule| self.rule.push(start, NodeKind::Rule(rule)))
+            .map(|rule| self.rule.push_lexeme(start, NodeKind::Rule(rule)))
             .collect();
         let any = self.rule.alternate(start, ignores);
         let body = NodeKind::Repeat {
@@ -170,6 +168,7 @@ impl<'a> Parser<'a, '_> {
         };
         let body = self.rule.push(start, body);
         self.set_body(self.ignored, body)?;
+        self.grammar.rules[self.ignored].is_ignored = true;
         let Some(known) = self.names.get("start") else {
             return Err(SyntaxError::new(start, "there is no rule `start`"));
         };

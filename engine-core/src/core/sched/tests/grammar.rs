@@ -23,16 +23,16 @@ use crate::structured_output::{
     StructuredOutputRequest,
 };
 
-const EOS: u32 = 3;
+pub(super) const EOS: u32 = 3;
 
 /// Tokens `a`, `b`, `ab` and the end of text.
-fn backend() -> FormworkBackend {
+pub(super) fn backend() -> FormworkBackend {
     let vocab = ["a", "b", "ab", "<eos>"].map(|token| token.as_bytes().to_vec());
     let info = TokenizerInfo::new(&vocab, 4, &[EOS], &[EOS]).unwrap();
     FormworkBackend::new(info, 1 << 20).unwrap()
 }
 
-fn params(pattern: &str, max_tokens: u32) -> Arc<SamplingParams> {
+pub(super) fn params(pattern: &str, max_tokens: u32) -> Arc<SamplingParams> {
     let constraint = StructuredOutputsConstraint::Regex(pattern.to_owned());
     Arc::new(SamplingParams {
         max_tokens: Some(max_tokens),
@@ -42,7 +42,7 @@ fn params(pattern: &str, max_tokens: u32) -> Arc<SamplingParams> {
     })
 }
 
-fn compiled(backend: &FormworkBackend, params: &Arc<SamplingParams>) -> CompiledGrammar {
+pub(super) fn compiled(backend: &FormworkBackend, params: &Arc<SamplingParams>) -> CompiledGrammar {
     let structured_outputs = params.structured_outputs.as_ref().unwrap();
     let effort = CompileEffort::Shared {
         max_steps: u64::MAX,
@@ -56,7 +56,7 @@ fn compiled(backend: &FormworkBackend, params: &Arc<SamplingParams>) -> Compiled
     }
 }
 
-fn refused() -> CompiledGrammar {
+pub(super) fn refused() -> CompiledGrammar {
     CompiledGrammar {
         outcome: Err(RequestError {
             code: RequestErrorCode::GrammarRefused,

@@ -2,6 +2,7 @@
 
 mod budget;
 mod grammar;
+mod grammar_reports;
 mod lifecycle;
 mod outputs;
 mod preemption;

@@ -91,13 +91,15 @@ impl Nfa {
             Re::Class(chars) => {
                 let to = self.state();
                 for char in chars {
+                    let text = char.to_string();
+                    let (last, first) = text.as_bytes().split_last().unwrap();
                     let mut at = from;
-                    for &byte in char.to_string().as_bytes() {
+                    for &byte in first {
                         let next = self.state();
                         self.bytes[at].push((byte, next));
                         at = next;
                     }
-                    self.epsilons[at].push(to);
+                    self.bytes[at].push((*last, to));
                 }
                 to
             }

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod reference;
+mod words;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

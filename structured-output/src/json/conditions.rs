@@ -1,0 +1,213 @@
+//! What a formula says of the value that comes next, its conditions: which there are, what one says of
+//! the others, and what remains where it is known of some whether they hold.
+
+use hashbrown::HashMap;
+
+use super::formula::{FALSE, Formula, FormulaId, TRUE};
+use super::live::DEAD;
+use super::node::{ANYTHING, Node, NodeId};
+use super::programs::Programs;
+use super::relation::Relation;
+use crate::lexical::{Fuel, Lexicon, OutOfFuel};
+
+/// So many conditions on one value that overlap are not split into their parts.
+const MANY_CONDITIONS: usize = 6;
+
+impl Programs {
+    pub(super) fn without_values(&mut self, formula: FormulaId) -> FormulaId {
+        if !self.logic.facts(formula).has_value {
+            return formula;
+        }
+        let mut known = HashMap::new();
+        self.logic.map(
+            formula,
+            &mut known,
+            &mut |logic, leaf| match logic.formula(leaf) {
+                Formula::Value(_) => FALSE,
+                _ => leaf,
+            },
+        )
+    }
+
+    /// What the next value has to be, where a formula speaks of nothing else, and by many conditions that
+    /// overlap: their parts would be too many to be told apart, and what remains after them is the same.
+    pub(super) fn joined_values(
+        &mut self,
+        lexicon: &mut Lexicon,
+        formulas: &[FormulaId],
+        fuel: &mut Fuel,
+    ) -> Result<Option<NodeId>, OutOfFuel> {
+        let &[formula] = formulas else {
+            return Ok(None);
+        };
+        if !self.logic.facts(formula).has_value {
+            return Ok(None);
+        }
+        let mut conditions = Vec::new();
+        for leaf in self.logic.leaves(formulas) {
+            fuel.burn(1)?;
+            let Formula::Value(node) = *self.logic.formula(leaf) else {
+                return Ok(None);
+            };
+            conditions.push(match *self.logic.nodes.node(node) {
+                Node::Not(inner) => inner,
+                _ => node,
+            });
+        }
+        let conditions = Self::each_once(conditions.into_iter());
+        if conditions.len() < MANY_CONDITIONS {
+            return Ok(None);
+        }
+        let mut num_overlapping = 0;
+        for &condition in &conditions[1..] {
+            let relation = self.relation(lexicon, conditions[0], condition, fuel)?;
+            num_overlapping += usize::from(relation == Relation::Unknown);
+        }
+        if num_overlapping + 1 < MANY_CONDITIONS {
+            return Ok(None);
+        }
+        Ok(Some(self.node_of_values(formula, &mut HashMap::new())))
+    }
+
+    /// A formula that speaks of the next value alone, as a node.
+    fn node_of_values(
+        &mut self,
+        formula: FormulaId,
+        known: &mut HashMap<FormulaId, NodeId>,
+    ) -> NodeId {
+        if let Some(&known) = known.get(&formula) {
+            return known;
+        }
+        let node = match self.logic.formula(formula).clone() {
+            Formula::Value(node) => node,
+            Formula::All(list) => {
+                let all: Vec<NodeId> = list
+                    .iter()
+                    .map(|&one| self.node_of_values(one, known))
+                    .collect();
+                self.logic.nodes.all_of(&all)
+            }
+            Formula::Any(list) => {
+                let any: Vec<NodeId> = list
+                    .iter()
+                    .map(|&one| self.node_of_values(one, known))
+                    .collect();
+                self.logic.nodes.any_of(&any)
+            }
+            _ => ANYTHING,
+        };
+        known.insert(formula, node);
+        node
+    }
+
+    /// Adds what a value's being such implies for the other conditions of some formulas. Branches
+    /// that a constant tells apart are decided at once by it.
+    pub(super) fn add_implied(
+        &mut self,
+        lexicon: &mut Lexicon,
+        path: NodeId,
+        formulas: &[FormulaId],
+        truths: &mut HashMap<NodeId, bool>,
+        fuel: &mut Fuel,
+    ) -> Result<(), OutOfFuel> {
+        for leaf in self.logic.leaves(formulas) {
+            fuel.burn(1)?;
+            let Formula::Value(condition) = *self.logic.formula(leaf) else {
+                continue;
+            };
+            if truths.contains_key(&condition) {
+                continue;
+            }
+            let not = self.logic.nodes.not(condition);
+            match self.relation(lexicon, path, condition, fuel)? {
+                Relation::Within => {
+                    truths.extend([(condition, true), (not, false)]);
+                    continue;
+                }
+                Relation::Apart => {
+                    truths.extend([(condition, false), (not, true)]);
+                    continue;
+                }
+                Relation::Partly => continue,
+                Relation::Unknown => {}
+            }
+            for (way, truth) in [(condition, false), (not, true)] {
+                let both = self.logic.nodes.all_of(&[path, way]);
+                if self.sure_cost(lexicon, both, fuel)? == DEAD {
+                    truths.extend([(condition, truth), (not, !truth)]);
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Conditions without which a formula doesn't hold, and the formula without them.
+    pub(super) fn demanded(&mut self, formula: FormulaId) -> Option<(Vec<NodeId>, FormulaId)> {
+        let list = match self.logic.formula(formula) {
+            Formula::Value(node) => return Some((vec![*node], TRUE)),
+            Formula::All(list) => list.clone(),
+            _ => return None,
+        };
+        let (mut values, mut rest) = (Vec::new(), Vec::new());
+        for &id in &list {
+            match self.logic.formula(id) {
+                Formula::Value(node) => values.push(*node),
+                _ => rest.push(id),
+            }
+        }
+        if values.is_empty() {
+            return None;
+        }
+        Some((values, self.logic.all(&rest)))
+    }
+
+    /// The first condition on the next value, in the positive.
+    pub(super) fn first_value(&self, formula: FormulaId) -> NodeId {
+        let mut id = formula;
+        loop {
+            match self.logic.formula(id) {
+                Formula::All(list) | Formula::Any(list) => {
+                    let speaks = |id: &&FormulaId| self.logic.facts(**id).has_value;
+                    match list.iter().find(speaks) {
+                        Some(&next) => id = next,
+                        None => return ANYTHING,
+                    }
+                }
+                Formula::Value(node) => {
+                    return match *self.logic.nodes.node(*node) {
+                        Node::Not(inner) => inner,
+                        _ => *node,
+                    };
+                }
+                _ => return ANYTHING,
+            }
+        }
+    }
+
+    /// Formulas where it is known of some conditions on the next value whether they hold.
+    pub(super) fn assume(
+        &mut self,
+        formulas: &[FormulaId],
+        truths: &HashMap<NodeId, bool>,
+        fuel: &mut Fuel,
+    ) -> Result<Vec<FormulaId>, OutOfFuel> {
+        let mut known = HashMap::new();
+        let mut rest = Vec::with_capacity(formulas.len());
+        for &formula in formulas {
+            if !self.logic.facts(formula).has_value {
+                rest.push(formula);
+                continue;
+            }
+            rest.push(self.logic.map(formula, &mut known, &mut |logic, leaf| {
+                let truth = match logic.formula(leaf) {
+                    Formula::Value(node) => truths.get(node),
+                    _ => None,
+                };
+                truth.map_or(leaf, |&truth| if truth { TRUE } else { FALSE })
+            }));
+        }
+        fuel.burn(known.len() as u64)?;
+        Ok(rest)
+    }
+}

@@ -1,0 +1,301 @@
+//! The plan of an object: which keys there are.
+//!
+//! When an object is opened, all names that its formulas speak of get numbers, and the languages of
+//! keys are split into disjoint classes.
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+
+use super::formula::{Formula, FormulaId};
+use super::node::{ANYTHING, NOTHING, Node, NodeId};
+use super::programs::Programs;
+use crate::lexical::{ExprId, Fuel, Lexicon, OutOfFuel};
+
+/// The most names that an object's formulas may speak of.
+const MAX_NAMES: usize = 50_000;
+/// The most languages of keys, and of their disjoint classes.
+const MAX_CLASSES: usize = 64;
+
+/// A plan.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub(super) struct PlanId(pub(super) u32);
+
+/// The keys of an object.
+#[derive(Default)]
+pub(super) struct Plan {
+    names: Vec<(Box<str>, ExprId)>,
+    numbers: HashMap<Box<str>, u32>,
+    /// Disjoint languages of keys, none of them a name.
+    pub(super) classes: Vec<ExprId>,
+    /// Whether keys are spelled in any way, since nothing tells them apart.
+    pub(super) is_free: bool,
+    /// By assertion about members: what it says of each name, then of each class.
+    values: HashMap<NodeId, Arc<[NodeId]>>,
+    /// By assertion about members, the only key that it says something of, where it is only one.
+    only_keys: HashMap<NodeId, u32>,
+    /// Expressions that it asked for when it was made.
+    num_asked: u64,
+}
+
+impl Plan {
+    pub(super) fn num_names(&self) -> u32 {
+        self.names.len() as u32
+    }
+
+    /// A name by its number.
+    pub(super) fn name(&self, key: u32) -> Option<&str> {
+        self.names.get(key as usize).map(|name| &*name.0)
+    }
+
+    /// A name's spellings, in quotes.
+    pub(super) fn key(&self, name: u32) -> ExprId {
+        self.names[name as usize].1
+    }
+
+    /// Whether an assertion about members says nothing any more once a name is over.
+    pub(super) fn is_only_of(&self, members: NodeId, name: u32) -> bool {
+        name < self.num_names() && self.only_keys.get(&members) == Some(&name)
+    }
+
+    /// What an assertion about members says of those with a key.
+    pub(super) fn value(&self, members: NodeId, key: u32) -> NodeId {
+        let values = self.values.get(&members);
+        values.map_or(NOTHING, |values| values[key as usize])
+    }
+
+    /// A name's number.
+    pub(super) fn number(&self, name: &str) -> Option<u32> {
+        self.numbers.get(name).copied()
+    }
+
+    /// Names and classes.
+    pub(super) fn num_keys(&self) -> usize {
+        self.names.len() + self.classes.len()
+    }
+
+    /// What an assertion about members says of each name, then of each class.
+    pub(super) fn values(&self, members: NodeId) -> Option<&Arc<[NodeId]>> {
+        self.values.get(&members)
+    }
+
+    /// Adds a name where it isn't there.
+    fn add_name(&mut self, lexicon: &mut Lexicon, name: &str) {
+        if !self.numbers.contains_key(name) {
+            let number = self.names.len() as u32;
+            self.numbers.insert(name.into(), number);
+            let spellings = lexicon.json_string(name, false);
+            self.names.push((name.into(), spellings));
+        }
+    }
+}
+
+/// The text of a string under a constraint, in quotes.
+pub(super) fn spelled(string: &str) -> Vec<u8> {
+    let mut text = vec![b'"'];
+    for char in string.chars() {
+        let mut utf8 = [0; 4];
+        match char {
+            '"' | '\\' => text.extend([b'\\', char as u8]),
+            '\x08' => text.extend(b"\\b"),
+            '\x0c' => text.extend(b"\\f"),
+            '\n' => text.extend(b"\\n"),
+            '\r' => text.extend(b"\\r"),
+            '\t' => text.extend(b"\\t"),
+            '\0'..='\x1f' => text.extend(format!("\\u{:04x}", char as u32).bytes()),
+            _ => text.extend(char.encode_utf8(&mut utf8).bytes()),
+        }
+    }
+    text.push(b'"');
+    text
+}
+
+impl Programs {
+    /// The plan of an object that is to meet some formulas.
+    pub(super) fn plan_of(
+        &mut self,
+        lexicon: &mut Lexicon,
+        formulas: &[FormulaId],
+        fuel: &mut Fuel,
+    ) -> Result<PlanId, OutOfFuel> {
+        if let Some(&known) = self.plan_ids.get(formulas) {
+            lexicon.ask_again(self.plan(known).num_asked);
+            return Ok(known);
+        }
+        let num_asked = lexicon.num_asked();
+        let mut plan = Plan::default();
+        let (members, patterns) = self.add_names(lexicon, &mut plan, formulas, fuel)?;
+        if plan.names.len() > MAX_NAMES || patterns.len() > MAX_CLASSES {
+            return Err(fuel.exhaust());
+        }
+        let classes = self.classes_of(lexicon, &mut plan, &patterns, fuel)?;
+        let of_names = patterns_of_names(lexicon, &plan, &patterns, fuel)?;
+        for &node in &members {
+            fuel.burn((plan.names.len() + classes.len()) as u64)?;
+            let values = self.values_by_key(&plan, node, &patterns, &of_names, &classes);
+            let mut told = (0_u32..).zip(&values).filter(|value| *value.1 != ANYTHING);
+            if let (Some((key, _)), None) = (told.next(), told.next()) {
+                plan.only_keys.insert(node, key);
+            }
+            plan.values.insert(node, values.into());
+        }
+        plan.classes = classes.into_iter().map(|class| class.0).collect();
+        self.bytes += plan.num_keys() * (80 + 4 * plan.values.len());
+        plan.num_asked = lexicon.num_asked() - num_asked;
+        let id = PlanId(self.plans.len() as u32);
+        self.plans.push(plan);
+        self.plan_ids.insert(formulas.into(), id);
+        Ok(id)
+    }
+
+    /// Adds all names that formulas speak of to a plan. What the formulas assert about members, and
+    /// the patterns of keys in that, each once.
+    fn add_names(
+        &self,
+        lexicon: &mut Lexicon,
+        plan: &mut Plan,
+        formulas: &[FormulaId],
+        fuel: &mut Fuel,
+    ) -> Result<(Vec<NodeId>, Vec<ExprId>), OutOfFuel> {
+        let (mut members, mut has) = (Vec::new(), Vec::new());
+        for leaf in self.logic.leaves(formulas) {
+            let (Formula::Is(node) | Formula::Not(node)) = *self.logic.formula(leaf) else {
+                continue;
+            };
+            match self.logic.nodes.node(node) {
+                Node::Members(_) => members.push(node),
+                Node::Has(name) => has.push(name),
+                _ => {}
+            }
+        }
+        let members = Self::each_once(members.into_iter());
+        let mut patterns = Vec::new();
+        for &node in &members {
+            if let Node::Members(said) = self.logic.nodes.node(node) {
+                fuel.burn(said.named.len() as u64)?;
+                for (name, _) in &said.named {
+                    plan.add_name(lexicon, name);
+                }
+                patterns.extend(said.patterns.iter().map(|pattern| pattern.0));
+            }
+        }
+        for name in has {
+            plan.add_name(lexicon, name);
+        }
+        Ok((members, Self::each_once(patterns.into_iter())))
+    }
+
+    /// The disjoint classes of the keys that are no names, with the patterns that each is in, as
+    /// bits.
+    fn classes_of(
+        &mut self,
+        lexicon: &mut Lexicon,
+        plan: &mut Plan,
+        patterns: &[ExprId],
+        fuel: &mut Fuel,
+    ) -> Result<Vec<(ExprId, u64)>, OutOfFuel> {
+        let texts = self.texts(lexicon);
+        plan.is_free = plan.names.is_empty() && patterns.is_empty();
+        let universe = if plan.is_free {
+            texts.string
+        } else {
+            let names: Vec<ExprId> = plan.names.iter().map(|name| name.1).collect();
+            let names = lexicon.or(&names);
+            let unnamed = lexicon.not(names);
+            lexicon.and(&[texts.constrained, unnamed])
+        };
+        let mut classes = vec![(universe, 0_u64)];
+        for (bit, &pattern) in patterns.iter().enumerate() {
+            let mut split = Vec::with_capacity(classes.len() * 2);
+            let not = lexicon.not(pattern);
+            for (class, bits) in classes {
+                let inside = lexicon.and(&[class, pattern]);
+                let outside = lexicon.and(&[class, not]);
+                for (class, bits) in [(inside, bits | 1 << bit), (outside, bits)] {
+                    if lexicon.is_live(class, fuel)? {
+                        split.push((class, bits));
+                    }
+                }
+            }
+            classes = split;
+            if classes.len() > MAX_CLASSES {
+                return Err(fuel.exhaust());
+            }
+        }
+        if patterns.is_empty() && !plan.is_free && !lexicon.is_live(universe, fuel)? {
+            classes.clear();
+        }
+        Ok(classes)
+    }
+
+    /// What an assertion about members says of each name, then of each class.
+    fn values_by_key(
+        &mut self,
+        plan: &Plan,
+        members: NodeId,
+        patterns: &[ExprId],
+        patterns_of_names: &[u64],
+        classes: &[(ExprId, u64)],
+    ) -> Vec<NodeId> {
+        let Node::Members(said) = self.logic.nodes.node(members).clone() else {
+            return Vec::new();
+        };
+        let mut named: Vec<Option<NodeId>> = vec![None; plan.names.len()];
+        for (text, value) in &said.named {
+            if let Some(number) = plan.number(text) {
+                let value = match named[number as usize] {
+                    Some(before) => self.logic.nodes.all_of(&[before, *value]),
+                    None => *value,
+                };
+                named[number as usize] = Some(value);
+            }
+        }
+        let bit_of = |pattern: &ExprId| patterns.iter().position(|known| known == pattern);
+        let of_patterns: Vec<(u64, NodeId)> = said
+            .patterns
+            .iter()
+            .map(|(pattern, value)| (1 << bit_of(pattern).unwrap_or(0), *value))
+            .collect();
+        let keys = named.into_iter().zip(patterns_of_names.iter().copied());
+        let keys = keys.chain(classes.iter().map(|class| (None, class.1)));
+        let mut values = Vec::with_capacity(plan.names.len() + classes.len());
+        for (named, bits) in keys {
+            let mut all: Vec<NodeId> = named.into_iter().collect();
+            let inside = of_patterns.iter().filter(|(bit, _)| bits & bit != 0);
+            all.extend(inside.map(|pattern| pattern.1));
+            values.push(match all[..] {
+                [] => said.additional,
+                [only] => only,
+                _ => self.logic.nodes.all_of(&all),
+            });
+        }
+        values
+    }
+}
+
+/// The patterns that each name of a plan is in, as bits.
+fn patterns_of_names(
+    lexicon: &mut Lexicon,
+    plan: &Plan,
+    patterns: &[ExprId],
+    fuel: &mut Fuel,
+) -> Result<Vec<u64>, OutOfFuel> {
+    if patterns.is_empty() {
+        return Ok(vec![0; plan.names.len()]);
+    }
+    let mut found = Vec::with_capacity(plan.names.len());
+    for (text, _) in &plan.names {
+        let mut bits = 0_u64;
+        let text = spelled(text);
+        for (bit, &pattern) in patterns.iter().enumerate() {
+            let mut at = pattern;
+            for &byte in &text {
+                fuel.burn(1)?;
+                at = lexicon.derivative(at, byte, fuel)?;
+            }
+            bits |= u64::from(lexicon.is_nullable(at)) << bit;
+        }
+        found.push(bits);
+    }
+    Ok(found)
+}

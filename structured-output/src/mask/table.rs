@@ -1,0 +1,402 @@
+//! The automaton's states that a walk meets, with their transitions gathered.
+
+use std::ops::RangeInclusive;
+
+use hashbrown::HashMap;
+
+use super::walk::Labelled;
+use crate::index::{CHARACTERS, CONTINUATION, Labels, Trie};
+use crate::lexical::{ByteSet, EMPTY, ExprId, Fuel, Lexicon, NO_MARK, OutOfFuel, RowRef};
+
+/// What is below a node of a trie: what occurs there, and the length of the longest word.
+#[derive(Clone, Copy)]
+pub(super) struct Below {
+    labels: Labels,
+    height: u32,
+    num_tokens: usize,
+}
+
+impl Below {
+    /// What is below a node, where the trie knows that.
+    pub(super) fn of(trie: &Trie, node: u32) -> Option<Self> {
+        Some(Self {
+            labels: trie.labels_below(node)?,
+            height: trie.height(node),
+            num_tokens: trie.below(node).len(),
+        })
+    }
+}
+
+/// See [`Lexicon::harmless`].
+struct Harmless {
+    over: Labels,
+    ways: Vec<Way>,
+}
+
+/// A way of [`Lexicon::harmless`].
+struct Way {
+    needed: Labels,
+    one_of: Vec<Labels>,
+    bytes: u32,
+}
+
+impl Harmless {
+    /// Whether no word below a node takes a way.
+    fn holds(&self, below: Below) -> bool {
+        let takes = |way: &Way| {
+            below.height >= way.bytes
+                && way.needed.is_subset(below.labels)
+                && way.one_of.iter().all(|set| set.intersects(below.labels))
+        };
+        below.labels.is_subset(self.over) && !self.ways.iter().any(takes)
+    }
+}
+
+/// A state that so many bytes lead to itself may be one of text.
+const MANY_BYTES: usize = 64;
+
+/// A state that a walk comes to so often, or with so many tokens below, is worth to be looked at for
+/// what leads from it to no dead state.
+const OFTEN: u32 = 4;
+/// See [`OFTEN`].
+const MANY_TOKENS: usize = 64;
+
+/// See [`State::num_visits`].
+const LOOKED_AT: u32 = u32::MAX;
+
+/// A transition that was not asked for yet.
+const UNSEEN: u32 = u32::MAX;
+/// A transition to where no end can be reached.
+pub(crate) const DEAD: u32 = u32::MAX - 1;
+
+/// The states met in a walk, numbered, with their transitions by class of their rows.
+#[derive(Default)]
+pub(crate) struct Table {
+    states: Vec<State>,
+    numbers: HashMap<ExprId, u32>,
+    targets: Vec<u32>,
+    harmless: Vec<Harmless>,
+}
+
+/// A state, as far as a walk knows it.
+#[derive(Clone, Copy)]
+pub(super) struct State {
+    expr: ExprId,
+    pub(super) end_mark: u16,
+    /// Bytes that have a derivative.
+    pub(super) num_bytes: u16,
+    /// Those that lead to the state itself.
+    stays: Labels,
+    /// Those that lead to states that go on with them again, where that was looked for.
+    lasting: Labels,
+    /// How often a walk came to it; [`LOOKED_AT`] once it was looked at for what lasts in it.
+    num_visits: u32,
+    /// Its place in `harmless`, or [`UNSEEN`].
+    harmless: u32,
+    row: RowRef,
+    /// In place of a row: see [`Lexicon::first_class`].
+    first: Option<(ByteSet, ExprId)>,
+    /// See [`Table::fits`], where that was asked for.
+    fits: Option<bool>,
+    /// Where its transitions start in `targets`, or [`UNSEEN`].
+    targets: u32,
+}
+
+impl Table {
+    /// A state by its number.
+    #[inline]
+    pub(super) fn at(&self, state: u32) -> State {
+        self.states[state as usize]
+    }
+
+    /// The number of a state.
+    pub(crate) fn state(&mut self, lexicon: &Lexicon, expr: ExprId) -> u32 {
+        *self.numbers.entry(expr).or_insert_with(|| {
+            self.states.push(State {
+                expr,
+                end_mark: lexicon.end_mark(expr),
+                num_bytes: 0,
+                stays: Labels::default(),
+                lasting: Labels::default(),
+                num_visits: 0,
+                harmless: UNSEEN,
+                row: RowRef::default(),
+                first: None,
+                fits: None,
+                targets: UNSEEN,
+            });
+            (self.states.len() - 1) as u32
+        })
+    }
+
+    /// Makes a state's row known.
+    #[inline]
+    pub(crate) fn expand(
+        &mut self,
+        lexicon: &mut Lexicon,
+        state: u32,
+        fuel: &mut Fuel,
+    ) -> Result<(), OutOfFuel> {
+        match self.states[state as usize].targets {
+            UNSEEN => self.expand_new(lexicon, state, fuel),
+            _ => Ok(()),
+        }
+    }
+
+    fn expand_new(
+        &mut self,
+        lexicon: &mut Lexicon,
+        state: u32,
+        fuel: &mut Fuel,
+    ) -> Result<(), OutOfFuel> {
+        let state = &mut self.states[state as usize];
+        state.targets = self.targets.len() as u32;
+        state.first = lexicon.first_class(state.expr);
+        if let Some((bytes, _)) = state.first {
+            self.targets.extend([DEAD, UNSEEN]);
+            state.num_bytes = bytes.len() as u16;
+            return Ok(());
+        }
+        state.row = lexicon.row_ref(state.expr, fuel)?;
+        let mut stays = ByteSet::EMPTY;
+        for (bytes, to) in lexicon.row_entries(state.row) {
+            if to == state.expr {
+                stays = stays.union(bytes);
+            }
+            let dead = to == EMPTY;
+            self.targets.push(if dead { DEAD } else { UNSEEN });
+            state.num_bytes += if dead { 0 } else { bytes.len() as u16 };
+        }
+        let characters = stays.len() >= MANY_BYTES && characters_stay(lexicon, state.expr, fuel)?;
+        state.stays = Labels::within(&stays, characters);
+        Ok(())
+    }
+
+    /// Whether all words below a node lead from a state to live states, without an end of the lexeme:
+    /// as far as the state has been looked at.
+    pub(super) fn goes_on(&self, state: u32, below: Below) -> bool {
+        let State {
+            stays,
+            lasting,
+            harmless,
+            ..
+        } = self.states[state as usize];
+        below.labels.is_subset(stays)
+            || below.labels.is_subset(lasting)
+            || self
+                .harmless
+                .get(harmless as usize)
+                .is_some_and(|harmless| harmless.holds(below))
+    }
+
+    /// Looks at an expanded state that a walk comes to again and again, or with much below it: which
+    /// texts lead to live states. Whether anything was found that wasn't known before.
+    pub(super) fn look_for_lasting(
+        &mut self,
+        lexicon: &mut Lexicon,
+        state: u32,
+        below: Below,
+        fuel: &mut Fuel,
+    ) -> Result<bool, OutOfFuel> {
+        let visited = &mut self.states[state as usize];
+        if visited.num_visits == LOOKED_AT {
+            return Ok(false);
+        }
+        visited.num_visits += 1;
+        if visited.num_visits < OFTEN && below.num_tokens < MANY_TOKENS {
+            return Ok(false);
+        }
+        visited.num_visits = LOOKED_AT;
+        if usize::from(visited.num_bytes) < MANY_BYTES {
+            return Ok(false);
+        }
+        let found = lexicon.lasting(visited.expr, fuel)?;
+        visited.lasting = Labels::within(&found.bytes, found.others);
+        if visited.lasting != Labels::default() {
+            return Ok(true);
+        }
+        let Some(found) = lexicon.harmless(visited.expr, fuel)? else {
+            return Ok(false);
+        };
+        visited.harmless = self.harmless.len() as u32;
+        let ways = found.ways.iter();
+        let labels = |bytes: &ByteSet| Labels::within(bytes, false);
+        self.harmless.push(Harmless {
+            over: Labels::within(&found.over.bytes, found.over.others),
+            ways: ways
+                .map(|way| Way {
+                    needed: labels(&way.needed),
+                    one_of: way.one_of.iter().map(labels).collect(),
+                    bytes: way.bytes,
+                })
+                .collect(),
+        });
+        Ok(true)
+    }
+
+    /// The expression of a state.
+    pub(crate) fn expr(&self, state: u32) -> ExprId {
+        self.states[state as usize].expr
+    }
+
+    /// Whether a lexeme may end in a state.
+    pub(crate) fn has_end_mark(&self, state: u32) -> bool {
+        self.states[state as usize].end_mark != NO_MARK
+    }
+
+    /// Whether a state leads to itself by some labels.
+    pub(crate) fn stays(&self, state: u32, labels: Labels) -> bool {
+        labels.is_subset(self.states[state as usize].stays)
+    }
+
+    /// Whether an expanded state has few bytes to go on with, beside so many children.
+    pub(crate) fn has_few(&self, state: u32, num_children: usize) -> bool {
+        usize::from(self.states[state as usize].num_bytes) * 4 < num_children
+    }
+
+    /// Whether an expanded state tells apart no bytes that the alphabet of the walk doesn't.
+    pub(crate) fn fits(&mut self, lexicon: &Lexicon, state: u32, labelled: Labelled<'_>) -> bool {
+        let Some((alphabet, _)) = labelled.alphabet else {
+            return true;
+        };
+        let State { row, first, .. } = self.states[state as usize];
+        *self.states[state as usize]
+            .fits
+            .get_or_insert_with(|| match first {
+                Some((bytes, _)) => lexicon.set_fits(&bytes, alphabet),
+                None => lexicon.row_fits(row, alphabet),
+            })
+    }
+
+    /// The classes of an expanded state with their targets.
+    fn entries(&self, lexicon: &Lexicon, state: u32) -> impl Iterator<Item = (ByteSet, ExprId)> {
+        let State { row, first, .. } = self.states[state as usize];
+        let rest = first.map(|(bytes, _)| (bytes.complement(), EMPTY));
+        let row = first.is_none().then(|| lexicon.row_entries(row));
+        let of_row = row.into_iter().flatten().map(|(bytes, to)| (*bytes, to));
+        first.into_iter().chain(rest).chain(of_row)
+    }
+
+    /// The bytes with a derivative of an expanded state.
+    pub(crate) fn bytes(&self, lexicon: &Lexicon, state: u32) -> ByteSet {
+        let live = self.entries(lexicon, state).filter(|&(_, to)| to != EMPTY);
+        live.fold(ByteSet::EMPTY, |all, (bytes, _)| all.union(&bytes))
+    }
+
+    /// The bytes by which two expanded states have different derivatives.
+    pub(crate) fn apart(&self, lexicon: &Lexicon, own: u32, other: u32) -> ByteSet {
+        let [own, other] = [own, other].map(|state| self.targets_by_byte(lexicon, state));
+        let mut apart = ByteSet::EMPTY;
+        for ((byte, own), other) in (0..=255).zip(own).zip(other) {
+            if own != other {
+                apart.insert(byte);
+            }
+        }
+        apart
+    }
+
+    /// The derivative of an expanded state by each byte.
+    fn targets_by_byte(&self, lexicon: &Lexicon, state: u32) -> [ExprId; 256] {
+        let mut targets = [EMPTY; 256];
+        for (bytes, to) in self.entries(lexicon, state) {
+            if to != EMPTY {
+                for byte in bytes.iter() {
+                    targets[usize::from(byte)] = to;
+                }
+            }
+        }
+        targets
+    }
+
+    /// The class of each byte in an expanded state, for [`Table::step_by_class`]; `None` where
+    /// [`Table::class`] is as fast.
+    pub(crate) fn classes(&self, lexicon: &Lexicon, state: u32) -> Option<[u8; 256]> {
+        let State { row, first, .. } = self.states[state as usize];
+        first.is_none().then(|| *lexicon.row_classes(row))
+    }
+
+    /// The class of a byte in an expanded state.
+    #[inline]
+    pub(crate) fn class(&self, lexicon: &Lexicon, state: u32, byte: u8) -> u8 {
+        let State { row, first, .. } = &self.states[state as usize];
+        match first {
+            Some((bytes, _)) => u8::from(bytes.contains(byte)),
+            None => lexicon.row_class(*row, byte),
+        }
+    }
+
+    /// The state after a byte of a class from an expanded one.
+    #[inline]
+    pub(crate) fn step_by_class(
+        &mut self,
+        lexicon: &mut Lexicon,
+        state: u32,
+        class: u8,
+        fuel: &mut Fuel,
+    ) -> Result<u32, OutOfFuel> {
+        let State {
+            row,
+            first,
+            targets,
+            ..
+        } = self.states[state as usize];
+        let at = targets as usize + usize::from(class);
+        match self.targets[at] {
+            UNSEEN => {
+                let expr = match first {
+                    Some((_, next)) => next,
+                    None => lexicon.row_target(row, class),
+                };
+                self.targets[at] = match lexicon.is_live(expr, fuel)? {
+                    true => self.state(lexicon, expr),
+                    false => DEAD,
+                };
+                Ok(self.targets[at])
+            }
+            known => Ok(known),
+        }
+    }
+
+    /// The state after a byte from an expanded one.
+    pub(crate) fn step(
+        &mut self,
+        lexicon: &mut Lexicon,
+        state: u32,
+        byte: u8,
+        fuel: &mut Fuel,
+    ) -> Result<u32, OutOfFuel> {
+        let class = self.class(lexicon, state, byte);
+        self.step_by_class(lexicon, state, class, fuel)
+    }
+}
+
+/// Whether all characters beyond ASCII lead from a state to itself.
+fn characters_stay(
+    lexicon: &mut Lexicon,
+    expr: ExprId,
+    fuel: &mut Fuel,
+) -> Result<bool, OutOfFuel> {
+    let mut after_all = |from: ExprId, bytes: RangeInclusive<u8>| {
+        let next = lexicon.derivative(from, *bytes.start(), fuel)?;
+        for byte in bytes {
+            if next == EMPTY || lexicon.derivative(from, byte, fuel)? != next {
+                return Ok(None);
+            }
+        }
+        Ok(Some(next))
+    };
+    for (firsts, seconds, more) in CHARACTERS {
+        let mut next = after_all(expr, firsts)?;
+        let rest = std::iter::repeat_n(CONTINUATION, more as usize);
+        for bytes in std::iter::once(seconds).chain(rest) {
+            let Some(at) = next else {
+                return Ok(false);
+            };
+            next = after_all(at, bytes)?;
+        }
+        if next != Some(expr) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

@@ -1,0 +1,122 @@
+//! The end of a lexeme: what takes the place of its frame, and the first lexeme of what follows.
+
+use super::{Action, KeyId, Machine, NO_KEY, StackId, State, UNREAD};
+use crate::lexical::{Fuel, NO_MARK, OutOfFuel};
+
+impl Machine {
+    /// Whether the text may end here.
+    pub(crate) fn is_accepting(
+        &mut self,
+        mut state: State,
+        fuel: &mut Fuel,
+    ) -> Result<bool, OutOfFuel> {
+        loop {
+            if !self.lexicon.is_nullable(state.lexeme) {
+                return Ok(false);
+            }
+            match self.lexicon.end_mark(state.lexeme) {
+                NO_MARK => return Ok(true),
+                mark => state = self.end_lexeme(state, mark, fuel)?,
+            }
+        }
+    }
+
+    /// The state after the running lexeme, which ends here with a mark.
+    pub(crate) fn end_lexeme(
+        &mut self,
+        state: State,
+        mark: u16,
+        fuel: &mut Fuel,
+    ) -> Result<State, OutOfFuel> {
+        fuel.burn(1)?;
+        self.read(state.stack);
+        let below = self.stacks.below(state.stack);
+        let stack = match self.action(state.stack, mark, fuel)? {
+            Action::Replace(frames) => {
+                let stack = self.push_all(below, &frames);
+                self.follow_key_frame(state.stack, stack);
+                stack
+            }
+            Action::Verdict(goal) => {
+                self.read(below);
+                self.met(below, goal)
+            }
+            Action::Member { next, value } => {
+                let next = if self.skips_texts || state.key == UNREAD {
+                    next
+                } else {
+                    let text = self.keys.text(state.key);
+                    self.programs.after_key(next, &text)
+                };
+                let stack = self.push_all(below, &[next]);
+                if self.is_recording {
+                    self.key_frames.extend(self.stacks.top(stack));
+                }
+                self.push_all(stack, &[value])
+            }
+        };
+        self.enter(stack, state.item, fuel)
+    }
+
+    /// The state at the first lexeme of a stack's top frame, after an item's text where the frame
+    /// is within one or waits for its end.
+    pub(super) fn enter(
+        &mut self,
+        mut stack: StackId,
+        item: KeyId,
+        fuel: &mut Fuel,
+    ) -> Result<State, OutOfFuel> {
+        self.read(stack);
+        let Some(mut top) = self.stacks.top(stack) else {
+            // Nothing may follow.
+            return Ok(self.start_of_expression(crate::lexical::EPSILON));
+        };
+        let mut frame = self.stacks.frame(top);
+        if self.programs.awaits_item(&frame) {
+            let below = self.stacks.below(stack);
+            frame = if self.skips_texts || item == UNREAD {
+                self.reads.may_widen |= self.programs.may_widen(&frame);
+                self.reads.has_widened |= self.reads.may_widen;
+                self.programs.without_item(frame)
+            } else {
+                let text = self.keys.text(item);
+                let lexicon = &mut self.lexicon;
+                self.programs.after_item(lexicon, frame, &text, fuel)?
+            };
+            stack = self.stacks.push(below, frame);
+            top = self.stacks.top(stack).unwrap_or(top);
+            self.reads.text = Some(stack);
+        }
+        if self.key_frames.contains(&top) {
+            self.reads.text = Some(stack);
+        }
+        let expansion = self.expansion(top, fuel)?;
+        Ok(State {
+            lexeme: expansion.entry,
+            stack,
+            key: NO_KEY,
+            item: match self.programs.is_within_item(&frame) {
+                true => item,
+                false => NO_KEY,
+            },
+        })
+    }
+
+    /// A stack where the value above it has met a goal.
+    pub(super) fn met(&mut self, stack: StackId, goal: u32) -> StackId {
+        let Some(top) = self.stacks.top(stack) else {
+            return stack;
+        };
+        let frame = self.stacks.frame(top);
+        let outcome = self.programs.outcome(frame, goal);
+        if outcome == frame {
+            return stack;
+        }
+        let below = self.stacks.below(stack);
+        let stack = self.stacks.push(below, outcome);
+        if self.key_frames.contains(&top) {
+            self.key_frames.extend(self.stacks.top(stack));
+        }
+        stack
+    }
+}
