@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
 
-use super::languages::{shortest, substring, text_until, text_without};
+use super::languages::{Languages, shortest};
 use super::order::components;
 use crate::grammar_syntax::{
-    Among, EmbeddedSchema, Grammar, Node, NodeId, NodeKind, RuleId, TokenSet,
+    EmbeddedSchema, Grammar, Node, NodeId, NodeKind, RuleId, TokenSet, Words,
 };
 use crate::lexical::{EMPTY, EPSILON, ExprId, Lexicon, product};
 use crate::regex::{Spelling, Translator};
@@ -21,6 +21,9 @@ use crate::regex::{Spelling, Translator};
 /// The largest language, in parts, that becomes a part of another. Beyond it a rule stays a rule,
 /// so that rules that double each other's size don't make an exponential expression.
 const MAX_FOLDED_SIZE: usize = 4096;
+
+/// A slice of work ends with so many expressions asked for.
+const MAX_ASKED: u64 = 2_048;
 
 /// What a node of a rule is.
 #[derive(Debug, Clone)]
@@ -49,7 +52,17 @@ pub(super) enum Tree {
     WithinTokens(ExprId, u32),
 }
 
-pub(super) use lexeme::Terminal;
+/// A terminal where it stands.
+#[derive(Debug, Clone)]
+pub(super) struct Terminal {
+    pub(super) expr: ExprId,
+    /// Whether it ends as soon as it can.
+    pub(super) is_lazy: bool,
+    /// Whether it is what may stand between others.
+    pub(super) is_ignored: bool,
+    pub(super) rule: RuleId,
+    pub(super) offset: usize,
+}
 
 /// A grammar with its regular parts folded.
 #[derive(Debug, Default)]
@@ -99,13 +112,31 @@ pub(super) struct Lowering {
     /// Tokens that others must be among, as asked for last, with all their ids.
     among: Option<(Arc<TokenSet>, HashSet<(u32, u32)>)>,
     /// Names of tokens that are text, which no other terminal contains.
-    words: Vec<Box<str>>,
+    words: Words,
     /// Whether languages hold text, as far as that was asked.
     holds_text: HashMap<ExprId, bool>,
     /// Tokens by their text.
     tokens: HashMap<Box<str>, NamedToken>,
+    /// Numbers of the token sets.
+    token_sets: HashMap<TokenSet, u32>,
+    languages: Languages,
+    /// The node that is read next, where it holds lists of strings, and its size.
+    listed: Option<(ExprId, usize)>,
     folded: Folded,
+    /// The rule that is being read, if that has begun.
+    current: Option<Reading>,
     last: Option<RuleId>,
+}
+
+/// A rule of which some nodes have been read.
+struct Reading {
+    rule: RuleId,
+    /// What is left.
+    nodes: std::iter::Peekable<std::vec::IntoIter<Node>>,
+    /// Those that are terminals, of what is left.
+    lexemes: std::iter::Peekable<std::vec::IntoIter<NodeId>>,
+    /// What those before are.
+    values: Vec<Value>,
 }
 
 impl Lowering {
@@ -153,6 +184,8 @@ impl Lowering {
         }
         order.reverse();
         let mut tokens = HashMap::new();
+        // All tags of a list share what they must be among.
+        let mut last_among: Option<&Arc<TokenSet>> = None;
         for &rule in &order {
             for node in &grammar.rules[rule].nodes {
                 let names: &[Box<str>] = match &node.kind {
@@ -160,14 +193,16 @@ impl Lowering {
                     NodeKind::Tokens(set) => &set.names,
                     _ => &[],
                 };
-                let among = match &node.kind {
-                    NodeKind::Tokens(TokenSet { among, .. }) => among.as_ref(),
-                    _ => None,
-                };
-                for name in names
-                    .iter()
-                    .chain(among.iter().flat_map(|among| &among.set.names))
+                let mut among: &[Box<str>] = &[];
+                if let NodeKind::Tokens(TokenSet {
+                    among: Some(of), ..
+                }) = &node.kind
+                    && last_among.is_none_or(|last| !Arc::ptr_eq(last, &of.set))
                 {
+                    among = &of.set.names;
+                    last_among = Some(&of.set);
+                }
+                for name in names.iter().chain(among) {
                     if !tokens.contains_key(name) {
                         tokens.insert(name.clone(), tokens_named(name));
                     }
@@ -191,32 +226,68 @@ impl Lowering {
             among: None,
             holds_text: HashMap::new(),
             tokens,
+            token_sets: HashMap::new(),
+            languages: Languages::default(),
+            listed: None,
             folded,
+            current: None,
             last: None,
         }
     }
 
-    /// Lowers rules of about `max_nodes` more nodes, or that make as many expressions; the whole once
-    /// all are.
+    /// Lowers about `max_nodes` more nodes, or fewer where they ask for more than some thousand
+    /// expressions; the whole once all are lowered.
     pub(super) fn run(
         &mut self,
         lexicon: &mut Lexicon,
         max_nodes: usize,
     ) -> Result<Option<Folded>, LowerError> {
+        let max_asked = lexicon.num_asked() + MAX_ASKED;
+        let max_len = lexicon.len() + max_nodes;
         let mut done = 0;
-        let before = lexicon.len();
-        // A rule that makes much ends the slice, so that what it exceeds is told of it.
-        while done < max_nodes && lexicon.len() - before < max_nodes {
-            let Some(rule) = self.order.pop() else {
+        loop {
+            let Some(mut reading) = self.current.take().or_else(|| self.next_rule()) else {
                 return Ok(Some(std::mem::take(&mut self.folded)));
             };
-            self.last = Some(rule);
-            let nodes = std::mem::take(&mut self.grammar.rules[rule].nodes);
-            done += 1 + nodes.len();
-            let value = self.rule(lexicon, rule, nodes)?;
-            self.folded.rules[rule] = Some(value);
+            self.last = Some(reading.rule);
+            while let Some(node) = reading.nodes.peek() {
+                // What makes much ends the slice.
+                let mut is_spent = done >= max_nodes || lexicon.num_asked() > max_asked;
+                if !is_spent && Languages::is_listed(&node.kind) {
+                    self.listed = self.languages.of_node(lexicon, &node.kind, max_asked);
+                    is_spent = self.listed.is_none();
+                }
+                if is_spent {
+                    self.current = Some(reading);
+                    return Ok(None);
+                }
+                done += 1;
+                let Some(Node { kind, offset }) = reading.nodes.next() else {
+                    break;
+                };
+                let value = self.placed(lexicon, kind, offset, &mut reading)?;
+                reading.values.push(value);
+            }
+            let value = reading.values.pop();
+            self.folded.rules[reading.rule] = Some(value.unwrap_or(Value::Regular(EPSILON, 1)));
+            done += 1;
+            // So that what a rule exceeds is told of it.
+            if done >= max_nodes || lexicon.len() >= max_len {
+                return Ok(None);
+            }
         }
-        Ok(None)
+    }
+
+    fn next_rule(&mut self) -> Option<Reading> {
+        let rule = self.order.pop()?;
+        let whole = &mut self.grammar.rules[rule];
+        let nodes = std::mem::take(&mut whole.nodes);
+        Some(Reading {
+            rule,
+            values: Vec::with_capacity(nodes.len()),
+            nodes: nodes.into_iter().peekable(),
+            lexemes: std::mem::take(&mut whole.lexemes).into_iter().peekable(),
+        })
     }
 
     /// The rule that was looked at last.
@@ -224,38 +295,35 @@ impl Lowering {
         self.last
     }
 
-    fn rule(
+    /// What a node is, which knows its place.
+    fn placed(
         &mut self,
         lexicon: &mut Lexicon,
-        rule: RuleId,
-        nodes: Vec<Node>,
+        kind: NodeKind,
+        offset: usize,
+        reading: &mut Reading,
     ) -> Result<Value, LowerError> {
-        let mut values: Vec<Value> = Vec::with_capacity(nodes.len());
-        let lexemes = std::mem::take(&mut self.grammar.rules[rule].lexemes);
-        let mut lexemes = lexemes.into_iter().peekable();
-        for (id, Node { kind, offset }) in nodes.into_iter().enumerate() {
-            let apart = self.keeps_terminals[rule];
-            let value = match lexemes.next_if_eq(&id) {
-                Some(_) => self.lexeme(lexicon, kind, &values, (rule, offset)),
-                None => self.node(lexicon, kind, &values, apart),
-            };
-            let value = value.map_err(|message| LowerError {
-                rule,
-                offset,
-                message,
-            })?;
-            self.folded
-                .token_set_places
-                .resize(self.folded.token_sets.len(), (rule, offset));
-            if let Value::Tree(tree) = value
-                && let Tree::Json(schema) = self.folded.trees[tree as usize]
-            {
-                let schema = &mut self.folded.schemas[schema as usize];
-                (schema.1, schema.2) = (rule, offset);
-            }
-            values.push(value);
+        let (rule, id) = (reading.rule, reading.values.len());
+        let apart = self.keeps_terminals[rule];
+        let value = match reading.lexemes.next_if_eq(&id) {
+            Some(_) => self.lexeme(lexicon, kind, &reading.values, (rule, offset)),
+            None => self.node(lexicon, kind, &reading.values, apart),
+        };
+        let value = value.map_err(|message| LowerError {
+            rule,
+            offset,
+            message,
+        })?;
+        self.folded
+            .token_set_places
+            .resize(self.folded.token_sets.len(), (rule, offset));
+        if let Value::Tree(tree) = value
+            && let Tree::Json(schema) = self.folded.trees[tree as usize]
+        {
+            let schema = &mut self.folded.schemas[schema as usize];
+            (schema.1, schema.2) = (rule, offset);
         }
-        Ok(values.pop().unwrap_or(Value::Regular(EPSILON, 1)))
+        Ok(value)
     }
 
     fn tree(&mut self, tree: Tree) -> Value {
@@ -326,14 +394,6 @@ impl Lowering {
                 let (exprs, size) = regular(&[inner], values, "lazy")?;
                 Value::Regular(shortest(lexicon, exprs[0]), size)
             }
-            NodeKind::Substring(chunks) => {
-                let size = chunks.iter().map(|chunk| chunk.len() + 1).sum::<usize>() + 1;
-                Value::Regular(substring(lexicon, &chunks), size)
-            }
-            NodeKind::TextWithout(words) => {
-                let size = words.iter().map(|word| word.len()).sum::<usize>() + 1;
-                Value::Regular(text_without(lexicon, &words), size)
-            }
             NodeKind::WithinTokens { inner, max } => {
                 let (exprs, _) = regular(&[inner], values, "max_tokens")?;
                 match max {
@@ -341,9 +401,13 @@ impl Lowering {
                     max => self.tree(Tree::WithinTokens(exprs[0], max)),
                 }
             }
-            NodeKind::TextUntil { end, others } => {
-                let size = others.iter().map(|word| word.len()).sum::<usize>() + end.len();
-                Value::Regular(text_until(lexicon, &end, &others), size)
+            // These are made before, in more than one go.
+            NodeKind::Substring(_)
+            | NodeKind::TextWithout(_)
+            | NodeKind::NotEnding(_)
+            | NodeKind::TextUntil { .. } => {
+                let (expr, size) = self.listed.take().unwrap_or((EMPTY, 1));
+                Value::Regular(expr, size)
             }
             NodeKind::Tokens(mut set) => {
                 for name in std::mem::take(&mut set.names) {
@@ -389,16 +453,13 @@ impl Lowering {
     }
 
     fn tokens(&mut self, set: TokenSet) -> Value {
-        let known = self
-            .folded
-            .token_sets
-            .iter()
-            .position(|known| *known == set);
-        let id = known.unwrap_or_else(|| {
-            self.folded.token_sets.push(set);
-            self.folded.token_sets.len() - 1
+        let token_sets = &mut self.folded.token_sets;
+        let next = token_sets.len() as u32;
+        let id = *self.token_sets.entry(set).or_insert_with_key(|set| {
+            token_sets.push(set.clone());
+            next
         });
-        self.tree(Tree::Tokens(id as u32))
+        self.tree(Tree::Tokens(id))
     }
 
     /// Whether a language holds text, which takes a look at all its parts the first time.

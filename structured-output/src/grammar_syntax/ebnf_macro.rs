@@ -5,6 +5,7 @@ use super::ast::{NodeId, NodeKind, SyntaxError, TokenSet};
 use super::cursor::cut;
 use super::dispatch::{Dispatch, Tag, TokenDispatch};
 use super::ebnf::Parser;
+use super::substring::Substrings;
 
 const MACROS: [&str; 6] = [
     "Regex",
@@ -65,7 +66,8 @@ impl<'a> Parser<'a, '_> {
                         other => return unexpected(&other, "`Substring` takes strings"),
                     }
                 }
-                Ok(NodeKind::Substring(chunks))
+                self.grammar.charge(chunks.len(), offset, self.limits)?;
+                Ok(NodeKind::Substring(Substrings::new(&chunks)))
             }
             "Token" | "ExcludeToken" => {
                 let mut ranges = Vec::new();
@@ -214,7 +216,7 @@ impl<'a> Parser<'a, '_> {
         if by_token {
             Ok(tokens.build(&mut self.rule))
         } else {
-            texts.build(&mut self.rule, self.grammar)
+            texts.build(&mut self.rule, self.grammar, self.limits)
         }
     }
 

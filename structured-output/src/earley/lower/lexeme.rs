@@ -5,21 +5,9 @@ use std::sync::Arc;
 use hashbrown::{HashMap, HashSet};
 
 use super::super::languages::without;
-use super::{Lowering, MAX_FOLDED_SIZE, NamedToken, Tree, Value};
-use crate::grammar_syntax::{Among, Grammar, NodeKind, RuleId, TokenSet};
+use super::{Lowering, MAX_FOLDED_SIZE, NamedToken, Terminal, Tree, Value};
+use crate::grammar_syntax::{Among, Grammar, NodeKind, RuleId, TokenSet, Words};
 use crate::lexical::{EPSILON, ExprId, Lexicon};
-
-/// A terminal where it stands.
-#[derive(Debug, Clone)]
-pub(super) struct Terminal {
-    pub(super) expr: ExprId,
-    /// Whether it ends as soon as it can.
-    pub(super) is_lazy: bool,
-    /// Whether it is what may stand between others.
-    pub(super) is_ignored: bool,
-    pub(super) rule: RuleId,
-    pub(super) offset: usize,
-}
 
 /// The terminals of a grammar's rules.
 fn terminals<'a>(grammar: &'a Grammar, rules: &'a [RuleId]) -> impl Iterator<Item = &'a NodeKind> {
@@ -43,7 +31,7 @@ pub(super) fn words(
     grammar: &Grammar,
     rules: &[RuleId],
     tokens: &HashMap<Box<str>, NamedToken>,
-) -> Vec<Box<str>> {
+) -> Words {
     let names = terminals(grammar, rules).filter_map(|kind| match kind {
         NodeKind::NamedToken(name) => Some(name),
         _ => None,
@@ -52,10 +40,7 @@ pub(super) fn words(
         let named = tokens.get(*name);
         named.is_some_and(|named| named.control_ids.is_empty() && named.stop_ids.is_empty())
     };
-    let mut words: Vec<Box<str>> = names.filter(is_text).cloned().collect();
-    words.sort_unstable();
-    words.dedup();
-    words
+    Words::new(names.filter(is_text).cloned().collect())
 }
 
 impl Lowering {
@@ -101,7 +86,10 @@ impl Lowering {
             Value::Regular(expr, size) => {
                 let has_words = !is_plain && !is_lazy && !lexicon.is_finite(expr);
                 let (expr, size) = match has_words && !self.words.is_empty() {
-                    true => (without(lexicon, expr, &self.words), size + self.words.len()),
+                    true => {
+                        let words = self.languages.of_words(lexicon, &self.words);
+                        (without(lexicon, expr, words), size + self.words.len())
+                    }
                     false => (expr, size),
                 };
                 Ok(match terminal(self, expr) {

@@ -4,6 +4,7 @@ use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange};
 
 use super::super::ast::{EmbeddedSchema, NodeKind, SyntaxError, TokenSet};
 use super::super::cursor::cut;
+use super::super::substring::Substrings;
 use super::{Parser, parse_nested};
 use crate::json::Value;
 
@@ -363,7 +364,10 @@ impl<'a> Parser<'a, '_> {
             _ => None,
         };
         match chunks {
-            Some(chunks) => Ok(NodeKind::Substring(chunks)),
+            Some(chunks) => {
+                self.grammar.charge(chunks.len(), offset, self.limits)?;
+                Ok(NodeKind::Substring(Substrings::new(&chunks)))
+            }
             None => Err(SyntaxError::new(
                 offset,
                 format!(

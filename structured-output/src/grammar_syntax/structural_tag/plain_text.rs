@@ -1,9 +1,13 @@
 //! A tag's content that is free text and nothing else: it goes on to the first of the tag's ends.
 
+use super::super::Words;
 use super::super::ast::{NodeId, NodeKind, RuleBuilder};
 use super::fields::{Fields, refuse};
-use super::{Ends, Parser, TagError};
+use super::{Ends, Parser, TagError, at};
 use crate::json::Value;
+
+/// What it counts to look for one end of a bounded text in another.
+const PARTS_PER_PAIR: usize = 4;
 
 /// Free text that is all of a tag's content.
 pub(super) struct PlainText {
@@ -13,17 +17,24 @@ pub(super) struct PlainText {
     pub(super) is_bounded: bool,
 }
 
-impl PlainText {
+impl Parser<'_> {
     /// Whether in a tag's text, followed by its end, something that ends it or must not be in it may
     /// end before that end does.
-    pub(super) fn overlaps(&self, ends: &Ends) -> bool {
-        let others = [&ends.texts[..], &self.excludes].concat();
+    pub(super) fn overlaps(
+        &mut self,
+        text: &PlainText,
+        ends: &Ends,
+        pointer: &str,
+    ) -> Result<bool, TagError> {
+        let others = [&ends.texts[..], &text.excludes].concat();
+        // Each is looked for in each.
+        let parts = (ends.texts.len() * others.len()).saturating_mul(PARTS_PER_PAIR);
+        let charged = self.grammar.charge(parts, 0, self.limits);
+        charged.map_err(|error| at(pointer, error))?;
         let mut ends = ends.texts.iter();
-        ends.any(|end| before(end, &others).is_none_or(|before| !before.is_empty()))
+        Ok(ends.any(|end| before(end, &others).is_none_or(|before| !before.is_empty())))
     }
-}
 
-impl Parser<'_> {
     /// Text with a bound on its length up to the first of some strings, that included.
     pub(super) fn bounded_text(
         &mut self,
@@ -46,13 +57,13 @@ impl Parser<'_> {
         let others = [&ends.texts[..], &text.excludes].concat();
         let content = self.part(content, pointer, ends, rule)?;
         let mut ways = Vec::with_capacity(ends.texts.len());
-        for end in &ends.texts {
+        for end in ends.texts.iter() {
             let Some(before) = before(end, &others) else {
                 continue;
             };
             let mut text = content;
             if !before.is_empty() {
-                let any = rule.push(0, NodeKind::TextWithout(Vec::new()));
+                let any = rule.push(0, NodeKind::TextWithout(Words::default()));
                 let before = before
                     .into_iter()
                     .map(|beginning| rule.push(0, NodeKind::Literal(beginning)))

@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use hashbrown::HashSet;
 
+use super::super::Words;
 use super::super::ast::{Among, NodeId, NodeKind, RuleBuilder, RuleId, TokenSet};
 use super::super::dispatch::{Dispatch, Tag, TokenDispatch, text_until};
+use super::super::words::Beginnings;
 use super::fields::{Fields, refuse, shown, token};
 use super::plain_text::plain_text;
 use super::{Ends, Parser, TagError, at};
@@ -47,19 +49,28 @@ impl Parser<'_> {
         let mut builder = RuleBuilder::default();
         let ends = match &end {
             Delimiter::Texts(texts) => Ends {
-                texts: texts.iter().filter(|t| !t.is_empty()).cloned().collect(),
+                texts: Words::new(texts.iter().filter(|t| !t.is_empty()).cloned().collect()),
                 tokens: Vec::new(),
             },
             Delimiter::Token(value, pointer) => Ends {
-                texts: Vec::new(),
+                texts: Words::default(),
                 tokens: vec![token(value, pointer)?],
             },
         };
         let body = match plain_text(content, &ends) {
             Some(text) if !text.is_bounded => {
-                text_until(&mut builder, self.grammar, 0, &ends.texts, &text.excludes)
+                let (grammar, limits) = (&mut *self.grammar, self.limits);
+                let text = text_until(
+                    &mut builder,
+                    grammar,
+                    limits,
+                    0,
+                    &ends.texts,
+                    &text.excludes,
+                );
+                text.map_err(|error| at(fields.pointer, error))?
             }
-            Some(text) if text.overlaps(&ends) => {
+            Some(text) if self.overlaps(&text, &ends, fields.pointer)? => {
                 self.bounded_text(content, &content_pointer, &text, &ends, &mut builder)?
             }
             _ => {
@@ -120,6 +131,8 @@ impl Parser<'_> {
         dispatch.is_loop = !fields.flag("stop_after_first", false)?;
         dispatch.excludes = fields.texts("excludes")?;
         dispatch.excludes.extend_from_slice(&ends.texts);
+        let beginnings = Beginnings::new(&triggers);
+        let mut used: HashSet<&str> = HashSet::new();
         for (index, (begin, rest)) in tags.into_iter().enumerate() {
             let pointer = format!("{}/{index}/begin", fields.at("tags"));
             let Delimiter::Texts(begins) = begin else {
@@ -129,18 +142,16 @@ impl Parser<'_> {
                 );
             };
             let begin = begins.first().map_or("", |text| &**text);
-            let mut of_tag = triggers
-                .iter()
-                .filter(|trigger| begin.starts_with(&***trigger));
-            let (Some(trigger), None) = (of_tag.next(), of_tag.next()) else {
+            let Some(trigger) = beginnings.only_one_of(begin) else {
                 return refuse(
                     &pointer,
                     "`begin` must start with exactly one of the triggers",
                 );
             };
             let content = rule.push(0, NodeKind::Rule(rest));
+            used.insert(trigger);
             dispatch.tags.push(Tag {
-                trigger: trigger.clone(),
+                trigger: trigger.into(),
                 rest: begin[trigger.len()..].into(),
                 content,
             });
@@ -148,11 +159,9 @@ impl Parser<'_> {
         // A trigger without tag may not occur either: nothing could follow it.
         let unused = triggers
             .iter()
-            .filter(|&trigger| !dispatch.tags.iter().any(|tag| tag.trigger == *trigger))
-            .cloned();
-        let unused: Vec<_> = unused.collect();
-        dispatch.excludes.extend(unused);
-        let kind = dispatch.build(rule, self.grammar);
+            .filter(|trigger| !used.contains(&***trigger));
+        dispatch.excludes.extend(unused.cloned());
+        let kind = dispatch.build(rule, self.grammar, self.limits);
         Ok(rule.push(0, kind.map_err(|error| at(fields.pointer, error))?))
     }
 
@@ -179,7 +188,7 @@ impl Parser<'_> {
         dispatch.is_loop = fields.flag("loop", true)?;
         dispatch.excludes = fields.texts("excludes")?;
         dispatch.excludes.extend_from_slice(&ends.texts);
-        let kind = dispatch.build(rule, self.grammar);
+        let kind = dispatch.build(rule, self.grammar, self.limits);
         Ok(rule.push(0, kind.map_err(|error| at(fields.pointer, error))?))
     }
 

@@ -2,6 +2,9 @@
 //! refused with the name of the limit.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod allocated;
+mod lists;
+
 use std::fmt::Write;
 use std::sync::Arc;
 
