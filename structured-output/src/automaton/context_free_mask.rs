@@ -7,10 +7,10 @@
 use std::sync::Arc;
 
 use super::{GrammarState, TokenAutomaton};
-use crate::earley::{ContextId, Item, Lexeme, StateId};
+use crate::earley::{ContextId, Item, Lexeme, StateId, TokenRuns};
 use crate::index::Trie;
 use crate::lexical::{Fuel, OutOfFuel};
-use crate::mask::{Mask, MaskRef, set_bits};
+use crate::mask::{Mask, set_bits};
 use crate::pushdown::{self, EMPTY_STACK, NO_KEY};
 
 /// So many tokens outside a mask are worth a trie of their own.
@@ -61,15 +61,15 @@ impl TokenAutomaton {
         if !self.grammars.parser.has_tokens(state) {
             return Vec::new();
         }
-        let mut named: Vec<u32> = Vec::new();
+        let mut runs: Vec<(u32, u32)> = Vec::new();
         for item in self.grammars.parser.items(state) {
             if let Lexeme::Token(set) = item.lexeme {
-                named.extend(self.grammars.parser.token_set(set).token_ids());
+                runs.extend_from_slice(self.grammars.parser.token_set(set).runs());
             }
         }
-        named.sort_unstable();
-        named.dedup();
-        named
+        let runs = TokenRuns::new(runs);
+        let ids = runs.runs().iter();
+        ids.flat_map(|&(first, last)| first..=last).collect()
     }
 
     /// Adds what an item allows.
@@ -82,8 +82,9 @@ impl TokenAutomaton {
         match item.lexeme.uncounted() {
             Lexeme::End => set_bits(words, self.index.info().stop_token_ids()),
             Lexeme::Token(set) | Lexeme::Stop(set) => {
-                let ids = self.grammars.parser.token_set(set).token_ids();
-                set_bits(words, &ids);
+                let tokens = self.grammars.parser.token_set(set);
+                fuel.burn(tokens.num_steps())?;
+                tokens.add_to(words);
             }
             Lexeme::Text(text) if text.stack == EMPTY_STACK => {
                 self.add_language_item(text.lexeme, item.context, words, fuel)?;
@@ -180,9 +181,12 @@ impl TokenAutomaton {
         if count > FEW_OUTSIDE {
             return None;
         }
-        let ids = MaskRef::new(Arc::new(Mask::from_words(words, count))).token_ids();
-        let info = Arc::clone(self.index.info());
-        let tokens = ids.iter().map(|&id| (id, info.token_bytes(id)));
+        // In the order of their bytes, so that nothing has to be sorted.
+        let index = Arc::clone(&self.index);
+        let is_outside = |id: u32| words[id as usize / 32] >> (id % 32) & 1 == 1;
+        let ids = index.byte_trie().tokens().iter().copied();
+        let tokens = ids.filter(|&id| is_outside(id));
+        let tokens = tokens.map(|id| (id, index.info().token_bytes(id)));
         let trie = Arc::new(Trie::of_bytes(tokens));
         let memo = &mut self.grammars.memo;
         memo.bytes += trie.memory_bytes();

@@ -3,18 +3,17 @@
 use std::sync::Arc;
 
 use super::job::{Job, SLICE_PARTS, exceeded};
-use crate::TokenizerInfo;
+use super::vocabulary::Vocabulary;
 use crate::automaton::GrammarState;
 use crate::earley::{Compilation, LazyError, LowerError, Lowered, NamedToken};
 use crate::error::{CompileError, line_and_column};
 use crate::grammar_syntax::{
-    EmbeddedSchema, Grammar, RuleId, SyntaxError, SyntaxLimits, TagError, TokenSet, parse_ebnf,
-    parse_lark, parse_structural_tag,
+    EmbeddedSchema, Grammar, RuleId, SyntaxError, SyntaxLimits, TagError, parse_ebnf, parse_lark,
+    parse_structural_tag,
 };
 use crate::index::{ROOT, TokenizerIndex};
 use crate::lexical::search::{DEAD, Search};
 use crate::lexical::{Fuel, OutOfFuel};
-use crate::mask::Mask;
 use crate::options::Limits;
 
 /// What is wrong at an offset of a rule's source, as the caller is told.
@@ -108,7 +107,6 @@ impl Job<'_> {
         limits: &Limits,
         locate: Locate<'_>,
     ) -> Result<GrammarState, CompileError> {
-        let info = Arc::clone(self.engine.index().info());
         self.steps += grammar.num_nodes as u64;
         let rules: Vec<(usize, Box<str>)> = grammar
             .rules
@@ -132,10 +130,15 @@ impl Job<'_> {
         let mut compilation =
             Compilation::new(grammar, root, |name| tokens_named(&index, name.as_bytes()));
         let lowered = loop {
-            self.steps += SLICE_PARTS as u64;
+            let mut asked = 0;
             let done = self.slice(|automaton| {
-                compilation.lower(&mut automaton.machine().lexicon, SLICE_PARTS)
+                let lexicon = &mut automaton.machine().lexicon;
+                let before = lexicon.num_asked();
+                let done = compilation.lower(lexicon, SLICE_PARTS);
+                asked = lexicon.num_asked() - before;
+                done
             });
+            self.steps += asked.max(SLICE_PARTS as u64);
             let done = done.map_err(|error| by_rule(error, compilation.last_lowered()))?;
             let located = |error: LowerError| locate(error.rule, error.offset, error.message);
             if let Some(lowered) = done.map_err(located)? {
@@ -172,12 +175,14 @@ impl Job<'_> {
                 })?;
             json.push(state);
         }
-        let mut masks = Vec::new();
+        let mut vocabulary = Vocabulary::new(&index);
+        let mut sets = Vec::new();
         for (set, rule, offset) in compilation.token_sets() {
-            let mask = token_mask(set, &info).map_err(|message| locate(rule, offset, message))?;
-            masks.push(mask);
+            let tokens = self.metered(|fuel| vocabulary.tokens_of(set, fuel));
+            let tokens = tokens.map_err(|error| by_rule(error, Some(rule)))?;
+            sets.push(tokens.map_err(|message| locate(rule, offset, message))?);
         }
-        self.metered(|fuel| compilation.build(json, masks, fuel))?;
+        self.metered(|fuel| compilation.build(json, sets, fuel))?;
         loop {
             self.steps += 1;
             let done = self.fuelled_slice(|automaton, fuel| {
@@ -328,55 +333,4 @@ fn tokens_named(index: &TokenizerIndex, name: &[u8]) -> NamedToken {
         }
     }
     named
-}
-
-/// The tokens of a set. All others, where it is negated, are those that are text.
-fn token_mask(set: &TokenSet, info: &TokenizerInfo) -> Result<Mask, String> {
-    let vocab_size = info.vocab_size();
-    let mut words = vec![0_u32; crate::bitmask_words(vocab_size)];
-    let is_text = |id: u32| {
-        !info.is_stop_token(id) && !info.is_special_token(id) && !info.token_bytes(id).is_empty()
-    };
-    if set.negated {
-        for id in (0..vocab_size as u32).filter(|&id| is_text(id)) {
-            words[id as usize / 32] |= 1 << (id % 32);
-        }
-    }
-    for &(first, last) in &set.ranges {
-        if last as usize >= info.num_ids() {
-            return Err(format!(
-                "token {last} is beyond the vocabulary: ids go from 0 to {}",
-                info.num_ids() - 1
-            ));
-        }
-        if let Some(any) = info.any_token().filter(|_| !set.ends_text) {
-            if !set.negated {
-                words[any as usize / 32] |= 1 << (any % 32);
-            }
-            continue;
-        }
-        if first == last && !set.negated && !set.ends_text && info.is_stop_token(first) {
-            return Err(format!(
-                "token {first} ends the text, so it can't be part of it: name it by its text, as \
-                 in `<|name|>`, where it may be the last"
-            ));
-        }
-        if first == last && !set.negated && info.token_bytes(first).is_empty() {
-            return Err(format!(
-                "token {first} writes nothing, so it is never allowed"
-            ));
-        }
-        for id in first..=last {
-            let bit = 1 << (id % 32);
-            let word = &mut words[id as usize / 32];
-            if set.negated {
-                *word &= !bit;
-            } else if !info.token_bytes(id).is_empty() && (set.ends_text || !info.is_stop_token(id))
-            {
-                *word |= bit;
-            }
-        }
-    }
-    let count = words.iter().map(|word| word.count_ones() as usize).sum();
-    Ok(Mask::from_words(words, count))
 }

@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use super::choice::ChoiceTree;
 use crate::automaton::{GrammarState, State, TokenAutomaton};
 use crate::engine::Engine;
 use crate::error::CompileError;
 use crate::grammar::CompiledGrammar;
 use crate::json::{Frame, NodeId, SchemaCompiler, Style};
 use crate::lexical::search::{DEAD, Search};
-use crate::lexical::{Fuel, Lexicon};
+use crate::lexical::{ChoiceTree, Fuel, Lexicon};
 use crate::options::{CancelFlag, CompileBudget, JsonSchemaOptions, Limits};
 use crate::regex::{self, Dialect, RegexLimits, Spelling, Translator};
 use crate::specification::GrammarSpecification;

@@ -2,12 +2,12 @@
 
 mod apart;
 mod cache;
-mod choice;
 mod embedded_json;
 mod grammar_job;
 mod job;
 mod renew;
 mod samples;
+mod vocabulary;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};

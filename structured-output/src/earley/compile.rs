@@ -11,10 +11,10 @@ use super::lower::{Folded, LowerError, Lowering, NamedToken, Value};
 use super::parser::{Parser, StateId};
 use super::program::{Call, Lexeme, NewNode, NodeId, TokensLeft};
 use super::simplify::{deterministic, loops, merged, without_epsilons};
+use super::token_set::TokenRuns;
 use crate::grammar_syntax::{EmbeddedSchema, Grammar, RuleId, TokenSet};
 use crate::lexical::search::DEAD;
 use crate::lexical::{ByteSet, EMPTY, ExprId, Fuel, Lexicon, OutOfFuel};
-use crate::mask::Mask;
 use crate::pushdown::{self, Machine};
 
 /// A compilation. Call the steps in the order in which they stand here; those that take a lexicon
@@ -33,8 +33,8 @@ pub(crate) struct Compilation {
     not_empty: HashMap<ExprId, ExprId>,
     /// First states of the schemas.
     json: Vec<pushdown::State>,
-    /// Masks of the token sets.
-    token_masks: Vec<Mask>,
+    /// The token sets of this vocabulary.
+    token_sets: Vec<TokenRuns>,
     lengths: Vec<u32>,
     ranks: Vec<u32>,
 }
@@ -67,7 +67,7 @@ impl Compilation {
             weights: Weights::new(),
             not_empty: HashMap::new(),
             json: Vec::new(),
-            token_masks: Vec::new(),
+            token_sets: Vec::new(),
             lengths: Vec::new(),
             ranks: Vec::new(),
         }
@@ -123,11 +123,11 @@ impl Compilation {
     }
 
     /// Step 2: the rules' automata. `json` are first states of the schemas with the length of
-    /// their shortest values, `token_masks` what the token sets allow.
+    /// their shortest values, `token_sets` what the token sets allow.
     pub(crate) fn build(
         &mut self,
         json: Vec<(pushdown::State, u32)>,
-        token_masks: Vec<Mask>,
+        token_sets: Vec<TokenRuns>,
         fuel: &mut Fuel,
     ) -> Result<(), OutOfFuel> {
         self.graph = Graph::build(&self.folded, self.root as u32, fuel)?;
@@ -135,17 +135,16 @@ impl Compilation {
             self.weights.insert(Label::Json(schema), bytes);
             self.json.push(state);
         }
-        for (set, mask) in (0..).zip(&token_masks) {
-            let is_empty = matches!(mask, Mask::Sparse(ids) if ids.is_empty());
+        for (set, tokens) in (0..).zip(&token_sets) {
             let weight = match self.folded.token_sets[set as usize].ends_text {
                 // Never on the shortest way: its text stands beside it.
                 true => FAR,
-                false if is_empty => DEAD,
+                false if tokens.runs().is_empty() => DEAD,
                 false => 1,
             };
             self.weights.insert(Label::Tokens(set), weight);
         }
-        self.token_masks = token_masks;
+        self.token_sets = token_sets;
         Ok(())
     }
 
@@ -358,9 +357,9 @@ impl Compilation {
         fuel.burn(self.graph.nodes.len() as u64)?;
         let first = parser.program.next_node();
         let sets: Vec<_> = self
-            .token_masks
+            .token_sets
             .into_iter()
-            .map(|mask| parser.add_token_set(mask))
+            .map(|set| parser.token_sets.add(set))
             .collect();
         let loops = loops(&self.graph, fuel)?;
         let facts = self.lengths.into_iter().zip(loops);

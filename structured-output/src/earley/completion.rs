@@ -102,7 +102,7 @@ impl Parser {
                     }
                 }
                 Lexeme::Token(set) => {
-                    let id = self.token_set(set).token_ids().first().copied();
+                    let id = self.token_set(set).runs().first().map(|run| run.0);
                     token = match (token, id) {
                         (Some(known), Some(id)) => Some(known.min(id)),
                         (known, id) => known.or(id),

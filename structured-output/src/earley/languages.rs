@@ -1,6 +1,9 @@
 //! Languages that grammars name by what they are for.
 
-use crate::lexical::{ANY, ByteSet, EPSILON, ExprId, Lexicon, UNBOUNDED};
+use hashbrown::HashMap;
+
+use crate::grammar_syntax::{NodeKind, Substrings, Words};
+use crate::lexical::{ANY, ByteSet, ChoiceTree, EMPTY, EPSILON, ExprId, Lexicon, UNBOUNDED};
 
 /// Strings of a language of which no proper beginning is in it.
 pub(super) fn shortest(lexicon: &mut Lexicon, expr: ExprId) -> ExprId {
@@ -11,61 +14,160 @@ pub(super) fn shortest(lexicon: &mut Lexicon, expr: ExprId) -> ExprId {
     lexicon.and(&[expr, not_longer])
 }
 
-/// Some chunks in a row: from each chunk on, as many as one likes.
-pub(super) fn substring(lexicon: &mut Lexicon, chunks: &[Box<str>]) -> ExprId {
-    let mut rest = EPSILON;
-    let mut starts = vec![EPSILON];
-    for chunk in chunks.iter().rev() {
-        let chunk = lexicon.literal(chunk.as_bytes());
-        rest = lexicon.concat(chunk, rest);
-        rest = lexicon.optional(rest);
-        starts.push(rest);
-    }
-    lexicon.or(&starts)
-}
-
 /// Any text.
 pub(super) fn any_text(lexicon: &mut Lexicon) -> ExprId {
     let any = lexicon.code_points([('\0', char::MAX)].into_iter());
     lexicon.star(any)
 }
 
-/// Strings of bytes that end with one of some words.
-fn ending_with(lexicon: &mut Lexicon, words: &[Box<str>]) -> ExprId {
-    let words: Vec<ExprId> = words
-        .iter()
-        .map(|word| lexicon.literal(word.as_bytes()))
-        .collect();
-    let any = lexicon.or(&words);
-    lexicon.concat(ANY, any)
-}
-
-/// Texts of a language in which none of some words occurs.
-pub(super) fn without(lexicon: &mut Lexicon, expr: ExprId, words: &[Box<str>]) -> ExprId {
-    let ending = ending_with(lexicon, words);
+/// Strings of a language in which no string of another occurs.
+pub(super) fn without(lexicon: &mut Lexicon, expr: ExprId, words: ExprId) -> ExprId {
+    let ending = lexicon.concat(ANY, words);
     let with = lexicon.concat(ending, ANY);
     let without = lexicon.not(with);
     lexicon.and(&[expr, without])
 }
 
-/// Text in which none of some words occurs.
-pub(super) fn text_without(lexicon: &mut Lexicon, words: &[Box<str>]) -> ExprId {
+/// Text in which no string of a language occurs.
+pub(super) fn text_without(lexicon: &mut Lexicon, words: ExprId) -> ExprId {
     let text = any_text(lexicon);
-    if words.is_empty() {
-        return text;
-    }
     without(lexicon, text, words)
 }
 
-/// Text that ends with `end`, and in which no other place ends one of `words`.
-pub(super) fn text_until(lexicon: &mut Lexicon, end: &str, words: &[Box<str>]) -> ExprId {
+/// Strings of bytes that end with no string of a language.
+pub(super) fn not_ending(lexicon: &mut Lexicon, words: ExprId) -> ExprId {
+    let ending = lexicon.concat(ANY, words);
+    lexicon.not(ending)
+}
+
+/// Text that ends with a string of `ends`, and in which no other place ends one of `words`.
+pub(super) fn text_until(lexicon: &mut Lexicon, ends: ExprId, words: ExprId) -> ExprId {
     let text = any_text(lexicon);
-    let end = lexicon.literal(end.as_bytes());
-    let until = lexicon.concat(ANY, end);
+    let until = lexicon.concat(ANY, ends);
     let byte = lexicon.class(ByteSet::FULL);
     let more = lexicon.repeat(byte, 1, UNBOUNDED);
-    let ending = ending_with(lexicon, words);
+    let ending = lexicon.concat(ANY, words);
     let earlier = lexicon.concat(ending, more);
     let never = lexicon.not(earlier);
     lexicon.and(&[text, until, never])
+}
+
+/// Lists of strings as languages, each list once, and made a few strings a time: under a lock, so
+/// that others can pass.
+#[derive(Default)]
+pub(super) struct WordLists {
+    /// By the list's address, with the list, so that no other gets it.
+    known: HashMap<usize, (Words, ExprId)>,
+    /// The list that is being made, and how many of its strings are.
+    tree: ChoiceTree,
+    num_done: usize,
+}
+
+impl WordLists {
+    /// The language of a list; `None` where `lexicon` was asked for more than `max_asked`
+    /// expressions in all before it is done.
+    fn get(&mut self, lexicon: &mut Lexicon, list: &Words, max_asked: u64) -> Option<ExprId> {
+        if let Some((_, known)) = self.known.get(&list.address()) {
+            return Some(*known);
+        }
+        while let Some(word) = list.get(self.num_done) {
+            if lexicon.num_asked() > max_asked {
+                return None;
+            }
+            self.tree.push(lexicon, word.as_bytes());
+            self.num_done += 1;
+        }
+        self.num_done = 0;
+        let expr = std::mem::take(&mut self.tree).finish(lexicon);
+        self.known.insert(list.address(), (list.clone(), expr));
+        Some(expr)
+    }
+}
+
+/// A text's parts as a language, made a few states a time.
+#[derive(Default)]
+pub(super) struct Parts {
+    chunks: Vec<ExprId>,
+    states: Vec<ExprId>,
+}
+
+impl Parts {
+    /// As [`WordLists::get`]: the language of all parts.
+    fn get(&mut self, lexicon: &mut Lexicon, parts: &Substrings, max_asked: u64) -> Option<ExprId> {
+        while let Some(chunk) = parts.chunks.get(self.chunks.len()) {
+            if lexicon.num_asked() > max_asked {
+                return None;
+            }
+            self.chunks.push(lexicon.literal(chunk.as_bytes()));
+        }
+        while let Some(state) = parts.states.get(self.states.len()) {
+            if lexicon.num_asked() > max_asked {
+                return None;
+            }
+            let mut ways = Vec::new();
+            for &(chunk, to) in parts.edges(state) {
+                let (chunk, rest) = (self.chunks[chunk as usize], self.states[to as usize]);
+                ways.push(lexicon.concat(chunk, rest));
+            }
+            let more = lexicon.or(&ways);
+            self.states.push(lexicon.optional(more));
+        }
+        let whole = self.states.last().copied();
+        *self = Self::default();
+        Some(whole.unwrap_or(EPSILON))
+    }
+}
+
+/// What is made of a node in more than one go.
+#[derive(Default)]
+pub(super) struct Languages {
+    lists: WordLists,
+    parts: Parts,
+}
+
+impl Languages {
+    /// The language of a node that holds lists of strings, and how many parts it is made of.
+    /// `None` where it isn't done yet, or the node is no such.
+    pub(super) fn of_node(
+        &mut self,
+        lexicon: &mut Lexicon,
+        node: &NodeKind,
+        max_asked: u64,
+    ) -> Option<(ExprId, usize)> {
+        let size = |list: &Words| list.iter().map(|word| word.len()).sum::<usize>();
+        Some(match node {
+            NodeKind::TextWithout(words) => {
+                let list = self.lists.get(lexicon, words, max_asked)?;
+                (text_without(lexicon, list), size(words) + 1)
+            }
+            NodeKind::NotEnding(words) => {
+                let list = self.lists.get(lexicon, words, max_asked)?;
+                (not_ending(lexicon, list), size(words) + 1)
+            }
+            NodeKind::TextUntil { ends, words } => {
+                let all = self.lists.get(lexicon, words, max_asked)?;
+                let list = self.lists.get(lexicon, ends, max_asked)?;
+                (text_until(lexicon, list, all), size(words) + size(ends))
+            }
+            NodeKind::Substring(parts) => (self.parts.get(lexicon, parts, max_asked)?, parts.size),
+            _ => return None,
+        })
+    }
+
+    /// The language of a short list of strings, at once.
+    pub(super) fn of_words(&mut self, lexicon: &mut Lexicon, words: &Words) -> ExprId {
+        let known = self.lists.get(lexicon, words, u64::MAX);
+        known.unwrap_or(EMPTY)
+    }
+
+    /// Whether a node holds lists of strings.
+    pub(super) fn is_listed(node: &NodeKind) -> bool {
+        matches!(
+            node,
+            NodeKind::TextWithout(_)
+                | NodeKind::NotEnding(_)
+                | NodeKind::TextUntil { .. }
+                | NodeKind::Substring(_)
+        )
+    }
 }

@@ -4,17 +4,24 @@
 //! 1: it becomes part of the lexemes of the rules that use it. So what is read byte by byte in a
 //! grammar without terminals is read lexeme by lexeme here.
 
-use hashbrown::HashMap;
+use std::sync::Arc;
 
-use super::languages::{shortest, substring, text_until, text_without, without};
+use hashbrown::{HashMap, HashSet};
+
+use super::languages::{Languages, shortest, without};
 use super::order::components;
-use crate::grammar_syntax::{EmbeddedSchema, Grammar, Node, NodeId, NodeKind, RuleId, TokenSet};
+use crate::grammar_syntax::{
+    Among, EmbeddedSchema, Grammar, Node, NodeId, NodeKind, RuleId, TokenSet, Words,
+};
 use crate::lexical::{EMPTY, EPSILON, ExprId, Lexicon, product};
 use crate::regex::{Spelling, Translator};
 
 /// The largest language, in parts, that becomes a part of another. Beyond it a rule stays a rule,
 /// so that rules that double each other's size don't make an exponential expression.
 const MAX_FOLDED_SIZE: usize = 4096;
+
+/// A slice of work ends with so many expressions asked for.
+const MAX_ASKED: u64 = 2_048;
 
 /// What a node of a rule is.
 #[derive(Debug, Clone)]
@@ -100,14 +107,34 @@ pub(super) struct Lowering {
     keeps_terminals: Vec<bool>,
     /// Whether terminals are told apart from each other: some of them are lazy.
     keeps_lexemes: bool,
+    /// Tokens that others must be among, as asked for last, with all their ids.
+    among: Option<(Arc<TokenSet>, HashSet<(u32, u32)>)>,
     /// Names of tokens that are text, which no other terminal contains.
-    words: Vec<Box<str>>,
+    words: Words,
     /// Whether languages hold text, as far as that was asked.
     holds_text: HashMap<ExprId, bool>,
     /// Tokens by their text.
     tokens: HashMap<Box<str>, NamedToken>,
+    /// Numbers of the token sets.
+    token_sets: HashMap<TokenSet, u32>,
+    languages: Languages,
+    /// The node that is read next, where it holds lists of strings, and its size.
+    listed: Option<(ExprId, usize)>,
     folded: Folded,
+    /// The rule that is being read, if that has begun.
+    current: Option<Reading>,
     last: Option<RuleId>,
+}
+
+/// A rule of which some nodes have been read.
+struct Reading {
+    rule: RuleId,
+    /// What is left.
+    nodes: std::iter::Peekable<std::vec::IntoIter<Node>>,
+    /// Those that are terminals, of what is left.
+    lexemes: std::iter::Peekable<std::vec::IntoIter<NodeId>>,
+    /// What those before are.
+    values: Vec<Value>,
 }
 
 impl Lowering {
@@ -155,6 +182,8 @@ impl Lowering {
         }
         order.reverse();
         let mut tokens = HashMap::new();
+        // All tags of a list share what they must be among.
+        let mut last_among: Option<&Arc<TokenSet>> = None;
         for &rule in &order {
             for node in &grammar.rules[rule].nodes {
                 let names: &[Box<str>] = match &node.kind {
@@ -162,7 +191,16 @@ impl Lowering {
                     NodeKind::Tokens(set) => &set.names,
                     _ => &[],
                 };
-                for name in names {
+                let mut among: &[Box<str>] = &[];
+                if let NodeKind::Tokens(TokenSet {
+                    among: Some(of), ..
+                }) = &node.kind
+                    && last_among.is_none_or(|last| !Arc::ptr_eq(last, &of.set))
+                {
+                    among = &of.set.names;
+                    last_among = Some(&of.set);
+                }
+                for name in names.iter().chain(among) {
                     if !tokens.contains_key(name) {
                         tokens.insert(name.clone(), tokens_named(name));
                     }
@@ -192,9 +230,7 @@ impl Lowering {
             let named: Option<&NamedToken> = tokens.get(*name);
             named.is_some_and(|named| named.control_ids.is_empty() && named.stop_ids.is_empty())
         };
-        let mut words: Vec<Box<str>> = names.filter(is_text).cloned().collect();
-        words.sort_unstable();
-        words.dedup();
+        let words = Words::new(names.filter(is_text).cloned().collect());
         let keeps_terminals = rules_with_terminals(&grammar, &order, &references, &is_recursive);
         let folded = Folded {
             rules: vec![None; grammar.rules.len()],
@@ -207,34 +243,71 @@ impl Lowering {
             keeps_terminals,
             keeps_lexemes,
             words,
+            among: None,
             holds_text: HashMap::new(),
             tokens,
+            token_sets: HashMap::new(),
+            languages: Languages::default(),
+            listed: None,
             folded,
+            current: None,
             last: None,
         }
     }
 
-    /// Lowers rules of about `max_nodes` more nodes, or that make as many expressions; the whole once
-    /// all are.
+    /// Lowers about `max_nodes` more nodes, or fewer where they ask for more than some thousand
+    /// expressions; the whole once all are lowered.
     pub(super) fn run(
         &mut self,
         lexicon: &mut Lexicon,
         max_nodes: usize,
     ) -> Result<Option<Folded>, LowerError> {
+        let max_asked = lexicon.num_asked() + MAX_ASKED;
+        let max_len = lexicon.len() + max_nodes;
         let mut done = 0;
-        let before = lexicon.len();
-        // A rule that makes much ends the slice, so that what it exceeds is told of it.
-        while done < max_nodes && lexicon.len() - before < max_nodes {
-            let Some(rule) = self.order.pop() else {
+        loop {
+            let Some(mut reading) = self.current.take().or_else(|| self.next_rule()) else {
                 return Ok(Some(std::mem::take(&mut self.folded)));
             };
-            self.last = Some(rule);
-            let nodes = std::mem::take(&mut self.grammar.rules[rule].nodes);
-            done += 1 + nodes.len();
-            let value = self.rule(lexicon, rule, nodes)?;
-            self.folded.rules[rule] = Some(value);
+            self.last = Some(reading.rule);
+            while let Some(node) = reading.nodes.peek() {
+                // What makes much ends the slice.
+                let mut is_spent = done >= max_nodes || lexicon.num_asked() > max_asked;
+                if !is_spent && Languages::is_listed(&node.kind) {
+                    self.listed = self.languages.of_node(lexicon, &node.kind, max_asked);
+                    is_spent = self.listed.is_none();
+                }
+                if is_spent {
+                    self.current = Some(reading);
+                    return Ok(None);
+                }
+                done += 1;
+                let Some(Node { kind, offset }) = reading.nodes.next() else {
+                    break;
+                };
+                let value = self.placed(lexicon, kind, offset, &mut reading)?;
+                reading.values.push(value);
+            }
+            let value = reading.values.pop();
+            self.folded.rules[reading.rule] = Some(value.unwrap_or(Value::Regular(EPSILON, 1)));
+            done += 1;
+            // So that what a rule exceeds is told of it.
+            if done >= max_nodes || lexicon.len() >= max_len {
+                return Ok(None);
+            }
         }
-        Ok(None)
+    }
+
+    fn next_rule(&mut self) -> Option<Reading> {
+        let rule = self.order.pop()?;
+        let whole = &mut self.grammar.rules[rule];
+        let nodes = std::mem::take(&mut whole.nodes);
+        Some(Reading {
+            rule,
+            values: Vec::with_capacity(nodes.len()),
+            nodes: nodes.into_iter().peekable(),
+            lexemes: std::mem::take(&mut whole.lexemes).into_iter().peekable(),
+        })
     }
 
     /// The rule that was looked at last.
@@ -242,38 +315,35 @@ impl Lowering {
         self.last
     }
 
-    fn rule(
+    /// What a node is, which knows its place.
+    fn placed(
         &mut self,
         lexicon: &mut Lexicon,
-        rule: RuleId,
-        nodes: Vec<Node>,
+        kind: NodeKind,
+        offset: usize,
+        reading: &mut Reading,
     ) -> Result<Value, LowerError> {
-        let mut values: Vec<Value> = Vec::with_capacity(nodes.len());
-        let lexemes = std::mem::take(&mut self.grammar.rules[rule].lexemes);
-        let mut lexemes = lexemes.into_iter().peekable();
-        for (id, Node { kind, offset }) in nodes.into_iter().enumerate() {
-            let apart = self.keeps_terminals[rule];
-            let value = match lexemes.next_if_eq(&id) {
-                Some(_) => self.lexeme(lexicon, kind, &values, (rule, offset)),
-                None => self.node(lexicon, kind, &values, apart),
-            };
-            let value = value.map_err(|message| LowerError {
-                rule,
-                offset,
-                message,
-            })?;
-            self.folded
-                .token_set_places
-                .resize(self.folded.token_sets.len(), (rule, offset));
-            if let Value::Tree(tree) = value
-                && let Tree::Json(schema) = self.folded.trees[tree as usize]
-            {
-                let schema = &mut self.folded.schemas[schema as usize];
-                (schema.1, schema.2) = (rule, offset);
-            }
-            values.push(value);
+        let (rule, id) = (reading.rule, reading.values.len());
+        let apart = self.keeps_terminals[rule];
+        let value = match reading.lexemes.next_if_eq(&id) {
+            Some(_) => self.lexeme(lexicon, kind, &reading.values, (rule, offset)),
+            None => self.node(lexicon, kind, &reading.values, apart),
+        };
+        let value = value.map_err(|message| LowerError {
+            rule,
+            offset,
+            message,
+        })?;
+        self.folded
+            .token_set_places
+            .resize(self.folded.token_sets.len(), (rule, offset));
+        if let Value::Tree(tree) = value
+            && let Tree::Json(schema) = self.folded.trees[tree as usize]
+        {
+            let schema = &mut self.folded.schemas[schema as usize];
+            (schema.1, schema.2) = (rule, offset);
         }
-        Ok(values.pop().unwrap_or(Value::Regular(EPSILON, 1)))
+        Ok(value)
     }
 
     /// A terminal of Lark.
@@ -318,7 +388,10 @@ impl Lowering {
             Value::Regular(expr, size) => {
                 let has_words = !is_plain && !is_lazy && !lexicon.is_finite(expr);
                 let (expr, size) = match has_words && !self.words.is_empty() {
-                    true => (without(lexicon, expr, &self.words), size + self.words.len()),
+                    true => {
+                        let words = self.languages.of_words(lexicon, &self.words);
+                        (without(lexicon, expr, words), size + self.words.len())
+                    }
                     false => (expr, size),
                 };
                 Ok(match terminal(self, expr) {
@@ -416,14 +489,6 @@ impl Lowering {
                 let (exprs, size) = regular(&[inner], values, "lazy")?;
                 Value::Regular(shortest(lexicon, exprs[0]), size)
             }
-            NodeKind::Substring(chunks) => {
-                let size = chunks.iter().map(|chunk| chunk.len() + 1).sum::<usize>() + 1;
-                Value::Regular(substring(lexicon, &chunks), size)
-            }
-            NodeKind::TextWithout(words) => {
-                let size = words.iter().map(|word| word.len()).sum::<usize>() + 1;
-                Value::Regular(text_without(lexicon, &words), size)
-            }
             NodeKind::WithinTokens { inner, max } => {
                 let (exprs, _) = regular(&[inner], values, "max_tokens")?;
                 match max {
@@ -431,14 +496,21 @@ impl Lowering {
                     max => self.tree(Tree::WithinTokens(exprs[0], max)),
                 }
             }
-            NodeKind::TextUntil { end, others } => {
-                let size = others.iter().map(|word| word.len()).sum::<usize>() + end.len();
-                Value::Regular(text_until(lexicon, &end, &others), size)
+            // These are made before, in more than one go.
+            NodeKind::Substring(_)
+            | NodeKind::TextWithout(_)
+            | NodeKind::NotEnding(_)
+            | NodeKind::TextUntil { .. } => {
+                let (expr, size) = self.listed.take().unwrap_or((EMPTY, 1));
+                Value::Regular(expr, size)
             }
             NodeKind::Tokens(mut set) => {
                 for name in std::mem::take(&mut set.names) {
                     let ids = self.named(&name)?.ids;
                     set.ranges.extend(ids.into_iter().map(|id| (id, id)));
+                }
+                if let Some(among) = set.among.take() {
+                    self.check_among(&set, among)?;
                 }
                 self.tokens(set)
             }
@@ -475,17 +547,35 @@ impl Lowering {
         }
     }
 
+    /// Refuses tokens that are not among those they must be among.
+    fn check_among(&mut self, set: &TokenSet, among: Among) -> Result<(), String> {
+        let known = self.among.take();
+        let known = match known.filter(|(all, _)| Arc::ptr_eq(all, &among.set)) {
+            Some(known) => known,
+            None => {
+                let mut ranges: HashSet<(u32, u32)> = among.set.ranges.iter().copied().collect();
+                for name in &among.set.names {
+                    ranges.extend(self.named(name)?.ids.into_iter().map(|id| (id, id)));
+                }
+                (among.set, ranges)
+            }
+        };
+        let is_such = set.ranges.iter().all(|range| known.1.contains(range));
+        self.among = Some(known);
+        match is_such {
+            true => Ok(()),
+            false => Err(among.otherwise.into()),
+        }
+    }
+
     fn tokens(&mut self, set: TokenSet) -> Value {
-        let known = self
-            .folded
-            .token_sets
-            .iter()
-            .position(|known| *known == set);
-        let id = known.unwrap_or_else(|| {
-            self.folded.token_sets.push(set);
-            self.folded.token_sets.len() - 1
+        let token_sets = &mut self.folded.token_sets;
+        let next = token_sets.len() as u32;
+        let id = *self.token_sets.entry(set).or_insert_with_key(|set| {
+            token_sets.push(set.clone());
+            next
         });
-        self.tree(Tree::Tokens(id as u32))
+        self.tree(Tree::Tokens(id))
     }
 
     /// Whether a language holds text, which takes a look at all its parts the first time.

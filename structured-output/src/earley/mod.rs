@@ -14,6 +14,7 @@
 //! | `compile` | these steps in a row |
 //! | `program` | what comes out: nodes with lexemes and calls |
 //! | `context` | what follows a rule, interned |
+//! | `token_set` | sets of tokens as runs of ids |
 //! | `parser` | states, and how they step |
 //! | `canonical` | contexts and states in one form |
 //! | `enter` | what is read first in a context |
@@ -42,6 +43,7 @@ mod reads;
 mod simplify;
 #[cfg(test)]
 mod tests;
+mod token_set;
 
 pub(crate) use compile::{Compilation, Lowered};
 pub(crate) use completion::Symbol;
@@ -54,3 +56,4 @@ pub(crate) use lower::{LowerError, NamedToken};
 pub(crate) use memo::ContextMemo;
 pub(crate) use parser::{Item, Parser, StateId};
 pub(crate) use program::{Lexeme, NodeId};
+pub(crate) use token_set::TokenRuns;

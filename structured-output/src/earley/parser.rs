@@ -20,8 +20,8 @@ use super::enter::Entered;
 use super::memo::ContextMemo;
 use super::program::{Lexeme, NodeId, Program, TokenSetId};
 use super::reads::{Reads, Recording};
+use super::token_set::{TokenRuns, TokenSets};
 use crate::lexical::{ByteSet, EPSILON, ExprId, Fuel, OutOfFuel};
-use crate::mask::{Mask, MaskRef};
 use crate::pushdown::{EMPTY_STACK, Machine};
 
 /// An interned set of items.
@@ -49,7 +49,7 @@ impl Item {
 pub(crate) struct Parser {
     pub(super) program: Program,
     pub(super) contexts: Contexts,
-    token_sets: Vec<MaskRef>,
+    pub(super) token_sets: TokenSets,
     items: Vec<Item>,
     /// Where each state's items end.
     ends: Vec<u32>,
@@ -73,7 +73,7 @@ impl Parser {
         Self {
             program: Program::default(),
             contexts: Contexts::default(),
-            token_sets: Vec::new(),
+            token_sets: TokenSets::default(),
             items: Vec::new(),
             ends: Vec::new(),
             ids: HashTable::new(),
@@ -90,6 +90,7 @@ impl Parser {
     /// Bytes of memory held.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.program.memory_bytes()
+            + self.token_sets.memory_bytes()
             + self.contexts.memory_bytes()
             + self.items.capacity() * size_of::<Item>()
             + self.ends.capacity() * 4
@@ -109,16 +110,6 @@ impl Parser {
         std::mem::take(&mut self.too_many_items)
     }
 
-    pub(super) fn add_token_set(&mut self, mask: Mask) -> TokenSetId {
-        let mask = MaskRef::new(std::sync::Arc::new(mask));
-        let known = self.token_sets.iter().position(|known| *known == mask);
-        let id = known.unwrap_or_else(|| {
-            self.token_sets.push(mask);
-            self.token_sets.len() - 1
-        });
-        TokenSetId(id as u32)
-    }
-
     /// A state's items, ascending.
     pub(crate) fn items(&self, state: StateId) -> &[Item] {
         let at = state.0 as usize;
@@ -127,8 +118,8 @@ impl Parser {
     }
 
     /// The tokens of a set.
-    pub(crate) fn token_set(&self, set: TokenSetId) -> &MaskRef {
-        &self.token_sets[set.0 as usize]
+    pub(crate) fn token_set(&self, set: TokenSetId) -> &TokenRuns {
+        self.token_sets.get(set)
     }
 
     fn intern(&mut self, mut items: Vec<Item>, fuel: &mut Fuel) -> Result<StateId, OutOfFuel> {
@@ -299,9 +290,10 @@ impl Parser {
         fuel: &mut Fuel,
     ) -> Result<Option<StateId>, OutOfFuel> {
         let mut ended = Vec::new();
+        fuel.burn(self.items(state).len() as u64)?;
         for &Item { lexeme, context } in self.items(state) {
             if let Lexeme::Token(set) = lexeme
-                && self.token_set(set).is_allowed(token_id)
+                && self.token_set(set).contains(token_id)
             {
                 ended.push(context);
             }
@@ -421,7 +413,7 @@ impl Parser {
     /// Whether the grammar names a stop token that may end the text here.
     pub(crate) fn is_named_stop(&self, state: StateId, token_id: u32) -> bool {
         let names = |item: &Item| match item.lexeme {
-            Lexeme::Stop(set) => self.token_set(set).is_allowed(token_id),
+            Lexeme::Stop(set) => self.token_set(set).contains(token_id),
             _ => false,
         };
         self.items(state).iter().any(names)

@@ -1,7 +1,11 @@
 //! What all front ends make: rules over text, tokens, JSON and each other.
 
+use std::sync::Arc;
+
 use regex_syntax::hir::ClassUnicode;
 
+use super::substring::Substrings;
+use super::words::Words;
 use crate::regex::{self, Dialect};
 
 /// Position of a rule in [`Grammar::rules`].
@@ -15,7 +19,7 @@ pub(crate) struct Grammar {
     pub(crate) rules: Vec<Rule>,
     /// Nodes of all rules so far.
     pub(crate) num_nodes: usize,
-    /// Texts of tokens that are never text. Where a tag or trigger contains one, the token stands
+    /// Texts of tokens that are never text, in their order. Where a tag or trigger contains one, the token stands
     /// for its text.
     pub(crate) control_tokens: Vec<Box<str>>,
 }
@@ -72,18 +76,20 @@ pub(crate) enum NodeKind {
     /// Texts of which no proper beginning is a text of the operand too; a regular operand only.
     Shortest(NodeId),
     /// Some of the strings in a row.
-    Substring(Vec<Box<str>>),
+    Substring(Substrings),
     /// Text without any of these strings in it.
-    TextWithout(Vec<Box<str>>),
+    TextWithout(Words),
+    /// Strings of bytes that end with none of these strings.
+    NotEnding(Words),
     /// Text, of which every beginning is such text too, that at most so many tokens have a part in.
     WithinTokens {
         inner: NodeId,
         max: u32,
     },
-    /// Text that ends with the given string, which is in it nowhere else, nor are any of the others.
+    /// Text that ends with one of some strings, and in which no other place ends one of the words.
     TextUntil {
-        end: Box<str>,
-        others: Vec<Box<str>>,
+        ends: Words,
+        words: Words,
     },
     /// One token of a set.
     Tokens(TokenSet),
@@ -110,6 +116,16 @@ pub(crate) struct TokenSet {
     pub(crate) negated: bool,
     /// Whether its tokens end the whole text. Set where a name turns out to be that of a stop token.
     pub(crate) ends_text: bool,
+    /// What its tokens must be among.
+    pub(crate) among: Option<Among>,
+}
+
+/// Tokens that others must be among.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Among {
+    pub(crate) set: Arc<TokenSet>,
+    /// What is said where they aren't.
+    pub(crate) otherwise: Box<str>,
 }
 
 impl TokenSet {
@@ -209,6 +225,11 @@ impl RuleBuilder {
         }
     }
 
+    /// A node.
+    pub(crate) fn kind(&self, node: NodeId) -> &NodeKind {
+        &self.nodes[node].kind
+    }
+
     /// Drops the nodes after the first `len`.
     pub(crate) fn truncate(&mut self, len: usize) {
         self.nodes.truncate(len);
@@ -268,14 +289,10 @@ impl Grammar {
         let mut pieces = Vec::new();
         let mut rest = text;
         while let Some(c) = rest.chars().next() {
-            let tokens = self
-                .control_tokens
-                .iter()
-                .filter(|t| rest.starts_with(&***t));
-            match tokens.max_by_key(|token| token.len()) {
+            match self.control_token(rest) {
                 Some(token) => {
                     rest = &rest[token.len()..];
-                    pieces.push(Piece::Token(token.clone()));
+                    pieces.push(Piece::Token(token.into()));
                 }
                 None => {
                     rest = &rest[c.len_utf8()..];
@@ -284,6 +301,25 @@ impl Grammar {
             }
         }
         pieces
+    }
+
+    /// The longest text of a control token that a text begins with.
+    fn control_token(&self, text: &str) -> Option<&str> {
+        let mut text = text.as_bytes();
+        loop {
+            // All that the text begins with are no greater, and what lies between begins with them.
+            let after = self
+                .control_tokens
+                .partition_point(|token| token.as_bytes() <= text);
+            let nearest = self.control_tokens.get(after.checked_sub(1)?)?;
+            let both = nearest.bytes().zip(text);
+            let common = both.take_while(|(a, b)| a == *b).count();
+            match common {
+                0 => return None,
+                _ if common == nearest.len() => return Some(nearest),
+                _ => text = &text[..common],
+            }
+        }
     }
 
     /// A rule that is defined later, or never.
@@ -312,6 +348,17 @@ impl Grammar {
         Ok(self.rules.len() - 1)
     }
 
+    /// Counts parts that are no nodes, such as the strings of a list.
+    pub(crate) fn charge(
+        &mut self,
+        parts: usize,
+        offset: usize,
+        limits: &SyntaxLimits,
+    ) -> Result<(), SyntaxError> {
+        self.num_nodes = self.num_nodes.saturating_add(parts);
+        limits.check_nodes(self.num_nodes, offset)
+    }
+
     /// Says what a rule is.
     pub(crate) fn define(
         &mut self,
@@ -328,14 +375,19 @@ impl Grammar {
 impl SyntaxLimits {
     /// Refuses more nodes than there may be, up to an offset of the source.
     pub(crate) fn check_nodes(&self, num_nodes: usize, offset: usize) -> Result<(), SyntaxError> {
-        if num_nodes > self.max_nodes {
-            return Err(SyntaxError::Limit {
-                limit: "max_grammar_nodes",
-                max: self.max_nodes as u64,
-                offset,
-            });
+        match num_nodes > self.max_nodes {
+            true => Err(self.too_many_nodes(offset)),
+            false => Ok(()),
         }
-        Ok(())
+    }
+
+    /// More nodes than there may be, up to an offset of the source.
+    pub(crate) fn too_many_nodes(&self, offset: usize) -> SyntaxError {
+        SyntaxError::Limit {
+            limit: "max_grammar_nodes",
+            max: self.max_nodes as u64,
+            offset,
+        }
     }
 
     /// Groups nested too deep, at an offset of the source.

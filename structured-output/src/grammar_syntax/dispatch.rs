@@ -1,9 +1,12 @@
 //! Free text until a trigger, then what belongs to it, then perhaps free text again.
 
-use std::collections::BTreeMap;
-
-use super::ast::{Grammar, NodeId, NodeKind, Piece, RuleBuilder, SyntaxError, TokenSet};
+use super::ast::{Grammar, NodeId, NodeKind, RuleBuilder, SyntaxError, SyntaxLimits, TokenSet};
+use super::piece_trie::trie;
+use super::words::{Words, overlaps};
 use crate::lexical::UNBOUNDED;
+
+/// So many bytes of strings that are made count as a part of the grammar.
+const BYTES_PER_PART: usize = 16;
 
 /// A tag in free text.
 pub(crate) struct Tag {
@@ -50,13 +53,18 @@ impl Dispatch {
     /// The dispatch as a node.
     ///
     /// Free text and a trigger are told apart by trying both: the text that holds no trigger may end
-    /// at any place, and there the triggers, gathered in a trie, may begin. That is exact unless a
-    /// trigger could begin within another string that must not occur; then each trigger has its own
-    /// language of text up to it.
+    /// at any place, and there the triggers, gathered in a trie, may begin. Where a trigger could
+    /// begin within another string that must not occur, the text before it must not end with what
+    /// that string begins with: triggers are gathered by what that is.
+    ///
+    /// # Errors
+    ///
+    /// A string that is empty, and more strings than a grammar may have parts.
     pub(crate) fn build(
         self,
         rule: &mut RuleBuilder,
-        grammar: &Grammar,
+        grammar: &mut Grammar,
+        limits: &SyntaxLimits,
     ) -> Result<NodeKind, SyntaxError> {
         let offset = self.offset;
         let Self {
@@ -74,69 +82,77 @@ impl Dispatch {
                 "a trigger or an excluded string is empty: it would be everywhere",
             ));
         }
-        let overlap = overlaps(tags.iter().map(|tag| &*tag.trigger), &excludes);
+        grammar.charge(tags.len() + excludes.len(), offset, limits)?;
+        let starts = |tag: &Tag| {
+            let text = format!("{}{}", tag.trigger, tag.rest);
+            (grammar.pieces(&text), tag.content)
+        };
         let first = match at_least_one {
-            true => Some(trie(rule, grammar, offset, &tags)),
+            true => Some(trie(rule, offset, tags.iter().map(starts).collect())),
             false => None,
         };
         excludes.extend(tags.iter().map(|tag| tag.trigger.clone()));
-        excludes.sort_unstable();
-        excludes.dedup();
-        let text = rule.push(offset, NodeKind::TextWithout(excludes.clone()));
-        let tag = if overlap {
-            let mut ways = Vec::with_capacity(tags.len());
-            for Tag {
-                trigger,
-                rest,
-                content,
-            } in tags
-            {
-                let until = NodeKind::TextUntil {
-                    end: trigger,
-                    others: excludes.clone(),
-                };
-                let until = rule.push(offset, until);
-                let rest = rule.pieces(offset, &grammar.pieces(&rest));
-                ways.push(rule.concat(offset, vec![until, rest, content]));
+        let words = Words::new(excludes);
+        let triggers = tags.iter().map(|tag| &*tag.trigger);
+        let overlaps = overlaps(triggers, &words).ok_or_else(|| limits.too_many_nodes(offset))?;
+        // Tags by what may stand before them.
+        let mut groups = vec![Vec::new(); 1 + overlaps.classes.len()];
+        for (tag, class) in tags.iter().zip(&overlaps.of_words) {
+            match class {
+                None => {}
+                Some(class) => groups[class.map_or(0, |class| 1 + class)].push(starts(tag)),
             }
-            rule.push(offset, NodeKind::Alternate(ways))
-        } else {
-            let tags = trie(rule, grammar, offset, &tags);
-            rule.concat(offset, vec![text, tags])
-        };
+        }
+        grammar.charge(overlaps.num_bytes / BYTES_PER_PART, offset, limits)?;
+        let text = rule.push(offset, NodeKind::TextWithout(words));
+        let mut before = vec![text];
+        for class in overlaps.classes {
+            let other = rule.push(offset, NodeKind::NotEnding(class.endings));
+            let outer = before[class.parent.map_or(0, |parent| 1 + parent)];
+            before.push(rule.push(offset, NodeKind::And(vec![outer, other])));
+        }
+        let mut ways = Vec::new();
+        for (text, group) in before.into_iter().zip(groups) {
+            if !group.is_empty() {
+                let tags = trie(rule, offset, group);
+                ways.push(rule.concat(offset, vec![text, tags]));
+            }
+        }
+        let tag = rule.alternate(offset, ways);
         Ok(looped(rule, offset, first, text, tag, is_loop))
     }
 }
 
 /// Free text up to one of some strings, that string included.
+///
+/// # Errors
+///
+/// More strings than a grammar may have parts.
 pub(crate) fn text_until(
     rule: &mut RuleBuilder,
-    grammar: &Grammar,
+    grammar: &mut Grammar,
+    limits: &SyntaxLimits,
     offset: usize,
-    ends: &[Box<str>],
+    ends: &Words,
     excludes: &[Box<str>],
-) -> NodeId {
-    let mut all = [ends, excludes].concat();
-    all.sort_unstable();
-    all.dedup();
-    if overlaps(ends.iter().map(|end| &**end), excludes) {
-        let mut ways = Vec::with_capacity(ends.len());
-        for end in ends {
-            let until = NodeKind::TextUntil {
-                end: end.clone(),
-                others: all.clone(),
-            };
-            ways.push(rule.push(offset, until));
-        }
-        return rule.alternate(offset, ways);
+) -> Result<NodeId, SyntaxError> {
+    let words = match excludes {
+        [] => ends.clone(),
+        _ => Words::new([ends, excludes].concat()),
+    };
+    grammar.charge(words.len(), offset, limits)?;
+    let overlap = overlaps(ends.iter().map(|end| &**end), &words);
+    if overlap.is_none_or(|found| found.of_words.iter().any(|class| *class != Some(None))) {
+        let ends = ends.clone();
+        return Ok(rule.push(offset, NodeKind::TextUntil { ends, words }));
     }
-    let text = rule.push(offset, NodeKind::TextWithout(all));
-    let mut ways = Vec::with_capacity(ends.len());
-    for end in ends {
-        ways.push(rule.pieces(offset, &grammar.pieces(end)));
-    }
-    let ends = rule.alternate(offset, ways);
-    rule.concat(offset, vec![text, ends])
+    let text = rule.push(offset, NodeKind::TextWithout(words));
+    let ends = ends
+        .iter()
+        .map(|end| rule.pieces(offset, &grammar.pieces(end)));
+    let ends = ends.collect();
+    let ends = rule.alternate(offset, ends);
+    Ok(rule.concat(offset, vec![text, ends]))
 }
 
 /// `(text tag)* text` and what else the flags make of it.
@@ -165,75 +181,6 @@ fn looped(
         (Some(first), true) => vec![first, tags],
         (Some(first), false) => vec![first],
     })
-}
-
-/// Whether in text without excluded strings and triggers, followed by a trigger, one of them may
-/// end before that trigger does.
-fn overlaps<'a>(triggers: impl Iterator<Item = &'a str> + Clone, excludes: &'a [Box<str>]) -> bool {
-    triggers.clone().any(|trigger| {
-        let trigger = trigger.as_bytes();
-        let excludes = excludes.iter().map(|text| text.as_bytes());
-        let mut all = triggers.clone().map(str::as_bytes).chain(excludes);
-        all.any(|other| {
-            let inside = trigger[..trigger.len() - 1]
-                .windows(other.len())
-                .any(|window| window == other);
-            let across = (1..other.len())
-                .any(|at| other.len() - at < trigger.len() && trigger.starts_with(&other[at..]));
-            inside || across
-        })
-    })
-}
-
-/// What the tags begin with, common beginnings once, and their contents.
-fn trie(rule: &mut RuleBuilder, grammar: &Grammar, offset: usize, tags: &[Tag]) -> NodeId {
-    #[derive(Default)]
-    struct Branch {
-        children: BTreeMap<Piece, usize>,
-        contents: Vec<NodeId>,
-    }
-    let mut branches = vec![Branch::default()];
-    for tag in tags {
-        let mut at = 0;
-        for piece in grammar.pieces(&format!("{}{}", tag.trigger, tag.rest)) {
-            at = match branches[at].children.get(&piece) {
-                Some(&child) => child,
-                None => {
-                    branches.push(Branch::default());
-                    let child = branches.len() - 1;
-                    branches[at].children.insert(piece, child);
-                    child
-                }
-            };
-        }
-        branches[at].contents.push(tag.content);
-    }
-    // Children come after their parents: from the last to the first, each with the pieces that lead
-    // to where it branches, the last of them first.
-    let mut built: Vec<(Vec<Piece>, NodeId)> = vec![(Vec::new(), 0); branches.len()];
-    for at in (0..branches.len()).rev() {
-        let Branch { children, contents } = std::mem::take(&mut branches[at]);
-        let is_chain = contents.is_empty() && children.len() == 1;
-        let mut ways = contents;
-        for (piece, child) in children {
-            let (mut pieces, node) = std::mem::take(&mut built[child]);
-            pieces.push(piece);
-            if is_chain {
-                built[at] = (pieces, node);
-                break;
-            }
-            pieces.reverse();
-            let text = rule.pieces(offset, &pieces);
-            ways.push(rule.concat(offset, vec![text, node]));
-        }
-        if !is_chain {
-            built[at] = (Vec::new(), rule.alternate(offset, ways));
-        }
-    }
-    let (mut pieces, node) = std::mem::take(&mut built[0]);
-    pieces.reverse();
-    let text = rule.pieces(offset, &pieces);
-    rule.concat(offset, vec![text, node])
 }
 
 impl TokenDispatch {

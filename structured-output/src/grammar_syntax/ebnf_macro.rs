@@ -5,6 +5,7 @@ use super::ast::{NodeId, NodeKind, SyntaxError, TokenSet};
 use super::cursor::cut;
 use super::dispatch::{Dispatch, Tag, TokenDispatch};
 use super::ebnf::Parser;
+use super::substring::Substrings;
 
 const MACROS: [&str; 6] = [
     "Regex",
@@ -34,7 +35,18 @@ struct Given<'a> {
 impl<'a> Parser<'a, '_> {
     /// Whether a name that was just read is that of a macro that is called.
     pub(super) fn is_macro(&self, name: &str) -> bool {
-        MACROS.contains(&name) && self.cursor.rest().trim_start().starts_with('(')
+        MACROS.contains(&name)
+            && self.cursor.rest().trim_start().starts_with('(')
+            && !self.defines(name)
+    }
+
+    /// Whether a rule has the name of a macro.
+    fn defines(&self, name: &str) -> bool {
+        let mut lines = self.cursor.source().lines();
+        lines.any(|line| {
+            let rest = line.trim_start().strip_prefix(name).map(str::trim_start);
+            rest.is_some_and(|rest| rest.starts_with("::=") || rest.starts_with('['))
+        })
     }
 
     /// A macro's meaning, from the parenthesis on.
@@ -54,7 +66,8 @@ impl<'a> Parser<'a, '_> {
                         other => return unexpected(&other, "`Substring` takes strings"),
                     }
                 }
-                Ok(NodeKind::Substring(chunks))
+                self.grammar.charge(chunks.len(), offset, self.limits)?;
+                Ok(NodeKind::Substring(Substrings::new(&chunks)))
             }
             "Token" | "ExcludeToken" => {
                 let mut ranges = Vec::new();
@@ -68,8 +81,8 @@ impl<'a> Parser<'a, '_> {
                         other => return unexpected(&other, "tokens are given by id"),
                     }
                 }
-                if ranges.is_empty() {
-                    let message = format!("`{name}` needs at least one token id");
+                if ranges.is_empty() && name == "Token" {
+                    let message = "`Token` needs at least one token id";
                     return Err(SyntaxError::new(offset, message));
                 }
                 Ok(NodeKind::Tokens(TokenSet {
@@ -203,7 +216,7 @@ impl<'a> Parser<'a, '_> {
         if by_token {
             Ok(tokens.build(&mut self.rule))
         } else {
-            texts.build(&mut self.rule, self.grammar)
+            texts.build(&mut self.rule, self.grammar, self.limits)
         }
     }
 

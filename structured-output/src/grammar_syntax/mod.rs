@@ -10,6 +10,9 @@
 //! | `lark` | Lark, with llguidance's extensions |
 //! | `structural_tag` | structural tags, today's and older |
 //! | `dispatch` | free text with triggers |
+//! | `words` | lists of strings, and where these begin within each other |
+//! | `piece_trie` | tags by what they begin with |
+//! | `substring` | the parts of a text, as an automaton |
 
 mod ast;
 mod cursor;
@@ -18,7 +21,10 @@ mod ebnf;
 mod ebnf_atom;
 mod ebnf_macro;
 mod lark;
+mod piece_trie;
 mod structural_tag;
+mod substring;
+mod words;
 
 /// Whether a grammar is Lark rather than EBNF: no line has `::=`, comments apart. The empty grammar
 /// counts as EBNF.
@@ -34,8 +40,11 @@ pub(crate) fn is_lark(source: &str) -> bool {
 }
 
 pub(crate) use ast::{
-    EmbeddedSchema, Grammar, Node, NodeId, NodeKind, RuleId, SyntaxError, SyntaxLimits, TokenSet,
+    Among, EmbeddedSchema, Grammar, Node, NodeId, NodeKind, RuleId, SyntaxError, SyntaxLimits,
+    TokenSet,
 };
 pub(crate) use ebnf::parse as parse_ebnf;
 pub(crate) use lark::parse as parse_lark;
 pub(crate) use structural_tag::{TagError, parse as parse_structural_tag};
+pub(crate) use substring::Substrings;
+pub(crate) use words::Words;

@@ -244,22 +244,24 @@ impl Lexicon {
         if counted.is_empty() {
             return;
         }
-        list.retain(|expr| {
-            let covered = counted.iter().any(|c| {
-                // t beside x{0,b} t, and x t beside x{1,b} t or x{0,b} t.
-                (c.tail == *expr && c.min == 0)
-                    || (c.min <= 1
-                        && match self.node(*expr) {
-                            Node::Concat(head, tail) => (head, tail) == (c.body, c.tail),
-                            _ => *expr == c.body && c.tail == EPSILON,
-                        })
-            });
-            !covered
+        counted.sort_unstable();
+        let mut optional: Vec<ExprId> = Vec::new();
+        optional.extend(counted.iter().filter(|c| c.min == 0).map(|c| c.tail));
+        optional.sort_unstable();
+        list.retain(|&expr| {
+            let (head, tail) = match self.node(expr) {
+                Node::Concat(head, tail) => (head, tail),
+                _ => (expr, EPSILON),
+            };
+            // t beside x{0,b} t, and x t beside x{1,b} t or x{0,b} t: of equal ones, the first has
+            // the least bound.
+            let at = counted.partition_point(|c| (c.body, c.tail) < (head, tail));
+            let is_one = |c: &Counted| (c.body, c.tail) == (head, tail) && c.min <= 1;
+            optional.binary_search(&expr).is_err() && !counted.get(at).is_some_and(is_one)
         });
         if counted.len() < 2 {
             return;
         }
-        counted.sort_unstable();
         let before = counted.len();
         counted.dedup_by(|next, kept| {
             let meets = (next.body, next.tail) == (kept.body, kept.tail)

@@ -1,9 +1,11 @@
 //! Counts within counts.
 
+use hashbrown::HashMap;
+
 use super::arena::{EPSILON, ExprId, Lexicon, Node, UNBOUNDED};
 
 /// What alternatives of [`Lexicon::drop_dominated`] have in common: `B` and `Z`.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Nested {
     body: ExprId,
     rest: ExprId,
@@ -37,21 +39,19 @@ impl Lexicon {
     /// `x` is too much for `r` is one more `B`. So of `(\w{1,100},?){1,100}` one alternative is
     /// left, not one for each way to share out what was read.
     pub(super) fn drop_dominated(&self, list: &mut Vec<ExprId>) {
-        let mut best: Vec<(Nested, u32)> = Vec::new();
+        let mut best: HashMap<Nested, u32> = HashMap::new();
         for &expr in list.iter() {
             let Some((nested, times)) = self.nested_counts(expr) else {
                 continue;
             };
-            match best.iter_mut().find(|(known, _)| *known == nested) {
-                Some((_, known)) => *known = times.max(*known),
-                None => best.push((nested, times)),
-            }
+            let known = best.entry(nested).or_insert(times);
+            *known = times.max(*known);
         }
         if best.is_empty() {
             return;
         }
         list.retain(|&expr| match self.nested_counts(expr) {
-            Some((nested, times)) => best.contains(&(nested, times)),
+            Some((nested, times)) => best.get(&nested) == Some(&times),
             None => true,
         });
     }

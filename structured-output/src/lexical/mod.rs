@@ -30,6 +30,7 @@
 mod arena;
 mod build;
 mod byte_set;
+mod choice_tree;
 mod completion;
 mod containment;
 mod counts;
@@ -52,6 +53,7 @@ pub(crate) use arena::{
     ANY, EMPTY, EPSILON, ExprId, Lexicon, MANY_MARKS, NO_MARK, TURNING_BYTES, UNBOUNDED,
 };
 pub(crate) use byte_set::ByteSet;
+pub(crate) use choice_tree::ChoiceTree;
 pub(crate) use counts::product;
 pub(crate) use fuel::{Fuel, OutOfFuel};
 pub(crate) use parts::{Characters, Less};

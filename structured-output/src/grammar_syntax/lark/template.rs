@@ -5,7 +5,7 @@
 //! after all statements, since a template may be defined after it is used, and one after the other,
 //! not one within the other.
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
 use super::super::ast::{NodeKind, RuleId, SyntaxError};
 use super::super::cursor::{Cursor, cut};
@@ -106,6 +106,7 @@ impl<'a> Parser<'a, '_> {
     /// `{x, y}` after a template's name.
     fn parameters(&mut self) -> Result<Vec<&'a str>, SyntaxError> {
         let mut parameters = Vec::new();
+        let mut seen = HashSet::new();
         self.cursor.skip(1);
         loop {
             self.skip_lines();
@@ -115,7 +116,7 @@ impl<'a> Parser<'a, '_> {
                     let message = format!("parameter `{}` is written in capitals", cut(name));
                     return Err(SyntaxError::new(offset, message));
                 }
-                Some(name) if parameters.contains(&name) => {
+                Some(name) if !seen.insert(name) => {
                     let message = format!("parameter `{}` stands twice", cut(name));
                     return Err(SyntaxError::new(offset, message));
                 }

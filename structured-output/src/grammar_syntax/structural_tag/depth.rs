@@ -8,6 +8,7 @@ use super::fields::refuse;
 pub(super) struct Depth {
     within: usize,
     num_values: usize,
+    num_bytes: usize,
 }
 
 impl Depth {
@@ -15,6 +16,8 @@ impl Depth {
     const MAX_WITHIN: usize = 64;
     /// Schemas read, one that is referred to as often as that.
     const MAX_VALUES: usize = 100_000;
+    /// Bytes of the schemas that are written out, each with the definitions of the whole.
+    const MAX_BYTES: usize = 16 << 20;
 
     /// Enters a schema within one.
     pub(super) fn enter(&mut self, pointer: &str) -> Result<(), TagError> {
@@ -42,6 +45,18 @@ impl Depth {
                 pointer,
                 format!("references lead to more than {max} schemas"),
             );
+        }
+        Ok(())
+    }
+
+    /// Counts bytes of schemas that are written out.
+    pub(super) fn write(&mut self, num_bytes: usize, pointer: &str) -> Result<(), TagError> {
+        self.num_bytes += num_bytes;
+        if self.num_bytes > Self::MAX_BYTES {
+            let max = Self::MAX_BYTES;
+            let message =
+                format!("schemas of values, each with all definitions, have more than {max} bytes");
+            return refuse(pointer, message);
         }
         Ok(())
     }

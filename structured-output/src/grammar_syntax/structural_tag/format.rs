@@ -4,7 +4,7 @@ use super::super::ast::{EmbeddedSchema, NodeId, NodeKind, RuleBuilder, RuleId, S
 use super::super::cursor::cut;
 use super::super::ebnf::parse as parse_ebnf;
 use super::super::ebnf_atom::any_char;
-use super::super::{is_lark, lark};
+use super::super::{Words, is_lark, lark};
 use super::fields::{Fields, token};
 use super::xml::{XmlStyle, unknown_style};
 use super::{Ends, Origin, Parser, TagError, at, in_source};
@@ -209,8 +209,16 @@ impl Parser<'_> {
         rule: &mut RuleBuilder,
         ends: &Ends,
     ) -> Result<NodeId, TagError> {
-        let mut without = fields.texts("excludes")?;
-        without.extend_from_slice(&ends.texts);
+        let excludes = fields.texts("excludes")?;
+        let without = match excludes.is_empty() {
+            true => ends.texts.clone(),
+            false => {
+                let without = Words::new([&*excludes, &*ends.texts].concat());
+                let charged = self.grammar.charge(without.len(), 0, self.limits);
+                charged.map_err(|error| at(fields.pointer, error))?;
+                without
+            }
+        };
         let max_tokens = fields.count("max_tokens", i32::MAX as u32)?;
         let max_chars = fields.count("max_chars", i32::MAX as u32)?;
         let mut text = rule.push(0, NodeKind::TextWithout(without));

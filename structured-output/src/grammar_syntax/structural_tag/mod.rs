@@ -20,11 +20,14 @@ mod xml;
 mod xml_nested;
 mod xml_value;
 
+use std::collections::HashSet;
+
+use super::Words;
 use super::ast::{Grammar, RuleBuilder, RuleId, SyntaxError, SyntaxLimits};
 use crate::error::{BYTE_ORDER_MARK, line_and_column};
 use crate::json::Value;
 use depth::Depth;
-use fields::Fields;
+use fields::{Fields, refuse};
 use xml_nested::NestedRules;
 
 /// Why a structural tag was refused.
@@ -90,6 +93,7 @@ pub(crate) fn parse(
         pointers: Vec::new(),
         nested_rules: NestedRules::new(),
         depth: Depth::default(),
+        read: HashSet::new(),
     };
     let root = parser.document(&value)?;
     Ok(Parsed {
@@ -104,6 +108,8 @@ struct Parser<'g> {
     pointers: Vec<Origin>,
     nested_rules: NestedRules,
     depth: Depth,
+    /// Schemas whose ways are among those of the value that is being read.
+    read: HashSet<String>,
 }
 
 /// A message with the place in a source.
@@ -115,7 +121,7 @@ fn in_source(source: &str, offset: usize, message: &str) -> String {
 /// What ends the text around a format: free text at its end doesn't contain it.
 #[derive(Clone, Default)]
 struct Ends {
-    texts: Vec<Box<str>>,
+    texts: Words,
     tokens: Vec<super::ast::TokenSet>,
 }
 
@@ -130,6 +136,9 @@ impl Parser<'_> {
         }
         let root = match fields.optional("format") {
             Some(format) => self.format(format, "/format", &Ends::default())?,
+            None if fields.optional("structures").is_none() => {
+                return refuse("", "the field `format` is missing");
+            }
             None => self.structures(&mut fields)?,
         };
         fields.finish()?;

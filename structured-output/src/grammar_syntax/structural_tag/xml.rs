@@ -4,6 +4,8 @@
 //! write arrays and objects as tags within tags (`xml_nested`). Members come in the schema's order,
 //! those that it doesn't name last, or in any order. White space is free around tags and around JSON.
 
+use std::collections::HashSet;
+
 use super::super::ast::{NodeId, NodeKind, RuleBuilder, RuleId};
 use super::fields::{Fields, refuse, shown};
 use super::xml_value::{Scope, Way};
@@ -177,6 +179,7 @@ impl Parser<'_> {
         rule: &mut RuleBuilder,
     ) -> Result<NodeId, TagError> {
         let required = object.texts("required")?;
+        let is_listed: HashSet<&str> = required.iter().map(|name| &**name).collect();
         let properties = object.optional("properties");
         let mut members = Vec::new();
         let mut names: Vec<&str> = Vec::new();
@@ -186,13 +189,14 @@ impl Parser<'_> {
             };
             for (name, schema) in list.iter() {
                 let at = format!("{}/{}", object.at("properties"), escaped(name));
-                let is_required = required.iter().any(|required| **required == **name);
+                let is_required = is_listed.contains(name.as_str());
                 let rule = self.xml_member(scope, Called::By(name), schema, &at)?;
                 names.push(name);
                 members.push(Member { rule, is_required });
             }
         }
-        if let Some(unknown) = required.iter().find(|name| !names.contains(&&***name)) {
+        let known: HashSet<&str> = names.iter().copied().collect();
+        if let Some(unknown) = required.iter().find(|name| !known.contains(&***name)) {
             return object.refuse(
                 "required",
                 &format!("names `{unknown}`, which must be one of `properties` in this style"),
@@ -287,7 +291,10 @@ impl Parser<'_> {
         let rule = self.declare(pointer)?;
         let mut builder = RuleBuilder::default();
         let mut ways = Vec::new();
-        for Way { kind, node } in self.xml_values(scope, schema, pointer, &mut builder)? {
+        let outer = std::mem::take(&mut self.read);
+        let values = self.xml_values(scope, schema, pointer, &mut builder)?;
+        self.read = outer;
+        for Way { kind, node } in values {
             let (before, mut between) = scope.style.open(kind);
             let mut items = vec![space(&mut builder)];
             let mut text = before.to_owned();

@@ -1,7 +1,9 @@
 //! The values of members that are written as tags: strings as they stand, all else as JSON.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
+use super::super::Words;
 use super::super::ast::{EmbeddedSchema, NodeId, NodeKind, RuleBuilder};
 use super::super::ebnf_atom::any_char;
 use super::fields::{Fields, refuse, shown};
@@ -68,6 +70,8 @@ pub(super) struct Scope<'a> {
     pub(super) pointer: String,
     /// That of the format it stands in.
     pub(super) format: String,
+    /// Bytes of schemas that were written out and aren't counted yet.
+    num_bytes: Cell<usize>,
 }
 
 impl<'a> Scope<'a> {
@@ -84,6 +88,7 @@ impl<'a> Scope<'a> {
             any_order,
             pointer: format.at("json_schema"),
             format: format.pointer.to_owned(),
+            num_bytes: Cell::default(),
         }
     }
 
@@ -146,8 +151,10 @@ impl<'a> Scope<'a> {
                 members.push((name.to_owned(), definitions.clone()));
             }
         }
+        let text = Value::Object(Arc::new(members)).to_text();
+        self.num_bytes.set(self.num_bytes.get() + text.len());
         EmbeddedSchema {
-            text: Value::Object(Arc::new(members)).to_text().into(),
+            text: text.into(),
             any_order: false,
         }
     }
@@ -159,7 +166,8 @@ pub(super) fn strings(names: &[&str]) -> Value {
 }
 
 impl Parser<'_> {
-    /// The ways to write a value. Recursion is bounded by [`Depth`].
+    /// The ways to write a value, those apart that are known already: a branch may lead where another
+    /// one led. Recursion is bounded by [`Depth`].
     pub(super) fn xml_values(
         &mut self,
         scope: &Scope<'_>,
@@ -169,6 +177,22 @@ impl Parser<'_> {
     ) -> Result<Vec<Way>, TagError> {
         self.depth.count(pointer)?;
         let (schema, pointer) = scope.resolved(schema, pointer.to_owned())?;
+        if self.read.contains(&pointer) {
+            return Ok(Vec::new());
+        }
+        let ways = self.xml_ways(scope, schema, &pointer, rule)?;
+        self.depth.write(scope.num_bytes.take(), &pointer)?;
+        self.read.insert(pointer);
+        Ok(ways)
+    }
+
+    fn xml_ways(
+        &mut self,
+        scope: &Scope<'_>,
+        schema: &Value,
+        pointer: &str,
+        rule: &mut RuleBuilder,
+    ) -> Result<Vec<Way>, TagError> {
         if *schema == Value::Bool(false) {
             return Ok(Vec::new());
         }
@@ -177,7 +201,7 @@ impl Parser<'_> {
             Value::Bool(_) => &anything,
             schema => schema,
         };
-        let mut fields = Fields::new(schema, &pointer)?;
+        let mut fields = Fields::new(schema, pointer)?;
         for annotation in ANNOTATIONS {
             fields.optional(annotation);
         }
@@ -307,7 +331,7 @@ impl Parser<'_> {
             }
         }
         let close: Box<str> = scope.style.close().into();
-        let mut parts = vec![rule.push(0, NodeKind::TextWithout(vec![close]))];
+        let mut parts = vec![rule.push(0, NodeKind::TextWithout(Words::new(vec![close])))];
         if min.is_some() || max.is_some() {
             let any = rule.push(0, NodeKind::Class(any_char()));
             parts.push(rule.push(

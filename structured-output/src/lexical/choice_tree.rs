@@ -1,11 +1,11 @@
 //! A choice between strings, as a tree of what they begin with: strings with a common beginning share it.
 
-use crate::lexical::{EPSILON, ExprId, Lexicon};
+use super::{EPSILON, ExprId, Lexicon};
 
 /// The tree of strings that come in their order, each once.
 #[derive(Default)]
-pub(super) struct ChoiceTree<'a> {
-    last: &'a [u8],
+pub(crate) struct ChoiceTree {
+    last: Vec<u8>,
     /// The places along the last string where others leave it, and its end.
     open: Vec<Fork>,
 }
@@ -17,9 +17,9 @@ struct Fork {
     rests: Vec<ExprId>,
 }
 
-impl<'a> ChoiceTree<'a> {
+impl ChoiceTree {
     /// Adds a string. Costs its length, and as many nodes as it has bytes of its own.
-    pub(super) fn push(&mut self, lexicon: &mut Lexicon, word: &'a [u8]) {
+    pub(crate) fn push(&mut self, lexicon: &mut Lexicon, word: &[u8]) {
         let both = self.last.iter().zip(word);
         let common = both.take_while(|(a, b)| a == b).count();
         self.close_to(lexicon, common);
@@ -29,7 +29,8 @@ impl<'a> ChoiceTree<'a> {
                 rests: vec![EPSILON],
             });
         }
-        self.last = word;
+        self.last.truncate(common);
+        self.last.extend_from_slice(&word[common..]);
     }
 
     /// Ends what lies deeper in the last string than a place, at which there is a fork then.
@@ -51,7 +52,7 @@ impl<'a> ChoiceTree<'a> {
     }
 
     /// The language of all strings.
-    pub(super) fn finish(mut self, lexicon: &mut Lexicon) -> ExprId {
+    pub(crate) fn finish(mut self, lexicon: &mut Lexicon) -> ExprId {
         self.close_to(lexicon, 0);
         let rests = self.open.pop().map(|fork| fork.rests);
         lexicon.or(&rests.unwrap_or_default())

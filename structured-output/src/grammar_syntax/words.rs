@@ -1,0 +1,230 @@
+//! Lists of strings that nodes share, and where the strings of a list begin within each other.
+
+use std::collections::HashMap;
+use std::ops::Deref;
+use std::sync::Arc;
+
+/// Strings in their order, each once. A clone is the same list.
+#[derive(Debug, Clone)]
+pub(crate) struct Words(Arc<[Box<str>]>);
+
+impl Words {
+    /// A list of strings that come in any order.
+    pub(crate) fn new(mut list: Vec<Box<str>>) -> Self {
+        list.sort_unstable();
+        list.dedup();
+        Self(list.into())
+    }
+
+    /// What tells this list from all that live, but for its clones.
+    pub(crate) fn address(&self) -> usize {
+        self.0.as_ptr() as usize
+    }
+}
+
+impl Default for Words {
+    fn default() -> Self {
+        Self::new(Vec::new())
+    }
+}
+
+impl Deref for Words {
+    type Target = [Box<str>];
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl From<Vec<Box<str>>> for Words {
+    fn from(list: Vec<Box<str>>) -> Self {
+        Self::new(list)
+    }
+}
+
+const ROOT: u32 = 0;
+
+/// The automaton of some words (Aho, Corasick 1975): their beginnings, and of each the longest other
+/// one that it ends with.
+struct Automaton {
+    next: HashMap<(u32, u8), u32>,
+    /// That longest other beginning, by number.
+    suffix: Vec<u32>,
+    depth: Vec<u32>,
+    /// Whether a word ends with the beginning, or is it.
+    ends_word: Vec<bool>,
+}
+
+impl Automaton {
+    /// Takes time and memory as the words have bytes.
+    fn new(words: &[Box<str>]) -> Self {
+        let mut next = HashMap::new();
+        // Of each beginning, what it is longer than, and its last byte.
+        let mut parents = vec![(ROOT, 0_u8)];
+        let mut depth = vec![0];
+        let mut ends_word = vec![false];
+        for word in words {
+            let mut at = ROOT;
+            for (&byte, length) in word.as_bytes().iter().zip(1..) {
+                at = *next.entry((at, byte)).or_insert_with(|| {
+                    parents.push((at, byte));
+                    depth.push(length);
+                    ends_word.push(false);
+                    depth.len() as u32 - 1
+                });
+            }
+            ends_word[at as usize] = true;
+        }
+        let mut automaton = Self {
+            next,
+            suffix: vec![ROOT; depth.len()],
+            depth,
+            ends_word,
+        };
+        let mut by_depth: Vec<u32> = (1..automaton.depth.len() as u32).collect();
+        by_depth.sort_by_key(|&at| automaton.depth[at as usize]);
+        for at in by_depth {
+            let (parent, byte) = parents[at as usize];
+            let mut longest = ROOT;
+            let mut shorter = parent;
+            while shorter != ROOT {
+                shorter = automaton.suffix[shorter as usize];
+                if let Some(&known) = automaton.next.get(&(shorter, byte)) {
+                    longest = known;
+                    break;
+                }
+            }
+            automaton.suffix[at as usize] = longest;
+            automaton.ends_word[at as usize] |= automaton.ends_word[longest as usize];
+        }
+        automaton
+    }
+
+    /// The beginnings along one of the words.
+    fn path<'a>(&'a self, word: &'a str) -> impl Iterator<Item = u32> + 'a {
+        let mut at = ROOT;
+        word.bytes().map_while(move |byte| {
+            at = *self.next.get(&(at, byte))?;
+            Some(at)
+        })
+    }
+}
+
+/// What text before a word must not end with, so that no other word ends before that one does.
+pub(super) struct Class {
+    /// A class of which all is forbidden here too; it comes before this one. `None` for text that
+    /// may end with anything.
+    pub(super) parent: Option<usize>,
+    /// What else is forbidden.
+    pub(super) endings: Words,
+}
+
+/// Some words with what may stand before them.
+#[derive(Default)]
+pub(super) struct Overlaps {
+    pub(super) classes: Vec<Class>,
+    /// Of each word: `None` where another word ends within it, so that it is never the first;
+    /// `Some(None)` where any text may stand before it.
+    pub(super) of_words: Vec<Option<Option<usize>>>,
+    /// Bytes of all that is forbidden.
+    pub(super) num_bytes: usize,
+}
+
+/// More bytes in what is forbidden aren't listed.
+const MAX_ENDING_BYTES: usize = 8 << 20;
+
+/// Where `ends` overlap with words, which they are among. `None` where that takes more to say than
+/// some megabytes.
+///
+/// A word that begins before `end` and ends within it is `x v`, where `v` is a beginning of `end`: so
+/// the text before `end` must not end with `x`. All such `v` lie on the path of `end`, and words with
+/// the same last `v` are of one class.
+pub(super) fn overlaps<'a>(
+    ends: impl Iterator<Item = &'a str> + Clone,
+    words: &Words,
+) -> Option<Overlaps> {
+    let automaton = Automaton::new(words);
+    let mut is_within = vec![false; automaton.depth.len()];
+    for end in ends.clone() {
+        for at in automaton.path(end).take(end.len().saturating_sub(1)) {
+            is_within[at as usize] = true;
+        }
+    }
+    let mut overlaps = Overlaps::default();
+    let mut endings: HashMap<u32, Vec<Box<str>>> = HashMap::new();
+    for word in words.iter() {
+        let Some(whole) = automaton.path(word).last() else {
+            continue;
+        };
+        let mut at = automaton.suffix[whole as usize];
+        while at != ROOT {
+            if is_within[at as usize] {
+                let before = word.len() - automaton.depth[at as usize] as usize;
+                overlaps.num_bytes += before;
+                if overlaps.num_bytes > MAX_ENDING_BYTES {
+                    return None;
+                }
+                endings.entry(at).or_default().push(word[..before].into());
+            }
+            at = automaton.suffix[at as usize];
+        }
+    }
+    let mut known: HashMap<u32, usize> = HashMap::new();
+    for end in ends {
+        let mut class = Some(None);
+        for at in automaton.path(end).take(end.len().saturating_sub(1)) {
+            if automaton.ends_word[at as usize] {
+                class = None;
+                break;
+            }
+            if let Some(endings) = endings.remove(&at) {
+                known.insert(at, overlaps.classes.len());
+                overlaps.classes.push(Class {
+                    parent: class.flatten(),
+                    endings: Words::new(endings),
+                });
+            }
+            if let Some(&own) = known.get(&at) {
+                class = Some(Some(own));
+            }
+        }
+        overlaps.of_words.push(class);
+    }
+    Some(overlaps)
+}
+
+/// Strings that others may begin with.
+pub(super) struct Beginnings<'a> {
+    /// In their order, each with the place of the longest other one that it begins with.
+    sorted: Vec<(&'a str, Option<usize>)>,
+}
+
+impl<'a> Beginnings<'a> {
+    pub(super) fn new(list: &'a [Box<str>]) -> Self {
+        let mut words: Vec<&str> = list.iter().map(|word| &**word).collect();
+        words.sort_unstable();
+        let mut sorted: Vec<(&str, Option<usize>)> = Vec::with_capacity(words.len());
+        for word in words {
+            let mut before = sorted.len().checked_sub(1);
+            while let Some(at) = before.filter(|&at| !word.starts_with(sorted[at].0)) {
+                before = sorted[at].1;
+            }
+            sorted.push((word, before));
+        }
+        Self { sorted }
+    }
+
+    /// The one of them that a text begins with, if it is only one.
+    pub(super) fn only_one_of(&self, text: &str) -> Option<&'a str> {
+        let after = self.sorted.partition_point(|(word, _)| *word <= text);
+        // All that the text begins with is there too.
+        let mut at = after.checked_sub(1)?;
+        while !text.starts_with(self.sorted[at].0) {
+            at = self.sorted[at].1?;
+        }
+        match self.sorted[at] {
+            (word, None) => Some(word),
+            _ => None,
+        }
+    }
+}
