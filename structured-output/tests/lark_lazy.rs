@@ -235,7 +235,7 @@ fn what_has_no_exact_meaning_is_refused_with_its_place() {
     let cases = [
         (
             tools("tail | tools tail\ntools: | tools tool", ""),
-            "leads back to itself, and not only at its end",
+            "leads back to itself other than at its end",
         ),
         (
             tools("tool* tail \"<eos>\"", ""),
@@ -255,7 +255,7 @@ fn what_has_no_exact_meaning_is_refused_with_its_place() {
         ),
         (
             tools("block\nblock: \"(\" block \")\" | \"x\" tool", ""),
-            "leads back to itself, and not only at its end",
+            "leads back to itself other than at its end",
         ),
     ];
     for (source, expected) in cases {

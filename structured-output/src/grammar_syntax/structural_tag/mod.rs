@@ -7,6 +7,7 @@
 //! | `fields` | reading an object's fields |
 //! | `format` | formats one by one |
 //! | `tags` | tags, and free text with tags in it |
+//! | `plain_text` | a tag's content that is free text up to its end |
 //! | `xml` | the members of an object as tags |
 //! | `xml_value` | their values |
 //! | `depth` | bounds on what references lead to |
@@ -15,6 +16,7 @@
 mod depth;
 mod fields;
 mod format;
+mod plain_text;
 mod tags;
 mod xml;
 mod xml_nested;
