@@ -343,12 +343,10 @@ impl Lexer {
             }
             let mut rest = stack;
             match rest.pop() {
-                None => {}
-                Some(Expr::Terminal(id)) => {
-                    if self.languages[id].contains(&b""[..]) {
-                        pending.push(rest);
-                    }
+                Some(Expr::Terminal(id)) if self.languages[id].contains(&b""[..]) => {
+                    pending.push(rest);
                 }
+                None | Some(Expr::Terminal(_)) => {}
                 Some(Expr::Concat(items)) => {
                     rest.extend(items.into_iter().rev());
                     pending.push(rest);

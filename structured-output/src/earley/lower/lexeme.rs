@@ -36,11 +36,11 @@ pub(super) fn words(
         NodeKind::NamedToken(name) => Some(name),
         _ => None,
     });
-    let is_text = |name: &&Box<str>| {
+    let names = names.filter(|name| {
         let named = tokens.get(*name);
         named.is_some_and(|named| named.control_ids.is_empty() && named.stop_ids.is_empty())
-    };
-    Words::new(names.filter(is_text).cloned().collect())
+    });
+    Words::new(names.cloned().collect())
 }
 
 impl Lowering {
