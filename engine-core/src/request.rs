@@ -30,6 +30,7 @@ pub struct Request {
     all_token_ids: Vec<u32>,
     /// Output tokens that came with the request and are not emitted again.
     num_replayed_tokens: usize,
+    is_replay: bool,
     block_hasher: BlockHasher,
     /// One per full block of `all_token_ids`.
     block_hashes: Vec<BlockHash>,
@@ -85,6 +86,7 @@ impl Request {
             request_id,
             prompt_token_ids,
             output_token_ids,
+            is_replay,
             sampling_params,
             arrival_time,
             cache_salt,
@@ -110,6 +112,7 @@ impl Request {
             prompt_token_ids: prompt_token_ids.into(),
             all_token_ids,
             num_replayed_tokens,
+            is_replay,
             block_hasher: *block_hasher,
             block_hashes,
             num_computed_tokens: 0,
@@ -190,6 +193,11 @@ impl Request {
     /// Output tokens that came with the request.
     pub fn num_replayed_tokens(&self) -> usize {
         self.num_replayed_tokens
+    }
+
+    /// Whether an earlier core had taken it: the limits of queues are not for it.
+    pub fn is_replay(&self) -> bool {
+        self.is_replay
     }
 
     /// Tokens whose keys and values are in the cache, the step in flight included.

@@ -15,7 +15,7 @@ use candle_core::quantized::{GgmlDType, QTensor};
 use candle_core::{Device, Tensor};
 use converter::{Encode, convert, floats};
 use half::f16;
-use model_runner::{Runner, Sequence, WeightOptions, bits, load, shared};
+use model_runner::{Runner, Sequence, WeightOptions, bits, cosine, load, shared};
 use protocol::{BackendKind, Dtype, Quantization};
 use random_checkpoint::{Random, RandomCheckpoint};
 use serde_json::{Value, json};
@@ -41,16 +41,6 @@ fn largest_difference(a: &[f32], b: &[f32]) -> f32 {
     std::iter::zip(a, b)
         .map(|(a, b)| (a - b).abs())
         .fold(0.0, f32::max)
-}
-
-/// The cosine of the angle between two rows of logits.
-fn cosine(a: &[f32], b: &[f32]) -> f64 {
-    let dot = |a: &[f32], b: &[f32]| -> f64 {
-        std::iter::zip(a, b)
-            .map(|(a, b)| f64::from(*a) * f64::from(*b))
-            .sum()
-    };
-    dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()
 }
 
 /// Writes `folder`'s model beside it.
@@ -555,6 +545,84 @@ fn numbers_must_be_finite() {
             );
         }
     }
+}
+
+#[test]
+fn settings_that_would_change_the_result_are_refused() {
+    let refused = |key: &str, found: &str, right: &str| {
+        format!(
+            "model.gguf: metadata {key}: {found} must be {right} or absent: this setting is not \
+             supported"
+        )
+    };
+    for (architecture, key, number, right) in [
+        (
+            "Qwen3MoeForCausalLM",
+            "qwen3moe.expert_gating_func",
+            2,
+            "0, 1",
+        ),
+        (
+            "Qwen3MoeForCausalLM",
+            "qwen3moe.expert_weights_scale",
+            3,
+            "0, 1",
+        ),
+        (
+            "Qwen3MoeForCausalLM",
+            "qwen3moe.router_logit_softcapping",
+            30,
+            "0",
+        ),
+        ("Qwen2ForCausalLM", "qwen2.attn_logit_softcapping", 50, "0"),
+        ("Qwen2ForCausalLM", "qwen2.final_logit_softcapping", 30, "0"),
+        (
+            "Qwen2ForCausalLM",
+            "qwen2.rope.scaling.attn_factor",
+            2,
+            "0, 1",
+        ),
+    ] {
+        let error = error_of_changed(architecture, "", |writer| {
+            writer.f32(key, number as f32);
+        });
+        assert_eq!(error, refused(key, &number.to_string(), right));
+    }
+    for (key, right) in [
+        ("qwen2.attention.causal", true),
+        ("qwen2.expert_weights_norm", true),
+        ("qwen2.use_parallel_residual", false),
+    ] {
+        let error = error_of_changed("Qwen2ForCausalLM", "", |writer| {
+            writer.bool(key, !right);
+        });
+        let (found, right) = ((!right).to_string(), right.to_string());
+        assert_eq!(error, refused(key, &found, &right));
+    }
+    let key = "gemma3.attention.sliding_window_pattern";
+    let error = error_of_changed("Gemma3ForCausalLM", key, |writer| {
+        writer.u32(key, 4);
+    });
+    assert_eq!(
+        error,
+        format!("model.gguf: metadata {key}: 4 must be 6 or absent: no other pattern is supported")
+    );
+
+    // What changes nothing may stand there.
+    let folder = tempfile::tempdir().unwrap();
+    RandomCheckpoint::tiny("Qwen2ForCausalLM", 1)
+        .write(folder.path())
+        .unwrap();
+    let mut writer = convert(folder.path(), &floats(0));
+    writer
+        .u32("qwen2.expert_gating_func", 1)
+        .f32("qwen2.expert_weights_scale", 1.0)
+        .bool("qwen2.expert_weights_norm", true)
+        .bool("qwen2.attention.causal", true)
+        .f32("qwen2.final_logit_softcapping", 0.0);
+    let path = folder.path().join("model.gguf");
+    writer.write(&path).unwrap();
+    load(&path, BackendKind::Cpu, Dtype::Auto, 1).unwrap();
 }
 
 #[test]

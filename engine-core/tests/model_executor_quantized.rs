@@ -9,19 +9,9 @@ mod random_checkpoint;
 use std::path::Path;
 
 use engine_core::model_executor::ForwardInput;
-use model_runner::{LIMITS, Runner, Sequence, WeightOptions, load_cached};
+use model_runner::{LIMITS, Runner, Sequence, WeightOptions, cosine, load_cached};
 use protocol::{BackendKind, Dtype, KvCacheDtype, Quantization};
 use random_checkpoint::{ARCHITECTURES, Random, RandomCheckpoint};
-
-/// The cosine of the angle between two rows of logits.
-fn cosine(a: &[f32], b: &[f32]) -> f64 {
-    let dot = |a: &[f32], b: &[f32]| -> f64 {
-        std::iter::zip(a, b)
-            .map(|(a, b)| f64::from(*a) * f64::from(*b))
-            .sum()
-    };
-    dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()
-}
 
 /// Both backends on one random checkpoint: how alike the logits are by quantization.
 fn likeness(architecture: &'static str, seed: u64) -> [f64; 2] {
@@ -65,6 +55,52 @@ fn all_families_agree_with_candle_on_the_same_quantized_weights() {
                 sorted[sorted.len() / 2] > 0.998,
                 "{architecture}: {sorted:?}"
             );
+        }
+    }
+}
+
+/// By how much the logits of a model of one layer are off the unquantized ones, relative to them, in the
+/// mean of squares.
+fn error_of_one_layer(architecture: &'static str, quantization: Quantization) -> f64 {
+    let folder = tempfile::tempdir().unwrap();
+    let mut checkpoint = RandomCheckpoint {
+        num_hidden_layers: 1,
+        ..RandomCheckpoint::tiny(architecture, 5)
+    };
+    // Each token goes through all experts: no rounding chooses another.
+    for experts in ["num_experts", "num_local_experts"] {
+        if let Some(number) = checkpoint.extra.get(experts).cloned() {
+            checkpoint.extra["num_experts_per_tok"] = number;
+        }
+    }
+    checkpoint.write(folder.path()).unwrap();
+    let mut random = Random(5);
+    let ids: Vec<u32> = (0..60).map(|_| random.below(203) as u32).collect();
+    let logits = |quantization| {
+        let options = WeightOptions(Dtype::Float32, quantization);
+        let mut runner = Runner::new(folder.path(), BackendKind::Cpu, options, 2);
+        let mut sequence = Sequence::new(&ids, &[5, 2, 9, 4]);
+        let each: Vec<Vec<f32>> = (0..ids.len())
+            .map(|_| runner.step(&mut [(&mut sequence, 1)]).remove(0))
+            .collect();
+        each.concat()
+    };
+    let (exact, found) = (logits(Quantization::None), logits(quantization));
+    let square = |value: f32| f64::from(value).powi(2);
+    let error: f64 = std::iter::zip(&exact, &found)
+        .map(|(exact, found)| square(exact - found))
+        .sum();
+    let total: f64 = exact.iter().map(|exact| square(*exact)).sum();
+    (error / total).sqrt()
+}
+
+#[test]
+fn a_layer_of_every_family_stays_near_the_unquantized_one() {
+    for architecture in ARCHITECTURES {
+        for (quantization, bound) in [(Quantization::Q8_0, 0.03), (Quantization::Q4_0, 0.25)] {
+            let error = error_of_one_layer(architecture, quantization);
+            println!("{architecture} {quantization:?}: {error:.4}");
+            assert!(error < bound, "{architecture} {quantization:?}: {error}");
         }
     }
 }

@@ -109,8 +109,8 @@ pub struct EngineArgs {
     /// Share of the KV blocks that stays free when a request is admitted, 0 to less than 1
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, allow_negative_numbers = true, value_parser = watermark)]
     pub watermark: f64,
-    /// Most requests that wait; one more is refused. Where absent a server has 4096, and others no
-    /// limit
+    /// Most requests that wait, beyond those that one of the next steps begins; one more is refused.
+    /// Where absent a server has 4096, and others no limit
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_num_queued_reqs: Option<u32>,
     /// Most prompt tokens of waiting requests; a request beyond is refused. No limit where absent

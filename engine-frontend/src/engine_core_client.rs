@@ -9,5 +9,6 @@ mod error;
 mod process;
 
 pub use client::EngineCoreClient;
+pub(crate) use client::within_a_year;
 pub use error::{EngineCoreClientError, EngineCoreStartupError, EngineDeadError};
 pub use process::LaunchOptions;

@@ -1,12 +1,19 @@
 //! From a caller's request to an [`EngineCoreRequest`]: validation, template, tokens, lengths.
 
 mod generate_request;
+/// Unix time in seconds of something that was just now.
+fn unix_time(then: Instant) -> f64 {
+    let then = SystemTime::now().checked_sub(then.elapsed());
+    let since = then.and_then(|then| then.duration_since(UNIX_EPOCH).ok());
+    since.map_or(0.0, |since| since.as_secs_f64())
+}
+
 #[cfg(test)]
 mod tests;
 mod tokenize;
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use protocol::{EngineCoreRequest, SamplingParams, StructuredOutputsParams};
 use structured_output::CancelFlag;
@@ -32,6 +39,8 @@ use crate::structured_outputs::{
 pub struct ProcessedInputs {
     /// The request, with `n` as the caller has it.
     pub request: EngineCoreRequest,
+    /// When it came.
+    pub arrival: Instant,
     /// The prompt as text: as given or as rendered.
     pub prompt: Option<Arc<str>>,
     /// What the caller of a constrained request calls its fields.
@@ -41,10 +50,11 @@ pub struct ProcessedInputs {
 }
 
 impl ProcessedInputs {
-    /// A request of which nothing stays behind.
+    /// A request that arrives now, of which nothing stays behind.
     pub fn new(request: EngineCoreRequest) -> Self {
         Self {
             request,
+            arrival: Instant::now(),
             prompt: None,
             callers_fields: None,
             thinking: None,
@@ -213,15 +223,14 @@ impl InputProcessor {
                 external_req_id: Some(request.request_id),
                 prompt_token_ids: token_ids,
                 sampling_params: params,
-                arrival_time: SystemTime::now()
-                    .duration_since(UNIX_EPOCH)
-                    .map_or(0.0, |since| since.as_secs_f64()),
+                arrival_time: unix_time(request.arrival),
                 cache_salt: request.cache_salt,
                 priority: request.priority,
                 trace_headers: request.trace_headers,
                 reasoning_ended,
                 ..EngineCoreRequest::default()
             },
+            arrival: request.arrival,
             prompt: prompt.map(Arc::from),
             callers_fields,
             // A constraint that holds inside thinking leaves nothing to tell apart.

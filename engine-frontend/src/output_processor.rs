@@ -68,6 +68,7 @@ impl OutputProcessor {
     ) -> Vec<EngineCoreRequest> {
         let ProcessedInputs {
             request,
+            arrival,
             prompt,
             callers_fields,
             thinking,
@@ -103,7 +104,7 @@ impl OutputProcessor {
                 // A replayed request's tokens were given out before.
                 sent_tokens: request.output_token_ids.len(),
                 queue: queue.clone(),
-                stats: RequestStateStats::new(request, n),
+                stats: RequestStateStats::new(request, n, arrival),
             }
         };
         if request.sampling_params.n <= 1 {

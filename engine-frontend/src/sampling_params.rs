@@ -61,7 +61,8 @@ fn check(
     Err(ValidationError::field(parameter, value, message))
 }
 
-fn verify_ranges(p: &SamplingParams) -> Result<(), ValidationError> {
+/// Checks the numbers that have bounds whatever the model is.
+pub(crate) fn verify_ranges(p: &SamplingParams) -> Result<(), ValidationError> {
     let within = |low: f32, high: f32, v: f32| v >= low && v <= high;
     check(
         (1..=MAX_N_SEQUENCES).contains(&p.n),

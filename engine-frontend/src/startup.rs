@@ -15,6 +15,7 @@ use crate::async_llm::AsyncLLM;
 use crate::engine_core_client::{EngineCoreClient, EngineCoreStartupError, LaunchOptions};
 use crate::error::ValidationError;
 use crate::openai::DefaultSamplingParams;
+use crate::sampling_params::verify_ranges;
 use crate::supervisor::{CoreSource, SupervisedCore, SupervisorOptions};
 
 /// Why there is no engine.
@@ -135,6 +136,7 @@ async fn start_core(
         GenerationConfigArg::Vllm => DefaultSamplingParams::default(),
     };
     let defaults = defaults.overridden_by(args.override_generation_config.unwrap_or_default());
+    verify_defaults(&defaults)?;
     let tokenizer = match &args.chat_template {
         Some(template) => with_chat_template(tokenizer, template)?,
         None => tokenizer,
@@ -282,6 +284,17 @@ fn default_sampling_params(config: &GenerationConfig) -> DefaultSamplingParams {
     }
 }
 
+/// Refuses defaults by which every request without sampling parameters of its own would be refused.
+fn verify_defaults(defaults: &DefaultSamplingParams) -> Result<(), ValidationError> {
+    verify_ranges(&defaults.to_sampling_params()).map_err(|error| {
+        let message = format!(
+            "the model's sampling defaults can't be used: {error}; --override-generation-config gives \
+             others, --generation-config vllm ignores them"
+        );
+        ValidationError::new(message)
+    })
+}
+
 /// How far the weights are, at a terminal.
 #[derive(Debug, Default)]
 struct LoadProgressBar(std::sync::OnceLock<ProgressBar>);
@@ -336,6 +349,30 @@ mod tests {
         let error = started.expect("it waits for the core").unwrap_err();
         assert!(matches!(error, StartupError::Tokenizer { .. }), "{error}");
         assert!(error.to_string().contains("tokenizer.json"), "{error}");
+    }
+
+    #[test]
+    fn defaults_that_no_request_could_have_are_refused() {
+        let config = |change: fn(&mut GenerationConfig)| {
+            let mut config = GenerationConfig::default();
+            change(&mut config);
+            verify_defaults(&default_sampling_params(&config)).map_err(|error| error.to_string())
+        };
+        assert_eq!(config(|_| {}), Ok(()));
+        assert_eq!(config(|config| config.temperature = Some(0.0)), Ok(()));
+        assert_eq!(config(|config| config.top_k = Some(-1)), Ok(()));
+        let error = config(|config| config.temperature = Some(-1.0)).unwrap_err();
+        assert!(
+            error.contains("defaults")
+                && error.contains("temperature must be between 0 and 2, got -1"),
+            "{error}"
+        );
+        let error = config(|config| config.top_p = Some(7.0)).unwrap_err();
+        assert!(error.contains("top_p must be greater than 0"), "{error}");
+        let error = config(|config| config.min_p = Some(f32::NAN)).unwrap_err();
+        assert!(error.contains("min_p"), "{error}");
+        let error = config(|config| config.repetition_penalty = Some(0.0)).unwrap_err();
+        assert!(error.contains("repetition_penalty"), "{error}");
     }
 
     #[test]

@@ -8,12 +8,13 @@
 
 mod in_flight;
 mod restart;
+mod shutdown;
 mod source;
 mod watch;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use protocol::{EngineCoreOutputs, EngineCoreReadyResponse, EngineCoreRequest};
 use tokio::task::AbortHandle;
@@ -54,7 +55,6 @@ pub struct SupervisedCore {
     options: SupervisorOptions,
     ready: EngineCoreReadyResponse,
     state: Mutex<State>,
-    is_shutting_down: AtomicBool,
     num_restarts: AtomicU64,
     on_restart: OnceLock<Box<dyn OnRestart>>,
     watcher: OnceLock<AbortHandle>,
@@ -79,6 +79,10 @@ struct State {
     health: CoreHealth,
     /// Why the supervisor killed the core, where it did.
     killed_because: Option<String>,
+    /// Why it is [`CoreHealth::Dead`], where it was not told to end.
+    gone: Option<EngineDeadError>,
+    /// Until when another core may take the place of one that dies, once all is to end.
+    end: Option<Instant>,
     /// Attempts in a row that brought no token.
     attempts: u32,
 }
@@ -99,9 +103,10 @@ impl SupervisedCore {
                 in_flight: InFlight::default(),
                 health: CoreHealth::Healthy,
                 killed_because: None,
+                gone: None,
+                end: None,
                 attempts: 0,
             }),
-            is_shutting_down: AtomicBool::new(false),
             num_restarts: AtomicU64::new(0),
             on_restart: OnceLock::new(),
             watcher: OnceLock::new(),
@@ -155,6 +160,25 @@ impl Drop for SupervisedCore {
 }
 
 impl State {
+    /// Whether all is to end now.
+    fn is_over(&self) -> bool {
+        self.end.is_some_and(|end| Instant::now() >= end)
+    }
+
+    /// Notes that there will be no other core.
+    fn give_up(&mut self, dead: EngineDeadError) -> EngineDeadError {
+        self.health = CoreHealth::Dead;
+        self.gone.insert(dead).clone()
+    }
+
+    /// Why there is no core and will be none.
+    fn why_gone(&self) -> EngineDeadError {
+        self.gone.clone().unwrap_or_else(|| EngineDeadError {
+            reason: "it is gone".to_owned(),
+            exit_status: None,
+        })
+    }
+
     /// Sends what may go now. A request that can't be sent any more fails when the core's end is
     /// noticed.
     fn send_next(&mut self) {
@@ -177,10 +201,7 @@ impl CoreClient for SupervisedCore {
             }
             state.in_flight.add(request, true);
         } else if state.health == CoreHealth::Dead {
-            return Err(EngineCoreClientError::EngineDead(EngineDeadError {
-                reason: "it is gone".to_owned(),
-                exit_status: None,
-            }));
+            return Err(EngineCoreClientError::EngineDead(state.why_gone()));
         } else {
             state.in_flight.add(request, false);
         }
@@ -204,10 +225,7 @@ impl CoreClient for SupervisedCore {
                 let received = match self.client() {
                     Some(client) => client.get_output().await,
                     // It was given up.
-                    None => Err(EngineDeadError {
-                        reason: "it is gone".to_owned(),
-                        exit_status: None,
-                    }),
+                    None => return Err(self.state().why_gone()),
                 };
                 match received {
                     Ok(Some(mut step)) => {
@@ -234,12 +252,6 @@ impl CoreClient for SupervisedCore {
     }
 
     fn shutdown(&self, drain_seconds: f64) -> BoxFuture<'_, Result<(), EngineDeadError>> {
-        Box::pin(async move {
-            self.is_shutting_down.store(true, Ordering::Relaxed);
-            match self.client() {
-                Some(client) => client.shutdown(drain_seconds).await,
-                None => Ok(()),
-            }
-        })
+        Box::pin(self.end_within(drain_seconds))
     }
 }

@@ -2,9 +2,15 @@
 
 use crate::error::{GgufError, cut};
 
-/// Most bytes of a header, so that a file of any size takes little memory to read. A vocabulary of
-/// 256,000 tokens makes one of 20 MiB.
+/// Most bytes of a header. A vocabulary of 256,000 tokens makes one of 20 MiB.
+///
+/// Numbers are kept as the file has them, and what takes more memory than it takes bytes is counted:
+/// strings of arrays here, entries and tensors where they are read. So a file of any size takes at most
+/// half a gigabyte to read.
 const MAX_HEADER_LEN: usize = 128 << 20;
+
+/// Most strings of all arrays: five times a vocabulary of 256,000 tokens with its merges.
+const MAX_STRINGS: usize = 1 << 22;
 
 /// A place in a file. Every read names what it reads, for the error where the file ends.
 pub(crate) struct Cursor<'a> {
@@ -12,6 +18,8 @@ pub(crate) struct Cursor<'a> {
     at: usize,
     /// Whether the file goes on after `bytes`.
     limited: bool,
+    /// Strings of arrays that may yet come.
+    strings_left: usize,
 }
 
 impl<'a> Cursor<'a> {
@@ -21,6 +29,7 @@ impl<'a> Cursor<'a> {
             bytes: &file[..file.len().min(MAX_HEADER_LEN)],
             at: 0,
             limited: file.len() > MAX_HEADER_LEN,
+            strings_left: MAX_STRINGS,
         }
     }
 
@@ -80,6 +89,34 @@ impl<'a> Cursor<'a> {
                 ),
             )),
         }
+    }
+
+    /// A number of things as above that must be at most `most`.
+    pub(crate) fn count_up_to(
+        &mut self,
+        most: usize,
+        least_bytes: usize,
+        what: &str,
+    ) -> Result<usize, GgufError> {
+        let count = self.count(least_bytes, what)?;
+        if count > most {
+            let problem = format!("{count} must be at most {most}");
+            return Err(GgufError::invalid(what, problem));
+        }
+        Ok(count)
+    }
+
+    /// An array's strings, of which there are `len`.
+    pub(crate) fn strings(&mut self, len: usize, what: &str) -> Result<Vec<String>, GgufError> {
+        self.strings_left = self.strings_left.checked_sub(len).ok_or_else(|| {
+            let problem = format!("all arrays must have at most {MAX_STRINGS} strings");
+            GgufError::invalid(what, problem)
+        })?;
+        let mut strings = Vec::with_capacity(len);
+        for _ in 0..len {
+            strings.push(self.string(what)?.to_owned());
+        }
+        Ok(strings)
     }
 
     pub(crate) fn string(&mut self, what: &str) -> Result<&'a str, GgufError> {

@@ -14,6 +14,7 @@ use crate::tensor_type::TensorType;
 pub struct GgufFile {
     header: Header,
     bytes: Mmap,
+    file: File,
 }
 
 /// A tensor of a file.
@@ -33,6 +34,11 @@ impl GgufFile {
     /// # Errors
     /// [`GgufError`]: it can't be read, is no GGUF file, or is broken.
     pub fn open(path: &Path) -> Result<Self, GgufError> {
+        // Before it is opened: a pipe would be waited for.
+        if !std::fs::metadata(path)?.is_file() {
+            let problem = "not a plain file";
+            return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, problem).into());
+        }
         let file = File::open(path)?;
         if file.metadata()?.len() == 0 {
             // Nothing can't be mapped; the error is the parser's.
@@ -44,7 +50,18 @@ impl GgufFile {
         Ok(Self {
             header: Header::parse(&bytes)?,
             bytes,
+            file,
         })
+    }
+
+    /// What is mapped, whatever has its name by now.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Bytes before the tensors' data.
+    pub fn header_len(&self) -> usize {
+        self.header.len()
     }
 
     /// Keys and values.

@@ -15,12 +15,19 @@ const DEFAULT_ALIGNMENT: usize = 32;
 /// Most dimensions of a tensor.
 const MAX_DIMS: u32 = 4;
 
+/// Most tensors: a hundred times the largest model's.
+const MAX_TENSORS: usize = 1 << 18;
+
+/// Most entries of the metadata, of which models have some dozens.
+const MAX_ENTRIES: usize = 1 << 16;
+
 /// What stands before the tensors' data.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Header {
     /// Keys and values.
     pub metadata: Metadata,
     tensors: HashMap<String, TensorInfo>,
+    len: usize,
 }
 
 /// A tensor's format, shape and place.
@@ -54,9 +61,11 @@ impl Header {
             return Err(GgufError::Version { version });
         }
         // Name's length, dimensions' number, one dimension, type, offset.
-        let num_tensors = cursor.count(8 + 4 + 4 + 8, "the number of tensors")?;
+        let num_tensors =
+            cursor.count_up_to(MAX_TENSORS, 8 + 4 + 4 + 8, "the number of tensors")?;
         // Key's length, type, value.
-        let num_entries = cursor.count(8 + 4 + 1, "the number of metadata entries")?;
+        let num_entries =
+            cursor.count_up_to(MAX_ENTRIES, 8 + 4 + 1, "the number of metadata entries")?;
         let metadata = Metadata::read(cursor, num_entries)?;
         let alignment = alignment(&metadata)?;
 
@@ -84,7 +93,17 @@ impl Header {
                 }
             };
         }
-        Ok(Self { metadata, tensors })
+        Ok(Self {
+            metadata,
+            tensors,
+            len: cursor.position(),
+        })
+    }
+
+    /// Its bytes, without what aligns the data after it.
+    #[allow(clippy::len_without_is_empty, reason = "it is never empty")]
+    pub fn len(&self) -> usize {
+        self.len
     }
 
     /// The tensor of a name.

@@ -35,6 +35,7 @@ mod file;
 mod header;
 mod k_blocks;
 mod metadata;
+mod numbers;
 mod tensor_type;
 
 pub use error::GgufError;
@@ -42,4 +43,5 @@ pub use file::{GgufFile, Tensor};
 pub use header::{Header, TensorInfo};
 pub use k_blocks::{K_BLOCK_LEN, KBlock};
 pub use metadata::{Array, Metadata, Value};
+pub use numbers::Numbers;
 pub use tensor_type::{MAX_BLOCK_LEN, TensorType};

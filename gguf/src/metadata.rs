@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use crate::cursor::Cursor;
 use crate::error::{GgufError, cut};
+use crate::numbers::{self, Numbers, kind};
 
 /// A value of the metadata. Whole numbers of all widths are one of two.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,12 +26,8 @@ pub enum Value {
 /// An array of the metadata. Arrays of arrays, which no model has, are refused.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Array {
-    /// Whole numbers, 8 to 64 bits, unsigned.
-    Unsigned(Vec<u64>),
-    /// Whole numbers, 8 to 64 bits, signed.
-    Signed(Vec<i64>),
-    /// Numbers of 32 or 64 bits.
-    Float(Vec<f64>),
+    /// Numbers, as wide as the file has them.
+    Numbers(Numbers),
     /// True or false.
     Bool(Vec<bool>),
     /// UTF-8.
@@ -161,13 +158,7 @@ impl Metadata {
     /// [`GgufError::WrongValue`].
     pub fn numbers(&self, key: &str) -> Result<Option<Vec<f64>>, GgufError> {
         self.typed(key, "an array of numbers", |value| match value {
-            Value::Array(Array::Float(numbers)) => Some(numbers.clone()),
-            Value::Array(Array::Unsigned(numbers)) => {
-                Some(numbers.iter().map(|number| *number as f64).collect())
-            }
-            Value::Array(Array::Signed(numbers)) => {
-                Some(numbers.iter().map(|number| *number as f64).collect())
-            }
+            Value::Array(Array::Numbers(numbers)) => Some(numbers.to_f64()),
             _ => None,
         })
     }
@@ -210,9 +201,7 @@ impl Value {
 impl Array {
     fn shown(&self) -> String {
         let (len, kind) = match self {
-            Self::Unsigned(values) => (values.len(), "unsigned numbers"),
-            Self::Signed(values) => (values.len(), "signed numbers"),
-            Self::Float(values) => (values.len(), "fractions"),
+            Self::Numbers(values) => (values.len(), values.shown()),
             Self::Bool(values) => (values.len(), "booleans"),
             Self::String(values) => (values.len(), "strings"),
         };
@@ -235,23 +224,6 @@ fn wrong_value(key: &str, value: &Value, expected: &str) -> GgufError {
     }
 }
 
-/// The kinds of values, by their numbers in a file.
-mod kind {
-    pub(super) const UINT8: u32 = 0;
-    pub(super) const INT8: u32 = 1;
-    pub(super) const UINT16: u32 = 2;
-    pub(super) const INT16: u32 = 3;
-    pub(super) const UINT32: u32 = 4;
-    pub(super) const INT32: u32 = 5;
-    pub(super) const FLOAT32: u32 = 6;
-    pub(super) const BOOL: u32 = 7;
-    pub(super) const STRING: u32 = 8;
-    pub(super) const ARRAY: u32 = 9;
-    pub(super) const UINT64: u32 = 10;
-    pub(super) const INT64: u32 = 11;
-    pub(super) const FLOAT64: u32 = 12;
-}
-
 fn read_value(cursor: &mut Cursor<'_>, kind: u32, place: &str) -> Result<Value, GgufError> {
     Ok(match kind {
         kind::UINT8 => Value::Unsigned(u8::from_le_bytes(cursor.array(place)?).into()),
@@ -271,70 +243,31 @@ fn read_value(cursor: &mut Cursor<'_>, kind: u32, place: &str) -> Result<Value, 
     })
 }
 
-/// Most elements of an array: 60 times the largest vocabulary.
-const MAX_ARRAY_LEN: usize = 1 << 24;
-
 fn read_array(cursor: &mut Cursor<'_>, place: &str) -> Result<Array, GgufError> {
     let element_kind = cursor.u32(place)?;
-    // Of a string, its length.
-    let width = match element_kind {
-        kind::UINT8 | kind::INT8 | kind::BOOL => 1,
-        kind::UINT16 | kind::INT16 => 2,
-        kind::UINT32 | kind::INT32 | kind::FLOAT32 => 4,
-        kind::UINT64 | kind::INT64 | kind::FLOAT64 | kind::STRING => 8,
-        kind::ARRAY => {
-            return Err(GgufError::invalid(
-                place,
-                "an array of arrays is not supported",
-            ));
-        }
-        other => return Err(unknown_kind(other, place)),
-    };
-    let len = cursor.count(width, place)?;
-    if len > MAX_ARRAY_LEN {
-        let problem = format!("an array of {len} elements must have at most {MAX_ARRAY_LEN}");
-        return Err(GgufError::invalid(place, problem));
+    if let Some(width) = numbers::width(element_kind) {
+        let len = cursor.count(width, place)?;
+        let bytes = cursor.take(len * width, place)?;
+        return Ok(Array::Numbers(Numbers::new(element_kind, bytes)));
     }
-    macro_rules! numbers {
-        ($array:ident, $number:ty, $wide:ty) => {
-            Array::$array(
-                cursor
-                    .take(len * width, place)?
-                    .as_chunks()
-                    .0
-                    .iter()
-                    .map(|bytes| <$wide>::from(<$number>::from_le_bytes(*bytes)))
-                    .collect(),
-            )
-        };
-    }
-    Ok(match element_kind {
-        kind::UINT8 => numbers!(Unsigned, u8, u64),
-        kind::UINT16 => numbers!(Unsigned, u16, u64),
-        kind::UINT32 => numbers!(Unsigned, u32, u64),
-        kind::UINT64 => numbers!(Unsigned, u64, u64),
-        kind::INT8 => numbers!(Signed, i8, i64),
-        kind::INT16 => numbers!(Signed, i16, i64),
-        kind::INT32 => numbers!(Signed, i32, i64),
-        kind::INT64 => numbers!(Signed, i64, i64),
-        kind::FLOAT32 => numbers!(Float, f32, f64),
-        kind::FLOAT64 => numbers!(Float, f64, f64),
+    match element_kind {
         kind::BOOL => {
-            let bytes = cursor.take(len, place)?.iter();
-            Array::Bool(
-                bytes
-                    .map(|byte| read_bool([*byte], place))
-                    .collect::<Result<_, _>>()?,
-            )
+            let len = cursor.count(1, place)?;
+            let flags = cursor.take(len, place)?.iter();
+            let flags: Result<_, _> = flags.map(|byte| read_bool([*byte], place)).collect();
+            Ok(Array::Bool(flags?))
         }
-        _ => {
-            let mut texts = Vec::new();
-            for _ in 0..len {
-                texts.push(cursor.string(place)?.to_owned());
-            }
-            Array::String(texts)
+        kind::STRING => {
+            // Of a string, its length.
+            let len = cursor.count(8, place)?;
+            Ok(Array::String(cursor.strings(len, place)?))
         }
-    })
+        kind::ARRAY => Err(GgufError::invalid(
+            place,
+            "an array of arrays is not supported",
+        )),
+        other => Err(unknown_kind(other, place)),
+    }
 }
 
 fn read_bool([byte]: [u8; 1], place: &str) -> Result<bool, GgufError> {

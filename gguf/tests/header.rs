@@ -93,6 +93,74 @@ fn tensors_are_mapped() {
 }
 
 #[test]
+fn numbers_of_every_width_are_read() {
+    let array = |kind: u32, elements: &[u8], len: u64| {
+        let value = [&kind.to_le_bytes()[..], &len.to_le_bytes(), elements].concat();
+        let bytes = GgufWriter::new("llama").entry("key", 9, &value).bytes();
+        let metadata = Header::parse(&bytes).unwrap().metadata;
+        metadata.numbers("key").unwrap().unwrap()
+    };
+    for (kind, minus_two, numbers) in [
+        (0, &[254][..], [254.0, 1.0]),
+        (1, &[254], [-2.0, 1.0]),
+        (2, &[254, 255], [65534.0, 1.0]),
+        (3, &[254, 255], [-2.0, 1.0]),
+        (4, &(-2_i32).to_le_bytes(), [4_294_967_294.0, 1.0]),
+        (5, &(-2_i32).to_le_bytes(), [-2.0, 1.0]),
+        (10, &(1_i64 << 40).to_le_bytes(), [1_099_511_627_776.0, 1.0]),
+        (11, &(-2_i64).to_le_bytes(), [-2.0, 1.0]),
+    ] {
+        let mut one = vec![0; minus_two.len()];
+        one[0] = 1;
+        let found = array(kind, &[minus_two, &one].concat(), 2);
+        assert_eq!(found, numbers, "{kind}");
+    }
+    let floats = [(-2_f64).to_le_bytes(), 0.1_f64.to_le_bytes()].concat();
+    assert_eq!(array(12, &floats, 2), [-2.0, 0.1]);
+    let floats = [(-2_f32).to_le_bytes(), 0.5_f32.to_le_bytes()].concat();
+    assert_eq!(array(6, &floats, 2), [-2.0, 0.5]);
+    assert_eq!(array(3, &[], 0), [0.0; 0]);
+}
+
+#[test]
+fn what_takes_more_memory_than_bytes_is_counted() {
+    let strings = |len: usize| {
+        let mut value = 8_u32.to_le_bytes().to_vec();
+        value.extend((len as u64).to_le_bytes());
+        value.resize(value.len() + 8 * len, 0);
+        value
+    };
+    let half = strings(1 << 21);
+    let mut writer = GgufWriter::new("llama");
+    writer.entry("a", 9, &half).entry("b", 9, &half);
+    assert!(Header::parse(&writer.bytes()).is_ok());
+    writer.entry("c", 9, &strings(1));
+    assert_eq!(
+        error_of(&writer.bytes()),
+        "metadata c: all arrays must have at most 4194304 strings"
+    );
+    for (place, tensors, entries) in [
+        (
+            "the number of tensors: 262145 must be at most 262144",
+            1 << 18 | 1,
+            0,
+        ),
+        (
+            "the number of metadata entries: 65537 must be at most 65536",
+            0,
+            1 << 16 | 1,
+        ),
+    ] {
+        let mut bytes = b"GGUF".to_vec();
+        bytes.extend(3_u32.to_le_bytes());
+        bytes.extend(u64::to_le_bytes(tensors));
+        bytes.extend(u64::to_le_bytes(entries));
+        bytes.resize(8 << 20, 0);
+        assert_eq!(error_of(&bytes), place);
+    }
+}
+
+#[test]
 fn other_files_and_versions() {
     assert_eq!(
         error_of(b"PK\x03\x04....."),

@@ -34,6 +34,9 @@ pub struct EngineCoreRequest {
     /// Tokens that were generated before (by a core that died). They count as output everywhere:
     /// limits, penalties, noise index. They are not emitted again.
     pub output_token_ids: Vec<u32>,
+    /// Whether a core that died had taken it, perhaps without a token: it was let in once, so no limit
+    /// of a queue refuses it.
+    pub is_replay: bool,
     /// Validated sampling parameters.
     pub sampling_params: SamplingParams,
     /// Unix time of arrival in seconds; orders requests of equal priority.

@@ -281,34 +281,6 @@ mod tests {
     }
 
     #[test]
-    fn bytes_stand_for_a_vocabulary() {
-        use crate::{CompileError, CompilerOptions, GrammarCompiler};
-
-        let tokens = vocab(&["<eos>", "<turn>", "<p>", "never"]);
-        let info = TokenizerInfo::new(&tokens, 1000, &[0], &[1]).unwrap();
-        let info = info.over_bytes();
-        assert_eq!(info.vocab_size(), 259);
-        let compiler = GrammarCompiler::new(info.into(), CompilerOptions::default());
-        let check = |grammar: &str| compiler.compile_grammar(grammar).map(drop);
-        for grammar in [
-            "start: \"é\" <turn> \"a\"",
-            "start: <p> \"a\" <|of another model|> \"b\"",
-            "start: <[999]> <[^0-999]> <[2-20]>",
-            "root ::= \"a\" <eos>",
-        ] {
-            assert_eq!(check(grammar), Ok(()), "{grammar}");
-        }
-        let beyond = check("start: \"a\" <[1000]>").unwrap_err().to_string();
-        assert!(beyond.contains("0 to 999"), "{beyond}");
-        assert!(matches!(
-            check("start: \"a\" | )"),
-            Err(CompileError::Grammar { .. })
-        ));
-        let nothing = compiler.compile_regex("a(?=b)c").unwrap_err();
-        assert_eq!(nothing, CompileError::Unsatisfiable);
-    }
-
-    #[test]
     fn each_wrong_argument_is_named() {
         let tokens = vocab(&["a", "b"]);
         let error = |vocab: &[Vec<u8>], size, stop: &[u32], special: &[u32]| {

@@ -5,7 +5,7 @@ mod byte_vocabulary;
 
 use structured_output::{
     CancelFlag, CompileBudget, CompileError, CompilerOptions, GrammarCompiler, GrammarMatcher,
-    JsonSchemaOptions, MatcherError, PropertyOrder,
+    JsonSchemaOptions, MatcherError, PropertyOrder, TokenizerInfo,
 };
 
 fn compiler() -> GrammarCompiler {
@@ -107,4 +107,31 @@ fn what_others_have_left_does_not_count_as_room() {
         let more = wide(200, 1_000_003 * (n + 1));
         assert_eq!(compile(&served, &more), None, "{n}");
     }
+}
+
+/// Tokens by their names and ids are taken for granted; what no vocabulary could serve is refused.
+#[test]
+fn bytes_stand_for_a_vocabulary() {
+    let tokens = ["<eos>", "<turn>", "<p>", "never"].map(|token| token.as_bytes().to_vec());
+    let info = TokenizerInfo::new(&tokens, 1000, &[0], &[1]).unwrap();
+    let info = info.over_bytes();
+    assert_eq!(info.vocab_size(), 259);
+    let compiler = GrammarCompiler::new(info.into(), CompilerOptions::default());
+    let check = |grammar: &str| compiler.compile_grammar(grammar).map(drop);
+    for grammar in [
+        "start: \"é\" <turn> \"a\"",
+        "start: <p> \"a\" <|other|> \"b\"",
+        "start: <[999]> <[^0-999]> <[2-20]>",
+        "root ::= \"a\" <eos>",
+    ] {
+        assert_eq!(check(grammar), Ok(()), "{grammar}");
+    }
+    let beyond = check("start: \"a\" <[1000]>").unwrap_err().to_string();
+    assert!(beyond.contains("0 to 999"), "{beyond}");
+    assert!(matches!(
+        check("start: \"a\" | )"),
+        Err(CompileError::Grammar { .. })
+    ));
+    let nothing = compiler.compile_regex("a(?=b)c").unwrap_err();
+    assert_eq!(nothing, CompileError::Unsatisfiable);
 }

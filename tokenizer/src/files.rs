@@ -46,7 +46,7 @@ impl TokenizerFiles<'static> {
         }
         let read = |file: &str| -> Result<Option<Cow<'static, [u8]>>, TokenizerError> {
             let path = folder.join(file);
-            match std::fs::read(&path) {
+            match read_plain_file(&path) {
                 Ok(bytes) => Ok(Some(Cow::Owned(bytes))),
                 Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
                 Err(source) => Err(TokenizerError::Read { path, source }),
@@ -82,6 +82,17 @@ impl<'a> TokenizerFiles<'a> {
             generation_config_json: read(GENERATION_CONFIG_JSON)?,
         })
     }
+}
+
+/// A file's content. Something else of its name, such as a pipe, would be waited for.
+fn read_plain_file(path: &Path) -> std::io::Result<Vec<u8>> {
+    if std::fs::metadata(path)?.is_file() {
+        return std::fs::read(path);
+    }
+    Err(std::io::Error::new(
+        ErrorKind::InvalidInput,
+        "not a plain file",
+    ))
 }
 
 /// `bytes` as the JSON of `file`.

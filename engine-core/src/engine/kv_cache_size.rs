@@ -37,8 +37,8 @@ pub enum KvCacheSizeError {
     BlockSize,
     /// Longer than the model can.
     #[error(
-        "max_model_len is {asked}: it must be from 2 (a prompt and an output token) to {limit}, which config.json's \
-         max_position_embeddings allows"
+        "max_model_len is {asked}: it must be from 2 (a prompt and an output token) to {limit}, the longest \
+         sequence that the model was made for"
     )]
     MaxModelLen {
         /// The value given.

@@ -13,6 +13,7 @@ use serde_json::Value;
 use super::config::HfConfig;
 use super::error::{ModelError, cut};
 use super::gguf::{self, GgufModel, GgufTensors};
+use super::mapped::open_plain_file;
 use super::weights::StoredDtype;
 
 const SINGLE_FILE: &str = "model.safetensors";
@@ -31,7 +32,11 @@ pub enum CheckpointFiles {
 
 /// The content of one file.
 pub(crate) enum FileBytes {
-    Mapped(Mmap),
+    Mapped {
+        map: Mmap,
+        /// What is mapped, whatever has its name by now.
+        file: File,
+    },
     Embedded(&'static [u8]),
     Empty,
 }
@@ -39,7 +44,7 @@ pub(crate) enum FileBytes {
 impl FileBytes {
     pub(crate) fn as_slice(&self) -> &[u8] {
         match self {
-            Self::Mapped(map) => map,
+            Self::Mapped { map, .. } => map,
             Self::Embedded(bytes) => bytes,
             Self::Empty => &[],
         }
@@ -128,7 +133,7 @@ impl CheckpointFiles {
 }
 
 fn map_file(path: &Path) -> std::io::Result<Option<FileBytes>> {
-    let file = match File::open(path) {
+    let file = match open_plain_file(path) {
         Ok(file) => file,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
@@ -139,7 +144,15 @@ fn map_file(path: &Path) -> std::io::Result<Option<FileBytes>> {
     // SAFETY: the map is read only. A file that another process shortens while it is mapped is
     // the caller's fault, as for every program that maps its model.
     let map = unsafe { Mmap::map(&file)? };
-    Ok(Some(FileBytes::Mapped(map)))
+    Ok(Some(FileBytes::Mapped { map, file }))
+}
+
+/// A file on a disk that holds tensors.
+pub(crate) struct SourceFile<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) file: &'a File,
+    /// Bytes before the tensors' data.
+    pub(crate) header_len: usize,
 }
 
 /// One safetensors file.
@@ -190,14 +203,10 @@ impl Checkpoint {
     }
 
     /// The files on a disk that hold the tensors, where they are on one.
-    pub(crate) fn paths(&self, files: &CheckpointFiles) -> Vec<PathBuf> {
-        match (self, files) {
-            (Self::Safetensors(shards), CheckpointFiles::Folder(folder)) => {
-                let shards = shards.shards.iter();
-                shards.map(|shard| folder.join(&shard.name)).collect()
-            }
-            (Self::Gguf(_), CheckpointFiles::Gguf(model)) => vec![model.path().to_owned()],
-            _ => Vec::new(),
+    pub(crate) fn source_files(&self) -> Vec<SourceFile<'_>> {
+        match self {
+            Self::Safetensors(shards) => shards.source_files(),
+            Self::Gguf(tensors) => vec![tensors.source_file()],
         }
     }
 
@@ -303,6 +312,20 @@ impl Shards {
         Ok(())
     }
 
+    fn source_files(&self) -> Vec<SourceFile<'_>> {
+        let shards = self.shards.iter();
+        shards
+            .filter_map(|shard| match &shard.bytes {
+                FileBytes::Mapped { file, .. } => Some(SourceFile {
+                    name: &shard.name,
+                    file,
+                    header_len: shard.data_start,
+                }),
+                FileBytes::Embedded(_) | FileBytes::Empty => None,
+            })
+            .collect()
+    }
+
     fn num_bytes(&self) -> usize {
         self.shards
             .iter()
@@ -341,7 +364,7 @@ impl Shards {
             dtype,
             shape: &info.shape,
             data,
-            mapped: matches!(shard.bytes, FileBytes::Mapped(_)),
+            mapped: matches!(shard.bytes, FileBytes::Mapped { .. }),
             interleaved: None,
         }))
     }

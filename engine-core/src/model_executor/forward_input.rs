@@ -2,13 +2,62 @@
 
 use super::{ForwardInput, ModelError, ModelLimits};
 
+/// Which slots of the KV cache a batch writes: rows are written by several threads at once.
+pub(crate) struct WrittenSlots {
+    /// A bit per slot, all 0 between checks.
+    bits: Vec<u64>,
+}
+
+impl WrittenSlots {
+    /// For the caches of a model with these limits.
+    pub(crate) fn new(limits: &ModelLimits) -> Self {
+        let slots = limits.num_blocks.saturating_mul(limits.block_size);
+        Self {
+            bits: vec![0; slots.div_ceil(64)],
+        }
+    }
+
+    /// Whether the slot was not yet written. Slots are below those of the limits.
+    fn write(&mut self, slot: u32) -> bool {
+        let Some(word) = self.bits.get_mut(slot as usize / 64) else {
+            return false;
+        };
+        let bit = 1 << (slot % 64);
+        let is_new = *word & bit == 0;
+        *word |= bit;
+        is_new
+    }
+
+    /// Checks that no two rows are written to one slot. Takes steps by the number of rows.
+    fn check(&mut self, slot_mapping: &[u32]) -> Result<(), ModelError> {
+        let second = slot_mapping.iter().position(|slot| !self.write(*slot));
+        for slot in slot_mapping {
+            if let Some(word) = self.bits.get_mut(*slot as usize / 64) {
+                *word = 0;
+            }
+        }
+        match second {
+            None => Ok(()),
+            Some(row) => Err(ModelError::Input {
+                field: "slot_mapping",
+                problem: format!(
+                    "row {row}: slot {} must not be written twice",
+                    slot_mapping[row]
+                ),
+            }),
+        }
+    }
+}
+
 impl ForwardInput<'_> {
-    /// Checks that lengths agree, that nothing exceeds `limits`, and that each request's rows end
-    /// its sequence and are written where its block table says.
+    /// Checks that lengths agree, that nothing exceeds `limits`, that each request's rows end
+    /// its sequence and are written where its block table says, and that no two rows are written to
+    /// one slot.
     pub(crate) fn validate(
         &self,
         limits: &ModelLimits,
         vocab_size: usize,
+        written: &mut WrittenSlots,
     ) -> Result<(), ModelError> {
         let num_tokens = self.input_ids.len();
         let num_reqs = self.seq_lens.len();
@@ -46,7 +95,9 @@ impl ForwardInput<'_> {
                 problem: format!("must begin with 0 and end with the {num_tokens} rows"),
             });
         }
-        (0..num_reqs).try_for_each(|request| self.validate_request(request, limits))
+        (0..num_reqs).try_for_each(|request| self.validate_request(request, limits))?;
+        // Each is below the number of slots, as its request's blocks are.
+        written.check(self.slot_mapping)
     }
 
     fn validate_request(&self, request: usize, limits: &ModelLimits) -> Result<(), ModelError> {
@@ -156,9 +207,59 @@ mod tests {
         }
     }
 
+    fn check(input: &ForwardInput<'_>) -> Result<(), String> {
+        let mut written = WrittenSlots::new(&LIMITS);
+        let result = input.validate(&LIMITS, 100, &mut written);
+        assert!(written.bits.iter().all(|word| *word == 0));
+        result.map_err(|error| error.to_string())
+    }
+
     #[test]
     fn a_consistent_batch_passes() {
-        good().validate(&LIMITS, 100).unwrap();
+        let mut written = WrittenSlots::new(&LIMITS);
+        for _ in 0..2 {
+            good().validate(&LIMITS, 100, &mut written).unwrap();
+        }
+        // Requests may read one block, and write to different slots of one.
+        let shared = ForwardInput {
+            positions: &[3, 4, 5, 6],
+            slot_mapping: &[23, 8, 9, 10],
+            seq_lens: &[6, 7],
+            block_tables: &[5, 2, 0, 5, 2, 0],
+            ..good()
+        };
+        check(&shared).unwrap();
+    }
+
+    #[test]
+    fn two_requests_cannot_write_one_slot() {
+        // Each alone is right.
+        let both = ForwardInput {
+            positions: &[3, 4, 5, 5],
+            slot_mapping: &[23, 8, 9, 9],
+            seq_lens: &[6, 6],
+            block_tables: &[5, 2, 0, 7, 2, 0],
+            ..good()
+        };
+        assert_eq!(
+            check(&both).unwrap_err(),
+            "forward pass: slot_mapping: row 3: slot 9 must not be written twice"
+        );
+        // Nor one request two, through a table that names a block twice.
+        let twice = ForwardInput {
+            input_ids: &[1, 2, 3, 4, 5],
+            positions: &[0, 1, 2, 3, 4],
+            slot_mapping: &[20, 21, 22, 23, 20],
+            query_start_loc: &[0, 5],
+            seq_lens: &[5],
+            block_tables: &[5, 5],
+            block_table_stride: 2,
+            logits_indices: &[],
+        };
+        assert_eq!(
+            check(&twice).unwrap_err(),
+            "forward pass: slot_mapping: row 4: slot 20 must not be written twice"
+        );
     }
 
     #[test]
@@ -258,7 +359,7 @@ mod tests {
             ),
         ];
         for (field, input) in cases {
-            let message = input.validate(&LIMITS, 100).unwrap_err().to_string();
+            let message = check(&input).unwrap_err();
             assert!(message.contains(field), "{field}: {message}");
         }
     }

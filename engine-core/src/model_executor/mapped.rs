@@ -1,4 +1,29 @@
-//! Telling the system how mapped files are read.
+//! Opening files to map them, and telling the system how they are read.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// Opens a file for reading.
+///
+/// # Errors
+/// As of opening; also where the path names something that isn't a plain file, such as a pipe, which
+/// would be waited for.
+pub(crate) fn open_plain_file(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    let file = options
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(path)?;
+    if file.metadata()?.is_file() {
+        return Ok(file);
+    }
+    Err(io::Error::new(
+        io::ErrorKind::InvalidInput,
+        "not a plain file",
+    ))
+}
 
 /// How bytes of a map are used next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

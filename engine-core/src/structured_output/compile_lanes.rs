@@ -84,7 +84,7 @@ impl CompileLanes {
         sent
     }
 
-    /// Queues a job that was begun, or that of a running request.
+    /// Queues a job that was begun, that of a running request, or of one that was let in before.
     pub(super) fn send(&self, job: CompileJob) -> Result<(), SendError> {
         let sent = lock(&self.state).push(job);
         self.changed.notify_all();

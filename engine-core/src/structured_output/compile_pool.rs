@@ -72,17 +72,8 @@ impl CompilePool {
     ///
     /// # Errors
     /// The queue is full.
-    pub(super) fn submit(&self, mut job: CompileJob) -> Result<(), RequestError> {
-        let structured_outputs = job.params.structured_outputs.as_ref();
-        // Who asks is a thread on which all requests of a client depend.
-        let is_compiled = structured_outputs.is_some_and(|params| {
-            let is_compiled = || self.backend.is_compiled(params);
-            catch_unwind(AssertUnwindSafe(is_compiled)).unwrap_or(false)
-        });
-        match is_compiled {
-            true => job.turn = Turn::first(Duty::Answer),
-            false => job.compile_seconds = Some(0.0),
-        }
+    pub(super) fn submit(&self, job: CompileJob) -> Result<(), RequestError> {
+        let job = self.with_first_turn(job);
         self.lanes.send_new(job).map_err(|error| match error {
             SendError::Full(num_queued) => RequestError {
                 code: RequestErrorCode::QueueOverflow,
@@ -94,6 +85,30 @@ impl CompilePool {
             },
             SendError::Closed => threads_are_gone(),
         })
+    }
+
+    /// Queues the job of a request that an earlier core had taken, however many wait.
+    ///
+    /// # Errors
+    /// There are no threads any more.
+    pub(super) fn submit_replay(&self, job: CompileJob) -> Result<(), RequestError> {
+        let job = self.with_first_turn(job);
+        self.lanes.send(job).map_err(|_| threads_are_gone())
+    }
+
+    /// Sends a new request's job to those who have what is compiled already, or says that compiling counts.
+    fn with_first_turn(&self, mut job: CompileJob) -> CompileJob {
+        let structured_outputs = job.params.structured_outputs.as_ref();
+        // Who asks is a thread on which all requests of a client depend.
+        let is_compiled = structured_outputs.is_some_and(|params| {
+            let is_compiled = || self.backend.is_compiled(params);
+            catch_unwind(AssertUnwindSafe(is_compiled)).unwrap_or(false)
+        });
+        match is_compiled {
+            true => job.turn = Turn::first(Duty::Answer),
+            false => job.compile_seconds = Some(0.0),
+        }
+        job
     }
 
     /// Queues the job of a request that had a grammar already.

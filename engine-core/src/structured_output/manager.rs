@@ -106,14 +106,14 @@ impl StructuredOutputManager {
     /// Submits the grammar of a request that has a constraint and no grammar yet.
     ///
     /// # Errors
-    /// Too many wait already, or there is no structured output here.
+    /// Too many wait already (which doesn't concern a replay), or there is no structured output here.
     pub fn grammar_init(&self, request: &mut Request) -> Result<(), RequestError> {
         if !request.needs_grammar() {
             return Ok(());
         }
         let pool = self.pool()?;
         let (pending, sender) = PendingGrammar::new();
-        pool.submit(CompileJob {
+        let job = CompileJob {
             request_id: request.request_id().clone(),
             params: Arc::clone(request.sampling_params()),
             purpose: Purpose::Start {
@@ -124,7 +124,11 @@ impl StructuredOutputManager {
             cancel: pending.cancel.clone(),
             compiled: sender,
             compile_seconds: None,
-        })?;
+        };
+        match request.is_replay() {
+            true => pool.submit_replay(job)?,
+            false => pool.submit(job)?,
+        }
         request.structured_output = Some(StructuredOutput::Pending(pending));
         Ok(())
     }

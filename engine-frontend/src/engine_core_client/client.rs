@@ -266,7 +266,7 @@ impl Drop for EngineCoreClient {
 }
 
 /// A number of seconds that both processes can work with.
-fn within_a_year(seconds: f64) -> f64 {
+pub(crate) fn within_a_year(seconds: f64) -> f64 {
     if seconds.is_nan() {
         return 0.0;
     }

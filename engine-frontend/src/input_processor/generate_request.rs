@@ -1,5 +1,7 @@
 //! What a caller asks for, before anything is checked.
 
+use std::time::Instant;
+
 use protocol::{SamplingParams, StructuredOutputsConstraint};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -121,6 +123,8 @@ pub struct GenerateRequest {
     pub prompt: Prompt,
     /// How.
     pub sampling_params: SamplingParams,
+    /// When it came: the time to its first token begins here.
+    pub arrival: Instant,
     /// Whether the tokenizer adds its begin-of-text token to text.
     pub add_special_tokens: bool,
     /// Keep this many tokens of a longer prompt; -1 is as many as leave room for the answer.
@@ -243,7 +247,7 @@ fn replace_name(text: &str, name: &str, other: &str) -> String {
 }
 
 impl GenerateRequest {
-    /// A request with everything optional at its default: text prompts get the begin-of-text
+    /// A request that arrives now, with everything optional at its default: text prompts get the begin-of-text
     /// token, rendered templates bring their own.
     pub fn new(request_id: String, prompt: Prompt, sampling_params: SamplingParams) -> Self {
         Self {
@@ -251,6 +255,7 @@ impl GenerateRequest {
             add_special_tokens: !matches!(prompt, Prompt::Chat(_)),
             prompt,
             sampling_params,
+            arrival: Instant::now(),
             truncate_prompt_tokens: None,
             truncation_side: TruncationSide::default(),
             priority: 0,

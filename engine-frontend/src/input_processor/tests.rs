@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use protocol::{StructuredOutputsConstraint, StructuredOutputsParams, Whitespace};
 
 use super::*;
@@ -30,6 +32,19 @@ fn with_params(change: impl FnOnce(&mut SamplingParams)) -> GenerateRequest {
     let mut request = request("abc");
     change(&mut request.sampling_params);
     request
+}
+
+/// What waits for a tokenizer waits already.
+#[test]
+fn a_request_came_when_its_caller_made_it() {
+    let mut early = request("abc");
+    early.arrival = early.arrival.checked_sub(Duration::from_secs(60)).unwrap();
+    let arrival = early.arrival;
+    let before = std::time::SystemTime::now();
+    let inputs = processed(early);
+    assert_eq!(inputs.arrival, arrival);
+    let before = before.duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
+    assert!(inputs.request.arrival_time < before);
 }
 
 #[test]

@@ -27,10 +27,10 @@ pub struct RequestStateStats {
 }
 
 impl RequestStateStats {
-    /// A request that arrives now. `n` is what its caller asked for, of which this is one.
-    pub fn new(request: &EngineCoreRequest, n: u32) -> Self {
+    /// A request that came at `arrival`. `n` is what its caller asked for, of which this is one.
+    pub fn new(request: &EngineCoreRequest, n: u32, arrival: Instant) -> Self {
         Self {
-            arrival: Instant::now(),
+            arrival,
             time_to_first_token: None,
             queued_ts: None,
             scheduled_ts: None,
@@ -221,6 +221,8 @@ pub struct FinishedRequestStats {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use protocol::{EngineCoreEvent, PrefillStats};
 
     use super::*;
@@ -245,7 +247,7 @@ mod tests {
             prompt_token_ids: vec![1; 7],
             ..EngineCoreRequest::default()
         };
-        let mut stats = RequestStateStats::new(&request, 2);
+        let mut stats = RequestStateStats::new(&request, 2, Instant::now());
         let mut iteration = IterationStats::default();
         let queued = (EngineCoreEventType::Queued, 10.0);
         let scheduled = (EngineCoreEventType::Scheduled, 10.5);
@@ -280,8 +282,18 @@ mod tests {
     }
 
     #[test]
+    fn a_caller_waits_from_the_arrival_on() {
+        let arrival = Instant::now().checked_sub(Duration::from_secs(10)).unwrap();
+        let mut stats = RequestStateStats::new(&EngineCoreRequest::default(), 1, arrival);
+        let mut iteration = IterationStats::default();
+        stats.update(&tokens(1, &[]), 1.0, &mut iteration);
+        assert!(iteration.time_to_first_tokens[0] >= 10.0);
+        assert!(stats.finish(FinishReason::Stop).e2e_latency >= 10.0);
+    }
+
+    #[test]
     fn a_request_without_a_token_took_no_engine_time() {
-        let stats = RequestStateStats::new(&EngineCoreRequest::default(), 1);
+        let stats = RequestStateStats::new(&EngineCoreRequest::default(), 1, Instant::now());
         let finished = stats.finish(FinishReason::Abort);
         assert_eq!(finished.inference_time, 0.0);
         assert_eq!(finished.mean_time_per_output_token, 0.0);

@@ -143,7 +143,7 @@ async fn a_collector_that_never_answers_delays_nobody() {
     let (serving, tracer, mut core) = traced_server(&listener).await;
     complete(&serving, &mut core).await;
     // More than the queue holds.
-    let stats = RequestStateStats::new(&EngineCoreRequest::default(), 1);
+    let stats = RequestStateStats::new(&EngineCoreRequest::default(), 1, std::time::Instant::now());
     let finished = stats.finish(FinishReason::Stop);
     for _ in 0..10_000 {
         tracer.trace(&finished);

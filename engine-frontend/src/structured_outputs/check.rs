@@ -79,7 +79,7 @@ impl ConstraintChecker {
         );
         match result {
             Ok(_) | Err(CompileError::Cancelled) => Ok(()),
-            Err(CompileError::LimitExceeded { limit, .. }) if is_budget(limit) => Ok(()),
+            Err(CompileError::LimitExceeded { limit, .. }) if is_left_to_core(limit) => Ok(()),
             Err(error) => {
                 if let CompileError::InvalidOption { option, message } = &error {
                     return Err(match &params.whitespace {
@@ -106,9 +106,13 @@ pub(crate) fn without_hint(message: &str) -> String {
     message.replace(" or raise the limit", "")
 }
 
-/// Whether a limit is one of [`BUDGET`]'s, which the core has more of.
-fn is_budget(limit: &str) -> bool {
-    matches!(limit, "max_states" | "max_bytes" | "max_steps")
+/// Whether a limit is one of [`BUDGET`]'s, which the core has more of, or depends on the tokens that a
+/// grammar names.
+fn is_left_to_core(limit: &str) -> bool {
+    matches!(
+        limit,
+        "max_states" | "max_bytes" | "max_steps" | "max_items"
+    )
 }
 
 #[cfg(test)]

@@ -54,6 +54,11 @@ impl InFlight {
         self.probation.is_empty() && self.groups.is_empty()
     }
 
+    /// Whether there is nothing to wait for.
+    pub(super) fn is_empty(&self) -> bool {
+        self.requests.is_empty()
+    }
+
     /// Takes a new request; `sent` says whether the core has it already.
     pub(super) fn add(&mut self, request: EngineCoreRequest, sent: bool) {
         let entry = Entry {
@@ -151,7 +156,8 @@ impl InFlight {
         let narrowed = self.last_suspects.is_some_and(|last| suspects.len() < last);
         self.last_suspects = Some(suspects.len());
         for entry in self.requests.values_mut() {
-            entry.sent = false;
+            // Once let in, for ever: the next core may be the one after the next.
+            entry.request.is_replay |= std::mem::take(&mut entry.sent);
         }
         let mut failed = Vec::new();
         if let [only] = suspects.as_slice()

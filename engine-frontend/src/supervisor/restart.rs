@@ -29,9 +29,8 @@ impl SupervisedCore {
                 reason: reason.unwrap_or(dead.reason),
                 ..dead
             };
-            if self.is_shutting_down.load(Ordering::Relaxed) || self.options.max_restarts == 0 {
-                state.health = CoreHealth::Dead;
-                return Err(dead);
+            if state.is_over() || self.options.max_restarts == 0 {
+                return Err(state.give_up(dead));
             }
             state.health = CoreHealth::Restarting;
             let may_blame = matches!(self.source, CoreSource::Launch(_));
@@ -69,11 +68,10 @@ impl SupervisedCore {
                 state.attempts
             };
             let give_up = |reason: String| {
-                self.state().health = CoreHealth::Dead;
-                Err(EngineDeadError {
+                Err(self.state().give_up(EngineDeadError {
                     reason,
                     exit_status: dead.exit_status,
-                })
+                }))
             };
             if attempts > self.options.max_restarts {
                 return give_up(format!(
@@ -81,11 +79,15 @@ impl SupervisedCore {
                     dead.reason, self.options.max_restarts
                 ));
             }
-            tokio::time::sleep(pause(attempts)).await;
-            if self.is_shutting_down.load(Ordering::Relaxed) {
-                return give_up(dead.reason.clone());
-            }
-            match self.source.client().await {
+            let another = async {
+                tokio::time::sleep(pause(attempts)).await;
+                self.source.client().await
+            };
+            let another = tokio::select! {
+                another = another => another,
+                () = self.over() => return give_up(dead.reason.clone()),
+            };
+            match another {
                 Ok(client) => {
                     let ready = client.ready_response();
                     if let Some(difference) = difference(&self.ready, ready) {

@@ -276,6 +276,7 @@ pub(crate) fn request() -> impl Strategy<Value = EngineCoreRequestType> {
         external_req_id: of(text()),
         prompt_token_ids: token_ids(),
         output_token_ids: token_ids(),
+        is_replay: any::<bool>(),
         sampling_params: sampling_params(),
         arrival_time: any::<f64>(),
         cache_salt: of(text()),

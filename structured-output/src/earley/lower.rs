@@ -4,12 +4,14 @@
 //! 1: it becomes part of the lexemes of the rules that use it. So what is read byte by byte in a
 //! grammar without terminals is read lexeme by lexeme here.
 
-use hashbrown::HashMap;
+use std::sync::Arc;
+
+use hashbrown::{HashMap, HashSet};
 
 use super::languages::{Languages, shortest, without};
 use super::order::components;
 use crate::grammar_syntax::{
-    EmbeddedSchema, Grammar, Node, NodeId, NodeKind, RuleId, TokenSet, Words,
+    Among, EmbeddedSchema, Grammar, Node, NodeId, NodeKind, RuleId, TokenSet, Words,
 };
 use crate::lexical::{EMPTY, EPSILON, ExprId, Lexicon, product};
 use crate::regex::{Spelling, Translator};
@@ -105,6 +107,8 @@ pub(super) struct Lowering {
     keeps_terminals: Vec<bool>,
     /// Whether terminals are told apart from each other: some of them are lazy.
     keeps_lexemes: bool,
+    /// Tokens that others must be among, as asked for last, with all their ids.
+    among: Option<(Arc<TokenSet>, HashSet<(u32, u32)>)>,
     /// Names of tokens that are text, which no other terminal contains.
     words: Words,
     /// Whether languages hold text, as far as that was asked.
@@ -178,6 +182,8 @@ impl Lowering {
         }
         order.reverse();
         let mut tokens = HashMap::new();
+        // All tags of a list share what they must be among.
+        let mut last_among: Option<&Arc<TokenSet>> = None;
         for &rule in &order {
             for node in &grammar.rules[rule].nodes {
                 let names: &[Box<str>] = match &node.kind {
@@ -185,7 +191,16 @@ impl Lowering {
                     NodeKind::Tokens(set) => &set.names,
                     _ => &[],
                 };
-                for name in names {
+                let mut among: &[Box<str>] = &[];
+                if let NodeKind::Tokens(TokenSet {
+                    among: Some(of), ..
+                }) = &node.kind
+                    && last_among.is_none_or(|last| !Arc::ptr_eq(last, &of.set))
+                {
+                    among = &of.set.names;
+                    last_among = Some(&of.set);
+                }
+                for name in names.iter().chain(among) {
                     if !tokens.contains_key(name) {
                         tokens.insert(name.clone(), tokens_named(name));
                     }
@@ -228,6 +243,7 @@ impl Lowering {
             keeps_terminals,
             keeps_lexemes,
             words,
+            among: None,
             holds_text: HashMap::new(),
             tokens,
             token_sets: HashMap::new(),
@@ -494,6 +510,9 @@ impl Lowering {
                     let ids = self.named(&name)?.ids;
                     set.ranges.extend(ids.into_iter().map(|id| (id, id)));
                 }
+                if let Some(among) = set.among.take() {
+                    self.check_among(&set, among)?;
+                }
                 self.tokens(set)
             }
             NodeKind::NamedToken(name) => {
@@ -526,6 +545,27 @@ impl Lowering {
         match self.tokens.get(name) {
             Some(named) if !named.ids.is_empty() => Ok(named.clone()),
             _ => Err(format!("the vocabulary has no token `{name}`")),
+        }
+    }
+
+    /// Refuses tokens that are not among those they must be among.
+    fn check_among(&mut self, set: &TokenSet, among: Among) -> Result<(), String> {
+        let known = self.among.take();
+        let known = match known.filter(|(all, _)| Arc::ptr_eq(all, &among.set)) {
+            Some(known) => known,
+            None => {
+                let mut ranges: HashSet<(u32, u32)> = among.set.ranges.iter().copied().collect();
+                for name in &among.set.names {
+                    ranges.extend(self.named(name)?.ids.into_iter().map(|id| (id, id)));
+                }
+                (among.set, ranges)
+            }
+        };
+        let is_such = set.ranges.iter().all(|range| known.1.contains(range));
+        self.among = Some(known);
+        match is_such {
+            true => Ok(()),
+            false => Err(among.otherwise.into()),
         }
     }
 

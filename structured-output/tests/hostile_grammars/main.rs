@@ -366,3 +366,32 @@ fn automata_that_explode_when_made_deterministic() {
         }
     }
 }
+
+/// Tools of a Lark grammar with lazy heads: some rules, each of them named so many times.
+fn lazy_tools(heads: usize, names: usize, body: usize) -> String {
+    let list: Vec<String> = (0..heads * names)
+        .map(|at| format!("t{}", at % heads))
+        .collect();
+    let mut source = format!(
+        "start: ({})* tail\ntail: T\nT: /(.|\\n)*/\n",
+        list.join("|")
+    );
+    for at in 0..heads {
+        let body = "\"a\"".repeat(body);
+        write!(
+            source,
+            "h{at}[lazy]: T \"<{at}>\"\nt{at}: h{at} \"y\" {body}\n"
+        )
+        .unwrap();
+    }
+    source
+}
+
+#[test]
+fn lazy_heads_cost_what_they_are() {
+    assert!(accepts(&lazy_tools(1, 60_000, 30_000), "hello"));
+    assert!(accepts(&lazy_tools(200, 1, 1), "hello<17>ya<199>ya!"));
+    assert!(!accepts(&lazy_tools(200, 1, 1), "hello<17>y<199>ya"));
+    let text = accepts(&lazy_tools(4_000, 1, 0), "hello<17>y<3999>y!");
+    assert!(text);
+}

@@ -71,6 +71,53 @@ fn a_server_in_the_background_is_started_looked_at_and_stopped() {
     assert_eq!(run(&status).status.code(), Some(3));
 }
 
+/// The default folder has a name that anybody can guess, among everybody's temporary files.
+#[test]
+fn files_in_a_folder_that_others_write_to_are_left_alone() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+    let temporary = tempfile::tempdir().unwrap();
+    let user = temporary.path().metadata().unwrap().uid();
+    let folder = temporary.path().join(format!("formwork-{user}"));
+    let victim = temporary.path().join("victim");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o777)).unwrap();
+    std::fs::write(&victim, "precious").unwrap();
+    for name in ["formwork.pid", "formwork.log"] {
+        symlink(&victim, folder.join(name)).unwrap();
+    }
+    let start = ["serve", "--daemon", "--host", "127.0.0.1", "--port", "0"];
+    for arguments in [&start[..], &["status"], &["stop"]] {
+        let mut command = formwork();
+        command.env_remove("XDG_RUNTIME_DIR");
+        command.env("TMPDIR", temporary.path()).args(arguments);
+        let refused = command.output().unwrap();
+        assert_eq!(refused.status.code(), Some(1), "{}", says(&refused));
+        let says = says(&refused);
+        assert!(says.contains("can be written to by other users"), "{says}");
+    }
+    assert_eq!(std::fs::read_to_string(&victim).unwrap(), "precious");
+}
+
+/// Whoever gives requests a long time to finish is not killed before it is over.
+#[test]
+fn a_stop_waits_as_long_as_the_server_may_take() {
+    let folder = tempfile::tempdir().unwrap();
+    let pid_file = folder.path().join("f.pid");
+    let pid_file = pid_file.to_str().unwrap();
+    let _server = Server::start(&["--shutdown-timeout", "90.5", "--pid-file", pid_file]);
+    let text = std::fs::read_to_string(pid_file).unwrap();
+    assert_eq!(text.lines().nth(2), Some("90.5"));
+    let stopped = run(&[
+        "stop",
+        "--timeout",
+        &u64::MAX.to_string(),
+        "--pid-file",
+        pid_file,
+    ]);
+    assert!(stopped.status.success(), "{}", says(&stopped));
+}
+
 #[test]
 fn a_socket_in_the_file_system() {
     let folder = tempfile::tempdir().unwrap();
@@ -111,14 +158,30 @@ fn a_socket_in_the_file_system() {
 #[test]
 fn a_secure_connection() {
     let data = integration_tests::workspace().join("tests/data");
+    let folder = tempfile::tempdir().unwrap();
+    let pid_file = folder.path().join("f.pid");
     let mut command = formwork();
     command
         .args(["serve", "--host", "127.0.0.1", "--port", "0"])
+        .arg("--pid-file")
+        .arg(&pid_file)
         .arg("--ssl-certfile")
         .arg(data.join("localhost.crt"))
         .arg("--ssl-keyfile")
         .arg(data.join("localhost.key"));
     let server = Server::spawn(&mut command);
+    let status = || run(&["status", "--pid-file", pid_file.to_str().unwrap()]);
+    let looked = status();
+    assert!(
+        looked.status.success() && says(&looked).contains("healthy"),
+        "{}",
+        says(&looked)
+    );
+    server.process.signal(libc::SIGSTOP);
+    let looked = status();
+    server.process.signal(libc::SIGCONT);
+    assert_eq!(looked.status.code(), Some(1), "{}", says(&looked));
+    assert!(says(&looked).contains("not in time"), "{}", says(&looked));
     let port = server.address.rsplit(':').next().unwrap();
     let curl = Command::new("curl")
         .args(["--silent", "--show-error", "--cacert"])
@@ -177,7 +240,15 @@ fn clients_show_a_certificate_where_authorities_are_given() {
         .arg(&key)
         .arg("--ssl-ca-certs")
         .arg(&own);
+    let pid_file = folder.path().join("f.pid");
+    command.arg("--pid-file").arg(&pid_file);
     let server = Server::spawn(&mut command);
+    let looked = run(&["status", "--pid-file", pid_file.to_str().unwrap()]);
+    assert!(
+        looked.status.success() && says(&looked).contains("only a client with a certificate"),
+        "{}",
+        says(&looked)
+    );
     let port = server.address.rsplit(':').next().unwrap();
     let ask = |with: &[&std::path::Path]| {
         let mut curl = Command::new("curl");

@@ -68,6 +68,43 @@ fn streams_go_on_when_the_core_is_killed() {
     assert_eq!(server.metric("formwork:engine_restarts_total"), 1.0);
 }
 
+/// Who was let in is not turned away by the next core, however little its queues hold.
+#[test]
+fn full_queues_turn_no_replay_away() {
+    let server = Server::start(&[
+        "--max-num-seqs",
+        "10",
+        "--max-num-queued-reqs",
+        "2",
+        "--structured-outputs-config",
+        r#"{"max_num_queued_grammars": 1}"#,
+    ]);
+    let patterns: Vec<String> = (0..12).map(|i| format!("([a-z]{{5}} ){{60}}{i}")).collect();
+    // One after another: each gets its status with its grammar.
+    let streams: Vec<_> = patterns
+        .iter()
+        .map(|pattern| {
+            let mut body = long_stream("Tell me about stone.", 2000);
+            body["guided_regex"] = json!(pattern);
+            body["ignore_eos"] = json!(false);
+            let mut stream = server.begin(CHAT, &body);
+            assert_eq!(stream.stream().peek(&mut [0]).unwrap(), 1);
+            stream
+        })
+        .collect();
+    eventually("all run or wait", || {
+        server.metric("vllm:num_requests_running") == 10.0
+            && server.metric("vllm:num_requests_waiting") == 2.0
+    });
+    signal(server.core(), libc::SIGKILL);
+    for (pattern, stream) in patterns.iter().zip(streams) {
+        let text = streamed_text(&stream.finish());
+        let whole = regex::Regex::new(&format!("^{pattern}$")).unwrap();
+        assert!(whole.is_match(&text), "{text:?} isn't {pattern}");
+    }
+    assert_eq!(server.metric("formwork:engine_restarts_total"), 1.0);
+}
+
 /// A request that kills every core that works on it is found and fails alone.
 #[test]
 #[cfg(debug_assertions)]
@@ -308,6 +345,23 @@ fn a_server_that_ends_finishes_what_it_began() {
     }
     assert!(server.process.wait().success());
     assert!(TcpStream::connect(&server.address).is_err());
+}
+
+/// The core dies while the server ends: the next one finishes what was begun, and ends too.
+#[test]
+fn a_server_that_ends_outlives_its_core() {
+    let mut server = Server::start(&["--shutdown-timeout", "100", "--health-stall-seconds", "600"]);
+    let undisturbed = texts(&ask_all(&server, || ()));
+    let core = server.core();
+    let answers = ask_all(&server, || {
+        // Nothing is finished before it dies.
+        signal(core, libc::SIGSTOP);
+        signal(i32::try_from(server.process.0.id()).unwrap(), libc::SIGTERM);
+        eventually("/health is 503", || server.get("/health").status == 503);
+        signal(core, libc::SIGKILL);
+    });
+    assert_eq!(texts(&answers), undisturbed);
+    assert!(server.process.wait().success());
 }
 
 /// What a server that ends says to new connections and on `idle`, an old one.

@@ -106,13 +106,15 @@ impl Scheduler {
         })
     }
 
-    /// Whether the queue has a place. Always for a replay, which was let in once, and while
-    /// nothing waits for its tokens: a prompt longer than the limit would never get in.
+    /// Whether the queue has a place. Always for a replay, which was let in once; for whoever one of
+    /// the next steps begins, since only a step takes requests out of the queue; and, by its tokens,
+    /// while nothing waits: a prompt longer than the limit would never get in.
     fn check_queue(&self, request: &Request) -> Result<(), RequestError> {
-        if request.num_replayed_tokens() > 0 {
+        let num_free = self.num_free_places();
+        if request.is_replay() || self.num_waiting() < num_free {
             return Ok(());
         }
-        let num_waiting = self.num_waiting();
+        let num_waiting = self.num_waiting() - num_free;
         let of_waiting = self.waiting_for_grammar().map(Request::num_tokens);
         let num_tokens =
             self.waiting.num_tokens() + (of_waiting.sum::<usize>() + request.num_tokens()) as u64;

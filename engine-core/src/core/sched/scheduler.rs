@@ -92,6 +92,8 @@ pub struct Scheduler {
     pub(crate) forced_tokens: ForcedTokens,
     pub(crate) proposer: Option<NgramProposer>,
     pause_state: PauseState,
+    /// Whether the last step had to preempt, or could not admit a request, for want of blocks.
+    short_of_blocks: bool,
     num_watermark_blocks: usize,
     next_admission: u64,
 }
@@ -133,6 +135,7 @@ impl Scheduler {
             forced_tokens: ForcedTokens::default(),
             proposer: None,
             pause_state: PauseState::default(),
+            short_of_blocks: false,
             num_watermark_blocks: (config.watermark * f64::from(kv_cache_config.num_blocks))
                 as usize,
             next_admission: 0,
@@ -162,6 +165,7 @@ impl Scheduler {
         let mut step = self.new_step();
         self.schedule_running(&mut step);
         self.cache_scheduled_blocks(&step);
+        self.short_of_blocks = !step.preempted_req_ids.is_empty();
         if step.preempted_req_ids.is_empty() && self.pause_state == PauseState::Unpaused {
             self.schedule_waiting(&mut step);
             self.schedule_in_place_of_parked(&mut step);
@@ -251,6 +255,7 @@ impl Scheduler {
             num_tokens_to_fit,
             num_watermark_blocks,
         ) else {
+            self.short_of_blocks = true;
             return false;
         };
         let mut request = next.pop();
@@ -320,6 +325,15 @@ impl Scheduler {
     /// Requests in the queue, preempted ones included, and those that wait for their grammar.
     pub fn num_waiting(&self) -> usize {
         self.waiting.len() + self.waiting_for_grammar.len()
+    }
+
+    /// Requests that may still join the running ones, as far as is known: none where the last step had
+    /// no blocks for another.
+    pub(super) fn num_free_places(&self) -> usize {
+        match self.short_of_blocks {
+            true => 0,
+            false => (self.config.max_num_seqs as usize).saturating_sub(self.running.len()),
+        }
     }
 
     /// Requests that wait for their grammar.

@@ -42,6 +42,19 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// The number of layers. Memory is taken for each before its tensors are looked for, so it has a
+    /// bound of its own, at 500 times the deepest model's.
+    pub(crate) fn num_hidden_layers(&self) -> Result<usize, ModelError> {
+        const MOST: usize = 1 << 16;
+        let name = "num_hidden_layers";
+        match (self.positive(name)?, self.get(name)) {
+            (number, Some(value)) if number > MOST => {
+                Err(self.wrong(name, value, "a whole number from 1 to 2^16"))
+            }
+            (number, _) => Ok(number),
+        }
+    }
+
     pub(crate) fn positive(&self, name: &str) -> Result<usize, ModelError> {
         self.optional_positive(name)?.ok_or_else(|| {
             config_error(

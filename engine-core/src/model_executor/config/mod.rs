@@ -99,7 +99,7 @@ impl HfConfig {
         let defaults = Defaults::of(&architecture);
         let hidden_size = fields.positive("hidden_size")?;
         let num_attention_heads = fields.positive("num_attention_heads")?;
-        let num_hidden_layers = fields.positive("num_hidden_layers")?;
+        let num_hidden_layers = fields.num_hidden_layers()?;
         let num_key_value_heads = fields
             .optional_positive("num_key_value_heads")?
             .unwrap_or(num_attention_heads);
@@ -255,10 +255,24 @@ mod tests {
     }
 
     #[test]
+    fn far_more_layers_than_any_model_has_are_read() {
+        let deepest = parse(json!({"num_hidden_layers": 65_536})).unwrap();
+        assert_eq!(deepest.layer_ropes.len(), 65_536);
+    }
+
+    #[test]
     fn refusals_name_the_field_the_value_and_what_is_right() {
         for (changes, parts) in [
             (json!({"hidden_size": "big"}), ["hidden_size", "\"big\""]),
             (json!({"hidden_size": null}), ["hidden_size", "missing"]),
+            (
+                json!({"num_hidden_layers": 1 << 28}),
+                ["num_hidden_layers: 268435456", "from 1 to 2^16"],
+            ),
+            (
+                json!({"num_hidden_layers": 65_537}),
+                ["num_hidden_layers: 65537", "from 1 to 2^16"],
+            ),
             (
                 json!({"num_key_value_heads": 3}),
                 ["num_key_value_heads", "must divide"],

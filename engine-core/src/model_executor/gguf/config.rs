@@ -181,31 +181,71 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Keys by which related families change what is computed.
-    fn refuse_unsupported(&self) -> Result<(), GgufError> {
+    /// Keys by which related families change what is computed, and the values that change nothing.
+    fn refuse_unsupported(&self, class: &str) -> Result<(), GgufError> {
         for (name, neutral) in [
-            ("attention.scale", 0.0),
-            ("attention.clamp_kqv", 0.0),
-            ("attention.max_alibi_bias", 0.0),
-            ("attention.temperature_scale", 0.0),
-            ("expert_shared_count", 0.0),
-            ("expert_group_count", 0.0),
-            ("logit_scale", 0.0),
-            ("residual_scale", 0.0),
-            ("embedding_scale", 0.0),
-            ("nextn_predict_layers", 0.0),
+            ("attention.scale", &[0.0][..]),
+            ("attention.output_scale", &[0.0, 1.0]),
+            ("attention.clamp_kqv", &[0.0]),
+            ("attention.max_alibi_bias", &[0.0]),
+            ("attention.temperature_scale", &[0.0]),
+            ("attention.temperature_length", &[0.0]),
+            ("attention.shared_kv_layers", &[0.0]),
+            ("attention.q_lora_rank", &[0.0]),
+            ("attention.kv_lora_rank", &[0.0]),
+            ("expert_shared_count", &[0.0]),
+            ("expert_group_count", &[0.0]),
+            ("expert_group_used_count", &[0.0]),
+            ("expert_weights_scale", &[0.0, 1.0]),
+            // 1 is the softmax over all experts.
+            ("expert_gating_func", &[0.0, 1.0]),
+            ("router_logit_softcapping", &[0.0]),
+            ("leading_dense_block_count", &[0.0]),
+            ("interleave_moe_layer_step", &[0.0, 1.0]),
+            ("logit_scale", &[0.0]),
+            ("residual_scale", &[0.0]),
+            ("embedding_scale", &[0.0]),
+            ("nextn_predict_layers", &[0.0]),
         ] {
-            if self.number(name)?.is_some_and(|number| number != neutral) {
-                let right = format!("{neutral} or absent: this setting is not supported");
-                return Err(self.metadata.wrong(&self.key(name), &right));
+            self.refuse_other(name, neutral)?;
+        }
+        if !class.starts_with("Gemma2") {
+            self.refuse_other("attn_logit_softcapping", &[0.0])?;
+        }
+        if !class.starts_with("Gemma") {
+            self.refuse_other("final_logit_softcapping", &[0.0])?;
+        }
+        for (name, right) in [
+            ("attention.causal", true),
+            ("use_parallel_residual", false),
+            ("swin_norm", false),
+            ("expert_weights_norm", true),
+        ] {
+            let key = self.key(name);
+            if self.metadata.bool(&key)?.is_some_and(|flag| flag != right) {
+                let right = format!("{right} or absent: this setting is not supported");
+                return Err(self.metadata.wrong(&key, &right));
             }
         }
         Ok(())
     }
 
+    /// Refuses a number that isn't one of those.
+    fn refuse_other(&self, name: &str, neutral: &[f64]) -> Result<(), GgufError> {
+        match self.number(name)? {
+            Some(number) if !neutral.contains(&number) => {
+                let neutral: Vec<String> = neutral.iter().map(f64::to_string).collect();
+                let neutral = neutral.join(", ");
+                let right = format!("{neutral} or absent: this setting is not supported");
+                Err(self.metadata.wrong(&self.key(name), &right))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn config(&self) -> Result<Value, GgufError> {
         let class = self.class()?;
-        self.refuse_unsupported()?;
+        self.refuse_unsupported(class)?;
         let layers = self.required_count("block_count")?;
         // Memory is taken for each layer before its tensors are looked for.
         let num_tensors = self.model.file.tensors().count();
@@ -253,6 +293,7 @@ impl<'a> Reader<'a> {
         if let Some(window) = self.window(class)? {
             set("sliding_window", window.into());
             set("use_sliding_window", true.into());
+            self.check_window_pattern(class)?;
         }
         if let Some(experts) = self.count("expert_count")?.filter(|experts| *experts > 0) {
             set("num_experts", experts.into());
@@ -330,6 +371,23 @@ impl<'a> Reader<'a> {
         })
     }
 
+    /// Every how many layers one attends to all: the family's, where the file says it.
+    fn check_window_pattern(&self, class: &str) -> Result<(), GgufError> {
+        let name = "attention.sliding_window_pattern";
+        let expected = match class {
+            "Gemma2ForCausalLM" => 2,
+            "Gemma3ForCausalLM" => 6,
+            _ => 0,
+        };
+        match self.count(name)? {
+            Some(found) if found != expected => {
+                let right = format!("{expected} or absent: no other pattern is supported");
+                Err(self.metadata.wrong(&self.key(name), &right))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The rotary settings, in the older spelling.
     fn rope(
         &self,
@@ -372,6 +430,7 @@ impl<'a> Reader<'a> {
             );
             return Ok(());
         }
+        self.refuse_other("rope.scaling.attn_factor", &[0.0, 1.0])?;
         let key = self.key("rope.scaling.type");
         // Files of before 2024 have the factor alone.
         let factor = match self.number("rope.scaling.factor")? {

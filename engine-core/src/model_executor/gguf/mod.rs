@@ -13,7 +13,7 @@ use ::gguf::{GgufError, GgufFile, TensorType};
 
 pub(crate) use self::config::parse;
 use self::names::Place;
-use super::checkpoint::RawTensor;
+use super::checkpoint::{RawTensor, SourceFile};
 use super::config::HfConfig;
 use super::error::{ModelError, cut};
 use super::weights::StoredDtype;
@@ -108,6 +108,15 @@ pub(crate) struct GgufTensors {
 }
 
 impl GgufTensors {
+    /// The file.
+    pub(crate) fn source_file(&self) -> SourceFile<'_> {
+        SourceFile {
+            name: &self.model.name,
+            file: self.model.file.file(),
+            header_len: self.model.file.header_len(),
+        }
+    }
+
     /// Bytes of all tensors.
     pub(crate) fn num_bytes(&self) -> usize {
         self.model

@@ -12,6 +12,7 @@ use crate::model_executor::backend::{AttentionShape, Backend, ExpertChoice, Step
 use crate::model_executor::checkpoint::Checkpoint;
 use crate::model_executor::config::HfConfig;
 use crate::model_executor::error::ModelError;
+use crate::model_executor::forward_input::WrittenSlots;
 use crate::model_executor::weights::WeightLoader;
 use crate::model_executor::{CausalLm, ForwardInput, LoadProgress, ModelLimits};
 
@@ -230,6 +231,7 @@ impl<B: Backend, F: Family> LoadedWeights for DecoderWeights<B, F> {
             limits: *limits,
             caches,
             buffers,
+            written: WrittenSlots::new(limits),
             num_logits_rows: 0,
         }))
     }
@@ -242,6 +244,8 @@ struct Decoder<B: Backend, F: Family> {
     /// One per layer.
     caches: Vec<B::KvCache>,
     buffers: Buffers<B>,
+    /// What checks that no two rows of a batch are written to one slot.
+    written: WrittenSlots,
     /// Rows that the last batch left in `normed` for the LM head.
     num_logits_rows: usize,
 }
@@ -293,7 +297,8 @@ impl<B: Backend, F: Family> Decoder<B, F> {
 
 impl<B: Backend, F: Family> CausalLm for Decoder<B, F> {
     fn forward(&mut self, input: &ForwardInput<'_>) -> Result<(), ModelError> {
-        input.validate(&self.limits, self.weights.config.vocab_size)?;
+        let vocab_size = self.weights.config.vocab_size;
+        input.validate(&self.limits, vocab_size, &mut self.written)?;
         let DecoderWeights {
             config,
             backend,

@@ -59,10 +59,10 @@ struct StopArgs {
     /// The server's --pid-file; FORMWORK_PID_FILE, as for the server, where absent
     #[arg(long, value_name = "FILE")]
     pid_file: Option<PathBuf>,
-    /// Seconds to wait until it is killed; it finishes its requests within its own
-    /// --shutdown-timeout
-    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
-    timeout: u64,
+    /// Seconds to wait until it is killed; 60 more than its own --shutdown-timeout, within which it
+    /// finishes its requests, where absent
+    #[arg(long, value_name = "SECONDS")]
+    timeout: Option<u64>,
 }
 
 #[derive(Debug, Args)]
@@ -119,8 +119,8 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Chat(args) => chat::chat(&args),
         Command::Bench(bench::BenchCommand::Serve(args)) => bench::serve(&args),
         Command::Check(args) => check::check(&args),
-        Command::Stop(args) => daemon::stop(&pid_file::path(args.pid_file), args.timeout),
-        Command::Status(args) => daemon::status(&pid_file::path(args.pid_file)),
+        Command::Stop(args) => daemon::stop(&pid_file::path(args.pid_file)?, args.timeout),
+        Command::Status(args) => daemon::status(&pid_file::path(args.pid_file)?),
     }
 }
 

@@ -19,7 +19,7 @@ pub(crate) fn serve(args: &ServeArgs) -> anyhow::Result<ExitCode> {
         let _ = rustix::process::setsid();
     }
     let mut pid_file = match &server.pid_file {
-        Some(path) => Some(PidFile::create(path)?),
+        Some(path) => Some(PidFile::create(path, args.engine_args().shutdown_timeout)?),
         None => None,
     };
     let log_file = match &server.log_file {

@@ -1,4 +1,4 @@
-use protocol::PrefixCacheStats;
+use protocol::{PrefixCacheStats, StructuredOutputStats};
 
 use super::*;
 
@@ -46,6 +46,10 @@ fn counts_end_up_under_their_names() {
             hits: 4,
         },
         num_scheduled_tokens: 12,
+        structured_output_stats: Some(StructuredOutputStats {
+            num_queued_grammars: 2,
+            ..StructuredOutputStats::default()
+        }),
         ..SchedulerStats::default()
     };
     logger.record(Some(&scheduler), &iteration);
@@ -59,6 +63,8 @@ fn counts_end_up_under_their_names() {
     for line in [
         format!("vllm:num_requests_running{{{labels}}} 2"),
         format!("vllm:num_requests_waiting{{{labels}}} 5"),
+        format!("vllm:num_requests_waiting_by_reason{{{labels},reason=\"capacity\"}} 3"),
+        format!("vllm:num_requests_waiting_by_reason{{{labels},reason=\"deferred\"}} 2"),
         format!("vllm:kv_cache_usage_perc{{{labels}}} 0.25"),
         format!("vllm:prefix_cache_queries_total{{{labels}}} 16"),
         format!("vllm:num_preemptions_total{{{labels}}} 1"),

@@ -24,9 +24,13 @@ impl Values {
             scheduler.num_waiting_reqs,
         );
         let name = "vllm:num_requests_waiting_by_reason";
-        text.family(name, "gauge", "Requests that wait, by reason.");
-        text.sample(name, &[("reason", "capacity")], scheduler.num_waiting_reqs);
-        text.sample(name, &[("reason", "deferred")], 0);
+        let help = "Requests that wait: for a place in the batch, or for their grammar.";
+        text.family(name, "gauge", help);
+        // Others pass these by.
+        let deferred = engine.structured_output.num_queued_grammars;
+        let for_capacity = scheduler.num_waiting_reqs.saturating_sub(deferred);
+        text.sample(name, &[("reason", "capacity")], for_capacity);
+        text.sample(name, &[("reason", "deferred")], deferred);
         text.gauge(
             "vllm:kv_cache_usage_perc",
             "Used share of the KV cache; 1 is all of it.",

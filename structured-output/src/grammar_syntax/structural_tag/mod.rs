@@ -27,7 +27,7 @@ use super::ast::{Grammar, RuleBuilder, RuleId, SyntaxError, SyntaxLimits};
 use crate::error::{BYTE_ORDER_MARK, line_and_column};
 use crate::json::Value;
 use depth::Depth;
-use fields::Fields;
+use fields::{Fields, refuse};
 use xml_nested::NestedRules;
 
 /// Why a structural tag was refused.
@@ -136,6 +136,9 @@ impl Parser<'_> {
         }
         let root = match fields.optional("format") {
             Some(format) => self.format(format, "/format", &Ends::default())?,
+            None if fields.optional("structures").is_none() => {
+                return refuse("", "the field `format` is missing");
+            }
             None => self.structures(&mut fields)?,
         };
         fields.finish()?;

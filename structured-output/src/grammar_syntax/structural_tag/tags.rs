@@ -1,9 +1,11 @@
 //! Tags, and free text with tags in it.
 
-use std::collections::HashSet;
+use std::sync::Arc;
+
+use hashbrown::HashSet;
 
 use super::super::Words;
-use super::super::ast::{NodeId, NodeKind, RuleBuilder, RuleId, TokenSet};
+use super::super::ast::{Among, NodeId, NodeKind, RuleBuilder, RuleId, TokenSet};
 use super::super::dispatch::{Dispatch, Tag, TokenDispatch, text_until};
 use super::super::words::Beginnings;
 use super::fields::{Fields, refuse, shown, token};
@@ -16,6 +18,9 @@ enum Delimiter {
     Texts(Vec<Box<str>>),
     Token(Value, String),
 }
+
+/// What it counts to look for one end of a bounded text in another.
+const PARTS_PER_PAIR: usize = 4;
 
 impl Parser<'_> {
     /// A tag as a node: what it begins with, its content, and what ends it.
@@ -55,12 +60,22 @@ impl Parser<'_> {
             },
         };
         let body = match plain_text(content, &ends) {
-            Some(excludes) => {
+            Some(text) if !text.is_bounded => {
                 let (grammar, limits) = (&mut *self.grammar, self.limits);
-                let text = text_until(&mut builder, grammar, limits, 0, &ends.texts, &excludes);
+                let text = text_until(
+                    &mut builder,
+                    grammar,
+                    limits,
+                    0,
+                    &ends.texts,
+                    &text.excludes,
+                );
                 text.map_err(|error| at(fields.pointer, error))?
             }
-            None => {
+            Some(text) if self.overlaps(&text, &ends, fields.pointer)? => {
+                self.bounded_text(content, &content_pointer, &text, &ends, &mut builder)?
+            }
+            _ => {
                 let content = self.part(content, &content_pointer, &ends, &mut builder)?;
                 let end = match end {
                     Delimiter::Texts(texts) => {
@@ -80,6 +95,63 @@ impl Parser<'_> {
         };
         self.define(rule, fields.pointer, builder, body)?;
         Ok(rule)
+    }
+
+    /// Whether in a tag's text, followed by its end, something that ends it or must not be in it may
+    /// end before that end does.
+    fn overlaps(&mut self, text: &PlainText, ends: &Ends, pointer: &str) -> Result<bool, TagError> {
+        let others = [&ends.texts[..], &text.excludes].concat();
+        // Each is looked for in each.
+        let parts = (ends.texts.len() * others.len()).saturating_mul(PARTS_PER_PAIR);
+        let charged = self.grammar.charge(parts, 0, self.limits);
+        charged.map_err(|error| at(pointer, error))?;
+        let mut ends = ends.texts.iter();
+        Ok(ends.any(|end| before(end, &others).is_none_or(|before| !before.is_empty())))
+    }
+
+    /// Text with a bound on its length up to the first of some strings, that included.
+    fn bounded_text(
+        &mut self,
+        content: &Value,
+        pointer: &str,
+        text: &PlainText,
+        ends: &Ends,
+        rule: &mut RuleBuilder,
+    ) -> Result<NodeId, TagError> {
+        if Fields::new(content, pointer)?
+            .optional("max_tokens")
+            .is_some()
+        {
+            return refuse(
+                pointer,
+                "text with `max_tokens` can't be in a tag whose `end` may begin within another, or \
+                 within itself: use `max_chars`, or an `end` that doesn't",
+            );
+        }
+        let others = [&ends.texts[..], &text.excludes].concat();
+        let content = self.part(content, pointer, ends, rule)?;
+        let mut ways = Vec::with_capacity(ends.texts.len());
+        for end in ends.texts.iter() {
+            let Some(before) = before(end, &others) else {
+                continue;
+            };
+            let mut text = content;
+            if !before.is_empty() {
+                let any = rule.push(0, NodeKind::TextWithout(Words::default()));
+                let before = before
+                    .into_iter()
+                    .map(|beginning| rule.push(0, NodeKind::Literal(beginning)))
+                    .collect();
+                let before = rule.alternate(0, before);
+                let ending = rule.concat(0, vec![any, before]);
+                let other = rule.push(0, NodeKind::Not(ending));
+                text = rule.push(0, NodeKind::And(vec![content, other]));
+            }
+            let pieces = self.grammar.pieces(end);
+            let end = rule.pieces(0, &pieces);
+            ways.push(rule.concat(0, vec![text, end]));
+        }
+        Ok(rule.alternate(0, ways))
     }
 
     /// Tags of a list: what each begins with, and the rule for the rest.
@@ -232,7 +304,8 @@ impl Parser<'_> {
         // Triggers don't occur between tags, with a tag or without.
         dispatch.excludes.ranges.extend_from_slice(&triggers.ranges);
         dispatch.excludes.names.extend_from_slice(&triggers.names);
-        let ids: HashSet<&(u32, u32)> = triggers.ranges.iter().collect();
+        let triggers = Arc::new(triggers);
+        let ids: HashSet<(u32, u32)> = triggers.ranges.iter().copied().collect();
         let names: HashSet<&str> = triggers.names.iter().map(|name| &**name).collect();
         for (index, (begin, rest)) in tags.into_iter().enumerate() {
             let pointer = format!("{}/{index}/begin", fields.at("tags"));
@@ -243,11 +316,17 @@ impl Parser<'_> {
                 );
             };
             let trigger = token(&value, &token_pointer)?;
-            let known = trigger.ranges.iter().all(|id| ids.contains(id))
+            let is_written = trigger.ranges.iter().all(|id| ids.contains(id))
                 && trigger.names.iter().all(|name| names.contains(&**name));
-            if !known {
-                return refuse(&pointer, "`begin` must be one of the trigger tokens");
-            }
+            let trigger = TokenSet {
+                // By name and by id, a token may be the same: only a vocabulary says.
+                among: (!is_written).then(|| Among {
+                    set: Arc::clone(&triggers),
+                    otherwise: format!("`tags/{index}/begin` must be one of the trigger tokens")
+                        .into(),
+                }),
+                ..trigger
+            };
             let content = rule.push(0, NodeKind::Rule(rest));
             dispatch.tags.push((trigger, content));
         }
@@ -378,31 +457,64 @@ fn delimiter(
     }
 }
 
-/// Where a tag's content is free text and nothing else, up to strings: what it must not contain.
-fn plain_text(content: &Value, ends: &Ends) -> Option<Vec<Box<str>>> {
+/// Free text that is all of a tag's content.
+struct PlainText {
+    /// What it must not contain.
+    excludes: Vec<Box<str>>,
+    /// Whether its length has a bound.
+    is_bounded: bool,
+}
+
+/// Where a tag's content is free text and nothing else, up to strings: that text.
+fn plain_text(content: &Value, ends: &Ends) -> Option<PlainText> {
     let Value::Object(members) = content else {
         return None;
     };
     if ends.texts.is_empty() {
         return None;
     }
-    let mut excludes = Vec::new();
+    let mut text = PlainText {
+        excludes: Vec::new(),
+        is_bounded: false,
+    };
     for (name, value) in members.iter() {
         match (name.as_str(), value) {
             ("type", Value::String(kind)) if kind == "any_text" => {}
             ("excludes", Value::Array(items)) => {
                 for item in items.iter() {
                     match item {
-                        Value::String(text) if !text.is_empty() => {
-                            excludes.push(text.as_str().into());
+                        Value::String(exclude) if !exclude.is_empty() => {
+                            text.excludes.push(exclude.as_str().into());
                         }
                         _ => return None,
                     }
                 }
             }
+            ("max_chars" | "max_tokens", Value::Number(_)) => text.is_bounded = true,
             (_, Value::Null) => {}
             _ => return None,
         }
     }
-    (members.iter().any(|member| member.0 == "type")).then_some(excludes)
+    (members.iter().any(|member| member.0 == "type")).then_some(text)
+}
+
+/// What text must not end with before an end, lest an earlier place end one of the others: `None`
+/// where one of them ends within that end itself.
+fn before(end: &str, others: &[Box<str>]) -> Option<Vec<Box<str>>> {
+    let mut beginnings = Vec::new();
+    for other in others {
+        let inside = end.match_indices(&**other);
+        if inside
+            .into_iter()
+            .any(|(at, _)| at + other.len() < end.len())
+        {
+            return None;
+        }
+        for (at, _) in other.char_indices().skip(1) {
+            if other.len() - at < end.len() && end.starts_with(&other[at..]) {
+                beginnings.push(other[..at].into());
+            }
+        }
+    }
+    Some(beginnings)
 }

@@ -120,13 +120,62 @@ fn the_queue_is_limited_in_requests() {
         retryable: true,
     };
     assert_eq!(refused(&mut scheduler, request("d", 5)), Some(error));
-    // It was let in once, by a core that died.
-    let replayed = EngineCoreRequest {
-        output_token_ids: vec![1],
+    // It was let in once, by a core that died before it had run.
+    let replay = EngineCoreRequest {
+        is_replay: true,
         ..request("e", 5)
     };
-    assert_eq!(refused(&mut scheduler, replayed), None);
+    assert_eq!(refused(&mut scheduler, replay), None);
     assert_eq!(waiting_ids(&scheduler), ["b", "c", "e"]);
+}
+
+/// Requests come at once, and only a step takes them out of the queue.
+#[test]
+fn who_finds_a_free_place_is_not_queued() {
+    let limited = SchedulerConfig {
+        max_num_queued_reqs: Some(2),
+        max_num_queued_tokens: Some(1),
+        ..config(100, 4)
+    };
+    let mut scheduler = scheduler(limited, 20);
+    for id in ["a", "b", "c", "d"] {
+        add(&mut scheduler, request(id, 5));
+    }
+    // Nothing waits beyond those four.
+    add(&mut scheduler, request("e", 5));
+    let message = refused(&mut scheduler, request("f", 5)).unwrap().message;
+    assert_eq!(
+        message,
+        "30 tokens would wait with this request: max_num_queued_tokens is 1"
+    );
+    assert_eq!(running_ids(&scheduler), ["a", "b", "c", "d"]);
+    scheduler.finish_requests(["a", "e"], FinishReason::Abort);
+    scheduler.config.max_num_queued_tokens = None;
+    for id in ["g", "h", "i"] {
+        add(&mut scheduler, request(id, 5));
+    }
+    let message = refused(&mut scheduler, request("j", 5)).unwrap().message;
+    assert_eq!(message, "2 requests wait already: max_num_queued_reqs is 2");
+    assert_eq!(running_ids(&scheduler), ["b", "c", "d", "g"]);
+    assert_eq!(waiting_ids(&scheduler), ["h", "i"]);
+}
+
+#[test]
+fn a_place_without_blocks_is_not_free() {
+    let limited = SchedulerConfig {
+        max_num_queued_reqs: Some(1),
+        ..config(100, 4)
+    };
+    let mut scheduler = scheduler(limited, 5);
+    assert_eq!(refused(&mut scheduler, request("a", 15)), None);
+    assert_eq!(refused(&mut scheduler, request("b", 15)), None);
+    assert_eq!(waiting_ids(&scheduler), ["b"]);
+    let message = refused(&mut scheduler, request("c", 15)).unwrap().message;
+    assert_eq!(message, "1 requests wait already: max_num_queued_reqs is 1");
+    scheduler.finish_requests(["a", "b"], FinishReason::Abort);
+    assert_eq!(refused(&mut scheduler, request("d", 15)), None);
+    assert_eq!(refused(&mut scheduler, request("e", 1)), None);
+    assert_eq!(running_ids(&scheduler), ["d", "e"]);
 }
 
 #[test]
@@ -148,6 +197,11 @@ fn the_queue_is_limited_in_tokens() {
     assert_eq!(refused(&mut scheduler, request("d", 6)), None);
     assert_eq!(refused(&mut scheduler, request("e", 4)), None);
     assert!(refused(&mut scheduler, request("f", 1)).is_some());
+    let replay = EngineCoreRequest {
+        is_replay: true,
+        ..request("g", 5)
+    };
+    assert_eq!(refused(&mut scheduler, replay), None);
 }
 
 #[test]

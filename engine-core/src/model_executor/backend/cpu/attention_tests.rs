@@ -168,6 +168,89 @@ fn stored_head<F: Format>(values: &[f32]) -> Vec<f64> {
         .collect()
 }
 
+/// Writes a token into a cache that holds others' and looks at every element.
+fn write_alone<F: Format>(level: SimdLevel)
+where
+    F::Element: PartialEq + std::fmt::Debug,
+{
+    const BLOCK_SIZE: usize = 32;
+    let shape = AttentionShape {
+        num_heads: 2,
+        num_kv_heads: 2,
+        head_dim: 50,
+    };
+    let pool = ComputePool::new(1).unwrap();
+    let block = BlockShape::new(shape, BLOCK_SIZE);
+    let mut random = Random(9);
+    let mut cache = KvCache::<F>::allocate(block, 3).unwrap();
+    let mut write = |cache: &mut KvCache<F>, slots: &[u32]| {
+        let mut qkv = filled(slots.len(), shape.qkv_width(), &mut random);
+        kv_cache::rotary_and_kv_write(&pool, level, &mut qkv, shape, None, slots, slots, cache)
+            .unwrap();
+        qkv
+    };
+    let all: Vec<u32> = (0..3 * BLOCK_SIZE as u32).collect();
+    write(&mut cache, &all);
+    for token in [0, 1, 18, 31] {
+        let before: Vec<_> = (0..6).map(|i| panels(&cache, i / 2, i % 2)).collect();
+        let qkv = write(&mut cache, &[(BLOCK_SIZE + token) as u32]);
+        let head = |at: usize, head: usize| {
+            let first = shape.q_width() + at * shape.kv_width() + head * shape.head_dim;
+            &qkv.row(0)[first..][..shape.head_dim]
+        };
+        for (index, mut expected) in before.into_iter().enumerate() {
+            if index / 2 == 1 {
+                let (key, value) = (head(0, index % 2), head(1, index % 2));
+                // Scales of 8 bits: the largest becomes 127.
+                let scale = |values: &[f32]| match F::SCALED {
+                    true => values.iter().fold(0.0f32, |most, x| most.max(x.abs())),
+                    false => 127.0,
+                };
+                let put = |value: f32, most: f32| match F::SCALED {
+                    true => F::from_f32(value * (127.0 / most)),
+                    false => F::from_f32(value),
+                };
+                for dim in 0..shape.head_dim {
+                    let key_at = F::index(dim, token, BLOCK_SIZE);
+                    let value_at = F::index(token, dim, block.value_width());
+                    expected.0[key_at] = put(key[dim], scale(key));
+                    expected.1[value_at] = put(value[dim], scale(value));
+                }
+                if F::SCALED {
+                    expected.2[token] = scale(key) / 127.0;
+                    expected.2[BLOCK_SIZE + token] = scale(value) / 127.0;
+                }
+            }
+            let found = panels(&cache, index / 2, index % 2);
+            assert_eq!(found, expected, "{level:?} {token}");
+        }
+    }
+}
+
+/// Copies of the keys, values and scales of one head in one block.
+fn panels<F: Format>(
+    cache: &KvCache<F>,
+    block: usize,
+    head: usize,
+) -> (Vec<F::Element>, Vec<F::Element>, Vec<f32>) {
+    let (keys, values) = cache.scales(block, head);
+    (
+        cache.keys(block, head).to_vec(),
+        cache.values(block, head).to_vec(),
+        [keys, values].concat(),
+    )
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "too much for an interpreter")]
+fn a_token_is_written_to_its_own_elements() {
+    for level in SimdLevel::available() {
+        write_alone::<F32>(level);
+        write_alone::<Bf16>(level);
+        write_alone::<Int8>(level);
+    }
+}
+
 fn attention_reference(
     query: &[f32],
     history: &[Vec<f64>],

@@ -53,7 +53,7 @@ pub(crate) struct Bf16DotKernel<'a> {
 impl<'a> Bf16DotKernel<'a> {
     /// `None` below the level that has the instructions.
     pub(crate) fn new(matrix: &'a DenseMatrix<Bf16>, level: SimdLevel) -> Option<Self> {
-        (level == SimdLevel::Avx512Bf16).then_some(Self { matrix })
+        level.has_bf16_dot().then_some(Self { matrix })
     }
 }
 

@@ -115,7 +115,7 @@ impl<'a, T> SharedMut<'a, T> {
     /// Elements `offset..offset + len`, for writing.
     ///
     /// # Safety
-    /// No other thread may touch these elements during the job.
+    /// No other thread may touch what is read or written of these elements during the job.
     #[inline(always)]
     pub(crate) unsafe fn ptr(self, offset: usize, len: usize) -> *mut T {
         assert!(

@@ -82,7 +82,8 @@ impl<F: DenseFormat> DenseMatrix<F> {
 
 /// Fills one panel with its rows of stacked tensors.
 ///
-/// A panel has a word of each row after the other. Rows that are stored as such words are only put in that order, at the speed of memory.
+/// A panel has a word of each row after the other. Rows that are stored as such words are only put in
+/// that order, at the speed of memory.
 fn pack_panel<F: DenseFormat>(
     parts: &[StoredTensor<'_>],
     panel: usize,

@@ -115,11 +115,11 @@ pub(crate) unsafe fn multiply_rows<P: IntegerProduct>(
     }
     let most = match level {
         #[cfg(target_arch = "x86_64")]
-        SimdLevel::Avx512Vnni | SimdLevel::Avx512Bf16 => P::ROWS_AVX512,
+        SimdLevel::Avx512Vnni(_) | SimdLevel::Avx512Bf16(_) => P::ROWS_AVX512,
         #[cfg(target_arch = "x86_64")]
-        SimdLevel::Avx512 | SimdLevel::Avx2 => ROWS_AVX2,
+        SimdLevel::Avx512(_) | SimdLevel::Avx2(_) => ROWS_AVX2,
         #[cfg(target_arch = "aarch64")]
-        SimdLevel::NeonDot => P::ROWS_NEON,
+        SimdLevel::NeonDot(_) => P::ROWS_NEON,
         #[cfg(target_arch = "aarch64")]
         SimdLevel::Neon => ROWS_PORTABLE,
         SimdLevel::Portable => ROWS_PORTABLE,
@@ -130,16 +130,16 @@ pub(crate) unsafe fn multiply_rows<P: IntegerProduct>(
         unsafe {
             match level {
                 #[cfg(target_arch = "x86_64")]
-                SimdLevel::Avx512Vnni | SimdLevel::Avx512Bf16 => {
+                SimdLevel::Avx512Vnni(_) | SimdLevel::Avx512Bf16(_) => {
                     multiply_block!(multiply_vnni, block, [1, 2, 3, 4, 5, 6]);
                 }
                 // Without dot products of bytes wider vectors gain nothing.
                 #[cfg(target_arch = "x86_64")]
-                SimdLevel::Avx512 | SimdLevel::Avx2 => {
+                SimdLevel::Avx512(_) | SimdLevel::Avx2(_) => {
                     multiply_block!(multiply_avx2, block, [1, 2]);
                 }
                 #[cfg(target_arch = "aarch64")]
-                SimdLevel::NeonDot => {
+                SimdLevel::NeonDot(_) => {
                     multiply_block!(multiply_neon, block, [1, 2, 3, 4, 5, 6]);
                 }
                 #[cfg(target_arch = "aarch64")]

@@ -5,7 +5,7 @@ use half::f16;
 
 use super::kernel_tests::{Random, close, filled};
 use super::linear::{Linear, Outputs, PackedMatrix, Packing};
-use super::linear_tests::{multiply, quantized};
+use super::linear_tests::{check_groups, multiply, quantized};
 use super::panels::Rows;
 use super::simd::SimdLevel;
 use super::weight_cache::WeightCache;
@@ -138,6 +138,27 @@ fn blocks_match_at_every_level_and_size() {
                     check(format, rows, n, k, linear);
                 }
             }
+        }
+    }
+}
+
+#[test]
+fn experts_of_blocks_match_at_every_level() {
+    let pool = ComputePool::new(2).unwrap();
+    let (n, k) = if cfg!(miri) { (5, 256) } else { (97, 768) };
+    for format in FORMATS {
+        let mut random = Random(n as u64);
+        let (matrices, weights): (Vec<_>, Vec<_>) = (0..5)
+            .map(|_| {
+                let data = stored(format, n, k, &mut random);
+                let weights = tensor(format.tensor_type(), &[n, k], &data).to_f32();
+                (pack(&pool, format, [n, k], &data, None), weights)
+            })
+            .unzip();
+        for level in SimdLevel::available() {
+            let linear = Linear { pool: &pool, level };
+            let what = format!("{format:?} {level:?}");
+            check_groups(linear, &matrices, &weights, &quantized, &what);
         }
     }
 }

@@ -107,6 +107,7 @@ impl<F: Format> KvCache<F> {
 /// What a head's values are divided by to be stored, and by what to multiply for it.
 ///
 /// The scale is NaN where a value is not finite, so that what is read again isn't either.
+#[inline(always)]
 fn scale_of<F: Format>(values: &[f32]) -> (f32, f32) {
     if !F::SCALED {
         return (1.0, 1.0);
@@ -175,6 +176,53 @@ dispatch! {
     unsafe fn rotate(x: *mut f32, cos: *const f32, sin: *const f32, half: usize) = rotate_body
 }
 
+/// Writes a token's key and value of one head to its place in a block: a column of the keys' panel, a row
+/// of the values', and their scales.
+#[inline(always)]
+unsafe fn write_head_body<S: Simd, F: Format>(
+    block: BlockShape,
+    token: usize,
+    (key, value): (&[f32], &[f32]),
+    keys: *mut F::Element,
+    values: *mut F::Element,
+    scales: *mut f32,
+) {
+    let (key_scale, key_factor) = scale_of::<F>(key);
+    let (value_scale, value_factor) = scale_of::<F>(value);
+    let value_width = block.value_width();
+    // SAFETY: a panel holds these rows and columns, as the caller vouches.
+    unsafe {
+        if F::SCALED {
+            *scales.add(token) = key_scale;
+            *scales.add(block.block_size + token) = value_scale;
+        }
+        for (dim, key) in key.iter().enumerate() {
+            let to = keys.add(F::index(dim, token, block.block_size));
+            *to = F::from_f32(*key * key_factor);
+        }
+        for (dim, value) in value.iter().enumerate() {
+            let to = values.add(F::index(token, dim, value_width));
+            *to = F::from_f32(*value * value_factor);
+        }
+    }
+}
+
+dispatch! {
+    /// Writes a token's key and value of one head, in loops that the compiler vectorises.
+    ///
+    /// # Safety
+    /// The pointers must be those of one head of a block of this shape; `token` must be below its size,
+    /// and key and value `head_dim` long. Nothing else may be reading or writing the token's elements.
+    unsafe fn write_head[F: Format](
+        block: BlockShape,
+        token: usize,
+        head: (&[f32], &[f32]),
+        keys: *mut F::Element,
+        values: *mut F::Element,
+        scales: *mut f32,
+    ) = write_head_body
+}
+
 /// Rotates queries and keys of `[queries | keys | values]`, where a table says so, and writes keys
 /// and values to `slots`.
 #[allow(clippy::too_many_arguments, reason = "the step's inputs")]
@@ -224,24 +272,14 @@ pub(crate) fn rotary_and_kv_write<F: Format>(
             .enumerate()
         {
             let panel = slot_block * block.num_kv_heads + head;
-            let (key_scale, key_factor) = scale_of::<F>(key);
-            let (value_scale, value_factor) = scale_of::<F>(value);
-            if F::SCALED {
-                let at = panel * 2 * num_scales + token;
-                // SAFETY: the scales of one slot belong to one row, since slots differ.
-                unsafe {
-                    *scales.ptr(at, 1) = key_scale;
-                    *scales.ptr(at + num_scales, 1) = value_scale;
-                }
-            }
-            for (dim, (key, value)) in key.iter().zip(value).enumerate() {
-                let key_at = panel * key_len + F::index(dim, token, block.block_size);
-                let value_at = panel * value_len + F::index(token, dim, block.value_width());
-                // SAFETY: the elements of one slot belong to one row, since slots differ.
-                unsafe {
-                    *keys.ptr(key_at, 1) = F::from_f32(*key * key_factor);
-                    *values.ptr(value_at, 1) = F::from_f32(*value * value_factor);
-                }
+            // SAFETY: the panels are those of one head of one block, and as long as checked here.
+            // The elements of one slot belong to one row, since slots differ:
+            // `ForwardInput::validate` has seen to it.
+            unsafe {
+                let keys = keys.ptr(panel * key_len, key_len);
+                let values = values.ptr(panel * value_len, value_len);
+                let scales = scales.ptr(panel * 2 * num_scales, 2 * num_scales);
+                write_head::<F>(level, block, token, (key, value), keys, values, scales);
             }
         }
     })?;

@@ -229,19 +229,20 @@ impl Conversion {
 
 #[cfg(target_arch = "x86_64")]
 impl Conversion {
-    /// The rows in pairs of bfloat16. The processor must have [`SimdLevel::Avx512Bf16`].
+    /// The rows in pairs of bfloat16, at the level that multiplies such.
     fn round_to_bf16(
         &mut self,
         linear: Linear<'_>,
         x: &Rows<'_, f32>,
         width: usize,
     ) -> Result<Rows<'_, u32>, ModelError> {
+        assert!(linear.level.has_bf16_dot(), "level without bfloat16");
         x.check(width);
         let stride = num_pairs(width);
         let to = SharedMut::new(&mut self.pairs);
         for_each_row(linear.pool, x.count, width, &|row, _| {
             // SAFETY: each row belongs to one call and holds `width` values, as just checked; the
-            // caller vouches for the level.
+            // processor has the level, as it exists.
             unsafe {
                 let x = x.data.as_ptr().add(row * x.stride);
                 round_row(x, width, to.ptr(row * stride, stride));
@@ -385,7 +386,7 @@ impl Linear<'_> {
             PackedMatrix::F32(_) => run!(F32, x, matrix => DenseKernel { matrix, level }),
             PackedMatrix::Bf16(_) => {
                 #[cfg(target_arch = "x86_64")]
-                if level == SimdLevel::Avx512Bf16 {
+                if level.has_bf16_dot() {
                     let x = conversion.round_to_bf16(self, x, width)?;
                     return run!(Bf16, &x, matrix => match Bf16DotKernel::new(matrix, level) {
                         Some(kernel) => kernel,

@@ -2,6 +2,7 @@
 
 use protocol::Quantization;
 
+use super::experts::ExpertRows;
 use super::kernel_tests::{Random, bytes, close, filled};
 use super::linear::{Conversion, Linear, Outputs, PackedMatrix, Packing};
 use super::panels::Rows;
@@ -51,12 +52,7 @@ fn kept(kind: WeightKind, tensor: StoredTensor<'_>) -> Vec<f32> {
 
 /// Whether bfloat16 itself is multiplied, rather than widened.
 fn rounds_activations_to_bf16(kind: WeightKind, level: SimdLevel) -> bool {
-    #[cfg(target_arch = "x86_64")]
-    if level == SimdLevel::Avx512Bf16 {
-        return kind == (ModelDtype::BFloat16, Quantization::None);
-    }
-    let _ = (kind, level);
-    false
+    level.has_bf16_dot() && kind == (ModelDtype::BFloat16, Quantization::None)
 }
 
 /// A row as the kind's products read it.
@@ -182,6 +178,157 @@ fn linear_matches_at_every_level_and_size() {
                 for kind in KINDS {
                     check(kind, rows, n, k, linear);
                 }
+            }
+        }
+    }
+}
+
+/// Rows of three of five experts: one alone, more than a block, and an odd number.
+pub(super) const GROUPS: [ExpertRows; 3] = {
+    const fn group(expert: usize, first: usize, count: usize) -> ExpertRows {
+        ExpertRows {
+            expert,
+            first,
+            count,
+        }
+    }
+    [group(0, 0, 1), group(2, 1, 17), group(3, 18, 5)]
+};
+
+/// Products of [`GROUPS`] by five matrices against sums in f64; `weights` are the matrices' values and
+/// `read` is a row as the products read it.
+pub(super) fn check_groups(
+    linear: Linear<'_>,
+    matrices: &[PackedMatrix],
+    weights: &[Vec<f32>],
+    read: &dyn Fn(&[f32]) -> Vec<f64>,
+    what: &str,
+) {
+    let (n, k) = (matrices[0].out_features(), matrices[0].in_features());
+    let rows = GROUPS.iter().map(|group| group.count).sum();
+    let x = filled(rows, k, &mut Random(n as u64));
+    let mut conversion = Conversion::allocate(rows, k).unwrap();
+    let stride = n + 3;
+    let mut out = vec![7.0f32; rows * stride];
+    let rows = x.as_rows();
+    linear
+        .multiply_groups(matrices, &GROUPS, &rows, &mut conversion, &mut out, stride)
+        .unwrap();
+    for group in GROUPS {
+        let (matrix, weights) = (&matrices[group.expert], &weights[group.expert]);
+        for row in group.first..group.first + group.count {
+            let found = &out[row * stride..][..stride];
+            let row = x.row(row);
+            let factors = read(row);
+            for (feature, weights) in weights.chunks_exact(k).enumerate() {
+                let products = std::iter::zip(&factors, weights).map(|(x, w)| x * f64::from(*w));
+                let what = format!("{what} [{n}, {k}] at {group:?}, {feature}");
+                close(found[feature], products.sum(), 1e-4, &what);
+            }
+            assert!(found[n..].iter().all(|value| *value == 7.0), "{what}");
+            // The same as by the matrix alone.
+            let row = Rows {
+                data: row,
+                count: 1,
+                stride: k,
+            };
+            let mut alone = vec![0.0; n];
+            let outputs = Outputs::All { stride: n };
+            multiply(linear, matrix, &row, outputs, &mut alone);
+            assert!(found[..n] == alone, "{what}");
+        }
+    }
+}
+
+#[test]
+fn experts_match_at_every_level_and_size() {
+    let pool = ComputePool::new(2).unwrap();
+    let shapes: &[(usize, usize)] = match cfg!(miri) {
+        true => &[(5, 7)],
+        false => &[(1, 1), (33, 40), (97, 129), (64, 1100)],
+    };
+    for &(n, k) in shapes {
+        for kind in KINDS {
+            let mut random = Random((n * 10 + k) as u64);
+            let data: Vec<Vec<u8>> = (0..5).map(|_| bytes(&random.values(n * k))).collect();
+            let tensors = data.iter().map(|data| StoredTensor::f32(n, k, data));
+            let (matrices, weights): (Vec<_>, Vec<_>) = tensors
+                .map(|tensor| {
+                    let matrix = pack(&pool, kind, k, std::slice::from_ref(&tensor), None);
+                    (matrix, kept(kind, tensor))
+                })
+                .unzip();
+            for level in SimdLevel::available() {
+                let linear = Linear { pool: &pool, level };
+                let read = |x: &[f32]| read(kind, level, x);
+                let what = format!("{kind:?} {level:?}");
+                check_groups(linear, &matrices, &weights, &read, &what);
+            }
+        }
+    }
+}
+
+/// By how much a layer's outputs are off those of weights and inputs that nothing has rounded, relative
+/// to them, in the mean of squares.
+fn error_of_layer(linear: Linear<'_>, kind: WeightKind, spread: i32) -> f64 {
+    let mut random = Random(13);
+    let (rows, n, k) = (20, 64, 896);
+    let mut values = |len| -> Vec<f32> {
+        let values = random.values(len).into_iter();
+        values.map(|value| value.powi(spread)).collect()
+    };
+    let (weights, x) = (values(n * k), values(rows * k));
+    let data = bytes(&weights);
+    let matrix = pack(
+        linear.pool,
+        kind,
+        k,
+        &[StoredTensor::f32(n, k, &data)],
+        None,
+    );
+    let mut out = vec![0.0; rows * n];
+    let x_rows = Rows {
+        data: x.as_slice(),
+        count: rows,
+        stride: k,
+    };
+    let outputs = Outputs::All { stride: n };
+    multiply(linear, &matrix, &x_rows, outputs, &mut out);
+    let (mut error, mut total) = (0.0, 0.0);
+    for (x, out) in x.chunks_exact(k).zip(out.chunks_exact(n)) {
+        for (weights, found) in weights.chunks_exact(k).zip(out) {
+            let products = std::iter::zip(x, weights).map(|(x, w)| f64::from(*x) * f64::from(*w));
+            let exact: f64 = products.sum();
+            error += (f64::from(*found) - exact).powi(2);
+            total += exact.powi(2);
+        }
+    }
+    (error / total).sqrt()
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "too much for an interpreter")]
+fn quantized_layers_stay_near_the_layer_in_f32() {
+    let pool = ComputePool::new(2).unwrap();
+    // Uniform numbers, and some with few large ones among many small, which steps of one size suit worse.
+    for (quantization, bounds) in [
+        (Quantization::None, [1e-5, 1e-5]),
+        (Quantization::Q8_0, [0.006, 0.009]),
+        (Quantization::Q4_0, [0.07, 0.085]),
+    ] {
+        for (spread, bound) in [1, 3].into_iter().zip(bounds) {
+            for level in SimdLevel::available() {
+                let linear = Linear { pool: &pool, level };
+                let kind = (ModelDtype::Float32, quantization);
+                let error = error_of_layer(linear, kind, spread);
+                println!("{quantization:?} {level:?} {spread}: {error}");
+                assert!(
+                    error < bound,
+                    "{quantization:?} {level:?} {spread}: {error}"
+                );
+                // Neither was the layer left as it was.
+                let is_rounded = quantization != Quantization::None;
+                assert_eq!(error > bound / 3.0 && error > 1e-4, is_rounded);
             }
         }
     }

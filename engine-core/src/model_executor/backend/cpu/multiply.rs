@@ -176,11 +176,11 @@ pub(crate) unsafe fn multiply_rows<F: Format>(
     }
     let most = match level {
         #[cfg(target_arch = "x86_64")]
-        SimdLevel::Avx512 | SimdLevel::Avx512Vnni | SimdLevel::Avx512Bf16 => MAX_ROWS,
+        SimdLevel::Avx512(_) | SimdLevel::Avx512Vnni(_) | SimdLevel::Avx512Bf16(_) => MAX_ROWS,
         #[cfg(target_arch = "x86_64")]
-        SimdLevel::Avx2 => 6,
+        SimdLevel::Avx2(_) => 6,
         #[cfg(target_arch = "aarch64")]
-        SimdLevel::Neon | SimdLevel::NeonDot => 5,
+        SimdLevel::Neon | SimdLevel::NeonDot(_) => 5,
         SimdLevel::Portable => 4,
     };
     debug_assert!(!product.streams || product.width == PANEL_WIDTH);
@@ -190,26 +190,28 @@ pub(crate) unsafe fn multiply_rows<F: Format>(
         unsafe {
             match level {
                 #[cfg(target_arch = "x86_64")]
-                SimdLevel::Avx512 | SimdLevel::Avx512Vnni | SimdLevel::Avx512Bf16 if wide => {
+                SimdLevel::Avx512(_) | SimdLevel::Avx512Vnni(_) | SimdLevel::Avx512Bf16(_)
+                    if wide =>
+                {
                     multiply_block!(multiply_avx512, 2, block, 0, [1, 2, 3, 4, 5, 6, 7, 8]);
                 }
                 #[cfg(target_arch = "x86_64")]
-                SimdLevel::Avx512 | SimdLevel::Avx512Vnni | SimdLevel::Avx512Bf16 => {
+                SimdLevel::Avx512(_) | SimdLevel::Avx512Vnni(_) | SimdLevel::Avx512Bf16(_) => {
                     multiply_block!(multiply_avx512, 1, block, 0, [1, 2, 3, 4, 5, 6, 7, 8]);
                 }
                 #[cfg(target_arch = "x86_64")]
-                SimdLevel::Avx2 if wide && block.count <= 2 => {
+                SimdLevel::Avx2(_) if wide && block.count <= 2 => {
                     multiply_block!(multiply_avx2, 2, block, 0, [1, 2]);
                 }
                 #[cfg(target_arch = "x86_64")]
-                SimdLevel::Avx2 => {
+                SimdLevel::Avx2(_) => {
                     multiply_block!(multiply_avx2, 1, block, 0, [1, 2, 3, 4, 5, 6]);
                     if wide {
                         multiply_block!(multiply_avx2, 1, block, LANES, [1, 2, 3, 4, 5, 6]);
                     }
                 }
                 #[cfg(target_arch = "aarch64")]
-                SimdLevel::Neon | SimdLevel::NeonDot => {
+                SimdLevel::Neon | SimdLevel::NeonDot(_) => {
                     multiply_block!(multiply_neon, 1, block, 0, [1, 2, 3, 4, 5]);
                     if wide {
                         multiply_block!(multiply_neon, 1, block, LANES, [1, 2, 3, 4, 5]);

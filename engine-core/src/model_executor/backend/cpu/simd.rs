@@ -9,30 +9,35 @@ use std::sync::OnceLock;
 /// Lanes of a vector.
 pub(crate) const LANES: usize = 16;
 
-/// What the processor has.
+/// What the processor has. Levels beyond what the target guarantees come from detection alone, so that
+/// safe code may rely on them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum SimdLevel {
     /// What the target guarantees.
     Portable,
     /// AVX2, FMA and F16C.
     #[cfg(target_arch = "x86_64")]
-    Avx2,
+    Avx2(Detected),
     /// AVX-512 F, BW, DQ and VL.
     #[cfg(target_arch = "x86_64")]
-    Avx512,
+    Avx512(Detected),
     /// AVX-512 with VNNI: dot products of bytes.
     #[cfg(target_arch = "x86_64")]
-    Avx512Vnni,
+    Avx512Vnni(Detected),
     /// AVX-512 with VNNI and BF16: dot products of bfloat16 too.
     #[cfg(target_arch = "x86_64")]
-    Avx512Bf16,
+    Avx512Bf16(Detected),
     /// What every 64-bit ARM has.
     #[cfg(target_arch = "aarch64")]
     Neon,
     /// The same with dot products of bytes.
     #[cfg(target_arch = "aarch64")]
-    NeonDot,
+    NeonDot(Detected),
 }
+
+/// That the processor was asked: nothing outside this file makes one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Detected(());
 
 impl SimdLevel {
     /// The best level of this processor.
@@ -50,17 +55,17 @@ impl SimdLevel {
                 && is_x86_feature_detected!("fma")
                 && is_x86_feature_detected!("f16c")
             {
-                levels.push(Self::Avx2);
+                levels.push(Self::Avx2(Detected(())));
                 if is_x86_feature_detected!("avx512f")
                     && is_x86_feature_detected!("avx512bw")
                     && is_x86_feature_detected!("avx512dq")
                     && is_x86_feature_detected!("avx512vl")
                 {
-                    levels.push(Self::Avx512);
+                    levels.push(Self::Avx512(Detected(())));
                     if is_x86_feature_detected!("avx512vnni") {
-                        levels.push(Self::Avx512Vnni);
+                        levels.push(Self::Avx512Vnni(Detected(())));
                         if is_x86_feature_detected!("avx512bf16") {
-                            levels.push(Self::Avx512Bf16);
+                            levels.push(Self::Avx512Bf16(Detected(())));
                         }
                     }
                 }
@@ -70,10 +75,19 @@ impl SimdLevel {
         {
             levels.push(Self::Neon);
             if std::arch::is_aarch64_feature_detected!("dotprod") {
-                levels.push(Self::NeonDot);
+                levels.push(Self::NeonDot(Detected(())));
             }
         }
         levels
+    }
+
+    /// Whether bfloat16 itself is multiplied.
+    pub(crate) fn has_bf16_dot(self) -> bool {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512Bf16(_) => true,
+            _ => false,
+        }
     }
 }
 
@@ -299,13 +313,16 @@ impl Simd for Portable {
 
 /// Makes `unsafe fn name(level, ...)` that runs `body::<S>(...)` compiled for that level.
 ///
+/// With `name[F: Format](level, ...)` it is `body::<S, F>(...)`.
+///
 /// `body` must be `#[inline(always)]`, so that it is compiled with the level's instructions.
-/// Calling the result needs what `body` needs; the level must be one that the processor has.
+/// Calling the result needs what `body` needs, but for the level.
 macro_rules! dispatch {
-    ($(#[$meta:meta])* $vis:vis unsafe fn $name:ident($($arg:ident : $type:ty),* $(,)?) = $body:ident) => {
+    ($(#[$meta:meta])* $vis:vis unsafe fn $name:ident $([$generic:ident : $bound:path])?
+        ($($arg:ident : $type:ty),* $(,)?) = $body:ident) => {
         $(#[$meta])*
         #[allow(clippy::too_many_arguments, reason = "a kernel takes pointers, strides and sizes")]
-        $vis unsafe fn $name(
+        $vis unsafe fn $name$(<$generic: $bound>)?(
             level: $crate::model_executor::backend::cpu::simd::SimdLevel, $($arg: $type),*
         ) {
             use $crate::model_executor::backend::cpu::simd::{Portable, SimdLevel};
@@ -317,30 +334,32 @@ macro_rules! dispatch {
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
             #[allow(clippy::too_many_arguments)]
-            unsafe fn avx512($($arg: $type),*) {
+            unsafe fn avx512$(<$generic: $bound>)?($($arg: $type),*) {
                 // SAFETY: passed on to the caller of the outer function.
-                unsafe { $body::<Avx512>($($arg),*) }
+                unsafe { $body::<Avx512 $(, $generic)?>($($arg),*) }
             }
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx2,fma")]
             #[allow(clippy::too_many_arguments)]
-            unsafe fn avx2($($arg: $type),*) {
+            unsafe fn avx2$(<$generic: $bound>)?($($arg: $type),*) {
                 // SAFETY: passed on to the caller of the outer function.
-                unsafe { $body::<Avx2>($($arg),*) }
+                unsafe { $body::<Avx2 $(, $generic)?>($($arg),*) }
             }
-            // SAFETY: passed on to the caller; `SimdLevel` values come from detection.
+            // SAFETY: passed on to the caller; the processor has every `SimdLevel` that exists.
             unsafe {
                 match level {
                     #[cfg(target_arch = "x86_64")]
-                    SimdLevel::Avx512 | SimdLevel::Avx512Vnni | SimdLevel::Avx512Bf16 => {
-                        avx512($($arg),*);
+                    SimdLevel::Avx512(_) | SimdLevel::Avx512Vnni(_) | SimdLevel::Avx512Bf16(_) => {
+                        avx512$(::<$generic>)?($($arg),*);
                     }
                     #[cfg(target_arch = "x86_64")]
-                    SimdLevel::Avx2 => avx2($($arg),*),
+                    SimdLevel::Avx2(_) => avx2$(::<$generic>)?($($arg),*),
                     // The target has its instructions already.
                     #[cfg(target_arch = "aarch64")]
-                    SimdLevel::Neon | SimdLevel::NeonDot => $body::<Neon>($($arg),*),
-                    SimdLevel::Portable => $body::<Portable>($($arg),*),
+                    SimdLevel::Neon | SimdLevel::NeonDot(_) => {
+                        $body::<Neon $(, $generic)?>($($arg),*)
+                    }
+                    SimdLevel::Portable => $body::<Portable $(, $generic)?>($($arg),*),
                 }
             }
         }

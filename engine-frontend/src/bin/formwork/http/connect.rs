@@ -90,6 +90,14 @@ impl Server {
         }
     }
 
+    /// The same server, trusted as `config` says.
+    pub(super) fn with_tls(self, config: ClientConfig) -> Self {
+        Self {
+            config: OnceLock::from(Arc::new(config)),
+            ..self
+        }
+    }
+
     /// A connection.
     pub(super) async fn connect(&self) -> anyhow::Result<Pin<Box<dyn ByteStream>>> {
         match &self.place {

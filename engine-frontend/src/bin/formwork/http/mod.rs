@@ -3,6 +3,7 @@
 
 mod connect;
 mod events;
+mod own_server;
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use tokio::time::timeout;
 
 pub(crate) use connect::Server;
 pub(crate) use events::Events;
+pub(crate) use own_server::wants_certificate;
 
 /// How long a server may take to accept a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -88,6 +90,18 @@ impl Client {
         Ok(Self {
             server: Arc::new(Server::parse(url)?),
             authorization,
+        })
+    }
+
+    /// A client of a server that this machine runs, whoever its certificate is for.
+    ///
+    /// # Errors
+    /// The URL can't be one.
+    pub(crate) fn of_own_server(url: &str) -> anyhow::Result<Self> {
+        let config = own_server::client_config()?;
+        Ok(Self {
+            server: Arc::new(Server::parse(url)?.with_tls(config)),
+            authorization: None,
         })
     }
 

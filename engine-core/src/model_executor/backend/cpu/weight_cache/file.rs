@@ -15,11 +15,12 @@ use super::CachedMatrix;
 use crate::lock::lock;
 use crate::model_executor::backend::cpu::buffer::SharedMut;
 use crate::model_executor::compute_pool::{ComputePool, PoolError};
+use crate::model_executor::mapped::open_plain_file;
 use crate::model_executor::quantization::QuantizedFormat;
 
-/// To be raised with every change of what is written: the panels' layout, the choice of scales, this
-/// file's form. A test compares a checksum of packed weights to remind of it.
-pub(super) const VERSION: u64 = 1;
+/// To be raised with every change of what is written: the panels' layout, the choice of scales, what a
+/// fingerprint is, this file's form. A test compares a checksum of packed weights to remind of it.
+pub(super) const VERSION: u64 = 2;
 
 /// How a file begins and ends.
 const MARK: &[u8; 16] = b"formwork weights";
@@ -57,7 +58,7 @@ impl CachedWeights {
     /// # Errors
     /// Why it can't be used; `None` where there is no file.
     pub(super) fn open(path: &Path, fingerprint: &str) -> Result<Self, Option<String>> {
-        let file = match File::open(path) {
+        let file = match open_plain_file(path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(None),
             Err(error) => return Err(Some(error.to_string())),
@@ -258,28 +259,18 @@ impl NewFile {
 }
 
 impl Unfinished {
-    /// A file beside `path` that no other process writes to.
+    /// A file beside `path` that no other process writes to, and that is nothing else: what has its
+    /// name already is removed and never written to, since it may be a link to another file.
     fn create(path: &Path) -> io::Result<Self> {
         let mut name = path.as_os_str().to_owned();
         name.push(".unfinished");
         let path = PathBuf::from(name);
+        remove_abandoned(&path)?;
         let file = OpenOptions::new()
             .write(true)
-            .create(true)
-            .truncate(false)
+            .create_new(true)
             .open(&path)?;
-        let busy = || io::Error::new(io::ErrorKind::ResourceBusy, "another process writes it");
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(busy()),
-            Err(TryLockError::Error(error)) => return Err(error),
-        }
-        // Between opening and locking its writer may have given it the finished file's name.
-        let (ours, named) = (file.metadata()?, std::fs::metadata(&path));
-        if named.is_err() || named.is_ok_and(|named| named.ino() != ours.ino()) {
-            return Err(busy());
-        }
-        file.set_len(0)?;
+        lock_named(&file, &path)?;
         let mut open = Self {
             file,
             path,
@@ -288,6 +279,54 @@ impl Unfinished {
         };
         open.file.write_all(MARK)?;
         Ok(open)
+    }
+}
+
+/// Removes what a process has left that was ended, or who knows who has put there.
+///
+/// # Errors
+/// [`io::ErrorKind::ResourceBusy`] where another process is writing it.
+fn remove_abandoned(path: &Path) -> io::Result<()> {
+    let metadata = match std::fs::symlink_metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let file = metadata.is_file().then(|| open_plain_file(path));
+    let file = file.transpose()?;
+    if let Some(file) = &file {
+        // Held until the name is gone, so that nobody else takes the next file for this one.
+        lock_named(file, path)?;
+    }
+    std::fs::remove_file(path)
+}
+
+/// Takes the lock of a file that has this name.
+///
+/// # Errors
+/// [`io::ErrorKind::ResourceBusy`] where another process has the lock, or has given the name to another
+/// file before.
+fn lock_named(file: &File, path: &Path) -> io::Result<()> {
+    let busy = || io::Error::new(io::ErrorKind::ResourceBusy, "another process writes it");
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Err(busy()),
+        Err(TryLockError::Error(error)) => return Err(error),
+    }
+    let (ours, named) = (file.metadata()?, std::fs::symlink_metadata(path));
+    if named.is_ok_and(|named| named.ino() == ours.ino() && named.dev() == ours.dev()) {
+        return Ok(());
+    }
+    Err(busy())
+}
+
+#[cfg(test)]
+impl NewFile {
+    /// Lets what is written from here on go to another file.
+    pub(super) fn write_to(&mut self, file: File) {
+        if let Some(open) = &mut self.open {
+            open.file = file;
+        }
     }
 }
 

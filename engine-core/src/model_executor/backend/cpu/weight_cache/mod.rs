@@ -69,8 +69,8 @@ impl WeightCache {
         checkpoint: &Checkpoint,
         quantization: Quantization,
     ) -> Self {
-        let sources = checkpoint.paths(files);
-        match (files.weight_cache_path(quantization), fingerprint(&sources)) {
+        let fingerprint = fingerprint(&checkpoint.source_files());
+        match (files.weight_cache_path(quantization), fingerprint) {
             (Some(path), Some(fingerprint)) => Self::at(path, fingerprint),
             _ => Self::off(),
         }

@@ -1,10 +1,14 @@
 use std::fs;
+use std::io::Write;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use super::super::kernel_tests::{Random, bytes};
 use super::super::quantized::{Layout, Q4, Q8, QuantizedMatrix};
 use super::file::{CHUNK_BYTES, VERSION};
+use super::fingerprint::{NUM_SAMPLES, SAMPLE_BYTES, hash_content};
 use super::*;
+use crate::model_executor::checkpoint::SourceFile;
 use crate::model_executor::weights::StoredTensor;
 
 fn matrix(name: &str, num_bytes: usize) -> CachedMatrix<'_> {
@@ -242,11 +246,28 @@ fn packed<L: Layout>() -> String {
 #[test]
 fn the_version_is_raised_with_what_is_written() {
     // Where these change, files of older builds hold something else: raise VERSION.
-    let expected = (1, "c630f0e262130ad6", "d7e11efd53adfbd5");
+    let expected = (2, "c630f0e262130ad6", "d7e11efd53adfbd5");
     assert_eq!(
         (VERSION, packed::<Q8>().as_str(), packed::<Q4>().as_str()),
         expected
     );
+}
+
+/// The fingerprint of files whose tensors begin after `header_len` bytes.
+fn fingerprint_of(paths: &[&Path], header_len: usize) -> String {
+    let files: Vec<(String, fs::File)> = paths
+        .iter()
+        .map(|path| {
+            let name = path.file_name().unwrap().to_string_lossy();
+            (name.into_owned(), fs::File::open(path).unwrap())
+        })
+        .collect();
+    let sources = files.iter().map(|(name, file)| SourceFile {
+        name,
+        file,
+        header_len,
+    });
+    fingerprint(&sources.collect::<Vec<_>>()).unwrap()
 }
 
 #[test]
@@ -254,40 +275,161 @@ fn a_fingerprint_tells_files_apart() {
     let folder = tempfile::tempdir().unwrap();
     let (a, b) = (folder.path().join("a"), folder.path().join("b"));
     fs::write(&a, [1; 3000]).unwrap();
-    let of = |paths: &[&Path]| {
-        let paths: Vec<PathBuf> = paths.iter().map(|path| (*path).to_owned()).collect();
-        fingerprint(&paths)
-    };
+    let of = |paths: &[&Path]| fingerprint_of(paths, 8);
     let first = of(&[&a]);
-    assert!(first.is_some());
     assert_eq!(first, of(&[&a]));
-    assert_eq!(of(&[]), None);
-    assert_eq!(of(&[&a, &b]), None);
-    // Another time of change alone, another size, another content, another name.
-    let times = fs::File::options().write(true).open(&a).unwrap();
-    let changed = times.metadata().unwrap().modified().unwrap();
-    times
-        .set_modified(changed + std::time::Duration::from_nanos(1_000_000))
-        .unwrap();
-    assert_ne!(first, of(&[&a]));
-    times.set_modified(changed).unwrap();
-    assert_eq!(first, of(&[&a]));
+    assert_eq!(fingerprint(&[]), None);
     fs::copy(&a, &b).unwrap();
-    fs::File::options()
-        .write(true)
-        .open(&b)
-        .unwrap()
-        .set_modified(changed)
-        .unwrap();
-    assert_ne!(first, of(&[&b]));
+    assert_ne!(of(&[&a, &b]), of(&[&b, &a]));
+    assert_ne!(of(&[&a, &b]), first);
+    // Another size, another content, another name, another file of the same name.
     for content in [vec![1; 3001], vec![2; 3000]] {
         fs::write(&a, content).unwrap();
-        fs::File::options()
-            .write(true)
-            .open(&a)
-            .unwrap()
-            .set_modified(changed)
-            .unwrap();
         assert_ne!(first, of(&[&a]));
     }
+    assert_ne!(first, of(&[&b]));
+    fs::rename(&b, &a).unwrap();
+    assert_ne!(first, of(&[&a]));
+}
+
+#[test]
+fn a_change_whose_time_was_set_back_is_another_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a");
+    fs::write(&path, vec![1; 8 << 20]).unwrap();
+    let file = fs::File::options().write(true).open(&path).unwrap();
+    let changed = file.metadata().unwrap().modified().unwrap();
+    let first = fingerprint_of(&[&path], 100);
+    // Between two of the blocks that are read, so that only the system tells.
+    let between = 100 + SAMPLE_BYTES + 7;
+    file.write_all_at(&[2], between).unwrap();
+    file.set_modified(changed).unwrap();
+    assert_ne!(first, fingerprint_of(&[&path], 100));
+}
+
+/// What a fingerprint knows of a file's content alone.
+fn content_of(bytes: &[u8], header_len: u64) -> blake3::Hash {
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(bytes).unwrap();
+    let mut hasher = blake3::Hasher::new();
+    hash_content(&file, header_len, bytes.len() as u64, &mut hasher).unwrap();
+    hasher.finalize()
+}
+
+#[test]
+fn changes_of_a_255th_of_the_tensors_are_seen_wherever_they_are() {
+    let header_len = 1_500_000;
+    // The longest header is read whole, and so are few bytes of tensors.
+    let sampled = (NUM_SAMPLES * SAMPLE_BYTES) as usize;
+    for data_len in [0, 1, sampled, sampled + 1, 5_000_000] {
+        let bytes = vec![1; header_len + data_len];
+        let first = content_of(&bytes, header_len as u64);
+        let mut changes = vec![(0, 1), (header_len / 2, 1), (header_len - 1, 1)];
+        if data_len > 0 {
+            changes.push((header_len, 1));
+            changes.push((header_len + data_len - 1, 1));
+            let long = data_len.div_ceil(NUM_SAMPLES as usize - 1);
+            let steps = (0..data_len - long + 1).step_by(1 + data_len / 23);
+            changes.extend(steps.map(|start| (header_len + start, long)));
+        }
+        for (start, len) in changes {
+            let mut bytes = bytes.clone();
+            bytes[start..start + len].fill(2);
+            let second = content_of(&bytes, header_len as u64);
+            assert_ne!(first, second, "{data_len}: {start}, {len}");
+        }
+    }
+}
+
+#[test]
+fn what_has_the_name_of_the_unfinished_file_is_not_written_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, victim) = (folder.path().join("w"), folder.path().join("victim"));
+    let unfinished = folder.path().join("w.unfinished");
+    let none = folder.path().join("none");
+    let links: [&dyn Fn(); 3] = [
+        &|| std::os::unix::fs::symlink(&victim, &unfinished).unwrap(),
+        &|| std::os::unix::fs::symlink(&none, &unfinished).unwrap(),
+        &|| fs::hard_link(&victim, &unfinished).unwrap(),
+    ];
+    for link in links {
+        fs::write(&victim, "precious").unwrap();
+        link();
+        write(&path, "f");
+        assert_eq!(fs::read(&victim).unwrap(), b"precious");
+        assert!(!none.exists() && !unfinished.exists());
+        assert!(path.symlink_metadata().unwrap().is_file());
+        assert_eq!(read(&path, "f"), SIZES.len());
+        fs::remove_file(&path).unwrap();
+    }
+    // What can't be removed is reported, and nothing is kept.
+    fs::create_dir(&unfinished).unwrap();
+    let pool = ComputePool::new(1).unwrap();
+    let cache = cache(&path, "f");
+    cache.add(&pool, matrix("a", 1), &[1]).unwrap();
+    assert!(matches!(*lock(&cache.state), State::Off));
+}
+
+/// A pipe that nobody writes to.
+fn make_pipe(path: &Path) {
+    let path = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).unwrap();
+    // SAFETY: a path that ends with a zero.
+    assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
+}
+
+#[test]
+fn pipes_are_not_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("w");
+    make_pipe(&path);
+    make_pipe(&folder.path().join("w.unfinished"));
+    let pool = ComputePool::new(1).unwrap();
+    let cache = cache(&path, "f");
+    assert!(cache.read(&pool, matrix("a", 1)).unwrap().is_none());
+    cache.add(&pool, matrix("a", 1), &[1]).unwrap();
+    cache.finish();
+    assert!(path.symlink_metadata().unwrap().is_file());
+
+    // So where a file of the model should be.
+    let model = folder.path().join("model.safetensors");
+    make_pipe(&model);
+    let files = CheckpointFiles::Folder(folder.path().to_owned());
+    let error = files.find("model.safetensors").err().unwrap().to_string();
+    assert_eq!(error, "model.safetensors: not a plain file");
+    assert!(CheckpointFiles::at(&model).is_err());
+}
+
+#[test]
+fn a_full_disk_ends_the_file_and_not_the_loading() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("w");
+    let pool = ComputePool::new(1).unwrap();
+    // With the second matrix, or with the table after both.
+    for at_the_end in [false, true] {
+        let cache = cache(&path, "f");
+        let add = |name| cache.add(&pool, matrix(name, 1), &[1]).unwrap();
+        add("a");
+        let fill_disk = || match &mut *lock(&cache.state) {
+            State::Writing(file) => file.write_to(full_disk()),
+            _ => panic!("the first matrix was written"),
+        };
+        if !at_the_end {
+            fill_disk();
+        }
+        add("b");
+        assert_eq!(matches!(*lock(&cache.state), State::Off), !at_the_end);
+        if at_the_end {
+            fill_disk();
+        }
+        cache.finish();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+}
+
+/// A device on which every write fails for want of space.
+fn full_disk() -> fs::File {
+    let mut file = fs::File::options().write(true).open("/dev/full").unwrap();
+    let error = file.write_all(&[0]).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::StorageFull);
+    file
 }
