@@ -207,8 +207,25 @@ fn what_is_wrong_with_ebnf_is_told_with_its_place() {
             "line 1, column 6: expected `::=` after the name `root`, found `=`",
         ),
         (
+            "root ::= \"\\x1F600\"",
+            "two digits with text after them in GBNF: write `\\U0001F600`, or `\\u001F` and",
+        ),
+        (
+            "root[max_chars=3] ::= [a]*",
+            "line 1, column 6: rule option `max_chars` is not supported",
+        ),
+        (
             "root[max_tokens=3] ::= \"a\"",
-            "line 1, column 6: rule option `max_tokens` is not supported",
+            "line 1, column 1: `max_tokens` needs a rule that is any number of characters",
+        ),
+        (
+            "root ::= ..",
+            "line 1, column 10: rule `..` is not defined: any character is `.` with a blank",
+        ),
+        (
+            "start: NAME \"::=\"",
+            "line 1, column 6: expected `::=` after the name `start`, found `:` (a grammar with \
+             `::=` in a line is read as EBNF",
         ),
         (
             "root ::= Regex(\"(\")",
@@ -530,7 +547,7 @@ fn what_is_wrong_with_a_structural_tag_is_told_with_its_pointer() {
     let compiler = compiler();
     let cases = [
         ("{", "structural tag, at `#`: line 1, column 2: "),
-        ("{}", "at `#`: the field `structures` is missing"),
+        ("{}", "at `#`: the field `format` is missing"),
         (
             r#"{"format": {"type": "x"}}"#,
             "at `#/format/type`: `type` is `x`, which is no format",
@@ -734,4 +751,123 @@ fn a_byte_order_mark_is_no_part_of_a_grammar() {
 fn schemas_may_be_true_or_false() {
     assert!(accepts("start: \"a\" %json true", "a[1]"));
     assert!(message("start: \"a\" %json false").contains("line 1, column"));
+}
+
+#[test]
+fn what_xgrammar_prints_is_read_back() {
+    let source = "root ::= c{0, -1} rest\nc ::= [ab]\nrest[max_tokens=2] ::= [^]*";
+    assert!(accepts(source, "abba"));
+    assert!(accepts(source, "abcd"));
+    assert!(!accepts(source, "abcde"));
+    let source = "root ::= ExcludeToken() ExcludeToken(97)";
+    assert!(accepts(source, "ab"));
+    assert!(!accepts(source, "aa"));
+    // A rule may have a macro's name.
+    let source = "root ::= Token (\",\" Token)*\nToken ::= [a-z]+";
+    assert!(accepts(source, "ab,c"));
+}
+
+#[test]
+fn what_changes_no_text_is_read() {
+    let source = "%grammar_options {\"allow_invalid_utf8\": false}\nstart: a b c\na[capture]: \"a\"\n\
+                  b[capture=\"x\", lazy]: /b+/\nc[temperature=0.7]: \"c\"";
+    assert!(accepts(source, "abc"));
+    let wrong = |attribute: &str| message(&format!("start: a\na[{attribute}]: \"a\""));
+    for attribute in [
+        "capture=1",
+        "temperature=\"a\"",
+        "temperature=",
+        "stop=\"a\"",
+    ] {
+        let expected = match attribute {
+            "stop=\"a\"" => "line 2, column 3: attribute `stop` is not supported",
+            _ => "`capture` has a name in quotes, `temperature` a number",
+        };
+        assert!(wrong(attribute).contains(expected), "{}", wrong(attribute));
+    }
+    let message = message("start: a\na[lazy]: /b/ <|tool|>");
+    assert!(
+        message.contains("line 2, column 14: a token can't be part of a `lazy` rule"),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_bound_on_text_widens_no_language() {
+    let tag = |content: &str, end: &str| {
+        format!(
+            "{{\"type\": \"structural_tag\", \"format\": {{\"type\": \"tag\", \"begin\": \"(\", \
+             \"content\": {{\"type\": \"any_text\"{content}}}, \"end\": {end}}}}}"
+        )
+    };
+    let accepts = |source: &str, text: &str| {
+        let grammar = compiler().compile_structural_tag(source).unwrap();
+        let mut matcher = GrammarMatcher::new(&grammar);
+        let tokens: Vec<u32> = text.bytes().map(u32::from).collect();
+        matcher.accept_tokens(&tokens).unwrap() && matcher.is_completed()
+    };
+    for bound in [
+        "",
+        ", \"max_chars\": 4",
+        ", \"excludes\": [], \"max_chars\": 4",
+    ] {
+        let source = tag(bound, "\"aa\"");
+        for (text, expected) in [
+            ("(aa", true),
+            ("(baa", true),
+            ("(aaa", false),
+            ("(abaa", true),
+            ("(baaa", false),
+        ] {
+            assert_eq!(accepts(&source, text), expected, "{source} {text}");
+        }
+        // The first of several ends.
+        let source = tag(bound, "[\"abc\", \"b\", \"cd\"]");
+        for (text, expected) in [
+            ("(ab", true),
+            ("(abc", false),
+            ("(xcd", true),
+            ("(xcb", true),
+        ] {
+            assert_eq!(accepts(&source, text), expected, "{source} {text}");
+        }
+    }
+    assert!(!accepts(&tag(", \"max_chars\": 4", "\"aa\""), "(bcbcbaa"));
+    assert!(accepts(&tag(", \"max_tokens\": 4", "\"ab\""), "(cccab"));
+    assert!(!accepts(&tag(", \"max_tokens\": 4", "\"ab\""), "(cccccab"));
+    let error = compiler()
+        .compile_structural_tag(&tag(", \"max_tokens\": 4", "\"aa\""))
+        .unwrap_err();
+    let expected = "at `#/format/content`: text with `max_tokens` can't be in a tag whose `end`";
+    assert!(error.to_string().contains(expected), "{error}");
+}
+
+#[test]
+fn a_token_is_the_same_by_name_and_by_id() {
+    let tags = |trigger: &str, begin: &str| {
+        format!(
+            "{{\"type\": \"structural_tag\", \"format\": {{\"type\": \"token_triggered_tags\", \
+             \"trigger_tokens\": [{trigger}], \"tags\": [{{\"begin\": {{\"type\": \"token\", \
+             \"token\": {begin}}}, \"content\": {{\"type\": \"const_string\", \"value\": \"x\"}}, \
+             \"end\": \";\"}}]}}}}"
+        )
+    };
+    for (trigger, begin) in [
+        ("65", "\"A\""),
+        ("\"A\"", "65"),
+        ("65", "65"),
+        ("66, \"A\"", "\"A\""),
+    ] {
+        let grammar = compiler()
+            .compile_structural_tag(&tags(trigger, begin))
+            .unwrap();
+        let mut matcher = GrammarMatcher::new(&grammar);
+        assert!(matcher.accept_tokens(&[97, 65, 120]).unwrap());
+        assert!(!matcher.accept_token(65).unwrap());
+    }
+    let error = compiler()
+        .compile_structural_tag(&tags("\"B\"", "65"))
+        .unwrap_err();
+    let expected = "`tags/0/begin` must be one of the trigger tokens";
+    assert!(error.to_string().contains(expected), "{error}");
 }

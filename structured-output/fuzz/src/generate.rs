@@ -40,7 +40,13 @@ fn many(
 struct Dialect {
     arrow: &'static str,
     names: &'static [&'static str],
+    /// Names of terminals, whose bodies hold nothing but terminals.
+    terminals: &'static [&'static str],
+    /// Definitions that the atoms need.
+    prelude: &'static str,
     atoms: &'static [&'static str],
+    /// Atoms of terminals.
+    parts: &'static [&'static str],
     /// Whether expressions have `/…/`.
     has_regexes: bool,
     repeats: &'static [&'static str],
@@ -50,6 +56,9 @@ struct Dialect {
 const EBNF: Dialect = Dialect {
     arrow: " ::= ",
     names: &["root", "a", "b", "c"],
+    terminals: &[],
+    prelude: "",
+    parts: &[],
     atoms: &[
         "\"a\"",
         "\"ab\"",
@@ -72,7 +81,6 @@ const EBNF: Dialect = Dialect {
         "Regex(\"a[0-9]{2}\")",
         "TagDispatch((\"<a>\", b), loop_after_dispatch=true)",
         "[\\u0100-\\uffff]",
-        "(=\"a\")",
     ],
     has_regexes: false,
     repeats: &[
@@ -91,7 +99,21 @@ const EBNF: Dialect = Dialect {
 
 const LARK: Dialect = Dialect {
     arrow: ": ",
-    names: &["start", "a", "b", "C", "D"],
+    names: &["start", "a", "b"],
+    terminals: &["C", "D"],
+    prelude: "%import common.NUMBER\n%import common.WORD\nlist{x}: x (\",\" x)*\n\
+              C: \"c\"+\nD: /[ab]{1,3}/ | \"d\"\n",
+    parts: &[
+        "\"a\"",
+        "\"ab\"",
+        "\"A\"i",
+        "/[ab]+/",
+        "/a.c/s",
+        "\"a\"..\"c\"",
+        "~\"ab\"",
+        "NUMBER",
+        "%regex {\"substring_chars\": \"abc\"}",
+    ],
     atoms: &[
         "\"a\"",
         "\"ab\"",
@@ -112,8 +134,10 @@ const LARK: Dialect = Dialect {
         "/(?i)x|y/",
         "NUMBER",
         "WORD",
-        "~C",
-        "C & D",
+        "C",
+        "D",
+        "list{C}",
+        "list{list{\"b\"}}",
         "[\"b\"]",
         "%regex {\"substring_chars\": \"abc\"}",
         "%lark {\nstart: \"q\"\n}",
@@ -121,30 +145,74 @@ const LARK: Dialect = Dialect {
     has_regexes: true,
     repeats: &["?", "*", "+", "~2", "~0..3", "{2}", "{1,}", "{,3}", "~70"],
     extras: &[
-        "%import common.NUMBER\n%import common.WORD\n",
         "%ignore / +/\n",
         "%ignore C\n",
         "// note\n",
-        "%declare X\n",
         "%llguidance {\"allow_initial_skip\": true}\n",
     ],
 };
 
+/// Rules that mostly compile: all names are defined, each rule ends, and what stands in terminals
+/// only stands there.
 fn rules(random: &mut Random, dialect: &Dialect) -> String {
-    let mut grammar = String::new();
-    let count = 1 + random.below(dialect.names.len());
-    for name in &dialect.names[..count] {
+    let mut grammar = dialect.prelude.to_owned();
+    for name in dialect.names {
         if random.once_in(5) {
             grammar.push_str(&text(random, dialect.extras));
         }
-        let attributes = match dialect.has_regexes && random.once_in(12) {
-            true => random.pick(&["[lazy]", "[suffix=\"b\"]", "[max_tokens=3]", ".2", "{x}"]),
+        let is_lark = dialect.has_regexes;
+        if is_lark && random.once_in(8) && *name != "start" {
+            let attribute = *random.pick(&["[lazy]", "[suffix=\"b\"]", "[capture, lazy]"]);
+            let body = terminal(random, dialect);
+            grammar.push_str(&format!("{name}{attribute}: {body}\n"));
+            continue;
+        }
+        let attributes = match is_lark && random.once_in(12) {
+            true => random.pick(&["[capture]", ".2", "[max_tokens=3]"]),
             false => "",
         };
         let body = alternatives(random, dialect, 2);
-        grammar.push_str(&format!("{name}{attributes}{}{body}\n", dialect.arrow));
+        // Not every rule may lead back to itself.
+        let end = text(random, &["\"a\"", "\"b\" \"a\"", "\"\""]);
+        let ahead = match !is_lark && random.once_in(12) {
+            true => " (=\"a\")",
+            false => "",
+        };
+        grammar.push_str(&format!(
+            "{name}{attributes}{}{body} | {end}{ahead}\n",
+            dialect.arrow
+        ));
+    }
+    for name in dialect.terminals {
+        if random.once_in(2) {
+            let body = terminal(random, dialect);
+            grammar = grammar.replace(&format!("\n{name}: "), &format!("\n{name}: {body} | "));
+        }
+    }
+    // Some are not well formed.
+    if random.once_in(10) {
+        grammar.push_str(&format!(
+            "{}{}",
+            random.pick(&["x", "a", "%declare X", "Y: start", "y: ~", "z: x &"]),
+            dialect.arrow
+        ));
     }
     grammar
+}
+
+/// The body of a terminal.
+fn terminal(random: &mut Random, dialect: &Dialect) -> String {
+    many(random, 2, " | ", |random| {
+        many(random, 2, " & ", |random| {
+            many(random, 3, " ", |random| {
+                let part = text(random, dialect.parts);
+                match random.once_in(4) {
+                    true => part + *random.pick(dialect.repeats),
+                    false => part,
+                }
+            })
+        })
+    })
 }
 
 fn alternatives(random: &mut Random, dialect: &Dialect, depth: usize) -> String {
@@ -203,7 +271,11 @@ fn regex(random: &mut Random, depth: usize) -> String {
                 ),
             };
             let repeat = ["?", "*", "+", "{2}", "{0,3}", "{1,}", "{5,90}", "*?", "{0}"];
-            match random.once_in(3) {
+            // What reads nothing isn't repeated.
+            let reads = !["^", "$", "\\b", "\\B", "(?=", "(?!", "(?<=", "(?<!"]
+                .iter()
+                .any(|sign| inner.starts_with(sign));
+            match reads && random.once_in(3) {
                 true => inner + *random.pick(&repeat),
                 false => inner,
             }

@@ -56,14 +56,16 @@ impl TokenAutomaton {
         Ok(())
     }
 
-    /// Asks for what a language allows by itself, where a token begins and after a space.
+    /// Asks for what a language allows by itself, where a token begins, and where it may follow a space
+    /// also after that.
     pub(crate) fn rehearse_language(
         &mut self,
         language: ExprId,
+        follows_space: bool,
         fuel: &mut Fuel,
     ) -> Result<(), OutOfFuel> {
         let language = self.machine.lexicon.saturated(language);
-        self.learn_language(language, fuel)
+        self.learn_language(language, follows_space, fuel)
     }
 
     /// What was met, for others to begin with.

@@ -67,14 +67,19 @@ impl TokenAutomaton {
         Ok(())
     }
 
-    /// Makes known what a language allows by itself, where tokens begin and after a space.
+    /// Makes known what a language allows by itself, where tokens begin and, where it may follow one,
+    /// after a space.
     pub(super) fn learn_language(
         &mut self,
         language: ExprId,
+        follows_space: bool,
         fuel: &mut Fuel,
     ) -> Result<(), OutOfFuel> {
         let index = Arc::clone(&self.index);
-        let after_space = index.byte_trie().child(ROOT, b' ');
+        let after_space = index
+            .byte_trie()
+            .child(ROOT, b' ')
+            .filter(|_| follows_space);
         let places = [Some(START), after_space.map(|node| End { node, depth: 1 })];
         for part in self.language_parts(language, fuel)? {
             for at in places.into_iter().flatten() {

@@ -1,4 +1,4 @@
-//! Samples of JSON and of names whose states and masks every generation begins with: strings, numbers,
+//! Samples of JSON, names and strings whose states and masks every generation begins with: strings, numbers,
 //! white space and what else most schemas and grammars have in common.
 
 use std::sync::Arc;
@@ -39,6 +39,17 @@ const NAMES: [&str; 6] = [
     r"\w*",
 ];
 
+/// What is left of strings after their first quote, as most grammars have them: as in programming
+/// languages, in JSON and in SQL.
+const STRINGS: [&str; 6] = [
+    r#"([^"\\]|\\.)*""#,
+    r"([^'\\]|\\.)*'",
+    r#"([^"\\\n]|\\.)*""#,
+    r"([^'\\\n]|\\.)*'",
+    r#"([^"\\\x00-\x1f]|\\(["\\/bfnrt]|u[0-9a-fA-F]{4}))*""#,
+    r"([^']|'')*'",
+];
+
 /// What the samples leave known; `None` where the vocabulary is not worth it.
 pub(super) fn base_of(index: &Arc<TokenizerIndex>) -> Option<Arc<Base>> {
     if index.num_text_tokens() < MIN_TOKENS || !index.writes_any_text() {
@@ -53,13 +64,15 @@ pub(super) fn base_of(index: &Arc<TokenizerIndex>) -> Option<Arc<Base>> {
         }
     }
     let limits = Limits::default();
-    for pattern in NAMES {
+    let names = NAMES.into_iter().map(|pattern| (pattern, true));
+    let strings = STRINGS.into_iter().map(|pattern| (pattern, false));
+    for (pattern, is_name) in names.chain(strings) {
         let Ok(ast) = regex::parse(pattern, Dialect::Common, limits.regex()) else {
             continue;
         };
         let lexicon = &mut automaton.machine().lexicon;
-        if let Ok(Some(name)) = Translator::new(ast, Spelling::Utf8).run(lexicon, usize::MAX) {
-            let _ = automaton.rehearse_language(name, &mut fuel);
+        if let Ok(Some(language)) = Translator::new(ast, Spelling::Utf8).run(lexicon, usize::MAX) {
+            let _ = automaton.rehearse_language(language, is_name, &mut fuel);
         }
     }
     Some(Arc::new(automaton.into_base()))

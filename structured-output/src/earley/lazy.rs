@@ -315,9 +315,9 @@ impl Lazy {
                     continue;
                 }
                 if all || self.rules.is_followed(rule) {
-                    next.push((start, self.call(folded, rule, to, back)?));
+                    next.push((start, self.call(folded, to, back)?));
                 } else {
-                    open.calls.push(self.call(folded, rule, to, back)?);
+                    open.calls.push(self.call(folded, to, back)?);
                     open.edges.push((label, (to, back)));
                 }
             }
@@ -327,13 +327,7 @@ impl Lazy {
     }
 
     /// The return from a call that leads to a node. A call at the end of its rule returns from that.
-    fn call(
-        &mut self,
-        folded: &Folded,
-        rule: u32,
-        mut node: u32,
-        next: u32,
-    ) -> Result<u32, LazyError> {
+    fn call(&mut self, folded: &Folded, mut node: u32, next: u32) -> Result<u32, LazyError> {
         loop {
             let after = &self.graph.nodes[node as usize];
             match (&after.edges[..], &after.epsilons[..], after.accepting) {
@@ -349,18 +343,13 @@ impl Lazy {
         if depth > MAX_DEPTH {
             let lazy = folded.lexemes.iter().find(|lexeme| lexeme.is_lazy);
             let (at, offset) = lazy.map_or((0, 0), |lazy| (lazy.rule, lazy.offset));
-            let how = match self.rules.is_recursive(rule) {
-                true => {
-                    "leads back to itself, and not only at its end: write it as a repetition, \
-                         as `(…)*`"
-                }
-                false => "stands too deep in others",
-            };
             return Err(LazyError::Refused(LowerError {
                 rule: at,
                 offset,
                 message: format!(
-                    "what this `lazy` ends can't be told, since a rule with it or beside it {how}"
+                    "what this `lazy` ends can't be told: a rule with it or beside it leads back \
+                     to itself other than at its end, or is {MAX_DEPTH} rules deep: write a \
+                     repetition, as `(…)*`"
                 ),
             }));
         }

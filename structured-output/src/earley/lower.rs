@@ -4,9 +4,13 @@
 //! 1: it becomes part of the lexemes of the rules that use it. So what is read byte by byte in a
 //! grammar without terminals is read lexeme by lexeme here.
 
-use hashbrown::HashMap;
+mod lexeme;
 
-use super::languages::{Languages, shortest, without};
+use std::sync::Arc;
+
+use hashbrown::{HashMap, HashSet};
+
+use super::languages::{Languages, shortest};
 use super::order::components;
 use crate::grammar_syntax::{
     EmbeddedSchema, Grammar, Node, NodeId, NodeKind, RuleId, TokenSet, Words,
@@ -48,6 +52,18 @@ pub(super) enum Tree {
     WithinTokens(ExprId, u32),
 }
 
+/// A terminal where it stands.
+#[derive(Debug, Clone)]
+pub(super) struct Terminal {
+    pub(super) expr: ExprId,
+    /// Whether it ends as soon as it can.
+    pub(super) is_lazy: bool,
+    /// Whether it is what may stand between others.
+    pub(super) is_ignored: bool,
+    pub(super) rule: RuleId,
+    pub(super) offset: usize,
+}
+
 /// A grammar with its regular parts folded.
 #[derive(Debug, Default)]
 pub(super) struct Folded {
@@ -61,18 +77,6 @@ pub(super) struct Folded {
     pub(super) schemas: Vec<(EmbeddedSchema, RuleId, usize)>,
     /// Terminals, where some of the grammar's are lazy.
     pub(super) lexemes: Vec<Terminal>,
-}
-
-/// A terminal where it stands.
-#[derive(Debug, Clone)]
-pub(super) struct Terminal {
-    pub(super) expr: ExprId,
-    /// Whether it ends as soon as it can.
-    pub(super) is_lazy: bool,
-    /// Whether it is what may stand between others.
-    pub(super) is_ignored: bool,
-    pub(super) rule: RuleId,
-    pub(super) offset: usize,
 }
 
 /// Tokens that are written in one way.
@@ -105,6 +109,8 @@ pub(super) struct Lowering {
     keeps_terminals: Vec<bool>,
     /// Whether terminals are told apart from each other: some of them are lazy.
     keeps_lexemes: bool,
+    /// Tokens that others must be among, as asked for last, with all their ids.
+    among: Option<(Arc<TokenSet>, HashSet<(u32, u32)>)>,
     /// Names of tokens that are text, which no other terminal contains.
     words: Words,
     /// Whether languages hold text, as far as that was asked.
@@ -178,6 +184,8 @@ impl Lowering {
         }
         order.reverse();
         let mut tokens = HashMap::new();
+        // All tags of a list share what they must be among.
+        let mut last_among: Option<&Arc<TokenSet>> = None;
         for &rule in &order {
             for node in &grammar.rules[rule].nodes {
                 let names: &[Box<str>] = match &node.kind {
@@ -185,37 +193,24 @@ impl Lowering {
                     NodeKind::Tokens(set) => &set.names,
                     _ => &[],
                 };
-                for name in names {
+                let mut among: &[Box<str>] = &[];
+                if let NodeKind::Tokens(TokenSet {
+                    among: Some(of), ..
+                }) = &node.kind
+                    && last_among.is_none_or(|last| !Arc::ptr_eq(last, &of.set))
+                {
+                    among = &of.set.names;
+                    last_among = Some(&of.set);
+                }
+                for name in names.iter().chain(among) {
                     if !tokens.contains_key(name) {
                         tokens.insert(name.clone(), tokens_named(name));
                     }
                 }
             }
         }
-        let lexemes = |rule: RuleId| {
-            let rule = &grammar.rules[rule];
-            rule.lexemes.iter().map(|&node| &rule.nodes[node].kind)
-        };
-        let keeps_lexemes = order
-            .iter()
-            .flat_map(|&rule| lexemes(rule))
-            .any(|kind| match *kind {
-                NodeKind::Shortest(_) => true,
-                NodeKind::Rule(terminal) => grammar.rules[terminal].is_lazy,
-                _ => false,
-            });
-        let names = order
-            .iter()
-            .flat_map(|&rule| lexemes(rule))
-            .filter_map(|kind| match kind {
-                NodeKind::NamedToken(name) => Some(name),
-                _ => None,
-            });
-        let is_text = |name: &&Box<str>| {
-            let named: Option<&NamedToken> = tokens.get(*name);
-            named.is_some_and(|named| named.control_ids.is_empty() && named.stop_ids.is_empty())
-        };
-        let words = Words::new(names.filter(is_text).cloned().collect());
+        let keeps_lexemes = lexeme::has_lazy(&grammar, &order);
+        let words = lexeme::words(&grammar, &order, &tokens);
         let keeps_terminals = rules_with_terminals(&grammar, &order, &references, &is_recursive);
         let folded = Folded {
             rules: vec![None; grammar.rules.len()],
@@ -228,6 +223,7 @@ impl Lowering {
             keeps_terminals,
             keeps_lexemes,
             words,
+            among: None,
             holds_text: HashMap::new(),
             tokens,
             token_sets: HashMap::new(),
@@ -330,81 +326,6 @@ impl Lowering {
         Ok(value)
     }
 
-    /// A terminal of Lark.
-    fn lexeme(
-        &mut self,
-        lexicon: &mut Lexicon,
-        kind: NodeKind,
-        values: &[Value],
-        (rule, offset): (RuleId, usize),
-    ) -> Result<Value, String> {
-        let is_lazy = match kind {
-            NodeKind::Shortest(_) => true,
-            NodeKind::Rule(terminal) => self.grammar.rules[terminal].is_lazy,
-            _ => false,
-        };
-        let is_plain = matches!(kind, NodeKind::Literal(_) | NodeKind::NamedToken(_));
-        let is_terminal = matches!(kind, NodeKind::Rule(_));
-        let is_ignored = self.grammar.rules[rule].is_ignored;
-        let value = match kind {
-            // That it ends as soon as it can is said of the terminal, among others.
-            NodeKind::Shortest(inner) if self.keeps_lexemes => values[inner].clone(),
-            NodeKind::Rule(terminal) if self.keeps_lexemes => match &self.folded.rules[terminal] {
-                Some(value) => value.clone(),
-                None => self.node(lexicon, kind, values, true)?,
-            },
-            kind => self.node(lexicon, kind, values, true)?,
-        };
-        let terminal = |lowering: &mut Self, expr: ExprId| {
-            if !lowering.keeps_lexemes || expr == EPSILON {
-                return Value::Regular(expr, 1);
-            }
-            lowering.folded.lexemes.push(Terminal {
-                expr,
-                is_lazy,
-                is_ignored,
-                rule,
-                offset,
-            });
-            lowering.tree(Tree::Lexeme(lowering.folded.lexemes.len() as u32 - 1))
-        };
-        match value {
-            Value::Regular(expr, size) => {
-                let has_words = !is_plain && !is_lazy && !lexicon.is_finite(expr);
-                let (expr, size) = match has_words && !self.words.is_empty() {
-                    true => {
-                        let words = self.languages.of_words(lexicon, &self.words);
-                        (without(lexicon, expr, words), size + self.words.len())
-                    }
-                    false => (expr, size),
-                };
-                Ok(match terminal(self, expr) {
-                    Value::Regular(expr, _) => Value::Regular(expr, size),
-                    tree => tree,
-                })
-            }
-            Value::Tree(tree) if self.keeps_lexemes && (is_lazy || is_terminal) => {
-                let _ = tree;
-                Err(format!(
-                    "in a grammar with `lazy`, a terminal needs regular parts: no tokens or JSON, \
-                     and at most {MAX_FOLDED_SIZE} parts"
-                ))
-            }
-            Value::Tree(tree) => {
-                // A token's text is a terminal, the token itself is none.
-                if let Tree::Alternate(ways) = &self.folded.trees[tree as usize]
-                    && let [Value::Regular(text, _), others @ ..] = &ways[..]
-                {
-                    let (text, others) = (*text, others.to_vec());
-                    let text = terminal(self, text);
-                    let ways = std::iter::once(text).chain(others).collect();
-                    self.folded.trees[tree as usize] = Tree::Alternate(ways);
-                }
-                Ok(Value::Tree(tree))
-            }
-        }
-    }
-
     fn tree(&mut self, tree: Tree) -> Value {
         self.folded.trees.push(tree);
         Value::Tree(self.folded.trees.len() as u32 - 1)
@@ -492,6 +413,9 @@ impl Lowering {
                 for name in std::mem::take(&mut set.names) {
                     let ids = self.named(&name)?.ids;
                     set.ranges.extend(ids.into_iter().map(|id| (id, id)));
+                }
+                if let Some(among) = set.among.take() {
+                    self.check_among(&set, among)?;
                 }
                 self.tokens(set)
             }

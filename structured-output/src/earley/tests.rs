@@ -44,6 +44,10 @@ pub(super) fn compile(source: &str) -> Compiled {
     compilation
         .build(Vec::new(), Vec::new(), &mut fuel)
         .unwrap();
+    assert!(matches!(
+        compilation.resolve_lazy(lexicon, 10, &mut fuel),
+        Ok(true)
+    ));
     while !compilation.weigh(lexicon, None, 10, &mut fuel).unwrap() {}
     let start = match compilation.simplify(&mut fuel).unwrap().is_none() {
         true => Some(

@@ -1,5 +1,7 @@
 //! What all front ends make: rules over text, tokens, JSON and each other.
 
+use std::sync::Arc;
+
 use regex_syntax::hir::ClassUnicode;
 
 use super::substring::Substrings;
@@ -114,6 +116,16 @@ pub(crate) struct TokenSet {
     pub(crate) negated: bool,
     /// Whether its tokens end the whole text. Set where a name turns out to be that of a stop token.
     pub(crate) ends_text: bool,
+    /// What its tokens must be among.
+    pub(crate) among: Option<Among>,
+}
+
+/// Tokens that others must be among.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Among {
+    pub(crate) set: Arc<TokenSet>,
+    /// What is said where they aren't.
+    pub(crate) otherwise: Box<str>,
 }
 
 impl TokenSet {
@@ -211,6 +223,11 @@ impl RuleBuilder {
             [only] => only,
             _ => self.push(offset, NodeKind::Alternate(items)),
         }
+    }
+
+    /// A node.
+    pub(crate) fn kind(&self, node: NodeId) -> &NodeKind {
+        &self.nodes[node].kind
     }
 
     /// Drops the nodes after the first `len`.

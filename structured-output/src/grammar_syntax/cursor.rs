@@ -106,6 +106,8 @@ impl<'a> Cursor<'a> {
             skip(self);
             max = match self.peek() {
                 Some('}') => UNBOUNDED,
+                // As XGrammar prints it.
+                Some('-') if !has_no_least && self.take_str("-1") => UNBOUNDED,
                 _ => self.take_number(max_repetition, LIMIT)?,
             };
             skip(self);

@@ -35,7 +35,10 @@ pub(crate) fn parse(
         }
     }
     if let Some((offset, name)) = undefined {
-        let message = format!("rule `{}` is not defined", cut(name));
+        let mut message = format!("rule `{}` is not defined", cut(name));
+        if name.starts_with('.') {
+            message.push_str(": any character is `.` with a blank after it");
+        }
         return Err(SyntaxError::new(offset, message));
     }
     match parser.names.get(root) {
@@ -61,6 +64,13 @@ pub(super) struct Parser<'a, 'g> {
     pub(super) grammar: &'g mut Grammar,
     names: HashMap<&'a str, Known>,
     pub(super) rule: RuleBuilder,
+}
+
+/// What stands in brackets after a rule's name.
+#[derive(Default)]
+struct RuleOptions {
+    is_lazy: bool,
+    max_tokens: Option<u32>,
 }
 
 /// A group that is open.
@@ -155,45 +165,76 @@ impl<'a> Parser<'a, '_> {
             }
             known.defined_at = Some(offset);
         }
-        let is_lazy = self.options()?;
+        let options = self.options()?;
         self.skip_blanks();
         if !self.cursor.take_str("::=") {
             let found = self.cursor.found();
+            let hint = match self.cursor.peek() {
+                Some(':') => " (a grammar with `::=` in a line is read as EBNF, not as Lark)",
+                _ => "",
+            };
             return self.cursor.error(format!(
-                "expected `::=` after the name `{}`, found {found}",
+                "expected `::=` after the name `{}`, found {found}{hint}",
                 cut(name)
             ));
         }
         let mut body = self.body()?;
-        if is_lazy {
+        if options.is_lazy {
             body = self.rule.push(offset, NodeKind::Shortest(body));
+        }
+        if let Some(max) = options.max_tokens {
+            let is_text = match *self.rule.kind(body) {
+                NodeKind::Repeat { inner, min: 0, .. } => {
+                    matches!(self.rule.kind(inner), NodeKind::Class(_))
+                }
+                _ => false,
+            };
+            if !is_text {
+                return Err(SyntaxError::new(
+                    offset,
+                    "`max_tokens` needs a rule that is any number of characters, as `[^]*`",
+                ));
+            }
+            body = self
+                .rule
+                .push(offset, NodeKind::WithinTokens { inner: body, max });
         }
         let nodes = std::mem::take(&mut self.rule).finish(body);
         self.grammar.rules[rule].offset = offset;
         self.grammar.define(rule, nodes, self.limits)
     }
 
-    /// `[lazy]` after a name; true where it is lazy.
-    fn options(&mut self) -> Result<bool, SyntaxError> {
+    /// `[lazy, max_tokens=2]` after a name.
+    fn options(&mut self) -> Result<RuleOptions, SyntaxError> {
+        let mut options = RuleOptions::default();
         if !self.cursor.take_str("[") {
-            return Ok(false);
+            return Ok(options);
         }
         loop {
             self.skip_blanks();
             let offset = self.cursor.offset();
             let option = self.cursor.take_while(is_name_char);
-            if option != "lazy" {
-                return Err(SyntaxError::new(
-                    offset,
-                    format!(
-                        "rule option `{}` is not supported: only `lazy` is",
-                        cut(option)
-                    ),
-                ));
+            self.skip_blanks();
+            match option {
+                "lazy" => options.is_lazy = true,
+                "max_tokens" if self.cursor.take_str("=") => {
+                    self.skip_blanks();
+                    let max = self.cursor.take_number(i32::MAX as u32, "max_tokens")?;
+                    options.max_tokens = Some(max);
+                }
+                _ => {
+                    return Err(SyntaxError::new(
+                        offset,
+                        format!(
+                            "rule option `{}` is not supported: `lazy` and `max_tokens=n` are",
+                            cut(option)
+                        ),
+                    ));
+                }
             }
             self.skip_blanks();
             if self.cursor.take_str("]") {
-                return Ok(true);
+                return Ok(options);
             }
             if !self.cursor.take_str(",") {
                 let found = self.cursor.found();

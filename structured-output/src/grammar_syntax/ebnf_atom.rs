@@ -45,11 +45,14 @@ impl Parser<'_, '_> {
                 let code = self.cursor.take_hex(1, usize::MAX)?;
                 let digits = &self.cursor.source()[start..self.cursor.offset()];
                 if digits.len() > 2 {
+                    let written = match u32::from(code) {
+                        code @ ..0x1_0000 => format!("\\u{code:04X}"),
+                        code => format!("\\U{code:08X}"),
+                    };
                     let message = format!(
                         "`\\x{}` is one character in XGrammar's EBNF and two digits with text \
-                         after them in GBNF: write `\\u{:04X}`, or `\\u00{}` and the text",
+                         after them in GBNF: write `{written}`, or `\\u00{}` and the text",
                         cut(digits),
-                        u32::from(code),
                         &digits[..2],
                     );
                     return Err(SyntaxError::new(offset, message));

@@ -35,7 +35,18 @@ struct Given<'a> {
 impl<'a> Parser<'a, '_> {
     /// Whether a name that was just read is that of a macro that is called.
     pub(super) fn is_macro(&self, name: &str) -> bool {
-        MACROS.contains(&name) && self.cursor.rest().trim_start().starts_with('(')
+        MACROS.contains(&name)
+            && self.cursor.rest().trim_start().starts_with('(')
+            && !self.defines(name)
+    }
+
+    /// Whether a rule has the name of a macro.
+    fn defines(&self, name: &str) -> bool {
+        let mut lines = self.cursor.source().lines();
+        lines.any(|line| {
+            let rest = line.trim_start().strip_prefix(name).map(str::trim_start);
+            rest.is_some_and(|rest| rest.starts_with("::=") || rest.starts_with('['))
+        })
     }
 
     /// A macro's meaning, from the parenthesis on.
@@ -70,8 +81,8 @@ impl<'a> Parser<'a, '_> {
                         other => return unexpected(&other, "tokens are given by id"),
                     }
                 }
-                if ranges.is_empty() {
-                    let message = format!("`{name}` needs at least one token id");
+                if ranges.is_empty() && name == "Token" {
+                    let message = "`Token` needs at least one token id";
                     return Err(SyntaxError::new(offset, message));
                 }
                 Ok(NodeKind::Tokens(TokenSet {

@@ -56,6 +56,11 @@ impl Labels {
         labels
     }
 
+    /// Whether one of these is in another set.
+    pub(crate) fn intersects(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
     /// Whether all of these are in another set.
     pub(crate) fn is_subset(self, of: Self) -> bool {
         self.0 & !of.0 == 0

@@ -183,6 +183,14 @@ impl Lexicon {
         }
     }
 
+    /// ASCII or other bytes of which each string of an expression has one, where that is known.
+    pub(super) fn needed_bytes(&self, expr: ExprId) -> Option<ByteSet> {
+        match self.facts(expr).needs {
+            NO_SET => None,
+            set => Some(self.set(set)),
+        }
+    }
+
     /// Whether an intersection is one infinite language less finite ones, such as any string but
     /// some: then something is left.
     fn is_infinite_less_finite(&self, list: &[ExprId]) -> bool {

@@ -22,6 +22,9 @@ const MAX_PARTS: usize = 256;
 /// A repetition of a character is one of text where so many ASCII characters can be it.
 const MANY_BYTES: usize = 64;
 
+/// So many sets of a way are looked for.
+const MAX_SETS: usize = 2;
+
 /// More ways than these are not worth to be compared with each node.
 const MAX_WAYS: usize = 32;
 
@@ -35,10 +38,12 @@ pub(crate) struct Harmless {
 }
 
 /// A way to complete something.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Way {
     /// ASCII characters that a text has to have for it, all of them.
     pub(crate) needed: ByteSet,
+    /// Sets of ASCII characters of which it has to have one each.
+    pub(crate) one_of: Vec<ByteSet>,
     /// The fewest bytes it takes.
     pub(crate) bytes: u32,
 }
@@ -151,6 +156,7 @@ impl Lexicon {
         }
         let mut way = Way {
             needed: ByteSet::EMPTY,
+            one_of: Vec::new(),
             bytes: 0,
         };
         while rest != EPSILON && way.bytes <= self.max_token_bytes {
@@ -168,11 +174,16 @@ impl Lexicon {
             if !self.add_bytes(factor, &mut gathered.occurring, fuel)? {
                 return Ok(false);
             }
-            if let Node::Class(set) = self.node(factor) {
-                let set = self.set(set);
-                if set.len() == 1 && set.iter().all(|byte| byte.is_ascii()) {
-                    way.needed = way.needed.union(&set);
+            let needs = self.needed_bytes(factor).filter(|set| {
+                let ascii = ByteSet::range(1, 0x7e);
+                set.intersection(&ascii) == *set
+            });
+            match needs {
+                Some(set) if set.len() == 1 => way.needed = way.needed.union(&set),
+                Some(set) if way.one_of.len() < MAX_SETS && !way.one_of.contains(&set) => {
+                    way.one_of.push(set);
                 }
+                _ => {}
             }
             way.bytes = way.bytes.saturating_add(self.facts(factor).min_bytes);
             rest = after;
@@ -241,11 +252,27 @@ mod tests {
         Fuel::new(10_000_000)
     }
 
+    /// A letter; `D` is one of two, `E` some of two.
+    fn part(l: &mut Lexicon, letter: u8) -> ExprId {
+        match letter {
+            b'D' => l.class(ByteSet::range(b'a', b'b')),
+            b'E' => {
+                let class = l.class(ByteSet::range(b'b', b'c'));
+                l.repeat(class, 1, UNBOUNDED)
+            }
+            _ => l.literal(&[letter]),
+        }
+    }
+
     /// A string's body with a text in it, then the quote.
     fn search(l: &mut Lexicon, text: &str) -> ExprId {
         let char = l.json_constrained_char();
         let any = l.star(char);
-        let text = l.literal(text.as_bytes());
+        let parts: Vec<ExprId> = text.bytes().map(|byte| part(l, byte)).collect();
+        let text = parts
+            .iter()
+            .rev()
+            .fold(EPSILON, |rest, &first| l.concat(first, rest));
         let quote = l.literal(b"\"");
         let rest = l.concat(any, quote);
         let rest = l.concat(text, rest);
@@ -279,6 +306,7 @@ mod tests {
         let found = l.harmless(start, &mut fuel()).unwrap().unwrap();
         let way = |needed: &[u8], bytes| Way {
             needed: needed.iter().copied().collect(),
+            one_of: Vec::new(),
             bytes,
         };
         assert_eq!(found.ways.len(), 2);
@@ -307,7 +335,7 @@ mod tests {
         #[test]
         fn texts_that_take_no_way_are_live(
             words in prop::collection::vec("[a-c]{1,4}", 1..5),
-            others in prop::collection::vec("[a-c]{1,4}", 0..3),
+            others in prop::collection::vec("[a-cDE]{1,4}", 0..3),
             before in "[a-cx]{0,5}",
             texts in prop::collection::vec("[a-dx é]{0,6}", 1..8),
         ) {
@@ -328,10 +356,11 @@ mod tests {
                 return Ok(());
             };
             for text in texts {
+                let has = |byte| text.bytes().any(|of_text| of_text == byte);
                 let takes = |way: &Way| {
-                    let mut needed = way.needed.iter();
                     text.len() >= way.bytes as usize
-                        && needed.all(|byte| text.bytes().any(|of_text| of_text == byte))
+                        && way.needed.iter().all(has)
+                        && way.one_of.iter().all(|set| set.iter().any(has))
                 };
                 if !found.ways.iter().any(takes) {
                     let state = after(&mut l, state, &text);

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use hashbrown::HashMap;
+
 use super::table::{Below, DEAD, Table};
 use super::walk::Exit;
 use crate::index::{ROOT, Trie};
@@ -33,6 +35,8 @@ pub(crate) fn walk_beside(
     fuel: &mut Fuel,
 ) -> Result<Difference, OutOfFuel> {
     let mut table = Table::default();
+    // By pair of states: nodes come to few pairs again and again.
+    let mut apart_of: HashMap<(u32, u32), ByteSet> = HashMap::new();
     let mut difference = Difference::default();
     let start = table.state(lexicon, start);
     let reference = table.state(lexicon, reference);
@@ -76,7 +80,9 @@ pub(crate) fn walk_beside(
         // Where both end alike, only bytes after which they differ matter.
         let apart = match own == DEAD || other == DEAD || mark != other_mark {
             true => ByteSet::FULL,
-            false => table.apart(lexicon, own, other),
+            false => *apart_of
+                .entry((own, other))
+                .or_insert_with(|| table.apart(lexicon, own, other)),
         };
         if apart.is_empty() {
             continue;

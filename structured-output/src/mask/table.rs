@@ -30,15 +30,23 @@ impl Below {
 /// See [`Lexicon::harmless`].
 struct Harmless {
     over: Labels,
-    /// By way, what it needs, and how many bytes.
-    ways: Vec<(Labels, u32)>,
+    ways: Vec<Way>,
+}
+
+/// A way of [`Lexicon::harmless`].
+struct Way {
+    needed: Labels,
+    one_of: Vec<Labels>,
+    bytes: u32,
 }
 
 impl Harmless {
     /// Whether no word below a node takes a way.
     fn holds(&self, below: Below) -> bool {
-        let takes = |&(needed, bytes): &(Labels, u32)| {
-            below.height >= bytes && needed.is_subset(below.labels)
+        let takes = |way: &Way| {
+            below.height >= way.bytes
+                && way.needed.is_subset(below.labels)
+                && way.one_of.iter().all(|set| set.intersects(below.labels))
         };
         below.labels.is_subset(self.over) && !self.ways.iter().any(takes)
     }
@@ -212,10 +220,15 @@ impl Table {
         };
         visited.harmless = self.harmless.len() as u32;
         let ways = found.ways.iter();
+        let labels = |bytes: &ByteSet| Labels::within(bytes, false);
         self.harmless.push(Harmless {
             over: Labels::within(&found.over.bytes, found.over.others),
             ways: ways
-                .map(|way| (Labels::within(&way.needed, false), way.bytes))
+                .map(|way| Way {
+                    needed: labels(&way.needed),
+                    one_of: way.one_of.iter().map(labels).collect(),
+                    bytes: way.bytes,
+                })
                 .collect(),
         });
         Ok(true)

@@ -366,3 +366,40 @@ fn automata_that_explode_when_made_deterministic() {
         }
     }
 }
+
+/// Tools of a Lark grammar with lazy heads: some rules, each of them named so many times.
+fn lazy_tools(heads: usize, names: usize, body: usize) -> String {
+    let list: Vec<String> = (0..heads * names)
+        .map(|at| format!("t{}", at % heads))
+        .collect();
+    let mut source = format!(
+        "start: ({})* tail\ntail: T\nT: /(.|\\n)*/\n",
+        list.join("|")
+    );
+    for at in 0..heads {
+        let body = "\"a\"".repeat(body);
+        write!(
+            source,
+            "h{at}[lazy]: T \"<{at}>\"\nt{at}: h{at} \"y\" {body}\n"
+        )
+        .unwrap();
+    }
+    source
+}
+
+#[test]
+fn a_tool_may_be_named_many_times() {
+    assert!(accepts(&lazy_tools(1, 60_000, 30_000), "hello"));
+}
+
+#[test]
+fn hundreds_of_lazy_heads_are_compiled() {
+    let source = lazy_tools(200, 1, 1);
+    assert!(accepts(&source, "hello<17>ya<199>ya!"));
+    assert!(!accepts(&source, "hello<17>y<199>ya"));
+}
+
+#[test]
+fn thousands_of_lazy_heads_take_too_many_steps() {
+    assert_eq!(limit(&lazy_tools(4_000, 1, 0)), "max_steps");
+}

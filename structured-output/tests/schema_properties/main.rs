@@ -8,6 +8,7 @@ mod place;
 mod random;
 mod subject;
 
+use place::within_memory;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use random::Random;
@@ -55,13 +56,16 @@ fn disagreement(schema: &Value, draft: Draft, seed: u64) -> Option<String> {
         };
         let valid = validator.is_valid(&document);
         let text = document.to_string();
-        if any.accepts(&text, &mut random).unwrap() != valid {
+        let Some(accepted) = within_memory(any.accepts(&text, &mut random)) else {
+            continue;
+        };
+        if accepted != valid {
             return Some(format!(
                 "{text} is {}valid",
                 if valid { "" } else { "not " }
             ));
         }
-        if !valid && ordered.accepts(&text, &mut random).unwrap() {
+        if !valid && within_memory(ordered.accepts(&text, &mut random)) == Some(true) {
             return Some(format!("{text} is not valid, in the schema's order"));
         }
     }

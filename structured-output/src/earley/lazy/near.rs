@@ -37,8 +37,8 @@ impl Rest {
         match self.place {
             Some(place) if self.is_final => Err(refused(
                 place,
-                "what follows this text can't, since a `lazy` terminal beside it goes on with \
-                 anything: write its end as its suffix, as `name[suffix=\"…\"]: TEXT`",
+                "what has to follow this text can't, since a `lazy` terminal beside it goes on \
+                 there: write its end as its suffix, as `name[suffix=\"…\"]: TEXT`",
             )),
             _ => Ok(()),
         }

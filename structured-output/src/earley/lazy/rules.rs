@@ -111,10 +111,6 @@ impl Rules {
         self.facts[rule as usize].nodes
     }
 
-    pub(super) fn is_recursive(&self, rule: u32) -> bool {
-        self.facts[rule as usize].is_recursive
-    }
-
     /// Whether calls of a rule are always followed.
     pub(super) fn is_followed(&self, rule: u32) -> bool {
         let facts = &self.facts[rule as usize];

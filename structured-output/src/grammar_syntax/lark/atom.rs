@@ -41,6 +41,10 @@ impl<'a> Parser<'a, '_> {
         match self.cursor.peek() {
             Some('"') => self.string_or_range(),
             Some('/') => self.regex(),
+            Some('<') if self.in_lazy => self.cursor.error(
+                "a token can't be part of a `lazy` rule: leave `lazy` out, since a token ends the \
+                 text before it",
+            ),
             Some('<') if in_terminal => only_in_rules("a token"),
             Some('<') => self.token(),
             Some('@') => self.cursor.error(
@@ -111,7 +115,7 @@ impl<'a> Parser<'a, '_> {
     }
 
     /// A string with JSON's escapes and `\xHH`.
-    fn string(&mut self) -> Result<String, SyntaxError> {
+    pub(super) fn string(&mut self) -> Result<String, SyntaxError> {
         let start = self.cursor.offset();
         self.cursor.skip(1);
         let mut text = String::new();

@@ -62,6 +62,7 @@ fn parse_nested<'a>(
         ignored,
         ignores: Vec::new(),
         allow_initial_skip: false,
+        in_lazy: false,
         templates: Templates::default(),
     };
     parser.statements()?;
@@ -92,6 +93,8 @@ struct Parser<'a, 'g> {
     /// Terminals that are ignored.
     ignores: Vec<RuleId>,
     allow_initial_skip: bool,
+    /// Whether a lazy rule is being read.
+    in_lazy: bool,
     templates: Templates<'a>,
 }
 

@@ -59,7 +59,9 @@ impl<'a> Parser<'a, '_> {
         let attributes = self.attributes()?;
         self.take_colon(name)?;
         let in_terminal = is_terminal(name) || attributes.is_lazy;
+        self.in_lazy = attributes.is_lazy && !is_terminal(name);
         let mut body = self.expression(in_terminal)?;
+        self.in_lazy = false;
         if attributes.is_lazy {
             if let Some(suffix) = attributes.suffix {
                 let suffix = self.rule.push(offset, suffix);
@@ -129,11 +131,15 @@ impl<'a> Parser<'a, '_> {
                     attributes.is_lazy = true;
                     attributes.suffix = Some(self.value(true)?);
                 }
+                // What is done with the text, and how it is sampled, changes no text.
+                "capture" => self.attribute_value(|value| matches!(value, Value::String(_)))?,
+                "temperature" => self.attribute_value(|value| matches!(value, Value::Number(_)))?,
                 other => {
                     return Err(SyntaxError::new(
                         offset,
                         format!(
-                            "attribute `{}` is not supported: only `lazy` and `suffix` are",
+                            "attribute `{}` is not supported: `lazy` and `suffix` are, and \
+                             `capture` and `temperature`, which change no text",
                             cut(other)
                         ),
                     ));
@@ -149,6 +155,33 @@ impl<'a> Parser<'a, '_> {
                     "expected `,` or `]` among attributes, found {found}"
                 ));
             }
+        }
+    }
+
+    /// `="name"` or `=0.7` after an attribute that may go without.
+    fn attribute_value(&mut self, is_such: impl Fn(&Value) -> bool) -> Result<(), SyntaxError> {
+        self.skip_blanks();
+        if !self.cursor.take_str("=") {
+            return Ok(());
+        }
+        self.skip_blanks();
+        let offset = self.cursor.offset();
+        let is_string = self.cursor.peek() == Some('"');
+        let value = match is_string {
+            true => Value::String(self.string()?.into()),
+            false => {
+                let number = self
+                    .cursor
+                    .take_while(|c| c.is_ascii_digit() || matches!(c, '.' | '-' | '+' | 'e' | 'E'));
+                Value::parse(number, 1).unwrap_or(Value::Null)
+            }
+        };
+        match is_such(&value) {
+            true => Ok(()),
+            false => Err(SyntaxError::new(
+                offset,
+                "`capture` has a name in quotes, `temperature` a number",
+            )),
         }
     }
 
@@ -270,13 +303,13 @@ impl<'a> Parser<'a, '_> {
             match (name.as_str(), value) {
                 ("allow_initial_skip", Value::Bool(flag)) => self.allow_initial_skip |= flag,
                 // How tokens are chosen is not the grammar's to say; the language is the same.
-                ("no_forcing", Value::Bool(_)) => {}
+                ("no_forcing", Value::Bool(_)) | ("allow_invalid_utf8", Value::Bool(false)) => {}
                 _ => {
                     return Err(SyntaxError::new(
                         offset,
                         format!(
                             "option `{}` is not supported: options are `allow_initial_skip` and \
-                             `no_forcing`, true or false",
+                             `no_forcing`, true or false, and `allow_invalid_utf8`, false",
                             cut(name)
                         ),
                     ));

@@ -7,6 +7,7 @@
 //! | `fields` | reading an object's fields |
 //! | `format` | formats one by one |
 //! | `tags` | tags, and free text with tags in it |
+//! | `plain_text` | a tag's content that is free text up to its end |
 //! | `xml` | the members of an object as tags |
 //! | `xml_value` | their values |
 //! | `depth` | bounds on what references lead to |
@@ -15,6 +16,7 @@
 mod depth;
 mod fields;
 mod format;
+mod plain_text;
 mod tags;
 mod xml;
 mod xml_nested;
@@ -27,7 +29,7 @@ use super::ast::{Grammar, RuleBuilder, RuleId, SyntaxError, SyntaxLimits};
 use crate::error::{BYTE_ORDER_MARK, line_and_column};
 use crate::json::Value;
 use depth::Depth;
-use fields::Fields;
+use fields::{Fields, refuse};
 use xml_nested::NestedRules;
 
 /// Why a structural tag was refused.
@@ -136,6 +138,9 @@ impl Parser<'_> {
         }
         let root = match fields.optional("format") {
             Some(format) => self.format(format, "/format", &Ends::default())?,
+            None if fields.optional("structures").is_none() => {
+                return refuse("", "the field `format` is missing");
+            }
             None => self.structures(&mut fields)?,
         };
         fields.finish()?;

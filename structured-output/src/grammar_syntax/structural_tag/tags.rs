@@ -1,12 +1,15 @@
 //! Tags, and free text with tags in it.
 
-use std::collections::HashSet;
+use std::sync::Arc;
+
+use hashbrown::HashSet;
 
 use super::super::Words;
-use super::super::ast::{NodeId, NodeKind, RuleBuilder, RuleId, TokenSet};
+use super::super::ast::{Among, NodeId, NodeKind, RuleBuilder, RuleId, TokenSet};
 use super::super::dispatch::{Dispatch, Tag, TokenDispatch, text_until};
 use super::super::words::Beginnings;
 use super::fields::{Fields, refuse, shown, token};
+use super::plain_text::plain_text;
 use super::{Ends, Parser, TagError, at};
 use crate::json::Value;
 use crate::lexical::UNBOUNDED;
@@ -55,12 +58,22 @@ impl Parser<'_> {
             },
         };
         let body = match plain_text(content, &ends) {
-            Some(excludes) => {
+            Some(text) if !text.is_bounded => {
                 let (grammar, limits) = (&mut *self.grammar, self.limits);
-                let text = text_until(&mut builder, grammar, limits, 0, &ends.texts, &excludes);
+                let text = text_until(
+                    &mut builder,
+                    grammar,
+                    limits,
+                    0,
+                    &ends.texts,
+                    &text.excludes,
+                );
                 text.map_err(|error| at(fields.pointer, error))?
             }
-            None => {
+            Some(text) if self.overlaps(&text, &ends, fields.pointer)? => {
+                self.bounded_text(content, &content_pointer, &text, &ends, &mut builder)?
+            }
+            _ => {
                 let content = self.part(content, &content_pointer, &ends, &mut builder)?;
                 let end = match end {
                     Delimiter::Texts(texts) => {
@@ -232,7 +245,8 @@ impl Parser<'_> {
         // Triggers don't occur between tags, with a tag or without.
         dispatch.excludes.ranges.extend_from_slice(&triggers.ranges);
         dispatch.excludes.names.extend_from_slice(&triggers.names);
-        let ids: HashSet<&(u32, u32)> = triggers.ranges.iter().collect();
+        let triggers = Arc::new(triggers);
+        let ids: HashSet<(u32, u32)> = triggers.ranges.iter().copied().collect();
         let names: HashSet<&str> = triggers.names.iter().map(|name| &**name).collect();
         for (index, (begin, rest)) in tags.into_iter().enumerate() {
             let pointer = format!("{}/{index}/begin", fields.at("tags"));
@@ -243,11 +257,17 @@ impl Parser<'_> {
                 );
             };
             let trigger = token(&value, &token_pointer)?;
-            let known = trigger.ranges.iter().all(|id| ids.contains(id))
+            let is_written = trigger.ranges.iter().all(|id| ids.contains(id))
                 && trigger.names.iter().all(|name| names.contains(&**name));
-            if !known {
-                return refuse(&pointer, "`begin` must be one of the trigger tokens");
-            }
+            let trigger = TokenSet {
+                // By name and by id, a token may be the same: only a vocabulary says.
+                among: (!is_written).then(|| Among {
+                    set: Arc::clone(&triggers),
+                    otherwise: format!("`tags/{index}/begin` must be one of the trigger tokens")
+                        .into(),
+                }),
+                ..trigger
+            };
             let content = rule.push(0, NodeKind::Rule(rest));
             dispatch.tags.push((trigger, content));
         }
@@ -376,33 +396,4 @@ fn delimiter(
         }
         _ => fields.refuse(name, "must be a string or a token"),
     }
-}
-
-/// Where a tag's content is free text and nothing else, up to strings: what it must not contain.
-fn plain_text(content: &Value, ends: &Ends) -> Option<Vec<Box<str>>> {
-    let Value::Object(members) = content else {
-        return None;
-    };
-    if ends.texts.is_empty() {
-        return None;
-    }
-    let mut excludes = Vec::new();
-    for (name, value) in members.iter() {
-        match (name.as_str(), value) {
-            ("type", Value::String(kind)) if kind == "any_text" => {}
-            ("excludes", Value::Array(items)) => {
-                for item in items.iter() {
-                    match item {
-                        Value::String(text) if !text.is_empty() => {
-                            excludes.push(text.as_str().into());
-                        }
-                        _ => return None,
-                    }
-                }
-            }
-            (_, Value::Null) => {}
-            _ => return None,
-        }
-    }
-    (members.iter().any(|member| member.0 == "type")).then_some(excludes)
 }
