@@ -345,9 +345,8 @@ impl Lexer {
             match rest.pop() {
                 None => {}
                 Some(Expr::Terminal(id)) => {
-                    if self.languages[id].contains(&b""[..]) {
-                        pending.push(rest);
-                    }
+                    let is_nullable = self.languages[id].contains(&b""[..]);
+                    pending.extend(is_nullable.then_some(rest));
                 }
                 Some(Expr::Concat(items)) => {
                     rest.extend(items.into_iter().rev());

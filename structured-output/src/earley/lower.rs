@@ -98,6 +98,9 @@ pub(crate) struct LowerError {
     pub(crate) message: String,
 }
 
+/// Ranges of tokens.
+type Ranges = HashSet<(u32, u32)>;
+
 /// A translation that can pause between rules, so that a lock on the lexicon is never held long.
 pub(super) struct Lowering {
     grammar: Grammar,
@@ -110,7 +113,7 @@ pub(super) struct Lowering {
     /// Whether terminals are told apart from each other: some of them are lazy.
     keeps_lexemes: bool,
     /// Tokens that others must be among, as asked for last, with all their ids.
-    among: Option<(Arc<TokenSet>, HashSet<(u32, u32)>)>,
+    among: Option<(Arc<TokenSet>, Ranges)>,
     /// Names of tokens that are text, which no other terminal contains.
     words: Words,
     /// Whether languages hold text, as far as that was asked.

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 
 use super::super::languages::without;
-use super::{Lowering, MAX_FOLDED_SIZE, NamedToken, Terminal, Tree, Value};
+use super::{Lowering, MAX_FOLDED_SIZE, NamedToken, Ranges, Terminal, Tree, Value};
 use crate::grammar_syntax::{Among, Grammar, NodeKind, RuleId, TokenSet, Words};
 use crate::lexical::{EPSILON, ExprId, Lexicon};
 
@@ -32,15 +32,15 @@ pub(super) fn words(
     rules: &[RuleId],
     tokens: &HashMap<Box<str>, NamedToken>,
 ) -> Words {
-    let names = terminals(grammar, rules).filter_map(|kind| match kind {
-        NodeKind::NamedToken(name) => Some(name),
-        _ => None,
-    });
-    let is_text = |name: &&Box<str>| {
-        let named = tokens.get(*name);
+    let is_text = |name: &str| {
+        let named = tokens.get(name);
         named.is_some_and(|named| named.control_ids.is_empty() && named.stop_ids.is_empty())
     };
-    Words::new(names.filter(is_text).cloned().collect())
+    let names = terminals(grammar, rules).filter_map(|kind| match kind {
+        NodeKind::NamedToken(name) if is_text(name) => Some(name.clone()),
+        _ => None,
+    });
+    Words::new(names.collect())
 }
 
 impl Lowering {
@@ -122,7 +122,7 @@ impl Lowering {
         let known = match known.filter(|(all, _)| Arc::ptr_eq(all, &among.set)) {
             Some(known) => known,
             None => {
-                let mut ranges: HashSet<(u32, u32)> = among.set.ranges.iter().copied().collect();
+                let mut ranges: Ranges = among.set.ranges.iter().copied().collect();
                 for name in &among.set.names {
                     ranges.extend(self.named(name)?.ids.into_iter().map(|id| (id, id)));
                 }

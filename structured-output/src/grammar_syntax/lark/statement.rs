@@ -168,7 +168,7 @@ impl<'a> Parser<'a, '_> {
         let offset = self.cursor.offset();
         let is_string = self.cursor.peek() == Some('"');
         let value = match is_string {
-            true => Value::String(self.string()?.into()),
+            true => Value::String(self.string()?),
             false => {
                 let number = self
                     .cursor
