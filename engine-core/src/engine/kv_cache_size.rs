@@ -258,6 +258,12 @@ mod tests {
         let config = CacheConfig::default();
         for asked in [0, 1, MODEL_LEN + 1] {
             let error = size(config.clone(), Some(asked), 1 << 30).unwrap_err();
+            // The limit may come from a GGUF file, which has no config.json.
+            let message = format!(
+                "max_model_len is {asked}: it must be from 2 (a prompt and an output token) to {MODEL_LEN}, \
+                 the longest sequence that the model was made for"
+            );
+            assert_eq!(error.to_string(), message);
             assert_eq!(
                 error,
                 KvCacheSizeError::MaxModelLen {

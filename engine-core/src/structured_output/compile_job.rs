@@ -34,10 +34,20 @@ pub(super) enum Purpose {
         reasoning_ended: Option<bool>,
         /// Output that an earlier core generated.
         output_token_ids: Vec<u32>,
+        /// How far it came in the turns before.
+        begun: Option<Begun>,
     },
     /// A request that goes on once its grammar has room again, or has found an answer that takes
     /// longer than a step may wait.
     Aside(Box<StructuredOutputRequest>),
+}
+
+/// A new request between two turns. In memory apart all that was computed may go with it, since nobody else
+/// may be there.
+pub(super) struct Begun {
+    request: Box<StructuredOutputRequest>,
+    /// Tokens of its output that were accepted.
+    num_replayed: usize,
 }
 
 /// What became of a grammar.
@@ -109,9 +119,22 @@ impl<'a> Compiler<'a> {
             Purpose::Start {
                 reasoning_ended,
                 output_token_ids,
-            } => self
-                .start(params, *reasoning_ended, output_token_ids, cancel)
-                .map(Some),
+                begun,
+            } => {
+                let mut begin = match begun.take() {
+                    Some(begun) => begun,
+                    None => self.begin(params, *reasoning_ended, cancel)?,
+                };
+                let started = self.start(&mut begin, params, output_token_ids, cancel);
+                match started {
+                    Ok(()) => Ok(Some(begin.request)),
+                    Err(error) => {
+                        let goes_on = matches!(error, JobError::TurnOver | JobError::Elsewhere(_));
+                        *begun = (goes_on && begin.request.is_apart()).then_some(begin);
+                        Err(error)
+                    }
+                }
+            }
             Purpose::Aside(request) => {
                 self.go_on(request, cancel)?;
                 Ok(None)
@@ -136,15 +159,13 @@ impl<'a> Compiler<'a> {
         Ok(())
     }
 
-    /// A request at the end of its output so far. Its first mask is made here too: a grammar's start is
-    /// the one state that nobody has met before.
-    fn start(
-        &mut self,
+    /// A request with its grammar, of which nothing was asked yet.
+    fn begin(
+        &self,
         params: &Arc<SamplingParams>,
         reasoning_ended: Option<bool>,
-        output_token_ids: &[u32],
         cancel: &CancelFlag,
-    ) -> Result<Box<StructuredOutputRequest>, JobError> {
+    ) -> Result<Begun, JobError> {
         let Some(structured_outputs) = &params.structured_outputs else {
             let missing = "the request has no structured_outputs".to_owned();
             return Err(CompileGrammarError::Unsupported(missing).into());
@@ -162,31 +183,52 @@ impl<'a> Compiler<'a> {
             reasoning_ended,
             model_stop_tokens,
         ));
-        let max_tokens = params.max_tokens;
-        self.with_room(&mut request, cancel, |request| request.measure(max_tokens))?;
-        if output_token_ids.is_empty() {
-            self.with_room(&mut request, cancel, |request| request.check_opening())?;
+        request.tell_when_gone(self.waiting.tell_when_gone());
+        Ok(Begun {
+            request,
+            num_replayed: 0,
+        })
+    }
+
+    /// Brings a request to the end of its output so far. Its first mask is made here too: a grammar's start
+    /// is the one state that nobody has met before.
+    fn start(
+        &mut self,
+        begun: &mut Begun,
+        params: &SamplingParams,
+        output_token_ids: &[u32],
+        cancel: &CancelFlag,
+    ) -> Result<(), JobError> {
+        let Begun {
+            request,
+            num_replayed,
+        } = begun;
+        if *num_replayed == 0 {
+            let max_tokens = params.max_tokens;
+            self.with_room(request, cancel, |request| request.measure(max_tokens))?;
         }
-        for (index, &token_id) in output_token_ids.iter().enumerate() {
+        if output_token_ids.is_empty() {
+            self.with_room(request, cancel, |request| request.check_opening())?;
+        }
+        for &token_id in output_token_ids.iter().skip(*num_replayed) {
             // Whether it can still be completed was decided when it was generated.
-            let accepted = self.with_room(&mut request, cancel, |request| {
+            let accepted = self.with_room(request, cancel, |request| {
                 request.accept_token(token_id, u32::MAX)
             })?;
             if accepted != Accepted::Yes {
                 let message = format!(
-                    "output_token_ids: the grammar refuses token {token_id} at index {index}"
+                    "output_token_ids: the grammar refuses token {token_id} at index {num_replayed}"
                 );
                 return Err(CompileGrammarError::Unsupported(message).into());
             }
+            *num_replayed += 1;
         }
-        self.with_room(&mut request, cancel, |request| {
+        self.with_room(request, cancel, |request| {
             request.mask(u32::MAX)?;
             // Noted for whoever asks within a step.
             request.is_completed();
             Ok(())
-        })?;
-        request.tell_when_gone(self.waiting.tell_when_gone());
-        Ok(request)
+        })
     }
 
     /// Does something with a grammar, which goes on in other memory for as long as its own is full. In

@@ -167,10 +167,6 @@ impl CompileThread {
         if let Some(seconds) = &mut job.compile_seconds {
             *seconds += started.elapsed().as_secs_f64();
         }
-        if !matches!(outcome, Ok(Ok(_) | Err(JobError::NoMemory))) {
-            // What was begun may have had memory of its own.
-            self.waiting.gone();
-        }
         let cancelled = CompileGrammarError::Compile(CompileError::Cancelled);
         let outcome = match outcome {
             Ok(Ok(started)) => Ok(started),

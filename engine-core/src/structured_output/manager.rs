@@ -119,6 +119,7 @@ impl StructuredOutputManager {
             purpose: Purpose::Start {
                 reasoning_ended: request.reasoning_ended(),
                 output_token_ids: request.output_token_ids().to_vec(),
+                begun: None,
             },
             turn: Turn::first(Duty::Begin),
             cancel: pending.cancel.clone(),

@@ -65,6 +65,7 @@ pub(super) fn job_of(
         purpose: Purpose::Start {
             reasoning_ended: None,
             output_token_ids: Vec::new(),
+            begun: None,
         },
         turn: Turn::first(Duty::Begin),
         cancel: CancelFlag::new(),
@@ -82,6 +83,8 @@ pub(crate) struct OddBackend {
     real: FormworkBackend,
     /// What is left to do, by pattern.
     left: Mutex<HashMap<String, Arc<AtomicU64>>>,
+    /// Calls that were to compile a grammar, or to find it.
+    pub(super) num_calls: AtomicU64,
 }
 
 impl OddBackend {
@@ -92,6 +95,7 @@ impl OddBackend {
         Self {
             real: FormworkBackend::new(info, 64 << 20).unwrap(),
             left: Mutex::default(),
+            num_calls: AtomicU64::new(0),
         }
     }
 }
@@ -104,6 +108,7 @@ impl StructuredOutputBackend for OddBackend {
         effort: CompileEffort,
         cancel: &CancelFlag,
     ) -> Option<Result<Box<dyn StructuredOutputGrammar>, CompileGrammarError>> {
+        self.num_calls.fetch_add(1, Ordering::Relaxed);
         let compiled = self
             .real
             .compile_grammar(params, stop_token_ids, effort, cancel)?;

@@ -21,7 +21,7 @@ pub(super) struct WaitingJobs {
 #[derive(Default)]
 struct State {
     waiting: Vec<CompileJob>,
-    /// How often a grammar went.
+    /// How often a grammar went and there was memory then.
     num_gone: u64,
 }
 
@@ -66,14 +66,14 @@ impl WaitingJobs {
         self.try_again(again);
     }
 
-    /// A grammar is gone. Most had no memory of their own, and with them none is free: a job that looks for
-    /// it in vain does much for nothing.
-    pub(super) fn gone(&self) {
-        let mut state = lock(&self.state);
-        state.num_gone += 1;
-        if state.waiting.is_empty() || !self.backend.has_own_memory() {
+    /// A grammar is gone. Most had no memory of their own, and where none is free then, a job that looks for
+    /// it does much for nothing.
+    fn gone(&self) {
+        if !self.backend.has_own_memory() {
             return;
         }
+        let mut state = lock(&self.state);
+        state.num_gone += 1;
         let waiting = std::mem::take(&mut state.waiting);
         drop(state);
         self.try_again(waiting);
@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(answer.try_recv().err(), Some(TryRecvError::Disconnected));
         // Gone between its look and its wait.
         let before = waiting.num_gone();
-        waiting.gone();
+        drop(waiting.tell_when_gone());
         waiting.wait(job("c", Duty::Compile), before);
         assert_eq!(next_of(Duty::Compile).as_deref(), Some("c"));
         assert_eq!(next_of(Duty::Compile), None);

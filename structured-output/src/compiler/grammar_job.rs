@@ -16,6 +16,9 @@ use crate::lexical::search::{DEAD, Search};
 use crate::lexical::{Fuel, OutOfFuel};
 use crate::options::Limits;
 
+/// Expressions that take as long to be asked for as a step of derivation.
+const ASKED_PER_STEP: u64 = 4;
+
 /// What is wrong at an offset of a rule's source, as the caller is told.
 type Locate<'a> = &'a dyn Fn(RuleId, usize, String) -> CompileError;
 
@@ -138,7 +141,7 @@ impl Job<'_> {
                 asked = lexicon.num_asked() - before;
                 done
             });
-            self.steps += asked.max(SLICE_PARTS as u64);
+            self.steps += (asked / ASKED_PER_STEP).max(SLICE_PARTS as u64);
             let done = done.map_err(|error| by_rule(error, compilation.last_lowered()))?;
             let located = |error: LowerError| locate(error.rule, error.offset, error.message);
             if let Some(lowered) = done.map_err(located)? {

@@ -118,15 +118,48 @@ impl Parts {
     }
 }
 
+/// A long string as a language, made from its end on.
+#[derive(Default)]
+struct LongText {
+    /// How many bytes at its end are done, and their language.
+    done: usize,
+    rest: Option<ExprId>,
+}
+
+impl LongText {
+    /// As [`WordLists::get`]: the language of the string.
+    fn get(&mut self, lexicon: &mut Lexicon, text: &str, max_asked: u64) -> Option<ExprId> {
+        let bytes = text.as_bytes();
+        let mut rest = self.rest.unwrap_or(EPSILON);
+        while self.done < bytes.len() {
+            if lexicon.num_asked() > max_asked {
+                self.rest = Some(rest);
+                return None;
+            }
+            let left = &bytes[..bytes.len() - self.done];
+            let last = &left[left.len().saturating_sub(LONG)..];
+            let last_expr = lexicon.literal(last);
+            rest = lexicon.concat(last_expr, rest);
+            self.done += last.len();
+        }
+        *self = Self::default();
+        Some(rest)
+    }
+}
+
+/// Strings with more bytes are made in more than one go.
+const LONG: usize = 1_024;
+
 /// What is made of a node in more than one go.
 #[derive(Default)]
 pub(super) struct Languages {
+    text: LongText,
     lists: WordLists,
     parts: Parts,
 }
 
 impl Languages {
-    /// The language of a node that holds lists of strings, and how many parts it is made of.
+    /// The language of a node that holds lists of strings or a long one, and how many parts it is made of.
     /// `None` where it isn't done yet, or the node is no such.
     pub(super) fn of_node(
         &mut self,
@@ -136,6 +169,7 @@ impl Languages {
     ) -> Option<(ExprId, usize)> {
         let size = |list: &Words| list.iter().map(|word| word.len()).sum::<usize>();
         Some(match node {
+            NodeKind::Literal(text) => (self.text.get(lexicon, text, max_asked)?, text.len()),
             NodeKind::TextWithout(words) => {
                 let list = self.lists.get(lexicon, words, max_asked)?;
                 (text_without(lexicon, list), size(words) + 1)
@@ -160,14 +194,15 @@ impl Languages {
         known.unwrap_or(EMPTY)
     }
 
-    /// Whether a node holds lists of strings.
+    /// Whether a node holds lists of strings, or a long one.
     pub(super) fn is_listed(node: &NodeKind) -> bool {
-        matches!(
-            node,
+        match node {
+            NodeKind::Literal(text) => text.len() > LONG,
             NodeKind::TextWithout(_)
-                | NodeKind::NotEnding(_)
-                | NodeKind::TextUntil { .. }
-                | NodeKind::Substring(_)
-        )
+            | NodeKind::NotEnding(_)
+            | NodeKind::TextUntil { .. }
+            | NodeKind::Substring(_) => true,
+            _ => false,
+        }
     }
 }

@@ -123,7 +123,7 @@ pub(super) struct Lowering {
     /// Numbers of the token sets.
     token_sets: HashMap<TokenSet, u32>,
     languages: Languages,
-    /// The node that is read next, where it holds lists of strings, and its size.
+    /// The node that is read next, where it holds lists of strings or a long one, and its size.
     listed: Option<(ExprId, usize)>,
     folded: Folded,
     /// The rule that is being read, if that has begun.
@@ -342,9 +342,10 @@ impl Lowering {
         apart: bool,
     ) -> Result<Value, String> {
         Ok(match kind {
-            NodeKind::Literal(text) => {
-                Value::Regular(lexicon.literal(text.as_bytes()), text.len().max(1))
-            }
+            NodeKind::Literal(text) => match self.listed.take() {
+                Some((expr, size)) => Value::Regular(expr, size),
+                None => Value::Regular(lexicon.literal(text.as_bytes()), text.len().max(1)),
+            },
             NodeKind::Class(class) => {
                 let ranges = class.iter().map(|range| (range.start(), range.end()));
                 Value::Regular(lexicon.code_points(ranges), 1)

@@ -8,6 +8,9 @@ use crate::lexical::UNBOUNDED;
 /// So many bytes of strings that are made count as a part of the grammar.
 const BYTES_PER_PART: usize = 16;
 
+/// In how many ways triggers may begin within each other: for each, free text is read once more.
+const MAX_CLASSES: usize = 1_024;
+
 /// A tag in free text.
 pub(crate) struct Tag {
     /// What tells it: after it, the tag must follow.
@@ -59,7 +62,8 @@ impl Dispatch {
     ///
     /// # Errors
     ///
-    /// A string that is empty, and more strings than a grammar may have parts.
+    /// A string that is empty, more strings than a grammar may have parts, and triggers that overlap in
+    /// too many ways.
     pub(crate) fn build(
         self,
         rule: &mut RuleBuilder,
@@ -95,6 +99,13 @@ impl Dispatch {
         let words = Words::new(excludes);
         let triggers = tags.iter().map(|tag| &*tag.trigger);
         let overlaps = overlaps(triggers, &words).ok_or_else(|| limits.too_many_nodes(offset))?;
+        if overlaps.classes.len() > MAX_CLASSES {
+            let message = format!(
+                "triggers begin within each other in more than {MAX_CLASSES} ways: begin all of \
+                 them with a sign that stands nowhere else in them"
+            );
+            return Err(SyntaxError::new(offset, message));
+        }
         // Tags by what may stand before them.
         let mut groups = vec![Vec::new(); 1 + overlaps.classes.len()];
         for (tag, class) in tags.iter().zip(&overlaps.of_words) {

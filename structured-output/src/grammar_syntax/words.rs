@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 /// Strings in their order, each once. A clone is the same list.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Words(Arc<[Box<str>]>);
 
 impl Words {
@@ -33,12 +33,6 @@ impl Deref for Words {
 
     fn deref(&self) -> &Self::Target {
         &self.0
-    }
-}
-
-impl From<Vec<Box<str>>> for Words {
-    fn from(list: Vec<Box<str>>) -> Self {
-        Self::new(list)
     }
 }
 
@@ -170,6 +164,7 @@ pub(super) fn overlaps<'a>(
         }
     }
     let mut known: HashMap<u32, usize> = HashMap::new();
+    let mut numbers: HashMap<(Option<usize>, Words), usize> = HashMap::new();
     for end in ends {
         let mut class = Some(None);
         for at in automaton.path(end).take(end.len().saturating_sub(1)) {
@@ -178,11 +173,14 @@ pub(super) fn overlaps<'a>(
                 break;
             }
             if let Some(endings) = endings.remove(&at) {
-                known.insert(at, overlaps.classes.len());
-                overlaps.classes.push(Class {
-                    parent: class.flatten(),
-                    endings: Words::new(endings),
+                let (parent, endings) = (class.flatten(), Words::new(endings));
+                let classes = &mut overlaps.classes;
+                let same = numbers.entry((parent, endings.clone()));
+                let own = *same.or_insert_with(|| {
+                    classes.push(Class { parent, endings });
+                    classes.len() - 1
                 });
+                known.insert(at, own);
             }
             if let Some(&own) = known.get(&at) {
                 class = Some(Some(own));

@@ -118,6 +118,20 @@ fn tags_with_many_triggers_and_ends() {
     assert!(is_text(&grammar, "<20000>") && !is_text(&grammar, "<17>"));
 }
 
+#[test]
+fn triggers_that_overlap_in_too_many_ways() {
+    let triggers = (0..2_000).flat_map(|n| [format!("c{n:04}a{n:04}"), format!("a{n:04}b")]);
+    let budget = CompileBudget::default();
+    let error = compiler().compile_specification(&dispatch(triggers), budget, &CancelFlag::new());
+    let message = error.unwrap_err().to_string();
+    assert!(
+        message.starts_with(
+            "grammar, line 1, column 10: triggers begin within each other in more than 1024 ways"
+        ),
+        "{message}"
+    );
+}
+
 /// A trigger is bounded by what it says, not by how often it says it.
 #[test]
 fn triggers_that_repeat_themselves() {

@@ -1,5 +1,7 @@
 //! The compile threads' turns, taken by hand.
 
+use std::sync::atomic::Ordering;
+
 use crossbeam_channel::{Receiver, unbounded};
 use protocol::StructuredOutputsConstraint;
 
@@ -10,6 +12,7 @@ use super::*;
 
 /// A pool whose threads do nothing by themselves.
 struct ByHand {
+    backend: Arc<OddBackend>,
     pool: CompilePool,
     done_sender: Sender<RequestId>,
     done: Receiver<RequestId>,
@@ -19,10 +22,12 @@ struct ByHand {
 
 impl ByHand {
     fn new() -> Self {
-        let backend: Arc<dyn StructuredOutputBackend> = Arc::new(OddBackend::new());
+        let backend = Arc::new(OddBackend::new());
         let (done_sender, done) = unbounded();
+        let of_pool: Arc<dyn StructuredOutputBackend> = Arc::clone(&backend) as _;
         Self {
-            pool: CompilePool::without_threads(&backend, 100),
+            backend,
+            pool: CompilePool::without_threads(&of_pool, 100),
             done_sender,
             done,
             answers: Vec::new(),
@@ -85,6 +90,7 @@ fn what_takes_some_turns_is_not_behind_what_takes_many() {
 #[test]
 fn in_memory_apart_what_takes_some_turns_is_not_behind_what_takes_many_either() {
     let mut threads = ByHand::new();
+    let backend = Arc::clone(&threads.backend);
     for number in 0..8 {
         threads.submit(&hostile(number));
     }
@@ -95,11 +101,15 @@ fn in_memory_apart_what_takes_some_turns_is_not_behind_what_takes_many_either() 
     }
     // More than may be done at a time where others wait.
     let large = "takes 150000 steps";
+    let num_calls = || backend.num_calls.load(Ordering::Relaxed);
+    let calls_before = num_calls();
     threads.submit(large);
     assert!(threads.turn(Duty::Begin));
     while threads.turn(Duty::Compile) {}
     let num_turns = threads.turns_until_done(Duty::Apart, large);
     assert!(num_turns <= 2 * 3, "{num_turns}");
+    // There a grammar stays between the turns, with what its memory knows.
+    assert_eq!(num_calls() - calls_before, 1 + 4 + 1);
     let request = threads.answers[8].try_recv().unwrap().outcome.unwrap();
     assert!(request.is_apart());
     // The others end by their limits, each after as many turns.

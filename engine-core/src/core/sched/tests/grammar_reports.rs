@@ -10,7 +10,7 @@ use protocol::{
 
 use super::grammar::{EOS, backend, compiled, params, refused};
 use super::{config, scheduler};
-use crate::core::sched::Scheduler;
+use crate::core::sched::{ModelRunnerOutput, Scheduler};
 use crate::request::{Request, RequestId, StructuredOutput};
 use crate::structured_output::{CompiledGrammar, ForcedTokens, PendingGrammar};
 
@@ -75,8 +75,19 @@ fn an_idle_engine_says_how_many_grammars_wait_and_what_was_refused() {
     assert_eq!((stats.num_refused, stats.num_queued_grammars), (1, 1));
     assert_eq!(stats.compile_seconds, [1.0]);
 
+    // The runner is told of an end by a step of its own.
     scheduler.finish_requests([RequestId::from("b")], FinishReason::Abort);
-    assert_eq!(queued(sent(&mut scheduler).1), Some(0));
+    assert_eq!(sent(&mut scheduler), (Vec::new(), None));
+    let step = scheduler.schedule();
+    let mut outputs = scheduler.update_from_output(&step, ModelRunnerOutput::default());
+    let stats = outputs
+        .remove(&0)
+        .and_then(|to_client| to_client.scheduler_stats);
+    assert_eq!(
+        queued(stats.and_then(|stats| stats.structured_output_stats)),
+        Some(0)
+    );
+    assert!(!scheduler.has_requests());
     assert_eq!(sent(&mut scheduler), (Vec::new(), None));
 }
 
