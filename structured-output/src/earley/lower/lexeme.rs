@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 
 use super::super::languages::without;
-use super::{Lowering, MAX_FOLDED_SIZE, NamedToken, Terminal, Tree, Value};
+use super::{IdRanges, Lowering, MAX_FOLDED_SIZE, NamedToken, Terminal, Tree, Value};
 use crate::grammar_syntax::{Among, Grammar, NodeKind, RuleId, TokenSet, Words};
 use crate::lexical::{EPSILON, ExprId, Lexicon};
 
@@ -122,7 +122,7 @@ impl Lowering {
         let known = match known.filter(|(all, _)| Arc::ptr_eq(all, &among.set)) {
             Some(known) => known,
             None => {
-                let mut ranges: HashSet<(u32, u32)> = among.set.ranges.iter().copied().collect();
+                let mut ranges: IdRanges = among.set.ranges.iter().copied().collect();
                 for name in &among.set.names {
                     ranges.extend(self.named(name)?.ids.into_iter().map(|id| (id, id)));
                 }
