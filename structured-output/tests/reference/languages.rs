@@ -147,10 +147,7 @@ impl Grammar {
 
     /// The texts of a rule's expression, where those of rules are known.
     pub(crate) fn texts_of(&self, expr: &Expr, rules: &[Texts], max: usize) -> Texts {
-        let is_terminal = matches!(
-            expr,
-            Expr::Literal(_) | Expr::Class(_) | Expr::Terminal(_)
-        );
+        let is_terminal = matches!(expr, Expr::Literal(_) | Expr::Class(_) | Expr::Terminal(_));
         let of = |expr: &Expr| self.texts_of(expr, rules, max);
         let found = match expr {
             Expr::Terminal(id) => self.of_terminal(&self.terminals[*id], max),
