@@ -50,11 +50,11 @@ fn what_has_come_is_part_of_what_is_sent_again() {
 
 #[test]
 fn what_a_core_had_is_a_replay_for_every_later_one() {
-    let mut in_flight = with(&["a", "b"]);
+    let mut in_flight = with(&["a", "b", "c"]);
     in_flight.core_died(true);
     in_flight.add(request("new"), false);
     in_flight.next_to_send();
-    // Neither "b" nor "new" was sent to this one.
+    // Neither "c" nor "new" was sent to this one.
     in_flight.core_died(true);
     let mut sent = Vec::new();
     while !in_flight.requests.is_empty() {
@@ -63,7 +63,7 @@ fn what_a_core_had_is_a_replay_for_every_later_one() {
         sent.extend(again.into_iter().map(|r| (r.request_id, r.is_replay)));
     }
     sent.sort();
-    let expected = [("a", true), ("b", true), ("new", false)];
+    let expected = [("a", true), ("b", true), ("c", true), ("new", false)];
     assert_eq!(sent, expected.map(|(id, replay)| (id.to_owned(), replay)));
 }
 
