@@ -257,6 +257,11 @@ fn what_has_no_exact_meaning_is_refused_with_its_place() {
             tools("block\nblock: \"(\" block \")\" | \"x\" tool", ""),
             "leads back to itself other than at its end",
         ),
+        // Text that may be empty, and goes on as it began.
+        (
+            "start: c | TEXT \"c\" \"a\"\nc[lazy]: TEXT \"c\"\nTEXT: /[abc]*/\n".to_owned(),
+            "what has to follow this text can't",
+        ),
     ];
     for (source, expected) in cases {
         let message = message(&source);

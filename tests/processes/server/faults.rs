@@ -79,7 +79,9 @@ fn full_queues_turn_no_replay_away() {
         "--structured-outputs-config",
         r#"{"max_num_queued_grammars": 1}"#,
     ]);
-    let patterns: Vec<String> = (0..12).map(|i| format!("([a-z]{{5}} ){{60}}{i}")).collect();
+    let patterns: Vec<String> = (0..12)
+        .map(|i| format!("([a-z]{{5}} ){{200}}{i}"))
+        .collect();
     // One after another: each gets its status with its grammar.
     let streams: Vec<_> = patterns
         .iter()

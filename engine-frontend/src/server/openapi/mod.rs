@@ -95,8 +95,9 @@ fn document() -> Value {
 fn post(id: &str, summary: &str, request: &str, answer: &str, may_stream: bool) -> Value {
     let mut content = json!({"application/json": {"schema": component(answer)}});
     if let (true, Some(content)) = (may_stream, content.as_object_mut()) {
-        let text = json!({"schema": {"type": "string"}});
-        content.insert("text/event-stream".to_owned(), text);
+        // Some tools read the schema as that of the stream's text, others as that of an event.
+        let events = json!({"schema": {}});
+        content.insert("text/event-stream".to_owned(), events);
     }
     let mut responses = errors(&[
         "400", "401", "404", "408", "413", "415", "431", "500", "503", "504",

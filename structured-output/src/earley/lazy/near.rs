@@ -266,8 +266,8 @@ fn going_on(
     fuel: &mut Fuel,
 ) -> Result<(ByteSet, ByteSet), OutOfFuel> {
     let (mut always, mut sometimes) = (ByteSet::FULL, ByteSet::EMPTY);
+    // Not the start: what it leads back to has read something.
     let mut seen: HashSet<(ExprId, ExprId)> = HashSet::new();
-    seen.insert((expr, lazy));
     let mut pending = vec![(expr, lazy, true)];
     while let Some((expr, lazy, is_start)) = pending.pop() {
         if seen.len() > MAX_PAIRS {
