@@ -282,7 +282,7 @@ impl Visitors {
         if self.is_wave_over() {
             self.submit_wave(engine, beside);
         }
-        if step % STEPS_PER_NEWCOMER == 0 {
+        if step.is_multiple_of(STEPS_PER_NEWCOMER) {
             let number = self.num_newcomers;
             self.num_newcomers += 1;
             let choices = ["yes", "no"].map(|choice| format!("{choice}{number}"));

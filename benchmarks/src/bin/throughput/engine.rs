@@ -10,7 +10,7 @@ use anyhow::{Context, bail, ensure};
 use crossbeam_channel::unbounded;
 use engine_core::core::sched::{EngineClock, Scheduler};
 use engine_core::core::{BlockHasher, KVCacheConfig};
-use engine_core::engine::{EngineCore, StepTimes};
+use engine_core::engine::EngineCore;
 use engine_core::model_executor::{
     ComputePool, LoadOptions, ModelLimits, WEIGHT_CACHE_BYTES, load_model,
 };
@@ -279,18 +279,17 @@ impl Engine {
             self.step(batch)?;
         }
         let step = started.elapsed();
-        let (after, model_after) = (self.engine_core.step_times(), self.model_nanos());
+        let (times, model_after) = (self.engine_core.step_times() - before, self.model_nanos());
         self.finish()?;
         let [forward, lm_head] = [0, 1].map(|part| model_after[part] - model_before[part]);
-        let spent = |part: fn(&StepTimes) -> Duration| part(&after) - part(&before);
         Ok(DecodeTimes {
             num_steps: num_steps as u32,
             step,
             forward,
             lm_head,
-            sampling: spent(|times| times.sample_tokens) - lm_head,
-            batch: spent(|times| times.execute_model) - forward,
-            scheduler: spent(|times| times.schedule + times.update_from_output),
+            sampling: times.sample_tokens - lm_head,
+            batch: times.execute_model - forward,
+            scheduler: times.schedule + times.update_from_output,
         })
     }
 
