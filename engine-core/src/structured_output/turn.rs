@@ -19,15 +19,15 @@ pub(super) enum Duty {
 /// Steps of one call on a grammar in memory that requests under way share, which wait meanwhile: some
 /// milliseconds. Of every sixteenth schema of MaskBench, each with nothing known before, 2 in 100 need
 /// more for their shortest text.
-pub(super) const SHARED_STEPS: u64 = 40_000;
+pub(super) const SHARED_STEPS: u64 = 20_000;
 
 /// The last turn in memory that is shared. What was computed is known the next time, so most calls come to
 /// an end in some turns; what hasn't after 1.2 million steps mostly never does.
-const LAST_SHARED: u32 = 4;
+const LAST_SHARED: u32 = 5;
 
 /// The turn in memory apart, and those after it, that last as long as it takes: until then there were 5
 /// million steps, more than one call or compilation may take.
-const ENDLESS: u32 = 7;
+const ENDLESS: u32 = 8;
 
 /// What a job may take of a thread's time before others have theirs. Each turn is twice as long as the one
 /// before it, so that what can't be computed in parts comes to its end too, and was tried for no longer than
@@ -93,8 +93,8 @@ mod tests {
         let of = |duty, steps: &[u64]| -> Vec<_> { steps.iter().map(|&n| (duty, n)).collect() };
         let expected = [
             of(Duty::Begin, &[1]),
-            of(Duty::Compile, &[2, 4, 8, 16]),
-            of(Duty::Apart, &[1, 2, 4, 8, 16, 32, 64]),
+            of(Duty::Compile, &[2, 4, 8, 16, 32]),
+            of(Duty::Apart, &[1, 2, 4, 8, 16, 32, 64, 128]),
         ];
         assert_eq!(turns, expected.concat());
         // There a call or compilation is ended by its own limits.
