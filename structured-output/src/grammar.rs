@@ -59,6 +59,16 @@ impl CompiledGrammar {
         &self.shared.specification.0
     }
 
+    /// Steps that each call of its matchers may take by its own options.
+    pub(crate) fn max_call_steps(&self) -> u64 {
+        let limits = match self.specification() {
+            GrammarSpecification::JsonSchema(_, options)
+            | GrammarSpecification::JsonObject(options) => options.limits.as_ref(),
+            _ => None,
+        };
+        limits.map_or(u64::MAX, |limits| limits.max_mask_steps)
+    }
+
     /// The vocabulary that it was compiled for.
     pub fn tokenizer_info(&self) -> &Arc<TokenizerInfo> {
         self.shared.engine.index().info()

@@ -75,7 +75,7 @@ impl GrammarMatcher {
             },
             history: History::default(),
             renewals: Renewals::default(),
-            allowance: Allowance::default(),
+            allowance: Allowance::default().with_max_call_steps(grammar.max_call_steps()),
         }
     }
 

@@ -125,6 +125,11 @@ impl Job<'_> {
         self.max_steps().saturating_sub(self.steps)
     }
 
+    /// What is left of the compilation's bytes.
+    fn bytes_left(&self) -> usize {
+        self.budget.max_bytes.saturating_sub(self.bytes)
+    }
+
     /// Steps that it may take in all.
     fn max_steps(&self) -> u64 {
         self.budget.max_steps.min(self.patience.max_steps)
@@ -149,7 +154,11 @@ impl Job<'_> {
     ) -> Result<T, CompileError> {
         let mut fuel = self.fuel();
         let before = fuel.left();
-        let result = self.slice(|automaton| work(automaton, &mut fuel))?;
+        let max_bytes = self.bytes_left();
+        let result = self.slice(|automaton| {
+            fuel.limit_bytes(automaton.state_bytes().saturating_add(max_bytes));
+            work(automaton, &mut fuel)
+        })?;
         // A slice that had too few steps says so itself.
         if fuel.left() > 0 {
             self.steps += before - fuel.left();
@@ -258,12 +267,16 @@ impl Job<'_> {
     ) -> Result<NodeId, CompileError> {
         let mut compiler = SchemaCompiler::new(schema, options, limits)?;
         loop {
-            self.steps += SLICE_PARTS as u64;
-            let done = self.slice(|automaton| {
+            let done = self.fuelled_slice(|automaton, fuel| {
                 let machine = automaton.machine();
                 let nodes = machine.programs.nodes();
-                compiler.run(&mut machine.lexicon, nodes, SLICE_PARTS)
-            })?;
+                compiler.run(&mut machine.lexicon, nodes, SLICE_PARTS, fuel)
+            });
+            let done = done.map_err(|error| compiler.blame(error))?;
+            let Ok(done) = done else {
+                let error = self.out_of_steps();
+                return Err(compiler.blame(error));
+            };
             if let Some(root) = done? {
                 return Ok(root);
             }
@@ -321,7 +334,9 @@ impl Job<'_> {
             let steps = slice_steps.min(self.steps_left() + 1);
             let mut fuel = Fuel::new(steps);
             let num_seen = by_bytes.num_seen() + by_tokens.num_seen();
+            let max_bytes = self.bytes_left();
             let found = self.slice(|automaton| {
+                fuel.limit_bytes(automaton.state_bytes().saturating_add(max_bytes));
                 if !text_exists {
                     match by_bytes.run(&mut automaton.machine().lexicon, &mut fuel) {
                         Ok(DEAD) => return Some(Err(CompileError::Unsatisfiable)),

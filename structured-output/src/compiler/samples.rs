@@ -85,8 +85,8 @@ fn start_of(automaton: &mut TokenAutomaton, schema: &str, fuel: &mut Fuel) -> Op
     let mut compiler = SchemaCompiler::new(schema, &options, &limits).ok()?;
     let root = loop {
         let nodes = machine.programs.nodes();
-        fuel.burn(1).ok()?;
-        if let Some(root) = compiler.run(&mut machine.lexicon, nodes, 256).ok()? {
+        let done = compiler.run(&mut machine.lexicon, nodes, 256, fuel);
+        if let Some(root) = done.ok()?.ok()? {
             break root;
         }
     };

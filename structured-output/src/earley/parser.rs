@@ -146,6 +146,7 @@ impl Parser {
         if id as usize == self.ends.len() {
             self.items.extend_from_slice(&items);
             self.ends.push(self.items.len() as u32);
+            fuel.check_bytes(self.memory_bytes())?;
         }
         Ok(StateId(id))
     }

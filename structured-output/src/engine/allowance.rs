@@ -9,6 +9,8 @@ const UNLIMITED: u64 = u64::MAX;
 #[derive(Debug)]
 pub(crate) struct Allowance {
     left: AtomicU64,
+    /// Steps that each of them may take, beside the engine's own limit.
+    max_call_steps: u64,
     /// Whether they wait for others at work in memory apart.
     is_patient: bool,
 }
@@ -18,14 +20,29 @@ impl Allowance {
     pub(crate) fn new(steps: Option<u64>) -> Self {
         Self {
             left: AtomicU64::new(steps.unwrap_or(UNLIMITED)),
+            max_call_steps: UNLIMITED,
             is_patient: steps.is_none(),
         }
+    }
+
+    /// With at most so many steps for each call.
+    pub(crate) fn with_max_call_steps(self, max_call_steps: u64) -> Self {
+        Self {
+            max_call_steps,
+            ..self
+        }
+    }
+
+    /// Steps that each call may take.
+    pub(crate) fn max_call_steps(&self) -> u64 {
+        self.max_call_steps
     }
 
     /// So many, for calls that wait where they have to.
     pub(crate) fn patient(steps: u64) -> Self {
         Self {
             left: AtomicU64::new(steps),
+            max_call_steps: UNLIMITED,
             is_patient: true,
         }
     }
@@ -54,6 +71,7 @@ impl Clone for Allowance {
     fn clone(&self) -> Self {
         Self {
             left: AtomicU64::new(self.left.load(Ordering::Relaxed)),
+            max_call_steps: self.max_call_steps,
             is_patient: self.is_patient,
         }
     }

@@ -351,7 +351,7 @@ impl Engine {
         work: impl FnOnce(&mut TokenAutomaton, &mut Fuel) -> Result<T, OutOfFuel>,
         note: impl FnOnce(&T),
     ) -> Result<T, MatcherError> {
-        let max_steps = self.limits.max_mask_steps;
+        let max_steps = self.limits.max_mask_steps.min(allowance.max_call_steps());
         let granted = allowance
             .left()
             .map_or(max_steps, |left| left.min(max_steps));
@@ -363,6 +363,7 @@ impl Engine {
         };
         self.check_open()?;
         let before = automaton.state_bytes();
+        fuel.limit_bytes(before.max(self.shares.states_at_most));
         let answer = work(&mut automaton, &mut fuel);
         allowance.spend(granted - fuel.left());
         let after = automaton.state_bytes();

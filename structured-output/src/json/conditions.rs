@@ -44,7 +44,7 @@ impl Programs {
             return Ok(None);
         }
         let mut conditions = Vec::new();
-        for leaf in self.logic.leaves(formulas) {
+        for leaf in self.logic.leaves(formulas, fuel)? {
             fuel.burn(1)?;
             let Formula::Value(node) = *self.logic.formula(leaf) else {
                 return Ok(None);
@@ -110,7 +110,7 @@ impl Programs {
         truths: &mut HashMap<NodeId, bool>,
         fuel: &mut Fuel,
     ) -> Result<(), OutOfFuel> {
-        for leaf in self.logic.leaves(formulas) {
+        for leaf in self.logic.leaves(formulas, fuel)? {
             fuel.burn(1)?;
             let Formula::Value(condition) = *self.logic.formula(leaf) else {
                 continue;

@@ -33,9 +33,11 @@ impl Programs {
             return Ok(known);
         }
         fuel.burn(1)?;
+        self.charge(0, fuel)?;
         let derived = match self.logic.formula(formula).clone() {
             Formula::All(list) => {
                 let mut rest = Vec::with_capacity(list.len());
+                self.logic.count(list.len());
                 for &id in &list {
                     rest.push(self.derive(id, event, fuel)?);
                 }
@@ -43,6 +45,7 @@ impl Programs {
             }
             Formula::Any(list) => {
                 let mut rest = Vec::with_capacity(list.len());
+                self.logic.count(list.len());
                 for &id in &list {
                     rest.push(self.derive(id, event, fuel)?);
                 }

@@ -6,7 +6,8 @@
 
 use hashbrown::{HashMap, HashSet};
 
-use super::node::{ANYTHING, NOTHING, Node, NodeId, Nodes};
+use super::node::{ANYTHING, NOTHING, Node, NodeId, Nodes, OPERANDS_PER_STEP};
+use crate::lexical::{Fuel, OutOfFuel};
 
 /// An interned formula.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -72,6 +73,8 @@ pub(crate) struct Logic {
     set_ids: HashMap<Box<[NodeId]>, SetId>,
     /// Whether a formula was too deep since this was last asked.
     too_deep: bool,
+    /// Operands that were looked at, see [`Logic::charge`].
+    work: u64,
     bytes: usize,
 }
 
@@ -79,6 +82,19 @@ impl Logic {
     /// Bytes of memory held.
     pub(super) fn memory_bytes(&self) -> usize {
         self.bytes + self.nodes.memory_bytes()
+    }
+
+    /// Takes the steps of the formulas and nodes that were made since this was called last.
+    pub(super) fn charge(&mut self, fuel: &mut Fuel) -> Result<(), OutOfFuel> {
+        let steps = self.work / OPERANDS_PER_STEP;
+        self.work %= OPERANDS_PER_STEP;
+        fuel.burn(steps)?;
+        self.nodes.charge(fuel)
+    }
+
+    /// Operands that are looked at.
+    pub(super) fn count(&mut self, operands: usize) {
+        self.work += operands as u64;
     }
 
     pub(super) fn formula(&self, id: FormulaId) -> &Formula {
@@ -236,6 +252,7 @@ impl Logic {
                 _ => flat.push(id),
             }
         }
+        self.count(flat.len());
         if flat.contains(&absorbing) {
             return absorbing;
         }
@@ -370,6 +387,7 @@ impl Logic {
             Formula::All(list) | Formula::Any(list) => {
                 let all = matches!(self.formula(id), Formula::All(_));
                 let list = list.clone();
+                self.count(list.len());
                 let list: Vec<_> = list.iter().map(|&id| self.map(id, known, change)).collect();
                 self.combine(&list, all)
             }
@@ -380,7 +398,11 @@ impl Logic {
     }
 
     /// All leaves of formulas, in the order in which they are written, each once.
-    pub(super) fn leaves(&self, roots: &[FormulaId]) -> Vec<FormulaId> {
+    pub(super) fn leaves(
+        &self,
+        roots: &[FormulaId],
+        fuel: &mut Fuel,
+    ) -> Result<Vec<FormulaId>, OutOfFuel> {
         let mut leaves = Vec::new();
         let mut seen = HashSet::new();
         let mut pending: Vec<FormulaId> = roots.iter().rev().copied().collect();
@@ -390,12 +412,13 @@ impl Logic {
             }
             match self.formula(id) {
                 Formula::All(list) | Formula::Any(list) => {
+                    fuel.burn(list.len() as u64 / OPERANDS_PER_STEP)?;
                     pending.extend(list.iter().rev());
                 }
                 _ => leaves.push(id),
             }
         }
-        leaves
+        Ok(leaves)
     }
 
     /// The constants of a set.

@@ -8,7 +8,7 @@ use hashbrown::{HashMap, HashSet};
 
 use super::value::Value;
 use crate::held::with_room;
-use crate::lexical::{ExprId, Lexicon};
+use crate::lexical::{ExprId, Fuel, Lexicon, OutOfFuel};
 
 /// An interned node.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -110,7 +110,12 @@ pub(crate) struct Nodes {
     /// The languages of single strings: different ones are disjoint.
     single_strings: HashSet<ExprId>,
     bytes: usize,
+    /// Operands that were looked at, see [`Nodes::charge`].
+    work: u64,
 }
+
+/// Operands of nodes or formulas that are as much work as one step.
+pub(super) const OPERANDS_PER_STEP: u64 = 8;
 
 impl Default for Nodes {
     fn default() -> Self {
@@ -120,6 +125,7 @@ impl Default for Nodes {
             definitions: Vec::new(),
             single_strings: HashSet::new(),
             bytes: 0,
+            work: 0,
         };
         nodes.intern(Node::AllOf(Box::default()));
         nodes.intern(Node::AnyOf(Box::default()));
@@ -135,6 +141,13 @@ impl Nodes {
                 self.definitions.len() * size_of::<NodeId>()
                     + self.single_strings.len() * (size_of::<ExprId>() + 1),
             )
+    }
+
+    /// Takes the steps of what was made since this was called last.
+    pub(crate) fn charge(&mut self, fuel: &mut Fuel) -> Result<(), OutOfFuel> {
+        let steps = self.work / OPERANDS_PER_STEP;
+        self.work %= OPERANDS_PER_STEP;
+        fuel.burn(steps)
     }
 
     /// Whether a language is known to be that of one string.
@@ -208,6 +221,7 @@ impl Nodes {
                 _ => flat.push(id),
             }
         }
+        self.work += flat.len() as u64;
         keep_first(&mut flat);
         match flat[..] {
             _ if flat.contains(&NOTHING) => NOTHING,
@@ -225,6 +239,7 @@ impl Nodes {
                 _ => flat.push(id),
             }
         }
+        self.work += flat.len() as u64;
         keep_first(&mut flat);
         match flat[..] {
             _ if flat.contains(&ANYTHING) => ANYTHING,
@@ -235,6 +250,7 @@ impl Nodes {
 
     /// Exactly one of some nodes holds.
     pub(super) fn one_of(&mut self, nodes: &[NodeId]) -> NodeId {
+        self.work += nodes.len() as u64;
         let some: Vec<NodeId> = nodes.iter().copied().filter(|&id| id != NOTHING).collect();
         match some[..] {
             [] => NOTHING,
@@ -305,6 +321,7 @@ impl Nodes {
 
     /// If it is an array, its items are such.
     pub(super) fn items(&mut self, mut prefix: Vec<NodeId>, rest: NodeId) -> NodeId {
+        self.work += prefix.len() as u64;
         while prefix.last() == Some(&rest) {
             prefix.pop();
         }
@@ -359,6 +376,7 @@ impl Nodes {
 
     /// If it is an object, its members are such.
     pub(super) fn members(&mut self, members: Members) -> NodeId {
+        self.work += (members.named.len() + members.patterns.len()) as u64;
         let mut all = members.named.iter().map(|named| named.1);
         let free = all.all(|node| node == ANYTHING)
             && members.patterns.iter().all(|pattern| pattern.1 == ANYTHING)

@@ -129,7 +129,7 @@ impl Programs {
         fuel: &mut Fuel,
     ) -> Result<Options, OutOfFuel> {
         let num_names = self.plan(at.plan).num_names();
-        let name = self.next_name(at, formula, from);
+        let name = self.next_name(at, formula, from, fuel)?;
         let mut options = Options::default();
         if name < num_names {
             let without = self.derive(formula, Event::Without(at.plan, name), fuel)?;
@@ -253,15 +253,21 @@ impl Programs {
     }
 
     /// The first name from one on that may still come and makes a difference.
-    fn next_name(&self, at: ObjectAt, formula: FormulaId, from: u32) -> u32 {
+    fn next_name(
+        &self,
+        at: ObjectAt,
+        formula: FormulaId,
+        from: u32,
+        fuel: &mut Fuel,
+    ) -> Result<u32, OutOfFuel> {
         let plan = self.plan(at.plan);
         if self.logic.facts(formula).wants_members {
-            return (from..plan.num_names())
-                .find(|&name| self.is_open(at, name))
-                .unwrap_or(plan.num_names());
+            let mut names = from..plan.num_names();
+            let open = names.find(|&name| self.is_open(at, name));
+            return Ok(open.unwrap_or(plan.num_names()));
         }
         let mut first = plan.num_names();
-        for leaf in self.logic.leaves(&[formula]) {
+        for leaf in self.logic.leaves(&[formula], fuel)? {
             if let Formula::Is(node) = self.logic.formula(leaf)
                 && let Node::Has(name) = self.logic.nodes.node(*node)
                 && let Some(name) = plan.number(name)
@@ -271,6 +277,6 @@ impl Programs {
                 first = first.min(name);
             }
         }
-        first
+        Ok(first)
     }
 }

@@ -158,7 +158,7 @@ impl Programs {
         fuel: &mut Fuel,
     ) -> Result<(Vec<NodeId>, Vec<ExprId>), OutOfFuel> {
         let (mut members, mut has) = (Vec::new(), Vec::new());
-        for leaf in self.logic.leaves(formulas) {
+        for leaf in self.logic.leaves(formulas, fuel)? {
             let (Formula::Is(node) | Formula::Not(node)) = *self.logic.formula(leaf) else {
                 continue;
             };

@@ -176,6 +176,13 @@ impl Programs {
             + self.costs.memory_bytes()
     }
 
+    /// Takes the steps of the formulas and nodes that were made since this was called last, and looks
+    /// whether there is room for them and for what else was made, beside `bytes`.
+    pub(super) fn charge(&mut self, bytes: usize, fuel: &mut Fuel) -> Result<(), OutOfFuel> {
+        self.logic.charge(fuel)?;
+        fuel.check_bytes(self.memory_bytes() + bytes)
+    }
+
     /// The nodes, for the front end.
     pub(crate) fn nodes(&mut self) -> &mut super::node::Nodes {
         &mut self.logic.nodes

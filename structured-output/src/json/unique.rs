@@ -48,7 +48,7 @@ impl Programs {
         if !facts.has_unique {
             return Ok(formula);
         }
-        let num_items = self.logic.set(self.items_so_far(formula)).len();
+        let num_items = self.logic.set(self.items_so_far(formula, fuel)?).len();
         fuel.burn(u64::from(facts.size) + (num_items / ITEMS_A_STEP) as u64)?;
         Ok(self.logic.map(
             formula,
@@ -84,15 +84,15 @@ impl Programs {
     }
 
     /// The set of the items so far.
-    fn items_so_far(&self, formula: FormulaId) -> SetId {
-        let leaves = self.logic.leaves(&[formula]);
+    fn items_so_far(&self, formula: FormulaId, fuel: &mut Fuel) -> Result<SetId, OutOfFuel> {
+        let leaves = self.logic.leaves(&[formula], fuel)?;
         let set = leaves
             .iter()
             .find_map(|&leaf| match *self.logic.formula(leaf) {
                 Formula::Unique { set, .. } => Some(set),
                 _ => None,
             });
-        set.unwrap_or(NO_ITEMS)
+        Ok(set.unwrap_or(NO_ITEMS))
     }
 
     /// What a formula is where the items of the array are all distinct, or are not.
@@ -116,7 +116,7 @@ impl Programs {
         formula: FormulaId,
         fuel: &mut Fuel,
     ) -> Result<Option<Vec<Vec<u8>>>, OutOfFuel> {
-        let set = self.items_so_far(formula);
+        let set = self.items_so_far(formula, fuel)?;
         let distinct = self.where_distinct(formula, true);
         if distinct != FALSE {
             let unique = self.logic.unique(set, true);

@@ -196,6 +196,7 @@ impl Programs {
         fuel: &mut Fuel,
     ) -> Result<Option<(NodeId, Vec<FormulaId>)>, OutOfFuel> {
         fuel.burn(1)?;
+        self.charge(lexicon.memory_bytes(), fuel)?;
         if formulas.iter().all(|&id| id == FALSE) {
             return Ok(None);
         }

@@ -1,19 +1,38 @@
 //! Steps: the measure of work.
 
-/// Steps left for a piece of work. Counts what is done, never time, so that a run can be repeated.
+/// Steps left for a piece of work, and the memory that it may fill. Counts what is done, never time, so
+/// that a run can be repeated.
 #[derive(Debug)]
 pub(crate) struct Fuel {
     left: u64,
+    max_bytes: usize,
 }
 
-/// The steps are used up.
+/// The steps are used up, or the memory is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct OutOfFuel;
 
 impl Fuel {
     /// That many steps.
     pub(crate) fn new(steps: u64) -> Self {
-        Self { left: steps }
+        Self {
+            left: steps,
+            max_bytes: usize::MAX,
+        }
+    }
+
+    /// No more bytes of states than that from here on.
+    pub(crate) fn limit_bytes(&mut self, max_bytes: usize) {
+        self.max_bytes = max_bytes;
+    }
+
+    /// Looks whether there is still room where so many bytes of states are held. Asked where states are
+    /// made, so that one call can't fill much more than it may.
+    pub(crate) fn check_bytes(&self, held: usize) -> Result<(), OutOfFuel> {
+        match held > self.max_bytes {
+            true => Err(OutOfFuel),
+            false => Ok(()),
+        }
     }
 
     /// Takes some steps.

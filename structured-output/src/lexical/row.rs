@@ -104,6 +104,7 @@ impl Lexicon {
         }
         // Paid before it is kept: else the same work could be asked for again for nothing.
         fuel.burn(self.work - before)?;
+        fuel.check_bytes(self.memory_bytes())?;
         self.rows.insert(expr, map, &targets);
         Ok(())
     }

@@ -200,6 +200,7 @@ impl Machine {
         }
         let frame = self.stacks.frame(id);
         let expansion = self.programs.expand(&mut self.lexicon, &frame, fuel)?;
+        fuel.check_bytes(self.memory_bytes())?;
         let at = id.0 as usize;
         if self.expansions.len() <= at {
             self.expansions.resize(at + 1, None);

@@ -9,13 +9,14 @@ use super::refusal::{Refusal, malformed};
 use super::registry::Members;
 use super::subschemas::is_schema;
 use super::{Place, SchemaCompiler};
-use crate::lexical::{ExprId, Lexicon, UNBOUNDED};
+use crate::lexical::{ExprId, Fuel, Lexicon, UNBOUNDED};
 
 /// A schema being turned into a node. All schemas in it have nodes.
 pub(super) struct Builder<'a> {
     pub(super) compiler: &'a mut SchemaCompiler,
     pub(super) lexicon: &'a mut Lexicon,
     pub(super) nodes: &'a mut Nodes,
+    pub(super) fuel: &'a mut Fuel,
     pub(super) place: Place,
     pub(super) members: Members,
     pub(super) dialect: Dialect,
@@ -37,12 +38,14 @@ impl<'a> Builder<'a> {
         lexicon: &'a mut Lexicon,
         nodes: &'a mut Nodes,
         place: Place,
+        fuel: &'a mut Fuel,
     ) -> Self {
         Self {
             dialect: compiler.dialect(&place),
             compiler,
             lexicon,
             nodes,
+            fuel,
             members: Arc::clone(&place.members),
             place,
             kinds: Kinds::ALL,

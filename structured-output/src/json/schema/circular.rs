@@ -4,10 +4,15 @@ use hashbrown::{HashMap, HashSet};
 
 use super::super::node::{Node, NodeId, Nodes};
 use super::place::Key;
+use crate::lexical::{Fuel, OutOfFuel};
 
 /// Whether a reference is met only by values by which it is met already: all ways to it go through
 /// what it needs all of, itself included. So nothing meets it.
-pub(super) fn needs_itself(nodes: &Nodes, reference: NodeId) -> bool {
+pub(super) fn needs_itself(
+    nodes: &Nodes,
+    reference: NodeId,
+    fuel: &mut Fuel,
+) -> Result<bool, OutOfFuel> {
     let mut seen = HashSet::new();
     let mut pending = vec![reference];
     while let Some(id) = pending.pop() {
@@ -16,17 +21,22 @@ pub(super) fn needs_itself(nodes: &Nodes, reference: NodeId) -> bool {
             Node::Reference(number) => &[nodes.definition(*number)],
             _ => continue,
         };
+        fuel.burn(1 + inner.len() as u64)?;
         if inner.contains(&reference) {
-            return true;
+            return Ok(true);
         }
         pending.extend(inner.iter().copied().filter(|&id| seen.insert(id)));
     }
-    false
+    Ok(false)
 }
 
 /// A reference that needs itself, of the same value, to say what it says. Each node is looked at
 /// once.
-pub(super) fn circular(nodes: &Nodes, references: &[(NodeId, Key)]) -> Option<Key> {
+pub(super) fn circular(
+    nodes: &Nodes,
+    references: &[(NodeId, Key)],
+    fuel: &mut Fuel,
+) -> Result<Option<Key>, OutOfFuel> {
     let mut is_open: HashMap<NodeId, bool> = HashMap::new();
     for &(reference, key) in references {
         let mut pending = vec![(reference, false)];
@@ -36,11 +46,12 @@ pub(super) fn circular(nodes: &Nodes, references: &[(NodeId, Key)]) -> Option<Ke
                 continue;
             }
             match is_open.get(&id) {
-                Some(true) => return Some(key),
+                Some(true) => return Ok(Some(key)),
                 Some(false) => continue,
                 None => {}
             }
             is_open.insert(id, true);
+            let before = pending.len();
             pending.push((id, true));
             match nodes.node(id) {
                 Node::AllOf(list) | Node::AnyOf(list) | Node::OneOf(list) => {
@@ -50,7 +61,8 @@ pub(super) fn circular(nodes: &Nodes, references: &[(NodeId, Key)]) -> Option<Ke
                 Node::Reference(number) => pending.push((nodes.definition(*number), false)),
                 _ => {}
             }
+            fuel.burn((pending.len() - before) as u64)?;
         }
     }
-    None
+    Ok(None)
 }

@@ -35,6 +35,7 @@ impl Builder<'_> {
         let own = self.place.clone();
         let mut pending = vec![(own.clone(), ANYTHING)];
         while let Some((place, condition)) = pending.pop() {
+            self.fuel.burn(1)?;
             if !seen.insert((place.key(), condition)) {
                 continue;
             }

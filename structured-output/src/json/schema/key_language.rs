@@ -20,27 +20,33 @@ fn operands(nodes: &Nodes, id: NodeId) -> Vec<NodeId> {
     }
 }
 
-/// Whether a node's strings can be told without references that are not defined yet.
-pub(super) fn is_defined(nodes: &Nodes, id: NodeId, open: &HashSet<NodeId>) -> bool {
-    if open.is_empty() {
-        return true;
-    }
+/// Whether a node's strings can be told without references: until all are defined, and those that need
+/// themselves are known, one may lead anywhere, back to itself too.
+pub(super) fn is_defined(nodes: &Nodes, id: NodeId, fuel: &mut Fuel) -> Result<bool, OutOfFuel> {
     let mut seen = HashSet::new();
     let mut pending = vec![id];
     while let Some(id) = pending.pop() {
-        if open.contains(&id) {
-            return false;
+        if matches!(nodes.node(id), Node::Reference(_)) {
+            return Ok(false);
         }
         if seen.insert(id) {
-            pending.extend(operands(nodes, id));
+            let operands = operands(nodes, id);
+            fuel.burn(1 + operands.len() as u64)?;
+            pending.extend(operands);
         }
     }
-    true
+    Ok(true)
 }
 
 /// The strings that a node allows, in quotes, as they are spelled under a constraint. The node does
-/// not need itself to say what it says of strings.
-pub(super) fn of_node(lexicon: &mut Lexicon, nodes: &Nodes, id: NodeId) -> ExprId {
+/// not need itself to say what it says of strings. Linear in the nodes that it consists of, but for
+/// `oneOf`, which is quadratic.
+pub(super) fn of_node(
+    lexicon: &mut Lexicon,
+    nodes: &Nodes,
+    id: NodeId,
+    fuel: &mut Fuel,
+) -> Result<ExprId, OutOfFuel> {
     let all = universe(lexicon);
     let mut known: HashMap<NodeId, ExprId> = HashMap::new();
     let mut pending = vec![id];
@@ -50,6 +56,7 @@ pub(super) fn of_node(lexicon: &mut Lexicon, nodes: &Nodes, id: NodeId) -> ExprI
             continue;
         }
         let operands = operands(nodes, next);
+        fuel.burn(1 + operands.len() as u64)?;
         let before = pending.len();
         pending.extend(operands.iter().filter(|id| !known.contains_key(*id)));
         if pending.len() > before {
@@ -64,7 +71,7 @@ pub(super) fn of_node(lexicon: &mut Lexicon, nodes: &Nodes, id: NodeId) -> ExprI
                 lexicon.and(&list)
             }
             Node::AnyOf(_) => lexicon.or(&of),
-            Node::OneOf(_) => exactly_one(lexicon, all, &of),
+            Node::OneOf(_) => exactly_one(lexicon, all, &of, fuel)?,
             Node::Not(_) => others(lexicon, all, of[0]),
             Node::Reference(_) => of[0],
             Node::Kinds(kinds) if kinds.contains(Kinds::STRING) => all,
@@ -74,7 +81,7 @@ pub(super) fn of_node(lexicon: &mut Lexicon, nodes: &Nodes, id: NodeId) -> ExprI
         };
         known.insert(next, language);
     }
-    known.get(&id).copied().unwrap_or(EMPTY)
+    Ok(known.get(&id).copied().unwrap_or(EMPTY))
 }
 
 fn others(lexicon: &mut Lexicon, all: ExprId, language: ExprId) -> ExprId {
@@ -85,16 +92,24 @@ fn others(lexicon: &mut Lexicon, all: ExprId, language: ExprId) -> ExprId {
     lexicon.and(&[all, not])
 }
 
-fn exactly_one(lexicon: &mut Lexicon, all: ExprId, languages: &[ExprId]) -> ExprId {
+fn exactly_one(
+    lexicon: &mut Lexicon,
+    all: ExprId,
+    languages: &[ExprId],
+    fuel: &mut Fuel,
+) -> Result<ExprId, OutOfFuel> {
     let (mut none, mut one) = (all, EMPTY);
-    for &language in languages {
+    for (before, &language) in languages.iter().enumerate() {
+        // `none` is an intersection with one operand for each of those before.
+        fuel.burn(1 + before as u64)?;
+        fuel.check_bytes(lexicon.memory_bytes())?;
         let not = lexicon.not(language);
         let still = lexicon.and(&[one, not]);
         let now = lexicon.and(&[none, language]);
         one = lexicon.or(&[still, now]);
         none = lexicon.and(&[none, not]);
     }
-    one
+    Ok(one)
 }
 
 /// Whether a key is in a language of keys.

@@ -40,12 +40,12 @@ mod uri;
 
 use std::sync::Arc;
 
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 
 use super::node::{ANYTHING, NOTHING, NodeId, Nodes};
 use super::value::Value;
 use crate::error::CompileError;
-use crate::lexical::{ExprId, Lexicon};
+use crate::lexical::{ExprId, Fuel, Lexicon, OutOfFuel};
 use crate::options::{Format, JsonSchemaOptions, Limits};
 use crate::regex::{Chars, RegexLimits};
 use circular::{circular, needs_itself};
@@ -75,6 +75,8 @@ enum State {
 struct Deferred {
     reserved: NodeId,
     names: NodeId,
+    /// The schema with `propertyNames`.
+    schema: Key,
 }
 
 /// A compilation that can pause between schemas.
@@ -93,11 +95,13 @@ pub(crate) struct SchemaCompiler {
     states: HashMap<Key, State>,
     /// References and what they refer to.
     references: Vec<(NodeId, Key)>,
-    /// References to schemas that are being compiled.
-    open: HashSet<NodeId>,
     deferred: Vec<Deferred>,
     /// Languages of patterns met so far, with bounds of length: many occur often.
     patterns: HashMap<(String, Chars), ExprId>,
+    /// The schema that has cost most so far: how many expressions and steps, and those of all.
+    dearest: Option<Key>,
+    most: u64,
+    in_all: u64,
 }
 
 /// The limits that a schema is held to.
@@ -152,40 +156,94 @@ impl SchemaCompiler {
             pending: Vec::new(),
             states: HashMap::new(),
             references: Vec::new(),
-            open: HashSet::new(),
             deferred: Vec::new(),
             patterns: HashMap::new(),
+            dearest: None,
+            most: 0,
+            in_all: 0,
         })
     }
 
-    /// Does up to `max_tasks` more steps, two for each schema; the root's node once all are done.
+    /// Does up to `max_tasks` more tasks, two for each schema; the root's node once all are done. Takes a
+    /// step for each task, and more for what takes longer.
     ///
     /// # Errors
-    /// [`CompileError::JsonSchema`] with the pointer of what is malformed or can't be enforced;
-    /// [`CompileError::LimitExceeded`].
+    /// [`OutOfFuel`]; within, [`CompileError::JsonSchema`] with the pointer of what is malformed or can't
+    /// be enforced, and [`CompileError::LimitExceeded`].
     pub(crate) fn run(
         &mut self,
         lexicon: &mut Lexicon,
         nodes: &mut Nodes,
         max_tasks: usize,
-    ) -> Result<Option<NodeId>, CompileError> {
+        fuel: &mut Fuel,
+    ) -> Result<Result<Option<NodeId>, CompileError>, OutOfFuel> {
+        match self.run_tasks(lexicon, nodes, max_tasks, fuel) {
+            Ok(done) => Ok(Ok(done)),
+            Err((Refusal::OutOfFuel, _)) => Err(OutOfFuel),
+            Err((refusal, key)) => Ok(Err(self.error(&refusal, key))),
+        }
+    }
+
+    fn run_tasks(
+        &mut self,
+        lexicon: &mut Lexicon,
+        nodes: &mut Nodes,
+        max_tasks: usize,
+        fuel: &mut Fuel,
+    ) -> Result<Option<NodeId>, (Refusal, Option<Key>)> {
         if !self.is_started {
             self.is_started = true;
-            self.start().map_err(|refusal| self.error(&refusal, None))?;
+            self.start().map_err(|refusal| (refusal, None))?;
         }
         for _ in 0..max_tasks {
             let Some(task) = self.pending.pop() else {
-                return self.finish(lexicon, nodes).map(Some);
+                return self.finish(lexicon, nodes, fuel).map(Some);
             };
             let (Task::Enter(place) | Task::Leave(place)) = &task;
             let key = place.key();
-            let done = match &task {
-                Task::Enter(place) => self.enter(place),
-                Task::Leave(place) => self.leave(lexicon, nodes, place),
+            let before = (fuel.left(), lexicon.len());
+            let mut work = || {
+                fuel.burn(1)?;
+                match &task {
+                    Task::Enter(place) => self.enter(place)?,
+                    Task::Leave(place) => self.leave(lexicon, nodes, place, fuel)?,
+                }
+                nodes.charge(fuel)?;
+                Ok(fuel.check_bytes(lexicon.memory_bytes() + nodes.memory_bytes())?)
             };
-            done.map_err(|refusal| self.error(&refusal, Some(key)))?;
+            let done: Result<(), Refusal> = work();
+            let cost = before.0 - fuel.left() + (lexicon.len() - before.1) as u64;
+            self.in_all += cost;
+            if cost > self.most {
+                (self.most, self.dearest) = (cost, Some(key));
+            }
+            done.map_err(|refusal| (refusal, Some(key)))?;
         }
         Ok(None)
+    }
+
+    /// An error of a budget, with the schema that has needed most of it, if one has needed more than all
+    /// others.
+    pub(crate) fn blame(&self, error: CompileError) -> CompileError {
+        match (error, self.dearest) {
+            (
+                CompileError::LimitExceeded {
+                    limit,
+                    max,
+                    place: None,
+                },
+                Some(key),
+            ) if self.most > self.in_all / 2 => {
+                let (document, pointer) = self.registry.pointer(key.0);
+                let place = format!("`{document}#{pointer}`");
+                CompileError::LimitExceeded {
+                    limit,
+                    max,
+                    place: Some(place),
+                }
+            }
+            (error, _) => error,
+        }
     }
 
     fn start(&mut self) -> Result<(), Refusal> {
@@ -264,12 +322,12 @@ impl SchemaCompiler {
         lexicon: &mut Lexicon,
         nodes: &mut Nodes,
         place: &Place,
+        fuel: &mut Fuel,
     ) -> Result<(), Refusal> {
-        let node = build::Builder::new(self, lexicon, nodes, place.clone()).build()?;
+        let node = build::Builder::new(self, lexicon, nodes, place.clone(), fuel).build()?;
         let before = self.states.insert(place.key(), State::Done(node));
         if let Some(State::Open(Some(reserved))) = before {
             nodes.define(reserved, node);
-            self.open.remove(&reserved);
         }
         Ok(())
     }
@@ -294,34 +352,43 @@ impl SchemaCompiler {
             Some(State::Open(reference @ None)) => {
                 let reserved = *reference.insert(nodes.reserve());
                 self.references.push((reserved, key));
-                self.open.insert(reserved);
                 Ok(reserved)
             }
             None => Err(refuse("", "a schema in it was not compiled")),
         }
     }
 
-    fn finish(&mut self, lexicon: &mut Lexicon, nodes: &mut Nodes) -> Result<NodeId, CompileError> {
+    fn finish(
+        &mut self,
+        lexicon: &mut Lexicon,
+        nodes: &mut Nodes,
+        fuel: &mut Fuel,
+    ) -> Result<NodeId, (Refusal, Option<Key>)> {
         let root = self.place(&self.root.clone(), 0, 0);
         let root = root.ok().flatten().map(|place| place.key());
         for &(reference, key) in &self.references {
             // Of the whole schema that would be of no use to anyone.
-            if Some(key) != root && needs_itself(nodes, reference) {
+            let of = Some(key);
+            if of != root
+                && needs_itself(nodes, reference, fuel).map_err(|out| (out.into(), of))?
+            {
                 nodes.define(reference, NOTHING);
             }
         }
-        if let Some(key) = circular(nodes, &self.references) {
+        let circular = circular(nodes, &self.references, fuel);
+        if let Some(key) = circular.map_err(|out| (out.into(), None))? {
             let refusal = refuse("", "this schema refers to itself for the same value");
-            return Err(self.error(&refusal, Some(key)));
+            return Err((refusal, Some(key)));
         }
         for deferred in std::mem::take(&mut self.deferred) {
-            let keys = key_language::of_node(lexicon, nodes, deferred.names);
+            let keys = key_language::of_node(lexicon, nodes, deferred.names, fuel);
+            let keys = keys.map_err(|out| (out.into(), Some(deferred.schema)))?;
             let node = object::only_keys(lexicon, nodes, keys);
             nodes.define(deferred.reserved, node);
         }
         let root = self.root.clone();
         self.node(nodes, &root, 0, 0)
-            .map_err(|refusal| self.error(&refusal, None))
+            .map_err(|refusal| (refusal, None))
     }
 
     /// A refusal of the schema at an address as the caller sees it.
@@ -330,6 +397,12 @@ impl SchemaCompiler {
             Refusal::Limit { limit, max } => CompileError::LimitExceeded {
                 limit,
                 max: *max,
+                place: None,
+            },
+            // The caller knows how many steps there were: see `run`.
+            Refusal::OutOfFuel => CompileError::LimitExceeded {
+                limit: "max_steps",
+                max: 0,
                 place: None,
             },
             Refusal::Schema { at, message } => {

@@ -91,13 +91,17 @@ impl Builder<'_> {
     /// `propertyNames`: no member has another key.
     pub(super) fn property_names(&mut self, value: &Value) -> Result<NodeId, Refusal> {
         let names = self.schema("propertyNames", "", value)?;
-        if !key_language::is_defined(self.nodes, names, &self.compiler.open) {
+        if !key_language::is_defined(self.nodes, names, self.fuel)? {
             let reserved = self.nodes.reserve();
             self.nodes.define(reserved, ANYTHING);
-            self.compiler.deferred.push(Deferred { reserved, names });
+            self.compiler.deferred.push(Deferred {
+                reserved,
+                names,
+                schema: self.place.key(),
+            });
             return Ok(reserved);
         }
-        let keys = key_language::of_node(self.lexicon, self.nodes, names);
+        let keys = key_language::of_node(self.lexicon, self.nodes, names, self.fuel)?;
         Ok(only_keys(self.lexicon, self.nodes, keys))
     }
 

@@ -1,6 +1,7 @@
 //! Why a schema is refused.
 
 use super::super::value::Value;
+use crate::lexical::OutOfFuel;
 
 /// A step of a JSON pointer, written when a message needs it.
 pub(super) struct At<T>(pub(super) T);
@@ -22,6 +23,14 @@ pub(super) enum Refusal {
     },
     /// A limit would be exceeded.
     Limit { limit: &'static str, max: u64 },
+    /// The compilation's steps or bytes are used up.
+    OutOfFuel,
+}
+
+impl From<OutOfFuel> for Refusal {
+    fn from(_: OutOfFuel) -> Self {
+        Self::OutOfFuel
+    }
 }
 
 pub(super) fn refuse(at: &str, message: impl Into<String>) -> Refusal {

@@ -14,13 +14,11 @@ use super::build::Builder;
 use super::evaluated::Evaluated;
 use super::key_language::{self, matches_key};
 use super::refusal::{Refusal, refuse};
-use crate::lexical::{ExprId, Fuel};
+use crate::lexical::ExprId;
 
 /// Conditional patterns of keys, or conditional `contains`, at most: all combinations are told
 /// apart.
 const MAX_CONDITIONAL: usize = 6;
-/// Steps of matching a schema's names with its patterns.
-const MAX_STEPS: u64 = 1_000_000;
 
 /// Members by name.
 type Named = Vec<(Box<str>, NodeId)>;
@@ -62,7 +60,10 @@ impl Builder<'_> {
                     }
                     names[at].1.push(condition);
                 }
-                Evaluated::Pattern(keys) => add(&mut patterns, keys, condition),
+                Evaluated::Pattern(keys) => {
+                    self.fuel.burn(patterns.len() as u64)?;
+                    add(&mut patterns, keys, condition);
+                }
                 Evaluated::Prefix(_) | Evaluated::Items(_) => {}
             }
         }
@@ -96,16 +97,13 @@ impl Builder<'_> {
         let mut parts = vec![self.either(&[&all], rest)];
         // Names with the same conditions, together.
         let mut groups: Vec<(Conditions, Named)> = Vec::new();
-        let mut fuel = Fuel::new(MAX_STEPS);
         let mut group_places = HashMap::new();
         for (name, conditions) in &names {
             let mut conditions = conditions.clone();
+            self.fuel.burn(conditions.len() as u64)?;
             for (keys, of_pattern) in &patterns {
-                let matches = matches_key(self.lexicon, *keys, name, &mut fuel);
-                if matches.map_err(|_| {
-                    let message = format!("names and patterns take more than {MAX_STEPS} steps");
-                    refuse("/unevaluatedProperties", message)
-                })? {
+                if matches_key(self.lexicon, *keys, name, self.fuel)? {
+                    self.fuel.burn(of_pattern.len() as u64)?;
                     conditions.extend_from_slice(of_pattern);
                 }
             }
@@ -172,8 +170,14 @@ impl Builder<'_> {
         for (evaluated, condition) in self.evaluated("unevaluatedItems")? {
             match evaluated {
                 Evaluated::All => all.push(condition),
-                Evaluated::Prefix(length) => add(&mut prefixes, length, condition),
-                Evaluated::Items(item) => add(&mut items, item, condition),
+                Evaluated::Prefix(length) => {
+                    self.fuel.burn(prefixes.len() as u64)?;
+                    add(&mut prefixes, length, condition);
+                }
+                Evaluated::Items(item) => {
+                    self.fuel.burn(items.len() as u64)?;
+                    add(&mut items, item, condition);
+                }
                 Evaluated::Name(_) | Evaluated::Pattern(_) => {}
             }
         }
@@ -202,7 +206,7 @@ impl Builder<'_> {
                 }
             }
             let allowed = self.nodes.any_of(&allowed);
-            conditions.push(self.items_left(&prefixes, &all, allowed));
+            conditions.push(self.items_left(&prefixes, &all, allowed)?);
             ways.push(self.nodes.all_of(&conditions));
         }
         Ok(self.nodes.any_of(&ways))
@@ -214,10 +218,11 @@ impl Builder<'_> {
         prefixes: &[(usize, Conditions)],
         all: &Conditions,
         allowed: NodeId,
-    ) -> NodeId {
+    ) -> Result<NodeId, Refusal> {
         let mut parts = Vec::new();
         let mut start = 0;
         for (index, (length, _)) in prefixes.iter().enumerate() {
+            self.fuel.burn((prefixes.len() - index + *length) as u64)?;
             let longer = &prefixes[index..];
             let conditions: Vec<&Conditions> = longer.iter().map(|prefix| &prefix.1).collect();
             if !conditions.iter().any(|conditions| is_always(conditions)) {
@@ -231,7 +236,7 @@ impl Builder<'_> {
         }
         let rest = self.nodes.items(vec![ANYTHING; start], allowed);
         parts.push(self.either(&[all], rest));
-        self.nodes.all_of(&parts)
+        Ok(self.nodes.all_of(&parts))
     }
 
     /// One of some conditions holds, or a node.

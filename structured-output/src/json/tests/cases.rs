@@ -12,8 +12,9 @@ fn engine(source: &str, order: PropertyOrder) -> Engine {
     let mut compiler = SchemaCompiler::new(source, &options, &Limits::default()).unwrap();
     let engine = Engine::new(order, |lexicon, programs| {
         loop {
-            let done = compiler.run(lexicon, programs.nodes(), 64).unwrap();
-            if let Some(root) = done {
+            let mut fuel = crate::lexical::Fuel::new(1_000_000);
+            let done = compiler.run(lexicon, programs.nodes(), 64, &mut fuel);
+            if let Some(root) = done.unwrap().unwrap() {
                 return root;
             }
         }

@@ -275,8 +275,9 @@ fn equal_schemas_are_one_node() {
     let limits = crate::options::Limits::default();
     let mut second = super::super::SchemaCompiler::new(other, &options, &limits).unwrap();
     let root = loop {
-        let done = second.run(&mut compiled.lexicon, &mut compiled.nodes, 1);
-        if let Some(root) = done.unwrap() {
+        let mut fuel = crate::lexical::Fuel::new(1_000);
+        let done = second.run(&mut compiled.lexicon, &mut compiled.nodes, 1, &mut fuel);
+        if let Some(root) = done.unwrap().unwrap() {
             break root;
         }
     };

@@ -12,7 +12,7 @@ use super::super::node::{NodeId, Nodes};
 use super::super::value::Value;
 use super::SchemaCompiler;
 use crate::error::CompileError;
-use crate::lexical::Lexicon;
+use crate::lexical::{Fuel, Lexicon};
 use crate::options::{JsonSchemaOptions, Limits};
 
 /// What a schema compiles to, and all that is needed to look at it.
@@ -37,8 +37,10 @@ pub(super) fn compile_within(
     let mut lexicon = Lexicon::new(Vec::new(), 8);
     let mut nodes = Nodes::default();
     let mut compiler = SchemaCompiler::new(source, options, limits)?;
+    let mut fuel = Fuel::new(u64::MAX);
     loop {
-        if let Some(root) = compiler.run(&mut lexicon, &mut nodes, 64)? {
+        let done = compiler.run(&mut lexicon, &mut nodes, 64, &mut fuel);
+        if let Some(root) = done.unwrap()? {
             return Ok(Compiled {
                 lexicon,
                 nodes,
