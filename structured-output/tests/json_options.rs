@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 
 use structured_output::{
     CompileError, CompilerOptions, Draft, Format, GrammarCompiler, GrammarMatcher,
-    JsonSchemaOptions, Limits, PropertyOrder, TokenizerInfo, Whitespace,
+    JsonSchemaOptions, Limits, MatcherError, PropertyOrder, TokenizerInfo, Whitespace,
 };
 
 /// Byte tokens, then the stop token.
@@ -135,6 +135,30 @@ fn documents_and_limits() {
             place: None,
         }
     );
+}
+
+#[test]
+fn the_steps_of_a_schema_are_its_own() {
+    let schema = r#"{"properties":{"abc":{"type":"string","pattern":"u.*v"}}}"#;
+    let at_most = |max_mask_steps: u64| {
+        let options = JsonSchemaOptions {
+            limits: Some(Limits {
+                max_mask_steps,
+                ..Limits::default()
+            }),
+            ..JsonSchemaOptions::default()
+        };
+        let grammar = COMPILER.compile_json_schema(schema, &options).unwrap();
+        let mut matcher = GrammarMatcher::new(&grammar);
+        // It stays where the matcher gets another allowance.
+        matcher.set_allowance(Some(1_000_000));
+        let tokens: Vec<u32> = r#"{"abc":"u1v"}"#.bytes().map(u32::from).collect();
+        matcher.accept_tokens(&tokens)
+    };
+    assert_eq!(at_most(1), Err(MatcherError::StepsExhausted { max: 1 }));
+    assert_eq!(at_most(100_000), Ok(true));
+    // The compiler's own limit holds beside it.
+    assert_eq!(at_most(u64::MAX), Ok(true));
 }
 
 #[test]

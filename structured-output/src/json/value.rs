@@ -14,7 +14,7 @@ pub(crate) enum Value {
     Number(String),
     String(String),
     Array(Arc<Vec<Value>>),
-    /// Members in order; of several with one key the last.
+    /// Members in order, each key once.
     Object(Arc<Vec<(String, Value)>>),
 }
 
@@ -55,7 +55,7 @@ impl Value {
         }
     }
 
-    /// Parses a text in which values are nested at most `max_nesting` deep.
+    /// Parses a text in which values are nested at most `max_nesting` deep and no object has a key twice.
     pub(crate) fn parse(text: &str, max_nesting: usize) -> Result<Self, ParseError> {
         let mut parser = Parser { text, offset: 0 };
         let mut open: Vec<Open> = Vec::new();
@@ -73,14 +73,14 @@ impl Value {
                     parser.skip_blanks();
                     let outer = match bracket {
                         b'[' => Open::Array(Vec::new()),
-                        _ => Open::Object(Vec::new(), String::new()),
+                        _ => Open::Object(Members::default()),
                     };
                     if parser.peek() != Some(outer.close()) {
                         open.push(outer.with_key(&mut parser)?);
                         continue;
                     }
                     parser.offset += 1;
-                    outer.finish()
+                    outer.finish()?
                 }
                 _ => parser.scalar()?,
             };
@@ -103,7 +103,7 @@ impl Value {
                     }
                     Some(byte) if byte == outer.close() => {
                         parser.offset += 1;
-                        value = outer.finish();
+                        value = outer.finish()?;
                     }
                     _ => {
                         let close = char::from(outer.close());
@@ -129,17 +129,27 @@ fn quoted(text: &str) -> String {
     quoted
 }
 
-/// An array or object that is open, the latter with the key of its next value.
+/// An array or object that is open.
 enum Open {
     Array(Vec<Value>),
-    Object(Vec<(String, Value)>, String),
+    Object(Members),
+}
+
+/// The members of an object that is open.
+#[derive(Default)]
+struct Members {
+    list: Vec<(String, Value)>,
+    /// Where their keys begin.
+    offsets: Vec<usize>,
+    /// The key of the next value.
+    key: String,
 }
 
 impl Open {
     fn close(&self) -> u8 {
         match self {
             Self::Array(_) => b']',
-            Self::Object(..) => b'}',
+            Self::Object(_) => b'}',
         }
     }
 
@@ -147,41 +157,61 @@ impl Open {
     fn with_key(self, parser: &mut Parser<'_>) -> Result<Self, ParseError> {
         Ok(match self {
             Self::Array(items) => Self::Array(items),
-            Self::Object(members, _) => Self::Object(members, parser.key()?),
+            Self::Object(mut members) => {
+                members.offsets.push(parser.offset);
+                members.key = parser.key()?;
+                Self::Object(members)
+            }
         })
     }
 
     fn push(&mut self, value: Value) {
         match self {
             Self::Array(items) => items.push(value),
-            Self::Object(members, key) => members.push((std::mem::take(key), value)),
+            Self::Object(members) => {
+                let key = std::mem::take(&mut members.key);
+                members.list.push((key, value));
+            }
         }
     }
 
-    fn finish(self) -> Value {
+    fn finish(self) -> Result<Value, ParseError> {
         match self {
-            Self::Array(items) => Value::Array(Arc::new(items)),
-            Self::Object(mut members, _) => {
-                // Of several members with one key the last counts.
-                let few = members.len() <= 8;
-                if few
-                    && (1..members.len()).all(|at| {
-                        let key = &members[at].0;
-                        members[..at].iter().all(|member| member.0 != *key)
-                    })
-                {
-                    return Value::Object(Arc::new(members));
+            Self::Array(items) => Ok(Value::Array(Arc::new(items))),
+            Self::Object(members) => {
+                if let Some(twice) = first_repeated(&members.list) {
+                    return Err(ParseError {
+                        message: format!(
+                            "the key {} is there already",
+                            shown(&members.list[twice].0)
+                        ),
+                        offset: members.offsets.get(twice).copied().unwrap_or_default(),
+                    });
                 }
-                let mut seen = HashSet::new();
-                let last: Vec<bool> = members.iter().rev().map(|m| seen.insert(&m.0)).collect();
-                drop(seen);
-                if last.contains(&false) {
-                    let mut keep = last.into_iter().rev();
-                    members.retain(|_| keep.next().unwrap_or(true));
-                }
-                Value::Object(Arc::new(members))
+                Ok(Value::Object(Arc::new(members.list)))
             }
         }
+    }
+}
+
+/// The first member whose key another one before it has.
+fn first_repeated(members: &[(String, Value)]) -> Option<usize> {
+    if members.len() <= 8 {
+        return (1..members.len()).find(|&at| {
+            let key = &members[at].0;
+            members[..at].iter().any(|member| member.0 == *key)
+        });
+    }
+    let mut seen = HashSet::with_capacity(members.len());
+    members.iter().position(|member| !seen.insert(&member.0))
+}
+
+/// A key as a message shows it, cut short.
+fn shown(key: &str) -> String {
+    const MOST: usize = 40;
+    match key.char_indices().nth(MOST) {
+        Some((at, _)) => format!("{}...", quoted(&key[..at])),
+        None => quoted(key),
     }
 }
 

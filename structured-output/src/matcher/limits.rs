@@ -14,8 +14,7 @@ impl GrammarMatcher {
     /// first), after which it is known. Each call has its own limit,
     /// [`Limits::max_mask_steps`](crate::Limits::max_mask_steps), beside this.
     pub fn set_allowance(&mut self, steps: Option<u64>) {
-        self.allowance =
-            Allowance::new(steps).with_max_call_steps(self.allowance.max_call_steps());
+        self.allowance = Allowance::new(steps).with_max_call_steps(self.allowance.max_call_steps());
     }
 
     /// The same for a thread that works in memory apart in turns: its calls wait for others there.

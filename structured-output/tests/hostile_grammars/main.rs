@@ -4,6 +4,7 @@
 
 mod allocated;
 mod lists;
+mod schemas;
 
 use std::fmt::Write;
 use std::sync::Arc;

@@ -142,7 +142,10 @@ impl<'a> Builder<'a> {
                     self.tail.push(node);
                     ANYTHING
                 }
-                _ => ANYTHING,
+                _ => {
+                    self.check_annotation(keyword, value)?;
+                    ANYTHING
+                }
             };
             self.body.push(node);
         }
@@ -166,6 +169,19 @@ impl<'a> Builder<'a> {
         all.append(&mut self.body);
         all.append(&mut self.tail);
         Ok(self.nodes.all_of(&all))
+    }
+
+    /// Refuses malformed keywords that assert nothing by themselves.
+    fn check_annotation(&self, keyword: &str, value: &Value) -> Result<(), Refusal> {
+        let is_string = matches!(value, Value::String(_));
+        let right = match keyword {
+            "$id" | "$schema" | "$anchor" | "$dynamicAnchor" if !is_string => "a string",
+            "$defs" | "definitions" if !matches!(value, Value::Object(_)) => "an object of schemas",
+            // With `contains` it counts them.
+            "minContains" | "maxContains" => return self.count(keyword, value).map(|_| ()),
+            _ => return Ok(()),
+        };
+        Err(malformed(&format!("/{keyword}"), value, right))
     }
 
     /// Adds what comes after all else.

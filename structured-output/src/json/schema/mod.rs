@@ -270,6 +270,7 @@ impl SchemaCompiler {
             return Err(Refusal::Limit {
                 limit: "max_schema_nodes",
                 max: self.limits.max_schema_nodes as u64,
+                at: None,
             });
         }
         self.states.insert(place.key(), State::Open(None));
@@ -369,9 +370,7 @@ impl SchemaCompiler {
         for &(reference, key) in &self.references {
             // Of the whole schema that would be of no use to anyone.
             let of = Some(key);
-            if of != root
-                && needs_itself(nodes, reference, fuel).map_err(|out| (out.into(), of))?
-            {
+            if of != root && needs_itself(nodes, reference, fuel).map_err(|out| (out.into(), of))? {
                 nodes.define(reference, NOTHING);
             }
         }
@@ -394,10 +393,13 @@ impl SchemaCompiler {
     /// A refusal of the schema at an address as the caller sees it.
     fn error(&self, refusal: &Refusal, key: Option<Key>) -> CompileError {
         match refusal {
-            Refusal::Limit { limit, max } => CompileError::LimitExceeded {
+            Refusal::Limit { limit, max, at } => CompileError::LimitExceeded {
                 limit,
                 max: *max,
-                place: None,
+                place: at.zip(key).map(|(at, key)| {
+                    let (document, pointer) = self.registry.pointer(key.0);
+                    format!("`{document}#{pointer}{at}`")
+                }),
             },
             // The caller knows how many steps there were: see `run`.
             Refusal::OutOfFuel => CompileError::LimitExceeded {

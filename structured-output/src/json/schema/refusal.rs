@@ -22,7 +22,12 @@ pub(super) enum Refusal {
         message: String,
     },
     /// A limit would be exceeded.
-    Limit { limit: &'static str, max: u64 },
+    Limit {
+        limit: &'static str,
+        max: u64,
+        /// JSON pointer within the schema, where one place is to blame.
+        at: Option<&'static str>,
+    },
     /// The compilation's steps or bytes are used up.
     OutOfFuel,
 }

@@ -55,9 +55,21 @@ pub(super) struct Registry {
     is_searched: bool,
     /// Documents that were not parsed yet, by URI.
     sources: BTreeMap<String, String>,
+    /// By the address of a large object that a pointer led through: its members by name, and whether one
+    /// of them may be an id.
+    pub(super) named: HashMap<usize, Named>,
     /// The last resolution of each reference, and from which resource.
     pub(super) resolved: HashMap<String, (ResourceId, Site)>,
 }
+
+/// Where in an object its members are.
+pub(super) struct Named {
+    places: HashMap<String, usize>,
+    has_id: bool,
+}
+
+/// Members of an object from which on they are looked up by name.
+const MANY_MEMBERS: usize = 16;
 
 /// The address of an object's members: its identity, as long as its document lives.
 pub(super) fn address(members: &Members) -> usize {
@@ -83,6 +95,7 @@ impl Registry {
             recursive: HashSet::new(),
             is_searched: false,
             sources: documents.clone(),
+            named: HashMap::new(),
             resolved: HashMap::new(),
         };
         let main = registry.add_document("", root);
@@ -163,6 +176,43 @@ impl Registry {
                 .map_err(|unknown| format!("vocabulary `{unknown}` is not known")),
             _ => Ok(Dialect::of(draft)),
         }
+    }
+
+    /// A member of an object; in constant time where it has many, since thousands of references may lead
+    /// through one object of definitions.
+    pub(super) fn member_of(&mut self, members: &Members, key: &str) -> Option<Value> {
+        match self.named(members) {
+            Some(named) => named.places.get(key).map(|&at| members[at].1.clone()),
+            None => member(members, key).cloned(),
+        }
+    }
+
+    fn named(&mut self, members: &Members) -> Option<&Named> {
+        if members.len() < MANY_MEMBERS {
+            return None;
+        }
+        // Its document lives as long as the registry, so that the address stays its own.
+        let named = self.named.entry(address(members));
+        Some(named.or_insert_with(|| {
+            let names = members.iter().map(|member| member.0.clone());
+            let places: HashMap<String, usize> = names.zip(0..).collect();
+            Named {
+                has_id: places.contains_key("$id") || places.contains_key("id"),
+                places,
+            }
+        }))
+    }
+
+    /// The resource that an object is in that a pointer leads through.
+    pub(super) fn enter_through(
+        &mut self,
+        members: &Members,
+        around: ResourceId,
+    ) -> Result<ResourceId, String> {
+        if self.named(members).is_some_and(|named| !named.has_id) {
+            return Ok(around);
+        }
+        self.enter(members, around)
     }
 
     /// The resource that a schema is in, which may be its own, from the one around it.

@@ -61,20 +61,21 @@ impl Registry {
                 false => token.to_owned(),
             };
             let next = match &at.value {
-                Value::Array(items) => token.parse().ok().and_then(|index: usize| items.get(index)),
-                value => value.get(&token),
+                Value::Array(items) => {
+                    let index = token.parse().ok();
+                    index.and_then(|index: usize| items.get(index)).cloned()
+                }
+                Value::Object(members) => self.member_of(members, &token),
+                _ => None,
             };
-            let Some(next) = next else {
+            let Some(value) = next else {
                 return Ok(None);
             };
-            let resource = match next {
-                Value::Object(members) => self.enter(members, at.resource)?,
+            let resource = match &value {
+                Value::Object(members) => self.enter_through(members, at.resource)?,
                 _ => at.resource,
             };
-            at = Site {
-                value: next.clone(),
-                resource,
-            };
+            at = Site { value, resource };
         }
         Ok(Some(at))
     }

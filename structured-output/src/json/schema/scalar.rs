@@ -74,6 +74,7 @@ impl Builder<'_> {
             return Err(Refusal::Limit {
                 limit: "max_enum_entries",
                 max: max as u64,
+                at: Some("/enum"),
             });
         }
         let mut kinds = Kinds(0);

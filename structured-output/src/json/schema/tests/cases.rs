@@ -285,6 +285,48 @@ fn equal_schemas_are_one_node() {
 }
 
 #[test]
+fn names_that_need_themselves_are_none() {
+    let schema = |x: &str, y: &str| {
+        format!(r##"{{"propertyNames":{{"$ref":"#/$defs/x"}},"$defs":{{"x":{x},"y":{y}}}}}"##)
+    };
+    let (x, y) = (r##"{"$ref":"#/$defs/x"}"##, r##"{"$ref":"#/$defs/y"}"##);
+    let needing = [
+        schema(x, "{}"),
+        schema(&format!(r#"{{"allOf":[{x},{{"maxLength":3}}]}}"#), "{}"),
+        schema(
+            &format!(r#"{{"allOf":[{y},{{"maxLength":3}}]}}"#),
+            &format!(r#"{{"allOf":[{x}]}}"#),
+        ),
+        schema(
+            r##"{"$ref":"#/$defs/y","maxLength":3}"##,
+            r##"{"$ref":"#/$defs/x","minLength":1}"##,
+        ),
+    ];
+    for schema in needing {
+        check(
+            Draft::Auto,
+            &schema,
+            &["{}", "1"],
+            &[r#"{"a":1}"#, r#"{"":1}"#],
+        );
+    }
+    for way in ["anyOf", "oneOf", "not"] {
+        let operand = match way {
+            "not" => x.to_owned(),
+            _ => format!(r#"[{x},{{"maxLength":3}}]"#),
+        };
+        let schema = schema(&format!(r#"{{"{way}":{operand}}}"#), "{}");
+        match compile(&schema, &JsonSchemaOptions::default()) {
+            Err(crate::CompileError::JsonSchema { pointer, message }) => {
+                assert_eq!(pointer, "/$defs/x");
+                assert_eq!(message, "this schema refers to itself for the same value");
+            }
+            other => panic!("{schema}: {:?}", other.map(|_| ())),
+        }
+    }
+}
+
+#[test]
 fn what_needs_itself_allows_nothing() {
     let schema = r##"{
         "properties": {"a": {"$ref": "#/$defs/x"}, "b": {"$ref": "#/$defs/y"}},

@@ -130,6 +130,82 @@ fn errors_in_other_documents_say_where() {
 }
 
 #[test]
+fn malformed_keywords_that_assert_nothing_are_refused_too() {
+    for (schema, pointer, message) in [
+        (r#"{"$id":3}"#, "/$id", "expected a string, not 3"),
+        (
+            r#"{"not":{"$anchor":3}}"#,
+            "/not/$anchor",
+            "expected a string, not 3",
+        ),
+        (r#"{"$schema":3}"#, "/$schema", "expected a string, not 3"),
+        (
+            r#"{"$dynamicAnchor":true}"#,
+            "/$dynamicAnchor",
+            "expected a string, not true",
+        ),
+        (
+            r#"{"$defs":3}"#,
+            "/$defs",
+            "expected an object of schemas, not 3",
+        ),
+        (
+            r#"{"definitions":[]}"#,
+            "/definitions",
+            "expected an object of schemas, not an array of 0",
+        ),
+        (
+            r#"{"maxContains":-1}"#,
+            "/maxContains",
+            "expected a whole number from 0, not -1",
+        ),
+        (
+            r#"{"minContains":"1"}"#,
+            "/minContains",
+            "expected a whole number from 0, not \"1\"",
+        ),
+    ] {
+        assert_eq!(
+            refusal(schema),
+            (pointer.to_owned(), message.to_owned()),
+            "{schema}"
+        );
+    }
+}
+
+#[test]
+fn a_key_is_there_once() {
+    for (schema, column, key) in [
+        (r#"{"type":"string","type":"integer"}"#, 18, "type"),
+        (
+            r#"{"properties":{"a":{"type":"string"},"a":{"type":"integer"}}}"#,
+            38,
+            "a",
+        ),
+        (
+            r#"{"const":[{"a":1,"b":2,"c":3,"d":4,"e":5,"f":6,"g":7,"h":8,"i":9,"\u0061":1}]}"#,
+            66,
+            "a",
+        ),
+    ] {
+        match compile(schema, &JsonSchemaOptions::default()) {
+            Err(CompileError::JsonSyntax {
+                line: 1,
+                column: found,
+                message,
+                ..
+            }) => {
+                assert_eq!(
+                    (found, message),
+                    (column, format!("the key \"{key}\" is there already"))
+                );
+            }
+            other => panic!("{schema}: {:?}", other.map(|_| ())),
+        }
+    }
+}
+
+#[test]
 fn limits_are_kept() {
     let limits = Limits {
         max_schema_nodes: 3,
@@ -140,19 +216,19 @@ fn limits_are_kept() {
         let options = JsonSchemaOptions::default();
         super::compile_within(schema, &options, &limits).map(|_| ())
     };
-    let exceeded = |limit, max| {
-        let place = None;
+    let exceeded = |limit, max, place: Option<&str>| {
+        let place = place.map(str::to_owned);
         Err(CompileError::LimitExceeded { limit, max, place })
     };
     assert_eq!(compile(r#"{"not":{"not":{"type":"null"}}}"#), Ok(()));
     assert_eq!(
         compile(r#"{"not":{"not":{"not":{"type":"null"}}}}"#),
-        exceeded("max_schema_nodes", 3)
+        exceeded("max_schema_nodes", 3, None)
     );
     assert_eq!(compile(r#"{"enum":[1,2]}"#), Ok(()));
     assert_eq!(
-        compile(r#"{"enum":[1,2,3]}"#),
-        exceeded("max_enum_entries", 2)
+        compile(r#"{"items":{"enum":[1,2,3]}}"#),
+        exceeded("max_enum_entries", 2, Some("`#/items/enum`"))
     );
 }
 
