@@ -67,6 +67,16 @@ pub enum CompileError {
     /// There is nothing to choose from.
     #[error("the choice is empty: give at least one string")]
     EmptyChoice,
+    /// No value is valid under a schema.
+    #[error(
+        "schema, at `#{pointer}`: no value is valid under this schema, as far as it can be written; change \
+         what excludes all values or leave it out"
+    )]
+    NoValue {
+        /// JSON pointer to the innermost schema of which that is true by itself, as far as it was looked
+        /// for.
+        pointer: String,
+    },
     /// No text at all matches.
     #[error("no text matches this grammar")]
     Unsatisfiable,

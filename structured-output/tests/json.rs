@@ -253,13 +253,25 @@ fn refusals_point_at_what_they_refuse() {
         assert!(message.starts_with(expected), "{source}: {message}");
     }
     let dead = [
-        "false",
-        r#"{"type":"array","items":false,"minItems":1}"#,
-        r##"{"type":"object","properties":{"a":{"$ref":"#"}},"required":["a"]}"##,
+        ("false", ""),
+        (r#"{"type":"array","items":false,"minItems":1}"#, "/items"),
+        (
+            r##"{"type":"object","properties":{"a":{"$ref":"#"}},"required":["a"]}"##,
+            "/properties/a",
+        ),
+        (
+            r#"{"allOf":[{},{"type":"string","pattern":"^a$","minLength":2}]}"#,
+            "/allOf/1",
+        ),
+        (
+            r##"{"$ref":"#/$defs/a~0b","$defs":{"a~b":{"type":"object","required":["c/d"],"properties":{"c/d":{"enum":[]}}}}}"##,
+            "/$defs/a~0b/properties/c~1d",
+        ),
     ];
-    for source in dead {
+    for (source, pointer) in dead {
         let error = schema(source, Whitespace::Compact).unwrap_err();
-        assert_eq!(error, CompileError::Unsatisfiable, "{source}");
+        let pointer = pointer.to_owned();
+        assert_eq!(error, CompileError::NoValue { pointer }, "{source}");
     }
     // Not an assertion, or none that matters here.
     for source in [
@@ -433,7 +445,7 @@ fn the_json_schema_test_suite() {
                 let compiled = COMPILER.compile_json_schema(&group["schema"].to_string(), &options);
                 let grammar = match compiled {
                     Ok(grammar) => Some(grammar),
-                    Err(CompileError::Unsatisfiable) => None,
+                    Err(CompileError::NoValue { .. }) => None,
                     Err(error) => {
                         let reason = error.to_string();
                         let reason = reason.split("`: ").last().unwrap_or_default();

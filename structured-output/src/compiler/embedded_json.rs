@@ -22,7 +22,7 @@ impl Job<'_> {
             },
             ..JsonSchemaOptions::default()
         };
-        let root = self.schema_root(&schema.text, &options, limits)?;
+        let (root, _) = self.schema_root(&schema.text, &options, limits)?;
         let found = self.fuelled_slice(|automaton, fuel| {
             let machine = automaton.machine();
             let style = Style::new(&mut machine.lexicon, &options, limits.regex())?.embedded();

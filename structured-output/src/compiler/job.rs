@@ -107,17 +107,24 @@ impl Job<'_> {
             Choice, Ebnf, JsonObject, JsonSchema, Lark, Regex, StructuralTag,
         };
         let machine = GrammarState::Machine;
+        let mut schema_compiler = None;
         let root = match what {
             Regex(pattern) => machine(self.regex(pattern, limits)?),
             Choice(choices) => machine(self.choice(choices)?),
-            JsonSchema(schema, options) => machine(self.json_schema(schema, options, limits)?),
+            JsonSchema(schema, options) => {
+                let (root, compiler) = self.json_schema(schema, options, limits)?;
+                schema_compiler = Some(compiler);
+                machine(root)
+            }
             JsonObject(options) => machine(self.json_object(options, limits)?),
             Ebnf { grammar, root } => self.ebnf(grammar, root, limits)?,
             Lark(grammar) => self.lark(grammar, limits)?,
             StructuralTag(tag) => self.structural_tag(tag, limits)?,
         };
-        self.check_grammar(root)?;
-        Ok(root)
+        match (self.check_grammar(root), schema_compiler) {
+            (Err(CompileError::Unsatisfiable), Some(compiler)) => Err(self.no_value(compiler)),
+            (checked, _) => checked.map(|()| root),
+        }
     }
 
     /// What is left of the compilation's steps.
@@ -252,19 +259,32 @@ impl Job<'_> {
         schema: &str,
         options: &JsonSchemaOptions,
         limits: &Limits,
-    ) -> Result<State, CompileError> {
+    ) -> Result<(State, SchemaCompiler), CompileError> {
         let limits = options.limits.as_ref().unwrap_or(limits);
-        let root = self.schema_root(schema, options, limits)?;
-        self.start_of_json(root, options, limits.regex())
+        let (root, compiler) = self.schema_root(schema, options, limits)?;
+        let start = self.start_of_json(root, options, limits.regex())?;
+        Ok((start, compiler))
     }
 
-    /// What a schema says.
+    /// That a schema allows no value, with the part that is why.
+    fn no_value(&mut self, mut compiler: SchemaCompiler) -> CompileError {
+        let pointer = self.fuelled_slice(|automaton, fuel| {
+            let machine = automaton.machine();
+            compiler.without_value(&mut machine.lexicon, &mut machine.programs, fuel)
+        });
+        match pointer {
+            Ok(pointer) => CompileError::NoValue { pointer },
+            Err(error) => error,
+        }
+    }
+
+    /// What a schema says, and how that was found.
     pub(super) fn schema_root(
         &mut self,
         schema: &str,
         options: &JsonSchemaOptions,
         limits: &Limits,
-    ) -> Result<NodeId, CompileError> {
+    ) -> Result<(NodeId, SchemaCompiler), CompileError> {
         let mut compiler = SchemaCompiler::new(schema, options, limits)?;
         loop {
             let done = self.fuelled_slice(|automaton, fuel| {
@@ -278,7 +298,7 @@ impl Job<'_> {
                 return Err(compiler.blame(error));
             };
             if let Some(root) = done? {
-                return Ok(root);
+                return Ok((root, compiler));
             }
         }
     }

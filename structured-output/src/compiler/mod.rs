@@ -234,7 +234,7 @@ impl GrammarCompiler {
     ///
     /// # Errors
     /// [`CompileError::JsonSyntax`]; [`CompileError::JsonSchema`] with the JSON pointer of what is
-    /// malformed or not enforced yet; [`CompileError::Unsatisfiable`]; a limit.
+    /// malformed or not enforced yet; [`CompileError::NoValue`]; a limit.
     pub fn compile_json_schema(
         &self,
         schema: &str,

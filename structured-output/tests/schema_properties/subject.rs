@@ -87,7 +87,7 @@ impl Subject {
         };
         match COMPILER.compile_json_schema(&schema.to_string(), &options) {
             Ok(grammar) => Some(Self(Some(grammar))),
-            Err(CompileError::Unsatisfiable) => Some(Self(None)),
+            Err(CompileError::NoValue { .. }) => Some(Self(None)),
             Err(error) => {
                 eprintln!("refused: {error}: {schema}");
                 None

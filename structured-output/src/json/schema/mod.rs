@@ -16,6 +16,7 @@
 //! | `evaluated`, `unevaluated` | what a schema's other keywords leave to `unevaluated...` |
 //! | `circular` | schemas that refer to themselves for the same value |
 //! | `key_language` | which strings a node allows, for `propertyNames` |
+//! | `no_value` | which part is why no value is valid |
 
 mod array;
 mod build;
@@ -25,6 +26,7 @@ mod draft;
 mod evaluated;
 mod key_language;
 mod meta_schemas;
+mod no_value;
 mod object;
 mod place;
 mod pointer;

@@ -1,0 +1,128 @@
+//! Which part of a schema is why no value is valid under it.
+
+use hashbrown::HashSet;
+
+use super::super::live::DEAD;
+use super::super::programs::Programs;
+use super::super::value::Value;
+use super::draft::member;
+use super::place::{Place, ScopeId};
+use super::pointer::escaped;
+use super::refusal::Refusal;
+use super::registry::ResourceId;
+use super::{SchemaCompiler, subschemas};
+use crate::lexical::{Fuel, Lexicon};
+
+/// A schema that another one needs: where in that, and what it is.
+struct Needed {
+    at: String,
+    schema: Value,
+    resource: ResourceId,
+    scope: ScopeId,
+}
+
+impl SchemaCompiler {
+    /// The JSON pointer of the innermost schema under which no value is valid, and which is why the whole
+    /// one has none: from the root through what each such schema needs (`allOf`, references, members that
+    /// are required, items that there have to be). As far as the fuel lasts.
+    pub(crate) fn without_value(
+        &mut self,
+        lexicon: &mut Lexicon,
+        programs: &mut Programs,
+        fuel: &mut Fuel,
+    ) -> String {
+        let mut pointer = String::new();
+        let mut seen = HashSet::new();
+        let mut schema = self.root.clone();
+        let (mut resource, mut scope) = (0, 0);
+        while let Ok(Some(place)) = self.place(&schema, resource, scope)
+            && seen.insert(place.key())
+        {
+            let (document, own) = self.registry.pointer(place.key().0);
+            // A pointer is of the schema itself, not of another document.
+            if document.is_empty() {
+                pointer = own;
+            }
+            let needed = self.needed(&place).unwrap_or_default();
+            let mut found = None;
+            for part in needed {
+                let node = self.node(programs.nodes(), &part.schema, part.resource, part.scope);
+                let Ok(node) = node else { continue };
+                if matches!(programs.cost(lexicon, node, fuel), Ok(DEAD)) {
+                    found = Some(part);
+                    break;
+                }
+            }
+            let Some(part) = found else { break };
+            if document.is_empty() && !matches!(part.schema, Value::Object(_)) {
+                pointer += &part.at;
+            }
+            (schema, resource, scope) = (part.schema, part.resource, part.scope);
+        }
+        pointer
+    }
+
+    /// What values of a schema need to be valid under, or to have in them.
+    fn needed(&mut self, place: &Place) -> Result<Vec<Needed>, Refusal> {
+        let mut needed = Vec::new();
+        let (resource, scope) = (place.resource, place.scope);
+        if let Some((keyword, value)) = self.hiding(place) {
+            if let Some(site) = self.referred(place, &keyword, &value)? {
+                needed.push(Needed {
+                    at: String::new(),
+                    schema: site.value,
+                    resource: site.resource,
+                    scope,
+                });
+            }
+            return Ok(needed);
+        }
+        let dialect = self.dialect(place);
+        let members = &place.members;
+        let required = member(members, "required");
+        let is_required = |name: &str| match required {
+            Some(Value::Array(names)) => names.contains(&Value::String(name.to_owned())),
+            _ => false,
+        };
+        let has_items =
+            matches!(member(members, "minItems"), Some(Value::Number(min)) if min != "0");
+        for (keyword, value) in members.iter().filter(|member| dialect.knows(&member.0)) {
+            if let Some(site) = self.referred(place, keyword, value)? {
+                needed.push(Needed {
+                    at: String::new(),
+                    schema: site.value,
+                    resource: site.resource,
+                    scope,
+                });
+                continue;
+            }
+            let mut add = |at: String, schema: &Value| {
+                if subschemas::is_schema(schema) {
+                    needed.push(Needed {
+                        at,
+                        schema: schema.clone(),
+                        resource,
+                        scope,
+                    });
+                }
+            };
+            match (keyword.as_str(), value) {
+                ("allOf", Value::Array(list)) => {
+                    for (at, schema) in list.iter().enumerate() {
+                        add(format!("/allOf/{at}"), schema);
+                    }
+                }
+                ("properties", Value::Object(map)) => {
+                    for (name, schema) in map.iter().filter(|member| is_required(&member.0)) {
+                        add(format!("/properties/{}", escaped(name)), schema);
+                    }
+                }
+                ("items" | "contains", schema) if has_items || keyword == "contains" => {
+                    add(format!("/{keyword}"), schema);
+                }
+                _ => {}
+            }
+        }
+        Ok(needed)
+    }
+}
