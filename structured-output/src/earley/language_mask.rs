@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use hashbrown::HashMap;
 
+use crate::bitmask::BITS_PER_WORD;
 use crate::index::{ROOT, Trie};
 use crate::lexical::{ByteSet, ExprId, Fuel, Lexicon, OutOfFuel};
 use crate::mask::table::{DEAD, Table};
@@ -56,15 +57,21 @@ impl Tokens {
 
     /// The tokens whose bits are set.
     pub(crate) fn from_words(words: Vec<u32>) -> Self {
-        let mut count = 0;
-        let has_many = words.iter().filter(|&&word| word != 0).any(|word| {
-            count += word.count_ones() as usize;
-            count > Self::MAX_LISTED
-        });
-        match has_many {
-            false => Self::Ids(ids_of(&words).collect()),
-            true => Self::Words(words.into()),
+        let mut ids = Vec::new();
+        for (chunk, first) in words
+            .chunks(CHUNK)
+            .zip((0..).step_by(CHUNK * BITS_PER_WORD))
+        {
+            // Mostly nothing is set.
+            if chunk.iter().fold(0, |all, word| all | word) == 0 {
+                continue;
+            }
+            ids.extend(ids_of(chunk).map(|id| first + id));
+            if ids.len() > Self::MAX_LISTED {
+                return Self::Words(words.into());
+            }
         }
+        Self::Ids(ids.into())
     }
 
     /// Sets the tokens' bits.
@@ -179,6 +186,9 @@ pub(crate) struct End {
     pub(crate) node: u32,
     pub(crate) depth: u32,
 }
+
+/// So many words are looked at at once.
+const CHUNK: usize = 16;
 
 /// From so many children on a state's classes are copied.
 const MANY_CHILDREN: usize = 16;

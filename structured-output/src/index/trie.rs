@@ -27,8 +27,9 @@ pub(crate) struct Trie {
     heights: Box<[u16]>,
 }
 
-/// A set of labels of bytes: ASCII characters each, whole characters beyond ASCII as if they were one,
-/// and as another one what remains: NUL, DEL, and bytes that are no whole character.
+/// A set of labels of bytes: ASCII characters each, characters beyond ASCII as if they were one, also
+/// where a word ends within one, and as another one what remains: NUL, DEL, and bytes that are no
+/// character.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Labels(u128);
 
@@ -203,7 +204,7 @@ impl Trie {
     }
 
     /// The labels below the ends of all characters that go on at a node with a byte of `firsts` and
-    /// `more` bytes after it. `None` where some word isn't one of these. At most three deep.
+    /// `more` bytes after it; a word may end within one. `None` where some word isn't one of these. At most three deep.
     fn after_character(
         &self,
         node: u32,
@@ -211,9 +212,6 @@ impl Trie {
         more: u32,
         below: &[Labels],
     ) -> Option<Labels> {
-        if !self.own(node).is_empty() {
-            return None;
-        }
         let mut after = Labels::default();
         for child in self.children(node) {
             if !firsts.contains(&self.labels[child as usize]) {
