@@ -12,9 +12,6 @@ use crate::mask::beside::{Difference, walk_beside};
 use crate::mask::ended_texts::ended_texts;
 use crate::mask::{MAX_SPARSE, Mask, set_bits};
 
-/// Few tokens are longer than so many bytes.
-const FEW_ARE_LONGER: u32 = 12;
-
 impl TokenAutomaton {
     /// A part that is another one less finitely many texts, such as an object's other keys: by a
     /// walk along these texts. `None` where it is no such part, or the walk can't tell.
@@ -55,43 +52,18 @@ impl TokenAutomaton {
         Ok(Some(self.masks.insert_lessened(mask)))
     }
 
-    /// A part that is another one with a bound on its length: what that allows, but for tokens so long
-    /// that the bound may make a difference. `None` where many are.
-    pub(super) fn part_without_length(
-        &mut self,
-        expr: ExprId,
-        fuel: &mut Fuel,
-    ) -> Result<Option<Arc<LexemeMask>>, OutOfFuel> {
-        let found = self.machine.lexicon.less_length(expr);
-        let Some((text, alike)) = found.filter(|found| found.1 >= FEW_ARE_LONGER) else {
-            return Ok(None);
-        };
-        let reference = self.lexeme_mask(text, fuel)?;
-        if reference.reference.is_some() {
-            return Ok(None);
-        }
-        let part = self.part_beside(expr, text, alike, Arc::clone(&reference), fuel)?;
-        if part.is_its_reference() {
-            self.masks.share_part(expr, &reference);
-            return Ok(Some(reference));
-        }
-        Ok(Some(self.masks.insert_part(expr, part)))
-    }
-
-    /// By the trie of bytes as far as the part differs from another one: in no token of at most `alike`
-    /// bytes.
+    /// By the trie of bytes as far as the part differs from another one.
     pub(super) fn part_beside(
         &mut self,
         expr: ExprId,
         rest: ExprId,
-        alike: u32,
         mask: Arc<LexemeMask>,
         fuel: &mut Fuel,
     ) -> Result<LexemeMask, OutOfFuel> {
         let index = Arc::clone(&self.index);
         let trie = index.byte_trie();
         let lexicon = &mut self.machine.lexicon;
-        let difference = walk_beside(lexicon, trie, expr, rest, alike, fuel)?;
+        let difference = walk_beside(lexicon, trie, expr, rest, fuel)?;
         self.part_from(mask, difference, fuel)
     }
 
@@ -160,14 +132,6 @@ impl Reference {
 }
 
 impl LexemeMask {
-    /// Whether it is its reference with nothing less and nothing more.
-    fn is_its_reference(&self) -> bool {
-        let reference = self.reference.as_ref();
-        reference.is_some_and(|reference| reference.less.is_empty())
-            && self.inside.num_allowed() == 0
-            && self.exits.is_empty()
-    }
-
     /// The tokens that go on after the lexeme, ascending.
     fn exit_ids(&self, bytes: &Trie) -> Vec<u32> {
         let mut ids = Vec::new();

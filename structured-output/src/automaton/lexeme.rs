@@ -97,9 +97,6 @@ impl TokenAutomaton {
             self.masks.share_part(expr, &less);
             return Ok(less);
         }
-        if let Some(part) = self.part_without_length(expr, fuel)? {
-            return Ok(part);
-        }
         let mut found = None;
         if self.has_many_bytes(expr, fuel)? {
             found = self.part_of_characters(expr, fuel)?;
@@ -118,7 +115,7 @@ impl TokenAutomaton {
             {
                 let reference = self.lexeme_mask(rest, fuel)?;
                 if reference.reference.is_none() {
-                    found = Some(self.part_beside(expr, rest, 0, reference, fuel)?);
+                    found = Some(self.part_beside(expr, rest, reference, fuel)?);
                 }
             }
         }

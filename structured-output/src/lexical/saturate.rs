@@ -16,7 +16,7 @@
 //! as many characters left as a token and that completion have bytes, the length excludes no token,
 //! and `P` has the same mask.
 
-use super::arena::{EMPTY, EPSILON, ExprId, Lexicon, NOT_CUT, Node, UNBOUNDED};
+use super::arena::{EMPTY, ExprId, Lexicon, NOT_CUT, Node, UNBOUNDED};
 
 impl Lexicon {
     /// The state under which this state's token mask is kept.
@@ -95,32 +95,6 @@ impl Lexicon {
             (facts.exact && needed <= left).then_some(text)
         };
         is_far((a, b)).or_else(|| is_far((b, a)))
-    }
-
-    /// Where an expression is `(A & c{0,n}) B`, strings with a bound on their length, or these alone:
-    /// `A B`, and how many bytes a token may have for the bound to make no difference. What is left of
-    /// `A` after so many can be completed within the bound.
-    pub(crate) fn less_length(&mut self, expr: ExprId) -> Option<(ExprId, u32)> {
-        let (head, tail) = match self.node(expr) {
-            Node::Concat(head, tail) => (head, tail),
-            _ => (expr, EPSILON),
-        };
-        let Node::And(at) = self.node(head) else {
-            return None;
-        };
-        let &[a, b] = self.operands(at) else {
-            return None;
-        };
-        if !self.sized.contains(&head) {
-            return None;
-        }
-        let bytes = |(text, length): (ExprId, ExprId)| {
-            let facts = self.facts(text);
-            let left = self.characters_left(length)?.checked_sub(facts.farthest)?;
-            facts.exact.then_some((text, left))
-        };
-        let (text, left) = bytes((a, b)).or_else(|| bytes((b, a)))?;
-        Some((self.concat(text, tail), left))
     }
 
     /// How many more characters a length allows. `None` where it asks for some, where a character was

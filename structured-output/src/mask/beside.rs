@@ -25,15 +25,13 @@ pub(crate) struct Difference {
 }
 
 /// Runs the automaton from `start` beside that from `reference`, as far as they differ: where both
-/// are in the same state, what follows is the same too. Nor do they differ in words of at most
-/// `alike` bytes, and what is below a node without longer ones is not looked at. The mask of `start`
-/// is then that of `reference`, less some, and more.
+/// are in the same state, what follows is the same too. The mask of `start` is then that of
+/// `reference`, less some, and more.
 pub(crate) fn walk_beside(
     lexicon: &mut Lexicon,
     trie: &Trie,
     start: ExprId,
     reference: ExprId,
-    alike: u32,
     fuel: &mut Fuel,
 ) -> Result<Difference, OutOfFuel> {
     let mut table = Table::default();
@@ -46,7 +44,7 @@ pub(crate) fn walk_beside(
     while let Some((node, own, other, depth)) = pending.pop() {
         let children = trie.children(node);
         fuel.burn(1)?;
-        if children.is_empty() || depth.saturating_add(trie.height(node)) <= alike {
+        if children.is_empty() {
             continue;
         }
         let below = Below::of(trie, node);
