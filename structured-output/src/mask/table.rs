@@ -79,7 +79,6 @@ pub(crate) struct Table {
 }
 
 /// A state, as far as a walk knows it.
-#[derive(Clone, Copy)]
 pub(super) struct State {
     expr: ExprId,
     pub(super) end_mark: u16,
@@ -105,8 +104,8 @@ pub(super) struct State {
 impl Table {
     /// A state by its number.
     #[inline]
-    pub(super) fn at(&self, state: u32) -> State {
-        self.states[state as usize]
+    pub(super) fn at(&self, state: u32) -> &State {
+        &self.states[state as usize]
     }
 
     /// The number of a state.
@@ -180,12 +179,12 @@ impl Table {
             lasting,
             harmless,
             ..
-        } = self.states[state as usize];
-        below.labels.is_subset(stays)
-            || below.labels.is_subset(lasting)
+        } = &self.states[state as usize];
+        below.labels.is_subset(*stays)
+            || below.labels.is_subset(*lasting)
             || self
                 .harmless
-                .get(harmless as usize)
+                .get(*harmless as usize)
                 .is_some_and(|harmless| harmless.holds(below))
     }
 
@@ -249,6 +248,11 @@ impl Table {
         labels.is_subset(self.states[state as usize].stays)
     }
 
+    /// Whether many bytes lead from an expanded state to itself.
+    pub(crate) fn stays_by_many(&self, state: u32) -> bool {
+        self.states[state as usize].stays.len() >= MANY_BYTES as u32
+    }
+
     /// Whether an expanded state has few bytes to go on with, beside so many children.
     pub(crate) fn has_few(&self, state: u32, num_children: usize) -> bool {
         usize::from(self.states[state as usize].num_bytes) * 4 < num_children
@@ -285,27 +289,15 @@ impl Table {
 
     /// The bytes by which two expanded states have different derivatives.
     pub(crate) fn apart(&self, lexicon: &Lexicon, own: u32, other: u32) -> ByteSet {
-        let [own, other] = [own, other].map(|state| self.targets_by_byte(lexicon, state));
-        let mut apart = ByteSet::EMPTY;
-        for ((byte, own), other) in (0..=255).zip(own).zip(other) {
-            if own != other {
-                apart.insert(byte);
-            }
-        }
-        apart
-    }
-
-    /// The derivative of an expanded state by each byte.
-    fn targets_by_byte(&self, lexicon: &Lexicon, state: u32) -> [ExprId; 256] {
-        let mut targets = [EMPTY; 256];
-        for (bytes, to) in self.entries(lexicon, state) {
-            if to != EMPTY {
-                for byte in bytes.iter() {
-                    targets[usize::from(byte)] = to;
+        let mut alike = ByteSet::EMPTY;
+        for (bytes, to) in self.entries(lexicon, own) {
+            for (others, other) in self.entries(lexicon, other) {
+                if to == other {
+                    alike = alike.union(&bytes.intersection(&others));
                 }
             }
         }
-        targets
+        alike.complement()
     }
 
     /// The class of each byte in an expanded state, for [`Table::step_by_class`]; `None` where
@@ -334,30 +326,41 @@ impl Table {
         class: u8,
         fuel: &mut Fuel,
     ) -> Result<u32, OutOfFuel> {
+        let at = self.states[state as usize].targets as usize + usize::from(class);
+        match self.targets[at] {
+            UNSEEN => self.step_unseen(lexicon, state, class, fuel),
+            known => Ok(known),
+        }
+    }
+
+    #[cold]
+    fn step_unseen(
+        &mut self,
+        lexicon: &mut Lexicon,
+        state: u32,
+        class: u8,
+        fuel: &mut Fuel,
+    ) -> Result<u32, OutOfFuel> {
         let State {
             row,
             first,
             targets,
             ..
-        } = self.states[state as usize];
-        let at = targets as usize + usize::from(class);
-        match self.targets[at] {
-            UNSEEN => {
-                let expr = match first {
-                    Some((_, next)) => next,
-                    None => lexicon.row_target(row, class),
-                };
-                self.targets[at] = match lexicon.is_live(expr, fuel)? {
-                    true => self.state(lexicon, expr),
-                    false => DEAD,
-                };
-                Ok(self.targets[at])
-            }
-            known => Ok(known),
-        }
+        } = &self.states[state as usize];
+        let at = *targets as usize + usize::from(class);
+        let expr = match first {
+            Some((_, next)) => *next,
+            None => lexicon.row_target(*row, class),
+        };
+        self.targets[at] = match lexicon.is_live(expr, fuel)? {
+            true => self.state(lexicon, expr),
+            false => DEAD,
+        };
+        Ok(self.targets[at])
     }
 
     /// The state after a byte from an expanded one.
+    #[inline]
     pub(crate) fn step(
         &mut self,
         lexicon: &mut Lexicon,
