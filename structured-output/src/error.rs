@@ -93,8 +93,8 @@ pub enum CompileError {
         limit: &'static str,
         /// Its value.
         max: u64,
-        /// Where, if it is at one place: of a grammar line and column, and the rule; of a structural
-        /// tag the JSON pointer.
+        /// Where, if it is at one place: of a grammar line and column, and the rule; of a schema or
+        /// structural tag the JSON pointer.
         place: Option<String>,
     },
     /// The caller's flag was set.

@@ -68,7 +68,7 @@ pub struct JsonSchemaOptions {
     /// Schemas that may be referred to, by URI. They are read only where a reference leads out of
     /// the schema's own document; nothing is ever fetched.
     pub documents: BTreeMap<String, String>,
-    /// Instead of the compiler's own.
+    /// Instead of the compiler's own; of `max_mask_steps` the smaller holds.
     pub limits: Option<Limits>,
 }
 
@@ -179,7 +179,7 @@ pub struct Limits {
     /// Values of an `enum`. Default 100,000.
     pub max_enum_entries: usize,
     /// Steps of one call on a matcher: nodes of the vocabulary's trie that are visited, plus
-    /// derivatives that are computed. Default 8,000,000. The same work is done once; a state that
+    /// derivatives that are computed, plus an eighth of the operands of formulas. Default 8,000,000. The same work is done once; a state that
     /// was asked for before costs none.
     pub max_mask_steps: u64,
 }

@@ -1,6 +1,6 @@
 //! JSON within a grammar.
 
-use super::job::Job;
+use super::job::{Job, exceeded};
 use crate::error::CompileError;
 use crate::grammar_syntax::EmbeddedSchema;
 use crate::json::Style;
@@ -22,7 +22,12 @@ impl Job<'_> {
             },
             ..JsonSchemaOptions::default()
         };
-        let (root, _) = self.schema_root(&schema.text, &options, limits)?;
+        let root = self.schema_root(&schema.text, &options, limits);
+        let (root, _) = root.map_err(|error| match error {
+            // Its place is the grammar's, which the caller knows.
+            CompileError::LimitExceeded { limit, max, .. } => exceeded(limit, max),
+            other => other,
+        })?;
         let found = self.fuelled_slice(|automaton, fuel| {
             let machine = automaton.machine();
             let style = Style::new(&mut machine.lexicon, &options, limits.regex())?.embedded();
