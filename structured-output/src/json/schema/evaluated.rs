@@ -15,6 +15,9 @@ use crate::lexical::ExprId;
 /// Schemas that apply in place, at most.
 const MAX_IN_PLACE: usize = 10_000;
 
+/// Steps that a name counts for: it takes memory.
+const NAME_STEPS: u64 = 4;
+
 /// What an in-place schema evaluates.
 pub(super) enum Evaluated {
     All,
@@ -35,7 +38,8 @@ impl Builder<'_> {
         let own = self.place.clone();
         let mut pending = vec![(own.clone(), ANYTHING)];
         while let Some((place, condition)) = pending.pop() {
-            self.fuel.burn(1)?;
+            self.fuel.burn(1 + place.members.len() as u64)?;
+            self.nodes.charge(self.fuel)?;
             if !seen.insert((place.key(), condition)) {
                 continue;
             }
@@ -83,7 +87,10 @@ impl Builder<'_> {
             {
                 found.push((Evaluated::All, condition));
             }
-            for (name, _) in self.map("properties")?.iter() {
+            let names = self.map("properties")?;
+            // Each is kept with its condition.
+            self.fuel.burn(NAME_STEPS * names.len() as u64)?;
+            for (name, _) in names.iter() {
                 found.push((Evaluated::Name(name.clone()), condition));
             }
             for (pattern, _) in self.map("patternProperties")?.iter() {
@@ -111,11 +118,13 @@ impl Builder<'_> {
                     self.follow(key, value, condition, pending)?;
                 }
                 ("allOf", Value::Array(list)) => {
+                    self.fuel.burn(list.len() as u64)?;
                     for schema in list.iter() {
                         self.descend(schema, condition, pending)?;
                     }
                 }
                 ("anyOf" | "oneOf", Value::Array(list)) => {
+                    self.fuel.burn(list.len() as u64)?;
                     for schema in list.iter() {
                         let holds = self.schema(key, "", schema)?;
                         let condition = self.nodes.all_of(&[condition, holds]);
@@ -139,6 +148,7 @@ impl Builder<'_> {
                 ("dependentSchemas" | "dependencies", Value::Object(map))
                     if keyword == "unevaluatedProperties" =>
                 {
+                    self.fuel.burn(map.len() as u64)?;
                     for (name, schema) in map.iter() {
                         let has = self.nodes.has(name);
                         let condition = self.nodes.all_of(&[condition, has]);

@@ -203,24 +203,15 @@ impl Registry {
         }))
     }
 
-    /// The resource that an object is in that a pointer leads through.
-    pub(super) fn enter_through(
-        &mut self,
-        members: &Members,
-        around: ResourceId,
-    ) -> Result<ResourceId, String> {
-        if self.named(members).is_some_and(|named| !named.has_id) {
-            return Ok(around);
-        }
-        self.enter(members, around)
-    }
-
     /// The resource that a schema is in, which may be its own, from the one around it.
     pub(super) fn enter(
         &mut self,
         schema: &Members,
         around: ResourceId,
     ) -> Result<ResourceId, String> {
+        if self.named(schema).is_some_and(|named| !named.has_id) {
+            return Ok(around);
+        }
         let inherited = self.dialect(around);
         let own = match schema.iter().any(|m| matches!(m.0.as_str(), "$id" | "id")) {
             true => inherited.id(schema).map(|id| split_fragment(id).0),

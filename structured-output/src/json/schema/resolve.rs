@@ -72,7 +72,7 @@ impl Registry {
                 return Ok(None);
             };
             let resource = match &value {
-                Value::Object(members) => self.enter_through(members, at.resource)?,
+                Value::Object(members) => self.enter(members, at.resource)?,
                 _ => at.resource,
             };
             at = Site { value, resource };
