@@ -165,6 +165,8 @@ pub(crate) struct QuantizedKernel<'a, L: Layout> {
 impl<L: Layout> PanelKernel for QuantizedKernel<'_, L> {
     type Input = ActivationGroup;
 
+    const ROWS_AT_ONCE: usize = <Self as IntegerProduct>::ROWS_AVX512;
+
     fn out_features(&self) -> usize {
         self.matrix.out_features
     }
