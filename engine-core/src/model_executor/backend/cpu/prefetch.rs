@@ -10,8 +10,9 @@ use super::simd::Simd;
 /// Bytes ahead of the only block of rows.
 const DISTANCE: usize = 4096;
 
-/// Blocks of rows that still wait for memory.
-const MOST_BLOCKS: usize = 6;
+/// Blocks of rows that still wait for memory: as many as a tile has of a format but K-quants. A part that
+/// doesn't come from the second cache costs the first block a tenth of what all of them take.
+const MOST_BLOCKS: usize = 16;
 
 /// Some of the rows that pass over a part of a panel.
 #[derive(Debug, Clone, Copy)]
