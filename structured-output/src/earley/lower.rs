@@ -4,17 +4,23 @@
 //! 1: it becomes part of the lexemes of the rules that use it. So what is read byte by byte in a
 //! grammar without terminals is read lexeme by lexeme here.
 
+mod folded;
 mod lexeme;
+mod operators;
+mod terminals;
 
 use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
 
+pub(super) use folded::{Folded, Terminal, Tree, Value};
+pub(crate) use folded::{LowerError, NamedToken};
+use operators::regular;
+use terminals::rules_with_terminals;
+
 use super::languages::{Languages, shortest};
 use super::order::components;
-use crate::grammar_syntax::{
-    EmbeddedSchema, Grammar, Node, NodeId, NodeKind, RuleId, TokenSet, Words,
-};
+use crate::grammar_syntax::{Grammar, Node, NodeId, NodeKind, RuleId, TokenSet, Words};
 use crate::lexical::{EMPTY, EPSILON, ExprId, Lexicon, product};
 use crate::regex::{Spelling, Translator};
 
@@ -24,79 +30,6 @@ const MAX_FOLDED_SIZE: usize = 4096;
 
 /// A slice of work ends with so many expressions asked for.
 const MAX_ASKED: u64 = 2_048;
-
-/// What a node of a rule is.
-#[derive(Debug, Clone)]
-pub(super) enum Value {
-    /// A language, and how many parts it was made of.
-    Regular(ExprId, usize),
-    /// A node of [`Trees`].
-    Tree(u32),
-}
-
-/// An operator over languages, rules, tokens and JSON.
-#[derive(Debug, Clone)]
-pub(super) enum Tree {
-    Call(u32),
-    Tokens(u32),
-    Json(u32),
-    Lexeme(u32),
-    Concat(Vec<Value>),
-    Alternate(Vec<Value>),
-    Repeat {
-        inner: Value,
-        min: u32,
-        max: u32,
-    },
-    /// A language that at most so many tokens have a part in.
-    WithinTokens(ExprId, u32),
-}
-
-/// A terminal where it stands.
-#[derive(Debug, Clone)]
-pub(super) struct Terminal {
-    pub(super) expr: ExprId,
-    /// Whether it ends as soon as it can.
-    pub(super) is_lazy: bool,
-    /// Whether it is what may stand between others.
-    pub(super) is_ignored: bool,
-    pub(super) rule: RuleId,
-    pub(super) offset: usize,
-}
-
-/// A grammar with its regular parts folded.
-#[derive(Debug, Default)]
-pub(super) struct Folded {
-    pub(super) trees: Vec<Tree>,
-    /// What each rule is. `None` where it is not used.
-    pub(super) rules: Vec<Option<Value>>,
-    pub(super) token_sets: Vec<TokenSet>,
-    /// Rule and offset of each.
-    pub(super) token_set_places: Vec<(RuleId, usize)>,
-    /// Schemas, with the rule and offset where they stand.
-    pub(super) schemas: Vec<(EmbeddedSchema, RuleId, usize)>,
-    /// Terminals, where some of the grammar's are lazy.
-    pub(super) lexemes: Vec<Terminal>,
-}
-
-/// Tokens that are written in one way.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct NamedToken {
-    /// All of them.
-    pub(crate) ids: Vec<u32>,
-    /// Those that are never text, stop tokens apart.
-    pub(crate) control_ids: Vec<u32>,
-    /// Those that end the text.
-    pub(crate) stop_ids: Vec<u32>,
-}
-
-/// Why a grammar can't be lowered: the rule, the offset in its source, the message.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct LowerError {
-    pub(crate) rule: RuleId,
-    pub(crate) offset: usize,
-    pub(crate) message: String,
-}
 
 /// Ranges of token ids, the last ids included.
 type IdRanges = HashSet<(u32, u32)>;
@@ -406,10 +339,7 @@ impl Lowering {
                 }
             }
             // These are made before, in more than one go.
-            NodeKind::Substring(_)
-            | NodeKind::TextWithout(_)
-            | NodeKind::NotEnding(_)
-            | NodeKind::TextUntil { .. } => {
+            NodeKind::Substring(_) | NodeKind::TextWithout(_) | NodeKind::NotEnding(_) => {
                 let (expr, size) = self.listed.take().unwrap_or((EMPTY, 1));
                 Value::Regular(expr, size)
             }
@@ -465,145 +395,4 @@ impl Lowering {
         });
         self.tree(Tree::Tokens(id))
     }
-
-    /// Whether a language holds text, which takes a look at all its parts the first time.
-    fn holds_text(&mut self, lexicon: &Lexicon, expr: ExprId) -> bool {
-        let known = self.holds_text.entry(expr);
-        *known.or_insert_with(|| lexicon.holds_text(expr))
-    }
-
-    /// Neighbours that are languages become one; with `apart`, none that holds text.
-    fn concat(
-        &mut self,
-        lexicon: &mut Lexicon,
-        items: &[NodeId],
-        values: &[Value],
-        apart: bool,
-    ) -> Value {
-        let mut parts: Vec<Value> = Vec::with_capacity(items.len());
-        for &item in items.iter().rev() {
-            match (&values[item], parts.last_mut()) {
-                (&Value::Regular(EPSILON, _), _) => {}
-                (&Value::Regular(head, a), Some(Value::Regular(tail, b)))
-                    if a + *b <= MAX_FOLDED_SIZE
-                        && !(apart
-                            && (self.holds_text(lexicon, head)
-                                || self.holds_text(lexicon, *tail))) =>
-                {
-                    *tail = lexicon.concat(head, *tail);
-                    *b += a;
-                }
-                (value, _) => parts.push(value.clone()),
-            }
-        }
-        parts.reverse();
-        match parts.len() {
-            0 => Value::Regular(EPSILON, 1),
-            1 => parts.remove(0),
-            _ => self.tree(Tree::Concat(parts)),
-        }
-    }
-
-    /// Alternatives that are languages become one.
-    fn alternate(&mut self, lexicon: &mut Lexicon, items: &[NodeId], values: &[Value]) -> Value {
-        let mut exprs = Vec::new();
-        let mut total = 0;
-        let mut others = Vec::new();
-        for &item in items {
-            match &values[item] {
-                Value::Regular(expr, size) => {
-                    exprs.push(*expr);
-                    total += size;
-                }
-                tree => others.push(tree.clone()),
-            }
-        }
-        let expr = lexicon.or(&exprs);
-        if others.is_empty() {
-            return Value::Regular(expr, total.max(1));
-        }
-        if expr != EMPTY {
-            others.push(Value::Regular(expr, total));
-        }
-        match others.len() {
-            1 => others.remove(0),
-            _ => self.tree(Tree::Alternate(others)),
-        }
-    }
-}
-
-/// The rules that keep their terminals apart: none where the whole grammar is regular, so that it
-/// becomes one language, and none of which an operator needs the language.
-fn rules_with_terminals(
-    grammar: &Grammar,
-    used: &[RuleId],
-    references: &[Vec<u32>],
-    is_recursive: &[bool],
-) -> Vec<bool> {
-    let mut keeps = vec![false; grammar.rules.len()];
-    let has = |rule: RuleId, is_such: fn(&NodeKind) -> bool| {
-        let mut nodes = grammar.rules[rule].nodes.iter();
-        nodes.any(|node| is_such(&node.kind))
-    };
-    let is_more = |kind: &NodeKind| {
-        matches!(
-            kind,
-            NodeKind::Tokens(_)
-                | NodeKind::NamedToken(_)
-                | NodeKind::Json(_)
-                | NodeKind::WithinTokens { .. }
-        )
-    };
-    if !used
-        .iter()
-        .any(|&rule| is_recursive[rule] || has(rule, is_more))
-    {
-        return keeps;
-    }
-    for &rule in used {
-        keeps[rule] = grammar.rules[rule].keeps_terminals;
-    }
-    let needs_language = |kind: &NodeKind| {
-        matches!(
-            kind,
-            NodeKind::And(_)
-                | NodeKind::Not(_)
-                | NodeKind::Shortest(_)
-                | NodeKind::WithinTokens { .. }
-        )
-    };
-    let mut pending: Vec<RuleId> = used
-        .iter()
-        .copied()
-        .filter(|&rule| has(rule, needs_language))
-        .collect();
-    let mut seen = vec![false; grammar.rules.len()];
-    while let Some(rule) = pending.pop() {
-        if !std::mem::replace(&mut seen[rule], true) {
-            keeps[rule] = false;
-            pending.extend(references[rule].iter().map(|&rule| rule as usize));
-        }
-    }
-    keeps
-}
-
-/// Operands that have to be regular.
-fn regular(
-    items: &[NodeId],
-    values: &[Value],
-    operator: &str,
-) -> Result<(Vec<ExprId>, usize), String> {
-    let mut exprs = Vec::with_capacity(items.len());
-    let mut total = 0;
-    for &item in items {
-        let Value::Regular(expr, size) = values[item] else {
-            return Err(format!(
-                "`{operator}` needs regular operands: no recursion, tokens or JSON, and at most \
-                 {MAX_FOLDED_SIZE} parts"
-            ));
-        };
-        exprs.push(expr);
-        total += size;
-    }
-    Ok((exprs, total))
 }
