@@ -21,6 +21,7 @@ use super::memo::ContextMemo;
 use super::program::{Lexeme, NodeId, Program, TokenSetId};
 use super::reads::{Reads, Recording};
 use super::token_set::{TokenRuns, TokenSets};
+use super::union::Unions;
 use crate::lexical::{ByteSet, EPSILON, ExprId, Fuel, OutOfFuel};
 use crate::pushdown::{EMPTY_STACK, Machine};
 
@@ -49,6 +50,7 @@ impl Item {
 pub(crate) struct Parser {
     pub(super) program: Program,
     pub(super) contexts: Contexts,
+    pub(super) unions: Unions,
     pub(super) token_sets: TokenSets,
     items: Vec<Item>,
     /// Where each state's items end.
@@ -73,6 +75,7 @@ impl Parser {
         Self {
             program: Program::default(),
             contexts: Contexts::default(),
+            unions: Unions::default(),
             token_sets: TokenSets::default(),
             items: Vec::new(),
             ends: Vec::new(),
@@ -92,6 +95,7 @@ impl Parser {
         self.program.memory_bytes()
             + self.token_sets.memory_bytes()
             + self.contexts.memory_bytes()
+            + self.unions.memory_bytes()
             + self.items.capacity() * size_of::<Item>()
             + self.ends.capacity() * 4
             + self.ids.capacity() * 5
@@ -152,10 +156,10 @@ impl Parser {
 
     /// The state at the start of a grammar whose root rule starts at a node.
     pub(super) fn start(&mut self, root: NodeId, fuel: &mut Fuel) -> Result<StateId, OutOfFuel> {
-        let context = self.context(vec![Return {
+        let context = self.context_of(Return {
             node: root,
             context: AT_END,
-        }]);
+        });
         self.follow(context, fuel)
     }
 
@@ -343,10 +347,10 @@ impl Parser {
 
     /// A lexeme that a place follows, up to the end of its rule and no further.
     pub(crate) fn item_within(&mut self, lexeme: Lexeme, place: Return) -> Item {
-        let context = self.context(vec![Return {
+        let context = self.context_of(Return {
             context: AT_END,
             ..place
-        }]);
+        });
         Item { lexeme, context }
     }
 
