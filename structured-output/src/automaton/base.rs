@@ -7,7 +7,7 @@
 use super::language_facts::LanguageFacts;
 use super::memo::{LexemeFacts, MaskMemo};
 use super::{State, TokenAutomaton};
-use crate::lexical::{ExprId, Fuel, Lexicon, OutOfFuel};
+use crate::lexical::{EMPTY, EPSILON, ExprId, Fuel, Lexicon, OutOfFuel};
 
 /// What an automaton has met, its frames and grammars apart.
 pub(crate) struct Base {
@@ -57,15 +57,26 @@ impl TokenAutomaton {
     }
 
     /// Asks for what a language allows by itself, where a token begins, and where it may follow a space
-    /// also after that.
+    /// also after that; and for what is left of it at each place of a text that begins one of its own.
     pub(crate) fn rehearse_language(
         &mut self,
         language: ExprId,
         follows_space: bool,
+        text: &[u8],
         fuel: &mut Fuel,
     ) -> Result<(), OutOfFuel> {
-        let language = self.machine.lexicon.saturated(language);
-        self.learn_language(language, follows_space, fuel)
+        let saturated = self.machine.lexicon.saturated(language);
+        self.learn_language(saturated, follows_space, fuel)?;
+        let mut left = language;
+        for &byte in text {
+            left = self.machine.lexicon.derivative(left, byte, fuel)?;
+            if left == EMPTY || left == EPSILON {
+                break;
+            }
+            let saturated = self.machine.lexicon.saturated(left);
+            self.learn_language(saturated, false, fuel)?;
+        }
+        Ok(())
     }
 
     /// What was met, for others to begin with.

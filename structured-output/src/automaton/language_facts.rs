@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-use crate::earley::{End, LanguageMask};
+use crate::earley::{End, LanguageMask, Tokens};
 use crate::lexical::ExprId;
 
 /// A language by what it has in common with another one.
@@ -15,12 +15,20 @@ pub(super) struct Beside {
     pub(super) apart: Vec<Range<u32>>,
     /// What the language allows of these.
     pub(super) mask: Arc<LanguageMask>,
+    /// Whether many tokens leave the other one at one place.
+    pub(super) has_large_ends: bool,
+    /// What both allow by themselves.
+    pub(super) inside: Tokens,
+    /// Tokens for which they differ and that don't end within the other one: ids.
+    pub(super) leaving: Box<[u32]>,
 }
 
 impl Beside {
     fn memory_bytes(&self) -> usize {
         size_of::<Self>()
             + self.mask.memory_bytes()
+            + self.inside.memory_bytes()
+            + size_of_val(&*self.leaving)
             + self.apart.capacity() * size_of::<Range<u32>>()
     }
 }
@@ -32,6 +40,8 @@ pub(super) struct LanguageFacts {
     masks: HashMap<(End, ExprId), Arc<LanguageMask>>,
     /// What a language has in common there with another one, if it has.
     beside: HashMap<(End, ExprId), Option<Arc<Beside>>>,
+    /// Alternatives of languages, see [`super::language_item`].
+    parts: HashMap<ExprId, Arc<[ExprId]>>,
     num_masks: u32,
     /// Bytes of what the tables refer to.
     bytes: usize,
@@ -84,9 +94,21 @@ impl LanguageFacts {
         beside
     }
 
+    pub(super) fn parts(&self, language: ExprId) -> Option<Arc<[ExprId]>> {
+        self.parts.get(&language).cloned()
+    }
+
+    pub(super) fn insert_parts(&mut self, language: ExprId, parts: Vec<ExprId>) -> Arc<[ExprId]> {
+        self.bytes += 2 * size_of::<usize>() + size_of_val(&*parts);
+        let parts = Arc::from(parts);
+        self.parts.insert(language, Arc::clone(&parts));
+        parts
+    }
+
     /// Bytes of memory held.
     pub(super) fn memory_bytes(&self) -> usize {
         self.bytes
+            + self.parts.capacity() * (size_of::<(ExprId, [usize; 2])>() + 1)
             + self.masks.capacity() * (size_of::<(End, ExprId, usize)>() + 1)
             + self.beside.capacity() * (size_of::<(End, ExprId, usize)>() + 1)
     }

@@ -31,6 +31,18 @@ const FEW: usize = 32;
 /// So many alternatives of a language that many bytes begin are kept apart.
 const MOST_PARTS: usize = 32;
 
+/// Of the tokens of some ranges those that are not in a set: what is added to it of them is taken out
+/// again by clearing these.
+fn unset_of(trie: &Trie, ranges: &[Range<u32>], words: &[u32]) -> Vec<u32> {
+    let ids = ranges.iter().flat_map(|tokens| trie.ids(tokens.clone()));
+    ids.copied().filter(|&id| !is_set(words, id)).collect()
+}
+
+fn is_set(words: &[u32], id: u32) -> bool {
+    let word = words.get(id as usize / 32);
+    word.is_some_and(|word| word >> (id % 32) & 1 == 1)
+}
+
 impl TokenAutomaton {
     /// Adds what a language and what follows it allow.
     pub(super) fn add_language_item(
@@ -41,28 +53,27 @@ impl TokenAutomaton {
         fuel: &mut Fuel,
     ) -> Result<(), OutOfFuel> {
         let language = self.machine.lexicon.saturated(language);
-        for part in self.language_parts(language, fuel)? {
-            if let Some(beside) = self.beside(START, part, fuel)? {
-                let rest = self.item_mask(beside.rest, None, context, fuel)?;
-                let mut same = vec![0; words.len()];
-                rest.add_to(&mut same);
-                let index = Arc::clone(&self.index);
-                let trie = index.byte_trie();
-                for tokens in &beside.apart {
-                    clear_bits(&mut same, trie.ids(tokens.clone()));
+        for &part in &*self.language_parts(language, fuel)? {
+            match self.beside(START, part, fuel)? {
+                Some(beside) if beside.has_large_ends => {
+                    let rest = self.item_mask(beside.rest, None, context, fuel)?;
+                    let unset = unset_of(self.index.byte_trie(), &beside.apart, words);
+                    rest.add_to(words);
+                    clear_bits(words, &unset);
+                    let mask = Some(&beside.mask);
+                    self.item_mask(part, mask, context, fuel)?.add_to(words);
+                    continue;
                 }
-                for (word, same) in words.iter_mut().zip(same) {
-                    *word |= same;
+                Some(_) => {}
+                None => {
+                    let alone = self.language_mask(START, part, fuel)?;
+                    if alone.rests.are_few() {
+                        self.add_language(alone, context, words, fuel)?;
+                        continue;
+                    }
                 }
-                let mask = Some(&beside.mask);
-                self.item_mask(part, mask, context, fuel)?.add_to(words);
-            } else if self.has_many_bytes(part, fuel)? {
-                self.item_mask(part, None, context, fuel)?.add_to(words);
-            } else {
-                // Put together again faster than kept.
-                let alone = self.language_mask(START, part, fuel)?;
-                self.add_language(alone, context, words, fuel)?;
             }
+            self.item_mask(part, None, context, fuel)?.add_to(words);
         }
         Ok(())
     }
@@ -81,7 +92,7 @@ impl TokenAutomaton {
             .child(ROOT, b' ')
             .filter(|_| follows_space);
         let places = [Some(START), after_space.map(|node| End { node, depth: 1 })];
-        for part in self.language_parts(language, fuel)? {
+        for &part in &*self.language_parts(language, fuel)? {
             for at in places.into_iter().flatten() {
                 let beside = self.beside(at, part, fuel)?;
                 let rest = beside.map_or(part, |beside| beside.rest);
@@ -105,13 +116,13 @@ impl TokenAutomaton {
         if let Some(known) = parser.recall(&memo.by_context, key, context) {
             return Ok(known);
         }
-        let alone = match alone {
-            Some(alone) => Arc::clone(alone),
-            None => self.language_mask(START, language, fuel)?,
-        };
         let mut words = vec![0_u32; self.index.text_tokens().len()];
         let interrupted = self.grammars.parser.start_recording();
-        let added = self.add_language(alone, context, &mut words, fuel);
+        let alone = match alone {
+            Some(alone) => Ok(Arc::clone(alone)),
+            None => self.language_beside(START, language, context, &mut words, fuel),
+        };
+        let added = alone.and_then(|alone| self.add_language(alone, context, &mut words, fuel));
         let reads = self.grammars.parser.stop_recording(interrupted);
         added?;
         let tokens = Arc::new(Tokens::from_words(words));
@@ -147,7 +158,22 @@ impl TokenAutomaton {
             let num_apart: usize = apart.iter().map(Range::len).sum();
             if num_apart <= index.byte_trie().tokens().len() / FEW {
                 let mask = Arc::new(self.language_mask_of(walked));
-                found = Some(Beside { rest, apart, mask });
+                let of_rest = self.language_mask(at, rest, fuel)?;
+                let trie = index.byte_trie();
+                let mut inside = vec![0; index.text_tokens().len()];
+                of_rest.inside.add_to(&mut inside);
+                let leaving = unset_of(trie, &apart, &inside).into();
+                for tokens in &apart {
+                    clear_bits(&mut inside, trie.ids(tokens.clone()));
+                }
+                found = Some(Beside {
+                    rest,
+                    apart,
+                    mask,
+                    has_large_ends: !of_rest.rests.large().is_empty(),
+                    inside: Tokens::from_words(inside),
+                    leaving,
+                });
             }
         }
         let languages = &mut self.grammars.memo.languages;
@@ -189,8 +215,9 @@ impl TokenAutomaton {
                     }
                     if is_language {
                         let language = self.machine.lexicon.saturated(text.lexeme);
-                        for part in self.language_parts(language, fuel)? {
-                            let alone = self.language_beside(end, part, item, words, fuel)?;
+                        for &part in &*self.language_parts(language, fuel)? {
+                            let alone =
+                                self.language_beside(end, part, item.context, words, fuel)?;
                             pending.push((alone, item.context));
                         }
                         continue;
@@ -205,39 +232,35 @@ impl TokenAutomaton {
         Ok(())
     }
 
-    /// What a language, an item's, allows by itself of the tokens below a node. Where it has almost
-    /// all in common with another one, that is added here with what follows it, and the rest is
+    /// What a language allows by itself of the tokens below a node. Where it has almost all in common
+    /// with another one, that is added here with what follows it in a context, and the rest is
     /// returned.
     fn language_beside(
         &mut self,
         at: End,
         language: ExprId,
-        item: Item,
+        context: ContextId,
         words: &mut [u32],
         fuel: &mut Fuel,
     ) -> Result<Arc<LanguageMask>, OutOfFuel> {
         let Some(beside) = self.beside(at, language, fuel)? else {
             return self.language_mask(at, language, fuel);
         };
-        let rest = self.language_mask(at, beside.rest, fuel)?;
-        if !rest.rests.large().is_empty() {
+        if beside.has_large_ends {
             return self.language_mask(at, language, fuel);
         }
-        let index = Arc::clone(&self.index);
-        let trie = index.byte_trie();
-        let mut same = vec![0; words.len()];
-        rest.inside.add_to(&mut same);
-        for follower in self.grammars.parser.first_items(item.context, fuel)? {
+        let rest = self.language_mask(at, beside.rest, fuel)?;
+        beside.inside.add_to(words);
+        // Of what leaves the other one, these leave it in another way.
+        let mut unset = beside.leaving.to_vec();
+        unset.retain(|&id| !is_set(words, id));
+        for follower in self.grammars.parser.first_items(context, fuel)? {
+            let follower = follower.uncounted();
             if self.may_exit(&rest, follower, fuel)? {
-                self.add_language_exits(&rest, follower, &mut same, fuel)?;
+                self.add_language_exits(&rest, follower, words, fuel)?;
             }
         }
-        for tokens in &beside.apart {
-            clear_bits(&mut same, trie.ids(tokens.clone()));
-        }
-        for (word, same) in words.iter_mut().zip(same) {
-            *word |= same;
-        }
+        clear_bits(words, &unset);
         Ok(Arc::clone(&beside.mask))
     }
 
@@ -267,7 +290,10 @@ impl TokenAutomaton {
         &mut self,
         language: ExprId,
         fuel: &mut Fuel,
-    ) -> Result<Vec<ExprId>, OutOfFuel> {
+    ) -> Result<Arc<[ExprId]>, OutOfFuel> {
+        if let Some(known) = self.grammars.memo.languages.parts(language) {
+            return Ok(known);
+        }
         let mut parts = Vec::new();
         let mut others = Vec::new();
         for expr in self.machine.lexicon.alternatives(language) {
@@ -279,7 +305,8 @@ impl TokenAutomaton {
         if !others.is_empty() {
             parts.push(self.machine.lexicon.or(&others));
         }
-        Ok(parts)
+        let languages = &mut self.grammars.memo.languages;
+        Ok(languages.insert_parts(language, parts))
     }
 
     /// What a language allows by itself, of the tokens below a node of the trie of bytes.
@@ -323,7 +350,9 @@ impl TokenAutomaton {
         fuel: &mut Fuel,
     ) -> Result<Option<LanguageMask>, OutOfFuel> {
         let index = Arc::clone(&self.index);
-        for coarse in Labelled::of_coarse(&index) {
+        // A walk that fails may have seen much of its trie before.
+        let fits = self.machine.lexicon.fitting_alphabets(language, fuel)?;
+        for coarse in Labelled::of_coarse(&index).filter(|coarse| coarse.is_among(fits)) {
             let lexicon = &mut self.machine.lexicon;
             let Some(plain) = walk_language(lexicon, coarse, START, language, None, fuel)? else {
                 continue;
@@ -389,6 +418,20 @@ impl TokenAutomaton {
                 let ranges = walked.inside.iter();
                 let ids = ranges.flat_map(|tokens| trie.ids(tokens.clone()));
                 Tokens::Ids(ids.copied().collect())
+            }
+            _ if count > trie.tokens().len() / 2 => {
+                // Fewer are outside.
+                let mut words = index.text_tokens().to_vec();
+                let mut inside = walked.inside.clone();
+                inside.sort_unstable_by_key(|tokens| tokens.start);
+                let mut start = 0;
+                for tokens in inside {
+                    clear_bits(&mut words, trie.ids(start..tokens.start));
+                    start = tokens.end;
+                }
+                let all = trie.tokens().len() as u32;
+                clear_bits(&mut words, trie.ids(start..all));
+                Tokens::from_words(words)
             }
             _ => {
                 let mut words = vec![0_u32; index.text_tokens().len()];

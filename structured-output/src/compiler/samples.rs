@@ -1,4 +1,4 @@
-//! Samples of JSON, names and strings whose states and masks every generation begins with: strings, numbers,
+//! Samples of JSON, names, strings and numbers whose states and masks every generation begins with: strings, numbers,
 //! white space and what else most schemas and grammars have in common.
 
 use std::sync::Arc;
@@ -39,15 +39,22 @@ const NAMES: [&str; 6] = [
     r"\w*",
 ];
 
-/// What is left of strings after their first quote, as most grammars have them: as in programming
-/// languages, in JSON and in SQL.
-const STRINGS: [&str; 6] = [
-    r#"([^"\\]|\\.)*""#,
-    r"([^'\\]|\\.)*'",
-    r#"([^"\\\n]|\\.)*""#,
-    r"([^'\\\n]|\\.)*'",
-    r#"([^"\\\x00-\x1f]|\\(["\\/bfnrt]|u[0-9a-fA-F]{4}))*""#,
-    r"([^']|'')*'",
+/// What is left of strings after their first quote, as most grammars have them, and numbers: as in
+/// programming languages, in JSON and in SQL; each with a text whose places all are known.
+const TEXTS: [(&str, &str); 10] = [
+    (r#"([^"\\]|\\.)*""#, r"\"),
+    (r"([^'\\]|\\.)*'", r"\"),
+    (r#"([^"\\\n]|\\.)*""#, r"\"),
+    (r"([^'\\\n]|\\.)*'", r"\"),
+    (
+        r#"([^"\\\x00-\x1f]|\\(["\\/bfnrt]|u[0-9a-fA-F]{4}))*""#,
+        r"\u00e",
+    ),
+    (r"([^']|'')*'", "'"),
+    (r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?", "-1.5e+3"),
+    (r"[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?", "1.5e+3"),
+    (r"[0-9]+(\.[0-9]+)?", "1.5"),
+    (r"[0-9]+", "1"),
 ];
 
 /// What the samples leave known; `None` where the vocabulary is not worth it.
@@ -64,15 +71,16 @@ pub(super) fn base_of(index: &Arc<TokenizerIndex>) -> Option<Arc<Base>> {
         }
     }
     let limits = Limits::default();
-    let names = NAMES.into_iter().map(|pattern| (pattern, true));
-    let strings = STRINGS.into_iter().map(|pattern| (pattern, false));
-    for (pattern, is_name) in names.chain(strings) {
+    let names = NAMES.into_iter().map(|pattern| (pattern, "", true));
+    let texts = TEXTS.into_iter();
+    let texts = texts.map(|(pattern, text)| (pattern, text, false));
+    for (pattern, text, is_name) in names.chain(texts) {
         let Ok(ast) = regex::parse(pattern, Dialect::Common, limits.regex()) else {
             continue;
         };
         let lexicon = &mut automaton.machine().lexicon;
         if let Ok(Some(language)) = Translator::new(ast, Spelling::Utf8).run(lexicon, usize::MAX) {
-            let _ = automaton.rehearse_language(language, is_name, &mut fuel);
+            let _ = automaton.rehearse_language(language, is_name, text.as_bytes(), &mut fuel);
         }
     }
     Some(Arc::new(automaton.into_base()))

@@ -8,11 +8,12 @@ use std::ops::Range;
 
 use hashbrown::HashMap;
 
+use crate::bitmask::BITS_PER_WORD;
 use crate::index::{ROOT, Trie};
 use crate::lexical::{ByteSet, ExprId, Fuel, Lexicon, OutOfFuel};
-use crate::mask::set_bits;
 use crate::mask::table::{DEAD, Table};
 use crate::mask::walk::Labelled;
+use crate::mask::{ids_of, set_bits};
 
 /// What a language allows by itself, of the tokens below a node of the trie of bytes.
 pub(crate) struct LanguageMask {
@@ -56,7 +57,21 @@ impl Tokens {
 
     /// The tokens whose bits are set.
     pub(crate) fn from_words(words: Vec<u32>) -> Self {
-        Self::Words(words.into())
+        let mut ids = Vec::new();
+        for (chunk, first) in words
+            .chunks(CHUNK)
+            .zip((0..).step_by(CHUNK * BITS_PER_WORD))
+        {
+            // Mostly nothing is set.
+            if chunk.iter().fold(0, |all, word| all | word) == 0 {
+                continue;
+            }
+            ids.extend(ids_of(chunk).map(|id| first + id));
+            if ids.len() > Self::MAX_LISTED {
+                return Self::Words(words.into());
+            }
+        }
+        Self::Ids(ids.into())
     }
 
     /// Sets the tokens' bits.
@@ -86,10 +101,15 @@ impl Rests {
                 let mut firsts = rests.children(ROOT);
                 firsts.any(|child| bytes.contains(rests.label(child)))
             }
-            Self::Places(places) => {
-                let mut firsts = places.first_bytes.iter();
-                firsts.any(|&(byte, _)| bytes.contains(byte))
-            }
+            Self::Places(places) => !places.firsts.intersection(bytes).is_empty(),
+        }
+    }
+
+    /// Whether rests are so few that what goes on with them is found as fast as it is remembered.
+    pub(crate) fn are_few(&self) -> bool {
+        match self {
+            Self::Trie(rests) => rests.tokens().len() <= FEW_LEAVES,
+            Self::Places(places) => places.large.is_empty() && places.leaves.len() <= FEW_LEAVES,
         }
     }
 
@@ -101,6 +121,9 @@ impl Rests {
         }
     }
 }
+
+/// See [`Rests::are_few`].
+const FEW_LEAVES: usize = 16;
 
 /// Rests of tokens.
 pub(crate) enum Rests {
@@ -117,6 +140,8 @@ pub(crate) struct Places {
     pub(crate) leaves: Vec<Leave>,
     /// Each first byte, and where its leaves end.
     pub(crate) first_bytes: Vec<(u8, u32)>,
+    /// These bytes.
+    firsts: ByteSet,
     /// Nodes where a text of the language ends and many tokens leave it, such as that of a space,
     /// which half of all tokens begin with.
     pub(crate) large: Vec<End>,
@@ -161,6 +186,9 @@ pub(crate) struct End {
     pub(crate) node: u32,
     pub(crate) depth: u32,
 }
+
+/// So many words are looked at at once.
+const CHUNK: usize = 16;
 
 /// From so many children on a state's classes are copied.
 const MANY_CHILDREN: usize = 16;
@@ -314,10 +342,24 @@ pub(crate) fn walk(
             true => table.classes(lexicon, state),
             false => None,
         };
+        let stays = beside.is_none() && table.stays_by_many(state);
         let first = pending.len();
         for at in 0..num_nodes {
             let listed = few.get(at).copied();
             let child = listed.unwrap_or(children.start + at as u32);
+            if stays
+                && trie
+                    .labels_from(child)
+                    .is_some_and(|labels| table.stays(state, labels))
+            {
+                // Nothing of it leads away.
+                let below = trie.below(child);
+                match walked.inside.last_mut() {
+                    Some(last) if last.end == below.start => last.end = below.end,
+                    _ => walked.inside.push(below),
+                }
+                continue;
+            }
             let byte = labelled.byte(trie.label(child));
             let class = match &classes {
                 Some(classes) => classes[usize::from(byte)],
@@ -396,9 +438,11 @@ impl Places {
         }
         let first_bytes = (0..=255_u8).zip(starts.windows(2));
         let first_bytes = first_bytes.filter(|(_, ends)| ends[0] < ends[1]);
+        let first_bytes: Vec<_> = first_bytes.map(|(byte, ends)| (byte, ends[1])).collect();
         Self {
             leaves,
-            first_bytes: first_bytes.map(|(byte, ends)| (byte, ends[1])).collect(),
+            firsts: ByteSet::from_iter(first_bytes.iter().map(|&(byte, _)| byte)),
+            first_bytes,
             large: walked.large,
         }
     }

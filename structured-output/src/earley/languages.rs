@@ -40,18 +40,6 @@ pub(super) fn not_ending(lexicon: &mut Lexicon, words: ExprId) -> ExprId {
     lexicon.not(ending)
 }
 
-/// Text that ends with a string of `ends`, and in which no other place ends one of `words`.
-pub(super) fn text_until(lexicon: &mut Lexicon, ends: ExprId, words: ExprId) -> ExprId {
-    let text = any_text(lexicon);
-    let until = lexicon.concat(ANY, ends);
-    let byte = lexicon.class(ByteSet::FULL);
-    let more = lexicon.repeat(byte, 1, UNBOUNDED);
-    let ending = lexicon.concat(ANY, words);
-    let earlier = lexicon.concat(ending, more);
-    let never = lexicon.not(earlier);
-    lexicon.and(&[text, until, never])
-}
-
 /// Lists of strings as languages, each list once, and made a few strings a time: under a lock, so
 /// that others can pass.
 #[derive(Default)]
@@ -178,11 +166,6 @@ impl Languages {
                 let list = self.lists.get(lexicon, words, max_asked)?;
                 (not_ending(lexicon, list), size(words) + 1)
             }
-            NodeKind::TextUntil { ends, words } => {
-                let all = self.lists.get(lexicon, words, max_asked)?;
-                let list = self.lists.get(lexicon, ends, max_asked)?;
-                (text_until(lexicon, list, all), size(words) + size(ends))
-            }
             NodeKind::Substring(parts) => (self.parts.get(lexicon, parts, max_asked)?, parts.size),
             _ => return None,
         })
@@ -198,10 +181,7 @@ impl Languages {
     pub(super) fn is_listed(node: &NodeKind) -> bool {
         match node {
             NodeKind::Literal(text) => text.len() > LONG,
-            NodeKind::TextWithout(_)
-            | NodeKind::NotEnding(_)
-            | NodeKind::TextUntil { .. }
-            | NodeKind::Substring(_) => true,
+            NodeKind::TextWithout(_) | NodeKind::NotEnding(_) | NodeKind::Substring(_) => true,
             _ => false,
         }
     }

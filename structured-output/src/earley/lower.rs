@@ -339,10 +339,7 @@ impl Lowering {
                 }
             }
             // These are made before, in more than one go.
-            NodeKind::Substring(_)
-            | NodeKind::TextWithout(_)
-            | NodeKind::NotEnding(_)
-            | NodeKind::TextUntil { .. } => {
+            NodeKind::Substring(_) | NodeKind::TextWithout(_) | NodeKind::NotEnding(_) => {
                 let (expr, size) = self.listed.take().unwrap_or((EMPTY, 1));
                 Value::Regular(expr, size)
             }

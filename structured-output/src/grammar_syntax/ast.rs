@@ -86,11 +86,6 @@ pub(crate) enum NodeKind {
         inner: NodeId,
         max: u32,
     },
-    /// Text that ends with one of some strings, and in which no other place ends one of the words.
-    TextUntil {
-        ends: Words,
-        words: Words,
-    },
     /// One token of a set.
     Tokens(TokenSet),
     /// The token that is written so, or its text. Only a vocabulary can say whether there is one.

@@ -1,8 +1,9 @@
 //! Free text until a trigger, then what belongs to it, then perhaps free text again.
 
 use super::ast::{Grammar, NodeId, NodeKind, RuleBuilder, SyntaxError, SyntaxLimits, TokenSet};
+use super::cursor::cut;
 use super::piece_trie::trie;
-use super::words::{Words, overlaps};
+use super::words::{Words, holding, overlaps};
 use crate::lexical::UNBOUNDED;
 
 /// So many bytes of strings that are made count as a part of the grammar.
@@ -24,8 +25,10 @@ pub(crate) struct Tag {
 pub(crate) struct Dispatch {
     pub(crate) offset: usize,
     pub(crate) tags: Vec<Tag>,
-    /// Strings that don't occur in free text.
+    /// Strings that don't occur in free text, nor where it goes over into a trigger.
     pub(crate) excludes: Vec<Box<str>>,
+    /// Triggers without a tag: nothing can follow them.
+    pub(crate) unused: Vec<Box<str>>,
     /// Whether free text follows a tag; else that is the end.
     pub(crate) is_loop: bool,
     /// Whether it begins with a tag, without free text before it.
@@ -48,6 +51,7 @@ impl Dispatch {
             offset,
             tags: Vec::new(),
             excludes: Vec::new(),
+            unused: Vec::new(),
             is_loop: true,
             at_least_one: false,
         }
@@ -56,14 +60,15 @@ impl Dispatch {
     /// The dispatch as a node.
     ///
     /// Free text and a trigger are told apart by trying both: the text that holds no trigger may end
-    /// at any place, and there the triggers, gathered in a trie, may begin. Where a trigger could
-    /// begin within another string that must not occur, the text before it must not end with what
-    /// that string begins with: triggers are gathered by what that is.
+    /// at any place, and there the triggers, gathered in a trie, may begin. So of two triggers of which
+    /// one holds the other, either may be meant. Where a trigger could begin within another string that
+    /// must not occur, the text before it must not end with what that string begins with: triggers are
+    /// gathered by what that is.
     ///
     /// # Errors
     ///
-    /// A string that is empty, more strings than a grammar may have parts, and triggers that overlap in
-    /// too many ways.
+    /// A string that is empty, a trigger that holds what may not occur, more strings than a grammar may have
+    /// parts, and triggers that overlap in too many ways.
     pub(crate) fn build(
         self,
         rule: &mut RuleBuilder,
@@ -74,19 +79,33 @@ impl Dispatch {
         let Self {
             tags,
             mut excludes,
+            unused,
             is_loop,
             at_least_one,
             ..
         } = self;
         if tags.iter().any(|tag| tag.trigger.is_empty())
-            || excludes.iter().any(|text| text.is_empty())
+            || [&excludes, &unused]
+                .into_iter()
+                .flatten()
+                .any(|text| text.is_empty())
         {
             return Err(SyntaxError::new(
                 offset,
                 "a trigger or an excluded string is empty: it would be everywhere",
             ));
         }
-        grammar.charge(tags.len() + excludes.len(), offset, limits)?;
+        grammar.charge(tags.len() + excludes.len() + unused.len(), offset, limits)?;
+        let triggers = tags.iter().map(|tag| &*tag.trigger);
+        if let Some((trigger, excluded)) = holding(triggers.clone(), &excludes) {
+            let message = format!(
+                "no tag could begin with the trigger `{}`, which holds `{}`, and that may not occur: it is \
+                 excluded here, or ends what is around",
+                cut(trigger),
+                cut(excluded)
+            );
+            return Err(SyntaxError::new(offset, message));
+        }
         let starts = |tag: &Tag| {
             let text = format!("{}{}", tag.trigger, tag.rest);
             (grammar.pieces(&text), tag.content)
@@ -95,9 +114,9 @@ impl Dispatch {
             true => Some(trie(rule, offset, tags.iter().map(starts).collect())),
             false => None,
         };
+        excludes.extend(unused);
         excludes.extend(tags.iter().map(|tag| tag.trigger.clone()));
         let words = Words::new(excludes);
-        let triggers = tags.iter().map(|tag| &*tag.trigger);
         let overlaps = overlaps(triggers, &words).ok_or_else(|| limits.too_many_nodes(offset))?;
         if overlaps.classes.len() > MAX_CLASSES {
             let message = format!(
@@ -109,10 +128,7 @@ impl Dispatch {
         // Tags by what may stand before them.
         let mut groups = vec![Vec::new(); 1 + overlaps.classes.len()];
         for (tag, class) in tags.iter().zip(&overlaps.of_words) {
-            match class {
-                None => {}
-                Some(class) => groups[class.map_or(0, |class| 1 + class)].push(starts(tag)),
-            }
+            groups[class.map_or(0, |class| 1 + class)].push(starts(tag));
         }
         grammar.charge(overlaps.num_bytes / BYTES_PER_PART, offset, limits)?;
         let text = rule.push(offset, NodeKind::TextWithout(words));
@@ -132,38 +148,6 @@ impl Dispatch {
         let tag = rule.alternate(offset, ways);
         Ok(looped(rule, offset, first, text, tag, is_loop))
     }
-}
-
-/// Free text up to one of some strings, that string included.
-///
-/// # Errors
-///
-/// More strings than a grammar may have parts.
-pub(crate) fn text_until(
-    rule: &mut RuleBuilder,
-    grammar: &mut Grammar,
-    limits: &SyntaxLimits,
-    offset: usize,
-    ends: &Words,
-    excludes: &[Box<str>],
-) -> Result<NodeId, SyntaxError> {
-    let words = match excludes {
-        [] => ends.clone(),
-        _ => Words::new([ends, excludes].concat()),
-    };
-    grammar.charge(words.len(), offset, limits)?;
-    let overlap = overlaps(ends.iter().map(|end| &**end), &words);
-    if overlap.is_none_or(|found| found.of_words.iter().any(|class| *class != Some(None))) {
-        let ends = ends.clone();
-        return Ok(rule.push(offset, NodeKind::TextUntil { ends, words }));
-    }
-    let text = rule.push(offset, NodeKind::TextWithout(words));
-    let ends = ends
-        .iter()
-        .map(|end| rule.pieces(offset, &grammar.pieces(end)));
-    let ends = ends.collect();
-    let ends = rule.alternate(offset, ends);
-    Ok(rule.concat(offset, vec![text, ends]))
 }
 
 /// `(text tag)* text` and what else the flags make of it.

@@ -102,9 +102,25 @@ impl Automaton {
             Some(at)
         })
     }
+
+    /// Whether one of the words is in a text.
+    fn occurs_in(&self, text: &str) -> bool {
+        let mut at = ROOT;
+        text.bytes().any(|byte| {
+            at = loop {
+                match self.next.get(&(at, byte)) {
+                    Some(&next) => break next,
+                    None if at == ROOT => break ROOT,
+                    None => at = self.suffix[at as usize],
+                }
+            };
+            self.ends_word[at as usize]
+        })
+    }
 }
 
-/// What text before a word must not end with, so that no other word ends before that one does.
+/// What text before a word must not end with, so that no other word begins before that one does and ends
+/// with it or within it.
 pub(super) struct Class {
     /// A class of which all is forbidden here too; it comes before this one. `None` for text that
     /// may end with anything.
@@ -117,9 +133,8 @@ pub(super) struct Class {
 #[derive(Default)]
 pub(super) struct Overlaps {
     pub(super) classes: Vec<Class>,
-    /// Of each word: `None` where another word ends within it, so that it is never the first;
-    /// `Some(None)` where any text may stand before it.
-    pub(super) of_words: Vec<Option<Option<usize>>>,
+    /// Of each word: `None` where any text may stand before it.
+    pub(super) of_words: Vec<Option<usize>>,
     /// Bytes of all that is forbidden.
     pub(super) num_bytes: usize,
 }
@@ -127,20 +142,20 @@ pub(super) struct Overlaps {
 /// More bytes in what is forbidden aren't listed.
 const MAX_ENDING_BYTES: usize = 8 << 20;
 
-/// Where `ends` overlap with words, which they are among. `None` where that takes more to say than
-/// some megabytes.
+/// Where `starts` overlap with words that begin before them; they are among the words. `None` where that
+/// takes more to say than some megabytes.
 ///
-/// A word that begins before `end` and ends within it is `x v`, where `v` is a beginning of `end`: so
-/// the text before `end` must not end with `x`. All such `v` lie on the path of `end`, and words with
-/// the same last `v` are of one class.
+/// A word that begins before `start` and ends with it or within it is `x v`, where `v` is a beginning of
+/// `start`: so the text before `start` must not end with `x`. All such `v` lie on the path of `start`, and
+/// words with the same last `v` are of one class.
 pub(super) fn overlaps<'a>(
-    ends: impl Iterator<Item = &'a str> + Clone,
+    starts: impl Iterator<Item = &'a str> + Clone,
     words: &Words,
 ) -> Option<Overlaps> {
     let automaton = Automaton::new(words);
     let mut is_within = vec![false; automaton.depth.len()];
-    for end in ends.clone() {
-        for at in automaton.path(end).take(end.len().saturating_sub(1)) {
+    for start in starts.clone() {
+        for at in automaton.path(start) {
             is_within[at as usize] = true;
         }
     }
@@ -165,15 +180,11 @@ pub(super) fn overlaps<'a>(
     }
     let mut known: HashMap<u32, usize> = HashMap::new();
     let mut numbers: HashMap<(Option<usize>, Words), usize> = HashMap::new();
-    for end in ends {
-        let mut class = Some(None);
-        for at in automaton.path(end).take(end.len().saturating_sub(1)) {
-            if automaton.ends_word[at as usize] {
-                class = None;
-                break;
-            }
+    for start in starts {
+        let mut class = None;
+        for at in automaton.path(start) {
             if let Some(endings) = endings.remove(&at) {
-                let (parent, endings) = (class.flatten(), Words::new(endings));
+                let (parent, endings) = (class, Words::new(endings));
                 let classes = &mut overlaps.classes;
                 let same = numbers.entry((parent, endings.clone()));
                 let own = *same.or_insert_with(|| {
@@ -183,12 +194,26 @@ pub(super) fn overlaps<'a>(
                 known.insert(at, own);
             }
             if let Some(&own) = known.get(&at) {
-                class = Some(Some(own));
+                class = Some(own);
             }
         }
         overlaps.of_words.push(class);
     }
     Some(overlaps)
+}
+
+/// A text that holds one of some words, and that word.
+pub(super) fn holding<'a, 'b>(
+    mut texts: impl Iterator<Item = &'a str>,
+    words: &'b [Box<str>],
+) -> Option<(&'a str, &'b str)> {
+    if words.is_empty() {
+        return None;
+    }
+    let automaton = Automaton::new(words);
+    let text = texts.find(|text| automaton.occurs_in(text))?;
+    let word = words.iter().find(|word| text.contains(&***word))?;
+    Some((text, word))
 }
 
 /// Strings that others may begin with.

@@ -10,7 +10,7 @@ use crate::lexical::ByteSet;
 /// Nodes are in breadth-first order, the root first: the children of a node are adjacent, ascending
 /// by label, so that a walk reads them in one piece and finds one by bisection. Tokens are in
 /// depth-first order: those below a node are one range, its own first. Memory: 13 bytes per node
-/// (31 with what is known of the words below) and 4 per token.
+/// (47 with what is known of the words below) and 4 per token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Trie {
     /// One more than nodes, so that each node's children end where the next one's start.
@@ -20,12 +20,16 @@ pub(crate) struct Trie {
     tokens: Box<[u32]>,
     /// By node, the labels that occur below it; where labels are bytes and this was asked for.
     labels_below: Box<[Labels]>,
+    /// By node, the labels that occur on the edge to it and below, where that edge begins a character;
+    /// where `labels_below` is known.
+    labels_from: Box<[Labels]>,
     /// By node, the length of the longest word below it; where `labels_below` is known.
     heights: Box<[u16]>,
 }
 
-/// A set of labels of bytes: ASCII characters each, whole characters beyond ASCII as if they were one,
-/// and as another one what remains: NUL, DEL, and bytes that are no whole character.
+/// A set of labels of bytes: ASCII characters each, characters beyond ASCII as if they were one, also
+/// where a word ends within one, and as another one what remains: NUL, DEL, and bytes that are no
+/// character.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Labels(u128);
 
@@ -54,6 +58,11 @@ impl Labels {
             labels.0 |= Self::CHARACTER;
         }
         labels
+    }
+
+    /// How many there are.
+    pub(crate) fn len(self) -> u32 {
+        self.0.count_ones()
     }
 
     /// Whether one of these is in another set.
@@ -160,6 +169,7 @@ impl Trie {
             labels: labels.into(),
             tokens: order.into_iter().map(|(_, _, id)| id).collect(),
             labels_below: Box::default(),
+            labels_from: Box::default(),
             heights: Box::default(),
         }
     }
@@ -167,6 +177,7 @@ impl Trie {
     /// Makes [`Trie::labels_below`] and [`Trie::height`] known. Time: a step per node.
     pub(super) fn find_labels_below(&mut self) {
         let mut below = vec![Labels::default(); self.labels.len()];
+        let mut from = below.clone();
         let mut heights = vec![0_u16; self.labels.len()];
         for node in (0..self.labels.len() as u32).rev() {
             for child in self.children(node) {
@@ -175,21 +186,25 @@ impl Trie {
                 let label = self.labels[child as usize];
                 let after = characters_from(label)
                     .and_then(|(firsts, more)| self.after_character(child, firsts, more, &below));
-                if let Some(after) = after {
-                    below[node as usize].0 |= Labels::CHARACTER | after.0;
-                    continue;
-                }
-                let of_child = below[child as usize].0;
-                below[node as usize].0 |= of_child;
-                below[node as usize].insert(label);
+                let of_child = match after {
+                    Some(after) => Labels(Labels::CHARACTER | after.0),
+                    None => {
+                        let mut labels = below[child as usize];
+                        labels.insert(label);
+                        labels
+                    }
+                };
+                from[child as usize] = of_child;
+                below[node as usize].0 |= of_child.0;
             }
         }
         self.labels_below = below.into();
+        self.labels_from = from.into();
         self.heights = heights.into();
     }
 
     /// The labels below the ends of all characters that go on at a node with a byte of `firsts` and
-    /// `more` bytes after it. `None` where some word isn't one of these. At most three deep.
+    /// `more` bytes after it; a word may end within one. `None` where some word isn't one of these. At most three deep.
     fn after_character(
         &self,
         node: u32,
@@ -197,9 +212,6 @@ impl Trie {
         more: u32,
         below: &[Labels],
     ) -> Option<Labels> {
-        if !self.own(node).is_empty() {
-            return None;
-        }
         let mut after = Labels::default();
         for child in self.children(node) {
             if !firsts.contains(&self.labels[child as usize]) {
@@ -217,6 +229,11 @@ impl Trie {
     /// The labels that occur below a node; `None` where that is not known.
     pub(crate) fn labels_below(&self, node: u32) -> Option<Labels> {
         self.labels_below.get(node as usize).copied()
+    }
+
+    /// The labels that occur on the edge to a node and below it; `None` where that is not known.
+    pub(crate) fn labels_from(&self, node: u32) -> Option<Labels> {
+        self.labels_from.get(node as usize).copied()
     }
 
     /// The length of the longest word below a node; `u32::MAX` where that is not known.
@@ -341,6 +358,7 @@ impl Trie {
             labels,
             tokens,
             labels_below: Box::default(),
+            labels_from: Box::default(),
             heights: Box::default(),
         })
     }
@@ -351,6 +369,7 @@ impl Trie {
             + self.labels.len()
             + size_of_val(&*self.tokens)
             + size_of_val(&*self.labels_below)
+            + size_of_val(&*self.labels_from)
             + size_of_val(&*self.heights)
     }
 }
@@ -422,6 +441,9 @@ mod tests {
             let Some(below) = trie.labels_below(ROOT) else {
                 return Err(TestCaseError::fail("asked for"));
             };
+            let of_children = trie.children(ROOT).map(|child| trie.labels_from(child));
+            let of_children = of_children.flatten().fold(0, |all, labels| all | labels.0);
+            prop_assert_eq!(of_children, below.0);
             if below.is_subset(Labels::within(&stays, false)) {
                 prop_assert!(vocab.iter().flatten().all(|&byte| stays.contains(byte)));
             } else {

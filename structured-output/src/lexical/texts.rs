@@ -44,7 +44,7 @@ impl Lexicon {
         while let Some(&state) = states.get(at) {
             at += 1;
             for (_, next) in self.derivatives(state, fuel)? {
-                if next == EPSILON || states.contains(&next) {
+                if next == EPSILON || self.is_mark(next) || states.contains(&next) {
                     continue;
                 }
                 if self.is_nullable(next) || states.len() == MOST_STATES {

@@ -105,7 +105,7 @@ pub(crate) fn clear_bits(words: &mut [u32], ids: &[u32]) {
 }
 
 /// The ids of the bits that are set, ascending.
-fn ids_of(words: &[u32]) -> impl Iterator<Item = u32> {
+pub(crate) fn ids_of(words: &[u32]) -> impl Iterator<Item = u32> {
     words.iter().zip(0_u32..).flat_map(|(&word, index)| {
         let mut left = word;
         std::iter::from_fn(move || {

@@ -19,11 +19,13 @@ pub(crate) struct Recipe {
     pub(crate) ids: Vec<u32>,
 }
 
-/// Masks by their recipes. Equality is checked in full: a hash collision costs a comparison, never
+/// Masks by their recipes, or by their words. Equality is checked in full: a hash collision costs a comparison, never
 /// a wrong mask.
 #[derive(Default)]
 pub(crate) struct MaskStore {
     masks: HashTable<(Recipe, Arc<Mask>)>,
+    /// Those that are known by their words.
+    by_words: HashTable<Arc<Mask>>,
     hasher: DefaultHashBuilder,
     bytes: usize,
 }
@@ -61,26 +63,36 @@ impl MaskStore {
     /// A mask from its words: known by its content.
     pub(crate) fn intern_words(&mut self, words: Vec<u32>) -> Arc<Mask> {
         let count = words.iter().map(|word| word.count_ones() as usize).sum();
-        let mask = Mask::from_words(words, count);
-        let numbers = match &mask {
-            Mask::Dense { words, .. } => words,
-            Mask::Sparse(ids) => ids,
+        let mask = match Mask::from_words(words, count) {
+            Mask::Sparse(ids) => {
+                let recipe = Recipe {
+                    sets: Vec::new(),
+                    ids: ids.into_vec(),
+                };
+                return self.intern(recipe, |recipe| Mask::from_ids(recipe.ids.clone()));
+            }
+            dense => dense,
         };
-        // No number of a set is this one: the recipe lists words.
-        let sets = match mask {
-            Mask::Dense { .. } => vec![u32::MAX],
-            Mask::Sparse(_) => Vec::new(),
-        };
-        let recipe = Recipe {
-            sets,
-            ids: numbers.to_vec(),
-        };
-        self.intern(recipe, |_| mask)
+        let hasher = &self.hasher;
+        let entry = self.by_words.entry(
+            hasher.hash_one(&mask),
+            |known| **known == mask,
+            |known| hasher.hash_one(&**known),
+        );
+        match entry {
+            Entry::Occupied(known) => Arc::clone(known.get()),
+            Entry::Vacant(place) => {
+                self.bytes += mask.memory_bytes();
+                Arc::clone(place.insert(Arc::new(mask)).get())
+            }
+        }
     }
 
     /// Bytes of memory held.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.bytes + self.masks.capacity() * (size_of::<(Recipe, usize)>() + 1)
+        self.bytes
+            + self.masks.capacity() * (size_of::<(Recipe, usize)>() + 1)
+            + self.by_words.capacity() * (size_of::<usize>() + 1)
     }
 }
 

@@ -249,6 +249,11 @@ impl Table {
         labels.is_subset(self.states[state as usize].stays)
     }
 
+    /// Whether many bytes lead from an expanded state to itself.
+    pub(crate) fn stays_by_many(&self, state: u32) -> bool {
+        self.states[state as usize].stays.len() >= MANY_BYTES as u32
+    }
+
     /// Whether an expanded state has few bytes to go on with, beside so many children.
     pub(crate) fn has_few(&self, state: u32, num_children: usize) -> bool {
         usize::from(self.states[state as usize].num_bytes) * 4 < num_children
@@ -285,27 +290,15 @@ impl Table {
 
     /// The bytes by which two expanded states have different derivatives.
     pub(crate) fn apart(&self, lexicon: &Lexicon, own: u32, other: u32) -> ByteSet {
-        let [own, other] = [own, other].map(|state| self.targets_by_byte(lexicon, state));
-        let mut apart = ByteSet::EMPTY;
-        for ((byte, own), other) in (0..=255).zip(own).zip(other) {
-            if own != other {
-                apart.insert(byte);
-            }
-        }
-        apart
-    }
-
-    /// The derivative of an expanded state by each byte.
-    fn targets_by_byte(&self, lexicon: &Lexicon, state: u32) -> [ExprId; 256] {
-        let mut targets = [EMPTY; 256];
-        for (bytes, to) in self.entries(lexicon, state) {
-            if to != EMPTY {
-                for byte in bytes.iter() {
-                    targets[usize::from(byte)] = to;
+        let mut alike = ByteSet::EMPTY;
+        for (bytes, to) in self.entries(lexicon, own) {
+            for (others, other) in self.entries(lexicon, other) {
+                if to == other {
+                    alike = alike.union(&bytes.intersection(&others));
                 }
             }
         }
-        targets
+        alike.complement()
     }
 
     /// The class of each byte in an expanded state, for [`Table::step_by_class`]; `None` where

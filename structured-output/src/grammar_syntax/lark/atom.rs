@@ -64,6 +64,11 @@ impl<'a> Parser<'a, '_> {
                 let start = self.cursor.offset();
                 self.json()?;
                 let text = &self.cursor.source()[start..self.cursor.offset()];
+                if has_own_options(text, self.limits.max_nesting) {
+                    let message =
+                        "`x-guidance` is not supported: white space in this JSON is flexible";
+                    return Err(SyntaxError::new(start, message));
+                }
                 Ok(NodeKind::Json(EmbeddedSchema {
                     text: text.into(),
                     any_order: false,
@@ -404,4 +409,14 @@ fn words(text: &str) -> Vec<Box<str>> {
         last = Some(kind(c));
     }
     words.into_iter().map(Into::into).collect()
+}
+
+/// Whether a schema brings llguidance's options, which would change what texts it has.
+fn has_own_options(schema: &str, max_nesting: usize) -> bool {
+    const NAME: &str = "x-guidance";
+    schema.contains(NAME)
+        && matches!(
+            Value::parse(schema, max_nesting),
+            Ok(Value::Object(members)) if members.iter().any(|(name, _)| name == NAME)
+        )
 }

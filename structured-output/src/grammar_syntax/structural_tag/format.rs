@@ -105,7 +105,7 @@ impl Parser<'_> {
             "tag" => return self.tag(fields, rule),
             "triggered_tags" => return self.triggered_tags(fields, rule, ends),
             "tags_with_separator" => return self.tags_with_separator(fields, rule),
-            "dispatch" => return self.dispatch(fields, rule, ends),
+            "dispatch" => return self.dispatch(fields, rule),
             "token" => {
                 let token_pointer = fields.at("token");
                 return self.token(fields.required("token")?, &token_pointer, rule);

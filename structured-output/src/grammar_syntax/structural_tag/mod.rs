@@ -7,7 +7,6 @@
 //! | `fields` | reading an object's fields |
 //! | `format` | formats one by one |
 //! | `tags` | tags, and free text with tags in it |
-//! | `plain_text` | a tag's content that is free text up to its end |
 //! | `xml` | the members of an object as tags |
 //! | `xml_value` | their values |
 //! | `depth` | bounds on what references lead to |
@@ -16,7 +15,6 @@
 mod depth;
 mod fields;
 mod format;
-mod plain_text;
 mod tags;
 mod xml;
 mod xml_nested;

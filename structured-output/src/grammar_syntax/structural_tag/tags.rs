@@ -6,10 +6,9 @@ use hashbrown::HashSet;
 
 use super::super::Words;
 use super::super::ast::{Among, NodeId, NodeKind, RuleBuilder, RuleId, TokenSet};
-use super::super::dispatch::{Dispatch, Tag, TokenDispatch, text_until};
+use super::super::dispatch::{Dispatch, Tag, TokenDispatch};
 use super::super::words::Beginnings;
 use super::fields::{Fields, refuse, shown, token};
-use super::plain_text::plain_text;
 use super::{Ends, Parser, TagError, at};
 use crate::json::Value;
 use crate::lexical::UNBOUNDED;
@@ -57,40 +56,19 @@ impl Parser<'_> {
                 tokens: vec![token(value, pointer)?],
             },
         };
-        let body = match plain_text(content, &ends) {
-            Some(text) if !text.is_bounded => {
-                let (grammar, limits) = (&mut *self.grammar, self.limits);
-                let text = text_until(
-                    &mut builder,
-                    grammar,
-                    limits,
-                    0,
-                    &ends.texts,
-                    &text.excludes,
-                );
-                text.map_err(|error| at(fields.pointer, error))?
+        let content = self.part(content, &content_pointer, &ends, &mut builder)?;
+        let end = match end {
+            Delimiter::Texts(texts) => {
+                let mut ways = Vec::with_capacity(texts.len());
+                for text in texts {
+                    let pieces = self.grammar.pieces(&text);
+                    ways.push(builder.pieces(0, &pieces));
+                }
+                builder.alternate(0, ways)
             }
-            Some(text) if self.overlaps(&text, &ends, fields.pointer)? => {
-                self.bounded_text(content, &content_pointer, &text, &ends, &mut builder)?
-            }
-            _ => {
-                let content = self.part(content, &content_pointer, &ends, &mut builder)?;
-                let end = match end {
-                    Delimiter::Texts(texts) => {
-                        let mut ways = Vec::with_capacity(texts.len());
-                        for text in texts {
-                            let pieces = self.grammar.pieces(&text);
-                            ways.push(builder.pieces(0, &pieces));
-                        }
-                        builder.alternate(0, ways)
-                    }
-                    Delimiter::Token(value, pointer) => {
-                        self.token(&value, &pointer, &mut builder)?
-                    }
-                };
-                builder.concat(0, vec![content, end])
-            }
+            Delimiter::Token(value, pointer) => self.token(&value, &pointer, &mut builder)?,
         };
+        let body = builder.concat(0, vec![content, end]);
         self.define(rule, fields.pointer, builder, body)?;
         Ok(rule)
     }
@@ -156,20 +134,20 @@ impl Parser<'_> {
                 content,
             });
         }
-        // A trigger without tag may not occur either: nothing could follow it.
         let unused = triggers
             .iter()
             .filter(|trigger| !used.contains(&***trigger));
-        dispatch.excludes.extend(unused.cloned());
+        dispatch.unused.extend(unused.cloned());
         let kind = dispatch.build(rule, self.grammar, self.limits);
         Ok(rule.push(0, kind.map_err(|error| at(fields.pointer, error))?))
     }
 
+    /// Unlike tags that are triggered it may hold what ends a tag around it, as in XGrammar: what may not occur
+    /// is named by `excludes`.
     pub(super) fn dispatch(
         &mut self,
         fields: &mut Fields<'_>,
         rule: &mut RuleBuilder,
-        ends: &Ends,
     ) -> Result<NodeId, TagError> {
         let mut dispatch = Dispatch::new(0);
         for (trigger, content, pointer) in self.rules(fields, rule)? {
@@ -187,7 +165,6 @@ impl Parser<'_> {
         }
         dispatch.is_loop = fields.flag("loop", true)?;
         dispatch.excludes = fields.texts("excludes")?;
-        dispatch.excludes.extend_from_slice(&ends.texts);
         let kind = dispatch.build(rule, self.grammar, self.limits);
         Ok(rule.push(0, kind.map_err(|error| at(fields.pointer, error))?))
     }
@@ -324,6 +301,9 @@ impl Parser<'_> {
     /// The older form: `structures` of begin, schema and end, and `triggers`.
     pub(super) fn structures(&mut self, fields: &mut Fields<'_>) -> Result<RuleId, TagError> {
         let structures = fields.array("structures")?;
+        if structures.is_empty() {
+            return fields.refuse("structures", "must hold at least one structure");
+        }
         let mut tags = Vec::with_capacity(structures.len());
         for (index, item) in structures.iter().enumerate() {
             let pointer = format!("{}/{index}", fields.at("structures"));
@@ -347,8 +327,27 @@ impl Parser<'_> {
             ("triggers", fields.required("triggers")?.clone()),
             ("tags", Value::Array(std::sync::Arc::new(tags))),
         ]);
-        self.format(&format, "", &Ends::default())
+        let root = self.format(&format, "", &Ends::default());
+        for origin in &mut self.pointers {
+            origin.pointer = in_structures(&origin.pointer);
+        }
+        root.map_err(|error| match error {
+            TagError::At { pointer, message } => TagError::At {
+                pointer: in_structures(&pointer),
+                message,
+            },
+            limit => limit,
+        })
     }
+}
+
+/// Where the older form has what stands at a pointer in the tags that are made of it.
+fn in_structures(pointer: &str) -> String {
+    let Some(rest) = pointer.strip_prefix("/tags") else {
+        return pointer.to_owned();
+    };
+    let rest = rest.replacen("/content/json_schema", "/schema", 1);
+    format!("/structures{}", rest.replacen("/content", "/schema", 1))
 }
 
 fn object<const N: usize>(members: [(&str, Value); N]) -> Value {
