@@ -62,29 +62,6 @@ impl Unions {
             + self.reads.capacity() * size_of::<ContextId>()
     }
 
-    /// Joins those of sorted returns that lead to one node. A union that isn't known is asked for,
-    /// or done without. What had to be looked into goes to `reads`.
-    fn merge(&self, returns: &[Return], may_ask: bool, reads: &mut Vec<ContextId>) -> Merged {
-        let mut merged = Vec::with_capacity(returns.len());
-        for group in returns.chunk_by(|a, b| a.node == b.node) {
-            let mut whole = group[0];
-            for place in &group[1..] {
-                match self.known.get(&pair(whole.context, place.context)) {
-                    Some(union) => {
-                        reads.extend([whole.context, place.context]);
-                        let (start, end) = union.reads;
-                        reads.extend_from_slice(&self.reads[start as usize..end as usize]);
-                        whole.context = union.context;
-                    }
-                    None if may_ask => return Merged::Needs(whole.context, place.context),
-                    None => merged.push(*place),
-                }
-            }
-            merged.push(whole);
-        }
-        Merged::Returns(merged)
-    }
-
     fn insert(&mut self, key: (ContextId, ContextId), context: ContextId, reads: Vec<ContextId>) {
         let start = self.reads.len() as u32;
         match reads.len() > MAX_READS || reads.contains(&FAR) {
@@ -97,6 +74,64 @@ impl Unions {
 }
 
 impl Parser {
+    /// Whether one context holds another one: it is the same, or returns to it where a rule may end.
+    /// Others may hold each other too.
+    fn absorbs(&self, whole: ContextId, part: ContextId) -> bool {
+        let returns_to_part = |place: &Return| {
+            *place != Return::END
+                && place.context == part
+                && self.program.node(place.node).accepting
+        };
+        whole == part || self.contexts.returns(whole).iter().any(returns_to_part)
+    }
+
+    /// The union of two contexts, where it is known. What had to be looked into goes to `reads`.
+    fn known_union(
+        &self,
+        a: ContextId,
+        b: ContextId,
+        reads: &mut Vec<ContextId>,
+    ) -> Option<ContextId> {
+        // The later one may hold the earlier one.
+        let (earlier, later) = pair(a, b);
+        let known = self.unions.known.get(&(earlier, later));
+        if let Some(union) = known {
+            let (start, end) = union.reads;
+            reads.extend([a, b]);
+            reads.extend_from_slice(&self.unions.reads[start as usize..end as usize]);
+            return Some(union.context);
+        }
+        self.absorbs(later, earlier).then(|| {
+            reads.push(later);
+            later
+        })
+    }
+
+    /// Joins those of sorted returns that lead to one node. A union that isn't known is asked for,
+    /// or done without. What had to be looked into goes to `reads`.
+    fn try_merge(
+        &self,
+        returns: &[Return],
+        may_ask: bool,
+        reads: &mut Vec<ContextId>,
+    ) -> Merged {
+        let mut merged = Vec::with_capacity(returns.len());
+        for group in returns.chunk_by(|a, b| a.node == b.node) {
+            let mut whole = group[0];
+            for place in &group[1..] {
+                match self.known_union(whole.context, place.context, reads) {
+                    Some(union) => whole.context = union,
+                    None if may_ask => return Merged::Needs(whole.context, place.context),
+                    None => merged.push(*place),
+                }
+            }
+            merged.push(whole);
+        }
+        merged.sort_unstable();
+        merged.dedup();
+        Merged::Returns(merged)
+    }
+
     /// Joins those of sorted returns that lead to one node. What had to be looked into goes to
     /// `reads`.
     pub(super) fn merge(
@@ -112,11 +147,9 @@ impl Parser {
         loop {
             fuel.burn(returns.len() as u64)?;
             let before = reads.len();
-            match self.unions.merge(returns, left > 0, reads) {
+            match self.try_merge(returns, left > 0, reads) {
                 Merged::Returns(merged) => {
                     *returns = merged;
-                    returns.sort_unstable();
-                    returns.dedup();
                     return Ok(());
                 }
                 Merged::Needs(a, b) => {
@@ -143,10 +176,8 @@ impl Parser {
             returns.sort_unstable();
             returns.dedup();
             let mut reads = Vec::new();
-            match self.unions.merge(&returns, *left > 0, &mut reads) {
+            match self.try_merge(&returns, *left > 0, &mut reads) {
                 Merged::Returns(mut merged) => {
-                    merged.sort_unstable();
-                    merged.dedup();
                     self.drop_implied(&mut merged);
                     let union = self.interned_context(&merged);
                     reads.sort_unstable();
