@@ -1,11 +1,13 @@
 //! Contexts and states in one form, so that fewer are told apart that mean the same.
 //!
 //! A state is a set of texts that may follow, and so is a context; how they came about makes no
-//! difference. Three equations keep ambiguous texts from making ever more of them:
+//! difference. Four equations keep ambiguous texts from making ever more of them:
 //! * What returns to a node where its rule may end returns to that rule's callers too, so these need
 //!   no mention beside it: `C(n) c + c = C(n) c` where `C(n)` holds the empty text.
 //! * A node that is a loop, such as that of `("," item)*`, is as good once as many times one after
 //!   the other: `C(n) C(n) = C(n)`.
+//! * A node that is returned to in several contexts is returned to in their union (see `union`):
+//!   `n c + n d = n (c + d)`.
 //! * A lexeme that is read for several contexts is read once for their union, and counts that are read
 //!   for one context are one language.
 

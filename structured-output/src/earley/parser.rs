@@ -9,7 +9,9 @@
 //! keeps ambiguous texts small stands in `canonical`.
 //!
 //! For an unambiguous grammar a state has few lexemes and a byte costs a few look-ups, whatever came
-//! before. At worst there are as many as places of the text where a rule may have begun.
+//! before. Where it is ambiguous, contexts of one node are joined (see `union`), so there is one item for
+//! each lexeme and node. At worst, where such a union would be large, there are as many as places of
+//! the text where a rule may have begun.
 
 use std::hash::{BuildHasher, Hash};
 
