@@ -4,9 +4,7 @@
 
 use std::sync::Arc;
 
-use structured_output::{
-    CompilerOptions, GrammarCompiler, GrammarMatcher, Limits, TokenizerInfo,
-};
+use structured_output::{CompilerOptions, GrammarCompiler, GrammarMatcher, Limits, TokenizerInfo};
 
 const EOS: u32 = 0;
 
@@ -83,7 +81,11 @@ fn masks_of_ambiguous_grammars_take_few_steps_and_are_exact() {
             for (id, token) in (0..).zip(&vocab).skip(1) {
                 let is_accepted = matcher.validate_tokens(&[id]).unwrap() == 1;
                 let token = String::from_utf8_lossy(token);
-                assert_eq!(mask.is_allowed(id), is_accepted, "{source}: {text:?} {token:?}");
+                assert_eq!(
+                    mask.is_allowed(id),
+                    is_accepted,
+                    "{source}: {text:?} {token:?}"
+                );
             }
         }
     }

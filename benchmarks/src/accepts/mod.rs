@@ -214,9 +214,9 @@ mod tests {
         accepts.compiler = GrammarCompiler::new(byte_vocabulary().unwrap(), options);
         let request = |input: &str| {
             let names: Vec<String> = (0..100).map(|n| format!("r{n}")).collect();
-            let rules = names.iter().map(|name| {
-                format!(r#"\n{name} ::= \"(\" {name} \")\" | \"{name}\""#)
-            });
+            let rules = names
+                .iter()
+                .map(|name| format!(r#"\n{name} ::= \"(\" {name} \")\" | \"{name}\""#));
             let source = format!(
                 r#"root ::= \"ab\" root | \"\" | \"!\" ({}){}"#,
                 names.join(" | "),

@@ -29,8 +29,13 @@ impl TokenAutomaton {
         let mask = if !self.parser_needs_search() {
             let items = self.grammars.parser.items(state).to_vec();
             let mut words = vec![0_u32; self.index.text_tokens().len()];
+            self.grammars.memo.has_many_ways = false;
             for item in items {
                 self.add_item(item, &mut words, fuel)?;
+                if self.grammars.memo.has_many_ways {
+                    self.walk_state(state, &mut words, fuel)?;
+                    break;
+                }
             }
             self.interned(words)
         } else {
@@ -39,6 +44,27 @@ impl TokenAutomaton {
         let memo = &mut self.grammars.memo;
         memo.by_state.insert(state, Arc::clone(&mask));
         Ok(mask)
+    }
+
+    /// Finds what a state allows by a walk of all tokens, where they go on in too many ways for a look
+    /// at each item by itself.
+    fn walk_state(
+        &mut self,
+        state: StateId,
+        words: &mut [u32],
+        fuel: &mut Fuel,
+    ) -> Result<(), OutOfFuel> {
+        self.grammars.memo.has_many_ways = false;
+        words.fill(0);
+        for item in self.grammars.parser.items(state).to_vec() {
+            if item.lexeme.text().is_none() {
+                self.add_item(item, words, fuel)?;
+            }
+        }
+        let index = Arc::clone(&self.index);
+        self.walk_parser(index.byte_trie(), state, fuel, |tokens| {
+            set_bits(words, tokens)
+        })
     }
 
     /// Adds the tokens with which the text ends.
@@ -140,6 +166,9 @@ impl TokenAutomaton {
         }
         let mask = self.interned(words);
         let memo = &mut self.grammars.memo;
+        if memo.has_many_ways {
+            return Ok(mask);
+        }
         memo.by_item.insert((text, context), Arc::clone(&mask));
         Ok(mask)
     }

@@ -6,7 +6,7 @@
 //! rule: such rests are few, and a trie of them is kept beside the tokens that the rule tells.
 //!
 //! Where rules may be over in many ways within a token, such as `***` in an ambiguous grammar, each
-//! way would have rests of its own. Then the tokens are walked with all that follows at once.
+//! way would have rests of its own. Then all tokens are walked at once (`walk_state`).
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::index::{ROOT, TokenizerIndex, Trie};
 use crate::lexical::{Fuel, OutOfFuel};
 use crate::mask::set_bits;
 
-/// After so many ways to go on with rests, tokens are walked with all that follows.
+/// After so many ways to go on with rests all tokens are walked at once.
 const MAX_WAYS: usize = 64;
 
 /// Tokens that go on after a language with a lexeme and what its rule has after it.
@@ -96,21 +96,23 @@ impl Found {
 }
 
 impl TokenAutomaton {
-    /// Adds the tokens that go on after a language with an item, large ends apart.
+    /// Adds the tokens that go on after a language with an item, large ends apart. Not all of them where
+    /// there are many ways to, which the memo is told.
     pub(super) fn add_language_exits(
         &mut self,
         alone: &Arc<LanguageMask>,
-        first: Item,
+        item: Item,
         words: &mut [u32],
         fuel: &mut Fuel,
     ) -> Result<(), OutOfFuel> {
-        let mut pending = vec![(Arc::clone(alone), first)];
+        let mut pending = vec![(Arc::clone(alone), item)];
         let mut seen: HashSet<(u32, Item)> = HashSet::new();
         let mut num_ways = 0;
         while let Some((rests, item)) = pending.pop() {
             num_ways += 1;
-            if num_ways > MAX_WAYS {
-                return self.walk_rests(alone, first, words, fuel);
+            if num_ways > MAX_WAYS || self.grammars.memo.has_many_ways {
+                self.grammars.memo.has_many_ways = true;
+                return Ok(());
             }
             self.grammars.parser.note(&[item.context]);
             for place in self.grammars.parser.returns(item.context) {
@@ -123,56 +125,6 @@ impl TokenAutomaton {
                     if self.may_exit(far, follower, fuel)? && seen.insert((far.number, follower)) {
                         pending.push((Arc::clone(far), follower));
                     }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Adds the tokens that go on after a language with an item and all that follows it, large ends
-    /// apart: a step for each byte.
-    fn walk_rests(
-        &mut self,
-        alone: &LanguageMask,
-        item: Item,
-        words: &mut [u32],
-        fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
-        let start = self.grammars.parser.single(item, fuel)?;
-        let start = self.number(start, fuel)?;
-        let places = match &alone.rests {
-            Rests::Trie(rests) => {
-                let set = |tokens: &[u32]| set_bits(words, tokens);
-                return self.walk_below(rests, ROOT, start, fuel, set);
-            }
-            Rests::Places(places) => places,
-        };
-        let index = Arc::clone(&self.index);
-        let trie = index.byte_trie();
-        let mut begin = 0;
-        for &(byte, end) in &places.first_bytes {
-            let leaves = &places.leaves[begin as usize..end as usize];
-            begin = end;
-            fuel.burn(1)?;
-            if !self.may_step(start, byte, fuel)? {
-                continue;
-            }
-            for leave in leaves {
-                let num_bytes = leave.num_bytes();
-                let known = &leave.rest[..num_bytes.min(NUM_KNOWN)];
-                let more = leave.later_bytes(|node| index.text_below(node));
-                let mut state = start;
-                for &byte in known.iter().chain(more) {
-                    fuel.burn(1)?;
-                    state = self.numbered_step(state, byte, fuel)?;
-                    if state == DEAD_END {
-                        break;
-                    }
-                }
-                if state != DEAD_END {
-                    set_bits(words, trie.ids(trie.own(leave.node)));
-                    let set = |tokens: &[u32]| set_bits(words, tokens);
-                    self.walk_below(trie, leave.node, state, fuel, set)?;
                 }
             }
         }

@@ -109,12 +109,7 @@ impl Parser {
 
     /// Joins those of sorted returns that lead to one node. A union that isn't known is asked for,
     /// or done without. What had to be looked into goes to `reads`.
-    fn try_merge(
-        &self,
-        returns: &[Return],
-        may_ask: bool,
-        reads: &mut Vec<ContextId>,
-    ) -> Merged {
+    fn try_merge(&self, returns: &[Return], may_ask: bool, reads: &mut Vec<ContextId>) -> Merged {
         let mut merged = Vec::with_capacity(returns.len());
         for group in returns.chunk_by(|a, b| a.node == b.node) {
             let mut whole = group[0];

@@ -308,7 +308,10 @@ fn ambiguity_costs_no_more_than_its_limit() {
     assert!(accepts(palindromes, &"ab".repeat(1000)));
     // Each place of the text is one where what follows may have begun.
     let open = "root ::= \"(\" root \")\" | [(a]+";
-    assert!(accepts(open, &format!("{}{}", "(".repeat(3000), ")".repeat(2999))));
+    assert!(accepts(
+        open,
+        &format!("{}{}", "(".repeat(3000), ")".repeat(2999))
+    ));
     // A hundred and fifty rules that differ in what comes next, all at once.
     let mut many = "root ::= \"a\" root | \"!\" (r0".to_owned();
     (1..150).for_each(|n| write!(many, " | r{n}").unwrap());
@@ -324,7 +327,9 @@ fn ambiguity_costs_no_more_than_its_limit() {
     for _ in 0..20 {
         assert!(matcher.accept_token(u32::from(b'a')).unwrap());
     }
-    let failed = b"!((".iter().find_map(|&byte| matcher.accept_token(u32::from(byte)).err());
+    let failed = b"!(("
+        .iter()
+        .find_map(|&byte| matcher.accept_token(u32::from(byte)).err());
     assert_eq!(failed, Some(MatcherError::ItemsExhausted { max: 100 }));
 }
 
