@@ -261,7 +261,9 @@ fn matchers_go_on_when_memory_apart_is_full() {
     compiler.move_apart(&mut hog, &cancel).unwrap();
     let mut neighbour = GrammarMatcher::new(&grammar);
     compiler.move_apart(&mut neighbour, &cancel).unwrap();
-    accept(&mut neighbour, "{\"a\":");
+    // It takes a part of the memory, so that there is more where the other goes.
+    let others: String = (0..100).map(|n| format!("\"other{n}\":1,")).collect();
+    accept(&mut neighbour, &format!("{{{others}\"a\":"));
     let keys = (0..).flat_map(|n| format!("\"key{n}\":1,").into_bytes());
     let text: Vec<u8> = std::iter::once(b'{').chain(keys).take(40_000).collect();
     let mut num_renewed = 0;

@@ -39,6 +39,7 @@ mod sequence_matcher;
 mod sum_exp;
 mod thinking_budget;
 mod topk_topp;
+mod vector_width;
 
 #[cfg(test)]
 mod tests;

@@ -77,12 +77,27 @@ impl Noise {
     }
 
     /// A lower bound of the variates of each of the blocks `first_block ..`, without a logarithm.
-    #[inline]
+    #[inline(always)]
     pub(super) fn lower_bounds(&self, first_block: u32) -> [f64; GROUP] {
         let blocks = std::array::from_fn(|lane| first_block + lane as u32);
         let [_, high, _, _] = self.words(blocks, Purpose::Block);
         // -ln(1 - v) >= v, and v is at least its upper 32 bits.
         high.map(|high| f64::from(high) * (TWO_TO_MINUS_32 / BLOCK as f64))
+    }
+
+    /// A lower bound of the variates of each of the tokens `first_id ..` of this block, likewise.
+    #[inline(always)]
+    pub(super) fn lower_bounds_within(&self, block: BlockNoise, first_id: u32) -> [f64; GROUP] {
+        let token_ids: [u32; GROUP] = std::array::from_fn(|lane| first_id + lane as u32);
+        let [_, high, _, _] = self.words(token_ids, Purpose::Token);
+        std::array::from_fn(|lane| {
+            let beyond = f64::from(high[lane]) * TWO_TO_MINUS_32;
+            if token_ids[lane] == block.owner {
+                block.smallest
+            } else {
+                block.smallest + beyond
+            }
+        })
     }
 
     #[inline(always)]

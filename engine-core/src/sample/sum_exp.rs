@@ -1,43 +1,11 @@
 //! The sum of exponentials over a row: the one pass of the sampler whose cost is arithmetic.
-//!
-//! Plain Rust over 8 lanes, compiled for several vector widths and chosen at run time. The compiler
-//! may not fuse its operations or reorder its sums, so a wider vector only takes more of the lanes
-//! at a time: the bits are the same on every machine.
 
 use super::math;
 use super::noise::BLOCK;
+use super::vector_width::{Pass, VectorWidth, run_at_width};
 
 /// Lanes that run side by side in a pass; fixed, so that sums don't depend on the machine.
 pub(super) const LANES: usize = 8;
-
-/// How wide the processor's vectors are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum VectorWidth {
-    /// What the target guarantees.
-    Portable,
-    /// AVX2.
-    #[cfg(target_arch = "x86_64")]
-    Bits256,
-    /// AVX-512 F and DQ.
-    #[cfg(target_arch = "x86_64")]
-    Bits512,
-}
-
-impl VectorWidth {
-    /// The widest of this processor. The standard library remembers what it has found out.
-    fn detect() -> Self {
-        #[cfg(target_arch = "x86_64")]
-        {
-            if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512dq") {
-                return Self::Bits512;
-            }
-            if is_x86_feature_detected!("avx2") {
-                return Self::Bits256;
-            }
-        }
-        Self::Portable
-    }
-}
 
 /// What a sum is over.
 #[derive(Clone, Copy)]
@@ -66,41 +34,22 @@ pub(super) fn sum_exp_of_blocks(
         max,
         inverse_temperature,
     };
-    sum_at_width(VectorWidth::detect(), terms)
+    run_at_width(VectorWidth::detect(), terms)
 }
 
-fn sum_at_width(width: VectorWidth, terms: Terms<'_>) -> f64 {
-    #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx2")]
-    fn bits_256(terms: Terms<'_>) -> f64 {
-        sum(terms)
-    }
-    #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx512f,avx512dq")]
-    fn bits_512(terms: Terms<'_>) -> f64 {
-        sum(terms)
-    }
-    match width {
-        VectorWidth::Portable => sum(terms),
-        // SAFETY: a width comes from detection: the processor has the instructions.
-        #[cfg(target_arch = "x86_64")]
-        VectorWidth::Bits256 => unsafe { bits_256(terms) },
-        // SAFETY: as above.
-        #[cfg(target_arch = "x86_64")]
-        VectorWidth::Bits512 => unsafe { bits_512(terms) },
-    }
-}
+impl Pass for Terms<'_> {
+    type Output = f64;
 
-/// Inlined, so that it is compiled with the instructions of each caller.
-#[inline(always)]
-fn sum(terms: Terms<'_>) -> f64 {
-    let mut total = 0.0;
-    for (block, &block_max) in terms.row.chunks(BLOCK).zip(terms.block_maxima) {
-        if block_max >= terms.floor {
-            total += sum_of_block(block, terms);
+    #[inline(always)]
+    fn run(self) -> f64 {
+        let mut total = 0.0;
+        for (block, &block_max) in self.row.chunks(BLOCK).zip(self.block_maxima) {
+            if block_max >= self.floor {
+                total += sum_of_block(block, self);
+            }
         }
+        total
     }
-    total
 }
 
 #[inline(always)]
@@ -129,17 +78,6 @@ mod tests {
 
     use super::*;
 
-    /// All widths of this processor.
-    fn available() -> Vec<VectorWidth> {
-        #[cfg(target_arch = "x86_64")]
-        match VectorWidth::detect() {
-            VectorWidth::Bits512 => return vec![VectorWidth::Bits256, VectorWidth::Bits512],
-            VectorWidth::Bits256 => return vec![VectorWidth::Bits256],
-            VectorWidth::Portable => {}
-        }
-        vec![VectorWidth::Portable]
-    }
-
     proptest! {
         #[test]
         fn every_width_gives_the_same_bits(
@@ -158,9 +96,9 @@ mod tests {
                 max: f64::from(maximum(&row)),
                 inverse_temperature,
             };
-            let expected = sum_at_width(VectorWidth::Portable, terms);
-            for width in available() {
-                let found = sum_at_width(width, terms);
+            let expected = run_at_width(VectorWidth::Portable, terms);
+            for width in VectorWidth::available() {
+                let found = run_at_width(width, terms);
                 prop_assert_eq!(found.to_bits(), expected.to_bits(), "{:?}", width);
             }
             let slow: f64 = row

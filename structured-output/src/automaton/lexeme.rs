@@ -5,11 +5,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::TokenAutomaton;
-use super::memo::{Exits, LexemeMask, Part, Parts, Reference};
+use super::memo::{Exits, LexemeMask, Part, Parts};
 use crate::index::{TokenizerIndex, Trie};
-use crate::lexical::{ByteSet, ExprId, Fuel, Less, MANY_MARKS, NO_MARK, OutOfFuel};
-use crate::mask::beside::{Difference, resting_state, walk_beside};
-use crate::mask::ended_texts::ended_texts;
+use crate::lexical::{ByteSet, ExprId, Fuel, MANY_MARKS, NO_MARK, OutOfFuel};
+use crate::mask::beside::resting_state;
 use crate::mask::walk::{Exit, Labelled, Visitor, walk};
 use crate::mask::{MAX_SPARSE, Mask, clear_bits, set_bits};
 
@@ -94,12 +93,12 @@ impl TokenAutomaton {
         if let Some(known) = self.masks.part(expr) {
             return Ok(known);
         }
+        if let Some(less) = self.part_without_texts(expr, fuel)? {
+            self.masks.share_part(expr, &less);
+            return Ok(less);
+        }
         let mut found = None;
         if self.has_many_bytes(expr, fuel)? {
-            if let Some(less) = self.part_without_texts(expr, fuel)? {
-                self.masks.share_part(expr, &less);
-                return Ok(less);
-            }
             found = self.part_of_characters(expr, fuel)?;
             if found.is_none() {
                 let lasting = self.machine.lexicon.lasting(expr, fuel)?;
@@ -174,147 +173,6 @@ impl TokenAutomaton {
             exits: exits_of(&index, &found.exits, fuel)?,
         })
     }
-
-    /// A part that is another one less finitely many texts, such as an object's other keys: by a
-    /// walk along these texts. `None` where it is no such part, or the walk can't tell.
-    fn part_without_texts(
-        &mut self,
-        expr: ExprId,
-        fuel: &mut Fuel,
-    ) -> Result<Option<Arc<LexemeMask>>, OutOfFuel> {
-        let lexicon = &mut self.machine.lexicon;
-        let Some(Less { whole, texts, rest }) = lexicon.less_texts(expr) else {
-            return Ok(None);
-        };
-        let index = Arc::clone(&self.index);
-        let trie = index.byte_trie();
-        let fruitless = self.masks.fruitless();
-        let Some(less) = ended_texts(lexicon, trie, whole, texts, fruitless, fuel)? else {
-            return Ok(None);
-        };
-        let reference = lexicon.concat(whole, rest);
-        let reference = self.lexeme_mask(reference, fuel)?;
-        if reference.reference.is_some() {
-            return Ok(None);
-        }
-        let less = known_to(&reference, trie, &less, fuel)?;
-        if less.is_empty() {
-            return Ok(Some(reference));
-        }
-        // Texts that end in no token leave the same mask.
-        if let Some(known) = self.masks.lessened(&reference, &less) {
-            return Ok(Some(known));
-        }
-        let mask = LexemeMask {
-            number: self.masks.next_number(),
-            inside: Mask::from_ids(Vec::new()),
-            exits: Vec::new(),
-            reference: Some(Reference::new(reference, less)),
-        };
-        Ok(Some(self.masks.insert_lessened(mask)))
-    }
-
-    /// By the trie of bytes as far as the part differs from another one.
-    fn part_beside(
-        &mut self,
-        expr: ExprId,
-        rest: ExprId,
-        mask: Arc<LexemeMask>,
-        fuel: &mut Fuel,
-    ) -> Result<LexemeMask, OutOfFuel> {
-        let index = Arc::clone(&self.index);
-        let trie = index.byte_trie();
-        let difference = walk_beside(&mut self.machine.lexicon, trie, expr, rest, fuel)?;
-        self.part_from(mask, difference, fuel)
-    }
-
-    /// A part by what it differs from another one.
-    fn part_from(
-        &mut self,
-        mask: Arc<LexemeMask>,
-        difference: Difference,
-        fuel: &mut Fuel,
-    ) -> Result<LexemeMask, OutOfFuel> {
-        let index = Arc::clone(&self.index);
-        let trie = index.byte_trie();
-        let less = known_to(&mask, trie, &difference.less, fuel)?;
-        let more = ids_of(trie, &difference.more);
-        let inside = match more.len() {
-            0..=MAX_SPARSE => Mask::from_ids(more),
-            count => {
-                let mut words = vec![0; index.text_tokens().len()];
-                set_bits(&mut words, &more);
-                Mask::from_words(words, count)
-            }
-        };
-        Ok(LexemeMask {
-            number: self.masks.next_number(),
-            reference: Some(Reference::new(mask, less)),
-            inside,
-            exits: exits_of(&index, &difference.exits, fuel)?,
-        })
-    }
-}
-
-/// The tokens of some ranges of a trie's, ascending.
-fn ids_of(trie: &Trie, ranges: &[Range<u32>]) -> Vec<u32> {
-    let ids = ranges.iter().flat_map(|range| trie.ids(range.clone()));
-    let mut ids: Vec<u32> = ids.copied().collect();
-    ids.sort_unstable();
-    ids
-}
-
-/// Of the tokens of some ranges those that a part allows, or may by what follows it; ascending.
-fn known_to(
-    part: &LexemeMask,
-    trie: &Trie,
-    ranges: &[Range<u32>],
-    fuel: &mut Fuel,
-) -> Result<Vec<u32>, OutOfFuel> {
-    let mut ids = ids_of(trie, ranges);
-    fuel.burn(ids.len() as u64)?;
-    if !ids.is_empty() {
-        let exit_ids = part.exit_ids(trie);
-        ids.retain(|id| part.inside.is_allowed(*id) || exit_ids.binary_search(id).is_ok());
-    }
-    Ok(ids)
-}
-
-impl Reference {
-    /// A part, less some of its tokens: ids, ascending.
-    fn new(mask: Arc<LexemeMask>, less: Vec<u32>) -> Self {
-        let inside = less.iter().filter(|&&id| mask.inside.is_allowed(id));
-        Self {
-            num_inside: inside.count(),
-            less: less.into(),
-            mask,
-        }
-    }
-}
-
-impl LexemeMask {
-    /// The tokens that go on after the lexeme, ascending.
-    fn exit_ids(&self, bytes: &Trie) -> Vec<u32> {
-        let mut ids = Vec::new();
-        for (_, exits) in &self.exits {
-            match exits {
-                Exits::Suffixes(trie) => ids.extend_from_slice(trie.tokens()),
-                Exits::Nodes(nodes) => {
-                    let tokens = nodes.iter().map(|&node| bytes.ids(bytes.below(node)));
-                    ids.extend(tokens.flatten());
-                }
-                Exits::After(nodes) => {
-                    for (node, leaving) in nodes {
-                        let gone = |&child: &u32| leaving.contains(bytes.label(child));
-                        let gone = bytes.children(*node).filter(gone);
-                        ids.extend(gone.flat_map(|child| bytes.ids(bytes.below(child))));
-                    }
-                }
-            }
-        }
-        ids.sort_unstable();
-        ids
-    }
 }
 
 /// What a walk found.
@@ -378,7 +236,7 @@ fn mask_of(index: &TokenizerIndex, walks: &[(&Trie, &Found)]) -> Mask {
 }
 
 /// Exits from a walk through the trie of bytes, by their marks.
-fn exits_of(
+pub(super) fn exits_of(
     index: &TokenizerIndex,
     exits: &[Exit],
     fuel: &mut Fuel,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::gather::Gather;
 use super::memo::{LexemeMask, Part, frames_read};
+use super::rests::RestsId;
 use super::{GrammarState, State, TokenAutomaton};
 use crate::lexical::{Fuel, NO_MARK, OutOfFuel};
 use crate::mask::Mask;
@@ -110,8 +111,9 @@ impl TokenAutomaton {
         fuel: &mut Fuel,
     ) -> Result<(), OutOfFuel> {
         let index = Arc::clone(&self.index);
-        for (own_mark, exits) in &part.exits {
+        for (at, (own_mark, exits)) in (0..).zip(&part.exits) {
             let mark = mark.unwrap_or(*own_mark);
+            let exits = (RestsId::OfPart(part.number, at), exits);
             self.walk_exits(&index, exits, state, mark, ids, unsure, fuel)?;
         }
         Ok(())

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use hashbrown::{Equivalent, HashMap};
 
 use super::counted::Lengths;
+use super::rests::{InLexeme, RestsId};
 use crate::index::Trie;
 use crate::lexical::{ByteSet, ExprId};
 use crate::mask::Mask;
@@ -136,6 +137,11 @@ pub(super) struct MaskMemo {
     prefixes: HashMap<(Prefix, Option<FrameId>), Prefix>,
     /// Masks that depend on a key's text too, and whether also on the bottom of the stack.
     by_state: HashMap<State, (Arc<Mask>, bool)>,
+    /// What rests of tokens do in lexemes.
+    in_lexemes: HashMap<(RestsId, ExprId), Arc<InLexeme>>,
+    num_rests: u32,
+    /// Bytes of what `in_lexemes` refers to.
+    rests_bytes: usize,
 }
 
 impl MaskMemo {
@@ -160,6 +166,8 @@ impl MaskMemo {
             + self.by_frames.capacity() * (size_of::<((ExprId, Prefix), Known)>() + 1)
             + self.prefixes.capacity() * (size_of::<(Prefix, Option<FrameId>, Prefix)>() + 1)
             + self.by_state.capacity() * (size_of::<(State, usize, bool)>() + 1)
+            + self.in_lexemes.capacity() * (size_of::<(RestsId, ExprId, usize)>() + 1)
+            + self.rests_bytes
     }
 
     /// The mask of a state, kept under its saturated lexeme.
@@ -252,6 +260,28 @@ impl MaskMemo {
     ) {
         let key = State { lexeme, ..state };
         self.by_state.insert(key, (mask, reads_bottom));
+    }
+
+    /// What some rests do in a lexeme, where that is known.
+    pub(super) fn in_lexeme(&self, rests: RestsId, lexeme: ExprId) -> Option<Arc<InLexeme>> {
+        self.in_lexemes.get(&(rests, lexeme)).cloned()
+    }
+
+    /// Takes note of what some rests do in a lexeme.
+    pub(super) fn insert_in_lexeme(
+        &mut self,
+        rests: RestsId,
+        lexeme: ExprId,
+        found: &Arc<InLexeme>,
+    ) {
+        self.rests_bytes += found.memory_bytes() + 2 * size_of::<usize>();
+        self.in_lexemes.insert((rests, lexeme), Arc::clone(found));
+    }
+
+    /// A name for rests that go on after a lexeme.
+    pub(super) fn new_rests(&mut self) -> RestsId {
+        self.num_rests += 1;
+        RestsId::Further(self.num_rests)
     }
 
     /// The parts of a lexeme.

@@ -9,6 +9,7 @@ mod completion;
 mod context_free;
 mod context_free_mask;
 mod counted;
+mod difference;
 mod exits;
 mod gather;
 mod grammar_state;
@@ -19,6 +20,7 @@ mod mask;
 mod memo;
 mod parser_steps;
 mod read_text;
+mod rests;
 #[cfg(test)]
 mod tests;
 mod token_walk;

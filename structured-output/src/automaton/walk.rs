@@ -1,6 +1,7 @@
 //! Walks of the whole machine, stack included, through a trie of bytes.
 
 use super::memo::Exits;
+use super::rests::RestsId;
 use super::{State, TokenAutomaton};
 use crate::index::{ROOT, TokenizerIndex, Trie};
 use crate::json::Unread;
@@ -86,7 +87,7 @@ impl TokenAutomaton {
     pub(super) fn walk_exits(
         &mut self,
         index: &TokenizerIndex,
-        exits: &Exits,
+        exits: (RestsId, &Exits),
         state: State,
         mark: u16,
         ids: &mut Vec<u32>,
@@ -103,33 +104,47 @@ impl TokenAutomaton {
     fn walk_without_texts(
         &mut self,
         index: &TokenizerIndex,
-        exits: &Exits,
+        exits: (RestsId, &Exits),
         state: State,
         mark: u16,
         ids: &mut Vec<u32>,
         unsure: &mut Vec<u32>,
         fuel: &mut Fuel,
     ) -> Result<(), OutOfFuel> {
+        let (rests, exits) = exits;
         let start = self.machine.end_lexeme(state, mark, fuel)?;
         let text = self.text_after(Text::Unused, start, None, fuel)?;
         let widens = std::mem::take(&mut self.machine.reads.may_widen);
-        let first = match self.machine.lexicon.end_mark(start.lexeme) {
-            NO_MARK if !widens => self.machine.lexicon.first_bytes(start.lexeme, fuel)?,
-            _ => ByteSet::FULL,
-        };
         let trie = match exits {
             Exits::Suffixes(trie) => trie,
             Exits::Nodes(_) | Exits::After(_) => index.byte_trie(),
         };
-        let nodes = nodes_of(exits, trie, &first, fuel)?;
+        let lexeme = self.machine.lexicon.saturated(start.lexeme);
+        let nodes = |automaton: &mut Self, fuel: &mut Fuel| {
+            let lexicon = &mut automaton.machine.lexicon;
+            let first = match lexicon.end_mark(lexeme) {
+                NO_MARK if !widens => lexicon.first_bytes(lexeme, fuel)?,
+                _ => ByteSet::FULL,
+            };
+            nodes_of(exits, trie, &first, fuel)
+        };
         if widens {
-            for &node in &nodes {
+            for node in nodes(self, fuel)? {
                 unsure.extend_from_slice(trie.ids(trie.below(node)));
             }
             return Ok(());
         }
-        let mut pending: Vec<(u32, State, Text)> =
-            nodes.into_iter().map(|node| (node, start, text)).collect();
+        let mut pending: Vec<(u32, State, Text)> = match text {
+            Text::Unused => {
+                let left = self.walk_rests(trie, rests, nodes, start, ids, fuel)?;
+                let left = left.into_iter();
+                left.map(|(node, state)| (node, state, text)).collect()
+            }
+            Text::Before(_) | Text::Needed => {
+                let nodes = nodes(self, fuel)?.into_iter();
+                nodes.map(|node| (node, start, text)).collect()
+            }
+        };
         while let Some((node, state, text)) = pending.pop() {
             fuel.burn(1)?;
             let byte = trie.label(node);

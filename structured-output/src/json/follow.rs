@@ -26,17 +26,17 @@ impl Programs {
         Ok(match *frame {
             Frame::End { .. } | Frame::Pending { .. } => verdict(0),
             Frame::Root { goals, style } | Frame::Colon { goals, style } => {
-                Action::Replace(vec![Frame::Value { goals, style }])
+                Action::replace(Frame::Value { goals, style })
             }
             Frame::Value { goals, style } => {
                 if is_scalar(mark) {
                     verdict(goal_of(mark))
                 } else {
-                    Action::Replace(vec![self.opened(lexicon, goals, mark, style, fuel)?])
+                    Action::replace(self.opened(lexicon, goals, mark, style, fuel)?)
                 }
             }
             Frame::Array { .. } | Frame::Object { .. } if mark == COMMA => {
-                Action::Replace(vec![self.after_comma(*frame)])
+                Action::replace(self.after_comma(*frame))
             }
             Frame::Array { array, style, .. } => {
                 let items = match mark {
@@ -58,7 +58,7 @@ impl Programs {
                 };
                 if is_scalar(mark) {
                     let rest = items.rest.get(usize::from(goal_of(mark)));
-                    Action::Replace(rest.map(|&rest| next(self, rest)).into_iter().collect())
+                    Action::Replace([rest.map(|&rest| next(self, rest)), None])
                 } else {
                     let frames: Vec<Frame> =
                         items.rest.iter().map(|&rest| next(self, rest)).collect();
@@ -71,7 +71,7 @@ impl Programs {
                         style
                     };
                     let value = self.opened(lexicon, items.goals, mark, inner, fuel)?;
-                    Action::Replace(vec![below, value])
+                    Action::Replace([Some(below), Some(value)])
                 }
             }
             Frame::Object { .. } => {
@@ -91,7 +91,7 @@ impl Programs {
                     _ => Frame::Colon { goals, style },
                 };
                 if key < num_names {
-                    Action::Replace(vec![below, value])
+                    Action::Replace([Some(below), Some(value)])
                 } else {
                     Action::Member { next: below, value }
                 }

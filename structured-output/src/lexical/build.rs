@@ -154,6 +154,9 @@ impl Lexicon {
 
     /// Any of them.
     pub(crate) fn or(&mut self, exprs: &[ExprId]) -> ExprId {
+        if let [only] = *exprs {
+            return only;
+        }
         let mut bytes = ByteSet::EMPTY;
         let mut list = Vec::with_capacity(exprs.len());
         for &expr in exprs {

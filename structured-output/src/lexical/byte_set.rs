@@ -64,6 +64,21 @@ impl ByteSet {
         self.0.iter().map(|word| word.count_ones() as usize).sum()
     }
 
+    /// The least byte in it.
+    pub(crate) fn first(&self) -> Option<u8> {
+        let mut words = (0..4_u8).zip(self.0);
+        let (index, word) = words.find(|(_, word)| *word != 0)?;
+        Some(index * 64 + word.trailing_zeros() as u8)
+    }
+
+    /// The only byte in it; `None` where there are more or none.
+    pub(crate) fn sole(&self) -> Option<u8> {
+        let mut words = (0..4_u8).zip(self.0).filter(|(_, word)| *word != 0);
+        let (index, word) = words.next()?;
+        let is_sole = word.is_power_of_two() && words.next().is_none();
+        is_sole.then(|| index * 64 + word.trailing_zeros() as u8)
+    }
+
     /// The bytes in it, ascending.
     pub(crate) fn iter(&self) -> impl Iterator<Item = u8> + use<> {
         let words = self.0;
@@ -114,6 +129,12 @@ mod tests {
             let other: ByteSet = b.iter().copied().collect();
             let bytes = |set: ByteSet| set.iter().collect::<Vec<u8>>();
             prop_assert_eq!(set.len(), a.len());
+            let sole = |set: &BTreeSet<u8>| set.first().copied().filter(|_| set.len() == 1);
+            prop_assert_eq!(set.sole(), sole(&a));
+            prop_assert_eq!(set.first(), a.first().copied());
+            let first: BTreeSet<u8> = a.first().copied().into_iter().collect();
+            let one: ByteSet = first.iter().copied().collect();
+            prop_assert_eq!(one.sole(), sole(&first));
             prop_assert_eq!(set.is_empty(), a.is_empty());
             prop_assert_eq!(bytes(set), a.iter().copied().collect::<Vec<_>>());
             prop_assert_eq!(bytes(set.union(&other)), a.union(&b).copied().collect::<Vec<_>>());

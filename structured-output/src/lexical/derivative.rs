@@ -11,6 +11,9 @@ use super::rows::RowRef;
 /// Operands of operands are derived by recursion up to this depth, then by rows.
 const MAX_DEPTH: u32 = 24;
 
+/// So many alternatives that are told by their first byte are a step.
+const NAMES_A_STEP: u64 = 8;
+
 /// So many states are looked at to tell which alphabets fit.
 const MOST_STATES_AHEAD: usize = 48;
 
@@ -42,6 +45,12 @@ impl Lexicon {
         }
     }
 
+    /// Where an expression is one byte and then another expression: these.
+    pub(crate) fn first_byte(&self, expr: ExprId) -> Option<(u8, ExprId)> {
+        let (bytes, next) = self.first_class(expr)?;
+        Some((bytes.sole()?, next))
+    }
+
     /// As [`Lexicon::derivative`], for a byte that is likely the only one to be asked for: where the
     /// row isn't known, it isn't made. The answer is kept.
     pub(crate) fn derivative_once(
@@ -50,6 +59,9 @@ impl Lexicon {
         byte: u8,
         fuel: &mut Fuel,
     ) -> Result<ExprId, OutOfFuel> {
+        if let Some((bytes, next)) = self.first_class(expr) {
+            return Ok(if bytes.contains(byte) { next } else { EMPTY });
+        }
         if let Some(row) = self.rows.get(expr) {
             return Ok(self.rows.target(row, byte));
         }
@@ -57,7 +69,7 @@ impl Lexicon {
             return Ok(known);
         }
         let to = self.derive(expr, byte, 0, fuel)?;
-        if self.first_class(expr).is_none() && self.rows.get(expr).is_none() {
+        if self.rows.get(expr).is_none() {
             self.rows.single.insert((expr, byte), to);
         }
         Ok(to)
@@ -109,9 +121,16 @@ impl Lexicon {
                 }
             }
             Node::Or(at) => {
-                let mut list = self.operands(at).to_vec();
-                for operand in &mut list {
-                    *operand = self.derive(*operand, byte, depth + 1, fuel)?;
+                let operands = self.operands(at).to_vec();
+                fuel.burn(operands.len() as u64 / NAMES_A_STEP)?;
+                // Of many names few begin with a byte.
+                let mut list = Vec::new();
+                for operand in operands {
+                    list.push(match self.first_class(operand) {
+                        Some((bytes, _)) if !bytes.contains(byte) => continue,
+                        Some((_, next)) => next,
+                        None => self.derive(operand, byte, depth + 1, fuel)?,
+                    });
                 }
                 self.or(&list)
             }
@@ -153,6 +172,9 @@ impl Lexicon {
         expr: ExprId,
         fuel: &mut Fuel,
     ) -> Result<ByteSet, OutOfFuel> {
+        if let Some((bytes, _)) = self.first_class(expr) {
+            return Ok(bytes);
+        }
         let row = self.row(expr, fuel)?;
         let live = self.rows.entries(row).filter(|&(_, to)| to != EMPTY);
         Ok(live.fold(ByteSet::EMPTY, |all, (bytes, _)| all.union(bytes)))

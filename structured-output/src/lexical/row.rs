@@ -83,12 +83,23 @@ impl Lexicon {
                 let (map, targets) = self.mapped_row(head, |lexicon, to| lexicon.concat(to, tail));
                 let mut parts = vec![self.live_classes(map, &targets)];
                 parts.push(self.live_row(tail));
-                self.union_row(&parts, fuel)?
+                self.union_row(&parts, Vec::new(), fuel)?
             }
             Node::Or(at) => {
                 let operands = self.operands(at).to_vec();
-                let parts: Vec<_> = operands.iter().map(|&expr| self.live_row(expr)).collect();
-                self.union_row(&parts, fuel)?
+                let mut parts = Vec::new();
+                // The first bytes of names, without a list for each.
+                let mut names = Vec::new();
+                for expr in operands {
+                    match self.first_class(expr) {
+                        Some((bytes, to)) if bytes.len() <= FEW_BYTES => {
+                            names.extend(bytes.iter().map(|byte| (byte, to)));
+                        }
+                        _ => parts.push(self.live_row(expr)),
+                    }
+                }
+                fuel.burn(names.len() as u64)?;
+                self.union_row(&parts, names, fuel)?
             }
             Node::And(at) => {
                 let operands = self.operands(at).to_vec();
@@ -139,14 +150,14 @@ impl Lexicon {
     }
 
     /// `Or` of rows. Operands with few bytes, such as the words of a choice, are gathered by byte,
-    /// so that a thousand of them cost about a thousand steps.
+    /// so that a thousand of them cost about a thousand steps. `few` are gathered so already.
     fn union_row(
         &mut self,
         parts: &[Vec<(ByteSet, ExprId)>],
+        mut few: Vec<(u8, ExprId)>,
         fuel: &mut Fuel,
     ) -> Result<(u32, Vec<ExprId>), OutOfFuel> {
         let mut blocks = vec![(ByteSet::FULL, Vec::new())];
-        let mut few: Vec<(u8, ExprId)> = Vec::new();
         for part in parts {
             fuel.burn(1)?;
             if part.iter().map(|(bytes, _)| bytes.len()).sum::<usize>() <= FEW_BYTES {
@@ -194,29 +205,30 @@ impl Lexicon {
 
     /// A row from disjoint sets of bytes with their targets; all other bytes lead to [`EMPTY`].
     fn row_of(&mut self, entries: &[(ByteSet, ExprId)]) -> (u32, Vec<ExprId>) {
-        let mut by_byte = [EMPTY; 256];
-        for &(bytes, to) in entries.iter().filter(|&&(_, to)| to != EMPTY) {
-            for byte in bytes.iter() {
-                by_byte[usize::from(byte)] = to;
+        let mut classes: Vec<(ByteSet, ExprId)> = Vec::with_capacity(entries.len() + 1);
+        let mut rest = ByteSet::FULL;
+        for (bytes, to) in entries.iter().filter(|(_, to)| *to != EMPTY) {
+            rest = rest.intersection(&bytes.complement());
+            match classes.iter_mut().find(|class| class.1 == *to) {
+                Some(class) => class.0 = class.0.union(bytes),
+                None => classes.push((*bytes, *to)),
             }
         }
-        let mut targets: Vec<ExprId> = Vec::new();
-        let mut class_of = [0_u8; 256];
-        let mut previous = None;
-        for (class, to) in class_of.iter_mut().zip(by_byte) {
-            let known = match previous {
-                Some((at, class)) if at == to => class,
-                _ => match targets.iter().position(|&known| known == to) {
-                    Some(known) => known as u8,
-                    None => {
-                        targets.push(to);
-                        (targets.len() - 1) as u8
-                    }
-                },
-            };
-            *class = known;
-            previous = Some((to, known));
+        classes.push((rest, EMPTY));
+        classes.retain(|(bytes, _)| !bytes.is_empty());
+        classes.sort_unstable_by_key(|(bytes, _)| bytes.first());
+        // All are of the largest class but those of the others.
+        let largest = (0..classes.len()).max_by_key(|&class| classes[class].0.len());
+        let largest = largest.unwrap_or(0);
+        let mut class_of = [largest as u8; 256];
+        for (class, (bytes, _)) in classes.iter().enumerate() {
+            if class != largest {
+                for byte in bytes.iter() {
+                    class_of[usize::from(byte)] = class as u8;
+                }
+            }
         }
+        let targets = classes.into_iter().map(|(_, to)| to).collect();
         (self.rows.intern_map(&class_of), targets)
     }
 }

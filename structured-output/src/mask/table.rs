@@ -79,7 +79,6 @@ pub(crate) struct Table {
 }
 
 /// A state, as far as a walk knows it.
-#[derive(Clone, Copy)]
 pub(super) struct State {
     expr: ExprId,
     pub(super) end_mark: u16,
@@ -105,8 +104,8 @@ pub(super) struct State {
 impl Table {
     /// A state by its number.
     #[inline]
-    pub(super) fn at(&self, state: u32) -> State {
-        self.states[state as usize]
+    pub(super) fn at(&self, state: u32) -> &State {
+        &self.states[state as usize]
     }
 
     /// The number of a state.
@@ -180,12 +179,12 @@ impl Table {
             lasting,
             harmless,
             ..
-        } = self.states[state as usize];
-        below.labels.is_subset(stays)
-            || below.labels.is_subset(lasting)
+        } = &self.states[state as usize];
+        below.labels.is_subset(*stays)
+            || below.labels.is_subset(*lasting)
             || self
                 .harmless
-                .get(harmless as usize)
+                .get(*harmless as usize)
                 .is_some_and(|harmless| harmless.holds(below))
     }
 
@@ -327,30 +326,41 @@ impl Table {
         class: u8,
         fuel: &mut Fuel,
     ) -> Result<u32, OutOfFuel> {
+        let at = self.states[state as usize].targets as usize + usize::from(class);
+        match self.targets[at] {
+            UNSEEN => self.step_unseen(lexicon, state, class, fuel),
+            known => Ok(known),
+        }
+    }
+
+    #[cold]
+    fn step_unseen(
+        &mut self,
+        lexicon: &mut Lexicon,
+        state: u32,
+        class: u8,
+        fuel: &mut Fuel,
+    ) -> Result<u32, OutOfFuel> {
         let State {
             row,
             first,
             targets,
             ..
-        } = self.states[state as usize];
-        let at = targets as usize + usize::from(class);
-        match self.targets[at] {
-            UNSEEN => {
-                let expr = match first {
-                    Some((_, next)) => next,
-                    None => lexicon.row_target(row, class),
-                };
-                self.targets[at] = match lexicon.is_live(expr, fuel)? {
-                    true => self.state(lexicon, expr),
-                    false => DEAD,
-                };
-                Ok(self.targets[at])
-            }
-            known => Ok(known),
-        }
+        } = &self.states[state as usize];
+        let at = *targets as usize + usize::from(class);
+        let expr = match first {
+            Some((_, next)) => *next,
+            None => lexicon.row_target(*row, class),
+        };
+        self.targets[at] = match lexicon.is_live(expr, fuel)? {
+            true => self.state(lexicon, expr),
+            false => DEAD,
+        };
+        Ok(self.targets[at])
     }
 
     /// The state after a byte from an expanded one.
+    #[inline]
     pub(crate) fn step(
         &mut self,
         lexicon: &mut Lexicon,

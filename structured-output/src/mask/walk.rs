@@ -81,10 +81,17 @@ pub(crate) fn walk(
     visitor: &mut impl Visitor,
 ) -> Result<bool, OutOfFuel> {
     let Labelled { trie, alphabet } = labelled;
+    let mut first = (ROOT, start, 0_u32);
+    if alphabet.is_none() {
+        match walk_name(lexicon, trie, start, fuel, visitor)? {
+            Some(after) => first = after,
+            None => return Ok(true),
+        }
+    }
     let mut table = Table::default();
-    let start = table.state(lexicon, start);
+    let (node, expr, depth) = first;
     // Nodes whose own tokens are accepted, with the state there and their depth.
-    let mut pending = vec![(ROOT, start, 0_u32)];
+    let mut pending = vec![(node, table.state(lexicon, expr), depth)];
     while let Some((node, state, depth)) = pending.pop() {
         let below = Below::of(trie, node);
         if below.is_some_and(|below| table.goes_on(state, below)) {
@@ -107,7 +114,7 @@ pub(crate) fn walk(
             visitor.reached(trie.own(node).end..trie.below(node).end);
             continue;
         }
-        let State {
+        let &State {
             end_mark,
             num_bytes,
             ..
@@ -146,4 +153,32 @@ pub(crate) fn walk(
         }
     }
     Ok(true)
+}
+
+/// The walk along bytes that must come, as those of a name: the node, the expression and the depth where
+/// it comes to another choice, or `None` where no token goes so far. A step per byte, and no state is
+/// noted for them.
+fn walk_name(
+    lexicon: &mut Lexicon,
+    trie: &Trie,
+    start: ExprId,
+    fuel: &mut Fuel,
+    visitor: &mut impl Visitor,
+) -> Result<Option<(u32, ExprId, u32)>, OutOfFuel> {
+    let (mut node, mut expr, mut depth) = (ROOT, start, 0);
+    while let Some((byte, next)) = lexicon.first_byte(expr) {
+        fuel.burn(1)?;
+        let own = trie.own(node);
+        if !own.is_empty() {
+            visitor.reached(own);
+        }
+        let Some(child) = trie.child(node, byte) else {
+            return Ok(None);
+        };
+        if !lexicon.is_live(next, fuel)? {
+            return Ok(None);
+        }
+        (node, expr, depth) = (child, next, depth + 1);
+    }
+    Ok(Some((node, expr, depth)))
 }

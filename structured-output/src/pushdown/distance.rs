@@ -45,9 +45,9 @@ impl Machine {
     ) -> Result<StackId, OutOfFuel> {
         let below = self.stacks.below(stack);
         Ok(match self.action(stack, mark, fuel)? {
-            Action::Replace(frames) => self.push_all(below, &frames),
+            Action::Replace(frames) => self.push_all(below, frames.into_iter().flatten()),
             Action::Verdict(goal) => self.met(below, goal),
-            Action::Member { next, value } => self.push_all(below, &[next, value]),
+            Action::Member { next, value } => self.push_all(below, [next, value]),
         })
     }
 

@@ -33,7 +33,7 @@ impl Machine {
         let below = self.stacks.below(state.stack);
         let stack = match self.action(state.stack, mark, fuel)? {
             Action::Replace(frames) => {
-                let stack = self.push_all(below, &frames);
+                let stack = self.push_all(below, frames.into_iter().flatten());
                 self.follow_key_frame(state.stack, stack);
                 stack
             }
@@ -48,11 +48,11 @@ impl Machine {
                     let text = self.keys.text(state.key);
                     self.programs.after_key(next, &text)
                 };
-                let stack = self.push_all(below, &[next]);
+                let stack = self.stacks.push(below, next);
                 if self.is_recording {
                     self.key_frames.extend(self.stacks.top(stack));
                 }
-                self.push_all(stack, &[value])
+                self.stacks.push(stack, value)
             }
         };
         self.enter(stack, state.item, fuel)

@@ -80,17 +80,22 @@ pub(crate) struct Expansion {
     pub(crate) keeps_item: bool,
 }
 
-/// What follows the end of a lexeme: frames that replace the top one, the last on top.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What follows the end of a lexeme.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
-    Replace(Vec<Frame>),
+    /// Frames that replace the top one, the last on top.
+    Replace([Option<Frame>; 2]),
     /// Nothing; and where the frame below waits for a verdict, it is replaced by its outcome.
     Verdict(u32),
     /// An object's member with a key of its own: the frame after it depends on the key.
-    Member {
-        next: Frame,
-        value: Frame,
-    },
+    Member { next: Frame, value: Frame },
+}
+
+impl Action {
+    /// A frame in place of the top one.
+    pub(crate) fn replace(frame: Frame) -> Self {
+        Self::Replace([Some(frame), None])
+    }
 }
 
 /// The machine with all its interned parts.
@@ -145,7 +150,7 @@ impl Machine {
         with_room(
             num_frames * size_of::<Option<Expansion>>()
                 + num_stacks * size_of::<u32>()
-                + self.actions.len() * (size_of::<((FrameId, u16), Action)>() + 64),
+                + self.actions.len() * (size_of::<((FrameId, u16), Action)>() + 1),
         )
     }
 
@@ -165,7 +170,7 @@ impl Machine {
         frames: &[Frame],
         fuel: &mut Fuel,
     ) -> Result<State, OutOfFuel> {
-        let stack = self.push_all(EMPTY_STACK, frames);
+        let stack = self.push_all(EMPTY_STACK, frames.iter().copied());
         self.enter(stack, NO_KEY, fuel)
     }
 
@@ -184,10 +189,9 @@ impl Machine {
         self.keys.last(text)
     }
 
-    fn push_all(&mut self, below: StackId, frames: &[Frame]) -> StackId {
-        frames
-            .iter()
-            .fold(below, |below, frame| self.stacks.push(below, *frame))
+    fn push_all(&mut self, below: StackId, frames: impl IntoIterator<Item = Frame>) -> StackId {
+        let frames = frames.into_iter();
+        frames.fold(below, |below, frame| self.stacks.push(below, frame))
     }
 
     fn known_expansion(&self, frame: FrameId) -> Option<Expansion> {
@@ -213,14 +217,14 @@ impl Machine {
         let Some(top) = self.stacks.top(stack) else {
             return Ok(Action::Verdict(0));
         };
-        if let Some(known) = self.actions.get(&(top, mark)) {
-            return Ok(known.clone());
+        if let Some(&known) = self.actions.get(&(top, mark)) {
+            return Ok(known);
         }
         let frame = self.stacks.frame(top);
         let action = self
             .programs
             .follow(&mut self.lexicon, &frame, mark, fuel)?;
-        self.actions.insert((top, mark), action.clone());
+        self.actions.insert((top, mark), action);
         Ok(action)
     }
 }

@@ -25,6 +25,14 @@ impl Reads {
     };
 }
 
+impl Reads {
+    /// Whether what was entered last depends on the text of a key or an item; forgets that.
+    pub(crate) fn takes_text(&mut self) -> bool {
+        let widens = std::mem::take(&mut self.may_widen);
+        self.text.take().is_some() || widens
+    }
+}
+
 impl Machine {
     /// Starts to record what is read, in `reads`.
     pub(crate) fn start_recording(&mut self) {

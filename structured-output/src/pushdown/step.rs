@@ -50,6 +50,18 @@ impl Machine {
         }
     }
 
+    /// The state after the running lexeme, which ends here with a mark, and after those that follow and
+    /// can't go on.
+    pub(crate) fn end_lexemes(
+        &mut self,
+        state: State,
+        mark: u16,
+        fuel: &mut Fuel,
+    ) -> Result<State, OutOfFuel> {
+        let next = self.end_lexeme(state, mark, fuel)?;
+        self.settle(next, fuel)
+    }
+
     /// Ends lexemes that can't go on, so that a place has one state.
     fn settle(&mut self, mut state: State, fuel: &mut Fuel) -> Result<State, OutOfFuel> {
         while self.lexicon.is_mark(state.lexeme) {

@@ -1,0 +1,175 @@
+//! What the rests of tokens do within the lexemes that follow one.
+//!
+//! A token that goes on after its lexeme walks through the lexemes that follow. What it does within
+//! each of them depends on that lexeme alone; only which lexeme comes next depends on the frames. So a
+//! walk is put together from walks within lexemes, each kept under the lexeme and the rests that came
+//! to it: after a name, what tokens do in the white space before its value is known, and then what they
+//! do in a string, and then what they do in the comma, whatever names and frames these are.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{State, TokenAutomaton};
+use crate::index::Trie;
+use crate::lexical::{EMPTY, ExprId, Fuel, NO_MARK, OutOfFuel};
+
+/// Rests of some tokens: nodes of a trie that the next byte leads to.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum RestsId {
+    /// Those that go on after a part of a lexeme, by its number and the number among its exits.
+    OfPart(u32, u32),
+    /// Those of other rests that go on after a lexeme.
+    Further(u32),
+}
+
+/// What some rests do in a lexeme.
+pub(super) struct InLexeme {
+    /// Tokens that end within it.
+    inside: Box<[u32]>,
+    /// Those that go on after it, by mark.
+    leaving: Box<[Leaving]>,
+}
+
+/// Rests that leave a lexeme with a mark. Each node comes with what was left of the lexeme before it.
+struct Leaving {
+    mark: u16,
+    /// Nodes whose byte belongs to what follows.
+    beyond: Box<[(u32, ExprId)]>,
+    /// Nodes with whose byte the lexeme is over: what is below them belongs to what follows.
+    last: Box<[(u32, ExprId)]>,
+    /// What goes on.
+    rests: RestsId,
+}
+
+impl InLexeme {
+    /// Bytes held.
+    pub(super) fn memory_bytes(&self) -> usize {
+        let leaving = self.leaving.iter();
+        let nodes = leaving.map(|leaving| leaving.beyond.len() + leaving.last.len());
+        size_of::<Self>()
+            + size_of_val(&*self.inside)
+            + size_of_val(&*self.leaving)
+            + nodes.sum::<usize>() * size_of::<(u32, ExprId)>()
+    }
+}
+
+impl Leaving {
+    /// The nodes that the next byte leads to.
+    fn nodes(&self, trie: &Trie) -> Vec<u32> {
+        let below = self.last.iter().flat_map(|&(node, _)| trie.children(node));
+        let beyond = self.beyond.iter().map(|&(node, _)| node);
+        beyond.chain(below).collect()
+    }
+}
+
+impl TokenAutomaton {
+    /// Adds to `ids` the tokens among some rests that a state allows which is at the start of a lexeme,
+    /// as far as that depends on no text of a key or an item. What does is returned: nodes, each with the
+    /// state before its byte.
+    ///
+    /// `nodes` are the rests that a byte out of a set leads to, asked for where they are not known.
+    pub(super) fn walk_rests(
+        &mut self,
+        trie: &Trie,
+        rests: RestsId,
+        nodes: impl FnOnce(&mut Self, &mut Fuel) -> Result<Vec<u32>, OutOfFuel>,
+        start: State,
+        ids: &mut Vec<u32>,
+        fuel: &mut Fuel,
+    ) -> Result<Vec<(u32, State)>, OutOfFuel> {
+        let mut depends_on_text = Vec::new();
+        let lexeme = self.machine.lexicon.saturated(start.lexeme);
+        let found = match self.masks.in_lexeme(rests, lexeme) {
+            Some(known) => known,
+            None => {
+                let nodes = nodes(self, fuel)?;
+                self.in_lexeme(trie, rests, &nodes, lexeme, fuel)?
+            }
+        };
+        let mut pending = vec![(found, start)];
+        while let Some((found, state)) = pending.pop() {
+            fuel.burn(1 + found.leaving.len() as u64)?;
+            ids.extend_from_slice(&found.inside);
+            for leaving in &found.leaving {
+                let next = self.machine.end_lexemes(state, leaving.mark, fuel)?;
+                if self.machine.reads.takes_text() {
+                    let all = leaving.beyond.iter().chain(&leaving.last);
+                    depends_on_text
+                        .extend(all.map(|&(node, lexeme)| (node, State { lexeme, ..state })));
+                    continue;
+                }
+                for &(node, _) in &leaving.last {
+                    ids.extend_from_slice(trie.ids(trie.own(node)));
+                }
+                let lexeme = self.machine.lexicon.saturated(next.lexeme);
+                let further = match self.masks.in_lexeme(leaving.rests, lexeme) {
+                    Some(known) => known,
+                    None => {
+                        let nodes = leaving.nodes(trie);
+                        self.in_lexeme(trie, leaving.rests, &nodes, lexeme, fuel)?
+                    }
+                };
+                if !further.inside.is_empty() || !further.leaving.is_empty() {
+                    pending.push((further, next));
+                }
+            }
+        }
+        Ok(depends_on_text)
+    }
+
+    /// Walks some rests from the start of a lexeme to its end. Costs a step per node.
+    fn in_lexeme(
+        &mut self,
+        trie: &Trie,
+        rests: RestsId,
+        nodes: &[u32],
+        lexeme: ExprId,
+        fuel: &mut Fuel,
+    ) -> Result<Arc<InLexeme>, OutOfFuel> {
+        let mut inside = Vec::new();
+        let mut leaving: BTreeMap<u16, [Vec<(u32, ExprId)>; 2]> = BTreeMap::new();
+        let lexicon = &mut self.machine.lexicon;
+        let mut pending: Vec<(u32, ExprId)> = Vec::with_capacity(nodes.len());
+        match lexicon.end_mark(lexeme) {
+            // Most of many nodes lead nowhere.
+            NO_MARK if nodes.len() > 1 => {
+                let first = lexicon.first_bytes(lexeme, fuel)?;
+                fuel.burn(nodes.len() as u64 / 8)?;
+                let leads_on = nodes
+                    .iter()
+                    .filter(|node| first.contains(trie.label(**node)));
+                pending.extend(leads_on.map(|&node| (node, lexeme)));
+            }
+            _ => pending.extend(nodes.iter().map(|&node| (node, lexeme))),
+        }
+        while let Some((node, before)) = pending.pop() {
+            fuel.burn(1)?;
+            let next = lexicon.derivative(before, trie.label(node), fuel)?;
+            let goes_on = next != EMPTY && lexicon.is_live(next, fuel)?;
+            let (mark, is_last) = match goes_on {
+                true if lexicon.is_mark(next) => (lexicon.end_mark(next), true),
+                true => {
+                    inside.extend_from_slice(trie.ids(trie.own(node)));
+                    pending.extend(trie.children(node).map(|child| (child, next)));
+                    continue;
+                }
+                false => (lexicon.end_mark(before), false),
+            };
+            if mark != NO_MARK {
+                leaving.entry(mark).or_default()[usize::from(is_last)].push((node, before));
+            }
+        }
+        let leaving = leaving.into_iter().map(|(mark, [beyond, last])| Leaving {
+            mark,
+            beyond: beyond.into(),
+            last: last.into(),
+            rests: self.masks.new_rests(),
+        });
+        let found = Arc::new(InLexeme {
+            inside: inside.into(),
+            leaving: leaving.collect(),
+        });
+        self.masks.insert_in_lexeme(rests, lexeme, &found);
+        Ok(found)
+    }
+}
