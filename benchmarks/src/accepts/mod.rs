@@ -213,11 +213,19 @@ mod tests {
         };
         accepts.compiler = GrammarCompiler::new(byte_vocabulary().unwrap(), options);
         let request = |input: &str| {
-            let source = r#"root ::= [ab] root [ab] | \"\""#;
+            let names: Vec<String> = (0..100).map(|n| format!("r{n}")).collect();
+            let rules = names
+                .iter()
+                .map(|name| format!(r#"\n{name} ::= \"(\" {name} \")\" | \"{name}\""#));
+            let source = format!(
+                r#"root ::= \"ab\" root | \"\" | \"!\" ({}){}"#,
+                names.join(" | "),
+                rules.collect::<String>()
+            );
             format!(r#"{{"kind": "ebnf", "source": "{source}", "input": "{input}"}}"#)
         };
-        assert_eq!(accepts.answer(&request("abba")), Answer::Accept);
-        let long = "ab".repeat(500);
+        assert_eq!(accepts.answer(&request("abab")), Answer::Accept);
+        let long = format!("{}!((", "ab".repeat(500));
         let answer = accepts.answer(&request(&long));
         let Answer::Refused {
             at: Some(at),

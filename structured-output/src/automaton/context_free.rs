@@ -55,6 +55,8 @@ pub(super) struct Memo {
     pub(super) languages: LanguageFacts,
     /// Tokens outside a mask, by the mask's address.
     pub(super) outside: HashMap<usize, (Arc<Mask>, Arc<Trie>)>,
+    /// Whether tokens go on in so many ways that not all were found.
+    pub(super) has_many_ways: bool,
     /// Bytes of sets, lists and tries in these tables.
     pub(super) bytes: usize,
     /// Tokens of the canonical completion, its stop token included.

@@ -16,6 +16,10 @@ use crate::pushdown::{self, EMPTY_STACK, NO_KEY};
 /// So many tokens outside a mask are worth a trie of their own.
 const FEW_OUTSIDE: usize = 16 << 10;
 
+/// After so many steps with items by themselves all tokens are walked at once, which takes a step or so
+/// for each node of their trie.
+const MAX_STEPS_BY_ITEM: u64 = 2_000_000;
+
 impl TokenAutomaton {
     /// The tokens that may come next, the vocabulary's stop tokens included where the text may end.
     pub(super) fn parser_mask(
@@ -29,8 +33,29 @@ impl TokenAutomaton {
         let mask = if !self.parser_needs_search() {
             let items = self.grammars.parser.items(state).to_vec();
             let mut words = vec![0_u32; self.index.text_tokens().len()];
+            self.grammars.memo.has_many_ways = false;
+            // JSON is never walked token by token for want of steps: that would take more.
+            let is_json = |item: &Item| {
+                let text = item.lexeme.text();
+                text.is_some_and(|text| text.stack != EMPTY_STACK)
+            };
+            let steps = match items.iter().any(is_json) {
+                true => fuel.left(),
+                false => fuel.left().min(MAX_STEPS_BY_ITEM),
+            };
+            let mut own = Fuel::new(steps);
+            let mut found = Ok(());
             for item in items {
-                self.add_item(item, &mut words, fuel)?;
+                found = self.add_item(item, &mut words, &mut own);
+                if found.is_err() || self.grammars.memo.has_many_ways {
+                    break;
+                }
+            }
+            fuel.burn(steps - own.left())?;
+            if found.is_err() || self.grammars.memo.has_many_ways {
+                // If there are too many items, then for the walk, too.
+                self.take_item_excess();
+                self.walk_state(state, &mut words, fuel)?;
             }
             self.interned(words)
         } else {
@@ -39,6 +64,27 @@ impl TokenAutomaton {
         let memo = &mut self.grammars.memo;
         memo.by_state.insert(state, Arc::clone(&mask));
         Ok(mask)
+    }
+
+    /// Finds what a state allows by a walk of all tokens, where they go on in too many ways for a look
+    /// at each item by itself.
+    fn walk_state(
+        &mut self,
+        state: StateId,
+        words: &mut [u32],
+        fuel: &mut Fuel,
+    ) -> Result<(), OutOfFuel> {
+        self.grammars.memo.has_many_ways = false;
+        words.fill(0);
+        for item in self.grammars.parser.items(state).to_vec() {
+            if item.lexeme.text().is_none() {
+                self.add_item(item, words, fuel)?;
+            }
+        }
+        let index = Arc::clone(&self.index);
+        self.walk_parser(index.byte_trie(), state, fuel, |tokens| {
+            set_bits(words, tokens)
+        })
     }
 
     /// Adds the tokens with which the text ends.
@@ -140,6 +186,9 @@ impl TokenAutomaton {
         }
         let mask = self.interned(words);
         let memo = &mut self.grammars.memo;
+        if memo.has_many_ways {
+            return Ok(mask);
+        }
         memo.by_item.insert((text, context), Arc::clone(&mask));
         Ok(mask)
     }

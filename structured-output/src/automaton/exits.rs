@@ -4,6 +4,9 @@
 //! is kept by lexeme and node, and so is known wherever the rule is called. Where the rule may be over
 //! within a token, such as in `+x)`, what is left of the token is again a rest, for what follows the
 //! rule: such rests are few, and a trie of them is kept beside the tokens that the rule tells.
+//!
+//! Where rules may be over in many ways within a token, such as `***` in an ambiguous grammar, each
+//! way would have rests of its own. Then all tokens are walked at once (`walk_state`).
 
 use std::sync::Arc;
 
@@ -17,6 +20,9 @@ use crate::earley::{
 use crate::index::{ROOT, TokenizerIndex, Trie};
 use crate::lexical::{Fuel, OutOfFuel};
 use crate::mask::set_bits;
+
+/// After so many ways to go on with rests all tokens are walked at once.
+const MAX_WAYS: usize = 64;
 
 /// Tokens that go on after a language with a lexeme and what its rule has after it.
 pub(super) struct NearExits {
@@ -90,7 +96,8 @@ impl Found {
 }
 
 impl TokenAutomaton {
-    /// Adds the tokens that go on after a language with an item, large ends apart.
+    /// Adds the tokens that go on after a language with an item, large ends apart. Not all of them where
+    /// there are many ways to, which the memo is told.
     pub(super) fn add_language_exits(
         &mut self,
         alone: &Arc<LanguageMask>,
@@ -100,11 +107,17 @@ impl TokenAutomaton {
     ) -> Result<(), OutOfFuel> {
         let mut pending = vec![(Arc::clone(alone), item)];
         let mut seen: HashSet<(u32, Item)> = HashSet::new();
-        while let Some((alone, item)) = pending.pop() {
+        let mut num_ways = 0;
+        while let Some((rests, item)) = pending.pop() {
+            num_ways += 1;
+            if num_ways > MAX_WAYS || self.grammars.memo.has_many_ways {
+                self.grammars.memo.has_many_ways = true;
+                return Ok(());
+            }
             self.grammars.parser.note(&[item.context]);
             for place in self.grammars.parser.returns(item.context) {
                 fuel.burn(1)?;
-                let near = self.near_exits(&alone, item.lexeme, place, fuel)?;
+                let near = self.near_exits(&rests, item.lexeme, place, fuel)?;
                 set_bits(words, &near.ids);
                 let Some(far) = &near.far else { continue };
                 for follower in self.grammars.parser.first_items(place.context, fuel)? {

@@ -127,6 +127,9 @@ impl TokenAutomaton {
         added?;
         let tokens = Arc::new(Tokens::from_words(words));
         let Grammars { parser, memo } = &mut self.grammars;
+        if memo.has_many_ways {
+            return Ok(tokens);
+        }
         memo.bytes += tokens.memory_bytes();
         let value = Arc::clone(&tokens);
         parser.remember(&mut memo.by_context, key, context, &reads, value);
@@ -194,6 +197,9 @@ impl TokenAutomaton {
         let mut pending = vec![(alone, context)];
         let mut seen: HashSet<(End, Item)> = HashSet::new();
         while let Some((alone, context)) = pending.pop() {
+            if self.grammars.memo.has_many_ways {
+                break;
+            }
             alone.inside.add_to(words);
             let large = alone.rests.large();
             if large.is_empty() && !alone.rests.may_begin_with(&ByteSet::FULL) {

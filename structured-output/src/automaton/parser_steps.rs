@@ -8,7 +8,7 @@ use hashbrown::HashMap;
 
 use super::TokenAutomaton;
 use super::context_free::Grammars;
-use crate::earley::{ContextId, StateId};
+use crate::earley::{ContextId, FAR, StateId};
 use crate::index::{ROOT, Trie};
 use crate::lexical::{ByteSet, Fuel, OutOfFuel};
 use crate::pushdown::EMPTY_STACK;
@@ -21,8 +21,8 @@ pub(super) const DEAD_END: u32 = u32::MAX - 1;
 /// A step to a state that isn't asked for.
 pub(super) const ALIVE: u32 = u32::MAX - 2;
 
-/// A step that looks into more contexts isn't kept: such come only with texts that may be read in
-/// many ways.
+/// A step that looks into more contexts counts as one that looks into any: such come only with texts
+/// that may be read in many ways.
 const MAX_READS: usize = 64;
 
 /// The states met in walks, numbered, with the steps between them.
@@ -220,9 +220,10 @@ impl TokenAutomaton {
             Some(next) => self.number(next, fuel)?,
             None => DEAD_END,
         };
-        if reads.len() > MAX_READS {
-            return Ok(next);
-        }
+        let reads = match reads.len() > MAX_READS || reads.contains(&FAR) {
+            true => vec![FAR],
+            false => reads,
+        };
         let alike = self.bytes_alike(state, byte, fuel)?;
         let steps = &mut self.grammars.memo.steps;
         let Met { bytes, targets, .. } = steps.states[from as usize];

@@ -1,11 +1,13 @@
 //! Contexts and states in one form, so that fewer are told apart that mean the same.
 //!
 //! A state is a set of texts that may follow, and so is a context; how they came about makes no
-//! difference. Three equations keep ambiguous texts from making ever more of them:
+//! difference. Four equations keep ambiguous texts from making ever more of them:
 //! * What returns to a node where its rule may end returns to that rule's callers too, so these need
 //!   no mention beside it: `C(n) c + c = C(n) c` where `C(n)` holds the empty text.
 //! * A node that is a loop, such as that of `("," item)*`, is as good once as many times one after
 //!   the other: `C(n) C(n) = C(n)`.
+//! * A node that is returned to in several contexts is returned to in their union (see `union`):
+//!   `n c + n d = n (c + d)`.
 //! * A lexeme that is read for several contexts is read once for their union, and counts that are read
 //!   for one context are one language.
 
@@ -21,18 +23,46 @@ use crate::pushdown::{EMPTY_STACK, Machine};
 const MAX_IMPLIED: usize = 1 << 14;
 
 impl Parser {
-    /// The context of some returns.
-    pub(super) fn context(&mut self, mut returns: Vec<Return>) -> ContextId {
-        self.reduce(&mut returns);
-        let program = &self.program;
-        self.contexts
-            .intern(&returns, |node| program.node(node).min_length)
+    /// The context of some returns. What had to be looked into goes to `reads`.
+    pub(super) fn context(
+        &mut self,
+        mut returns: Vec<Return>,
+        reads: &mut Vec<ContextId>,
+        fuel: &mut Fuel,
+    ) -> Result<ContextId, OutOfFuel> {
+        self.reduce(&mut returns, reads, fuel)?;
+        Ok(self.interned_context(&returns))
     }
 
-    /// Sorts returns and drops those that others imply.
-    pub(super) fn reduce(&mut self, returns: &mut Vec<Return>) {
+    /// The context of one return.
+    pub(super) fn context_of(&mut self, place: Return) -> ContextId {
+        self.interned_context(&[place])
+    }
+
+    /// The context of returns that are reduced.
+    pub(super) fn interned_context(&mut self, returns: &[Return]) -> ContextId {
+        let program = &self.program;
+        self.contexts
+            .intern(returns, |node| program.node(node).min_length)
+    }
+
+    /// Sorts returns, joins those to one node and drops those that others imply. What had to be
+    /// looked into goes to `reads`.
+    pub(super) fn reduce(
+        &mut self,
+        returns: &mut Vec<Return>,
+        reads: &mut Vec<ContextId>,
+        fuel: &mut Fuel,
+    ) -> Result<(), OutOfFuel> {
         returns.sort_unstable();
         returns.dedup();
+        self.merge(returns, reads, fuel)?;
+        self.drop_implied(returns);
+        Ok(())
+    }
+
+    /// Drops those of sorted returns that others imply.
+    pub(super) fn drop_implied(&mut self, returns: &mut Vec<Return>) {
         if returns.len() < 2 {
             return;
         }
@@ -61,12 +91,13 @@ impl Parser {
         node: NodeId,
         context: ContextId,
         reads: &mut Vec<ContextId>,
-    ) -> ContextId {
+        fuel: &mut Fuel,
+    ) -> Result<ContextId, OutOfFuel> {
         if self.program.is_last(node) {
-            return context;
+            return Ok(context);
         }
-        let place = self.return_to(node, context, reads);
-        self.context(vec![place])
+        let place = self.return_to(node, context, reads, fuel)?;
+        Ok(self.context_of(place))
     }
 
     /// The place of a node with the context of its rule.
@@ -75,7 +106,8 @@ impl Parser {
         node: NodeId,
         context: ContextId,
         reads: &mut Vec<ContextId>,
-    ) -> Return {
+        fuel: &mut Fuel,
+    ) -> Result<Return, OutOfFuel> {
         let mut context = context;
         let is_same = |place: &Return| place.node == node;
         if self.program.node(node).is_loop && self.contexts.returns(context).iter().any(is_same) {
@@ -90,9 +122,9 @@ impl Parser {
                     flat.push(*place);
                 }
             }
-            context = self.context(flat);
+            context = self.context(flat, reads, fuel)?;
         }
-        Return { node, context }
+        Ok(Return { node, context })
     }
 
     /// Sorts items and joins those of one lexeme. What had to be looked into goes to `reads`.
@@ -117,7 +149,7 @@ impl Parser {
                 _ => {
                     let contexts = group.iter().map(|item| item.context);
                     let returns = self.gathered(contexts, reads, fuel)?;
-                    self.context(returns)
+                    self.interned_context(&returns)
                 }
             };
             joined.push(Item {
@@ -173,7 +205,7 @@ impl Parser {
             fuel.burn(1 + own.len() as u64)?;
             returns.extend_from_slice(own);
         }
-        self.reduce(&mut returns);
+        self.reduce(&mut returns, reads, fuel)?;
         if returns.len() > self.max_items {
             self.too_many_items = true;
             return Err(OutOfFuel);

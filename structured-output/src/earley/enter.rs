@@ -64,7 +64,7 @@ impl Parser {
         fuel: &mut Fuel,
     ) -> Result<(), OutOfFuel> {
         if returns.len() <= MAX_REMEMBERED {
-            let context = self.context(returns);
+            let context = self.interned_context(&returns);
             return self.enter(context, items, fuel);
         }
         let entered = self.expand(Vec::new(), returns, fuel)?;
@@ -80,6 +80,7 @@ impl Parser {
         fuel: &mut Fuel,
     ) -> Result<Entered, OutOfFuel> {
         let mut items = Vec::new();
+        let mut places = Vec::new();
         let mut callers = Callers::new();
         let mut seen: HashSet<Return> = pending.iter().copied().collect();
         while let Some(place) = pending.pop() {
@@ -91,27 +92,28 @@ impl Parser {
                 });
                 continue;
             }
-            let Return {
-                node: id,
-                context: outer,
-            } = place;
-            if self.program.node(id).accepting {
-                reads.push(outer);
-                for &place in self.contexts.returns(outer) {
+            places.push(place);
+            if self.program.node(place.node).accepting {
+                reads.push(place.context);
+                for &place in self.contexts.returns(place.context) {
                     fuel.burn(1)?;
                     if seen.insert(place) {
                         pending.push(place);
                     }
                 }
             }
-            self.leave(id, outer, &mut items, &mut callers, &mut reads, fuel)?;
+        }
+        places.sort_unstable();
+        self.merge(&mut places, &mut reads, fuel)?;
+        for Return { node, context } in places {
+            self.leave(node, context, &mut items, &mut callers, &mut reads, fuel)?;
         }
         while let Some(((_, start), returns)) = callers.pop_first() {
             if returns.len() > self.max_items {
                 self.too_many_items = true;
                 return Err(OutOfFuel);
             }
-            let inner = self.context(returns);
+            let inner = self.context(returns, &mut reads, fuel)?;
             let before = reads.len();
             self.leave(start, inner, &mut items, &mut callers, &mut reads, fuel)?;
             // What was read to make it is noted already.
@@ -145,7 +147,7 @@ impl Parser {
         for at in 0..self.program.lexemes(node).len() {
             fuel.burn(1)?;
             let (lexeme, target) = self.program.lexemes(node)[at];
-            let context = self.after(target, context, reads);
+            let context = self.after(target, context, reads, fuel)?;
             // A stop token is the last: only where nothing needs to follow.
             let comes_too_early =
                 matches!(lexeme, Lexeme::Stop(_)) && self.contexts.min_length(context) > 0;
@@ -159,7 +161,7 @@ impl Parser {
             let is_last = self.program.is_last(call.target);
             let place = match is_last {
                 true => None,
-                false => Some(self.return_to(call.target, context, reads)),
+                false => Some(self.return_to(call.target, context, reads, fuel)?),
             };
             let returns = callers.entry((Reverse(call.rank), call.start)).or_default();
             match place {

@@ -9,6 +9,7 @@
 use hashbrown::HashMap;
 
 use super::context::{ContextId, Contexts, Return};
+use super::reads::FAR;
 
 /// A branch: nodes returned to, with the numbers of the contexts below. Mostly one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -109,7 +110,7 @@ impl<K: Copy + Eq + std::hash::Hash, T: Clone> ContextMemo<K, T> {
         contexts: &Contexts,
         value: T,
     ) {
-        if reads.len() > MAX_READS {
+        if reads.len() > MAX_READS || reads.contains(&FAR) {
             return;
         }
         let mut at = match self.roots.get(&key) {

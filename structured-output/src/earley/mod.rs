@@ -17,6 +17,7 @@
 //! | `token_set` | sets of tokens as runs of ids |
 //! | `parser` | states, and how they step |
 //! | `canonical` | contexts and states in one form |
+//! | `union` | unions of contexts |
 //! | `enter` | what is read first in a context |
 //! | `completion` | how far the end is, and the way there |
 //! | `language_mask` | what tokens a language allows by itself |
@@ -44,6 +45,7 @@ mod simplify;
 #[cfg(test)]
 mod tests;
 mod token_set;
+mod union;
 
 pub(crate) use compile::{Compilation, Lowered};
 pub(crate) use completion::Symbol;
@@ -56,4 +58,5 @@ pub(crate) use lower::{LowerError, NamedToken};
 pub(crate) use memo::ContextMemo;
 pub(crate) use parser::{Item, Parser, StateId};
 pub(crate) use program::{Lexeme, NodeId};
+pub(crate) use reads::FAR;
 pub(crate) use token_set::TokenRuns;

@@ -9,7 +9,9 @@
 //! keeps ambiguous texts small stands in `canonical`.
 //!
 //! For an unambiguous grammar a state has few lexemes and a byte costs a few look-ups, whatever came
-//! before. At worst there are as many as places of the text where a rule may have begun.
+//! before. Where it is ambiguous, contexts of one node are joined (see `union`), so there is one item for
+//! each lexeme and node. At worst, where such a union would be large, there are as many as places of
+//! the text where a rule may have begun.
 
 use std::hash::{BuildHasher, Hash};
 
@@ -21,6 +23,7 @@ use super::memo::ContextMemo;
 use super::program::{Lexeme, NodeId, Program, TokenSetId};
 use super::reads::{Reads, Recording};
 use super::token_set::{TokenRuns, TokenSets};
+use super::union::Unions;
 use crate::lexical::{ByteSet, EPSILON, ExprId, Fuel, OutOfFuel};
 use crate::pushdown::{EMPTY_STACK, Machine};
 
@@ -49,6 +52,7 @@ impl Item {
 pub(crate) struct Parser {
     pub(super) program: Program,
     pub(super) contexts: Contexts,
+    pub(super) unions: Unions,
     pub(super) token_sets: TokenSets,
     items: Vec<Item>,
     /// Where each state's items end.
@@ -73,6 +77,7 @@ impl Parser {
         Self {
             program: Program::default(),
             contexts: Contexts::default(),
+            unions: Unions::default(),
             token_sets: TokenSets::default(),
             items: Vec::new(),
             ends: Vec::new(),
@@ -92,6 +97,7 @@ impl Parser {
         self.program.memory_bytes()
             + self.token_sets.memory_bytes()
             + self.contexts.memory_bytes()
+            + self.unions.memory_bytes()
             + self.items.capacity() * size_of::<Item>()
             + self.ends.capacity() * 4
             + self.ids.capacity() * 5
@@ -153,10 +159,10 @@ impl Parser {
 
     /// The state at the start of a grammar whose root rule starts at a node.
     pub(super) fn start(&mut self, root: NodeId, fuel: &mut Fuel) -> Result<StateId, OutOfFuel> {
-        let context = self.context(vec![Return {
+        let context = self.context_of(Return {
             node: root,
             context: AT_END,
-        }]);
+        });
         self.follow(context, fuel)
     }
 
@@ -344,10 +350,10 @@ impl Parser {
 
     /// A lexeme that a place follows, up to the end of its rule and no further.
     pub(crate) fn item_within(&mut self, lexeme: Lexeme, place: Return) -> Item {
-        let context = self.context(vec![Return {
+        let context = self.context_of(Return {
             context: AT_END,
             ..place
-        }]);
+        });
         Item { lexeme, context }
     }
 

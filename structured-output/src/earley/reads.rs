@@ -2,6 +2,9 @@
 
 use super::context::ContextId;
 
+/// Stands for contexts of any number and depth, of which nobody kept a list.
+pub(crate) const FAR: ContextId = ContextId(u32::MAX);
+
 /// The contexts looked into, while that is recorded; each once, as long as no recording within the
 /// recording comes between.
 #[derive(Default)]
@@ -9,6 +12,8 @@ pub(super) struct Reads {
     list: Option<Vec<ContextId>>,
     /// By context: the recording that noted it last.
     noted: Vec<u32>,
+    /// The recording that noted [`FAR`] last.
+    noted_far: u32,
     /// The recording that runs.
     own: u32,
     /// As many numbers have been given out.
@@ -26,12 +31,18 @@ impl Reads {
     pub(super) fn note(&mut self, contexts: &[ContextId]) {
         let Some(list) = &mut self.list else { return };
         for &context in contexts {
-            let at = context.0 as usize;
-            if at >= self.noted.len() {
-                self.noted.resize(at + 1, 0);
-            }
-            if self.noted[at] != self.own {
-                self.noted[at] = self.own;
+            let noted = match context {
+                FAR => &mut self.noted_far,
+                ContextId(at) => {
+                    let at = at as usize;
+                    if at >= self.noted.len() {
+                        self.noted.resize(at + 1, 0);
+                    }
+                    &mut self.noted[at]
+                }
+            };
+            if *noted != self.own {
+                *noted = self.own;
                 list.push(context);
             }
         }
@@ -83,6 +94,7 @@ impl Reads {
         self.num_recordings = self.num_recordings.wrapping_add(1);
         if self.num_recordings == 0 {
             self.noted.clear();
+            self.noted_far = 0;
             self.num_recordings = 1;
         }
         self.num_recordings
