@@ -199,7 +199,7 @@ fn check(re: &Re) -> Result<bool, TestCaseError> {
     for (outcome, quote) in outcomes {
         let grammar = match outcome {
             Ok(grammar) => Some(grammar),
-            Err(CompileError::Unsatisfiable) => None,
+            Err(CompileError::Unsatisfiable | CompileError::NoValue { .. }) => None,
             Err(CompileError::Regex { .. } | CompileError::JsonSchema { .. }) => return Ok(false),
             Err(error) => return Err(TestCaseError::fail(format!("{pattern}: {error}"))),
         };
