@@ -33,7 +33,7 @@ fn vocabulary() -> Vec<Vec<u8>> {
 }
 
 /// Grammars, each with beginnings of texts.
-const CASES: [(&str, &[&str]); 5] = [
+const CASES: [(&str, &[&str]); 6] = [
     (
         "start: t\nt: (/[a-z]/ | b)*\nb: \"*\" t \"*\"",
         &["", "hello", "*", "a*b", "**c*", "*****"],
@@ -53,6 +53,11 @@ const CASES: [(&str, &[&str]); 5] = [
     (
         "start: (\"(\" start \")\" | \"*\" start | /[a-z*]/ | \"*\" start \"*\")+",
         &["", "a", "*", "(*", "(**)*"],
+    ),
+    // The second alternative has no text, though it goes on by every byte but one.
+    (
+        "start: a \"x\" start | \"y\"\na: /(?: )|(?:[^9]*&\\B\\pL)/",
+        &["", " ", " x"],
     ),
 ];
 

@@ -282,6 +282,8 @@ pub(crate) fn walk(
     let trie = labelled.trie;
     let mut walked = Walked::default();
     let mut table = Table::default();
+    // All that is stepped to has texts; the start may be an alternative that has none.
+    let is_live = lexicon.is_live(start, fuel)?;
     let start = table.state(lexicon, start);
     let beside = beside.map(|beside| table.state(lexicon, beside));
     let mut ends = Ends::default();
@@ -342,7 +344,7 @@ pub(crate) fn walk(
             true => table.classes(lexicon, state),
             false => None,
         };
-        let stays = beside.is_none() && table.stays_by_many(state);
+        let stays = beside.is_none() && table.stays_by_many(state) && (is_live || at != from);
         let first = pending.len();
         for at in 0..num_nodes {
             let listed = few.get(at).copied();
