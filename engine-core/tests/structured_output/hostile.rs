@@ -25,7 +25,7 @@ fn hostile() -> Vec<(
             "a whole output takes at least",
         ),
         ("itself", json(r##"{"$ref": "#"}"##), "refers to itself"),
-        ("no-length", json(no_length), "no text matches"),
+        ("no-length", json(no_length), "at `#`: no value is valid"),
         (
             "no-value",
             json(r#"{"enum": []}"#),

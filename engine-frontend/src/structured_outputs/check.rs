@@ -190,7 +190,7 @@ mod tests {
             ),
             (
                 Json(r#"{"type": "string", "minLength": 3, "maxLength": 2}"#.to_owned()),
-                "guided: no text matches",
+                "guided: schema, at `#`: no value is valid",
             ),
             (Regex("a\n(".to_owned()), "guided: regex, line 2, column "),
             (
