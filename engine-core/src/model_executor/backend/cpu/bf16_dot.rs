@@ -63,8 +63,6 @@ const MAX_ROWS: usize = 12;
 impl PanelKernel for Bf16DotKernel<'_> {
     type Input = u32;
 
-    const ROWS_AT_ONCE: usize = MAX_ROWS;
-
     fn out_features(&self) -> usize {
         self.matrix.out_features()
     }

@@ -2,7 +2,7 @@
 
 use super::buffer::{self, Buffer};
 use super::format::{Bf16, F32, Format};
-use super::multiply::{MAX_ROWS, Product, multiply_rows};
+use super::multiply::{Product, multiply_rows};
 use super::packing::{for_each_row_of_panel, interleave_words, pack_panels, padded_bias};
 use super::panels::{PANEL_WIDTH, PanelKernel, Part};
 use super::simd::SimdLevel;
@@ -124,8 +124,6 @@ pub(crate) struct DenseKernel<'a, F: DenseFormat> {
 
 impl<F: DenseFormat> PanelKernel for DenseKernel<'_, F> {
     type Input = f32;
-
-    const ROWS_AT_ONCE: usize = MAX_ROWS;
 
     fn out_features(&self) -> usize {
         self.matrix.out_features

@@ -42,17 +42,6 @@ pub(crate) trait IntegerSimd: Simd {
     unsafe fn splat_factors(from: *const i8) -> Self::Factors;
     /// `sums + products of the four bytes`, by column.
     unsafe fn dot(sums: Self::Sums, bytes: Self::Bytes, factors: Self::Factors) -> Self::Sums;
-    /// The same with the 4 bytes that stand `AT` bytes behind `from`, read by the instruction that
-    /// multiplies where there is one.
-    #[inline(always)]
-    unsafe fn dot_from<const AT: usize>(
-        sums: Self::Sums,
-        bytes: Self::Bytes,
-        from: *const i8,
-    ) -> Self::Sums {
-        // SAFETY: passed on to the caller.
-        unsafe { Self::dot(sums, bytes, Self::splat_factors(from.add(AT))) }
-    }
     /// To the nearest f32.
     unsafe fn sums_to_f32(sums: Self::Sums) -> Self::V;
     /// 16 half-precision values, widened.

@@ -64,14 +64,6 @@ impl IntegerSimd for Avx512 {
         unsafe { _mm512_dpbusd_epi32(sums, bytes, factors) }
     }
     #[inline(always)]
-    unsafe fn dot_from<const AT: usize>(
-        sums: Self::Sums,
-        bytes: Self::Bytes,
-        from: *const i8,
-    ) -> Self::Sums {
-        unsafe { dot_broadcast::<AT>(sums, bytes, from) }
-    }
-    #[inline(always)]
     unsafe fn sums_to_f32(sums: Self::Sums) -> Self::V {
         unsafe { _mm512_cvtepi32_ps(sums) }
     }
@@ -79,32 +71,6 @@ impl IntegerSimd for Avx512 {
     unsafe fn load_f16(from: *const u16) -> Self::V {
         unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(from.cast())) }
     }
-}
-
-/// `vpdpbusd` with the 4 bytes that stand `AT` bytes behind `from`: one instruction, where the compiler
-/// would load what several products share once, by an instruction of its own.
-///
-/// # Safety
-/// The processor must have AVX-512 VNNI, and the 4 bytes must be valid.
-#[target_feature(enable = "avx512f,avx512vnni")]
-#[inline]
-unsafe fn dot_broadcast<const AT: usize>(
-    mut sums: __m512i,
-    bytes: __m512i,
-    from: *const i8,
-) -> __m512i {
-    // SAFETY: it reads the 4 bytes, for which the caller vouches, and writes a register.
-    unsafe {
-        std::arch::asm!(
-            "vpdpbusd {sums}, {bytes}, dword ptr [{from} + {at}]{{1to16}}",
-            sums = inout(zmm_reg) sums,
-            bytes = in(zmm_reg) bytes,
-            from = in(reg) from,
-            at = const AT,
-            options(pure, readonly, nostack, preserves_flags),
-        );
-    }
-    sums
 }
 
 /// By 16-bit products: those of bytes saturate. Bytes at even and at odd places are apart.

@@ -20,8 +20,6 @@ pub(crate) struct KKernel<'a, L: KLayout> {
 impl<L: KLayout> PanelKernel for KKernel<'_, L> {
     type Input = ActivationBlock;
 
-    const ROWS_AT_ONCE: usize = <Self as IntegerProduct>::ROWS_AVX512;
-
     fn out_features(&self) -> usize {
         self.matrix.out_features()
     }

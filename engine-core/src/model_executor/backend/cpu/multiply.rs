@@ -66,70 +66,46 @@ unsafe fn multiply<S: Simd, F: Format, const ROWS: usize, const VECS: usize>(
                 *sum = S::load(init.add(row * init_stride + vec * LANES));
             }
         }
-        // What streams is as wide as a matrix's panel: a number that is known here, so that asking for
-        // it is two instructions and no loop.
-        let pair_bytes = 2 * PANEL_WIDTH * size_of::<F::Element>();
-        // Two rows of the panel, and two values of each row of `a`.
-        let (mut pair, mut values) = (panel, a);
-        let mut left = depth / 2;
-        while left > 0 {
-            let steps = prefetch.steps::<S>(pair.cast(), pair_bytes).min(left);
-            for _ in 0..steps {
-                let mut first = [S::splat(0.0); VECS];
-                let mut second = [S::splat(0.0); VECS];
-                for vec in 0..VECS {
-                    (first[vec], second[vec]) =
-                        F::load_rows::<S>(pair, 0, col + vec * LANES, width);
-                }
-                add_products::<S, 0, ROWS, VECS>(values, a_stride, first, &mut sums);
-                add_products::<S, 4, ROWS, VECS>(values, a_stride, second, &mut sums);
-                pair = pair.wrapping_add(2 * width);
-                values = values.wrapping_add(2);
+        let even_depth = depth & !1;
+        let mut p = 0;
+        // Two rows of the panel from `p` on.
+        let mut pair = panel;
+        while p < even_depth {
+            // What streams is as wide as a matrix's panel: a number that is known here, so that this
+            // is two instructions and no loop.
+            let bytes = 2 * PANEL_WIDTH * size_of::<F::Element>();
+            prefetch.step::<S>(pair.cast(), bytes);
+            let mut first = [S::splat(0.0); VECS];
+            let mut second = [S::splat(0.0); VECS];
+            for vec in 0..VECS {
+                (first[vec], second[vec]) = F::load_rows::<S>(pair, 0, col + vec * LANES, width);
             }
-            left -= steps;
+            for (row, sums) in sums.iter_mut().enumerate() {
+                let factor = S::splat(*a.add(row * a_stride + p));
+                for (sum, b) in sums.iter_mut().zip(first) {
+                    *sum = S::fma(factor, b, *sum);
+                }
+            }
+            for (row, sums) in sums.iter_mut().enumerate() {
+                let factor = S::splat(*a.add(row * a_stride + p + 1));
+                for (sum, b) in sums.iter_mut().zip(second) {
+                    *sum = S::fma(factor, b, *sum);
+                }
+            }
+            p += 2;
+            pair = pair.wrapping_add(2 * width);
         }
-        if depth % 2 == 1 {
+        if depth > even_depth {
             for vec in 0..VECS {
                 let b = F::load_row::<S>(pair, 0, col + vec * LANES, width);
                 for (row, sums) in sums.iter_mut().enumerate() {
-                    sums[vec] = S::fma(S::splat(*values.add(row * a_stride)), b, sums[vec]);
+                    sums[vec] = S::fma(S::splat(*a.add(row * a_stride + p)), b, sums[vec]);
                 }
             }
         }
         for (row, sums) in sums.iter().enumerate() {
             for (vec, sum) in sums.iter().enumerate() {
                 S::store(c.add(row * c_stride + vec * LANES), *sum);
-            }
-        }
-    }
-}
-
-/// Adds a row of the panel times the value of each row of `a` that stands `AT` bytes behind `values`.
-///
-/// # Safety
-/// The processor must have the level of `S`, and the values must be valid.
-#[inline(always)]
-unsafe fn add_products<S: Simd, const AT: usize, const ROWS: usize, const VECS: usize>(
-    values: *const f32,
-    a_stride: usize,
-    b: [S::V; VECS],
-    sums: &mut [[S::V; VECS]; ROWS],
-) {
-    // SAFETY: the caller vouches for the level and the values.
-    unsafe {
-        for (row, sums) in sums.iter_mut().enumerate() {
-            let values = values.add(row * a_stride);
-            if row % 2 == 1 {
-                // Processors begin so many instructions a cycle and so many loads. Half of the rows
-                // without a load of their own, read twice instead, is where neither waits for the other.
-                for (sum, b) in sums.iter_mut().zip(b) {
-                    *sum = S::fma_from::<AT>(values, b, *sum);
-                }
-            } else {
-                let factor = S::splat(*values.byte_add(AT));
-                for (sum, b) in sums.iter_mut().zip(b) {
-                    *sum = S::fma(factor, b, *sum);
-                }
             }
         }
     }

@@ -30,9 +30,6 @@ pub(crate) trait PanelKernel: Sync {
     /// What a row of activations is made of.
     type Input: Sync;
 
-    /// Rows that pass over a panel at once where there are many and the processor has the registers.
-    const ROWS_AT_ONCE: usize;
-
     /// Outputs.
     fn out_features(&self) -> usize;
 
@@ -145,7 +142,7 @@ impl<I> Rows<'_, I> {
 struct Tiling {
     num_panels: usize,
     row_blocks: usize,
-    /// Of a block, but the last may have less: 100 rows are 56 and 44, not 96 and 4.
+    /// Of a block, but the last may have less: 100 rows are 50 and 50, not 96 and 4.
     rows_per_block: usize,
     panels_per_tile: usize,
 }
@@ -154,12 +151,6 @@ impl Tiling {
     fn of<K: PanelKernel>(kernel: &K, num_threads: usize, rows: usize) -> Self {
         let num_panels = kernel.out_features().div_ceil(PANEL_WIDTH);
         let rows_per_block = rows.div_ceil(rows.div_ceil(ROW_BLOCK).max(1)).max(1);
-        let rows_per_block = if rows > rows_per_block {
-            // No pass with fewer rows than it could have but in the last block.
-            rows_per_block.next_multiple_of(K::ROWS_AT_ONCE)
-        } else {
-            rows_per_block
-        };
         let row_blocks = rows.div_ceil(rows_per_block);
         let work_per_panel = (kernel.work_per_output() * PANEL_WIDTH * rows_per_block).max(1);
         // As many as make a tile worthwhile; as many as can share a block of rows, if that leaves

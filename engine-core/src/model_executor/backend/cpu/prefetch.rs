@@ -10,9 +10,8 @@ use super::simd::Simd;
 /// Bytes ahead of the only block of rows.
 const DISTANCE: usize = 4096;
 
-/// Blocks of rows that still wait for memory: as many as a tile has of a format but K-quants. A part that
-/// doesn't come from the second cache costs the first block a tenth of what all of them take.
-const MOST_BLOCKS: usize = 16;
+/// Blocks of rows that still wait for memory.
+const MOST_BLOCKS: usize = 6;
 
 /// Some of the rows that pass over a part of a panel.
 #[derive(Debug, Clone, Copy)]
@@ -83,71 +82,19 @@ impl Prefetch {
     #[inline(always)]
     pub(crate) unsafe fn step<S: Simd>(&mut self, step: *const u8, step_bytes: usize) {
         if self.until_next == 0 {
-            // SAFETY: the caller vouches for the level.
-            unsafe { self.ask::<S>(step, step_bytes) };
+            for line in (0..step_bytes).step_by(64) {
+                // SAFETY: a prefetch may lie anywhere; the caller vouches for the level.
+                unsafe { S::prefetch(step.wrapping_add(self.bytes + line)) };
+            }
             self.until_next = self.every;
         }
         self.until_next -= 1;
-    }
-
-    /// The same for as many steps of `step_bytes` from `step` on as are told, at least one: a loop
-    /// over them need not ask. (Where it asks, its body is in two parts, and the compiler copies every
-    /// sum from register to register in between.)
-    ///
-    /// # Safety
-    /// As for [`Self::step`].
-    #[inline(always)]
-    pub(crate) unsafe fn steps<S: Simd>(&mut self, step: *const u8, step_bytes: usize) -> usize {
-        if self.until_next == 0 {
-            // SAFETY: passed on to the caller.
-            unsafe { self.ask::<S>(step, step_bytes) };
-            self.until_next = self.every;
-        }
-        std::mem::take(&mut self.until_next)
-    }
-
-    #[inline(always)]
-    unsafe fn ask<S: Simd>(&self, step: *const u8, step_bytes: usize) {
-        for line in (0..step_bytes).step_by(64) {
-            // SAFETY: a prefetch may lie anywhere; the caller vouches for the level.
-            unsafe { S::prefetch(step.wrapping_add(self.bytes + line)) };
-        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn blocks_share_the_steps() {
-        use super::super::simd::Portable;
-        for count in 1..=MOST_BLOCKS {
-            for index in 0..count {
-                let mut by_steps = Prefetch::of_block(index, count, 64);
-                let mut one_by_one = by_steps;
-                let (mut steps, mut single) = (Vec::new(), Vec::new());
-                let mut at = 0;
-                while at < 40 {
-                    let asks = by_steps.until_next == 0;
-                    // SAFETY: every processor has this level, and it asks for nothing.
-                    let run = unsafe { by_steps.steps::<Portable>(std::ptr::null(), 64) };
-                    assert!(run > 0);
-                    steps.extend((0..run).map(|step| asks && step == 0));
-                    at += run;
-                }
-                for _ in 0..at {
-                    single.push(one_by_one.until_next == 0);
-                    // SAFETY: as above.
-                    unsafe { one_by_one.step::<Portable>(std::ptr::null(), 64) };
-                }
-                assert_eq!(steps, single, "block {index} of {count}");
-                let asked = steps.iter().enumerate().filter(|(_, asks)| **asks);
-                assert!(asked.clone().all(|(step, _)| step % count == index));
-                assert!(asked.count() > 0);
-            }
-        }
-    }
 
     #[test]
     fn blocks_are_even_and_cover_the_rows() {

@@ -165,8 +165,6 @@ pub(crate) struct QuantizedKernel<'a, L: Layout> {
 impl<L: Layout> PanelKernel for QuantizedKernel<'_, L> {
     type Input = ActivationGroup;
 
-    const ROWS_AT_ONCE: usize = <Self as IntegerProduct>::ROWS_AVX512;
-
     fn out_features(&self) -> usize {
         self.matrix.out_features
     }
@@ -209,117 +207,80 @@ impl<L: Layout> IntegerProduct for QuantizedKernel<'_, L> {
         let (row, mut prefetch) = (block.first, block.prefetch);
         // SAFETY: all accesses lie within what the caller of `multiply_rows` vouches for.
         unsafe {
-            let mut x = part.x.add(row * part.x_stride);
+            let x = part.x.add(row * part.x_stride);
             let mut totals = part.initial_sums::<S, ROWS, VECS>(row);
-            let mut group = groups;
-            let mut left = part.depth;
-            while left > 0 {
-                let steps = prefetch.steps::<S>(group, L::GROUP_BYTES).min(left);
-                for _ in 0..steps {
-                    add_group::<S, L, ROWS, VECS>(group, col, x, part.x_stride, &mut totals);
-                    group = group.add(L::GROUP_BYTES);
-                    x = x.add(1);
+            let values = SCALES + col * 4;
+            for index in 0..part.depth {
+                let group = groups.add(index * L::GROUP_BYTES);
+                prefetch.step::<S>(group, L::GROUP_BYTES);
+                let x = x.add(index);
+                let mut sums = [[S::splat_sums(0); VECS]; ROWS];
+                for (row, sums) in sums.iter_mut().enumerate() {
+                    let x = &*x.add(row * part.x_stride);
+                    let less = match L::FORMAT {
+                        QuantizedFormat::Q8_0 => S::BYTES_LESS,
+                        QuantizedFormat::Q4_0 => 0,
+                    };
+                    let x_sum = i32::from(x.halves[0]) + i32::from(x.halves[1]);
+                    *sums = [S::splat_sums(x.offset + less * x_sum); VECS];
                 }
-                left -= steps;
+                // Four values of each column at a time.
+                let factors = |row: usize, step: usize| {
+                    S::splat_factors(
+                        (&raw const (*x.add(row * part.x_stride)).values)
+                            .cast::<i8>()
+                            .add(4 * step),
+                    )
+                };
+                match L::FORMAT {
+                    QuantizedFormat::Q8_0 => {
+                        for step in 0..8 {
+                            let at = group.add(values + step * 2 * STEP);
+                            let mut bytes = [S::load_bytes(at); VECS];
+                            for (vec, bytes) in bytes.iter_mut().enumerate().skip(1) {
+                                *bytes = S::load_bytes(at.add(vec * STEP));
+                            }
+                            for (row, sums) in sums.iter_mut().enumerate() {
+                                let factors = factors(row, step);
+                                for (sum, bytes) in sums.iter_mut().zip(bytes) {
+                                    *sum = S::dot(*sum, bytes, factors);
+                                }
+                            }
+                        }
+                    }
+                    QuantizedFormat::Q4_0 => {
+                        for step in 0..4 {
+                            let at = group.add(values + step * 2 * STEP);
+                            let mut bytes = [S::load_nibbles(at); VECS];
+                            for (vec, bytes) in bytes.iter_mut().enumerate().skip(1) {
+                                *bytes = S::load_nibbles(at.add(vec * STEP));
+                            }
+                            for (row, sums) in sums.iter_mut().enumerate() {
+                                let lower = factors(row, step);
+                                for (sum, bytes) in sums.iter_mut().zip(bytes) {
+                                    *sum = S::dot(*sum, bytes.0, lower);
+                                }
+                                let upper = factors(row, step + 4);
+                                for (sum, bytes) in sums.iter_mut().zip(bytes) {
+                                    *sum = S::dot(*sum, bytes.1, upper);
+                                }
+                            }
+                        }
+                    }
+                }
+                let mut scales = [S::splat(0.0); VECS];
+                for (vec, scale) in scales.iter_mut().enumerate() {
+                    *scale = S::load_f16(group.add(2 * (col + vec * LANES)).cast());
+                }
+                for (row, (totals, sums)) in totals.iter_mut().zip(sums).enumerate() {
+                    let x_scale = S::splat((*x.add(row * part.x_stride)).scale);
+                    for (vec, total) in totals.iter_mut().enumerate() {
+                        let scale = S::mul(scales[vec], x_scale);
+                        *total = S::fma(S::sums_to_f32(sums[vec]), scale, *total);
+                    }
+                }
             }
             part.store_sums::<S, ROWS, VECS>(row, &totals);
-        }
-    }
-}
-
-/// Adds the product of `ROWS` rows' group at `x` and a group of weights to `totals`.
-///
-/// # Safety
-/// As for [`IntegerProduct::multiply`]; `group` and each row's group must be valid.
-#[inline(always)]
-unsafe fn add_group<S: IntegerSimd, L: Layout, const ROWS: usize, const VECS: usize>(
-    group: *const u8,
-    col: usize,
-    x: *const ActivationGroup,
-    x_stride: usize,
-    totals: &mut [[S::V; VECS]; ROWS],
-) {
-    // SAFETY: the caller vouches for the level, the columns and the groups.
-    unsafe {
-        let mut sums = [[S::splat_sums(0); VECS]; ROWS];
-        for (row, sums) in sums.iter_mut().enumerate() {
-            let x = &*x.add(row * x_stride);
-            let less = match L::FORMAT {
-                QuantizedFormat::Q8_0 => S::BYTES_LESS,
-                QuantizedFormat::Q4_0 => 0,
-            };
-            let x_sum = i32::from(x.halves[0]) + i32::from(x.halves[1]);
-            *sums = [S::splat_sums(x.offset + less * x_sum); VECS];
-        }
-        let values = group.add(SCALES + col * 4);
-        // Four values of each column at a time.
-        macro_rules! add_q8 {
-            ($($step:literal),*) => {{$({
-                let at = values.add($step * 2 * STEP);
-                let mut bytes = [S::load_bytes(at); VECS];
-                for (vec, bytes) in bytes.iter_mut().enumerate().skip(1) {
-                    *bytes = S::load_bytes(at.add(vec * STEP));
-                }
-                add_products::<S, { 4 * $step }, ROWS, VECS>(bytes, x, x_stride, &mut sums);
-            })*}};
-        }
-        macro_rules! add_q4 {
-            ($($step:literal),*) => {{$({
-                let at = values.add($step * 2 * STEP);
-                let mut bytes = [S::load_nibbles(at); VECS];
-                for (vec, bytes) in bytes.iter_mut().enumerate().skip(1) {
-                    *bytes = S::load_nibbles(at.add(vec * STEP));
-                }
-                let (lower, upper) = (bytes.map(|both| both.0), bytes.map(|both| both.1));
-                add_products::<S, { 4 * $step }, ROWS, VECS>(lower, x, x_stride, &mut sums);
-                add_products::<S, { 4 * $step + 16 }, ROWS, VECS>(upper, x, x_stride, &mut sums);
-            })*}};
-        }
-        match L::FORMAT {
-            QuantizedFormat::Q8_0 => add_q8!(0, 1, 2, 3, 4, 5, 6, 7),
-            QuantizedFormat::Q4_0 => add_q4!(0, 1, 2, 3),
-        }
-        let mut scales = [S::splat(0.0); VECS];
-        for (vec, scale) in scales.iter_mut().enumerate() {
-            *scale = S::load_f16(group.add(2 * (col + vec * LANES)).cast());
-        }
-        for (row, (totals, sums)) in totals.iter_mut().zip(sums).enumerate() {
-            let x_scale = S::splat((*x.add(row * x_stride)).scale);
-            for (vec, total) in totals.iter_mut().enumerate() {
-                let scale = S::mul(scales[vec], x_scale);
-                *total = S::fma(S::sums_to_f32(sums[vec]), scale, *total);
-            }
-        }
-    }
-}
-
-/// Adds the products of the four values of each row that stand `AT` bytes behind its first.
-///
-/// # Safety
-/// As for [`add_group`].
-#[inline(always)]
-unsafe fn add_products<S: IntegerSimd, const AT: usize, const ROWS: usize, const VECS: usize>(
-    bytes: [S::Bytes; VECS],
-    x: *const ActivationGroup,
-    x_stride: usize,
-    sums: &mut [[S::Sums; VECS]; ROWS],
-) {
-    // SAFETY: the caller vouches for the level and the rows' groups.
-    unsafe {
-        for (row, sums) in sums.iter_mut().enumerate() {
-            let values = (&raw const (*x.add(row * x_stride)).values).cast::<i8>();
-            if row % 3 == 2 {
-                // Processors begin so many instructions a cycle and so many loads. A third of the rows
-                // without a load of their own, read twice instead, is where neither waits for the other.
-                for (sum, bytes) in sums.iter_mut().zip(bytes) {
-                    *sum = S::dot_from::<AT>(*sum, bytes, values);
-                }
-            } else {
-                let factors = S::splat_factors(values.add(AT));
-                for (sum, bytes) in sums.iter_mut().zip(bytes) {
-                    *sum = S::dot(*sum, bytes, factors);
-                }
-            }
         }
     }
 }

@@ -112,13 +112,6 @@ pub(crate) trait Simd {
     unsafe fn load_bf16_pairs(from: *const u16) -> (Self::V, Self::V);
     /// `a * b + c`
     unsafe fn fma(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
-    /// `a * b + c`, where `a` is the value that stands `AT` bytes behind `from`, in all lanes: read by
-    /// the instruction that multiplies where there is one.
-    #[inline(always)]
-    unsafe fn fma_from<const AT: usize>(from: *const f32, b: Self::V, c: Self::V) -> Self::V {
-        // SAFETY: passed on to the caller, who vouches for an aligned value.
-        unsafe { Self::fma(Self::splat(*from.byte_add(AT)), b, c) }
-    }
     unsafe fn add(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn sub(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn mul(a: Self::V, b: Self::V) -> Self::V;

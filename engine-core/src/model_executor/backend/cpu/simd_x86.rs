@@ -51,10 +51,6 @@ impl Simd for Avx512 {
         unsafe { _mm512_fmadd_ps(a, b, c) }
     }
     #[inline(always)]
-    unsafe fn fma_from<const AT: usize>(from: *const f32, b: Self::V, c: Self::V) -> Self::V {
-        unsafe { fma_broadcast::<AT>(from, b, c) }
-    }
-    #[inline(always)]
     unsafe fn add(a: Self::V, b: Self::V) -> Self::V {
         unsafe { _mm512_add_ps(a, b) }
     }
@@ -105,28 +101,6 @@ impl Simd for Avx512 {
             _mm512_castsi512_ps(_mm512_slli_epi32::<23>(exponent))
         }
     }
-}
-
-/// `vfmadd231ps` with the value that stands `AT` bytes behind `from`: one instruction, where the
-/// compiler would load what several sums share once, by an instruction of its own.
-///
-/// # Safety
-/// The processor must have AVX-512 F, and the value must be valid.
-#[target_feature(enable = "avx512f")]
-#[inline]
-unsafe fn fma_broadcast<const AT: usize>(from: *const f32, b: __m512, mut c: __m512) -> __m512 {
-    // SAFETY: it reads the value, for which the caller vouches, and writes a register.
-    unsafe {
-        std::arch::asm!(
-            "vfmadd231ps {c}, {b}, dword ptr [{from} + {at}]{{1to16}}",
-            c = inout(zmm_reg) c,
-            b = in(zmm_reg) b,
-            from = in(reg) from,
-            at = const AT,
-            options(pure, readonly, nostack, preserves_flags),
-        );
-    }
-    c
 }
 
 #[allow(
