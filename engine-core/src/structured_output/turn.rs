@@ -16,9 +16,9 @@ pub(super) enum Duty {
     Apart,
 }
 
-/// Steps of one call on a grammar in memory that requests under way share, which wait meanwhile: some
-/// milliseconds. Of every sixteenth schema of MaskBench, each with nothing known before, 2 in 100 need
-/// more for their shortest text.
+/// Steps of one call on a grammar in memory that requests under way share, which wait meanwhile: a
+/// millisecond or two. Of every sixteenth schema of MaskBench, each with nothing known before, 2 in 100
+/// need twice as many and more for their shortest text.
 pub(super) const SHARED_STEPS: u64 = 20_000;
 
 /// The last turn in memory that is shared. What was computed is known the next time, so most calls come to
