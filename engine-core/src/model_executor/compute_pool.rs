@@ -5,8 +5,11 @@
 //! jobs the workers spin for some microseconds, since the next layer's job is near, and then park:
 //! an idle pool uses no CPU.
 //!
-//! Where there is a core for each thread, each worker stays on one ([`ComputePool::pinned`]). The
-//! caller and all other threads go where the system puts them, which is the core that is left.
+//! Where there is a core for each thread, each worker stays on one ([`ComputePool::pinned`]), and the
+//! thread that calls on the one that is left ([`ComputePool::bind_caller`]). There the workers don't
+//! park within a forward pass either ([`ComputePool::keep_awake`]): whoever wakes on a core on which a
+//! compile thread runs waits for it, though that thread gives way to all others, since many systems
+//! look for that no sooner than at their next tick.
 //!
 //! A worker joins a job by raising a count in `gate`; the caller closes the gate when no tile is
 //! left and waits for that count alone, never for workers that are still asleep.
@@ -47,6 +50,10 @@ pub enum PoolError {
 /// How often a thread looks before it parks: some 20 to 60 microseconds.
 const SPINS_BEFORE_PARK: u32 = 1_000;
 
+/// The same within a forward pass, on cores of their own: half a millisecond to one. The next job is
+/// nearer than that, but for another process that has taken the caller's core.
+const SPINS_WITHIN_PASS: u32 = 20_000;
+
 /// Lowest bit of the job's number in `gate`; below it stand `OPEN` and the count of workers inside.
 const JOB_SHIFT: u32 = 32;
 const OPEN: u64 = 1 << 31;
@@ -63,6 +70,8 @@ struct Shared {
     next_tile: AtomicUsize,
     panic_message: Mutex<Option<String>>,
     stop: AtomicBool,
+    /// Whether a forward pass is under way and each thread has a core.
+    awake: AtomicBool,
     parked: Vec<AtomicBool>,
     /// The thread that waits for the last worker to leave.
     caller: Mutex<Option<Thread>>,
@@ -78,6 +87,8 @@ unsafe impl Send for JobPointer {}
 pub struct ComputePool {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
+    /// The core that no worker stays on, where the workers stay on theirs.
+    callers_core: Option<usize>,
     /// Held during a job.
     running: Mutex<()>,
 }
@@ -119,12 +130,14 @@ impl ComputePool {
             next_tile: AtomicUsize::new(0),
             panic_message: Mutex::new(None),
             stop: AtomicBool::new(false),
+            awake: AtomicBool::new(false),
             parked: (0..num_workers).map(|_| AtomicBool::new(false)).collect(),
             caller: Mutex::new(None),
         });
         let mut pool = Self {
             shared,
             workers: Vec::new(),
+            callers_core: cores.first().copied(),
             running: Mutex::new(()),
         };
         for index in 0..num_workers {
@@ -149,6 +162,23 @@ impl ComputePool {
     /// Threads that a job may run on, the caller included.
     pub fn num_threads(&self) -> usize {
         self.workers.len() + 1
+    }
+
+    /// Keeps the calling thread on the core that is left, where each worker stays on one of its own:
+    /// for the thread that will call [`Self::run`] from now on. Left to the system it often lands on
+    /// a worker's core, while a thread of less priority has the one that was left.
+    pub fn bind_caller(&self) {
+        if let Some(core) = self.callers_core {
+            affinity::stay_on(core);
+        }
+    }
+
+    /// Keeps the workers from parking between two jobs until the guard is dropped, where each has a
+    /// core of its own. One that gets no job for a millisecond parks all the same.
+    pub fn keep_awake(&self) -> KeepAwake<'_> {
+        let awake = self.callers_core.is_some();
+        self.shared.awake.store(awake, Ordering::Relaxed);
+        KeepAwake(&self.shared)
     }
 
     /// Calls `tile(index, thread)` once for every `index` in `0..num_tiles`, on any thread
@@ -209,6 +239,16 @@ impl ComputePool {
     }
 }
 
+/// While it lives workers wait for their next job without parking: see [`ComputePool::keep_awake`].
+#[must_use = "workers park when it is dropped"]
+pub struct KeepAwake<'a>(&'a Shared);
+
+impl Drop for KeepAwake<'_> {
+    fn drop(&mut self) {
+        self.0.awake.store(false, Ordering::Relaxed);
+    }
+}
+
 /// A job that may be joined. Its end closes the gate and waits until all workers have left.
 struct OpenGate<'a>(&'a Shared);
 
@@ -227,7 +267,7 @@ impl Drop for OpenGate<'_> {
         let mut spins = 0;
         while self.0.gate.load(Ordering::Acquire) & INSIDE != 0 {
             spins += 1;
-            if spins < SPINS_BEFORE_PARK {
+            if spins < self.0.spins_before_park() {
                 std::hint::spin_loop();
             } else {
                 // The last worker to leave unparks this thread.
@@ -249,6 +289,14 @@ impl Drop for ComputePool {
 }
 
 impl Shared {
+    fn spins_before_park(&self) -> u32 {
+        if self.awake.load(Ordering::Relaxed) {
+            SPINS_WITHIN_PASS
+        } else {
+            SPINS_BEFORE_PARK
+        }
+    }
+
     /// A worker's life.
     fn work(&self, index: usize) {
         let mut last_job = 0;
@@ -289,7 +337,7 @@ impl Shared {
                 continue;
             }
             spins += 1;
-            if spins < SPINS_BEFORE_PARK {
+            if spins < self.spins_before_park() {
                 std::hint::spin_loop();
             } else if !self.parked[index].swap(true, Ordering::SeqCst) {
                 // Announced; the loop looks once more before it sleeps, so that a job opened

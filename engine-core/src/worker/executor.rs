@@ -132,7 +132,10 @@ fn run_worker(
     commands: &Receiver<WorkerCommand>,
     replies: &Sender<Result<WorkerReply, ExecutorError>>,
 ) {
+    let pool = model_runner.compute_pool();
+    pool.bind_caller();
     for command in commands {
+        let _awake = pool.keep_awake();
         // After a panic the runner's state is unknown: the reply ends the core, nothing is reused.
         let reply = catch_unwind(AssertUnwindSafe(|| match command {
             WorkerCommand::ExecuteModel(scheduler_output) => model_runner

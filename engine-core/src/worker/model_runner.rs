@@ -127,6 +127,11 @@ impl ModelRunner {
         }
     }
 
+    /// The threads that the model computes on.
+    pub(super) fn compute_pool(&self) -> Arc<ComputePool> {
+        Arc::clone(&self.pool)
+    }
+
     /// Runs the forward pass of one batch, up to the hidden states of the positions that need
     /// logits. An output that schedules nothing only updates the requests.
     pub fn execute_model(

@@ -172,3 +172,39 @@ fn workers_are_pinned_where_there_is_a_core_for_each_thread() {
         }
     }
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_caller_takes_the_core_that_is_left() {
+    let cores = super::affinity::allowed_cores();
+    let may_use = std::thread::available_parallelism().unwrap().get();
+    for (pool, bound) in [
+        (
+            ComputePool::pinned(cores.len()).unwrap(),
+            may_use >= cores.len(),
+        ),
+        (ComputePool::pinned(cores.len() + 1).unwrap(), false),
+        (ComputePool::new(cores.len()).unwrap(), false),
+    ] {
+        let found = std::thread::scope(|scope| {
+            let caller = scope.spawn(|| {
+                pool.bind_caller();
+                super::affinity::allowed_cores()
+            });
+            caller.join().unwrap()
+        });
+        assert_eq!(found, if bound { &cores[..1] } else { &cores[..] });
+        // And within a pass its workers look for longer before they park.
+        let longer = {
+            let _awake = pool.keep_awake();
+            pool.shared.spins_before_park()
+        };
+        let expected = if bound {
+            super::SPINS_WITHIN_PASS
+        } else {
+            super::SPINS_BEFORE_PARK
+        };
+        assert_eq!(longer, expected);
+        assert_eq!(pool.shared.spins_before_park(), super::SPINS_BEFORE_PARK);
+    }
+}
