@@ -447,3 +447,59 @@ fn what_cannot_be_said_in_tags_is_told_with_its_place() {
         assert!(message.contains(expected), "{source}: {message}");
     }
 }
+
+/// Models write values on lines of their own, also where a schema says which values there are.
+#[test]
+fn white_space_around_restricted_strings_is_free() {
+    let styles = [
+        ("qwen_xml", "<parameter=t>", "</parameter>"),
+        ("minimax_xml", "<parameter name=\"t\">", "</parameter>"),
+        ("glm_xml", "<arg_key>t</arg_key><arg_value>", "</arg_value>"),
+        (
+            "kimi_k3_xml",
+            "<|open|>argument key=\"t\" type=\"string\"<|sep|>",
+            "<|close|>argument<|sep|>",
+        ),
+        (
+            "cohere_xml",
+            "<cofl:value name=\"t\" type=\"raw\">",
+            "</cofl:value>",
+        ),
+        (
+            "deepseek_xml",
+            "<｜DSML｜parameter name=\"t\" string=\"true\">",
+            "</｜DSML｜parameter>",
+        ),
+    ];
+    let restrictions = [
+        r#""type": "string", "pattern": "^ab$""#,
+        r#""type": "string", "maxLength": 2"#,
+        r#""type": "string", "minLength": 2, "maxLength": 2"#,
+        r#""enum": ["ab", "cd"]"#,
+        r#""const": "ab""#,
+    ];
+    for (style, open, close) in styles {
+        let texts = |values: &[&str]| -> Vec<String> {
+            let text = |value: &&str| format!("{open}{value}{close}");
+            values.iter().map(text).collect()
+        };
+        let spaced = texts(&["\nab\n", " ab", "\t\r\n ab\n\n"]);
+        let (mut accept, mut reject) = (texts(&["ab"]), texts(&["\nabc\n", "\na\nb"]));
+        match style {
+            "deepseek_xml" => reject.extend(spaced),
+            _ => accept.extend(spaced),
+        }
+        let accept: Vec<&str> = accept.iter().map(String::as_str).collect();
+        let reject: Vec<&str> = reject.iter().map(String::as_str).collect();
+        for restriction in restrictions {
+            let schema = format!(
+                r#"{{"type": "object", "properties": {{"t": {{{restriction}}}}}, "required": ["t"]}}"#
+            );
+            check(
+                &tag(&schema, &format!(r#""style": "{style}""#)),
+                &accept,
+                &reject,
+            );
+        }
+    }
+}

@@ -2,7 +2,8 @@
 //!
 //! Strings stand as they are, up to the tag that ends them; all else is JSON, but for the styles that
 //! write arrays and objects as tags within tags (`xml_nested`). Members come in the schema's order,
-//! those that it doesn't name last, or in any order. White space is free around tags and around JSON.
+//! those that it doesn't name last, or in any order. White space is free around tags, JSON, and strings
+//! that a schema restricts.
 
 use std::collections::HashSet;
 
@@ -114,6 +115,12 @@ impl XmlStyle {
     /// Whether what stands around a value tells strings from all else.
     pub(super) fn tells_strings(self) -> bool {
         matches!(self, Self::DeepSeek | Self::KimiK3 | Self::Cohere)
+    }
+
+    /// Whether white space around a string belongs to it. In all others but this one models write
+    /// strings on lines of their own.
+    fn keeps_space(self) -> bool {
+        self == Self::DeepSeek
     }
 
     /// Whether arrays and objects are tags within tags.
@@ -325,13 +332,14 @@ impl Parser<'_> {
             }
             let pieces = self.grammar.pieces(&text);
             items.push(builder.pieces(0, &pieces));
-            match kind {
-                Kind::String => items.push(node),
-                Kind::Other(_) => {
-                    items.push(space(&mut builder));
-                    items.push(node);
-                    items.push(space(&mut builder));
-                }
+            // Text that may be anything has white space of its own.
+            let is_any_text = matches!(builder.kind(node), NodeKind::TextWithout(_));
+            if is_any_text || (kind == Kind::String && scope.style.keeps_space()) {
+                items.push(node);
+            } else {
+                items.push(space(&mut builder));
+                items.push(node);
+                items.push(space(&mut builder));
             }
             let close = self.grammar.pieces(scope.style.close());
             items.push(builder.pieces(0, &close));
