@@ -78,6 +78,8 @@ static COMPILER: LazyLock<GrammarCompiler> = LazyLock::new(|| {
 });
 
 const SCHEMAS: &[&str] = &[
+    r#"{"type":"array","items":{"type":["string","array"]}}"#,
+    r#"{"type":"object","additionalProperties":{"type":"string"}}"#,
     r#"{"uniqueItems":true,"type":"array"}"#,
     r#"{"uniqueItems":true,"type":"array","items":{"type":"string"}}"#,
     r#"{"uniqueItems":true,"type":"array","items":{"enum":["a","b","ab","abc"]}}"#,
@@ -212,6 +214,66 @@ proptest! {
         choices in prop::collection::vec(any::<usize>(), 1..16),
     ) {
         check(&grammar(SCHEMAS[which], order, whitespace), &choices)?;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    /// Tokens lead where their bytes lead in a compiler that has met nothing else: what is known of a
+    /// lexeme in one place is not taken for another where more depends on its text.
+    #[test]
+    fn tokens_lead_where_their_bytes_do(
+        which in 0..SCHEMAS.len(),
+        order in prop::sample::select(vec![PropertyOrder::Any, PropertyOrder::Schema]),
+        whitespace in prop::sample::select(vec![Whitespace::Flexible, Whitespace::Compact]),
+        choices in prop::collection::vec(any::<usize>(), 1..16),
+    ) {
+        let shared = grammar(SCHEMAS[which], order, whitespace);
+        let mut matcher = GrammarMatcher::new(&shared);
+        let mut tokens = Vec::new();
+        for choice in choices {
+            // Without its mask a place is known by less.
+            let mask = match choice % 3 {
+                0 => matcher.fork().next_token_mask().unwrap(),
+                _ => matcher.next_token_mask().unwrap(),
+            };
+            let ids = mask.token_ids();
+            let token = ids[(choice / 3) % ids.len()];
+            if token == EOS {
+                break;
+            }
+            tokens.push(token);
+            prop_assert!(matcher.accept_token(token).unwrap());
+        }
+        let options = JsonSchemaOptions { whitespace, property_order: order, ..Default::default() };
+        let info = Arc::clone(COMPILER.tokenizer_info());
+        let fresh = GrammarCompiler::new(info, CompilerOptions::default());
+        let fresh = fresh.compile_json_schema(SCHEMAS[which], &options).unwrap();
+        let mut by_bytes = GrammarMatcher::new(&fresh);
+        let mut unasked = GrammarMatcher::new(&shared);
+        let mut text = Vec::new();
+        for &token in &tokens {
+            text.extend_from_slice(bytes_of(token));
+            prop_assert!(unasked.accept_token(token).unwrap());
+            for &byte in bytes_of(token) {
+                prop_assert!(by_bytes.accept_token(u32::from(byte)).unwrap());
+            }
+            prop_assert_eq!(unasked.is_completed(), by_bytes.is_completed());
+        }
+        for other in [&matcher, &unasked] {
+            let text = String::from_utf8_lossy(&text);
+            prop_assert_eq!(
+                other.next_token_mask().unwrap(),
+                by_bytes.next_token_mask().unwrap(),
+                "after {}",
+                text
+            );
+            prop_assert_eq!(other.is_completed(), by_bytes.is_completed());
+            let (bytes, tokens) = (other.min_bytes_to_complete(), other.min_tokens_to_complete());
+            prop_assert_eq!(bytes, by_bytes.min_bytes_to_complete());
+            prop_assert_eq!(tokens, by_bytes.min_tokens_to_complete());
+        }
     }
 }
 

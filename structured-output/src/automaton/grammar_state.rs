@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::TokenAutomaton;
 use crate::earley;
-use crate::lexical::{Fuel, OutOfFuel};
+use crate::lexical::{ExprId, Fuel, OutOfFuel};
 use crate::mask::Mask;
 use crate::pushdown;
 
@@ -18,6 +18,15 @@ pub(crate) enum GrammarState {
     Machine(pushdown::State),
     /// In a grammar with rules.
     Parser(earley::StateId),
+}
+
+/// A step by a token.
+#[derive(Clone, Copy)]
+pub(crate) struct TokenStep {
+    pub(crate) next: GrammarState,
+    /// The lexeme before and after, where the token stays within it whatever the stack is, and the text
+    /// can't end there.
+    pub(crate) within: Option<(ExprId, ExprId)>,
 }
 
 use GrammarState::{Machine, Parser};
@@ -94,10 +103,44 @@ impl TokenAutomaton {
         token_id: u32,
         fuel: &mut Fuel,
     ) -> Result<Option<GrammarState>, OutOfFuel> {
+        let step = self.step_by_token(state, token_id, fuel)?;
+        Ok(step.map(|step| step.next))
+    }
+
+    /// The step by a token that doesn't end the text; `None` where the token isn't allowed.
+    pub(crate) fn step_by_token(
+        &mut self,
+        state: GrammarState,
+        token_id: u32,
+        fuel: &mut Fuel,
+    ) -> Result<Option<TokenStep>, OutOfFuel> {
         Ok(match state {
-            Machine(state) => self.advance(state, token_id, fuel)?.map(Machine),
-            Parser(state) => self.parser_advance(state, token_id, fuel)?.map(Parser),
+            Machine(state) => {
+                let step = self.advance_within(state, token_id, fuel)?;
+                step.map(|(next, is_within)| TokenStep {
+                    next: Machine(next),
+                    within: (is_within && !self.machine.lexicon.is_nullable(next.lexeme))
+                        .then_some((state.lexeme, next.lexeme)),
+                })
+            }
+            Parser(state) => self
+                .parser_advance(state, token_id, fuel)?
+                .map(|next| TokenStep {
+                    next: Parser(next),
+                    within: None,
+                }),
         })
+    }
+
+    /// Whether the frame of a state keeps no text, so that its steps within a lexeme depend on the
+    /// lexeme alone.
+    pub(crate) fn is_without_text(&self, state: GrammarState) -> bool {
+        match state {
+            Machine(state) => {
+                self.writes_any_text && !state.has_text() && !self.machine.keeps_text(state)
+            }
+            Parser(_) => false,
+        }
     }
 
     /// Whether tokens of the vocabulary can complete the text.

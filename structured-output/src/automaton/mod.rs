@@ -38,7 +38,7 @@ use crate::pushdown::Machine;
 pub(crate) use crate::pushdown::State;
 pub(crate) use base::Base;
 use context_free::{Grammars, Memo};
-pub(crate) use grammar_state::GrammarState;
+pub(crate) use grammar_state::{GrammarState, TokenStep};
 use memo::MaskMemo;
 use unread_text::UnreadMemo;
 use ways::Ways;
@@ -188,20 +188,42 @@ impl TokenAutomaton {
         token_id: u32,
         fuel: &mut Fuel,
     ) -> Result<Option<State>, OutOfFuel> {
+        let next = self.advance_within(state, token_id, fuel)?;
+        Ok(next.map(|(next, _)| next))
+    }
+
+    /// As [`TokenAutomaton::advance`]; and whether the token stays within the lexeme, at a place whose
+    /// frame keeps no text: then what is left of the lexeme is the same wherever it stands.
+    pub(super) fn advance_within(
+        &mut self,
+        state: State,
+        token_id: u32,
+        fuel: &mut Fuel,
+    ) -> Result<Option<(State, bool)>, OutOfFuel> {
         if !self.index.is_text_token(token_id) {
             return Ok(None);
         }
         let index = Arc::clone(&self.index);
         let mut next = state;
+        let mut is_within = !state.has_text() && !self.machine.keeps_text(state);
         for &byte in index.info().token_bytes(token_id) {
             fuel.burn(1)?;
+            if is_within {
+                match self.machine.step_within(next.lexeme, byte, fuel)? {
+                    Some(lexeme) => {
+                        next.lexeme = lexeme;
+                        continue;
+                    }
+                    None => is_within = false,
+                }
+            }
             match self.machine.step_once(next, byte, fuel)? {
                 Some(after) => next = after,
                 None => return Ok(None),
             }
         }
         let live = self.is_completable(next, fuel)?;
-        Ok(live.then_some(next))
+        Ok(live.then_some((next, is_within && self.writes_any_text)))
     }
 
     /// The bytes that must come next: from the state on, as long as the text can't end and there is

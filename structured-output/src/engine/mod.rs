@@ -18,7 +18,7 @@ mod tests;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-use crate::automaton::{Base, GrammarState, TokenAutomaton};
+use crate::automaton::{Base, GrammarState, TokenAutomaton, TokenStep};
 use crate::compiler::OwnMemory;
 use crate::error::MatcherError;
 use crate::index::TokenizerIndex;
@@ -201,13 +201,31 @@ impl Engine {
         place: GrammarState,
         allowance: &Allowance,
     ) -> Result<Arc<Mask>, MatcherError> {
-        self.answer(place, field!(mask), allowance, |automaton, fuel| {
-            automaton.next_tokens(place, fuel)
-        })
+        self.check_open()?;
+        if let Some(known) = self.ready.of(place, |known| &known.mask) {
+            return Ok(known);
+        }
+        let (mask, _) = self.run_and_note(
+            allowance,
+            |automaton, fuel| {
+                let mask = automaton.next_tokens(place, fuel)?;
+                Ok((mask, automaton.is_without_text(place)))
+            },
+            |(mask, is_without_text)| {
+                self.ready.note(place, |known| {
+                    known.mask = Some(Arc::clone(mask));
+                    known.is_without_text = Some(*is_without_text);
+                });
+            },
+        )?;
+        Ok(mask)
     }
 
     /// The place after a token, `None` where it isn't allowed. Whether the text may end there is then
     /// known too.
+    ///
+    /// What a token does within a lexeme is looked up by the lexeme alone, where the place's mask or such a
+    /// token was asked for before: a token within a string is new once, not in each object.
     pub(crate) fn after_token(
         &self,
         place: GrammarState,
@@ -215,27 +233,49 @@ impl Engine {
         allowance: &Allowance,
     ) -> Result<Option<GrammarState>, MatcherError> {
         self.check_open()?;
+        if let Some(next) = self.ready.after_within(place, token_id) {
+            return Ok(Some(next));
+        }
         if let Some(next) = self.ready.after(place, token_id) {
             return Ok(next);
         }
-        let (next, _) = self.run_and_note(
+        let (step, _) = self.run_and_note(
             allowance,
             |automaton, fuel| {
-                let next = automaton.after_token(place, token_id, fuel)?;
-                let may_end = match next {
-                    Some(next) => Some(automaton.may_end(next, fuel)?),
-                    None => None,
+                let step = automaton.step_by_token(place, token_id, fuel)?;
+                let may_end = match step {
+                    Some(step) if step.within.is_none() => {
+                        Some(automaton.may_end(step.next, fuel)?)
+                    }
+                    _ => None,
                 };
-                Ok((next, may_end))
+                Ok((step, may_end))
             },
-            |(next, may_end)| {
-                self.ready.note_after(place, token_id, *next);
-                if let Some(next) = *next {
+            |(step, may_end)| {
+                if let Some(TokenStep {
+                    within: Some((lexeme, next)),
+                    ..
+                }) = *step
+                {
+                    self.ready.note_within(lexeme, token_id, next);
+                    if self
+                        .ready
+                        .of(place, |known| &known.is_without_text)
+                        .is_none()
+                    {
+                        self.ready
+                            .note(place, |known| known.is_without_text = Some(true));
+                    }
+                    return;
+                }
+                let next = step.map(|step| step.next);
+                self.ready.note_after(place, token_id, next);
+                if let Some(next) = next {
                     self.ready.note(next, |known| known.may_end = *may_end);
                 }
             },
         )?;
-        Ok(next)
+        Ok(step.map(|step| step.next))
     }
 
     /// Whether the grammar names one of the vocabulary's stop tokens at a place, as the last of the
@@ -270,6 +310,12 @@ impl Engine {
         place: GrammarState,
         allowance: &Allowance,
     ) -> Result<bool, MatcherError> {
+        self.check_open()?;
+        if let GrammarState::Machine(state) = place
+            && self.ready.is_unended(state.lexeme)
+        {
+            return Ok(false);
+        }
         self.answer(place, field!(may_end), allowance, |automaton, fuel| {
             automaton.may_end(place, fuel)
         })

@@ -5,7 +5,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-use crate::automaton::GrammarState;
+use crate::automaton::{GrammarState, State};
+use crate::lexical::ExprId;
 use crate::mask::Mask;
 
 /// Tables, each under a lock of its own: threads seldom meet at one.
@@ -24,15 +25,23 @@ pub(super) struct Answers {
     pub(super) bytes_to_end: Option<u32>,
     /// Tokens of it, stop token included.
     pub(super) tokens_to_end: Option<u32>,
+    /// Whether steps within its lexeme depend on that alone.
+    pub(super) is_without_text: Option<bool>,
 }
 
 /// A token at a place, and the place after it; `None` where it isn't allowed.
 type Step = (GrammarState, u32, Option<GrammarState>);
 
+/// A token within a lexeme, and what is left of the lexeme after it, which is not the end of a text.
+type StepWithin = (ExprId, u32, ExprId);
+
 #[derive(Default)]
 struct Shard {
     places: HashTable<(GrammarState, Answers)>,
     steps: HashTable<Step>,
+    within: HashTable<StepWithin>,
+    /// Lexemes that some such step leads to: within them no text ends.
+    unended: HashTable<ExprId>,
 }
 
 /// The answers, within a number of bytes. A table that is full starts anew: what it held is found
@@ -43,17 +52,21 @@ pub(super) struct ReadyAnswers {
     /// Entries that a shard may hold of each kind.
     max_places: usize,
     max_steps: usize,
+    max_within: usize,
+    max_unended: usize,
 }
 
 impl ReadyAnswers {
     /// No answers, of which at most `max_bytes` will be kept, half of them places.
     pub(super) fn new(max_bytes: usize) -> Self {
-        let of_shard = max_bytes / SHARDS / 2;
+        let part = max_bytes / SHARDS / 16;
         Self {
             shards: Default::default(),
             hasher: DefaultHashBuilder::default(),
-            max_places: entries_within::<(GrammarState, Answers)>(of_shard),
-            max_steps: entries_within::<Step>(of_shard),
+            max_places: entries_within::<(GrammarState, Answers)>(8 * part),
+            max_steps: entries_within::<Step>(4 * part),
+            max_within: entries_within::<StepWithin>(3 * part),
+            max_unended: entries_within::<ExprId>(part),
         }
     }
 
@@ -139,6 +152,80 @@ impl ReadyAnswers {
         entry.or_insert((place, token_id, next));
     }
 
+    /// The place after a token that stays within the lexeme of one where nothing but that matters, where
+    /// that is known of the lexeme.
+    pub(super) fn after_within(&self, place: GrammarState, token_id: u32) -> Option<GrammarState> {
+        let GrammarState::Machine(state) = place else {
+            return None;
+        };
+        if state.has_text() || !self.of(place, |known| &known.is_without_text)? {
+            return None;
+        }
+        let lexeme = state.lexeme;
+        let hash = self.hasher.hash_one((lexeme, token_id));
+        let shard = self
+            .shard(hash)
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
+        let known = shard
+            .within
+            .find(hash, |step| (step.0, step.1) == (lexeme, token_id));
+        known.map(|step| {
+            GrammarState::Machine(State {
+                lexeme: step.2,
+                ..state
+            })
+        })
+    }
+
+    /// Notes what is left of a lexeme after a token, where that is not the end of a text.
+    pub(super) fn note_within(&self, lexeme: ExprId, token_id: u32, next: ExprId) {
+        let hash = self.hasher.hash_one((lexeme, token_id));
+        let mut shard = self
+            .shard(hash)
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        let within = &mut shard.within;
+        if within.len() >= self.max_within {
+            *within = HashTable::new();
+        }
+        let entry = within.entry(
+            hash,
+            |step| (step.0, step.1) == (lexeme, token_id),
+            |step| self.hasher.hash_one((step.0, step.1)),
+        );
+        entry.or_insert((lexeme, token_id, next));
+        drop(shard);
+        if self.is_unended(next) {
+            return;
+        }
+        let hash = self.hasher.hash_one(next);
+        let mut shard = self
+            .shard(hash)
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        let unended = &mut shard.unended;
+        if unended.len() >= self.max_unended {
+            *unended = HashTable::new();
+        }
+        let entry = unended.entry(
+            hash,
+            |&known| known == next,
+            |known| self.hasher.hash_one(known),
+        );
+        entry.or_insert(next);
+    }
+
+    /// Whether a lexeme is known to be one within which no text ends.
+    pub(super) fn is_unended(&self, lexeme: ExprId) -> bool {
+        let hash = self.hasher.hash_one(lexeme);
+        let shard = self
+            .shard(hash)
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
+        shard.unended.find(hash, |&known| known == lexeme).is_some()
+    }
+
     /// Forgets all.
     pub(super) fn clear(&self) {
         for shard in &self.shards {
@@ -150,7 +237,10 @@ impl ReadyAnswers {
     pub(super) fn memory_bytes(&self) -> usize {
         let of_shard = |shard: &RwLock<Shard>| {
             let shard = shard.read().unwrap_or_else(PoisonError::into_inner);
-            shard.places.allocation_size() + shard.steps.allocation_size()
+            shard.places.allocation_size()
+                + shard.steps.allocation_size()
+                + shard.within.allocation_size()
+                + shard.unended.allocation_size()
         };
         self.shards.iter().map(of_shard).sum()
     }
@@ -168,7 +258,7 @@ fn entries_within<T>(bytes: usize) -> usize {
 mod tests {
     use super::*;
     use crate::lexical::EPSILON;
-    use crate::pushdown::{EMPTY_STACK, Keys, NO_KEY, State};
+    use crate::pushdown::{EMPTY_STACK, Keys, NO_KEY};
 
     /// Places that differ in the text of a key.
     fn places(count: usize) -> Vec<GrammarState> {

@@ -24,6 +24,20 @@ impl Machine {
         self.step_by(Lexicon::derivative_once, state, byte, fuel)
     }
 
+    /// What is left of a lexeme after a byte that neither ends it nor is its last, whatever the stack;
+    /// else `None`. For places whose frame keeps no text.
+    pub(crate) fn step_within(
+        &mut self,
+        lexeme: ExprId,
+        byte: u8,
+        fuel: &mut Fuel,
+    ) -> Result<Option<ExprId>, OutOfFuel> {
+        let next = self.lexicon.derivative_once(lexeme, byte, fuel)?;
+        let goes_on =
+            next != EMPTY && !self.lexicon.is_mark(next) && self.lexicon.is_live(next, fuel)?;
+        Ok(goes_on.then_some(next))
+    }
+
     fn step_by(
         &mut self,
         derivative: impl Fn(&mut Lexicon, ExprId, u8, &mut Fuel) -> Result<ExprId, OutOfFuel>,
