@@ -80,7 +80,7 @@ impl TokenAutomaton {
         &mut self,
         expr: ExprId,
         fuel: &mut Fuel,
-    ) -> Result<Option<LexemeMask>, OutOfFuel> {
+    ) -> Result<Option<Arc<LexemeMask>>, OutOfFuel> {
         let Some(characters) = self.machine.lexicon.characters(expr) else {
             return Ok(None);
         };
@@ -108,7 +108,14 @@ impl TokenAutomaton {
         if mask.reference.is_some() {
             return Ok(None);
         }
-        Ok(Some(LexemeMask {
+        if less.is_empty() {
+            return Ok(Some(mask));
+        }
+        // No token tells most bounds from the next one.
+        if let Some(known) = self.masks.lessened(&mask, &less) {
+            return Ok(Some(known));
+        }
+        let mask = LexemeMask {
             number: self.masks.next_number(),
             reference: Some(Reference {
                 mask,
@@ -117,7 +124,8 @@ impl TokenAutomaton {
             }),
             inside: Mask::from_ids(Vec::new()),
             exits: Vec::new(),
-        }))
+        };
+        Ok(Some(self.masks.insert_lessened(mask)))
     }
 
     /// The lengths of tokens, kept under the expression for any number of characters. `None` where

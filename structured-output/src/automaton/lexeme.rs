@@ -99,13 +99,14 @@ impl TokenAutomaton {
         }
         let mut found = None;
         if self.has_many_bytes(expr, fuel)? {
-            found = self.part_of_characters(expr, fuel)?;
-            if found.is_none() {
-                let lasting = self.machine.lexicon.lasting(expr, fuel)?;
-                if lasting.others && lasting.bytes.len() >= MOST_BYTES {
-                    // Little of the trie of bytes has to be walked.
-                    found = Some(self.fine_part(expr, fuel)?);
-                }
+            if let Some(mask) = self.part_of_characters(expr, fuel)? {
+                self.masks.share_part(expr, &mask);
+                return Ok(mask);
+            }
+            let lasting = self.machine.lexicon.lasting(expr, fuel)?;
+            if lasting.others && lasting.bytes.len() >= MOST_BYTES {
+                // Little of the trie of bytes has to be walked.
+                found = Some(self.fine_part(expr, fuel)?);
             }
             if found.is_none() {
                 found = self.coarse_part(expr, fuel)?;
