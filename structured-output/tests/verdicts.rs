@@ -32,21 +32,33 @@ fn options(property_order: PropertyOrder) -> JsonSchemaOptions {
     }
 }
 
-/// How many tokens the first masks allow, up to within a key; as an engine asks, which lets a matcher
-/// whose memory is full go on elsewhere.
+/// Asks as an engine does, which lets a matcher whose memory is full go on elsewhere.
+fn with_room<T>(
+    compiler: &GrammarCompiler,
+    matcher: &mut GrammarMatcher,
+    mut ask: impl FnMut(&mut GrammarMatcher) -> Result<T, MatcherError>,
+) -> T {
+    loop {
+        match ask(matcher) {
+            Ok(answer) => return answer,
+            Err(MatcherError::StatesExhausted { .. }) => {
+                compiler.renew(matcher, &CancelFlag::new()).unwrap();
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// How many tokens the first masks allow, up to within a key.
 fn first_masks(compiler: &GrammarCompiler, matcher: &mut GrammarMatcher) -> Vec<usize> {
     let mut found = Vec::new();
     for byte in b"{\"p1" {
-        found.push(loop {
-            match matcher.next_token_mask() {
-                Ok(mask) => break mask.num_allowed(),
-                Err(MatcherError::StatesExhausted { .. }) => {
-                    compiler.renew(matcher, &CancelFlag::new()).unwrap();
-                }
-                Err(error) => panic!("{error}"),
-            }
+        let mask = with_room(compiler, matcher, |matcher| matcher.next_token_mask());
+        found.push(mask.num_allowed());
+        let accepted = with_room(compiler, matcher, |matcher| {
+            matcher.accept_token(u32::from(*byte))
         });
-        assert!(matcher.accept_token(u32::from(*byte)).unwrap());
+        assert!(accepted);
     }
     found
 }

@@ -18,6 +18,9 @@ const MAX_NAMES: usize = 1024;
 /// More alternatives than this are not worth to be told apart.
 const MAX_PARTS: usize = 48;
 
+/// So many parts that are known are a step.
+const PARTS_A_STEP: u64 = 8;
+
 /// A state from which at least so many bytes lead on has a large part of the vocabulary before it.
 const MANY_BYTES: usize = 20;
 
@@ -37,8 +40,10 @@ impl TokenAutomaton {
         }
         let mut parts = Vec::new();
         let mut others = Vec::new();
-        let alternatives = self.machine.lexicon.alternatives(lexeme);
+        let lexicon = &mut self.machine.lexicon;
         // Names by their marks come again and again, each time some of them.
+        let alternatives = lexicon.marked_alternatives(lexeme, MAX_NAMES);
+        fuel.burn(alternatives.len() as u64 / PARTS_A_STEP)?;
         let is_named = self.machine.lexicon.sole_mark(lexeme) == MANY_MARKS;
         let few = alternatives.len() <= if is_named { MAX_NAMES } else { MAX_PARTS };
         for expr in alternatives {

@@ -13,6 +13,9 @@ use super::{State, TokenAutomaton};
 use crate::index::Trie;
 use crate::lexical::{EMPTY, ExprId, Fuel, NO_MARK, OutOfFuel};
 
+/// So many derivatives of a walk are made one by one; where it goes on, by rows.
+const MOST_ONCE: u32 = 4;
+
 /// Rests of some tokens: nodes of a trie that the next byte leads to.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum RestsId {
@@ -142,9 +145,16 @@ impl TokenAutomaton {
             }
             _ => pending.extend(nodes.iter().map(|&node| (node, lexeme))),
         }
+        let mut num_once = 0;
         while let Some((node, before)) = pending.pop() {
             fuel.burn(1)?;
-            let next = lexicon.derivative(before, trie.label(node), fuel)?;
+            let byte = trie.label(node);
+            // A few rests seldom ask for more than a byte or two of a state: of many names, mostly none.
+            let next = match num_once < MOST_ONCE {
+                true => lexicon.derivative_once(before, byte, fuel)?,
+                false => lexicon.derivative(before, byte, fuel)?,
+            };
+            num_once += 1;
             let goes_on = next != EMPTY && lexicon.is_live(next, fuel)?;
             let (mark, is_last) = match goes_on {
                 true if lexicon.is_mark(next) => (lexicon.end_mark(next), true),

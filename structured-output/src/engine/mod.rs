@@ -408,7 +408,8 @@ impl Engine {
             false => self.lock_before_compilations(),
         };
         self.check_open()?;
-        let before = automaton.state_bytes();
+        // Noted by whoever had the lock before.
+        let before = self.state_bytes();
         fuel.limit_bytes(before.max(self.shares.states_at_most));
         let answer = work(&mut automaton, &mut fuel);
         allowance.spend(granted - fuel.left());

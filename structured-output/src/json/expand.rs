@@ -135,18 +135,15 @@ impl Programs {
         let colon = self.style(style).spacing.colon;
         let at = self.at(frame);
         let num_names = self.plan(at.plan).num_names();
-        let mut ways = Vec::with_capacity(keys.len());
-        for &key in keys {
+        let (names, classes) = keys.split_at(keys.partition_point(|&key| key < num_names));
+        let mut ways = self.keys_to_colon(lexicon, at.plan, names, colon, fuel)?;
+        for &key in classes {
             fuel.burn(1)?;
-            if key < num_names {
-                ways.push(self.key_to_colon(lexicon, at.plan, key, colon, fuel)?);
-            } else {
-                let class = (key - num_names) as usize;
-                let language = self.keys_of_class(lexicon, at.plan, class, at.seen, fuel)?;
-                let end = lexicon.marked(colon, FIRST_KEY + key as u16);
-                let way = lexicon.concat(language, end);
-                ways.push(lexicon.derivative(way, b'"', fuel)?);
-            }
+            let class = (key - num_names) as usize;
+            let language = self.keys_of_class(lexicon, at.plan, class, at.seen, fuel)?;
+            let end = lexicon.marked(colon, FIRST_KEY + key as u16);
+            let way = lexicon.concat(language, end);
+            ways.push(lexicon.derivative(way, b'"', fuel)?);
         }
         let quote = lexicon.byte(b'"');
         let ways = lexicon.or(&ways);

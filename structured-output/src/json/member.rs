@@ -15,7 +15,7 @@ use super::plain::Plain;
 use super::plan::PlanId;
 use super::programs::{GoalsId, Programs};
 use super::style::StyleId;
-use crate::lexical::{ExprId, Fuel, Lexicon, OutOfFuel};
+use crate::lexical::{EMPTY, ExprId, Fuel, Lexicon, OutOfFuel};
 use crate::options::PropertyOrder;
 
 /// What follows a key.
@@ -50,19 +50,26 @@ impl Programs {
         if plain.max.is_some_and(|max| count >= max) {
             return Ok(Vec::new());
         }
+        if at_most == usize::MAX && at.order == PropertyOrder::Any {
+            self.note_possible(lexicon, &plain, fuel)?;
+        }
         let num_names = self.plan(at.plan).num_names();
         let first = match at.order {
             PropertyOrder::Schema => at.done,
             PropertyOrder::Any => 0,
         };
         let mut keys = Vec::new();
+        let possible = plain.possible.get();
         for key in first..plain.values.len() as u32 {
             fuel.burn(1)?;
             let is_name = key < num_names;
             if is_name && !self.is_open(at, key) {
                 continue;
             }
-            let mut is_possible = self.cost(lexicon, plain.values[key as usize], fuel)? != DEAD;
+            let mut is_possible = match possible {
+                Some(possible) => possible[key as usize],
+                None => self.cost(lexicon, plain.values[key as usize], fuel)? != DEAD,
+            };
             if is_possible && plain.counts() {
                 let after = self.after(lexicon, at, key, fuel)?;
                 is_possible = match after {
@@ -296,23 +303,46 @@ impl Programs {
         Ok(values)
     }
 
-    /// A name after its opening quote, then a colon and the name's mark.
-    pub(super) fn key_to_colon(
+    /// Some names after their opening quote, each with a colon and the name's mark. Costs a step each.
+    pub(super) fn keys_to_colon(
         &mut self,
         lexicon: &mut Lexicon,
         plan: PlanId,
-        name: u32,
+        names: &[u32],
         colon: ExprId,
         fuel: &mut Fuel,
-    ) -> Result<ExprId, OutOfFuel> {
-        if let Some(&known) = self.key_lexemes.get(&(plan, name, colon)) {
-            return Ok(known);
+    ) -> Result<Vec<ExprId>, OutOfFuel> {
+        let mut ways = Vec::with_capacity(names.len() + 1);
+        if names.is_empty() {
+            return Ok(ways);
         }
-        let end = lexicon.marked(colon, FIRST_KEY + name as u16);
-        let lexeme = lexicon.concat(self.plan(plan).key(name), end);
-        let lexeme = lexicon.derivative(lexeme, b'"', fuel)?;
-        self.key_lexemes.insert((plan, name, colon), lexeme);
-        Ok(lexeme)
+        let mut known = match self.key_lexemes.get_mut(&(plan, colon)) {
+            Some(known) => std::mem::take(known),
+            None => {
+                let known = vec![EMPTY; self.plan(plan).num_names() as usize];
+                self.bytes += size_of_val(&*known);
+                known
+            }
+        };
+        let mut made = Ok(());
+        for &name in names {
+            made = fuel.burn(1);
+            let lexeme = &mut known[name as usize];
+            if made.is_ok() && *lexeme == EMPTY {
+                let end = lexicon.marked(colon, FIRST_KEY + name as u16);
+                let key = lexicon.concat(self.plan(plan).key(name), end);
+                match lexicon.derivative(key, b'"', fuel) {
+                    Ok(after) => *lexeme = after,
+                    Err(out) => made = Err(out),
+                }
+            }
+            if made.is_err() {
+                break;
+            }
+            ways.push(*lexeme);
+        }
+        self.key_lexemes.insert((plan, colon), known);
+        made.map(|()| ways)
     }
 }
 

@@ -63,7 +63,7 @@ impl Programs {
         if is_new {
             self.bytes += plain
                 .as_ref()
-                .map_or(0, |plain| 5 * plain.values.len() + 64);
+                .map_or(0, |plain| 6 * plain.values.len() + 80);
             self.plain.push(plain.map(Arc::new));
         }
         ObjectId(id)

@@ -1,7 +1,7 @@
 //! Plain objects: a list of properties of which some are required, as most are. Nothing of them has to
 //! be derived.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::formula::Formula;
 use super::live::{DEAD, WayMember};
@@ -18,6 +18,8 @@ pub(super) struct Plain {
     pub(super) required: Vec<bool>,
     pub(super) min: u32,
     pub(super) max: Option<u32>,
+    /// By key, whether it may have a value, once that is known for good of all.
+    pub(super) possible: OnceLock<Box<[bool]>>,
 }
 
 impl Plain {
@@ -80,7 +82,28 @@ impl Programs {
             required,
             min,
             max,
+            possible: OnceLock::new(),
         })
+    }
+
+    /// Makes known which keys of a plain object may have a value, where no value is being looked at that
+    /// would have to be assumed to have none.
+    pub(super) fn note_possible(
+        &mut self,
+        lexicon: &mut Lexicon,
+        plain: &Plain,
+        fuel: &mut Fuel,
+    ) -> Result<(), OutOfFuel> {
+        if plain.possible.get().is_some() || !self.costs.open.is_empty() {
+            return Ok(());
+        }
+        let mut possible = Vec::with_capacity(plain.values.len());
+        for &value in &plain.values {
+            fuel.burn(1)?;
+            possible.push(self.cost(lexicon, value, fuel)? != DEAD);
+        }
+        plain.possible.get_or_init(|| possible.into());
+        Ok(())
     }
 
     /// Members with which a plain object may end, `count` being there already: the required ones,

@@ -114,9 +114,9 @@ pub(crate) struct Programs {
     pub(super) values_of: HashMap<(ObjectAt, ObjectId, u32), Values>,
     /// By goals and the white space within brackets.
     pub(super) value_lexemes: HashMap<(GoalsId, ExprId), ExprId>,
-    /// Names after their opening quote, with what follows them up to the value, by plan, number and
-    /// colon.
-    pub(super) key_lexemes: HashMap<(PlanId, u32, ExprId), ExprId>,
+    /// Names after their opening quote, with what follows them up to the value, by plan and colon, then by
+    /// number; [`EMPTY`] where one was not asked for.
+    pub(super) key_lexemes: HashMap<(PlanId, ExprId), Vec<ExprId>>,
     pub(super) costs: Costs,
     texts: Option<Texts>,
     /// Bytes of what is not counted by its interner.
@@ -164,7 +164,7 @@ impl Programs {
                     + self.derived.len() * (size_of::<(FormulaId, Event, FormulaId)>() + 1)
                     + self.ways_of.len() * 80
                     + self.value_lexemes.len() * 13
-                    + self.key_lexemes.len() * 17,
+                    + self.key_lexemes.len() * 37,
             )
             + self.styles.bytes
             + self.goals.bytes

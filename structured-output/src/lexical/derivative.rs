@@ -121,16 +121,19 @@ impl Lexicon {
                 }
             }
             Node::Or(at) => {
-                let operands = self.operands(at).to_vec();
+                let operands = self.operands(at);
                 fuel.burn(operands.len() as u64 / NAMES_A_STEP)?;
-                // Of many names few begin with a byte.
-                let mut list = Vec::new();
-                for operand in operands {
-                    list.push(match self.first_class(operand) {
-                        Some((bytes, _)) if !bytes.contains(byte) => continue,
-                        Some((_, next)) => next,
-                        None => self.derive(operand, byte, depth + 1, fuel)?,
-                    });
+                // Of many names few begin with a byte, and all others have no more looked at.
+                let (mut list, mut others) = (Vec::new(), Vec::new());
+                for &operand in operands {
+                    match self.first_class(operand) {
+                        Some((bytes, next)) if bytes.contains(byte) => list.push(next),
+                        Some(_) => {}
+                        None => others.push(operand),
+                    }
+                }
+                for operand in others {
+                    list.push(self.derive(operand, byte, depth + 1, fuel)?);
                 }
                 self.or(&list)
             }

@@ -1,6 +1,6 @@
 //! What an expression is made of, where that is of a certain form.
 
-use super::arena::{EPSILON, ExprId, Lexicon, Node, UNBOUNDED};
+use super::arena::{EPSILON, ExprId, Lexicon, MANY_MARKS, Node, Operands, UNBOUNDED};
 
 /// Some characters, a bounded number of times, and what follows them.
 #[derive(Clone, Copy)]
@@ -56,6 +56,46 @@ impl Lexicon {
         match self.node(expr) {
             Node::Or(at) => self.operands(at).to_vec(),
             _ => vec![expr],
+        }
+    }
+
+    /// The alternatives of an expression, where one is a byte and then alternatives that end with marks of
+    /// their own, such as the names after a quote, each of these after the byte; as long as that makes
+    /// no more than so many.
+    pub(crate) fn marked_alternatives(&mut self, expr: ExprId, at_most: usize) -> Vec<ExprId> {
+        let alternatives = self.alternatives(expr);
+        let mut found = Vec::with_capacity(alternatives.len());
+        let mut after_bytes = Vec::new();
+        for &expr in &alternatives {
+            match self.byte_and_marks(expr) {
+                Some((byte, ways)) => {
+                    let ways = self.operands(ways).iter();
+                    after_bytes.extend(ways.map(|&way| (byte, way)));
+                }
+                None => found.push(expr),
+            }
+        }
+        if found.len() + after_bytes.len() > at_most {
+            return alternatives;
+        }
+        for (byte, way) in after_bytes {
+            found.push(self.concat(byte, way));
+        }
+        found
+    }
+
+    /// Where an expression is one byte and then alternatives with different marks: these.
+    fn byte_and_marks(&self, expr: ExprId) -> Option<(ExprId, Operands)> {
+        if self.facts(expr).sole_mark != MANY_MARKS {
+            return None;
+        }
+        self.first_byte(expr)?;
+        let Node::Concat(byte, rest) = self.node(expr) else {
+            return None;
+        };
+        match self.node(rest) {
+            Node::Or(at) => Some((byte, at)),
+            _ => None,
         }
     }
 

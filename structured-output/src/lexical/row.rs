@@ -158,6 +158,9 @@ impl Lexicon {
         mut few: Vec<(u8, ExprId)>,
         fuel: &mut Fuel,
     ) -> Result<(u32, Vec<ExprId>), OutOfFuel> {
+        if parts.is_empty() {
+            return Ok(self.row_of_names(few));
+        }
         let mut blocks = vec![(ByteSet::FULL, Vec::new())];
         for part in parts {
             fuel.burn(1)?;
@@ -186,6 +189,19 @@ impl Lexicon {
         let combine = |(bytes, list): (ByteSet, Vec<ExprId>)| (bytes, self.or(&list));
         let entries: Vec<_> = blocks.into_iter().map(combine).collect();
         Ok(self.row_of(&entries))
+    }
+
+    /// `Or` of what follows single bytes, such as the first ones of names: no sets are cut.
+    fn row_of_names(&mut self, mut names: Vec<(u8, ExprId)>) -> (u32, Vec<ExprId>) {
+        names.sort_unstable();
+        let mut entries = Vec::with_capacity(names.len());
+        let mut list = Vec::new();
+        for group in names.chunk_by(|a, b| a.0 == b.0) {
+            list.clear();
+            list.extend(group.iter().map(|&(_, to)| to));
+            entries.push((ByteSet::single(group[0].0), self.or(&list)));
+        }
+        self.row_of(&entries)
     }
 
     /// `And` of rows: where an operand has no derivative, nor has their intersection.

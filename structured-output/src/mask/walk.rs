@@ -93,6 +93,15 @@ pub(crate) fn walk(
     // Nodes whose own tokens are accepted, with the state there and their depth.
     let mut pending = vec![(node, table.state(lexicon, expr), depth)];
     while let Some((node, state, depth)) = pending.pop() {
+        let children = trie.children(node);
+        if children.is_empty() {
+            // Most nodes: nothing more is looked at.
+            let own = trie.below(node);
+            if !own.is_empty() {
+                visitor.reached(own);
+            }
+            continue;
+        }
         let below = Below::of(trie, node);
         if below.is_some_and(|below| table.goes_on(state, below)) {
             visitor.reached(trie.below(node));
@@ -101,10 +110,6 @@ pub(crate) fn walk(
         let own = trie.own(node);
         if !own.is_empty() {
             visitor.reached(own);
-        }
-        let children = trie.children(node);
-        if children.is_empty() {
-            continue;
         }
         table.expand(lexicon, state, fuel)?;
         if let Some(below) = below
