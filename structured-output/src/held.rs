@@ -9,3 +9,17 @@
 pub(crate) fn with_room(bytes: usize) -> usize {
     bytes + bytes / 2
 }
+
+/// Bytes that the allocator takes for a piece of memory: its own eight, in steps of sixteen. Nothing for
+/// nothing.
+pub(crate) fn allocated(bytes: usize) -> usize {
+    match bytes {
+        0 => 0,
+        _ => (bytes + 8).next_multiple_of(16),
+    }
+}
+
+/// The same for what is shared by an `Arc`, which counts in front of it.
+pub(crate) fn shared(bytes: usize) -> usize {
+    allocated(bytes + 16)
+}

@@ -179,8 +179,8 @@ pub struct Limits {
     /// Values of an `enum`. Default 100,000.
     pub max_enum_entries: usize,
     /// Steps of one call on a matcher: nodes of the vocabulary's trie that are visited, plus
-    /// derivatives that are computed, plus an eighth of the operands of formulas. Default 8,000,000. The same work is done once; a state that
-    /// was asked for before costs none.
+    /// derivatives that are computed, plus an eighth of the operands of formulas. Default 2,000,000, some
+    /// tenths of a second. The same work is done once; a state that was asked for before costs none.
     pub max_mask_steps: u64,
 }
 
@@ -197,7 +197,7 @@ impl Default for Limits {
             max_items: 16_384,
             max_schema_nodes: 200_000,
             max_enum_entries: 100_000,
-            max_mask_steps: 8_000_000,
+            max_mask_steps: 2_000_000,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Inputs in the shape of what a target reads.
 
+use crate::schemas::{document, schema};
 use crate::{Random, Target};
 
 /// A text that is mostly well formed.
@@ -9,23 +10,23 @@ pub(crate) fn generate(target: Target, random: &mut Random) -> String {
         Target::Lark => rules(random, &LARK),
         Target::StructuralTag => structural_tag(random),
         Target::Regex => regex(random, 3),
-        Target::JsonSchema => schema(random, 3),
+        Target::JsonSchema => document(random),
         Target::Matcher => match random.below(6) {
             0 => rules(random, &EBNF),
             1 => rules(random, &LARK),
             2 => structural_tag(random),
-            3 => schema(random, 3),
+            3 => document(random),
             4 => format!("^{}", regex(random, 3)),
             _ => plain_rules(random),
         },
     }
 }
 
-fn text(random: &mut Random, of: &[&str]) -> String {
+pub(crate) fn text(random: &mut Random, of: &[&str]) -> String {
     (*random.pick(of)).to_owned()
 }
 
-fn many(
+pub(crate) fn many(
     random: &mut Random,
     most: usize,
     separator: &str,
@@ -251,7 +252,7 @@ fn plain_rules(random: &mut Random) -> String {
     grammar
 }
 
-fn regex(random: &mut Random, depth: usize) -> String {
+pub(crate) fn regex(random: &mut Random, depth: usize) -> String {
     many(random, 3, "|", |random| {
         many(random, 4, "", |random| {
             let inner = match random.below(8) {
@@ -281,65 +282,6 @@ fn regex(random: &mut Random, depth: usize) -> String {
             }
         })
     })
-}
-
-fn schema(random: &mut Random, depth: usize) -> String {
-    if depth == 0 {
-        let leaves = [
-            "true",
-            "false",
-            "{}",
-            "{\"type\": \"string\"}",
-            "{\"type\": \"integer\"}",
-            "{\"const\": \"a\"}",
-            "{\"enum\": [1, \"b\", null]}",
-            "{\"type\": \"number\", \"minimum\": 0, \"maximum\": 12}",
-            "{\"type\": \"string\", \"maxLength\": 3}",
-            "{\"$ref\": \"#\"}",
-            "{\"type\": [\"boolean\", \"null\"]}",
-            "{\"pattern\": \"^a+$\"}",
-            "{\"multipleOf\": 3}",
-            "{\"format\": \"date\"}",
-        ];
-        return text(random, &leaves);
-    }
-    let keywords = many(random, 4, ", ", |random| {
-        let inner = schema(random, depth - 1);
-        let other = schema(random, depth - 1);
-        let n = random.below(4);
-        match random.below(24) {
-            0 | 1 => format!("\"properties\": {{\"a\": {inner}, \"b\": {other}}}"),
-            2 => "\"required\": [\"a\"]".to_owned(),
-            3 => format!("\"additionalProperties\": {inner}"),
-            4 => format!("\"patternProperties\": {{\"^a\": {inner}, \"b$\": {other}}}"),
-            5 => format!("\"items\": {inner}"),
-            6 => format!("\"prefixItems\": [{inner}, {other}]"),
-            7 => format!("\"minItems\": {n}"),
-            8 => format!("\"maxItems\": {n}"),
-            9 => "\"uniqueItems\": true".to_owned(),
-            10 => format!("\"contains\": {inner}"),
-            11 => format!("\"allOf\": [{inner}, {other}]"),
-            12 => format!("\"anyOf\": [{inner}, {other}]"),
-            13 => format!("\"oneOf\": [{inner}, {other}]"),
-            14 => format!("\"not\": {inner}"),
-            15 => format!("\"if\": {inner}, \"then\": {other}"),
-            16 => format!("\"minLength\": {n}, \"maxLength\": {}", n + 5),
-            17 => format!("\"minimum\": {n}, \"exclusiveMaximum\": {}.5", n + 9),
-            18 => format!("\"minProperties\": {n}"),
-            19 => format!("\"dependentSchemas\": {{\"a\": {inner}}}"),
-            20 => format!("\"unevaluatedProperties\": {inner}"),
-            21 => format!("\"propertyNames\": {inner}"),
-            22 => format!(
-                "\"pattern\": {}",
-                serde_json::Value::String(regex(random, 1))
-            ),
-            _ => format!(
-                "\"type\": \"{}\"",
-                random.pick(&["object", "array", "string", "integer", "number"])
-            ),
-        }
-    });
-    format!("{{{keywords}}}")
 }
 
 fn structural_tag(random: &mut Random) -> String {

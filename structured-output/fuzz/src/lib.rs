@@ -11,6 +11,7 @@ mod generate;
 mod mutate;
 mod places;
 mod random;
+mod schemas;
 mod seeds;
 mod vocabulary;
 

@@ -319,7 +319,10 @@ impl Job<'_> {
             Ok(Some(frames)) => self.start(&frames),
             Ok(None) => Err(CompileError::JsonSchema {
                 pointer: String::new(),
-                message: "a schema here refers to itself in place, so it says nothing".to_owned(),
+                message:
+                    "a schema here refers to itself for the same value, which says nothing: let \
+                          the reference be of a member or an item, or leave it out"
+                        .to_owned(),
             }),
             Err(_) => Err(self.out_of_steps()),
         }

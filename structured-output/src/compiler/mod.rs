@@ -37,7 +37,7 @@ pub(crate) use renew::{OwnMemory, Renewals};
 /// Memory: the vocabulary's index (some 15 bytes per byte of vocabulary) and at most
 /// `cache_bytes` for what is kept for reuse. States are kept by generations: where one is full, the
 /// next compilation starts another, and the old one goes with its last grammar. At most two old ones
-/// stay open beside the current. The matchers of an older one, or of one whose grammars in use need more
+/// stay open beside the current, and none where they take more than `cache_bytes` together. The matchers of an older one, or of one whose grammars in use need more
 /// than its share, fail with
 /// [`MatcherError::StatesExhausted`](crate::MatcherError::StatesExhausted);
 /// [`renew`](GrammarCompiler::renew) lets them go on elsewhere.
@@ -74,6 +74,30 @@ impl Generations {
         for generation in self.old.drain(..num_too_many) {
             if let Some(generation) = generation.upgrade() {
                 generation.close();
+            }
+        }
+    }
+}
+
+impl Generations {
+    /// Closes old ones, the oldest first, until all take so many bytes together; before that they forget
+    /// what can be computed again.
+    fn keep_within(&mut self, max_bytes: usize) {
+        let bytes = |generation: &Weak<Engine>| {
+            let generation = generation.upgrade();
+            generation.map_or(0, |generation| generation.held_bytes())
+        };
+        let all =
+            |this: &Self| this.current.held_bytes() + this.old.iter().map(bytes).sum::<usize>();
+        if self.old.is_empty() || all(self) <= max_bytes {
+            return;
+        }
+        for generation in self.old.iter().filter_map(Weak::upgrade) {
+            generation.try_clear_caches();
+        }
+        while !self.old.is_empty() && all(self) > max_bytes {
+            if let Some(oldest) = self.old.remove(0).upgrade() {
+                oldest.close_at_once();
             }
         }
     }
@@ -444,6 +468,8 @@ impl GrammarCompiler {
             generations.current.clear_caches();
             generations.start(self.fresh_engine());
         }
+        let Shares { grammars, .. } = Shares::of(self.options.cache_bytes);
+        generations.keep_within(self.options.cache_bytes.saturating_sub(grammars));
         Arc::clone(&generations.current)
     }
 

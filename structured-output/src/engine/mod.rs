@@ -36,6 +36,8 @@ pub(crate) struct Engine {
     automaton: Mutex<TokenAutomaton>,
     /// Bytes of its states after the last work that added any: to be read without its lock.
     state_bytes: AtomicUsize,
+    /// The same of what can be computed again.
+    cache_bytes: AtomicUsize,
     ready: ReadyAnswers,
     /// Matchers that wait for the automaton: compilations let them pass.
     num_waiting: AtomicUsize,
@@ -112,6 +114,7 @@ impl Engine {
         let automaton = TokenAutomaton::new(Arc::clone(&index), base, options.limits.max_items);
         Self {
             state_bytes: AtomicUsize::new(automaton.state_bytes()),
+            cache_bytes: AtomicUsize::new(automaton.cache_bytes()),
             automaton: Mutex::new(automaton),
             ready: ReadyAnswers::new(shares.ready),
             num_waiting: AtomicUsize::new(0),
@@ -187,12 +190,15 @@ impl Engine {
         self.let_others_pass();
         let mut automaton = self.lock();
         let result = work(&mut automaton);
-        self.note_state_bytes(automaton.state_bytes());
+        self.note_bytes(&automaton);
         result
     }
 
-    fn note_state_bytes(&self, bytes: usize) {
-        self.state_bytes.store(bytes, Ordering::Relaxed);
+    fn note_bytes(&self, automaton: &TokenAutomaton) {
+        self.state_bytes
+            .store(automaton.state_bytes(), Ordering::Relaxed);
+        self.cache_bytes
+            .store(automaton.cache_bytes(), Ordering::Relaxed);
     }
 
     /// The tokens that may come next at a place, the vocabulary's stop tokens included.
@@ -414,7 +420,7 @@ impl Engine {
         let answer = work(&mut automaton, &mut fuel);
         allowance.spend(granted - fuel.left());
         let after = automaton.state_bytes();
-        self.note_state_bytes(after);
+        self.note_bytes(&automaton);
         if automaton.take_item_excess() {
             return Err(MatcherError::ItemsExhausted {
                 max: self.limits.max_items,
@@ -459,11 +465,19 @@ impl Engine {
     fn forget(&self, automaton: &mut TokenAutomaton) {
         automaton.clear_caches();
         self.ready.clear();
+        self.note_bytes(automaton);
     }
 
     /// Frees what can be computed again.
     pub(crate) fn clear_caches(&self) {
         self.forget(&mut self.lock());
+    }
+
+    /// The same where nobody is at work.
+    pub(crate) fn try_clear_caches(&self) {
+        if let Some(mut automaton) = self.try_lock() {
+            self.forget(&mut automaton);
+        }
     }
 
     /// Lets every further call of its matchers fail, and frees what can be computed again.
@@ -476,15 +490,18 @@ impl Engine {
     /// grammar then.
     pub(crate) fn close_at_once(&self) {
         self.is_closed.store(true, Ordering::Relaxed);
-        if let Some(mut automaton) = self.try_lock() {
-            self.forget(&mut automaton);
-        }
+        self.try_clear_caches();
     }
 
     /// Bytes held: states, masks and answers.
     pub(crate) fn memory_bytes(&self) -> usize {
         let automaton = self.lock();
         automaton.state_bytes() + automaton.cache_bytes() + self.ready.memory_bytes()
+    }
+
+    /// Bytes held after the last work. Waits for no work.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.state_bytes() + self.cache_bytes.load(Ordering::Relaxed) + self.ready.memory_bytes()
     }
 
     /// Bytes of its states. Waits for no work.

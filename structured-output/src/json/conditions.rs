@@ -199,13 +199,15 @@ impl Programs {
                 rest.push(formula);
                 continue;
             }
-            rest.push(self.logic.map(formula, &mut known, &mut |logic, leaf| {
+            let assumed = self.logic.map(formula, &mut known, &mut |logic, leaf| {
                 let truth = match logic.formula(leaf) {
                     Formula::Value(node) => truths.get(node),
                     _ => None,
                 };
                 truth.map_or(leaf, |&truth| if truth { TRUE } else { FALSE })
-            }));
+            });
+            // What the value leaves of an alternative may be a key that must come.
+            rest.push(self.logic.with_keys_decided(assumed));
         }
         fuel.burn(known.len() as u64)?;
         Ok(rest)

@@ -4,11 +4,14 @@
 //! An assertion about all members becomes a condition on the value that comes next; `ways` splits
 //! the derivative by those.
 
-use super::formula::{FALSE, Formula, FormulaId, TRUE};
+use super::formula::{FALSE, Formula, FormulaId, TRUE, bit_of};
 use super::node::{ANYTHING, Node, NodeId};
 use super::plan::PlanId;
 use super::programs::Programs;
 use crate::lexical::{Fuel, OutOfFuel};
+
+/// A look-up among what was derived takes as long as so many operands.
+const LOOK_UP: usize = 4;
 
 /// What comes next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -29,6 +32,10 @@ impl Programs {
         event: Event,
         fuel: &mut Fuel,
     ) -> Result<FormulaId, OutOfFuel> {
+        if !self.is_concerned(formula, event) {
+            return Ok(formula);
+        }
+        self.logic.count(LOOK_UP);
         if let Some(&known) = self.derived.get(&(formula, event)) {
             return Ok(known);
         }
@@ -36,16 +43,28 @@ impl Programs {
         self.charge(0, fuel)?;
         let derived = match self.logic.formula(formula).clone() {
             Formula::All(list) => {
-                let mut rest = Vec::with_capacity(list.len());
-                self.logic.count(list.len());
-                for &id in &list {
-                    rest.push(self.derive(id, event, fuel)?);
+                // First what the key decides by itself: mostly little is left to derive then.
+                let key = match event {
+                    Event::Key(plan, key) => self.plan(plan).has(key).map(|has| (has, true)),
+                    Event::Without(plan, key) => self.plan(plan).has(key).map(|has| (has, false)),
+                    Event::Item => None,
+                };
+                let list = match key {
+                    Some(_) => self.logic.decided_by_keys(&list, key),
+                    None => Some(list.to_vec()),
+                };
+                match list {
+                    Some(mut rest) => {
+                        for id in &mut rest {
+                            *id = self.derive(*id, event, fuel)?;
+                        }
+                        self.logic.all(&rest)
+                    }
+                    None => FALSE,
                 }
-                self.logic.all(&rest)
             }
             Formula::Any(list) => {
                 let mut rest = Vec::with_capacity(list.len());
-                self.logic.count(list.len());
                 for &id in &list {
                     rest.push(self.derive(id, event, fuel)?);
                 }
@@ -78,6 +97,20 @@ impl Programs {
         Ok(derived)
     }
 
+    /// Whether an event may change a formula.
+    fn is_concerned(&self, formula: FormulaId, event: Event) -> bool {
+        let facts = self.logic.facts(formula);
+        let names = |plan, key| {
+            let has = self.plan(plan).has(key);
+            has.is_some_and(|has| facts.names & bit_of(has) != 0)
+        };
+        match event {
+            Event::Item => true,
+            Event::Key(plan, key) => facts.has_members || names(plan, key),
+            Event::Without(plan, key) => names(plan, key),
+        }
+    }
+
     pub(super) fn derive_each(
         &mut self,
         formulas: &[FormulaId],
@@ -99,9 +132,9 @@ impl Programs {
         event: Event,
     ) -> FormulaId {
         if let Event::Key(plan, key) | Event::Without(plan, key) = event
-            && let Node::Has(name) = self.logic.nodes.node(id)
+            && let Node::Has(_) = self.logic.nodes.node(id)
         {
-            let is_it = self.plan(plan).name(key) == Some(&**name);
+            let is_it = self.plan(plan).has(key) == Some(id);
             return match (is_it, event) {
                 (false, _) => formula,
                 (true, Event::Key(..)) if holds => TRUE,

@@ -7,6 +7,7 @@
 use hashbrown::{HashMap, HashSet};
 
 use super::node::{ANYTHING, NOTHING, Node, NodeId, Nodes, OPERANDS_PER_STEP};
+use crate::held::{allocated, with_room};
 use crate::lexical::{Fuel, OutOfFuel};
 
 /// An interned formula.
@@ -59,7 +60,16 @@ pub(super) struct Facts {
     pub(super) has_repeated: bool,
     /// Leaves, counted where they occur.
     pub(super) size: u32,
+    /// Of each key that it asks for one of 64 bits: what has none of a key's bits says nothing of it.
+    pub(super) names: u64,
+    /// It says something of members whatever their keys.
+    pub(super) has_members: bool,
     depth: u16,
+}
+
+/// The bit in `Facts::names` of the node that says that a key is there.
+pub(super) fn bit_of(has: NodeId) -> u64 {
+    1 << (u64::from(has.0).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58)
 }
 
 /// Nodes and the formulas over them.
@@ -124,7 +134,9 @@ impl Logic {
             _ => 0,
         };
         // Held twice, by number and for look-up.
-        self.bytes += 2 * (size_of::<Formula>() + 4 * list) + size_of::<Facts>() + 8;
+        let entry =
+            size_of::<Formula>() + size_of::<Facts>() + size_of::<(Formula, FormulaId)>() + 1;
+        self.bytes += with_room(entry) + 2 * allocated(list * size_of::<FormulaId>());
         let id = FormulaId(self.formulas.len() as u32);
         self.formulas.push(formula.clone());
         self.facts.push(facts);
@@ -140,6 +152,8 @@ impl Logic {
             has_unique: false,
             has_repeated: false,
             size: 1,
+            names: 0,
+            has_members: false,
             depth: 0,
         };
         let over = |list: &[FormulaId], closes: bool| {
@@ -153,6 +167,10 @@ impl Logic {
                 size: list
                     .iter()
                     .fold(0, |size: u32, &id| size.saturating_add(self.facts(id).size)),
+                names: list
+                    .iter()
+                    .fold(0, |names, &id| names | self.facts(id).names),
+                has_members: any(|facts| facts.has_members),
                 depth: list
                     .iter()
                     .map(|&id| self.facts(id).depth)
@@ -164,19 +182,23 @@ impl Logic {
         match formula {
             Formula::All(list) => over(list, list.iter().all(|&id| self.facts(id).closes)),
             Formula::Any(list) => over(list, list.iter().any(|&id| self.facts(id).closes)),
-            Formula::Is(node) => {
-                let node = self.nodes.node(*node);
+            Formula::Is(id) => {
+                let node = self.nodes.node(*id);
                 Facts {
                     closes: matches!(node, Node::Items { .. } | Node::Members(_)),
                     wants_members: matches!(node, Node::MinProperties(_)),
+                    names: self.bit_of_literal(*id),
+                    has_members: matches!(node, Node::Members(_) | Node::MinProperties(_)),
                     ..plain
                 }
             }
-            Formula::Not(node) => {
-                let node = self.nodes.node(*node);
+            Formula::Not(id) => {
+                let node = self.nodes.node(*id);
                 Facts {
                     closes: !matches!(node, Node::Items { .. } | Node::Members(_)),
                     wants_members: matches!(node, Node::Members(_)),
+                    names: self.bit_of_literal(*id),
+                    has_members: matches!(node, Node::Members(_) | Node::MinProperties(_)),
                     ..plain
                 }
             }
@@ -191,6 +213,13 @@ impl Logic {
                 has_value: true,
                 ..plain
             },
+        }
+    }
+
+    fn bit_of_literal(&self, node: NodeId) -> u64 {
+        match self.nodes.node(node) {
+            Node::Has(_) => bit_of(node),
+            _ => 0,
         }
     }
 
@@ -440,7 +469,9 @@ impl Logic {
         if let Some(&known) = self.set_ids.get(&list) {
             return known;
         }
-        self.bytes += 2 * (16 + 4 * list.len());
+        self.bytes +=
+            with_room(size_of::<Box<[NodeId]>>() + size_of::<(Box<[NodeId]>, SetId)>() + 1)
+                + 2 * allocated(size_of_val(&*list));
         self.sets.push(list.clone());
         let id = SetId(self.sets.len() as u32);
         self.set_ids.insert(list, id);

@@ -15,12 +15,15 @@ use super::node::{Kinds, NodeId};
 use super::object::ObjectAt;
 use super::programs::Programs;
 use super::shape::{Shape, Spellings};
-use crate::held::with_room;
+use crate::held::{allocated, shared, with_room};
 pub(super) use crate::lexical::search::DEAD;
 use crate::lexical::{Fuel, Lexicon, OutOfFuel};
 
 /// Values within values at most this deep where each needs the next, by recursion.
 pub(super) const MAX_NESTING: usize = 100;
+
+/// An entry of [`Costs::member_ways`].
+type MemberWay = ((ObjectAt, FormulaId), Arc<[WayMember]>);
 
 /// A member with which an object may end: its key as it is written, and what its value is.
 pub(super) type WayMember = (Vec<u8>, NodeId);
@@ -41,6 +44,8 @@ pub(super) struct Costs {
     pub(super) array_choices: HashMap<FormulaId, FormulaId>,
     /// Nodes being looked at.
     pub(super) open: Vec<NodeId>,
+    /// Bytes of the ways.
+    way_bytes: usize,
     /// The lowest of `open` that was counted as dead, or `usize::MAX`.
     assumed: usize,
 }
@@ -57,6 +62,7 @@ impl Default for Costs {
             items_needed: HashMap::new(),
             array_choices: HashMap::new(),
             open: Vec::new(),
+            way_bytes: 0,
             assumed: usize::MAX,
         }
     }
@@ -64,16 +70,39 @@ impl Default for Costs {
 
 impl Costs {
     pub(super) fn memory_bytes(&self) -> usize {
-        with_room(
-            self.nodes.len() * 9
-                + self.arrays.len() * 9
-                + self.objects.len() * (size_of::<(ObjectAt, FormulaId, u32)>() + 1)
-                + self.item_ways.len() * 64
-                + self.text_ways.len() * 128
-                + self.member_ways.len() * 256
-                + self.items_needed.len() * 13
-                + self.array_choices.len() * 9,
-        )
+        self.way_bytes
+            + with_room(
+                self.nodes.len() * 9
+                    + self.arrays.len() * 9
+                    + self.objects.len() * (size_of::<(ObjectAt, FormulaId, u32)>() + 1)
+                    + self.item_ways.len() * (size_of::<(FormulaId, Arc<[NodeId]>)>() + 1)
+                    + self.text_ways.len() * (size_of::<(FormulaId, Arc<[Vec<u8>]>)>() + 1)
+                    + self.member_ways.len() * (size_of::<MemberWay>() + 1)
+                    + self.items_needed.len() * 13
+                    + self.array_choices.len() * 9,
+            )
+    }
+}
+
+impl Costs {
+    /// Takes note of the members with which an object ends.
+    fn note_members(&mut self, object: (ObjectAt, FormulaId), members: Vec<WayMember>) {
+        let keys = members.iter().map(|member| allocated(member.0.capacity()));
+        self.way_bytes += keys.sum::<usize>() + shared(size_of_val(&members[..]));
+        self.member_ways.insert(object, members.into());
+    }
+
+    /// Takes note of the items with which an array ends, as nodes.
+    pub(super) fn note_items(&mut self, array: FormulaId, items: Vec<NodeId>) {
+        self.way_bytes += shared(size_of_val(&items[..]));
+        self.item_ways.insert(array, items.into());
+    }
+
+    /// The same, as they are written.
+    pub(super) fn note_item_texts(&mut self, array: FormulaId, texts: Vec<Vec<u8>>) {
+        let bytes = texts.iter().map(|text| allocated(text.capacity()));
+        self.way_bytes += bytes.sum::<usize>() + shared(size_of_val(&texts[..]));
+        self.text_ways.insert(array, texts.into());
     }
 }
 
@@ -241,10 +270,7 @@ impl Programs {
                 return Ok(DEAD);
             };
             let bytes = programs.cost_of_members(lexicon, &members, fuel)?;
-            programs
-                .costs
-                .member_ways
-                .insert((at, formula), members.into());
+            programs.costs.note_members((at, formula), members);
             Ok(bytes)
         })?;
         if is_sure {

@@ -46,7 +46,7 @@ impl Programs {
                     return Ok(DEAD);
                 };
                 let bytes = items.iter().map(|item| item.len() + 1).sum::<usize>() + 1;
-                programs.costs.text_ways.insert(formula, items.into());
+                programs.costs.note_item_texts(formula, items);
                 Ok(bytes.min(FARTHEST as usize) as u32)
             } else if let Some(cost) = programs.plain_array_cost(lexicon, formula, fuel)? {
                 Ok(cost)
@@ -54,7 +54,7 @@ impl Programs {
                 let Some((cost, items)) = programs.items_to_end(lexicon, formula, fuel)? else {
                     return Ok(DEAD);
                 };
-                programs.costs.item_ways.insert(formula, items.into());
+                programs.costs.note_items(formula, items);
                 Ok(cost)
             }
         })?;

@@ -15,6 +15,7 @@ use super::plain::Plain;
 use super::plan::PlanId;
 use super::programs::{GoalsId, Programs};
 use super::style::StyleId;
+use crate::held::shared;
 use crate::lexical::{EMPTY, ExprId, Fuel, Lexicon, OutOfFuel};
 use crate::options::PropertyOrder;
 
@@ -294,7 +295,7 @@ impl Programs {
             goals.push(self.logic.nodes.any_of(&values));
             objects.push(self.object_of(plan, rest));
         }
-        self.bytes += size_of::<(ObjectAt, ObjectId, u32, Values)>() + 16 + 4 * objects.len();
+        self.bytes += shared(objects.len() * size_of::<ObjectId>());
         let values = match goals.is_empty() {
             true => None,
             false => Some((self.goals_of(&goals), objects.into())),

@@ -13,11 +13,13 @@
 //! | `shape` | a node by kind: scalars as languages, arrays and objects as formulas |
 //! | `formula` | boolean formulas over assertions about arrays or objects |
 //! | `relation` | what one node says of another, as far as that is plain |
+//! | `units` | keys that must come, or must not, and what hangs on them |
 //! | `derive` | what a formula becomes by an item or a member |
 //! | `ways`, `conditions` | that, told apart by the value that comes |
 //! | `plan` | the keys that an object's formulas tell apart |
 //! | `plain` | objects that are a plain list of properties |
 //! | `object_end` | members with which an object may end |
+//! | `needed` | objects that end with the names that must come |
 //! | `array`, `object`, `member` | what may come next in an array or object |
 //! | `alike` | arrays of distinct items of one list, counted |
 //! | `unique`, `repeat` | arrays of distinct items, or of items that are not |
@@ -47,6 +49,7 @@ mod live_array;
 mod mark;
 mod member;
 mod multiple;
+mod needed;
 mod node;
 mod number;
 mod object;
@@ -71,6 +74,7 @@ mod testing;
 mod tests;
 mod text;
 mod unique;
+mod units;
 mod unread;
 mod value;
 mod ways;

@@ -7,7 +7,7 @@
 use hashbrown::{HashMap, HashSet};
 
 use super::value::Value;
-use crate::held::with_room;
+use crate::held::{allocated, with_room};
 use crate::lexical::{ExprId, Fuel, Lexicon, OutOfFuel};
 
 /// An interned node.
@@ -176,17 +176,22 @@ impl Nodes {
         if let Some(&known) = self.ids.get(&node) {
             return known;
         }
-        let list = match &node {
-            Node::AllOf(list) | Node::AnyOf(list) | Node::OneOf(list) => list.len(),
-            Node::Items { prefix, .. } => prefix.len(),
-            Node::Members(members) => {
-                let names: usize = members.named.iter().map(|named| named.0.len()).sum();
-                names + 8 * (members.named.len() + members.patterns.len())
+        let heap = match &node {
+            Node::AllOf(list) | Node::AnyOf(list) | Node::OneOf(list) => {
+                allocated(size_of_val(&**list))
             }
+            Node::Items { prefix, .. } => allocated(size_of_val(&**prefix)),
+            Node::Members(members) => {
+                let names = members.named.iter().map(|named| allocated(named.0.len()));
+                names.sum::<usize>()
+                    + allocated(size_of_val(&*members.named))
+                    + allocated(size_of_val(&*members.patterns))
+            }
+            Node::Has(name) => allocated(name.len()),
             _ => 0,
         };
         // Held twice, by number and for look-up.
-        self.bytes += 2 * (size_of::<Node>() + list * size_of::<NodeId>()) + 8;
+        self.bytes += with_room(size_of::<Node>() + size_of::<(Node, NodeId)>() + 1) + 2 * heap;
         let id = NodeId(self.nodes.len() as u32);
         self.nodes.push(node.clone());
         self.ids.insert(node, id);

@@ -7,10 +7,13 @@ use std::sync::Arc;
 
 use super::formula::FormulaId;
 use super::live::WayMember;
+use super::node::NodeId;
+use super::plain::Plain;
 use super::plan::PlanId;
 use super::programs::Programs;
 use super::seen::{NOTHING_SEEN, SeenId};
 use super::value::unquote;
+use crate::held::{allocated, shared};
 use crate::lexical::search::FARTHEST;
 use crate::lexical::{ExprId, Fuel, Lexicon, OutOfFuel};
 use crate::options::PropertyOrder;
@@ -61,9 +64,13 @@ impl Programs {
         let plain = self.plain_of(&object);
         let (id, is_new) = self.objects.intern(object, bytes);
         if is_new {
-            self.bytes += plain
-                .as_ref()
-                .map_or(0, |plain| 6 * plain.values.len() + 80);
+            self.bytes += plain.as_ref().map_or(0, |plain| {
+                shared(size_of::<Plain>())
+                    + allocated(plain.values.len() * size_of::<NodeId>())
+                    + allocated(plain.required.len())
+                    // `possible`, which comes later.
+                    + allocated(plain.values.len())
+            });
             self.plain.push(plain.map(Arc::new));
         }
         ObjectId(id)

@@ -5,6 +5,7 @@ use hashbrown::HashSet;
 use super::derive::Event;
 use super::formula::{FALSE, Formula, FormulaId};
 use super::live::{DEAD, WayMember};
+use super::needed::End;
 use super::node::Node;
 use super::object::ObjectAt;
 use super::plan::spelled;
@@ -65,9 +66,10 @@ struct Named {
 impl Programs {
     /// Members with which an object may end, in the order of the plan. `None` where there are none.
     ///
-    /// Goes through the names in their order, each of them with each value that makes a difference
-    /// and without a member, then through fresh keys of each class; depth first, where the least
-    /// remains first, and what has failed is not tried again.
+    /// Where the names that must come aren't enough, that is a search: it goes through the names in
+    /// their order, each of them with each value that makes a difference and without a member, then
+    /// through fresh keys of each class; depth first, where the least remains first, and what has failed
+    /// is not tried again.
     pub(super) fn members_to_end(
         &mut self,
         lexicon: &mut Lexicon,
@@ -78,6 +80,12 @@ impl Programs {
         let object = self.object_of(start.plan, [formula].into());
         if let Some(plain) = self.plain[object.0 as usize].clone() {
             return self.plain_members_to_end(lexicon, start, &plain, 0, fuel);
+        }
+        let formula = self.logic.with_keys_decided(formula);
+        match self.end_with_needed(lexicon, start, formula, fuel)? {
+            End::Members(members) => return Ok(Some(members)),
+            End::Never => return Ok(None),
+            End::Unknown => {}
         }
         let mut failed: HashSet<(u32, FormulaId, SeenId)> = HashSet::new();
         let mut levels = vec![Level::new(0, formula, start.seen, None)];

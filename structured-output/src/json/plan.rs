@@ -10,6 +10,7 @@ use hashbrown::HashMap;
 use super::formula::{Formula, FormulaId};
 use super::node::{ANYTHING, NOTHING, Node, NodeId};
 use super::programs::Programs;
+use crate::held::{allocated, shared, with_room};
 use crate::lexical::{ExprId, Fuel, Lexicon, OutOfFuel};
 
 /// The most names that an object's formulas may speak of.
@@ -25,6 +26,8 @@ pub(super) struct PlanId(pub(super) u32);
 #[derive(Default)]
 pub(super) struct Plan {
     names: Vec<(Box<str>, ExprId)>,
+    /// By name, the node that says that it is there, if the formulas have it.
+    has: Vec<Option<NodeId>>,
     numbers: HashMap<Box<str>, u32>,
     /// Disjoint languages of keys, none of them a name.
     pub(super) classes: Vec<ExprId>,
@@ -46,6 +49,11 @@ impl Plan {
     /// A name by its number.
     pub(super) fn name(&self, key: u32) -> Option<&str> {
         self.names.get(key as usize).map(|name| &*name.0)
+    }
+
+    /// The node that says that a name is there, if the formulas have it.
+    pub(super) fn has(&self, key: u32) -> Option<NodeId> {
+        self.has.get(key as usize).copied().flatten()
     }
 
     /// A name's spellings, in quotes.
@@ -79,6 +87,26 @@ impl Plan {
         self.values.get(&members)
     }
 
+    /// Bytes of what it has, itself apart.
+    fn memory_bytes(&self) -> usize {
+        let names = self.names.iter().map(|name| 2 * allocated(name.0.len()));
+        let values = self
+            .values
+            .values()
+            .map(|values| shared(size_of_val(&**values)));
+        names.sum::<usize>()
+            + values.sum::<usize>()
+            + with_room(
+                self.names.len()
+                    * (size_of::<(Box<str>, ExprId, Option<NodeId>)>()
+                        + size_of::<(Box<str>, u32)>()
+                        + 1)
+                    + self.classes.len() * size_of::<ExprId>()
+                    + self.values.len() * (size_of::<(NodeId, Arc<[NodeId]>)>() + 1)
+                    + self.only_keys.len() * (size_of::<(NodeId, u32)>() + 1),
+            )
+    }
+
     /// Adds a name where it isn't there.
     fn add_name(&mut self, lexicon: &mut Lexicon, name: &str) {
         if !self.numbers.contains_key(name) {
@@ -86,6 +114,7 @@ impl Plan {
             self.numbers.insert(name.into(), number);
             let spellings = lexicon.json_string(name, false);
             self.names.push((name.into(), spellings));
+            self.has.push(None);
         }
     }
 }
@@ -140,7 +169,7 @@ impl Programs {
             plan.values.insert(node, values.into());
         }
         plan.classes = classes.into_iter().map(|class| class.0).collect();
-        self.bytes += plan.num_keys() * (80 + 4 * plan.values.len());
+        self.bytes += plan.memory_bytes() + 2 * allocated(size_of_val(formulas));
         plan.num_asked = lexicon.num_asked() - num_asked;
         let id = PlanId(self.plans.len() as u32);
         self.plans.push(plan);
@@ -164,7 +193,7 @@ impl Programs {
             };
             match self.logic.nodes.node(node) {
                 Node::Members(_) => members.push(node),
-                Node::Has(name) => has.push(name),
+                Node::Has(name) => has.push((name, node)),
                 _ => {}
             }
         }
@@ -179,8 +208,11 @@ impl Programs {
                 patterns.extend(said.patterns.iter().map(|pattern| pattern.0));
             }
         }
-        for name in has {
+        for (name, node) in has {
             plan.add_name(lexicon, name);
+            if let Some(number) = plan.number(name) {
+                plan.has[number as usize] = Some(node);
+            }
         }
         Ok((members, Self::each_once(patterns.into_iter())))
     }

@@ -15,11 +15,12 @@ use super::node::{Kinds, NodeId};
 use super::object::{Object, ObjectAt, ObjectId};
 use super::plain::Plain;
 use super::plan::{Plan, PlanId};
+use super::relation::Listed;
 use super::seen::SeenKeys;
 use super::shape::Shape;
 use super::style::{Style, StyleId};
-use super::ways::{OutcomesOf, WaysOf};
-use crate::held::with_room;
+use super::ways::{OutcomesEntry, OutcomesOf, Ways, WaysOf};
+use crate::held::{allocated, with_room};
 use crate::lexical::{EPSILON, ExprId, Fuel, Lexicon, OutOfFuel};
 
 /// Distinct things by number.
@@ -46,7 +47,7 @@ impl<T: Clone + Eq + Hash> Interner<T> {
             return (known, false);
         }
         // Held twice, by number and for look-up.
-        self.bytes += 2 * (size_of::<T>() + bytes) + 8;
+        self.bytes += with_room(size_of::<T>() + size_of::<(T, u32)>() + 1) + 2 * allocated(bytes);
         let id = self.items.len() as u32;
         self.items.push(item.clone());
         self.ids.insert(item, id);
@@ -118,6 +119,8 @@ pub(crate) struct Programs {
     /// number; [`EMPTY`] where one was not asked for.
     pub(super) key_lexemes: HashMap<(PlanId, ExprId), Vec<ExprId>>,
     pub(super) costs: Costs,
+    /// See `relation`: languages that list strings.
+    pub(super) listed: HashMap<ExprId, Arc<Listed>>,
     texts: Option<Texts>,
     /// Bytes of what is not counted by its interner.
     pub(super) bytes: usize,
@@ -146,6 +149,7 @@ impl Default for Programs {
             value_lexemes: HashMap::new(),
             key_lexemes: HashMap::new(),
             costs: Costs::default(),
+            listed: HashMap::new(),
             texts: None,
             bytes: 0,
         };
@@ -162,9 +166,16 @@ impl Programs {
             + with_room(
                 self.shapes.len() * (size_of::<(NodeId, Shape)>() + 1)
                     + self.derived.len() * (size_of::<(FormulaId, Event, FormulaId)>() + 1)
-                    + self.ways_of.len() * 80
+                    + self.ways_of.len() * (size_of::<((FormulaId, Event), Ways)>() + 1)
                     + self.value_lexemes.len() * 13
-                    + self.key_lexemes.len() * 37,
+                    + self.key_lexemes.len() * 37
+                    + self.items_of.len() * (size_of::<(ArrayId, Option<Arc<Items>>)>() + 1)
+                    + self.values_of.len() * (size_of::<((ObjectAt, ObjectId, u32), Values)>() + 1)
+                    + self.outcomes_of.len() * (size_of::<OutcomesEntry>() + 1)
+                    + self.listed.len() * (size_of::<(ExprId, Arc<Listed>)>() + 1)
+                    + self.plans.len()
+                        * (size_of::<Plan>() + size_of::<(Box<[FormulaId]>, PlanId)>())
+                    + self.plain.len() * size_of::<Option<Arc<Plain>>>(),
             )
             + self.styles.bytes
             + self.goals.bytes

@@ -4,11 +4,16 @@
 //! A value is mostly told apart by a constant. Of n alternatives with a constant each, n² pairs are
 //! compared when the value comes, so that comparing has to be cheap.
 
+use std::sync::Arc;
+
 use super::formula::{FALSE, FormulaId, TRUE};
 use super::node::NodeId;
 use super::programs::Programs;
 use super::shape::{NONE, Spellings};
 use crate::lexical::{ExprId, Fuel, Lexicon, OutOfFuel};
+
+/// So many strings of a list that are looked up in another one are a step.
+const STRINGS_PER_STEP: u64 = 8;
 
 /// How the values of one node lie to those of another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,34 +63,45 @@ impl Found {
 }
 
 /// A list of strings, ascending, or all strings under a constraint but these.
-struct Listed {
-    strings: Vec<ExprId>,
+pub(super) struct Listed {
+    strings: Box<[ExprId]>,
     is_complement: bool,
 }
 
 impl Listed {
-    fn contains(&self, string: &ExprId) -> bool {
-        self.strings.binary_search(string).is_ok() != self.is_complement
+    /// How many of these strings are in a list.
+    fn num_in(&self, list: &Self) -> usize {
+        // Both are ascending: the shorter one is looked up in the longer one.
+        let (few, many) = match self.strings.len() < list.strings.len() {
+            true => (&self.strings, &list.strings),
+            false => (&list.strings, &self.strings),
+        };
+        let is_there = |string: &&ExprId| many.binary_search(string).is_ok();
+        few.iter().filter(is_there).count()
     }
 
     /// How these strings lie to others. Some of a list are neither none nor, where the others are
     /// all but some, all.
     fn relation(&self, other: &Self) -> Relation {
-        if self.is_complement {
-            let left = |string: &ExprId| self.strings.binary_search(string).is_err();
-            return match other.is_complement {
-                // Both have infinitely many.
-                true if other.strings.iter().any(left) => Relation::Partly,
-                true => Relation::Within,
-                false if other.strings.iter().any(left) => Relation::Partly,
-                false => Relation::Apart,
-            };
-        }
-        let inside = self.strings.iter().filter(|&string| other.contains(string));
-        match inside.count() {
-            0 => Relation::Apart,
-            all if all == self.strings.len() => Relation::Within,
-            _ => Relation::Partly,
+        let num_common = self.num_in(other);
+        let num_left = other.strings.len() - num_common;
+        match (self.is_complement, other.is_complement) {
+            // Both have infinitely many.
+            (true, true) if num_left > 0 => Relation::Partly,
+            (true, true) => Relation::Within,
+            (true, false) if num_left > 0 => Relation::Partly,
+            (true, false) => Relation::Apart,
+            (false, is_complement) => {
+                let inside = match is_complement {
+                    true => self.strings.len() - num_common,
+                    false => num_common,
+                };
+                match inside {
+                    0 => Relation::Apart,
+                    all if all == self.strings.len() => Relation::Within,
+                    _ => Relation::Partly,
+                }
+            }
         }
     }
 }
@@ -164,16 +180,25 @@ impl Programs {
             Spellings::Free => return Ok(Relation::Partly),
             Spellings::Only(own) => self.listed(lexicon, own, fuel)?,
         };
-        Ok(own.map_or(Relation::Unknown, |own| own.relation(&others)))
+        let Some(own) = own else {
+            return Ok(Relation::Unknown);
+        };
+        let num_looked_up = own.strings.len().min(others.strings.len());
+        fuel.burn(1 + num_looked_up as u64 / STRINGS_PER_STEP)?;
+        Ok(own.relation(&others))
     }
 
-    /// A language that lists strings, or all but some.
+    /// A language that lists strings, or all but some. Kept: of n alternatives each is compared with all
+    /// others, and with the list of all of them.
     fn listed(
         &mut self,
         lexicon: &mut Lexicon,
         language: ExprId,
         fuel: &mut Fuel,
-    ) -> Result<Option<Listed>, OutOfFuel> {
+    ) -> Result<Option<Arc<Listed>>, OutOfFuel> {
+        if let Some(known) = self.listed.get(&language) {
+            return Ok(Some(Arc::clone(known)));
+        }
         let constrained = self.texts(lexicon).constrained;
         let mut strings = Vec::new();
         let mut is_complement = false;
@@ -200,10 +225,15 @@ impl Programs {
             return Ok(None);
         }
         strings.sort_unstable();
-        Ok(Some(Listed {
-            strings,
+        // A string may be left out twice.
+        strings.dedup();
+        let listed = Arc::new(Listed {
+            strings: strings.into(),
             is_complement,
-        }))
+        });
+        self.bytes += size_of::<Listed>() + listed.strings.len() * size_of::<ExprId>() + 64;
+        self.listed.insert(language, Arc::clone(&listed));
+        Ok(Some(listed))
     }
 }
 

@@ -1,5 +1,6 @@
 //! White space as the options ask for it.
 
+use super::schema::in_pattern;
 use super::text::Spacing;
 use crate::error::CompileError;
 use crate::lexical::search::{DEAD, nearest_end};
@@ -58,10 +59,10 @@ impl Lexicon {
             message,
         };
         let ast = regex::parse(pattern, Dialect::Common, limits)
-            .map_err(|error| invalid(error.message))?;
+            .map_err(|error| invalid(in_pattern(pattern, &error)))?;
         let language = Translator::new(ast, Spelling::Utf8)
             .run(self, usize::MAX)
-            .map_err(|error| invalid(error.message))?
+            .map_err(|error| invalid(in_pattern(pattern, &error)))?
             .unwrap_or(EPSILON);
         let blank = self.class(ByteSet::from_iter(*b" \t\n\r"));
         let blanks = self.star(blank);

@@ -12,6 +12,7 @@ use super::live::DEAD;
 use super::node::{ANYTHING, NodeId};
 use super::programs::Programs;
 use super::relation::Relation;
+use crate::held::{allocated, shared, with_room};
 use crate::lexical::{Fuel, Lexicon, OutOfFuel};
 
 /// A value that may come, and what remains then of each of some formulas.
@@ -44,6 +45,9 @@ impl Ways {
 /// Ways by what there was and what came.
 pub(super) type WaysOf = HashMap<(FormulaId, Event), Ways>;
 
+/// An entry of [`OutcomesOf`].
+pub(super) type OutcomesEntry = ((Box<[FormulaId]>, Event), Arc<[Outcome]>);
+
 /// Outcomes, by what there was and what came.
 pub(super) type OutcomesOf = HashMap<(Box<[FormulaId]>, Event), Arc<[Outcome]>>;
 
@@ -63,8 +67,8 @@ impl Programs {
         }
         let derived = self.derive_each(formulas, event, fuel)?;
         let outcomes: Arc<[Outcome]> = self.split(lexicon, derived, fuel)?.into();
-        self.bytes +=
-            outcomes.len() * (size_of::<Outcome>() + 4 * formulas.len()) + 4 * formulas.len() + 64;
+        let list = allocated(size_of_val(formulas));
+        self.bytes += list + shared(size_of_val(&*outcomes)) + outcomes.len() * list;
         self.outcomes_of.insert(key, Arc::clone(&outcomes));
         Ok(outcomes)
     }
@@ -173,7 +177,10 @@ impl Programs {
                 }
             }
             let after = ways.found.len() + ways.pending.len();
-            self.bytes += after.saturating_sub(before) * size_of::<(NodeId, Vec<FormulaId>, u64)>();
+            // One that is split leaves its list of formulas, of one.
+            let bytes = with_room(size_of::<(NodeId, Vec<FormulaId>)>())
+                + allocated(size_of::<FormulaId>());
+            self.bytes += after.saturating_sub(before) * bytes;
             way?;
         }
     }

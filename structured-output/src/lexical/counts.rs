@@ -9,6 +9,8 @@ use super::arena::{EPSILON, ExprId, Lexicon, Node, UNBOUNDED};
 struct Nested {
     body: ExprId,
     rest: ExprId,
+    /// How many counts are within it: those with as many begin alike.
+    level: usize,
 }
 
 /// `low..=high` times, `min..=max` times: as one count, where the counts have no gap between them.
@@ -33,86 +35,121 @@ pub(crate) fn product(low: u32, high: u32, min: u32, max: u32) -> Option<(u32, u
     Some((product as u32, most))
 }
 
+/// Counts within each other that are looked at.
+const MAX_LEVELS: usize = 4;
+
+/// What an expression has in common with others, level by level, and how often each may still come.
+type Levels = [Option<(Nested, u32)>; MAX_LEVELS];
+
 impl Lexicon {
     /// Drops alternatives of counts within counts that others hold: with `B = x{1,m} T`, where `T`
     /// may be empty, `x{0,p} T B{0,q} Z` is within `x{0,r} T B{0,s} Z` if `q < s`. What of the first
     /// `x` is too much for `r` is one more `B`. So of `(\w{1,100},?){1,100}` one alternative is
     /// left, not one for each way to share out what was read.
+    ///
+    /// The same holds further out: with `C = B{1,n} U`, `x{0,p} T B{0,q} U C{0,k} Z` is within any other
+    /// such with more of `C`, whatever it has left of `x` and `B`, if `q < n`: what begins before the first
+    /// `C` ends is in what may be empty of the other one, or is one more `C`.
     pub(super) fn drop_dominated(&self, list: &mut Vec<ExprId>) {
         let mut best: HashMap<Nested, u32> = HashMap::new();
         for &expr in list.iter() {
-            let Some((nested, times)) = self.nested_counts(expr) else {
-                continue;
-            };
-            let known = best.entry(nested).or_insert(times);
-            *known = times.max(*known);
+            for (nested, times) in self.nested_counts(expr).into_iter().flatten() {
+                let known = best.entry(nested).or_insert(times);
+                *known = times.max(*known);
+            }
         }
         if best.is_empty() {
             return;
         }
-        list.retain(|&expr| match self.nested_counts(expr) {
-            Some((nested, times)) => best.get(&nested) == Some(&times),
-            None => true,
+        list.retain(|&expr| {
+            let mut levels = self.nested_counts(expr).into_iter().flatten();
+            levels.all(|(nested, times)| best.get(&nested) == Some(&times))
         });
     }
 
     /// `x{0,p} T B{0,q} Z` with `B = x{1,m} T` or `x{0,m} T`, where `T` may be empty and `p` is at
-    /// most `m`: what they are, and `q`.
-    fn nested_counts(&self, expr: ExprId) -> Option<(Nested, u32)> {
+    /// most `m`: what they are, and `q`. Then, with `Z = U C{0,k} Y` and `C = B{1,n} U` or `B{0,n} U`, where
+    /// `U` may be empty and `q` is below `n`: what these are, and `k`; and so on.
+    fn nested_counts(&self, expr: ExprId) -> Levels {
         /// Factors of `T`.
         const MAX_FACTORS: usize = 4;
+        let mut levels = Levels::default();
         let Node::Concat(head, middle) = self.node(expr) else {
-            return None;
+            return levels;
         };
         let Node::Repeat {
-            body: inner,
+            body: mut inner,
             min: 0,
-            max: left,
+            max: mut left,
         } = self.node(head)
         else {
-            return None;
+            return levels;
         };
         let mut at = middle;
         let mut factors = Vec::new();
-        while factors.len() <= MAX_FACTORS {
+        let mut num_levels = 0;
+        while factors.len() <= MAX_FACTORS && num_levels < MAX_LEVELS {
             let (factor, rest) = match self.node(at) {
                 Node::Concat(factor, rest) => (factor, rest),
                 _ => (at, EPSILON),
             };
-            if let Node::Repeat {
-                body,
-                min: 0,
-                max: times,
-            } = self.node(factor)
-                && let Node::Concat(first, mut tail) = self.node(body)
-                && self.is_nullable(tail)
-                && let Node::Repeat {
-                    body: counted,
-                    min: 0..=1,
-                    max,
-                } = self.node(first)
-                && counted == inner
-                && left <= max
-            {
-                let mut same = true;
-                for &factor in &factors {
-                    let (own, rest) = match self.node(tail) {
-                        Node::Concat(own, rest) => (own, rest),
-                        _ => (tail, EPSILON),
-                    };
-                    same &= own == factor;
-                    tail = rest;
+            match self.node(factor) {
+                Node::Repeat {
+                    body,
+                    min: 0,
+                    max: times,
+                } if self.goes_on_in(body, inner, left, num_levels > 0, &factors) => {
+                    let level = num_levels;
+                    levels[num_levels] = Some((Nested { body, rest, level }, times));
+                    num_levels += 1;
+                    (inner, left) = (body, times);
+                    factors.clear();
                 }
-                if same && tail == EPSILON {
-                    return Some((Nested { body, rest }, times));
-                }
+                _ => factors.push(factor),
             }
             if rest == EPSILON {
                 break;
             }
-            factors.push(factor);
             at = rest;
         }
-        None
+        levels
+    }
+
+    /// Whether a body is `inner{1,m} T` or `inner{0,m} T`, where `T` has these factors and may be empty, and
+    /// `left` is at most `m`, or below it.
+    fn goes_on_in(
+        &self,
+        body: ExprId,
+        inner: ExprId,
+        left: u32,
+        is_below: bool,
+        factors: &[ExprId],
+    ) -> bool {
+        let Node::Concat(first, mut tail) = self.node(body) else {
+            return false;
+        };
+        let Node::Repeat {
+            body: counted,
+            min: 0..=1,
+            max,
+        } = self.node(first)
+        else {
+            return false;
+        };
+        let fits = if is_below { left < max } else { left <= max };
+        if counted != inner || !fits || !self.is_nullable(tail) {
+            return false;
+        }
+        for &factor in factors {
+            let (own, rest) = match self.node(tail) {
+                Node::Concat(own, rest) => (own, rest),
+                _ => (tail, EPSILON),
+            };
+            if own != factor {
+                return false;
+            }
+            tail = rest;
+        }
+        tail == EPSILON
     }
 }

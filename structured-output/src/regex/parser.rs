@@ -384,11 +384,18 @@ impl<'a> Parser<'a> {
             return Ok(None);
         }
         let limit = self.limits.max_repetition;
+        let shown = |text: &str| match text.get(..20) {
+            Some(digits) => format!("{digits}..."),
+            None => text.to_owned(),
+        };
         let number = |text: &str| match text.parse::<u32>() {
             Ok(number) if number <= limit => Ok(number),
             _ => Err(RegexError::new(
                 offset,
-                format!("the count `{text}` is above {limit} (limit `max_repetition`)"),
+                format!(
+                    "the count `{}` is above {limit} (limit `max_repetition`)",
+                    shown(text)
+                ),
             )),
         };
         let min = if low.is_empty() { 0 } else { number(low)? };

@@ -37,6 +37,11 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
+/// Bytes that this thread has allocated and not given back.
+pub(crate) fn held() -> isize {
+    HELD.get()
+}
+
 /// The most bytes that some work held at once, beyond what was held before.
 pub(crate) fn most_held<T>(work: impl FnOnce() -> T) -> (T, usize) {
     let before = HELD.get();

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod allocated;
+mod counts;
 mod lists;
 mod schemas;
 

@@ -1,10 +1,10 @@
 //! Schemas made to fill the memory, or to take long, within one call.
 
 use structured_output::{
-    CompileError, GrammarMatcher, JsonSchemaOptions, MatcherError, PropertyOrder,
+    CompileError, CompiledGrammar, GrammarMatcher, JsonSchemaOptions, MatcherError, PropertyOrder,
 };
 
-use super::allocated::most_held;
+use super::allocated::{held, most_held};
 use super::compiler;
 
 /// What the first bytes of a text come to, and the most bytes that were held for it.
@@ -82,4 +82,154 @@ fn names_of_many_alternatives_take_steps() {
         "{limit}"
     );
     assert_eq!(place.as_deref(), Some("`#`"));
+}
+
+/// Whether a text is accepted to its end, where no call may take more than so many steps.
+fn accepts(grammar: &CompiledGrammar, text: &str, max_steps: u64) -> bool {
+    let mut matcher = GrammarMatcher::new(grammar);
+    for byte in text.bytes().map(u32::from) {
+        matcher.set_allowance(Some(max_steps));
+        let is_allowed = matcher.next_token_mask().unwrap().is_allowed(byte);
+        matcher.set_allowance(Some(max_steps));
+        assert_eq!(matcher.accept_token(byte).unwrap(), is_allowed);
+        if !is_allowed {
+            return false;
+        }
+    }
+    matcher.is_completed()
+}
+
+/// An object with some keys.
+fn object(keys: impl Iterator<Item = usize>) -> String {
+    let members = keys.map(|at| format!(r#""a{at}":1"#));
+    format!("{{{}}}", members.collect::<Vec<_>>().join(","))
+}
+
+#[test]
+fn rings_of_keys_that_need_each_other_are_served() {
+    let count = 200;
+    let next = |at: usize| (at + 1) % count;
+    let ring = each(count, |at| format!(r#"["a{}"]"#, next(at)));
+    let schemas = each(count, |at| format!(r#"{{"required":["a{}"]}}"#, next(at)));
+    let values = each(count, |_| r#"{"type":"integer"}"#.to_owned());
+    let conditions = (0..count).map(|at| {
+        let next = next(at);
+        format!(r#"{{"if":{{"required":["a{at}"]}},"then":{{"required":["a{next}"]}}}}"#)
+    });
+    let conditions = conditions.collect::<Vec<_>>().join(",");
+    for schema in [
+        format!(r#"{{"type":"object","dependentRequired":{{{ring}}}}}"#),
+        format!(r#"{{"type":"object","dependentSchemas":{{{schemas}}}}}"#),
+        format!(r#"{{"type":"object","properties":{{{values}}},"dependentRequired":{{{ring}}}}}"#),
+        format!(r#"{{"type":"object","allOf":[{conditions}]}}"#),
+    ] {
+        for property_order in [PropertyOrder::Any, PropertyOrder::Schema] {
+            let options = JsonSchemaOptions {
+                property_order,
+                ..JsonSchemaOptions::default()
+            };
+            let grammar = compiler().compile_json_schema(&schema, &options).unwrap();
+            let accepts = |text: String| accepts(&grammar, &text, 250_000);
+            let is_any = property_order == PropertyOrder::Any;
+            assert!(accepts("{}".to_owned()));
+            assert!(accepts(object(0..count)));
+            assert_eq!(accepts(object((0..count).map(|at| at * 7 % count))), is_any);
+            assert!(!accepts(object(0..count - 1)));
+            assert!(!accepts(object(5..6)));
+        }
+    }
+    // Without a way back, what comes before needs nothing.
+    let row = each(count - 1, |at| format!(r#"["a{}"]"#, at + 1));
+    let schema = format!(r#"{{"type":"object","dependentRequired":{{{row}}}}}"#);
+    let options = JsonSchemaOptions {
+        property_order: PropertyOrder::Any,
+        ..JsonSchemaOptions::default()
+    };
+    let grammar = compiler().compile_json_schema(&schema, &options).unwrap();
+    let accepts = |keys: &mut dyn Iterator<Item = usize>| accepts(&grammar, &object(keys), 250_000);
+    assert!(accepts(&mut (190..count)));
+    assert!(accepts(&mut (190..count).rev()));
+    assert!(accepts(
+        &mut [195, 190].into_iter().chain(191..195).chain(196..count)
+    ));
+    assert!(!accepts(&mut (190..count - 1)));
+    assert!(!accepts(&mut [195, 190].into_iter().chain(196..count)));
+}
+
+#[test]
+fn all_of_many_keys_that_need_all_are_served() {
+    let count = 120;
+    let all = each(count, |at| {
+        let others = (0..count).filter(|&other| other != at);
+        let others: Vec<String> = others.map(|other| format!(r#""a{other}""#)).collect();
+        format!("[{}]", others.join(","))
+    });
+    let schema = format!(r#"{{"type":"object","dependentRequired":{{{all}}},"minProperties":1}}"#);
+    let options = JsonSchemaOptions {
+        property_order: PropertyOrder::Any,
+        ..JsonSchemaOptions::default()
+    };
+    let grammar = compiler().compile_json_schema(&schema, &options).unwrap();
+    let accepts = |text: String| accepts(&grammar, &text, 500_000);
+    assert!(accepts(object((0..count).map(|at| at * 7 % count))));
+    assert!(!accepts(object(
+        (0..count).map(|at| at * 7 % count).skip(1)
+    )));
+    assert!(!accepts("{}".to_owned()));
+}
+
+#[test]
+fn what_schemas_fill_is_counted() {
+    let count = 300;
+    let next = |at: usize| (at + 1) % count;
+    let ring = each(count, |at| format!(r#"["a{}"]"#, next(at)));
+    let values = each(count, |at| {
+        let next = next(at);
+        format!(r#"{{"required":["a{next}"],"properties":{{"a{next}":{{"type":"integer"}}}}}}"#)
+    });
+    let pairs = (0..count).map(|at| {
+        let (at, next) = (format!("a{at}"), format!("a{}", next(at)));
+        format!(r#"{{"required":["{at}","{next}"]}}"#)
+    });
+    let pairs = pairs.collect::<Vec<_>>().join(",");
+    let words: Vec<String> = (0..3_000)
+        .map(|at| format!(r#""word number {at}""#))
+        .collect();
+    let long = "k".repeat(40_000);
+    for (schema, text) in [
+        (format!(r#"{{"dependentRequired":{{{ring}}}}}"#), "{"),
+        (format!(r#"{{"dependentSchemas":{{{values}}}}}"#), "{"),
+        (format!(r#"{{"type":"object","oneOf":[{pairs}]}}"#), "{"),
+        (
+            format!(
+                r#"{{"uniqueItems":true,"items":{{"enum":[{}]}}}}"#,
+                words.join(",")
+            ),
+            r#"["word number 3","word number 7","#,
+        ),
+        (format!(r#"{{"required":["{long}"]}}"#), r#"{"k"#),
+    ] {
+        let options = JsonSchemaOptions {
+            property_order: PropertyOrder::Any,
+            ..JsonSchemaOptions::default()
+        };
+        let compiler = compiler();
+        compiler.prepare();
+        let before = (held(), compiler.cache_bytes());
+        let grammar = compiler.compile_json_schema(&schema, &options).unwrap();
+        let mut matcher = GrammarMatcher::new(&grammar);
+        let tokens: Vec<u32> = text.bytes().map(u32::from).collect();
+        let _ = matcher.accept_tokens(&tokens);
+        let _ = matcher.next_token_mask();
+        drop((matcher, grammar));
+        let real = (held() - before.0).max(0) as usize;
+        let counted = compiler.cache_bytes() - before.1;
+        // As much again may be counted for the room that tables have.
+        let tolerance = 1.05;
+        assert!(
+            real as f64 <= counted as f64 * tolerance,
+            "{real} bytes held, {counted} counted: {}...",
+            &schema[..40]
+        );
+    }
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod corpus;
+mod implications;
 mod minimal;
 mod place;
 mod random;
@@ -27,10 +28,20 @@ const DRAFTS: &[Draft] = &[
 /// A document on whose validity the two don't agree.
 fn disagreement(schema: &Value, draft: Draft, seed: u64) -> Option<String> {
     let mut random = Random(seed);
+    let documents = (0..12).map(|_| random::document(&mut random, 3)).collect();
+    disagreement_on(schema, draft, documents, random)
+}
+
+/// One of some documents, or one that is like them or that masks lead to.
+fn disagreement_on(
+    schema: &Value,
+    draft: Draft,
+    mut documents: Vec<Value>,
+    mut random: Random,
+) -> Option<String> {
     let validator = Validator::new(schema, draft)?;
     let any = Subject::new(schema, draft, PropertyOrder::Any)?;
     let ordered = Subject::new(schema, draft, PropertyOrder::Schema)?;
-    let mut documents: Vec<Value> = (0..12).map(|_| random::document(&mut random, 3)).collect();
     for subject in [&any, &ordered] {
         for _ in 0..4 {
             let text = match subject.walk(&mut random) {
@@ -75,12 +86,21 @@ fn disagreement(schema: &Value, draft: Draft, seed: u64) -> Option<String> {
 /// A mask that is wrong: it leaves out how a valid document goes on, or has a token after which no
 /// document is valid, or one that needs more than the tokens left.
 fn wrong_mask(schema: &Value, draft: Draft, seed: u64) -> Option<String> {
+    wrong_mask_on(schema, draft, |random| random::document(random, 3), seed)
+}
+
+fn wrong_mask_on(
+    schema: &Value,
+    draft: Draft,
+    document: impl Fn(&mut Random) -> Value,
+    seed: u64,
+) -> Option<String> {
     let mut random = Random(seed);
     let validator = Validator::new(schema, draft)?;
     let subject = Subject::new(schema, draft, PropertyOrder::Any)?;
     let mut texts = Vec::new();
     for _ in 0..200 {
-        let document = random::document(&mut random, 3);
+        let document = document(&mut random);
         if validator.is_valid(&document) {
             texts.push(document.to_string());
         }
@@ -132,6 +152,24 @@ proptest! {
             let least = minimal::schema(schema, |schema| disagreement(schema, draft, seed).is_some());
             let what = disagreement(&least, draft, seed).unwrap();
             prop_assert!(false, "{draft:?} {least}: {what}");
+        }
+    }
+
+    #[test]
+    fn keys_that_imply_each_other(seed in any::<u64>()) {
+        subject::COMPILER.clear_cache();
+        let mut random = Random(seed);
+        let schema = implications::schema(&mut random);
+        let draft = Draft::Draft2020_12;
+        let wrong = |schema: &Value| {
+            let mut random = Random(seed);
+            let documents = (0..40).map(|_| implications::document(&mut random)).collect();
+            disagreement_on(schema, draft, documents, random)
+                .or_else(|| wrong_mask_on(schema, draft, implications::document, seed))
+        };
+        if wrong(&schema).is_some() {
+            let least = minimal::schema(schema, |schema| wrong(schema).is_some());
+            prop_assert!(false, "{least}: {}", wrong(&least).unwrap());
         }
     }
 

@@ -46,7 +46,12 @@ impl Builder<'_> {
     /// `dependentRequired`, `dependentSchemas`, and `dependencies`, which is either.
     pub(super) fn dependent(&mut self, keyword: &str, value: &Value) -> Result<NodeId, Refusal> {
         let Value::Object(map) = value else {
-            return Err(malformed(&format!("/{keyword}"), value, "an object"));
+            let right = match keyword {
+                "dependentRequired" => "an object of lists of names",
+                "dependentSchemas" => "an object of schemas",
+                _ => "an object of schemas and lists of names",
+            };
+            return Err(malformed(&format!("/{keyword}"), value, right));
         };
         let mut all = Vec::with_capacity(map.len());
         for (name, needs) in map.iter() {

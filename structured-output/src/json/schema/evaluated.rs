@@ -44,7 +44,9 @@ impl Builder<'_> {
                 continue;
             }
             if seen.len() > MAX_IN_PLACE {
-                let message = format!("more than {MAX_IN_PLACE} schemas apply in place");
+                let message = format!(
+                    "more than {MAX_IN_PLACE} schemas apply to the same value here: at most so many may"
+                );
                 return Err(refuse(&format!("/{keyword}"), message));
             }
             let is_own = place.key() == own.key();

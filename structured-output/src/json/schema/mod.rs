@@ -52,7 +52,8 @@ use crate::options::{Format, JsonSchemaOptions, Limits};
 use crate::regex::{Chars, RegexLimits};
 use circular::{circular, needs_itself};
 use place::{Key, Place, ScopeId};
-use refusal::{Refusal, refuse};
+pub(super) use refusal::in_pattern;
+use refusal::{Refusal, malformed, refuse};
 use registry::{Registry, ResourceId};
 use subschemas::applied;
 
@@ -250,7 +251,8 @@ impl SchemaCompiler {
 
     fn start(&mut self) -> Result<(), Refusal> {
         if !subschemas::is_schema(&self.root) {
-            return Err(refuse("", "a schema is an object or a boolean"));
+            let right = "a schema, which is an object or a boolean";
+            return Err(malformed("", &self.root, right));
         }
         if self.is_dynamic {
             self.registry
@@ -378,7 +380,9 @@ impl SchemaCompiler {
         }
         let circular = circular(nodes, &self.references, fuel);
         if let Some(key) = circular.map_err(|out| (out.into(), None))? {
-            let refusal = refuse("", "this schema refers to itself for the same value");
+            let message = "this schema refers to itself for the same value, which says nothing: let \
+                           the reference be of a member or an item, or leave it out";
+            let refusal = refuse("", message);
             return Err((refusal, Some(key)));
         }
         for deferred in std::mem::take(&mut self.deferred) {

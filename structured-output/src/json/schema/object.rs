@@ -76,7 +76,11 @@ impl Builder<'_> {
         match self.keyword(keyword) {
             None => Ok(Members::default()),
             Some(Value::Object(map)) => Ok(map),
-            Some(other) => Err(malformed(&format!("/{keyword}"), &other, "an object")),
+            Some(other) => Err(malformed(
+                &format!("/{keyword}"),
+                &other,
+                "an object of schemas",
+            )),
         }
     }
 

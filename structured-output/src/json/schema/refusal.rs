@@ -2,6 +2,7 @@
 
 use super::super::value::Value;
 use crate::lexical::OutOfFuel;
+use crate::regex::RegexError;
 
 /// A step of a JSON pointer, written when a message needs it.
 pub(super) struct At<T>(pub(super) T);
@@ -50,13 +51,33 @@ pub(super) fn malformed(at: &str, value: &Value, right: &str) -> Refusal {
     refuse(at, format!("expected {right}, not {}", shown(value)))
 }
 
-/// A value as a message shows it: cut short.
-pub(super) fn shown(value: &Value) -> String {
-    const MOST: usize = 40;
-    let cut = |text: &str| match text.char_indices().nth(MOST) {
+/// Characters that a message shows of what it is about.
+const MOST_SHOWN: usize = 40;
+
+/// A text as a message shows it: cut short.
+pub(super) fn cut(text: &str) -> String {
+    match text.char_indices().nth(MOST_SHOWN) {
         Some((at, _)) => format!("{}...", &text[..at]),
         None => text.to_owned(),
+    }
+}
+
+/// Why a pattern is refused, and where in it: at which byte, and what stands there.
+pub(in super::super) fn in_pattern(pattern: &str, error: &RegexError) -> String {
+    let offset = error.offset.min(pattern.len());
+    let (before, after) = pattern.split_at_checked(offset).unwrap_or((pattern, ""));
+    // What is before it matters as far as it tells the place.
+    let start = before.char_indices().rev().nth(MOST_SHOWN / 2);
+    let (dots, before) = match start {
+        Some((at, _)) => ("...", &before[at..]),
+        None => ("", before),
     };
+    let part = format!("{dots}{before}{}", cut(after));
+    format!("at byte {offset} of `{part}`: {}", error.message)
+}
+
+/// A value as a message shows it: cut short.
+pub(super) fn shown(value: &Value) -> String {
     match value {
         Value::Null => "null".into(),
         Value::Bool(value) => value.to_string(),

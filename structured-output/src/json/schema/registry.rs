@@ -11,6 +11,7 @@ use hashbrown::{HashMap, HashSet};
 use super::super::value::Value;
 use super::draft::{Dialect, Draft, member};
 use super::meta_schemas;
+use super::refusal::cut;
 use super::subschemas::held;
 use super::uri::{resolve, split_fragment};
 
@@ -172,8 +173,15 @@ impl Registry {
         };
         let draft = draft.unwrap_or(inherited.draft);
         match member(&meta, "$vocabulary") {
-            Some(Value::Object(known)) => Dialect::of_vocabularies(draft, known)
-                .map_err(|unknown| format!("vocabulary `{unknown}` is not known")),
+            Some(Value::Object(known)) => {
+                Dialect::of_vocabularies(draft, known).map_err(|unknown| {
+                    let shown = cut(&unknown);
+                    format!(
+                        "vocabulary `{shown}` is required and not known: known are those of drafts \
+                         2019-09 and 2020-12"
+                    )
+                })
+            }
             _ => Ok(Dialect::of(draft)),
         }
     }
@@ -311,7 +319,7 @@ impl Registry {
         let mut added = Vec::new();
         for (uri, source) in std::mem::take(&mut self.sources) {
             let root = Value::parse(&source, self.max_nesting).map_err(|error| {
-                let at = error.offset;
+                let (uri, at) = (cut(&uri), error.offset);
                 format!("document `{uri}`, at byte {at}: {}", error.message)
             })?;
             added.push((uri, root));
@@ -340,6 +348,7 @@ impl Registry {
             }
         }
         self.sites.get(uri).cloned().ok_or_else(|| {
+            let uri = cut(uri);
             format!(
                 "there is no document `{uri}`, and none is fetched: put it under `$defs` of this \
                  schema, with `{uri}` as its `$id`"

@@ -1,6 +1,7 @@
 //! What references lead to.
 
 use super::super::value::Value;
+use super::refusal::cut;
 use super::registry::{Registry, ResourceId, Site};
 use super::subschemas::is_schema;
 use super::uri::{percent_decoded, resolve, split_fragment};
@@ -24,8 +25,10 @@ impl Registry {
         } else {
             self.resource(&target)?
         };
-        let fragment = percent_decoded(fragment)
-            .ok_or_else(|| format!("the fragment `{fragment}` is not percent-encoded UTF-8"))?;
+        let fragment = percent_decoded(fragment).ok_or_else(|| {
+            let shown = cut(fragment);
+            format!("the fragment `{shown}` is not percent-encoded UTF-8: write `%25` for `%`")
+        })?;
         let site = if fragment.is_empty() {
             Some(root)
         } else if fragment.starts_with('/') {
@@ -45,9 +48,13 @@ impl Registry {
             self.search_main()?;
             self.sites.get(&format!("{target}#{fragment}")).cloned()
         };
-        let site = site
-            .filter(|site| is_schema(&site.value))
-            .ok_or_else(|| format!("`{reference}` leads to no schema"))?;
+        let site = site.filter(|site| is_schema(&site.value)).ok_or_else(|| {
+            let shown = cut(reference);
+            format!(
+                "`{shown}` leads to no schema: a reference is the URI of a document that is given, \
+                     `#` and a JSON pointer or an anchor in it"
+            )
+        })?;
         self.resolved
             .insert(reference.to_owned(), (from, site.clone()));
         Ok(site)

@@ -3,7 +3,7 @@
 use super::super::node::{Kinds, NodeId};
 use super::super::value::Value;
 use super::build::Builder;
-use super::refusal::{Refusal, malformed, refuse};
+use super::refusal::{Refusal, in_pattern, malformed, refuse};
 use crate::lexical::{ExprId, UNBOUNDED};
 use crate::options::Format;
 use crate::regex::Chars;
@@ -61,7 +61,7 @@ impl Builder<'_> {
     fn equal_to(&mut self, value: &Value, at: &str) -> Result<NodeId, Refusal> {
         self.nodes
             .constant(self.lexicon, value)
-            .ok_or_else(|| refuse(at, "a number here takes more than 1,000 digits"))
+            .ok_or_else(|| malformed(at, value, "numbers of at most 1,000 digits"))
     }
 
     /// `enum`: all strings as one language, all numbers as another.
@@ -88,7 +88,7 @@ impl Builder<'_> {
                 Value::Number(text) => {
                     let (language, _) = self.lexicon.json_number_value(text).ok_or_else(|| {
                         let at = format!("/enum/{index}");
-                        refuse(&at, "this number takes more than 1,000 digits")
+                        malformed(&at, value, "a number of at most 1,000 digits")
                     })?;
                     numbers.push(language);
                 }
@@ -199,7 +199,7 @@ impl Builder<'_> {
         let language = self
             .lexicon
             .json_string_pattern_of_length(pattern, length, limits)
-            .map_err(|error| error.message)?;
+            .map_err(|error| in_pattern(pattern, &error))?;
         self.compiler.patterns.insert(key, language);
         Ok(language)
     }

@@ -80,8 +80,10 @@ impl Builder<'_> {
             .filter(|pattern| !is_always(&pattern.1))
             .collect();
         if some.len() > MAX_CONDITIONAL {
-            let message =
-                format!("more than {MAX_CONDITIONAL} patterns are evaluated by some branches only");
+            let message = format!(
+                "{} patterns are evaluated by some branches only: at most {MAX_CONDITIONAL} may be",
+                some.len()
+            );
             return Err(refuse("/unevaluatedProperties", message));
         }
         // Keys of no contribution.
@@ -189,8 +191,10 @@ impl Builder<'_> {
         always.extend(items.iter().filter(|i| is_always(&i.1)).map(|i| i.0));
         items.retain(|item| !is_always(&item.1));
         if items.len() > MAX_CONDITIONAL {
-            let message =
-                format!("more than {MAX_CONDITIONAL} `contains` evaluate by some branches only");
+            let message = format!(
+                "{} `contains` evaluate by some branches only: at most {MAX_CONDITIONAL} may",
+                items.len()
+            );
             return Err(refuse("/unevaluatedItems", message));
         }
         // More evaluated items never make an array worse, so a combination asks only that its

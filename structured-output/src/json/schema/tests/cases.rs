@@ -319,7 +319,7 @@ fn names_that_need_themselves_are_none() {
         match compile(&schema, &JsonSchemaOptions::default()) {
             Err(crate::CompileError::JsonSchema { pointer, message }) => {
                 assert_eq!(pointer, "/$defs/x");
-                assert_eq!(message, "this schema refers to itself for the same value");
+                assert!(message.starts_with("this schema refers to itself for the same value"));
             }
             other => panic!("{schema}: {:?}", other.map(|_| ())),
         }

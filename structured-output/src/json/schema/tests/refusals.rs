@@ -13,14 +13,21 @@ fn refusal_with(schema: &str, options: &JsonSchemaOptions) -> (String, String) {
     match compile(schema, options) {
         Err(CompileError::JsonSchema { pointer, message }) => (pointer, message),
         Err(other) => panic!("{schema}: {other}"),
-        Ok(_) => panic!("{schema} is not refused"),
+        Ok(_) => panic!(
+            "not refused: {}",
+            schema.chars().take(200).collect::<String>()
+        ),
     }
 }
 
 #[test]
 fn malformed_keywords_are_named() {
     let cases = [
-        ("3", "", "a schema is an object or a boolean"),
+        (
+            "3",
+            "",
+            "expected a schema, which is an object or a boolean, not 3",
+        ),
         (
             r#"{"items":{"properties":{"a/b":{"minLength":"3"}}}}"#,
             "/items/properties/a~1b/minLength",
@@ -75,12 +82,13 @@ fn malformed_keywords_are_named() {
         (
             r#"{"const":1e2000}"#,
             "/const",
-            "a number here takes more than 1,000 digits",
+            "expected numbers of at most 1,000 digits, not 1e2000",
         ),
         (
             r##"{"properties":{"a":{"$ref":"#/$defs/b"}}}"##,
             "/properties/a/$ref",
-            "`#/$defs/b` leads to no schema",
+            "`#/$defs/b` leads to no schema: a reference is the URI of a document that is given, `#` and \
+             a JSON pointer or an anchor in it",
         ),
         (
             r#"{"$ref":"other.json#/a"}"#,
@@ -91,19 +99,84 @@ fn malformed_keywords_are_named() {
         (
             r##"{"$defs":{"a":{"anyOf":[{"type":"null"},{"$ref":"#/$defs/a"}]}},"$ref":"#/$defs/a"}"##,
             "/$defs/a",
-            "this schema refers to itself for the same value",
+            "this schema refers to itself for the same value, which says nothing: let the reference be \
+             of a member or an item, or leave it out",
+        ),
+        (
+            r#"{"enum":[1,1e2000]}"#,
+            "/enum/1",
+            "expected a number of at most 1,000 digits, not 1e2000",
+        ),
+        (
+            r#"{"dependentRequired":[]}"#,
+            "/dependentRequired",
+            "expected an object of lists of names, not an array of 0",
+        ),
+        (
+            r#"{"properties":3}"#,
+            "/properties",
+            "expected an object of schemas, not 3",
         ),
     ];
     for (schema, pointer, message) in cases {
         let expected = (pointer.to_owned(), message.to_owned());
         assert_eq!(refusal(schema), expected, "{schema}");
     }
-    let (pointer, _) = refusal(r#"{"items":{"pattern":"(a)\\1"}}"#);
-    assert_eq!(pointer, "/items/pattern");
-    let (pointer, _) = refusal(r#"{"patternProperties":{"(":{}}}"#);
-    assert_eq!(pointer, "/patternProperties/(");
     let long = format!(r#"{{"type":"{}"}}"#, "x".repeat(1000));
     assert!(refusal(&long).1.len() < 200);
+}
+
+#[test]
+fn patterns_are_refused_with_their_place_and_that_in_them() {
+    let a = "a".repeat(100);
+    for (schema, pointer, start) in [
+        (
+            r#"{"items":{"pattern":"(a)\\1"}}"#.to_owned(),
+            "/items/pattern",
+            r"at byte 3 of `(a)\1`: ".to_owned(),
+        ),
+        (
+            r#"{"patternProperties":{"x/y(":{}}}"#.to_owned(),
+            "/patternProperties/x~1y(",
+            "at byte 3 of `x/y(`: `(` without `)`".to_owned(),
+        ),
+        (
+            r#"{"pattern":"é[b-a]"}"#.to_owned(),
+            "/pattern",
+            "at byte 3 of `é[b-a]`: the range `b-a` runs backwards".to_owned(),
+        ),
+        (
+            format!(r#"{{"pattern":"{a}[b-a]{a}"}}"#),
+            "/pattern",
+            format!("at byte 101 of `...{}[b-a]{}...`: ", &a[..20], &a[..36]),
+        ),
+    ] {
+        let (found, message) = refusal(&schema);
+        assert_eq!(found, pointer, "{schema}");
+        assert!(message.starts_with(&start), "{message}");
+        assert!(message.len() < 400, "{message}");
+    }
+}
+
+#[test]
+fn what_a_message_quotes_is_cut_short() {
+    let long = "q".repeat(10_000);
+    for schema in [
+        format!(r##"{{"$ref":"#/{long}"}}"##),
+        format!(r##"{{"$ref":"{long}"}}"##),
+        format!(r##"{{"$ref":"#%{long}"}}"##),
+        format!(r#"{{"multipleOf":1{}}}"#, "0".repeat(5_000)),
+        format!(r#"{{"minimum":1{}}}"#, "0".repeat(5_000)),
+        format!(r#"{{"const":1{}}}"#, "0".repeat(5_000)),
+        format!(r#"{{"pattern":"(?{long})"}}"#),
+        format!(r#"{{"pattern":"\\p{{{long}}}"}}"#),
+        format!(r#"{{"pattern":"a{{{}}}"}}"#, "9".repeat(5_000)),
+        format!(r#"{{"pattern":"(?<{long}>a)(?<{long}>a)"}}"#),
+        format!(r#"{{"pattern":"\\k<{long}>"}}"#),
+    ] {
+        let (_, message) = refusal(&schema);
+        assert!(message.len() < 400, "{message}");
+    }
 }
 
 #[test]
