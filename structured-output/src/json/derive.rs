@@ -107,7 +107,7 @@ impl Programs {
         match event {
             Event::Item => true,
             Event::Key(plan, key) => facts.has_members || names(plan, key),
-            Event::Without(plan, key) => names(plan, key),
+            Event::Without(plan, key) => facts.has_members || names(plan, key),
         }
     }
 
@@ -140,6 +140,13 @@ impl Programs {
                 (true, Event::Key(..)) if holds => TRUE,
                 (true, Event::Without(..)) if !holds => TRUE,
                 (true, _) => FALSE,
+            };
+        }
+        if let (Node::Members(_), Event::Without(plan, key)) = (self.logic.nodes.node(id), event) {
+            // Of a key that doesn't come it says nothing, and of others neither.
+            return match self.plan(plan).is_only_of(id, key) {
+                true => self.logic.literal(ANYTHING, holds),
+                false => formula,
             };
         }
         if let (Node::Members(_), Event::Key(plan, key)) = (self.logic.nodes.node(id), event) {

@@ -14,6 +14,7 @@ use super::formula::{FALSE, Formula, FormulaId};
 use super::node::{Kinds, NodeId};
 use super::object::ObjectAt;
 use super::programs::Programs;
+use super::seen::NOTHING_SEEN;
 use super::shape::{Shape, Spellings};
 use crate::held::{allocated, shared, with_room};
 pub(super) use crate::lexical::search::DEAD;
@@ -239,15 +240,20 @@ impl Programs {
     pub(super) fn object_cost(
         &mut self,
         lexicon: &mut Lexicon,
-        at: ObjectAt,
+        mut at: ObjectAt,
         formula: FormulaId,
         fuel: &mut Fuel,
     ) -> Result<u32, OutOfFuel> {
         if formula == FALSE {
             return Ok(DEAD);
         }
-        if self.logic.facts(formula).closes {
+        let facts = self.logic.facts(formula);
+        if facts.closes {
             return Ok(1);
+        }
+        // Which other keys there are matters only where more of them are to come.
+        if !facts.wants_members {
+            at.seen = NOTHING_SEEN;
         }
         if let Some(&known) = self.costs.objects.get(&(at, formula)) {
             return Ok(known);

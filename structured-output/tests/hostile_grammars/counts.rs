@@ -45,7 +45,7 @@ fn of_patterns() {
         let sums: Vec<u64> = steps.chunks(400).map(|chunk| chunk.iter().sum()).collect();
         let most = steps.iter().max().unwrap();
         println!("{pattern} {unit}: {sums:?}, at most {most}");
-        assert!(*most < 1_500, "{pattern}: {most} steps for a byte");
+        assert!(*most < 2_000, "{pattern}: {most} steps for a byte");
         assert!(sums[4] < 2 * sums[1].max(400), "{pattern}: {sums:?}");
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use serde_json::Value;
 use structured_output::{
     CompileError, CompiledGrammar, CompilerOptions, Draft, Format, GrammarCompiler, GrammarMatcher,
-    JsonSchemaOptions, MatcherError, PropertyOrder, TokenizerInfo,
+    JsonSchemaOptions, Limits, MatcherError, PropertyOrder, TokenizerInfo,
 };
 
 use crate::place::{Place, within_memory};
@@ -47,7 +47,16 @@ pub(crate) static COMPILER: LazyLock<GrammarCompiler> = LazyLock::new(|| {
     let mut vocab = TOKENS.clone();
     vocab.push(Vec::new());
     let info = TokenizerInfo::new(&vocab, vocab.len(), &[EOS], &[]).unwrap();
-    GrammarCompiler::new(Arc::new(info), CompilerOptions::default())
+    // A mask within a number of tokens asks what each of 2,000 words leaves to be written.
+    let limits = Limits {
+        max_mask_steps: 8_000_000,
+        ..Limits::default()
+    };
+    let options = CompilerOptions {
+        limits,
+        ..CompilerOptions::default()
+    };
+    GrammarCompiler::new(Arc::new(info), options)
 });
 
 pub(crate) struct Validator(jsonschema::Validator);
