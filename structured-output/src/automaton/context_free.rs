@@ -10,7 +10,7 @@ use super::parser_steps::Steps;
 use super::ways::{Way, Ways};
 use super::{GrammarState, TokenAutomaton};
 use crate::earley::{
-    ContextId, ContextMemo, Item, Lexeme, NodeId, Parser, StateId, Symbol, Tokens,
+    ContextId, ContextMemo, Item, LanguageMask, Lexeme, NodeId, Parser, StateId, Symbol, Tokens,
 };
 use crate::index::{ROOT, Trie};
 use crate::lexical::search::{DEAD, Graph, Search, UNKNOWN, nearest_end};
@@ -49,6 +49,8 @@ pub(super) struct Memo {
     pub(super) steps: Steps,
     /// What JSON and what follows it allow.
     pub(super) by_item: HashMap<(pushdown::State, ContextId), Arc<Mask>>,
+    /// What tokens go on with after JSON, by its state: `None` where that can't be told.
+    pub(super) beyond: HashMap<pushdown::State, Option<Arc<LanguageMask>>>,
     /// What languages allow by themselves.
     pub(super) languages: LanguageFacts,
     /// Tokens outside a mask, by the mask's address.
@@ -84,6 +86,7 @@ impl Memo {
             + self.ways.memory_bytes()
             + self.languages.memory_bytes()
             + self.by_state.capacity() * (size_of::<(StateId, usize)>() + 1)
+            + self.beyond.capacity() * (size_of::<(pushdown::State, usize)>() + 1)
             + self.by_item.capacity() * (size_of::<(pushdown::State, ContextId, usize)>() + 1)
             + numbers * (size_of::<(StateId, u32)>() + 1)
     }

@@ -166,11 +166,23 @@ impl TokenAutomaton {
         // Can a token reach the end of the value, and go on?
         let lexeme = self.machine.lexicon.saturated(text.lexeme);
         if self.masks.reads_bottom(lexeme, text, self.machine.stacks()) {
-            let others = self.outside(&inside);
-            let index = Arc::clone(&self.index);
-            let trie = others.as_deref().unwrap_or(index.byte_trie());
-            let tokens = self.tokens_beyond(trie, text, context, fuel)?;
-            set_bits(&mut words, &tokens);
+            match self.rests_beyond(text, fuel)? {
+                Some(rests) => {
+                    for item in self.grammars.parser.first_items(context, fuel)? {
+                        let item = item.uncounted();
+                        if self.may_exit(&rests, item, fuel)? {
+                            self.add_language_exits(&rests, item, &mut words, fuel)?;
+                        }
+                    }
+                }
+                None => {
+                    let others = self.outside(&inside);
+                    let index = Arc::clone(&self.index);
+                    let trie = others.as_deref().unwrap_or(index.byte_trie());
+                    let tokens = self.tokens_beyond(trie, text, context, fuel)?;
+                    set_bits(&mut words, &tokens);
+                }
+            }
         }
         let mask = self.interned(words);
         let memo = &mut self.grammars.memo;

@@ -4,6 +4,7 @@
 //! complete. Requests and grammars share one automaton behind the engine's lock.
 
 mod base;
+mod beyond;
 mod completion;
 mod context_free;
 mod context_free_mask;
