@@ -1,7 +1,8 @@
 //! Masks of context-free grammars, beside llguidance with the same grammars and texts.
 //!
 //! `grammars --tokenizer tokenizer.json [FOLDER]`: a folder of `NAME.lark` with `NAME.inputs`, a JSON
-//! array of texts. Each text is tokenized, and at each token each engine makes its mask, which must
+//! array of texts. Grammars in its folder `ambiguous`, if it has one, come after `all`, which doesn't
+//! count them. Each text is tokenized, and at each token each engine makes its mask, which must
 //! allow the token. Measured are, for each grammar:
 //! * `first`: from the grammar's source to the first mask, with nothing kept of it before;
 //! * `cold`: all masks of the first pass over the texts, the first mask among them;
@@ -78,14 +79,33 @@ fn main() -> anyhow::Result<()> {
         "{:<18} {:<16} {:>9} {:>7} {:>9} {:>9} {:>9} {:>9} {:>9}",
         "grammar", "engine", "first µs", "masks", "mean µs", "p50", "p99", "max", "accept"
     );
-    let mut all: Vec<(&str, Times)> = Vec::new();
-    for path in grammars(&arguments.folder)? {
+    let all = measure(&arguments, &arguments.folder, &tokenizer, &compiler, &factory)?;
+    for (engine, times) in &all {
+        report("all", engine, times);
+    }
+    let ambiguous = arguments.folder.join("ambiguous");
+    if ambiguous.is_dir() {
+        measure(&arguments, &ambiguous, &tokenizer, &compiler, &factory)?;
+    }
+    Ok(())
+}
+
+/// Reports the grammars of a folder; the times of each engine over all of them.
+fn measure(
+    arguments: &Arguments,
+    folder: &Path,
+    tokenizer: &Tokenizer,
+    compiler: &GrammarCompiler,
+    factory: &Arc<ParserFactory>,
+) -> anyhow::Result<Vec<(&'static str, Times)>> {
+    let mut all: Vec<(&'static str, Times)> = Vec::new();
+    for path in grammars(folder)? {
         let source = std::fs::read_to_string(&path)?;
         let inputs = std::fs::read_to_string(path.with_extension("inputs"))?;
         let inputs: Vec<String> = serde_json::from_str(&inputs)?;
         let texts = inputs
             .iter()
-            .map(|input| tokens(&tokenizer, input))
+            .map(|input| tokens(tokenizer, input))
             .collect::<anyhow::Result<Vec<_>>>()?;
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
         let engines = ["formwork cold", "formwork warm", "llguidance"];
@@ -93,9 +113,9 @@ fn main() -> anyhow::Result<()> {
         for _ in 0..arguments.repeat.max(1) {
             compiler.clear_cache();
             let latest = [
-                ours(&compiler, &source, &texts),
-                ours(&compiler, &source, &texts),
-                theirs(&factory, &source, &texts),
+                ours(compiler, &source, &texts),
+                ours(compiler, &source, &texts),
+                theirs(factory, &source, &texts),
             ];
             for (shortest, latest) in runs.iter_mut().zip(latest) {
                 *shortest = Some(match shortest.take() {
@@ -121,10 +141,7 @@ fn main() -> anyhow::Result<()> {
             }
         }
     }
-    for (engine, times) in &all {
-        report("all", engine, times);
-    }
-    Ok(())
+    Ok(all)
 }
 
 /// Lists the slowest masks, each with the tokens before it.
