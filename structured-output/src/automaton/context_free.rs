@@ -10,7 +10,7 @@ use super::parser_steps::Steps;
 use super::ways::{Way, Ways};
 use super::{GrammarState, TokenAutomaton};
 use crate::earley::{
-    ContextId, ContextMemo, Item, LanguageMask, Lexeme, NodeId, Parser, StateId, Symbol, Tokens,
+    ContextId, ContextMemo, Item, LanguageMask, Lexeme, NodeId, Parser, StateId, Symbol, Tokens, Walks,
 };
 use crate::index::{ROOT, Trie};
 use crate::lexical::search::{DEAD, Graph, Search, UNKNOWN, nearest_end};
@@ -47,6 +47,8 @@ pub(super) struct Memo {
     pub(super) near_exits: HashMap<(u32, Lexeme, NodeId), Arc<NearExits>>,
     /// Steps that walks made.
     pub(super) steps: Steps,
+    /// What walks of languages through the trie of bytes met.
+    pub(super) walks: Walks,
     /// What JSON and what follows it allow.
     pub(super) by_item: HashMap<(pushdown::State, ContextId), Arc<Mask>>,
     /// What tokens go on with after JSON, by its state: `None` where that can't be told.
@@ -55,8 +57,6 @@ pub(super) struct Memo {
     pub(super) languages: LanguageFacts,
     /// Tokens outside a mask, by the mask's address.
     pub(super) outside: HashMap<usize, (Arc<Mask>, Arc<Trie>)>,
-    /// Whether tokens go on in so many ways that not all were found.
-    pub(super) has_many_ways: bool,
     /// Bytes of sets, lists and tries in these tables.
     pub(super) bytes: usize,
     /// Tokens of the canonical completion, its stop token included.
@@ -82,6 +82,7 @@ impl Memo {
             + self.by_context.memory_bytes()
             + self.near_exits.capacity() * (size_of::<(u32, Lexeme, NodeId, usize)>() + 1)
             + self.steps.memory_bytes()
+            + self.walks.memory_bytes()
             + self.bytes
             + self.ways.memory_bytes()
             + self.languages.memory_bytes()

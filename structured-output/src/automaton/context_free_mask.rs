@@ -33,7 +33,6 @@ impl TokenAutomaton {
         let mask = if !self.parser_needs_search() {
             let items = self.grammars.parser.items(state).to_vec();
             let mut words = vec![0_u32; self.index.text_tokens().len()];
-            self.grammars.memo.has_many_ways = false;
             // JSON is never walked token by token for want of steps: that would take more.
             let is_json = |item: &Item| {
                 let text = item.lexeme.text();
@@ -47,12 +46,12 @@ impl TokenAutomaton {
             let mut found = Ok(());
             for item in items {
                 found = self.add_item(item, &mut words, &mut own);
-                if found.is_err() || self.grammars.memo.has_many_ways {
+                if found.is_err() {
                     break;
                 }
             }
             fuel.burn(steps - own.left())?;
-            if found.is_err() || self.grammars.memo.has_many_ways {
+            if found.is_err() {
                 // If there are too many items, then for the walk, too.
                 self.take_item_excess();
                 self.walk_state(state, &mut words, fuel)?;
@@ -74,7 +73,6 @@ impl TokenAutomaton {
         words: &mut [u32],
         fuel: &mut Fuel,
     ) -> Result<(), OutOfFuel> {
-        self.grammars.memo.has_many_ways = false;
         words.fill(0);
         for item in self.grammars.parser.items(state).to_vec() {
             if item.lexeme.text().is_none() {
@@ -186,9 +184,6 @@ impl TokenAutomaton {
         }
         let mask = self.interned(words);
         let memo = &mut self.grammars.memo;
-        if memo.has_many_ways {
-            return Ok(mask);
-        }
         memo.by_item.insert((text, context), Arc::clone(&mask));
         Ok(mask)
     }

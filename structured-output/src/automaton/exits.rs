@@ -6,7 +6,8 @@
 //! rule: such rests are few, and a trie of them is kept beside the tokens that the rule tells.
 //!
 //! Where rules may be over in many ways within a token, such as `***` in an ambiguous grammar, each
-//! way would have rests of its own. Then all tokens are walked at once (`walk_state`).
+//! way would have rests of its own. Then the rests are walked once with all that follows the rule, and
+//! what is found is known for these contexts only.
 
 use std::sync::Arc;
 
@@ -15,13 +16,13 @@ use hashbrown::HashSet;
 use super::TokenAutomaton;
 use super::parser_steps::{ALIVE, DEAD_END};
 use crate::earley::{
-    Item, LanguageMask, Leave, Lexeme, NUM_KNOWN, Places, Rests, Return, Tokens, Walked,
+    Item, LanguageMask, Leave, Lexeme, NUM_KNOWN, Places, Rests, Return, StateId, Tokens, Walked,
 };
 use crate::index::{ROOT, TokenizerIndex, Trie};
 use crate::lexical::{Fuel, OutOfFuel};
 use crate::mask::set_bits;
 
-/// After so many ways to go on with rests all tokens are walked at once.
+/// After so many ways to go on with rests they are walked with all that follows.
 const MAX_WAYS: usize = 64;
 
 /// Tokens that go on after a language with a lexeme and what its rule has after it.
@@ -40,7 +41,9 @@ struct Found {
     leaves: Vec<Leave>,
     /// or tokens of another trie, and how many bytes of each are left.
     rests: Vec<(u32, u32)>,
-    /// Depths at which the rule may be over on the way to the node that is looked at.
+    /// Whether the rule may be over on the way.
+    may_leave: bool,
+    /// Depths at which it may on the way to the node that is looked at.
     over: Vec<u32>,
 }
 
@@ -96,8 +99,7 @@ impl Found {
 }
 
 impl TokenAutomaton {
-    /// Adds the tokens that go on after a language with an item, large ends apart. Not all of them where
-    /// there are many ways to, which the memo is told.
+    /// Adds the tokens that go on after a language with an item, large ends apart.
     pub(super) fn add_language_exits(
         &mut self,
         alone: &Arc<LanguageMask>,
@@ -105,13 +107,17 @@ impl TokenAutomaton {
         words: &mut [u32],
         fuel: &mut Fuel,
     ) -> Result<(), OutOfFuel> {
+        let whole = item;
         let mut pending = vec![(Arc::clone(alone), item)];
         let mut seen: HashSet<(u32, Item)> = HashSet::new();
         let mut num_ways = 0;
         while let Some((rests, item)) = pending.pop() {
             num_ways += 1;
-            if num_ways > MAX_WAYS || self.grammars.memo.has_many_ways {
-                self.grammars.memo.has_many_ways = true;
+            if num_ways > MAX_WAYS {
+                let start = self.grammars.parser.single(whole, fuel)?;
+                let mut found = Found::default();
+                self.walk_rests_of(alone, start, &mut found, fuel)?;
+                set_bits(words, &found.ids);
                 return Ok(());
             }
             self.grammars.parser.note(&[item.context]);
@@ -195,13 +201,27 @@ impl TokenAutomaton {
     ) -> Result<Found, OutOfFuel> {
         let item = self.grammars.parser.item_within(lexeme, place);
         let start = self.grammars.parser.single(item, fuel)?;
+        let mut found = Found {
+            may_leave: true,
+            ..Found::default()
+        };
+        self.walk_rests_of(alone, start, &mut found, fuel)?;
+        Ok(found)
+    }
+
+    /// Walks what tokens go on with after a language from a state, large ends apart.
+    fn walk_rests_of(
+        &mut self,
+        alone: &LanguageMask,
+        start: StateId,
+        found: &mut Found,
+        fuel: &mut Fuel,
+    ) -> Result<(), OutOfFuel> {
         let start = self.number(start, fuel)?;
-        let mut found = Found::default();
         let places = match &alone.rests {
             Rests::Trie(rests) => {
                 let rests = Source::Rests(rests);
-                self.near_walk(rests, (ROOT, 0, start), &mut found, fuel)?;
-                return Ok(found);
+                return self.near_walk(rests, (ROOT, 0, start), found, fuel);
             }
             Rests::Places(places) => places,
         };
@@ -216,10 +236,10 @@ impl TokenAutomaton {
             }
             for leave in leaves {
                 found.over.clear();
-                self.near_leave(&index, leave, start, &mut found, fuel)?;
+                self.near_leave(&index, leave, start, found, fuel)?;
             }
         }
-        Ok(found)
+        Ok(())
     }
 
     /// Of one place, whose rest a state may begin with.
@@ -247,7 +267,7 @@ impl TokenAutomaton {
             if state == DEAD_END {
                 return found.leave(Source::Bytes(trie), leave.node, leave.at + 1, fuel);
             }
-            if depth <= leave.at && self.grammars.memo.steps.is_over(state) {
+            if found.may_leave && depth <= leave.at && self.grammars.memo.steps.is_over(state) {
                 found.over.push(depth);
             }
         }
@@ -275,7 +295,7 @@ impl TokenAutomaton {
             while found.over.last().is_some_and(|&over| over >= depth) {
                 found.over.pop();
             }
-            if self.grammars.memo.steps.is_over(state) {
+            if found.may_leave && self.grammars.memo.steps.is_over(state) {
                 found.over.push(depth);
             }
             let children = trie.children(node);

@@ -1,35 +1,26 @@
 //! What is known of languages by themselves, whatever grammar they stand in.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-use crate::earley::{End, LanguageMask, Tokens};
+use crate::earley::{End, LanguageMask};
 use crate::lexical::ExprId;
 
 /// A language by what it has in common with another one.
 pub(super) struct Beside {
     pub(super) rest: ExprId,
-    /// Tokens for which they differ, as ranges of [`Trie::tokens`](crate::index::Trie::tokens).
-    pub(super) apart: Vec<Range<u32>>,
+    /// Tokens for which they differ.
+    pub(super) apart: Box<[u32]>,
     /// What the language allows of these.
     pub(super) mask: Arc<LanguageMask>,
     /// Whether many tokens leave the other one at one place.
     pub(super) has_large_ends: bool,
-    /// What both allow by themselves.
-    pub(super) inside: Tokens,
-    /// Tokens for which they differ and that don't end within the other one: ids.
-    pub(super) leaving: Box<[u32]>,
 }
 
 impl Beside {
     fn memory_bytes(&self) -> usize {
-        size_of::<Self>()
-            + self.mask.memory_bytes()
-            + self.inside.memory_bytes()
-            + size_of_val(&*self.leaving)
-            + self.apart.capacity() * size_of::<Range<u32>>()
+        size_of::<Self>() + self.mask.memory_bytes() + size_of_val(&*self.apart)
     }
 }
 

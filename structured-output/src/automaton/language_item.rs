@@ -10,7 +10,7 @@ use super::TokenAutomaton;
 use super::context_free::Grammars;
 use super::language_facts::Beside;
 use crate::earley::{
-    ContextId, End, Item, LanguageMask, Lexeme, Places, Rests, Tokens, Walked, walk_language,
+    ContextId, End, Item, LanguageMask, Lexeme, Places, Rests, Tokens, Walked, Walks, walk_language,
 };
 use crate::index::{ROOT, Trie};
 use crate::lexical::{ByteSet, ExprId, Fuel, OutOfFuel};
@@ -31,16 +31,14 @@ const FEW: usize = 32;
 /// So many alternatives of a language that many bytes begin are kept apart.
 const MOST_PARTS: usize = 32;
 
-/// Of the tokens of some ranges those that are not in a set: what is added to it of them is taken out
-/// again by clearing these.
-fn unset_of(trie: &Trie, ranges: &[Range<u32>], words: &[u32]) -> Vec<u32> {
-    let ids = ranges.iter().flat_map(|tokens| trie.ids(tokens.clone()));
-    ids.copied().filter(|&id| !is_set(words, id)).collect()
-}
-
-fn is_set(words: &[u32], id: u32) -> bool {
-    let word = words.get(id as usize / 32);
-    word.is_some_and(|word| word >> (id % 32) & 1 == 1)
+/// Of some tokens those that are not in a set: what is added to it of them is taken out again by
+/// clearing these.
+fn unset_of(ids: &[u32], words: &[u32]) -> Vec<u32> {
+    let is_set = |id: u32| {
+        let word = words.get(id as usize / 32);
+        word.is_some_and(|word| word >> (id % 32) & 1 == 1)
+    };
+    ids.iter().copied().filter(|&id| !is_set(id)).collect()
 }
 
 impl TokenAutomaton {
@@ -57,7 +55,7 @@ impl TokenAutomaton {
             match self.beside(START, part, fuel)? {
                 Some(beside) if beside.has_large_ends => {
                     let rest = self.item_mask(beside.rest, None, context, fuel)?;
-                    let unset = unset_of(self.index.byte_trie(), &beside.apart, words);
+                    let unset = unset_of(&beside.apart, words);
                     rest.add_to(words);
                     clear_bits(words, &unset);
                     let mask = Some(&beside.mask);
@@ -127,9 +125,6 @@ impl TokenAutomaton {
         added?;
         let tokens = Arc::new(Tokens::from_words(words));
         let Grammars { parser, memo } = &mut self.grammars;
-        if memo.has_many_ways {
-            return Ok(tokens);
-        }
         memo.bytes += tokens.memory_bytes();
         let value = Arc::clone(&tokens);
         parser.remember(&mut memo.by_context, key, context, &reads, value);
@@ -154,8 +149,7 @@ impl TokenAutomaton {
             && let Some(rest) = resting_state(&mut self.machine.lexicon, language, fuel)?
         {
             let bytes = Labelled::of_bytes(index.byte_trie());
-            let lexicon = &mut self.machine.lexicon;
-            let walked = walk_language(lexicon, bytes, at, language, Some(rest), fuel)?;
+            let walked = self.walk_bytes(bytes, at, language, Some(rest), fuel)?;
             let mut walked = walked.unwrap_or_default();
             let apart = std::mem::take(&mut walked.apart);
             let num_apart: usize = apart.iter().map(Range::len).sum();
@@ -163,19 +157,12 @@ impl TokenAutomaton {
                 let mask = Arc::new(self.language_mask_of(walked));
                 let of_rest = self.language_mask(at, rest, fuel)?;
                 let trie = index.byte_trie();
-                let mut inside = vec![0; index.text_tokens().len()];
-                of_rest.inside.add_to(&mut inside);
-                let leaving = unset_of(trie, &apart, &inside).into();
-                for tokens in &apart {
-                    clear_bits(&mut inside, trie.ids(tokens.clone()));
-                }
+                let ids = apart.iter().flat_map(|tokens| trie.ids(tokens.clone()));
                 found = Some(Beside {
                     rest,
-                    apart,
+                    apart: ids.copied().collect(),
                     mask,
                     has_large_ends: !of_rest.rests.large().is_empty(),
-                    inside: Tokens::from_words(inside),
-                    leaving,
                 });
             }
         }
@@ -197,9 +184,6 @@ impl TokenAutomaton {
         let mut pending = vec![(alone, context)];
         let mut seen: HashSet<(End, Item)> = HashSet::new();
         while let Some((alone, context)) = pending.pop() {
-            if self.grammars.memo.has_many_ways {
-                break;
-            }
             alone.inside.add_to(words);
             let large = alone.rests.large();
             if large.is_empty() && !alone.rests.may_begin_with(&ByteSet::FULL) {
@@ -256,10 +240,9 @@ impl TokenAutomaton {
             return self.language_mask(at, language, fuel);
         }
         let rest = self.language_mask(at, beside.rest, fuel)?;
-        beside.inside.add_to(words);
-        // Of what leaves the other one, these leave it in another way.
-        let mut unset = beside.leaving.to_vec();
-        unset.retain(|&id| !is_set(words, id));
+        // What both allow is the other's, but for the tokens for which they differ.
+        let unset = unset_of(&beside.apart, words);
+        rest.inside.add_to(words);
         for follower in self.grammars.parser.first_items(context, fuel)? {
             let follower = follower.uncounted();
             if self.may_exit(&rest, follower, fuel)? {
@@ -360,11 +343,13 @@ impl TokenAutomaton {
         let fits = self.machine.lexicon.fitting_alphabets(language, fuel)?;
         for coarse in Labelled::of_coarse(&index).filter(|coarse| coarse.is_among(fits)) {
             let lexicon = &mut self.machine.lexicon;
-            let Some(plain) = walk_language(lexicon, coarse, START, language, None, fuel)? else {
+            let mut own = Walks::default();
+            let walked = walk_language(lexicon, &mut own, coarse, START, language, None, fuel)?;
+            let Some(plain) = walked else {
                 continue;
             };
             let escapes = Labelled::of_bytes(index.escape_trie());
-            let escaped = walk_language(lexicon, escapes, START, language, None, fuel)?;
+            let escaped = self.walk_bytes(escapes, START, language, None, fuel)?;
             let walks = [
                 (coarse.trie, plain),
                 (escapes.trie, escaped.unwrap_or_default()),
@@ -410,8 +395,24 @@ impl TokenAutomaton {
     ) -> Result<LanguageMask, OutOfFuel> {
         let index = Arc::clone(&self.index);
         let bytes = Labelled::of_bytes(index.byte_trie());
-        let walked = walk_language(&mut self.machine.lexicon, bytes, at, language, None, fuel)?;
+        let walked = self.walk_bytes(bytes, at, language, None, fuel)?;
         Ok(self.language_mask_of(walked.unwrap_or_default()))
+    }
+
+    /// Walks a language through a trie of bytes, with what earlier walks met.
+    fn walk_bytes(
+        &mut self,
+        bytes: Labelled<'_>,
+        at: End,
+        language: ExprId,
+        beside: Option<ExprId>,
+        fuel: &mut Fuel,
+    ) -> Result<Option<Walked>, OutOfFuel> {
+        let lexicon = &mut self.machine.lexicon;
+        let mut walks = std::mem::take(&mut self.grammars.memo.walks);
+        let walked = walk_language(lexicon, &mut walks, bytes, at, language, beside, fuel)?;
+        self.grammars.memo.walks = walks;
+        Ok(walked)
     }
 
     /// What a walk through the trie of bytes found.

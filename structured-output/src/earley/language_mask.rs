@@ -57,18 +57,18 @@ impl Tokens {
 
     /// The tokens whose bits are set.
     pub(crate) fn from_words(words: Vec<u32>) -> Self {
-        let mut ids = Vec::new();
+        let count: u32 = words.iter().map(|word| word.count_ones()).sum();
+        if count as usize > Self::MAX_LISTED {
+            return Self::Words(words.into());
+        }
+        let mut ids = Vec::with_capacity(count as usize);
         for (chunk, first) in words
             .chunks(CHUNK)
             .zip((0..).step_by(CHUNK * BITS_PER_WORD))
         {
             // Mostly nothing is set.
-            if chunk.iter().fold(0, |all, word| all | word) == 0 {
-                continue;
-            }
-            ids.extend(ids_of(chunk).map(|id| first + id));
-            if ids.len() > Self::MAX_LISTED {
-                return Self::Words(words.into());
+            if chunk.iter().fold(0, |all, word| all | word) != 0 {
+                ids.extend(ids_of(chunk).map(|id| first + id));
             }
         }
         Self::Ids(ids.into())
@@ -263,6 +263,23 @@ impl Ends {
     }
 }
 
+/// What walks of languages met of the automaton's states. Those of the same language from different
+/// nodes meet the same ones, and are short. All are for one alphabet.
+#[derive(Default)]
+pub(crate) struct Walks {
+    table: Table,
+    /// By which bytes two states differ.
+    apart: HashMap<(u32, u32), ByteSet>,
+}
+
+impl Walks {
+    /// Bytes of memory held.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.table.memory_bytes()
+            + self.apart.capacity() * (size_of::<((u32, u32), ByteSet)>() + 1)
+    }
+}
+
 /// Runs a language over every word of a trie that goes on from a node, as far as it survives. Where
 /// it can't go on, tokens leave it at each place on the way where a text of it ends, the beginning
 /// apart. A step of fuel per node looked at; what is below a node is not looked at where no byte of
@@ -271,8 +288,12 @@ impl Ends {
 ///
 /// With another language `beside` it, only what differs between the two is found: where both are in
 /// the same state, what follows is the same.
+///
+/// # Errors
+/// Out of fuel. What `walks` holds is of no use then.
 pub(crate) fn walk(
     lexicon: &mut Lexicon,
+    walks: &mut Walks,
     labelled: Labelled<'_>,
     from: End,
     start: ExprId,
@@ -281,15 +302,13 @@ pub(crate) fn walk(
 ) -> Result<Option<Walked>, OutOfFuel> {
     let trie = labelled.trie;
     let mut walked = Walked::default();
-    let mut table = Table::default();
+    let Walks { table, apart } = walks;
     // All that is stepped to has texts; the start may be an alternative that has none.
     let is_live = lexicon.is_live(start, fuel)?;
     let start = table.state(lexicon, start);
     let beside = beside.map(|beside| table.state(lexicon, beside));
     let mut ends = Ends::default();
     let mut few = Vec::new();
-    // By which bytes two states differ.
-    let mut apart: HashMap<(u32, u32), ByteSet> = HashMap::new();
     let mut pending = vec![(from, start, beside)];
     while let Some((at, state, beside)) = pending.pop() {
         let End { node, depth } = at;

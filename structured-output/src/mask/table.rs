@@ -289,15 +289,40 @@ impl Table {
 
     /// The bytes by which two expanded states have different derivatives.
     pub(crate) fn apart(&self, lexicon: &Lexicon, own: u32, other: u32) -> ByteSet {
-        let mut alike = ByteSet::EMPTY;
-        for (bytes, to) in self.entries(lexicon, own) {
-            for (others, other) in self.entries(lexicon, other) {
-                if to == other {
-                    alike = alike.union(&bytes.intersection(&others));
-                }
+        let (own, other) = (self.by_class(lexicon, own), self.by_class(lexicon, other));
+        let mut apart = ByteSet::EMPTY;
+        for byte in 0..=255_u8 {
+            let to = |(classes, targets): &([u8; 256], Vec<ExprId>)| {
+                targets.get(usize::from(classes[usize::from(byte)])).copied()
+            };
+            if to(&own) != to(&other) {
+                apart.insert(byte);
             }
         }
-        alike.complement()
+        apart
+    }
+
+    /// The class of each byte in an expanded state, and the derivative by each class.
+    fn by_class(&self, lexicon: &Lexicon, state: u32) -> ([u8; 256], Vec<ExprId>) {
+        let State { row, first, .. } = self.states[state as usize];
+        match first {
+            Some((bytes, to)) => {
+                let classes = std::array::from_fn(|byte| u8::from(bytes.contains(byte as u8)));
+                (classes, vec![EMPTY, to])
+            }
+            None => {
+                let targets = lexicon.row_entries(row).map(|(_, to)| to);
+                (*lexicon.row_classes(row), targets.collect())
+            }
+        }
+    }
+
+    /// Bytes of memory held.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.states.capacity() * size_of::<State>()
+            + self.numbers.capacity() * (size_of::<(ExprId, u32)>() + 1)
+            + self.targets.capacity() * size_of::<u32>()
+            + self.harmless.capacity() * size_of::<Harmless>()
     }
 
     /// The class of each byte in an expanded state, for [`Table::step_by_class`]; `None` where
