@@ -79,7 +79,13 @@ fn main() -> anyhow::Result<()> {
         "{:<18} {:<16} {:>9} {:>7} {:>9} {:>9} {:>9} {:>9} {:>9}",
         "grammar", "engine", "first µs", "masks", "mean µs", "p50", "p99", "max", "accept"
     );
-    let all = measure(&arguments, &arguments.folder, &tokenizer, &compiler, &factory)?;
+    let all = measure(
+        &arguments,
+        &arguments.folder,
+        &tokenizer,
+        &compiler,
+        &factory,
+    )?;
     for (engine, times) in &all {
         report("all", engine, times);
     }

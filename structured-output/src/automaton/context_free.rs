@@ -10,7 +10,8 @@ use super::parser_steps::Steps;
 use super::ways::{Way, Ways};
 use super::{GrammarState, TokenAutomaton};
 use crate::earley::{
-    ContextId, ContextMemo, Item, LanguageMask, Lexeme, NodeId, Parser, StateId, Symbol, Tokens, Walks,
+    ContextId, ContextMemo, Item, LanguageMask, Lexeme, NodeId, Parser, StateId, Symbol, Tokens,
+    Walks,
 };
 use crate::index::{ROOT, Trie};
 use crate::lexical::search::{DEAD, Graph, Search, UNKNOWN, nearest_end};
@@ -47,6 +48,8 @@ pub(super) struct Memo {
     pub(super) near_exits: HashMap<(u32, Lexeme, NodeId), Arc<NearExits>>,
     /// Steps that walks made.
     pub(super) steps: Steps,
+    /// How often in a row, about, items by themselves took too many steps; see `context_free_mask`.
+    pub(super) num_halved: u32,
     /// What walks of languages through the trie of bytes met.
     pub(super) walks: Walks,
     /// What JSON and what follows it allow.

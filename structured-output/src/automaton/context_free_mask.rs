@@ -16,9 +16,11 @@ use crate::pushdown::{self, EMPTY_STACK, NO_KEY};
 /// So many tokens outside a mask are worth a trie of their own.
 const FEW_OUTSIDE: usize = 16 << 10;
 
-/// After so many steps with items by themselves all tokens are walked at once, which takes a step or so
-/// for each node of their trie.
-const MAX_STEPS_BY_ITEM: u64 = 2_000_000;
+/// Fewer steps than these are always taken with items by themselves.
+const MIN_STEPS_BY_ITEM: u64 = 64 << 10;
+
+/// So often the number of steps after which that ends is halved.
+const MAX_HALVED: u32 = 2;
 
 impl TokenAutomaton {
     /// The tokens that may come next, the vocabulary's stop tokens included where the text may end.
@@ -40,7 +42,7 @@ impl TokenAutomaton {
             };
             let steps = match items.iter().any(is_json) {
                 true => fuel.left(),
-                false => fuel.left().min(MAX_STEPS_BY_ITEM),
+                false => fuel.left().min(self.steps_by_item()),
             };
             let mut own = Fuel::new(steps);
             let mut found = Ok(());
@@ -51,6 +53,12 @@ impl TokenAutomaton {
                 }
             }
             fuel.burn(steps - own.left())?;
+            let num_halved = &mut self.grammars.memo.num_halved;
+            match found {
+                Ok(()) if steps - own.left() < MIN_STEPS_BY_ITEM => {}
+                Ok(()) => *num_halved = num_halved.saturating_sub(1),
+                Err(OutOfFuel) => *num_halved = (*num_halved + 1).min(MAX_HALVED),
+            }
             if found.is_err() {
                 // If there are too many items, then for the walk, too.
                 self.take_item_excess();
@@ -63,6 +71,15 @@ impl TokenAutomaton {
         let memo = &mut self.grammars.memo;
         memo.by_state.insert(state, Arc::clone(&mask));
         Ok(mask)
+    }
+
+    /// After so many steps with items by themselves all tokens are walked at once, which takes a step or
+    /// so for each node of their trie: so both together take twice what is needed at most. Where that was
+    /// needed before, such as in an ambiguous grammar, it is tried sooner.
+    fn steps_by_item(&self) -> u64 {
+        // Some two nodes for each token.
+        let num_nodes = 2 * self.index.num_text_tokens() as u64;
+        (num_nodes >> self.grammars.memo.num_halved).max(MIN_STEPS_BY_ITEM)
     }
 
     /// Finds what a state allows by a walk of all tokens, where they go on in too many ways for a look

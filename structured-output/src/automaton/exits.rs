@@ -16,7 +16,8 @@ use hashbrown::HashSet;
 use super::TokenAutomaton;
 use super::parser_steps::{ALIVE, DEAD_END};
 use crate::earley::{
-    Item, LanguageMask, Leave, Lexeme, NUM_KNOWN, Places, Rests, Return, StateId, Tokens, Walked,
+    Item, LanguageMask, Leave, Lexeme, NUM_KNOWN, Places, Rests, Return, StateId, Tokens,
+    UNKNOWN_REST, Walked,
 };
 use crate::index::{ROOT, TokenizerIndex, Trie};
 use crate::lexical::{Fuel, OutOfFuel};
@@ -77,7 +78,7 @@ impl Found {
                     node,
                     depth: over,
                     at: depth - 1,
-                    rest: [0; NUM_KNOWN],
+                    rest: UNKNOWN_REST,
                     is_last,
                 });
                 self.leaves.extend(leaves);
@@ -265,7 +266,17 @@ impl TokenAutomaton {
                 false => self.numbered_step(state, byte, fuel)?,
             };
             if state == DEAD_END {
-                return found.leave(Source::Bytes(trie), leave.node, leave.at + 1, fuel);
+                let first = found.leaves.len();
+                found.leave(Source::Bytes(trie), leave.node, leave.at + 1, fuel)?;
+                if num_bytes <= NUM_KNOWN {
+                    // What is left of a rest that is known.
+                    for left in &mut found.leaves[first..] {
+                        let before = (left.depth - leave.depth) as usize;
+                        let rest = known.get(before..).unwrap_or_default();
+                        left.rest[..rest.len()].copy_from_slice(rest);
+                    }
+                }
+                return Ok(());
             }
             if found.may_leave && depth <= leave.at && self.grammars.memo.steps.is_over(state) {
                 found.over.push(depth);

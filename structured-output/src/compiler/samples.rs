@@ -41,7 +41,7 @@ const NAMES: [&str; 6] = [
 
 /// What is left of strings after their first quote, as most grammars have them, and numbers: as in
 /// programming languages, in JSON and in SQL; each with a text whose places all are known.
-const TEXTS: [(&str, &str); 10] = [
+const TEXTS: [(&str, &str); 11] = [
     (r#"([^"\\]|\\.)*""#, r"\"),
     (r"([^'\\]|\\.)*'", r"\"),
     (r#"([^"\\\n]|\\.)*""#, r"\"),
@@ -55,6 +55,7 @@ const TEXTS: [(&str, &str); 10] = [
     (r"[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?", "1.5e+3"),
     (r"[0-9]+(\.[0-9]+)?", "1.5"),
     (r"[0-9]+", "1"),
+    (r"[0-9a-fA-F]+", "f"),
 ];
 
 /// What the samples leave known; `None` where the vocabulary is not worth it.

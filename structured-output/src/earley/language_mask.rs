@@ -164,6 +164,9 @@ pub(crate) struct Leave {
 /// As many bytes of a rest are kept.
 pub(crate) const NUM_KNOWN: usize = 4;
 
+/// Bytes of a rest that weren't looked up yet; looked up again where they are these.
+pub(crate) const UNKNOWN_REST: [u8; NUM_KNOWN] = [0; NUM_KNOWN];
+
 impl Leave {
     /// How many bytes the rest has up to the node's own, at least 1.
     pub(crate) fn num_bytes(&self) -> usize {
@@ -246,7 +249,7 @@ impl Ends {
                     node,
                     depth,
                     at,
-                    rest: [0; NUM_KNOWN],
+                    rest: UNKNOWN_REST,
                     is_last,
                 };
                 self.leaves.push((number, leave));
@@ -275,8 +278,7 @@ pub(crate) struct Walks {
 impl Walks {
     /// Bytes of memory held.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.table.memory_bytes()
-            + self.apart.capacity() * (size_of::<((u32, u32), ByteSet)>() + 1)
+        self.table.memory_bytes() + self.apart.capacity() * (size_of::<((u32, u32), ByteSet)>() + 1)
     }
 }
 
@@ -435,6 +437,9 @@ impl Places {
     /// What a walk through the trie of bytes found. `text_below` is a token below a node.
     pub(crate) fn new<'a>(mut walked: Walked, text_below: impl Fn(u32) -> &'a [u8]) -> Self {
         for leave in &mut walked.leaves {
+            if leave.rest != UNKNOWN_REST {
+                continue;
+            }
             let text = text_below(leave.node);
             let num_known = leave.num_bytes().min(NUM_KNOWN);
             let rest = text.iter().skip(leave.depth as usize);

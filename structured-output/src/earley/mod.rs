@@ -51,7 +51,7 @@ pub(crate) use compile::{Compilation, Lowered};
 pub(crate) use completion::Symbol;
 pub(crate) use context::{ContextId, Return};
 pub(crate) use language_mask::{
-    End, LanguageMask, Leave, NUM_KNOWN, Places, Rests, Tokens, Walked, Walks,
+    End, LanguageMask, Leave, NUM_KNOWN, Places, Rests, Tokens, UNKNOWN_REST, Walked, Walks,
     walk as walk_language,
 };
 pub(crate) use lazy::LazyError;

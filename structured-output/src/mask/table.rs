@@ -293,7 +293,9 @@ impl Table {
         let mut apart = ByteSet::EMPTY;
         for byte in 0..=255_u8 {
             let to = |(classes, targets): &([u8; 256], Vec<ExprId>)| {
-                targets.get(usize::from(classes[usize::from(byte)])).copied()
+                targets
+                    .get(usize::from(classes[usize::from(byte)]))
+                    .copied()
             };
             if to(&own) != to(&other) {
                 apart.insert(byte);
