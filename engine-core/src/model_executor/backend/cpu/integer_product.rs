@@ -115,7 +115,7 @@ pub(crate) unsafe fn multiply_rows<P: IntegerProduct>(
     }
     let most = match level {
         #[cfg(target_arch = "x86_64")]
-        SimdLevel::Avx512Vnni(_) | SimdLevel::Avx512Bf16(_) => P::ROWS_AVX512,
+        SimdLevel::Avx512Vnni(_) | SimdLevel::Avx512Bf16(_) | SimdLevel::Amx(_) => P::ROWS_AVX512,
         #[cfg(target_arch = "x86_64")]
         SimdLevel::Avx512(_) | SimdLevel::Avx2(_) => ROWS_AVX2,
         #[cfg(target_arch = "aarch64")]
@@ -130,7 +130,7 @@ pub(crate) unsafe fn multiply_rows<P: IntegerProduct>(
         unsafe {
             match level {
                 #[cfg(target_arch = "x86_64")]
-                SimdLevel::Avx512Vnni(_) | SimdLevel::Avx512Bf16(_) => {
+                SimdLevel::Avx512Vnni(_) | SimdLevel::Avx512Bf16(_) | SimdLevel::Amx(_) => {
                     multiply_block!(multiply_vnni, block, [1, 2, 3, 4, 5, 6]);
                 }
                 // Without dot products of bytes wider vectors gain nothing.

@@ -3,6 +3,8 @@
 use super::activation::for_each_row;
 #[cfg(target_arch = "x86_64")]
 use super::bf16_dot::{Bf16DotKernel, num_pairs, round_row};
+#[cfg(target_arch = "x86_64")]
+use super::bf16_tiles::{self, Bf16TileKernel};
 use super::buffer::{Buffer, SharedMut};
 use super::dense::{DenseKernel, DenseMatrix};
 use super::experts::ExpertRows;
@@ -180,7 +182,7 @@ impl Conversion {
             #[cfg(target_arch = "x86_64")]
             pairs: Buffer::zeroed(
                 "bfloat16 activations",
-                rows.saturating_mul(num_pairs(width)),
+                rows.saturating_mul(bf16_tiles::stride(width)),
             )?,
         })
     }
@@ -238,14 +240,20 @@ impl Conversion {
     ) -> Result<Rows<'_, u32>, ModelError> {
         assert!(linear.level.has_bf16_dot(), "level without bfloat16");
         x.check(width);
-        let stride = num_pairs(width);
+        let pairs = num_pairs(width);
+        let stride = match linear.level.has_tiles() {
+            true => bf16_tiles::stride(width),
+            false => pairs,
+        };
         let to = SharedMut::new(&mut self.pairs);
         for_each_row(linear.pool, x.count, width, &|row, _| {
             // SAFETY: each row belongs to one call and holds `width` values, as just checked; the
             // processor has the level, as it exists.
             unsafe {
                 let x = x.data.as_ptr().add(row * x.stride);
-                round_row(x, width, to.ptr(row * stride, stride));
+                let to = to.ptr(row * stride, stride);
+                round_row(x, width, to);
+                std::ptr::write_bytes(to.add(pairs), 0, stride - pairs);
             }
         })?;
         Ok(Rows {
@@ -287,9 +295,14 @@ impl Linear<'_> {
             PackedMatrix::F32(matrix) => self.run(&DenseKernel { matrix, level }, x, outputs, out),
             PackedMatrix::Bf16(matrix) => {
                 #[cfg(target_arch = "x86_64")]
-                if let Some(kernel) = Bf16DotKernel::new(matrix, level) {
-                    let x = conversion.round_to_bf16(self, x, matrix.in_features())?;
-                    return self.run(&kernel, &x, outputs, out);
+                if level.has_bf16_dot() {
+                    let x = conversion.round_to_bf16(self, x, width)?;
+                    if let Some(kernel) = Bf16TileKernel::new(matrix, level) {
+                        return self.run(&kernel, &x, outputs, out);
+                    }
+                    if let Some(kernel) = Bf16DotKernel::new(matrix, level) {
+                        return self.run(&kernel, &x, outputs, out);
+                    }
                 }
                 self.run(&DenseKernel { matrix, level }, x, outputs, out)
             }
@@ -388,6 +401,12 @@ impl Linear<'_> {
                 #[cfg(target_arch = "x86_64")]
                 if level.has_bf16_dot() {
                     let x = conversion.round_to_bf16(self, x, width)?;
+                    if level.has_tiles() {
+                        return run!(Bf16, &x, matrix => match Bf16TileKernel::new(matrix, level) {
+                            Some(kernel) => kernel,
+                            None => unreachable!("the level has it, as just checked"),
+                        });
+                    }
                     return run!(Bf16, &x, matrix => match Bf16DotKernel::new(matrix, level) {
                         Some(kernel) => kernel,
                         None => unreachable!("the level has it, as just checked"),

@@ -12,6 +12,8 @@ mod attention_tests;
 mod attention_tile;
 #[cfg(target_arch = "x86_64")]
 mod bf16_dot;
+#[cfg(target_arch = "x86_64")]
+mod bf16_tiles;
 mod buffer;
 mod dense;
 mod elementwise;
@@ -45,6 +47,8 @@ mod simd;
 mod simd_neon;
 #[cfg(target_arch = "x86_64")]
 mod simd_x86;
+#[cfg(target_arch = "x86_64")]
+mod tiles_x86;
 mod weight_cache;
 
 use std::ops::Range;

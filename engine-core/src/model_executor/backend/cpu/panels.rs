@@ -16,9 +16,6 @@ use crate::model_executor::error::ModelError;
 /// Outputs of a panel.
 pub(crate) const PANEL_WIDTH: usize = 2 * LANES;
 
-/// Most rows whose activations stay in the second cache while panels pass.
-const ROW_BLOCK: usize = 96;
-
 /// Panels that stay in the caches while blocks of rows pass.
 const PANEL_BLOCK: usize = 8;
 
@@ -41,6 +38,16 @@ pub(crate) trait PanelKernel: Sync {
 
     /// Elements of `Input` whose part of a panel stays in the first cache while rows pass.
     fn depth_block(&self) -> usize;
+
+    /// Most rows whose activations stay in the second cache while panels pass.
+    fn row_block(&self) -> usize {
+        96
+    }
+
+    /// Rows that pass at once, where there are as many.
+    fn row_step(&self) -> usize {
+        1
+    }
 
     /// `[out_features]`, padded to whole panels.
     fn bias(&self) -> &[f32];
@@ -150,7 +157,10 @@ struct Tiling {
 impl Tiling {
     fn of<K: PanelKernel>(kernel: &K, num_threads: usize, rows: usize) -> Self {
         let num_panels = kernel.out_features().div_ceil(PANEL_WIDTH);
-        let rows_per_block = rows.div_ceil(rows.div_ceil(ROW_BLOCK).max(1)).max(1);
+        let rows_per_block = rows
+            .div_ceil(rows.div_ceil(kernel.row_block()).max(1))
+            .next_multiple_of(kernel.row_step())
+            .max(1);
         let row_blocks = rows.div_ceil(rows_per_block);
         let work_per_panel = (kernel.work_per_output() * PANEL_WIDTH * rows_per_block).max(1);
         // As many as make a tile worthwhile; as many as can share a block of rows, if that leaves

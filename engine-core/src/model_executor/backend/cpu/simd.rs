@@ -27,6 +27,9 @@ pub(crate) enum SimdLevel {
     /// AVX-512 with VNNI and BF16: dot products of bfloat16 too.
     #[cfg(target_arch = "x86_64")]
     Avx512Bf16(Detected),
+    /// The same with AMX: products of tiles of bfloat16 and of bytes.
+    #[cfg(target_arch = "x86_64")]
+    Amx(Detected),
     /// What every 64-bit ARM has.
     #[cfg(target_arch = "aarch64")]
     Neon,
@@ -66,6 +69,9 @@ impl SimdLevel {
                         levels.push(Self::Avx512Vnni(Detected(())));
                         if is_x86_feature_detected!("avx512bf16") {
                             levels.push(Self::Avx512Bf16(Detected(())));
+                            if super::tiles_x86::is_permitted() {
+                                levels.push(Self::Amx(Detected(())));
+                            }
                         }
                     }
                 }
@@ -85,7 +91,16 @@ impl SimdLevel {
     pub(crate) fn has_bf16_dot(self) -> bool {
         match self {
             #[cfg(target_arch = "x86_64")]
-            Self::Avx512Bf16(_) => true,
+            Self::Avx512Bf16(_) | Self::Amx(_) => true,
+            _ => false,
+        }
+    }
+
+    /// Whether whole tiles are multiplied.
+    pub(crate) fn has_tiles(self) -> bool {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Amx(_) => true,
             _ => false,
         }
     }
@@ -349,7 +364,10 @@ macro_rules! dispatch {
             unsafe {
                 match level {
                     #[cfg(target_arch = "x86_64")]
-                    SimdLevel::Avx512(_) | SimdLevel::Avx512Vnni(_) | SimdLevel::Avx512Bf16(_) => {
+                    SimdLevel::Avx512(_)
+                    | SimdLevel::Avx512Vnni(_)
+                    | SimdLevel::Avx512Bf16(_)
+                    | SimdLevel::Amx(_) => {
                         avx512$(::<$generic>)?($($arg),*);
                     }
                     #[cfg(target_arch = "x86_64")]

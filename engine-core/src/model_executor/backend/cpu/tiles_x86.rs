@@ -1,0 +1,326 @@
+//! Tiles: the matrix registers of x86-64 (AMX), by assembly, since the compiler has no stable
+//! intrinsics for them.
+//!
+//! A tile is up to 16 rows of 64 bytes. One block of assembly is a whole product: what it leaves in
+//! tiles nobody reads. A thread's tiles have the shapes of [`Tiles`] as long as one is alive; without
+//! one there is nothing in them that the system would have to save.
+
+use std::arch::asm;
+use std::arch::x86_64::{__cpuid, __cpuid_count};
+use std::marker::PhantomData;
+
+/// Rows of a tile.
+pub(super) const TILE_ROWS: usize = 16;
+
+/// Bytes of a tile's row.
+pub(super) const TILE_BYTES: usize = 64;
+
+/// Whether the processor multiplies tiles of bfloat16 and of bytes, and this process may use them.
+pub(super) fn is_permitted() -> bool {
+    has_tiles() && permission()
+}
+
+/// What the processor and the system's saving of registers say.
+fn has_tiles() -> bool {
+    const OSXSAVE: u32 = 1 << 27;
+    const BF16: u32 = 1 << 22;
+    const TILE: u32 = 1 << 24;
+    const INT8: u32 = 1 << 25;
+    /// The tiles' shapes and what is in them.
+    const SAVED: u64 = 0b11 << 17;
+    if __cpuid(0).eax < 7 || __cpuid(1).ecx & OSXSAVE == 0 {
+        return false;
+    }
+    if __cpuid_count(7, 0).edx & (BF16 | TILE | INT8) != BF16 | TILE | INT8 {
+        return false;
+    }
+    let (low, high): (u32, u32);
+    // SAFETY: the system has switched the instruction on, as just asked; it reads one register.
+    unsafe {
+        asm!("xgetbv", in("ecx") 0, out("eax") low, out("edx") high, options(nomem, nostack));
+    }
+    (u64::from(high) << 32 | u64::from(low)) & SAVED == SAVED
+}
+
+/// Asks Linux for this process to use tiles: their eight kilobytes in each signal's frame are not
+/// given without.
+#[cfg(target_os = "linux")]
+fn permission() -> bool {
+    const ARCH_REQ_XCOMP_PERM: libc::c_long = 0x1023;
+    const XFEATURE_XTILEDATA: libc::c_long = 18;
+    // SAFETY: the call has two numbers as arguments and touches no memory of this process.
+    unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0 }
+}
+
+/// How other systems are asked is not known here.
+#[cfg(not(target_os = "linux"))]
+fn permission() -> bool {
+    false
+}
+
+/// The tiles' shapes as the processor reads them.
+#[repr(C, align(64))]
+struct Config {
+    palette: u8,
+    start_row: u8,
+    reserved: [u8; 14],
+    /// Bytes of a row.
+    row_bytes: [u16; 16],
+    rows: [u8; 16],
+}
+
+const _: () = assert!(size_of::<Config>() == 64);
+
+/// This thread's tiles in certain shapes, until it is dropped.
+pub(super) struct Tiles {
+    /// The shapes are a thread's own.
+    thread: PhantomData<*const ()>,
+}
+
+impl Tiles {
+    /// The shapes for [`multiply_bf16`] of `rows` rows, at least 1 and at most 32.
+    ///
+    /// # Safety
+    /// The processor must have tiles and this process may use them. One value lives at a time.
+    pub(super) unsafe fn for_bf16(rows: usize) -> Self {
+        let (first, second) = (rows.min(TILE_ROWS) as u8, rows.saturating_sub(TILE_ROWS) as u8);
+        let weights = TILE_ROWS as u8;
+        // SAFETY: the caller vouches for the processor; no tile has more than 16 rows of 64 bytes.
+        unsafe {
+            Self::load(
+                [first, first, second, second, first, second, weights, weights],
+                [TILE_BYTES as u16; 8],
+            )
+        }
+    }
+
+    /// The shapes for [`multiply_bytes`] of `rows` rows, at least 1 and at most 16.
+    ///
+    /// # Safety
+    /// As for [`Self::for_bf16`].
+    pub(super) unsafe fn for_bytes(rows: usize) -> Self {
+        let rows = rows as u8;
+        // SAFETY: as above.
+        unsafe {
+            Self::load(
+                [rows, rows, rows, 8, 8, 0, 0, 0],
+                [64, 64, 32, 64, 64, 0, 0, 0],
+            )
+        }
+    }
+
+    /// # Safety
+    /// As for [`Self::for_bf16`]; a tile has at most 16 rows of at most 64 bytes, or no rows of none.
+    unsafe fn load(rows: [u8; 8], row_bytes: [u16; 8]) -> Self {
+        let mut config = Config {
+            palette: 1,
+            start_row: 0,
+            reserved: [0; 14],
+            row_bytes: [0; 16],
+            rows: [0; 16],
+        };
+        for (tile, (rows, row_bytes)) in std::iter::zip(rows, row_bytes).enumerate() {
+            // Neither may be 0 alone.
+            if rows > 0 {
+                config.rows[tile] = rows;
+                config.row_bytes[tile] = row_bytes;
+            }
+        }
+        // SAFETY: the caller vouches for the processor and the shapes; the instruction reads the 64
+        // bytes of `config`, which are in memory since the block may read all of it.
+        unsafe {
+            asm!(
+                "ldtilecfg [{}]",
+                in(reg) &raw const config,
+                out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+                out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+                options(nostack, preserves_flags),
+            );
+        }
+        Self {
+            thread: PhantomData,
+        }
+    }
+}
+
+impl Drop for Tiles {
+    fn drop(&mut self) {
+        // SAFETY: a value exists only where the processor has tiles.
+        unsafe {
+            asm!(
+                "tilerelease",
+                out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+                out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+                options(nomem, nostack, preserves_flags),
+            );
+        }
+    }
+}
+
+/// Rows of pairs of bfloat16 times a panel: what [`multiply_bf16`] reads and writes. Strides are in
+/// bytes. A second tile of rows begins 16 rows after the first.
+#[repr(C)]
+pub(super) struct Bf16Tiles {
+    pub(super) init: *const f32,
+    pub(super) init_stride: usize,
+    pub(super) c: *mut f32,
+    pub(super) c_stride: usize,
+    pub(super) x: *const u32,
+    pub(super) x_stride: usize,
+    /// 16 pairs of the panel after the other.
+    pub(super) weights: *const u16,
+    /// Of a pair in the panel.
+    pub(super) weights_stride: usize,
+    /// Sixteens of pairs, at least 1.
+    pub(super) steps: usize,
+    /// What is asked for meanwhile, and how many lines of it in each step.
+    pub(super) ahead: *const u8,
+    pub(super) ahead_lines: usize,
+}
+
+/// One block of assembly; the loop's products are the variant's own.
+macro_rules! bf16_block {
+    ($tiles:expr, [$($load:literal),*], [$($product:literal),*], [$($store:literal),*]) => {
+        asm!(
+            "mov {a}, [{t} + {init}]",
+            "mov {s}, [{t} + {init_stride}]",
+            "mov {b}, {s}",
+            "shl {b}, 4",
+            "add {b}, {a}",
+            $($load,)*
+            "mov {a}, [{t} + {x}]",
+            "mov {s}, [{t} + {x_stride}]",
+            "mov {b}, {s}",
+            "shl {b}, 4",
+            "add {b}, {a}",
+            "mov {w}, [{t} + {weights}]",
+            "mov {ws}, [{t} + {weights_stride}]",
+            "mov {n}, [{t} + {steps}]",
+            "mov {p}, [{t} + {ahead}]",
+            "2:",
+            "mov {l}, [{t} + {ahead_lines}]",
+            "test {l}, {l}",
+            "jz 4f",
+            "3:",
+            "prefetcht0 [{p}]",
+            "add {p}, 64",
+            "dec {l}",
+            "jnz 3b",
+            "4:",
+            $($product,)*
+            "add {a}, 64",
+            "add {b}, 64",
+            "mov {l}, {ws}",
+            "shl {l}, 4",
+            "add {w}, {l}",
+            "dec {n}",
+            "jnz 2b",
+            "mov {a}, [{t} + {c}]",
+            "mov {s}, [{t} + {c_stride}]",
+            "mov {b}, {s}",
+            "shl {b}, 4",
+            "add {b}, {a}",
+            $($store,)*
+            t = in(reg) $tiles,
+            a = out(reg) _, b = out(reg) _, s = out(reg) _, w = out(reg) _, ws = out(reg) _,
+            n = out(reg) _, p = out(reg) _, l = out(reg) _,
+            init = const std::mem::offset_of!(Bf16Tiles, init),
+            init_stride = const std::mem::offset_of!(Bf16Tiles, init_stride),
+            c = const std::mem::offset_of!(Bf16Tiles, c),
+            c_stride = const std::mem::offset_of!(Bf16Tiles, c_stride),
+            x = const std::mem::offset_of!(Bf16Tiles, x),
+            x_stride = const std::mem::offset_of!(Bf16Tiles, x_stride),
+            weights = const std::mem::offset_of!(Bf16Tiles, weights),
+            weights_stride = const std::mem::offset_of!(Bf16Tiles, weights_stride),
+            steps = const std::mem::offset_of!(Bf16Tiles, steps),
+            ahead = const std::mem::offset_of!(Bf16Tiles, ahead),
+            ahead_lines = const std::mem::offset_of!(Bf16Tiles, ahead_lines),
+            out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+            out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+            options(nostack),
+        )
+    };
+}
+
+/// `c = init + x * weights` for `rows` rows and 32 (`wide`) or 16 columns: by 32 of the depth in
+/// ascending order, whatever the number of rows.
+///
+/// # Safety
+/// This thread's [`Tiles::for_bf16`] must be of `rows`. `rows` of `init`, `c` and `x` must be valid at
+/// their strides for 32 (16) columns and `steps * 16` pairs, the weights for as many pairs.
+pub(super) unsafe fn multiply_bf16(_shapes: &Tiles, rows: usize, wide: bool, tiles: &Bf16Tiles) {
+    let tiles = &raw const *tiles;
+    // SAFETY: the caller vouches for the shapes and for what is read and written.
+    unsafe {
+        match (rows > TILE_ROWS, wide) {
+            (true, true) => bf16_block!(
+                tiles,
+                [
+                    "tileloadd tmm0, [{a} + {s}]",
+                    "tileloadd tmm1, [{a} + {s} + 64]",
+                    "tileloadd tmm2, [{b} + {s}]",
+                    "tileloadd tmm3, [{b} + {s} + 64]"
+                ],
+                [
+                    "tileloadd tmm6, [{w} + {ws}]",
+                    "tileloadd tmm4, [{a} + {s}]",
+                    "tdpbf16ps tmm0, tmm4, tmm6",
+                    "tileloadd tmm7, [{w} + {ws} + 64]",
+                    "tdpbf16ps tmm1, tmm4, tmm7",
+                    "tileloadd tmm5, [{b} + {s}]",
+                    "tdpbf16ps tmm2, tmm5, tmm6",
+                    "tdpbf16ps tmm3, tmm5, tmm7"
+                ],
+                [
+                    "tilestored [{a} + {s}], tmm0",
+                    "tilestored [{a} + {s} + 64], tmm1",
+                    "tilestored [{b} + {s}], tmm2",
+                    "tilestored [{b} + {s} + 64], tmm3"
+                ]
+            ),
+            (false, true) => bf16_block!(
+                tiles,
+                [
+                    "tileloadd tmm0, [{a} + {s}]",
+                    "tileloadd tmm1, [{a} + {s} + 64]"
+                ],
+                [
+                    "tileloadd tmm4, [{a} + {s}]",
+                    "tileloadd tmm6, [{w} + {ws}]",
+                    "tdpbf16ps tmm0, tmm4, tmm6",
+                    "tileloadd tmm7, [{w} + {ws} + 64]",
+                    "tdpbf16ps tmm1, tmm4, tmm7"
+                ],
+                [
+                    "tilestored [{a} + {s}], tmm0",
+                    "tilestored [{a} + {s} + 64], tmm1"
+                ]
+            ),
+            (true, false) => bf16_block!(
+                tiles,
+                ["tileloadd tmm0, [{a} + {s}]", "tileloadd tmm2, [{b} + {s}]"],
+                [
+                    "tileloadd tmm6, [{w} + {ws}]",
+                    "tileloadd tmm4, [{a} + {s}]",
+                    "tdpbf16ps tmm0, tmm4, tmm6",
+                    "tileloadd tmm5, [{b} + {s}]",
+                    "tdpbf16ps tmm2, tmm5, tmm6"
+                ],
+                [
+                    "tilestored [{a} + {s}], tmm0",
+                    "tilestored [{b} + {s}], tmm2"
+                ]
+            ),
+            (false, false) => bf16_block!(
+                tiles,
+                ["tileloadd tmm0, [{a} + {s}]"],
+                [
+                    "tileloadd tmm4, [{a} + {s}]",
+                    "tileloadd tmm6, [{w} + {ws}]",
+                    "tdpbf16ps tmm0, tmm4, tmm6"
+                ],
+                ["tilestored [{a} + {s}], tmm0"]
+            ),
+        }
+    }
+}
