@@ -8,9 +8,9 @@ use std::time::Instant;
 pub enum Numbers {
     /// 32-bit floats.
     F32,
-    /// Pairs of bfloat16, by AVX512-BF16.
+    /// Pairs of bfloat16, by tiles (AMX) or AVX512-BF16.
     Bf16,
-    /// Fours of bytes, by VNNI.
+    /// Fours of bytes, by tiles (AMX) or VNNI.
     Int8,
 }
 
@@ -36,6 +36,10 @@ pub fn multiply_peak(numbers: Numbers, num_threads: usize) -> Option<f64> {
 /// What runs so many loops, and the operations of a loop.
 #[cfg(target_arch = "x86_64")]
 fn kernel(numbers: Numbers) -> Option<(fn(u64), u64)> {
+    #[cfg(target_os = "linux")]
+    if let Some(kernel) = tiles::kernel(numbers) {
+        return Some(kernel);
+    }
     x86::kernel(numbers)
 }
 
@@ -130,6 +134,85 @@ mod x86 {
             }
         }
         black_box(sums);
+    }
+}
+
+/// Products of tiles of 16 rows of 64 bytes (AMX), by assembly: there are no stable intrinsics.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+mod tiles {
+    use std::arch::asm;
+    use std::arch::x86_64::{__cpuid, __cpuid_count};
+
+    use super::Numbers;
+
+    pub(super) fn kernel(numbers: Numbers) -> Option<(fn(u64), u64)> {
+        let sums = 4 * 16 * 16;
+        match numbers {
+            Numbers::Bf16 if is_permitted() => Some((bf16, sums * 32 * 2)),
+            Numbers::Int8 if is_permitted() => Some((int8, sums * 64 * 2)),
+            _ => None,
+        }
+    }
+
+    /// Whether the processor has tiles of both kinds, and Linux gives them to this process.
+    fn is_permitted() -> bool {
+        const KINDS: u32 = 1 << 22 | 1 << 24 | 1 << 25;
+        const ARCH_REQ_XCOMP_PERM: libc::c_long = 0x1023;
+        const XFEATURE_XTILEDATA: libc::c_long = 18;
+        __cpuid(0).eax >= 7
+            && __cpuid_count(7, 0).edx & KINDS == KINDS
+            // SAFETY: two numbers are the arguments; the call touches no memory of this process, and
+            // is refused where the system doesn't keep tiles.
+            && unsafe {
+                libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0
+            }
+    }
+
+    /// The shapes of eight tiles.
+    #[repr(C, align(64))]
+    struct Config {
+        palette: [u8; 16],
+        row_bytes: [u16; 16],
+        rows: [u8; 16],
+    }
+
+    static WHOLE: Config = Config {
+        palette: [1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+        row_bytes: [64, 64, 64, 64, 64, 64, 64, 64, 0, 0, 0, 0, 0, 0, 0, 0],
+        rows: [16, 16, 16, 16, 16, 16, 16, 16, 0, 0, 0, 0, 0, 0, 0, 0],
+    };
+
+    macro_rules! multiply {
+        ($loops:ident, $product:literal) => {
+            // SAFETY: the processor has tiles, as `kernel` asked; the shapes are read from a static,
+            // and nothing else of memory is touched.
+            unsafe {
+                asm!(
+                    "ldtilecfg [{config}]",
+                    "2:",
+                    concat!($product, " tmm0, tmm4, tmm6"),
+                    concat!($product, " tmm1, tmm4, tmm7"),
+                    concat!($product, " tmm2, tmm5, tmm6"),
+                    concat!($product, " tmm3, tmm5, tmm7"),
+                    "dec {loops}",
+                    "jnz 2b",
+                    "tilerelease",
+                    config = in(reg) &raw const WHOLE,
+                    loops = inout(reg) $loops.max(1) => _,
+                    out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+                    out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+                    options(nostack),
+                );
+            }
+        };
+    }
+
+    fn bf16(loops: u64) {
+        multiply!(loops, "tdpbf16ps");
+    }
+
+    fn int8(loops: u64) {
+        multiply!(loops, "tdpbssd");
     }
 }
 

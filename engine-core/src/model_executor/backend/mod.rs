@@ -219,6 +219,20 @@ pub(crate) trait Backend: Send + Sized + 'static {
         out: &mut Self::Activation,
     ) -> Result<(), ModelError>;
 
+    /// `out = act(gate) * up` of `[gate | up] = x * matrix^T + bias`; `gate_up` is room for these, and
+    /// holds anything afterwards.
+    fn linear_act_and_mul(
+        &mut self,
+        x: &Self::Activation,
+        matrix: &Self::Matrix,
+        act: HiddenAct,
+        gate_up: &mut Self::Activation,
+        out: &mut Self::Activation,
+    ) -> Result<(), ModelError> {
+        self.linear(x, matrix, gate_up)?;
+        self.act_and_mul(act, gate_up, out)
+    }
+
     /// Chooses the experts of each row by its logits `[rows, num_experts]`. The rows that go
     /// through one expert then stand together, the experts ascending, in what the operations on
     /// experts call routed rows.

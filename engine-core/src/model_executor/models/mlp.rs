@@ -57,8 +57,7 @@ impl<B: Backend> GatedMlp<B> {
             delta,
             ..
         } = buffers;
-        backend.linear(normed, &self.gate_up_proj, gate_up)?;
-        backend.act_and_mul(self.act, gate_up, mlp)?;
+        backend.linear_act_and_mul(normed, &self.gate_up_proj, self.act, gate_up, mlp)?;
         backend.linear(mlp, &self.down_proj, delta)
     }
 }

@@ -39,10 +39,14 @@ const MOST_ROWS: usize = 2 * TILE_ROWS;
 const STEP_BYTES: usize = STEP * PANEL_WIDTH * size_of::<u32>();
 
 /// Bytes ahead of the only block of rows.
-const DISTANCE: usize = 8192;
+const DISTANCE: usize = 4096;
 
 /// Blocks of rows that still wait for memory: each asks for its share of what follows.
 const MOST_BLOCKS: usize = 8;
+
+/// Rows from which on a part of the depth passes at a time, and that part.
+const MANY_ROWS: usize = 192;
+const STEPS_OF_MANY: usize = 8;
 
 impl PanelKernel for Bf16TileKernel<'_> {
     type Input = u32;
@@ -58,12 +62,13 @@ impl PanelKernel for Bf16TileKernel<'_> {
         self.matrix.in_features() / 4
     }
     fn depth_block(&self) -> usize {
-        256
+        // The kernel walks it by itself.
+        self.depth().max(STEP)
     }
     fn row_block(&self) -> usize {
-        // Whose activations take half of the second cache.
+        // Whose activations take two thirds of the second cache.
         let row_bytes = stride(self.matrix.in_features()) * size_of::<u32>();
-        ((1 << 20) / row_bytes).clamp(MOST_ROWS, 256) / MOST_ROWS * MOST_ROWS
+        ((5 << 18) / row_bytes.max(1)).clamp(MOST_ROWS, 256) / MOST_ROWS * MOST_ROWS
     }
     fn row_step(&self) -> usize {
         MOST_ROWS
@@ -76,11 +81,30 @@ impl PanelKernel for Bf16TileKernel<'_> {
         let pairs = weights.len() / (2 * PANEL_WIDTH);
         let (whole, end) = (pairs / STEP * STEP, part.first + part.depth);
         let steps = (end.min(whole) - part.first.min(whole)) / STEP;
+        // Where many rows pass, so many steps that their weights stay in the first cache; few rows are
+        // faster with sums that stay in their tiles.
+        let steps_at_once = match part.rows {
+            MANY_ROWS.. => STEPS_OF_MANY,
+            _ => steps.max(1),
+        };
         // SAFETY: the caller vouches for rows, results and columns; the level was checked in `new`.
+        // The sums go on where they stopped.
         unsafe {
-            if steps > 0 {
-                let weights = weights[(part.first * PANEL_WIDTH + col) * 2..].as_ptr();
-                multiply_steps(weights, steps, wide, part);
+            for first in (0..steps).step_by(steps_at_once) {
+                let at = part.first + first * STEP;
+                let weights = weights[(at * PANEL_WIDTH + col) * 2..].as_ptr();
+                let (init, init_stride) = match first {
+                    0 => (part.init, part.init_stride),
+                    _ => (part.c.cast_const(), part.c_stride),
+                };
+                let part = Part {
+                    x: part.x.add(first * STEP),
+                    init,
+                    init_stride,
+                    ..*part
+                };
+                let count = (steps - first).min(steps_at_once);
+                multiply_steps(weights, count, wide, &part);
             }
             if end > whole {
                 // The last pairs, and zeros after them.

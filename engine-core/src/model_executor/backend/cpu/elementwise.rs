@@ -5,6 +5,7 @@
 
 use super::activation::{Activation, for_each_row};
 use super::buffer::SharedMut;
+use super::panels::PANEL_WIDTH;
 use super::simd::{self, LANES, Simd, SimdLevel, dispatch};
 use crate::model_executor::compute_pool::ComputePool;
 use crate::model_executor::config::HiddenAct;
@@ -79,6 +80,40 @@ dispatch! {
     unsafe fn act_and_mul_row(
         act: HiddenAct, gate: *const f32, up: *const f32, width: usize, out: *mut f32,
     ) = act_and_mul_body
+}
+
+/// `out = act(gate) * up` of `rows` rows `[gate | up]` of 32 values each.
+#[inline(always)]
+unsafe fn act_and_mul_panels_body<S: Simd>(
+    act: HiddenAct,
+    gate_up: *const f32,
+    rows: usize,
+    out: *mut f32,
+    out_stride: usize,
+) {
+    // SAFETY: all accesses lie within what the caller vouches for.
+    unsafe {
+        for row in 0..rows {
+            let (from, to) = (
+                gate_up.add(row * 2 * PANEL_WIDTH),
+                out.add(row * out_stride),
+            );
+            for i in (0..PANEL_WIDTH).step_by(LANES) {
+                let (gate, up) = (S::load(from.add(i)), S::load(from.add(PANEL_WIDTH + i)));
+                S::store(to.add(i), gated::<S>(act, gate, up));
+            }
+        }
+    }
+}
+
+dispatch! {
+    /// The activation of a panel's outputs; see `act_and_mul_panels_body`.
+    ///
+    /// # Safety
+    /// `gate_up` must be valid for 64 values of each row, `out` for 32 at its stride.
+    pub(crate) unsafe fn act_and_mul_panels(
+        act: HiddenAct, gate_up: *const f32, rows: usize, out: *mut f32, out_stride: usize,
+    ) = act_and_mul_panels_body
 }
 
 /// `bound * tanh(x / bound)`, with `tanh(y) = 2 / (1 + exp(-2 * y)) - 1`.

@@ -18,6 +18,7 @@ use super::simd::SimdLevel;
 use super::weight_cache::{CachedMatrix, WeightCache};
 use crate::model_executor::ModelDtype;
 use crate::model_executor::compute_pool::ComputePool;
+use crate::model_executor::config::HiddenAct;
 use crate::model_executor::error::ModelError;
 use crate::model_executor::quantization::{KFormat, QuantizedFormat};
 use crate::model_executor::weights::{StoredTensor, WeightFormat};
@@ -152,6 +153,11 @@ impl PackedMatrix {
         })
     }
 
+    /// Whether [`Outputs::Gated`] may be asked of it.
+    pub(crate) fn is_gateable(&self) -> bool {
+        !matches!(self, Self::Stacked(_)) && panels::is_gateable(self.out_features())
+    }
+
     /// Writes row `feature` of the matrix, as a table of embeddings is read.
     pub(crate) fn read_row(&self, feature: usize, out: &mut [f32]) {
         each_format!(self, matrix => matrix.read_row(feature, out), stacked => {
@@ -269,6 +275,8 @@ impl Conversion {
 pub(crate) enum Outputs<'a> {
     /// All of every row, rows at this stride.
     All { stride: usize },
+    /// `act(first half) * second half` of every row, rows at this stride. Not of stacked matrices.
+    Gated { act: HiddenAct, stride: usize },
     /// These of the only row.
     Chosen(&'a [u32]),
 }
@@ -350,6 +358,7 @@ impl Linear<'_> {
                     first += matrix.out_features();
                 }
             }
+            Outputs::Gated { .. } => unreachable!("asked of matrices that are not stacked"),
             Outputs::Chosen(features) => {
                 // Only embeddings and LM heads are asked for some, and they are one tensor.
                 let mut chosen = [0.0];
@@ -447,6 +456,9 @@ impl Linear<'_> {
     ) -> Result<(), ModelError> {
         match outputs {
             Outputs::All { stride } => panels::multiply(kernel, self.pool, x, out, stride),
+            Outputs::Gated { act, stride } => {
+                panels::multiply_gated(kernel, self.level, self.pool, x, act, out, stride)
+            }
             Outputs::Chosen(features) => {
                 panels::multiply_chosen(kernel, self.pool, x, features, out)
             }

@@ -2,6 +2,8 @@
 
 use protocol::Quantization;
 
+use super::activation::Activation;
+use super::elementwise;
 use super::experts::ExpertRows;
 use super::kernel_tests::{Random, bytes, close, filled};
 use super::linear::{Conversion, Linear, Outputs, PackedMatrix, Packing};
@@ -10,6 +12,7 @@ use super::simd::SimdLevel;
 use super::weight_cache::WeightCache;
 use crate::model_executor::ModelDtype;
 use crate::model_executor::compute_pool::ComputePool;
+use crate::model_executor::config::HiddenAct;
 use crate::model_executor::quantization::GROUP;
 use crate::model_executor::weights::{MatrixRole, StoredTensor, WeightFormat};
 
@@ -341,13 +344,13 @@ fn a_row_is_the_same_in_any_number_of_rows() {
     let mut random = Random(5);
     let (n, k) = (70, 1301);
     let data = bytes(&random.values(n * k));
-    let x = filled(150, k, &mut random);
+    let x = filled(256, k, &mut random);
     for kind in KINDS {
         let matrix = pack(&pool, kind, k, &[StoredTensor::f32(n, k, &data)], None);
         for level in SimdLevel::available() {
             let linear = Linear { pool: &pool, level };
             let outputs = Outputs::All { stride: n };
-            let mut all = vec![0.0; 150 * n];
+            let mut all = vec![0.0; 256 * n];
             multiply(linear, &matrix, &x.as_rows(), outputs, &mut all);
             for rows in 1..=30 {
                 let some = Rows {
@@ -357,6 +360,54 @@ fn a_row_is_the_same_in_any_number_of_rows() {
                 let mut out = vec![0.0; rows * n];
                 multiply(linear, &matrix, &some, outputs, &mut out);
                 assert!(out == all[..rows * n], "{kind:?} {level:?}: {rows} rows");
+            }
+        }
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "too much for an interpreter")]
+fn gated_outputs_are_those_of_two_steps() {
+    let pool = ComputePool::new(2).unwrap();
+    let (width, k) = (96, 333);
+    let mut random = Random(17);
+    let (data, bias) = (
+        bytes(&random.values(2 * width * k)),
+        random.values(2 * width),
+    );
+    let tensor = StoredTensor::f32(2 * width, k, &data);
+    for kind in KINDS {
+        let matrix = pack(&pool, kind, k, std::slice::from_ref(&tensor), Some(&bias));
+        assert!(matrix.is_gateable());
+        for level in SimdLevel::available() {
+            let linear = Linear { pool: &pool, level };
+            for rows in [1, 3, 17, 40, 100, 300] {
+                let x = filled(rows, k, &mut random);
+                let mut gate_up = Activation::allocate(rows, 2 * width).unwrap();
+                let mut expected = Activation::allocate(rows, width).unwrap();
+                let mut found = Activation::allocate(rows, width).unwrap();
+                gate_up.set_rows(rows).unwrap();
+                found.set_rows(rows).unwrap();
+                let stride = gate_up.stride();
+                let outputs = Outputs::All { stride };
+                multiply(
+                    linear,
+                    &matrix,
+                    &x.as_rows(),
+                    outputs,
+                    gate_up.as_mut_slice(),
+                );
+                let act = HiddenAct::Silu;
+                elementwise::act_and_mul(&pool, level, act, &gate_up, &mut expected).unwrap();
+                let stride = found.stride();
+                let outputs = Outputs::Gated { act, stride };
+                multiply(linear, &matrix, &x.as_rows(), outputs, found.as_mut_slice());
+                for row in 0..rows {
+                    assert!(
+                        found.row(row) == expected.row(row),
+                        "{kind:?} {level:?} {rows}"
+                    );
+                }
             }
         }
     }

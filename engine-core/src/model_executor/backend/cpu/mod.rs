@@ -22,6 +22,8 @@ mod format;
 mod integer;
 mod integer_product;
 #[cfg(target_arch = "x86_64")]
+mod integer_tiles;
+#[cfg(target_arch = "x86_64")]
 mod integer_x86;
 mod k_multiply;
 mod k_quants;
@@ -111,9 +113,15 @@ impl<F: Format> CpuBackend<F> {
         dtype: ModelDtype,
         weight_cache: Arc<WeightCache>,
     ) -> Self {
+        let level = SimdLevel::detect();
+        tracing::info!(
+            instructions = level.name(),
+            threads = pool.num_threads(),
+            "CPU kernels"
+        );
         Self {
             pool,
-            level: SimdLevel::detect(),
+            level,
             dtype,
             weight_cache,
             max_in_features: AtomicUsize::new(0),
@@ -402,6 +410,25 @@ impl<F: Format> Backend for CpuBackend<F> {
         out: &mut Activation,
     ) -> Result<(), ModelError> {
         elementwise::act_and_mul(&self.pool, self.level, act, gate_up, out)
+    }
+
+    fn linear_act_and_mul(
+        &mut self,
+        x: &Activation,
+        matrix: &PackedMatrix,
+        act: HiddenAct,
+        gate_up: &mut Activation,
+        out: &mut Activation,
+    ) -> Result<(), ModelError> {
+        if !matrix.is_gateable() {
+            self.linear(x, matrix, gate_up)?;
+            return self.act_and_mul(act, gate_up, out);
+        }
+        out.set_rows(x.rows())?;
+        assert!(2 * out.width() == matrix.out_features(), "widths differ");
+        let stride = out.stride();
+        let outputs = Outputs::Gated { act, stride };
+        self.multiply(matrix, &x.as_rows(), outputs, out.as_mut_slice())
     }
 
     fn route(&mut self, logits: &Activation, choice: ExpertChoice) -> Result<(), ModelError> {

@@ -176,7 +176,10 @@ pub(crate) unsafe fn multiply_rows<F: Format>(
     }
     let most = match level {
         #[cfg(target_arch = "x86_64")]
-        SimdLevel::Avx512(_) | SimdLevel::Avx512Vnni(_) | SimdLevel::Avx512Bf16(_) | SimdLevel::Amx(_) => MAX_ROWS,
+        SimdLevel::Avx512(_)
+        | SimdLevel::Avx512Vnni(_)
+        | SimdLevel::Avx512Bf16(_)
+        | SimdLevel::Amx(_) => MAX_ROWS,
         #[cfg(target_arch = "x86_64")]
         SimdLevel::Avx2(_) => 6,
         #[cfg(target_arch = "aarch64")]
@@ -190,13 +193,19 @@ pub(crate) unsafe fn multiply_rows<F: Format>(
         unsafe {
             match level {
                 #[cfg(target_arch = "x86_64")]
-                SimdLevel::Avx512(_) | SimdLevel::Avx512Vnni(_) | SimdLevel::Avx512Bf16(_) | SimdLevel::Amx(_)
+                SimdLevel::Avx512(_)
+                | SimdLevel::Avx512Vnni(_)
+                | SimdLevel::Avx512Bf16(_)
+                | SimdLevel::Amx(_)
                     if wide =>
                 {
                     multiply_block!(multiply_avx512, 2, block, 0, [1, 2, 3, 4, 5, 6, 7, 8]);
                 }
                 #[cfg(target_arch = "x86_64")]
-                SimdLevel::Avx512(_) | SimdLevel::Avx512Vnni(_) | SimdLevel::Avx512Bf16(_) | SimdLevel::Amx(_) => {
+                SimdLevel::Avx512(_)
+                | SimdLevel::Avx512Vnni(_)
+                | SimdLevel::Avx512Bf16(_)
+                | SimdLevel::Amx(_) => {
                     multiply_block!(multiply_avx512, 1, block, 0, [1, 2, 3, 4, 5, 6, 7, 8]);
                 }
                 #[cfg(target_arch = "x86_64")]

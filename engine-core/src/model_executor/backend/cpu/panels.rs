@@ -5,16 +5,22 @@
 //! lanes and every output is one chain of multiply-adds whatever the number of rows. One row
 //! streams each panel once from memory; with more rows a panel comes from the cache again.
 
+use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use super::buffer::SharedMut;
+use super::elementwise::act_and_mul_panels;
 use super::experts::ExpertRows;
-use super::simd::{LANES, Simd};
+use super::simd::{LANES, Simd, SimdLevel};
 use crate::model_executor::compute_pool::ComputePool;
+use crate::model_executor::config::HiddenAct;
 use crate::model_executor::error::ModelError;
 
 /// Outputs of a panel.
 pub(crate) const PANEL_WIDTH: usize = 2 * LANES;
+
+/// Most rows of a block, whatever the kernel.
+const MOST_ROWS: usize = 256;
 
 /// Panels that stay in the caches while blocks of rows pass.
 const PANEL_BLOCK: usize = 8;
@@ -155,8 +161,7 @@ struct Tiling {
 }
 
 impl Tiling {
-    fn of<K: PanelKernel>(kernel: &K, num_threads: usize, rows: usize) -> Self {
-        let num_panels = kernel.out_features().div_ceil(PANEL_WIDTH);
+    fn of<K: PanelKernel>(kernel: &K, num_panels: usize, num_threads: usize, rows: usize) -> Self {
         let rows_per_block = rows
             .div_ceil(rows.div_ceil(kernel.row_block()).max(1))
             .next_multiple_of(kernel.row_step())
@@ -177,6 +182,17 @@ impl Tiling {
     fn num_tiles(&self) -> usize {
         self.num_panels.div_ceil(self.panels_per_tile) * self.row_blocks
     }
+
+    /// Rows and panels of a tile of the product of `rows` rows.
+    fn tile(&self, tile: usize, rows: usize) -> (Range<usize>, Range<usize>) {
+        // Blocks of rows follow one another, so that the panels are read from memory once.
+        let first_row = tile % self.row_blocks * self.rows_per_block;
+        let first_panel = tile / self.row_blocks * self.panels_per_tile;
+        (
+            first_row..rows.min(first_row + self.rows_per_block),
+            first_panel..self.num_panels.min(first_panel + self.panels_per_tile),
+        )
+    }
 }
 
 /// `out[r, ..] = x[r, ..] * matrix^T + bias`, results `out_features` wide at `out_stride`.
@@ -188,10 +204,71 @@ pub(crate) fn multiply<K: PanelKernel>(
     out_stride: usize,
 ) -> Result<(), ModelError> {
     x.check(kernel.depth());
-    let tiling = Tiling::of(kernel, pool.num_threads(), x.count);
+    let num_panels = kernel.out_features().div_ceil(PANEL_WIDTH);
+    let tiling = Tiling::of(kernel, num_panels, pool.num_threads(), x.count);
     let to = SharedMut::new(out);
     pool.run(tiling.num_tiles(), &|tile, _| {
         multiply_tile(kernel, tiling, tile, x, 0..x.count, to, out_stride);
+    })?;
+    Ok(())
+}
+
+/// Whether [`multiply_gated`] can be used: both halves are whole panels.
+pub(crate) fn is_gateable(out_features: usize) -> bool {
+    out_features.is_multiple_of(2 * PANEL_WIDTH)
+}
+
+/// `out = act(gate) * up` of `[gate | up] = x * matrix^T + bias`, which is kept nowhere: the panel of
+/// some gates and that of their factors go one after the other.
+pub(crate) fn multiply_gated<K: PanelKernel>(
+    kernel: &K,
+    level: SimdLevel,
+    pool: &ComputePool,
+    x: &Rows<'_, K::Input>,
+    act: HiddenAct,
+    out: &mut [f32],
+    out_stride: usize,
+) -> Result<(), ModelError> {
+    x.check(kernel.depth());
+    assert!(is_gateable(kernel.out_features()), "halves of panels");
+    let num_panels = kernel.out_features() / (2 * PANEL_WIDTH);
+    let mut tiling = Tiling::of(kernel, num_panels, pool.num_threads(), x.count);
+    tiling.panels_per_tile = tiling.panels_per_tile.div_ceil(2);
+    assert!(tiling.rows_per_block <= MOST_ROWS, "rows of a block");
+    let to = SharedMut::new(out);
+    pool.run(tiling.num_tiles(), &|tile, _| {
+        let (rows, panels) = tiling.tile(tile, x.count);
+        let mut gate_up = [const { MaybeUninit::<f32>::uninit() }; MOST_ROWS * 2 * PANEL_WIDTH];
+        let gate_up = gate_up.as_mut_ptr().cast::<f32>();
+        for panel in panels {
+            let col = panel * PANEL_WIDTH;
+            for row in rows.clone() {
+                // SAFETY: only checks the bounds of what is written below.
+                let _ = unsafe { to.ptr(row * out_stride + col, PANEL_WIDTH) };
+            }
+            // SAFETY: `x` holds the rows, the matrix both panels and their biases, `gate_up` 64
+            // values of each row; 32 of each row of `out` belong to this tile and lie within it, as
+            // just checked.
+            unsafe {
+                for half in 0..2 {
+                    let panel = panel + half * num_panels;
+                    let part = Part {
+                        rows: rows.len(),
+                        first: 0,
+                        depth: kernel.depth(),
+                        x: x.data.as_ptr().add(rows.start * x.stride),
+                        x_stride: x.stride,
+                        init: kernel.bias()[panel * PANEL_WIDTH..].as_ptr(),
+                        init_stride: 0,
+                        c: gate_up.add(half * PANEL_WIDTH),
+                        c_stride: 2 * PANEL_WIDTH,
+                    };
+                    multiply_panel(kernel, panel, PANEL_WIDTH, part);
+                }
+                let to = to.ptr(rows.start * out_stride + col, PANEL_WIDTH);
+                act_and_mul_panels(level, act, gate_up, rows.len(), to, out_stride);
+            }
+        }
     })?;
     Ok(())
 }
@@ -208,7 +285,8 @@ pub(crate) fn multiply_groups<K: PanelKernel>(
     let tiling_of = |group: &ExpertRows| {
         let kernel = kernel_of(group.expert);
         x.check(kernel.depth());
-        Tiling::of(&kernel, pool.num_threads(), group.count)
+        let num_panels = kernel.out_features().div_ceil(PANEL_WIDTH);
+        Tiling::of(&kernel, num_panels, pool.num_threads(), group.count)
     };
     let num_tiles = groups
         .iter()
@@ -240,11 +318,9 @@ fn multiply_tile<K: PanelKernel>(
     out_stride: usize,
 ) {
     assert!(rows.end <= x.count, "rows out of range");
-    // Blocks of rows follow one another, so that the panels are read from memory once.
-    let first_row = rows.start + tile % tiling.row_blocks * tiling.rows_per_block;
-    let first_panel = tile / tiling.row_blocks * tiling.panels_per_tile;
-    let count = (rows.end - first_row).min(tiling.rows_per_block);
-    for panel in first_panel..(first_panel + tiling.panels_per_tile).min(tiling.num_panels) {
+    let (block, panels) = tiling.tile(tile, rows.len());
+    let (first_row, count) = (rows.start + block.start, block.len());
+    for panel in panels {
         let col = panel * PANEL_WIDTH;
         let cols = (kernel.out_features() - col).min(PANEL_WIDTH);
         for row in 0..count {

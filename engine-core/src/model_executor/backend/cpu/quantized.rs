@@ -10,6 +10,8 @@ use half::f16;
 use super::buffer::Buffer;
 use super::integer::IntegerSimd;
 use super::integer_product::{IntegerProduct, multiply_rows};
+#[cfg(target_arch = "x86_64")]
+use super::integer_tiles;
 use super::packing::{for_each_row_of_panel, pack_panels, padded_bias};
 use super::panels::{PANEL_WIDTH, PanelKernel, Part};
 use super::prefetch::RowBlock;
@@ -21,10 +23,10 @@ use crate::model_executor::quantization::{GROUP, Group, QuantizedFormat};
 use crate::model_executor::weights::StoredTensor;
 
 /// Bytes of a group's scales.
-const SCALES: usize = 2 * PANEL_WIDTH;
+pub(super) const SCALES: usize = 2 * PANEL_WIDTH;
 
 /// Bytes that one instruction multiplies: 4 values of 16 outputs.
-const STEP: usize = 4 * LANES;
+pub(super) const STEP: usize = 4 * LANES;
 
 /// A format's layout in a panel.
 pub(crate) trait Layout: Send + Sync + 'static {
@@ -176,13 +178,33 @@ impl<L: Layout> PanelKernel for QuantizedKernel<'_, L> {
         self.matrix.in_features / 2
     }
     fn depth_block(&self) -> usize {
+        if self.level.has_tiles() {
+            // They walk it in chunks of their own.
+            return self.depth().max(1);
+        }
         16 * 1024 / L::GROUP_BYTES
+    }
+    fn row_block(&self) -> usize {
+        if !self.level.has_tiles() {
+            return 96;
+        }
+        // Whose activations take two thirds of the second cache.
+        let row_bytes = self.depth() * size_of::<ActivationGroup>();
+        ((5 << 18) / row_bytes.max(1)).clamp(32, 256) / 16 * 16
+    }
+    fn row_step(&self) -> usize {
+        if self.level.has_tiles() { 16 } else { 1 }
     }
     fn bias(&self) -> &[f32] {
         &self.matrix.bias
     }
     unsafe fn multiply(&self, panel: usize, col: usize, wide: bool, part: &Part<ActivationGroup>) {
         let groups = self.matrix.groups(panel, part.first).as_ptr();
+        #[cfg(target_arch = "x86_64")]
+        if self.level.has_tiles() && wide && part.rows >= integer_tiles::LEAST_ROWS {
+            // SAFETY: the caller vouches for rows, results and groups; the level has tiles.
+            return unsafe { integer_tiles::multiply::<L>(groups, part) };
+        }
         // SAFETY: the caller vouches for rows, results, columns and groups.
         unsafe { multiply_rows::<Self>(self.level, groups, col, wide, part) }
     }

@@ -60,7 +60,7 @@ unsafe fn quantize_body<S: Simd>(
             });
             let (a, b) = (S::round(S::mul(a, inverse)), S::round(S::mul(b, inverse)));
             // Exact: at most 32 times 127. NaN where a value was not finite.
-            let halves = [simd::sum::<S>(a), simd::sum::<S>(b)];
+            let halves = [S::sum_whole(a), S::sum_whole(b)];
             let sum = halves[0] + halves[1];
             let group = &mut *out.add(first / GROUP);
             group.scale = if sum.is_nan() {

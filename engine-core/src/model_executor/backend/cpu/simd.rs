@@ -87,6 +87,27 @@ impl SimdLevel {
         levels
     }
 
+    /// What it is called in logs.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Portable => "portable",
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2(_) => "AVX2",
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512(_) => "AVX-512",
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512Vnni(_) => "AVX-512 with VNNI",
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512Bf16(_) => "AVX-512 with VNNI and BF16",
+            #[cfg(target_arch = "x86_64")]
+            Self::Amx(_) => "AMX",
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon => "NEON",
+            #[cfg(target_arch = "aarch64")]
+            Self::NeonDot(_) => "NEON with dot products",
+        }
+    }
+
     /// Whether bfloat16 itself is multiplied.
     pub(crate) fn has_bf16_dot(self) -> bool {
         match self {
@@ -139,6 +160,16 @@ pub(crate) trait Simd {
     unsafe fn abs(a: Self::V) -> Self::V;
     /// The largest lane.
     unsafe fn max_lane(a: Self::V) -> f32;
+    /// The sum of lanes that are whole numbers with a sum below 2^24: exact in whatever order. NaN
+    /// where one is.
+    #[inline(always)]
+    unsafe fn sum_whole(a: Self::V) -> f32
+    where
+        Self: Sized,
+    {
+        // SAFETY: the caller vouches for the level.
+        unsafe { sum::<Self>(a) }
+    }
     /// To the nearest whole number, ties to even.
     unsafe fn round(a: Self::V) -> Self::V;
     /// Asks for the cache line at `from`, which may lie anywhere.

@@ -91,6 +91,10 @@ impl Simd for Avx512 {
         unsafe { _mm512_reduce_max_ps(a) }
     }
     #[inline(always)]
+    unsafe fn sum_whole(a: Self::V) -> f32 {
+        unsafe { _mm512_reduce_add_ps(a) }
+    }
+    #[inline(always)]
     unsafe fn round(a: Self::V) -> Self::V {
         unsafe { _mm512_roundscale_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(a) }
     }
@@ -225,6 +229,18 @@ impl Simd for Avx2 {
             );
             let two = _mm_max_ps(four, _mm_movehl_ps(four, four));
             _mm_cvtss_f32(_mm_max_ss(two, _mm_shuffle_ps::<1>(two, two)))
+        }
+    }
+    #[inline(always)]
+    unsafe fn sum_whole(a: Self::V) -> f32 {
+        unsafe {
+            let eight = _mm256_add_ps(a.0, a.1);
+            let four = _mm_add_ps(
+                _mm256_castps256_ps128(eight),
+                _mm256_extractf128_ps::<1>(eight),
+            );
+            let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+            _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps::<1>(two, two)))
         }
     }
     #[inline(always)]

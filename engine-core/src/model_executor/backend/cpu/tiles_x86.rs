@@ -6,7 +6,7 @@
 //! one there is nothing in them that the system would have to save.
 
 use std::arch::asm;
-use std::arch::x86_64::{__cpuid, __cpuid_count};
+use std::arch::x86_64::{__cpuid, __cpuid_count, __m512};
 use std::marker::PhantomData;
 
 /// Rows of a tile.
@@ -49,7 +49,13 @@ fn permission() -> bool {
     const ARCH_REQ_XCOMP_PERM: libc::c_long = 0x1023;
     const XFEATURE_XTILEDATA: libc::c_long = 18;
     // SAFETY: the call has two numbers as arguments and touches no memory of this process.
-    unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0 }
+    unsafe {
+        libc::syscall(
+            libc::SYS_arch_prctl,
+            ARCH_REQ_XCOMP_PERM,
+            XFEATURE_XTILEDATA,
+        ) == 0
+    }
 }
 
 /// How other systems are asked is not known here.
@@ -83,28 +89,33 @@ impl Tiles {
     /// # Safety
     /// The processor must have tiles and this process may use them. One value lives at a time.
     pub(super) unsafe fn for_bf16(rows: usize) -> Self {
-        let (first, second) = (rows.min(TILE_ROWS) as u8, rows.saturating_sub(TILE_ROWS) as u8);
+        let (first, second) = (
+            rows.min(TILE_ROWS) as u8,
+            rows.saturating_sub(TILE_ROWS) as u8,
+        );
         let weights = TILE_ROWS as u8;
         // SAFETY: the caller vouches for the processor; no tile has more than 16 rows of 64 bytes.
         unsafe {
             Self::load(
-                [first, first, second, second, first, second, weights, weights],
+                [
+                    first, first, second, second, first, second, weights, weights,
+                ],
                 [TILE_BYTES as u16; 8],
             )
         }
     }
 
-    /// The shapes for [`multiply_bytes`] of `rows` rows, at least 1 and at most 16.
+    /// The shapes for [`multiply_bytes`] of 16 rows and of `rest` rows, fewer than 16.
     ///
     /// # Safety
     /// As for [`Self::for_bf16`].
-    pub(super) unsafe fn for_bytes(rows: usize) -> Self {
-        let rows = rows as u8;
+    pub(super) unsafe fn for_bytes(rest: usize) -> Self {
+        let (rows, rest) = (TILE_ROWS as u8, rest as u8);
         // SAFETY: as above.
         unsafe {
             Self::load(
-                [rows, rows, rows, 8, 8, 0, 0, 0],
-                [64, 64, 32, 64, 64, 0, 0, 0],
+                [rows, rows, 8, rest, rest, 0, 0, 0],
+                [64, 32, 64, 64, 32, 0, 0, 0],
             )
         }
     }
@@ -322,5 +333,122 @@ pub(super) unsafe fn multiply_bf16(_shapes: &Tiles, rows: usize, wide: bool, til
                 ["tilestored [{a} + {s}], tmm0"]
             ),
         }
+    }
+}
+
+/// One block of assembly: sums, rows and weights are in these tiles.
+macro_rules! bytes_block {
+    ($x:expr, $x_stride:expr, $weights:expr, $sums:expr, $c:literal, $a:literal, $b:literal) => {
+        asm!(
+            concat!("tilezero ", $c),
+            concat!("tileloadd ", $b, ", [{w} + {line}]"),
+            concat!("tileloadd ", $a, ", [{x} + {s}]"),
+            concat!("tdpbssd ", $c, ", ", $a, ", ", $b),
+            concat!("tilestored [{c} + {line}], ", $c),
+            x = in(reg) $x,
+            s = in(reg) $x_stride,
+            w = in(reg) $weights,
+            c = in(reg) $sums,
+            line = in(reg) TILE_BYTES,
+            out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+            out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+            options(nostack, preserves_flags),
+        )
+    };
+}
+
+/// Sums over 32 products of bytes for `ROWS` rows and 16 columns: `sums[row][col]`, 64 bytes a row.
+///
+/// # Safety
+/// This thread's tiles must be those of [`Tiles::for_bytes`], with `ROWS` as the rest where it is
+/// below 16. `x` must be valid for `ROWS` rows of 32 bytes, `x_stride` bytes apart, `weights` for 8
+/// rows of 64 bytes, four of each column, and `sums` for `ROWS` rows.
+#[inline(always)]
+pub(super) unsafe fn multiply_bytes<const ROWS: usize>(
+    _shapes: &Tiles,
+    x: *const i8,
+    x_stride: usize,
+    weights: *const i8,
+    sums: *mut i32,
+) {
+    // SAFETY: the caller vouches for the shapes and for what is read and written.
+    unsafe {
+        if ROWS == TILE_ROWS {
+            bytes_block!(x, x_stride, weights, sums, "tmm0", "tmm1", "tmm2");
+        } else {
+            bytes_block!(x, x_stride, weights, sums, "tmm3", "tmm4", "tmm2");
+        }
+    }
+}
+
+/// One row of [`add_scaled`]. By assembly, since the compiler would have all products of scales first,
+/// more than there are registers for.
+macro_rules! scaled_row {
+    ($totals:ident, $row:literal, $quad:ident, $address:literal, $stride:ident, $thrice:ident,
+        $scales:ident, $sums:ident) => {
+        if let Some(total) = $totals.get_mut($row) {
+            asm!(
+                concat!("vmulps zmm30, {scales}, dword ptr [", $address, "]{{1to16}}"),
+                "vcvtdq2ps zmm31, zmmword ptr [{sums} + {row}]",
+                "vfmadd231ps {total}, zmm31, zmm30",
+                // Not all addresses need all of them.
+                "/* {q} {s} {s3} */",
+                total = inout(zmm_reg) *total,
+                scales = in(zmm_reg) $scales,
+                q = in(reg) $quad,
+                s = in(reg) $stride,
+                s3 = in(reg) $thrice,
+                sums = in(reg) $sums,
+                row = const $row * TILE_BYTES,
+                out("zmm30") _,
+                out("zmm31") _,
+                options(readonly, nostack, preserves_flags),
+            );
+        }
+    };
+}
+
+/// `totals[row] += sums[row] * (scales * x_scale of the row)`, the sums as f32.
+///
+/// # Safety
+/// The processor must have AVX-512. `sums` must be valid for a tile of `ROWS` rows, `x_scales` for a
+/// value of each of them, `x_stride` bytes apart.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(super) unsafe fn add_scaled<const ROWS: usize>(
+    totals: &mut [__m512; ROWS],
+    sums: *const i32,
+    scales: __m512,
+    x_scales: *const f32,
+    x_stride: usize,
+) {
+    let quad = |index: usize| x_scales.wrapping_byte_add(index * 4 * x_stride);
+    let (a, b, c, d) = (quad(0), quad(1), quad(2), quad(3));
+    let thrice = 3 * x_stride;
+    macro_rules! rows {
+        ($([$row:literal, $quad:ident, $address:literal]),*) => {
+            $(scaled_row!(totals, $row, $quad, $address, x_stride, thrice, scales, sums);)*
+        };
+    }
+    // SAFETY: the caller vouches for the processor and for what is read.
+    unsafe {
+        rows!(
+            [0, a, "{q}"],
+            [1, a, "{q} + {s}"],
+            [2, a, "{q} + 2*{s}"],
+            [3, a, "{q} + {s3}"],
+            [4, b, "{q}"],
+            [5, b, "{q} + {s}"],
+            [6, b, "{q} + 2*{s}"],
+            [7, b, "{q} + {s3}"],
+            [8, c, "{q}"],
+            [9, c, "{q} + {s}"],
+            [10, c, "{q} + 2*{s}"],
+            [11, c, "{q} + {s3}"],
+            [12, d, "{q}"],
+            [13, d, "{q} + {s}"],
+            [14, d, "{q} + 2*{s}"],
+            [15, d, "{q} + {s3}"]
+        );
     }
 }
