@@ -21,13 +21,26 @@ fn largest_difference(a: &[f32], b: &[f32]) -> f32 {
         .fold(0.0, f32::max)
 }
 
+/// The length of the difference in units of the length of what is expected.
+fn distance(found: &[f32], expected: &[f32]) -> f32 {
+    let differences = std::iter::zip(found, expected).map(|(a, b)| a - b);
+    let squares: f32 = differences.map(|difference| difference * difference).sum();
+    (squares / expected.iter().map(|logit| logit * logit).sum::<f32>()).sqrt()
+}
+
 /// Three steps of two sequences on both backends; the largest difference of any logit.
 fn compare(checkpoint: &RandomCheckpoint, dtype: Dtype, cache: KvCacheDtype) -> f32 {
+    let [cpu, candle] = steps(checkpoint, dtype, cache);
+    largest_difference(&cpu, &candle)
+}
+
+/// The logits of three steps of two sequences, on the CPU backend and on candle's.
+fn steps(checkpoint: &RandomCheckpoint, dtype: Dtype, cache: KvCacheDtype) -> [Vec<f32>; 2] {
     let folder = tempfile::tempdir().unwrap();
     checkpoint.write(folder.path()).unwrap();
     let mut random = Random(checkpoint.seed);
     let (long, short) = (random_ids(&mut random, 90), random_ids(&mut random, 25));
-    let outputs = [BackendKind::Cpu, BackendKind::Candle].map(|backend| {
+    [BackendKind::Cpu, BackendKind::Candle].map(|backend| {
         let mut runner = Runner::with_cache(folder.path(), backend, dtype, cache, 2);
         let mut long = Sequence::new(&long, &[7, 3, 12, 40, 5, 1]);
         let mut short = Sequence::new(&short, &[20, 2]);
@@ -35,8 +48,7 @@ fn compare(checkpoint: &RandomCheckpoint, dtype: Dtype, cache: KvCacheDtype) -> 
         outputs.extend(runner.step(&mut [(&mut short, 24), (&mut long, 19)]));
         outputs.extend(runner.step(&mut [(&mut long, 1), (&mut short, 1)]));
         outputs.concat()
-    });
-    largest_difference(&outputs[0], &outputs[1])
+    })
 }
 
 #[test]
@@ -62,9 +74,12 @@ fn all_families_and_stored_formats_agree_in_f32() {
 fn all_families_agree_in_bf16() {
     for (seed, architecture) in ARCHITECTURES.into_iter().enumerate() {
         let base = RandomCheckpoint::tiny(architecture, 10 + seed as u64);
-        let difference = compare(&base, Dtype::BFloat16, KvCacheDtype::Auto);
-        // Rounded keys and values that lie near a tie may round apart.
-        assert!(difference < 5e-2, "{architecture}: {difference}");
+        let [cpu, candle] = steps(&base, Dtype::BFloat16, KvCacheDtype::Auto);
+        // Keys and values that lie near a tie may round apart. And where the processor multiplies
+        // bfloat16, the CPU backend rounds activations, each by up to 1 in 512, which candle's
+        // doesn't: 0.3 to 2.2 % of the logits' length were seen.
+        let distance = distance(&cpu, &candle);
+        assert!(distance < 4e-2, "{architecture}: {distance}");
     }
 }
 

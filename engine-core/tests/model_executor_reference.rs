@@ -46,8 +46,20 @@ impl Expected {
         assert_eq!(logits.len(), self.last_logits.len());
         let worst = self.largest_difference(&logits);
         let mut rounded = Runner::new(folder, backend, Dtype::BFloat16, 2);
-        let in_bf16 = rounded.prefill(&mut Sequence::new(&self.ids, &table), self.ids.len());
-        let distance = self.distance(&in_bf16);
+        // Where the processor multiplies bfloat16, activations are rounded too, and one that lies near
+        // a tie lets a token take another expert, which is another model: hence the middle of the
+        // distances after some of the last tokens.
+        let lengths = (1..=self.ids.len()).rev().take(5);
+        let mut distances: Vec<f64> = lengths
+            .map(|len| {
+                let [exact, in_bf16] = [&mut runner, &mut rounded].map(|runner| {
+                    runner.prefill(&mut Sequence::new(&self.ids[..len], &table), len)
+                });
+                distance(&in_bf16, &exact)
+            })
+            .collect();
+        distances.sort_by(f64::total_cmp);
+        let distance = distances[distances.len() / 2];
         println!("{what}: largest difference {worst:.1e}, in bf16 a distance of {distance:.1e}");
         assert!(worst <= 2e-3, "{what}: off by {worst}");
         assert!(distance <= 8e-2, "{what}: off by {distance} in bf16");
@@ -67,15 +79,15 @@ impl Expected {
             .map(|(found, expected)| (f64::from(*found) - expected).abs())
             .fold(0.0, f64::max)
     }
+}
 
-    /// The length of the difference in units of the length of what is expected.
-    fn distance(&self, logits: &[f32]) -> f64 {
-        let squares: f64 = std::iter::zip(logits, &self.last_logits)
-            .map(|(found, expected)| (f64::from(*found) - expected).powi(2))
-            .sum();
-        let length: f64 = self.last_logits.iter().map(|logit| logit * logit).sum();
-        (squares / length).sqrt()
-    }
+/// The length of the difference in units of the length of what is expected.
+fn distance(logits: &[f32], expected: &[f32]) -> f64 {
+    let squares: f64 = std::iter::zip(logits, expected)
+        .map(|(found, expected)| f64::from(found - expected).powi(2))
+        .sum();
+    let length: f64 = expected.iter().map(|logit| f64::from(*logit).powi(2)).sum();
+    (squares / length).sqrt()
 }
 
 fn read(folder: &Path) -> Value {

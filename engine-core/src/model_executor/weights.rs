@@ -13,6 +13,8 @@ pub(crate) use super::stored_tensor::{StoredDtype, StoredTensor};
 /// How a backend keeps a matrix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WeightFormat {
+    /// In f32, whatever the model's dtype: products of unrounded activations.
+    Full,
     /// In the model's dtype.
     Dense,
     /// In quantized groups.
@@ -38,7 +40,8 @@ impl WeightFormat {
     /// The format of a matrix under `--quantization`.
     pub(crate) fn of(quantization: Quantization, role: MatrixRole) -> Self {
         match (quantization, role) {
-            (Quantization::None, _) | (_, MatrixRole::Router) => Self::Dense,
+            (_, MatrixRole::Router) => Self::Full,
+            (Quantization::None, _) => Self::Dense,
             (Quantization::Q4_0, MatrixRole::Layer | MatrixRole::Expert) => {
                 Self::Quantized(QuantizedFormat::Q4_0)
             }
@@ -77,7 +80,7 @@ impl WeightFormat {
     /// Bits per value, as a rank. What a file has in about as many bits as asked for is left as it is.
     fn coarseness(self) -> u8 {
         match self {
-            Self::Dense => 0,
+            Self::Full | Self::Dense => 0,
             Self::Quantized(QuantizedFormat::Q8_0) => 1,
             Self::K(KFormat::Q6K) => 2,
             Self::K(KFormat::Q5K) => 3,

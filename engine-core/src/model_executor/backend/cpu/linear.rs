@@ -81,7 +81,7 @@ impl Packing<'_> {
     ) -> Result<PackedMatrix, ModelError> {
         let pool = self.pool;
         Ok(match (format, self.dtype) {
-            (WeightFormat::Dense, ModelDtype::Float32) => {
+            (WeightFormat::Full, _) | (WeightFormat::Dense, ModelDtype::Float32) => {
                 PackedMatrix::F32(DenseMatrix::pack(pool, in_features, parts, bias)?)
             }
             (WeightFormat::Dense, ModelDtype::BFloat16) => {
