@@ -81,6 +81,8 @@ pub(crate) struct Logic {
     ids: HashMap<Formula, FormulaId>,
     sets: Vec<Box<[NodeId]>>,
     set_ids: HashMap<Box<[NodeId]>, SetId>,
+    /// Formulas and their contraries.
+    contraries: HashMap<FormulaId, FormulaId>,
     /// Whether a formula was too deep since this was last asked.
     too_deep: bool,
     /// Operands that were looked at, see [`Logic::charge`].
@@ -381,14 +383,21 @@ impl Logic {
         false
     }
 
-    /// The contrary of a formula that doesn't speak of the next value.
+    /// The contrary of a formula that doesn't speak of the next value. Formulas share parts, so that
+    /// of each is made once: `oneOf` within `oneOf` is as deep as it is written and, written out, has
+    /// twice as many parts at each depth.
     pub(super) fn contrary(&mut self, id: FormulaId) -> FormulaId {
-        match self.formula(id).clone() {
+        if let Some(&known) = self.contraries.get(&id) {
+            return known;
+        }
+        let contrary = match self.formula(id).clone() {
             Formula::All(list) => {
+                self.count(list.len());
                 let list: Vec<_> = list.iter().map(|&id| self.contrary(id)).collect();
                 self.any(&list)
             }
             Formula::Any(list) => {
+                self.count(list.len());
                 let list: Vec<_> = list.iter().map(|&id| self.contrary(id)).collect();
                 self.all(&list)
             }
@@ -399,7 +408,10 @@ impl Logic {
                 let not = self.nodes.not(node);
                 self.value(not)
             }
-        }
+        };
+        self.bytes += with_room(size_of::<(FormulaId, FormulaId)>() + 1);
+        self.contraries.insert(id, contrary);
+        contrary
     }
 
     /// A formula with each leaf changed.

@@ -1,6 +1,6 @@
 //! Members with which an object may end, where those that must come are enough: told without a search.
 
-use hashbrown::HashSet;
+use hashbrown::{HashMap, HashSet};
 
 use super::formula::{Formula, FormulaId};
 use super::live::{DEAD, WayMember};
@@ -41,7 +41,7 @@ impl Programs {
             return Ok(End::Unknown);
         };
         let list = list.clone();
-        fuel.burn(u64::from(self.logic.facts(formula).size) / OPERANDS_PER_STEP)?;
+        fuel.burn(list.len() as u64 / OPERANDS_PER_STEP)?;
         let plan = self.plan(at.plan);
         let mut needed = Needed {
             plan: at.plan,
@@ -67,8 +67,9 @@ impl Programs {
             }
         }
         needed.names.sort_unstable();
+        let mut known = HashMap::new();
         for &id in &others {
-            if !self.holds_with(id, &needed) {
+            if !self.holds_with(id, &needed, &mut known, fuel)? {
                 return Ok(End::Unknown);
             }
         }
@@ -87,11 +88,36 @@ impl Programs {
     }
 
     /// Whether a formula surely holds of an object, whatever the values of its members are. Recursion is
-    /// bounded by the depth of formulas.
-    fn holds_with(&self, id: FormulaId, object: &Needed) -> bool {
+    /// bounded by the depth of formulas; of a part that several share it is told once.
+    fn holds_with(
+        &self,
+        id: FormulaId,
+        object: &Needed,
+        known: &mut HashMap<FormulaId, bool>,
+        fuel: &mut Fuel,
+    ) -> Result<bool, OutOfFuel> {
+        let (list, is_all) = match self.logic.formula(id) {
+            Formula::All(list) => (list, true),
+            Formula::Any(list) => (list, false),
+            _ => return Ok(self.literal_holds_with(id, object)),
+        };
+        if let Some(&known) = known.get(&id) {
+            return Ok(known);
+        }
+        fuel.burn(1 + list.len() as u64 / OPERANDS_PER_STEP)?;
+        let mut holds = is_all;
+        for &id in list {
+            if self.holds_with(id, object, known, fuel)? != is_all {
+                holds = !is_all;
+                break;
+            }
+        }
+        known.insert(id, holds);
+        Ok(holds)
+    }
+
+    fn literal_holds_with(&self, id: FormulaId, object: &Needed) -> bool {
         match self.logic.formula(id) {
-            Formula::All(list) => list.iter().all(|&id| self.holds_with(id, object)),
-            Formula::Any(list) => list.iter().any(|&id| self.holds_with(id, object)),
             Formula::Is(node) => match self.logic.nodes.node(*node) {
                 Node::Has(_) => object.has.contains(node),
                 Node::MinProperties(min) => object.names.len() as u64 >= u64::from(*min),
@@ -103,7 +129,7 @@ impl Programs {
                 Node::MinProperties(min) => (object.names.len() as u64) < u64::from(*min),
                 _ => false,
             },
-            Formula::Unique { .. } | Formula::Value(_) => false,
+            _ => false,
         }
     }
 }

@@ -19,6 +19,8 @@ struct Units {
     pending: Vec<NodeId>,
     /// Of the keys that are known, see `Facts::names`.
     names: u64,
+    /// What formulas are where these keys are known: formulas share parts.
+    decided: HashMap<FormulaId, FormulaId>,
     /// Something is known twice, and not the same.
     is_contradicted: bool,
 }
@@ -47,6 +49,7 @@ impl Logic {
                     None => {
                         units.names |= self.facts(id).names;
                         units.pending.push(key);
+                        units.decided.clear();
                     }
                     Some(before) => units.is_contradicted |= before != holds,
                 }
@@ -158,7 +161,7 @@ impl Logic {
     }
 
     /// A formula where some keys are known. Recursion is bounded by the depth of formulas.
-    fn decided(&mut self, id: FormulaId, units: &Units) -> FormulaId {
+    fn decided(&mut self, id: FormulaId, units: &mut Units) -> FormulaId {
         if self.facts(id).names & units.names == 0 {
             return id;
         }
@@ -169,6 +172,9 @@ impl Logic {
                 None => id,
             };
         }
+        if let Some(&known) = units.decided.get(&id) {
+            return known;
+        }
         let (list, is_all) = match self.formula(id) {
             Formula::All(list) => (list.clone(), true),
             Formula::Any(list) => (list.clone(), false),
@@ -178,16 +184,21 @@ impl Logic {
         let absorbing = if is_all { FALSE } else { TRUE };
         let mut rest = Vec::with_capacity(list.len());
         for &id in &list {
-            let decided = self.decided(id, units);
-            if decided == absorbing {
-                return absorbing;
+            rest.push(self.decided(id, units));
+            if rest.last() == Some(&absorbing) {
+                break;
             }
-            rest.push(decided);
         }
-        match (rest[..] == list[..], is_all) {
-            (true, _) => id,
-            (false, true) => self.all(&rest),
-            (false, false) => self.any(&rest),
-        }
+        let decided = if rest.last() == Some(&absorbing) {
+            absorbing
+        } else if rest[..] == list[..] {
+            id
+        } else if is_all {
+            self.all(&rest)
+        } else {
+            self.any(&rest)
+        };
+        units.decided.insert(id, decided);
+        decided
     }
 }

@@ -233,3 +233,73 @@ fn what_schemas_fill_is_counted() {
         );
     }
 }
+
+/// A schema that holds the last one twice, `depth` times; with references or written within each other.
+fn doubled(depth: usize, innermost: &str, with: impl Fn(&str, usize) -> String) -> [String; 2] {
+    let mut within = innermost.to_owned();
+    for at in 0..depth {
+        within = with(&within, at);
+    }
+    let definitions = (0..depth).map(|at| {
+        let inner = format!(r##"{{"$ref":"#/$defs/d{at}"}}"##);
+        format!(r#""d{}":{}"#, at + 1, with(&inner, at))
+    });
+    let definitions: Vec<String> = definitions.collect();
+    let referred = format!(
+        r##"{{"$ref":"#/$defs/d{depth}","$defs":{{"d0":{innermost},{}}}}}"##,
+        definitions.join(",")
+    );
+    [within, referred]
+}
+
+/// Formulas share parts, and are looked at by parts: written out, these have 2^24 and more.
+#[test]
+fn schemas_within_schemas_cost_as_they_are_written() {
+    type With = fn(&str, usize) -> String;
+    let cases: [(&str, With, &str, &str); 4] = [
+        (
+            r#"{"required":["q"]}"#,
+            |inner, at| format!(r#"{{"oneOf":[{inner},{{"required":["p{at}"]}}]}}"#),
+            r#"{"q":1,"p3":2,"p4":3}"#,
+            r#"{"q":1,"p3":2}"#,
+        ),
+        (
+            r#"{"required":["q"]}"#,
+            |inner, at| {
+                format!(
+                    r#"{{"oneOf":[{inner},{{"properties":{{"p{at}":{{"const":1}}}},"required":["p{at}"]}}]}}"#
+                )
+            },
+            r#"{"p7":1}"#,
+            r#"{"p7":2}"#,
+        ),
+        (
+            r#"{"required":["q"]}"#,
+            |inner, at| {
+                format!(
+                    r#"{{"if":{inner},"then":{{"required":["p{at}"]}},"else":{{"required":["q{at}"]}}}}"#
+                )
+            },
+            "",
+            r#"{"x":1}"#,
+        ),
+        (
+            r#"{"items":{"const":1}}"#,
+            |inner, at| format!(r#"{{"oneOf":[{inner},{{"contains":{{"const":{at}}}}}]}}"#),
+            "[2]",
+            "[2,2,3]",
+        ),
+    ];
+    for (innermost, with, accepted, rejected) in cases {
+        for schema in doubled(24, innermost, with) {
+            let grammar = compiler()
+                .compile_json_schema(&schema, &JsonSchemaOptions::default())
+                .unwrap_or_else(|error| panic!("{}: {error}", &schema[..80]));
+            assert!(
+                accepted.is_empty() || accepts(&grammar, accepted, 1_000_000),
+                "{schema}"
+            );
+            assert!(!accepts(&grammar, rejected, 1_000_000), "{schema}");
+        }
+    }
+}

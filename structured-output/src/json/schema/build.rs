@@ -227,19 +227,79 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// A count: a whole number, `2.0` included. Beyond what a text can have, all are the same.
+    /// A count: a whole number, `2.0` and `1e3` included. Beyond what a text can have, all are the same.
     pub(super) fn count(&self, keyword: &str, value: &Value) -> Result<u32, Refusal> {
         let whole = match value {
-            Value::Number(text) => {
-                let (digits, zeros) = text.split_once('.').unwrap_or((text, ""));
-                let is_whole =
-                    digits.bytes().all(|b| b.is_ascii_digit()) && zeros.bytes().all(|b| b == b'0');
-                is_whole.then(|| digits.parse::<u32>().unwrap_or(UNBOUNDED))
-            }
+            Value::Number(text) => whole_number(text),
             _ => None,
         };
         whole
             .map(|count| count.min(UNBOUNDED - 1))
             .ok_or_else(|| malformed(&format!("/{keyword}"), value, "a whole number from 0"))
+    }
+}
+
+/// The whole number from 0 that a number of JSON is, [`UNBOUNDED`] for those above.
+fn whole_number(text: &str) -> Option<u32> {
+    let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits = format!("{whole}{fraction}");
+    if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let significant = digits.trim_end_matches('0');
+    let num_zeros = digits.len() - significant.len();
+    let significant = significant.trim_start_matches('0');
+    if significant.is_empty() {
+        return Some(0);
+    }
+    // An exponent with more digits than fit is as good as the largest.
+    let exponent = match exponent.parse::<i32>() {
+        Ok(exponent) => i64::from(exponent),
+        Err(_) if exponent.starts_with('-') => return None,
+        Err(_) => i64::from(i32::MAX),
+    };
+    let zeros = exponent + num_zeros as i64 - fraction.len() as i64;
+    if significant.len() as i64 + zeros > 10 {
+        return (zeros >= 0).then_some(UNBOUNDED);
+    }
+    let zeros = "0".repeat(usize::try_from(zeros).ok()?);
+    let number: u64 = format!("{significant}{zeros}").parse().ok()?;
+    Some(u32::try_from(number).unwrap_or(UNBOUNDED))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_numbers_are_read_however_they_are_written() {
+        for (text, expected) in [
+            ("0", 0),
+            ("0.0e5", 0),
+            ("12", 12),
+            ("2.0", 2),
+            ("1e3", 1_000),
+            ("1E+2", 100),
+            ("1.5e1", 15),
+            ("2500e-2", 25),
+            ("0.004e3", 4),
+            ("4294967296", UNBOUNDED),
+            ("1e400", UNBOUNDED),
+            ("1e99999999999999999999", UNBOUNDED),
+        ] {
+            assert_eq!(whole_number(text), Some(expected), "{text}");
+        }
+        for text in [
+            "-1",
+            "1.5",
+            "1e-1",
+            "25e-2",
+            "0.1",
+            "1e-99999999999999999999",
+            "12345678901234.5",
+        ] {
+            assert_eq!(whole_number(text), None, "{text}");
+        }
     }
 }
