@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod corpus;
+mod evaluated;
 mod implications;
 mod minimal;
 mod place;
@@ -166,6 +167,22 @@ proptest! {
             let documents = (0..40).map(|_| implications::document(&mut random)).collect();
             disagreement_on(schema, draft, documents, random)
                 .or_else(|| wrong_mask_on(schema, draft, implications::document, seed))
+        };
+        if wrong(&schema).is_some() {
+            let least = minimal::schema(schema, |schema| wrong(schema).is_some());
+            prop_assert!(false, "{least}: {}", wrong(&least).unwrap());
+        }
+    }
+
+    #[test]
+    fn unevaluated_in_schemas_that_hold_themselves(seed in any::<u64>()) {
+        subject::COMPILER.clear_cache();
+        let mut random = Random(seed);
+        let schema = evaluated::schema(&mut random);
+        let wrong = |schema: &Value| {
+            let mut random = Random(seed);
+            let documents = (0..40).map(|_| evaluated::document(&mut random, 4)).collect();
+            disagreement_on(schema, Draft::Draft2020_12, documents, random)
         };
         if wrong(&schema).is_some() {
             let least = minimal::schema(schema, |schema| wrong(schema).is_some());

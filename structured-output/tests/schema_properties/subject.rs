@@ -98,6 +98,9 @@ impl Subject {
             Ok(grammar) => Some(Self(Some(grammar))),
             Err(CompileError::NoValue { .. }) => Some(Self(None)),
             Err(error) => {
+                // That is no word to who wrote the schema.
+                let is_internal = error.to_string().contains("was not compiled");
+                assert!(!is_internal, "{error}: {schema}");
                 eprintln!("refused: {error}: {schema}");
                 None
             }

@@ -31,11 +31,16 @@ pub(super) enum Evaluated {
 
 impl Builder<'_> {
     /// What the schemas that apply in place evaluate, and under which condition: given that this
-    /// schema's other keywords hold.
-    pub(super) fn evaluated(&mut self, keyword: &str) -> Result<Vec<(Evaluated, NodeId)>, Refusal> {
+    /// schema's other keywords hold. `None` where this schema is being compiled, and one of those
+    /// is too or has yet to be: its branches may have no nodes.
+    pub(super) fn evaluated(
+        &mut self,
+        keyword: &str,
+    ) -> Result<Option<Vec<(Evaluated, NodeId)>>, Refusal> {
         let mut found = Vec::new();
         let mut seen = HashSet::new();
         let own = self.place.clone();
+        let is_early = !self.compiler.is_done(own.key());
         let mut pending = vec![(own.clone(), ANYTHING)];
         while let Some((place, condition)) = pending.pop() {
             self.fuel.burn(1 + place.members.len() as u64)?;
@@ -50,18 +55,22 @@ impl Builder<'_> {
                 return Err(refuse(&format!("/{keyword}"), message));
             }
             let is_own = place.key() == own.key();
+            if is_early && !is_own && !self.compiler.is_done(place.key()) {
+                self.restore(own);
+                return Ok(None);
+            }
             self.place = place;
             self.members = Arc::clone(&self.place.members);
             self.dialect = self.compiler.dialect(&self.place);
             let step = self.contributions(keyword, is_own, condition, &mut found, &mut pending);
             if step.is_err() {
-                // It was compiled, so it is well-formed: only limits are left.
+                // Others were compiled, so they are well-formed: of those only limits are left.
                 self.restore(own);
-                return step.map(|()| Vec::new());
+                return step.map(|()| None);
             }
         }
         self.restore(own);
-        Ok(found)
+        Ok(Some(found))
     }
 
     fn restore(&mut self, place: Place) {

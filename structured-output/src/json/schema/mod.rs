@@ -64,6 +64,12 @@ enum Task {
     Enter(Place),
     /// Now all that is in it is known, or being compiled around it.
     Leave(Place),
+    /// Say what a schema's `unevaluated...` says, which needed schemas that were not compiled yet.
+    Unevaluated {
+        place: Place,
+        keyword: &'static str,
+        reserved: NodeId,
+    },
 }
 
 /// What is known of a schema.
@@ -95,6 +101,8 @@ pub(crate) struct SchemaCompiler {
     root: Value,
     is_started: bool,
     pending: Vec<Task>,
+    /// Tasks for when all schemas are compiled.
+    last: Vec<Task>,
     states: HashMap<Key, State>,
     /// References and what they refer to.
     references: Vec<(NodeId, Key)>,
@@ -157,6 +165,7 @@ impl SchemaCompiler {
             root,
             is_started: false,
             pending: Vec::new(),
+            last: Vec::new(),
             states: HashMap::new(),
             references: Vec::new(),
             deferred: Vec::new(),
@@ -167,8 +176,8 @@ impl SchemaCompiler {
         })
     }
 
-    /// Does up to `max_tasks` more tasks, two for each schema; the root's node once all are done. Takes a
-    /// step for each task, and more for what takes longer.
+    /// Does up to `max_tasks` more tasks, two for each schema and some for `unevaluated...`; the root's
+    /// node once all are done. Takes a step for each task, and more for what takes longer.
     ///
     /// # Errors
     /// [`OutOfFuel`]; within, [`CompileError::JsonSchema`] with the pointer of what is malformed or can't
@@ -199,10 +208,10 @@ impl SchemaCompiler {
             self.start().map_err(|refusal| (refusal, None))?;
         }
         for _ in 0..max_tasks {
-            let Some(task) = self.pending.pop() else {
+            let Some(task) = self.pending.pop().or_else(|| self.last.pop()) else {
                 return self.finish(lexicon, nodes, fuel).map(Some);
             };
-            let (Task::Enter(place) | Task::Leave(place)) = &task;
+            let (Task::Enter(place) | Task::Leave(place) | Task::Unevaluated { place, .. }) = &task;
             let key = place.key();
             let before = (fuel.left(), lexicon.len());
             let mut work = || {
@@ -210,6 +219,16 @@ impl SchemaCompiler {
                 match &task {
                     Task::Enter(place) => self.enter(place)?,
                     Task::Leave(place) => self.leave(lexicon, nodes, place, fuel)?,
+                    Task::Unevaluated {
+                        place,
+                        keyword,
+                        reserved,
+                    } => {
+                        let place = place.clone();
+                        let builder = build::Builder::new(self, lexicon, nodes, place, fuel);
+                        let node = builder.unevaluated(keyword)?;
+                        nodes.define(*reserved, node);
+                    }
                 }
                 nodes.charge(fuel)?;
                 Ok(fuel.check_bytes(lexicon.memory_bytes() + nodes.memory_bytes())?)
@@ -335,6 +354,10 @@ impl SchemaCompiler {
             nodes.define(reserved, node);
         }
         Ok(())
+    }
+
+    fn is_done(&self, key: Key) -> bool {
+        matches!(self.states.get(&key), Some(State::Done(_)))
     }
 
     /// The node of a schema in a place, which has been compiled or is being compiled.

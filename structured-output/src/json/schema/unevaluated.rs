@@ -10,6 +10,7 @@ use hashbrown::HashMap;
 
 use super::super::node::{self, ANYTHING, NodeId};
 use super::super::value::Value;
+use super::Task;
 use super::build::Builder;
 use super::evaluated::Evaluated;
 use super::key_language::{self, matches_key};
@@ -39,17 +40,43 @@ fn is_always(conditions: &Conditions) -> bool {
 }
 
 impl Builder<'_> {
+    /// What one of the two keywords says, once all schemas are compiled.
+    pub(super) fn unevaluated(mut self, keyword: &'static str) -> Result<NodeId, Refusal> {
+        match self.keyword(keyword) {
+            Some(value) if keyword == "unevaluatedItems" => self.unevaluated_items(&value),
+            Some(value) => self.unevaluated_properties(&value),
+            None => Ok(ANYTHING),
+        }
+    }
+
+    /// A reference to what a keyword says, which is made once all schemas are compiled.
+    fn unevaluated_later(&mut self, keyword: &'static str) -> NodeId {
+        let reserved = self.nodes.reserve();
+        let place = self.place.clone();
+        // A way in place from what it says to itself leads nowhere, as that of a schema.
+        self.compiler.references.push((reserved, place.key()));
+        self.compiler.last.push(Task::Unevaluated {
+            place,
+            keyword,
+            reserved,
+        });
+        reserved
+    }
+
     /// `unevaluatedProperties`.
     pub(super) fn unevaluated_properties(&mut self, value: &Value) -> Result<NodeId, Refusal> {
         let other = self.schema("unevaluatedProperties", "", value)?;
         if other == ANYTHING {
             return Ok(ANYTHING);
         }
+        let Some(found) = self.evaluated("unevaluatedProperties")? else {
+            return Ok(self.unevaluated_later("unevaluatedProperties"));
+        };
         let mut all = Conditions::new();
         let mut names: Vec<(String, Conditions)> = Vec::new();
         let mut name_places = HashMap::new();
         let mut patterns: Vec<(ExprId, Conditions)> = Vec::new();
-        for (evaluated, condition) in self.evaluated("unevaluatedProperties")? {
+        for (evaluated, condition) in found {
             match evaluated {
                 Evaluated::All => all.push(condition),
                 Evaluated::Name(name) => {
@@ -166,10 +193,13 @@ impl Builder<'_> {
         if other == ANYTHING {
             return Ok(ANYTHING);
         }
+        let Some(found) = self.evaluated("unevaluatedItems")? else {
+            return Ok(self.unevaluated_later("unevaluatedItems"));
+        };
         let mut all = Conditions::new();
         let mut prefixes: Vec<(usize, Conditions)> = Vec::new();
         let mut items: Vec<(NodeId, Conditions)> = Vec::new();
-        for (evaluated, condition) in self.evaluated("unevaluatedItems")? {
+        for (evaluated, condition) in found {
             match evaluated {
                 Evaluated::All => all.push(condition),
                 Evaluated::Prefix(length) => {

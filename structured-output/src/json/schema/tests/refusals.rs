@@ -102,6 +102,26 @@ fn malformed_keywords_are_named() {
             "this schema refers to itself for the same value, which says nothing: let the reference be \
              of a member or an item, or leave it out",
         ),
+        // Also where that is by what `unevaluatedProperties` needs, of schemas compiled after it.
+        (
+            r##"{"$ref":"#/$defs/b","$defs":{
+                "a":{"$ref":"#/$defs/b","unevaluatedProperties":false},
+                "b":{"anyOf":[{"type":"null"},{"properties":{"c":true}},{"not":{"$ref":"#/$defs/a"}}]}}}"##,
+            "/$defs/b",
+            "this schema refers to itself for the same value, which says nothing: let the reference be \
+             of a member or an item, or leave it out",
+        ),
+        // And what is malformed there has its own place.
+        (
+            r##"{"anyOf":[1],"properties":{"c":{"$ref":"#","unevaluatedProperties":false}}}"##,
+            "/anyOf/0",
+            "expected a schema, which is an object or a boolean, not 1",
+        ),
+        (
+            r##"{"prefixItems":[{"$ref":"#","unevaluatedItems":false}],"anyOf":[{"contains":1},true]}"##,
+            "/anyOf/0/contains",
+            "expected a schema, which is an object or a boolean, not 1",
+        ),
         (
             r#"{"enum":[1,1e2000]}"#,
             "/enum/1",
