@@ -73,9 +73,10 @@ impl TokenAutomaton {
         Ok(mask)
     }
 
-    /// After so many steps with items by themselves all tokens are walked at once, which takes a step or
-    /// so for each node of their trie: so both together take twice what is needed at most. Where that was
-    /// needed before, such as in an ambiguous grammar, it is tried sooner.
+    /// After so many steps with items by themselves all tokens are walked at once. Where a byte takes the
+    /// parser about a step, that takes one for each node of their trie, so both together take at most twice
+    /// what is needed; in a grammar that is ambiguous at each byte it may take far more than either bound.
+    /// Where that was needed before it is tried sooner.
     fn steps_by_item(&self) -> u64 {
         // Some two nodes for each token.
         let num_nodes = 2 * self.index.num_text_tokens() as u64;
