@@ -50,10 +50,7 @@ impl ForcedTokens {
         match jump_forward {
             JumpForward::Off => Self::Off,
             JumpForward::SingleToken => Self::SingleToken,
-            JumpForward::Text => Self::Text(Arc::new(TextEncoder {
-                tokenizer,
-                stays: Mutex::default(),
-            })),
+            JumpForward::Text => Self::Text(Arc::new(TextEncoder::new(tokenizer))),
         }
     }
 
@@ -131,23 +128,39 @@ impl ForcedTokens {
 }
 
 impl TextEncoder {
-    /// The tokens of `text` after `all_token_ids`, and their context; `None` where writing both
-    /// together would change tokens that stand.
+    fn new(tokenizer: Arc<Tokenizer>) -> Self {
+        Self {
+            tokenizer,
+            stays: Mutex::default(),
+        }
+    }
+
+    /// The tokens of `text` after `all_token_ids`, and their context: the longest end of them that both
+    /// together are written with. `None` where there is none, or where the text would change tokens that
+    /// are as the tokenizer writes them.
     fn encode_after<'a>(
         &'a self,
         all_token_ids: &'a [u32],
         text: &str,
     ) -> Option<(Context<'a>, Vec<u32>)> {
-        // Mostly what stands there stays: then no more has to be known of it.
-        let recent = Context::longest(&self.tokenizer, all_token_ids)?;
-        if let Some(context) = Context::of_tokens(&self.tokenizer, recent)
-            && let Some(forced) = context.encode(text)
-        {
-            return Some((context, forced));
+        let tokenizer = &*self.tokenizer;
+        let recent = Context::longest(tokenizer, all_token_ids)?;
+        // A context that begins within a word is encoded to other tokens than stand there. Without any
+        // only at the start of a text.
+        let skips = 0..recent.len().max(1);
+        for skipped in skips {
+            let Some(context) = Context::of_tokens(tokenizer, &recent[skipped..]) else {
+                continue;
+            };
+            // First both together, which mostly is all that has to be asked.
+            if let Some(forced) = context.encode(text) {
+                return Some((context, forced));
+            }
+            if context.is_as_written() {
+                return None;
+            }
         }
-        let context = Context::before_text(&self.tokenizer, all_token_ids)?;
-        let forced = context.encode(text)?;
-        Some((context, forced))
+        None
     }
 
     /// Whether `text` is written as `forced` whichever of the tokens in `mask` comes next. Not where
@@ -205,22 +218,6 @@ struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// That of a text after `token_ids`; `None` where the tokenizer would have written them otherwise.
-    fn before_text(tokenizer: &'a Tokenizer, token_ids: &'a [u32]) -> Option<Self> {
-        let recent = Self::longest(tokenizer, token_ids)?;
-        // A context that begins within a word is encoded to other tokens than stand there: the
-        // longest part that is not. Without any only at the start of a text.
-        let skips = match recent.is_empty() {
-            true => 0..1,
-            false => 0..recent.len(),
-        };
-        skips.into_iter().find_map(|skipped| {
-            let context = Self::of_tokens(tokenizer, &recent[skipped..])?;
-            let is_own = tokenizer.encode(&context.text, false).ok()? == context.token_ids;
-            is_own.then_some(context)
-        })
-    }
-
     /// The last tokens, as many as may matter.
     fn longest(tokenizer: &Tokenizer, token_ids: &'a [u32]) -> Option<&'a [u32]> {
         let first = token_ids.len().saturating_sub(MAX_CONTEXT_TOKENS);
@@ -244,6 +241,12 @@ impl<'a> Context<'a> {
             token_ids,
             text,
         })
+    }
+
+    /// Whether the tokenizer writes these tokens for their text.
+    fn is_as_written(&self) -> bool {
+        let encoded = self.tokenizer.encode(&self.text, false);
+        encoded.is_ok_and(|encoded| encoded == self.token_ids)
     }
 
     /// The tokens of `text` after this; `None` where encoding both together would give other tokens
@@ -270,12 +273,13 @@ impl<'a> Context<'a> {
 mod tests {
     use super::*;
 
-    fn encode_after(tokenizer: &Tokenizer, token_ids: &[u32], text: &str) -> Option<Vec<u32>> {
-        Context::before_text(tokenizer, token_ids)?.encode(text)
+    fn encode_after(tokenizer: &Arc<Tokenizer>, token_ids: &[u32], text: &str) -> Option<Vec<u32>> {
+        let encoder = TextEncoder::new(Arc::clone(tokenizer));
+        Some(encoder.encode_after(token_ids, text)?.1)
     }
 
-    fn builtin() -> Tokenizer {
-        Tokenizer::from_bytes(builtin_model::FILES).unwrap()
+    fn builtin() -> Arc<Tokenizer> {
+        Arc::new(Tokenizer::from_bytes(builtin_model::FILES).unwrap())
     }
 
     #[test]
@@ -311,5 +315,24 @@ mod tests {
             .collect();
         assert_eq!(letters.len(), 3);
         assert_eq!(encode_after(&tokenizer, &letters, "e"), None);
+    }
+
+    #[test]
+    fn a_context_that_begins_within_a_word_is_left_out() {
+        let tokenizer = builtin();
+        // As no tokenizer writes it: `name` by letters, then a colon as it is after any word.
+        let mut token_ids: Vec<u32> = "name"
+            .chars()
+            .flat_map(|letter| tokenizer.encode(&letter.to_string(), false).unwrap())
+            .collect();
+        let quote = tokenizer.encode("e\"", false).unwrap();
+        assert_eq!(quote.len(), 2);
+        token_ids.push(quote[1]);
+        let rest = tokenizer.encode("\": [{", false).unwrap();
+        let expected = match rest.starts_with(&quote[1..]) {
+            true => Some(rest[1..].to_vec()),
+            false => None,
+        };
+        assert_eq!(encode_after(&tokenizer, &token_ids, ": [{"), expected);
     }
 }
