@@ -343,7 +343,7 @@ fn structured_outputs_config(text: &str) -> Result<StructuredOutputsArgs, String
 
 /// Reads `--guided-decoding-backend`.
 fn guided_decoding_backend(text: &str) -> Result<String, String> {
-    BackendOptions::parse("it", text).map_err(|error| error.message)?;
+    BackendOptions::parse("the backend", text).map_err(|error| error.message)?;
     Ok(text.to_owned())
 }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// vLLM's `backend` stays in the frontend: one engine serves every constraint. Both processes hand it to
 /// the grammar engine by names ([`StructuredOutputsConstraint::specification`] and
 /// [`StructuredOutputsParams::options`]), so that what the core compiles is what the frontend checked.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct StructuredOutputsParams {
     /// What the output must be.
     pub constraint: StructuredOutputsConstraint,

@@ -27,13 +27,16 @@ pub struct SamplerOutputRow {
 }
 
 impl SamplerOutputRow {
-    /// A token that needed no logits, since its mask left no other.
-    pub(crate) fn given(token_id: u32) -> Self {
+    /// A token that needed no logits, since its mask left no other: the row would have been restored where
+    /// a limit of the request masks that one.
+    pub(crate) fn given(token_id: u32, state: &RequestSamplingState) -> Self {
+        let restored =
+            logits_processor::is_masked(state.params(), state.output_token_ids(), token_id);
         Self {
             token_id,
             logprobs: None,
             num_nans: 0,
-            restored: false,
+            restored,
         }
     }
 }

@@ -9,6 +9,7 @@ use structured_output::{CancelFlag, CompileError, MatcherError, RenewError};
 use super::aside::Aside;
 use super::backend::{CompileGrammarError, StructuredOutputBackend};
 use super::request::{Accepted, StructuredOutputRequest};
+use super::same_constraints::First;
 use super::turn::{Duty, SHARED_STEPS, Turn};
 use super::waiting_jobs::WaitingJobs;
 use crate::request::RequestId;
@@ -25,6 +26,8 @@ pub(super) struct CompileJob {
     pub(super) compiled: Sender<CompiledGrammar>,
     /// How long it took so far, where its grammar has to be compiled.
     pub(super) compile_seconds: Option<f64>,
+    /// Where others with the same constraint wait for it, or may.
+    pub(super) first: Option<First>,
 }
 
 /// What a grammar is compiled for.
@@ -309,6 +312,24 @@ impl<'a> Compiler<'a> {
     }
 }
 
+impl CompileGrammarError {
+    /// Whether the same constraint fails so whenever it comes: by itself or by a limit, and not for want of
+    /// memory or since nobody waits for it.
+    pub(super) fn is_lasting(&self) -> bool {
+        match self {
+            Self::Unsupported(_) => true,
+            Self::Compile(error) => *error != CompileError::Cancelled,
+            Self::Matcher(error) => matches!(
+                error,
+                MatcherError::StepsExhausted { .. }
+                    | MatcherError::ItemsExhausted { .. }
+                    | MatcherError::OnlyStopTokens
+            ),
+            Self::Renew(_) => false,
+        }
+    }
+}
+
 /// What is told to a caller whose stop tokens are the only ones that could continue the text.
 pub(crate) fn only_stop_tokens() -> String {
     format!(
@@ -350,9 +371,16 @@ pub(super) fn refusal(
         }
         _ => RequestErrorCode::GrammarRefused,
     };
+    // A text that was begun is told where it stood.
+    let place = match purpose {
+        Purpose::Aside(request) if request.num_answer_tokens > 0 => {
+            format!(" (after {} tokens of the answer)", request.num_answer_tokens)
+        }
+        _ => String::new(),
+    };
     RequestError {
         code,
-        message: format!("structured_outputs.{kind}: {error}"),
+        message: format!("structured_outputs.{kind}: {error}{place}"),
         retryable: false,
     }
 }

@@ -76,12 +76,12 @@ impl CompileLanes {
         let num_queued = state.num_new(is_ready);
         let sent = match num_queued >= self.max_queued {
             true => Err(SendError::Full(num_queued)),
-            false => state.push(job).map_err(|_| SendError::Closed),
+            false => Ok(state.push(job)),
         };
         drop(state);
         drop(cancelled);
         self.changed.notify_all();
-        sent
+        sent?.map_err(|_| SendError::Closed)
     }
 
     /// Queues a job that was begun, that of a running request, or of one that was let in before.

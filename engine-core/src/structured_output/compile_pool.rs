@@ -1,5 +1,6 @@
 //! Threads that compile grammars, apart from the busy loop and below everything else.
 
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,6 +13,7 @@ use super::backend::{CompileGrammarError, StructuredOutputBackend};
 use super::compile_job::{CompileJob, CompiledGrammar, Compiler, JobError, Purpose, refusal};
 use super::compile_lanes::{CompileLanes, SendError};
 use super::priority::lower_priority;
+use super::same_constraints::{Entered, SameConstraints};
 use super::turn::{Duty, Turn};
 use super::waiting_jobs::WaitingJobs;
 use crate::panic_message::panic_message;
@@ -22,6 +24,8 @@ pub(super) struct CompilePool {
     backend: Arc<dyn StructuredOutputBackend>,
     lanes: Arc<CompileLanes>,
     waiting: WaitingJobs,
+    same: SameConstraints,
+    done: Sender<RequestId>,
 }
 
 impl CompilePool {
@@ -37,11 +41,11 @@ impl CompilePool {
         max_queued: usize,
         done: &Sender<RequestId>,
     ) -> std::io::Result<Self> {
-        let pool = Self::without_threads(backend, max_queued);
+        let pool = Self::without_threads(backend, max_queued, done);
         let compiling = std::iter::repeat_n(Duty::Compile, num_threads.saturating_sub(1).max(1));
         let duties = [Duty::Answer, Duty::Begin, Duty::Apart, Duty::Apart];
         for (index, duty) in duties.into_iter().chain(compiling).enumerate() {
-            let thread = pool.thread(duty, done);
+            let thread = pool.thread(duty);
             std::thread::Builder::new()
                 .name(format!("grammar-{index}"))
                 .spawn(move || thread.run())?;
@@ -49,42 +53,52 @@ impl CompilePool {
         Ok(pool)
     }
 
-    fn without_threads(backend: &Arc<dyn StructuredOutputBackend>, max_queued: usize) -> Self {
+    fn without_threads(
+        backend: &Arc<dyn StructuredOutputBackend>,
+        max_queued: usize,
+        done: &Sender<RequestId>,
+    ) -> Self {
         let lanes = Arc::new(CompileLanes::new(max_queued));
         Self {
             waiting: WaitingJobs::new(Arc::clone(&lanes), Arc::clone(backend)),
+            same: SameConstraints::new(Arc::clone(&lanes), max_queued),
             backend: Arc::clone(backend),
             lanes,
+            done: done.clone(),
         }
     }
 
-    fn thread(&self, duty: Duty, done: &Sender<RequestId>) -> CompileThread {
+    fn thread(&self, duty: Duty) -> CompileThread {
         CompileThread {
             backend: Arc::clone(&self.backend),
             lanes: Arc::clone(&self.lanes),
             waiting: self.waiting.clone(),
             duty,
-            done: done.clone(),
+            done: self.done.clone(),
         }
     }
 
-    /// Queues a new request's job.
+    /// Queues a new request's job. Behind one with the same constraint it waits for what becomes of that, and
+    /// takes no place in the queue.
     ///
     /// # Errors
     /// The queue is full.
     pub(super) fn submit(&self, job: CompileJob) -> Result<(), RequestError> {
-        let job = self.with_first_turn(job);
-        self.lanes.send_new(job).map_err(|error| match error {
-            SendError::Full(num_queued) => RequestError {
-                code: RequestErrorCode::QueueOverflow,
-                message: format!(
-                    "{num_queued} grammars wait to be compiled already: \
-                     max_num_queued_grammars allows no more"
-                ),
-                retryable: true,
-            },
-            SendError::Closed => threads_are_gone(),
-        })
+        match self.same.enter(job) {
+            Entered::First(job) => {
+                let job = self.with_first_turn(job);
+                self.lanes.send_new(job).map_err(|error| match error {
+                    SendError::Full(num_queued) => queue_is_full(num_queued),
+                    SendError::Closed => threads_are_gone(),
+                })
+            }
+            Entered::Waits => Ok(()),
+            Entered::Refused(job, error) => {
+                refuse(job, &error, &self.done);
+                Ok(())
+            }
+            Entered::Full(num_waiting) => Err(queue_is_full(num_waiting)),
+        }
     }
 
     /// Queues the job of a request that an earlier core had taken, however many wait.
@@ -122,7 +136,42 @@ impl CompilePool {
 
 impl Drop for CompilePool {
     fn drop(&mut self) {
+        // First, so that none goes on for one that ends there.
+        self.same.close();
         self.lanes.close();
+    }
+}
+
+fn queue_is_full(num_queued: usize) -> RequestError {
+    RequestError {
+        code: RequestErrorCode::QueueOverflow,
+        message: format!(
+            "{num_queued} grammars wait to be compiled already: max_num_queued_grammars allows no more"
+        ),
+        retryable: true,
+    }
+}
+
+/// Answers a job that it is refused.
+fn refuse(job: CompileJob, error: &CompileGrammarError, done: &Sender<RequestId>) {
+    let error = JobError::Grammar(error.clone());
+    let compiled = CompiledGrammar {
+        outcome: Err(refusal(&job.params, &job.purpose, &error)),
+        compile_seconds: job.compile_seconds,
+    };
+    answer(&job.compiled, job.request_id, compiled, done);
+}
+
+/// Tells who waits for a grammar what became of it.
+fn answer(
+    waits: &Sender<CompiledGrammar>,
+    request_id: RequestId,
+    compiled: CompiledGrammar,
+    done: &Sender<RequestId>,
+) {
+    // A request that is gone needs no answer.
+    if waits.try_send(compiled).is_ok() {
+        let _ = done.send(request_id);
     }
 }
 
@@ -168,19 +217,27 @@ impl CompileThread {
             *seconds += started.elapsed().as_secs_f64();
         }
         let cancelled = CompileGrammarError::Compile(CompileError::Cancelled);
+        let mut refused = None;
         let outcome = match outcome {
             Ok(Ok(started)) => Ok(started),
             Ok(Err(JobError::NoMemory)) => return self.waiting.wait(job, num_gone),
             Ok(Err(JobError::TurnOver)) => return self.wait_for(job.turn.next(), job),
             Ok(Err(JobError::Elsewhere(duty))) => return self.wait_for(Turn::first(duty), job),
             Ok(Err(JobError::Grammar(error))) if error == cancelled => return,
-            Ok(Err(error)) => Err(refusal(&job.params, &job.purpose, &error)),
+            Ok(Err(JobError::Grammar(error))) => {
+                let refusal = refusal(&job.params, &job.purpose, &JobError::Grammar(error.clone()));
+                refused = error.is_lasting().then_some(error);
+                Err(refusal)
+            }
             Err(panic) => Err(RequestError {
                 code: RequestErrorCode::InternalError,
                 message: format!("compiling the grammar panicked: {}", panic_message(panic)),
                 retryable: false,
             }),
         };
+        if let Some(first) = job.first.take() {
+            self.go_on(first.end(refused.as_ref()), refused.as_ref());
+        }
         let request = match job.purpose {
             Purpose::Start { .. } => None,
             Purpose::Aside(request) => Some(request),
@@ -189,9 +246,16 @@ impl CompileThread {
             outcome: outcome.and_then(|started| started.or(request).ok_or_else(threads_are_gone)),
             compile_seconds: job.compile_seconds,
         };
-        // A request that is gone needs no answer.
-        if job.compiled.try_send(compiled).is_ok() {
-            let _ = self.done.send(job.request_id);
+        answer(&job.compiled, job.request_id, compiled, &self.done);
+    }
+
+    /// Answers those that waited for one with the same constraint, or lets them have its grammar.
+    fn go_on(&self, waiting: VecDeque<CompileJob>, refused: Option<&CompileGrammarError>) {
+        for job in waiting {
+            match refused {
+                Some(error) => refuse(job, error, &self.done),
+                None => self.wait_for(Turn::first(Duty::Answer), job),
+            }
         }
     }
 

@@ -125,6 +125,7 @@ impl StructuredOutputManager {
             cancel: pending.cancel.clone(),
             compiled: sender,
             compile_seconds: None,
+            first: None,
         };
         match request.is_replay() {
             true => pool.submit_replay(job)?,
@@ -154,6 +155,7 @@ impl StructuredOutputManager {
             cancel: pending.cancel.clone(),
             compiled: sender,
             compile_seconds: is_renewed.then_some(0.0),
+            first: None,
         })?;
         request.structured_output = Some(StructuredOutput::Pending(pending));
         Ok(())

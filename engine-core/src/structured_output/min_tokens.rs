@@ -30,7 +30,7 @@ impl MinTokens {
     /// the room that a context of `max_model_len` leaves after the prompt.
     pub(crate) fn refusal(self, in_output: u32, in_context: u32, max_model_len: usize) -> String {
         let takes = match self {
-            Self::Counted(number) => format!("is sure to fit in {number} tokens, not in fewer"),
+            Self::Counted(number) => format!("is sure to fit in {number} tokens"),
             Self::AtLeast(number) => format!("takes at least {number} tokens, perhaps far more"),
         };
         // What is allowed to be incomplete helps always.
@@ -58,9 +58,7 @@ mod tests {
     fn a_refusal_says_what_would_help() {
         let of = |tokens: MinTokens| tokens.refusal(10, 100, 128);
         let counted = of(MinTokens::Counted(20));
-        assert!(counted.contains(
-            "in 20 tokens, not in fewer, but max_tokens leaves 10: raise max_tokens, or"
-        ));
+        assert!(counted.contains("in 20 tokens, but max_tokens leaves 10: raise max_tokens, or"));
         let bound = of(MinTokens::AtLeast(20));
         assert!(
             bound.contains("takes at least 20 tokens, perhaps far more, but max_tokens leaves")

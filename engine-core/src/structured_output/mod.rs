@@ -19,6 +19,7 @@ mod min_tokens;
 mod priority;
 mod reasoning;
 mod request;
+mod same_constraints;
 #[cfg(test)]
 pub(crate) mod testing;
 mod turn;

@@ -71,6 +71,7 @@ pub(super) fn job_of(
         cancel: CancelFlag::new(),
         compiled: sender,
         compile_seconds: None,
+        first: None,
     };
     (job, compiled)
 }

@@ -301,7 +301,7 @@ impl Group<'_> {
                     let mask = mask.map(TokenMask::as_row_mask);
                     let sampled = match head {
                         Head::Unsampled => return,
-                        Head::Given(token_id) => Ok(SamplerOutputRow::given(*token_id)),
+                        Head::Given(token_id) => Ok(SamplerOutputRow::given(*token_id, state)),
                         Head::Few(_) | Head::Full(_) => {
                             sampler.sample_row(logits, state, mask, scratch)
                         }

@@ -1,6 +1,6 @@
 //! What a constraint asks for is what comes out.
 
-use protocol::{FinishReason, SamplingParams, StructuredOutputsConstraint};
+use protocol::{FinishReason, JumpForward, SamplingParams, StructuredOutputsConstraint};
 
 use crate::engine::{Engine, Setup};
 use crate::{CAR, choice, greedy, json, regex, seeded};
@@ -130,4 +130,26 @@ fn min_tokens_gives_way_to_the_grammar() {
         assert_eq!(answer.complete, Some(true));
     }
     assert_eq!(engine.totals.structured.num_overridden_rows, 2);
+}
+
+#[test]
+fn limits_that_give_way_are_counted_whatever_makes_the_row() {
+    for (sparse_head, jump_forward) in [
+        (true, JumpForward::SingleToken),
+        (true, JumpForward::Off),
+        (false, JumpForward::Off),
+    ] {
+        let mut engine = Engine::new(&Setup {
+            sparse_head,
+            jump_forward,
+            ..Setup::default()
+        });
+        let mut request = engine.request("a", "Yes?", choice(&["yes"]), greedy(20));
+        let yes = engine.tokenizer.encode("yes", false).unwrap();
+        request.sampling_params.bad_words_token_ids = vec![yes.clone()];
+        let answers = engine.run(&[request]);
+        assert_eq!(engine.text(&answers["a"]), "yes");
+        let num_overridden = engine.totals.structured.num_overridden_rows;
+        assert_eq!(num_overridden, 1, "{sparse_head} {jump_forward:?}");
+    }
 }

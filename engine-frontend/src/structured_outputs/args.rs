@@ -2,12 +2,12 @@
 
 use protocol::{JumpForward, StructuredOutputsConfig, StructuredOutputsParams, Whitespace};
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::backend::BackendOptions;
 use super::reasoning::ThinkingMarkers;
-use crate::error::ValidationError;
+use crate::error::{ValidationError, cut_short};
 use crate::json_problem::json_problem;
+use crate::unique_json::{self, MAX_VALUES, UniqueJsonError};
 
 /// How the engine treats constraints and thinking, as `--structured-outputs-config` has it.
 ///
@@ -65,10 +65,24 @@ impl StructuredOutputsArgs {
     /// What is wrong with it, by field.
     pub fn from_json(text: &str) -> Result<Self, ValidationError> {
         const FLAG: &str = "structured_outputs_config";
-        let value: Value = serde_json::from_str(text).map_err(|error| {
-            let message = format!("it is not JSON: {}", json_problem(&error));
+        let (value, _) = unique_json::from_slice(text.as_bytes()).map_err(|error| {
+            let message = match error {
+                UniqueJsonError::Syntax { error, .. } => {
+                    format!("it is not JSON: {}", json_problem(&error))
+                }
+                UniqueJsonError::DuplicateKey { key, .. } => {
+                    format!("it has the key {key:?} twice: give it once")
+                }
+                UniqueJsonError::TooManyValues => {
+                    format!("it must hold at most {MAX_VALUES} JSON values; it holds more")
+                }
+            };
             ValidationError::field(FLAG, text, message)
         })?;
+        if !value.is_object() {
+            let message = format!("it must be a JSON object, got {}", cut_short(text));
+            return Err(ValidationError::field(FLAG, text, message));
+        }
         let args = Self::deserialize(&value).map_err(|error| {
             let message = json_problem(&error);
             ValidationError::field(FLAG, &value, message)
@@ -169,6 +183,12 @@ mod tests {
     fn what_is_wrong_is_named() {
         for (text, says) in [
             ("{", "it is not JSON"),
+            ("[]", "it must be a JSON object, got []"),
+            (r#"["outlines", true]"#, "it must be a JSON object"),
+            (
+                r#"{"backend": "auto", "backend": "xgrammar"}"#,
+                "it has the key \"backend\" twice",
+            ),
             (r#"{"backend": "best"}"#, "backend must be one of auto"),
             (r#"{"bakend": "auto"}"#, "bakend"),
             (r#"{"compile_threads": 0}"#, "compile_threads must be"),

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use crossbeam_channel::{Receiver, unbounded};
-use protocol::StructuredOutputsConstraint;
+use protocol::{SamplingParams, StructuredOutputsConstraint};
 
 use super::super::aside::{Aside, Question};
 use super::super::request::StructuredOutputRequest;
@@ -14,7 +14,6 @@ use super::*;
 struct ByHand {
     backend: Arc<OddBackend>,
     pool: CompilePool,
-    done_sender: Sender<RequestId>,
     done: Receiver<RequestId>,
     /// Kept open.
     answers: Vec<Receiver<CompiledGrammar>>,
@@ -27,8 +26,7 @@ impl ByHand {
         let of_pool: Arc<dyn StructuredOutputBackend> = Arc::clone(&backend) as _;
         Self {
             backend,
-            pool: CompilePool::without_threads(&of_pool, 100),
-            done_sender,
+            pool: CompilePool::without_threads(&of_pool, 100, &done_sender),
             done,
             answers: Vec::new(),
         }
@@ -45,7 +43,7 @@ impl ByHand {
         let Some(job) = self.pool.lanes.try_next_job(duty) else {
             return false;
         };
-        self.pool.thread(duty, &self.done_sender).take_turn(job);
+        self.pool.thread(duty).take_turn(job);
         true
     }
 
@@ -230,6 +228,141 @@ fn what_comes_to_an_end_in_some_turns_stays_in_shared_memory() {
     assert!(!request.is_apart());
     let num_tokens = request.min_tokens_if_required().unwrap().number();
     assert!(num_tokens > 400 * 60, "{num_tokens}");
+}
+
+/// More than a call may take.
+const TOO_MUCH: &str = "takes 3000000 steps";
+
+impl ByHand {
+    /// Takes turns for as long as there is anything to do: how many.
+    fn all_turns(&self) -> usize {
+        let duties = [Duty::Answer, Duty::Begin, Duty::Compile, Duty::Apart];
+        let mut num_turns = 0;
+        while duties.iter().any(|&duty| self.turn(duty)) {
+            num_turns += 1;
+        }
+        num_turns
+    }
+}
+
+#[test]
+fn what_is_refused_is_worked_out_once() {
+    let mut threads = ByHand::new();
+    threads.submit(TOO_MUCH);
+    let num_turns = threads.all_turns();
+    let mut twelve = ByHand::new();
+    for _ in 0..12 {
+        twelve.submit(TOO_MUCH);
+    }
+    assert_eq!(twelve.all_turns(), num_turns);
+    let num_calls = twelve.backend.num_calls.load(Ordering::Relaxed);
+    assert_eq!(num_calls, threads.backend.num_calls.load(Ordering::Relaxed));
+    // Nor ever again.
+    twelve.submit(TOO_MUCH);
+    assert_eq!(twelve.all_turns(), 0);
+    assert_eq!(twelve.done.try_iter().count(), 13);
+    for (index, answer) in twelve.answers.iter().enumerate() {
+        let compiled = answer.try_recv().unwrap();
+        assert_eq!(compiled.compile_seconds.is_some(), index == 0);
+        let error = compiled.outcome.err().unwrap();
+        assert_eq!(error.code, RequestErrorCode::GrammarRefused);
+        assert!(error.message.contains("`max_mask_steps`"), "{error:?}");
+    }
+    // That of others is not.
+    twelve.submit("[a-z]{3}");
+    assert!(twelve.all_turns() > 0);
+    assert!(twelve.answers[13].try_recv().unwrap().outcome.is_ok());
+}
+
+#[test]
+fn stop_tokens_tell_constraints_apart() {
+    let mut threads = ByHand::new();
+    for stop_token_ids in [vec![], vec![u32::from(b'a')]] {
+        let (mut job, answer) = job("a");
+        let params = SamplingParams {
+            stop_token_ids,
+            ..(*job.params).clone()
+        };
+        job.params = Arc::new(params);
+        threads.pool.submit(job).unwrap();
+        threads.answers.push(answer);
+    }
+    threads.all_turns();
+    let is_served = |answer: &Receiver<CompiledGrammar>| answer.try_recv().unwrap().outcome.is_ok();
+    let served: Vec<bool> = threads.answers.iter().map(is_served).collect();
+    assert_eq!(served, [true, false]);
+}
+
+#[test]
+fn those_that_wait_for_the_same_have_its_grammar() {
+    let mut threads = ByHand::new();
+    for _ in 0..5 {
+        threads.submit("needs 100000 steps");
+    }
+    // The first one takes all turns that it needs before others look.
+    while threads.done.is_empty() {
+        assert!(!threads.turn(Duty::Answer));
+        assert!(threads.turn(Duty::Begin) || threads.turn(Duty::Compile));
+    }
+    assert_eq!(threads.all_turns(), 4);
+    for answer in &threads.answers {
+        assert!(answer.try_recv().unwrap().outcome.is_ok());
+    }
+}
+
+#[test]
+fn another_goes_on_where_nobody_waits_for_the_first() {
+    let mut threads = ByHand::new();
+    let mut cancel = Vec::new();
+    for _ in 0..4 {
+        let (job, answer) = job("[a-z]{3}");
+        cancel.push(job.cancel.clone());
+        threads.pool.submit(job).unwrap();
+        threads.answers.push(answer);
+    }
+    cancel[0].cancel();
+    cancel[1].cancel();
+    threads.all_turns();
+    let served = threads
+        .answers
+        .iter()
+        .map(|answer| answer.try_recv().is_ok());
+    assert_eq!(served.collect::<Vec<_>>(), [false, false, true, true]);
+    // All of them are gone: nothing is left of them.
+    let (job, _answer) = job("[0-9]{3}");
+    let cancel = job.cancel.clone();
+    threads.pool.submit(job).unwrap();
+    cancel.cancel();
+    threads.all_turns();
+    threads.submit("[0-9]{3}");
+    threads.all_turns();
+    assert!(threads.answers[4].try_recv().unwrap().outcome.is_ok());
+}
+
+#[test]
+fn who_waits_for_the_same_takes_no_place_of_others() {
+    let backend: Arc<dyn StructuredOutputBackend> = Arc::new(OddBackend::new());
+    let (done_sender, _done) = unbounded();
+    let pool = CompilePool::without_threads(&backend, 2, &done_sender);
+    let submit = |pattern: &str| {
+        let (job, answer) = job(pattern);
+        let cancel = job.cancel.clone();
+        pool.submit(job).map(|()| (answer, cancel))
+    };
+    let first = submit("a").unwrap();
+    let waiting = [submit("a").unwrap(), submit("a").unwrap()];
+    let overflow = Some(RequestErrorCode::QueueOverflow);
+    assert_eq!(submit("a").err().map(|error| error.code), overflow);
+    let other = submit("b").unwrap();
+    assert_eq!(submit("c").err().map(|error| error.code), overflow);
+    // Who is gone makes room.
+    waiting[0].1.cancel();
+    let again = submit("a").unwrap();
+    assert_eq!(submit("a").err().map(|error| error.code), overflow);
+    drop(pool);
+    for (answer, _) in [first, other, again].iter().chain(&waiting) {
+        assert!(answer.try_recv().is_err());
+    }
 }
 
 #[test]
