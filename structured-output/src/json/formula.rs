@@ -4,10 +4,12 @@
 //! written, since that is the order of properties. Counts that others imply are left out, so that
 //! equal futures are mostly equal formulas, and their number stays finite.
 
+use std::sync::Arc;
+
 use hashbrown::{HashMap, HashSet};
 
 use super::node::{ANYTHING, NOTHING, Node, NodeId, Nodes, OPERANDS_PER_STEP};
-use crate::held::{allocated, with_room};
+use crate::held::{allocated, shared, with_room};
 use crate::lexical::{Fuel, OutOfFuel};
 
 /// An interned formula.
@@ -54,6 +56,8 @@ pub(super) struct Facts {
     pub(super) wants_members: bool,
     /// It speaks of the value that comes next.
     pub(super) has_value: bool,
+    /// It speaks of something else.
+    pub(super) has_others: bool,
     /// It has a [`Formula::Unique`].
     pub(super) has_unique: bool,
     /// It has a [`Formula::Unique`] that doesn't hold.
@@ -62,6 +66,8 @@ pub(super) struct Facts {
     pub(super) size: u32,
     /// Of each key that it asks for one of 64 bits: what has none of a key's bits says nothing of it.
     pub(super) names: u64,
+    /// The same of each key of whose member's value it says something.
+    pub(super) member_names: u64,
     /// It says something of members whatever their keys.
     pub(super) has_members: bool,
     depth: u16,
@@ -72,6 +78,34 @@ pub(super) fn bit_of(has: NodeId) -> u64 {
     1 << (u64::from(has.0).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58)
 }
 
+/// The bit in `Facts::member_names` of a key.
+pub(super) fn bit_of_name(name: &str) -> u64 {
+    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    1 << (hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58)
+}
+
+/// Whether a node says something of members whatever their keys.
+fn says_of_any_member(node: &Node) -> bool {
+    match node {
+        Node::Members(members) => !members.patterns.is_empty() || members.additional != ANYTHING,
+        Node::MinProperties(_) => true,
+        _ => false,
+    }
+}
+
+/// The bits of the keys that a node names.
+fn names_of_members(node: &Node) -> u64 {
+    match node {
+        Node::Members(members) => {
+            let names = members.named.iter().map(|named| bit_of_name(&named.0));
+            names.fold(0, |names, bit| names | bit)
+        }
+        _ => 0,
+    }
+}
+
 /// Nodes and the formulas over them.
 #[derive(Default)]
 pub(crate) struct Logic {
@@ -79,8 +113,8 @@ pub(crate) struct Logic {
     formulas: Vec<Formula>,
     facts: Vec<Facts>,
     ids: HashMap<Formula, FormulaId>,
-    sets: Vec<Box<[NodeId]>>,
-    set_ids: HashMap<Box<[NodeId]>, SetId>,
+    sets: Vec<Arc<[NodeId]>>,
+    set_ids: HashMap<Arc<[NodeId]>, SetId>,
     /// Formulas and their contraries.
     contraries: HashMap<FormulaId, FormulaId>,
     /// Whether a formula was too deep since this was last asked.
@@ -151,10 +185,12 @@ impl Logic {
             closes: true,
             wants_members: false,
             has_value: false,
+            has_others: true,
             has_unique: false,
             has_repeated: false,
             size: 1,
             names: 0,
+            member_names: 0,
             has_members: false,
             depth: 0,
         };
@@ -164,6 +200,7 @@ impl Logic {
                 closes,
                 wants_members: any(|facts| facts.wants_members),
                 has_value: any(|facts| facts.has_value),
+                has_others: any(|facts| facts.has_others),
                 has_unique: any(|facts| facts.has_unique),
                 has_repeated: any(|facts| facts.has_repeated),
                 size: list
@@ -172,6 +209,9 @@ impl Logic {
                 names: list
                     .iter()
                     .fold(0, |names, &id| names | self.facts(id).names),
+                member_names: list
+                    .iter()
+                    .fold(0, |names, &id| names | self.facts(id).member_names),
                 has_members: any(|facts| facts.has_members),
                 depth: list
                     .iter()
@@ -190,7 +230,8 @@ impl Logic {
                     closes: matches!(node, Node::Items { .. } | Node::Members(_)),
                     wants_members: matches!(node, Node::MinProperties(_)),
                     names: self.bit_of_literal(*id),
-                    has_members: matches!(node, Node::Members(_) | Node::MinProperties(_)),
+                    member_names: names_of_members(node),
+                    has_members: says_of_any_member(node),
                     ..plain
                 }
             }
@@ -200,7 +241,8 @@ impl Logic {
                     closes: !matches!(node, Node::Items { .. } | Node::Members(_)),
                     wants_members: matches!(node, Node::Members(_)),
                     names: self.bit_of_literal(*id),
-                    has_members: matches!(node, Node::Members(_) | Node::MinProperties(_)),
+                    member_names: names_of_members(node),
+                    has_members: says_of_any_member(node),
                     ..plain
                 }
             }
@@ -213,6 +255,7 @@ impl Logic {
             Formula::Value(_) => Facts {
                 closes: false,
                 has_value: true,
+                has_others: false,
                 ..plain
             },
         }
@@ -438,6 +481,67 @@ impl Logic {
         changed
     }
 
+    /// A formula with each of its conditions on the next value changed, for those of which the change is
+    /// told. Only the parts that have some are looked at.
+    pub(super) fn map_values(
+        &mut self,
+        id: FormulaId,
+        known: &mut HashMap<FormulaId, FormulaId>,
+        truth: &impl Fn(NodeId) -> Option<bool>,
+    ) -> FormulaId {
+        if !self.facts(id).has_value {
+            return id;
+        }
+        if let Some(&known) = known.get(&id) {
+            return known;
+        }
+        let changed = match self.formula(id) {
+            Formula::All(list) | Formula::Any(list) => {
+                let all = matches!(self.formula(id), Formula::All(_));
+                let list = list.clone();
+                self.count(list.len());
+                let list: Vec<_> = list
+                    .iter()
+                    .map(|&id| self.map_values(id, known, truth))
+                    .collect();
+                self.combine(&list, all)
+            }
+            Formula::Value(node) => match truth(*node) {
+                Some(true) => TRUE,
+                Some(false) => FALSE,
+                None => id,
+            },
+            _ => id,
+        };
+        known.insert(id, changed);
+        changed
+    }
+
+    /// The conditions of formulas on the next value, in the order in which they are written, each once.
+    pub(super) fn values(
+        &self,
+        roots: &[FormulaId],
+        fuel: &mut Fuel,
+    ) -> Result<Vec<NodeId>, OutOfFuel> {
+        let mut values = Vec::new();
+        let mut seen = HashSet::new();
+        let mut pending: Vec<FormulaId> = roots.iter().rev().copied().collect();
+        while let Some(id) = pending.pop() {
+            if !self.facts(id).has_value || !seen.insert(id) {
+                continue;
+            }
+            match self.formula(id) {
+                Formula::All(list) | Formula::Any(list) => {
+                    fuel.burn(list.len() as u64 / OPERANDS_PER_STEP)?;
+                    pending.extend(list.iter().rev());
+                }
+                Formula::Value(node) => values.push(*node),
+                _ => {}
+            }
+        }
+        Ok(values)
+    }
+
     /// All leaves of formulas, in the order in which they are written, each once.
     pub(super) fn leaves(
         &self,
@@ -477,14 +581,14 @@ impl Logic {
             Ok(_) => return set,
             Err(at) => list.insert(at, constant),
         }
-        let list: Box<[NodeId]> = list.into();
+        let list: Arc<[NodeId]> = list.into();
         if let Some(&known) = self.set_ids.get(&list) {
             return known;
         }
         self.bytes +=
-            with_room(size_of::<Box<[NodeId]>>() + size_of::<(Box<[NodeId]>, SetId)>() + 1)
-                + 2 * allocated(size_of_val(&*list));
-        self.sets.push(list.clone());
+            with_room(size_of::<Arc<[NodeId]>>() + size_of::<(Arc<[NodeId]>, SetId)>() + 1)
+                + shared(size_of_val(&*list));
+        self.sets.push(Arc::clone(&list));
         let id = SetId(self.sets.len() as u32);
         self.set_ids.insert(list, id);
         id
