@@ -47,6 +47,8 @@ pub(super) struct AllValues {
     strings: HashMap<ExprId, Strings>,
     /// Nodes whose values are being listed.
     open: Vec<NodeId>,
+    /// How often values were asked for from outside.
+    num_runs: u64,
     /// See [`Programs::plain_spellings`].
     plain_spellings: Option<(ExprId, ExprId)>,
     bytes: usize,
@@ -120,6 +122,8 @@ struct Values {
     /// Arrays and objects.
     has_composites: bool,
     stage: Stage,
+    /// In which run arrays and objects were last listed, and how many were asked for.
+    last_run: (u64, usize),
 }
 
 /// The strings of a language, each by its shortest spelling, as far as they were listed.
@@ -312,6 +316,9 @@ impl Programs {
         if is_within || self.values.of(node).len() >= count {
             return Ok(());
         }
+        if open.is_empty() {
+            self.values.num_runs += 1;
+        }
         let mut values = match self.values.lists.remove(&node) {
             Some(values) => values,
             None => self.values_of(lexicon, node, fuel)?,
@@ -349,6 +356,12 @@ impl Programs {
                     }
                 }
                 Stage::Composites => {
+                    // In values of values the same node is asked often: once is enough.
+                    let run = self.values.num_runs;
+                    if values.last_run.0 == run && values.last_run.1 >= count {
+                        return Ok(());
+                    }
+                    values.last_run = (run, count);
                     let at_once = count.max(2 * values.found.len()).max(AT_ONCE);
                     let texts = self.composites(lexicon, node, at_once, fuel)?;
                     for text in texts {
@@ -474,6 +487,7 @@ impl Programs {
             others: lexicon.or(&others),
             has_composites: shape.array != FALSE || shape.object != FALSE,
             stage: Stage::Plain,
+            last_run: (0, 0),
         })
     }
 

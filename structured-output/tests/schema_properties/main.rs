@@ -184,8 +184,12 @@ proptest! {
         let wrong = |schema: &Value| {
             let mut random = Random(seed);
             let documents = (0..60).map(|_| distinct::document(&mut random)).collect();
-            disagreement_on(schema, draft, documents, random)
-                .or_else(|| wrong_mask_on(schema, draft, distinct::document, seed))
+            // Masks within a number of tokens are dear here.
+            let masks = || match seed % 4 {
+                0 => wrong_mask_on(schema, draft, distinct::document, seed),
+                _ => None,
+            };
+            disagreement_on(schema, draft, documents, random).or_else(masks)
         };
         if wrong(&schema).is_some() {
             let least = minimal::schema(schema, |schema| wrong(schema).is_some());
