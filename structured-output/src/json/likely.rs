@@ -18,11 +18,14 @@ use crate::lexical::{Fuel, Lexicon, OutOfFuel};
 /// So many operands are looked at, then it is given up.
 const MAX_OPERANDS: u64 = 40_000;
 
+/// The nodes that a value is to meet, and those that it must not.
+type Said = (Vec<NodeId>, Vec<NodeId>);
+
 /// Members that are taken.
 struct Likely {
     at: ObjectAt,
-    /// By number, the nodes that its value is to meet, and those that it must not.
-    names: HashMap<u32, (Vec<NodeId>, Vec<NodeId>)>,
+    /// By number, what is said of its value.
+    names: HashMap<u32, Said>,
     /// The nodes that say that these are there.
     has: HashSet<NodeId>,
     /// What was added, the last last.
@@ -102,7 +105,7 @@ impl Programs {
         if !holds {
             return Ok(None);
         }
-        let mut names: Vec<(u32, (Vec<NodeId>, Vec<NodeId>))> = likely.names.into_iter().collect();
+        let mut names: Vec<(u32, Said)> = likely.names.into_iter().collect();
         names.sort_unstable_by_key(|name| name.0);
         let mut members = Vec::with_capacity(names.len());
         for (name, (mut all, not)) in names {
@@ -283,7 +286,7 @@ impl Programs {
             Node::MinProperties(min) => (likely.names.len() as u64 >= u64::from(*min)) == holds,
             Node::Members(_) => {
                 let plan = self.plan(likely.at.plan);
-                let is_met = |name: u32, (is, not): &(Vec<NodeId>, Vec<NodeId>)| {
+                let is_met = |name: u32, (is, not): &Said| {
                     let value = plan.value(node, name);
                     match holds {
                         true => value == ANYTHING || is.contains(&value),
