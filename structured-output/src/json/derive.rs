@@ -4,7 +4,8 @@
 //! An assertion about all members becomes a condition on the value that comes next; `ways` splits
 //! the derivative by those.
 
-use super::formula::{FALSE, Formula, FormulaId, TRUE, bit_of};
+use super::facts::bit_of;
+use super::formula::{FALSE, Formula, FormulaId, TRUE};
 use super::node::{ANYTHING, Node, NodeId};
 use super::plan::PlanId;
 use super::programs::Programs;

@@ -11,7 +11,7 @@
 //! | `node` | schemas as boolean combinations of assertions |
 //! | `schema` | from JSON Schema to nodes |
 //! | `shape` | a node by kind: scalars as languages, arrays and objects as formulas |
-//! | `formula` | boolean formulas over assertions about arrays or objects |
+//! | `formula`, `facts` | boolean formulas over assertions about arrays or objects |
 //! | `relation` | what one node says of another, as far as that is plain |
 //! | `units` | keys that must come, or must not, and what hangs on them |
 //! | `derive` | what a formula becomes by an item or a member |
@@ -21,6 +21,7 @@
 //! | `object_end` | members with which an object may end |
 //! | `needed`, `likely` | objects that end with the names that must come, or that their formulas ask for |
 //! | `array`, `object`, `member` | what may come next in an array or object |
+//! | `words`, `fresh_keys` | the texts of a language, and keys that an object doesn't have yet, shortest first |
 //! | `values`, `composites` | the distinct values of a node, shortest first |
 //! | `distinct` | whether enough of them are left for an array of distinct items |
 //! | `unique`, `repeat` | arrays of distinct items, or of items that are not |
@@ -41,11 +42,13 @@ mod decimal;
 mod derive;
 mod distinct;
 mod expand;
+mod facts;
 mod follow;
 mod format;
 mod format_regex;
 mod formula;
 mod frame;
+mod fresh_keys;
 mod likely;
 mod live;
 mod live_array;
@@ -82,6 +85,7 @@ mod unread;
 mod value;
 mod values;
 mod ways;
+mod words;
 mod written;
 
 pub(crate) use frame::Frame;

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-use super::formula::{Formula, FormulaId, bit_of_name};
+use super::facts::bit_of_name;
+use super::formula::{Formula, FormulaId};
 use super::node::{ANYTHING, NOTHING, Node, NodeId};
 use super::programs::Programs;
 use crate::held::{allocated, shared, with_room};

@@ -6,19 +6,16 @@
 //! objects only some are listed: those that differ in the values of one way to write them, and
 //! those with an item or a member more.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-
 use hashbrown::{HashMap, HashSet};
 
 use super::decimal::Decimal;
 use super::formula::FALSE;
-use super::node::{Kinds, NodeId, OPERANDS_PER_STEP};
-use super::object::ObjectAt;
+use super::fresh_keys::Strings;
+use super::node::{Kinds, NodeId};
 use super::programs::Programs;
-use super::seen::SeenId;
 use super::shape::{NONE, Spellings};
 use super::value::{Value, unquote};
+use super::words::{Rest, Words};
 use crate::held::{allocated, with_room};
 use crate::lexical::search::DEAD;
 use crate::lexical::{ByteSet, EMPTY, ExprId, Fuel, Lexicon, OutOfFuel, UNBOUNDED};
@@ -44,14 +41,14 @@ pub(super) struct AllValues {
     /// Of the constants that items were found to be.
     constants: HashMap<NodeId, ValueId>,
     /// By language, the strings that were listed of it.
-    strings: HashMap<ExprId, Strings>,
+    pub(super) strings: HashMap<ExprId, Strings>,
     /// Nodes whose values are being listed.
     open: Vec<NodeId>,
     /// How often values were asked for from outside.
     num_runs: u64,
     /// See [`Programs::plain_spellings`].
     plain_spellings: Option<(ExprId, ExprId)>,
-    bytes: usize,
+    pub(super) bytes: usize,
 }
 
 impl AllValues {
@@ -126,16 +123,6 @@ struct Values {
     last_run: (u64, usize),
 }
 
-/// The strings of a language, each by its shortest spelling, as far as they were listed.
-#[derive(Default)]
-struct Strings {
-    /// With their spellings.
-    found: Vec<(Box<str>, Box<[u8]>)>,
-    known: HashSet<Box<str>>,
-    words: Words,
-    has_begun: bool,
-}
-
 /// What is listed next.
 #[derive(Clone, Copy)]
 enum Stage {
@@ -152,157 +139,7 @@ enum Stage {
     },
 }
 
-/// What stands in a row to be listed: how long the shortest text is, its beginning, and by number what
-/// may follow.
-type Waiting = Reverse<(u32, Vec<u8>, usize)>;
-
-/// What may follow a beginning.
-enum Rest {
-    /// A text of a language with one value.
-    One(ExprId),
-    /// A text of a language, and the bytes that may stand in place of the last one.
-    Language(ExprId, ByteSet),
-}
-
-/// The texts of languages, shortest first.
-#[derive(Default)]
-struct Words {
-    waiting: BinaryHeap<Waiting>,
-    rests: Vec<Rest>,
-}
-
-impl Words {
-    fn push(
-        &mut self,
-        lexicon: &mut Lexicon,
-        text: Vec<u8>,
-        rest: Rest,
-        fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
-        let (Rest::One(language) | Rest::Language(language, _)) = rest;
-        let distance = lexicon.distance(language, fuel)?;
-        if distance != DEAD {
-            let length = distance.saturating_add(text.len() as u32);
-            self.waiting.push(Reverse((length, text, self.rests.len())));
-            self.rests.push(rest);
-        }
-        Ok(())
-    }
-
-    /// The next text.
-    fn next(
-        &mut self,
-        lexicon: &mut Lexicon,
-        fuel: &mut Fuel,
-    ) -> Result<Option<Vec<u8>>, OutOfFuel> {
-        while let Some(Reverse((length, mut text, number))) = self.waiting.peek().cloned() {
-            fuel.burn(1)?;
-            match self.rests[number] {
-                Rest::One(language) => {
-                    Programs::write_shortest(lexicon, language, &mut text, fuel)?;
-                    self.waiting.pop();
-                    return Ok(Some(text));
-                }
-                Rest::Language(language, others) => {
-                    // It goes after what stands here, so that nothing is lost where fuel runs out.
-                    for (bytes, next) in lexicon.derivatives(language, fuel)? {
-                        let Some(byte) = bytes.first() else {
-                            continue;
-                        };
-                        let mut longer = text.clone();
-                        longer.push(byte);
-                        let others = bytes.intersection(&ByteSet::single(byte).complement());
-                        self.push(lexicon, longer, Rest::Language(next, others), fuel)?;
-                    }
-                    if let (Some(byte), Some(last)) = (others.first(), text.len().checked_sub(1)) {
-                        let mut other = text.clone();
-                        other[last] = byte;
-                        let others = others.intersection(&ByteSet::single(byte).complement());
-                        self.push(lexicon, other, Rest::Language(language, others), fuel)?;
-                    }
-                    // What was pushed is no less, and of equal length it is greater.
-                    self.waiting.pop();
-                    if lexicon.is_nullable(language) && text.len() as u32 == length {
-                        return Ok(Some(text));
-                    }
-                }
-            }
-        }
-        Ok(None)
-    }
-
-    fn memory_bytes(&self) -> usize {
-        let waiting = self
-            .waiting
-            .iter()
-            .map(|Reverse((_, text, _))| allocated(text.len()));
-        waiting.sum::<usize>()
-            + self.waiting.len() * size_of::<Waiting>()
-            + self.rests.len() * size_of::<Rest>()
-    }
-}
-
 impl Programs {
-    /// So many keys of a class that an object doesn't have yet, as they are written, or as many as there
-    /// are: the shortest ones.
-    pub(super) fn fresh_keys(
-        &mut self,
-        lexicon: &mut Lexicon,
-        at: ObjectAt,
-        class: usize,
-        count: usize,
-        fuel: &mut Fuel,
-    ) -> Result<Vec<Vec<u8>>, OutOfFuel> {
-        let language = self.plan(at.plan).classes[class];
-        let mut strings = self.values.strings.remove(&language).unwrap_or_default();
-        let before = strings.words.memory_bytes();
-        let keys = self.fresh_strings(lexicon, (language, &mut strings), at.seen, count, fuel);
-        let after = strings.words.memory_bytes();
-        self.values.bytes += after.saturating_sub(before);
-        self.values.strings.insert(language, strings);
-        keys
-    }
-
-    fn fresh_strings(
-        &mut self,
-        lexicon: &mut Lexicon,
-        (language, strings): (ExprId, &mut Strings),
-        seen: SeenId,
-        count: usize,
-        fuel: &mut Fuel,
-    ) -> Result<Vec<Vec<u8>>, OutOfFuel> {
-        if !strings.has_begun {
-            let all = Rest::Language(language, ByteSet::EMPTY);
-            strings.words.push(lexicon, Vec::new(), all, fuel)?;
-            strings.has_begun = true;
-        }
-        let mut keys = Vec::new();
-        let mut number = 0;
-        while keys.len() < count {
-            let Some((string, text)) = strings.found.get(number) else {
-                let Some(text) = strings.words.next(lexicon, fuel)? else {
-                    break;
-                };
-                let string = unquote(&String::from_utf8_lossy(&text));
-                if let Ok((string, _)) = string
-                    && strings.known.insert(string.as_str().into())
-                {
-                    self.values.bytes += with_room(size_of::<(Box<str>, Box<[u8]>)>() + 17)
-                        + allocated(text.len())
-                        + 2 * allocated(string.len());
-                    strings.found.push((string.into(), text.into()));
-                }
-                continue;
-            };
-            number += 1;
-            if !self.seen.has(seen, string) {
-                keys.push(text.to_vec());
-            }
-        }
-        fuel.burn(number as u64 / OPERANDS_PER_STEP)?;
-        Ok(keys)
-    }
-
     /// Lists so many values of a node, or as many as are found.
     pub(super) fn list_values(
         &mut self,
