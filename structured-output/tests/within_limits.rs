@@ -86,6 +86,130 @@ fn distinct_items_of_a_list_beside_others() {
     }
 }
 
+/// `[0, 1, ...]`, each item written so.
+fn items(count: usize, written: impl Fn(usize) -> String) -> String {
+    let items: Vec<String> = (0..count).map(written).collect();
+    format!("[{}]", items.join(","))
+}
+
+/// Whether there are enough values is counted, however many must come.
+#[test]
+fn many_distinct_items_that_must_come() {
+    type Written = fn(usize) -> String;
+    let cases: [(&str, usize, Written, u64); 9] = [
+        (
+            r#""items": {"type": "integer"}"#,
+            70,
+            |n| n.to_string(),
+            1_000,
+        ),
+        (
+            r#""items": {"type": "integer"}"#,
+            600,
+            |n| n.to_string(),
+            6_000,
+        ),
+        (r#""maxItems": 5000"#, 80, |n| format!("\"{n}\""), 2_000),
+        (
+            r#""items": {"type": "string", "maxLength": 4}"#,
+            150,
+            |n| format!("\"s{n}\""),
+            2_000,
+        ),
+        (
+            r#""items": {"type": "number", "multipleOf": 0.5, "minimum": 0, "maximum": 49.5}"#,
+            100,
+            |n| format!("{}.{}", n / 2, n % 2 * 5),
+            20_000,
+        ),
+        (
+            r#""items": {"type": "integer"}, "contains": {"const": 3}"#,
+            120,
+            |n| n.to_string(),
+            2_000,
+        ),
+        (
+            r#""prefixItems": [{"enum": [0, 1]}, {"enum": [1, 2]}, {"enum": [0, 2]}],
+               "items": {"type": "integer"}"#,
+            120,
+            |n| n.to_string(),
+            2_000,
+        ),
+        (
+            r#""items": {"type": "object", "properties": {"id": {"type": "integer"}},
+                "required": ["id"]}"#,
+            40,
+            |n| format!("{{\"id\":{n}}}"),
+            100_000,
+        ),
+        (
+            r#""items": {"type": "object", "properties": {"id": {"type": "integer", "minimum": 0},
+                "name": {"type": "string"}}, "required": ["id", "name"],
+                "additionalProperties": false}"#,
+            40,
+            |n| format!("{{\"id\":{n},\"name\":\"a\"}}"),
+            100_000,
+        ),
+    ];
+    for (keywords, count, written, max_steps) in cases {
+        let grammar = schema(&format!(
+            r#"{{"type": "array", "uniqueItems": true, "minItems": {count}, {keywords}}}"#
+        ))
+        .unwrap();
+        let accepts = |text: &str| accepts(&grammar, text, max_steps);
+        assert!(accepts(&items(count, written)), "{keywords}");
+        assert!(!accepts(&items(count - 1, written)), "{keywords}");
+        let repeated = |n: usize| written(n.saturating_sub(usize::from(n + 1 == count)));
+        assert!(!accepts(&items(count, repeated)), "{keywords}");
+    }
+}
+
+/// Values count, not spellings; of the last ones that are left all must come.
+#[test]
+fn few_values_for_the_distinct_items_that_must_come() {
+    let cases: [(&str, &[&str]); 6] = [
+        (r#"{"enum": [1, 1.0, 2, 2.00, 30, 3e1]}"#, &["1", "2", "30"]),
+        (
+            r#"{"type": "number", "multipleOf": 0.5, "minimum": -1, "exclusiveMaximum": 1}"#,
+            &["-1", "-0.5", "0", "0.5"],
+        ),
+        (
+            r#"{"enum": ["a/b", "a\/b", "\n", "\u000a", "\u001f", "\u001F"]}"#,
+            &[r#""a/b""#, r#""\n""#, r#""\u001f""#],
+        ),
+        (
+            r#"{"type": "string", "pattern": "^[ab]?$"}"#,
+            &["\"\"", "\"a\"", "\"b\""],
+        ),
+        (
+            r#"{"type": ["boolean", "null"]}"#,
+            &["true", "null", "false"],
+        ),
+        (
+            r#"{"enum": [{"a": 1, "b": 2}, {"b": 2.0, "a": 1}, {"a": 2}, [1], [1.0]]}"#,
+            &[r#"{"a": 1, "b": 2}"#, r#"{"a":2}"#, "[1]"],
+        ),
+    ];
+    for (items, values) in cases {
+        let of = |min: usize| {
+            schema(&format!(
+                r#"{{"type": "array", "uniqueItems": true, "minItems": {min}, "items": {items}}}"#
+            ))
+        };
+        let grammar = of(values.len()).unwrap();
+        let all = format!("[{}]", values.join(","));
+        assert!(accepts(&grammar, &all, 100_000), "{all}");
+        let less = format!("[{}]", values[1..].join(","));
+        assert!(!accepts(&grammar, &less, 100_000), "{less}");
+        let twice = format!("[{0},{0}]", values[0]);
+        assert!(!accepts(&grammar, &twice, 100_000), "{twice}");
+        assert!(
+            matches!(of(values.len() + 1), Err(CompileError::NoValue { .. })),
+            "{items}"
+        );
+    }
+}
+
 #[test]
 fn one_of_many_overlapping_patterns_of_one_name() {
     let patterns = [

@@ -51,12 +51,16 @@ fn looks(num_words: usize) -> String {
     format!("{words}[a-z0-9 ]{{9,60}}")
 }
 
-/// Objects no two of which are equal.
-fn distinct(min_items: usize) -> String {
+/// An object with exactly one of some integers.
+fn one_integer_of(num_names: usize) -> String {
+    let branches: Vec<String> = (0..num_names)
+        .map(|n| {
+            format!(r#"{{"properties": {{"k{n}": {{"type": "integer"}}}}, "required": ["k{n}"]}}"#)
+        })
+        .collect();
     format!(
-        r#"{{"type": "array", "uniqueItems": true, "minItems": {min_items}, "items": {{
-            "type": "object", "required": ["k", "l"], "additionalProperties": false, "properties": {{
-            "k": {{"type": "string", "pattern": "^[a-c]{{1,3}}$"}}, "l": {{"type": "boolean"}}}}}}}}"#
+        r#"{{"type": "object", "oneOf": [{}]}}"#,
+        branches.join(", ")
     )
 }
 
@@ -91,7 +95,7 @@ fn dear_requests(engine: &Engine) -> Vec<EngineCoreRequest> {
         ask_json("dear-words-complete", &all_of(4), seeded(21, 60)),
         open_ended(ask_json("dear-branches", &one_of(14), seeded(21, 60))),
         ask_json("dear-branches-complete", &one_of(16), seeded(21, 90)),
-        open_ended(ask_json("dear-items", &distinct(24), seeded(23, 60))),
+        open_ended(ask_json("dear-names", &one_integer_of(200), seeded(23, 60))),
     ]
 }
 

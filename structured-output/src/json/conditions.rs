@@ -3,7 +3,7 @@
 
 use hashbrown::HashMap;
 
-use super::formula::{FALSE, Formula, FormulaId, TRUE};
+use super::formula::{Formula, FormulaId, TRUE};
 use super::live::DEAD;
 use super::node::{ANYTHING, Node, NodeId};
 use super::programs::Programs;
@@ -15,18 +15,8 @@ const MANY_CONDITIONS: usize = 6;
 
 impl Programs {
     pub(super) fn without_values(&mut self, formula: FormulaId) -> FormulaId {
-        if !self.logic.facts(formula).has_value {
-            return formula;
-        }
-        let mut known = HashMap::new();
-        self.logic.map(
-            formula,
-            &mut known,
-            &mut |logic, leaf| match logic.formula(leaf) {
-                Formula::Value(_) => FALSE,
-                _ => leaf,
-            },
-        )
+        self.logic
+            .map_values(formula, &mut HashMap::new(), &|_| Some(false))
     }
 
     /// What the next value has to be, where a formula speaks of nothing else, and by many conditions that
@@ -40,15 +30,13 @@ impl Programs {
         let &[formula] = formulas else {
             return Ok(None);
         };
-        if !self.logic.facts(formula).has_value {
+        let facts = self.logic.facts(formula);
+        if !facts.has_value || facts.has_others {
             return Ok(None);
         }
         let mut conditions = Vec::new();
-        for leaf in self.logic.leaves(formulas, fuel)? {
+        for node in self.logic.values(formulas, fuel)? {
             fuel.burn(1)?;
-            let Formula::Value(node) = *self.logic.formula(leaf) else {
-                return Ok(None);
-            };
             conditions.push(match *self.logic.nodes.node(node) {
                 Node::Not(inner) => inner,
                 _ => node,
@@ -110,11 +98,8 @@ impl Programs {
         truths: &mut HashMap<NodeId, bool>,
         fuel: &mut Fuel,
     ) -> Result<(), OutOfFuel> {
-        for leaf in self.logic.leaves(formulas, fuel)? {
+        for condition in self.logic.values(formulas, fuel)? {
             fuel.burn(1)?;
-            let Formula::Value(condition) = *self.logic.formula(leaf) else {
-                continue;
-            };
             if truths.contains_key(&condition) {
                 continue;
             }
@@ -199,13 +184,8 @@ impl Programs {
                 rest.push(formula);
                 continue;
             }
-            let assumed = self.logic.map(formula, &mut known, &mut |logic, leaf| {
-                let truth = match logic.formula(leaf) {
-                    Formula::Value(node) => truths.get(node),
-                    _ => None,
-                };
-                truth.map_or(leaf, |&truth| if truth { TRUE } else { FALSE })
-            });
+            let truth = |node| truths.get(&node).copied();
+            let assumed = self.logic.map_values(formula, &mut known, &truth);
             // What the value leaves of an alternative may be a key that must come.
             rest.push(self.logic.with_keys_decided(assumed));
         }

@@ -4,7 +4,8 @@
 //! An assertion about all members becomes a condition on the value that comes next; `ways` splits
 //! the derivative by those.
 
-use super::formula::{FALSE, Formula, FormulaId, TRUE, bit_of};
+use super::facts::bit_of;
+use super::formula::{FALSE, Formula, FormulaId, TRUE};
 use super::node::{ANYTHING, Node, NodeId};
 use super::plan::PlanId;
 use super::programs::Programs;
@@ -99,16 +100,15 @@ impl Programs {
 
     /// Whether an event may change a formula.
     fn is_concerned(&self, formula: FormulaId, event: Event) -> bool {
-        let facts = self.logic.facts(formula);
-        let names = |plan, key| {
-            let has = self.plan(plan).has(key);
-            has.is_some_and(|has| facts.names & bit_of(has) != 0)
+        let (Event::Key(plan, key) | Event::Without(plan, key)) = event else {
+            return true;
         };
-        match event {
-            Event::Item => true,
-            Event::Key(plan, key) => facts.has_members || names(plan, key),
-            Event::Without(plan, key) => facts.has_members || names(plan, key),
-        }
+        let facts = self.logic.facts(formula);
+        let plan = self.plan(plan);
+        let has = plan.has(key);
+        facts.has_members
+            || has.is_some_and(|has| facts.names & bit_of(has) != 0)
+            || facts.member_names & plan.bit_of(key) != 0
     }
 
     pub(super) fn derive_each(

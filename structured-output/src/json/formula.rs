@@ -4,10 +4,13 @@
 //! written, since that is the order of properties. Counts that others imply are left out, so that
 //! equal futures are mostly equal formulas, and their number stays finite.
 
+use std::sync::Arc;
+
 use hashbrown::{HashMap, HashSet};
 
+use super::facts::Facts;
 use super::node::{ANYTHING, NOTHING, Node, NodeId, Nodes, OPERANDS_PER_STEP};
-use crate::held::{allocated, with_room};
+use crate::held::{allocated, shared, with_room};
 use crate::lexical::{Fuel, OutOfFuel};
 
 /// An interned formula.
@@ -45,33 +48,6 @@ pub(super) enum Formula {
     Value(NodeId),
 }
 
-/// What is known of a formula.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Facts {
-    /// It holds if nothing more comes.
-    pub(super) closes: bool,
-    /// A further member may help.
-    pub(super) wants_members: bool,
-    /// It speaks of the value that comes next.
-    pub(super) has_value: bool,
-    /// It has a [`Formula::Unique`].
-    pub(super) has_unique: bool,
-    /// It has a [`Formula::Unique`] that doesn't hold.
-    pub(super) has_repeated: bool,
-    /// Leaves, counted where they occur.
-    pub(super) size: u32,
-    /// Of each key that it asks for one of 64 bits: what has none of a key's bits says nothing of it.
-    pub(super) names: u64,
-    /// It says something of members whatever their keys.
-    pub(super) has_members: bool,
-    depth: u16,
-}
-
-/// The bit in `Facts::names` of the node that says that a key is there.
-pub(super) fn bit_of(has: NodeId) -> u64 {
-    1 << (u64::from(has.0).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58)
-}
-
 /// Nodes and the formulas over them.
 #[derive(Default)]
 pub(crate) struct Logic {
@@ -79,8 +55,8 @@ pub(crate) struct Logic {
     formulas: Vec<Formula>,
     facts: Vec<Facts>,
     ids: HashMap<Formula, FormulaId>,
-    sets: Vec<Box<[NodeId]>>,
-    set_ids: HashMap<Box<[NodeId]>, SetId>,
+    sets: Vec<Arc<[NodeId]>>,
+    set_ids: HashMap<Arc<[NodeId]>, SetId>,
     /// Formulas and their contraries.
     contraries: HashMap<FormulaId, FormulaId>,
     /// Whether a formula was too deep since this was last asked.
@@ -144,85 +120,6 @@ impl Logic {
         self.facts.push(facts);
         self.ids.insert(formula, id);
         id
-    }
-
-    fn facts_of(&self, formula: &Formula) -> Facts {
-        let plain = Facts {
-            closes: true,
-            wants_members: false,
-            has_value: false,
-            has_unique: false,
-            has_repeated: false,
-            size: 1,
-            names: 0,
-            has_members: false,
-            depth: 0,
-        };
-        let over = |list: &[FormulaId], closes: bool| {
-            let any = |of: fn(&Facts) -> bool| list.iter().any(|&id| of(&self.facts(id)));
-            Facts {
-                closes,
-                wants_members: any(|facts| facts.wants_members),
-                has_value: any(|facts| facts.has_value),
-                has_unique: any(|facts| facts.has_unique),
-                has_repeated: any(|facts| facts.has_repeated),
-                size: list
-                    .iter()
-                    .fold(0, |size: u32, &id| size.saturating_add(self.facts(id).size)),
-                names: list
-                    .iter()
-                    .fold(0, |names, &id| names | self.facts(id).names),
-                has_members: any(|facts| facts.has_members),
-                depth: list
-                    .iter()
-                    .map(|&id| self.facts(id).depth)
-                    .max()
-                    .unwrap_or(0)
-                    + 1,
-            }
-        };
-        match formula {
-            Formula::All(list) => over(list, list.iter().all(|&id| self.facts(id).closes)),
-            Formula::Any(list) => over(list, list.iter().any(|&id| self.facts(id).closes)),
-            Formula::Is(id) => {
-                let node = self.nodes.node(*id);
-                Facts {
-                    closes: matches!(node, Node::Items { .. } | Node::Members(_)),
-                    wants_members: matches!(node, Node::MinProperties(_)),
-                    names: self.bit_of_literal(*id),
-                    has_members: matches!(node, Node::Members(_) | Node::MinProperties(_)),
-                    ..plain
-                }
-            }
-            Formula::Not(id) => {
-                let node = self.nodes.node(*id);
-                Facts {
-                    closes: !matches!(node, Node::Items { .. } | Node::Members(_)),
-                    wants_members: matches!(node, Node::Members(_)),
-                    names: self.bit_of_literal(*id),
-                    has_members: matches!(node, Node::Members(_) | Node::MinProperties(_)),
-                    ..plain
-                }
-            }
-            Formula::Unique { holds, .. } => Facts {
-                closes: *holds,
-                has_unique: true,
-                has_repeated: !holds,
-                ..plain
-            },
-            Formula::Value(_) => Facts {
-                closes: false,
-                has_value: true,
-                ..plain
-            },
-        }
-    }
-
-    fn bit_of_literal(&self, node: NodeId) -> u64 {
-        match self.nodes.node(node) {
-            Node::Has(_) => bit_of(node),
-            _ => 0,
-        }
     }
 
     /// An assertion about arrays or objects, or its contrary.
@@ -438,6 +335,67 @@ impl Logic {
         changed
     }
 
+    /// A formula with each of its conditions on the next value changed, for those of which the change is
+    /// told. Only the parts that have some are looked at.
+    pub(super) fn map_values(
+        &mut self,
+        id: FormulaId,
+        known: &mut HashMap<FormulaId, FormulaId>,
+        truth: &impl Fn(NodeId) -> Option<bool>,
+    ) -> FormulaId {
+        if !self.facts(id).has_value {
+            return id;
+        }
+        if let Some(&known) = known.get(&id) {
+            return known;
+        }
+        let changed = match self.formula(id) {
+            Formula::All(list) | Formula::Any(list) => {
+                let all = matches!(self.formula(id), Formula::All(_));
+                let list = list.clone();
+                self.count(list.len());
+                let list: Vec<_> = list
+                    .iter()
+                    .map(|&id| self.map_values(id, known, truth))
+                    .collect();
+                self.combine(&list, all)
+            }
+            Formula::Value(node) => match truth(*node) {
+                Some(true) => TRUE,
+                Some(false) => FALSE,
+                None => id,
+            },
+            _ => id,
+        };
+        known.insert(id, changed);
+        changed
+    }
+
+    /// The conditions of formulas on the next value, in the order in which they are written, each once.
+    pub(super) fn values(
+        &self,
+        roots: &[FormulaId],
+        fuel: &mut Fuel,
+    ) -> Result<Vec<NodeId>, OutOfFuel> {
+        let mut values = Vec::new();
+        let mut seen = HashSet::new();
+        let mut pending: Vec<FormulaId> = roots.iter().rev().copied().collect();
+        while let Some(id) = pending.pop() {
+            if !self.facts(id).has_value || !seen.insert(id) {
+                continue;
+            }
+            match self.formula(id) {
+                Formula::All(list) | Formula::Any(list) => {
+                    fuel.burn(list.len() as u64 / OPERANDS_PER_STEP)?;
+                    pending.extend(list.iter().rev());
+                }
+                Formula::Value(node) => values.push(*node),
+                _ => {}
+            }
+        }
+        Ok(values)
+    }
+
     /// All leaves of formulas, in the order in which they are written, each once.
     pub(super) fn leaves(
         &self,
@@ -477,14 +435,14 @@ impl Logic {
             Ok(_) => return set,
             Err(at) => list.insert(at, constant),
         }
-        let list: Box<[NodeId]> = list.into();
+        let list: Arc<[NodeId]> = list.into();
         if let Some(&known) = self.set_ids.get(&list) {
             return known;
         }
         self.bytes +=
-            with_room(size_of::<Box<[NodeId]>>() + size_of::<(Box<[NodeId]>, SetId)>() + 1)
-                + 2 * allocated(size_of_val(&*list));
-        self.sets.push(list.clone());
+            with_room(size_of::<Arc<[NodeId]>>() + size_of::<(Arc<[NodeId]>, SetId)>() + 1)
+                + shared(size_of_val(&*list));
+        self.sets.push(Arc::clone(&list));
         let id = SetId(self.sets.len() as u32);
         self.set_ids.insert(list, id);
         id

@@ -43,6 +43,8 @@ pub(super) struct Costs {
     pub(super) items_needed: HashMap<FormulaId, Option<u32>>,
     /// Of what is one of several formulas over arrays, the one that was found to end.
     pub(super) array_choices: HashMap<FormulaId, FormulaId>,
+    /// Items, as nodes, with which arrays end, be they distinct or not.
+    pub(super) distinct_ways: HashMap<FormulaId, Arc<[NodeId]>>,
     /// Nodes being looked at.
     pub(super) open: Vec<NodeId>,
     /// Bytes of the ways.
@@ -62,6 +64,7 @@ impl Default for Costs {
             member_ways: HashMap::new(),
             items_needed: HashMap::new(),
             array_choices: HashMap::new(),
+            distinct_ways: HashMap::new(),
             open: Vec::new(),
             way_bytes: 0,
             assumed: usize::MAX,
@@ -80,7 +83,8 @@ impl Costs {
                     + self.text_ways.len() * (size_of::<(FormulaId, Arc<[Vec<u8>]>)>() + 1)
                     + self.member_ways.len() * (size_of::<MemberWay>() + 1)
                     + self.items_needed.len() * 13
-                    + self.array_choices.len() * 9,
+                    + self.array_choices.len() * 9
+                    + self.distinct_ways.len() * (size_of::<(FormulaId, Arc<[NodeId]>)>() + 1),
             )
     }
 }
@@ -97,6 +101,18 @@ impl Costs {
     pub(super) fn note_items(&mut self, array: FormulaId, items: Vec<NodeId>) {
         self.way_bytes += shared(size_of_val(&items[..]));
         self.item_ways.insert(array, items.into());
+    }
+
+    /// Takes note of the items with which an array ends, be they distinct or not.
+    pub(super) fn note_distinct_way(
+        &mut self,
+        array: FormulaId,
+        items: Vec<NodeId>,
+    ) -> Arc<[NodeId]> {
+        self.way_bytes += shared(size_of_val(&items[..]));
+        let items: Arc<[NodeId]> = items.into();
+        self.distinct_ways.insert(array, Arc::clone(&items));
+        items
     }
 
     /// The same, as they are written.
@@ -276,7 +292,10 @@ impl Programs {
                 return Ok(DEAD);
             };
             let bytes = programs.cost_of_members(lexicon, &members, fuel)?;
-            programs.costs.note_members((at, formula), members);
+            // A whole object is written from these, the rest of one is not.
+            if at.is_start() {
+                programs.costs.note_members((at, formula), members);
+            }
             Ok(bytes)
         })?;
         if is_sure {

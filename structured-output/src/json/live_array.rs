@@ -42,12 +42,7 @@ impl Programs {
                 return Ok(DEAD);
             }
             if programs.logic.facts(formula).has_unique {
-                let Some(items) = programs.texts_to_end(lexicon, formula, fuel)? else {
-                    return Ok(DEAD);
-                };
-                let bytes = items.iter().map(|item| item.len() + 1).sum::<usize>() + 1;
-                programs.costs.note_item_texts(formula, items);
-                Ok(bytes.min(FARTHEST as usize) as u32)
+                programs.cost_with_distinct(lexicon, formula, fuel)
             } else if let Some(cost) = programs.plain_array_cost(lexicon, formula, fuel)? {
                 Ok(cost)
             } else {
@@ -89,7 +84,7 @@ impl Programs {
         let Some(mut plain) = self.plain_array(formula) else {
             return Ok(None);
         };
-        if plain.max.is_some_and(|max| max < plain.min) {
+        if plain.is_contradicted() {
             return Ok(Some(DEAD));
         }
         let mut bytes = 1_u32;
@@ -109,6 +104,7 @@ impl Programs {
     pub(super) fn plain_array(&self, formula: FormulaId) -> Option<PlainArray> {
         let mut plain = PlainArray {
             items: Vec::new(),
+            contains: None,
             min: 0,
             max: None,
         };
@@ -121,6 +117,9 @@ impl Programs {
                 Formula::Is(node) => match self.logic.nodes.node(*node) {
                     Node::Items { prefix, rest } => plain.items.push((prefix.to_vec(), *rest)),
                     Node::MinItems(min) => plain.min = *min,
+                    Node::Contains { item, min } if plain.contains.is_none() => {
+                        plain.contains = Some((*item, *min));
+                    }
                     _ => return None,
                 },
                 Formula::Not(node) => match self.logic.nodes.node(*node) {
@@ -129,6 +128,14 @@ impl Programs {
                 },
                 _ => return None,
             }
+        }
+        // Which of its first items an array is to contain would have to be chosen.
+        let has_prefix = plain.items.iter().any(|(prefix, _)| !prefix.is_empty());
+        if let Some((_, least)) = plain.contains {
+            if has_prefix {
+                return None;
+            }
+            plain.min = plain.min.max(least);
         }
         Some(plain)
     }
@@ -186,15 +193,23 @@ impl Programs {
     }
 }
 
-/// An array whose items are told by their position alone.
+/// An array whose items are told by their position alone, or, where all are alike, by what so many of
+/// them are to be.
 pub(super) struct PlainArray {
     items: Vec<(Vec<NodeId>, NodeId)>,
+    /// What so many items at least are to be beside that. They come first.
+    contains: Option<(NodeId, u32)>,
     /// How many items there are to be at least.
     pub(super) min: u32,
     max: Option<u32>,
 }
 
 impl PlainArray {
+    /// Whether it is to have more items than it may.
+    pub(super) fn is_contradicted(&self) -> bool {
+        self.max.is_some_and(|max| max < self.min)
+    }
+
     /// The next item, and how many in a row are such; they are over then.
     pub(super) fn next(&mut self, nodes: &mut super::node::Nodes) -> (NodeId, u32) {
         let mut all = Vec::with_capacity(self.items.len());
@@ -207,7 +222,14 @@ impl PlainArray {
                 is_last = false;
             }
         }
-        let times = if is_last { self.min } else { 1 };
+        let times = match self.contains.take() {
+            Some((item, least)) => {
+                all.push(item);
+                least
+            }
+            None if is_last => self.min,
+            None => 1,
+        };
         self.min -= times;
         (nodes.all_of(&all), times)
     }

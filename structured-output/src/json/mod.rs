@@ -11,7 +11,7 @@
 //! | `node` | schemas as boolean combinations of assertions |
 //! | `schema` | from JSON Schema to nodes |
 //! | `shape` | a node by kind: scalars as languages, arrays and objects as formulas |
-//! | `formula` | boolean formulas over assertions about arrays or objects |
+//! | `formula`, `facts` | boolean formulas over assertions about arrays or objects |
 //! | `relation` | what one node says of another, as far as that is plain |
 //! | `units` | keys that must come, or must not, and what hangs on them |
 //! | `derive` | what a formula becomes by an item or a member |
@@ -19,9 +19,11 @@
 //! | `plan` | the keys that an object's formulas tell apart |
 //! | `plain` | objects that are a plain list of properties |
 //! | `object_end` | members with which an object may end |
-//! | `needed` | objects that end with the names that must come |
+//! | `needed`, `likely` | objects that end with the names that must come, or that their formulas ask for |
 //! | `array`, `object`, `member` | what may come next in an array or object |
-//! | `alike` | arrays of distinct items of one list, counted |
+//! | `words`, `fresh_keys` | the texts of a language, and keys that an object doesn't have yet, shortest first |
+//! | `values`, `composites` | the distinct values of a node, shortest first |
+//! | `distinct` | whether enough of them are left for an array of distinct items |
 //! | `unique`, `repeat` | arrays of distinct items, or of items that are not |
 //! | `seen` | sets of keys that an object has |
 //! | `unread`, `written` | what follows a key or an item whose text isn't known, and what is looked at to tell texts apart |
@@ -33,17 +35,21 @@
 //! | `style`, `spacing` | white space and the order of properties |
 //! | `programs` | all of that, interned |
 
-mod alike;
 mod array;
+mod composites;
 mod conditions;
 mod decimal;
 mod derive;
+mod distinct;
 mod expand;
+mod facts;
 mod follow;
 mod format;
 mod format_regex;
 mod formula;
 mod frame;
+mod fresh_keys;
+mod likely;
 mod live;
 mod live_array;
 mod mark;
@@ -77,7 +83,9 @@ mod unique;
 mod units;
 mod unread;
 mod value;
+mod values;
 mod ways;
+mod words;
 mod written;
 
 pub(crate) use frame::Frame;

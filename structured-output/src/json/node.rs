@@ -4,10 +4,12 @@
 //! machine (`shape`, `frame`) turns them into what may come next. As in JSON Schema, an assertion
 //! about one type holds of every value of another type.
 
+use std::sync::Arc;
+
 use hashbrown::{HashMap, HashSet};
 
 use super::value::Value;
-use crate::held::{allocated, with_room};
+use crate::held::{allocated, shared, with_room};
 use crate::lexical::{ExprId, Fuel, Lexicon, OutOfFuel};
 
 /// An interned node.
@@ -64,11 +66,11 @@ pub(super) struct Members {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Node {
     /// All hold. In the order of the source, which is the order in which properties are written.
-    AllOf(Box<[NodeId]>),
+    AllOf(Arc<[NodeId]>),
     /// At least one holds.
-    AnyOf(Box<[NodeId]>),
+    AnyOf(Arc<[NodeId]>),
     /// Exactly one holds. Operands may be equal.
-    OneOf(Box<[NodeId]>),
+    OneOf(Arc<[NodeId]>),
     Not(NodeId),
     /// The value is of one of these kinds.
     Kinds(Kinds),
@@ -127,8 +129,8 @@ impl Default for Nodes {
             bytes: 0,
             work: 0,
         };
-        nodes.intern(Node::AllOf(Box::default()));
-        nodes.intern(Node::AnyOf(Box::default()));
+        nodes.intern(Node::AllOf(Arc::default()));
+        nodes.intern(Node::AnyOf(Arc::default()));
         nodes
     }
 }
@@ -176,22 +178,22 @@ impl Nodes {
         if let Some(&known) = self.ids.get(&node) {
             return known;
         }
+        // Held twice, by number and for look-up, but for lists, which are shared.
         let heap = match &node {
             Node::AllOf(list) | Node::AnyOf(list) | Node::OneOf(list) => {
-                allocated(size_of_val(&**list))
+                shared(size_of_val(&**list))
             }
-            Node::Items { prefix, .. } => allocated(size_of_val(&**prefix)),
+            Node::Items { prefix, .. } => 2 * allocated(size_of_val(&**prefix)),
             Node::Members(members) => {
                 let names = members.named.iter().map(|named| allocated(named.0.len()));
-                names.sum::<usize>()
-                    + allocated(size_of_val(&*members.named))
-                    + allocated(size_of_val(&*members.patterns))
+                let lists = allocated(size_of_val(&*members.named))
+                    + allocated(size_of_val(&*members.patterns));
+                2 * (names.sum::<usize>() + lists)
             }
-            Node::Has(name) => allocated(name.len()),
+            Node::Has(name) => 2 * allocated(name.len()),
             _ => 0,
         };
-        // Held twice, by number and for look-up.
-        self.bytes += with_room(size_of::<Node>() + size_of::<(Node, NodeId)>() + 1) + 2 * heap;
+        self.bytes += with_room(size_of::<Node>() + size_of::<(Node, NodeId)>() + 1) + heap;
         let id = NodeId(self.nodes.len() as u32);
         self.nodes.push(node.clone());
         self.ids.insert(node, id);

@@ -42,6 +42,13 @@ pub(super) struct ObjectAt {
     pub(super) seen: SeenId,
 }
 
+impl ObjectAt {
+    /// Whether nothing was read, in the order of the schema.
+    pub(super) fn is_start(self) -> bool {
+        self.order == PropertyOrder::Schema && self.done == 0 && self.seen == NOTHING_SEEN
+    }
+}
+
 impl Programs {
     /// An object at its start, in the order of the schema.
     pub(super) fn object_start(

@@ -87,6 +87,9 @@ impl Programs {
             End::Never => return Ok(None),
             End::Unknown => {}
         }
+        if let Some(members) = self.likely_members(lexicon, start, formula, fuel)? {
+            return Ok(Some(members));
+        }
         let mut failed: HashSet<(u32, FormulaId, SeenId)> = HashSet::new();
         let mut levels = vec![Level::new(0, formula, start.seen, None)];
         while let Some(level) = levels.last() {

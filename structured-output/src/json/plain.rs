@@ -111,7 +111,7 @@ impl Programs {
     pub(super) fn plain_members_to_end(
         &mut self,
         lexicon: &mut Lexicon,
-        mut at: ObjectAt,
+        at: ObjectAt,
         plain: &Plain,
         count: u32,
         fuel: &mut Fuel,
@@ -151,24 +151,19 @@ impl Programs {
                 }
             }
         }
-        let mut class = 0;
-        while needed > 0 {
-            fuel.burn(1)?;
-            if class >= self.plan(at.plan).classes.len() {
-                return Ok(None);
+        for class in 0..self.plan(at.plan).classes.len() {
+            if needed == 0 {
+                break;
             }
             let value = plain.values[num_names as usize + class];
-            let fresh = match self.cost(lexicon, value, fuel)? {
-                DEAD => None,
-                _ => self.fresh_key(lexicon, at, class, fuel)?,
-            };
-            match fresh {
-                None => class += 1,
-                Some((text, after)) => {
-                    members.push((text, value));
-                    (needed, at) = (needed - 1, after);
-                }
+            if self.cost(lexicon, value, fuel)? != DEAD {
+                let keys = self.fresh_keys(lexicon, at, class, needed as usize, fuel)?;
+                needed -= keys.len() as u32;
+                members.extend(keys.into_iter().map(|key| (key, value)));
             }
+        }
+        if needed > 0 {
+            return Ok(None);
         }
         Ok(Some(members))
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
+use super::facts::bit_of_name;
 use super::formula::{Formula, FormulaId};
 use super::node::{ANYTHING, NOTHING, Node, NodeId};
 use super::programs::Programs;
@@ -28,6 +29,8 @@ pub(super) struct Plan {
     names: Vec<(Box<str>, ExprId)>,
     /// By name, the node that says that it is there, if the formulas have it.
     has: Vec<Option<NodeId>>,
+    /// By name, its bit in what is known of formulas.
+    bits: Vec<u64>,
     numbers: HashMap<Box<str>, u32>,
     /// Disjoint languages of keys, none of them a name.
     pub(super) classes: Vec<ExprId>,
@@ -56,6 +59,11 @@ impl Plan {
         self.has.get(key as usize).copied().flatten()
     }
 
+    /// The bit of a name in `Facts::member_names`; none of a class.
+    pub(super) fn bit_of(&self, key: u32) -> u64 {
+        self.bits.get(key as usize).copied().unwrap_or(0)
+    }
+
     /// A name's spellings, in quotes.
     pub(super) fn key(&self, name: u32) -> ExprId {
         self.names[name as usize].1
@@ -64,6 +72,11 @@ impl Plan {
     /// Whether an assertion about members says nothing any more once a name is over.
     pub(super) fn is_only_of(&self, members: NodeId, name: u32) -> bool {
         name < self.num_names() && self.only_keys.get(&members) == Some(&name)
+    }
+
+    /// The only key that an assertion about members says something of, if it is only one.
+    pub(super) fn only_key(&self, members: NodeId) -> Option<u32> {
+        self.only_keys.get(&members).copied()
     }
 
     /// What an assertion about members says of those with a key.
@@ -98,7 +111,7 @@ impl Plan {
             + values.sum::<usize>()
             + with_room(
                 self.names.len()
-                    * (size_of::<(Box<str>, ExprId, Option<NodeId>)>()
+                    * (size_of::<(Box<str>, ExprId, Option<NodeId>, u64)>()
                         + size_of::<(Box<str>, u32)>()
                         + 1)
                     + self.classes.len() * size_of::<ExprId>()
@@ -115,6 +128,7 @@ impl Plan {
             let spellings = lexicon.json_string(name, false);
             self.names.push((name.into(), spellings));
             self.has.push(None);
+            self.bits.push(bit_of_name(name));
         }
     }
 }

@@ -19,6 +19,7 @@ use super::relation::Listed;
 use super::seen::SeenKeys;
 use super::shape::Shape;
 use super::style::{Style, StyleId};
+use super::values::AllValues;
 use super::ways::{OutcomesEntry, OutcomesOf, Ways, WaysOf};
 use crate::held::{allocated, with_room};
 use crate::lexical::{EPSILON, ExprId, Fuel, Lexicon, OutOfFuel};
@@ -119,6 +120,7 @@ pub(crate) struct Programs {
     /// number; [`EMPTY`] where one was not asked for.
     pub(super) key_lexemes: HashMap<(PlanId, ExprId), Vec<ExprId>>,
     pub(super) costs: Costs,
+    pub(super) values: AllValues,
     /// See `relation`: languages that list strings.
     pub(super) listed: HashMap<ExprId, Arc<Listed>>,
     texts: Option<Texts>,
@@ -149,6 +151,7 @@ impl Default for Programs {
             value_lexemes: HashMap::new(),
             key_lexemes: HashMap::new(),
             costs: Costs::default(),
+            values: AllValues::default(),
             listed: HashMap::new(),
             texts: None,
             bytes: 0,
@@ -185,6 +188,7 @@ impl Programs {
             + self.done.bytes
             + self.seen.memory_bytes()
             + self.costs.memory_bytes()
+            + self.values.memory_bytes()
     }
 
     /// Takes the steps of the formulas and nodes that were made since this was called last, and looks

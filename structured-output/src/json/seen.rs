@@ -52,6 +52,19 @@ impl SeenKeys {
             + with_room(self.spellings.len() * (size_of::<((u32, bool), ExprId)>() + 1))
     }
 
+    /// Whether a key is in a set.
+    pub(super) fn has(&self, seen: SeenId, key: &str) -> bool {
+        let mut at = seen.0;
+        for char in key.chars() {
+            let next = &self.branches.get(at).next;
+            match next.binary_search_by_key(&char, |&(char, _)| char) {
+                Ok(index) => at = next[index].1,
+                Err(_) => return false,
+            }
+        }
+        self.branches.get(at).ends
+    }
+
     /// A set with one more key.
     pub(super) fn with(&mut self, seen: SeenId, key: &str) -> SeenId {
         let mut way = Vec::new();

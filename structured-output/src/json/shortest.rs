@@ -62,13 +62,15 @@ impl Programs {
                     self.write(lexicon, *item, text, fuel)?;
                 }
             } else if let Some(mut plain) = self.plain_array(formula) {
-                for index in 0..plain.min {
-                    if index > 0 {
-                        text.push(b',');
+                let mut is_first = true;
+                while plain.min > 0 {
+                    let (item, times) = plain.next(&mut self.logic.nodes);
+                    for _ in 0..times {
+                        if !std::mem::take(&mut is_first) {
+                            text.push(b',');
+                        }
+                        self.write(lexicon, item, text, fuel)?;
                     }
-                    plain.min = 1;
-                    let (item, _) = plain.next(&mut self.logic.nodes);
-                    self.write(lexicon, item, text, fuel)?;
                 }
             }
             text.push(b']');

@@ -4,19 +4,22 @@
 //! not: so a formula is what it is where they are (looked at here), or what it is where they
 //! aren't (`repeat`).
 //!
+//! Mostly it is told by counting values whether an array can end (`distinct`), else it is searched for.
 //! An item that would leave too few others for those that must follow is excluded before it is
 //! written: if some distinct items complete the array without it, only those can be missed. So
-//! each of those is tried in its place. If nothing completes the array without it, it is to be
-//! repeated: then it is one of what can still come.
+//! each of those is tried in its place, but those of which there are enough. If nothing completes
+//! the array without it, it is to be repeated: then it is one of what can still come.
 
 use hashbrown::{HashMap, HashSet};
 
 use super::derive::Event;
+use super::distinct::{Chosen, Ending};
 use super::formula::{FALSE, Formula, FormulaId, NO_ITEMS, SetId, TRUE};
 use super::live::DEAD;
 use super::node::{Kinds, NOTHING, NodeId};
 use super::programs::Programs;
 use super::value::Value;
+use crate::lexical::search::FARTHEST;
 use crate::lexical::{Fuel, Lexicon, OutOfFuel};
 
 /// Distinct items that an array may need at its end, by recursion.
@@ -25,6 +28,13 @@ const MAX_DISTINCT: u32 = 200;
 const ITEMS_A_STEP: usize = 16;
 /// Items are parsed this deep.
 const MAX_NESTING: usize = 1000;
+
+/// Items with which an array ends.
+enum Rest {
+    Chosen(Chosen),
+    /// As they are written.
+    Texts(Vec<Vec<u8>>),
+}
 
 /// A search for distinct items.
 #[derive(Default)]
@@ -79,6 +89,9 @@ impl Programs {
         let num_asked = lexicon.num_asked();
         let constant = self.logic.nodes.constant(lexicon, &value);
         fuel.burn(lexicon.num_asked() - num_asked)?;
+        if let Some(constant) = constant {
+            self.values.note_constant(constant, &value);
+        }
         // A number may have more digits than are looked at: then no other one may follow.
         Ok(constant.unwrap_or_else(|| self.logic.nodes.kinds(Kinds::NUMBER)))
     }
@@ -108,42 +121,70 @@ impl Programs {
         )
     }
 
-    /// Items, as texts, with which an array ends whose formula speaks of distinct items. `None`
-    /// where there are none.
-    pub(super) fn texts_to_end(
+    /// Length of a short rest of an array whose formula speaks of distinct items; [`DEAD`] where there is
+    /// none.
+    pub(super) fn cost_with_distinct(
         &mut self,
         lexicon: &mut Lexicon,
         formula: FormulaId,
         fuel: &mut Fuel,
-    ) -> Result<Option<Vec<Vec<u8>>>, OutOfFuel> {
+    ) -> Result<u32, OutOfFuel> {
+        let Some(rest) = self.rest_with_distinct(lexicon, formula, fuel)? else {
+            return Ok(DEAD);
+        };
+        let bytes = match &rest {
+            Rest::Chosen(chosen) => chosen.bytes(self),
+            Rest::Texts(texts) => texts.iter().map(|text| text.len() + 1).sum(),
+        };
+        // A whole array is written from these, the rest of one is not.
+        if self.items_so_far(formula, fuel)? == NO_ITEMS {
+            let texts = match rest {
+                Rest::Chosen(chosen) => chosen.texts(self),
+                Rest::Texts(texts) => texts,
+            };
+            self.costs.note_item_texts(formula, texts);
+        }
+        Ok((bytes + 1).min(FARTHEST as usize) as u32)
+    }
+
+    /// Items with which an array ends whose formula speaks of distinct items. `None` where there are
+    /// none.
+    fn rest_with_distinct(
+        &mut self,
+        lexicon: &mut Lexicon,
+        formula: FormulaId,
+        fuel: &mut Fuel,
+    ) -> Result<Option<Rest>, OutOfFuel> {
         let set = self.items_so_far(formula, fuel)?;
         let distinct = self.where_distinct(formula, true);
-        if distinct != FALSE {
-            let unique = self.logic.unique(set, true);
-            let distinct = self.logic.all(&[unique, distinct]);
-            let found = self.distinct_items(lexicon, distinct, fuel)?;
-            if found.is_some() {
-                return Ok(found);
+        match self.distinct_ending(lexicon, distinct, set, fuel)? {
+            Ending::Items(chosen) => return Ok(Some(Rest::Chosen(chosen))),
+            Ending::Never => {}
+            Ending::Unknown => {
+                let unique = self.logic.unique(set, true);
+                let distinct = self.logic.all(&[unique, distinct]);
+                let found = self.distinct_items(lexicon, distinct, fuel)?;
+                if let Some(texts) = found {
+                    return Ok(Some(Rest::Texts(texts)));
+                }
             }
         }
         let repeated = self.where_distinct(formula, false);
         if repeated == FALSE {
             return Ok(None);
         }
-        self.repeated_items(lexicon, repeated, set, fuel)
+        let repeated = self.repeated_items(lexicon, repeated, set, fuel)?;
+        Ok(repeated.map(Rest::Texts))
     }
 
     /// Distinct items, as texts, with which an array ends after those in the set of its formula,
-    /// which asks for them. `None` where there are none.
+    /// which asks for them: searched for. `None` where there are none.
     fn distinct_items(
         &mut self,
         lexicon: &mut Lexicon,
         formula: FormulaId,
         fuel: &mut Fuel,
     ) -> Result<Option<Vec<Vec<u8>>>, OutOfFuel> {
-        if let Some(alike) = self.alike(lexicon, formula, fuel)? {
-            return self.alike_to_end(lexicon, &alike, fuel);
-        }
         let Some(needed) = self.items_needed(lexicon, formula, fuel)? else {
             return Ok(None);
         };
@@ -301,14 +342,17 @@ impl Programs {
         if !facts.has_unique || facts.closes {
             return Ok(Some(value));
         }
-        // Whichever of the values the item is, there are enough without it.
-        let alike = self.alike(lexicon, formula, fuel)?;
-        if alike.is_some_and(|alike| alike.can_end_without(1)) {
-            return Ok(Some(value));
-        }
-        let Some(texts) = self.texts_to_end(lexicon, formula, fuel)? else {
+        let Some(rest) = self.rest_with_distinct(lexicon, formula, fuel)? else {
             return Ok(Some(value));
         };
+        // Mostly there are enough, whichever of the values the item is.
+        let texts = match rest {
+            Rest::Chosen(chosen) => chosen.critical_texts(self),
+            Rest::Texts(texts) => texts,
+        };
+        if texts.is_empty() {
+            return Ok(Some(value));
+        }
         let mut kept = vec![value];
         for text in texts {
             let item = self.constant_of(lexicon, &text, fuel)?;

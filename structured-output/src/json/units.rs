@@ -6,7 +6,8 @@
 
 use hashbrown::HashMap;
 
-use super::formula::{FALSE, Formula, FormulaId, Logic, TRUE, bit_of};
+use super::facts::bit_of;
+use super::formula::{FALSE, Formula, FormulaId, Logic, TRUE};
 use super::node::{Node, NodeId};
 
 /// What is known of keys, by the node that says that one is there.

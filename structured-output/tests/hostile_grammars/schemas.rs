@@ -303,3 +303,92 @@ fn schemas_within_schemas_cost_as_they_are_written() {
         }
     }
 }
+
+/// Members that a formula itself asks for are tried before a search through all names.
+#[test]
+fn many_conditions_that_hardly_touch_each_other_are_served() {
+    let all = |keyword: &str, count: usize, each: &dyn Fn(usize) -> String| {
+        let list: Vec<String> = (0..count).map(each).collect();
+        format!(r#"{{"{keyword}":[{}]}}"#, list.join(","))
+    };
+    let one_of = all("oneOf", 200, &|n| {
+        format!(r#"{{"properties":{{"a{n}":{{"type":"integer"}}}},"required":["a{n}"]}}"#)
+    });
+    let mut within = r#"{"required":["z"]}"#.to_owned();
+    for n in 0..20 {
+        within = format!(r#"{{"required":["a{n}"],"oneOf":[{within},{{"required":["b{n}"]}}]}}"#);
+    }
+    let conditions = |then: &dyn Fn(usize) -> String| {
+        all("allOf", 200, &|n| {
+            format!(
+                r#"{{"if":{{"properties":{{"a{n}":{{"const":1}}}}}},"then":{}}}"#,
+                then(n)
+            )
+        })
+    };
+    let needed = conditions(&|n| format!(r#"{{"required":["b{n}"]}}"#));
+    let values = conditions(&|n| format!(r#"{{"properties":{{"b{n}":{{"const":2}}}}}}"#));
+    let pairs = all("allOf", 500, &|n| {
+        format!(r#"{{"oneOf":[{{"required":["a{n}"]}},{{"required":["b{n}"]}}]}}"#)
+    });
+    let cases = [
+        (
+            &one_of,
+            r#"{"a3":1,"a5":"b"}"#.to_owned(),
+            r#"{"a3":1,"a5":2}"#.to_owned(),
+            true,
+        ),
+        (
+            &within,
+            // One of the innermost two, and none of `b1` to `b19`.
+            object((0..20).rev()).replace("\"a0\":1", "\"a0\":1,\"b0\":1"),
+            object(0..20),
+            true,
+        ),
+        (
+            &needed,
+            object(0..200).replace('a', "b"),
+            object(0..199).replace('a', "b"),
+            false,
+        ),
+        (
+            &values,
+            r#"{"a3":1,"b3":2,"a4":2,"b4":1}"#.to_owned(),
+            r#"{"a3":1,"b3":1}"#.to_owned(),
+            true,
+        ),
+        (&pairs, object(0..500), object(0..499), false),
+    ];
+    for (schema, accepted, rejected, in_any_order) in cases {
+        for order in [PropertyOrder::Schema, PropertyOrder::Any] {
+            if order == PropertyOrder::Any && !in_any_order {
+                continue;
+            }
+            let options = JsonSchemaOptions {
+                property_order: order,
+                ..JsonSchemaOptions::default()
+            };
+            let grammar = compiler().compile_json_schema(schema, &options).unwrap();
+            let is_accepted = accepts(&grammar, &accepted, 400_000);
+            assert!(is_accepted || order == PropertyOrder::Schema, "{accepted}");
+            assert!(!accepts(&grammar, &rejected, 400_000), "{rejected}");
+        }
+    }
+}
+
+#[test]
+fn large_counts_are_counted() {
+    for schema in [
+        r#"{"type":"array","contains":{"type":"integer"},"minContains":200000}"#,
+        r#"{"type":"array","contains":{"type":"integer"},"minContains":20,"minItems":200000}"#,
+        r#"{"type":"object","minProperties":10000}"#,
+        r#"{"type":"object","propertyNames":{"pattern":"^[a-z]+$"},"minProperties":5000}"#,
+    ] {
+        let grammar = compiler()
+            .compile_json_schema(schema, &JsonSchemaOptions::default())
+            .unwrap();
+        for text in ["[1,2]", r#"{"a":1,"bc":2}"#] {
+            assert!(!accepts(&grammar, text, 400_000), "{schema}");
+        }
+    }
+}

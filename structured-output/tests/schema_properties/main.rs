@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod corpus;
+mod distinct;
 mod evaluated;
 mod implications;
 mod minimal;
@@ -167,6 +168,28 @@ proptest! {
             let documents = (0..40).map(|_| implications::document(&mut random)).collect();
             disagreement_on(schema, draft, documents, random)
                 .or_else(|| wrong_mask_on(schema, draft, implications::document, seed))
+        };
+        if wrong(&schema).is_some() {
+            let least = minimal::schema(schema, |schema| wrong(schema).is_some());
+            prop_assert!(false, "{least}: {}", wrong(&least).unwrap());
+        }
+    }
+
+    #[test]
+    fn distinct_items(seed in any::<u64>()) {
+        subject::COMPILER.clear_cache();
+        let mut random = Random(seed);
+        let schema = distinct::schema(&mut random);
+        let draft = Draft::Draft2020_12;
+        let wrong = |schema: &Value| {
+            let mut random = Random(seed);
+            let documents = (0..60).map(|_| distinct::document(&mut random)).collect();
+            // Masks within a number of tokens are dear here.
+            let masks = || match seed % 4 {
+                0 => wrong_mask_on(schema, draft, distinct::document, seed),
+                _ => None,
+            };
+            disagreement_on(schema, draft, documents, random).or_else(masks)
         };
         if wrong(&schema).is_some() {
             let least = minimal::schema(schema, |schema| wrong(schema).is_some());
