@@ -38,7 +38,7 @@ const WORDS: [&str; 22] = [
     "<tool_call>",
     "é",
 ];
-const CONTROL: [&str; 8] = [
+const CONTROL: [&str; 9] = [
     "<|python_tag|>",
     "[TOOL_CALLS]",
     "<｜tool▁calls▁begin｜>",
@@ -47,6 +47,7 @@ const CONTROL: [&str; 8] = [
     "<｜tool▁call▁end｜>",
     "<｜tool▁sep｜>",
     "<|pad|>",
+    "[ARGS]",
 ];
 const STOP: [&str; 2] = ["<|eom_id|>", "<|eot_id|>"];
 
@@ -145,8 +146,10 @@ fn cases() {
         let cases: serde_json::Value = serde_json::from_str(&cases).unwrap();
         let grammar = compile(&compiler, &path).unwrap_or_else(|error| panic!("{name}: {error}"));
         let matcher = GrammarMatcher::new(&grammar);
-        for (kind, expected) in [("accept", true), ("reject", false)] {
+        for (kind, expected, least) in [("accept", true, 12), ("reject", false, 24)] {
             let texts = cases[kind].as_array().unwrap();
+            let num_lists = cases["tokens"][kind].as_array().map_or(0, Vec::len);
+            assert!(texts.len() + num_lists >= least, "{name}: few to {kind}");
             for text in texts.iter().map(|text| text.as_str().unwrap()) {
                 for tokens in [bytes(text), longest(text, &vocab)] {
                     if accepts(&matcher, &tokens, vocab.len()) != expected {
