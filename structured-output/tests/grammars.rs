@@ -38,7 +38,7 @@ const WORDS: [&str; 22] = [
     "<tool_call>",
     "é",
 ];
-const CONTROL: [&str; 9] = [
+const CONTROL: [&str; 14] = [
     "<|python_tag|>",
     "[TOOL_CALLS]",
     "<｜tool▁calls▁begin｜>",
@@ -48,8 +48,13 @@ const CONTROL: [&str; 9] = [
     "<｜tool▁sep｜>",
     "<|pad|>",
     "[ARGS]",
+    "<|start|>",
+    "<|channel|>",
+    "<|constrain|>",
+    "<|message|>",
+    "<|end|>",
 ];
-const STOP: [&str; 2] = ["<|eom_id|>", "<|eot_id|>"];
+const STOP: [&str; 4] = ["<|eom_id|>", "<|eot_id|>", "<|call|>", "<|return|>"];
 
 fn vocab() -> Vec<Vec<u8>> {
     let bytes = (0..=255).map(|byte| vec![byte]);
@@ -64,7 +69,8 @@ fn compiler() -> GrammarCompiler {
     let control = (256 + WORDS.len()) as u32;
     let stop = control + CONTROL.len() as u32;
     let control: Vec<u32> = (control..stop).collect();
-    let info = TokenizerInfo::new(&vocab, vocab.len() + 9, &[stop, stop + 1], &control).unwrap();
+    let stops: Vec<u32> = (stop..stop + STOP.len() as u32).collect();
+    let info = TokenizerInfo::new(&vocab, vocab.len() + 9, &stops, &control).unwrap();
     GrammarCompiler::new(Arc::new(info), CompilerOptions::default())
 }
 
