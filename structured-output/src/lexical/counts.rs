@@ -267,3 +267,71 @@ impl Lexicon {
         tail == EPSILON
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::byte_set::ByteSet;
+    use super::super::fuel::Fuel;
+    use super::*;
+
+    fn accepts(l: &mut Lexicon, mut expr: ExprId, text: &[u8]) -> bool {
+        for &byte in text {
+            let mut fuel = Fuel::new(100_000);
+            expr = l.derivative(expr, byte, &mut fuel).unwrap();
+        }
+        l.is_nullable(expr)
+    }
+
+    /// Long lists of alternatives that differ in counters mean what each of them means.
+    #[test]
+    fn merged_alternatives_mean_what_they_meant() {
+        let mut seed = 7_u64;
+        let mut next = |below: u32| {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            (seed % u64::from(below)) as u32
+        };
+        let texts: Vec<Vec<u8>> = (0..=7)
+            .flat_map(|len| (0..1_u32 << len).map(move |bits| (len, bits)))
+            .map(|(len, bits)| (0..len).map(|at| b'a' + (bits >> at & 1) as u8).collect())
+            .collect();
+        let mut num_merged = 0;
+        for _ in 0..150 {
+            let mut l = Lexicon::new(Vec::new(), 8);
+            let [a, b, ab] = [&b"a"[..], b"b", b"ab"].map(|text| l.literal(text));
+            let either = l.class(ByteSet::range(b'a', b'b'));
+            let few = l.repeat(either, 0, 2);
+            let many = l.star(b);
+            let factors = [few, many, a];
+            let bodies = [ab, either];
+            let list: Vec<ExprId> = (0..9 + next(20))
+                .map(|_| {
+                    let mut expr = factors[next(3) as usize];
+                    for _ in 0..=next(6) / 5 {
+                        let low = next(4);
+                        let body = bodies[next(2) as usize];
+                        let counter = l.repeat(body, low, low + next(3));
+                        expr = l.concat(counter, expr);
+                        expr = l.concat(factors[next(3) as usize], expr);
+                    }
+                    expr
+                })
+                .collect();
+            let mut merged = list.clone();
+            merged.sort_unstable();
+            merged.dedup();
+            let before = merged.len();
+            l.merge_later_counters(&mut merged);
+            num_merged += before - merged.len();
+            let all = l.or(&list);
+            for text in &texts {
+                let expected = list.iter().any(|&expr| accepts(&mut l, expr, text));
+                let found = merged.iter().any(|&expr| accepts(&mut l, expr, text));
+                assert_eq!(found, expected, "{text:?}");
+                assert_eq!(accepts(&mut l, all, text), expected, "{text:?}");
+            }
+        }
+        assert!(num_merged > 100, "{num_merged}");
+    }
+}
