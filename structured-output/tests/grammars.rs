@@ -38,7 +38,7 @@ const WORDS: [&str; 22] = [
     "<tool_call>",
     "é",
 ];
-const CONTROL: [&str; 8] = [
+const CONTROL: [&str; 14] = [
     "<|python_tag|>",
     "[TOOL_CALLS]",
     "<｜tool▁calls▁begin｜>",
@@ -47,8 +47,14 @@ const CONTROL: [&str; 8] = [
     "<｜tool▁call▁end｜>",
     "<｜tool▁sep｜>",
     "<|pad|>",
+    "[ARGS]",
+    "<|start|>",
+    "<|channel|>",
+    "<|constrain|>",
+    "<|message|>",
+    "<|end|>",
 ];
-const STOP: [&str; 2] = ["<|eom_id|>", "<|eot_id|>"];
+const STOP: [&str; 4] = ["<|eom_id|>", "<|eot_id|>", "<|call|>", "<|return|>"];
 
 fn vocab() -> Vec<Vec<u8>> {
     let bytes = (0..=255).map(|byte| vec![byte]);
@@ -63,7 +69,8 @@ fn compiler() -> GrammarCompiler {
     let control = (256 + WORDS.len()) as u32;
     let stop = control + CONTROL.len() as u32;
     let control: Vec<u32> = (control..stop).collect();
-    let info = TokenizerInfo::new(&vocab, vocab.len() + 9, &[stop, stop + 1], &control).unwrap();
+    let stops: Vec<u32> = (stop..stop + STOP.len() as u32).collect();
+    let info = TokenizerInfo::new(&vocab, vocab.len() + 9, &stops, &control).unwrap();
     GrammarCompiler::new(Arc::new(info), CompilerOptions::default())
 }
 
@@ -145,8 +152,10 @@ fn cases() {
         let cases: serde_json::Value = serde_json::from_str(&cases).unwrap();
         let grammar = compile(&compiler, &path).unwrap_or_else(|error| panic!("{name}: {error}"));
         let matcher = GrammarMatcher::new(&grammar);
-        for (kind, expected) in [("accept", true), ("reject", false)] {
+        for (kind, expected, least) in [("accept", true, 12), ("reject", false, 24)] {
             let texts = cases[kind].as_array().unwrap();
+            let num_lists = cases["tokens"][kind].as_array().map_or(0, Vec::len);
+            assert!(texts.len() + num_lists >= least, "{name}: few to {kind}");
             for text in texts.iter().map(|text| text.as_str().unwrap()) {
                 for tokens in [bytes(text), longest(text, &vocab)] {
                     if accepts(&matcher, &tokens, vocab.len()) != expected {

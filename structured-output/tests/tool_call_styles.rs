@@ -427,7 +427,7 @@ fn what_cannot_be_said_in_tags_is_told_with_its_place() {
         (
             object(r#"{"type": "integer", "minimum": "x"}"#),
             "",
-            "at `#/format/json_schema/properties/a`: schema, at `#/minimum`",
+            "structural tag, at `#/format/json_schema/properties/a/minimum`: ",
         ),
         (
             format!(

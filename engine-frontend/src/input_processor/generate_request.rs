@@ -200,7 +200,11 @@ impl CallersFields {
             let within = pointer.strip_prefix(place.as_str())?;
             (within.is_empty() || within.starts_with('/')).then_some((field, within))
         })?;
-        let within = within.strip_prefix("/json_schema").unwrap_or(within);
+        let (before, within) = match within.strip_prefix("/json_schema") {
+            // The part is the schema.
+            Some(within) => (before.replace("structural tag", "schema"), within),
+            None => (before.to_owned(), within),
+        };
         let at = match within {
             "" => String::new(),
             within => format!("{POINTS}{within}`"),
@@ -333,7 +337,7 @@ mod tests {
             (
                 "structural tag, at `#/format/tags/2/content/json_schema/properties/a`: x",
                 field(2),
-                ": structural tag, at `#/properties/a`: x",
+                ": schema, at `#/properties/a`: x",
             ),
             (
                 "structural tag, at `#/format/tags/0`: x",

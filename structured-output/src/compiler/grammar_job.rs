@@ -5,11 +5,11 @@ use std::sync::Arc;
 use super::job::{Job, SLICE_PARTS, exceeded};
 use super::vocabulary::Vocabulary;
 use crate::automaton::GrammarState;
-use crate::earley::{Compilation, LazyError, LowerError, Lowered, NamedToken};
+use crate::earley::{Compilation, LazyError, LowerError, Lowered, NamedToken, no_token};
 use crate::error::{CompileError, line_and_column};
 use crate::grammar_syntax::{
-    EmbeddedSchema, Grammar, RuleId, SyntaxError, SyntaxLimits, TagError, parse_ebnf, parse_lark,
-    parse_structural_tag,
+    EmbeddedSchema, Grammar, RuleId, SchemaPlace, SyntaxError, SyntaxLimits, TagError, TokenSet,
+    parse_ebnf, parse_lark, parse_structural_tag,
 };
 use crate::index::{ROOT, TokenizerIndex};
 use crate::lexical::search::{DEAD, Search};
@@ -68,7 +68,9 @@ impl Job<'_> {
         limits: &Limits,
     ) -> Result<GrammarState, CompileError> {
         let mut grammar = self.empty_grammar();
-        let parsed = parse_structural_tag(source, &SyntaxLimits::of(limits), &mut grammar)
+        let index = self.engine.index();
+        let check = |set: &TokenSet| check_tokens(index, set);
+        let parsed = parse_structural_tag(source, &SyntaxLimits::of(limits), &check, &mut grammar)
             .map_err(|error| match error {
                 TagError::At { pointer, message } => {
                     CompileError::StructuralTag { pointer, message }
@@ -153,7 +155,7 @@ impl Job<'_> {
             let checked = self.check_completable(start);
             checked.map_err(|error| match error {
                 CompileError::Unsatisfiable => nothing(root),
-                other => other,
+                other => by_rule(other, Some(root)),
             })?;
             return Ok(GrammarState::Machine(start));
         }
@@ -169,6 +171,10 @@ impl Job<'_> {
             }
             let state = self
                 .embedded_json(&schema, limits)
+                .map_err(|error| match &schema.place {
+                    Some(place) => in_tag(error, place),
+                    None => error,
+                })
                 .map_err(|error| match error {
                     CompileError::JsonSyntax { message, .. } => locate(rule, offset, message),
                     CompileError::JsonSchema { pointer, message } => {
@@ -304,6 +310,38 @@ pub(super) fn syntax_error(source: &str, error: SyntaxError) -> CompileError {
                 place: Some(format!("line {line}, column {column}")),
             }
         }
+    }
+}
+
+/// The error of a schema in a structural tag: by one pointer, into the schema.
+fn in_tag(error: CompileError, schema: &SchemaPlace) -> CompileError {
+    match error {
+        CompileError::JsonSchema { pointer, message } => CompileError::StructuralTag {
+            pointer: schema.of(&pointer),
+            message,
+        },
+        CompileError::LimitExceeded { limit, max, place } => {
+            let within = place.as_deref().and_then(|place| place.strip_prefix("`#"));
+            let (pointer, rest) = within
+                .and_then(|place| place.split_once('`'))
+                .unwrap_or_default();
+            let place = Some(format!("`#{}`{rest}", schema.of(pointer)));
+            CompileError::LimitExceeded { limit, max, place }
+        }
+        other => other,
+    }
+}
+
+/// Whether a vocabulary has the tokens of a set, and by their ids may be used as the set says.
+fn check_tokens(index: &TokenizerIndex, set: &TokenSet) -> Result<(), String> {
+    let vocabulary = Vocabulary::new(index);
+    for &(first, last) in &set.ranges {
+        vocabulary.check(set, first, last)?;
+    }
+    let mut names = set.names.iter();
+    match names.find(|name| tokens_named(index, name.as_bytes()).ids.is_empty()) {
+        None => Ok(()),
+        Some(name) => Err(no_token(name)),
     }
 }
 

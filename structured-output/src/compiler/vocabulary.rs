@@ -71,7 +71,8 @@ impl<'a> Vocabulary<'a> {
         Ok(Ok(tokens))
     }
 
-    fn check(&self, set: &TokenSet, first: u32, last: u32) -> Result<(), String> {
+    /// Refuses ids, the last one included, that a set can't have.
+    pub(super) fn check(&self, set: &TokenSet, first: u32, last: u32) -> Result<(), String> {
         let info = self.info();
         if last as usize >= info.num_ids() {
             return Err(format!(

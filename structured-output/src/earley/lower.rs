@@ -75,6 +75,11 @@ struct Reading {
     values: Vec<Value>,
 }
 
+/// What is said of a token that is not there.
+pub(crate) fn no_token(name: &str) -> String {
+    format!("the vocabulary has no token `{name}`")
+}
+
 impl Lowering {
     /// The rules that `root` leads to. `tokens_named` finds tokens by what they write.
     pub(super) fn new(
@@ -382,7 +387,7 @@ impl Lowering {
     fn named(&self, name: &str) -> Result<NamedToken, String> {
         match self.tokens.get(name) {
             Some(named) if !named.ids.is_empty() => Ok(named.clone()),
-            _ => Err(format!("the vocabulary has no token `{name}`")),
+            _ => Err(no_token(name)),
         }
     }
 

@@ -55,7 +55,7 @@ pub(crate) use language_mask::{
     walk as walk_language,
 };
 pub(crate) use lazy::LazyError;
-pub(crate) use lower::{LowerError, NamedToken};
+pub(crate) use lower::{LowerError, NamedToken, no_token};
 pub(crate) use memo::ContextMemo;
 pub(crate) use parser::{Item, Parser, StateId};
 pub(crate) use program::{Lexeme, NodeId};

@@ -100,6 +100,32 @@ pub(crate) struct EmbeddedSchema {
     pub(crate) text: Box<str>,
     /// Whether members come in any order.
     pub(crate) any_order: bool,
+    /// Where it stands in a structural tag.
+    pub(crate) place: Option<SchemaPlace>,
+}
+
+/// Where a schema stands in a structural tag, as JSON pointers.
+#[derive(Debug, Clone)]
+pub(crate) struct SchemaPlace {
+    pub(crate) own: Box<str>,
+    /// Of the schema whose definitions were added to it.
+    pub(crate) definitions: Option<Box<str>>,
+}
+
+impl SchemaPlace {
+    /// The pointer in the structural tag of what is at a pointer in the schema.
+    pub(crate) fn of(&self, pointer: &str) -> String {
+        let mut names = ["/$defs", "/definitions"].into_iter();
+        let is_added = names.any(|name| {
+            let rest = pointer.strip_prefix(name);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        });
+        let outer = match &self.definitions {
+            Some(outer) if is_added => outer,
+            _ => &self.own,
+        };
+        format!("{outer}{pointer}")
+    }
 }
 
 /// A set of tokens by id: inclusive ranges, or all others.

@@ -40,8 +40,8 @@ pub(crate) fn is_lark(source: &str) -> bool {
 }
 
 pub(crate) use ast::{
-    Among, EmbeddedSchema, Grammar, Node, NodeId, NodeKind, RuleId, SyntaxError, SyntaxLimits,
-    TokenSet,
+    Among, EmbeddedSchema, Grammar, Node, NodeId, NodeKind, RuleId, SchemaPlace, SyntaxError,
+    SyntaxLimits, TokenSet,
 };
 pub(crate) use ebnf::parse as parse_ebnf;
 pub(crate) use lark::parse as parse_lark;

@@ -184,6 +184,7 @@ impl Lexicon {
         if list.len() > 1 {
             self.merge_counters(&mut list);
             self.drop_dominated(&mut list);
+            self.merge_later_counters(&mut list);
             self.absorb(&mut list);
             self.drop_held(&mut list);
         }

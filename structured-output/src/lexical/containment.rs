@@ -5,6 +5,8 @@
 //! and has been found leaves any string, and not any string or another one with the same word in it:
 //! states that a pattern can't tell apart any more are one.
 
+use hashbrown::HashMap;
+
 use super::arena::{EPSILON, ExprId, Lexicon, Node, UNBOUNDED};
 use super::byte_set::ByteSet;
 
@@ -13,6 +15,12 @@ const MAX_END: usize = 3;
 
 /// So many parts of an expression are looked at.
 const MAX_PARTS: u32 = 64;
+
+/// So many texts are compared with each alternative.
+const FEW_TEXTS: usize = 4;
+
+/// So many parts are looked at for a step.
+const PARTS_A_STEP: u64 = 4;
 
 /// `c* t`: any text, then an end.
 struct AnyText {
@@ -25,23 +33,86 @@ struct AnyText {
 
 impl Lexicon {
     /// Drops alternatives that others hold: see [`AnyText`]. `list` stays ascending.
-    pub(super) fn drop_held(&self, list: &mut Vec<ExprId>) {
-        for any in self.any_texts(list) {
+    pub(super) fn drop_held(&mut self, list: &mut Vec<ExprId>) {
+        let all = self.any_texts(list);
+        let by_end = self.by_end(list, &all);
+        for any in all {
             // Another one may have held it.
-            if list.contains(&any.expr) {
-                list.retain(|&expr| expr == any.expr || !self.is_held(expr, &any));
+            if list.binary_search(&any.expr).is_err() {
+                continue;
+            }
+            match &by_end {
+                None => list.retain(|&expr| expr == any.expr || !self.is_held(expr, &any)),
+                Some(by_end) => {
+                    for &expr in by_end.get(&any.end).into_iter().flatten() {
+                        if expr != any.expr
+                            && let Ok(at) = list.binary_search(&expr)
+                            && self.is_held(expr, &any)
+                        {
+                            list.remove(at);
+                        }
+                    }
+                }
             }
         }
     }
 
     /// Drops operands of an intersection that hold others. `list` stays ascending.
-    pub(super) fn drop_holding(&self, list: &mut Vec<ExprId>) {
-        for any in self.any_texts(list) {
-            let mut others = list.iter().filter(|&&expr| expr != any.expr);
-            if others.any(|&expr| self.is_held(expr, &any)) {
+    pub(super) fn drop_holding(&mut self, list: &mut Vec<ExprId>) {
+        let all = self.any_texts(list);
+        let by_end = self.by_end(list, &all);
+        for any in all {
+            let is_holding = |expr: ExprId| expr != any.expr && self.is_held(expr, &any);
+            let is_dropped = match &by_end {
+                None => list.iter().any(|&expr| is_holding(expr)),
+                Some(by_end) => {
+                    let mut such = by_end.get(&any.end).into_iter().flatten();
+                    such.any(|&expr| list.binary_search(&expr).is_ok() && is_holding(expr))
+                }
+            };
+            if is_dropped {
                 list.retain(|&expr| expr != any.expr);
             }
         }
+    }
+
+    /// For each end of some texts, the expressions of a list that may end so: no others are held by the
+    /// texts. `None` where there are so few that each may be compared with each.
+    fn by_end(&mut self, list: &[ExprId], all: &[AnyText]) -> Option<HashMap<ExprId, Vec<ExprId>>> {
+        if all.len() <= FEW_TEXTS {
+            return None;
+        }
+        let mut by_end: HashMap<ExprId, Vec<ExprId>> = HashMap::with_capacity(all.len());
+        by_end.extend(all.iter().map(|any| (any.end, Vec::new())));
+        let mut looked_at = 0;
+        for &expr in list {
+            // Of alternatives each would have to be held.
+            let one = match self.node(expr) {
+                Node::Or(at) => self.operands(at)[0],
+                _ => expr,
+            };
+            let ways = match self.node(one) {
+                Node::And(at) => self.operands(at),
+                _ => &[one],
+            };
+            for &way in ways {
+                let mut rest = way;
+                for _ in 0..=MAX_PARTS {
+                    looked_at += 1;
+                    if let Some(such) = by_end.get_mut(&rest)
+                        && such.last() != Some(&expr)
+                    {
+                        such.push(expr);
+                    }
+                    if rest == EPSILON {
+                        break;
+                    }
+                    rest = self.first_part(rest).1;
+                }
+            }
+        }
+        self.work += looked_at / PARTS_A_STEP;
+        Some(by_end)
     }
 
     /// Whether an expression makes no difference before another one: it may be empty, and any text may
@@ -210,5 +281,44 @@ mod tests {
         let (not, not_search) = (l.not(text), l.not(search));
         assert_ne!(l.and(&[not, search]), search);
         assert_ne!(l.or(&[text, not_search]), text);
+    }
+
+    /// Of many texts each is compared only with what may end as it does, and misses nothing.
+    #[test]
+    fn what_is_held_ends_alike() {
+        let mut l = Lexicon::new(Vec::new(), 8);
+        let letters = l.class(ByteSet::range(b'a', b'e'));
+        let texts = [letters, l.literal(b"ab")].map(|one| l.star(one));
+        let mut list = Vec::new();
+        for n in 0..6 {
+            let end = l.literal(&b"abcaab"[n..]);
+            let other = l.literal(b"x");
+            for text in texts {
+                let held = l.concat(text, end);
+                let before = l.literal(&b"abdd"[..n.min(4)]);
+                let long = l.concat(before, held);
+                let not = l.not(long);
+                list.extend([held, long, not]);
+                let found = l.concat(held, text);
+                let both = l.and(&[long, not, found]);
+                let either = l.or(&[long, other]);
+                list.extend([found, both, either, l.or(&[long, found])]);
+            }
+        }
+        list.sort_unstable();
+        list.dedup();
+        let all = l.any_texts(&list);
+        assert!(all.len() > FEW_TEXTS);
+        let by_end = l.by_end(&list, &all).unwrap();
+        let mut num_held = 0;
+        for any in &all {
+            for &expr in list.iter().filter(|&&expr| expr != any.expr) {
+                if l.is_held(expr, any) {
+                    num_held += 1;
+                    assert!(by_end[&any.end].contains(&expr));
+                }
+            }
+        }
+        assert!(num_held > 20, "{num_held}");
     }
 }

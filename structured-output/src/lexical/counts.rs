@@ -38,6 +38,27 @@ pub(crate) fn product(low: u32, high: u32, min: u32, max: u32) -> Option<(u32, u
 /// Counts within each other that are looked at.
 const MAX_LEVELS: usize = 4;
 
+/// Factors before a counter that are looked at.
+const MAX_BEFORE: usize = 8;
+
+/// `R B{min,max} Z`: `before` are the factors of `R`, and [`EPSILON`] after them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Later {
+    before: [ExprId; MAX_BEFORE],
+    body: ExprId,
+    rest: ExprId,
+    min: u32,
+    max: u32,
+    expr: ExprId,
+}
+
+impl Later {
+    /// What those have in common that may become one.
+    fn key(&self) -> ([ExprId; MAX_BEFORE], ExprId, ExprId) {
+        (self.before, self.body, self.rest)
+    }
+}
+
 /// What an expression has in common with others, level by level, and how often each may still come.
 type Levels = [Option<(Nested, u32)>; MAX_LEVELS];
 
@@ -65,6 +86,99 @@ impl Lexicon {
             let mut levels = self.nested_counts(expr).into_iter().flatten();
             levels.all(|(nested, times)| best.get(&nested) == Some(&times))
         });
+    }
+
+    /// Alternatives `R B{a,b} Z` and `R B{c,d} Z` become one where the counters meet. So text that can be shared
+    /// out among repetitions in many ways, such as letters among words without a sign between them, is read in
+    /// as many ways as there are places within one, whatever the number of repetitions begun. `list` is
+    /// ascending, before and after.
+    pub(super) fn merge_later_counters(&mut self, list: &mut Vec<ExprId>) {
+        /// Fewer are left as they are: it is long lists that grow.
+        const LEAST: usize = 8;
+        if list.len() <= LEAST {
+            return;
+        }
+        let mut counted: Vec<Later> = Vec::new();
+        for &expr in list.iter().filter(|&&expr| self.facts(expr).counted) {
+            counted.extend(self.later_counter(expr));
+        }
+        counted.sort_unstable();
+        let mut merged = Vec::new();
+        for same in counted.chunk_by(|a, b| a.key() == b.key()) {
+            let [first, others @ ..] = same else {
+                continue;
+            };
+            let mut whole = *first;
+            let mut parts = vec![first.expr];
+            for next in others {
+                if next.min <= whole.max.saturating_add(1) {
+                    whole.max = whole.max.max(next.max);
+                    parts.push(next.expr);
+                } else {
+                    merged.push((whole, std::mem::replace(&mut parts, vec![next.expr])));
+                    whole = *next;
+                }
+            }
+            merged.push((whole, parts));
+        }
+        merged.retain(|(_, parts)| parts.len() > 1);
+        if merged.is_empty() {
+            return;
+        }
+        let mut gone: Vec<ExprId> = merged.iter().flat_map(|(_, parts)| parts.clone()).collect();
+        gone.sort_unstable();
+        list.retain(|expr| gone.binary_search(expr).is_err());
+        for (whole, _) in merged {
+            let counter = self.repeat(whole.body, whole.min, whole.max);
+            let mut expr = self.concat(counter, whole.rest);
+            for &factor in whole
+                .before
+                .iter()
+                .rev()
+                .filter(|&&factor| factor != EPSILON)
+            {
+                expr = self.concat(factor, expr);
+            }
+            list.push(expr);
+        }
+        list.sort_unstable();
+        list.dedup();
+    }
+
+    /// The last bounded counter among the first factors of an expression, if it isn't the first factor.
+    fn later_counter(&self, expr: ExprId) -> Option<Later> {
+        let Node::Concat(head, mut at) = self.node(expr) else {
+            return None;
+        };
+        let mut factors = [EPSILON; MAX_BEFORE];
+        factors[0] = head;
+        let mut found = None;
+        for len in 1..=MAX_BEFORE {
+            let (factor, rest) = match self.node(at) {
+                Node::Concat(factor, rest) => (factor, rest),
+                _ => (at, EPSILON),
+            };
+            if let Node::Repeat { body, min, max } = self.node(factor)
+                && max != UNBOUNDED
+            {
+                let mut before = factors;
+                before[len..].fill(EPSILON);
+                found = Some(Later {
+                    before,
+                    body,
+                    rest,
+                    min,
+                    max,
+                    expr,
+                });
+            }
+            if rest == EPSILON || len == MAX_BEFORE {
+                break;
+            }
+            factors[len] = factor;
+            at = rest;
+        }
+        found
     }
 
     /// `x{0,p} T B{0,q} Z` with `B = x{1,m} T` or `x{0,m} T`, where `T` may be empty and `p` is at
@@ -151,5 +265,73 @@ impl Lexicon {
             tail = rest;
         }
         tail == EPSILON
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::byte_set::ByteSet;
+    use super::super::fuel::Fuel;
+    use super::*;
+
+    fn accepts(l: &mut Lexicon, mut expr: ExprId, text: &[u8]) -> bool {
+        for &byte in text {
+            let mut fuel = Fuel::new(100_000);
+            expr = l.derivative(expr, byte, &mut fuel).unwrap();
+        }
+        l.is_nullable(expr)
+    }
+
+    /// Long lists of alternatives that differ in counters mean what each of them means.
+    #[test]
+    fn merged_alternatives_mean_what_they_meant() {
+        let mut seed = 7_u64;
+        let mut next = |below: u32| {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            (seed % u64::from(below)) as u32
+        };
+        let texts: Vec<Vec<u8>> = (0..=7)
+            .flat_map(|len| (0..1_u32 << len).map(move |bits| (len, bits)))
+            .map(|(len, bits)| (0..len).map(|at| b'a' + (bits >> at & 1) as u8).collect())
+            .collect();
+        let mut num_merged = 0;
+        for _ in 0..150 {
+            let mut l = Lexicon::new(Vec::new(), 8);
+            let [a, b, ab] = [&b"a"[..], b"b", b"ab"].map(|text| l.literal(text));
+            let either = l.class(ByteSet::range(b'a', b'b'));
+            let few = l.repeat(either, 0, 2);
+            let many = l.star(b);
+            let factors = [few, many, a];
+            let bodies = [ab, either];
+            let list: Vec<ExprId> = (0..9 + next(20))
+                .map(|_| {
+                    let mut expr = factors[next(3) as usize];
+                    for _ in 0..=next(6) / 5 {
+                        let low = next(4);
+                        let body = bodies[next(2) as usize];
+                        let counter = l.repeat(body, low, low + next(3));
+                        expr = l.concat(counter, expr);
+                        expr = l.concat(factors[next(3) as usize], expr);
+                    }
+                    expr
+                })
+                .collect();
+            let mut merged = list.clone();
+            merged.sort_unstable();
+            merged.dedup();
+            let before = merged.len();
+            l.merge_later_counters(&mut merged);
+            num_merged += before - merged.len();
+            let all = l.or(&list);
+            for text in &texts {
+                let expected = list.iter().any(|&expr| accepts(&mut l, expr, text));
+                let found = merged.iter().any(|&expr| accepts(&mut l, expr, text));
+                assert_eq!(found, expected, "{text:?}");
+                assert_eq!(accepts(&mut l, all, text), expected, "{text:?}");
+            }
+        }
+        assert!(num_merged > 100, "{num_merged}");
     }
 }

@@ -48,6 +48,68 @@ fn of_patterns() {
     }
 }
 
+/// Words that may be shared out among repetitions in many ways, since no sign tells them apart.
+#[test]
+fn of_words() {
+    for (grammar, unit) in [
+        (
+            "start: (a b c)~0..100000\na: /[a-z]+/\nb: /[a-z]+/\nc: /[a-z]+/\n%ignore \" \"",
+            "abc",
+        ),
+        (
+            "start: (a b c)~50000..100000\na: /[a-z]+/\nb: /[a-z ]+/\nc: /[a-z]+/\n%ignore \" \"",
+            "abc",
+        ),
+        (
+            "root ::= (a b c){0,100000}\na ::= \"a\"{0,1000}\nb ::= \"b\"{0,1000}\nc ::= \"c\"{0,1000}",
+            "b",
+        ),
+        (
+            "root ::= (a b c){0,100000}\na ::= \"a\"{1,1000}\nb ::= \"a\"{1,1000}\nc ::= \"a\"{1,1000}",
+            "a",
+        ),
+    ] {
+        let grammar = compiler().compile_grammar(grammar).unwrap();
+        let text = unit.repeat(6_000 / unit.len());
+        let steps = steps(&grammar, text.as_bytes()).unwrap();
+        let sums: Vec<u64> = steps
+            .chunks(1_200)
+            .map(|chunk| chunk.iter().sum())
+            .collect();
+        println!("{unit}: {sums:?}");
+        assert!(sums.iter().sum::<u64>() < 4_000_000, "{unit}: {sums:?}");
+        assert!(sums[4] < 2 * sums[1].max(1_000), "{unit}: {sums:?}");
+    }
+}
+
+/// Letters between and around counts are counted as the text has them, also where alternatives become one.
+#[test]
+fn of_words_mean_what_they_say() {
+    let grammar = "start: T~40..50 \"!\"\nT: /[ab]{1,2}/ / ?/ /[bc]{0,3}/";
+    let grammar = compiler().compile_grammar(grammar).unwrap();
+    let accepts = |text: &str| {
+        let mut matcher = GrammarMatcher::new(&grammar);
+        let tokens: Vec<u32> = text.bytes().map(u32::from).collect();
+        matcher.accept_tokens(&tokens).unwrap() && matcher.is_completed()
+    };
+    for (unit, least, most) in [
+        ("a", 40, 100),
+        ("b", 40, 250),
+        ("a c", 40, 50),
+        ("bb", 20, 125),
+    ] {
+        for (times, expected) in [
+            (least - 1, false),
+            (least, true),
+            (most, true),
+            (most + 1, false),
+        ] {
+            let text = format!("{}!", unit.repeat(times));
+            assert_eq!(accepts(&text), expected, "{unit} {times} times");
+        }
+    }
+}
+
 #[test]
 fn of_items() {
     let mut schema = r#"{"type":"integer"}"#.to_owned();

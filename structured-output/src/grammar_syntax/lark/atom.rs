@@ -72,6 +72,7 @@ impl<'a> Parser<'a, '_> {
                 Ok(NodeKind::Json(EmbeddedSchema {
                     text: text.into(),
                     any_order: false,
+                    place: None,
                 }))
             }
             Some('%') if self.cursor.rest().starts_with("%lark") => {
@@ -212,10 +213,12 @@ impl<'a> Parser<'a, '_> {
         let rest = self.cursor.rest();
         if rest.starts_with('i') && !rest[1..].starts_with(is_name) {
             self.cursor.skip(1);
-            let pattern: String = text.chars().map(either_case).collect();
+            // As the regular expression that it is in Lark and llguidance: `s` is `ſ` too.
+            let escaped = |c: char| format!("\\U{:08x}", u32::from(c));
+            let pattern: String = text.chars().map(escaped).collect();
             return self
                 .limits
-                .regex(&pattern, "", offset)
+                .regex(&pattern, "i", offset)
                 .map_err(|error| match error {
                     SyntaxError::At { message, .. } => SyntaxError::new(offset, message),
                     limit => limit,
@@ -382,17 +385,6 @@ impl<'a> Parser<'a, '_> {
                 ),
             )),
         }
-    }
-}
-
-/// A pattern for a letter in either case; of a letter beyond ASCII, in any case that Unicode gives.
-fn either_case(c: char) -> String {
-    if c.is_ascii_alphabetic() {
-        return format!("[{}{}]", c.to_ascii_lowercase(), c.to_ascii_uppercase());
-    }
-    match c.is_ascii() || !c.is_alphabetic() {
-        true => format!("\\U{:08x}", u32::from(c)),
-        false => format!("(?i:\\U{:08x})", u32::from(c)),
     }
 }
 

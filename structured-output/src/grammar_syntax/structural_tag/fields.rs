@@ -75,6 +75,14 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// An array with something in it; `what` it must hold is said.
+    pub(super) fn filled_array(&mut self, name: &str, what: &str) -> Result<&'a [Value], TagError> {
+        match self.array(name)? {
+            [] => self.refuse(name, &format!("must hold at least one {what}")),
+            items => Ok(items),
+        }
+    }
+
     /// An array that is not there where it is empty.
     pub(super) fn optional_array(&mut self, name: &str) -> Result<&'a [Value], TagError> {
         match self.optional(name) {
@@ -119,17 +127,6 @@ impl<'a> Fields<'a> {
             }
         }
         Ok(texts)
-    }
-
-    /// Tokens by id or by text, in one set.
-    pub(super) fn tokens(&mut self, name: &str) -> Result<TokenSet, TagError> {
-        let mut set = TokenSet::default();
-        for (index, item) in self.optional_array(name)?.iter().enumerate() {
-            let one = token(item, &format!("{}/{index}", self.at(name)))?;
-            set.ranges.extend(one.ranges);
-            set.names.extend(one.names);
-        }
-        Ok(set)
     }
 
     /// A field that was not read.

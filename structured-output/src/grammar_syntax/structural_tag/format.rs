@@ -1,16 +1,49 @@
 //! Formats one by one.
 
-use super::super::ast::{EmbeddedSchema, NodeId, NodeKind, RuleBuilder, RuleId, SyntaxError};
+use super::super::ast::{
+    EmbeddedSchema, NodeId, NodeKind, RuleBuilder, RuleId, SchemaPlace, SyntaxError,
+};
 use super::super::cursor::cut;
 use super::super::ebnf::parse as parse_ebnf;
 use super::super::ebnf_atom::any_char;
 use super::super::{Words, is_lark, lark};
-use super::fields::{Fields, token};
+use super::fields::Fields;
 use super::xml::{XmlStyle, unknown_style};
 use super::{Ends, Origin, Parser, TagError, at, in_source};
 use crate::error::line_and_column;
 use crate::json::Value;
 use crate::lexical::UNBOUNDED;
+
+/// All formats by name.
+const FORMATS: [&str; 21] = [
+    "const_string",
+    "json_schema",
+    "qwen_xml_parameter",
+    "grammar",
+    "regex",
+    "any_text",
+    "sequence",
+    "or",
+    "optional",
+    "plus",
+    "star",
+    "repeat",
+    "tag",
+    "triggered_tags",
+    "tags_with_separator",
+    "dispatch",
+    "token",
+    "exclude_token",
+    "any_tokens",
+    "token_triggered_tags",
+    "token_dispatch",
+];
+
+/// The formats that there are, for an error.
+fn known_formats() -> String {
+    let names: Vec<String> = FORMATS.iter().map(|name| format!("`{name}`")).collect();
+    format!("formats are {}", names.join(", "))
+}
 
 impl Parser<'_> {
     /// A format's rule. Recursion is bounded by the nesting of the JSON text.
@@ -71,10 +104,7 @@ impl Parser<'_> {
                 NodeKind::Concat(items)
             }
             "or" => {
-                let elements = fields.array("elements")?;
-                if elements.is_empty() {
-                    return fields.refuse("elements", "must hold at least one format");
-                }
+                let elements = fields.filled_array("elements", "format")?;
                 let mut ways = Vec::with_capacity(elements.len());
                 for (index, element) in elements.iter().enumerate() {
                     let pointer = format!("{}/{index}", fields.at("elements"));
@@ -110,13 +140,17 @@ impl Parser<'_> {
                 let token_pointer = fields.at("token");
                 return self.token(fields.required("token")?, &token_pointer, rule);
             }
-            "exclude_token" | "any_tokens" => return any_tokens(fields, rule, ends, kind),
+            "exclude_token" | "any_tokens" => return self.any_tokens(fields, rule, ends, kind),
             "token_triggered_tags" => return self.token_triggered_tags(fields, rule, ends),
             "token_dispatch" => return self.token_dispatch(fields, rule, ends),
             other => {
                 return fields.refuse(
                     "type",
-                    &format!("is `{}`, which is no format that is known", cut(other)),
+                    &format!(
+                        "is `{}`, which is no format: {}",
+                        cut(other),
+                        known_formats()
+                    ),
                 );
             }
         };
@@ -169,9 +203,14 @@ impl Parser<'_> {
                 };
             }
         }
+        let place = SchemaPlace {
+            own: self.written(&fields.at("json_schema")).into(),
+            definitions: None,
+        };
         let schema = EmbeddedSchema {
             text: schema.to_text().into(),
             any_order,
+            place: Some(place),
         };
         Ok(rule.push(0, NodeKind::Json(schema)))
     }
@@ -245,39 +284,40 @@ impl Parser<'_> {
         pointer: &str,
         rule: &mut RuleBuilder,
     ) -> Result<NodeId, TagError> {
-        let set = token(value, pointer)?;
+        let set = self.token_set(value, pointer, false)?;
         let kind = match set.names.first() {
             Some(name) => NodeKind::NamedToken(name.clone()),
             None => NodeKind::Tokens(set),
         };
         Ok(rule.push(0, kind))
     }
-}
 
-/// Tokens but some.
-fn any_tokens(
-    fields: &mut Fields<'_>,
-    rule: &mut RuleBuilder,
-    ends: &Ends,
-    kind: &str,
-) -> Result<NodeId, TagError> {
-    let mut set = fields.tokens("exclude_tokens")?;
-    for end in &ends.tokens {
-        set.ranges.extend_from_slice(&end.ranges);
-        set.names.extend_from_slice(&end.names);
+    /// Tokens but some.
+    fn any_tokens(
+        &self,
+        fields: &mut Fields<'_>,
+        rule: &mut RuleBuilder,
+        ends: &Ends,
+        kind: &str,
+    ) -> Result<NodeId, TagError> {
+        let mut set = self.tokens(fields, "exclude_tokens")?;
+        for end in &ends.tokens {
+            set.ranges.extend_from_slice(&end.ranges);
+            set.names.extend_from_slice(&end.names);
+        }
+        set.negated = true;
+        let one = rule.push(0, NodeKind::Tokens(set));
+        if kind == "exclude_token" {
+            return Ok(one);
+        }
+        let max = fields.count("max_tokens", i32::MAX as u32)?;
+        let many = NodeKind::Repeat {
+            inner: one,
+            min: 0,
+            max: max.unwrap_or(UNBOUNDED),
+        };
+        Ok(rule.push(0, many))
     }
-    set.negated = true;
-    let one = rule.push(0, NodeKind::Tokens(set));
-    if kind == "exclude_token" {
-        return Ok(one);
-    }
-    let max = fields.count("max_tokens", i32::MAX as u32)?;
-    let many = NodeKind::Repeat {
-        inner: one,
-        min: 0,
-        max: max.unwrap_or(UNBOUNDED),
-    };
-    Ok(rule.push(0, many))
 }
 
 fn regex_error(pointer: &str, pattern: &str, error: SyntaxError) -> TagError {

@@ -7,6 +7,7 @@
 //! | `fields` | reading an object's fields |
 //! | `format` | formats one by one |
 //! | `tags` | tags, and free text with tags in it |
+//! | `older` | the older form |
 //! | `xml` | the members of an object as tags |
 //! | `xml_value` | their values |
 //! | `depth` | bounds on what references lead to |
@@ -15,6 +16,7 @@
 mod depth;
 mod fields;
 mod format;
+mod older;
 mod tags;
 mod xml;
 mod xml_nested;
@@ -23,11 +25,12 @@ mod xml_value;
 use std::collections::HashSet;
 
 use super::Words;
-use super::ast::{Grammar, RuleBuilder, RuleId, SyntaxError, SyntaxLimits};
+use super::ast::{Grammar, RuleBuilder, RuleId, SyntaxError, SyntaxLimits, TokenSet};
 use crate::error::{BYTE_ORDER_MARK, line_and_column};
 use crate::json::Value;
 use depth::Depth;
-use fields::{Fields, refuse};
+use fields::{Fields, refuse, token};
+use older::in_structures;
 use xml_nested::NestedRules;
 
 /// Why a structural tag was refused.
@@ -76,10 +79,14 @@ impl Parsed {
     }
 }
 
+/// Whether a vocabulary has the tokens of a set, or what is wrong with one of them.
+pub(crate) type CheckTokens<'a> = &'a dyn Fn(&TokenSet) -> Result<(), String>;
+
 /// Adds the rules of a structural tag to a grammar.
 pub(crate) fn parse(
     source: &str,
     limits: &SyntaxLimits,
+    check_tokens: CheckTokens<'_>,
     grammar: &mut Grammar,
 ) -> Result<Parsed, TagError> {
     let text = source.strip_prefix(BYTE_ORDER_MARK).unwrap_or(source);
@@ -89,7 +96,9 @@ pub(crate) fn parse(
     })?;
     let mut parser = Parser {
         limits,
+        check_tokens,
         grammar,
+        is_older: false,
         pointers: Vec::new(),
         nested_rules: NestedRules::new(),
         depth: Depth::default(),
@@ -104,7 +113,10 @@ pub(crate) fn parse(
 
 struct Parser<'g> {
     limits: &'g SyntaxLimits,
+    check_tokens: CheckTokens<'g>,
     grammar: &'g mut Grammar,
+    /// Whether it is the older form, from which today's is made.
+    is_older: bool,
     pointers: Vec<Origin>,
     nested_rules: NestedRules,
     depth: Depth,
@@ -122,7 +134,7 @@ fn in_source(source: &str, offset: usize, message: &str) -> String {
 #[derive(Clone, Default)]
 struct Ends {
     texts: Words,
-    tokens: Vec<super::ast::TokenSet>,
+    tokens: Vec<TokenSet>,
 }
 
 impl Parser<'_> {
@@ -153,10 +165,39 @@ impl Parser<'_> {
             .map_err(|error| at(pointer, error))?;
         self.pointers.push(Origin {
             first: rule,
-            pointer: pointer.to_owned(),
+            pointer: self.written(pointer),
             source: None,
         });
         Ok(rule)
+    }
+
+    /// A pointer as it is in what was written.
+    fn written(&self, pointer: &str) -> String {
+        match self.is_older {
+            true => in_structures(pointer),
+            false => pointer.to_owned(),
+        }
+    }
+
+    /// A token by id or by text, which the vocabulary has; of those that are excluded, with `negated`.
+    fn token_set(&self, value: &Value, pointer: &str, negated: bool) -> Result<TokenSet, TagError> {
+        let mut set = token(value, pointer)?;
+        set.negated = negated;
+        (self.check_tokens)(&set).or_else(|message| refuse(pointer, message))?;
+        set.negated = false;
+        Ok(set)
+    }
+
+    /// Tokens of a field, by id or by text, in one set.
+    fn tokens(&self, fields: &mut Fields<'_>, name: &str) -> Result<TokenSet, TagError> {
+        let mut set = TokenSet::default();
+        for (index, item) in fields.optional_array(name)?.iter().enumerate() {
+            let pointer = format!("{}/{index}", fields.at(name));
+            let one = self.token_set(item, &pointer, true)?;
+            set.ranges.extend(one.ranges);
+            set.names.extend(one.names);
+        }
+        Ok(set)
     }
 
     /// Ends a rule.

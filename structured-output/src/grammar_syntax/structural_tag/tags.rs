@@ -6,9 +6,10 @@ use hashbrown::HashSet;
 
 use super::super::Words;
 use super::super::ast::{Among, NodeId, NodeKind, RuleBuilder, RuleId, TokenSet};
+use super::super::cursor::cut;
 use super::super::dispatch::{Dispatch, Tag, TokenDispatch};
 use super::super::words::Beginnings;
-use super::fields::{Fields, refuse, shown, token};
+use super::fields::{Fields, refuse, shown};
 use super::{Ends, Parser, TagError, at};
 use crate::json::Value;
 use crate::lexical::UNBOUNDED;
@@ -53,7 +54,7 @@ impl Parser<'_> {
             },
             Delimiter::Token(value, pointer) => Ends {
                 texts: Words::default(),
-                tokens: vec![token(value, pointer)?],
+                tokens: vec![self.token_set(value, pointer, false)?],
             },
         };
         let content = self.part(content, &content_pointer, &ends, &mut builder)?;
@@ -75,10 +76,7 @@ impl Parser<'_> {
 
     /// Tags of a list: what each begins with, and the rule for the rest.
     fn tags(&mut self, fields: &mut Fields<'_>) -> Result<Vec<(Delimiter, RuleId)>, TagError> {
-        let items = fields.array("tags")?;
-        if items.is_empty() {
-            return fields.refuse("tags", "must hold at least one tag");
-        }
+        let items = fields.filled_array("tags", "tag")?;
         let mut tags = Vec::with_capacity(items.len());
         for (index, item) in items.iter().enumerate() {
             let pointer = format!("{}/{index}", fields.at("tags"));
@@ -103,6 +101,9 @@ impl Parser<'_> {
         ends: &Ends,
     ) -> Result<NodeId, TagError> {
         let triggers = fields.texts("triggers")?;
+        if triggers.is_empty() {
+            return fields.refuse("triggers", "must hold at least one string");
+        }
         let tags = self.tags(fields)?;
         let mut dispatch = Dispatch::new(0);
         dispatch.at_least_one = fields.flag("at_least_one", false)?;
@@ -121,10 +122,7 @@ impl Parser<'_> {
             };
             let begin = begins.first().map_or("", |text| &**text);
             let Some(trigger) = beginnings.only_one_of(begin) else {
-                return refuse(
-                    &pointer,
-                    "`begin` must start with exactly one of the triggers",
-                );
+                return refuse(&pointer, not_one_of(begin, &triggers));
             };
             let content = rule.push(0, NodeKind::Rule(rest));
             used.insert(trigger);
@@ -157,6 +155,9 @@ impl Parser<'_> {
                     format!("a trigger is a string, not {}", shown(trigger)),
                 );
             };
+            if trigger.is_empty() {
+                return refuse(&pointer, "a trigger is not empty: it would be everywhere");
+            }
             dispatch.tags.push(Tag {
                 trigger: trigger.as_str().into(),
                 rest: "".into(),
@@ -177,10 +178,11 @@ impl Parser<'_> {
     ) -> Result<NodeId, TagError> {
         let mut dispatch = TokenDispatch::new(0);
         for (trigger, content, pointer) in self.rules(fields, rule)? {
-            dispatch.tags.push((token(trigger, &pointer)?, content));
+            let trigger = self.token_set(trigger, &pointer, false)?;
+            dispatch.tags.push((trigger, content));
         }
         dispatch.is_loop = fields.flag("loop", true)?;
-        dispatch.excludes = with_ends(fields.tokens("exclude_tokens")?, ends);
+        dispatch.excludes = with_ends(self.tokens(fields, "exclude_tokens")?, ends);
         let kind = dispatch.build(rule);
         Ok(rule.push(0, kind))
     }
@@ -192,7 +194,8 @@ impl Parser<'_> {
         rule: &mut RuleBuilder,
     ) -> Result<Vec<(&'a Value, NodeId, String)>, TagError> {
         let mut rules = Vec::new();
-        for (index, pair) in fields.array("rules")?.iter().enumerate() {
+        let pairs = fields.filled_array("rules", "pair of a trigger and a format")?;
+        for (index, pair) in pairs.iter().enumerate() {
             let pointer = format!("{}/{index}", fields.at("rules"));
             let Value::Array(pair) = pair else {
                 return refuse(&pointer, "a rule is a pair of a trigger and a format");
@@ -213,12 +216,15 @@ impl Parser<'_> {
         rule: &mut RuleBuilder,
         ends: &Ends,
     ) -> Result<NodeId, TagError> {
-        let triggers = fields.tokens("trigger_tokens")?;
+        let triggers = self.tokens(fields, "trigger_tokens")?;
+        if fields.optional_array("trigger_tokens")?.is_empty() {
+            return fields.refuse("trigger_tokens", "must hold at least one token");
+        }
         let tags = self.tags(fields)?;
         let mut dispatch = TokenDispatch::new(0);
         dispatch.at_least_one = fields.flag("at_least_one", false)?;
         dispatch.is_loop = !fields.flag("stop_after_first", false)?;
-        dispatch.excludes = with_ends(fields.tokens("exclude_tokens")?, ends);
+        dispatch.excludes = with_ends(self.tokens(fields, "exclude_tokens")?, ends);
         // Triggers don't occur between tags, with a tag or without.
         dispatch.excludes.ranges.extend_from_slice(&triggers.ranges);
         dispatch.excludes.names.extend_from_slice(&triggers.names);
@@ -233,15 +239,19 @@ impl Parser<'_> {
                     "`begin` must be a token here: triggers are tokens",
                 );
             };
-            let trigger = token(&value, &token_pointer)?;
+            let trigger = self.token_set(&value, &token_pointer, false)?;
             let is_written = trigger.ranges.iter().all(|id| ids.contains(id))
                 && trigger.names.iter().all(|name| names.contains(&**name));
             let trigger = TokenSet {
                 // By name and by id, a token may be the same: only a vocabulary says.
                 among: (!is_written).then(|| Among {
                     set: Arc::clone(&triggers),
-                    otherwise: format!("`tags/{index}/begin` must be one of the trigger tokens")
-                        .into(),
+                    otherwise: format!(
+                        "`tags/{index}/begin` is the token {}, which must be one of the \
+                         trigger tokens",
+                        shown(&value)
+                    )
+                    .into(),
                 }),
                 ..trigger
             };
@@ -297,62 +307,34 @@ impl Parser<'_> {
         }
         Ok(list)
     }
-
-    /// The older form: `structures` of begin, schema and end, and `triggers`.
-    pub(super) fn structures(&mut self, fields: &mut Fields<'_>) -> Result<RuleId, TagError> {
-        let structures = fields.array("structures")?;
-        if structures.is_empty() {
-            return fields.refuse("structures", "must hold at least one structure");
-        }
-        let mut tags = Vec::with_capacity(structures.len());
-        for (index, item) in structures.iter().enumerate() {
-            let pointer = format!("{}/{index}", fields.at("structures"));
-            let mut structure = Fields::new(item, &pointer)?;
-            let begin = Value::String(structure.string("begin")?.to_owned());
-            let end = Value::String(structure.string("end")?.to_owned());
-            let schema = structure.required("schema")?.clone();
-            structure.finish()?;
-            let content = object([
-                ("type", Value::String("json_schema".into())),
-                ("json_schema", schema),
-            ]);
-            tags.push(object([
-                ("begin", begin),
-                ("content", content),
-                ("end", end),
-            ]));
-        }
-        let format = object([
-            ("type", Value::String("triggered_tags".into())),
-            ("triggers", fields.required("triggers")?.clone()),
-            ("tags", Value::Array(std::sync::Arc::new(tags))),
-        ]);
-        let root = self.format(&format, "", &Ends::default());
-        for origin in &mut self.pointers {
-            origin.pointer = in_structures(&origin.pointer);
-        }
-        root.map_err(|error| match error {
-            TagError::At { pointer, message } => TagError::At {
-                pointer: in_structures(&pointer),
-                message,
-            },
-            limit => limit,
-        })
-    }
 }
 
-/// Where the older form has what stands at a pointer in the tags that are made of it.
-fn in_structures(pointer: &str) -> String {
-    let Some(rest) = pointer.strip_prefix("/tags") else {
-        return pointer.to_owned();
+/// Why a tag begins with no trigger, or with several.
+fn not_one_of(begin: &str, triggers: &[Box<str>]) -> String {
+    /// So many are named.
+    const MOST: usize = 8;
+    let list = |triggers: &[&str]| {
+        let named = triggers.iter().take(MOST);
+        let named: Vec<String> = named.map(|trigger| format!("`{}`", cut(trigger))).collect();
+        let more = if triggers.len() > MOST { ", …" } else { "" };
+        format!("{}{more}", named.join(", "))
     };
-    let rest = rest.replacen("/content/json_schema", "/schema", 1);
-    format!("/structures{}", rest.replacen("/content", "/schema", 1))
-}
-
-fn object<const N: usize>(members: [(&str, Value); N]) -> Value {
-    let members = members.map(|(name, value)| (name.to_owned(), value));
-    Value::Object(std::sync::Arc::new(members.into()))
+    let all = triggers.iter().map(|trigger| &**trigger);
+    let several: Vec<&str> = all
+        .clone()
+        .filter(|trigger| begin.starts_with(trigger))
+        .collect();
+    let begin = cut(begin);
+    match several.is_empty() {
+        true => format!(
+            "`begin` is `{begin}` and must start with one of the triggers: {}",
+            list(&all.collect::<Vec<_>>())
+        ),
+        false => format!(
+            "`begin` is `{begin}` and must start with one of the triggers only, not with each of {}",
+            list(&several)
+        ),
+    }
 }
 
 fn with_ends(mut set: TokenSet, ends: &Ends) -> TokenSet {
@@ -374,14 +356,24 @@ fn delimiter(
         Value::String(text) => Ok(Delimiter::Texts(vec![text.as_str().into()])),
         Value::Array(items) if may_be_list && !items.is_empty() => {
             let mut texts: Vec<Box<str>> = Vec::with_capacity(items.len());
-            for item in items.iter() {
+            for (index, item) in items.iter().enumerate() {
                 match item {
                     Value::String(text) => texts.push(text.as_str().into()),
-                    _ => return fields.refuse(name, "holds strings"),
+                    other => {
+                        let pointer = format!("{}/{index}", fields.at(name));
+                        return refuse(
+                            &pointer,
+                            format!("`{name}` holds strings, not {}", shown(other)),
+                        );
+                    }
                 }
             }
             Ok(Delimiter::Texts(texts))
         }
+        Value::Array(items) if may_be_list && items.is_empty() => fields.refuse(
+            name,
+            "must hold at least one string: `\"\"` where the content's end is the tag's",
+        ),
         Value::Object(_) => {
             let pointer = fields.at(name);
             let mut token = Fields::new(value, &pointer)?;
@@ -393,6 +385,17 @@ fn delimiter(
             token.finish()?;
             Ok(Delimiter::Token(value, token_pointer))
         }
-        _ => fields.refuse(name, "must be a string or a token"),
+        other => {
+            let list = if may_be_list {
+                ", an array of strings"
+            } else {
+                ""
+            };
+            let message = format!(
+                "must be a string{list} or a token (`{{\"type\": \"token\", \"token\": …}}`), not {}",
+                shown(other)
+            );
+            fields.refuse(name, &message)
+        }
     }
 }

@@ -45,6 +45,7 @@ impl Parser<'_> {
     ) -> Result<Vec<Way>, TagError> {
         let may_be = |kind: &str| types.is_none_or(|types| types.contains(&kind));
         let scalars: Vec<&str> = SCALARS.into_iter().filter(|kind| may_be(kind)).collect();
+        let pointer = fields.pointer;
         let mut ways = Vec::new();
         if let Some(values) = listed(&mut fields)? {
             let mut others = Vec::new();
@@ -67,7 +68,8 @@ impl Parser<'_> {
             fields.finish()?;
             if !others.is_empty() && !scalars.is_empty() {
                 let anything = Value::Object(Arc::default());
-                ways.push(scalar(scope, &anything, &scalars, Some(others), rule));
+                let place = (&anything, pointer);
+                ways.push(scalar(scope, place, &scalars, Some(others), rule));
             }
             return Ok(ways);
         }
@@ -87,7 +89,7 @@ impl Parser<'_> {
             ways.push(Way { kind, node });
         }
         if !scalars.is_empty() {
-            ways.push(scalar(scope, schema, &scalars, None, rule));
+            ways.push(scalar(scope, (schema, pointer), &scalars, None, rule));
         }
         if may_be("integer") || may_be("number") {
             fields.take(&OF_NUMBERS);
@@ -195,10 +197,10 @@ impl Parser<'_> {
     }
 }
 
-/// A scalar of some types, and if given, of a list.
+/// A scalar of some types, and if given, of a list, under a schema at a pointer.
 fn scalar(
     scope: &Scope<'_>,
-    schema: &Value,
+    (schema, pointer): (&Value, &str),
     types: &[&str],
     values: Option<Vec<Value>>,
     rule: &mut RuleBuilder,
@@ -207,6 +209,6 @@ fn scalar(
     more.extend(values.map(|values| ("enum", Value::Array(Arc::new(values)))));
     Way {
         kind: Kind::Other(Some("json")),
-        node: rule.push(0, NodeKind::Json(scope.document(schema, more))),
+        node: rule.push(0, NodeKind::Json(scope.document(schema, pointer, more))),
     }
 }

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use super::super::Words;
-use super::super::ast::{EmbeddedSchema, NodeId, NodeKind, RuleBuilder};
+use super::super::ast::{EmbeddedSchema, NodeId, NodeKind, RuleBuilder, SchemaPlace};
 use super::super::ebnf_atom::any_char;
 use super::fields::{Fields, refuse, shown};
 use super::xml::{Kind, XmlStyle};
@@ -135,7 +135,12 @@ impl<'a> Scope<'a> {
     }
 
     /// A schema as a document of its own, with the definitions of the whole.
-    pub(super) fn document(&self, schema: &Value, more: Vec<(&str, Value)>) -> EmbeddedSchema {
+    pub(super) fn document(
+        &self,
+        schema: &Value,
+        pointer: &str,
+        more: Vec<(&str, Value)>,
+    ) -> EmbeddedSchema {
         let mut members: Vec<(String, Value)> = match schema {
             Value::Object(members) => members.to_vec(),
             _ => Vec::new(),
@@ -144,11 +149,13 @@ impl<'a> Scope<'a> {
             members.retain(|member| member.0 != name);
             members.push((name.to_owned(), value));
         }
+        let mut are_added = false;
         for name in ["$defs", "definitions"] {
             if let Some(definitions) = self.root.get(name)
                 && schema.get(name).is_none()
             {
                 members.push((name.to_owned(), definitions.clone()));
+                are_added = true;
             }
         }
         let text = Value::Object(Arc::new(members)).to_text();
@@ -156,6 +163,10 @@ impl<'a> Scope<'a> {
         EmbeddedSchema {
             text: text.into(),
             any_order: false,
+            place: Some(SchemaPlace {
+                own: pointer.into(),
+                definitions: are_added.then(|| self.pointer.as_str().into()),
+            }),
         }
     }
 }
@@ -235,7 +246,7 @@ impl Parser<'_> {
         }
         let mut ways = Vec::new();
         if !may_be("string") {
-            add_json(scope, schema, &others, None, rule, &mut ways);
+            add_json(scope, (schema, pointer), &others, None, rule, &mut ways);
             return Ok(ways);
         }
         if let Some(values) = listed(&mut fields)? {
@@ -252,7 +263,8 @@ impl Parser<'_> {
             }
             fields.finish()?;
             if !rest.is_empty() && !others.is_empty() {
-                add_json(scope, &anything, &others, Some(rest), rule, &mut ways);
+                let place = (&anything, pointer);
+                add_json(scope, place, &others, Some(rest), rule, &mut ways);
             }
             return Ok(ways);
         }
@@ -272,7 +284,7 @@ impl Parser<'_> {
                 return fields.refuse(&name, "without `type` is not supported in this style");
             }
             _ if others.is_empty() || (says_nothing && left.is_none()) => fields.finish()?,
-            _ => add_json(scope, schema, &others, None, rule, &mut ways),
+            _ => add_json(scope, (schema, pointer), &others, None, rule, &mut ways),
         }
         Ok(ways)
     }
@@ -365,10 +377,10 @@ impl Parser<'_> {
 }
 
 /// Adds the ways to write values that are no strings, of some types and, if given, of a list: one way,
-/// or one for each type where the style tells them apart.
+/// or one for each type where the style tells them apart. The schema comes with its pointer.
 fn add_json(
     scope: &Scope<'_>,
-    schema: &Value,
+    (schema, pointer): (&Value, &str),
     types: &[&str],
     values: Option<Vec<Value>>,
     rule: &mut RuleBuilder,
@@ -377,7 +389,7 @@ fn add_json(
     let mut add = |kind: Option<&'static str>, types: &[&str], values: Option<Vec<Value>>| {
         let mut more = vec![("type", strings(types))];
         more.extend(values.map(|values| ("enum", Value::Array(Arc::new(values)))));
-        let node = rule.push(0, NodeKind::Json(scope.document(schema, more)));
+        let node = rule.push(0, NodeKind::Json(scope.document(schema, pointer, more)));
         let kind = Kind::Other(kind);
         ways.push(Way { kind, node });
     };
