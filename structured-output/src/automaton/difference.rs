@@ -127,6 +127,7 @@ impl Reference {
             num_inside: inside.count(),
             less: less.into(),
             mask,
+            only_exits: false,
         }
     }
 }

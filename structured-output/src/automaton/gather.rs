@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::memo::LexemeMask;
+use super::memo::{LexemeMask, Reference};
 use crate::mask::store::{MaskStore, Recipe};
 use crate::mask::{Mask, set_bits};
 
@@ -21,7 +21,8 @@ pub(super) struct Gather {
 impl Gather {
     /// Adds the tokens that end within a part, those of its reference included.
     pub(super) fn add_inside(&mut self, part: &Arc<LexemeMask>) {
-        match (&part.inside, &part.reference) {
+        let of_reference = part.reference.as_ref().and_then(Reference::inside);
+        match (&part.inside, of_reference) {
             (Mask::Sparse(ids), None) => self.ids.extend_from_slice(ids),
             _ => self.sets.push(Arc::clone(part)),
         }
@@ -70,7 +71,8 @@ impl LexemeMask {
     fn contains(&self, id: u32) -> bool {
         self.inside.is_allowed(id)
             || self.reference.as_ref().is_some_and(|reference| {
-                reference.mask.inside.is_allowed(id) && reference.less.binary_search(&id).is_err()
+                let inside = reference.inside().is_some_and(|mask| mask.is_allowed(id));
+                inside && reference.less.binary_search(&id).is_err()
             })
     }
 
@@ -78,10 +80,14 @@ impl LexemeMask {
     fn words(&self, num_words: usize) -> (Vec<u32>, usize) {
         let mut words = vec![0; 0];
         let mut count = 0;
-        match &self.reference {
-            None => words.resize(num_words, 0),
-            Some(reference) => {
-                match &reference.mask.inside {
+        match self
+            .reference
+            .as_ref()
+            .map(|reference| (reference, reference.inside()))
+        {
+            None | Some((_, None)) => words.resize(num_words, 0),
+            Some((reference, Some(inside))) => {
+                match inside {
                     Mask::Dense { words: own, .. } => words.extend_from_slice(own),
                     Mask::Sparse(ids) => {
                         words.resize(num_words, 0);
@@ -93,7 +99,7 @@ impl LexemeMask {
                         *word &= !(1 << (id % 32));
                     }
                 }
-                count = reference.mask.inside.num_allowed() - reference.num_inside;
+                count = inside.num_allowed() - reference.num_inside;
             }
         }
         // What is more than the reference allows is apart from it.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::TokenAutomaton;
 use super::memo::{Exits, LexemeMask, Part, Parts};
-use crate::index::{TokenizerIndex, Trie};
+use crate::index::{Others, TokenizerIndex, Trie};
 use crate::lexical::{ByteSet, ExprId, Fuel, MANY_MARKS, NO_MARK, OutOfFuel};
 use crate::mask::beside::resting_state;
 use crate::mask::walk::{Exit, Labelled, Visitor, walk};
@@ -105,11 +105,10 @@ impl TokenAutomaton {
         let mut found = None;
         if self.has_many_bytes(expr, fuel)? {
             if let Some(mask) = self.part_of_characters(expr, fuel)? {
-                self.masks.share_part(expr, &mask);
                 return Ok(mask);
             }
             let lasting = self.machine.lexicon.lasting(expr, fuel)?;
-            if lasting.others && lasting.bytes.len() >= MOST_BYTES {
+            if lasting.others != Others::Some && lasting.bytes.len() >= MOST_BYTES {
                 // Little of the trie of bytes has to be walked.
                 found = Some(self.fine_part(expr, fuel)?);
             }
@@ -150,17 +149,8 @@ impl TokenAutomaton {
             let mut escaped = Found::default();
             let escapes = Labelled::of_bytes(index.escape_trie());
             walk(lexicon, escapes, expr, fuel, &mut escaped)?;
-            let inside = [(coarse.trie, &plain), (escapes.trie, &escaped)];
-            let mut exits = Suffixes::default();
-            for (trie, found) in inside {
-                exits.add(&index, trie, &found.exits, fuel)?;
-            }
-            return Ok(Some(LexemeMask {
-                number: self.masks.next_number(),
-                reference: None,
-                inside: mask_of(&index, &inside),
-                exits: exits.finish(),
-            }));
+            let walks = [(coarse.trie, &plain), (escapes.trie, &escaped)];
+            return Ok(Some(self.part_of_walks(&walks, fuel)?));
         }
         Ok(None)
     }
@@ -172,18 +162,39 @@ impl TokenAutomaton {
         let labelled = Labelled::of_bytes(trie);
         let mut found = Found::default();
         walk(&mut self.machine.lexicon, labelled, expr, fuel, &mut found)?;
+        self.part_of_walks(&[(trie, &found)], fuel)
+    }
+
+    /// A part by what a walk through the trie of bytes found, or walks through a coarse one and that of
+    /// the tokens that it leaves out.
+    pub(super) fn part_of_walks(
+        &mut self,
+        walks: &[(&Trie, &Found)],
+        fuel: &mut Fuel,
+    ) -> Result<LexemeMask, OutOfFuel> {
+        let index = Arc::clone(&self.index);
+        let exits = match walks {
+            [(_, found)] => exits_of(&index, &found.exits, fuel)?,
+            _ => {
+                let mut exits = Suffixes::default();
+                for (trie, found) in walks {
+                    exits.add(&index, trie, &found.exits, fuel)?;
+                }
+                exits.finish()
+            }
+        };
         Ok(LexemeMask {
             number: self.masks.next_number(),
             reference: None,
-            inside: mask_of(&index, &[(trie, &found)]),
-            exits: exits_of(&index, &found.exits, fuel)?,
+            inside: mask_of(&index, walks),
+            exits,
         })
     }
 }
 
 /// What a walk found.
 #[derive(Default)]
-struct Found {
+pub(super) struct Found {
     /// Ascending, adjacent ones joined.
     inside: Vec<Range<u32>>,
     count: usize,

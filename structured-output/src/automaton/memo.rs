@@ -29,7 +29,7 @@ pub(super) struct LexemeMask {
     pub(super) exits: Vec<(u16, Exits)>,
 }
 
-/// A part that another one differs from by few tokens.
+/// A part that another one differs from by few tokens, or only goes on as it does.
 pub(super) struct Reference {
     /// Has no reference itself.
     pub(super) mask: Arc<LexemeMask>,
@@ -37,6 +37,15 @@ pub(super) struct Reference {
     pub(super) less: Box<[u32]>,
     /// How many of them are in the part's `inside`.
     pub(super) num_inside: usize,
+    /// Whether the tokens that go on after the lexeme are all that is taken from the other part.
+    pub(super) only_exits: bool,
+}
+
+impl Reference {
+    /// What is taken of the tokens that end within the lexeme, but for those of `less`.
+    pub(super) fn inside(&self) -> Option<&Mask> {
+        (!self.only_exits).then_some(&self.mask.inside)
+    }
 }
 
 /// Tokens that go on after a lexeme.
@@ -94,8 +103,8 @@ enum Known {
 pub(super) struct LexemeFacts {
     lexemes: HashMap<ExprId, Parts>,
     parts: HashMap<ExprId, Arc<LexemeMask>>,
-    /// Of characters in any number, see `counted`.
-    lengths: HashMap<ExprId, Option<Arc<Lengths>>>,
+    /// Of texts of any number of characters, beside what any characters are, see `counted`.
+    lengths: HashMap<(ExprId, ExprId), Option<Arc<Lengths>>>,
     /// Parts that are another one, by its number, less some tokens and nothing more.
     lessened: HashMap<(u32, Box<[u32]>), Arc<LexemeMask>>,
     fruitless: Fruitless,
@@ -109,7 +118,7 @@ impl LexemeFacts {
     pub(super) fn memory_bytes(&self) -> usize {
         self.bytes
             + self.parts.capacity() * (size_of::<(ExprId, usize)>() + 1)
-            + self.lengths.capacity() * (size_of::<(ExprId, usize)>() + 1)
+            + self.lengths.capacity() * (size_of::<(ExprId, ExprId, usize)>() + 1)
             + self.lessened.capacity() * (size_of::<((u32, Box<[u32]>), usize)>() + 1)
             + self.fruitless.capacity() * (size_of::<(u32, ExprId, ExprId)>() + 1)
             + self.lexemes.capacity() * (size_of::<(ExprId, Parts)>() + 1)
@@ -301,15 +310,15 @@ impl MaskMemo {
         self.facts.parts.get(&expr).cloned()
     }
 
-    /// The lengths of the tokens that characters allow, where they have been asked for.
-    pub(super) fn lengths(&self, characters: ExprId) -> Option<Option<Arc<Lengths>>> {
-        self.facts.lengths.get(&characters).cloned()
+    /// The lengths of the tokens that a text allows, where they have been asked for.
+    pub(super) fn lengths(&self, text: (ExprId, ExprId)) -> Option<Option<Arc<Lengths>>> {
+        self.facts.lengths.get(&text).cloned()
     }
 
-    pub(super) fn insert_lengths(&mut self, characters: ExprId, lengths: Option<Arc<Lengths>>) {
+    pub(super) fn insert_lengths(&mut self, text: (ExprId, ExprId), lengths: Option<Arc<Lengths>>) {
         let bytes = lengths.as_ref().map_or(0, |lengths| lengths.memory_bytes());
         self.facts.bytes += bytes;
-        self.facts.lengths.insert(characters, lengths);
+        self.facts.lengths.insert(text, lengths);
     }
 
     /// A number for a part that is being made.

@@ -9,6 +9,7 @@ mod completion;
 mod context_free;
 mod context_free_mask;
 mod counted;
+mod counted_walk;
 mod difference;
 mod exits;
 mod gather;

@@ -14,6 +14,7 @@
 
 mod alphabet;
 mod cached;
+mod labels;
 mod trie;
 
 use std::path::Path;
@@ -23,7 +24,8 @@ use crate::TokenizerInfo;
 use crate::lexical::{ByteSet, TURNING_BYTES};
 use cached::CacheFile;
 
-pub(crate) use trie::{CHARACTERS, CONTINUATION, Labels, ROOT, Trie};
+pub(crate) use labels::{Labels, Others};
+pub(crate) use trie::{ROOT, Trie};
 
 /// Everything that is computed from the vocabulary alone. Immutable.
 pub(crate) struct TokenizerIndex {
@@ -32,6 +34,8 @@ pub(crate) struct TokenizerIndex {
     coarse: Vec<Coarse>,
     /// All text tokens, by their bytes.
     bytes: Trie,
+    /// Of each token in the order of `bytes`, how many characters it begins.
+    num_chars: Box<[u16]>,
     /// Text tokens with one of [`TURNING_BYTES`], by their bytes.
     escapes: Trie,
     /// Bit per id: tokens that are text. Stop tokens, control tokens, tokens without bytes and
@@ -123,6 +127,7 @@ impl TokenizerIndex {
             coarse,
             bytes: known.next().unwrap_or_else(of_bytes),
             escapes: known.next().unwrap_or_else(|| Trie::of_bytes(select(true))),
+            num_chars: Box::default(),
             text_tokens,
             num_text_tokens: tokens.len(),
             single_bytes,
@@ -134,6 +139,8 @@ impl TokenizerIndex {
             let _ = file.write(index.tries());
         }
         index.bytes.find_labels_below();
+        let ids = index.bytes.tokens().iter();
+        index.num_chars = ids.map(|&id| num_chars(info.token_bytes(id))).collect();
         index
     }
 
@@ -161,6 +168,11 @@ impl TokenizerIndex {
     /// All text tokens, by their bytes.
     pub(crate) fn byte_trie(&self) -> &Trie {
         &self.bytes
+    }
+
+    /// Of each token in the order of the trie of bytes, how many characters of UTF-8 it begins.
+    pub(crate) fn num_chars(&self) -> &[u16] {
+        &self.num_chars
     }
 
     /// The bytes of a token at or below a node of the trie of bytes.
@@ -217,6 +229,16 @@ impl TokenizerIndex {
     /// Bytes of memory held, the vocabulary included.
     pub(crate) fn memory_bytes(&self) -> usize {
         let tries: usize = self.tries().map(Trie::memory_bytes).sum();
-        tries + size_of_val(&*self.text_tokens) + size_of::<Self>() + self.info.memory_bytes()
+        tries
+            + size_of_val(&*self.num_chars)
+            + size_of_val(&*self.text_tokens)
+            + size_of::<Self>()
+            + self.info.memory_bytes()
     }
+}
+
+/// How many characters of UTF-8 some bytes begin.
+pub(crate) fn num_chars(bytes: &[u8]) -> u16 {
+    let firsts = bytes.iter().filter(|&&byte| byte & 0xc0 != 0x80);
+    u16::try_from(firsts.count()).unwrap_or(u16::MAX)
 }

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use crate::lexical::ByteSet;
+use super::labels::{CONTINUATION, Labels, characters_from};
 
 /// A trie whose edges are labelled with classes of bytes, or with bytes. Tokens that are the same
 /// word of labels lie together.
@@ -27,85 +27,12 @@ pub(crate) struct Trie {
     heights: Box<[u16]>,
 }
 
-/// A set of labels of bytes: ASCII characters each, characters beyond ASCII as if they were one, also
-/// where a word ends within one, and as another one what remains: NUL, DEL, and bytes that are no
-/// character.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Labels(u128);
-
-impl Labels {
-    const OTHER: u128 = 1;
-    const CHARACTER: u128 = 1 << 127;
-
-    fn insert(&mut self, label: u8) {
-        self.0 |= match label {
-            1..127 => 1 << label,
-            _ => Self::OTHER,
-        };
-    }
-
-    /// The bytes that lead from a state to itself, as labels: no subset of this has a label that
-    /// leads elsewhere. `characters` tells whether all characters beyond ASCII lead there as well.
-    pub(crate) fn within(bytes: &ByteSet, characters: bool) -> Self {
-        let mut labels = Self::default();
-        for byte in bytes.iter().filter(|byte| (1..127).contains(byte)) {
-            labels.insert(byte);
-        }
-        if (127..=255).chain([0]).all(|byte| bytes.contains(byte)) {
-            labels.0 |= Self::OTHER | Self::CHARACTER;
-        }
-        if characters {
-            labels.0 |= Self::CHARACTER;
-        }
-        labels
-    }
-
-    /// How many there are.
-    pub(crate) fn len(self) -> u32 {
-        self.0.count_ones()
-    }
-
-    /// Whether one of these is in another set.
-    pub(crate) fn intersects(self, other: Self) -> bool {
-        self.0 & other.0 != 0
-    }
-
-    /// Whether all of these are in another set.
-    pub(crate) fn is_subset(self, of: Self) -> bool {
-        self.0 & !of.0 == 0
-    }
-}
-
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Node {
     first_child: u32,
     /// Tokens at and below the node.
     start: u32,
     end: u32,
-}
-
-/// Bytes of characters beyond ASCII, after the second.
-pub(crate) const CONTINUATION: RangeInclusive<u8> = 0x80..=0xbf;
-
-/// First bytes of characters beyond ASCII, with the bytes that may come second and how many come after
-/// (table 3-7 of the Unicode standard).
-pub(crate) const CHARACTERS: [(RangeInclusive<u8>, RangeInclusive<u8>, u32); 8] = [
-    (0xc2..=0xdf, CONTINUATION, 0),
-    (0xe0..=0xe0, 0xa0..=0xbf, 1),
-    (0xe1..=0xec, CONTINUATION, 1),
-    (0xed..=0xed, 0x80..=0x9f, 1),
-    (0xee..=0xef, CONTINUATION, 1),
-    (0xf0..=0xf0, 0x90..=0xbf, 2),
-    (0xf1..=0xf3, CONTINUATION, 2),
-    (0xf4..=0xf4, 0x80..=0x8f, 2),
-];
-
-/// What may come second in a character that begins with a byte, and how many bytes after that.
-fn characters_from(first: u8) -> Option<(RangeInclusive<u8>, u32)> {
-    let found = CHARACTERS
-        .iter()
-        .find(|(firsts, ..)| firsts.contains(&first));
-    found.map(|(_, seconds, more)| (seconds.clone(), *more))
 }
 
 /// The root of every trie.
@@ -184,10 +111,14 @@ impl Trie {
                 let height = heights[child as usize].saturating_add(1);
                 heights[node as usize] = heights[node as usize].max(height);
                 let label = self.labels[child as usize];
-                let after = characters_from(label)
-                    .and_then(|(firsts, more)| self.after_character(child, firsts, more, &below));
+                let after = characters_from(label).and_then(|(seconds, more, bits)| {
+                    self.after_character(child, seconds, more, bits, &below)
+                });
                 let of_child = match after {
-                    Some(after) => Labels(Labels::CHARACTER | after.0),
+                    Some(mut after) => {
+                        after.insert_begun();
+                        after
+                    }
                     None => {
                         let mut labels = below[child as usize];
                         labels.insert(label);
@@ -195,7 +126,7 @@ impl Trie {
                     }
                 };
                 from[child as usize] = of_child;
-                below[node as usize].0 |= of_child.0;
+                below[node as usize].add(of_child);
             }
         }
         self.labels_below = below.into();
@@ -203,25 +134,31 @@ impl Trie {
         self.heights = heights.into();
     }
 
-    /// The labels below the ends of all characters that go on at a node with a byte of `firsts` and
-    /// `more` bytes after it; a word may end within one. `None` where some word isn't one of these. At most three deep.
+    /// The characters that go on at a node, of which `bits` are known, with a byte of `firsts` and `more`
+    /// bytes after it, and the labels below their ends; a word may end within one. `None` where some word
+    /// isn't one of these. At most three deep.
     fn after_character(
         &self,
         node: u32,
         firsts: RangeInclusive<u8>,
         more: u32,
+        bits: u32,
         below: &[Labels],
     ) -> Option<Labels> {
         let mut after = Labels::default();
         for child in self.children(node) {
-            if !firsts.contains(&self.labels[child as usize]) {
+            let byte = self.labels[child as usize];
+            if !firsts.contains(&byte) {
                 return None;
             }
-            let of_child = match more {
-                0 => below[child as usize],
-                _ => self.after_character(child, CONTINUATION, more - 1, below)?,
-            };
-            after.0 |= of_child.0;
+            let bits = bits << 6 | u32::from(byte & 0x3f);
+            match more {
+                0 => {
+                    after.insert_character(bits);
+                    after.add(below[child as usize]);
+                }
+                _ => after.add(self.after_character(child, CONTINUATION, more - 1, bits, below)?),
+            }
         }
         Some(after)
     }
@@ -380,7 +317,9 @@ mod tests {
 
     use proptest::prelude::*;
 
+    use super::super::labels::Others;
     use super::*;
+    use crate::lexical::ByteSet;
 
     /// Every node's word with its own tokens and all those below, by walking from the root.
     fn words(trie: &Trie) -> Vec<(Vec<u8>, Vec<u32>, Vec<u32>)> {
@@ -444,10 +383,10 @@ mod tests {
             let of_children = trie.children(ROOT).map(|child| trie.labels_from(child));
             let of_children = of_children.flatten().fold(0, |all, labels| all | labels.0);
             prop_assert_eq!(of_children, below.0);
-            if below.is_subset(Labels::within(&stays, false)) {
+            if below.is_subset(Labels::within(&stays, Others::Some)) {
                 prop_assert!(vocab.iter().flatten().all(|&byte| stays.contains(byte)));
             } else {
-                let elsewhere = |&byte: &u8| !stays.contains(byte) || byte >= 127 || byte == 0;
+                let elsewhere = |&byte: &u8| !stays.contains(byte) || byte >= 127 || byte < 2;
                 prop_assert!(vocab.iter().flatten().any(elsewhere));
             }
         }

@@ -9,6 +9,7 @@ use super::facts::Facts;
 use super::residue::Residue;
 use super::rows::Rows;
 use crate::held::with_room;
+use crate::index::Others;
 
 /// An expression, and at once the automaton state that it stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -105,6 +106,8 @@ pub(crate) struct Lexicon {
     pub(super) sized_by: ExprId,
     /// See `lasting`: the characters that are each a string of a language.
     pub(super) lasting_of: HashMap<ExprId, super::lasting::Lasting>,
+    /// See `lasting`: the characters that lead from a state to itself.
+    pub(super) others_that_stay: HashMap<ExprId, Others>,
     /// Small sets of code points met so far, see `unicode`.
     pub(super) code_points: HashMap<Vec<(char, char)>, ExprId>,
     /// The expression of each byte; [`EMPTY`] where it wasn't asked for.
@@ -140,6 +143,7 @@ impl Lexicon {
             sized: HashSet::new(),
             sized_by: EMPTY,
             lasting_of: HashMap::new(),
+            others_that_stay: HashMap::new(),
             code_points: HashMap::new(),
             bytes: vec![EMPTY; 256],
             formats: HashMap::new(),
@@ -169,6 +173,7 @@ impl Lexicon {
                 + self.sets.len() * (size_of::<ByteSet>() + 2 * size_of::<u32>())
                 + self.sized.len() * (size_of::<ExprId>() + 1)
                 + self.lasting_of.len() * (size_of::<(ExprId, super::lasting::Lasting)>() + 1)
+                + self.others_that_stay.len() * (size_of::<(ExprId, Others)>() + 1)
                 + self.first_marked.len() * (size_of::<(ExprId, ExprId)>() + 1)
                 + self.rows.memory_bytes(),
         )

@@ -15,6 +15,7 @@ use super::arena::{EPSILON, ExprId, Lexicon, Node, UNBOUNDED};
 use super::byte_set::ByteSet;
 use super::fuel::{Fuel, OutOfFuel};
 use super::lasting::Lasting;
+use crate::index::Others;
 
 /// Larger combinations are not looked into.
 const MAX_PARTS: usize = 256;
@@ -210,7 +211,7 @@ impl Lexicon {
             return Ok(None);
         };
         let characters = self.characters_of(body, fuel)?;
-        let is_any = characters.others && characters.bytes.len() >= MANY_BYTES;
+        let is_any = characters.others == Others::All && characters.bytes.len() >= MANY_BYTES;
         Ok(is_any.then_some(body))
     }
 
@@ -319,7 +320,7 @@ mod tests {
         let begun = after(&mut l, begun, "er");
         let found = l.harmless(begun, &mut fuel()).unwrap().unwrap();
         assert_eq!(found.ways, [way(b"admin", 5)]);
-        assert!(found.over.others);
+        assert_eq!(found.over.others, Others::All);
 
         // A bound on the length is no search.
         let char = l.json_constrained_char();

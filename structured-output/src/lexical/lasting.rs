@@ -13,7 +13,7 @@
 use super::arena::{EMPTY, EPSILON, ExprId, Lexicon, Node, UNBOUNDED};
 use super::byte_set::ByteSet;
 use super::fuel::{Fuel, OutOfFuel};
-use crate::index::{CHARACTERS, CONTINUATION};
+use crate::index::Others;
 
 /// Within a character a language is in no more states than these, or is not looked at further.
 const MOST_STATES: usize = 16;
@@ -23,14 +23,14 @@ const MOST_STATES: usize = 16;
 pub(crate) struct Lasting {
     /// ASCII characters.
     pub(crate) bytes: ByteSet,
-    /// All characters beyond ASCII.
-    pub(crate) others: bool,
+    /// Characters beyond ASCII.
+    pub(crate) others: Others,
 }
 
 impl Lasting {
     const NONE: Self = Self {
         bytes: ByteSet::EMPTY,
-        others: false,
+        others: Others::Some,
     };
 
     fn is_none(&self) -> bool {
@@ -40,7 +40,7 @@ impl Lasting {
     pub(super) fn intersection(&self, other: &Self) -> Self {
         Self {
             bytes: self.bytes.intersection(&other.bytes),
-            others: self.others && other.others,
+            others: self.others.min(other.others),
         }
     }
 }
@@ -158,24 +158,22 @@ impl Lexicon {
         }
         let found = Lasting {
             bytes: bytes.intersection(&ByteSet::range(0, 0x7f)),
-            others: self.has_all_characters(body, fuel)?,
+            others: self.other_characters(body, fuel)?,
         };
         self.lasting_of.insert(body, found);
         Ok(found)
     }
 
-    /// Whether each character beyond ASCII is a string of a language.
-    fn has_all_characters(&mut self, body: ExprId, fuel: &mut Fuel) -> Result<bool, OutOfFuel> {
-        for (firsts, seconds, more) in CHARACTERS {
-            let rest = std::iter::repeat_n(CONTINUATION, more as usize);
+    /// The characters beyond ASCII that are strings of a language.
+    fn other_characters(&mut self, body: ExprId, fuel: &mut Fuel) -> Result<Others, OutOfFuel> {
+        Others::all_that(|sequence| {
             let mut states = vec![body];
-            for range in [firsts, seconds].into_iter().chain(rest) {
-                let range = ByteSet::range(*range.start(), *range.end());
+            for range in sequence {
                 let mut next = Vec::new();
                 for state in states {
-                    let mut left = range;
+                    let mut left = *range;
                     for (class, to) in self.derivatives(state, fuel)? {
-                        if !class.intersection(&range).is_empty() {
+                        if !class.intersection(range).is_empty() {
                             left = left.intersection(&class.complement());
                             next.push(to);
                         }
@@ -191,11 +189,41 @@ impl Lexicon {
                 }
                 states = next;
             }
-            if !states.iter().all(|&state| self.is_nullable(state)) {
-                return Ok(false);
-            }
+            Ok(states.iter().all(|&state| self.is_nullable(state)))
+        })
+    }
+
+    /// The characters beyond ASCII that lead from a state to itself.
+    pub(crate) fn others_that_stay(
+        &mut self,
+        expr: ExprId,
+        fuel: &mut Fuel,
+    ) -> Result<Others, OutOfFuel> {
+        if let Some(&known) = self.others_that_stay.get(&expr) {
+            return Ok(known);
         }
-        Ok(true)
+        let found = Others::all_that(|sequence| {
+            let mut at = expr;
+            for range in sequence {
+                let mut bytes = range.iter();
+                let Some(first) = bytes.next() else {
+                    return Ok(false);
+                };
+                let next = self.derivative(at, first, fuel)?;
+                for byte in bytes {
+                    if self.derivative(at, byte, fuel)? != next {
+                        return Ok(false);
+                    }
+                }
+                if next == EMPTY {
+                    return Ok(false);
+                }
+                at = next;
+            }
+            Ok(at == expr)
+        })?;
+        self.others_that_stay.insert(expr, found);
+        Ok(found)
     }
 }
 
@@ -238,7 +266,7 @@ mod tests {
             for byte in *b"a shad" {
                 let found = l.lasting(state, &mut fuel()).unwrap();
                 assert_eq!(found.bytes, plain());
-                assert!(found.others);
+                assert_eq!(found.others, Others::All);
                 state = l.derivative(state, byte, &mut fuel()).unwrap();
             }
         }
@@ -308,7 +336,7 @@ mod tests {
                 for char in text.chars() {
                     let lasts = match u8::try_from(char) {
                         Ok(byte) if byte.is_ascii() => found.bytes.contains(byte),
-                        _ => found.others,
+                        _ => found.others != Others::Some,
                     };
                     if !lasts {
                         break;

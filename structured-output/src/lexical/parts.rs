@@ -2,15 +2,18 @@
 
 use super::arena::{EPSILON, ExprId, Lexicon, MANY_MARKS, Node, Operands, UNBOUNDED};
 
-/// Some characters, a bounded number of times, and what follows them.
+/// A text of a bounded number of characters, and what follows it.
 #[derive(Clone, Copy)]
 pub(crate) struct Characters {
     pub(crate) character: ExprId,
     pub(crate) min: u32,
     pub(crate) max: u32,
     pub(crate) rest: ExprId,
-    /// The same with characters in any number.
+    /// The same with a text of any number of characters.
     pub(crate) any_number: ExprId,
+    /// The same with any characters in any number: holds `any_number`, and is it where the text may be
+    /// any characters.
+    pub(crate) all: ExprId,
 }
 
 /// A language less finitely many texts, and what follows.
@@ -154,24 +157,42 @@ impl Lexicon {
             .then_some(Less { whole, texts, rest })
     }
 
-    /// Where an expression is `A{min,max} B` with bounds, these.
+    /// Where an expression is `A{min,max} B` with bounds, or `(P & A{min,max}) B` with a `P` within `A*`
+    /// (see [`Lexicon::sized`]), these.
     pub(crate) fn characters(&mut self, expr: ExprId) -> Option<Characters> {
         let Node::Concat(head, rest) = self.node(expr) else {
             return None;
         };
-        let Node::Repeat { body, min, max } = self.node(head) else {
-            return None;
+        let (character, min, max, text) = match self.node(head) {
+            Node::Repeat { body, min, max } => (body, min, max, self.star(body)),
+            Node::And(at) if self.is_sized(head) => {
+                let mut operands = self.operands(at).to_vec();
+                let lengths = operands.iter().enumerate();
+                let (at, length) = lengths
+                    .filter_map(|(at, &operand)| Some((at, self.length(operand)?)))
+                    .min_by_key(|&(_, (_, max))| max)?;
+                operands.remove(at);
+                let mut text = self.and(&operands);
+                if !self.facts(text).exact {
+                    // Any characters may have been dropped beside the length.
+                    let any = self.star(self.sized_by);
+                    text = self.and(&[text, any]);
+                }
+                (self.sized_by, length.0, length.1, text)
+            }
+            _ => return None,
         };
         if (min, max) == (0, UNBOUNDED) {
             return None;
         }
-        let any = self.star(body);
+        let any = self.star(character);
         Some(Characters {
-            character: body,
+            character,
             min,
             max,
             rest,
-            any_number: self.concat(any, rest),
+            any_number: self.concat(text, rest),
+            all: self.concat(any, rest),
         })
     }
 

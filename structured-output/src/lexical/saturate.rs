@@ -85,7 +85,7 @@ impl Lexicon {
         let &[a, b] = self.operands(at) else {
             return None;
         };
-        if !self.sized.contains(&expr) {
+        if !self.is_sized(expr) {
             return None;
         }
         let is_far = |(text, length): (ExprId, ExprId)| {
@@ -97,13 +97,25 @@ impl Lexicon {
         is_far((a, b)).or_else(|| is_far((b, a)))
     }
 
-    /// How many more characters a length allows. `None` where it asks for some, where a character was
-    /// begun, or where it is no length: a pattern may end with any characters too.
-    fn characters_left(&self, length: ExprId) -> Option<u32> {
+    /// Whether an intersection is known as one of strings with their length.
+    pub(super) fn is_sized(&self, expr: ExprId) -> bool {
+        self.sized.contains(&expr)
+    }
+
+    /// The bounds of a length. `None` where a character was begun, or where it is no length: a pattern
+    /// may be any characters too.
+    pub(super) fn length(&self, length: ExprId) -> Option<(u32, u32)> {
         match self.node(length) {
-            Node::Repeat { body, min: 0, max } if body == self.sized_by => Some(max),
+            Node::Repeat { body, min, max } if body == self.sized_by => Some((min, max)),
             _ => None,
         }
+    }
+
+    /// How many more characters a length allows. `None` where it asks for some, or
+    /// see [`Lexicon::length`].
+    fn characters_left(&self, length: ExprId) -> Option<u32> {
+        self.length(length)
+            .and_then(|(min, max)| (min == 0).then_some(max))
     }
 
     fn known_cut(&self, expr: ExprId) -> Option<ExprId> {

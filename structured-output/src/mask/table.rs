@@ -1,11 +1,9 @@
 //! The automaton's states that a walk meets, with their transitions gathered.
 
-use std::ops::RangeInclusive;
-
 use hashbrown::HashMap;
 
 use super::walk::Labelled;
-use crate::index::{CHARACTERS, CONTINUATION, Labels, Trie};
+use crate::index::{Labels, Others, Trie};
 use crate::lexical::{ByteSet, EMPTY, ExprId, Fuel, Lexicon, NO_MARK, OutOfFuel, RowRef};
 
 /// What is below a node of a trie: what occurs there, and the length of the longest word.
@@ -166,8 +164,11 @@ impl Table {
             self.targets.push(if dead { DEAD } else { UNSEEN });
             state.num_bytes += if dead { 0 } else { bytes.len() as u16 };
         }
-        let characters = stays.len() >= MANY_BYTES && characters_stay(lexicon, state.expr, fuel)?;
-        state.stays = Labels::within(&stays, characters);
+        let others = match stays.len() >= MANY_BYTES {
+            true => lexicon.others_that_stay(state.expr, fuel)?,
+            false => Others::Some,
+        };
+        state.stays = Labels::within(&stays, others);
         Ok(())
     }
 
@@ -219,7 +220,7 @@ impl Table {
         };
         visited.harmless = self.harmless.len() as u32;
         let ways = found.ways.iter();
-        let labels = |bytes: &ByteSet| Labels::within(bytes, false);
+        let labels = |bytes: &ByteSet| Labels::within(bytes, Others::Some);
         self.harmless.push(Harmless {
             over: Labels::within(&found.over.bytes, found.over.others),
             ways: ways
@@ -398,35 +399,4 @@ impl Table {
         let class = self.class(lexicon, state, byte);
         self.step_by_class(lexicon, state, class, fuel)
     }
-}
-
-/// Whether all characters beyond ASCII lead from a state to itself.
-fn characters_stay(
-    lexicon: &mut Lexicon,
-    expr: ExprId,
-    fuel: &mut Fuel,
-) -> Result<bool, OutOfFuel> {
-    let mut after_all = |from: ExprId, bytes: RangeInclusive<u8>| {
-        let next = lexicon.derivative(from, *bytes.start(), fuel)?;
-        for byte in bytes {
-            if next == EMPTY || lexicon.derivative(from, byte, fuel)? != next {
-                return Ok(None);
-            }
-        }
-        Ok(Some(next))
-    };
-    for (firsts, seconds, more) in CHARACTERS {
-        let mut next = after_all(expr, firsts)?;
-        let rest = std::iter::repeat_n(CONTINUATION, more as usize);
-        for bytes in std::iter::once(seconds).chain(rest) {
-            let Some(at) = next else {
-                return Ok(false);
-            };
-            next = after_all(at, bytes)?;
-        }
-        if next != Some(expr) {
-            return Ok(false);
-        }
-    }
-    Ok(true)
 }
