@@ -14,7 +14,7 @@ use std::sync::Arc;
 use hashbrown::HashSet;
 
 use super::TokenAutomaton;
-use super::parser_steps::{ALIVE, DEAD_END};
+use super::parser_steps::{ALIVE, DEAD_END, MANY_TOKENS};
 use crate::earley::{
     Item, LanguageMask, Leave, Lexeme, NUM_KNOWN, Places, Rests, Return, StateId, Tokens,
     UNKNOWN_REST, Walked,
@@ -310,7 +310,9 @@ impl TokenAutomaton {
                 found.over.push(depth);
             }
             let children = trie.children(node);
-            self.look_for_lasting(state, fuel)?;
+            if trie.below(node).len() >= MANY_TOKENS && trie.labels_below(node).is_some() {
+                self.look_for_lasting(state, fuel)?;
+            }
             if self.all_go_on(state, trie.labels_below(node)) {
                 let after = trie.own(node).end..trie.below(node).end;
                 found.ids.extend_from_slice(trie.ids(after));

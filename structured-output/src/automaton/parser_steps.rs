@@ -62,6 +62,9 @@ struct Met {
     lasting: Option<Labels>,
 }
 
+/// With fewer tokens below a node they are walked.
+pub(super) const MANY_TOKENS: usize = 8;
+
 /// From so many bytes on that a state goes on with it is worth a look for how many of these.
 const MANY_BYTES: usize = 8;
 
@@ -148,7 +151,9 @@ impl TokenAutomaton {
         let mut pending = vec![(node, start)];
         while let Some((node, state)) = pending.pop() {
             let children = trie.children(node);
-            self.look_for_lasting(state, fuel)?;
+            if trie.below(node).len() >= MANY_TOKENS && trie.labels_below(node).is_some() {
+                self.look_for_lasting(state, fuel)?;
+            }
             if self.all_go_on(state, trie.labels_below(node)) {
                 reached(trie.ids(trie.own(node).end..trie.below(node).end));
                 continue;

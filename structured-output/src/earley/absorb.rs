@@ -87,12 +87,17 @@ pub(super) fn absorb(
     lexicon: &mut Lexicon,
     fuel: &mut Fuel,
 ) -> Result<(), OutOfFuel> {
-    let tried = repeated_languages(graph, lexicon, fuel)?;
-    if tried.is_empty() {
+    let mut kept = Vec::new();
+    for texts in repeated_languages(graph, lexicon, fuel)? {
+        if !reads_others_everywhere(graph, lexicon, texts, fuel)? {
+            kept.push(texts);
+        }
+    }
+    if kept.is_empty() {
         return Ok(());
     }
     let mut least = shortest(graph, lexicon, fuel)?;
-    for texts in tried {
+    for texts in kept {
         let before = Before::new(graph, fuel)?;
         let alone = readable_alone(graph, lexicon, &before, texts, &least, fuel)?;
         let Some(not_held) = reading_others(graph, lexicon, &before, texts, &alone, fuel)? else {
@@ -155,6 +160,48 @@ fn repeated_languages(
     Ok(found)
 }
 
+/// Whether each node with an edge for some texts has another one, for what is no such text: as with
+/// numbers beside `"("` in most grammars. Then there is nothing to be found: all places where such texts
+/// can be read alone lead to one of these nodes.
+fn reads_others_everywhere(
+    graph: &Graph,
+    lexicon: &mut Lexicon,
+    texts: Texts,
+    fuel: &mut Fuel,
+) -> Result<bool, OutOfFuel> {
+    for node in &graph.nodes {
+        fuel.burn(1 + node.edges.len() as u64)?;
+        let reads_texts = |&(label, _): &(Label, u32)| match label {
+            Label::Text(expr) => covers(lexicon, expr, texts),
+            _ => false,
+        };
+        if !node.edges.iter().any(reads_texts) {
+            continue;
+        }
+        let mut reads_others = false;
+        for &(label, _) in &node.edges {
+            reads_others |= match label {
+                Label::Text(expr) => !is_held(lexicon, expr, texts, fuel)?,
+                Label::Call(_) => false,
+                _ => true,
+            };
+            if reads_others {
+                break;
+            }
+        }
+        if !reads_others {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Whether a language holds all of some texts, as far as its alternatives show that.
+fn covers(lexicon: &Lexicon, expr: ExprId, texts: Texts) -> bool {
+    let ways = lexicon.alternatives(expr);
+    ways.contains(&texts.plus) || ways.contains(&texts.star)
+}
+
 /// The least that is read from each node to the end of its rule, as far as that is nothing or something.
 fn shortest(graph: &Graph, lexicon: &Lexicon, fuel: &mut Fuel) -> Result<Vec<u32>, OutOfFuel> {
     let mut weights = Weights::new();
@@ -189,10 +236,9 @@ fn readable_alone(
                 return false;
             };
             is_silent(to)
-                && *reads_all.entry(expr).or_insert_with(|| {
-                    let ways = lexicon.alternatives(expr);
-                    ways.contains(&texts.plus) || ways.contains(&texts.star)
-                })
+                && *reads_all
+                    .entry(expr)
+                    .or_insert_with(|| covers(lexicon, expr, texts))
         });
         if reads_texts {
             pending.push(from);
