@@ -19,5 +19,7 @@ pub mod machine;
 pub mod maskbench;
 pub mod memory;
 pub mod peak;
+#[path = "../../structured-output/tests/reference/random_lark.rs"]
+pub mod random_lark;
 pub mod statistics;
 pub mod vocabulary;

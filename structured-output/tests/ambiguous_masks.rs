@@ -2,6 +2,10 @@
 //! acceptance token by token.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[allow(unreachable_pub)]
+#[path = "reference/random_lark.rs"]
+mod random_lark;
+
 use std::sync::Arc;
 
 use structured_output::{CompilerOptions, GrammarCompiler, GrammarMatcher, Limits, TokenizerInfo};
@@ -33,7 +37,20 @@ fn vocabulary() -> Vec<Vec<u8>> {
 }
 
 /// Grammars, each with beginnings of texts.
-const CASES: [(&str, &[&str]); 6] = [
+const CASES: [(&str, &[&str]); 9] = [
+    (
+        "start: x*\nx: (start T1)~3..4 | T2\nT1: /[a-z]+/\nT2: /(.|\\n)*/",
+        &["", "hello", "é\n*"],
+    ),
+    (
+        "start: x T1\nx: y | (\"\" | start+)\ny: (\"ab\"? | start x+)? /a+/? x\nT1: /[ab]+/",
+        &["", "abab"],
+    ),
+    // What follows the quote may be all that there is, but for a quote.
+    (
+        "start: \"x\" x \".\"\nx: x x | T1 x | T2 | \"\"\nT1: /[a-z]+/\nT2: /[^\".]*/",
+        &["", "x", "xhello", "x a."],
+    ),
     (
         "start: t\nt: (/[a-z]/ | b)*\nb: \"*\" t \"*\"",
         &["", "hello", "*", "a*b", "**c*", "*****"],
@@ -60,6 +77,45 @@ const CASES: [(&str, &[&str]); 6] = [
         &["", " ", " x"],
     ),
 ];
+
+/// Masks of random grammars, where they don't need too many steps, at places of a text.
+#[test]
+fn masks_of_random_ambiguous_grammars_are_exact() {
+    let vocab = vocabulary();
+    let info = Arc::new(TokenizerInfo::new(&vocab, vocab.len(), &[EOS], &[]).unwrap());
+    let compiler = GrammarCompiler::new(info, CompilerOptions::default());
+    let mut num_masks = 0;
+    for seed in 0..60 {
+        let mut random = random_lark::Random::new(seed);
+        let source = random_lark::random_lark(&mut random);
+        let Ok(grammar) = compiler.compile_lark(&source) else {
+            continue;
+        };
+        let mut matcher = GrammarMatcher::new(&grammar);
+        for _ in 0..3 {
+            let Ok(mask) = matcher.next_token_mask() else {
+                break;
+            };
+            num_masks += 1;
+            // All bytes, and every so often another one.
+            let step = 11 + random.below(10);
+            let ids = (1..257).chain((257..vocab.len()).step_by(step));
+            for id in ids.map(|id| id as u32) {
+                let Ok(accepted) = matcher.validate_tokens(&[id]) else {
+                    continue;
+                };
+                let token = String::from_utf8_lossy(&vocab[id as usize]);
+                assert_eq!(mask.is_allowed(id), accepted == 1, "{source}: {token:?}");
+            }
+            let mut ids = mask.token_ids();
+            ids.retain(|&id| id != EOS);
+            if ids.is_empty() || !matcher.accept_token(ids[random.below(ids.len())]).unwrap() {
+                break;
+            }
+        }
+    }
+    assert!(num_masks > 60);
+}
 
 /// At the beginning and after each text: the mask, within so many steps.
 #[test]

@@ -10,8 +10,23 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use structured_output::{
-    CompileError, CompilerOptions, GrammarCompiler, GrammarMatcher, TokenizerInfo,
+    CompileError, CompiledGrammar, CompilerOptions, GrammarCompiler, GrammarMatcher, TokenizerInfo,
 };
+
+/// As many rules are random. Those after them are languages that are written as such, see [`LANGUAGES`].
+const NUM_RULES: usize = 3;
+
+/// Any number of some texts, as EBNF and Lark write that; the texts, and whether there may be none.
+type Language = (&'static str, &'static str, &'static [&'static str], bool);
+
+const LANGUAGES: [Language; 6] = [
+    ("[ab]+", "/[ab]+/", &["a", "b"], false),
+    ("[ab]*", "/[ab]*/", &["a", "b"], true),
+    ("\"a\"+", "/a+/", &["a"], false),
+    ("\"b\"*", "/b*/", &["b"], true),
+    ("(\"ab\")*", "/(ab)*/", &["ab"], true),
+    ("(\"ab\" | \"a\")+", "/(ab|a)+/", &["ab", "a"], false),
+];
 
 /// A grammar as alternatives of symbols per rule; rule 0 is the start.
 #[derive(Debug, Clone)]
@@ -28,8 +43,14 @@ type Item = (usize, usize, usize, usize);
 
 impl Plain {
     fn ebnf(&self) -> String {
+        self.written(|language| language.0)
+    }
+
+    /// The same with languages as they are written by `language`.
+    fn written(&self, language: impl Fn(&Language) -> &'static str) -> String {
         let name = |rule: usize| match rule {
             0 => "root".to_owned(),
+            NUM_RULES.. => language(&LANGUAGES[rule - NUM_RULES]).to_owned(),
             rule => format!("r{rule}"),
         };
         let symbol = |symbol: &Symbol| match symbol {
@@ -44,12 +65,33 @@ impl Plain {
             let alternatives: Vec<String> = alternatives.iter().map(alternative).collect();
             format!("{} ::= {}\n", name(rule), alternatives.join(" | "))
         };
-        self.0.iter().enumerate().map(rule).collect()
+        self.0
+            .iter()
+            .take(NUM_RULES)
+            .enumerate()
+            .map(rule)
+            .collect()
     }
 
     /// The same in Lark.
     fn lark(&self) -> String {
-        self.ebnf().replace("root", "start").replace(" ::=", ":")
+        let source = self.written(|language| language.1);
+        source.replace("root", "start").replace(" ::=", ":")
+    }
+
+    /// With the languages as rules.
+    fn with_languages(mut self) -> Self {
+        for (at, (_, _, parts, has_empty)) in LANGUAGES.iter().enumerate() {
+            let own = Symbol::Rule(NUM_RULES + at);
+            let mut ways = vec![Vec::new(); usize::from(*has_empty)];
+            for part in *parts {
+                let part: Vec<Symbol> = part.bytes().map(Symbol::Byte).collect();
+                ways.push([&part[..], &[own]].concat());
+                ways.push(part);
+            }
+            self.0.push(ways);
+        }
+        self
     }
 
     /// Without what can't be completed.
@@ -146,6 +188,18 @@ fn plain_grammars() -> impl Strategy<Value = Plain> {
     let items = prop::collection::vec(symbol, 0..4);
     let rule = prop::collection::vec(items, 1..4);
     prop::collection::vec(rule, 3).prop_map(Plain)
+}
+
+/// Grammars of which most can be read in many ways: languages that hold each other, among rules.
+fn grammars_with_languages() -> impl Strategy<Value = Plain> {
+    let symbol = prop_oneof![
+        2 => prop::sample::select(vec![b'a', b'b']).prop_map(Symbol::Byte),
+        4 => (0_usize..NUM_RULES).prop_map(Symbol::Rule),
+        3 => (NUM_RULES..NUM_RULES + LANGUAGES.len()).prop_map(Symbol::Rule),
+    ];
+    let items = prop::collection::vec(symbol, 0..4);
+    let rule = prop::collection::vec(items, 1..4);
+    prop::collection::vec(rule, NUM_RULES).prop_map(|rules| Plain(rules).with_languages())
 }
 
 const EOS: u32 = 0;
@@ -254,12 +308,23 @@ fn check_place(matcher: &GrammarMatcher, plain: &Plain, vocab: &[Vec<u8>], text:
 }
 
 fn check(plain: &Plain, vocab: &[Vec<u8>], all: bool, choices: &[usize]) {
+    let compiled = compiler(vocab).compile_ebnf(&plain.ebnf(), "root");
+    check_compiled(compiled, plain, vocab, all, choices);
+}
+
+fn check_compiled(
+    compiled: Result<CompiledGrammar, CompileError>,
+    plain: &Plain,
+    vocab: &[Vec<u8>],
+    all: bool,
+    choices: &[usize],
+) {
     let productive = plain.productive();
     let sentences: Vec<Vec<u8>> = texts::texts(5)
         .into_iter()
         .filter(|t| plain.accepts(t))
         .collect();
-    let grammar = match compiler(vocab).compile_ebnf(&plain.ebnf(), "root") {
+    let grammar = match compiled {
         Ok(grammar) => grammar,
         Err(CompileError::NotWritable) => {
             assert!(
@@ -338,6 +403,25 @@ proptest! {
                 }
             }
             (ebnf, lark) => prop_assert_eq!(ebnf, lark),
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+    #[test]
+    fn masks_of_languages_within_each_other_are_exact(
+        plain in grammars_with_languages(),
+        vocab in vocabularies(b"ab", false),
+        choices in prop::collection::vec(0_usize..1000, 1..6),
+        is_lark: bool,
+    ) {
+        match is_lark {
+            true => {
+                let compiled = compiler(&vocab).compile_lark(&plain.lark());
+                check_compiled(compiled, &plain, &vocab, true, &choices);
+            }
+            false => check(&plain, &vocab, true, &choices),
         }
     }
 }

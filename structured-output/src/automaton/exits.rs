@@ -14,7 +14,7 @@ use std::sync::Arc;
 use hashbrown::HashSet;
 
 use super::TokenAutomaton;
-use super::parser_steps::{ALIVE, DEAD_END};
+use super::parser_steps::{ALIVE, DEAD_END, MANY_TOKENS};
 use crate::earley::{
     Item, LanguageMask, Leave, Lexeme, NUM_KNOWN, Places, Rests, Return, StateId, Tokens,
     UNKNOWN_REST, Walked,
@@ -310,6 +310,14 @@ impl TokenAutomaton {
                 found.over.push(depth);
             }
             let children = trie.children(node);
+            if trie.below(node).len() >= MANY_TOKENS && trie.labels_below(node).is_some() {
+                self.look_for_lasting(state, fuel)?;
+            }
+            if self.all_go_on(state, trie.labels_below(node)) {
+                let after = trie.own(node).end..trie.below(node).end;
+                found.ids.extend_from_slice(trie.ids(after));
+                continue;
+            }
             let bytes = self.grammars.memo.steps.bytes(state);
             // What can't go on leaves nothing where the rule isn't over.
             let is_few = found.over.is_empty() && bytes.len() * 4 < children.len();
@@ -317,6 +325,10 @@ impl TokenAutomaton {
             let all = (!is_few).then_some(children);
             for child in few.into_iter().flatten().chain(all.into_iter().flatten()) {
                 fuel.burn(1)?;
+                if self.all_go_on(state, trie.labels_from(child)) {
+                    found.ids.extend_from_slice(trie.ids(trie.below(child)));
+                    continue;
+                }
                 let byte = trie.label(child);
                 let is_last = trie.children(child).is_empty();
                 let next = match is_last {

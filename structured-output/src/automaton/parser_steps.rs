@@ -3,14 +3,19 @@
 //! Walks come through the same states again and again: from different languages to what follows them,
 //! through the same rests of tokens. Which contexts a step looked into is kept with it, since a
 //! recording has to note them each time. A step counts for all bytes that no lexeme tells from its own.
+//!
+//! Below most nodes of the trie there are letters alone, and most lexemes that letters begin go on with
+//! them for ever. Every state can be completed, so what one of its lexemes goes on with is allowed,
+//! whatever the others do: nothing is walked there. So it is with bytes that lead from a state to itself.
+//! What an ambiguous text may have been read as matters only where all lexemes end.
 
 use hashbrown::HashMap;
 
 use super::TokenAutomaton;
 use super::context_free::Grammars;
 use crate::earley::{ContextId, FAR, StateId};
-use crate::index::{ROOT, Trie};
-use crate::lexical::{ByteSet, Fuel, OutOfFuel};
+use crate::index::{Labels, ROOT, Trie};
+use crate::lexical::{ByteSet, ExprId, Fuel, OutOfFuel};
 use crate::pushdown::EMPTY_STACK;
 
 /// A step that was not made yet.
@@ -32,6 +37,8 @@ pub(super) struct Steps {
     states: Vec<Met>,
     targets: Vec<Target>,
     reads: Vec<ContextId>,
+    /// Characters by any number of which languages go on.
+    lasting: HashMap<ExprId, Labels>,
 }
 
 /// A state that was met.
@@ -46,7 +53,20 @@ struct Met {
     is_over: bool,
     /// Where its targets start: one for each of its bytes.
     targets: u32,
+    /// Bytes that are known to lead to the state itself, and where the contexts lie that such steps
+    /// looked into.
+    to_itself: ByteSet,
+    stays: Labels,
+    stay_reads: (u32, u32),
+    /// Characters by any number of which a lexeme goes on; `None` before that was looked at.
+    lasting: Option<Labels>,
 }
+
+/// With fewer tokens below a node they are walked.
+pub(super) const MANY_TOKENS: usize = 8;
+
+/// From so many bytes on that a state goes on with it is worth a look for how many of these.
+const MANY_BYTES: usize = 8;
 
 /// Where a step leads.
 #[derive(Clone, Copy)]
@@ -70,6 +90,10 @@ impl Steps {
             is_exact: first_bytes.is_some(),
             is_over,
             targets,
+            to_itself: ByteSet::EMPTY,
+            stays: Labels::default(),
+            stay_reads: (0, 0),
+            lasting: None,
         });
         let unseen = Target {
             next: UNSEEN,
@@ -97,6 +121,7 @@ impl Steps {
             + self.states.capacity() * size_of::<Met>()
             + self.targets.capacity() * size_of::<Target>()
             + self.reads.capacity() * size_of::<ContextId>()
+            + self.lasting.capacity() * (size_of::<(ExprId, Labels)>() + 1)
     }
 }
 
@@ -126,8 +151,19 @@ impl TokenAutomaton {
         let mut pending = vec![(node, start)];
         while let Some((node, state)) = pending.pop() {
             let children = trie.children(node);
+            if trie.below(node).len() >= MANY_TOKENS && trie.labels_below(node).is_some() {
+                self.look_for_lasting(state, fuel)?;
+            }
+            if self.all_go_on(state, trie.labels_below(node)) {
+                reached(trie.ids(trie.own(node).end..trie.below(node).end));
+                continue;
+            }
             let mut visit = |automaton: &mut Self, child: u32, byte: u8, fuel: &mut Fuel| {
                 fuel.burn(1)?;
+                if automaton.all_go_on(state, trie.labels_from(child)) {
+                    reached(trie.ids(trie.below(child)));
+                    return Ok(());
+                }
                 let is_last = trie.children(child).is_empty();
                 let next = match is_last {
                     true if automaton.may_step(state, byte, fuel)? => ALIVE,
@@ -159,6 +195,67 @@ impl TokenAutomaton {
             }
         }
         Ok(())
+    }
+
+    /// Looks, once for each state, for characters with any number of which one of its lexemes goes on.
+    pub(super) fn look_for_lasting(
+        &mut self,
+        state: u32,
+        fuel: &mut Fuel,
+    ) -> Result<(), OutOfFuel> {
+        let Met {
+            state: id,
+            bytes,
+            lasting,
+            ..
+        } = self.grammars.memo.steps.states[state as usize];
+        if lasting.is_some() {
+            return Ok(());
+        }
+        let mut most = Labels::default();
+        if bytes.len() >= MANY_BYTES {
+            for at in 0..self.grammars.parser.items(id).len() {
+                fuel.burn(1)?;
+                let Some(text) = self.grammars.parser.items(id)[at].lexeme.text() else {
+                    continue;
+                };
+                if text.stack != EMPTY_STACK {
+                    continue;
+                }
+                let known = self.grammars.memo.steps.lasting.get(&text.lexeme);
+                let labels = match known {
+                    Some(&known) => known,
+                    None => {
+                        let found = self.machine.lexicon.lasting(text.lexeme, fuel)?;
+                        let found = Labels::within(&found.bytes, found.others);
+                        let lasting = &mut self.grammars.memo.steps.lasting;
+                        lasting.insert(text.lexeme, found);
+                        found
+                    }
+                };
+                if labels.len() > most.len() {
+                    most = labels;
+                }
+            }
+        }
+        self.grammars.memo.steps.states[state as usize].lasting = Some(most);
+        Ok(())
+    }
+
+    /// Whether it is known that a state goes on with all texts of some labels, if they are known.
+    pub(super) fn all_go_on(&mut self, state: u32, labels: Option<Labels>) -> bool {
+        let Some(labels) = labels else { return false };
+        let Grammars { parser, memo } = &mut self.grammars;
+        let met = &memo.steps.states[state as usize];
+        if met.lasting.is_some_and(|lasting| labels.is_subset(lasting)) {
+            return true;
+        }
+        let stays = labels.is_subset(met.stays);
+        if stays && met.stay_reads.0 != met.stay_reads.1 {
+            let (start, end) = met.stay_reads;
+            parser.note(&memo.steps.reads[start as usize..end as usize]);
+        }
+        stays
     }
 
     /// The number of a state in walks.
@@ -233,7 +330,23 @@ impl TokenAutomaton {
             next,
             reads: (start, steps.reads.len() as u32),
         };
-        for alike in bytes.intersection(&alike).iter() {
+        let alike = bytes.intersection(&alike);
+        if next == from {
+            let Met { stay_reads, .. } = steps.states[from as usize];
+            let known = stay_reads.0 as usize..stay_reads.1 as usize;
+            let both_start = steps.reads.len() as u32;
+            if start != both_start {
+                steps.reads.extend_from_within(known);
+                steps.reads.extend_from_slice(&reads);
+            }
+            let met = &mut steps.states[from as usize];
+            met.to_itself = met.to_itself.union(&alike);
+            met.stays = Labels::within(&met.to_itself, false);
+            if start != both_start {
+                met.stay_reads = (both_start, steps.reads.len() as u32);
+            }
+        }
+        for alike in alike.iter() {
             if let Some(rank) = bytes.rank(alike) {
                 steps.targets[targets as usize + rank] = target;
             }

@@ -2,6 +2,7 @@
 
 use hashbrown::HashMap;
 
+use super::absorb::absorb;
 use super::graph::{Graph, Label, NO_NODE};
 use super::inline::inline;
 use super::lazy::{Lazy, LazyError};
@@ -148,7 +149,8 @@ impl Compilation {
         Ok(())
     }
 
-    /// Step 3: gives lazy terminals their meaning, some places a time; true once it is done.
+    /// Step 3: gives lazy terminals their meaning, some places a time; true once it is done. Then
+    /// what is one language becomes one.
     pub(crate) fn resolve_lazy(
         &mut self,
         lexicon: &mut Lexicon,
@@ -169,6 +171,7 @@ impl Compilation {
             }
             self.graph = lazy.finish();
         }
+        absorb(&mut self.graph, lexicon, fuel)?;
         self.collect_languages(fuel)?;
         Ok(true)
     }

@@ -8,6 +8,7 @@ use hashbrown::HashSet;
 use super::context::{AT_END, ContextId, Return};
 use super::parser::{Item, Parser};
 use super::program::{Lexeme, NodeId};
+use super::reads::FAR;
 use crate::lexical::{Fuel, OutOfFuel};
 
 /// What is read first in a context.
@@ -17,6 +18,18 @@ pub(super) struct Entered {
     /// Contexts that had to be looked into, the context itself first.
     reads: Box<[ContextId]>,
 }
+
+/// Where a context returns to, also through rules that may be over: at most one place for each node, as
+/// far as unions go. It is made of the closures of the contexts below, so that open rules that may all be
+/// over, such as `if`s without their `else`, are not looked at one by one.
+pub(super) struct Closure {
+    places: Box<[Return]>,
+    /// Contexts that had to be looked into, the context itself first.
+    reads: Box<[ContextId]>,
+}
+
+/// A closure that looked into more contexts counts as one that looked into any.
+const MAX_READS: usize = 256;
 
 /// Callers by the rule called, rules that may begin with others first.
 type Callers = BTreeMap<(Reverse<u32>, NodeId), Vec<Return>>;
@@ -76,34 +89,28 @@ impl Parser {
     fn expand(
         &mut self,
         mut reads: Vec<ContextId>,
-        mut pending: Vec<Return>,
+        entered: Vec<Return>,
         fuel: &mut Fuel,
     ) -> Result<Entered, OutOfFuel> {
         let mut items = Vec::new();
-        let mut places = Vec::new();
+        let mut places = Vec::with_capacity(entered.len());
         let mut callers = Callers::new();
-        let mut seen: HashSet<Return> = pending.iter().copied().collect();
-        while let Some(place) = pending.pop() {
+        for place in entered {
             fuel.burn(1)?;
-            if place == Return::END {
-                items.push(Item {
-                    lexeme: Lexeme::End,
-                    context: AT_END,
-                });
-                continue;
-            }
             places.push(place);
-            if self.program.node(place.node).accepting {
-                reads.push(place.context);
-                for &place in self.contexts.returns(place.context) {
-                    fuel.burn(1)?;
-                    if seen.insert(place) {
-                        pending.push(place);
-                    }
-                }
+            if place != Return::END && self.program.node(place.node).accepting {
+                self.add_closure(place.context, &mut places, &mut reads, fuel)?;
             }
         }
         places.sort_unstable();
+        places.dedup();
+        // The last in order.
+        if places.pop_if(|place| *place == Return::END).is_some() {
+            items.push(Item {
+                lexeme: Lexeme::End,
+                context: AT_END,
+            });
+        }
         self.merge(&mut places, &mut reads, fuel)?;
         for Return { node, context } in places {
             self.leave(node, context, &mut items, &mut callers, &mut reads, fuel)?;
@@ -131,6 +138,88 @@ impl Parser {
             items: items.into(),
             reads: reads.into(),
         })
+    }
+
+    /// Adds all places that a context returns to, those included to which rules return that may be over
+    /// there. What had to be looked into goes to `reads`.
+    fn add_closure(
+        &mut self,
+        context: ContextId,
+        places: &mut Vec<Return>,
+        reads: &mut Vec<ContextId>,
+        fuel: &mut Fuel,
+    ) -> Result<(), OutOfFuel> {
+        self.find_closure(context, fuel)?;
+        self.add_known_closure(context, places, reads, fuel)
+    }
+
+    /// Makes known where a context returns to, and those below it that this needs.
+    fn find_closure(&mut self, context: ContextId, fuel: &mut Fuel) -> Result<(), OutOfFuel> {
+        let mut pending = vec![context];
+        while let Some(&at) = pending.last() {
+            if self.closures.contains_key(&at) {
+                pending.pop();
+                continue;
+            }
+            let returns = self.contexts.returns(at).to_vec();
+            fuel.burn(1 + returns.len() as u64)?;
+            let outer =
+                |place: &&Return| **place != Return::END && self.program.node(place.node).accepting;
+            let outer: Vec<ContextId> = returns
+                .iter()
+                .filter(outer)
+                .map(|place| place.context)
+                .collect();
+            let num_pending = pending.len();
+            pending.extend(
+                outer
+                    .iter()
+                    .filter(|outer| !self.closures.contains_key(*outer)),
+            );
+            if pending.len() > num_pending {
+                continue;
+            }
+            let mut places = returns;
+            let mut reads = vec![at];
+            for outer in outer {
+                self.add_known_closure(outer, &mut places, &mut reads, fuel)?;
+            }
+            places.sort_unstable();
+            places.dedup();
+            self.merge(&mut places, &mut reads, fuel)?;
+            let mut known = HashSet::new();
+            reads.retain(|&context| known.insert(context));
+            if reads.len() > MAX_READS || known.contains(&FAR) {
+                reads = vec![FAR];
+            }
+            self.entered_bytes += size_of::<(ContextId, Closure)>()
+                + places.len() * size_of::<Return>()
+                + reads.len() * size_of::<ContextId>();
+            let closure = Closure {
+                places: places.into(),
+                reads: reads.into(),
+            };
+            self.closures.insert(at, closure);
+            pending.pop();
+        }
+        Ok(())
+    }
+
+    /// Adds a closure that is known.
+    fn add_known_closure(
+        &self,
+        context: ContextId,
+        places: &mut Vec<Return>,
+        reads: &mut Vec<ContextId>,
+        fuel: &mut Fuel,
+    ) -> Result<(), OutOfFuel> {
+        let Some(closure) = self.closures.get(&context) else {
+            return Ok(());
+        };
+        fuel.burn(closure.places.len() as u64)?;
+        places.extend_from_slice(&closure.places);
+        reads.extend_from_slice(&closure.reads);
+        Ok(())
     }
 
     /// Adds a node's lexemes and calls.

@@ -6,6 +6,7 @@
 //! | `languages` | shortest texts, substrings, free text |
 //! | `lazy` | terminals that end as soon as they can, and what that means for others |
 //! | `graph` | an automaton per rule |
+//! | `absorb` | places from which all that a grammar is made of can be read |
 //! | `length` | what can be completed, and in how little |
 //! | `simplify` | no epsilons, deterministic, small |
 //! | `left_recursion` | rules that begin with themselves, rewritten |
@@ -23,6 +24,7 @@
 //! | `language_mask` | what tokens a language allows by itself |
 //! | `memo` | what is known of items, under what it depends on |
 
+mod absorb;
 mod canonical;
 mod compile;
 mod completion;

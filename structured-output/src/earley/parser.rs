@@ -18,7 +18,7 @@ use std::hash::{BuildHasher, Hash};
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 
 use super::context::{AT_END, ContextId, Contexts, Return};
-use super::enter::Entered;
+use super::enter::{Closure, Entered};
 use super::memo::ContextMemo;
 use super::program::{Lexeme, NodeId, Program, TokenSetId};
 use super::reads::{Reads, Recording};
@@ -62,6 +62,8 @@ pub(crate) struct Parser {
     /// What languages begin with.
     first_bytes: HashMap<ExprId, ByteSet>,
     pub(super) entered: HashMap<ContextId, Entered>,
+    /// Where contexts return to, where that was asked for.
+    pub(super) closures: HashMap<ContextId, Closure>,
     pub(super) entered_bytes: usize,
     /// The most items that a state may have.
     pub(super) max_items: usize,
@@ -85,6 +87,7 @@ impl Parser {
             hasher: DefaultHashBuilder::default(),
             first_bytes: HashMap::new(),
             entered: HashMap::new(),
+            closures: HashMap::new(),
             entered_bytes: 0,
             max_items,
             too_many_items: false,

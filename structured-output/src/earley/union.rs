@@ -139,20 +139,28 @@ impl Parser {
             return Ok(());
         }
         let mut left = MAX_NEW;
-        loop {
-            fuel.burn(returns.len() as u64)?;
-            let before = reads.len();
-            match self.try_merge(returns, left > 0, reads) {
-                Merged::Returns(merged) => {
-                    *returns = merged;
-                    return Ok(());
-                }
-                Merged::Needs(a, b) => {
-                    reads.truncate(before);
+        fuel.burn(returns.len() as u64)?;
+        let mut merged = Vec::with_capacity(returns.len());
+        for group in returns.chunk_by(|a, b| a.node == b.node) {
+            let mut whole = group[0];
+            for place in &group[1..] {
+                let (a, b) = (whole.context, place.context);
+                let mut union = self.known_union(a, b, reads);
+                if union.is_none() && left > 0 {
                     self.unite(a, b, &mut left, fuel)?;
+                    union = self.known_union(a, b, reads);
+                }
+                match union {
+                    Some(union) => whole.context = union,
+                    None => merged.push(*place),
                 }
             }
+            merged.push(whole);
         }
+        merged.sort_unstable();
+        merged.dedup();
+        *returns = merged;
+        Ok(())
     }
 
     /// Makes the union of two contexts known, with at most `left` unions more of what lies below.

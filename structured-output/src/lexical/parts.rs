@@ -33,6 +33,14 @@ impl Lexicon {
         }
     }
 
+    /// What an expression repeats any number of times, or once or more.
+    pub(crate) fn repeated(&self, expr: ExprId) -> Option<ExprId> {
+        match self.as_repeat(expr) {
+            (body, 0 | 1, UNBOUNDED) => Some(body),
+            _ => None,
+        }
+    }
+
     /// An expression as its first part and the rest, which a repetition that is not optional is
     /// opened for. The first part is neither a sequence nor such a repetition.
     pub(crate) fn split_first(&mut self, expr: ExprId) -> (ExprId, ExprId) {
