@@ -8,7 +8,8 @@ use super::dense::DenseMatrix;
 use super::format::Bf16;
 use super::panels::{PANEL_WIDTH, PanelKernel, Part};
 use super::simd::SimdLevel;
-use super::tiles_x86::{Bf16Tiles, TILE_ROWS, Tiles, multiply_bf16};
+use super::tile_products_x86::{Bf16Tiles, multiply_bf16};
+use super::tiles_x86::{TILE_ROWS, Tiles};
 
 /// Pairs in a row of a tile.
 const STEP: usize = 16;
