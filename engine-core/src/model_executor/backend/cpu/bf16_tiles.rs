@@ -62,7 +62,7 @@ impl PanelKernel for Bf16TileKernel<'_> {
         // A sixteenth of what f32 takes, but no less than it takes to read the weights.
         self.matrix.in_features() / 4
     }
-    fn depth_block(&self) -> usize {
+    fn depth_block(&self, _rows: usize) -> usize {
         // The kernel walks it by itself.
         self.depth().max(STEP)
     }

@@ -56,6 +56,15 @@ pub(crate) trait Simd {
     unsafe fn round(a: Self::V) -> Self::V;
     /// Asks for the cache line at `from`, which may lie anywhere.
     unsafe fn prefetch(from: *const u8);
+    /// The same, no nearer than the second cache where that can be said.
+    #[inline(always)]
+    unsafe fn prefetch_far(from: *const u8)
+    where
+        Self: Sized,
+    {
+        // SAFETY: the caller vouches for the level.
+        unsafe { Self::prefetch(from) }
+    }
     /// 16 whole numbers in `-128..=127` to `to`; others become any byte.
     unsafe fn store_i8(to: *mut i8, v: Self::V);
     /// `2^a` for whole `a` in `-126..=127`.
