@@ -18,6 +18,14 @@ pub enum ModelError {
         /// What is wrong with it and what would be right.
         problem: String,
     },
+    /// A variable of the environment has a value that can't be used.
+    #[error("{variable}: {problem}")]
+    Environment {
+        /// Its name.
+        variable: &'static str,
+        /// What is wrong with it and what would be right.
+        problem: String,
+    },
     /// A file of the checkpoint can't be read or is not what its name says.
     #[error("{file}: {problem}")]
     File {

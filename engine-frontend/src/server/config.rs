@@ -15,7 +15,7 @@ const PREFIX: &str = "FORMWORK_";
 const MAX_DEPTH: usize = 32;
 
 /// Variables for other things than flags.
-const OTHER_VARIABLES: [&str; 2] = ["FORMWORK_LOG", "FORMWORK_SHARED"];
+const OTHER_VARIABLES: [&str; 3] = ["FORMWORK_CPU_LEVEL", "FORMWORK_LOG", "FORMWORK_SHARED"];
 
 /// Why a file or a variable gives no flags.
 #[derive(Debug, thiserror::Error)]

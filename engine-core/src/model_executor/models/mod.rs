@@ -86,7 +86,7 @@ pub(crate) fn load(
     });
     macro_rules! load_on_cpu {
         ($format:ty) => {
-            load_on!(CpuBackend::<$format>::new(pool, dtype, Arc::clone(&cache)))
+            load_on!(CpuBackend::<$format>::new(pool, dtype, Arc::clone(&cache))?)
         };
     }
     let weights = match (options.backend, kv_cache_format) {

@@ -244,7 +244,7 @@ fn panels<F: Format>(
 #[test]
 #[cfg_attr(miri, ignore = "too much for an interpreter")]
 fn a_token_is_written_to_its_own_elements() {
-    for level in SimdLevel::available() {
+    for level in SimdLevel::all_in_test() {
         write_alone::<F32>(level);
         write_alone::<Bf16>(level);
         write_alone::<Int8>(level);
@@ -294,7 +294,7 @@ fn attention_reference(
 
 #[test]
 fn attention_matches_at_every_level_and_shape() {
-    for level in SimdLevel::available() {
+    for level in SimdLevel::all_in_test() {
         for (num_heads, num_kv_heads, head_dim) in [(2, 2, 16), (6, 2, 18), (14, 2, 64), (5, 1, 50)]
         {
             let shape = AttentionShape {

@@ -72,7 +72,7 @@ impl PanelKernel for Bf16DotKernel<'_> {
     fn work_per_output(&self) -> usize {
         self.matrix.in_features()
     }
-    fn depth_block(&self) -> usize {
+    fn depth_block(&self, _rows: usize) -> usize {
         128
     }
     fn bias(&self) -> &[f32] {

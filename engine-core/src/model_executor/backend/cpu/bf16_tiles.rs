@@ -8,7 +8,8 @@ use super::dense::DenseMatrix;
 use super::format::Bf16;
 use super::panels::{PANEL_WIDTH, PanelKernel, Part};
 use super::simd::SimdLevel;
-use super::tiles_x86::{Bf16Tiles, TILE_ROWS, Tiles, multiply_bf16};
+use super::tile_products_x86::{Bf16Tiles, multiply_bf16};
+use super::tiles_x86::{TILE_ROWS, Tiles};
 
 /// Pairs in a row of a tile.
 const STEP: usize = 16;
@@ -61,7 +62,7 @@ impl PanelKernel for Bf16TileKernel<'_> {
         // A sixteenth of what f32 takes, but no less than it takes to read the weights.
         self.matrix.in_features() / 4
     }
-    fn depth_block(&self) -> usize {
+    fn depth_block(&self, _rows: usize) -> usize {
         // The kernel walks it by itself.
         self.depth().max(STEP)
     }

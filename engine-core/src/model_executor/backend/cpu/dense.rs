@@ -134,7 +134,7 @@ impl<F: DenseFormat> PanelKernel for DenseKernel<'_, F> {
     fn work_per_output(&self) -> usize {
         self.matrix.in_features
     }
-    fn depth_block(&self) -> usize {
+    fn depth_block(&self, _rows: usize) -> usize {
         // Even, as bfloat16 rows come in pairs.
         512
     }

@@ -126,6 +126,10 @@ pub(crate) unsafe fn multiply_rows<P: IntegerProduct>(
     };
     let part_bytes = wide.then_some(part.depth * P::DEPTH_BYTES);
     for block in row_blocks(part.rows, most, part_bytes) {
+        let block = match level.has_tiles() {
+            true => block.asking_evenly(),
+            false => block,
+        };
         // SAFETY: the rows of the block are among those that the caller vouches for.
         unsafe {
             match level {

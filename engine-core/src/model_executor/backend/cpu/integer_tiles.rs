@@ -11,7 +11,8 @@ use super::panels::{PANEL_WIDTH, Part};
 use super::quantized::{Layout, SCALES, STEP};
 use super::quantized_rows::ActivationGroup;
 use super::simd::LANES;
-use super::tiles_x86::{TILE_ROWS, Tiles, add_scaled, multiply_bytes};
+use super::tile_products_x86::{add_scaled, multiply_bytes};
+use super::tiles_x86::{TILE_ROWS, Tiles};
 use crate::model_executor::quantization::{GROUP, QuantizedFormat};
 
 /// Fewest rows for which tiles are faster than vectors.

@@ -29,7 +29,7 @@ impl<L: KLayout> PanelKernel for KKernel<'_, L> {
     fn work_per_output(&self) -> usize {
         self.matrix.in_features() / 2
     }
-    fn depth_block(&self) -> usize {
+    fn depth_block(&self, _rows: usize) -> usize {
         // Of blocks of 4.6 to 6.6 KiB.
         3
     }

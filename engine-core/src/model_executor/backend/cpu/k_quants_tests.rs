@@ -130,7 +130,7 @@ fn blocks_match_at_every_level_and_size() {
             &[1, 2, 3, 4, 5, 9, 13, 100],
         ),
     };
-    for level in SimdLevel::available() {
+    for level in SimdLevel::all_in_test() {
         let linear = Linear { pool: &pool, level };
         for &(n, k) in shapes {
             for &rows in row_counts {
@@ -155,7 +155,7 @@ fn experts_of_blocks_match_at_every_level() {
                 (pack(&pool, format, [n, k], &data, None), weights)
             })
             .unzip();
-        for level in SimdLevel::available() {
+        for level in SimdLevel::all_in_test() {
             let linear = Linear { pool: &pool, level };
             let what = format!("{format:?} {level:?}");
             check_groups(linear, &matrices, &weights, &quantized, &what);
@@ -174,7 +174,7 @@ fn a_row_is_the_same_in_any_number_of_rows_and_at_every_level_with_fused_multipl
         let data = stored(format, n, k, &mut random);
         let matrix = pack(&pool, format, [n, k], &data, None);
         let mut fused: Option<Vec<f32>> = None;
-        for level in SimdLevel::available() {
+        for level in SimdLevel::all_in_test() {
             let linear = Linear { pool: &pool, level };
             let outputs = Outputs::All { stride: n };
             let mut all = vec![0.0; 120 * n];
@@ -213,7 +213,7 @@ fn stacked_matrices_are_each_as_alone() {
         })
         .collect();
     let x = filled(5, k, &mut random);
-    for level in SimdLevel::available() {
+    for level in SimdLevel::all_in_test() {
         let linear = Linear { pool: &pool, level };
         let mut expected = vec![0.0; 5 * 80];
         let mut first = 0;
@@ -260,7 +260,7 @@ fn what_is_not_finite_stays_so() {
     for format in FORMATS {
         let data = stored(format, 32, 256, &mut Random(3));
         let matrix = pack(&pool, format, [32, 256], &data, None);
-        for level in SimdLevel::available() {
+        for level in SimdLevel::all_in_test() {
             let linear = Linear { pool: &pool, level };
             let mut row = vec![0.0; 256];
             row[40] = f32::NAN;

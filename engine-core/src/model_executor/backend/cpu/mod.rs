@@ -45,10 +45,13 @@ mod quantized;
 mod quantized_rows;
 mod query_tiles;
 mod simd;
+mod simd_level;
 #[cfg(target_arch = "aarch64")]
 mod simd_neon;
 #[cfg(target_arch = "x86_64")]
 mod simd_x86;
+#[cfg(target_arch = "x86_64")]
+mod tile_products_x86;
 #[cfg(target_arch = "x86_64")]
 mod tiles_x86;
 mod weight_cache;
@@ -108,18 +111,21 @@ struct StepBuffers {
 
 impl<F: Format> CpuBackend<F> {
     /// A backend whose dense matrices are in `dtype`; quantized ones are kept in `weight_cache`.
+    ///
+    /// # Errors
+    /// The environment names a level that the processor lacks.
     pub(crate) fn new(
         pool: Arc<ComputePool>,
         dtype: ModelDtype,
         weight_cache: Arc<WeightCache>,
-    ) -> Self {
-        let level = SimdLevel::detect();
+    ) -> Result<Self, ModelError> {
+        let level = SimdLevel::chosen()?;
         tracing::info!(
             instructions = level.name(),
             threads = pool.num_threads(),
             "CPU kernels"
         );
-        Self {
+        Ok(Self {
             pool,
             level,
             dtype,
@@ -127,7 +133,7 @@ impl<F: Format> CpuBackend<F> {
             max_in_features: AtomicUsize::new(0),
             step: None,
             format: std::marker::PhantomData,
-        }
+        })
     }
 
     /// A product of rows that the step's buffers may hold in another form.

@@ -42,8 +42,8 @@ pub(crate) trait PanelKernel: Sync {
     /// What an output costs, in the time of a multiply-add of f32.
     fn work_per_output(&self) -> usize;
 
-    /// Elements of `Input` whose part of a panel stays in the first cache while rows pass.
-    fn depth_block(&self) -> usize;
+    /// Elements of `Input` whose part of a panel stays in the first cache while so many rows pass.
+    fn depth_block(&self, rows: usize) -> usize;
 
     /// Most rows whose activations stay in the second cache while panels pass.
     fn row_block(&self) -> usize {
@@ -421,7 +421,7 @@ unsafe fn multiply_panel<K: PanelKernel>(
         }
         // A few rows pass at once: then the panel needs no cache.
         let block = if part.rows > 8 {
-            kernel.depth_block()
+            kernel.depth_block(part.rows)
         } else {
             part.depth
         };

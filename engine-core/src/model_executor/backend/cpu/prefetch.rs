@@ -46,12 +46,25 @@ pub(crate) fn row_blocks(
     })
 }
 
-/// What one block of rows asks for: one step of the depth in `every`, this far ahead.
+impl RowBlock {
+    /// The same, asking for some lines in each step rather than for all of some steps, and no nearer than
+    /// the second cache: where steps are many lines, those of one step at once keep all places busy in
+    /// which lines are waited for.
+    pub(crate) fn asking_evenly(mut self) -> Self {
+        self.prefetch.is_even = true;
+        self
+    }
+}
+
+/// What one block of rows asks for: one step of the depth in `every`, this far ahead, or a share of each.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Prefetch {
     every: usize,
     until_next: usize,
     bytes: usize,
+    /// The block's place among `every`.
+    index: usize,
+    is_even: bool,
 }
 
 impl Prefetch {
@@ -60,6 +73,8 @@ impl Prefetch {
         every: usize::MAX,
         until_next: usize::MAX,
         bytes: 0,
+        index: 0,
+        is_even: false,
     };
 
     /// The share of block `index` of `count`, which pass over `part_bytes` each.
@@ -72,6 +87,8 @@ impl Prefetch {
             every: count,
             until_next: index,
             bytes: if count == 1 { DISTANCE } else { part_bytes },
+            index,
+            is_even: false,
         }
     }
 
@@ -81,6 +98,14 @@ impl Prefetch {
     /// The processor must have the level of `S`.
     #[inline(always)]
     pub(crate) unsafe fn step<S: Simd>(&mut self, step: *const u8, step_bytes: usize) {
+        // One block asks near ahead for what it needs next; none asks where there are too many.
+        if step_bytes > 512 && self.is_even && (2..=MOST_BLOCKS).contains(&self.every) {
+            for line in share(step_bytes.div_ceil(64), self.index, self.every) {
+                // SAFETY: a prefetch may lie anywhere; the caller vouches for the level.
+                unsafe { S::prefetch_far(step.wrapping_add(self.bytes + line * 64)) };
+            }
+            return;
+        }
         if self.until_next == 0 {
             for line in (0..step_bytes).step_by(64) {
                 // SAFETY: a prefetch may lie anywhere; the caller vouches for the level.
@@ -92,9 +117,25 @@ impl Prefetch {
     }
 }
 
+/// The lines of a step that block `index` of `count` asks for: each is asked for once.
+#[inline(always)]
+fn share(lines: usize, index: usize, count: usize) -> std::ops::Range<usize> {
+    lines * index / count..lines * (index + 1) / count
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shares_cover_the_lines_of_a_step_once() {
+        for lines in 0..40 {
+            for count in 1..=MOST_BLOCKS {
+                let all = (0..count).flat_map(|index| share(lines, index, count));
+                assert!(all.eq(0..lines), "{lines} {count}");
+            }
+        }
+    }
 
     #[test]
     fn blocks_are_even_and_cover_the_rows() {

@@ -164,6 +164,20 @@ pub(crate) struct QuantizedKernel<'a, L: Layout> {
     pub(crate) level: SimdLevel,
 }
 
+impl<L: Layout> QuantizedKernel<'_, L> {
+    /// Whether tiles are faster than vectors for so many rows; their results are the same.
+    #[cfg(target_arch = "x86_64")]
+    fn goes_by_tiles(&self, rows: usize) -> bool {
+        self.level.has_tiles() && rows >= integer_tiles::LEAST_ROWS
+    }
+
+    /// There are none.
+    #[cfg(not(target_arch = "x86_64"))]
+    fn goes_by_tiles(&self, _rows: usize) -> bool {
+        false
+    }
+}
+
 impl<L: Layout> PanelKernel for QuantizedKernel<'_, L> {
     type Input = ActivationGroup;
 
@@ -177,8 +191,8 @@ impl<L: Layout> PanelKernel for QuantizedKernel<'_, L> {
         // A quarter of what f32 takes, where there are instructions for bytes.
         self.matrix.in_features / 2
     }
-    fn depth_block(&self) -> usize {
-        if self.level.has_tiles() {
+    fn depth_block(&self, rows: usize) -> usize {
+        if self.goes_by_tiles(rows) {
             // They walk it in chunks of their own.
             return self.depth().max(1);
         }
@@ -201,7 +215,7 @@ impl<L: Layout> PanelKernel for QuantizedKernel<'_, L> {
     unsafe fn multiply(&self, panel: usize, col: usize, wide: bool, part: &Part<ActivationGroup>) {
         let groups = self.matrix.groups(panel, part.first).as_ptr();
         #[cfg(target_arch = "x86_64")]
-        if self.level.has_tiles() && wide && part.rows >= integer_tiles::LEAST_ROWS {
+        if wide && self.goes_by_tiles(part.rows) {
             // SAFETY: the caller vouches for rows, results and groups; the level has tiles.
             return unsafe { integer_tiles::multiply::<L>(groups, part) };
         }

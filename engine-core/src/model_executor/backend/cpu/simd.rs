@@ -4,128 +4,10 @@
 //! the function that chooses. Each lane sees the same operations in the same order at every level
 //! with fused multiply-add, so results don't depend on the level.
 
-use std::sync::OnceLock;
+pub(crate) use super::simd_level::SimdLevel;
 
 /// Lanes of a vector.
 pub(crate) const LANES: usize = 16;
-
-/// What the processor has. Levels beyond what the target guarantees come from detection alone, so that
-/// safe code may rely on them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum SimdLevel {
-    /// What the target guarantees.
-    Portable,
-    /// AVX2, FMA and F16C.
-    #[cfg(target_arch = "x86_64")]
-    Avx2(Detected),
-    /// AVX-512 F, BW, DQ and VL.
-    #[cfg(target_arch = "x86_64")]
-    Avx512(Detected),
-    /// AVX-512 with VNNI: dot products of bytes.
-    #[cfg(target_arch = "x86_64")]
-    Avx512Vnni(Detected),
-    /// AVX-512 with VNNI and BF16: dot products of bfloat16 too.
-    #[cfg(target_arch = "x86_64")]
-    Avx512Bf16(Detected),
-    /// The same with AMX: products of tiles of bfloat16 and of bytes.
-    #[cfg(target_arch = "x86_64")]
-    Amx(Detected),
-    /// What every 64-bit ARM has.
-    #[cfg(target_arch = "aarch64")]
-    Neon,
-    /// The same with dot products of bytes.
-    #[cfg(target_arch = "aarch64")]
-    NeonDot(Detected),
-}
-
-/// That the processor was asked: nothing outside this file makes one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Detected(());
-
-impl SimdLevel {
-    /// The best level of this processor.
-    pub(crate) fn detect() -> Self {
-        static LEVEL: OnceLock<SimdLevel> = OnceLock::new();
-        *LEVEL.get_or_init(|| Self::available().last().copied().unwrap_or(Self::Portable))
-    }
-
-    /// All levels of this processor, the plainest first.
-    pub(crate) fn available() -> Vec<Self> {
-        let mut levels = vec![Self::Portable];
-        #[cfg(target_arch = "x86_64")]
-        {
-            if is_x86_feature_detected!("avx2")
-                && is_x86_feature_detected!("fma")
-                && is_x86_feature_detected!("f16c")
-            {
-                levels.push(Self::Avx2(Detected(())));
-                if is_x86_feature_detected!("avx512f")
-                    && is_x86_feature_detected!("avx512bw")
-                    && is_x86_feature_detected!("avx512dq")
-                    && is_x86_feature_detected!("avx512vl")
-                {
-                    levels.push(Self::Avx512(Detected(())));
-                    if is_x86_feature_detected!("avx512vnni") {
-                        levels.push(Self::Avx512Vnni(Detected(())));
-                        if is_x86_feature_detected!("avx512bf16") {
-                            levels.push(Self::Avx512Bf16(Detected(())));
-                            if super::tiles_x86::is_permitted() {
-                                levels.push(Self::Amx(Detected(())));
-                            }
-                        }
-                    }
-                }
-            }
-        }
-        #[cfg(target_arch = "aarch64")]
-        {
-            levels.push(Self::Neon);
-            if std::arch::is_aarch64_feature_detected!("dotprod") {
-                levels.push(Self::NeonDot(Detected(())));
-            }
-        }
-        levels
-    }
-
-    /// What it is called in logs.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Portable => "portable",
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx2(_) => "AVX2",
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx512(_) => "AVX-512",
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx512Vnni(_) => "AVX-512 with VNNI",
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx512Bf16(_) => "AVX-512 with VNNI and BF16",
-            #[cfg(target_arch = "x86_64")]
-            Self::Amx(_) => "AMX",
-            #[cfg(target_arch = "aarch64")]
-            Self::Neon => "NEON",
-            #[cfg(target_arch = "aarch64")]
-            Self::NeonDot(_) => "NEON with dot products",
-        }
-    }
-
-    /// Whether bfloat16 itself is multiplied.
-    pub(crate) fn has_bf16_dot(self) -> bool {
-        match self {
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx512Bf16(_) | Self::Amx(_) => true,
-            _ => false,
-        }
-    }
-
-    /// Whether whole tiles are multiplied.
-    pub(crate) fn has_tiles(self) -> bool {
-        match self {
-            #[cfg(target_arch = "x86_64")]
-            Self::Amx(_) => true,
-            _ => false,
-        }
-    }
-}
 
 /// Sixteen lanes of f32.
 ///
@@ -174,6 +56,15 @@ pub(crate) trait Simd {
     unsafe fn round(a: Self::V) -> Self::V;
     /// Asks for the cache line at `from`, which may lie anywhere.
     unsafe fn prefetch(from: *const u8);
+    /// The same, no nearer than the second cache where that can be said.
+    #[inline(always)]
+    unsafe fn prefetch_far(from: *const u8)
+    where
+        Self: Sized,
+    {
+        // SAFETY: the caller vouches for the level.
+        unsafe { Self::prefetch(from) }
+    }
     /// 16 whole numbers in `-128..=127` to `to`; others become any byte.
     unsafe fn store_i8(to: *mut i8, v: Self::V);
     /// `2^a` for whole `a` in `-126..=127`.
@@ -447,7 +338,7 @@ mod tests {
 
     #[test]
     fn exp_is_accurate_at_every_level() {
-        for level in SimdLevel::available() {
+        for level in SimdLevel::all_in_test() {
             for step in -870..=880 {
                 let x = step as f32 * 0.1;
                 let (input, mut out) = ([x; LANES], [0.0f32; LANES]);
@@ -466,7 +357,7 @@ mod tests {
 
     #[test]
     fn exp_of_minus_infinity_is_nearly_nothing() {
-        for level in SimdLevel::available() {
+        for level in SimdLevel::all_in_test() {
             let (input, mut out) = ([f32::NEG_INFINITY; LANES], [1.0f32; LANES]);
             // SAFETY: the arrays hold 16 values; the level is available.
             unsafe { exp_at(level, input.as_ptr(), out.as_mut_ptr()) };
@@ -482,7 +373,7 @@ mod tests {
         let values: [f32; LANES] = std::array::from_fn(|lane| 1.0 + lane as f32);
         let pairs: [u16; 32] =
             std::array::from_fn(|index| half::bf16::from_f32(index as f32).to_bits());
-        for level in SimdLevel::available() {
+        for level in SimdLevel::all_in_test() {
             let (mut total, mut widened) = (0.0, [0.0f32; 32]);
             // SAFETY: the arrays hold what the kernels read and write; the level is available.
             unsafe {

@@ -79,6 +79,10 @@ impl Simd for Avx512 {
         unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) }
     }
     #[inline(always)]
+    unsafe fn prefetch_far(from: *const u8) {
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(from.cast()) }
+    }
+    #[inline(always)]
     unsafe fn abs(a: Self::V) -> Self::V {
         unsafe { _mm512_abs_ps(a) }
     }
