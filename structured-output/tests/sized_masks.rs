@@ -60,10 +60,10 @@ static VOCAB: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
         vocab.push(first.to_vec());
         for second in PIECES {
             at += 1;
-            if at % 5 == 0 {
+            if at.is_multiple_of(5) {
                 vocab.push([*first, *second].concat());
             }
-            if at % 37 == 0 {
+            if at.is_multiple_of(37) {
                 let (third, fourth) = (PIECES[at % PIECES.len()], PIECES[at % 7]);
                 vocab.push([*first, *second, third, fourth].concat());
             }
@@ -80,7 +80,7 @@ static VOCAB: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
 
 static COMPILER: LazyLock<GrammarCompiler> = LazyLock::new(|| {
     let eos = VOCAB.len() as u32 - 1;
-    let info = TokenizerInfo::new(&*VOCAB, VOCAB.len(), &[eos], &[]).unwrap();
+    let info = TokenizerInfo::new(&VOCAB, VOCAB.len(), &[eos], &[]).unwrap();
     GrammarCompiler::new(Arc::new(info), CompilerOptions::default())
 });
 
