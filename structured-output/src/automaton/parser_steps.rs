@@ -14,7 +14,7 @@ use hashbrown::HashMap;
 use super::TokenAutomaton;
 use super::context_free::Grammars;
 use crate::earley::{ContextId, FAR, StateId};
-use crate::index::{Labels, ROOT, Trie};
+use crate::index::{Labels, Others, ROOT, Trie};
 use crate::lexical::{ByteSet, ExprId, Fuel, OutOfFuel};
 use crate::pushdown::EMPTY_STACK;
 
@@ -341,7 +341,7 @@ impl TokenAutomaton {
             }
             let met = &mut steps.states[from as usize];
             met.to_itself = met.to_itself.union(&alike);
-            met.stays = Labels::within(&met.to_itself, false);
+            met.stays = Labels::within(&met.to_itself, Others::Some);
             if start != both_start {
                 met.stay_reads = (both_start, steps.reads.len() as u32);
             }
