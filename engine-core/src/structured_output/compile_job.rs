@@ -374,7 +374,10 @@ pub(super) fn refusal(
     // A text that was begun is told where it stood.
     let place = match purpose {
         Purpose::Aside(request) if request.num_answer_tokens > 0 => {
-            format!(" (after {} tokens of the answer)", request.num_answer_tokens)
+            format!(
+                " (after {} tokens of the answer)",
+                request.num_answer_tokens
+            )
         }
         _ => String::new(),
     };
