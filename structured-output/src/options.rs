@@ -180,7 +180,9 @@ pub struct Limits {
     pub max_enum_entries: usize,
     /// Steps of one call on a matcher: nodes of the vocabulary's trie that are visited, plus
     /// derivatives that are computed, plus an eighth of the operands of formulas. Default 2,000,000, some
-    /// tenths of a second. The same work is done once; a state that was asked for before costs none.
+    /// tenths of a second. The same work is done once; a state that was asked for before costs none. Of a
+    /// JSON Schema the first mask, and whether there is a value at each place, are found out by its
+    /// compilation, which then fails.
     pub max_mask_steps: u64,
 }
 
@@ -226,7 +228,8 @@ impl CancelFlag {
     }
 
     /// Sets the flag, for good: compilations that were given it end with
-    /// [`crate::CompileError::Cancelled`] within a few thousand steps.
+    /// [`crate::CompileError::Cancelled`] within a few thousand steps; of a schema within a call of
+    /// [`Limits::max_mask_steps`], as its first mask is made too.
     pub fn cancel(&self) {
         self.cancelled.store(true, Ordering::Relaxed);
     }

@@ -94,7 +94,7 @@ fn what_others_have_left_does_not_count_as_room() {
     let refused = Some(CompileError::LimitExceeded {
         limit: "max_bytes",
         max: 1 << 20,
-        place: None,
+        place: Some("`#`".to_owned()),
     });
     let compile = |compiler: &GrammarCompiler, schema: &str| {
         let options = options(PropertyOrder::Any);

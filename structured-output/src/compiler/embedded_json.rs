@@ -1,9 +1,9 @@
 //! JSON within a grammar.
 
-use super::job::{Job, exceeded};
+use super::job::Job;
+use super::opening::Compiled;
 use crate::error::CompileError;
 use crate::grammar_syntax::EmbeddedSchema;
-use crate::json::Style;
 use crate::options::{JsonSchemaOptions, Limits, PropertyOrder};
 use crate::pushdown;
 
@@ -22,31 +22,35 @@ impl Job<'_> {
             },
             ..JsonSchemaOptions::default()
         };
-        let root = self.schema_root(&schema.text, &options, limits);
-        let (root, _) = root.map_err(|error| match error {
-            // Its place is the grammar's, which the caller knows.
-            CompileError::LimitExceeded { limit, max, .. } => exceeded(limit, max),
-            other => other,
-        })?;
-        let found = self.fuelled_slice(|automaton, fuel| {
-            let machine = automaton.machine();
-            let style = Style::new(&mut machine.lexicon, &options, limits.regex())?.embedded();
-            let Ok(frames) = machine.programs.start(root, style, fuel) else {
-                return Ok(None);
-            };
-            let Some([_, value]) = frames else {
-                return Err(CompileError::JsonSchema {
-                    pointer: String::new(),
-                    message: "it refers to itself in place, so it says nothing".to_owned(),
+        let (root, compiler) = self.schema_root(&schema.text, &options, limits)?;
+        let style = self.style(&options, limits.regex())?.embedded();
+        let mut compiled = Compiled {
+            compiler,
+            style,
+            max_mask_steps: limits.max_mask_steps,
+        };
+        let found = self.with_parts_known(&mut compiled, |job| {
+            let found = job.fuelled_slice(|automaton, fuel| {
+                let machine = automaton.machine();
+                let Ok(frames) = machine.programs.start(root, style, fuel) else {
+                    return Ok(None);
+                };
+                let Some([_, value]) = frames else {
+                    return Err(CompileError::JsonSchema {
+                        pointer: String::new(),
+                        message: "it refers to itself in place, so it says nothing".to_owned(),
+                    });
+                };
+                let start = machine.start_of_frames(&[value], fuel);
+                let measured = start.and_then(|state| {
+                    let (bytes, _) = machine.distance(state, fuel)?;
+                    Ok((state, bytes))
                 });
-            };
-            let start = machine.start_of_frames(&[value], fuel);
-            let measured = start.and_then(|state| {
-                let (bytes, _) = machine.distance(state, fuel)?;
-                Ok((state, bytes))
-            });
-            Ok(measured.ok())
+                Ok(measured.ok())
+            })?;
+            found?.ok_or_else(|| job.out_of_steps())
         })?;
-        found?.ok_or_else(|| self.out_of_steps())
+        self.check_values(&mut compiled)?;
+        Ok(found)
     }
 }

@@ -180,7 +180,7 @@ impl Job<'_> {
                     CompileError::JsonSchema { pointer, message } => {
                         locate(rule, offset, format!("schema, at `#{pointer}`: {message}"))
                     }
-                    other => at_place(other, locate(rule, offset, String::new()), None),
+                    other => in_schema(other, locate(rule, offset, String::new())),
                 })?;
             json.push(state);
         }
@@ -295,6 +295,26 @@ fn at_place(error: CompileError, there: CompileError, rule: Option<&str>) -> Com
         limit,
         max,
         place: Some(place),
+    }
+}
+
+/// The error of a schema in a grammar, which may name a place in the schema.
+fn in_schema(error: CompileError, there: CompileError) -> CompileError {
+    let CompileError::LimitExceeded { limit, max, place } = error else {
+        return error;
+    };
+    match (at_place(exceeded(limit, max), there, None), place) {
+        (
+            CompileError::LimitExceeded {
+                place: Some(there), ..
+            },
+            Some(within),
+        ) => CompileError::LimitExceeded {
+            limit,
+            max,
+            place: Some(format!("{there}, schema {within}")),
+        },
+        (error, _) => error,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::opening::Compiled;
 use crate::automaton::{GrammarState, State, TokenAutomaton};
 use crate::engine::Engine;
 use crate::error::CompileError;
@@ -62,6 +63,8 @@ pub(super) fn compile(
         states: 0,
         bytes: 0,
         steps: 0,
+        looked: 0,
+        max_looked: specification.1.max_steps,
         num_known: 0,
     };
     let root = job.root_of(&specification.0, limits);
@@ -86,6 +89,10 @@ pub(super) struct Job<'a> {
     states: usize,
     pub(super) bytes: usize,
     pub(super) steps: u64,
+    /// Steps of calls that matchers would make.
+    looked: u64,
+    /// As many as there may be.
+    max_looked: u64,
     /// Expressions that it asked for and that were there already, at most: of others, or its own.
     num_known: usize,
 }
@@ -107,13 +114,13 @@ impl Job<'_> {
             Choice, Ebnf, JsonObject, JsonSchema, Lark, Regex, StructuralTag,
         };
         let machine = GrammarState::Machine;
-        let mut schema_compiler = None;
+        let mut compiled = None;
         let root = match what {
             Regex(pattern) => machine(self.regex(pattern, limits)?),
             Choice(choices) => machine(self.choice(choices)?),
             JsonSchema(schema, options) => {
-                let (root, compiler) = self.json_schema(schema, options, limits)?;
-                schema_compiler = Some(compiler);
+                let (root, schema) = self.json_schema(schema, options, limits)?;
+                compiled = Some((root, schema));
                 machine(root)
             }
             JsonObject(options) => machine(self.json_object(options, limits)?),
@@ -121,9 +128,14 @@ impl Job<'_> {
             Lark(grammar) => self.lark(grammar, limits)?,
             StructuralTag(tag) => self.structural_tag(tag, limits)?,
         };
-        match (self.check_grammar(root), schema_compiler) {
-            (Err(CompileError::Unsatisfiable), Some(compiler)) => Err(self.no_value(compiler)),
-            (checked, _) => checked.map(|()| root),
+        let Some((start, mut schema)) = compiled else {
+            return self.check_grammar(root).map(|()| root);
+        };
+        match self.with_parts_known(&mut schema, |job| job.check_completable(start)) {
+            Err(CompileError::Unsatisfiable) => Err(self.no_value(schema.compiler)),
+            checked => checked
+                .and_then(|()| self.check_schema(start, &mut schema))
+                .map(|()| root),
         }
     }
 
@@ -154,6 +166,57 @@ impl Job<'_> {
         exceeded("max_steps", self.budget.max_steps)
     }
 
+    /// Whether it takes more than its patience.
+    pub(super) fn is_dear(&self) -> bool {
+        self.is_dear
+    }
+
+    /// Steps that a matcher's call may take, of as many for all of them as for the compilation. `None` where
+    /// these are spent.
+    pub(super) fn steps_to_look(
+        &mut self,
+        max_mask_steps: u64,
+    ) -> Result<Option<u64>, CompileError> {
+        let left = self.max_looked.saturating_sub(self.looked);
+        let patience = self.patience.max_steps;
+        let patience_left = patience.saturating_sub(self.steps.saturating_add(self.looked));
+        if left == 0 {
+            return Ok(None);
+        }
+        if patience_left == 0 {
+            self.goes_on_apart()?;
+        }
+        let at_once = self.patience.max_slice_steps.min(max_mask_steps);
+        Ok(Some(left.min(patience_left).min(at_once)))
+    }
+
+    /// As many steps once more, to find out which schema is at fault.
+    pub(super) fn grant_looks(&mut self) {
+        self.max_looked = self.budget.max_steps.saturating_mul(2);
+    }
+
+    /// Takes note of what such a call has taken.
+    pub(super) fn note_look(&mut self, steps: u64) {
+        self.looked += steps;
+    }
+
+    /// Ends a compilation that would take more than its patience, if that has an end.
+    pub(super) fn goes_on_apart(&mut self) -> Result<(), CompileError> {
+        if self.patience.is_endless() {
+            return Ok(());
+        }
+        self.is_dear = true;
+        Err(exceeded("max_steps", self.budget.max_steps))
+    }
+
+    /// Ends a compilation that nobody waits for.
+    pub(super) fn check_cancelled(&self) -> Result<(), CompileError> {
+        match self.cancel.is_cancelled() {
+            true => Err(CompileError::Cancelled),
+            false => Ok(()),
+        }
+    }
+
     /// One slice of work that takes steps.
     pub(super) fn fuelled_slice<T>(
         &mut self,
@@ -178,9 +241,7 @@ impl Job<'_> {
         &mut self,
         work: impl FnOnce(&mut TokenAutomaton) -> T,
     ) -> Result<T, CompileError> {
-        if self.cancel.is_cancelled() {
-            return Err(CompileError::Cancelled);
-        }
+        self.check_cancelled()?;
         let mut num_known = 0;
         let (result, states, bytes) = self.engine.slice(|automaton| {
             let before = (automaton.num_states(), automaton.state_bytes());
@@ -259,11 +320,27 @@ impl Job<'_> {
         schema: &str,
         options: &JsonSchemaOptions,
         limits: &Limits,
-    ) -> Result<(State, SchemaCompiler), CompileError> {
+    ) -> Result<(State, Compiled), CompileError> {
+        let all = limits.max_mask_steps;
         let limits = options.limits.as_ref().unwrap_or(limits);
         let (root, compiler) = self.schema_root(schema, options, limits)?;
-        let start = self.start_of_json(root, options, limits.regex())?;
-        Ok((start, compiler))
+        let style = self.style(options, limits.regex())?;
+        let mut compiled = Compiled {
+            compiler,
+            style,
+            max_mask_steps: limits.max_mask_steps.min(all),
+        };
+        let start = self.with_parts_known(&mut compiled, |job| job.start_of_json(root, style))?;
+        Ok((start, compiled))
+    }
+
+    /// How the texts of a schema are written.
+    pub(super) fn style(
+        &mut self,
+        options: &JsonSchemaOptions,
+        limits: RegexLimits,
+    ) -> Result<Style, CompileError> {
+        self.slice(|automaton| Style::new(&mut automaton.machine().lexicon, options, limits))?
     }
 
     /// That a schema allows no value, with the part that is why.
@@ -304,18 +381,11 @@ impl Job<'_> {
     }
 
     /// The start of a grammar of JSON texts that are one value of a node.
-    fn start_of_json(
-        &mut self,
-        root: NodeId,
-        options: &JsonSchemaOptions,
-        limits: RegexLimits,
-    ) -> Result<State, CompileError> {
+    fn start_of_json(&mut self, root: NodeId, style: Style) -> Result<State, CompileError> {
         let frames = self.fuelled_slice(|automaton, fuel| {
-            let machine = automaton.machine();
-            let style = Style::new(&mut machine.lexicon, options, limits)?;
-            Ok(machine.programs.start(root, style, fuel))
+            automaton.machine().programs.start(root, style, fuel)
         })?;
-        match frames? {
+        match frames {
             Ok(Some(frames)) => self.start(&frames),
             Ok(None) => Err(CompileError::JsonSchema {
                 pointer: String::new(),
@@ -335,7 +405,8 @@ impl Job<'_> {
     ) -> Result<State, CompileError> {
         let limits = options.limits.as_ref().unwrap_or(limits);
         let root = self.slice(|automaton| automaton.machine().programs.any_object())?;
-        self.start_of_json(root, options, limits.regex())
+        let style = self.style(options, limits.regex())?;
+        self.start_of_json(root, style)
     }
 
     fn start(&mut self, frames: &[Frame]) -> Result<State, CompileError> {

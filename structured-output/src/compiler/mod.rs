@@ -5,6 +5,7 @@ mod cache;
 mod embedded_json;
 mod grammar_job;
 mod job;
+mod opening;
 mod renew;
 mod samples;
 mod vocabulary;

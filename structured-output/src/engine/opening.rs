@@ -1,8 +1,9 @@
-//! The first places of a text that leads into a grammar.
+//! The first places of a text that leads into a grammar, and of one value of a schema.
 
 use super::{Allowance, Engine};
 use crate::automaton::GrammarState;
 use crate::error::MatcherError;
+use crate::json::{NodeId, Style};
 
 /// What opens a JSON text, by what most lies behind it.
 const OPENING_BYTES: [u8; 3] = *b"{[\"";
@@ -40,6 +41,25 @@ impl Engine {
                 state = next;
             }
             Ok(())
+        })
+    }
+
+    /// Looks whether a node has a value, and what may come within the brackets that open one: what a mask
+    /// before such a value and the one after it need, the vocabulary apart.
+    pub(crate) fn open_value(
+        &self,
+        node: NodeId,
+        style: Style,
+        allowance: &Allowance,
+    ) -> Result<bool, MatcherError> {
+        self.run(allowance, |automaton, fuel| {
+            let machine = automaton.machine();
+            let frames = machine.programs.value_frames(node, style);
+            let start = machine.start_of_frames(&frames, fuel)?;
+            for bracket in [b'[', b'{'] {
+                machine.step(start, bracket, fuel)?;
+            }
+            machine.lexicon.is_live(start.lexeme, fuel)
         })
     }
 }

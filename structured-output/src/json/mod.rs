@@ -93,7 +93,7 @@ pub(crate) use node::NodeId;
 pub(crate) use options::{named, one_of};
 pub(crate) use programs::Programs;
 pub use schema::Draft;
-pub(crate) use schema::SchemaCompiler;
+pub(crate) use schema::{Part, SchemaCompiler};
 pub(crate) use style::Style;
 pub use text::Whitespace;
 pub(crate) use unread::Unread;

@@ -3,7 +3,38 @@
 use super::decimal::Decimal;
 use crate::lexical::{ByteSet, ExprId, Lexicon, MAX_PLACES, Part, Residue};
 
+/// The whole number of whose multiples the whole multiples of a step are: of `m / 10^p` that is `m` without
+/// what it has in common with `10^p`. `None` where its digits are too many.
+fn whole_step(step: &Decimal) -> Option<u32> {
+    let digits = format!("{}{}", step.whole(), step.fraction());
+    let mut whole: u128 = digits.trim_start_matches('0').parse().ok()?;
+    for factor in [2, 5] {
+        for _ in 0..step.fraction().len() {
+            if !whole.is_multiple_of(factor) {
+                break;
+            }
+            whole /= factor;
+        }
+    }
+    u32::try_from(whole).ok()
+}
+
 impl Lexicon {
+    /// As [`Lexicon::json_multiple_of`], where only whole numbers are asked for: more steps can be enforced
+    /// for these.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn json_whole_multiple_of(&mut self, step: &str) -> Result<ExprId, String> {
+        self.json_multiple_of(step).or_else(|message| {
+            match Decimal::parse(step).map(|(is_negative, value)| (is_negative, whole_step(&value)))
+            {
+                Ok((false, Some(whole))) if whole > 0 => self.json_multiple_of(&whole.to_string()),
+                _ => Err(message),
+            }
+        })
+    }
+
     /// Multiples of a number above zero, given as JSON writes it.
     ///
     /// The digits of `step` without point and leading zeros are a whole number below 2^32 after at
@@ -127,6 +158,42 @@ mod tests {
             "x",
         ] {
             assert!(l.json_multiple_of(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn whole_multiples_by_example() {
+        let mut l = lexicon();
+        for (step, good, bad) in [
+            ("1e-19", ["0", "-7", "12.0"], ["", "-", "01"]),
+            ("7e-30", ["0", "14", "-7.0"], ["1", "13", "8"]),
+            ("0.00000000000000000025", ["1", "0", "-3"], ["", "x", "1."]),
+            (
+                "40000000000000000000e-20",
+                ["2", "0", "-4"],
+                ["1", "-3", "5"],
+            ),
+            (
+                "1.50000000000000000000000001e-1",
+                ["0", "0.0", "-0"],
+                ["", "x", "1."],
+            ),
+        ] {
+            let expr = l.json_whole_multiple_of(step);
+            if step.starts_with("1.5") {
+                assert!(expr.is_err());
+                continue;
+            }
+            let expr = expr.unwrap();
+            for text in good {
+                assert!(accepts(&mut l, expr, text.as_bytes()), "{text} of {step}");
+            }
+            for text in bad {
+                assert!(!accepts(&mut l, expr, text.as_bytes()), "{text} of {step}");
+            }
+        }
+        for bad in ["0", "-1e-19", "4294967296", "1e-1001", "x"] {
+            assert!(l.json_whole_multiple_of(bad).is_err(), "{bad}");
         }
     }
 

@@ -243,6 +243,13 @@ impl Programs {
         Ok(Some([Frame::End { style }, value]))
     }
 
+    /// The frames of a text that is one value of a node, which is known not to hold of itself in place.
+    pub(crate) fn value_frames(&mut self, node: NodeId, style: Style) -> [Frame; 2] {
+        let style = StyleId(self.styles.intern(style, 0).0);
+        let goals = self.goals_of(&[node]);
+        [Frame::End { style }, Frame::Value { goals, style }]
+    }
+
     /// The node of any JSON object.
     pub(crate) fn any_object(&mut self) -> NodeId {
         self.logic.nodes.kinds(Kinds::OBJECT)

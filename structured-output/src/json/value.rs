@@ -310,11 +310,38 @@ impl Parser<'_> {
     fn string(&mut self) -> Result<String, ParseError> {
         let rest = &self.text[self.offset..];
         let (string, length) = unquote(rest).map_err(|at| ParseError {
-            message: "malformed string".into(),
+            message: what_is_wrong(rest.get(at..).unwrap_or_default()),
             offset: self.offset + at,
         })?;
         self.offset += length;
         Ok(string)
+    }
+}
+
+/// What is wrong with a string, from there on.
+fn what_is_wrong(rest: &str) -> String {
+    let escape: String = rest.chars().take(6).collect();
+    let surrogate = escape
+        .strip_prefix("\\u")
+        .and_then(|digits| u32::from_str_radix(digits, 16).ok())
+        .is_some_and(|code| (0xd800..0xe000).contains(&code));
+    match rest.chars().next() {
+        None => "this string has no closing quote".into(),
+        Some('\\') if surrogate => format!(
+            "`{escape}` is one half of a surrogate pair, without the other: it is no character, and no text \
+             in UTF-8 can have it"
+        ),
+        Some('\\') if escape.starts_with("\\u") => {
+            "`\\u` needs four hexadecimal digits after it".into()
+        }
+        Some('\\') => format!(
+            "`{}` is no escape of JSON",
+            escape.chars().take(2).collect::<String>()
+        ),
+        Some(control) => format!(
+            "a control character in a string is written as an escape: `\\u{:04x}`",
+            u32::from(control)
+        ),
     }
 }
 
@@ -433,6 +460,32 @@ mod tests {
         ];
         for text in bad {
             assert!(Value::parse(text, 4).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_string_is_told() {
+        let surrogate = "is one half of a surrogate pair, without the other: it is no character, and no text \
+                         in UTF-8 can have it";
+        for (text, offset, message) in [
+            (r#"["a\ud800"]"#, 3, format!("`\\ud800` {surrogate}")),
+            (r#"["\ud83d\u0041"]"#, 2, format!("`\\ud83d` {surrogate}")),
+            (r#"["\uDE00"]"#, 2, format!("`\\uDE00` {surrogate}")),
+            (
+                r#"["\u00g0"]"#,
+                2,
+                "`\\u` needs four hexadecimal digits after it".into(),
+            ),
+            (r#"["é\x"]"#, 4, "`\\x` is no escape of JSON".into()),
+            (
+                "[\"\n\"]",
+                2,
+                "a control character in a string is written as an escape: `\\u000a`".into(),
+            ),
+            (r#"["a"#, 3, "this string has no closing quote".into()),
+        ] {
+            let error = Value::parse(text, 4).unwrap_err();
+            assert_eq!((error.offset, error.message), (offset, message), "{text}");
         }
     }
 }

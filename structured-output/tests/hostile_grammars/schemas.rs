@@ -16,7 +16,16 @@ fn read(schema: &str, text: &str) -> (Result<bool, MatcherError>, usize) {
     let compiler = compiler();
     compiler.prepare();
     most_held(|| {
-        let grammar = compiler.compile_json_schema(schema, &options).unwrap();
+        let grammar = match compiler.compile_json_schema(schema, &options) {
+            Ok(grammar) => grammar,
+            // As the call would have.
+            Err(CompileError::LimitExceeded {
+                limit: "max_mask_steps",
+                max,
+                ..
+            }) => return Err(MatcherError::StepsExhausted { max }),
+            Err(error) => panic!("{error}"),
+        };
         let mut matcher = GrammarMatcher::new(&grammar);
         let tokens: Vec<u32> = text.bytes().map(u32::from).collect();
         matcher.accept_tokens(&tokens)

@@ -625,6 +625,10 @@ fn a_constraint_is_named_as_the_request_spells_it() {
     let server = Server::shared();
     let wrong = json!({"type": "string", "pattern": "("});
     let long = json!({"type": "string", "minLength": 50});
+    // Patterns of keys that overlap in more ways than are told apart.
+    let patterns = ('a'..='h').map(|letter| (letter.to_string(), json!({"type": "null"})));
+    let patterns: serde_json::Map<_, _> = patterns.collect();
+    let dear = json!({"properties": {"a": {"patternProperties": patterns}}});
     let function = |parameters: &Value| json!({"name": "f", "parameters": parameters});
     let tools = |parameters: &Value| {
         let parameters =
@@ -690,6 +694,12 @@ fn a_constraint_is_named_as_the_request_spells_it() {
                 request
             };
             refused(CHAT, &with(&wrong), field, &["schema, at `#", "pattern`"]);
+            refused(
+                CHAT,
+                &with(&dear),
+                field,
+                &["`max_mask_steps`", "/properties/a`"],
+            );
             let raise = format!("leaves 9: raise {limit}, or");
             refused(CHAT, &with(&long), field, &["is sure to fit in ", &raise]);
         }

@@ -17,11 +17,14 @@
 //! | `circular` | schemas that refer to themselves for the same value |
 //! | `key_language` | which strings a node allows, for `propertyNames` |
 //! | `no_value` | which part is why no value is valid |
+//! | `dearest` | which schema was dearest to compile |
+//! | `values` | the values that a schema speaks of, to look at each by itself |
 
 mod array;
 mod build;
 mod circular;
 mod combine;
+mod dearest;
 mod draft;
 mod evaluated;
 mod key_language;
@@ -39,11 +42,13 @@ mod subschemas;
 pub(super) mod tests;
 mod unevaluated;
 mod uri;
+mod values;
 
 use std::sync::Arc;
 
 use hashbrown::HashMap;
 
+use super::live::MAX_NESTING;
 use super::node::{ANYTHING, NOTHING, NodeId, Nodes};
 use super::value::Value;
 use crate::error::CompileError;
@@ -51,6 +56,7 @@ use crate::lexical::{ExprId, Fuel, Lexicon, OutOfFuel};
 use crate::options::{Format, JsonSchemaOptions, Limits};
 use crate::regex::{Chars, RegexLimits};
 use circular::{circular, needs_itself};
+use dearest::Dearest;
 use place::{Key, Place, ScopeId};
 pub(super) use refusal::in_pattern;
 use refusal::{Refusal, malformed, refuse};
@@ -58,6 +64,7 @@ use registry::{Registry, ResourceId};
 use subschemas::applied;
 
 pub use draft::Draft;
+pub(crate) use values::Part;
 
 enum Task {
     /// Compile a schema: first what is in it.
@@ -109,10 +116,14 @@ pub(crate) struct SchemaCompiler {
     deferred: Vec<Deferred>,
     /// Languages of patterns met so far, with bounds of length: many occur often.
     patterns: HashMap<(String, Chars), ExprId>,
-    /// The schema that has cost most so far: how many expressions and steps, and those of all.
-    dearest: Option<Key>,
-    most: u64,
-    in_all: u64,
+    /// What schemas have cost so far: expressions and steps.
+    dearest: Dearest,
+    /// What those that may be met in many ways weigh.
+    weights: HashMap<Key, u32>,
+    /// Whether one of them may be dear to look at.
+    may_be_dear: bool,
+    /// Whether schemas are nested deeper, references included, than is looked at in one piece.
+    is_deep: bool,
 }
 
 /// The limits that a schema is held to.
@@ -170,9 +181,10 @@ impl SchemaCompiler {
             references: Vec::new(),
             deferred: Vec::new(),
             patterns: HashMap::new(),
-            dearest: None,
-            most: 0,
-            in_all: 0,
+            dearest: Dearest::default(),
+            weights: HashMap::new(),
+            may_be_dear: false,
+            is_deep: false,
         })
     }
 
@@ -235,37 +247,39 @@ impl SchemaCompiler {
             };
             let done: Result<(), Refusal> = work();
             let cost = before.0 - fuel.left() + (lexicon.len() - before.1) as u64;
-            self.in_all += cost;
-            if cost > self.most {
-                (self.most, self.dearest) = (cost, Some(key));
-            }
+            self.dearest.spend(cost);
             done.map_err(|refusal| (refusal, Some(key)))?;
+            match task {
+                Task::Enter(_) => {}
+                Task::Leave(_) => self.dearest.leave(),
+                Task::Unevaluated { .. } => self.dearest.note(key, cost),
+            }
         }
         Ok(None)
     }
 
-    /// An error of a budget, with the schema that has needed most of it, if one has needed more than all
-    /// others.
+    /// An error of a budget, with the innermost schema that has needed more of it than all others.
     pub(crate) fn blame(&self, error: CompileError) -> CompileError {
-        match (error, self.dearest) {
-            (
-                CompileError::LimitExceeded {
-                    limit,
-                    max,
-                    place: None,
-                },
-                Some(key),
-            ) if self.most > self.in_all / 2 => {
-                let (document, pointer) = self.registry.pointer(key.0);
-                let place = format!("`{document}#{pointer}`");
-                CompileError::LimitExceeded {
-                    limit,
-                    max,
-                    place: Some(place),
-                }
-            }
-            (error, _) => error,
+        match error {
+            CompileError::LimitExceeded {
+                limit,
+                max,
+                place: None,
+            } => CompileError::LimitExceeded {
+                limit,
+                max,
+                place: Some(self.shown(self.dearest.key())),
+            },
+            error => error,
         }
+    }
+
+    /// A schema as an error names it; the whole one, if none is at fault by itself.
+    fn shown(&self, key: Option<Key>) -> String {
+        let (document, pointer) = key
+            .map(|key| self.registry.pointer(key.0))
+            .unwrap_or_default();
+        format!("`{document}#{pointer}`")
     }
 
     fn start(&mut self) -> Result<(), Refusal> {
@@ -297,6 +311,8 @@ impl SchemaCompiler {
             });
         }
         self.states.insert(place.key(), State::Open(None));
+        self.dearest.enter(place.key());
+        self.is_deep |= self.dearest.depth() > MAX_NESTING;
         self.pending.push(Task::Leave(place.clone()));
         if let Some((keyword, value)) = self.hiding(place) {
             return self.enter_referred(place, &keyword, &value);
@@ -349,6 +365,7 @@ impl SchemaCompiler {
         fuel: &mut Fuel,
     ) -> Result<(), Refusal> {
         let node = build::Builder::new(self, lexicon, nodes, place.clone(), fuel).build()?;
+        self.weigh(place);
         let before = self.states.insert(place.key(), State::Done(node));
         if let Some(State::Open(Some(reserved))) = before {
             nodes.define(reserved, node);
@@ -425,9 +442,12 @@ impl SchemaCompiler {
             Refusal::Limit { limit, max, at } => CompileError::LimitExceeded {
                 limit,
                 max: *max,
-                place: at.zip(key).map(|(at, key)| {
-                    let (document, pointer) = self.registry.pointer(key.0);
-                    format!("`{document}#{pointer}{at}`")
+                place: Some(match at.zip(key) {
+                    Some((at, key)) => {
+                        let (document, pointer) = self.registry.pointer(key.0);
+                        format!("`{document}#{pointer}{at}`")
+                    }
+                    None => self.shown(None),
                 }),
             },
             // The caller knows how many steps there were: see `run`.

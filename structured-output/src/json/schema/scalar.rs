@@ -53,6 +53,20 @@ impl Builder<'_> {
         Ok(())
     }
 
+    /// Whether `type` allows whole numbers only.
+    fn is_integer(&self) -> bool {
+        let names = match self.keyword("type") {
+            Some(Value::Array(names)) => names,
+            Some(name) => vec![name].into(),
+            None => return false,
+        };
+        let has = |kind: &str| {
+            let mut names = names.iter();
+            names.any(|name| matches!(name, Value::String(name) if name == kind))
+        };
+        has("integer") && !has("number")
+    }
+
     /// `const`.
     pub(super) fn constant(&mut self, value: &Value) -> Result<NodeId, Refusal> {
         self.equal_to(value, "/const")
@@ -129,7 +143,10 @@ impl Builder<'_> {
                 if text.starts_with('-') || !digits.bytes().any(|b| matches!(b, b'1'..=b'9')) {
                     return Err(malformed(&at, value, "a number above 0"));
                 }
-                self.lexicon.json_multiple_of(text)
+                match self.is_integer() {
+                    true => self.lexicon.json_whole_multiple_of(text),
+                    false => self.lexicon.json_multiple_of(text),
+                }
             }
             "minimum" => {
                 let low = (text, !is_exclusive("exclusiveMinimum"));

@@ -1,0 +1,211 @@
+//! Whether a schema can be served: what a matcher's first calls take, at the start and at each value, and
+//! which schema is at fault where that is too much.
+//!
+//! None of this is the compilation's own work, and nothing of it is taken from its budget: it has as many
+//! steps again, and beyond these nothing is looked at. What a matcher would do is done as it would do it,
+//! each call within `max_mask_steps`; what it computes is known from then on.
+
+use hashbrown::HashSet;
+
+use super::job::{Job, exceeded};
+use crate::automaton::{GrammarState, State};
+use crate::engine::{Allowance, Engine};
+use crate::error::{CompileError, MatcherError};
+use crate::json::{Part, SchemaCompiler, Style};
+
+/// Times that a call is tried in memory that others share, as far as it may go there at a time: what it
+/// computed is known the next time.
+const MAX_ATTEMPTS: u32 = 16;
+
+/// A schema that is compiled.
+pub(super) struct Compiled {
+    pub(super) compiler: SchemaCompiler,
+    pub(super) style: Style,
+    /// Steps that one call may take.
+    pub(super) max_mask_steps: u64,
+}
+
+/// What came of a call.
+enum Found<T> {
+    Answer(T),
+    /// It takes more than a call may.
+    Exceeds,
+    /// There are too few steps left to tell, or too little memory: matchers will find that out.
+    Unknown,
+}
+
+impl Job<'_> {
+    /// Refuses a schema that can't be served from its first byte on, or at one of its values.
+    pub(super) fn check_schema(
+        &mut self,
+        root: State,
+        schema: &mut Compiled,
+    ) -> Result<(), CompileError> {
+        self.check_values(schema)?;
+        let start = GrammarState::Machine(root);
+        let mask = |engine: &Engine, allowance: &Allowance| engine.mask(start, allowance);
+        if matches!(self.look(schema, mask)?, Found::Exceeds) {
+            let whole = schema.compiler.whole();
+            if let Some(whole) = &whole {
+                self.check_parts(schema, whole)?;
+            }
+            // With all that is in it known.
+            if matches!(self.look(schema, mask)?, Found::Exceeds) {
+                return Err(too_dear(schema, whole.as_ref()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses a schema with a value that can't be served.
+    pub(super) fn check_values(&mut self, schema: &mut Compiled) -> Result<(), CompileError> {
+        if !schema.compiler.may_be_dear() {
+            return Ok(());
+        }
+        let mut seen = HashSet::new();
+        // Each with the one around it.
+        let mut met: Vec<(Part, Option<usize>)> = Vec::new();
+        let whole = schema.compiler.whole();
+        let mut pending: Vec<_> = whole.into_iter().map(|whole| (whole, None)).collect();
+        while let Some((part, around)) = pending.pop() {
+            if !seen.insert(part.key()) {
+                continue;
+            }
+            if schema.compiler.may_part_be_dear(&part) {
+                match self.look_at(schema, &part)? {
+                    Found::Answer(true) => {}
+                    // Nothing in it is ever met.
+                    Found::Answer(false) => continue,
+                    Found::Unknown => return Ok(()),
+                    Found::Exceeds if self.is_without_value(schema, &met, around)? => continue,
+                    Found::Exceeds => {
+                        self.check_parts(schema, &part)?;
+                        if matches!(self.look_at(schema, &part)?, Found::Exceeds) {
+                            return Err(too_dear(schema, Some(&part)));
+                        }
+                    }
+                }
+            }
+            let inner = schema.compiler.values_within(&part);
+            met.push((part, around));
+            let around = Some(met.len() - 1);
+            pending.extend(inner.into_iter().rev().map(|part| (part, around)));
+        }
+        Ok(())
+    }
+
+    /// Whether one of the schemas around a place allows no value, so that nobody comes there.
+    fn is_without_value(
+        &mut self,
+        schema: &Compiled,
+        met: &[(Part, Option<usize>)],
+        mut around: Option<usize>,
+    ) -> Result<bool, CompileError> {
+        while let Some((part, next)) = around.and_then(|at| met.get(at)) {
+            if matches!(self.look_at(schema, part)?, Found::Answer(false)) {
+                return Ok(true);
+            }
+            around = *next;
+        }
+        Ok(false)
+    }
+
+    /// Finds the innermost schema that is too dear by itself, in one that is.
+    fn check_parts(&mut self, schema: &mut Compiled, part: &Part) -> Result<(), CompileError> {
+        self.grant_looks();
+        let parts = schema.compiler.parts_within(part);
+        for inner in parts {
+            match self.look_at(schema, &inner)? {
+                Found::Answer(_) => {}
+                Found::Exceeds => return Err(too_dear(schema, Some(&inner))),
+                Found::Unknown => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// Does a part of the compilation; if it takes too many steps, once more with all schemas known that are
+    /// not too dear by themselves. Else that is an error with the innermost one that is, or the whole.
+    pub(super) fn with_parts_known<T>(
+        &mut self,
+        schema: &mut Compiled,
+        mut work: impl FnMut(&mut Self) -> Result<T, CompileError>,
+    ) -> Result<T, CompileError> {
+        let steps = self.steps;
+        let mut outcome = work(self);
+        if matches!(
+            outcome,
+            Err(CompileError::LimitExceeded {
+                limit: "max_steps",
+                ..
+            })
+        ) && !self.is_dear()
+            && let Some(whole) = schema.compiler.whole()
+        {
+            match self.check_parts(schema, &whole) {
+                Err(CompileError::LimitExceeded { place, .. }) if !self.is_dear() => {
+                    return outcome.map_err(|error| at(error, place));
+                }
+                checked => checked?,
+            }
+            self.steps = steps;
+            outcome = work(self);
+        }
+        outcome.map_err(|error| at(error, Some(WHOLE.to_owned())))
+    }
+
+    fn look_at(&mut self, schema: &Compiled, part: &Part) -> Result<Found<bool>, CompileError> {
+        let (node, style) = (part.node, schema.style.embedded());
+        self.look(schema, |engine, allowance| {
+            engine.open_value(node, style, allowance)
+        })
+    }
+
+    /// Makes a matcher's call.
+    fn look<T>(
+        &mut self,
+        schema: &Compiled,
+        call: impl Fn(&Engine, &Allowance) -> Result<T, MatcherError>,
+    ) -> Result<Found<T>, CompileError> {
+        for _ in 0..MAX_ATTEMPTS {
+            self.check_cancelled()?;
+            let Some(granted) = self.steps_to_look(schema.max_mask_steps)? else {
+                return Ok(Found::Unknown);
+            };
+            let allowance = Allowance::patient(granted).with_max_call_steps(schema.max_mask_steps);
+            let found = call(self.engine, &allowance);
+            self.note_look(granted - allowance.left().unwrap_or(0));
+            match found {
+                Ok(answer) => return Ok(Found::Answer(answer)),
+                Err(MatcherError::StepsExhausted { .. }) => return Ok(Found::Exceeds),
+                Err(MatcherError::AllowanceSpent) => self.engine.let_others_pass(),
+                Err(_) => return Ok(Found::Unknown),
+            }
+        }
+        self.goes_on_apart()?;
+        Ok(Found::Unknown)
+    }
+}
+
+/// The whole schema, as an error names it.
+const WHOLE: &str = "`#`";
+
+/// An error of a limit at a place, if it names none.
+fn at(error: CompileError, place: Option<String>) -> CompileError {
+    match error {
+        CompileError::LimitExceeded {
+            limit,
+            max,
+            place: None,
+        } => CompileError::LimitExceeded { limit, max, place },
+        error => error,
+    }
+}
+
+fn too_dear(schema: &Compiled, part: Option<&Part>) -> CompileError {
+    let place = part.map_or(WHOLE.to_owned(), |part| schema.compiler.place_of(part));
+    at(
+        exceeded("max_mask_steps", schema.max_mask_steps),
+        Some(place),
+    )
+}

@@ -1,0 +1,337 @@
+//! Schemas that can't be served within the limits are refused when they are compiled, with a pointer to the
+//! schema that is why; and those that only look as if they couldn't are served.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod byte_vocabulary;
+
+use serde_json::{Value, json};
+use structured_output::{
+    CancelFlag, CompileBudget, CompileEffort, CompileError, CompilerOptions, GrammarCompiler,
+    GrammarMatcher, GrammarSpecification, JsonSchemaOptions, Limits, PropertyOrder,
+};
+
+fn compiler() -> GrammarCompiler {
+    byte_vocabulary::compiler(CompilerOptions::default())
+}
+
+/// Less than the default, so that it is over sooner.
+const MAX_MASK_STEPS: u64 = 200_000;
+
+const ORDERS: [PropertyOrder; 2] = [PropertyOrder::Schema, PropertyOrder::Any];
+
+fn compile(schema: &Value, property_order: PropertyOrder) -> Result<(), CompileError> {
+    let options = JsonSchemaOptions {
+        property_order,
+        limits: Some(Limits {
+            max_mask_steps: MAX_MASK_STEPS,
+            ..Limits::default()
+        }),
+        ..JsonSchemaOptions::default()
+    };
+    let grammar = compiler().compile_json_schema(&schema.to_string(), &options)?;
+    // What is let in has its first masks.
+    let mut matcher = GrammarMatcher::new(&grammar);
+    matcher.check_opening().unwrap();
+    matcher.next_token_mask().unwrap();
+    for byte in b"{\"" {
+        if !matcher.accept_token(u32::from(*byte)).unwrap() {
+            break;
+        }
+        matcher.next_token_mask().unwrap();
+    }
+    Ok(())
+}
+
+/// Numbers that look random, always the same.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+}
+
+/// Three of so many keys or their absence, one of which has to be met, so many times: at 4.26 clauses a key
+/// nobody knows a way to solve that in time.
+fn clauses(num_keys: u64, num_clauses: usize) -> Value {
+    let mut dice = Dice(7);
+    let clauses = (0..num_clauses).map(|_| {
+        let literals = (0..3).map(|_| {
+            let has = json!({"required": [format!("k{}", dice.below(num_keys))]});
+            match dice.below(2) {
+                0 => has,
+                _ => json!({"not": has}),
+            }
+        });
+        json!({"anyOf": literals.collect::<Vec<_>>()})
+    });
+    json!({"type": "object", "allOf": clauses.collect::<Vec<_>>()})
+}
+
+fn hard() -> Value {
+    clauses(150, 639)
+}
+
+/// Patterns of keys that overlap in every way.
+fn overlapping(count: u32) -> Value {
+    let patterns = (0..count).map(|at| {
+        let letter = char::from(b'a' + at as u8);
+        (letter.to_string(), json!({"type": "integer"}))
+    });
+    json!({"type": "object", "patternProperties": patterns.collect::<serde_json::Map<_, _>>()})
+}
+
+fn too_dear(limit: &'static str, max: u64, place: &str) -> Result<(), CompileError> {
+    Err(CompileError::LimitExceeded {
+        limit,
+        max,
+        place: Some(place.to_owned()),
+    })
+}
+
+#[track_caller]
+fn dear_at(schema: &Value, place: &str) {
+    for order in ORDERS {
+        assert_eq!(
+            compile(schema, order),
+            too_dear("max_mask_steps", MAX_MASK_STEPS, place),
+            "{order:?}"
+        );
+    }
+}
+
+#[test]
+fn a_value_that_is_too_dear_is_named() {
+    let member =
+        json!({"properties": {"a": {"properties": {"x": hard(), "y": {"type": "string"}}}}});
+    dear_at(&member, "`#/properties/a/properties/x`");
+    let item = json!({"type": "array", "items": {"properties": {"x": hard()}}});
+    dear_at(&item, "`#/items/properties/x`");
+    let later = json!({"prefixItems": [{"type": "null"}, {"additionalProperties": hard()}]});
+    dear_at(&later, "`#/prefixItems/1/additionalProperties`");
+    let referred = json!({
+        "properties": {"a~/b": {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/d/items"}]}},
+        "$defs": {"d": {"items": hard()}},
+    });
+    dear_at(&referred, "`#/$defs/d/items`");
+    let optional =
+        json!({"properties": {"a": {"allOf": [{"$ref": "#/$defs/d"}]}}, "$defs": {"d": hard()}});
+    dear_at(&optional, "`#/$defs/d`");
+    let patterns = json!({"properties": {"a": overlapping(8)}});
+    dear_at(&patterns, "`#/properties/a`");
+}
+
+#[test]
+fn the_innermost_schema_that_is_too_dear_by_itself_is_named() {
+    let inner =
+        json!({"items": {"oneOf": [{"maxProperties": 3}, hard()]}, "minItems": 1, "type": "array"});
+    let schema = json!({"properties": {"list": {"anyOf": [{"type": "array", "minItems": 9, "items": {"const": 1}}, inner]}}});
+    for order in ORDERS {
+        let place = match compile(&schema, order) {
+            Err(CompileError::LimitExceeded { place, .. }) => place.unwrap(),
+            Ok(()) => continue,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(
+            place, "`#/properties/list/anyOf/1/items/oneOf/1`",
+            "{order:?}"
+        );
+    }
+}
+
+#[test]
+fn the_whole_schema_is_named_where_nothing_in_it_is_too_dear() {
+    for order in ORDERS {
+        let Err(CompileError::LimitExceeded { place, .. }) = compile(&hard(), order) else {
+            panic!("{order:?}");
+        };
+        assert_eq!(place.as_deref(), Some("`#`"), "{order:?}");
+    }
+}
+
+/// What compiling a schema itself takes.
+#[test]
+fn a_budget_that_ends_while_a_schema_is_compiled_names_it() {
+    let words = |first: usize, count: usize| -> Vec<String> {
+        (first..first + count)
+            .map(|at| format!("{} word", at * 7919))
+            .collect()
+    };
+    let many = words(0, 200).into_iter().zip(0..);
+    let many = many.map(|(name, at)| (name, json!({"enum": words(at * 1_000, 20)})));
+    let many = json!({"type": "object", "properties": many.collect::<serde_json::Map<_, _>>()});
+    let schema = json!({"properties": {"few": {"enum": words(7, 20)}, "many": {"items": many}}});
+    let budget = |max_states: usize, max_bytes: usize, max_steps: u64| CompileBudget {
+        max_states,
+        max_bytes,
+        max_steps,
+    };
+    for (budget, limit, max) in [
+        (budget(500, 1 << 30, u64::MAX), "max_states", 500),
+        (budget(500_000, 150_000, u64::MAX), "max_bytes", 150_000),
+        (budget(500_000, 1 << 30, 300), "max_steps", 300),
+    ] {
+        let refused = compiler().compile_json_schema_with(
+            &schema.to_string(),
+            &JsonSchemaOptions::default(),
+            budget,
+            &CancelFlag::new(),
+        );
+        let place = "`#/properties/many/items`";
+        assert_eq!(refused.map(|_| ()), too_dear(limit, max, place), "{limit}");
+    }
+}
+
+/// Schemas in operands are asked other questions than what they ask by themselves.
+#[test]
+fn what_is_too_dear_where_nobody_comes_is_served() {
+    for schema in [
+        json!({"properties": {"a": {"type": "string", "properties": {"x": hard()}}}}),
+        json!({"properties": {"a": {"type": "object", "properties": {"x": hard()}, "maxProperties": 0}}}),
+        json!({"type": "array", "maxItems": 1, "prefixItems": [{"type": "null"}], "items": hard()}),
+        json!({"type": "object", "properties": {"x": hard()}, "allOf": [{"properties": {"x": {"type": "string"}}}]}),
+        json!({"properties": {"x": hard()}, "patternProperties": {"^x$": {"type": "integer"}}}),
+        json!({"type": "null", "items": hard(), "$defs": {"d": hard()}}),
+        json!({"properties": {"a": {"const": 1, "properties": {"x": hard()}}}}),
+        json!({"properties": {"a": {"type": "object", "required": ["b"], "properties": {"b": false, "x": hard()}}}}),
+    ] {
+        for order in ORDERS {
+            assert_eq!(
+                compile(&schema, order),
+                Ok(()),
+                "{}",
+                &schema.to_string()[..60]
+            );
+        }
+    }
+}
+
+/// The first mask is taken to be as dear as its parts in turn, from the inside out.
+#[test]
+fn deep_values_are_served_from_the_inside_out() {
+    let mut within = json!({"type": "null"});
+    for _ in 0..240 {
+        within = json!({"type": "object", "required": ["a"], "properties": {"a": within}});
+    }
+    let definitions: serde_json::Map<_, _> = (0..400)
+        .map(|at| {
+            let next = json!({"$ref": format!("#/$defs/d{}", at + 1)});
+            let schema = match at {
+                399 => json!({"type": "null"}),
+                _ => json!({"type": "array", "items": next, "minItems": 1}),
+            };
+            (format!("d{at}"), schema)
+        })
+        .collect();
+    let referred = json!({"properties": {"a": {"$ref": "#/$defs/d0"}}, "$defs": definitions});
+    for schema in [
+        within.clone(),
+        json!({"properties": {"x": within}}),
+        referred,
+    ] {
+        for order in ORDERS {
+            assert_eq!(compile(&schema, order), Ok(()));
+        }
+    }
+}
+
+#[test]
+fn a_schema_in_a_grammar_is_named_within_it() {
+    let schema = json!({"properties": {"x": hard()}});
+    let place = |specification: GrammarSpecification| {
+        let refused = compiler().compile_specification(
+            &specification,
+            CompileBudget::default(),
+            &CancelFlag::new(),
+        );
+        match refused {
+            Err(CompileError::LimitExceeded { limit, place, .. }) => (limit, place.unwrap()),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(
+        place(GrammarSpecification::Lark(format!(
+            "start: \"a\" value start?\nvalue: %json {schema}"
+        ))),
+        (
+            "max_mask_steps",
+            "line 2, column 8, schema `#/properties/x`".to_owned()
+        )
+    );
+    let tag = json!({"type": "structural_tag", "format": {"type": "tag", "begin": "<a>", "end": "</a>",
+        "content": {"type": "json_schema", "json_schema": schema}}});
+    assert_eq!(
+        place(GrammarSpecification::StructuralTag(tag.to_string())),
+        (
+            "max_mask_steps",
+            "`#/format/content`, schema `#/properties/x`".to_owned()
+        )
+    );
+}
+
+/// Where others wait, nothing is said before it is known; in the end it is the same.
+#[test]
+fn what_is_done_in_turns_ends_the_same() {
+    let options = CompilerOptions {
+        max_shared_steps: Some(20_000),
+        ..CompilerOptions::default()
+    };
+    let compiler = byte_vocabulary::compiler(options);
+    let schema = json!({"properties": {"a": {"properties": {"x": hard()}}}});
+    let specification =
+        GrammarSpecification::JsonSchema(schema.to_string(), JsonSchemaOptions::default());
+    let budget = CompileBudget::default();
+    let compile = |effort| {
+        let compiled =
+            compiler.compile_with_effort(&specification, budget, effort, &CancelFlag::new());
+        compiled.map(|compiled| compiled.map(|_| ()))
+    };
+    for turn in 0..6 {
+        let max_steps = 20_000 << turn;
+        assert_eq!(compile(CompileEffort::Shared { max_steps }), None, "{turn}");
+    }
+    for turn in 0..5 {
+        let max_steps = 20_000 << turn;
+        assert_eq!(compile(CompileEffort::Apart { max_steps }), None, "{turn}");
+    }
+    let max_steps = u64::MAX;
+    let refused = too_dear("max_mask_steps", 2_000_000, "`#/properties/a/properties/x`");
+    assert_eq!(compile(CompileEffort::Apart { max_steps }), Some(refused));
+}
+
+/// Who has little to spend finds out little.
+#[test]
+fn a_small_budget_bounds_the_look_too() {
+    let schema = json!({"properties": {"a": {"properties": {"x": hard()}}}});
+    let specification =
+        GrammarSpecification::JsonSchema(schema.to_string(), JsonSchemaOptions::default());
+    let budget = CompileBudget {
+        max_steps: 40_000,
+        ..CompileBudget::default()
+    };
+    let compiled = compiler().compile_specification(&specification, budget, &CancelFlag::new());
+    assert!(compiled.is_ok());
+}
+
+#[test]
+fn the_limit_of_a_schema_is_its_own() {
+    let options = JsonSchemaOptions {
+        limits: Some(Limits {
+            max_mask_steps: 10_000,
+            ..Limits::default()
+        }),
+        ..JsonSchemaOptions::default()
+    };
+    let schema = json!({"properties": {"a": clauses(60, 250)}});
+    let refused = compiler().compile_json_schema(&schema.to_string(), &options);
+    let message = refused.unwrap_err().to_string();
+    assert_eq!(
+        message,
+        "the grammar needs more than 10000 of `max_mask_steps`, at `#/properties/a`: make it smaller or \
+         raise the limit"
+    );
+}
