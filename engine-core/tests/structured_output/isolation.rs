@@ -51,19 +51,6 @@ fn looks(num_words: usize) -> String {
     format!("{words}[a-z0-9 ]{{9,60}}")
 }
 
-/// An object with exactly one of some integers.
-fn one_integer_of(num_names: usize) -> String {
-    let branches: Vec<String> = (0..num_names)
-        .map(|n| {
-            format!(r#"{{"properties": {{"k{n}": {{"type": "integer"}}}}, "required": ["k{n}"]}}"#)
-        })
-        .collect();
-    format!(
-        r#"{{"type": "object", "oneOf": [{}]}}"#,
-        branches.join(", ")
-    )
-}
-
 /// Without white space, of which a text may begin with more than it may have tokens.
 fn compact_json(schema: &str) -> StructuredOutputsParams {
     StructuredOutputsParams {
@@ -95,7 +82,6 @@ fn dear_requests(engine: &Engine) -> Vec<EngineCoreRequest> {
         ask_json("dear-words-complete", &all_of(4), seeded(21, 60)),
         open_ended(ask_json("dear-branches", &one_of(14), seeded(21, 60))),
         ask_json("dear-branches-complete", &one_of(16), seeded(21, 90)),
-        open_ended(ask_json("dear-names", &one_integer_of(200), seeded(23, 60))),
     ]
 }
 
