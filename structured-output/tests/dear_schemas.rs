@@ -268,7 +268,7 @@ fn a_schema_in_a_grammar_is_named_within_it() {
         place(GrammarSpecification::StructuralTag(tag.to_string())),
         (
             "max_mask_steps",
-            "`#/format/content`, schema `#/properties/x`".to_owned()
+            "`#/format/content/json_schema/properties/x`".to_owned()
         )
     );
 }

@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use structured_output::{
-    CompileError, CompiledGrammar, CompilerOptions, GrammarCompiler, GrammarMatcher, TokenizerInfo,
+    CompileError, CompiledGrammar, CompilerOptions, GrammarCompiler, GrammarMatcher, MatcherError,
+    TokenizerInfo,
 };
 
 /// As many rules are random. Those after them are languages that are written as such, see [`LANGUAGES`].
@@ -241,12 +242,18 @@ fn tokenizations(text: &[u8], vocab: &[Vec<u8>]) -> Vec<Vec<u32>> {
     all
 }
 
-/// Follows the bound to the end: the text, and whether it ended in time.
-fn finished(mut matcher: GrammarMatcher, vocab: &[Vec<u8>], mut text: Vec<u8>) -> Vec<u8> {
-    let mut left = matcher.min_tokens_to_complete().unwrap();
+/// Follows the bound to the end: the text. `None` where the states run out that the searches for an end go
+/// through by tokens: where a grammar with few tokens can be read in ever more ways, each is another.
+fn finished(mut matcher: GrammarMatcher, vocab: &[Vec<u8>], mut text: Vec<u8>) -> Option<Vec<u8>> {
+    let of_states = |error: MatcherError| {
+        let is_of_states = matches!(error, MatcherError::StatesExhausted { .. });
+        assert!(is_of_states, "{error}");
+    };
+    let mut left = matcher.min_tokens_to_complete().map_err(of_states).ok()?;
     while !matcher.is_terminated() {
         assert!(left > 0, "the bound is too low after {text:?}");
-        let mask = matcher.next_token_mask_within(left).unwrap();
+        let mask = matcher.next_token_mask_within(left);
+        let mask = mask.map_err(of_states).ok()?;
         let ids = mask.token_ids();
         let id = *ids.first().expect("a mask within the bound is not empty");
         assert!(matcher.accept_token(id).unwrap());
@@ -255,11 +262,17 @@ fn finished(mut matcher: GrammarMatcher, vocab: &[Vec<u8>], mut text: Vec<u8>) -
         }
         left -= 1;
     }
-    text
+    Some(text)
 }
 
-/// The properties at one place, which `text` led to.
-fn check_place(matcher: &GrammarMatcher, plain: &Plain, vocab: &[Vec<u8>], text: &[u8], all: bool) {
+/// The properties at one place, which `text` led to. False where the grammar's states have run out meanwhile.
+fn check_place(
+    matcher: &GrammarMatcher,
+    plain: &Plain,
+    vocab: &[Vec<u8>],
+    text: &[u8],
+    all: bool,
+) -> bool {
     let before = format!("{matcher:?}");
     let mask = matcher.next_token_mask().unwrap();
     let again = matcher.next_token_mask().unwrap();
@@ -294,7 +307,9 @@ fn check_place(matcher: &GrammarMatcher, plain: &Plain, vocab: &[Vec<u8>], text:
                 &forced.as_bytes()[..shared],
                 "forced after {text:?}"
             );
-            let whole = finished(fork.fork(), vocab, next);
+            let Some(whole) = finished(fork.fork(), vocab, next) else {
+                return false;
+            };
             assert!(plain.accepts(&whole), "{whole:?} is no sentence");
         }
         if accepted {
@@ -305,6 +320,7 @@ fn check_place(matcher: &GrammarMatcher, plain: &Plain, vocab: &[Vec<u8>], text:
     for id in vocab.len() as u32..vocab.len() as u32 + 40 {
         assert!(!mask.is_allowed(id));
     }
+    true
 }
 
 fn check(plain: &Plain, vocab: &[Vec<u8>], all: bool, choices: &[usize]) {
@@ -355,7 +371,9 @@ fn check_compiled(
     let mut matcher = matcher;
     let mut text = Vec::new();
     for &choice in choices {
-        check_place(&matcher, &productive, vocab, &text, all);
+        if !check_place(&matcher, &productive, vocab, &text, all) {
+            return;
+        }
         let ids = matcher.next_token_mask().unwrap().token_ids();
         let id = ids[choice % ids.len()];
         if id == EOS {

@@ -180,6 +180,8 @@ impl Job<'_> {
                     CompileError::JsonSchema { pointer, message } => {
                         locate(rule, offset, format!("schema, at `#{pointer}`: {message}"))
                     }
+                    // That of a tag's schema is known already.
+                    other if schema.place.is_some() => other,
                     other => in_schema(other, locate(rule, offset, String::new())),
                 })?;
             json.push(state);
