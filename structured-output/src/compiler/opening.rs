@@ -179,6 +179,10 @@ impl Job<'_> {
                 Ok(answer) => return Ok(Found::Answer(answer)),
                 Err(MatcherError::StepsExhausted { .. }) => return Ok(Found::Exceeds),
                 Err(MatcherError::AllowanceSpent) => self.engine.let_others_pass(),
+                Err(MatcherError::StatesExhausted { .. }) => {
+                    self.lacks_room();
+                    return Ok(Found::Unknown);
+                }
                 Err(_) => return Ok(Found::Unknown),
             }
         }
