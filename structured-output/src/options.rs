@@ -181,8 +181,8 @@ pub struct Limits {
     /// Steps of one call on a matcher: nodes of the vocabulary's trie that are visited, plus
     /// derivatives that are computed, plus an eighth of the operands of formulas. Default 2,000,000, some
     /// tenths of a second. The same work is done once; a state that was asked for before costs none. Of a
-    /// JSON Schema the first mask, and whether there is a value at each place, are found out by its
-    /// compilation, which then fails.
+    /// JSON Schema with many alternatives the first mask, and whether there is a value at each place, are
+    /// found out by its compilation, which fails where that takes more.
     pub max_mask_steps: u64,
 }
 

@@ -148,25 +148,17 @@ fn the_steps_of_a_schema_are_its_own() {
             }),
             ..JsonSchemaOptions::default()
         };
-        let grammar = COMPILER.compile_json_schema(schema, &options)?;
+        let grammar = COMPILER.compile_json_schema(schema, &options).unwrap();
         let mut matcher = GrammarMatcher::new(&grammar);
         // It stays where the matcher gets another allowance.
         matcher.set_allowance(Some(1_000_000));
         let tokens: Vec<u32> = r#"{"abc":"u1v"}"#.bytes().map(u32::from).collect();
-        Ok(matcher.accept_tokens(&tokens))
+        matcher.accept_tokens(&tokens)
     };
-    // The first mask is made when it is compiled.
-    let too_few = CompileError::LimitExceeded {
-        limit: "max_mask_steps",
-        max: 1,
-        place: Some("`#/properties/abc`".to_owned()),
-    };
-    assert_eq!(at_most(1), Err(too_few));
-    let exhausted = MatcherError::StepsExhausted { max: 10 };
-    assert_eq!(at_most(10), Ok(Err(exhausted)));
-    assert_eq!(at_most(100_000), Ok(Ok(true)));
+    assert_eq!(at_most(1), Err(MatcherError::StepsExhausted { max: 1 }));
+    assert_eq!(at_most(100_000), Ok(true));
     // The compiler's own limit holds beside it.
-    assert_eq!(at_most(u64::MAX), Ok(Ok(true)));
+    assert_eq!(at_most(u64::MAX), Ok(true));
 }
 
 #[test]

@@ -66,6 +66,7 @@ pub(super) fn compile(
         looked: 0,
         max_looked: specification.1.max_steps,
         num_known: 0,
+        lacks_room: false,
     };
     let root = job.root_of(&specification.0, limits);
     let (bytes, is_dear, is_in_doubt) = (job.bytes, job.is_dear, job.is_in_doubt());
@@ -95,6 +96,8 @@ pub(super) struct Job<'a> {
     max_looked: u64,
     /// Expressions that it asked for and that were there already, at most: of others, or its own.
     num_known: usize,
+    /// Whether a matcher's call had too little memory, which others may have filled.
+    lacks_room: bool,
 }
 
 /// Parts of a syntax tree, or strings of a choice, per slice.
@@ -272,10 +275,17 @@ impl Job<'_> {
         Ok(result)
     }
 
-    /// Whether what others have left in the engine may be why the budget was enough.
+    /// Takes note that there was too little memory for a matcher's call.
+    pub(super) fn lacks_room(&mut self) {
+        self.lacks_room = true;
+    }
+
+    /// Whether what others have left in the engine may be why the budget was enough, or why not all was
+    /// looked at.
     fn is_in_doubt(&self) -> bool {
         let bytes = Lexicon::bytes_of(self.num_known);
-        self.states.saturating_add(self.num_known) > self.budget.max_states
+        self.lacks_room
+            || self.states.saturating_add(self.num_known) > self.budget.max_states
             || self.bytes.saturating_add(bytes) > self.budget.max_bytes
     }
 

@@ -42,6 +42,10 @@ impl Job<'_> {
         schema: &mut Compiled,
     ) -> Result<(), CompileError> {
         self.check_values(schema)?;
+        // Of a scalar the first mask is about one language, which no other part could be at fault for.
+        if !schema.compiler.may_be_dear() || schema.compiler.is_of_scalars() {
+            return Ok(());
+        }
         let start = GrammarState::Machine(root);
         let mask = |engine: &Engine, allowance: &Allowance| engine.mask(start, allowance);
         if matches!(self.look(schema, mask)?, Found::Exceeds) {
@@ -179,7 +183,10 @@ impl Job<'_> {
                 Ok(answer) => return Ok(Found::Answer(answer)),
                 Err(MatcherError::StepsExhausted { .. }) => return Ok(Found::Exceeds),
                 Err(MatcherError::AllowanceSpent) => self.engine.let_others_pass(),
-                Err(_) => return Ok(Found::Unknown),
+                Err(_) => {
+                    self.lacks_room();
+                    return Ok(Found::Unknown);
+                }
             }
         }
         self.goes_on_apart()?;

@@ -192,6 +192,11 @@ impl SchemaCompiler {
         self.may_be_dear || self.is_deep
     }
 
+    /// Whether the whole schema allows scalars only, for a plain reason.
+    pub(crate) fn is_of_scalars(&self) -> bool {
+        is_of_scalars(&self.root)
+    }
+
     /// Whether one may be by itself, the values in it apart.
     pub(crate) fn may_part_be_dear(&self, part: &Part) -> bool {
         if self.is_deep {
