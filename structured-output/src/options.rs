@@ -170,6 +170,11 @@ pub struct Limits {
     pub max_rules: usize,
     /// Parts of a grammar: strings, classes, names, groups, repetitions. Default 500,000.
     pub max_grammar_nodes: usize,
+    /// In how many ways the triggers of a dispatch may begin within each other: for each, its free text
+    /// is read once more. Default 1,024.
+    pub max_trigger_overlaps: usize,
+    /// Grammars of Lark within each other (`%lark`). Default 16.
+    pub max_nested_grammars: usize,
     /// Ways in which a text may be read at once: items of a parser's state, and places that one of
     /// them returns to. Default 16,384.
     pub max_items: usize,
@@ -196,6 +201,8 @@ impl Default for Limits {
             max_choices: 100_000,
             max_rules: 100_000,
             max_grammar_nodes: 500_000,
+            max_trigger_overlaps: 1_024,
+            max_nested_grammars: 16,
             max_items: 16_384,
             max_schema_nodes: 200_000,
             max_enum_entries: 100_000,

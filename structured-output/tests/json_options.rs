@@ -175,7 +175,8 @@ fn options_are_read_by_their_names() {
         "limits": {
             "max_source_bytes": 1, "max_nesting": 2, "max_regex_nodes": 3, "max_repetition": 4,
             "max_choices": 5, "max_rules": 6, "max_grammar_nodes": 7, "max_items": 8,
-            "max_schema_nodes": 9, "max_enum_entries": 10, "max_mask_steps": 11
+            "max_schema_nodes": 9, "max_enum_entries": 10, "max_mask_steps": 11,
+            "max_trigger_overlaps": 12, "max_nested_grammars": 13
         }
     }"#;
     let documents = [("http://a/b", r#"{"type":"null"}"#), ("http://a/c", "true")];
@@ -202,6 +203,8 @@ fn options_are_read_by_their_names() {
             max_schema_nodes: 9,
             max_enum_entries: 10,
             max_mask_steps: 11,
+            max_trigger_overlaps: 12,
+            max_nested_grammars: 13,
         }),
     };
     assert_eq!(JsonSchemaOptions::from_json(text), Ok(expected));

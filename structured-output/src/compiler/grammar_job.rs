@@ -29,6 +29,8 @@ impl SyntaxLimits {
             max_nodes: limits.max_grammar_nodes,
             max_nesting: limits.max_nesting,
             max_repetition: limits.max_repetition,
+            max_trigger_overlaps: limits.max_trigger_overlaps,
+            max_nested_grammars: limits.max_nested_grammars,
             regex: limits.regex(),
         }
     }
@@ -104,8 +106,22 @@ impl Job<'_> {
         }
     }
 
-    /// A grammar from a rule on.
+    /// A grammar from a rule on. A limit that no single rule is known to exceed is told at that rule.
     pub(super) fn grammar(
+        &mut self,
+        grammar: Grammar,
+        root: RuleId,
+        limits: &Limits,
+        locate: Locate<'_>,
+    ) -> Result<GrammarState, CompileError> {
+        let start = grammar.rules.get(root);
+        let (offset, name) = start.map_or((0, "".into()), |rule| (rule.offset, rule.name.clone()));
+        let state = self.compiled_from_rule(grammar, root, limits, locate);
+        let checked = state.and_then(|state| self.check_grammar(state).map(|()| state));
+        checked.map_err(|error| at_place(error, locate(root, offset, String::new()), Some(&name)))
+    }
+
+    fn compiled_from_rule(
         &mut self,
         grammar: Grammar,
         root: RuleId,
@@ -253,7 +269,7 @@ impl Job<'_> {
         done
     }
 
-    /// The last step: refuses a grammar without any completion by tokens.
+    /// Refuses a grammar without any completion by tokens.
     pub(super) fn check_grammar(&mut self, root: GrammarState) -> Result<(), CompileError> {
         match root {
             GrammarState::Machine(state) => self.check_completable(state),

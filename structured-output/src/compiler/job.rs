@@ -127,9 +127,9 @@ impl Job<'_> {
                 machine(root)
             }
             JsonObject(options) => machine(self.json_object(options, limits)?),
-            Ebnf { grammar, root } => self.ebnf(grammar, root, limits)?,
-            Lark(grammar) => self.lark(grammar, limits)?,
-            StructuralTag(tag) => self.structural_tag(tag, limits)?,
+            Ebnf { grammar, root } => return self.ebnf(grammar, root, limits),
+            Lark(grammar) => return self.lark(grammar, limits),
+            StructuralTag(tag) => return self.structural_tag(tag, limits),
         };
         let Some((start, mut schema)) = compiled else {
             return self.check_grammar(root).map(|()| root);

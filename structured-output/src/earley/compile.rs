@@ -11,7 +11,7 @@ use super::length::{Weights, lengths, of_rule};
 use super::lower::{Folded, LowerError, Lowering, NamedToken, Value};
 use super::parser::{Parser, StateId};
 use super::program::{Call, Lexeme, NewNode, NodeId, TokensLeft};
-use super::simplify::{deterministic, loops, merged, without_epsilons};
+use super::simplify::{deterministic, loops, merged, without_epsilons, without_silent_cycles};
 use super::token_set::TokenRuns;
 use crate::grammar_syntax::{EmbeddedSchema, Grammar, RuleId, TokenSet};
 use crate::lexical::search::DEAD;
@@ -288,6 +288,7 @@ impl Compilation {
         }
         prune(graph, &self.weights, fuel)?;
         without_left_recursion(graph, fuel)?;
+        without_silent_cycles(graph, fuel)?;
         without_epsilons(graph, fuel)?;
         deterministic(graph, fuel)?;
         prune(graph, &self.weights, fuel)?;

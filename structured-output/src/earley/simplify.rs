@@ -3,6 +3,7 @@
 use hashbrown::HashMap;
 
 use super::graph::{Graph, Label, NO_NODE, Node};
+use super::order::components;
 use crate::lexical::{Fuel, OutOfFuel};
 
 /// Marks what a walk has seen, and forgets it at once for the next.
@@ -29,6 +30,47 @@ impl Seen {
     pub(super) fn insert(&mut self, node: u32) -> bool {
         std::mem::replace(&mut self.marks[node as usize], self.round) != self.round
     }
+}
+
+/// Makes one node of all that lead to each other without reading: they read the same. Where the rules
+/// of a left recursion may all be empty, these are most nodes, and to each of them the next step would
+/// give the edges of all others. Nothing may lead to the start of a rule.
+pub(super) fn without_silent_cycles(graph: &mut Graph, fuel: &mut Fuel) -> Result<(), OutOfFuel> {
+    if graph.nodes.iter().all(|node| node.epsilons.is_empty()) {
+        return Ok(());
+    }
+    fuel.burn(graph.nodes.len() as u64)?;
+    let mut stands_for: Vec<u32> = (0..graph.nodes.len() as u32).collect();
+    let nodes = &graph.nodes;
+    let cycles = components(nodes.len(), |node| &nodes[node].epsilons);
+    for cycle in cycles.iter().filter(|cycle| cycle.len() > 1) {
+        let mut whole = Node::default();
+        for &member in cycle {
+            let member_node = std::mem::take(&mut graph.nodes[member as usize]);
+            stands_for[member as usize] = cycle[0];
+            whole.accepting |= member_node.accepting;
+            whole.edges.extend(member_node.edges);
+            whole.epsilons.extend(member_node.epsilons);
+        }
+        graph.nodes[cycle[0] as usize] = whole;
+    }
+    for (id, node) in (0..).zip(&mut graph.nodes) {
+        fuel.burn((node.edges.len() + node.epsilons.len()) as u64)?;
+        for to in node.edges.iter_mut().map(|edge| &mut edge.1) {
+            *to = stands_for[*to as usize];
+        }
+        for to in &mut node.epsilons {
+            *to = stands_for[*to as usize];
+        }
+        node.epsilons.retain(|&to| to != id);
+        node.epsilons.sort_unstable();
+        node.epsilons.dedup();
+        if !node.edges.is_sorted() {
+            node.edges.sort_unstable();
+        }
+        node.edges.dedup();
+    }
+    Ok(())
 }
 
 /// Gives each node the edges of all nodes that it leads to without reading. Nodes to which no other

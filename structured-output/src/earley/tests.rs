@@ -17,6 +17,8 @@ pub(super) const LIMITS: SyntaxLimits = SyntaxLimits {
     max_nodes: 10_000,
     max_nesting: 100,
     max_repetition: i32::MAX as u32,
+    max_trigger_overlaps: 1000,
+    max_nested_grammars: 16,
     regex: crate::regex::RegexLimits {
         max_nodes: 10_000,
         max_nesting: 100,

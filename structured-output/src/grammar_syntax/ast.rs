@@ -174,6 +174,8 @@ pub(crate) struct SyntaxLimits {
     pub(crate) max_nodes: usize,
     pub(crate) max_nesting: usize,
     pub(crate) max_repetition: u32,
+    pub(crate) max_trigger_overlaps: usize,
+    pub(crate) max_nested_grammars: usize,
     pub(crate) regex: regex::RegexLimits,
 }
 

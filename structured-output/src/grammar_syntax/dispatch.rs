@@ -1,6 +1,8 @@
 //! Free text until a trigger, then what belongs to it, then perhaps free text again.
 
-use super::ast::{Grammar, NodeId, NodeKind, RuleBuilder, SyntaxError, SyntaxLimits, TokenSet};
+use super::ast::{
+    Grammar, NodeId, NodeKind, RuleBuilder, RuleId, SyntaxError, SyntaxLimits, TokenSet,
+};
 use super::cursor::cut;
 use super::piece_trie::trie;
 use super::words::{Words, holding, overlaps};
@@ -8,9 +10,6 @@ use crate::lexical::UNBOUNDED;
 
 /// So many bytes of strings that are made count as a part of the grammar.
 const BYTES_PER_PART: usize = 16;
-
-/// In how many ways triggers may begin within each other: for each, free text is read once more.
-const MAX_CLASSES: usize = 1_024;
 
 /// A tag in free text.
 pub(crate) struct Tag {
@@ -35,10 +34,19 @@ pub(crate) struct Dispatch {
     pub(crate) at_least_one: bool,
 }
 
+/// A tag among free tokens.
+pub(crate) struct TokenTag {
+    /// What tells it: after it, the tag must follow.
+    pub(crate) trigger: TokenSet,
+    /// The rule of the trigger, where that has one, so that an error in it is told by its own place.
+    pub(crate) rule: Option<RuleId>,
+    pub(crate) content: NodeId,
+}
+
 /// Free tokens with triggers that are tokens.
 pub(crate) struct TokenDispatch {
     pub(crate) offset: usize,
-    pub(crate) tags: Vec<(TokenSet, NodeId)>,
+    pub(crate) tags: Vec<TokenTag>,
     /// Tokens that don't occur between tags.
     pub(crate) excludes: TokenSet,
     pub(crate) is_loop: bool,
@@ -118,12 +126,12 @@ impl Dispatch {
         excludes.extend(tags.iter().map(|tag| tag.trigger.clone()));
         let words = Words::new(excludes);
         let overlaps = overlaps(triggers, &words).ok_or_else(|| limits.too_many_nodes(offset))?;
-        if overlaps.classes.len() > MAX_CLASSES {
-            let message = format!(
-                "triggers begin within each other in more than {MAX_CLASSES} ways: begin all of \
-                 them with a sign that stands nowhere else in them"
-            );
-            return Err(SyntaxError::new(offset, message));
+        if overlaps.classes.len() > limits.max_trigger_overlaps {
+            return Err(SyntaxError::Limit {
+                limit: "max_trigger_overlaps",
+                max: limits.max_trigger_overlaps as u64,
+                offset,
+            });
         }
         // Tags by what may stand before them.
         let mut groups = vec![Vec::new(); 1 + overlaps.classes.len()];
@@ -195,11 +203,15 @@ impl TokenDispatch {
         let mut free = self.excludes;
         free.negated = true;
         let mut ways = Vec::with_capacity(self.tags.len());
-        for (trigger, content) in self.tags {
-            free.ranges.extend_from_slice(&trigger.ranges);
-            free.names.extend_from_slice(&trigger.names);
-            let trigger = rule.push(offset, NodeKind::Tokens(trigger));
-            ways.push(rule.concat(offset, vec![trigger, content]));
+        for tag in self.tags {
+            free.ranges.extend_from_slice(&tag.trigger.ranges);
+            free.names.extend_from_slice(&tag.trigger.names);
+            let trigger = match tag.rule {
+                Some(of_trigger) => NodeKind::Rule(of_trigger),
+                None => NodeKind::Tokens(tag.trigger),
+            };
+            let trigger = rule.push(offset, trigger);
+            ways.push(rule.concat(offset, vec![trigger, tag.content]));
         }
         let tags = rule.push(offset, NodeKind::Alternate(ways));
         let token = rule.push(offset, NodeKind::Tokens(free));

@@ -3,7 +3,7 @@
 
 use super::ast::{NodeId, NodeKind, SyntaxError, TokenSet};
 use super::cursor::cut;
-use super::dispatch::{Dispatch, Tag, TokenDispatch};
+use super::dispatch::{Dispatch, Tag, TokenDispatch, TokenTag};
 use super::ebnf::Parser;
 use super::substring::Substrings;
 
@@ -171,7 +171,11 @@ impl<'a> Parser<'a, '_> {
                     }
                     ([Argument::Number(id), Argument::Rule(rule, at)], true) => {
                         let content = self.reference(rule, *at)?;
-                        tokens.tags.push((TokenSet::of_id(*id), content));
+                        tokens.tags.push(TokenTag {
+                            trigger: TokenSet::of_id(*id),
+                            rule: None,
+                            content,
+                        });
                     }
                     _ => {
                         return Err(SyntaxError::new(

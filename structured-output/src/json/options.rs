@@ -92,6 +92,8 @@ fn limits(value: &Value) -> Result<Limits, CompileError> {
             "max_choices" => &mut limits.max_choices,
             "max_rules" => &mut limits.max_rules,
             "max_grammar_nodes" => &mut limits.max_grammar_nodes,
+            "max_trigger_overlaps" => &mut limits.max_trigger_overlaps,
+            "max_nested_grammars" => &mut limits.max_nested_grammars,
             "max_items" => &mut limits.max_items,
             "max_schema_nodes" => &mut limits.max_schema_nodes,
             "max_enum_entries" => &mut limits.max_enum_entries,

@@ -20,7 +20,37 @@ fn what_is_wrong_with_a_structural_tag_is_told_with_its_pointer() {
         ),
         (
             r#"{"format": {"type": "const_string", "value": 1}}"#,
-            "at `#/format/value`: `value` must be a string",
+            "at `#/format/value`: `value` must be a string, not `1`",
+        ),
+        // A null where something must be is no field that is missing.
+        (
+            r#"{"format": {"type": "const_string", "value": null}}"#,
+            "at `#/format/value`: `value` must be a string, not `null`",
+        ),
+        (
+            r#"{"format": {"type": "sequence", "elements": null}}"#,
+            "at `#/format/elements`: `elements` must be an array, not `null`",
+        ),
+        (
+            r#"{"format": {"type": "star", "content": null}}"#,
+            "at `#/format/content`: `null` is not an object",
+        ),
+        (
+            r#"{"format": null}"#,
+            "at `#/format`: `null` is not an object",
+        ),
+        (
+            r#"{"format": {"type": "repeat", "min": 0, "max": -2, "content": {"type": "any_text"}}}"#,
+            "at `#/format/max`: `max` must be a whole number from 0 to 2147483647, or -1 for no bound, not `-2`",
+        ),
+        (
+            r#"{"format": {"type": "repeat", "min": -1, "max": 2, "content": {"type": "any_text"}}}"#,
+            "at `#/format/min`: `min` must be a whole number from 0 to 2147483647, not `-1`",
+        ),
+        (
+            r#"{"format": {"type": "token_triggered_tags", "trigger_tokens": [66], "tags": [{"begin":
+            {"type": "token", "token": 65}, "content": {"type": "any_text"}, "end": ""}]}}"#,
+            "at `#/format/tags/0/begin`: `begin` is the token `65` and must be one of `trigger_tokens`",
         ),
         (
             r#"{"format": {"type": "any_text", "x": 1}}"#,

@@ -104,6 +104,6 @@ fn a_token_is_the_same_by_name_and_by_id() {
     let error = compiler()
         .compile_structural_tag(&tags("\"B\"", "65"))
         .unwrap_err();
-    let expected = "`tags/0/begin` is the token `65`, which must be one of the trigger tokens";
+    let expected = "at `#/format/tags/0/begin`: `begin` is the token `65` and must be one of";
     assert!(error.to_string().contains(expected), "{error}");
 }

@@ -122,16 +122,41 @@ fn tags_with_many_triggers_and_ends() {
 
 #[test]
 fn triggers_that_overlap_in_too_many_ways() {
-    let triggers = (0..2_000).flat_map(|n| [format!("c{n:04}a{n:04}"), format!("a{n:04}b")]);
+    let triggers = || (0..2_000).flat_map(|n| [format!("c{n:04}a{n:04}"), format!("a{n:04}b")]);
     let budget = CompileBudget::default();
-    let error = compiler().compile_specification(&dispatch(triggers), budget, &CancelFlag::new());
-    let message = error.unwrap_err().to_string();
-    assert!(
-        message.starts_with(
-            "grammar, line 1, column 10: triggers begin within each other in more than 1024 ways"
-        ),
-        "{message}"
+    let compile = |compiler: GrammarCompiler, what| {
+        compiler.compile_specification(&what, budget, &CancelFlag::new())
+    };
+    let message = |error: CompileError| error.to_string();
+    let error = compile(compiler(), dispatch(triggers())).unwrap_err();
+    let Some(rest) = message(error)
+        .strip_prefix(
+            "the grammar needs more than 1024 of `max_trigger_overlaps`, at line 1, column 10",
+        )
+        .map(str::to_owned)
+    else {
+        panic!("no such limit");
+    };
+    assert!(rest.starts_with(": "), "{rest}");
+    // In a structural tag by its pointer.
+    let pairs: Vec<String> = triggers()
+        .map(|trigger| format!(r#"["{trigger}", {{"type": "const_string", "value": "y"}}]"#))
+        .collect();
+    let tag = format!(
+        r#"{{"format": {{"type": "dispatch", "rules": [{}]}}}}"#,
+        pairs.join(",")
     );
+    let error = compile(compiler(), GrammarSpecification::StructuralTag(tag)).unwrap_err();
+    assert!(message(error).contains("of `max_trigger_overlaps`, at `#/format`"));
+    // The limit is a compiler's own.
+    let some = |n: usize| (0..n).flat_map(|n| [format!("c{n:04}a{n:04}"), format!("a{n:04}b")]);
+    let limits = |max_trigger_overlaps| Limits {
+        max_trigger_overlaps,
+        ..Limits::default()
+    };
+    assert!(compile(compiler_with(limits(10)), dispatch(some(100))).is_err());
+    let grammar = compile(compiler_with(limits(200)), dispatch(some(100))).unwrap();
+    assert!(is_text(&grammar, "free a0017by") && !is_text(&grammar, "free a0017bz"));
 }
 
 /// A trigger is bounded by what it says, not by how often it says it.

@@ -121,7 +121,17 @@ fn depth_is_bounded() {
     );
     assert!(message(&json).contains("max_nesting"));
     let nested = "start: %lark { ".repeat(1000);
-    assert!(message(&nested).contains("`%lark` is nested deeper than 16"));
+    assert_eq!(limit(&nested), "max_nested_grammars");
+    // `start: ` and sixteen times `%lark { start: ` before the brace of the seventeenth.
+    assert!(message(&nested).contains("more than 16 of `max_nested_grammars`, at line 1, column "));
+    let two = "start: %lark { start: %lark { start: \"a\" } }";
+    assert!(accepts(two, "a"));
+    let max_nested_grammars = 1;
+    let one = compiler_with(Limits {
+        max_nested_grammars,
+        ..Limits::default()
+    });
+    assert!(one.compile_lark(two).is_err());
     let not = format!("start: A\nA: {}\"a\"", "~".repeat(100_000));
     assert!(accepts(&not, "a"));
 }
@@ -416,4 +426,63 @@ fn hundreds_of_lazy_heads_are_compiled() {
 #[test]
 fn thousands_of_lazy_heads_take_too_many_steps() {
     assert_eq!(limit(&lazy_tools(4_000, 1, 0)), "max_steps");
+}
+
+fn nullable_rules(n: usize) -> String {
+    let mut grammar = "root ::= r0*\n".to_owned();
+    for i in 0..n {
+        let (a, b) = ((7 * i + 1) % n, (13 * i + 5) % n);
+        let letter = |by: usize| char::from(b'a' + (i / by % 26) as u8);
+        let word: String = [letter(1), letter(26), letter(7)].iter().collect();
+        writeln!(grammar, "r{i} ::= r{a} r{b} | \"{word}\" | \"\"").unwrap();
+    }
+    grammar
+}
+
+#[test]
+fn rules_that_may_all_be_empty() {
+    let (grammar, word) = (nullable_rules(300), "zad");
+    assert!(grammar.contains(&format!("\"{word}\"")));
+    assert!(accepts(&grammar, "") && accepts(&grammar, word));
+    assert!(accepts(&grammar, &word.repeat(50)));
+    assert!(!accepts(&grammar, "za"));
+    assert!(!accepts(&grammar, &format!("{word}{word}!")));
+}
+
+#[test]
+fn steps_that_no_single_rule_takes_are_told_at_the_start() {
+    let refused = |what: GrammarSpecification, max_steps| {
+        let budget = CompileBudget {
+            max_steps,
+            ..CompileBudget::default()
+        };
+        let compiled = compiler().compile_specification(&what, budget, &CancelFlag::new());
+        match compiled {
+            Err(CompileError::LimitExceeded { limit, place, .. }) => (limit, place),
+            other => panic!("{other:?}"),
+        }
+    };
+    let source = format!("\n{}", nullable_rules(100));
+    let ebnf = |max_steps| {
+        let what = GrammarSpecification::Ebnf {
+            grammar: source.clone(),
+            root: "root".to_owned(),
+        };
+        refused(what, max_steps)
+    };
+    // Wherever it is that they run out.
+    for max_steps in [1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000] {
+        let (limit, place) = ebnf(max_steps);
+        assert_eq!(limit, "max_steps");
+        assert!(place.unwrap().starts_with("line "), "{max_steps}");
+    }
+    let at_start = "line 2, column 1 (rule `root`)".to_owned();
+    assert_eq!(ebnf(64_000).1, Some(at_start));
+    let tag = serde_json::json!({"format": {"type": "grammar", "grammar": source}});
+    let (_, place) = refused(GrammarSpecification::StructuralTag(tag.to_string()), 64_000);
+    let place = place.unwrap();
+    assert!(
+        place.starts_with("`#/format/grammar`, line 2, column 1"),
+        "{place}"
+    );
 }

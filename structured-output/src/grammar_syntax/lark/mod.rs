@@ -34,9 +34,6 @@ pub(crate) fn parse(
     parse_nested(Cursor::new(source), 0, limits, grammar).map(|(start, _)| start)
 }
 
-/// How deep `%lark` may stand within `%lark`.
-const MAX_NESTED_GRAMMARS: usize = 16;
-
 /// Parses a grammar from a place of the source on: to its end, or, within `%lark { }`, to the brace.
 /// The start rule, and the place after the grammar.
 fn parse_nested<'a>(
@@ -46,10 +43,12 @@ fn parse_nested<'a>(
     grammar: &mut Grammar,
 ) -> Result<(RuleId, Cursor<'a>), SyntaxError> {
     let start = cursor.offset();
-    if nesting > MAX_NESTED_GRAMMARS {
-        return cursor.error(format!(
-            "`%lark` is nested deeper than {MAX_NESTED_GRAMMARS}"
-        ));
+    if nesting > limits.max_nested_grammars {
+        return Err(SyntaxError::Limit {
+            limit: "max_nested_grammars",
+            max: limits.max_nested_grammars as u64,
+            offset: start,
+        });
     }
     let ignored = grammar.declare("%ignore", start, limits)?;
     let mut parser = Parser {

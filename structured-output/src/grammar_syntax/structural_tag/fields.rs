@@ -55,7 +55,7 @@ impl<'a> Fields<'a> {
     }
 
     pub(super) fn required(&mut self, name: &str) -> Result<&'a Value, TagError> {
-        match self.optional(name) {
+        match self.nullable(name) {
             Some(value) => Ok(value),
             None => refuse(self.pointer, format!("the field `{name}` is missing")),
         }
@@ -64,14 +64,14 @@ impl<'a> Fields<'a> {
     pub(super) fn string(&mut self, name: &str) -> Result<&'a str, TagError> {
         match self.required(name)? {
             Value::String(text) => Ok(text),
-            _ => self.refuse(name, "must be a string"),
+            other => self.refuse(name, &format!("must be a string, not {}", shown(other))),
         }
     }
 
     pub(super) fn array(&mut self, name: &str) -> Result<&'a [Value], TagError> {
         match self.required(name)? {
             Value::Array(items) => Ok(items),
-            _ => self.refuse(name, "must be an array"),
+            other => self.refuse(name, &format!("must be an array, not {}", shown(other))),
         }
     }
 
@@ -88,7 +88,7 @@ impl<'a> Fields<'a> {
         match self.optional(name) {
             None => Ok(&[]),
             Some(Value::Array(items)) => Ok(items),
-            Some(_) => self.refuse(name, "must be an array"),
+            Some(other) => self.refuse(name, &format!("must be an array, not {}", shown(other))),
         }
     }
 
@@ -96,21 +96,37 @@ impl<'a> Fields<'a> {
         match self.optional(name) {
             None => Ok(default),
             Some(Value::Bool(flag)) => Ok(*flag),
-            Some(_) => self.refuse(name, "must be true or false"),
+            Some(other) => {
+                let message = format!("must be true or false, not {}", shown(other));
+                self.refuse(name, &message)
+            }
         }
     }
 
     /// A number of times, at most `max`.
     pub(super) fn count(&mut self, name: &str, max: u32) -> Result<Option<u32>, TagError> {
-        let message = format!("must be a whole number from 0 to {max}");
-        match self.optional(name) {
-            None => Ok(None),
-            Some(Value::Number(text)) => match text.parse::<u32>() {
-                Ok(count) if count <= max => Ok(Some(count)),
-                _ => self.refuse(name, &message),
-            },
-            Some(_) => self.refuse(name, &message),
+        self.count_or(name, max, "")
+    }
+
+    /// The same of a field that may also be something else, which is said in an error.
+    pub(super) fn count_or(
+        &mut self,
+        name: &str,
+        max: u32,
+        otherwise: &str,
+    ) -> Result<Option<u32>, TagError> {
+        let value = self.optional(name);
+        if let Some(Value::Number(text)) = value
+            && let Ok(count) = text.parse::<u32>()
+            && count <= max
+        {
+            return Ok(Some(count));
         }
+        value.map_or(Ok(None), |value| {
+            let value = shown(value);
+            let message = format!("must be a whole number from 0 to {max}{otherwise}, not {value}");
+            self.refuse(name, &message)
+        })
     }
 
     /// Strings that aren't empty.

@@ -121,7 +121,7 @@ impl Parser<'_> {
                 let is_open = fields.optional("max") == Some(&Value::Number("-1".into()));
                 let max = match is_open {
                     true => Some(UNBOUNDED),
-                    false => fields.count("max", limit)?,
+                    false => fields.count_or("max", limit, ", or -1 for no bound")?,
                 };
                 match (min, max) {
                     (Some(min), Some(max)) if min <= max => {

@@ -146,12 +146,12 @@ impl Parser<'_> {
         {
             return fields.refuse("type", "must be `structural_tag`");
         }
-        let root = match fields.optional("format") {
+        let format = fields.nullable("format");
+        let has_structures = fields.optional("structures").is_some();
+        let root = match format {
+            Some(Value::Null) | None if has_structures => self.structures(&mut fields)?,
             Some(format) => self.format(format, "/format", &Ends::default())?,
-            None if fields.optional("structures").is_none() => {
-                return refuse("", "the field `format` is missing");
-            }
-            None => self.structures(&mut fields)?,
+            None => return refuse("", "the field `format` is missing"),
         };
         fields.finish()?;
         Ok(root)

@@ -7,7 +7,7 @@ use hashbrown::HashSet;
 use super::super::Words;
 use super::super::ast::{Among, NodeId, NodeKind, RuleBuilder, RuleId, TokenSet};
 use super::super::cursor::cut;
-use super::super::dispatch::{Dispatch, Tag, TokenDispatch};
+use super::super::dispatch::{Dispatch, Tag, TokenDispatch, TokenTag};
 use super::super::words::Beginnings;
 use super::fields::{Fields, refuse, shown};
 use super::{Ends, Parser, TagError, at};
@@ -179,7 +179,11 @@ impl Parser<'_> {
         let mut dispatch = TokenDispatch::new(0);
         for (trigger, content, pointer) in self.rules(fields, rule)? {
             let trigger = self.token_set(trigger, &pointer, false)?;
-            dispatch.tags.push((trigger, content));
+            dispatch.tags.push(TokenTag {
+                trigger,
+                rule: None,
+                content,
+            });
         }
         dispatch.is_loop = fields.flag("loop", true)?;
         dispatch.excludes = with_ends(self.tokens(fields, "exclude_tokens")?, ends);
@@ -242,24 +246,47 @@ impl Parser<'_> {
             let trigger = self.token_set(&value, &token_pointer, false)?;
             let is_written = trigger.ranges.iter().all(|id| ids.contains(id))
                 && trigger.names.iter().all(|name| names.contains(&**name));
-            let trigger = TokenSet {
-                // By name and by id, a token may be the same: only a vocabulary says.
-                among: (!is_written).then(|| Among {
-                    set: Arc::clone(&triggers),
-                    otherwise: format!(
-                        "`tags/{index}/begin` is the token {}, which must be one of the \
-                         trigger tokens",
-                        shown(&value)
-                    )
-                    .into(),
-                }),
-                ..trigger
+            // By name and by id, a token may be the same: only a vocabulary says.
+            let of_trigger = match is_written {
+                true => None,
+                false => {
+                    let token = shown(&value);
+                    let otherwise =
+                        format!("`begin` is the token {token} and must be one of `trigger_tokens`");
+                    let among = Among {
+                        set: Arc::clone(&triggers),
+                        otherwise: otherwise.into(),
+                    };
+                    Some(self.trigger(&trigger, among, &pointer)?)
+                }
             };
             let content = rule.push(0, NodeKind::Rule(rest));
-            dispatch.tags.push((trigger, content));
+            dispatch.tags.push(TokenTag {
+                trigger,
+                rule: of_trigger,
+                content,
+            });
         }
         let kind = dispatch.build(rule);
         Ok(rule.push(0, kind))
+    }
+
+    /// A rule for a token that must be among others.
+    fn trigger(
+        &mut self,
+        trigger: &TokenSet,
+        among: Among,
+        pointer: &str,
+    ) -> Result<RuleId, TagError> {
+        let rule = self.declare(pointer)?;
+        let mut builder = RuleBuilder::default();
+        let tokens = TokenSet {
+            among: Some(among),
+            ..trigger.clone()
+        };
+        let body = builder.push(0, NodeKind::Tokens(tokens));
+        self.define(rule, pointer, builder, body)?;
+        Ok(rule)
     }
 
     pub(super) fn tags_with_separator(
