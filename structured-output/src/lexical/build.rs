@@ -185,6 +185,7 @@ impl Lexicon {
             self.merge_counters(&mut list);
             self.drop_dominated(&mut list);
             self.merge_later_counters(&mut list);
+            self.drop_outdone(&mut list);
             self.absorb(&mut list);
             self.drop_held(&mut list);
         }

@@ -6,7 +6,7 @@ use super::arena::{EPSILON, ExprId, Lexicon, Node, UNBOUNDED};
 
 /// What alternatives of [`Lexicon::drop_dominated`] have in common: `B` and `Z`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Nested {
+pub(super) struct Nested {
     body: ExprId,
     rest: ExprId,
     /// How many counts are within it: those with as many begin alike.
@@ -60,7 +60,7 @@ impl Later {
 }
 
 /// What an expression has in common with others, level by level, and how often each may still come.
-type Levels = [Option<(Nested, u32)>; MAX_LEVELS];
+pub(super) type Levels = [Option<(Nested, u32)>; MAX_LEVELS];
 
 impl Lexicon {
     /// Drops alternatives of counts within counts that others hold: with `B = x{1,m} T`, where `T`
@@ -184,7 +184,7 @@ impl Lexicon {
     /// `x{0,p} T B{0,q} Z` with `B = x{1,m} T` or `x{0,m} T`, where `T` may be empty and `p` is at
     /// most `m`: what they are, and `q`. Then, with `Z = U C{0,k} Y` and `C = B{1,n} U` or `B{0,n} U`, where
     /// `U` may be empty and `q` is below `n`: what these are, and `k`; and so on.
-    fn nested_counts(&self, expr: ExprId) -> Levels {
+    pub(super) fn nested_counts(&self, expr: ExprId) -> Levels {
         /// Factors of `T`.
         const MAX_FACTORS: usize = 4;
         let mut levels = Levels::default();

@@ -21,6 +21,7 @@
 //! | `lasting`, `harmless` | texts that lead to no dead state, of any length or of some |
 //! | `marks` | lexemes that differ in their mark only |
 //! | `counts` | counts within counts |
+//! | `outdone` | alternatives at one place that differ in counts |
 //! | `texts` | which languages hold runs of characters |
 //! | `saturate` | counters cut to what one token can tell apart |
 //! | `unicode` | sets of code points as UTF-8 |
@@ -40,6 +41,7 @@ mod fuel;
 mod harmless;
 mod lasting;
 mod marks;
+mod outdone;
 mod parts;
 mod residue;
 mod row;

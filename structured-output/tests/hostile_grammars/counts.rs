@@ -110,6 +110,50 @@ fn of_words_mean_what_they_say() {
     }
 }
 
+/// Counts within counts that text without a sign may be shared out among, with something between that has to come.
+#[test]
+fn of_nested_rules() {
+    for (grammar, unit, len) in [
+        (
+            "root ::= ((t \",\" | t){0,30} t \";\"?){1,30}\nt ::= ([a-z] [a-z0-9]?){1,7}",
+            "a",
+            150,
+        ),
+        (
+            "root ::= ((t [ab]){0,21} t){1,21}\nt ::= ([abc] [ab]?){0,7}",
+            "a",
+            150,
+        ),
+        (
+            "start: ((T T /[ab]/)~0..21 T)~1..21\nT: /([abc][ab]?){0,7}/",
+            "a",
+            100,
+        ),
+        (
+            "start: ((T /[ab]/)~0..21 T \"ab\"?)~1..21\nT: /([abc][ab]?){0,7}/",
+            "a",
+            150,
+        ),
+        (
+            r"start: /((([a-z]{2,50},?){2,50};?){2,50}\.?){2,50}/",
+            "abccc",
+            1_500,
+        ),
+    ] {
+        let grammar = compiler().compile_grammar(grammar).unwrap();
+        let text = unit.repeat(len / unit.len());
+        let Some(steps) = steps(&grammar, text.as_bytes()) else {
+            panic!("{unit} is refused");
+        };
+        let sums: Vec<u64> = steps
+            .chunks(len / 5)
+            .map(|chunk| chunk.iter().sum())
+            .collect();
+        println!("{unit}: {sums:?}, at most {}", steps.iter().max().unwrap());
+        assert!(*steps.iter().max().unwrap() < 1_000_000, "{sums:?}");
+    }
+}
+
 #[test]
 fn of_items() {
     let mut schema = r#"{"type":"integer"}"#.to_owned();
