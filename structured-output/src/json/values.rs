@@ -24,6 +24,8 @@ use crate::lexical::{ByteSet, EMPTY, ExprId, Fuel, Lexicon, OutOfFuel, UNBOUNDED
 const MAX_OPEN: usize = 16;
 /// Values that are listed at once where each list is made anew.
 const AT_ONCE: usize = 16;
+/// After so many values it is looked whether there is still room.
+const LOOK_AFTER: usize = 64;
 /// Nesting of the values that are listed.
 const MAX_NESTING: usize = 1000;
 
@@ -164,7 +166,8 @@ impl Programs {
         self.values.open.push(node);
         let listed = self.list_more(lexicon, node, &mut values, count, fuel);
         self.values.open.pop();
-        self.values.bytes += values.words.memory_bytes().saturating_sub(before);
+        let after = values.words.memory_bytes();
+        self.values.bytes = (self.values.bytes + after).saturating_sub(before);
         self.values.lists.insert(node, values);
         listed
     }
@@ -178,6 +181,9 @@ impl Programs {
         fuel: &mut Fuel,
     ) -> Result<(), OutOfFuel> {
         while values.found.len() < count {
+            if values.found.len() % LOOK_AFTER == 0 {
+                fuel.check_bytes(self.memory_bytes() + values.words.memory_bytes())?;
+            }
             match values.stage {
                 Stage::Plain => match values.words.next(lexicon, fuel)? {
                     Some(text) => drop(self.add_value(values, &text)),
