@@ -17,8 +17,6 @@ use crate::lexical::{ByteSet, ExprId, Fuel, Lexicon, OutOfFuel};
 /// So many keys are listed for an object. One that needs more is refused: each key that it has takes memory
 /// of the states, which is used up before.
 pub(super) const MAX_FRESH_KEYS: usize = 10_000;
-/// After so many keys it is looked whether there is still room.
-const KEYS_AT_ONCE: usize = 64;
 
 /// The strings of a language, each by its shortest spelling, as far as they were listed.
 #[derive(Default)]
@@ -77,12 +75,10 @@ impl Programs {
             if keys.len() >= MAX_FRESH_KEYS {
                 return Err(fuel.exhaust());
             }
-            if number % KEYS_AT_ONCE == 0 {
-                let held = self.memory_bytes() + strings.words.memory_bytes();
-                fuel.check_bytes(held + bytes)?;
-            }
+            let held = self.memory_bytes() + bytes;
+            fuel.check_bytes(held + strings.words.memory_bytes())?;
             let Some((string, text)) = strings.found.get(number) else {
-                let Some(text) = strings.words.next(lexicon, fuel)? else {
+                let Some(text) = strings.words.next(lexicon, held, fuel)? else {
                     break;
                 };
                 let string = unquote(&String::from_utf8_lossy(&text));

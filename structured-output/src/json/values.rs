@@ -24,8 +24,6 @@ use crate::lexical::{ByteSet, EMPTY, ExprId, Fuel, Lexicon, OutOfFuel, UNBOUNDED
 const MAX_OPEN: usize = 16;
 /// Values that are listed at once where each list is made anew.
 const AT_ONCE: usize = 16;
-/// After so many values it is looked whether there is still room.
-const LOOK_AFTER: usize = 64;
 /// Nesting of the values that are listed.
 const MAX_NESTING: usize = 1000;
 
@@ -181,11 +179,10 @@ impl Programs {
         fuel: &mut Fuel,
     ) -> Result<(), OutOfFuel> {
         while values.found.len() < count {
-            if values.found.len() % LOOK_AFTER == 0 {
-                fuel.check_bytes(self.memory_bytes() + values.words.memory_bytes())?;
-            }
+            let held = self.memory_bytes();
+            fuel.check_bytes(held + values.words.memory_bytes())?;
             match values.stage {
-                Stage::Plain => match values.words.next(lexicon, fuel)? {
+                Stage::Plain => match values.words.next(lexicon, held, fuel)? {
                     Some(text) => drop(self.add_value(values, &text)),
                     None => values.stage = Stage::Others,
                 },

@@ -50,16 +50,17 @@ impl Words {
         Ok(())
     }
 
-    /// The next text.
+    /// The next text, where so many bytes of states are held beside these.
     pub(super) fn next(
         &mut self,
         lexicon: &mut Lexicon,
+        held: usize,
         fuel: &mut Fuel,
     ) -> Result<Option<Vec<u8>>, OutOfFuel> {
         while let Some(Reverse((length, mut text, number))) = self.waiting.peek().cloned() {
             // Long beginnings are copied for each text that may follow.
             fuel.burn(1 + (text.len() / BYTES_A_STEP) as u64)?;
-            fuel.check_bytes(self.memory_bytes())?;
+            fuel.check_bytes(held + self.memory_bytes())?;
             match self.rests[number] {
                 Rest::One(language) => {
                     Programs::write_shortest(lexicon, language, &mut text, fuel)?;

@@ -50,8 +50,6 @@ fn own_weight(keyword: &str, value: &Value, schema: &[(String, Value)]) -> u32 {
             }
         }
         ("contains", _) if number("minContains") > 100.0 => DEAR_WEIGHT,
-        // Of several, all have to be met at once.
-        ("multipleOf", Value::Number(text)) => multiple_weight(text),
         // Elsewhere they may be said to be distinct.
         ("minItems", _) if number(keyword) > 1_000.0 => DEAR_WEIGHT,
         ("minProperties", _) if number(keyword) > 100.0 => DEAR_WEIGHT,
@@ -65,16 +63,6 @@ fn own_weight(keyword: &str, value: &Value, schema: &[(String, Value)]) -> u32 {
         _ => 0,
     };
     weight.min(DEAR_WEIGHT)
-}
-
-/// How many remainders a number may have, roughly, as a logarithm.
-fn multiple_weight(divisor: &str) -> u32 {
-    let magnitude = divisor.parse::<f64>().unwrap_or(0.0).log2().abs();
-    // Of what is no number, or none that can be had, there is no logarithm.
-    match magnitude.is_finite() {
-        true => magnitude as u32,
-        false => DEAR_WEIGHT,
-    }
 }
 
 fn length(length: usize) -> u32 {
