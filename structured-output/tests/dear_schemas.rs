@@ -335,3 +335,82 @@ fn the_limit_of_a_schema_is_its_own() {
          raise the limit"
     );
 }
+
+/// What an object or array has to have may be more than can be written: that is refused, and what tells
+/// it takes little memory, whatever the number is.
+#[test]
+fn counts_that_can_not_be_served_are_refused_cheaply() {
+    let counts = ["1000000", "4000000000", "18446744073709551616"];
+    for count in counts {
+        let object = format!(r#"{{"type":"object","minProperties":{count}}}"#);
+        let distinct = |items: &str| {
+            format!(r#"{{"type":"array","uniqueItems":true,"minItems":{count},"items":{items}}}"#)
+        };
+        let id = r#"{"type":"object","properties":{"id":{"type":"integer"}},"required":["id"]}"#;
+        let repeated =
+            format!(r#"{{"type":"array","not":{{"uniqueItems":true}},"minItems":{count}}}"#);
+        let dear = [
+            object,
+            distinct("true"),
+            distinct(r#"{"type":"integer"}"#),
+            distinct(id),
+            repeated,
+        ];
+        for dear in dear {
+            let schemas = [
+                (dear.clone(), "`#`"),
+                (
+                    format!(r#"{{"properties":{{"x":{dear}}}}}"#),
+                    "`#/properties/x`",
+                ),
+                (
+                    format!(r#"{{"anyOf":[{{"type":"string"}},{dear}]}}"#),
+                    "`#/anyOf/1`",
+                ),
+                (format!(r#"{{"type":"array","items":{dear}}}"#), "`#/items`"),
+            ];
+            for (schema, place) in schemas {
+                let compiler = compiler();
+                let refused = compiler.compile_json_schema(&schema, &JsonSchemaOptions::default());
+                let message = refused.unwrap_err().to_string();
+                assert!(message.contains(place), "{schema}: {message}");
+                let bytes = compiler.cache_bytes();
+                assert!(bytes < 60 << 20, "{schema}: {bytes}");
+            }
+        }
+        // Too few values are none, and there is another way.
+        let few = distinct(r#"{"enum":[1,2,3]}"#);
+        let schema = format!(r#"{{"anyOf":[{{"type":"string"}},{few}]}}"#);
+        let options = JsonSchemaOptions::default();
+        let grammar = compiler().compile_json_schema(&schema, &options).unwrap();
+        let mut matcher = GrammarMatcher::new(&grammar);
+        assert!(matcher.accept_token(u32::from(b'"')).unwrap());
+    }
+}
+
+/// What can be finished is served up to the number that is documented.
+#[test]
+fn counts_up_to_the_limit_are_served() {
+    let options = JsonSchemaOptions::default();
+    for (schema, is_served) in [
+        (r#"{"type":"object","minProperties":10000}"#, true),
+        (r#"{"type":"object","minProperties":10001}"#, false),
+        (r#"{"type":"object","maxProperties":4000000000}"#, true),
+        (
+            r#"{"type":"object","not":{"minProperties":4000000000}}"#,
+            true,
+        ),
+        (
+            r#"{"uniqueItems":true,"type":"array","minItems":2000}"#,
+            true,
+        ),
+        (
+            r#"{"uniqueItems":true,"type":"array","minItems":2001}"#,
+            false,
+        ),
+        (r#"{"type":"array","minItems":4000000000}"#, true),
+    ] {
+        let compiled = compiler().compile_json_schema(schema, &options);
+        assert_eq!(compiled.is_ok(), is_served, "{schema}");
+    }
+}

@@ -13,6 +13,7 @@ use super::plan::spelled;
 use super::programs::Programs;
 use super::value::unquote;
 use super::values::Listed;
+use crate::held::{allocated, with_room};
 use crate::lexical::{Fuel, Lexicon, OutOfFuel};
 
 /// So many values of a way are varied, the others are the same.
@@ -21,6 +22,8 @@ const MAX_VARIED: usize = 8;
 const MAX_ADDED: usize = 16;
 /// So many items are added.
 const MAX_LONGER: u32 = 2;
+/// So many bytes of a text are written in a step.
+pub(super) const BYTES_A_STEP: usize = 64;
 
 /// A way to write an array or object: what stands before each value, and the value.
 type Way = Vec<(Vec<u8>, NodeId)>;
@@ -232,6 +235,8 @@ impl Programs {
         let num_varied = lists.len().min(MAX_VARIED);
         let first = vec![0_usize; num_varied];
         let mut waiting = BinaryHeap::from([Reverse((length(&first), first, 0))]);
+        let held = self.memory_bytes();
+        let mut bytes = 0;
         while let Some(Reverse((_, chosen, from))) = waiting.pop() {
             fuel.burn(1 + way.len() as u64)?;
             let mut text = vec![opening];
@@ -244,6 +249,9 @@ impl Programs {
                 text.extend_from_slice(&lists[at][one].text);
             }
             text.push(closing);
+            bytes += with_room(size_of::<Vec<u8>>()) + allocated(text.capacity());
+            fuel.burn((text.len() / BYTES_A_STEP) as u64)?;
+            fuel.check_bytes(held + bytes)?;
             texts.push(text);
             if texts.len() >= count {
                 break;

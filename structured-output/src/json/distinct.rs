@@ -14,6 +14,10 @@ use super::programs::Programs;
 use super::values::ValueId;
 use crate::lexical::{Fuel, Lexicon, OutOfFuel};
 
+/// So many distinct items are counted that an array still needs. One that needs more is refused: the items
+/// that it has take memory of the states, which is used up before.
+const MAX_PLACES: usize = 2_000;
+
 /// How an array of distinct items ends.
 pub(super) enum Ending {
     /// With these items.
@@ -88,10 +92,16 @@ impl Programs {
         let Some(taken) = self.values_taken(set, fuel)? else {
             return Ok(Ending::Unknown);
         };
-        let num_places = needed.iter().map(|&(_, times)| times as usize).sum();
+        let num_places: usize = needed.iter().map(|&(_, times)| times as usize).sum();
         let mut groups: Vec<Places> = Vec::new();
         let mut by_node: HashMap<NodeId, usize> = HashMap::new();
         let mut next = 0;
+        if num_places > MAX_PLACES {
+            return match is_only && self.has_too_few(lexicon, &needed, &taken, fuel)? {
+                true => Ok(Ending::Never),
+                false => Err(fuel.exhaust()),
+            };
+        }
         for (node, times) in needed {
             let places = next..next + times as usize;
             next = places.end;
@@ -208,6 +218,23 @@ impl Programs {
         fuel.burn(items.len() as u64 / OPERANDS_PER_STEP)?;
         let values = items.iter().map(|&item| self.values.of_constant(item));
         Ok(values.collect())
+    }
+
+    /// Whether one of some nodes surely has fewer values left than are to be of it, however few those are.
+    fn has_too_few(
+        &mut self,
+        lexicon: &mut Lexicon,
+        needed: &[(NodeId, u32)],
+        taken: &HashSet<ValueId>,
+        fuel: &mut Fuel,
+    ) -> Result<bool, OutOfFuel> {
+        for &(node, times) in needed {
+            let left = self.values_left(lexicon, node, taken, MAX_PLACES, fuel)?;
+            if left.len() < times as usize && self.values.are_all(node) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// The numbers of a node's values that are not taken, no more than one for each place and another.

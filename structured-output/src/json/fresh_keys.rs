@@ -14,6 +14,10 @@ use super::words::{Rest, Words};
 use crate::held::{allocated, with_room};
 use crate::lexical::{ByteSet, ExprId, Fuel, Lexicon, OutOfFuel};
 
+/// So many keys are listed for an object. One that needs more is refused: each key that it has takes memory
+/// of the states, which is used up before.
+pub(super) const MAX_FRESH_KEYS: usize = 10_000;
+
 /// The strings of a language, each by its shortest spelling, as far as they were listed.
 #[derive(Default)]
 pub(super) struct Strings {
@@ -25,6 +29,13 @@ pub(super) struct Strings {
 }
 
 impl Programs {
+    /// Whether so many keys of a class were listed already.
+    pub(super) fn has_listed_keys(&self, at: ObjectAt, class: usize, count: usize) -> bool {
+        let language = self.plan(at.plan).classes[class];
+        let strings = self.values.strings.get(&language);
+        strings.is_some_and(|strings| strings.found.len() >= count)
+    }
+
     /// So many keys of a class that an object doesn't have yet, as they are written, or as many as there
     /// are: the shortest ones.
     pub(super) fn fresh_keys(
@@ -40,7 +51,7 @@ impl Programs {
         let before = strings.words.memory_bytes();
         let keys = self.fresh_strings(lexicon, (language, &mut strings), at.seen, count, fuel);
         let after = strings.words.memory_bytes();
-        self.values.bytes += after.saturating_sub(before);
+        self.values.bytes = (self.values.bytes + after).saturating_sub(before);
         self.values.strings.insert(language, strings);
         keys
     }
@@ -59,10 +70,15 @@ impl Programs {
             strings.has_begun = true;
         }
         let mut keys = Vec::new();
-        let mut number = 0;
+        let (mut number, mut bytes) = (0, 0);
         while keys.len() < count {
+            if keys.len() >= MAX_FRESH_KEYS {
+                return Err(fuel.exhaust());
+            }
+            let held = self.memory_bytes() + bytes;
+            fuel.check_bytes(held + strings.words.memory_bytes())?;
             let Some((string, text)) = strings.found.get(number) else {
-                let Some(text) = strings.words.next(lexicon, fuel)? else {
+                let Some(text) = strings.words.next(lexicon, held, fuel)? else {
                     break;
                 };
                 let string = unquote(&String::from_utf8_lossy(&text));
@@ -78,6 +94,7 @@ impl Programs {
             };
             number += 1;
             if !self.seen.has(seen, string) {
+                bytes += with_room(size_of::<Vec<u8>>()) + allocated(text.len());
                 keys.push(text.to_vec());
             }
         }

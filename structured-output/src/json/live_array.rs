@@ -13,6 +13,9 @@ use super::programs::Programs;
 use crate::lexical::search::FARTHEST;
 use crate::lexical::{Fuel, Lexicon, OutOfFuel};
 
+/// So many places are met at most in the search for an array's end: each takes memory of the states.
+pub(super) const MAX_MET: usize = 20_000;
+
 impl Programs {
     /// Length of a short rest of an array after an item; [`DEAD`] where there is none.
     pub(super) fn array_cost(
@@ -152,6 +155,9 @@ impl Programs {
         let mut queue = BinaryHeap::from([Reverse((0_u32, start))]);
         while let Some(Reverse((cost, formula))) = queue.pop() {
             fuel.burn(1)?;
+            if best.len() > MAX_MET {
+                return Err(fuel.exhaust());
+            }
             if best.get(&formula).is_some_and(|known| known.0 < cost) {
                 continue;
             }

@@ -203,6 +203,13 @@ impl Programs {
                 return Ok(true);
             }
         }
+        // Of the keys that were listed the object has at most as many as it has members.
+        let enough = (needed as usize).saturating_add(count as usize);
+        for (class, &value) in plain.values[plain.required.len()..].iter().enumerate() {
+            if self.has_listed_keys(at, class, enough) && self.cost(lexicon, value, fuel)? != DEAD {
+                return Ok(true);
+            }
+        }
         let members = self.plain_members_to_end(lexicon, at, plain, count, fuel)?;
         Ok(members.is_some())
     }

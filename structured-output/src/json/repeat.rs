@@ -11,6 +11,7 @@ use hashbrown::{HashMap, HashSet};
 use super::derive::Event;
 use super::formula::{FormulaId, SetId};
 use super::live::DEAD;
+use super::live_array::MAX_MET;
 use super::node::{ANYTHING, NodeId};
 use super::programs::Programs;
 use crate::lexical::{Fuel, Lexicon, OutOfFuel};
@@ -93,6 +94,9 @@ impl Programs {
         let mut queue = BinaryHeap::from([Reverse((0_u32, start))]);
         while let Some(Reverse((cost, place))) = queue.pop() {
             fuel.burn(1)?;
+            if best.len() > MAX_MET {
+                return Err(fuel.exhaust());
+            }
             if best.get(&place).is_some_and(|known| known.0 < cost) {
                 continue;
             }

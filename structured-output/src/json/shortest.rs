@@ -1,5 +1,6 @@
 //! Short texts, written out: of a node, of a language.
 
+use super::composites::BYTES_A_STEP;
 use super::live::{DEAD, MAX_NESTING};
 use super::node::{Kinds, NodeId};
 use super::programs::Programs;
@@ -53,12 +54,15 @@ impl Programs {
             }
             text.push(b'[');
             if let Some(items) = self.costs.text_ways.get(&formula) {
+                let bytes: usize = items.iter().map(|item| item.len() + 1).sum();
+                fuel.burn((bytes / BYTES_A_STEP) as u64)?;
                 text.extend_from_slice(&items.join(&b","[..]));
             } else if let Some(items) = self.costs.item_ways.get(&formula).cloned() {
                 for (index, item) in items.iter().enumerate() {
                     if index > 0 {
                         text.push(b',');
                     }
+                    fuel.burn(1)?;
                     self.write(lexicon, *item, text, fuel)?;
                 }
             } else if let Some(mut plain) = self.plain_array(formula) {
@@ -69,6 +73,7 @@ impl Programs {
                         if !std::mem::take(&mut is_first) {
                             text.push(b',');
                         }
+                        fuel.burn(1)?;
                         self.write(lexicon, item, text, fuel)?;
                     }
                 }
@@ -83,6 +88,7 @@ impl Programs {
             if index > 0 {
                 text.push(b',');
             }
+            fuel.burn(1 + (key.len() / BYTES_A_STEP) as u64)?;
             text.extend_from_slice(key);
             text.push(b':');
             self.write(lexicon, *value, text, fuel)?;

@@ -164,7 +164,8 @@ impl Programs {
         self.values.open.push(node);
         let listed = self.list_more(lexicon, node, &mut values, count, fuel);
         self.values.open.pop();
-        self.values.bytes += values.words.memory_bytes().saturating_sub(before);
+        let after = values.words.memory_bytes();
+        self.values.bytes = (self.values.bytes + after).saturating_sub(before);
         self.values.lists.insert(node, values);
         listed
     }
@@ -178,8 +179,10 @@ impl Programs {
         fuel: &mut Fuel,
     ) -> Result<(), OutOfFuel> {
         while values.found.len() < count {
+            let held = self.memory_bytes();
+            fuel.check_bytes(held + values.words.memory_bytes())?;
             match values.stage {
-                Stage::Plain => match values.words.next(lexicon, fuel)? {
+                Stage::Plain => match values.words.next(lexicon, held, fuel)? {
                     Some(text) => drop(self.add_value(values, &text)),
                     None => values.stage = Stage::Others,
                 },

@@ -3,8 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use super::composites::BYTES_A_STEP;
 use super::programs::Programs;
-use crate::held::allocated;
+use crate::held::{allocated, with_room};
 use crate::lexical::search::DEAD;
 use crate::lexical::{ByteSet, ExprId, Fuel, Lexicon, OutOfFuel};
 
@@ -25,6 +26,8 @@ pub(super) enum Rest {
 pub(super) struct Words {
     waiting: BinaryHeap<Waiting>,
     rests: Vec<Rest>,
+    /// Bytes of the beginnings.
+    text_bytes: usize,
 }
 
 impl Words {
@@ -40,24 +43,28 @@ impl Words {
         let distance = lexicon.distance(language, fuel)?;
         if distance != DEAD {
             let length = distance.saturating_add(text.len() as u32);
+            self.text_bytes += allocated(text.len());
             self.waiting.push(Reverse((length, text, self.rests.len())));
             self.rests.push(rest);
         }
         Ok(())
     }
 
-    /// The next text.
+    /// The next text, where so many bytes of states are held beside these.
     pub(super) fn next(
         &mut self,
         lexicon: &mut Lexicon,
+        held: usize,
         fuel: &mut Fuel,
     ) -> Result<Option<Vec<u8>>, OutOfFuel> {
         while let Some(Reverse((length, mut text, number))) = self.waiting.peek().cloned() {
-            fuel.burn(1)?;
+            // Long beginnings are copied for each text that may follow.
+            fuel.burn(1 + (text.len() / BYTES_A_STEP) as u64)?;
+            fuel.check_bytes(held + self.memory_bytes())?;
             match self.rests[number] {
                 Rest::One(language) => {
                     Programs::write_shortest(lexicon, language, &mut text, fuel)?;
-                    self.waiting.pop();
+                    self.pop();
                     return Ok(Some(text));
                 }
                 Rest::Language(language, others) => {
@@ -78,7 +85,7 @@ impl Words {
                         self.push(lexicon, other, Rest::Language(language, others), fuel)?;
                     }
                     // What was pushed is no less, and of equal length it is greater.
-                    self.waiting.pop();
+                    self.pop();
                     if lexicon.is_nullable(language) && text.len() as u32 == length {
                         return Ok(Some(text));
                     }
@@ -88,13 +95,16 @@ impl Words {
         Ok(None)
     }
 
+    fn pop(&mut self) {
+        if let Some(Reverse((_, text, _))) = self.waiting.pop() {
+            self.text_bytes -= allocated(text.len());
+        }
+    }
+
     pub(super) fn memory_bytes(&self) -> usize {
-        let waiting = self
-            .waiting
-            .iter()
-            .map(|Reverse((_, text, _))| allocated(text.len()));
-        waiting.sum::<usize>()
-            + self.waiting.len() * size_of::<Waiting>()
-            + self.rests.len() * size_of::<Rest>()
+        self.text_bytes
+            + with_room(
+                self.waiting.len() * size_of::<Waiting>() + self.rests.len() * size_of::<Rest>(),
+            )
     }
 }

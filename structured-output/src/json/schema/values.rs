@@ -50,6 +50,8 @@ fn own_weight(keyword: &str, value: &Value, schema: &[(String, Value)]) -> u32 {
             }
         }
         ("contains", _) if number("minContains") > 100.0 => DEAR_WEIGHT,
+        // Elsewhere they may be said to be distinct.
+        ("minItems", _) if number(keyword) > 1_000.0 => DEAR_WEIGHT,
         ("minProperties", _) if number(keyword) > 100.0 => DEAR_WEIGHT,
         ("contains" | "unevaluatedItems" | "unevaluatedProperties" | "minProperties", _) => SOME,
         ("patternProperties", Value::Object(map)) => SOME.saturating_mul(length(map.len())),
