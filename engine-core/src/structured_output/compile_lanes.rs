@@ -81,14 +81,20 @@ impl CompileLanes {
         drop(state);
         drop(cancelled);
         self.changed.notify_all();
-        sent?.map_err(|_| SendError::Closed)
+        match sent? {
+            Some(_) => Err(SendError::Closed),
+            None => Ok(()),
+        }
     }
 
     /// Queues a job that was begun, that of a running request, or of one that was let in before.
     pub(super) fn send(&self, job: CompileJob) -> Result<(), SendError> {
-        let sent = lock(&self.state).push(job);
+        let left = lock(&self.state).push(job);
         self.changed.notify_all();
-        sent.map_err(|_| SendError::Closed)
+        match left {
+            Some(_) => Err(SendError::Closed),
+            None => Ok(()),
+        }
     }
 
     /// Sleeps until there is a job for a thread with a duty; `None` where there will be no more.
@@ -143,9 +149,9 @@ impl State {
     }
 
     /// Queues a job; it comes back where there are no threads any more.
-    fn push(&mut self, job: CompileJob) -> Result<(), CompileJob> {
+    fn push(&mut self, job: CompileJob) -> Option<CompileJob> {
         if self.is_closed {
-            return Err(job);
+            return Some(job);
         }
         let lane = self.lane(job.turn.duty);
         let queue = match &job.purpose {
@@ -153,7 +159,7 @@ impl State {
             Purpose::Start { .. } => &mut lane.new,
         };
         queue.jobs.push_back(job);
-        Ok(())
+        None
     }
 
     fn next_job(&mut self, duty: Duty) -> Option<CompileJob> {
