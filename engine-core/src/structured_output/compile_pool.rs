@@ -85,7 +85,7 @@ impl CompilePool {
     /// The queue is full.
     pub(super) fn submit(&self, job: CompileJob) -> Result<(), RequestError> {
         match self.same.enter(job) {
-            Entered::First(job) => {
+            Entered::First(job) | Entered::Beside(job) => {
                 let job = self.with_first_turn(job);
                 self.lanes.send_new(job).map_err(|error| match error {
                     SendError::Full(num_queued) => queue_is_full(num_queued),

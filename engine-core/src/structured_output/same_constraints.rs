@@ -3,7 +3,6 @@
 //! too that show only where the start of a grammar is looked at.
 
 use std::collections::{HashMap, VecDeque};
-use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex};
 
 use protocol::{SamplingParams, StructuredOutputsParams};
@@ -19,6 +18,9 @@ const MAX_REFUSED: usize = 1024;
 
 /// Bytes of the constraints that were refused, at most.
 const MAX_REFUSED_BYTES: usize = 8 << 20;
+
+/// As many times as for one constraint may wait in all.
+const MAX_CROWDS: usize = 16;
 
 /// Who waits for whom, and what was refused. Clones are one.
 #[derive(Clone)]
@@ -46,34 +48,26 @@ enum Known {
     Refused(CompileGrammarError),
 }
 
-/// What a verdict depends on: the constraint and the request's own stop tokens.
-#[derive(Clone)]
-struct Constraint(Arc<SamplingParams>);
+/// What a verdict depends on, and nothing else of a request: it is kept.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Constraint(Arc<(StructuredOutputsParams, Vec<u32>)>);
 
 impl Constraint {
-    fn parts(&self) -> (Option<&StructuredOutputsParams>, &[u32]) {
-        (self.0.structured_outputs.as_ref(), &self.0.stop_token_ids)
+    /// The constraint of a request and its own stop tokens; `None` where it has none.
+    fn of(params: &SamplingParams) -> Option<Self> {
+        let structured_outputs = params.structured_outputs.clone()?;
+        let stop_token_ids = params.stop_token_ids.clone();
+        Some(Self(Arc::new((structured_outputs, stop_token_ids))))
     }
 
-    /// Bytes of its text.
+    /// Bytes that it holds.
     fn len(&self) -> usize {
-        let structured_outputs = self.0.structured_outputs.as_ref();
-        let sources = structured_outputs.map(|params| params.constraint.specification().1);
-        sources.map_or(0, |sources| sources.iter().map(|source| source.len()).sum())
-    }
-}
-
-impl PartialEq for Constraint {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0) || self.parts() == other.parts()
-    }
-}
-
-impl Eq for Constraint {}
-
-impl Hash for Constraint {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.parts().hash(state);
+        let (structured_outputs, stop_token_ids) = &*self.0;
+        let (_, sources) = structured_outputs.constraint.specification();
+        let sources: usize = sources.iter().map(|source| source.len() + 32).sum();
+        let options = structured_outputs.options();
+        let options: usize = options.iter().map(|option| option.1.len()).sum();
+        sources + options + size_of_val(&stop_token_ids[..]) + 512
     }
 }
 
@@ -83,9 +77,11 @@ pub(super) enum Entered {
     First(CompileJob),
     /// It waits for another one.
     Waits,
+    /// It goes on by itself: too many wait for others.
+    Beside(CompileJob),
     /// Its constraint was refused before.
     Refused(CompileJob, CompileGrammarError),
-    /// So many wait already.
+    /// So many wait for the same already.
     Full(usize),
 }
 
@@ -97,7 +93,7 @@ pub(super) struct First {
 }
 
 impl SameConstraints {
-    /// Nothing is known, and nobody waits. At most `max_waiting` will.
+    /// Nothing is known, and nobody waits. At most `max_waiting` will for one constraint.
     pub(super) fn new(lanes: Arc<CompileLanes>, max_waiting: usize) -> Self {
         Self {
             state: Arc::default(),
@@ -108,18 +104,23 @@ impl SameConstraints {
 
     /// Looks what a new job is to do.
     pub(super) fn enter(&self, mut job: CompileJob) -> Entered {
-        let constraint = Constraint(Arc::clone(&job.params));
+        let Some(constraint) = Constraint::of(&job.params) else {
+            return Entered::Beside(job);
+        };
         let mut gone = Vec::new();
         let mut guard = lock(&self.state);
         let state = &mut *guard;
-        if state.num_waiting >= self.max_waiting {
+        let max_in_all = self.max_waiting.saturating_mul(MAX_CROWDS);
+        let num_same = state.num_waiting_for(&constraint);
+        if num_same >= self.max_waiting || state.num_waiting >= max_in_all {
             gone = state.take_cancelled();
         }
+        let num_same = state.num_waiting_for(&constraint);
         let entered = match state.known.get_mut(&constraint) {
             Some(Known::Refused(error)) => Entered::Refused(job, error.clone()),
-            Some(Known::UnderWay(_)) if state.num_waiting >= self.max_waiting => {
-                Entered::Full(state.num_waiting)
-            }
+            Some(Known::UnderWay(_)) if num_same >= self.max_waiting => Entered::Full(num_same),
+            // Those who wait for something else are not to keep it from its own place.
+            Some(Known::UnderWay(_)) if state.num_waiting >= max_in_all => Entered::Beside(job),
             Some(Known::UnderWay(waiting)) => {
                 waiting.push_back(job);
                 state.num_waiting += 1;
@@ -174,6 +175,14 @@ impl SameConstraints {
 }
 
 impl State {
+    /// Jobs that wait for one with a constraint.
+    fn num_waiting_for(&self, constraint: &Constraint) -> usize {
+        match self.known.get(constraint) {
+            Some(Known::UnderWay(waiting)) => waiting.len(),
+            _ => 0,
+        }
+    }
+
     /// Takes out the jobs that nobody waits for any more.
     fn take_cancelled(&mut self) -> Vec<CompileJob> {
         let mut cancelled = Vec::new();

@@ -366,6 +366,45 @@ fn who_waits_for_the_same_takes_no_place_of_others() {
 }
 
 #[test]
+fn crowds_that_wait_keep_nobody_else_from_a_place() {
+    let backend: Arc<dyn StructuredOutputBackend> = Arc::new(OddBackend::new());
+    let (done_sender, _done) = unbounded();
+    let pool = CompilePool::without_threads(&backend, 20, &done_sender);
+    let mut answers = Vec::new();
+    let mut submit = |pattern: &str| {
+        let (job, answer) = job(pattern);
+        answers.push(answer);
+        pool.submit(job).is_ok()
+    };
+    // As many as may wait in all.
+    for crowd in 0..16 {
+        let pattern = format!("a{{{}}}", crowd + 1);
+        assert!((0..21).all(|_| submit(&pattern)), "{pattern}");
+        assert!(!submit(&pattern), "{pattern}");
+    }
+    assert!(submit("b") && submit("b") && submit("b"));
+}
+
+#[test]
+fn of_what_is_refused_only_the_constraint_is_kept() {
+    let mut threads = ByHand::new();
+    let (mut job, answer) = job(TOO_MUCH);
+    let params = SamplingParams {
+        stop: vec!["x".repeat(1000)],
+        ..(*job.params).clone()
+    };
+    job.params = Arc::new(params);
+    let kept = Arc::downgrade(&job.params);
+    threads.pool.submit(job).unwrap();
+    threads.answers.push(answer);
+    threads.all_turns();
+    assert!(threads.answers[0].try_recv().unwrap().outcome.is_err());
+    assert!(kept.upgrade().is_none());
+    threads.submit(TOO_MUCH);
+    assert_eq!(threads.all_turns(), 0);
+}
+
+#[test]
 fn only_what_has_to_be_compiled_takes_time_to_compile() {
     let mut threads = ByHand::new();
     threads.submit("[a-z]{3}");
