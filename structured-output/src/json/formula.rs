@@ -377,23 +377,12 @@ impl Logic {
         roots: &[FormulaId],
         fuel: &mut Fuel,
     ) -> Result<Vec<NodeId>, OutOfFuel> {
-        let mut values = Vec::new();
-        let mut seen = HashSet::new();
-        let mut pending: Vec<FormulaId> = roots.iter().rev().copied().collect();
-        while let Some(id) = pending.pop() {
-            if !self.facts(id).has_value || !seen.insert(id) {
-                continue;
-            }
-            match self.formula(id) {
-                Formula::All(list) | Formula::Any(list) => {
-                    fuel.burn(list.len() as u64 / OPERANDS_PER_STEP)?;
-                    pending.extend(list.iter().rev());
-                }
-                Formula::Value(node) => values.push(*node),
-                _ => {}
-            }
-        }
-        Ok(values)
+        let leaves = self.leaves_where(roots, |id| self.facts(id).has_value, fuel)?;
+        let value_of = |&leaf: &FormulaId| match *self.formula(leaf) {
+            Formula::Value(node) => Some(node),
+            _ => None,
+        };
+        Ok(leaves.iter().filter_map(value_of).collect())
     }
 
     /// All leaves of formulas, in the order in which they are written, each once.
@@ -402,11 +391,21 @@ impl Logic {
         roots: &[FormulaId],
         fuel: &mut Fuel,
     ) -> Result<Vec<FormulaId>, OutOfFuel> {
+        self.leaves_where(roots, |_| true, fuel)
+    }
+
+    /// The same without the formulas that are not wanted, and what is in them.
+    fn leaves_where(
+        &self,
+        roots: &[FormulaId],
+        is_wanted: impl Fn(FormulaId) -> bool,
+        fuel: &mut Fuel,
+    ) -> Result<Vec<FormulaId>, OutOfFuel> {
         let mut leaves = Vec::new();
         let mut seen = HashSet::new();
         let mut pending: Vec<FormulaId> = roots.iter().rev().copied().collect();
         while let Some(id) = pending.pop() {
-            if !seen.insert(id) {
+            if !is_wanted(id) || !seen.insert(id) {
                 continue;
             }
             match self.formula(id) {
