@@ -129,6 +129,15 @@ impl CompileLanes {
     }
 }
 
+/// Takes the jobs out that nobody waits for any more; the others stay in their order.
+pub(super) fn take_cancelled(jobs: &mut VecDeque<CompileJob>) -> VecDeque<CompileJob> {
+    let (gone, awaited) = std::mem::take(jobs)
+        .into_iter()
+        .partition(|job| job.cancel.is_cancelled());
+    *jobs = awaited;
+    gone
+}
+
 impl State {
     fn lane(&mut self, duty: Duty) -> &mut Lane {
         match duty {
@@ -180,11 +189,7 @@ impl State {
             &mut self.compile,
             &mut self.apart,
         ] {
-            let jobs = std::mem::take(&mut lane.new.jobs);
-            let (gone, awaited): (VecDeque<_>, VecDeque<_>) =
-                jobs.into_iter().partition(|job| job.cancel.is_cancelled());
-            lane.new.jobs = awaited;
-            cancelled.extend(gone);
+            cancelled.extend(take_cancelled(&mut lane.new.jobs));
         }
         cancelled
     }

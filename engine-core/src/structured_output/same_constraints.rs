@@ -9,7 +9,7 @@ use protocol::{SamplingParams, StructuredOutputsParams};
 
 use super::backend::CompileGrammarError;
 use super::compile_job::CompileJob;
-use super::compile_lanes::CompileLanes;
+use super::compile_lanes::{CompileLanes, take_cancelled};
 use super::turn::{Duty, Turn};
 use crate::lock::lock;
 
@@ -188,11 +188,7 @@ impl State {
         let mut cancelled = Vec::new();
         for known in self.known.values_mut() {
             if let Known::UnderWay(waiting) = known {
-                let jobs = std::mem::take(waiting);
-                let (gone, awaited): (VecDeque<_>, VecDeque<_>) =
-                    jobs.into_iter().partition(|job| job.cancel.is_cancelled());
-                *waiting = awaited;
-                cancelled.extend(gone);
+                cancelled.extend(take_cancelled(waiting));
             }
         }
         self.num_waiting -= cancelled.len();
