@@ -143,7 +143,7 @@ proptest! {
         followers in proptest::sample::select(&FOLLOWERS[..])
             .prop_flat_map(|f| (Just(f), proptest::sample::select(&FOLLOWERS[..]))),
         place in proptest::sample::select(&PLACES[..]),
-        texts in proptest::collection::vec("[015.eE+\\-\"\\]},:a<x \\n{\\[\\\\]{2,5}", 60),
+        texts in proptest::collection::vec("[015.eE+\\-\"\\]},:a<x \\n{\\[\\\\]{2,5}", 1..60),
         choices in proptest::collection::vec(any::<u16>(), 12),
     ) {
         let mut vocab: Vec<Vec<u8>> = (0..=127_u8).map(|byte| vec![byte]).collect();
@@ -180,5 +180,25 @@ proptest! {
             };
             prop_assert!(matcher.accept_token(next).unwrap());
         }
+    }
+}
+
+/// A token that ends a value and goes on where two rules begin with the value.
+#[test]
+fn a_token_may_end_a_value_that_two_rules_begin_with() {
+    let mut vocab: Vec<Vec<u8>> = (0..=255_u8).map(|byte| vec![byte]).collect();
+    vocab.push(b"5.[".to_vec());
+    vocab.push(b"<eos>".to_vec());
+    let eos = vocab.len() as u32 - 1;
+    let info = TokenizerInfo::new(&vocab, vocab.len(), &[eos], &[eos]).unwrap();
+    let compiler = GrammarCompiler::new(info.into(), CompilerOptions::default());
+    let lark =
+        "start: value /\\.\\S/ | value /[^x]*/ \"x\"\nvalue: %json {\"type\": \"integer\"}\n";
+    let grammar = compiler.compile_lark(lark).unwrap();
+    let mut matcher = GrammarMatcher::new(&grammar);
+    let mask = matcher.next_token_mask().unwrap();
+    for id in 0..eos {
+        let is_accepted = matcher.fork().accept_token(id).unwrap();
+        assert_eq!(mask.is_allowed(id), is_accepted, "{:?}", vocab[id as usize]);
     }
 }

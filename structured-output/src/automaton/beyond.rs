@@ -91,6 +91,40 @@ impl TokenAutomaton {
         Ok(found)
     }
 
+    /// Whether the value that a state is within may be over where the lexeme that the next token begins in
+    /// could go on: then a token may leave the value though no part of that lexeme knows it as an exit. True
+    /// too where that can't be told.
+    pub(super) fn may_end_early(
+        &mut self,
+        state: State,
+        fuel: &mut Fuel,
+    ) -> Result<bool, OutOfFuel> {
+        self.machine.start_recording();
+        self.machine.skip_texts(true);
+        let ends_for_good = self.all_end_for_good(state, fuel);
+        self.machine.skip_texts(false);
+        self.machine.stop_recording();
+        Ok(!ends_for_good?)
+    }
+
+    /// Whether each lexeme that a token may begin in ends for good.
+    fn all_end_for_good(&mut self, state: State, fuel: &mut Fuel) -> Result<bool, OutOfFuel> {
+        let mut at = state;
+        loop {
+            at.lexeme = self.machine.lexicon.saturated(at.lexeme);
+            if !self.ends_for_good(at, fuel)? {
+                return Ok(false);
+            }
+            match self.machine.lexicon.end_mark(at.lexeme) {
+                NO_MARK => return Ok(true),
+                mark => at = self.machine.end_lexeme(at, mark, fuel)?,
+            }
+            if self.machine.reads.text.take().is_some() || self.machine.reads.may_widen {
+                return Ok(false);
+            }
+        }
+    }
+
     fn left_beyond(&mut self, state: State, fuel: &mut Fuel) -> Result<Left, OutOfFuel> {
         let lexeme = self.machine.lexicon.saturated(state.lexeme);
         let mut at = State { lexeme, ..state };

@@ -181,7 +181,8 @@ impl TokenAutomaton {
         }
         // Can a token reach the end of the value, and go on?
         let lexeme = self.machine.lexicon.saturated(text.lexeme);
-        if self.masks.reads_bottom(lexeme, text, self.machine.stacks()) {
+        let reads_bottom = self.masks.reads_bottom(lexeme, text, self.machine.stacks());
+        if reads_bottom || self.may_end_early(text, fuel)? {
             match self.rests_beyond(text, fuel)? {
                 Some(rests) => {
                     for item in self.grammars.parser.first_items(context, fuel)? {
