@@ -5,21 +5,19 @@
 //! random walk; steps are what a call took of `max_mask_steps`. The token that the walk goes on with is
 //! one that both engines allow, as long as both go on. What one of them can't do is reported.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use benchmarks::maskbench::parser_factory;
 use benchmarks::random_lark::{Random, random_lark};
 use benchmarks::vocabulary::{load_tokenizer, tokenizer_info};
 use clap::Parser;
 use llguidance::api::TopLevelGrammar;
-use llguidance::earley::SlicedBiasComputer;
 use llguidance::{Matcher, ParserFactory};
 use structured_output::{
     CompilerOptions, GrammarCompiler, GrammarMatcher, TokenizerInfo, allocate_token_bitmask,
 };
-use toktrie_hf_tokenizers::ByteTokenizer;
 
 /// llguidance has no limit that ends all that takes long; what takes longer counts as a failure of its.
 const SLOW: Duration = Duration::from_millis(500);
@@ -81,7 +79,7 @@ fn main() -> anyhow::Result<()> {
     let tokenizer = load_tokenizer(&arguments.tokenizer)?;
     let info = tokenizer_info(&tokenizer)?;
     let compiler = GrammarCompiler::new(Arc::clone(&info), CompilerOptions::default());
-    let factory = llguidance_factory(&arguments.tokenizer)?;
+    let factory = parser_factory(&arguments.tokenizer)?;
     let short: Vec<u32> = (0..info.vocab_size() as u32)
         .filter(|&id| {
             let bytes = info.token_bytes(id);
@@ -330,13 +328,4 @@ fn report(arguments: &Arguments, all: &[Found]) {
         above(300_000),
         above(1_000_000)
     );
-}
-
-fn llguidance_factory(file: &Path) -> anyhow::Result<Arc<ParserFactory>> {
-    let file = file.to_str().context("the path is not valid UTF-8")?;
-    let tokens = ByteTokenizer::from_file(file)?.into_tok_env(None)?;
-    let slices = SlicedBiasComputer::json_slices();
-    let mut factory = ParserFactory::new(&tokens, Default::default(), &slices)?;
-    factory.quiet();
-    Ok(Arc::new(factory))
 }

@@ -18,17 +18,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
+use benchmarks::maskbench::parser_factory;
 use benchmarks::statistics::Summary;
 use benchmarks::vocabulary::{load_tokenizer, tokenizer_info};
 use clap::Parser;
 use llguidance::api::TopLevelGrammar;
-use llguidance::earley::SlicedBiasComputer;
 use llguidance::{Matcher, ParserFactory};
 use structured_output::{
     CompilerOptions, GrammarCompiler, GrammarMatcher, TokenizerInfo, allocate_token_bitmask,
 };
 use tokenizer::Tokenizer;
-use toktrie_hf_tokenizers::ByteTokenizer;
 
 #[derive(Parser)]
 struct Arguments {
@@ -74,7 +73,7 @@ fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
     let tokenizer = load_tokenizer(&arguments.tokenizer)?;
     let compiler = GrammarCompiler::new(tokenizer_info(&tokenizer)?, CompilerOptions::default());
-    let factory = llguidance_factory(&arguments.tokenizer)?;
+    let factory = parser_factory(&arguments.tokenizer)?;
     println!(
         "{:<18} {:<16} {:>9} {:>7} {:>9} {:>9} {:>9} {:>9} {:>9}",
         "grammar", "engine", "first µs", "masks", "mean µs", "p50", "p99", "max", "accept"
@@ -208,15 +207,6 @@ fn ours(compiler: &GrammarCompiler, source: &str, texts: &[Vec<u32>]) -> anyhow:
         }
     }
     Ok(times)
-}
-
-fn llguidance_factory(file: &Path) -> anyhow::Result<Arc<ParserFactory>> {
-    let file = file.to_str().context("the path is not valid UTF-8")?;
-    let tokens = ByteTokenizer::from_file(file)?.into_tok_env(None)?;
-    let slices = SlicedBiasComputer::json_slices();
-    let mut factory = ParserFactory::new(&tokens, Default::default(), &slices)?;
-    factory.quiet();
-    Ok(Arc::new(factory))
 }
 
 fn theirs(factory: &ParserFactory, source: &str, texts: &[Vec<u32>]) -> anyhow::Result<Times> {

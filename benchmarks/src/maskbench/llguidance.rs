@@ -23,17 +23,26 @@ impl Llguidance {
     /// # Errors
     /// A tokenizer that it can't use.
     pub fn new(tokenizer_json: &Path) -> anyhow::Result<Self> {
-        let file = tokenizer_json
-            .to_str()
-            .context("the path is not valid UTF-8")?;
-        let tokens = ByteTokenizer::from_file(file)?.into_tok_env(None)?;
-        let slices = SlicedBiasComputer::json_slices();
-        let mut factory = ParserFactory::new(&tokens, Default::default(), &slices)?;
-        factory.quiet();
         Ok(Self {
-            factory: Arc::new(factory),
+            factory: parser_factory(tokenizer_json)?,
         })
     }
+}
+
+/// What llguidance makes parsers with for a `tokenizer.json`: its default options, its slices for JSON, no
+/// output of its own.
+///
+/// # Errors
+/// A tokenizer that it can't use.
+pub fn parser_factory(tokenizer_json: &Path) -> anyhow::Result<Arc<ParserFactory>> {
+    let file = tokenizer_json
+        .to_str()
+        .context("the path is not valid UTF-8")?;
+    let tokens = ByteTokenizer::from_file(file)?.into_tok_env(None)?;
+    let slices = SlicedBiasComputer::json_slices();
+    let mut factory = ParserFactory::new(&tokens, Default::default(), &slices)?;
+    factory.quiet();
+    Ok(Arc::new(factory))
 }
 
 impl MaskEngine for Llguidance {

@@ -15,6 +15,6 @@ mod report;
 pub use case::{Case, Instance};
 pub use engine::{EngineError, MaskEngine, MaskMatcher};
 pub use formwork::{Formwork, FormworkOptions, IndexCosts};
-pub use llguidance::Llguidance;
+pub use llguidance::{Llguidance, parser_factory};
 pub use record::{Record, Timings, Verdict};
 pub use report::{Run, report};
