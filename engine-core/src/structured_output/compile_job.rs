@@ -11,6 +11,7 @@ use super::backend::{CompileGrammarError, StructuredOutputBackend};
 use super::request::{Accepted, StructuredOutputRequest};
 use super::same_constraints::First;
 use super::turn::{Duty, SHARED_STEPS, Turn};
+use super::verdict::Stage;
 use super::waiting_jobs::WaitingJobs;
 use crate::request::RequestId;
 
@@ -67,6 +68,7 @@ pub(super) struct Compiler<'a> {
     turn: Turn,
     /// Steps that the job's calls may still take in this turn, where it has an end.
     steps_left: Option<u64>,
+    stage: Stage,
 }
 
 /// Why a job is not done.
@@ -107,13 +109,19 @@ impl<'a> Compiler<'a> {
             waiting,
             turn,
             steps_left: turn.steps(),
+            stage: Stage::Compiling,
         }
+    }
+
+    /// How far it came.
+    pub(super) fn stage(&self) -> Stage {
+        self.stage
     }
 
     /// Compiles, and brings the request to where its output stands, in memory where it has room.
     /// `None` where the request is that of the purpose.
     pub(super) fn run(
-        mut self,
+        &mut self,
         params: &Arc<SamplingParams>,
         purpose: &mut Purpose,
         cancel: &CancelFlag,
@@ -207,10 +215,13 @@ impl<'a> Compiler<'a> {
             num_replayed,
         } = begun;
         if *num_replayed == 0 {
+            self.stage = Stage::Measuring;
             let max_tokens = params.max_tokens;
             self.with_room(request, cancel, |request| request.measure(max_tokens))?;
         }
+        self.stage = Stage::Replaying;
         if output_token_ids.is_empty() {
+            self.stage = Stage::Opening;
             self.with_room(request, cancel, |request| request.check_opening())?;
         }
         for &token_id in output_token_ids.iter().skip(*num_replayed) {
@@ -308,24 +319,6 @@ impl<'a> Compiler<'a> {
             }
             (Duty::Answer | Duty::Begin, false) => Err(JobError::Elsewhere(Duty::Compile)),
             (Duty::Compile, false) | (Duty::Apart, _) => Ok(request.renew(cancel)?),
-        }
-    }
-}
-
-impl CompileGrammarError {
-    /// Whether the same constraint fails so whenever it comes: by itself or by a limit, and not for want of
-    /// memory or since nobody waits for it.
-    pub(super) fn is_lasting(&self) -> bool {
-        match self {
-            Self::Unsupported(_) => true,
-            Self::Compile(error) => *error != CompileError::Cancelled,
-            Self::Matcher(error) => matches!(
-                error,
-                MatcherError::StepsExhausted { .. }
-                    | MatcherError::ItemsExhausted { .. }
-                    | MatcherError::OnlyStopTokens
-            ),
-            Self::Renew(_) => false,
         }
     }
 }

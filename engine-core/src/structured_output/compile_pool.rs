@@ -1,6 +1,5 @@
 //! Threads that compile grammars, apart from the busy loop and below everything else.
 
-use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,8 +12,9 @@ use super::backend::{CompileGrammarError, StructuredOutputBackend};
 use super::compile_job::{CompileJob, CompiledGrammar, Compiler, JobError, Purpose, refusal};
 use super::compile_lanes::{CompileLanes, SendError};
 use super::priority::lower_priority;
-use super::same_constraints::{Entered, SameConstraints};
+use super::same_constraints::{Entered, First, Places, SameConstraints};
 use super::turn::{Duty, Turn};
+use super::verdict::Verdict;
 use super::waiting_jobs::WaitingJobs;
 use crate::panic_message::panic_message;
 use crate::request::RequestId;
@@ -84,10 +84,26 @@ impl CompilePool {
     /// # Errors
     /// The queue is full.
     pub(super) fn submit(&self, job: CompileJob) -> Result<(), RequestError> {
-        match self.same.enter(job) {
+        self.enter(job, Places::Limited)
+    }
+
+    /// The same for a request that an earlier core had taken, however many wait.
+    ///
+    /// # Errors
+    /// There are no threads any more.
+    pub(super) fn submit_replay(&self, job: CompileJob) -> Result<(), RequestError> {
+        self.enter(job, Places::Unlimited)
+    }
+
+    fn enter(&self, job: CompileJob, places: Places) -> Result<(), RequestError> {
+        match self.same.enter(job, places) {
             Entered::First(job) | Entered::Beside(job) => {
                 let job = self.with_first_turn(job);
-                self.lanes.send_new(job).map_err(|error| match error {
+                let sent = match places {
+                    Places::Limited => self.lanes.send_new(job),
+                    Places::Unlimited => self.lanes.send(job),
+                };
+                sent.map_err(|error| match error {
                     SendError::Full(num_queued) => queue_is_full(num_queued),
                     SendError::Closed => threads_are_gone(),
                 })
@@ -99,15 +115,6 @@ impl CompilePool {
             }
             Entered::Full(num_waiting) => Err(queue_is_full(num_waiting)),
         }
-    }
-
-    /// Queues the job of a request that an earlier core had taken, however many wait.
-    ///
-    /// # Errors
-    /// There are no threads any more.
-    pub(super) fn submit_replay(&self, job: CompileJob) -> Result<(), RequestError> {
-        let job = self.with_first_turn(job);
-        self.lanes.send(job).map_err(|_| threads_are_gone())
     }
 
     /// Sends a new request's job to those who have what is compiled already, or says that compiling counts.
@@ -207,7 +214,7 @@ impl CompileThread {
         if job.cancel.is_cancelled() {
             return;
         }
-        let compiler = Compiler::new(&*self.backend, &self.waiting, job.turn);
+        let mut compiler = Compiler::new(&*self.backend, &self.waiting, job.turn);
         let num_gone = self.waiting.num_gone();
         let started = Instant::now();
         let outcome = catch_unwind(AssertUnwindSafe(|| {
@@ -226,7 +233,7 @@ impl CompileThread {
             Ok(Err(JobError::Grammar(error))) if error == cancelled => return,
             Ok(Err(JobError::Grammar(error))) => {
                 let refusal = refusal(&job.params, &job.purpose, &JobError::Grammar(error.clone()));
-                refused = error.is_lasting().then_some(error);
+                refused = Some(error);
                 Err(refusal)
             }
             Err(panic) => Err(RequestError {
@@ -236,7 +243,17 @@ impl CompileThread {
             }),
         };
         if let Some(first) = job.first.take() {
-            self.go_on(first.end(refused.as_ref()), refused.as_ref());
+            let scope = |error| first.demand().scope_of(error, compiler.stage());
+            let verdict = match (&outcome, &refused) {
+                (Ok(request), _) => {
+                    let min_tokens = request.as_ref().and_then(|r| r.min_tokens_if_required());
+                    Some(Verdict::served(min_tokens))
+                }
+                (Err(_), Some(error)) => scope(error).map(|scope| Verdict::Refused(scope, error)),
+                // A panic is nobody else's.
+                (Err(_), None) => None,
+            };
+            self.settle(first, verdict.as_ref());
         }
         let request = match job.purpose {
             Purpose::Start { .. } => None,
@@ -249,12 +266,14 @@ impl CompileThread {
         answer(&job.compiled, job.request_id, compiled, &self.done);
     }
 
-    /// Answers those that waited for one with the same constraint, or lets them have its grammar.
-    fn go_on(&self, waiting: VecDeque<CompileJob>, refused: Option<&CompileGrammarError>) {
-        for job in waiting {
-            match refused {
-                Some(error) => refuse(job, error, &self.done),
-                None => self.wait_for(Turn::first(Duty::Answer), job),
+    /// Answers those that waited for one with the same constraint, or lets them have its grammar. Where what
+    /// became of it is no verdict, the next one is worked on.
+    fn settle(&self, first: First, verdict: Option<&Verdict>) {
+        let Some(verdict) = verdict else { return };
+        for job in first.end(verdict) {
+            match verdict {
+                Verdict::Refused(_, error) => refuse(job, error, &self.done),
+                Verdict::Served { .. } => self.wait_for(Turn::first(Duty::Answer), job),
             }
         }
     }

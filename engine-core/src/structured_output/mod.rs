@@ -23,6 +23,7 @@ mod same_constraints;
 #[cfg(test)]
 pub(crate) mod testing;
 mod turn;
+mod verdict;
 mod waiting_jobs;
 
 pub(crate) use aside::{Aside, Question};

@@ -140,12 +140,13 @@ impl StructuredOutputRequest {
         Ok(())
     }
 
-    /// Looks whether the grammar can go on where its texts open.
+    /// Looks whether the grammar can go on where its texts open, be that after thinking.
     ///
     /// # Errors
-    /// A limit of the grammar; nothing changes.
+    /// A limit of the grammar, or stop tokens that leave it no other; nothing changes.
     pub(super) fn check_opening(&self) -> Result<(), MatcherError> {
-        self.grammar.check_opening()
+        self.grammar.check_opening()?;
+        self.grammar.next_token_mask().map(|_| ())
     }
 
     /// Tokens that the output takes from the start, where it has to fit: those that close thinking and

@@ -1,16 +1,18 @@
 //! Requests with the same constraint: one of them is worked on while the others wait, and why it was
 //! refused is remembered. So what is asked again and again is worked out once, failures included: those
-//! too that show only where the start of a grammar is looked at.
+//! too that show only where the start of a grammar is looked at. What of the others a verdict concerns is
+//! for [`Demand`] to say; the rest of them goes on waiting, for the next one that is worked on.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
-use protocol::{SamplingParams, StructuredOutputsParams};
+use protocol::SamplingParams;
 
 use super::backend::CompileGrammarError;
 use super::compile_job::CompileJob;
 use super::compile_lanes::{CompileLanes, take_cancelled};
 use super::turn::{Duty, Turn};
+use super::verdict::{Demand, Scope, Verdict};
 use crate::lock::lock;
 
 /// Refusals that are remembered, at most.
@@ -33,42 +35,59 @@ pub(super) struct SameConstraints {
 
 #[derive(Default)]
 struct State {
-    known: HashMap<Constraint, Known>,
-    /// Constraints that were refused, the oldest first.
-    refused: VecDeque<Constraint>,
+    /// Of each constraint of which a job is under way, those that wait for what becomes of it.
+    under_way: HashMap<Constraint, VecDeque<CompileJob>>,
+    refused: HashMap<(Constraint, Scope), CompileGrammarError>,
+    /// What was refused, the oldest first.
+    by_age: VecDeque<(Constraint, Scope)>,
     refused_bytes: usize,
     /// Jobs that wait, of all constraints.
     num_waiting: usize,
     is_closed: bool,
 }
 
-enum Known {
-    /// A job is under way; these wait for what becomes of it.
-    UnderWay(VecDeque<CompileJob>),
-    Refused(CompileGrammarError),
+/// What is compiled, and nothing else of a request: it is kept.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Constraint(Arc<Specification>);
+
+#[derive(PartialEq, Eq, Hash)]
+struct Specification {
+    kind: &'static str,
+    sources: Vec<String>,
+    options: Vec<(&'static str, String)>,
 }
 
-/// What a verdict depends on, and nothing else of a request: it is kept.
-#[derive(Clone, PartialEq, Eq, Hash)]
-struct Constraint(Arc<(StructuredOutputsParams, Vec<u32>)>);
-
 impl Constraint {
-    /// The constraint of a request and its own stop tokens; `None` where it has none.
+    /// The constraint of a request; `None` where it has none.
     fn of(params: &SamplingParams) -> Option<Self> {
-        let structured_outputs = params.structured_outputs.clone()?;
-        let stop_token_ids = params.stop_token_ids.clone();
-        Some(Self(Arc::new((structured_outputs, stop_token_ids))))
+        let structured_outputs = params.structured_outputs.as_ref()?;
+        let (kind, sources) = structured_outputs.constraint.specification();
+        let options = structured_outputs.options().into_iter();
+        Some(Self(Arc::new(Specification {
+            kind,
+            sources: sources.to_vec(),
+            options: options
+                .map(|(name, value)| (name, value.to_owned()))
+                .collect(),
+        })))
     }
 
     /// Bytes that it holds.
     fn len(&self) -> usize {
-        let (structured_outputs, stop_token_ids) = &*self.0;
-        let (_, sources) = structured_outputs.constraint.specification();
-        let sources: usize = sources.iter().map(|source| source.len() + 32).sum();
-        let options = structured_outputs.options();
-        let options: usize = options.iter().map(|option| option.1.len()).sum();
-        sources + options + size_of_val(&stop_token_ids[..]) + 512
+        let sources = self.0.sources.iter();
+        let sources: usize = sources.map(|source| source.len() + 32).sum();
+        let options: usize = self.0.options.iter().map(|option| option.1.len()).sum();
+        sources + options + 512
     }
+}
+
+/// Who may wait for others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Places {
+    /// As many as there are places for.
+    Limited,
+    /// However many: an earlier core had taken it.
+    Unlimited,
 }
 
 /// What a new job is to do.
@@ -89,6 +108,7 @@ pub(super) enum Entered {
 pub(super) struct First {
     all: SameConstraints,
     constraint: Constraint,
+    demand: Demand,
     is_over: bool,
 }
 
@@ -103,33 +123,40 @@ impl SameConstraints {
     }
 
     /// Looks what a new job is to do.
-    pub(super) fn enter(&self, mut job: CompileJob) -> Entered {
+    pub(super) fn enter(&self, mut job: CompileJob, places: Places) -> Entered {
         let Some(constraint) = Constraint::of(&job.params) else {
             return Entered::Beside(job);
+        };
+        let demand = Demand::of(&job);
+        let (max_same, max_in_all) = match places {
+            Places::Limited => (
+                self.max_waiting,
+                self.max_waiting.saturating_mul(MAX_CROWDS),
+            ),
+            Places::Unlimited => (usize::MAX, usize::MAX),
         };
         let mut gone = Vec::new();
         let mut guard = lock(&self.state);
         let state = &mut *guard;
-        let max_in_all = self.max_waiting.saturating_mul(MAX_CROWDS);
         let num_same = state.num_waiting_for(&constraint);
-        if num_same >= self.max_waiting || state.num_waiting >= max_in_all {
+        if num_same >= max_same || state.num_waiting >= max_in_all {
             gone = state.take_cancelled();
         }
         let num_same = state.num_waiting_for(&constraint);
-        let entered = match state.known.get_mut(&constraint) {
-            Some(Known::Refused(error)) => Entered::Refused(job, error.clone()),
-            Some(Known::UnderWay(_)) if num_same >= self.max_waiting => Entered::Full(num_same),
+        let refused = state.refusal(&constraint, &demand);
+        let entered = match (refused, state.under_way.get_mut(&constraint)) {
+            (Some(error), _) => Entered::Refused(job, error),
+            (None, Some(_)) if num_same >= max_same => Entered::Full(num_same),
             // Those who wait for something else are not to keep it from its own place.
-            Some(Known::UnderWay(_)) if state.num_waiting >= max_in_all => Entered::Beside(job),
-            Some(Known::UnderWay(waiting)) => {
+            (None, Some(_)) if state.num_waiting >= max_in_all => Entered::Beside(job),
+            (None, Some(waiting)) => {
                 waiting.push_back(job);
                 state.num_waiting += 1;
                 Entered::Waits
             }
-            None => {
-                let nobody = Known::UnderWay(VecDeque::new());
-                state.known.insert(constraint.clone(), nobody);
-                job.first = Some(self.first(constraint));
+            (None, None) => {
+                state.under_way.insert(constraint.clone(), VecDeque::new());
+                job.first = Some(self.first(constraint, demand));
                 Entered::First(job)
             }
         };
@@ -139,24 +166,26 @@ impl SameConstraints {
         entered
     }
 
-    fn first(&self, constraint: Constraint) -> First {
+    fn first(&self, constraint: Constraint, demand: Demand) -> First {
         First {
             all: self.clone(),
             constraint,
+            demand,
             is_over: false,
         }
     }
 
-    /// Sends the next job of a constraint after one that came to no end.
-    fn pass_on(&self, constraint: &Constraint) {
+    /// Sends the next job of a constraint after one that came to no end, or to one that is not that of all.
+    fn pass_on(&self, constraint: &Constraint, turn: Turn) {
         let mut gone = Vec::new();
         let next = lock(&self.state).next_of(constraint, &mut gone);
         drop(gone);
         let Some(job) = next else { return };
+        let is_to_be_compiled = turn.duty != Duty::Answer;
         let job = CompileJob {
-            turn: Turn::first(Duty::Begin),
-            compile_seconds: Some(0.0),
-            first: Some(self.first(constraint.clone())),
+            turn,
+            compile_seconds: is_to_be_compiled.then_some(0.0),
+            first: Some(self.first(constraint.clone(), Demand::of(&job))),
             ..job
         };
         // Without threads nobody waits for an answer.
@@ -177,31 +206,32 @@ impl SameConstraints {
 impl State {
     /// Jobs that wait for one with a constraint.
     fn num_waiting_for(&self, constraint: &Constraint) -> usize {
-        match self.known.get(constraint) {
-            Some(Known::UnderWay(waiting)) => waiting.len(),
-            _ => 0,
-        }
+        self.under_way.get(constraint).map_or(0, VecDeque::len)
+    }
+
+    /// Why a job was refused before it came.
+    fn refusal(&self, constraint: &Constraint, demand: &Demand) -> Option<CompileGrammarError> {
+        let of_scope = |scope| self.refused.get(&(constraint.clone(), scope));
+        demand.scopes().into_iter().find_map(of_scope).cloned()
     }
 
     /// Takes out the jobs that nobody waits for any more.
     fn take_cancelled(&mut self) -> Vec<CompileJob> {
         let mut cancelled = Vec::new();
-        for known in self.known.values_mut() {
-            if let Known::UnderWay(waiting) = known {
-                cancelled.extend(take_cancelled(waiting));
-            }
+        for waiting in self.under_way.values_mut() {
+            cancelled.extend(take_cancelled(waiting));
         }
         self.num_waiting -= cancelled.len();
         cancelled
     }
 
-    /// The next job of a constraint that somebody waits for. Where there is none, nothing is known of it.
+    /// The next job of a constraint that somebody waits for. Where there is none, none is under way.
     fn next_of(
         &mut self,
         constraint: &Constraint,
         gone: &mut Vec<CompileJob>,
     ) -> Option<CompileJob> {
-        if let Some(Known::UnderWay(waiting)) = self.known.get_mut(constraint) {
+        if let Some(waiting) = self.under_way.get_mut(constraint) {
             while let Some(job) = waiting.pop_front() {
                 self.num_waiting -= 1;
                 if !job.cancel.is_cancelled() {
@@ -209,48 +239,70 @@ impl State {
                 }
                 gone.push(job);
             }
-            self.known.remove(constraint);
+            self.under_way.remove(constraint);
         }
         None
     }
 
-    fn refuse(&mut self, constraint: Constraint, error: CompileGrammarError) {
-        self.refused_bytes += constraint.len();
-        self.refused.push_back(constraint.clone());
-        self.known.insert(constraint, Known::Refused(error));
-        while self.refused.len() > MAX_REFUSED || self.refused_bytes > MAX_REFUSED_BYTES {
-            let Some(oldest) = self.refused.pop_front() else {
+    fn refuse(&mut self, constraint: Constraint, scope: Scope, error: CompileGrammarError) {
+        let len = |constraint: &Constraint, scope: &Scope| constraint.len() + scope.len();
+        let key = (constraint, scope);
+        if self.refused.insert(key.clone(), error).is_some() {
+            return;
+        }
+        self.refused_bytes += len(&key.0, &key.1);
+        self.by_age.push_back(key);
+        while self.by_age.len() > MAX_REFUSED || self.refused_bytes > MAX_REFUSED_BYTES {
+            let Some(oldest) = self.by_age.pop_front() else {
                 return;
             };
-            self.refused_bytes -= oldest.len();
-            self.known.remove(&oldest);
+            self.refused_bytes -= len(&oldest.0, &oldest.1);
+            self.refused.remove(&oldest);
         }
     }
 }
 
 impl First {
-    /// The jobs that have waited for this one, which came to its end: it was refused for good, or it wasn't.
-    pub(super) fn end(mut self, refused: Option<&CompileGrammarError>) -> VecDeque<CompileJob> {
+    /// What its job asks.
+    pub(super) fn demand(&self) -> &Demand {
+        &self.demand
+    }
+
+    /// The jobs that have waited for this one and that its verdict concerns. Of the others the next one is
+    /// sent, and they wait for that.
+    pub(super) fn end(mut self, verdict: &Verdict) -> VecDeque<CompileJob> {
         self.is_over = true;
-        let mut state = lock(&self.all.state);
-        let waiting = match state.known.remove(&self.constraint) {
-            Some(Known::UnderWay(waiting)) => waiting,
-            _ => VecDeque::new(),
-        };
-        state.num_waiting -= waiting.len();
-        if let Some(error) = refused
+        let mut guard = lock(&self.all.state);
+        let state = &mut *guard;
+        if let Verdict::Refused(scope, error) = verdict
             && !state.is_closed
         {
-            state.refuse(self.constraint.clone(), error.clone());
+            state.refuse(self.constraint.clone(), scope.clone(), (*error).clone());
         }
-        waiting
+        let mut concerned = VecDeque::new();
+        if let Some(waiting) = state.under_way.get_mut(&self.constraint) {
+            let concerns = |job: &CompileJob| match (verdict, Demand::of(job)) {
+                (Verdict::Served { is_counted }, demand) => {
+                    demand.is_met_by(&self.demand, *is_counted)
+                }
+                (Verdict::Refused(scope, _), demand) => demand.scopes().contains(scope),
+            };
+            let others;
+            (concerned, others) = std::mem::take(waiting).into_iter().partition(concerns);
+            *waiting = others;
+            state.num_waiting -= concerned.len();
+        }
+        drop(guard);
+        self.all
+            .pass_on(&self.constraint, Turn::first(Duty::Answer));
+        concerned
     }
 }
 
 impl Drop for First {
     fn drop(&mut self) {
         if !self.is_over {
-            self.all.pass_on(&self.constraint);
+            self.all.pass_on(&self.constraint, Turn::first(Duty::Begin));
         }
     }
 }

@@ -274,23 +274,143 @@ fn what_is_refused_is_worked_out_once() {
     assert!(twelve.answers[13].try_recv().unwrap().outcome.is_ok());
 }
 
+/// A job with something of its request changed.
+fn changed(
+    pattern: &str,
+    change: impl FnOnce(&mut SamplingParams),
+) -> (CompileJob, Receiver<CompiledGrammar>) {
+    let (mut job, answer) = job(pattern);
+    let mut params = (*job.params).clone();
+    change(&mut params);
+    job.params = Arc::new(params);
+    (job, answer)
+}
+
+impl ByHand {
+    fn submit_changed(&mut self, pattern: &str, change: impl FnOnce(&mut SamplingParams)) {
+        let (job, answer) = changed(pattern, change);
+        self.pool.submit(job).unwrap();
+        self.answers.push(answer);
+    }
+
+    /// A replay that has this output.
+    fn submit_replay(&mut self, pattern: &str, output: &[u32]) {
+        let (mut job, answer) = job(pattern);
+        job.purpose = Purpose::Start {
+            reasoning_ended: None,
+            output_token_ids: output.to_vec(),
+            begun: None,
+        };
+        self.pool.submit_replay(job).unwrap();
+        self.answers.push(answer);
+    }
+
+    /// Which of the requests got their grammars.
+    fn served(&self) -> Vec<bool> {
+        let is_served =
+            |answer: &Receiver<CompiledGrammar>| answer.try_recv().unwrap().outcome.is_ok();
+        self.answers.iter().map(is_served).collect()
+    }
+
+    fn num_calls(&self) -> u64 {
+        self.backend.num_calls.load(Ordering::Relaxed)
+    }
+}
+
 #[test]
 fn stop_tokens_tell_constraints_apart() {
     let mut threads = ByHand::new();
-    for stop_token_ids in [vec![], vec![u32::from(b'a')]] {
-        let (mut job, answer) = job("a");
-        let params = SamplingParams {
-            stop_token_ids,
-            ..(*job.params).clone()
-        };
-        job.params = Arc::new(params);
-        threads.pool.submit(job).unwrap();
-        threads.answers.push(answer);
+    let a = u32::from(b'a');
+    let stop_token_ids = [vec![], vec![a], vec![a, a], vec![a + 1]];
+    for _ in 0..2 {
+        for ids in &stop_token_ids {
+            threads.submit_changed("a", |params| params.stop_token_ids.clone_from(ids));
+        }
+        threads.all_turns();
     }
+    assert_eq!(threads.served(), [true, false, false, true].repeat(2));
+}
+
+#[test]
+fn what_is_refused_is_worked_out_once_whatever_else_is_asked() {
+    let mut threads = ByHand::new();
+    threads.submit(TOO_MUCH);
+    let num_turns = threads.all_turns();
+    let mut many = ByHand::new();
+    for number in 0..12 {
+        many.submit_changed(TOO_MUCH, |params| {
+            params.stop_token_ids = vec![number];
+            params.max_tokens = Some(90_000 + number);
+            params
+                .structured_outputs
+                .as_mut()
+                .unwrap()
+                .enable_in_reasoning = number % 2 == 0;
+        });
+    }
+    many.submit_replay(TOO_MUCH, &[u32::from(b't')]);
+    assert_eq!(many.all_turns(), num_turns);
+    assert_eq!(many.num_calls(), threads.num_calls());
+    assert_eq!(many.served(), [false; 13]);
+}
+
+/// What only the shortest text takes too long for is served where that isn't asked for.
+#[test]
+fn what_cannot_be_measured_is_served_to_those_who_need_no_measure() {
+    let mut threads = ByHand::new();
+    let may_be_cut = |params: &mut SamplingParams| {
+        let structured_outputs = params.structured_outputs.as_mut().unwrap();
+        structured_outputs.complete_within_max_tokens = false;
+    };
+    for _ in 0..2 {
+        threads.submit(TOO_MUCH);
+        threads.submit_changed(TOO_MUCH, may_be_cut);
+        threads.submit(TOO_MUCH);
+        threads.submit_changed(TOO_MUCH, may_be_cut);
+        threads.all_turns();
+    }
+    assert_eq!(threads.served(), [false, true].repeat(4));
+    // The other way round: those who need it are not let in with one who didn't.
+    let mut threads = ByHand::new();
+    threads.submit_changed(TOO_MUCH, may_be_cut);
+    threads.submit(TOO_MUCH);
+    threads.submit(TOO_MUCH);
+    let num_turns = threads.all_turns();
+    assert_eq!(threads.served(), [true, false, false]);
+    let mut alone = ByHand::new();
+    alone.submit(TOO_MUCH);
+    assert!(num_turns <= 2 + alone.all_turns(), "{num_turns}");
+}
+
+#[test]
+fn replays_of_the_same_are_worked_out_once() {
+    let output = |text: &str| text.bytes().map(u32::from).collect::<Vec<_>>();
+    let mut once = ByHand::new();
+    once.submit_replay("needs 100000 steps", &output("needs"));
+    let num_turns = once.all_turns();
+    let mut threads = ByHand::new();
+    // More than may wait otherwise.
+    for length in 0..150 {
+        let length = length % 10;
+        threads.submit_replay("needs 100000 steps", &output(&"needs 1000"[..length]));
+    }
+    assert!(threads.all_turns() <= num_turns + 149);
+    assert_eq!(threads.served(), [true; 150]);
+}
+
+/// An output that doesn't fit its grammar says nothing of the grammar.
+#[test]
+fn a_replay_refused_for_its_output_is_no_verdict() {
+    let mut threads = ByHand::new();
+    let wrong = [u32::from(b'z')];
+    threads.submit_replay("abc", &wrong);
+    threads.submit("abc");
+    threads.submit_replay("abc", &[u32::from(b'a')]);
+    threads.submit_replay("abc", &wrong);
     threads.all_turns();
-    let is_served = |answer: &Receiver<CompiledGrammar>| answer.try_recv().unwrap().outcome.is_ok();
-    let served: Vec<bool> = threads.answers.iter().map(is_served).collect();
-    assert_eq!(served, [true, false]);
+    threads.submit("abc");
+    threads.all_turns();
+    assert_eq!(threads.served(), [false, true, true, false, true]);
 }
 
 #[test]
