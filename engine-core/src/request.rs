@@ -58,6 +58,14 @@ pub struct Request {
     pub(crate) unsent_complete_after: Vec<u32>,
 }
 
+impl Drop for Request {
+    fn drop(&mut self) {
+        if let Some(StructuredOutput::Ready(grammar)) = self.structured_output.take() {
+            grammar.discard();
+        }
+    }
+}
+
 /// What constrains a request's output.
 pub enum StructuredOutput {
     /// A grammar that is being compiled.

@@ -212,6 +212,7 @@ fn stop_tokens_that_leave_no_token_are_an_error_of_their_line() {
     assert_eq!(refused["status_code"], 400, "{refused}");
     let message = refused["body"]["error"]["message"].as_str().unwrap();
     assert!(message.contains("stop_token_ids"), "{message}");
+    assert_eq!(refused["body"]["error"]["param"], "stop_token_ids");
 }
 
 #[test]

@@ -11,6 +11,7 @@ use structured_output::CompileError;
 use super::backend::{CompileGrammarError, StructuredOutputBackend};
 use super::compile_job::{CompileJob, CompiledGrammar, Compiler, JobError, Purpose, refusal};
 use super::compile_lanes::{CompileLanes, SendError};
+use super::grammar_bin::GrammarBin;
 use super::priority::lower_priority;
 use super::same_constraints::{Entered, First, Places, SameConstraints};
 use super::turn::{Duty, Turn};
@@ -25,6 +26,8 @@ pub(super) struct CompilePool {
     lanes: Arc<CompileLanes>,
     waiting: WaitingJobs,
     same: SameConstraints,
+    /// Where there are threads.
+    bin: Option<GrammarBin>,
     done: Sender<RequestId>,
 }
 
@@ -41,7 +44,8 @@ impl CompilePool {
         max_queued: usize,
         done: &Sender<RequestId>,
     ) -> std::io::Result<Self> {
-        let pool = Self::without_threads(backend, max_queued, done);
+        let mut pool = Self::without_threads(backend, max_queued, done);
+        pool.bin = Some(GrammarBin::new()?);
         let compiling = std::iter::repeat_n(Duty::Compile, num_threads.saturating_sub(1).max(1));
         let duties = [Duty::Answer, Duty::Begin, Duty::Apart, Duty::Apart];
         for (index, duty) in duties.into_iter().chain(compiling).enumerate() {
@@ -64,6 +68,7 @@ impl CompilePool {
             same: SameConstraints::new(Arc::clone(&lanes), max_queued),
             backend: Arc::clone(backend),
             lanes,
+            bin: None,
             done: done.clone(),
         }
     }
@@ -74,6 +79,7 @@ impl CompilePool {
             lanes: Arc::clone(&self.lanes),
             waiting: self.waiting.clone(),
             duty,
+            bin: self.bin.clone(),
             done: self.done.clone(),
         }
     }
@@ -196,6 +202,7 @@ struct CompileThread {
     lanes: Arc<CompileLanes>,
     waiting: WaitingJobs,
     duty: Duty,
+    bin: Option<GrammarBin>,
     done: Sender<RequestId>,
 }
 
@@ -226,7 +233,12 @@ impl CompileThread {
         let cancelled = CompileGrammarError::Compile(CompileError::Cancelled);
         let mut refused = None;
         let outcome = match outcome {
-            Ok(Ok(started)) => Ok(started),
+            Ok(Ok(mut started)) => {
+                if let (Some(started), Some(bin)) = (&mut started, &self.bin) {
+                    started.end_in(bin.clone());
+                }
+                Ok(started)
+            }
             Ok(Err(JobError::NoMemory)) => return self.waiting.wait(job, num_gone),
             Ok(Err(JobError::TurnOver)) => return self.wait_for(job.turn.next(), job),
             Ok(Err(JobError::Elsewhere(duty))) => return self.wait_for(Turn::first(duty), job),

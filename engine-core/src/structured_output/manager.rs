@@ -68,6 +68,10 @@ impl PendingGrammar {
 impl Drop for PendingGrammar {
     fn drop(&mut self) {
         self.cancel.cancel();
+        // It came, and nobody took it.
+        if let Some(grammar) = self.take().and_then(|compiled| compiled.outcome.ok()) {
+            grammar.discard();
+        }
     }
 }
 

@@ -12,6 +12,7 @@ mod compile_job;
 mod compile_lanes;
 mod compile_pool;
 mod drafts;
+mod grammar_bin;
 mod jump_forward;
 mod manager;
 mod mask;

@@ -7,6 +7,7 @@ use structured_output::{MaskRef, MatcherError};
 
 use super::aside::{Aside, Found};
 use super::backend::StructuredOutputGrammar;
+use super::grammar_bin::GrammarBin;
 use super::mask::TokenMask;
 use super::min_tokens::MinTokens;
 use super::reasoning::{Phase, Reasoning};
@@ -36,6 +37,8 @@ pub struct StructuredOutputRequest {
     pub(super) num_answer_tokens: usize,
     /// After the grammar, since fields are dropped in their order.
     _tell_when_gone: Option<TellWhenGone>,
+    /// Where it ends, if not where its request does.
+    bin: Option<GrammarBin>,
     /// Why it waits outside the steps, where it does.
     pub(super) aside: Option<Aside>,
     /// What was found meanwhile.
@@ -104,6 +107,7 @@ impl StructuredOutputRequest {
             grammar,
             num_answer_tokens: 0,
             _tell_when_gone: None,
+            bin: None,
             aside: None,
             found: Found::default(),
             is_dead_end: false,
@@ -416,6 +420,18 @@ impl StructuredOutputRequest {
     /// From here on, `tell` is told when the grammar is gone.
     pub(super) fn tell_when_gone(&mut self, tell: TellWhenGone) {
         self._tell_when_gone = Some(tell);
+    }
+
+    /// From here on, it ends in `bin` when it is [discarded](Self::discard).
+    pub(super) fn end_in(&mut self, bin: GrammarBin) {
+        self.bin = Some(bin);
+    }
+
+    /// Drops it where that holds up nobody: with the last grammar of some memory all that goes.
+    pub(crate) fn discard(self: Box<Self>) {
+        if let Some(bin) = self.bin.clone() {
+            bin.discard(self);
+        }
     }
 
     /// Notes that the request's own stop tokens left it no token: it fails by what its caller asked.

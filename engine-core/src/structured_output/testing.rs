@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use crossbeam_channel::{Receiver, bounded};
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use protocol::{SamplingParams, StructuredOutputsConstraint, StructuredOutputsParams};
 use structured_output::{
     CancelFlag, CompileEffort, MaskRef, MatcherError, RenewError, TokenizerInfo,
@@ -86,6 +86,9 @@ pub(crate) struct OddBackend {
     left: Mutex<HashMap<String, Arc<AtomicU64>>>,
     /// Calls that were to compile a grammar, or to find it.
     pub(super) num_calls: AtomicU64,
+    /// The threads on which grammars ended.
+    pub(super) dropped: Receiver<Option<String>>,
+    ended: Sender<Option<String>>,
 }
 
 impl OddBackend {
@@ -93,7 +96,10 @@ impl OddBackend {
         let mut vocab: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).collect();
         vocab.push(b"<eos>".to_vec());
         let info = TokenizerInfo::new(&vocab, vocab.len(), &[EOS], &[EOS]).unwrap();
+        let (ended, dropped) = unbounded();
         Self {
+            dropped,
+            ended,
             real: FormworkBackend::new(info, 64 << 20).unwrap(),
             left: Mutex::default(),
             num_calls: AtomicU64::new(0),
@@ -129,6 +135,7 @@ impl StructuredOutputBackend for OddBackend {
                 panics: pattern == "panics",
                 num_accepted: 0,
                 granted: None,
+                ended: self.ended.clone(),
             })
         }))
     }
@@ -151,6 +158,14 @@ struct OddGrammar {
     panics: bool,
     num_accepted: usize,
     granted: Option<u64>,
+    ended: Sender<Option<String>>,
+}
+
+impl Drop for OddGrammar {
+    fn drop(&mut self) {
+        let thread = std::thread::current();
+        let _ = self.ended.send(thread.name().map(str::to_owned));
+    }
 }
 
 impl StructuredOutputGrammar for OddGrammar {

@@ -98,13 +98,14 @@ impl ServingError {
 
 /// The field that a message of the core's begins with, where it is one of the API's.
 fn field_of(message: &str) -> Option<String> {
-    const FIELDS: [&str; 3] = ["request_id", "max_tokens", "priority"];
-    let first = message.split(' ').next()?;
+    const FIELDS: [&str; 4] = ["request_id", "max_tokens", "priority", "stop_token_ids"];
+    let first = message.split([' ', ':']).next()?;
     FIELDS.contains(&first).then(|| first.to_owned())
 }
 
 #[cfg(test)]
 mod tests {
+    use protocol::{RequestError, RequestErrorCode};
     use serde_json::json;
 
     use super::*;
@@ -119,6 +120,14 @@ mod tests {
                 "type": "BadRequestError", "param": "n", "code": 400,
             }})
         );
+        // What the core found: stop tokens that leave a text no other.
+        let error = RequestError {
+            code: RequestErrorCode::ValidationError,
+            message: "stop_token_ids: name others".to_owned(),
+            retryable: false,
+        };
+        let body = ServingError::from(GenerateError::Request(error)).to_response();
+        assert_eq!(body.error.param.as_deref(), Some("stop_token_ids"));
         let error = ServingError::ModelNotFound {
             model: "x".to_owned(),
             served: vec!["a".to_owned(), "b".to_owned()],

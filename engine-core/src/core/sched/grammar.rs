@@ -62,15 +62,14 @@ impl Scheduler {
             }
             None => stats.num_cache_hits += 1,
         }
-        let grammar = compiled.outcome.and_then(|grammar| {
-            self.check_budget(&request, &grammar)?;
-            Ok(grammar)
+        let admitted = compiled.outcome.and_then(|grammar| {
+            let fits = self.check_budget(&request, &grammar);
+            // Also where it is refused: there it ends with the request.
+            request.structured_output = Some(StructuredOutput::Ready(grammar));
+            fits
         });
-        match grammar {
-            Ok(grammar) => {
-                request.structured_output = Some(StructuredOutput::Ready(grammar));
-                self.admit(key, request);
-            }
+        match admitted {
+            Ok(()) => self.admit(key, request),
             Err(error) => {
                 self.structured_output_stats.num_refused += 1;
                 self.refuse(request, error);

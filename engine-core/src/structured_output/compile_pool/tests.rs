@@ -548,3 +548,20 @@ fn a_panic_of_the_cache_stays_there() {
     threads.submit("panics");
     assert_eq!(threads.turns_until_done(Duty::Begin, "panics"), 1);
 }
+
+/// With the last grammar of some memory all of that goes: not where the busy loop would wait for it.
+#[test]
+fn grammars_end_on_a_thread_of_their_own() {
+    let backend = Arc::new(OddBackend::new());
+    let of_pool: Arc<dyn StructuredOutputBackend> = Arc::clone(&backend) as _;
+    let (done_sender, done) = unbounded();
+    let pool = CompilePool::new(&of_pool, 1, 100, &done_sender).unwrap();
+    let (job, answer) = job("[a-z]{3}");
+    pool.submit(job).unwrap();
+    done.recv().unwrap();
+    let request = answer.try_recv().unwrap().outcome.unwrap();
+    assert_eq!(backend.dropped.try_recv().ok(), None);
+    request.discard();
+    let dropped_by = backend.dropped.recv().unwrap();
+    assert_eq!(dropped_by.as_deref(), Some("grammar-bin"));
+}
