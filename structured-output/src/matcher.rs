@@ -394,6 +394,28 @@ impl GrammarMatcher {
             .tokens_to_end(self.place.state, &self.allowance)
     }
 
+    /// The fewest tokens of any text that completes this one, the stop token included, where a search of
+    /// `max_steps` finds them: at most [`GrammarMatcher::min_tokens_to_complete`], which masks go by. `None`
+    /// where it doesn't, and under grammars that are not JSON's or regular.
+    ///
+    /// # Errors
+    /// A limit.
+    pub fn fewest_tokens_to_complete(&self, max_steps: u64) -> Result<Option<u32>, MatcherError> {
+        if self.place.terminated {
+            return Ok(Some(0));
+        }
+        let state = self.place.state;
+        self.grammar
+            .engine()
+            .run(&self.allowance, |automaton, fuel| {
+                let mut own = fuel.part(max_steps);
+                let granted = own.left();
+                let fewest = automaton.fewest_tokens_of_all(state, &mut own);
+                fuel.burn(granted - own.left())?;
+                Ok(fewest.unwrap_or(None))
+            })
+    }
+
     /// How many bytes a short completion has; 0 after termination. Costs less than
     /// [`GrammarMatcher::min_tokens_to_complete`], which walks all of that completion: a first look
     /// where many tokens are left.

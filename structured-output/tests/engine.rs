@@ -159,6 +159,45 @@ fn the_bound_counts_tokens_not_bytes() {
     );
 }
 
+/// The fewest tokens to an end, by trying all of them.
+fn fewest_tokens(matcher: &GrammarMatcher) -> u32 {
+    let mut waves = vec![matcher.clone()];
+    for taken in 0.. {
+        if waves.iter().any(GrammarMatcher::is_completed) {
+            return taken + 1;
+        }
+        let mut next = Vec::new();
+        for at in &waves {
+            for token_id in allowed(at) {
+                let mut after = at.clone();
+                assert!(after.accept_token(token_id).unwrap());
+                next.push(after);
+            }
+        }
+        waves = next;
+    }
+    unreachable!()
+}
+
+#[test]
+fn the_text_of_fewest_tokens_may_be_a_longer_one() {
+    let fewest = |pattern: &str| {
+        let matcher = matcher(pattern);
+        let fewest = matcher.fewest_tokens_to_complete(10_000).unwrap();
+        assert_eq!(fewest, Some(fewest_tokens(&matcher)), "{pattern}");
+        assert!(fewest.unwrap() <= matcher.min_tokens_to_complete().unwrap());
+        fewest.unwrap()
+    };
+    assert_eq!(fewest("no|false"), 2);
+    assert_eq!(fewest("(no|true)x(aaa|aaaa)"), 4);
+    assert_eq!(fewest("a{3}b|a{8}|abc"), 3);
+    assert_eq!(fewest(""), 1);
+    assert_eq!(fewest("(ab|aaaab){3}"), 7);
+    // As much as may be done for it.
+    let wide = matcher("(no|[a-z]{4}){9}");
+    assert_eq!(wide.fewest_tokens_to_complete(10).unwrap(), None);
+}
+
 #[test]
 fn equal_sources_are_compiled_once() {
     let compiler = compiler();

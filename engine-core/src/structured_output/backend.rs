@@ -125,6 +125,15 @@ pub trait StructuredOutputGrammar: Send {
     /// A limit.
     fn min_tokens_to_complete(&self) -> Result<u32, MatcherError>;
 
+    /// The fewest tokens of any text that completes this one, the stop token included, where little work
+    /// finds them: what [`min_tokens_to_complete`](Self::min_tokens_to_complete) may exceed.
+    ///
+    /// # Errors
+    /// A limit.
+    fn fewest_tokens_to_complete(&self) -> Result<Option<u32>, MatcherError> {
+        Ok(None)
+    }
+
     /// Whether the text's next byte is given, whatever token writes it. Looks at no vocabulary.
     ///
     /// # Errors

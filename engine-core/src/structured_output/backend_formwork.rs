@@ -19,6 +19,9 @@ use super::turn::SHARED_STEPS;
 /// hard need more.
 const MAX_MASK_STEPS: u64 = 2_000_000;
 
+/// Steps of a search for the text of fewest tokens, which only a message needs: a part of any turn.
+const MAX_SEARCH_STEPS: u64 = 10_000;
+
 /// Compiles every constraint for one vocabulary, and caches what it compiled.
 pub struct FormworkBackend {
     compiler: Arc<GrammarCompiler>,
@@ -145,6 +148,10 @@ impl StructuredOutputGrammar for FormworkGrammar {
 
     fn min_tokens_to_complete(&self) -> Result<u32, MatcherError> {
         self.matcher.min_tokens_to_complete()
+    }
+
+    fn fewest_tokens_to_complete(&self) -> Result<Option<u32>, MatcherError> {
+        self.matcher.fewest_tokens_to_complete(MAX_SEARCH_STEPS)
     }
 
     fn has_forced_byte(&self) -> Result<bool, MatcherError> {

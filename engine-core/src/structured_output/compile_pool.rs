@@ -28,6 +28,7 @@ pub(super) struct CompilePool {
     same: SameConstraints,
     /// Where there are threads.
     bin: Option<GrammarBin>,
+    max_queued: usize,
     done: Sender<RequestId>,
 }
 
@@ -69,6 +70,7 @@ impl CompilePool {
             backend: Arc::clone(backend),
             lanes,
             bin: None,
+            max_queued,
             done: done.clone(),
         }
     }
@@ -110,7 +112,7 @@ impl CompilePool {
                     Places::Unlimited => self.lanes.send(job),
                 };
                 sent.map_err(|error| match error {
-                    SendError::Full(num_queued) => queue_is_full(num_queued),
+                    SendError::Full(num_queued) => self.queue_is_full(num_queued),
                     SendError::Closed => threads_are_gone(),
                 })
             }
@@ -119,7 +121,20 @@ impl CompilePool {
                 refuse(job, &error, &self.done);
                 Ok(())
             }
-            Entered::Full(num_waiting) => Err(queue_is_full(num_waiting)),
+            Entered::Full(num_waiting) => Err(self.queue_is_full(num_waiting)),
+        }
+    }
+
+    /// More than the limit may wait: what was begun before, and replays, wait in any case.
+    fn queue_is_full(&self, num_queued: usize) -> RequestError {
+        RequestError {
+            code: RequestErrorCode::QueueOverflow,
+            message: format!(
+                "{num_queued} requests wait for their grammars already, those whose grammar was begun among \
+                 them: no more are taken beyond max_num_queued_grammars, which is {}",
+                self.max_queued
+            ),
+            retryable: true,
         }
     }
 
@@ -152,16 +167,6 @@ impl Drop for CompilePool {
         // First, so that none goes on for one that ends there.
         self.same.close();
         self.lanes.close();
-    }
-}
-
-fn queue_is_full(num_queued: usize) -> RequestError {
-    RequestError {
-        code: RequestErrorCode::QueueOverflow,
-        message: format!(
-            "{num_queued} grammars wait to be compiled already: max_num_queued_grammars allows no more"
-        ),
-        retryable: true,
     }
 }
 

@@ -6,6 +6,8 @@
 pub(crate) enum MinTokens {
     /// So many.
     Counted(u32),
+    /// So many, and those of the text that takes fewest.
+    Both { shortest: u32, fewest: u32 },
     /// At least so many, and more than there may be: they were not counted.
     AtLeast(u32),
 }
@@ -14,7 +16,11 @@ impl MinTokens {
     /// The number, or a bound from below.
     pub(crate) fn number(self) -> u32 {
         match self {
-            Self::Counted(number) | Self::AtLeast(number) => number,
+            Self::Counted(number)
+            | Self::Both {
+                shortest: number, ..
+            }
+            | Self::AtLeast(number) => number,
         }
     }
 
@@ -22,6 +28,10 @@ impl MinTokens {
     pub(crate) fn after(self, tokens: u32) -> Self {
         match self {
             Self::Counted(number) => Self::Counted(number.saturating_add(tokens)),
+            Self::Both { shortest, fewest } => Self::Both {
+                shortest: shortest.saturating_add(tokens),
+                fewest: fewest.saturating_add(tokens),
+            },
             Self::AtLeast(number) => Self::AtLeast(number.saturating_add(tokens)),
         }
     }
@@ -30,7 +40,16 @@ impl MinTokens {
     /// the room that a context of `max_model_len` leaves after the prompt.
     pub(crate) fn refusal(self, in_output: u32, in_context: u32, max_model_len: usize) -> String {
         let takes = match self {
-            Self::Counted(number) => format!("is sure to fit in {number} tokens"),
+            // What masks lead to: the text of fewest bytes.
+            Self::Counted(number) => {
+                format!("is sure to fit in {number} tokens, though a longer text may take fewer")
+            }
+            Self::Both { shortest, fewest } if shortest == fewest => {
+                format!("is sure to fit in {shortest} tokens, and in no fewer")
+            }
+            Self::Both { shortest, fewest } => format!(
+                "is sure to fit in {shortest} tokens, though some text takes {fewest}, the fewest possible"
+            ),
             Self::AtLeast(number) => format!("takes at least {number} tokens, perhaps far more"),
         };
         // What is allowed to be incomplete helps always.
@@ -58,7 +77,17 @@ mod tests {
     fn a_refusal_says_what_would_help() {
         let of = |tokens: MinTokens| tokens.refusal(10, 100, 128);
         let counted = of(MinTokens::Counted(20));
-        assert!(counted.contains("in 20 tokens, but max_tokens leaves 10: raise max_tokens, or"));
+        assert!(counted.contains("fewer, but max_tokens leaves 10: raise max_tokens, or"));
+        assert!(counted.contains("in 20 tokens, though a longer text may take fewer"));
+        let both = |fewest| {
+            let tokens = MinTokens::Both {
+                shortest: 18,
+                fewest,
+            };
+            of(tokens.after(2))
+        };
+        assert!(both(18).contains("in 20 tokens, and in no fewer, but"));
+        assert!(both(3).contains("in 20 tokens, though some text takes 5, the fewest possible"));
         let bound = of(MinTokens::AtLeast(20));
         assert!(
             bound.contains("takes at least 20 tokens, perhaps far more, but max_tokens leaves")

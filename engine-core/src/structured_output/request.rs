@@ -136,8 +136,20 @@ impl StructuredOutputRequest {
                     MinTokens::AtLeast(at_least)
                 }
                 _ => {
-                    let tokens = self.grammar.min_tokens_to_complete()?;
-                    MinTokens::Counted(tokens.saturating_sub(1))
+                    let shortest = self.grammar.min_tokens_to_complete()?.saturating_sub(1);
+                    // Who is refused is told of the text of fewest tokens too, where that is soon found.
+                    let may_be_refused = max_tokens.is_some_and(|max_tokens| shortest > max_tokens);
+                    let fewest = match may_be_refused {
+                        true => self.grammar.fewest_tokens_to_complete().ok().flatten(),
+                        false => None,
+                    };
+                    match fewest {
+                        Some(fewest) => MinTokens::Both {
+                            shortest,
+                            fewest: fewest.saturating_sub(1),
+                        },
+                        None => MinTokens::Counted(shortest),
+                    }
                 }
             };
         }

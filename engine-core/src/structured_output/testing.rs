@@ -232,6 +232,10 @@ impl StructuredOutputGrammar for OddGrammar {
         self.real.min_tokens_bound()
     }
 
+    fn fewest_tokens_to_complete(&self) -> Result<Option<u32>, MatcherError> {
+        self.real.fewest_tokens_to_complete()
+    }
+
     fn has_forced_byte(&self) -> Result<bool, MatcherError> {
         self.real.has_forced_byte()
     }

@@ -55,7 +55,7 @@ impl BodyParser {
             drop(bytes);
             // Until the prompt is made of it, the request is as large as its values are.
             if !share.grow_to(num_values as u64 * VALUE_BYTES) {
-                return Err(no_memory());
+                return Err(no_memory(&share));
             }
             Ok((read(value)?, share))
         };
@@ -191,17 +191,22 @@ async fn read(
             return Err(too_large());
         }
         if !share.grow(data.len() as u64) {
-            return Err(no_memory());
+            return Err(no_memory(share));
         }
         bytes.extend_from_slice(&data);
     }
 }
 
-fn no_memory() -> ApiError {
+fn no_memory(share: &Share) -> ApiError {
     tracing::warn!("a request was turned away: no memory for its body");
     ApiError::new(
         StatusCode::SERVICE_UNAVAILABLE,
-        "too many large requests at the same time; try again later",
+        format!(
+            "the bodies of requests under way take {} MiB together, which is all that the server has for \
+             them (8 of the largest, see --max-request-body-size; a JSON value counts {VALUE_BYTES} bytes \
+             at least); try again later",
+            share.budget_size() >> 20
+        ),
     )
 }
 

@@ -151,6 +151,11 @@ impl Share {
         self.grow(wanted.saturating_sub(self.amount))
     }
 
+    /// What all shares of its budget may have together.
+    pub(super) fn budget_size(&self) -> u64 {
+        self.budget.max_share * MAX_BODIES_AT_ONCE
+    }
+
     #[cfg(test)]
     pub(super) fn amount(&self) -> u64 {
         self.amount

@@ -68,6 +68,20 @@ impl TokenAutomaton {
         Ok(self.min_tokens.get(&state).copied().unwrap_or(u32::MAX))
     }
 
+    /// The fewest tokens of all texts from a state that can be completed, the stop token included: a search
+    /// over tokens, which meets many states. `None` where none is made.
+    pub(crate) fn fewest_tokens_of_all(
+        &mut self,
+        state: GrammarState,
+        fuel: &mut Fuel,
+    ) -> Result<Option<u32>, OutOfFuel> {
+        let GrammarState::Machine(state) = state else {
+            return Ok(None);
+        };
+        let tokens = nearest_end(&mut ByTokens(self), state, fuel)?;
+        Ok(Some(tokens.saturating_add(1)))
+    }
+
     /// Walks a canonical completion from the end of the way on that was walked so far, and makes known what
     /// all places on it need.
     fn count_on_way(&mut self, way: &mut Way<State, u8>, fuel: &mut Fuel) -> Result<(), OutOfFuel> {

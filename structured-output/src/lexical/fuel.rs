@@ -55,6 +55,14 @@ impl Fuel {
         OutOfFuel
     }
 
+    /// A part of it, for work that may fail alone: what that takes is yet to be burned here.
+    pub(crate) fn part(&self, steps: u64) -> Self {
+        Self {
+            left: self.left.min(steps),
+            max_bytes: self.max_bytes,
+        }
+    }
+
     /// Steps left.
     pub(crate) fn left(&self) -> u64 {
         self.left

@@ -575,7 +575,7 @@ fn errors_name_the_field_as_the_request_spells_it() {
         (
             json!({"max_tokens": null, "n_predict": 9, "guided_regex": "a{50}"}),
             "guided_regex",
-            "tokens, but n_predict leaves 9: raise n_predict, or",
+            " but n_predict leaves 9: raise n_predict, or",
         ),
         (
             json!({"max_tokens": null, "n_predict": 9, "min_tokens": 10}),
