@@ -295,7 +295,11 @@ impl<'a> Compiler<'a> {
             }
             (_, Some(left)) => {
                 let granted = left.min(SHARED_STEPS);
-                request.set_allowance(Some(granted));
+                // What is apart is for other threads.
+                match request.is_apart() {
+                    true => request.set_allowance(Some(granted)),
+                    false => request.set_patient_allowance(granted),
+                }
                 granted
             }
         };
