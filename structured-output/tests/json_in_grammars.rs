@@ -195,7 +195,7 @@ fn a_token_may_end_a_value_that_two_rules_begin_with() {
     let lark =
         "start: value /\\.\\S/ | value /[^x]*/ \"x\"\nvalue: %json {\"type\": \"integer\"}\n";
     let grammar = compiler.compile_lark(lark).unwrap();
-    let mut matcher = GrammarMatcher::new(&grammar);
+    let matcher = GrammarMatcher::new(&grammar);
     let mask = matcher.next_token_mask().unwrap();
     for id in 0..eos {
         let is_accepted = matcher.fork().accept_token(id).unwrap();
