@@ -74,7 +74,7 @@ pub enum CompileError {
     )]
     NoValue {
         /// JSON pointer to the innermost schema of which that is true by itself, as far as it was looked
-        /// for.
+        /// for; or to its keyword, where that plainly is why.
         pointer: String,
     },
     /// No text at all matches.
@@ -84,12 +84,11 @@ pub enum CompileError {
     #[error("no sequence of this vocabulary's tokens writes a text that matches this grammar")]
     NotWritable,
     /// A limit or budget would be exceeded.
-    #[error(
-        "the grammar needs more than {max} of `{limit}`{}: make it smaller or raise the limit",
-        place.as_ref().map(|place| format!(", at {place}")).unwrap_or_default()
-    )]
+    #[error("the grammar needs more than {max} {}", too_many(limit, place.as_deref()))]
     LimitExceeded {
-        /// Field of [`crate::Limits`] or [`crate::CompileBudget`].
+        /// Field of [`crate::Limits`] or [`crate::CompileBudget`], or [`crate::CompilerOptions`]'s
+        /// `cache_bytes`, of which states may take a share. Or in words what there would be too many
+        /// of, where no field raises that.
         limit: &'static str,
         /// Its value.
         max: u64,
@@ -102,7 +101,30 @@ pub enum CompileError {
     Cancelled,
 }
 
+/// Of what, where, and what would be right.
+fn too_many(limit: &str, place: Option<&str>) -> String {
+    let place = place
+        .map(|place| format!(", at {place}"))
+        .unwrap_or_default();
+    match limit.starts_with("max_") || limit == "cache_bytes" {
+        true => format!("of `{limit}`{place}: make it smaller or raise the limit"),
+        false => format!("{limit}{place}: make it smaller, no limit raises this"),
+    }
+}
+
 impl CompileError {
+    /// Whether it is of a limit on memory, and may name more of a schema than what fills it.
+    pub(crate) fn may_name_too_much(&self) -> bool {
+        match self {
+            Self::LimitExceeded { limit, place, .. } => match *limit {
+                "cache_bytes" => true,
+                "max_bytes" | "max_states" => place.as_deref() == Some("`#`"),
+                _ => false,
+            },
+            _ => false,
+        }
+    }
+
     /// A regex error at a byte offset of its pattern.
     pub(crate) fn regex(pattern: &str, offset: usize, message: String) -> Self {
         let (line, column) = line_and_column(pattern, offset);

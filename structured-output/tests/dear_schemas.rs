@@ -85,6 +85,18 @@ fn overlapping(count: u32) -> Value {
     json!({"type": "object", "patternProperties": patterns.collect::<serde_json::Map<_, _>>()})
 }
 
+/// The same with a value of its own for each, and keys that are few.
+fn different(count: u32) -> Value {
+    let patterns = (0..count).map(|at| {
+        let letter = char::from(b'a' + at as u8);
+        (
+            format!("^.{{0,3}}{letter}"),
+            json!({"type": "integer", "minimum": at}),
+        )
+    });
+    json!({"type": "object", "patternProperties": patterns.collect::<serde_json::Map<_, _>>()})
+}
+
 fn too_dear(limit: &'static str, max: u64, place: &str) -> Result<(), CompileError> {
     Err(CompileError::LimitExceeded {
         limit,
@@ -121,8 +133,198 @@ fn a_value_that_is_too_dear_is_named() {
     let optional =
         json!({"properties": {"a": {"allOf": [{"$ref": "#/$defs/d"}]}}, "$defs": {"d": hard()}});
     dear_at(&optional, "`#/$defs/d`");
-    let patterns = json!({"properties": {"a": overlapping(8)}});
-    dear_at(&patterns, "`#/properties/a`");
+}
+
+/// A schema within two others, as a member that may be missing and as one that has to be there.
+fn members_of(schema: &Value) -> [Value; 2] {
+    let object = |schema: &Value| json!({"type": "object", "properties": {"x": schema}});
+    let needed =
+        |schema: &Value| json!({"type": "object", "properties": {"x": schema}, "required": ["x"]});
+    [object(&object(schema)), needed(&needed(schema))]
+}
+
+/// Bounds that no limit raises are told as such, wherever the schema stands.
+#[test]
+fn fixed_bounds_are_told_with_their_place() {
+    let distinct = |count: u32, items: Value| json!({"type": "array", "uniqueItems": true, "minItems": count, "items": items});
+    let id =
+        json!({"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]});
+    for (schema, max, what) in [
+        (
+            different(8),
+            128,
+            "ways in which patterns tell an object's keys apart",
+        ),
+        (
+            distinct(101, id.clone()),
+            1_000,
+            "bytes of arrays or objects still needed that must differ",
+        ),
+        (
+            distinct(200, json!({"type": "array"})),
+            1_000,
+            "bytes of arrays or objects still needed that must differ",
+        ),
+        (
+            distinct(2_001, json!({"type": "integer"})),
+            2_000,
+            "items still needed that must differ",
+        ),
+        (
+            json!({"type": "object", "minProperties": 10_001}),
+            10_000,
+            "keys still needed beside those with a name",
+        ),
+    ] {
+        for member in members_of(&schema) {
+            for order in ORDERS {
+                let options = JsonSchemaOptions {
+                    property_order: order,
+                    ..JsonSchemaOptions::default()
+                };
+                let refused = compiler().compile_json_schema(&member.to_string(), &options);
+                let refused = refused.unwrap_err();
+                assert_eq!(
+                    refused.to_string(),
+                    format!(
+                        "the grammar needs more than {max} {what}, at `#/properties/x/properties/x`: make it \
+                         smaller, no limit raises this"
+                    ),
+                    "{order:?}"
+                );
+            }
+        }
+    }
+    for schema in [
+        overlapping(20),
+        different(4),
+        distinct(100, id),
+        distinct(200, json!({"type": ["integer", "object"]})),
+    ] {
+        for member in members_of(&schema) {
+            for order in ORDERS {
+                let options = JsonSchemaOptions {
+                    property_order: order,
+                    ..JsonSchemaOptions::default()
+                };
+                let compiled = compiler().compile_json_schema(&member.to_string(), &options);
+                assert!(compiled.is_ok(), "{schema}");
+            }
+        }
+    }
+}
+
+/// Numbers and strings that have to be searched for.
+#[test]
+fn scalars_that_are_too_dear_are_named() {
+    let options = JsonSchemaOptions::default();
+    let place = "`#/properties/x/properties/x`";
+    for schema in [
+        json!({"type": "string", "allOf": [{"pattern": "^(a{1013})*$"}, {"pattern": "^(a{1019})*$"}, {"minLength": 1}]}),
+        json!({"type": "number", "multipleOf": 4_294_967_291_u64, "minimum": 1.5, "maximum": 4_294_967_290.5}),
+        json!({"type": "number", "multipleOf": 4_294_513_459_u64, "not": {"multipleOf": 99_991}}),
+        json!({"type": "number", "allOf": ([99_991, 99_989, 99_971, 99_961].map(|step| json!({"multipleOf": step})))}),
+        json!({"type": "array", "uniqueItems": true, "minItems": 1_900, "items": {"type": "string", "minLength": 5_000}}),
+    ] {
+        for member in members_of(&schema) {
+            let compiler = compiler();
+            let refused = compiler.compile_json_schema(&member.to_string(), &options);
+            let message = refused.unwrap_err().to_string();
+            assert!(message.contains(place), "{schema}: {message}");
+            assert!(message.contains("or raise the limit"), "{message}");
+            let bytes = compiler.cache_bytes();
+            assert!(bytes < 60 << 20, "{schema}: {bytes}");
+        }
+    }
+}
+
+/// Multiples of several numbers are those of one.
+#[test]
+fn multiples_of_several_numbers_are_served() {
+    let steps = |steps: &[Value]| {
+        let all: Vec<Value> = steps
+            .iter()
+            .map(|step| json!({"multipleOf": step}))
+            .collect();
+        json!({"type": "number", "allOf": all})
+    };
+    for (schema, good, bad) in [
+        (
+            steps(&[json!(99_991), json!(99_989)]),
+            "9998000099",
+            "9998000098",
+        ),
+        (
+            steps(&[json!(99_991), json!(99_989), json!(99_971)]),
+            "999510067897129",
+            "99951006789",
+        ),
+        (
+            steps(&[json!(0.99991), json!(99_989)]),
+            "9998000099",
+            "99980000.99",
+        ),
+        (
+            steps(&[json!(4_294_967_291_u64), json!(0.5)]),
+            "-4294967291",
+            "0.5",
+        ),
+        (
+            json!({"type": "integer", "multipleOf": 1_000_000_000_000_000_000_u64}),
+            "3000000000000000000",
+            "300000000000000000",
+        ),
+    ] {
+        for member in members_of(&schema) {
+            for order in ORDERS {
+                let options = JsonSchemaOptions {
+                    property_order: order,
+                    ..JsonSchemaOptions::default()
+                };
+                let grammar = compiler()
+                    .compile_json_schema(&member.to_string(), &options)
+                    .unwrap();
+                for (number, is_right) in [(good, true), (bad, false)] {
+                    let mut matcher = GrammarMatcher::new(&grammar);
+                    let text = format!("{{\"x\":{{\"x\":{number}}}}}");
+                    let mut bytes = text.bytes();
+                    let accepted = bytes.all(|byte| {
+                        matcher.next_token_mask().unwrap();
+                        matcher.accept_token(u32::from(byte)).unwrap()
+                    });
+                    assert_eq!(accepted, is_right, "{schema}: {number}");
+                }
+            }
+        }
+    }
+}
+
+/// Constants may be nested as deep as the source may.
+#[test]
+fn deep_constants_are_served() {
+    let mut array = json!(1);
+    let mut object = json!(1);
+    for _ in 0..500 {
+        array = json!([array]);
+        object = json!({"a": object});
+    }
+    for value in [array, object] {
+        for schema in [
+            json!({"const": value}),
+            json!({"enum": [0, value]}),
+            json!({"not": {"not": {"const": value}}}),
+        ] {
+            let options = JsonSchemaOptions::default();
+            let grammar = compiler()
+                .compile_json_schema(&schema.to_string(), &options)
+                .unwrap();
+            let mut matcher = GrammarMatcher::new(&grammar);
+            for byte in value.to_string().bytes() {
+                matcher.next_token_mask().unwrap();
+                assert!(matcher.accept_token(u32::from(byte)).unwrap());
+            }
+        }
+    }
 }
 
 #[test]

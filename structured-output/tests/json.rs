@@ -265,7 +265,7 @@ fn refusals_point_at_what_they_refuse() {
         ),
         (
             r##"{"$ref":"#/$defs/a~0b","$defs":{"a~b":{"type":"object","required":["c/d"],"properties":{"c/d":{"enum":[]}}}}}"##,
-            "/$defs/a~0b/properties/c~1d",
+            "/$defs/a~0b/properties/c~1d/enum",
         ),
     ];
     for (source, pointer) in dead {

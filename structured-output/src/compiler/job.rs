@@ -9,7 +9,7 @@ use crate::error::CompileError;
 use crate::grammar::CompiledGrammar;
 use crate::json::{Frame, NodeId, SchemaCompiler, Style};
 use crate::lexical::search::{DEAD, Search};
-use crate::lexical::{ChoiceTree, Fuel, Lexicon};
+use crate::lexical::{Bound, ChoiceTree, Fuel, Lexicon};
 use crate::options::{CancelFlag, CompileBudget, JsonSchemaOptions, Limits};
 use crate::regex::{self, Dialect, RegexLimits, Spelling, Translator};
 use crate::specification::GrammarSpecification;
@@ -45,13 +45,25 @@ impl Patience {
     }
 }
 
-/// Compiles a specification in a generation of the engine. `None` where that takes more than the
-/// patience allows.
+/// In what memory a compilation is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Memory {
+    /// Among others.
+    Shared,
+    /// Nothing else is there.
+    Alone,
+    /// The same, to find the innermost schema that fills it.
+    AloneInsideOut,
+}
+
+/// Compiles a specification in a generation of the engine. `None` where that takes more than the patience
+/// allows.
 pub(super) fn compile(
     specification: &Arc<(GrammarSpecification, CompileBudget)>,
     engine: Arc<Engine>,
     limits: &Limits,
     patience: Patience,
+    memory: Memory,
     cancel: &CancelFlag,
 ) -> Option<Verdict> {
     let mut job = Job {
@@ -67,6 +79,8 @@ pub(super) fn compile(
         max_looked: specification.1.max_steps,
         num_known: 0,
         lacks_room: false,
+        memory,
+        beyond: None,
     };
     let root = job.root_of(&specification.0, limits);
     let (bytes, is_dear, is_in_doubt) = (job.bytes, job.is_dear, job.is_in_doubt());
@@ -98,6 +112,9 @@ pub(super) struct Job<'a> {
     num_known: usize,
     /// Whether a matcher's call had too little memory, which others may have filled.
     lacks_room: bool,
+    memory: Memory,
+    /// The bound that the last work met which takes all steps.
+    beyond: Option<Bound>,
 }
 
 /// Parts of a syntax tree, or strings of a choice, per slice.
@@ -164,6 +181,9 @@ impl Job<'_> {
 
     /// What it means that a slice has used up the steps it had, or the compilation all of them.
     pub(super) fn out_of_steps(&mut self) -> CompileError {
+        if let Some(bound) = self.beyond.take() {
+            return exceeded(bound.what, bound.max);
+        }
         let left = self.budget.max_steps.saturating_sub(self.steps);
         self.is_dear |= left > self.patience.max_slice_steps || self.steps_left() < left;
         exceeded("max_steps", self.budget.max_steps)
@@ -232,6 +252,10 @@ impl Job<'_> {
             fuel.limit_bytes(automaton.state_bytes().saturating_add(max_bytes));
             work(automaton, &mut fuel)
         })?;
+        self.beyond = fuel.beyond();
+        if fuel.lacks_bytes() {
+            return Err(exceeded("max_bytes", self.budget.max_bytes as u64));
+        }
         // A slice that had too few steps says so itself.
         if fuel.left() > 0 {
             self.steps += before - fuel.left();
@@ -275,9 +299,11 @@ impl Job<'_> {
         Ok(result)
     }
 
-    /// Takes note that there was too little memory for a matcher's call.
-    pub(super) fn lacks_room(&mut self) {
-        self.lacks_room = true;
+    /// Takes note that there was too little memory for a matcher's call. Whether that may be because of
+    /// others.
+    pub(super) fn lacks_room(&mut self) -> bool {
+        self.lacks_room = self.memory == Memory::Shared;
+        self.lacks_room
     }
 
     /// Whether what others have left in the engine may be why the budget was enough, or why not all was
@@ -340,6 +366,9 @@ impl Job<'_> {
             style,
             max_mask_steps: limits.max_mask_steps.min(all),
         };
+        if self.memory == Memory::AloneInsideOut {
+            self.check_whole_inside_out(&mut compiled)?;
+        }
         let start = self.with_parts_known(&mut compiled, |job| job.start_of_json(root, style))?;
         Ok((start, compiled))
     }
@@ -385,9 +414,22 @@ impl Job<'_> {
                 return Err(compiler.blame(error));
             };
             if let Some(root) = done? {
+                self.know_deep_values(&compiler)?;
                 return Ok((root, compiler));
             }
         }
+    }
+
+    /// Looks at the parts of deeply nested constants from the inside out: all at once would be too deep.
+    fn know_deep_values(&mut self, compiler: &SchemaCompiler) -> Result<(), CompileError> {
+        for &value in &compiler.deep_values {
+            let known = self.fuelled_slice(|automaton, fuel| {
+                let machine = automaton.machine();
+                machine.programs.know(&mut machine.lexicon, value, fuel)
+            })?;
+            known.map_err(|_| self.out_of_steps())?;
+        }
+        Ok(())
     }
 
     /// The start of a grammar of JSON texts that are one value of a node.
@@ -456,6 +498,13 @@ impl Job<'_> {
             })?;
             if let Some(outcome) = found {
                 return outcome;
+            }
+            if fuel.lacks_bytes() {
+                return Err(exceeded("max_bytes", self.budget.max_bytes as u64));
+            }
+            if fuel.beyond().is_some() {
+                self.beyond = fuel.beyond();
+                return Err(self.out_of_steps());
             }
             self.steps += steps;
             // Doubling where a slice brought nothing: one step may need a whole walk of the

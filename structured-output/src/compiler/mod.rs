@@ -25,7 +25,7 @@ use crate::options::{
 use crate::specification::GrammarSpecification;
 use apart::Lanes;
 use cache::{Cache, Outcome, Ticket, Turn};
-use job::Patience;
+use job::{Memory, Patience};
 pub use renew::RenewError;
 pub(crate) use renew::{OwnMemory, Renewals};
 
@@ -434,16 +434,30 @@ impl GrammarCompiler {
     ) -> Option<Outcome> {
         self.num_compilations.fetch_add(1, Ordering::Relaxed);
         let limits = &self.options.limits;
-        let (outcome, is_in_doubt) = job::compile(specification, engine, limits, patience, cancel)?;
+        let compile =
+            |engine, memory| job::compile(specification, engine, limits, patience, memory, cancel);
+        let (mut outcome, is_in_doubt) = compile(engine, Memory::Shared)?;
+        let alone = |memory| compile(Arc::new(self.fresh_engine()), memory).map(|found| found.0);
         if is_in_doubt {
             // What is refused is to be refused whatever was compiled before it.
             if !patience.is_endless() {
                 return None;
             }
-            let fresh = Arc::new(self.fresh_engine());
-            let alone = job::compile(specification, fresh, limits, patience, cancel);
-            if let Some((Err(error), _)) = alone {
-                return Some(Err(error));
+            if let Some(Err(error)) = alone(Memory::Alone) {
+                outcome = Err(error);
+            }
+        }
+        // Memory that is full tells nothing of what else would fill it.
+        if let (GrammarSpecification::JsonSchema(..), Err(error)) = (&specification.0, &outcome)
+            && error.may_name_too_much()
+        {
+            if !patience.is_endless() {
+                return None;
+            }
+            if let Some(Err(error @ CompileError::LimitExceeded { .. })) =
+                alone(Memory::AloneInsideOut)
+            {
+                outcome = Err(error);
             }
         }
         Some(outcome)

@@ -28,8 +28,8 @@ pub(super) struct Compiled {
 /// What came of a call.
 enum Found<T> {
     Answer(T),
-    /// It takes more than a call may.
-    Exceeds,
+    /// It takes more than a call may: the limit.
+    Exceeds(CompileError),
     /// There are too few steps left to tell, or too little memory: matchers will find that out.
     Unknown,
 }
@@ -41,21 +41,32 @@ impl Job<'_> {
         root: State,
         schema: &mut Compiled,
     ) -> Result<(), CompileError> {
-        self.check_values(schema)?;
-        // Of a scalar the first mask is about one language, which no other part could be at fault for.
-        if !schema.compiler.may_be_dear() || schema.compiler.is_of_scalars() {
+        if !schema.compiler.may_be_dear() {
             return Ok(());
         }
+        // That it can be completed is known, and no other part could be at fault.
+        if schema.compiler.is_of_scalars() {
+            let open = |engine: &Engine, allowance: &Allowance| engine.open_scalar(root, allowance);
+            return match self.look(schema, open)? {
+                Found::Exceeds(error) => Err(too_dear(schema, None, error)),
+                _ => Ok(()),
+            };
+        }
+        self.check_values(schema)?;
         let start = GrammarState::Machine(root);
-        let mask = |engine: &Engine, allowance: &Allowance| engine.mask(start, allowance);
-        if matches!(self.look(schema, mask)?, Found::Exceeds) {
+        let has_keys = schema.compiler.may_keys_be_dear();
+        let open = |engine: &Engine, allowance: &Allowance| match has_keys {
+            true => engine.open(start, allowance),
+            false => engine.mask(start, allowance).map(drop),
+        };
+        if matches!(self.look(schema, open)?, Found::Exceeds(_)) {
             let whole = schema.compiler.whole();
             if let Some(whole) = &whole {
                 self.check_parts(schema, whole)?;
             }
             // With all that is in it known.
-            if matches!(self.look(schema, mask)?, Found::Exceeds) {
-                return Err(too_dear(schema, whole.as_ref()));
+            if let Found::Exceeds(error) = self.look(schema, open)? {
+                return Err(too_dear(schema, whole.as_ref(), error));
             }
         }
         Ok(())
@@ -81,11 +92,11 @@ impl Job<'_> {
                     // Nothing in it is ever met.
                     Found::Answer(false) => continue,
                     Found::Unknown => return Ok(()),
-                    Found::Exceeds if self.is_without_value(schema, &met, around)? => continue,
-                    Found::Exceeds => {
+                    Found::Exceeds(_) if self.is_without_value(schema, &met, around)? => continue,
+                    Found::Exceeds(_) => {
                         self.check_parts(schema, &part)?;
-                        if matches!(self.look_at(schema, &part)?, Found::Exceeds) {
-                            return Err(too_dear(schema, Some(&part)));
+                        if let Found::Exceeds(error) = self.look_at(schema, &part)? {
+                            return Err(too_dear(schema, Some(&part), error));
                         }
                     }
                 }
@@ -114,6 +125,17 @@ impl Job<'_> {
         Ok(false)
     }
 
+    /// The same for the whole schema.
+    pub(super) fn check_whole_inside_out(
+        &mut self,
+        schema: &mut Compiled,
+    ) -> Result<(), CompileError> {
+        match schema.compiler.whole() {
+            Some(whole) => self.check_parts(schema, &whole),
+            None => Ok(()),
+        }
+    }
+
     /// Finds the innermost schema that is too dear by itself, in one that is.
     fn check_parts(&mut self, schema: &mut Compiled, part: &Part) -> Result<(), CompileError> {
         self.grant_looks();
@@ -121,7 +143,7 @@ impl Job<'_> {
         for inner in parts {
             match self.look_at(schema, &inner)? {
                 Found::Answer(_) => {}
-                Found::Exceeds => return Err(too_dear(schema, Some(&inner))),
+                Found::Exceeds(error) => return Err(too_dear(schema, Some(&inner), error)),
                 Found::Unknown => break,
             }
         }
@@ -129,7 +151,8 @@ impl Job<'_> {
     }
 
     /// Does a part of the compilation; if it takes too many steps, once more with all schemas known that are
-    /// not too dear by themselves. Else that is an error with the innermost one that is, or the whole.
+    /// not too dear by themselves. Else, or if it takes too much memory, that is an error with the innermost
+    /// one that is, or the whole.
     pub(super) fn with_parts_known<T>(
         &mut self,
         schema: &mut Compiled,
@@ -137,31 +160,30 @@ impl Job<'_> {
     ) -> Result<T, CompileError> {
         let steps = self.steps;
         let mut outcome = work(self);
-        if matches!(
-            outcome,
-            Err(CompileError::LimitExceeded {
-                limit: "max_steps",
-                ..
-            })
-        ) && !self.is_dear()
+        if let Err(CompileError::LimitExceeded { limit, .. }) = outcome
+            && !self.is_dear()
             && let Some(whole) = schema.compiler.whole()
         {
+            let is_memory = matches!(limit, "max_states" | "max_bytes");
             match self.check_parts(schema, &whole) {
                 Err(CompileError::LimitExceeded { place, .. }) if !self.is_dear() => {
                     return outcome.map_err(|error| at(error, place));
                 }
                 checked => checked?,
             }
-            self.steps = steps;
-            outcome = work(self);
+            if !is_memory {
+                self.steps = steps;
+                outcome = work(self);
+            }
         }
         outcome.map_err(|error| at(error, Some(WHOLE.to_owned())))
     }
 
     fn look_at(&mut self, schema: &Compiled, part: &Part) -> Result<Found<bool>, CompileError> {
         let (node, style) = (part.node, schema.style.embedded());
+        let has_keys = schema.compiler.may_keys_be_dear();
         self.look(schema, |engine, allowance| {
-            engine.open_value(node, style, allowance)
+            engine.open_value(node, style, has_keys, allowance)
         })
     }
 
@@ -179,14 +201,20 @@ impl Job<'_> {
             let allowance = Allowance::patient(granted).with_max_call_steps(schema.max_mask_steps);
             let found = call(self.engine, &allowance);
             self.note_look(granted - allowance.left().unwrap_or(0));
+            if let (Err(_), Some(bound)) = (&found, allowance.beyond()) {
+                // However many steps there are.
+                return Ok(Found::Exceeds(exceeded(bound.what, bound.max)));
+            }
             match found {
                 Ok(answer) => return Ok(Found::Answer(answer)),
-                Err(MatcherError::StepsExhausted { .. }) => return Ok(Found::Exceeds),
-                Err(MatcherError::AllowanceSpent) => self.engine.let_others_pass(),
-                Err(_) => {
-                    self.lacks_room();
-                    return Ok(Found::Unknown);
+                Err(MatcherError::StepsExhausted { max }) => {
+                    return Ok(Found::Exceeds(exceeded("max_mask_steps", max)));
                 }
+                Err(MatcherError::AllowanceSpent) => self.engine.let_others_pass(),
+                Err(MatcherError::StatesExhausted { max }) if !self.lacks_room() => {
+                    return Ok(Found::Exceeds(exceeded("cache_bytes", max as u64)));
+                }
+                Err(_) => return Ok(Found::Unknown),
             }
         }
         self.goes_on_apart()?;
@@ -209,10 +237,8 @@ fn at(error: CompileError, place: Option<String>) -> CompileError {
     }
 }
 
-fn too_dear(schema: &Compiled, part: Option<&Part>) -> CompileError {
+/// The error of a limit at a schema.
+fn too_dear(schema: &Compiled, part: Option<&Part>, error: CompileError) -> CompileError {
     let place = part.map_or(WHOLE.to_owned(), |part| schema.compiler.place_of(part));
-    at(
-        exceeded("max_mask_steps", schema.max_mask_steps),
-        Some(place),
-    )
+    at(error, Some(place))
 }

@@ -1,6 +1,9 @@
 //! How much of others' time a matcher may take.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::lexical::Bound;
 
 /// No limit but that of each call.
 const UNLIMITED: u64 = u64::MAX;
@@ -13,6 +16,8 @@ pub(crate) struct Allowance {
     max_call_steps: u64,
     /// Whether they wait for others at work for as long as it takes.
     is_patient: bool,
+    /// The bound, if there is one, that a call met.
+    beyond: OnceLock<Bound>,
 }
 
 impl Allowance {
@@ -22,6 +27,7 @@ impl Allowance {
             left: AtomicU64::new(steps.unwrap_or(UNLIMITED)),
             max_call_steps: UNLIMITED,
             is_patient: steps.is_none(),
+            beyond: OnceLock::new(),
         }
     }
 
@@ -44,6 +50,7 @@ impl Allowance {
             left: AtomicU64::new(steps),
             max_call_steps: UNLIMITED,
             is_patient: true,
+            beyond: OnceLock::new(),
         }
     }
 
@@ -56,6 +63,17 @@ impl Allowance {
     pub(crate) fn left(&self) -> Option<u64> {
         let left = self.left.load(Ordering::Relaxed);
         (left != UNLIMITED).then_some(left)
+    }
+
+    /// The bound that no limit raises and that a call met, if one did.
+    pub(crate) fn beyond(&self) -> Option<Bound> {
+        self.beyond.get().copied()
+    }
+
+    /// Takes note of such a bound.
+    pub(super) fn note_beyond(&self, bound: Bound) {
+        // The first is as good as another.
+        let _ = self.beyond.set(bound);
     }
 
     /// Takes some.
@@ -73,6 +91,7 @@ impl Clone for Allowance {
             left: AtomicU64::new(self.left.load(Ordering::Relaxed)),
             max_call_steps: self.max_call_steps,
             is_patient: self.is_patient,
+            beyond: OnceLock::new(),
         }
     }
 }

@@ -429,6 +429,9 @@ impl Engine {
         fuel.limit_bytes(before.max(self.shares.states_at_most));
         let answer = work(&mut automaton, &mut fuel);
         allowance.spend(granted - fuel.left());
+        if let Some(bound) = fuel.beyond() {
+            allowance.note_beyond(bound);
+        }
         let after = automaton.state_bytes();
         self.note_bytes(&automaton);
         if automaton.take_item_excess() {
@@ -440,7 +443,9 @@ impl Engine {
             self.forget(&mut automaton);
         }
         // Who goes on among states that are there already disturbs nobody.
-        if after > before && after > self.shares.states_at_most {
+        if answer.is_err() && fuel.lacks_bytes()
+            || after > before && after > self.shares.states_at_most
+        {
             return Err(self.exhausted());
         }
         let answer = answer.map_err(|OutOfFuel| match granted < max_steps {

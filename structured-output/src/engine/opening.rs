@@ -1,7 +1,7 @@
 //! The first places of a text that leads into a grammar, and of one value of a schema.
 
 use super::{Allowance, Engine};
-use crate::automaton::GrammarState;
+use crate::automaton::{GrammarState, State};
 use crate::error::MatcherError;
 use crate::json::{NodeId, Style};
 
@@ -44,22 +44,45 @@ impl Engine {
         })
     }
 
-    /// Looks whether a node has a value, and what may come within the brackets that open one: what a mask
-    /// before such a value and the one after it need, the vocabulary apart.
+    /// Looks at what follows the first byte of a number or a string: it may have to be searched for.
+    pub(crate) fn open_scalar(
+        &self,
+        start: State,
+        allowance: &Allowance,
+    ) -> Result<(), MatcherError> {
+        self.run(allowance, |automaton, fuel| {
+            for first in [b'1', b'"'] {
+                automaton.machine().step(start, first, fuel)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Looks whether a node has a value, and what may come within the brackets that open one, or after a
+    /// digit: what a mask before such a value and the one after it need, the vocabulary apart. `has_keys`:
+    /// also the mask within its first key.
     pub(crate) fn open_value(
         &self,
         node: NodeId,
         style: Style,
+        has_keys: bool,
         allowance: &Allowance,
     ) -> Result<bool, MatcherError> {
         self.run(allowance, |automaton, fuel| {
             let machine = automaton.machine();
             let frames = machine.programs.value_frames(node, style);
             let start = machine.start_of_frames(&frames, fuel)?;
-            for bracket in [b'[', b'{'] {
-                machine.step(start, bracket, fuel)?;
+            // After a digit numbers may have to be searched for.
+            for first in [b'[', b'1'] {
+                machine.step(start, first, fuel)?;
             }
-            machine.lexicon.is_live(start.lexeme, fuel)
+            let first = machine.step(start, b'{', fuel)?;
+            if let (true, Some(first)) = (has_keys, first)
+                && let Some(key) = machine.step(first, b'"', fuel)?
+            {
+                automaton.mask(key, fuel)?;
+            }
+            automaton.machine().lexicon.is_live(start.lexeme, fuel)
         })
     }
 }

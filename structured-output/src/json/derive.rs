@@ -5,7 +5,7 @@
 //! the derivative by those.
 
 use super::facts::bit_of;
-use super::formula::{FALSE, Formula, FormulaId, TRUE};
+use super::formula::{FALSE, Formula, FormulaId, MAX_DEPTH, TRUE};
 use super::node::{ANYTHING, Node, NodeId};
 use super::plan::PlanId;
 use super::programs::Programs;
@@ -92,7 +92,10 @@ impl Programs {
             Formula::Value(_) => formula,
         };
         if self.logic.take_too_deep() {
-            return Err(fuel.exhaust());
+            return Err(fuel.exhaust(
+                "conditions within each other on one value",
+                u64::from(MAX_DEPTH),
+            ));
         }
         self.derived.insert((formula, event), derived);
         Ok(derived)

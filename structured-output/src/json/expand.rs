@@ -214,7 +214,7 @@ impl Programs {
         }
         let nodes = self.goals.get(goals.0).clone();
         if nodes.len() > MAX_GOALS {
-            return Err(fuel.exhaust());
+            return Err(fuel.exhaust("values told apart by what follows them", MAX_GOALS as u64));
         }
         let texts = self.texts(lexicon);
         let mut ways = Vec::new();

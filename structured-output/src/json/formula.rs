@@ -23,7 +23,9 @@ pub(super) const TRUE: FormulaId = FormulaId(0);
 pub(super) const FALSE: FormulaId = FormulaId(1);
 
 /// Formulas in formulas at most this deep, so that recursion over them is bounded.
-const MAX_DEPTH: u16 = 200;
+pub(super) const MAX_DEPTH: u16 = 200;
+/// Operands of formulas that are made anew and are as much work as one step: each is looked up and hashed.
+const OPERANDS_A_STEP: u64 = 4;
 
 /// An interned set of constants: the items of an array so far.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -74,8 +76,8 @@ impl Logic {
 
     /// Takes the steps of the formulas and nodes that were made since this was called last.
     pub(super) fn charge(&mut self, fuel: &mut Fuel) -> Result<(), OutOfFuel> {
-        let steps = self.work / OPERANDS_PER_STEP;
-        self.work %= OPERANDS_PER_STEP;
+        let steps = self.work / OPERANDS_A_STEP;
+        self.work %= OPERANDS_A_STEP;
         fuel.burn(steps)?;
         self.nodes.charge(fuel)
     }

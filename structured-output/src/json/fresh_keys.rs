@@ -73,7 +73,10 @@ impl Programs {
         let (mut number, mut bytes) = (0, 0);
         while keys.len() < count {
             if keys.len() >= MAX_FRESH_KEYS {
-                return Err(fuel.exhaust());
+                return Err(fuel.exhaust(
+                    "keys still needed beside those with a name",
+                    MAX_FRESH_KEYS as u64,
+                ));
             }
             let held = self.memory_bytes() + bytes;
             fuel.check_bytes(held + strings.words.memory_bytes())?;

@@ -144,7 +144,7 @@ impl Programs {
         }
         fuel.burn(1)?;
         if self.costs.open.len() >= MAX_NESTING {
-            return Err(fuel.exhaust());
+            return Err(fuel.exhaust("levels of values within each other", MAX_NESTING as u64));
         }
         let at = self.costs.open.len();
         self.costs.open.push(node);

@@ -156,7 +156,7 @@ impl Programs {
         while let Some(Reverse((cost, formula))) = queue.pop() {
             fuel.burn(1)?;
             if best.len() > MAX_MET {
-                return Err(fuel.exhaust());
+                return Err(fuel.exhaust("ways on towards the end of an array", MAX_MET as u64));
             }
             if best.get(&formula).is_some_and(|known| known.0 < cost) {
                 continue;

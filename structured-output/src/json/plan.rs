@@ -9,15 +9,20 @@ use hashbrown::HashMap;
 
 use super::facts::bit_of_name;
 use super::formula::{Formula, FormulaId};
-use super::node::{ANYTHING, NOTHING, Node, NodeId};
+use super::node::{ANYTHING, NOTHING, Node, NodeId, OPERANDS_PER_STEP};
 use super::programs::Programs;
 use crate::held::{allocated, shared, with_room};
 use crate::lexical::{ExprId, Fuel, Lexicon, OutOfFuel};
 
 /// The most names that an object's formulas may speak of.
 const MAX_NAMES: usize = 50_000;
-/// The most languages of keys, and of their disjoint classes.
-const MAX_CLASSES: usize = 64;
+/// The most languages of keys: each is a bit.
+const MAX_PATTERNS: usize = 64;
+/// The most disjoint classes of them.
+const MAX_CLASSES: usize = 128;
+
+/// What assertions about members, by number, say of a key because of its patterns.
+type Outcome = Vec<(usize, NodeId)>;
 
 /// A plan.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -168,10 +173,19 @@ impl Programs {
         let num_asked = lexicon.num_asked();
         let mut plan = Plan::default();
         let (members, patterns) = self.add_names(lexicon, &mut plan, formulas, fuel)?;
-        if plan.names.len() > MAX_NAMES || patterns.len() > MAX_CLASSES {
-            return Err(fuel.exhaust());
+        if plan.names.len() > MAX_NAMES {
+            return Err(fuel.exhaust(
+                "names of members that one object speaks of",
+                MAX_NAMES as u64,
+            ));
         }
-        let classes = self.classes_of(lexicon, &mut plan, &patterns, fuel)?;
+        if patterns.len() > MAX_PATTERNS {
+            return Err(fuel.exhaust(
+                "patterns of keys that one object speaks of",
+                MAX_PATTERNS as u64,
+            ));
+        }
+        let classes = self.classes_of(lexicon, &mut plan, &members, &patterns, fuel)?;
         let of_names = patterns_of_names(lexicon, &plan, &patterns, fuel)?;
         for &node in &members {
             fuel.burn((plan.names.len() + classes.len()) as u64)?;
@@ -231,15 +245,25 @@ impl Programs {
         Ok((members, Self::each_once(patterns.into_iter())))
     }
 
-    /// The disjoint classes of the keys that are no names, with the patterns that each is in, as
-    /// bits.
+    /// The disjoint classes of the keys that are no names, each with the patterns that some of its keys are
+    /// in, as bits: what is asserted about members says the same of all of them.
     fn classes_of(
         &mut self,
         lexicon: &mut Lexicon,
         plan: &mut Plan,
+        members: &[NodeId],
         patterns: &[ExprId],
         fuel: &mut Fuel,
     ) -> Result<Vec<(ExprId, u64)>, OutOfFuel> {
+        let said = self.said_of_patterns(members, patterns);
+        // What is said of keys that are in some of the patterns.
+        let outcome = |bits: u64| -> Outcome {
+            let said = said.iter().filter(|(bit, _)| bits & bit != 0);
+            let mut all: Vec<_> = said.map(|&(_, outcome)| outcome).collect();
+            all.sort_unstable();
+            all.dedup();
+            all
+        };
         let texts = self.texts(lexicon);
         plan.is_free = plan.names.is_empty() && patterns.is_empty();
         let universe = if plan.is_free {
@@ -252,26 +276,61 @@ impl Programs {
         };
         let mut classes = vec![(universe, 0_u64)];
         for (bit, &pattern) in patterns.iter().enumerate() {
-            let mut split = Vec::with_capacity(classes.len() * 2);
+            // By what is said of them.
+            let mut split: Vec<(Outcome, Vec<ExprId>, u64)> = Vec::new();
             let not = lexicon.not(pattern);
             for (class, bits) in classes {
-                let inside = lexicon.and(&[class, pattern]);
-                let outside = lexicon.and(&[class, not]);
-                for (class, bits) in [(inside, bits | 1 << bit), (outside, bits)] {
-                    if lexicon.is_live(class, fuel)? {
-                        split.push((class, bits));
+                fuel.burn(1 + said.len() as u64 / OPERANDS_PER_STEP)?;
+                let (within, beside) = (outcome(bits | 1 << bit), outcome(bits));
+                let parts = match within == beside {
+                    true => vec![(class, bits, beside)],
+                    false => vec![
+                        (lexicon.and(&[class, pattern]), bits | 1 << bit, within),
+                        (lexicon.and(&[class, not]), bits, beside),
+                    ],
+                };
+                for (class, bits, outcome) in parts {
+                    if !lexicon.is_live(class, fuel)? {
+                        continue;
+                    }
+                    match split.iter_mut().find(|known| known.0 == outcome) {
+                        Some(known) => known.1.push(class),
+                        None => split.push((outcome, vec![class], bits)),
                     }
                 }
             }
-            classes = split;
+            let split = split.into_iter();
+            classes = split
+                .map(|(_, parts, bits)| (lexicon.or(&parts), bits))
+                .collect();
             if classes.len() > MAX_CLASSES {
-                return Err(fuel.exhaust());
+                let what = "ways in which patterns tell an object's keys apart";
+                return Err(fuel.exhaust(what, MAX_CLASSES as u64));
             }
         }
         if patterns.is_empty() && !plan.is_free && !lexicon.is_live(universe, fuel)? {
             classes.clear();
         }
         Ok(classes)
+    }
+
+    /// By a pattern's bit, what assertions about members say of the keys in it, each with the number of the
+    /// assertion.
+    fn said_of_patterns(
+        &self,
+        members: &[NodeId],
+        patterns: &[ExprId],
+    ) -> Vec<(u64, (usize, NodeId))> {
+        let mut said_of_patterns = Vec::new();
+        for (number, &node) in members.iter().enumerate() {
+            if let Node::Members(said) = self.logic.nodes.node(node) {
+                for (pattern, value) in &said.patterns {
+                    let bit = patterns.iter().position(|known| known == pattern);
+                    said_of_patterns.push((1 << bit.unwrap_or(0), (number, *value)));
+                }
+            }
+        }
+        said_of_patterns
     }
 
     /// What an assertion about members says of each name, then of each class.

@@ -250,6 +250,16 @@ impl Programs {
         [Frame::End { style }, Frame::Value { goals, style }]
     }
 
+    /// Finds out whether a node has a value, so that this is known when what it is in is looked at.
+    pub(crate) fn know(
+        &mut self,
+        lexicon: &mut Lexicon,
+        node: NodeId,
+        fuel: &mut Fuel,
+    ) -> Result<(), OutOfFuel> {
+        self.cost(lexicon, node, fuel).map(drop)
+    }
+
     /// The node of any JSON object.
     pub(crate) fn any_object(&mut self) -> NodeId {
         self.logic.nodes.kinds(Kinds::OBJECT)

@@ -95,7 +95,7 @@ impl Programs {
         while let Some(Reverse((cost, place))) = queue.pop() {
             fuel.burn(1)?;
             if best.len() > MAX_MET {
-                return Err(fuel.exhaust());
+                return Err(fuel.exhaust("ways on towards the end of an array", MAX_MET as u64));
             }
             if best.get(&place).is_some_and(|known| known.0 < cost) {
                 continue;

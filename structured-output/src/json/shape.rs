@@ -5,7 +5,7 @@
 
 use hashbrown::HashSet;
 
-use super::formula::{FALSE, FormulaId, NO_ITEMS, TRUE};
+use super::formula::{FALSE, FormulaId, MAX_DEPTH, NO_ITEMS, TRUE};
 use super::node::{Kinds, Node, NodeId};
 use super::programs::Programs;
 use crate::lexical::{EMPTY, ExprId, Fuel, Lexicon, OutOfFuel, UNBOUNDED};
@@ -99,7 +99,10 @@ impl Programs {
             if pending.len() == before {
                 let shape = self.shape_of_known(lexicon, next, fuel)?;
                 if self.logic.take_too_deep() {
-                    return Err(fuel.exhaust());
+                    return Err(fuel.exhaust(
+                        "conditions within each other on one value",
+                        u64::from(MAX_DEPTH),
+                    ));
                 }
                 self.shapes.insert(next, shape);
             }

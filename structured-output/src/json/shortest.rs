@@ -17,7 +17,7 @@ impl Programs {
         fuel: &mut Fuel,
     ) -> Result<(), OutOfFuel> {
         if self.costs.open.len() >= MAX_NESTING {
-            return Err(fuel.exhaust());
+            return Err(fuel.exhaust("levels of values within each other", MAX_NESTING as u64));
         }
         self.costs.open.push(node);
         let written = self.write_shape(lexicon, node, text, fuel);

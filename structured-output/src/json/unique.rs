@@ -24,6 +24,7 @@ use crate::lexical::{Fuel, Lexicon, OutOfFuel};
 
 /// Distinct items that an array may need at its end, by recursion.
 const MAX_DISTINCT: u32 = 200;
+const WHAT_IS_DISTINCT: &str = "items to search for that must differ";
 /// So many items of a set are copied in a step.
 const ITEMS_A_STEP: usize = 16;
 /// Items are parsed this deep.
@@ -199,7 +200,7 @@ impl Programs {
                 }));
             }
         }
-        Err(fuel.exhaust())
+        Err(fuel.exhaust(WHAT_IS_DISTINCT, u64::from(MAX_DISTINCT)))
     }
 
     /// A lower bound on the items that an array needs to end, as if all that may come were distinct;
@@ -226,7 +227,7 @@ impl Programs {
                 break;
             }
             if depth == MAX_DISTINCT && !level.is_empty() {
-                return Err(fuel.exhaust());
+                return Err(fuel.exhaust(WHAT_IS_DISTINCT, u64::from(MAX_DISTINCT)));
             }
             let mut next = Vec::new();
             for formula in level {

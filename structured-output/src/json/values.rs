@@ -108,6 +108,13 @@ pub(super) struct Listed {
     pub(super) text: Box<[u8]>,
 }
 
+impl Listed {
+    /// Bytes that it takes in a list.
+    fn held(&self) -> usize {
+        with_room(size_of::<Self>() + size_of::<ValueId>() + 1) + allocated(self.text.len())
+    }
+}
+
 /// The values of a node, as far as they were listed.
 struct Values {
     found: Vec<Listed>,
@@ -166,6 +173,12 @@ impl Programs {
         self.values.open.pop();
         let after = values.words.memory_bytes();
         self.values.bytes = (self.values.bytes + after).saturating_sub(before);
+        if fuel.lacks_bytes() {
+            // There is no going on from there.
+            let held = after + values.found.iter().map(Listed::held).sum::<usize>();
+            self.values.bytes = self.values.bytes.saturating_sub(held);
+            return listed;
+        }
         self.values.lists.insert(node, values);
         listed
     }
@@ -228,10 +241,10 @@ impl Programs {
         if let Some(id) = self.values.id_of(&value)
             && values.ids.insert(id)
         {
-            self.values.bytes +=
-                with_room(size_of::<Listed>() + size_of::<ValueId>() + 1) + allocated(text.len());
             let text = text.into();
-            values.found.push(Listed { id, text });
+            let listed = Listed { id, text };
+            self.values.bytes += listed.held();
+            values.found.push(listed);
         }
         Some(value)
     }

@@ -6,7 +6,7 @@ use hashbrown::{DefaultHashBuilder, HashMap, HashSet, HashTable};
 
 use super::byte_set::ByteSet;
 use super::facts::Facts;
-use super::residue::Residue;
+use super::residue::{ResidueId, Residues};
 use super::rows::Rows;
 use crate::held::with_room;
 use crate::index::Others;
@@ -79,7 +79,7 @@ pub(super) enum Node {
         max: u32,
     },
     /// Decimals that are multiples of a number. Never without any string.
-    Residue(Residue),
+    Residue(ResidueId),
 }
 
 /// All expressions of one generation of the engine, with their derivatives and distances.
@@ -93,6 +93,7 @@ pub(crate) struct Lexicon {
     node_ids: HashTable<u32>,
     sets: Vec<ByteSet>,
     set_ids: HashTable<u32>,
+    pub(super) residues: Residues,
     hasher: DefaultHashBuilder,
     pub(super) rows: Rows,
     pub(super) memo: super::completion::Memo,
@@ -135,6 +136,7 @@ impl Lexicon {
             node_ids: HashTable::new(),
             sets: Vec::new(),
             set_ids: HashTable::new(),
+            residues: Residues::default(),
             hasher: DefaultHashBuilder::default(),
             rows: Rows::new(alphabets),
             memo: Default::default(),
@@ -171,6 +173,7 @@ impl Lexicon {
             self.nodes.len() * Self::BYTES_PER_EXPR
                 + self.operands.len() * size_of::<ExprId>()
                 + self.sets.len() * (size_of::<ByteSet>() + 2 * size_of::<u32>())
+                + self.residues.memory_bytes()
                 + self.sized.len() * (size_of::<ExprId>() + 1)
                 + self.lasting_of.len() * (size_of::<(ExprId, super::lasting::Lasting)>() + 1)
                 + self.others_that_stay.len() * (size_of::<(ExprId, Others)>() + 1)
@@ -357,7 +360,7 @@ fn hash_node(hasher: &DefaultHashBuilder, node: Node, list: &[ExprId]) -> u64 {
         Node::Not(inner) => hasher.hash_one((6_u8, inner.0)),
         Node::Mark(mark) => hasher.hash_one((8_u8, mark)),
         Node::Repeat { body, min, max } => hasher.hash_one((7_u8, body.0, min, max)),
-        Node::Residue(residue) => hasher.hash_one((9_u8, residue)),
+        Node::Residue(residue) => hasher.hash_one((9_u8, residue.0)),
     }
 }
 

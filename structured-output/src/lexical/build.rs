@@ -316,6 +316,9 @@ impl Lexicon {
         if let Some(bytes) = bytes {
             list.push(self.class(bytes));
         }
+        if list.len() > 1 {
+            self.join_residues(&mut list);
+        }
         list.sort_unstable();
         list.dedup();
         if list.first() == Some(&EMPTY) {

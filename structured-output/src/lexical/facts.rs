@@ -174,12 +174,15 @@ impl Lexicon {
                     ..inner
                 }
             }
-            Node::Residue(residue) => Facts {
-                nullable: residue.is_nullable(),
-                min_bytes: residue.min_bytes().unwrap_or(u32::MAX),
-                farthest: u32::MAX,
-                ..plain
-            },
+            Node::Residue(id) => {
+                let residue = self.residues.get(id);
+                Facts {
+                    nullable: residue.is_nullable(),
+                    min_bytes: residue.min_bytes().unwrap_or(u32::MAX),
+                    farthest: u32::MAX,
+                    ..plain
+                }
+            }
         }
     }
 

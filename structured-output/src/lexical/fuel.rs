@@ -1,11 +1,26 @@
 //! Steps: the measure of work.
 
+use std::cell::Cell;
+
 /// Steps left for a piece of work, and the memory that it may fill. Counts what is done, never time, so
 /// that a run can be repeated.
 #[derive(Debug)]
 pub(crate) struct Fuel {
     left: u64,
     max_bytes: usize,
+    /// Whether more than that was held.
+    lacks_bytes: Cell<bool>,
+    /// What was asked for beyond what is done at all.
+    beyond: Option<Bound>,
+}
+
+/// A bound that no limit raises.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Bound {
+    /// What there are too many of.
+    pub(crate) what: &'static str,
+    /// As many as there may be.
+    pub(crate) max: u64,
 }
 
 /// The steps are used up, or the memory is.
@@ -18,6 +33,8 @@ impl Fuel {
         Self {
             left: steps,
             max_bytes: usize::MAX,
+            lacks_bytes: Cell::new(false),
+            beyond: None,
         }
     }
 
@@ -29,10 +46,16 @@ impl Fuel {
     /// Looks whether there is still room where so many bytes of states are held. Asked where states are
     /// made, so that one call can't fill much more than it may.
     pub(crate) fn check_bytes(&self, held: usize) -> Result<(), OutOfFuel> {
-        match held > self.max_bytes {
-            true => Err(OutOfFuel),
-            false => Ok(()),
+        if held <= self.max_bytes {
+            return Ok(());
         }
+        self.lacks_bytes.set(true);
+        Err(OutOfFuel)
+    }
+
+    /// Whether it was the memory that was used up, also where that was freed since.
+    pub(crate) fn lacks_bytes(&self) -> bool {
+        self.lacks_bytes.get()
     }
 
     /// Takes some steps.
@@ -50,8 +73,9 @@ impl Fuel {
     }
 
     /// Takes all steps that are left: what would come next is beyond what is done at all.
-    pub(crate) fn exhaust(&mut self) -> OutOfFuel {
+    pub(crate) fn exhaust(&mut self, what: &'static str, max: u64) -> OutOfFuel {
         self.left = 0;
+        self.beyond = Some(Bound { what, max });
         OutOfFuel
     }
 
@@ -60,7 +84,14 @@ impl Fuel {
         Self {
             left: self.left.min(steps),
             max_bytes: self.max_bytes,
+            lacks_bytes: Cell::new(false),
+            beyond: None,
         }
+    }
+
+    /// The bound because of which all steps were taken, if it was for one.
+    pub(crate) fn beyond(&self) -> Option<Bound> {
+        self.beyond
     }
 
     /// Steps left.

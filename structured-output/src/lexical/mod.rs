@@ -57,7 +57,7 @@ pub(crate) use arena::{
 pub(crate) use byte_set::ByteSet;
 pub(crate) use choice_tree::ChoiceTree;
 pub(crate) use counts::product;
-pub(crate) use fuel::{Fuel, OutOfFuel};
+pub(crate) use fuel::{Bound, Fuel, OutOfFuel};
 pub(crate) use parts::{Characters, Less};
-pub(crate) use residue::{MAX_PLACES, Part, Residue};
+pub(crate) use residue::{MAX_MODULUS, MAX_PLACES, Part, Residue};
 pub(crate) use rows::RowRef;

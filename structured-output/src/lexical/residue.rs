@@ -5,7 +5,10 @@
 //! far; its derivative by a digit is arithmetic, and so is the distance to the nearest multiple: any
 //! `e` more digits reach ten to the power of `e` numbers in a row, one of which is a multiple if and
 //! only if the gap to the next one is smaller than that. No other node would do: as expressions,
-//! the states of one modulus depend on each other in circles.
+//! the states of one modulus depend on each other in circles. What two have in common is one again, so
+//! that two large numbers of which something is to be a multiple are not searched for.
+
+use hashbrown::HashMap;
 
 use super::arena::{EMPTY, ExprId, Lexicon, Node};
 use super::byte_set::ByteSet;
@@ -16,10 +19,10 @@ const MAX_ZEROS: u8 = 4;
 /// What is left of a decimal, as an unsigned text.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Residue {
-    /// At least 1.
-    pub(crate) modulus: u32,
+    /// At least 1, at most [`MAX_MODULUS`].
+    pub(crate) modulus: u64,
     /// Of the digits so far, below `modulus`.
-    pub(crate) remainder: u32,
+    pub(crate) remainder: u64,
     /// Digits of a fraction that still count; further ones are zeros. At most [`MAX_PLACES`].
     pub(crate) places: u8,
     pub(crate) part: Part,
@@ -39,6 +42,9 @@ pub(crate) enum Part {
 /// Largest [`Residue::places`].
 pub(crate) const MAX_PLACES: u8 = 18;
 
+/// Largest [`Residue::modulus`]: eighteen digits reach a multiple of any.
+pub(crate) const MAX_MODULUS: u64 = 10_u64.pow(18);
+
 fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
     while b > 0 {
         (a, b) = (b, a % b);
@@ -46,18 +52,30 @@ fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
     a
 }
 
+/// The inverse of a number that has no divisor in common with the modulus (Euclid); 0 of the modulus 1.
+fn inverse(number: u64, modulus: u64) -> u64 {
+    let (mut rest, mut next) = (i128::from(modulus), i128::from(number % modulus));
+    let (mut factor, mut next_factor) = (0_i128, 1_i128);
+    while next != 0 {
+        let times = rest / next;
+        (rest, next) = (next, rest - times * next);
+        (factor, next_factor) = (next_factor, factor - times * next_factor);
+    }
+    factor.rem_euclid(i128::from(modulus)) as u64
+}
+
 impl Residue {
     /// The step that a number with `places` places left must be a multiple of.
     fn step(self, places: u8) -> u64 {
-        let modulus = u64::from(self.modulus);
-        modulus / greatest_common_divisor(modulus, 10_u64.pow(u32::from(places)))
+        let power = 10_u64.pow(u32::from(places));
+        self.modulus / greatest_common_divisor(self.modulus, power)
     }
 
     /// The least number of `digits` digits that makes a multiple with `places` places left then, or
     /// the next one.
     fn gap(self, digits: u8, places: u8, above_zero: bool) -> Option<u64> {
         let (step, power) = (self.step(places), 10_u64.pow(u32::from(digits)));
-        let remainder = u64::from(self.remainder) % step;
+        let remainder = self.remainder % step;
         let rest = (u128::from(remainder) * u128::from(power) % u128::from(step)) as u64;
         let gap = match (step - rest) % step {
             0 if above_zero => step,
@@ -102,6 +120,62 @@ impl Residue {
         }
     }
 
+    /// The same numbers, counted in smaller parts: to that many places. `None` where these are too many.
+    fn to_places(self, places: u8) -> Option<Self> {
+        // What the digits so far leave counts times ten to the power of the places, so that more of these
+        // change nothing but the modulus.
+        let power = 10_u64.pow(u32::from(places.checked_sub(self.places)?));
+        let modulus = self.modulus.checked_mul(power)?;
+        (modulus <= MAX_MODULUS).then_some(Self {
+            modulus,
+            places,
+            ..self
+        })
+    }
+
+    /// The one of the equal states that has the least remainder: what the digits so far leave counts once
+    /// it is times ten to the power of the places.
+    fn reduced(self) -> Self {
+        Self {
+            remainder: self.remainder % self.step(self.places),
+            ..self
+        }
+    }
+
+    /// What two have in common that are at the same place of a text: the multiples of the least common
+    /// multiple (by the Chinese remainder theorem). `None` where that is too large, or where no digits so
+    /// far lead to both.
+    fn and(self, other: Self) -> Option<Self> {
+        if self.part != other.part {
+            return None;
+        }
+        let places = self.places.max(other.places);
+        let (one, other) = (self.to_places(places)?, other.to_places(places)?);
+        let divisor = greatest_common_divisor(one.modulus, other.modulus);
+        let modulus = one.modulus.checked_mul(other.modulus / divisor)?;
+        if modulus > MAX_MODULUS {
+            return None;
+        }
+        let (step, other_step) = (one.step(places), other.step(places));
+        let common = greatest_common_divisor(step, other_step);
+        let (from, to) = (one.remainder % step, other.remainder % other_step);
+        let difference = i128::from(to) - i128::from(from);
+        if difference % i128::from(common) != 0 {
+            return None;
+        }
+        // As many times the one's step as lead to what the other's leaves. All is below 2^120.
+        let rest = i128::from(other_step / common);
+        let times = difference / i128::from(common) % rest
+            * i128::from(inverse(step / common, other_step / common));
+        let remainder = i128::from(from) + i128::from(step) * times.rem_euclid(rest);
+        Some(Self {
+            modulus,
+            remainder: remainder as u64,
+            places,
+            part: self.part,
+        })
+    }
+
     fn after_point(self) -> Self {
         Self {
             part: Part::Fraction {
@@ -113,8 +187,9 @@ impl Residue {
     }
 
     fn after_digit(self, digit: u8) -> Option<Self> {
-        let appended = u64::from(self.remainder) * 10 + u64::from(digit);
-        let remainder = (appended % u64::from(self.modulus)) as u32;
+        // Below 2^64: ten times the largest modulus is.
+        let appended = self.remainder * 10 + u64::from(digit);
+        let remainder = appended % self.modulus;
         match self.part {
             Part::Whole => Some(Self { remainder, ..self }),
             Part::Zero => None,
@@ -142,14 +217,76 @@ impl Residue {
     }
 }
 
+/// An interned residue.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct ResidueId(pub(super) u32);
+
+/// All residues, each once.
+#[derive(Clone, Default)]
+pub(super) struct Residues {
+    all: Vec<Residue>,
+    ids: HashMap<Residue, ResidueId>,
+}
+
+impl Residues {
+    pub(super) fn get(&self, id: ResidueId) -> Residue {
+        self.all[id.0 as usize]
+    }
+
+    fn id_of(&mut self, residue: Residue) -> ResidueId {
+        let next = ResidueId(self.all.len() as u32);
+        let id = *self.ids.entry(residue).or_insert(next);
+        if id == next {
+            self.all.push(residue);
+        }
+        id
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.all.len() * (size_of::<Residue>() + size_of::<(Residue, ResidueId)>() + 1)
+    }
+}
+
 impl Lexicon {
     /// The rests of decimals that make a multiple; [`EMPTY`] where there is none.
     pub(crate) fn residue(&mut self, residue: Residue) -> ExprId {
-        debug_assert!(residue.modulus > 0 && residue.places <= MAX_PLACES);
+        debug_assert!((1..=MAX_MODULUS).contains(&residue.modulus) && residue.places <= MAX_PLACES);
         match residue.min_bytes() {
-            Some(_) => self.intern(Node::Residue(residue), &[]),
+            Some(_) => {
+                let id = self.residues.id_of(residue.reduced());
+                self.intern(Node::Residue(id), &[])
+            }
             None => EMPTY,
         }
+    }
+
+    /// Makes one of all residues among the operands of an intersection, as far as that can be.
+    pub(super) fn join_residues(&mut self, list: &mut Vec<ExprId>) {
+        let is_residue = |lexicon: &Self, expr: ExprId| match lexicon.node(expr) {
+            Node::Residue(id) => Some(lexicon.residues.get(id)),
+            _ => None,
+        };
+        let Some(first) = list.iter().position(|&one| is_residue(self, one).is_some()) else {
+            return;
+        };
+        let Some(mut joined) = is_residue(self, list[first]) else {
+            return;
+        };
+        let mut others = Vec::new();
+        let mut has_joined = false;
+        for expr in list.split_off(first + 1) {
+            match is_residue(self, expr).and_then(|other| joined.and(other)) {
+                Some(both) => {
+                    joined = both;
+                    has_joined = true;
+                }
+                None => others.push(expr),
+            }
+        }
+        if has_joined {
+            list[first] = self.residue(joined);
+        }
+        list.append(&mut others);
     }
 
     /// The derivatives of a residue.

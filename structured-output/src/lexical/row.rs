@@ -66,8 +66,8 @@ impl Lexicon {
                 (self.rows.intern_map(&[0; 256]), vec![EMPTY])
             }
             Node::Class(set) => self.row_of(&[(self.set(set), EPSILON)]),
-            Node::Residue(residue) => {
-                let entries = self.residue_entries(residue);
+            Node::Residue(id) => {
+                let entries = self.residue_entries(self.residues.get(id));
                 self.row_of(&entries)
             }
             Node::Not(inner) => self.mapped_row(inner, |lexicon, to| lexicon.not(to)),

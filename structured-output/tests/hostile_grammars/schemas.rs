@@ -138,7 +138,7 @@ fn rings_of_keys_that_need_each_other_are_served() {
                 ..JsonSchemaOptions::default()
             };
             let grammar = compiler().compile_json_schema(&schema, &options).unwrap();
-            let accepts = |text: String| accepts(&grammar, &text, 250_000);
+            let accepts = |text: String| accepts(&grammar, &text, 500_000);
             let is_any = property_order == PropertyOrder::Any;
             assert!(accepts("{}".to_owned()));
             assert!(accepts(object(0..count)));
@@ -179,7 +179,7 @@ fn all_of_many_keys_that_need_all_are_served() {
         ..JsonSchemaOptions::default()
     };
     let grammar = compiler().compile_json_schema(&schema, &options).unwrap();
-    let accepts = |text: String| accepts(&grammar, &text, 500_000);
+    let accepts = |text: String| accepts(&grammar, &text, 1_000_000);
     assert!(accepts(object((0..count).map(|at| at * 7 % count))));
     assert!(!accepts(object(
         (0..count).map(|at| at * 7 % count).skip(1)
@@ -378,9 +378,9 @@ fn many_conditions_that_hardly_touch_each_other_are_served() {
                 ..JsonSchemaOptions::default()
             };
             let grammar = compiler().compile_json_schema(schema, &options).unwrap();
-            let is_accepted = accepts(&grammar, &accepted, 400_000);
+            let is_accepted = accepts(&grammar, &accepted, 800_000);
             assert!(is_accepted || order == PropertyOrder::Schema, "{accepted}");
-            assert!(!accepts(&grammar, &rejected, 400_000), "{rejected}");
+            assert!(!accepts(&grammar, &rejected, 800_000), "{rejected}");
         }
     }
 }

@@ -142,10 +142,7 @@ impl<'a> Builder<'a> {
                     self.tail.push(node);
                     ANYTHING
                 }
-                _ => {
-                    self.check_annotation(keyword, value)?;
-                    ANYTHING
-                }
+                _ => ANYTHING,
             };
             self.body.push(node);
         }
@@ -169,19 +166,6 @@ impl<'a> Builder<'a> {
         all.append(&mut self.body);
         all.append(&mut self.tail);
         Ok(self.nodes.all_of(&all))
-    }
-
-    /// Refuses malformed keywords that assert nothing by themselves.
-    fn check_annotation(&self, keyword: &str, value: &Value) -> Result<(), Refusal> {
-        let is_string = matches!(value, Value::String(_));
-        let right = match keyword {
-            "$id" | "$schema" | "$anchor" | "$dynamicAnchor" if !is_string => "a string",
-            "$defs" | "definitions" if !matches!(value, Value::Object(_)) => "an object of schemas",
-            // With `contains` it counts them.
-            "minContains" | "maxContains" => return self.count(keyword, value).map(|_| ()),
-            _ => return Ok(()),
-        };
-        Err(malformed(&format!("/{keyword}"), value, right))
     }
 
     /// Adds what comes after all else.
@@ -240,7 +224,7 @@ impl<'a> Builder<'a> {
 }
 
 /// The whole number from 0 that a number of JSON is, [`UNBOUNDED`] for those above.
-fn whole_number(text: &str) -> Option<u32> {
+pub(super) fn whole_number(text: &str) -> Option<u32> {
     let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
     let digits = format!("{whole}{fraction}");

@@ -11,6 +11,7 @@
 //! | `resolve`, `pointer` | what references lead to; where a schema is |
 //! | `place` | a schema in its surroundings |
 //! | `subschemas` | where a schema has schemas in it |
+//! | `well_formed` | whether keywords have the form that the meta-schemas ask for |
 //! | `build` | a schema's keywords, in their order, to one node |
 //! | `scalar`, `array`, `object`, `combine` | the keywords one by one |
 //! | `evaluated`, `unevaluated` | what a schema's other keywords leave to `unevaluated...` |
@@ -43,10 +44,11 @@ pub(super) mod tests;
 mod unevaluated;
 mod uri;
 mod values;
+mod well_formed;
 
 use std::sync::Arc;
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
 use super::live::MAX_NESTING;
 use super::node::{ANYTHING, NOTHING, NodeId, Nodes};
@@ -60,7 +62,7 @@ use dearest::Dearest;
 use place::{Key, Place, ScopeId};
 pub(super) use refusal::in_pattern;
 use refusal::{Refusal, malformed, refuse};
-use registry::{Registry, ResourceId};
+use registry::{Registry, ResourceId, Site};
 use subschemas::applied;
 
 pub use draft::Draft;
@@ -71,6 +73,8 @@ enum Task {
     Enter(Place),
     /// Now all that is in it is known, or being compiled around it.
     Leave(Place),
+    /// Look whether one that nothing applies is well formed.
+    Check(Place),
     /// Say what a schema's `unevaluated...` says, which needed schemas that were not compiled yet.
     Unevaluated {
         place: Place,
@@ -110,6 +114,10 @@ pub(crate) struct SchemaCompiler {
     pending: Vec<Task>,
     /// Tasks for when all schemas are compiled.
     last: Vec<Task>,
+    /// Schemas that nothing applies, each in the resource around it, of which some may have been referred to.
+    unapplied: Vec<Site>,
+    /// Addresses of those that are known to be well formed, or are being looked at.
+    checked: HashSet<usize>,
     states: HashMap<Key, State>,
     /// References and what they refer to.
     references: Vec<(NodeId, Key)>,
@@ -122,6 +130,10 @@ pub(crate) struct SchemaCompiler {
     weights: HashMap<Key, u32>,
     /// Whether one of them may be dear to look at.
     may_be_dear: bool,
+    /// Whether one of them has so many patterns of keys that a mask within a key may be.
+    may_keys_be_dear: bool,
+    /// Parts of listed values that are nested deeper than is looked at in one piece, each after those in it.
+    pub(crate) deep_values: Vec<NodeId>,
     /// Whether schemas are nested deeper, references included, than is looked at in one piece.
     is_deep: bool,
 }
@@ -177,6 +189,8 @@ impl SchemaCompiler {
             is_started: false,
             pending: Vec::new(),
             last: Vec::new(),
+            unapplied: Vec::new(),
+            checked: HashSet::new(),
             states: HashMap::new(),
             references: Vec::new(),
             deferred: Vec::new(),
@@ -184,6 +198,8 @@ impl SchemaCompiler {
             dearest: Dearest::default(),
             weights: HashMap::new(),
             may_be_dear: false,
+            may_keys_be_dear: false,
+            deep_values: Vec::new(),
             is_deep: false,
         })
     }
@@ -220,10 +236,14 @@ impl SchemaCompiler {
             self.start().map_err(|refusal| (refusal, None))?;
         }
         for _ in 0..max_tasks {
-            let Some(task) = self.pending.pop().or_else(|| self.last.pop()) else {
+            let task = self.pending.pop().or_else(|| self.last.pop());
+            let Some(task) = task.or_else(|| self.unapplied_task()) else {
                 return self.finish(lexicon, nodes, fuel).map(Some);
             };
-            let (Task::Enter(place) | Task::Leave(place) | Task::Unevaluated { place, .. }) = &task;
+            let (Task::Enter(place)
+            | Task::Leave(place)
+            | Task::Check(place)
+            | Task::Unevaluated { place, .. }) = &task;
             let key = place.key();
             let before = (fuel.left(), lexicon.len());
             let mut work = || {
@@ -231,6 +251,7 @@ impl SchemaCompiler {
                 match &task {
                     Task::Enter(place) => self.enter(place)?,
                     Task::Leave(place) => self.leave(lexicon, nodes, place, fuel)?,
+                    Task::Check(place) => self.check_unapplied(place)?,
                     Task::Unevaluated {
                         place,
                         keyword,
@@ -250,7 +271,7 @@ impl SchemaCompiler {
             self.dearest.spend(cost);
             done.map_err(|refusal| (refusal, Some(key)))?;
             match task {
-                Task::Enter(_) => {}
+                Task::Enter(_) | Task::Check(_) => {}
                 Task::Leave(_) => self.dearest.leave(),
                 Task::Unevaluated { .. } => self.dearest.note(key, cost),
             }
@@ -314,10 +335,17 @@ impl SchemaCompiler {
         self.dearest.enter(place.key());
         self.is_deep |= self.dearest.depth() > MAX_NESTING;
         self.pending.push(Task::Leave(place.clone()));
+        let members = Arc::clone(&place.members);
+        let is_new = self.checked.insert(place.key().0);
+        if is_new {
+            self.hold_unapplied(place);
+        }
         if let Some((keyword, value)) = self.hiding(place) {
             return self.enter_referred(place, &keyword, &value);
         }
-        let members = Arc::clone(&place.members);
+        if is_new {
+            well_formed::check(&members, self.dialect(place))?;
+        }
         for (keyword, value) in members.iter().filter(|member| member.0.starts_with('$')) {
             self.enter_referred(place, keyword, value)?;
         }
@@ -327,6 +355,65 @@ impl SchemaCompiler {
         });
         for schema in inner {
             self.enter_later(&schema, place.resource, place.scope)?;
+        }
+        Ok(())
+    }
+
+    /// Keeps the schemas that a schema doesn't apply for later.
+    fn hold_unapplied(&mut self, place: &Place) {
+        let resource = place.resource;
+        let is_hidden = self.hiding(place).is_some();
+        well_formed::unapplied(
+            &place.members,
+            self.dialect(place),
+            is_hidden,
+            &mut |value| {
+                let value = value.clone();
+                self.unapplied.push(Site { value, resource });
+            },
+        );
+    }
+
+    /// Looks at one that was neither compiled nor looked at, if there is one left.
+    fn unapplied_task(&mut self) -> Option<Task> {
+        while let Some(site) = self.unapplied.pop() {
+            if let Value::Object(members) = site.value
+                && self.checked.insert(registry::address(&members))
+            {
+                return Some(Task::Check(Place {
+                    members,
+                    resource: site.resource,
+                    scope: 0,
+                }));
+            }
+        }
+        None
+    }
+
+    /// Looks whether a schema that nothing applies is well formed, and those in it.
+    fn check_unapplied(&mut self, place: &Place) -> Result<(), Refusal> {
+        let resource = self
+            .registry
+            .enter(&place.members, place.resource)
+            .map_err(|message| refuse("/$schema", message))?;
+        let dialect = self.registry.dialect(resource);
+        let place = Place {
+            resource,
+            ..place.clone()
+        };
+        let hiding = self.hiding(&place).is_some();
+        if !hiding {
+            well_formed::check(&place.members, dialect)?;
+        }
+        let known = place.members.iter();
+        for member in known.filter(|member| dialect.knows(&member.0)) {
+            if hiding && !matches!(member.0.as_str(), "$defs" | "definitions") {
+                continue;
+            }
+            subschemas::held(std::slice::from_ref(member), &mut |value| {
+                let value = value.clone();
+                self.unapplied.push(Site { value, resource });
+            });
         }
         Ok(())
     }

@@ -5,13 +5,29 @@ use hashbrown::HashSet;
 use super::super::live::DEAD;
 use super::super::programs::Programs;
 use super::super::value::Value;
-use super::draft::member;
+use super::draft::{Dialect, member};
 use super::place::{Place, ScopeId};
 use super::pointer::escaped;
 use super::refusal::Refusal;
 use super::registry::ResourceId;
 use super::{SchemaCompiler, subschemas};
 use crate::lexical::{Fuel, Lexicon};
+
+/// The keyword that allows no value whatever the others say, where that is plain.
+fn sole_reason(schema: &[(String, Value)], dialect: Dialect) -> &'static str {
+    let excludes_all = |schema: &Value| match schema {
+        Value::Object(members) => members.is_empty(),
+        schema => *schema == Value::Bool(true),
+    };
+    for (keyword, value) in schema.iter().filter(|member| dialect.knows(&member.0)) {
+        match (keyword.as_str(), value) {
+            ("enum", Value::Array(list)) if list.is_empty() => return "/enum",
+            ("not", schema) if excludes_all(schema) => return "/not",
+            _ => {}
+        }
+    }
+    ""
+}
 
 /// A schema that another one needs: where in that, and what it is.
 struct Needed {
@@ -53,7 +69,12 @@ impl SchemaCompiler {
                     break;
                 }
             }
-            let Some(part) = found else { break };
+            let Some(part) = found else {
+                if document.is_empty() {
+                    pointer += sole_reason(&place.members, self.dialect(&place));
+                }
+                break;
+            };
             if document.is_empty() && !matches!(part.schema, Value::Object(_)) {
                 pointer += &part.at;
             }

@@ -1,5 +1,6 @@
 //! Types, listed values, numbers and strings.
 
+use super::super::live::MAX_NESTING;
 use super::super::node::{Kinds, NodeId};
 use super::super::value::Value;
 use super::build::Builder;
@@ -73,6 +74,13 @@ impl Builder<'_> {
     }
 
     fn equal_to(&mut self, value: &Value, at: &str) -> Result<NodeId, Refusal> {
+        let mut deep = Vec::new();
+        height_of(value, &mut deep);
+        deep.sort_by_key(|&(height, _)| height);
+        for (_, value) in deep {
+            let node = self.nodes.constant(self.lexicon, value);
+            self.compiler.deep_values.extend(node);
+        }
         self.nodes
             .constant(self.lexicon, value)
             .ok_or_else(|| malformed(at, value, "numbers of at most 1,000 digits"))
@@ -246,6 +254,32 @@ impl Builder<'_> {
             max: count("maxLength", UNBOUNDED)?,
         })
     }
+}
+
+/// Whether a type has this name.
+pub(super) fn is_type(name: &str) -> bool {
+    let names = [
+        "null", "boolean", "integer", "number", "string", "array", "object",
+    ];
+    names.contains(&name)
+}
+
+/// Every so many levels a part of a value is looked at by itself: fewer than are looked at in one piece.
+const LEVELS_AT_ONCE: usize = MAX_NESTING / 2;
+
+/// How many levels of arrays and objects a value has, and the parts of it at every so many. Recursion is
+/// bounded by the nesting of the source.
+fn height_of<'v>(value: &'v Value, deep: &mut Vec<(usize, &'v Value)>) -> usize {
+    let inner = match value {
+        Value::Array(items) => items.iter().map(|item| height_of(item, deep)).max(),
+        Value::Object(members) => members.iter().map(|m| height_of(&m.1, deep)).max(),
+        _ => return 0,
+    };
+    let height = inner.unwrap_or(0) + 1;
+    if height.is_multiple_of(LEVELS_AT_ONCE) {
+        deep.push((height, value));
+    }
+    height
 }
 
 fn not_a_type(at: &str, value: &Value) -> Refusal {

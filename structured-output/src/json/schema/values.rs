@@ -34,6 +34,9 @@ type Inner = (Value, ResourceId);
 /// some thousands of ways at most.
 const DEAR_WEIGHT: u32 = 24;
 
+/// From so many patterns of keys on a mask within a key may be dear.
+const MANY_PATTERNS: usize = 5;
+
 /// What a keyword adds to the weight of its schema by itself: how many more ways there are to meet it, as a
 /// rough guess at their logarithm. All other keywords cost as they are written.
 fn own_weight(keyword: &str, value: &Value, schema: &[(String, Value)]) -> u32 {
@@ -54,12 +57,18 @@ fn own_weight(keyword: &str, value: &Value, schema: &[(String, Value)]) -> u32 {
         ("minItems", _) if number(keyword) > 1_000.0 => DEAR_WEIGHT,
         ("minProperties", _) if number(keyword) > 100.0 => DEAR_WEIGHT,
         ("contains" | "unevaluatedItems" | "unevaluatedProperties" | "minProperties", _) => SOME,
-        ("patternProperties", Value::Object(map)) => SOME.saturating_mul(length(map.len())),
+        ("patternProperties", Value::Object(map)) => (SOME + 1).saturating_mul(length(map.len())),
         ("dependentRequired" | "dependentSchemas" | "dependencies", Value::Object(map)) => {
             length(map.len())
         }
         ("allOf" | "anyOf" | "oneOf", Value::Array(list)) => length(list.len()),
         ("not" | "if", _) => 1,
+        ("multipleOf", Value::Number(text)) => weight_of_step(text),
+        // Languages that may have to be searched for something that they have in common.
+        ("pattern", _) => match member(schema, "minLength").or(member(schema, "maxLength")) {
+            Some(_) => DEAR_WEIGHT,
+            None => DEAR_WEIGHT / 2,
+        },
         _ => 0,
     };
     weight.min(DEAR_WEIGHT)
@@ -114,6 +123,13 @@ fn allows(members: &[(String, Value)], kind: &str) -> bool {
     }
 }
 
+/// How many remainders a number's digits may leave, as a rough guess at the logarithm: 16 bits are dear.
+fn weight_of_step(text: &str) -> u32 {
+    let digits = text.split(['e', 'E']).next().unwrap_or(text);
+    let digits: f64 = digits.replace('.', "").parse().unwrap_or(0.0);
+    (1.5 * digits.max(1.0).log2()) as u32
+}
+
 /// Whether a schema allows neither arrays nor objects for a plain reason.
 fn is_of_scalars(schema: &Value) -> bool {
     match schema {
@@ -136,6 +152,9 @@ impl SchemaCompiler {
                 continue;
             }
             weight = weight.saturating_add(own_weight(keyword, value, &members));
+            if let ("patternProperties", Value::Object(map)) = (keyword.as_str(), value) {
+                self.may_keys_be_dear |= map.len() >= MANY_PATTERNS;
+            }
             if is_reference(keyword) {
                 if let Ok(Some(site)) = self.referred(place, keyword, value) {
                     weight = weight.saturating_add(self.weight_of(
@@ -197,6 +216,11 @@ impl SchemaCompiler {
     /// Whether the whole schema allows scalars only, for a plain reason.
     pub(crate) fn is_of_scalars(&self) -> bool {
         is_of_scalars(&self.root)
+    }
+
+    /// Whether masks within keys may be.
+    pub(crate) fn may_keys_be_dear(&self) -> bool {
+        self.may_keys_be_dear
     }
 
     /// Whether one may be by itself, the values in it apart.

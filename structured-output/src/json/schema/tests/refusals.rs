@@ -257,10 +257,106 @@ fn malformed_keywords_that_assert_nothing_are_refused_too() {
             "/minContains",
             "expected a whole number from 0, not \"1\"",
         ),
+        (
+            r#"{"properties":{"a":{"then":3}}}"#,
+            "/properties/a/then",
+            "expected a schema, which is an object or a boolean, not 3",
+        ),
+        (
+            r#"{"else":{"type":"strin"}}"#,
+            "/else/type",
+            "expected the name of a type (null, boolean, integer, number, string, array, object), \
+             not \"strin\"",
+        ),
+        (
+            r#"{"additionalItems":3}"#,
+            "/additionalItems",
+            "expected a schema, which is an object or a boolean, not 3",
+        ),
+        (
+            r#"{"items":{"$anchor":"1 2"}}"#,
+            "/items/$anchor",
+            "expected a name: a letter or `_`, then letters, digits, `-`, `_`, `.`, not \"1 2\"",
+        ),
+        (
+            r#"{"type":["string","null","string"]}"#,
+            "/type/2",
+            "this is listed twice: leave one out",
+        ),
+        (
+            r#"{"not":{"required":["a","b","a"]}}"#,
+            "/not/required/2",
+            "this is listed twice: leave one out",
+        ),
+        (
+            r#"{"required":["a","b","c","d","e","f","g","h","i","j","b"]}"#,
+            "/required/10",
+            "this is listed twice: leave one out",
+        ),
+        (
+            r#"{"dependentRequired":{"a/b":["x","x"]}}"#,
+            "/dependentRequired/a~1b/1",
+            "this is listed twice: leave one out",
+        ),
+        (
+            r#"{"prefixItems":[]}"#,
+            "/prefixItems",
+            "expected a list of at least one schema, not an array of 0",
+        ),
+        (
+            r#"{"items":[]}"#,
+            "/items",
+            "expected a schema or a list of at least one, not an array of 0",
+        ),
+        (
+            r#"{"$defs":{"x":3}}"#,
+            "/$defs/x",
+            "expected a schema, which is an object or a boolean, not 3",
+        ),
+        (
+            r#"{"$defs":{"x":{"items":[true,{"$defs":{"y":{"minimum":"3"}}}]}}}"#,
+            "/$defs/x/items/1/$defs/y/minimum",
+            "expected a number, not \"3\"",
+        ),
+        (
+            r##"{"$ref":"#/definitions/x","$schema":"http://json-schema.org/draft-07/schema#",
+                "definitions":{"x":true,"y":{"multipleOf":0}}}"##,
+            "/definitions/y/multipleOf",
+            "expected a number above 0, not 0",
+        ),
+        (
+            r#"{"$vocabulary":{"x":3}}"#,
+            "/$vocabulary",
+            "expected an object of booleans by URI, not an object of 1",
+        ),
     ] {
         assert_eq!(
             refusal(schema),
             (pointer.to_owned(), message.to_owned()),
+            "{schema}"
+        );
+    }
+}
+
+/// What is unknown where it stands says nothing, and so do annotations; what real schemas have is served.
+#[test]
+fn what_is_no_keyword_may_be_anything() {
+    for schema in [
+        r#"{"title":3,"$comment":[],"examples":{},"deprecated":"x","default":{"type":3},"x":{"type":3}}"#,
+        r#"{"$schema":"http://json-schema.org/draft-04/schema#","contains":3,"if":3,"$anchor":3}"#,
+        r#"{"$schema":"http://json-schema.org/draft-07/schema#","prefixItems":3,"$anchor":"1 2","minContains":-1}"#,
+        r##"{"$schema":"http://json-schema.org/draft-07/schema#","$ref":"#/definitions/x",
+            "definitions":{"x":true},"then":3,"required":["a","a"]}"##,
+        r#"{"enum":[1,1,{"type":3}],"const":{"required":3}}"#,
+        r#"{"required":[],"dependencies":{"a":[]},"dependentRequired":{"a":[]},"properties":{},"$defs":{}}"#,
+        r#"{"items":[true,{}],"exclusiveMinimum":true,"$schema":"http://json-schema.org/draft-04/schema#"}"#,
+        r#"{"$id":"http://localhost/a#x","$defs":{"a":{"$anchor":"A.b-_9"}}}"#,
+    ] {
+        let compiled = compile(schema, &JsonSchemaOptions::default());
+        assert!(compiled.is_ok() || schema.contains("const"), "{schema}");
+        let error = compiled.err().map(|error| error.to_string());
+        assert!(
+            !error.is_some_and(|error| error.contains("expected")),
             "{schema}"
         );
     }
