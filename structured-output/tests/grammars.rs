@@ -1,5 +1,6 @@
 //! Grammars as data: a file in `grammars/` per grammar, beside it a file of cases with texts that are
-//! accepted and texts that are not.
+//! accepted and texts that are not. With each of the latter stands how many of its bytes are accepted:
+//! where the first is that is refused, or all of them where something is missing at the end.
 //!
 //! Each text is written in bytes, and in the longest tokens that fit, control tokens included: a tag
 //! or a token's name stands for both. `tokens` holds cases where single tokens are named; what is no
@@ -142,6 +143,17 @@ fn accepts(matcher: &GrammarMatcher, tokens: &[u32], num_tokens: usize) -> bool 
     matcher.is_completed()
 }
 
+/// A case's text, and the first byte that is refused, or the length of a text that isn't over.
+fn text_of(case: &serde_json::Value) -> (&str, Option<usize>) {
+    match case {
+        serde_json::Value::Array(pair) => {
+            let at = pair[1].as_u64().unwrap();
+            (pair[0].as_str().unwrap(), Some(at as usize))
+        }
+        text => (text.as_str().unwrap(), None),
+    }
+}
+
 #[test]
 fn cases() {
     let (vocab, compiler) = (vocab(), compiler());
@@ -156,11 +168,16 @@ fn cases() {
             let texts = cases[kind].as_array().unwrap();
             let num_lists = cases["tokens"][kind].as_array().map_or(0, Vec::len);
             assert!(texts.len() + num_lists >= least, "{name}: few to {kind}");
-            for text in texts.iter().map(|text| text.as_str().unwrap()) {
+            for case in texts {
+                let (text, refused_at) = text_of(case);
                 for tokens in [bytes(text), longest(text, &vocab)] {
                     if accepts(&matcher, &tokens, vocab.len()) != expected {
                         wrong.push(format!("{name}: not to {kind}: {text:?} as {tokens:?}"));
                     }
+                }
+                let num_accepted = matcher.validate_tokens(&bytes(text)).unwrap();
+                if !expected && refused_at != Some(num_accepted) {
+                    wrong.push(format!("{name}: {text:?} is refused at {num_accepted}"));
                 }
             }
             let Some(lists) = cases["tokens"][kind].as_array() else {

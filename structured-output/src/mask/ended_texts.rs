@@ -29,6 +29,9 @@ pub(crate) fn ended_texts(
     fruitless: &mut Fruitless,
     fuel: &mut Fuel,
 ) -> Result<Option<Vec<Range<u32>>>, OutOfFuel> {
+    if lexicon.is_nullable(whole) {
+        return Ok(None);
+    }
     let mut ended = Vec::new();
     let mut num_nodes = 0;
     // Where a place is left again: how many had ended when it was entered.
