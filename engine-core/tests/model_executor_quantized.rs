@@ -44,7 +44,7 @@ fn all_families_agree_with_candle_on_the_same_quantized_weights() {
         let has_experts = ["Mixtral", "Qwen3Moe"]
             .iter()
             .any(|family| architecture.starts_with(family));
-        let seeds = if has_experts { 5 } else { 1 };
+        let seeds = if has_experts { 15 } else { 1 };
         let runs: Vec<[f64; 2]> = (0..seeds)
             .map(|run| likeness(architecture, seed as u64 + 100 * run))
             .collect();
@@ -97,7 +97,7 @@ fn error_of_one_layer(architecture: &'static str, quantization: Quantization) ->
 #[test]
 fn a_layer_of_every_family_stays_near_the_unquantized_one() {
     for architecture in ARCHITECTURES {
-        for (quantization, bound) in [(Quantization::Q8_0, 0.03), (Quantization::Q4_0, 0.25)] {
+        for (quantization, bound) in [(Quantization::Q8_0, 0.035), (Quantization::Q4_0, 0.27)] {
             let error = error_of_one_layer(architecture, quantization);
             println!("{architecture} {quantization:?}: {error:.4}");
             assert!(error < bound, "{architecture} {quantization:?}: {error}");

@@ -92,16 +92,17 @@ pub enum Dtype {
     BFloat16,
 }
 
-/// Quantized formats of weights, by GGUF's names.
+/// Quantized formats of weights, by the names of GGUF's that they stand beside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Quantization {
     /// As the dtype says.
     #[default]
     None,
-    /// 8 bits per weight, a scale for every 32.
+    /// 8 bits per weight, a scale for every 256.
     Q8_0,
-    /// 4 bits per weight, a scale for every 32; embedding and LM head as [`Self::Q8_0`].
+    /// 4 bits per weight, a factor for every 32 and a scale for every 256; embedding and LM head as
+    /// [`Self::Q8_0`].
     Q4_0,
 }
 

@@ -19,6 +19,7 @@ mod quantization;
 mod rotary;
 mod stored_tensor;
 mod weights;
+mod wide_quantization;
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Quantized weights: groups of 32 values along a row with one scale, as GGUF's Q8_0 and Q4_0.
+//! Quantized weights as files have them: groups of 32 values along a row with one scale, as GGUF's Q8_0
+//! and Q4_0. What is quantized here has wider ones ([`super::wide_quantization`]).
 
 use half::f16;
 
@@ -21,6 +22,14 @@ impl QuantizedFormat {
         match self {
             Self::Q8_0 => 128,
             Self::Q4_0 => 8,
+        }
+    }
+
+    /// What it is called in files.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Q8_0 => "q8_0",
+            Self::Q4_0 => "q4_0",
         }
     }
 

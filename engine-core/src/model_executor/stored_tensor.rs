@@ -10,6 +10,7 @@ use super::error::ModelError;
 use super::mapped::{self, Advice};
 use super::quantization::{GROUP, Group, QuantizedFormat};
 use super::weights::WeightFormat;
+use super::wide_quantization::WIDE_GROUP;
 
 /// Number format of a stored tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -203,39 +204,55 @@ impl<'a> StoredTensor<'a> {
             }
             return;
         }
+        self.for_each_chunk_in_row(row, |index, values| each(index, format.quantize(values)));
+    }
+
+    /// Calls `each(index, values)` over the row `N` values at a time; the last are filled up with zeros.
+    pub(crate) fn for_each_chunk_in_row<const N: usize>(
+        &self,
+        row: usize,
+        mut each: impl FnMut(usize, &[f32; N]),
+    ) {
         if self.dtype == StoredDtype::BF16 {
-            // What most checkpoints have, a group at a time.
-            for (index, bytes) in self.row(row).chunks(2 * GROUP).enumerate() {
-                let mut values = [0.0; GROUP];
+            // What most checkpoints have, a chunk at a time.
+            for (index, bytes) in self.row(row).chunks(2 * N).enumerate() {
+                let mut values = [0.0; N];
                 for (value, bytes) in values.iter_mut().zip(bytes.as_chunks::<2>().0) {
                     *value = bf16::from_le_bytes(*bytes).to_f32();
                 }
-                each(index, format.quantize(&values));
+                each(index, &values);
             }
             return;
         }
-        let mut values = [0.0; GROUP];
+        let mut values = [0.0; N];
         self.for_each_in_row(row, |col, value| {
-            values[col % GROUP] = value;
-            if col % GROUP == GROUP - 1 || col + 1 == self.cols {
-                each(col / GROUP, format.quantize(&values));
-                values = [0.0; GROUP];
+            values[col % N] = value;
+            if col % N == N - 1 || col + 1 == self.cols {
+                each(col / N, &values);
+                values = [0.0; N];
             }
         });
     }
 
     /// All values in order, as they are left in `format`.
     pub(crate) fn to_f32_in(self, format: WeightFormat) -> Vec<f32> {
-        let WeightFormat::Quantized(format) = format else {
-            return self.to_f32();
-        };
         let mut values = vec![0.0; self.rows * self.cols];
-        for (row, values) in values.chunks_exact_mut(self.cols.max(1)).enumerate() {
-            self.for_each_group_in_row(row, format, |index, group| {
-                for (i, value) in values[index * GROUP..].iter_mut().take(GROUP).enumerate() {
-                    *value = group.to_f32(i);
-                }
-            });
+        let rows = values.chunks_exact_mut(self.cols.max(1)).enumerate();
+        match format {
+            WeightFormat::Quantized(format) => rows.for_each(|(row, values)| {
+                self.for_each_group_in_row(row, format, |index, group| {
+                    let values = values[index * GROUP..].iter_mut().take(GROUP);
+                    (values.enumerate()).for_each(|(i, value)| *value = group.to_f32(i));
+                });
+            }),
+            WeightFormat::Wide(format) => rows.for_each(|(row, values)| {
+                self.for_each_chunk_in_row(row, |index, chunk| {
+                    let group = format.quantize(chunk);
+                    let values = values[index * WIDE_GROUP..].iter_mut().take(WIDE_GROUP);
+                    (values.enumerate()).for_each(|(i, value)| *value = group.to_f32(i));
+                });
+            }),
+            WeightFormat::Full | WeightFormat::Dense | WeightFormat::K(_) => return self.to_f32(),
         }
         values
     }

@@ -9,6 +9,7 @@ use super::checkpoint::Checkpoint;
 use super::error::ModelError;
 use super::quantization::{KFormat, QuantizedFormat};
 pub(crate) use super::stored_tensor::{StoredDtype, StoredTensor};
+use super::wide_quantization::WideFormat;
 
 /// How a backend keeps a matrix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,8 +18,10 @@ pub(crate) enum WeightFormat {
     Full,
     /// In the model's dtype.
     Dense,
-    /// In quantized groups.
+    /// In a file's quantized groups of 32.
     Quantized(QuantizedFormat),
+    /// In groups of 256 that are quantized while loading.
+    Wide(WideFormat),
     /// In a file's blocks of 256.
     K(KFormat),
 }
@@ -43,21 +46,21 @@ impl WeightFormat {
             (_, MatrixRole::Router) => Self::Full,
             (Quantization::None, _) => Self::Dense,
             (Quantization::Q4_0, MatrixRole::Layer | MatrixRole::Expert) => {
-                Self::Quantized(QuantizedFormat::Q4_0)
+                Self::Wide(WideFormat::Wide4)
             }
-            (Quantization::Q4_0 | Quantization::Q8_0, _) => Self::Quantized(QuantizedFormat::Q8_0),
+            (Quantization::Q4_0 | Quantization::Q8_0, _) => Self::Wide(WideFormat::Wide8),
         }
     }
 
     /// The formats of a matrix's parts: what `--quantization` asks for, or what the file has where that
-    /// is coarser.
+    /// is as coarse or coarser.
     fn of_stored(
         quantization: Quantization,
         role: MatrixRole,
         parts: &[StoredTensor<'_>],
     ) -> Vec<Self> {
         let asked = Self::of(quantization, role);
-        let coarser = |stored: Self| match stored.coarseness() > asked.coarseness() {
+        let coarser = |stored: Self| match stored.coarseness() >= asked.coarseness() {
             true => stored,
             false => asked,
         };
@@ -67,8 +70,12 @@ impl WeightFormat {
         });
         let mut formats: Vec<Self> = formats.collect();
         if role == MatrixRole::Expert && formats.windows(2).any(|pair| pair[0] != pair[1]) {
+            // Groups of 32 hold those of most files as they are.
             let one = formats.iter().map(|format| match format {
-                Self::K(_) => Self::Quantized(QuantizedFormat::Q8_0),
+                Self::K(_) | Self::Wide(WideFormat::Wide8) => {
+                    Self::Quantized(QuantizedFormat::Q8_0)
+                }
+                Self::Wide(WideFormat::Wide4) => Self::Quantized(QuantizedFormat::Q4_0),
                 other => *other,
             });
             let finest = one.min_by_key(|format| format.coarseness());
@@ -81,10 +88,10 @@ impl WeightFormat {
     fn coarseness(self) -> u8 {
         match self {
             Self::Full | Self::Dense => 0,
-            Self::Quantized(QuantizedFormat::Q8_0) => 1,
+            Self::Quantized(QuantizedFormat::Q8_0) | Self::Wide(WideFormat::Wide8) => 1,
             Self::K(KFormat::Q6K) => 2,
             Self::K(KFormat::Q5K) => 3,
-            Self::Quantized(QuantizedFormat::Q4_0) => 4,
+            Self::Quantized(QuantizedFormat::Q4_0) | Self::Wide(WideFormat::Wide4) => 4,
             Self::K(KFormat::Q4K) => 5,
         }
     }
@@ -97,10 +104,13 @@ impl StoredTensor<'_> {
             StoredDtype::F32 | StoredDtype::F16 | StoredDtype::BF16 => WeightFormat::Dense,
             StoredDtype::Blocks(format) => match format {
                 TensorType::Q4_0 => WeightFormat::Quantized(QuantizedFormat::Q4_0),
+                TensorType::Q8_0 | TensorType::Q5_0 => {
+                    WeightFormat::Quantized(QuantizedFormat::Q8_0)
+                }
                 TensorType::Q4K => WeightFormat::K(KFormat::Q4K),
                 TensorType::Q5K => WeightFormat::K(KFormat::Q5K),
                 TensorType::Q6K => WeightFormat::K(KFormat::Q6K),
-                _ => WeightFormat::Quantized(QuantizedFormat::Q8_0),
+                _ => WeightFormat::Wide(WideFormat::Wide8),
             },
         }
     }

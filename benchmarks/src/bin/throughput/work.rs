@@ -44,12 +44,13 @@ pub(crate) struct Work {
 
 impl Work {
     pub(crate) fn of(shape: Shape, spec: EngineSpec) -> Self {
-        // Groups of 32 with a scale of two bytes; the head of q4_0 has 8 bits.
-        let q8_0 = 34.0 / 32.0;
+        // Groups of 256 with a scale of two bytes, with 4 bits eight factors of as many; the head of q4_0
+        // has 8 bits.
+        let q8_0 = 258.0 / 256.0;
         let (layers, head) = match spec.format() {
             "float32" => (4.0, 4.0),
             "q8_0" => (q8_0, q8_0),
-            "q4_0" => (18.0 / 32.0, q8_0),
+            "q4_0" => (134.0 / 256.0, q8_0),
             _ => (2.0, 2.0),
         };
         let (layer_weights, head_weights) = (shape.layer_weights as f64, shape.head_weights as f64);
@@ -97,8 +98,8 @@ mod tests {
         };
         let work = |spec: &str| Work::of(shape, spec.parse().unwrap());
         assert_eq!(work("cpu:bfloat16").step_bytes, 7040.0);
-        assert_eq!(work("cpu:q8_0").step_bytes, 3740.0);
-        assert_eq!(work("cpu:q4_0:q8").step_bytes, 1800.0 + 340.0);
+        assert_eq!(work("cpu:q8_0").step_bytes, 3547.5);
+        assert_eq!(work("cpu:q4_0:q8").step_bytes, 1675.0 + 322.5);
         assert_eq!(work("cpu:float32").token_operations, 6400.0);
         assert_eq!(work("cpu:float32").head_operations, 640.0);
     }

@@ -153,9 +153,10 @@ impl Backend for CandleBackend {
                 // A quantized value is used as it is, on the CPU backend too.
                 match format {
                     WeightFormat::Dense => self.rounded(&values),
-                    WeightFormat::Full | WeightFormat::Quantized(_) | WeightFormat::K(_) => {
-                        Ok(values)
-                    }
+                    WeightFormat::Full
+                    | WeightFormat::Quantized(_)
+                    | WeightFormat::Wide(_)
+                    | WeightFormat::K(_) => Ok(values),
                 }
             })
             .collect::<Result<Vec<_>, _>>()?;

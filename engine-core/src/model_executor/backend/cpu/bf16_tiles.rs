@@ -172,11 +172,11 @@ unsafe fn multiply_steps(weights: *const u16, steps: usize, wide: bool, part: &P
     // SAFETY: the caller vouches for the processor; the first shapes end before the second.
     unsafe {
         if whole > 0 {
-            let shapes = Tiles::for_bf16(MOST_ROWS);
+            let shapes = Tiles::of_rows(MOST_ROWS);
             (0..whole).for_each(|block| multiply_block(&shapes, block, MOST_ROWS));
         }
         if rest > 0 {
-            multiply_block(&Tiles::for_bf16(rest), whole, rest);
+            multiply_block(&Tiles::of_rows(rest), whole, rest);
         }
     }
 }

@@ -22,6 +22,8 @@ pub(crate) trait IntegerSimd: Simd {
 
     /// What [`Self::load_bytes`] takes off each byte, where the processor multiplies signed ones.
     const BYTES_LESS: i32 = 0;
+    /// What [`Self::load_signed`] adds to each byte, where the processor multiplies unsigned ones.
+    const SIGNED_MORE: i32;
 
     /// All sums `value`.
     unsafe fn splat_sums(value: i32) -> Self::Sums;
@@ -29,6 +31,10 @@ pub(crate) trait IntegerSimd: Simd {
     unsafe fn load_bytes(from: *const u8) -> Self::Bytes;
     /// The lower and the upper halves of 64 bytes.
     unsafe fn load_nibbles(from: *const u8) -> (Self::Bytes, Self::Bytes);
+    /// 64 signed bytes.
+    unsafe fn load_signed(from: *const i8) -> Self::Bytes;
+    /// The lower and the upper halves of 16 bytes, as f32.
+    unsafe fn load_nibbles_as_f32(from: *const u8) -> (Self::V, Self::V);
     /// 64 bytes of bits.
     unsafe fn load_plane(from: *const u8) -> Self::Plane;
     /// `lower | (plane >> shift & mask) << 4` by byte; `shift` is below 8, `mask` below 16.
@@ -54,6 +60,8 @@ impl IntegerSimd for Portable {
     type Plane = [[u8; 4]; LANES];
     type Factors = [i8; 4];
 
+    const SIGNED_MORE: i32 = 128;
+
     #[inline(always)]
     unsafe fn splat_sums(value: i32) -> Self::Sums {
         [value; LANES]
@@ -70,6 +78,21 @@ impl IntegerSimd for Portable {
         (
             bytes.map(|column| column.map(|byte| byte & 15)),
             bytes.map(|column| column.map(|byte| byte >> 4)),
+        )
+    }
+    #[inline(always)]
+    unsafe fn load_signed(from: *const i8) -> Self::Bytes {
+        // SAFETY: the caller vouches for 64 bytes.
+        let bytes = unsafe { Self::load_bytes(from.cast()) };
+        bytes.map(|column| column.map(|byte| byte ^ 128))
+    }
+    #[inline(always)]
+    unsafe fn load_nibbles_as_f32(from: *const u8) -> (Self::V, Self::V) {
+        // SAFETY: the caller vouches for 16 bytes.
+        let bytes = unsafe { from.cast::<[u8; LANES]>().read_unaligned() };
+        (
+            bytes.map(|byte| f32::from(byte & 15)),
+            bytes.map(|byte| f32::from(byte >> 4)),
         )
     }
     #[inline(always)]

@@ -34,6 +34,7 @@ pub(crate) trait IntegerProduct {
     /// [`PanelKernel::multiply`](super::panels::PanelKernel::multiply) asks; `weights` must hold its
     /// depth and the columns.
     unsafe fn multiply<S: IntegerSimd, const ROWS: usize, const VECS: usize>(
+        &self,
         weights: *const u8,
         col: usize,
         part: &Part<Self::Input>,
@@ -46,6 +47,7 @@ macro_rules! at_level {
     ($(#[$meta:meta])* $name:ident, $simd:ty, $most:expr) => {
         $(#[$meta])*
         unsafe fn $name<P: IntegerProduct, const ROWS: usize, const VECS: usize>(
+            product: &P,
             weights: *const u8,
             col: usize,
             part: &Part<P::Input>,
@@ -53,7 +55,7 @@ macro_rules! at_level {
         ) {
             if ROWS <= $most {
                 // SAFETY: passed on to the caller.
-                unsafe { P::multiply::<$simd, ROWS, VECS>(weights, col, part, block) }
+                unsafe { product.multiply::<$simd, ROWS, VECS>(weights, col, part, block) }
             }
         }
     };
@@ -97,6 +99,7 @@ const ROWS_PORTABLE: usize = 1;
 /// [`PanelKernel::multiply`](super::panels::PanelKernel::multiply) asks; `weights` must hold its depth
 /// and the columns.
 pub(crate) unsafe fn multiply_rows<P: IntegerProduct>(
+    product: &P,
     level: SimdLevel,
     weights: *const u8,
     col: usize,
@@ -107,8 +110,8 @@ pub(crate) unsafe fn multiply_rows<P: IntegerProduct>(
     macro_rules! multiply_block {
         ($kernel:ident, $block:ident, [$($n:literal),*]) => {
             match ($block.count, wide) {
-                $(($n, true) => $kernel::<P, $n, 2>(weights, col, part, $block),
-                ($n, false) => $kernel::<P, $n, 1>(weights, col, part, $block),)*
+                $(($n, true) => $kernel::<P, $n, 2>(product, weights, col, part, $block),
+                ($n, false) => $kernel::<P, $n, 1>(product, weights, col, part, $block),)*
                 _ => unreachable!("a block has as many rows as fit"),
             }
         };

@@ -19,6 +19,8 @@ impl IntegerSimd for Avx512 {
     type Plane = __m512i;
     type Factors = __m512i;
 
+    const SIGNED_MORE: i32 = 128;
+
     #[inline(always)]
     unsafe fn splat_sums(value: i32) -> Self::Sums {
         unsafe { _mm512_set1_epi32(value) }
@@ -34,6 +36,21 @@ impl IntegerSimd for Avx512 {
             (
                 _mm512_and_si512(bytes, mask),
                 _mm512_and_si512(_mm512_srli_epi16::<4>(bytes), mask),
+            )
+        }
+    }
+    #[inline(always)]
+    unsafe fn load_signed(from: *const i8) -> Self::Bytes {
+        unsafe { _mm512_xor_si512(Self::load_bytes(from.cast()), _mm512_set1_epi8(-128)) }
+    }
+    #[inline(always)]
+    unsafe fn load_nibbles_as_f32(from: *const u8) -> (Self::V, Self::V) {
+        unsafe {
+            let words = _mm512_cvtepu8_epi32(_mm_loadu_si128(from.cast()));
+            let lower = _mm512_and_si512(words, _mm512_set1_epi32(15));
+            (
+                _mm512_cvtepi32_ps(lower),
+                _mm512_cvtepi32_ps(_mm512_srli_epi32::<4>(words)),
             )
         }
     }
@@ -84,6 +101,8 @@ impl IntegerSimd for Avx2 {
     type Plane = [__m256i; 2];
     type Factors = (__m256i, __m256i);
 
+    const SIGNED_MORE: i32 = 0;
+
     #[inline(always)]
     unsafe fn splat_sums(value: i32) -> Self::Sums {
         unsafe { (_mm256_set1_epi32(value), _mm256_set1_epi32(value)) }
@@ -129,6 +148,42 @@ impl IntegerSimd for Avx2 {
             let first = half(_mm256_loadu_si256(from.cast()));
             let second = half(_mm256_loadu_si256(from.add(32).cast()));
             ([first[0], second[0]], [first[1], second[1]])
+        }
+    }
+    #[inline(always)]
+    unsafe fn load_signed(from: *const i8) -> Self::Bytes {
+        #[inline(always)]
+        unsafe fn half(bytes: __m256i) -> (__m256i, __m256i) {
+            unsafe {
+                (
+                    _mm256_srai_epi16::<8>(_mm256_slli_epi16::<8>(bytes)),
+                    _mm256_srai_epi16::<8>(bytes),
+                )
+            }
+        }
+        unsafe {
+            [
+                half(_mm256_loadu_si256(from.cast())),
+                half(_mm256_loadu_si256(from.add(32).cast())),
+            ]
+        }
+    }
+    #[inline(always)]
+    unsafe fn load_nibbles_as_f32(from: *const u8) -> (Self::V, Self::V) {
+        unsafe {
+            let first = _mm256_cvtepu8_epi32(_mm_loadl_epi64(from.cast()));
+            let second = _mm256_cvtepu8_epi32(_mm_loadl_epi64(from.add(8).cast()));
+            let mask = _mm256_set1_epi32(15);
+            (
+                (
+                    _mm256_cvtepi32_ps(_mm256_and_si256(first, mask)),
+                    _mm256_cvtepi32_ps(_mm256_and_si256(second, mask)),
+                ),
+                (
+                    _mm256_cvtepi32_ps(_mm256_srli_epi32::<4>(first)),
+                    _mm256_cvtepi32_ps(_mm256_srli_epi32::<4>(second)),
+                ),
+            )
         }
     }
     #[inline(always)]

@@ -39,7 +39,7 @@ impl<L: KLayout> PanelKernel for KKernel<'_, L> {
     unsafe fn multiply(&self, panel: usize, col: usize, wide: bool, part: &Part<ActivationBlock>) {
         let blocks = self.matrix.blocks(panel, part.first).as_ptr();
         // SAFETY: the caller vouches for rows, results, columns and blocks.
-        unsafe { multiply_rows::<Self>(self.level, blocks, col, wide, part) }
+        unsafe { multiply_rows(self, self.level, blocks, col, wide, part) }
     }
 }
 
@@ -54,6 +54,7 @@ impl<L: KLayout> IntegerProduct for KKernel<'_, L> {
 
     #[inline(always)]
     unsafe fn multiply<S: IntegerSimd, const ROWS: usize, const VECS: usize>(
+        &self,
         blocks: *const u8,
         col: usize,
         part: &Part<ActivationBlock>,

@@ -12,7 +12,7 @@ use super::weight_cache::WeightCache;
 use crate::model_executor::ModelDtype;
 use crate::model_executor::checkpoint::RawTensor;
 use crate::model_executor::compute_pool::ComputePool;
-use crate::model_executor::quantization::KFormat;
+use crate::model_executor::quantization::{GROUP, KFormat};
 use crate::model_executor::weights::{StoredDtype, StoredTensor, WeightFormat};
 
 const FORMATS: [KFormat; 3] = [KFormat::Q6K, KFormat::Q5K, KFormat::Q4K];
@@ -87,7 +87,7 @@ fn check(format: KFormat, rows: usize, n: usize, k: usize, linear: Linear<'_>) {
     let outputs = Outputs::All { stride };
     multiply(linear, &matrix, &x.as_rows(), outputs, &mut out);
     for row in 0..rows {
-        let x = quantized(x.row(row));
+        let x = quantized(x.row(row), GROUP);
         for feature in 0..n {
             let weights = &weights[feature * k..][..k];
             let products = std::iter::zip(&x, weights).map(|(x, w)| x * f64::from(*w));
@@ -158,7 +158,7 @@ fn experts_of_blocks_match_at_every_level() {
         for level in SimdLevel::all_in_test() {
             let linear = Linear { pool: &pool, level };
             let what = format!("{format:?} {level:?}");
-            check_groups(linear, &matrices, &weights, &quantized, &what);
+            check_groups(linear, &matrices, &weights, &|x| quantized(x, GROUP), &what);
         }
     }
 }

@@ -16,12 +16,16 @@ use super::quantized::{Layout, Q4, Q8, QuantizedKernel, QuantizedMatrix};
 use super::quantized_rows::{ActivationGroup, num_groups, quantize_row};
 use super::simd::SimdLevel;
 use super::weight_cache::{CachedMatrix, WeightCache};
+use super::wide::{Wide4, Wide8, WideLayout, WideMatrix};
+use super::wide_multiply::WideKernel;
+use super::wide_rows::{WideRowGroup, num_wide_groups, quantize_wide_row};
 use crate::model_executor::ModelDtype;
 use crate::model_executor::compute_pool::ComputePool;
 use crate::model_executor::config::HiddenAct;
 use crate::model_executor::error::ModelError;
 use crate::model_executor::quantization::{KFormat, QuantizedFormat};
 use crate::model_executor::weights::{StoredTensor, WeightFormat};
+use crate::model_executor::wide_quantization::WideFormat;
 
 /// A weight `[out_features, in_features]` with its bias.
 pub(crate) enum PackedMatrix {
@@ -29,9 +33,13 @@ pub(crate) enum PackedMatrix {
     F32(DenseMatrix<F32>),
     /// bfloat16.
     Bf16(DenseMatrix<Bf16>),
-    /// 8 bits.
+    /// 8 bits, quantized while loading.
+    Wide8(WideMatrix<Wide8>),
+    /// 4 bits, quantized while loading.
+    Wide4(WideMatrix<Wide4>),
+    /// A file's groups of 8 bits.
     Q8(QuantizedMatrix<Q8>),
-    /// 4 bits.
+    /// A file's groups of 4 bits.
     Q4(QuantizedMatrix<Q4>),
     /// A file's blocks of 6 bits.
     Q6K(KMatrix<Q6K>),
@@ -49,6 +57,8 @@ macro_rules! each_format {
         match $matrix {
             PackedMatrix::F32($name) => $call,
             PackedMatrix::Bf16($name) => $call,
+            PackedMatrix::Wide8($name) => $call,
+            PackedMatrix::Wide4($name) => $call,
             PackedMatrix::Q8($name) => $call,
             PackedMatrix::Q4($name) => $call,
             PackedMatrix::Q6K($name) => $call,
@@ -87,6 +97,12 @@ impl Packing<'_> {
             (WeightFormat::Dense, ModelDtype::BFloat16) => {
                 PackedMatrix::Bf16(DenseMatrix::pack(pool, in_features, parts, bias)?)
             }
+            (WeightFormat::Wide(WideFormat::Wide8), _) => {
+                PackedMatrix::Wide8(self.wide(name, in_features, parts, bias)?)
+            }
+            (WeightFormat::Wide(WideFormat::Wide4), _) => {
+                PackedMatrix::Wide4(self.wide(name, in_features, parts, bias)?)
+            }
             (WeightFormat::Quantized(QuantizedFormat::Q8_0), _) => {
                 PackedMatrix::Q8(self.quantized(name, in_features, parts, bias)?)
             }
@@ -105,7 +121,7 @@ impl Packing<'_> {
         })
     }
 
-    /// From the cache, where making the matrix takes more than putting it in order.
+    /// A file's groups, which are kept as they are where they are of this format.
     fn quantized<L: Layout>(
         self,
         name: &str,
@@ -114,29 +130,57 @@ impl Packing<'_> {
         bias: Option<&[f32]>,
     ) -> Result<QuantizedMatrix<L>, ModelError> {
         let out_features = parts.iter().map(StoredTensor::rows).sum();
-        let cached = CachedMatrix {
-            name,
-            format: L::FORMAT,
-            out_features,
-            in_features,
-            num_bytes: QuantizedMatrix::<L>::num_bytes(out_features, in_features),
-        };
-        let is_rounded = parts.iter().any(|part| !part.is_held_by(L::FORMAT));
-        let panels = match is_rounded {
-            true => self.cache.read(self.pool, cached)?,
-            false => None,
-        };
-        let panels = match panels {
-            Some(panels) => panels,
-            None => {
-                let panels = QuantizedMatrix::<L>::pack(self.pool, in_features, parts)?;
-                if is_rounded {
-                    self.cache.add(self.pool, cached, &panels)?;
-                }
-                panels
-            }
+        let pack = || QuantizedMatrix::<L>::pack(self.pool, in_features, parts);
+        let panels = match parts.iter().all(|part| part.is_held_by(L::FORMAT)) {
+            true => pack()?,
+            false => self.cached(
+                CachedMatrix {
+                    name,
+                    format: L::FORMAT.name(),
+                    out_features,
+                    in_features,
+                    num_bytes: QuantizedMatrix::<L>::num_bytes(out_features, in_features),
+                },
+                pack,
+            )?,
         };
         QuantizedMatrix::new(panels, out_features, in_features, bias)
+    }
+
+    /// Groups that are made here.
+    fn wide<L: WideLayout>(
+        self,
+        name: &str,
+        in_features: usize,
+        parts: &[StoredTensor<'_>],
+        bias: Option<&[f32]>,
+    ) -> Result<WideMatrix<L>, ModelError> {
+        let out_features = parts.iter().map(StoredTensor::rows).sum();
+        let matrix = CachedMatrix {
+            name,
+            format: L::FORMAT.name(),
+            out_features,
+            in_features,
+            num_bytes: WideMatrix::<L>::num_bytes(out_features, in_features),
+        };
+        let panels = self.cached(matrix, || {
+            WideMatrix::<L>::pack(self.pool, in_features, parts)
+        })?;
+        WideMatrix::new(panels, out_features, in_features, bias)
+    }
+
+    /// Panels from the cache, or made and kept there: for what takes more to make than to read.
+    fn cached(
+        self,
+        matrix: CachedMatrix<'_>,
+        pack: impl FnOnce() -> Result<Buffer<u8>, ModelError>,
+    ) -> Result<Buffer<u8>, ModelError> {
+        if let Some(panels) = self.cache.read(self.pool, matrix)? {
+            return Ok(panels);
+        }
+        let panels = pack()?;
+        self.cache.add(self.pool, matrix, &panels)?;
+        Ok(panels)
     }
 }
 
@@ -175,6 +219,7 @@ impl PackedMatrix {
 /// Where a product's rows are put into the form that its matrix asks for.
 pub(crate) struct Conversion {
     groups: Buffer<ActivationGroup>,
+    wide_groups: Buffer<WideRowGroup>,
     #[cfg(target_arch = "x86_64")]
     pairs: Buffer<u32>,
 }
@@ -185,11 +230,40 @@ impl Conversion {
         let len = rows.saturating_mul(num_groups(width));
         Ok(Self {
             groups: Buffer::zeroed("quantized activations", len)?,
+            wide_groups: Buffer::zeroed(
+                "quantized activations",
+                rows.saturating_mul(num_wide_groups(width)),
+            )?,
             #[cfg(target_arch = "x86_64")]
             pairs: Buffer::zeroed(
                 "bfloat16 activations",
                 rows.saturating_mul(bf16_tiles::stride(width)),
             )?,
+        })
+    }
+
+    /// The rows in wide groups of 8-bit values.
+    fn quantize_wide(
+        &mut self,
+        linear: Linear<'_>,
+        x: &Rows<'_, f32>,
+        width: usize,
+    ) -> Result<Rows<'_, WideRowGroup>, ModelError> {
+        x.check(width);
+        let stride = num_wide_groups(width);
+        let to = SharedMut::new(&mut self.wide_groups);
+        for_each_row(linear.pool, x.count, width, &|row, _| {
+            // SAFETY: each row belongs to one call and holds `width` values, as just checked.
+            unsafe {
+                let x = x.data.as_ptr().add(row * x.stride);
+                let to = to.ptr(row * stride, stride);
+                quantize_wide_row(linear.level, x, width, to);
+            }
+        })?;
+        Ok(Rows {
+            data: &self.wide_groups[..x.count * stride],
+            count: x.count,
+            stride,
         })
     }
 
@@ -314,6 +388,14 @@ impl Linear<'_> {
                 }
                 self.run(&DenseKernel { matrix, level }, x, outputs, out)
             }
+            PackedMatrix::Wide8(matrix) => {
+                let x = conversion.quantize_wide(self, x, width)?;
+                self.run(&WideKernel { matrix, level }, &x, outputs, out)
+            }
+            PackedMatrix::Wide4(matrix) => {
+                let x = conversion.quantize_wide(self, x, width)?;
+                self.run(&WideKernel { matrix, level }, &x, outputs, out)
+            }
             PackedMatrix::Q8(matrix) => {
                 let x = conversion.quantize(self, x, width, Q8::ZERO)?;
                 self.run(&QuantizedKernel { matrix, level }, &x, outputs, out)
@@ -422,6 +504,14 @@ impl Linear<'_> {
                     });
                 }
                 run!(Bf16, x, matrix => DenseKernel { matrix, level })
+            }
+            PackedMatrix::Wide8(_) => {
+                let x = conversion.quantize_wide(self, x, width)?;
+                run!(Wide8, &x, matrix => WideKernel { matrix, level })
+            }
+            PackedMatrix::Wide4(_) => {
+                let x = conversion.quantize_wide(self, x, width)?;
+                run!(Wide4, &x, matrix => WideKernel { matrix, level })
             }
             PackedMatrix::Q8(_) => {
                 let x = conversion.quantize(self, x, width, Q8::ZERO)?;

@@ -1,7 +1,5 @@
 //! Linear layers in every weight format at every level against a plain reference in f64.
 
-use protocol::Quantization;
-
 use super::activation::Activation;
 use super::elementwise;
 use super::experts::ExpertRows;
@@ -13,16 +11,24 @@ use super::weight_cache::WeightCache;
 use crate::model_executor::ModelDtype;
 use crate::model_executor::compute_pool::ComputePool;
 use crate::model_executor::config::HiddenAct;
-use crate::model_executor::quantization::GROUP;
-use crate::model_executor::weights::{MatrixRole, StoredTensor, WeightFormat};
+use crate::model_executor::quantization::{GROUP, QuantizedFormat};
+use crate::model_executor::weights::{StoredTensor, WeightFormat};
+use crate::model_executor::wide_quantization::{WIDE_GROUP, WideFormat};
 
-type WeightKind = (ModelDtype, Quantization);
+type WeightKind = (ModelDtype, WeightFormat);
 
-const KINDS: [WeightKind; 4] = [
-    (ModelDtype::Float32, Quantization::None),
-    (ModelDtype::BFloat16, Quantization::None),
-    (ModelDtype::BFloat16, Quantization::Q8_0),
-    (ModelDtype::Float32, Quantization::Q4_0),
+const Q8_0: WeightFormat = WeightFormat::Quantized(QuantizedFormat::Q8_0);
+const Q4_0: WeightFormat = WeightFormat::Quantized(QuantizedFormat::Q4_0);
+const WIDE_8: WeightFormat = WeightFormat::Wide(WideFormat::Wide8);
+const WIDE_4: WeightFormat = WeightFormat::Wide(WideFormat::Wide4);
+
+const KINDS: [WeightKind; 6] = [
+    (ModelDtype::Float32, WeightFormat::Dense),
+    (ModelDtype::BFloat16, WeightFormat::Dense),
+    (ModelDtype::BFloat16, Q8_0),
+    (ModelDtype::Float32, Q4_0),
+    (ModelDtype::BFloat16, WIDE_8),
+    (ModelDtype::Float32, WIDE_4),
 ];
 
 fn pack(
@@ -32,30 +38,29 @@ fn pack(
     parts: &[StoredTensor<'_>],
     bias: Option<&[f32]>,
 ) -> PackedMatrix {
-    let format = WeightFormat::of(kind.1, MatrixRole::Layer);
     let packing = Packing {
         pool,
         dtype: kind.0,
         cache: &WeightCache::off(),
     };
-    packing.pack("m", format, in_features, parts, bias).unwrap()
+    packing.pack("m", kind.1, in_features, parts, bias).unwrap()
 }
 
 /// The weights as the kind keeps them.
 fn kept(kind: WeightKind, tensor: StoredTensor<'_>) -> Vec<f32> {
     match kind {
-        (ModelDtype::BFloat16, Quantization::None) => tensor
+        (ModelDtype::BFloat16, WeightFormat::Dense) => tensor
             .to_f32()
             .into_iter()
             .map(|value| half::bf16::from_f32(value).to_f32())
             .collect(),
-        _ => tensor.to_f32_in(WeightFormat::of(kind.1, MatrixRole::Layer)),
+        _ => tensor.to_f32_in(kind.1),
     }
 }
 
 /// Whether bfloat16 itself is multiplied, rather than widened.
 fn rounds_activations_to_bf16(kind: WeightKind, level: SimdLevel) -> bool {
-    level.has_bf16_dot() && kind == (ModelDtype::BFloat16, Quantization::None)
+    level.has_bf16_dot() && kind == (ModelDtype::BFloat16, WeightFormat::Dense)
 }
 
 /// A row as the kind's products read it.
@@ -64,16 +69,16 @@ fn read(kind: WeightKind, level: SimdLevel, x: &[f32]) -> Vec<f64> {
         let rounded = x.iter().map(|x| half::bf16::from_f32(*x).to_f64());
         return rounded.collect();
     }
-    if kind.1 == Quantization::None {
-        return x.iter().map(|x| f64::from(*x)).collect();
+    match kind.1 {
+        WeightFormat::Wide(_) => quantized(x, WIDE_GROUP),
+        WeightFormat::Quantized(_) => quantized(x, GROUP),
+        _ => x.iter().map(|x| f64::from(*x)).collect(),
     }
-    quantized(x)
 }
 
-/// A row as products with quantized weights read it: in groups of 32, in steps of a 127th of the
-/// largest.
-pub(super) fn quantized(x: &[f32]) -> Vec<f64> {
-    x.chunks(GROUP)
+/// A row as products with quantized weights read it: in groups, in steps of a 127th of the largest.
+pub(super) fn quantized(x: &[f32], group: usize) -> Vec<f64> {
+    x.chunks(group)
         .flat_map(|group| {
             let largest = group.iter().fold(0.0f32, |most, x| most.max(x.abs()));
             group.iter().map(move |x| match largest {
@@ -170,7 +175,15 @@ fn linear_matches_at_every_level_and_size() {
     let (shapes, row_counts): (&[(usize, usize)], &[usize]) = match cfg!(miri) {
         true => (&[(33, 7)], &[1, 5]),
         false => (
-            &[(1, 1), (31, 7), (32, 16), (33, 40), (97, 129), (64, 1100)],
+            &[
+                (1, 1),
+                (31, 7),
+                (32, 16),
+                (33, 40),
+                (97, 129),
+                (64, 256),
+                (64, 1100),
+            ],
             &[1, 2, 3, 5, 7, 12, 13, 20, 100],
         ),
     };
@@ -314,23 +327,22 @@ fn error_of_layer(linear: Linear<'_>, kind: WeightKind, spread: i32) -> f64 {
 fn quantized_layers_stay_near_the_layer_in_f32() {
     let pool = ComputePool::new(2).unwrap();
     // Uniform numbers, and some with few large ones among many small, which steps of one size suit worse.
-    for (quantization, bounds) in [
-        (Quantization::None, [1e-5, 1e-5]),
-        (Quantization::Q8_0, [0.006, 0.009]),
-        (Quantization::Q4_0, [0.07, 0.085]),
+    for (format, bounds) in [
+        (WeightFormat::Dense, [1e-5, 1e-5]),
+        (Q8_0, [0.006, 0.009]),
+        (Q4_0, [0.07, 0.085]),
+        (WIDE_8, [0.006, 0.009]),
+        (WIDE_4, [0.07, 0.085]),
     ] {
         for (spread, bound) in [1, 3].into_iter().zip(bounds) {
             for level in SimdLevel::all_in_test() {
                 let linear = Linear { pool: &pool, level };
-                let kind = (ModelDtype::Float32, quantization);
+                let kind = (ModelDtype::Float32, format);
                 let error = error_of_layer(linear, kind, spread);
-                println!("{quantization:?} {level:?} {spread}: {error}");
-                assert!(
-                    error < bound,
-                    "{quantization:?} {level:?} {spread}: {error}"
-                );
+                println!("{format:?} {level:?} {spread}: {error}");
+                assert!(error < bound, "{format:?} {level:?} {spread}: {error}");
                 // Neither was the layer left as it was.
-                let is_rounded = quantization != Quantization::None;
+                let is_rounded = format != WeightFormat::Dense;
                 assert_eq!(error > bound / 3.0 && error > 1e-4, is_rounded);
             }
         }
@@ -443,13 +455,45 @@ fn levels_with_fused_multiply_add_give_the_same_bits() {
     }
 }
 
+/// The largest integers that there are, all of one sign: sums of whole groups must be exact at every level.
+#[test]
+#[cfg_attr(miri, ignore = "too much for an interpreter")]
+fn sums_of_the_largest_integers_are_exact() {
+    let pool = ComputePool::new(1).unwrap();
+    let (rows, n, k) = (40, 64, 700);
+    for format in [Q8_0, Q4_0, WIDE_8, WIDE_4] {
+        for (weight, value) in [(1.0f32, 1.0f32), (1.0, -1.0), (-1.0, 1.0), (-1.0, -1.0)] {
+            let data = bytes(&vec![weight; n * k]);
+            let tensor = StoredTensor::f32(n, k, &data);
+            let kind = (ModelDtype::Float32, format);
+            let matrix = pack(&pool, kind, k, std::slice::from_ref(&tensor), None);
+            let kept = f64::from(kept(kind, tensor)[0]);
+            let x = vec![value; rows * k];
+            let x = Rows {
+                data: x.as_slice(),
+                count: rows,
+                stride: k,
+            };
+            for level in SimdLevel::all_in_test() {
+                let linear = Linear { pool: &pool, level };
+                let mut out = vec![0.0; rows * n];
+                multiply(linear, &matrix, &x, Outputs::All { stride: n }, &mut out);
+                for found in out {
+                    let expected = kept * f64::from(value) * k as f64;
+                    close(found, expected, 1e-6, &format!("{format:?} {level:?}"));
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn what_is_not_finite_stays_so_and_what_is_tiny_counts_as_nothing() {
     let pool = ComputePool::new(1).unwrap();
     let (n, k) = (32, 64);
     let data = bytes(&Random(3).values(n * k));
-    for quantization in [Quantization::Q8_0, Quantization::Q4_0] {
-        let kind = (ModelDtype::Float32, quantization);
+    for format in [Q8_0, Q4_0, WIDE_8, WIDE_4] {
+        let kind = (ModelDtype::Float32, format);
         let matrix = pack(&pool, kind, k, &[StoredTensor::f32(n, k, &data)], None);
         for level in SimdLevel::all_in_test() {
             let linear = Linear { pool: &pool, level };

@@ -55,6 +55,11 @@ mod tile_products_x86;
 #[cfg(target_arch = "x86_64")]
 mod tiles_x86;
 mod weight_cache;
+mod wide;
+mod wide_multiply;
+mod wide_rows;
+#[cfg(target_arch = "x86_64")]
+mod wide_tiles;
 
 use std::ops::Range;
 use std::sync::Arc;

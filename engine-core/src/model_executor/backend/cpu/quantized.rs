@@ -220,7 +220,7 @@ impl<L: Layout> PanelKernel for QuantizedKernel<'_, L> {
             return unsafe { integer_tiles::multiply::<L>(groups, part) };
         }
         // SAFETY: the caller vouches for rows, results, columns and groups.
-        unsafe { multiply_rows::<Self>(self.level, groups, col, wide, part) }
+        unsafe { multiply_rows(self, self.level, groups, col, wide, part) }
     }
 }
 
@@ -235,6 +235,7 @@ impl<L: Layout> IntegerProduct for QuantizedKernel<'_, L> {
 
     #[inline(always)]
     unsafe fn multiply<S: IntegerSimd, const ROWS: usize, const VECS: usize>(
+        &self,
         groups: *const u8,
         col: usize,
         part: &Part<ActivationGroup>,

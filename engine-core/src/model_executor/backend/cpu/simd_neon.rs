@@ -192,6 +192,7 @@ impl IntegerSimd for Neon {
     type Factors = int8x16_t;
 
     const BYTES_LESS: i32 = 128;
+    const SIGNED_MORE: i32 = 0;
 
     #[inline(always)]
     unsafe fn splat_sums(value: i32) -> Self::Sums {
@@ -212,6 +213,30 @@ impl IntegerSimd for Neon {
             (
                 each(bytes, |bytes| vreinterpretq_s8_u8(vandq_u8(bytes, mask))),
                 each(bytes, |bytes| vreinterpretq_s8_u8(vshrq_n_u8::<4>(bytes))),
+            )
+        }
+    }
+    #[inline(always)]
+    unsafe fn load_signed(from: *const i8) -> Self::Bytes {
+        each([0, 16, 32, 48], |at| unsafe { vld1q_s8(from.add(at)) })
+    }
+    #[inline(always)]
+    unsafe fn load_nibbles_as_f32(from: *const u8) -> (Self::V, Self::V) {
+        unsafe {
+            let bytes = vld1q_u8(from);
+            let widen = |bytes: uint8x16_t| {
+                let (low, high) = (vmovl_u8(vget_low_u8(bytes)), vmovl_high_u8(bytes));
+                let words = [
+                    vmovl_u16(vget_low_u16(low)),
+                    vmovl_high_u16(low),
+                    vmovl_u16(vget_low_u16(high)),
+                    vmovl_high_u16(high),
+                ];
+                each(words, |words| vcvtq_f32_u32(words))
+            };
+            (
+                widen(vandq_u8(bytes, vdupq_n_u8(15))),
+                widen(vshrq_n_u8::<4>(bytes)),
             )
         }
     }

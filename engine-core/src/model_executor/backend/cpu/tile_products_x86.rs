@@ -4,8 +4,9 @@
 //! One block is a whole product: what it leaves in tiles nobody reads.
 
 use std::arch::asm;
-use std::arch::x86_64::__m512;
+use std::arch::x86_64::*;
 
+use super::simd::LANES;
 use super::tiles_x86::{TILE_BYTES, TILE_ROWS, Tiles};
 
 /// Rows of pairs of bfloat16 times a panel: what [`multiply_bf16`] reads and writes. Strides are in
@@ -97,7 +98,7 @@ macro_rules! bf16_block {
 /// ascending order, whatever the number of rows.
 ///
 /// # Safety
-/// This thread's [`Tiles::for_bf16`] must be of `rows`. `rows` of `init`, `c` and `x` must be valid at
+/// This thread's [`Tiles::of_rows`] must be of `rows`. `rows` of `init`, `c` and `x` must be valid at
 /// their strides for 32 (16) columns and `steps * 16` pairs, the weights for as many pairs.
 pub(super) unsafe fn multiply_bf16(_shapes: &Tiles, rows: usize, wide: bool, tiles: &Bf16Tiles) {
     let tiles = &raw const *tiles;
@@ -172,6 +173,179 @@ pub(super) unsafe fn multiply_bf16(_shapes: &Tiles, rows: usize, wide: bool, til
                 ],
                 ["tilestored [{a} + {s}], tmm0"]
             ),
+        }
+    }
+}
+
+/// Sums of products of bytes that are to be scaled, and where they go. Strides are in bytes.
+pub(super) struct ScaledSums {
+    /// 16 columns of 32 rows, then the other 16.
+    pub(super) sums: *const i32,
+    /// Half-precision scales of the columns.
+    pub(super) scales: *const u16,
+    /// The first row's scale.
+    pub(super) x_scale: *const f32,
+    pub(super) x_stride: usize,
+    pub(super) init: *const f32,
+    pub(super) init_stride: usize,
+    pub(super) c: *mut f32,
+    pub(super) c_stride: usize,
+    pub(super) rows: usize,
+}
+
+impl ScaledSums {
+    /// Bytes from the sums of some columns to those of the others.
+    pub(super) const SECOND_COLUMNS: usize = 2 * TILE_ROWS * TILE_BYTES;
+
+    /// `c = init + sums * (scales * x_scale)`, by row.
+    ///
+    /// # Safety
+    /// The processor must have AVX-512. All must be valid for the rows and 32 columns.
+    #[target_feature(enable = "avx512f,f16c")]
+    pub(super) unsafe fn add(&self) {
+        // SAFETY: the caller vouches for rows and columns.
+        unsafe {
+            for row in 0..self.rows {
+                let x_scale = _mm512_set1_ps(*self.x_scale.byte_add(row * self.x_stride));
+                let init = self.init.byte_add(row * self.init_stride);
+                let c = self.c.byte_add(row * self.c_stride);
+                for half in 0..2 {
+                    let col = half * LANES;
+                    let sums = self
+                        .sums
+                        .byte_add(half * Self::SECOND_COLUMNS + row * TILE_BYTES);
+                    let sums = _mm512_cvtepi32_ps(_mm512_loadu_si512(sums.cast()));
+                    let scales = _mm256_loadu_si256(self.scales.add(col).cast());
+                    let scales = _mm512_mul_ps(_mm512_cvtph_ps(scales), x_scale);
+                    let total = _mm512_fmadd_ps(sums, scales, _mm512_loadu_ps(init.add(col)));
+                    _mm512_storeu_ps(c.add(col), total);
+                }
+            }
+        }
+    }
+}
+
+/// Rows of bytes times a panel: what [`multiply_bytes_deep`] reads and writes. A second tile of rows
+/// begins 16 rows after the first.
+#[repr(C)]
+pub(super) struct ByteTiles {
+    pub(super) x: *const i8,
+    /// In bytes.
+    pub(super) x_stride: usize,
+    /// Four of each of 32 columns after the other.
+    pub(super) weights: *const i8,
+    /// 64 of the depth, at least 1.
+    pub(super) steps: usize,
+    /// As [`ScaledSums`] has them.
+    pub(super) sums: *mut i32,
+    /// What is asked for meanwhile, and how many lines of it in each step.
+    pub(super) ahead: *const u8,
+    pub(super) ahead_lines: usize,
+}
+
+/// One block of assembly; the loop's products are the variant's own.
+macro_rules! deep_bytes_block {
+    ($tiles:expr, [$($zero:literal),*], [$($product:literal),*], [$($store:literal),*]) => {
+        asm!(
+            $($zero,)*
+            "mov {a}, [{t} + {x}]",
+            "mov {s}, [{t} + {x_stride}]",
+            "mov {b}, {s}",
+            "shl {b}, 4",
+            "add {b}, {a}",
+            "mov {w}, [{t} + {weights}]",
+            "mov {p}, [{t} + {ahead}]",
+            "mov {n}, [{t} + {steps}]",
+            "2:",
+            $($product,)*
+            "mov {l}, [{t} + {ahead_lines}]",
+            "test {l}, {l}",
+            "jz 4f",
+            "3:",
+            "prefetcht1 [{p}]",
+            "add {p}, 64",
+            "dec {l}",
+            "jnz 3b",
+            "4:",
+            "add {a}, 64",
+            "add {b}, 64",
+            "add {w}, {step}",
+            "dec {n}",
+            "jnz 2b",
+            "mov {a}, [{t} + {sums}]",
+            "mov {s}, {line}",
+            $($store,)*
+            t = in(reg) $tiles,
+            a = out(reg) _, b = out(reg) _, s = out(reg) _, w = out(reg) _,
+            n = out(reg) _, p = out(reg) _, l = out(reg) _,
+            ws = in(reg) 2 * TILE_BYTES,
+            line = const TILE_BYTES,
+            step = const 2 * TILE_ROWS * TILE_BYTES,
+            x = const std::mem::offset_of!(ByteTiles, x),
+            x_stride = const std::mem::offset_of!(ByteTiles, x_stride),
+            weights = const std::mem::offset_of!(ByteTiles, weights),
+            steps = const std::mem::offset_of!(ByteTiles, steps),
+            sums = const std::mem::offset_of!(ByteTiles, sums),
+            ahead = const std::mem::offset_of!(ByteTiles, ahead),
+            ahead_lines = const std::mem::offset_of!(ByteTiles, ahead_lines),
+            out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+            out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+            options(nostack),
+        )
+    };
+}
+
+/// Sums over `steps * 64` products of bytes for `rows` rows and 32 columns.
+///
+/// # Safety
+/// This thread's [`Tiles::of_rows`] must be of `rows`. `rows` of `x` must be valid at their stride for
+/// `steps * 64` bytes, the weights for as many of 32 columns, `sums` for the tiles of the rows.
+pub(super) unsafe fn multiply_bytes_deep(_shapes: &Tiles, rows: usize, tiles: &ByteTiles) {
+    let tiles = &raw const *tiles;
+    // SAFETY: the caller vouches for the shapes and for what is read and written.
+    unsafe {
+        if rows > TILE_ROWS {
+            deep_bytes_block!(
+                tiles,
+                [
+                    "tilezero tmm0",
+                    "tilezero tmm1",
+                    "tilezero tmm2",
+                    "tilezero tmm3"
+                ],
+                [
+                    "tileloadd tmm6, [{w} + {ws}]",
+                    "tileloadd tmm4, [{a} + {s}]",
+                    "tdpbssd tmm0, tmm4, tmm6",
+                    "tileloadd tmm7, [{w} + {ws} + 64]",
+                    "tdpbssd tmm1, tmm4, tmm7",
+                    "tileloadd tmm5, [{b} + {s}]",
+                    "tdpbssd tmm2, tmm5, tmm6",
+                    "tdpbssd tmm3, tmm5, tmm7"
+                ],
+                [
+                    "tilestored [{a} + {s}], tmm0",
+                    "tilestored [{a} + {s} + 2048], tmm1",
+                    "tilestored [{a} + {s} + 1024], tmm2",
+                    "tilestored [{a} + {s} + 3072], tmm3"
+                ]
+            );
+        } else {
+            deep_bytes_block!(
+                tiles,
+                ["tilezero tmm0", "tilezero tmm1"],
+                [
+                    "tileloadd tmm4, [{a} + {s}]",
+                    "tileloadd tmm6, [{w} + {ws}]",
+                    "tdpbssd tmm0, tmm4, tmm6",
+                    "tileloadd tmm7, [{w} + {ws} + 64]",
+                    "tdpbssd tmm1, tmm4, tmm7"
+                ],
+                [
+                    "tilestored [{a} + {s}], tmm0",
+                    "tilestored [{a} + {s} + 2048], tmm1"
+                ]
+            );
         }
     }
 }

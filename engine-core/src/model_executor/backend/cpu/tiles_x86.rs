@@ -83,11 +83,12 @@ pub(super) struct Tiles {
 }
 
 impl Tiles {
-    /// The shapes for [`multiply_bf16`](super::tile_products_x86::multiply_bf16) of `rows` rows, at least 1 and at most 32.
+    /// The shapes for products of `rows` rows, at least 1 and at most 32, with 32 columns: two tiles of
+    /// rows, two of columns, and four of sums.
     ///
     /// # Safety
     /// The processor must have tiles and this process may use them. One value lives at a time.
-    pub(super) unsafe fn for_bf16(rows: usize) -> Self {
+    pub(super) unsafe fn of_rows(rows: usize) -> Self {
         let (first, second) = (
             rows.min(TILE_ROWS) as u8,
             rows.saturating_sub(TILE_ROWS) as u8,
@@ -107,7 +108,7 @@ impl Tiles {
     /// The shapes for [`multiply_bytes`](super::tile_products_x86::multiply_bytes) of 16 rows and of `rest` rows, fewer than 16.
     ///
     /// # Safety
-    /// As for [`Self::for_bf16`].
+    /// As for [`Self::of_rows`].
     pub(super) unsafe fn for_bytes(rest: usize) -> Self {
         let (rows, rest) = (TILE_ROWS as u8, rest as u8);
         // SAFETY: as above.
@@ -120,7 +121,7 @@ impl Tiles {
     }
 
     /// # Safety
-    /// As for [`Self::for_bf16`]; a tile has at most 16 rows of at most 64 bytes, or no rows of none.
+    /// As for [`Self::of_rows`]; a tile has at most 16 rows of at most 64 bytes, or no rows of none.
     unsafe fn load(rows: [u8; 8], row_bytes: [u16; 8]) -> Self {
         let mut config = Config {
             palette: 1,

@@ -16,11 +16,10 @@ use crate::lock::lock;
 use crate::model_executor::backend::cpu::buffer::SharedMut;
 use crate::model_executor::compute_pool::{ComputePool, PoolError};
 use crate::model_executor::mapped::open_plain_file;
-use crate::model_executor::quantization::QuantizedFormat;
 
 /// To be raised with every change of what is written: the panels' layout, the choice of scales, what a
 /// fingerprint is, this file's form. A test compares a checksum of packed weights to remind of it.
-pub(super) const VERSION: u64 = 2;
+pub(super) const VERSION: u64 = 3;
 
 /// How a file begins and ends.
 const MARK: &[u8; 16] = b"formwork weights";
@@ -100,7 +99,7 @@ impl CachedWeights {
         let Some(place) = self.matrices.get(matrix.name) else {
             return Ok(false);
         };
-        let as_asked = place.format == format_name(matrix.format)
+        let as_asked = place.format == matrix.format
             && place.out_features == matrix.out_features as u64
             && place.in_features == matrix.in_features as u64
             && place.num_bytes == to.len() as u64
@@ -222,7 +221,7 @@ impl NewFile {
         open.file.write_all(panels)?;
         open.matrices.push(json!({
             "name": matrix.name,
-            "format": format_name(matrix.format),
+            "format": matrix.format,
             "out_features": matrix.out_features,
             "in_features": matrix.in_features,
             "start": open.num_bytes,
@@ -351,13 +350,6 @@ fn checksums(pool: &ComputePool, panels: &[u8]) -> Result<Vec<String>, PoolError
 
 fn checksum(bytes: &[u8]) -> String {
     blake3::hash(bytes).to_hex().to_string()
-}
-
-fn format_name(format: QuantizedFormat) -> &'static str {
-    match format {
-        QuantizedFormat::Q8_0 => "q8_0",
-        QuantizedFormat::Q4_0 => "q4_0",
-    }
 }
 
 /// Scales of two bytes stand as the machine has them.

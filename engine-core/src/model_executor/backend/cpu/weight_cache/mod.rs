@@ -25,14 +25,14 @@ use crate::lock::lock;
 use crate::model_executor::checkpoint::{Checkpoint, CheckpointFiles};
 use crate::model_executor::compute_pool::ComputePool;
 use crate::model_executor::error::ModelError;
-use crate::model_executor::quantization::QuantizedFormat;
 
 /// What identifies a packed matrix within a model's file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CachedMatrix<'a> {
     /// The name of the first of its tensors.
     pub(crate) name: &'a str,
-    pub(crate) format: QuantizedFormat,
+    /// The format's name.
+    pub(crate) format: &'static str,
     pub(crate) out_features: usize,
     pub(crate) in_features: usize,
     /// Bytes of its panels.

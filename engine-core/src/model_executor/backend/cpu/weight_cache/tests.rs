@@ -4,7 +4,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use super::super::kernel_tests::{Random, bytes};
-use super::super::quantized::{Layout, Q4, Q8, QuantizedMatrix};
+use super::super::quantized::{Q4, Q8, QuantizedMatrix};
+use super::super::wide::{Wide4, Wide8, WideMatrix};
 use super::file::{CHUNK_BYTES, VERSION};
 use super::fingerprint::{NUM_SAMPLES, SAMPLE_BYTES, hash_content};
 use super::*;
@@ -14,7 +15,7 @@ use crate::model_executor::weights::StoredTensor;
 fn matrix(name: &str, num_bytes: usize) -> CachedMatrix<'_> {
     CachedMatrix {
         name,
-        format: QuantizedFormat::Q8_0,
+        format: "q8_0",
         out_features: num_bytes,
         in_features: 1,
         num_bytes,
@@ -89,7 +90,7 @@ fn a_file_of_another_model_or_matrix_is_not_used() {
     for other in [
         CachedMatrix { name: "A", ..a },
         CachedMatrix {
-            format: QuantizedFormat::Q4_0,
+            format: "q4_0",
             ..a
         },
         CachedMatrix {
@@ -229,28 +230,38 @@ fn what_is_left_unfinished_is_removed_or_written_over() {
     assert_eq!(read(&path, "f"), SIZES.len());
 }
 
-/// Panels of a random matrix of two tensors.
-fn packed<L: Layout>() -> String {
+type Pack = fn(&ComputePool, usize, &[StoredTensor<'_>]) -> Result<Buffer<u8>, ModelError>;
+
+/// Panels of a random matrix of two tensors, by what packs them.
+fn packed(pack: Pack) -> String {
     let pool = ComputePool::new(1).unwrap();
-    let (n, k) = (40, 75);
+    let (n, k) = (40, 331);
     let data = bytes(&Random(3).values(n * k));
     let (upper, lower) = data.split_at(30 * k * 4);
     let parts = [
         StoredTensor::f32(30, k, upper),
         StoredTensor::f32(10, k, lower),
     ];
-    let panels = QuantizedMatrix::<L>::pack(&pool, k, &parts).unwrap();
+    let panels = pack(&pool, k, &parts).unwrap();
     blake3::hash(&panels).to_hex()[..16].to_owned()
 }
 
 #[test]
 fn the_version_is_raised_with_what_is_written() {
     // Where these change, files of older builds hold something else: raise VERSION.
-    let expected = (2, "c630f0e262130ad6", "d7e11efd53adfbd5");
-    assert_eq!(
-        (VERSION, packed::<Q8>().as_str(), packed::<Q4>().as_str()),
-        expected
-    );
+    let packed = [
+        packed(WideMatrix::<Wide8>::pack),
+        packed(WideMatrix::<Wide4>::pack),
+        packed(QuantizedMatrix::<Q8>::pack),
+        packed(QuantizedMatrix::<Q4>::pack),
+    ];
+    let expected = [
+        "b55d7911a55d896b",
+        "638c690f533789b1",
+        "75e7ee2fee7ca4f8",
+        "8db9637858dd2dcd",
+    ];
+    assert_eq!((VERSION, packed), (3, expected.map(str::to_owned)));
 }
 
 /// The fingerprint of files whose tensors begin after `header_len` bytes.
