@@ -17,7 +17,7 @@ use crate::metrics::{EngineMetrics, StatLogger};
 use crate::output_processor::OutputProcessor;
 use crate::request_output_collector::RequestOutputCollector;
 use crate::sampling_params::{ModelLimits, verify_num_logprobs};
-use crate::structured_outputs::{CheckThreads, StructuredOutputsArgs};
+use crate::structured_outputs::{CheckThread, StructuredOutputsArgs};
 use crate::tokenizer_threads::TokenizerThreads;
 
 pub use core_client::{BoxFuture, CoreClient};
@@ -33,7 +33,7 @@ pub struct AsyncLLM {
     inner: Arc<Inner>,
     input_processor: Arc<InputProcessor>,
     tokenizer_threads: TokenizerThreads,
-    check_threads: CheckThreads,
+    check_thread: CheckThread,
     tokenizer: Arc<Tokenizer>,
     ready: EngineCoreReadyResponse,
 }
@@ -78,7 +78,7 @@ impl AsyncLLM {
             inner,
             input_processor: Arc::new(InputProcessor::new(tokenizer.clone(), limits)),
             tokenizer_threads: TokenizerThreads::new(),
-            check_threads: CheckThreads::new(),
+            check_thread: CheckThread::new(),
             tokenizer,
             ready,
         }
@@ -144,22 +144,25 @@ impl AsyncLLM {
     }
 
     /// Makes a request ready for the core, on no thread that serves streams: a long prompt takes a while to
-    /// tokenize, a constraint to be checked.
+    /// tokenize, a constraint to be checked. What can't be checked at once is left to the core.
     async fn process_inputs(
         &self,
-        request: GenerateRequest,
+        mut request: GenerateRequest,
     ) -> Result<ProcessedInputs, GenerateError> {
         let processor = self.input_processor.clone();
         let prompt_bytes = request.prompt.num_bytes();
-        let processed = match request.constraint_bytes() {
+        let is_check_due = processor.is_check_due(&mut request);
+        let turn = is_check_due.then(|| self.check_thread.try_turn()).flatten();
+        let processed = match turn {
             None => {
-                let process = move || processor.process_inputs(request);
+                let process = move || processor.process_unchecked(request);
                 self.tokenizer_threads.run(prompt_bytes, process).await
             }
-            Some(bytes) => {
+            Some(turn) => {
                 let checker = processor.clone();
-                let verify = move |cancel: &CancelFlag| checker.verify_params(request, cancel);
-                let verified = self.check_threads.run(bytes, verify).await;
+                let verify =
+                    move |cancel: &CancelFlag| checker.verify_params(request, Some(cancel));
+                let verified = turn.run(verify).await;
                 let verified =
                     verified.ok_or_else(|| internal_error("the constraint's check failed"))??;
                 let process = move || processor.process_prompt(verified);

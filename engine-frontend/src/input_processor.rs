@@ -138,31 +138,55 @@ impl InputProcessor {
         &self,
         request: GenerateRequest,
     ) -> Result<ProcessedInputs, ValidationError> {
-        let verified = self.verify_params(request, &CancelFlag::new())?;
+        let verified = self.verify_params(request, Some(&CancelFlag::new()))?;
         self.process_prompt(verified)
     }
 
-    /// The first half of [`process_inputs`](Self::process_inputs): all that doesn't need the prompt. The
-    /// check of a constraint ends early, and finds nothing wrong, where `cancel` is set.
+    /// The same for a request whose constraint is left to the core, or known to be good.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn process_unchecked(
+        &self,
+        request: GenerateRequest,
+    ) -> Result<ProcessedInputs, ValidationError> {
+        let verified = self.verify_params(request, None)?;
+        self.process_prompt(verified)
+    }
+
+    /// Whether a request has a constraint that is to be checked here.
+    pub(crate) fn is_check_due(&self, request: &mut GenerateRequest) -> bool {
+        let constraint = &mut request.sampling_params.structured_outputs;
+        constraint.as_mut().is_some_and(|constraint| {
+            // Which is done once more before the check, and changes nothing then.
+            self.structured_outputs.apply(constraint);
+            self.checker.is_check_due(constraint)
+        })
+    }
+
+    /// The first half of [`process_inputs`](Self::process_inputs): all that doesn't need the prompt. A
+    /// constraint is checked if there is a flag for that; where this is set the check ends early, and finds
+    /// nothing wrong.
     ///
     /// # Errors
     /// As there.
     pub(crate) fn verify_params(
         &self,
         mut request: GenerateRequest,
-        cancel: &CancelFlag,
+        check: Option<&CancelFlag>,
     ) -> Result<VerifiedRequest, ValidationError> {
         let name = request.max_tokens_field.take();
         let name = name.unwrap_or_else(|| "max_tokens".to_owned());
         verify(&mut request.sampling_params, &self.limits)
             .map_err(|error| with_max_tokens_field(error, &name))?;
-        let constraint_field = self.verify_constraint(&mut request, cancel)?;
+        let constraint_field = self.verify_constraint(&mut request, check)?;
         let callers_fields = constraint_field.map(|constraint| {
             let parts = request.constraint_parts.drain(..);
             Arc::new(CallersFields {
                 constraint,
                 places: parts.map(|part| (part.field, part.place)).collect(),
                 max_tokens: name.clone(),
+                whitespace_pattern: whitespace_field(&mut request),
             })
         });
         Ok(VerifiedRequest {
@@ -240,12 +264,12 @@ impl InputProcessor {
         })
     }
 
-    /// Checks a constraint, after the engine's settings have been brought into it. Returns what
-    /// its field is called.
+    /// Brings the engine's settings into a constraint, and checks it where that isn't left to the core.
+    /// Returns what its field is called.
     fn verify_constraint(
         &self,
         request: &mut GenerateRequest,
-        cancel: &CancelFlag,
+        check: Option<&CancelFlag>,
     ) -> Result<Option<String>, ValidationError> {
         let Some(constraint) = &mut request.sampling_params.structured_outputs else {
             return Ok(None);
@@ -255,12 +279,14 @@ impl InputProcessor {
             let kind = constraint.constraint.kind();
             format!("structured_outputs.{kind}")
         });
+        let Some(cancel) = check else {
+            return Ok(Some(field));
+        };
         let Err(error) = self.checker.check(constraint, &field, cancel) else {
             return Ok(Some(field));
         };
         if error.parameter.as_deref() == Some(WHITESPACE_PATTERN) {
-            let field = request.whitespace_field.take();
-            let field = field.unwrap_or_else(|| WHITESPACE_PATTERN.to_owned());
+            let field = whitespace_field(request);
             return Err(ValidationError {
                 message: format!("{field}: {}", error.message),
                 parameter: Some(field),
@@ -435,6 +461,12 @@ impl InputProcessor {
         }
         Ok(sequences)
     }
+}
+
+/// What the caller calls the pattern of white space.
+fn whitespace_field(request: &mut GenerateRequest) -> String {
+    let field = request.whitespace_field.take();
+    field.unwrap_or_else(|| WHITESPACE_PATTERN.to_owned())
 }
 
 /// `{id}-{8 random hex digits}`: callers may repeat their ids.

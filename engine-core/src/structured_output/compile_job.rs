@@ -15,6 +15,9 @@ use super::verdict::Stage;
 use super::waiting_jobs::WaitingJobs;
 use crate::request::RequestId;
 
+/// Of a grammar's text so much is read in about the time of a first turn's steps.
+const BYTES_OF_TURN: usize = 16 << 10;
+
 /// One grammar to compile.
 pub(super) struct CompileJob {
     pub(super) request_id: RequestId,
@@ -22,6 +25,8 @@ pub(super) struct CompileJob {
     pub(super) purpose: Purpose,
     /// Who has it now, or next.
     pub(super) turn: Turn,
+    /// How long its constraint's text is, where that is to be read.
+    pub(super) source_bytes: usize,
     pub(super) cancel: CancelFlag,
     /// To the request itself.
     pub(super) compiled: Sender<CompiledGrammar>,
@@ -95,6 +100,29 @@ impl From<RenewError> for JobError {
             other => Self::Grammar(other.into()),
         }
     }
+}
+
+impl CompileJob {
+    /// How much work its next turn may be, as a power of two: of a turn's steps, or of as long a text, which
+    /// takes as long to be read.
+    pub(super) fn weight(&self) -> u32 {
+        let num_bytes = match self.turn.duty {
+            // It was read before.
+            Duty::Answer => 0,
+            Duty::Begin | Duty::Compile | Duty::Apart => self.source_bytes,
+        };
+        let of_text = (num_bytes / BYTES_OF_TURN).checked_ilog2();
+        self.turn.number.max(of_text.map_or(0, |power| power + 1))
+    }
+}
+
+/// How long a constraint's text is.
+pub(super) fn source_bytes(params: &SamplingParams) -> usize {
+    let constraint = params.structured_outputs.as_ref();
+    constraint.map_or(0, |params| {
+        let (_, sources) = params.constraint.specification();
+        sources.iter().map(String::len).sum()
+    })
 }
 
 impl<'a> Compiler<'a> {
@@ -371,16 +399,19 @@ pub(super) fn refusal(
     // A text that was begun is told where it stood.
     let place = match purpose {
         Purpose::Aside(request) if request.num_answer_tokens > 0 => {
-            format!(
-                " (after {} tokens of the answer)",
-                request.num_answer_tokens
-            )
+            let num_tokens = request.num_answer_tokens;
+            let tokens = if num_tokens == 1 { "token" } else { "tokens" };
+            format!(", after {num_tokens} {tokens} of the answer")
         }
         _ => String::new(),
     };
+    let hint = match is_limit {
+        true => ": make the constraint simpler",
+        false => "",
+    };
     RequestError {
         code,
-        message: format!("structured_outputs.{kind}: {error}{place}"),
+        message: format!("structured_outputs.{kind}: {error}{place}{hint}"),
         retryable: false,
     }
 }

@@ -1,6 +1,7 @@
 //! The queues of the compile threads. What running requests wait for and what new ones wait for take
-//! turns. Of either those come first that have taken little work so far, so that nobody is held up by what
-//! takes long; and every other time the one that waits longest, so that this comes to its end as well.
+//! turns. Of either those come first that have taken little work so far and have no long text to read, so
+//! that nobody is held up by what takes long; and every other time the one that waits longest, so that this
+//! comes to its end as well.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -208,12 +209,12 @@ impl Lane {
 }
 
 impl Queue {
-    /// The job that has taken least, and the next time the one that came first.
+    /// The job with the least to do in its turn, and the next time the one that came first.
     fn next(&mut self) -> Option<CompileJob> {
-        let by_turn = |&index: &usize| self.jobs.get(index).map(|job| job.turn.number);
+        let by_weight = |&index: &usize| self.jobs.get(index).map(CompileJob::weight);
         let index = match self.is_turn_of_oldest {
             true => 0,
-            false => (0..self.jobs.len()).min_by_key(by_turn)?,
+            false => (0..self.jobs.len()).min_by_key(by_weight)?,
         };
         let job = self.jobs.remove(index)?;
         self.is_turn_of_oldest = !self.is_turn_of_oldest;

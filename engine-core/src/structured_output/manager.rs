@@ -9,7 +9,7 @@ use structured_output::CancelFlag;
 
 use super::aside::Aside;
 use super::backend::StructuredOutputBackend;
-use super::compile_job::{CompileJob, CompiledGrammar, Purpose};
+use super::compile_job::{CompileJob, CompiledGrammar, Purpose, source_bytes};
 use super::compile_pool::CompilePool;
 use super::turn::{Duty, Turn};
 use crate::request::{Request, RequestId, StructuredOutput};
@@ -126,6 +126,7 @@ impl StructuredOutputManager {
                 begun: None,
             },
             turn: Turn::first(Duty::Begin),
+            source_bytes: source_bytes(request.sampling_params()),
             cancel: pending.cancel.clone(),
             compiled: sender,
             compile_seconds: None,
@@ -155,6 +156,7 @@ impl StructuredOutputManager {
             request_id: request.request_id().clone(),
             params: Arc::clone(request.sampling_params()),
             turn: Turn::first(grammar.duty()),
+            source_bytes: 0,
             purpose: Purpose::Aside(grammar),
             cancel: pending.cancel.clone(),
             compiled: sender,

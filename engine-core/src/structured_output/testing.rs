@@ -12,7 +12,7 @@ use structured_output::{
 
 use super::backend::{CompileGrammarError, StructuredOutputBackend, StructuredOutputGrammar};
 use super::backend_formwork::FormworkBackend;
-use super::compile_job::{CompileJob, CompiledGrammar, Purpose};
+use super::compile_job::{CompileJob, CompiledGrammar, Purpose, source_bytes};
 use super::turn::{Duty, Turn};
 use crate::lock::lock;
 
@@ -61,6 +61,7 @@ pub(super) fn job_of(
     let (sender, compiled) = bounded(1);
     let job = CompileJob {
         request_id: id.into(),
+        source_bytes: source_bytes(&params),
         params: Arc::new(params),
         purpose: Purpose::Start {
             reasoning_ended: None,

@@ -98,35 +98,44 @@ async fn a_wrong_request_never_reaches_the_core() {
     assert!(core.told.try_recv().is_err());
 }
 
-/// Whatever constraints take to be checked, a request without one has nothing to do with it.
+/// Whatever a constraint takes to be checked, no other request waits for it: what is known needs no check,
+/// and what isn't is the core's to check.
 #[tokio::test]
-async fn free_requests_pass_by_constraints_that_are_checked() {
+async fn nobody_waits_for_a_constraint_that_is_checked() {
     let (engine, mut core) = fake_engine(64);
-    let engine = Arc::new(engine);
-    let mut tasks = tokio::task::JoinSet::new();
+    let pattern_of = |request: EngineCoreRequest| {
+        let params = request.sampling_params.structured_outputs?;
+        Some(params.constraint.specification().1.concat())
+    };
+    drop(engine.generate(constrained("known")).await.unwrap());
+    assert_eq!(pattern_of(core.added().await).as_deref(), Some("known"));
+    let error = engine.generate(constrained("(")).await.unwrap_err();
+    assert!(matches!(error, GenerateError::Validation(_)));
+
+    let turn = engine.check_thread.try_turn().unwrap();
     let (release, held) = std::sync::mpsc::channel::<()>();
-    let holder = engine.clone();
-    tasks.spawn(async move {
-        let held = holder.check_threads.run(0, move |_| held.recv().is_ok());
-        assert_eq!(held.await, Some(false));
-    });
-    for _ in 0..16 {
-        let engine = engine.clone();
-        let regex = StructuredOutputsConstraint::Regex("a+".to_owned());
-        let mut request = request(RequestOutputKind::Delta);
-        request.sampling_params.structured_outputs = Some(StructuredOutputsParams::new(regex));
-        tasks.spawn(async move { drop(engine.generate(request).await.unwrap()) });
+    let held = turn.run(move |_| held.recv().is_err());
+    let others = async {
+        let free = engine.generate(request(RequestOutputKind::Delta)).await;
+        let mut streams = vec![free.unwrap()];
+        for pattern in ["known", "new", "("] {
+            streams.push(engine.generate(constrained(pattern)).await.unwrap());
+        }
+        drop(release);
+        streams
+    };
+    let (released, streams) = tokio::join!(held, others);
+    assert_eq!(released, Some(true));
+    for pattern in [None, Some("known"), Some("new"), Some("(")] {
+        // Those that are dropped are taken back.
+        let sent = loop {
+            if let Told::Add(request) = core.told.recv().await.unwrap() {
+                break *request;
+            }
+        };
+        assert_eq!(pattern_of(sent).as_deref(), pattern);
     }
-    // Each of them has been polled once then, and waits.
-    tokio::task::yield_now().await;
-    let stream = engine.generate(request(RequestOutputKind::Delta)).await;
-    let first = core.added().await;
-    assert_eq!(first.sampling_params.structured_outputs, None);
-    drop(release);
-    let second = core.added().await;
-    assert!(second.sampling_params.structured_outputs.is_some());
-    drop(stream);
-    tasks.join_all().await;
+    drop(streams);
 }
 
 #[tokio::test]

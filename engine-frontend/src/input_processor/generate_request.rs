@@ -38,19 +38,6 @@ impl Prompt {
     }
 }
 
-/// How long a constraint's text is.
-fn constraint_bytes(constraint: &StructuredOutputsConstraint) -> usize {
-    use StructuredOutputsConstraint as Constraint;
-    match constraint {
-        Constraint::JsonObject => 0,
-        Constraint::Choice(choice) => choice.iter().map(String::len).sum(),
-        Constraint::Json(text)
-        | Constraint::Regex(text)
-        | Constraint::Grammar(text)
-        | Constraint::StructuralTag(text) => text.len(),
-    }
-}
-
 /// About how long a value's text is. Values are as deep as a request's body may be.
 fn num_bytes(value: &Value) -> usize {
     match value {
@@ -171,6 +158,8 @@ pub struct CallersFields {
     pub places: Vec<(String, String)>,
     /// The limit of the answer's tokens.
     pub max_tokens: String,
+    /// The pattern of white space.
+    pub whitespace_pattern: String,
 }
 
 impl CallersFields {
@@ -181,7 +170,10 @@ impl CallersFields {
         let message = without_hint(&message);
         let (field, message) = match self.part_at_fault(&message) {
             Some((field, message)) => (field, message),
-            None => (self.constraint.as_str(), message),
+            None => match message.strip_prefix("option `whitespace_pattern`: ") {
+                Some(message) => (self.whitespace_pattern.as_str(), message.to_owned()),
+                None => (self.constraint.as_str(), message),
+            },
         };
         ValidationError {
             message: format!("{field}: {message}"),
@@ -272,12 +264,6 @@ impl GenerateRequest {
             max_tokens_field: None,
         }
     }
-
-    /// How long its constraint's text is, if it has one.
-    pub(crate) fn constraint_bytes(&self) -> Option<usize> {
-        let constraint = self.sampling_params.structured_outputs.as_ref();
-        constraint.map(|params| constraint_bytes(&params.constraint))
-    }
 }
 
 #[cfg(test)]
@@ -318,6 +304,20 @@ mod tests {
     }
 
     #[test]
+    fn a_pattern_of_white_space_is_told_by_its_own_field() {
+        let fields = CallersFields {
+            constraint: "guided_json".to_owned(),
+            whitespace_pattern: "guided_whitespace_pattern".to_owned(),
+            ..CallersFields::default()
+        };
+        let error = fields
+            .translate("structured_outputs.json: option `whitespace_pattern`: `x` matches more");
+        assert_eq!(error.message, "guided_whitespace_pattern: `x` matches more");
+        let field = error.parameter.as_deref();
+        assert_eq!(field, Some("guided_whitespace_pattern"));
+    }
+
+    #[test]
     fn the_part_at_fault_is_named_with_a_pointer_into_it() {
         let field = |i: usize| format!("tools[{i}].function.parameters");
         let fields = CallersFields {
@@ -326,6 +326,7 @@ mod tests {
                 .map(|i| (field(i), format!("/format/tags/{i}/content")))
                 .into(),
             max_tokens: "max_tokens".to_owned(),
+            ..CallersFields::default()
         };
         for (message, part, translated) in [
             (

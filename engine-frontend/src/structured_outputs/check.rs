@@ -8,10 +8,12 @@ use structured_output::{
 };
 use tokenizer::Tokenizer;
 
+use super::known_constraints::KnownConstraints;
 use crate::error::ValidationError;
 
 /// What a check may spend: the steps of some milliseconds, a hundredth of what the core may spend. What
-/// takes more is left to the core, which refuses it in the same words and for this request alone.
+/// takes more is left to the core, which refuses it in the same words and for this request alone; and is not
+/// tried again.
 const BUDGET: CompileBudget = CompileBudget {
     max_states: 20_000,
     max_bytes: 4 << 20,
@@ -20,6 +22,9 @@ const BUDGET: CompileBudget = CompileBudget {
 
 /// The option whose value a request may give.
 pub(crate) const WHITESPACE_PATTERN: &str = "whitespace_pattern";
+
+/// Longer constraints are left to the core as well: to parse one takes as long as to check many others.
+const MAX_BYTES: usize = 64 << 10;
 
 /// Memory for constraints that were checked before, verdicts included.
 const CACHE_BYTES: usize = 16 << 20;
@@ -33,6 +38,8 @@ pub(crate) struct ConstraintChecker {
     tokenizer: Arc<Tokenizer>,
     /// Empty only for a vocabulary that the core refuses too: then all is left to the core.
     compiler: OnceLock<Option<GrammarCompiler>>,
+    /// What was found good.
+    known: KnownConstraints,
 }
 
 impl ConstraintChecker {
@@ -41,7 +48,16 @@ impl ConstraintChecker {
         Self {
             tokenizer,
             compiler: OnceLock::new(),
+            known: KnownConstraints::default(),
         }
+    }
+
+    /// Whether a constraint is to be checked here: it is not too long for that, and was not found good, or
+    /// left to the core, before.
+    pub(crate) fn is_check_due(&self, params: &StructuredOutputsParams) -> bool {
+        let (_, sources) = params.constraint.specification();
+        let bytes: usize = sources.iter().map(String::len).sum();
+        bytes <= MAX_BYTES && !self.known.contains(params)
     }
 
     fn compiler(&self) -> Option<&GrammarCompiler> {
@@ -78,8 +94,15 @@ impl ConstraintChecker {
             |specification| compiler.compile_specification(&specification, BUDGET, cancel),
         );
         match result {
-            Ok(_) | Err(CompileError::Cancelled) => Ok(()),
-            Err(CompileError::LimitExceeded { limit, .. }) if is_left_to_core(limit) => Ok(()),
+            Ok(_) => {
+                self.known.insert(params);
+                Ok(())
+            }
+            Err(CompileError::Cancelled) => Ok(()),
+            Err(CompileError::LimitExceeded { limit, .. }) if is_left_to_core(limit) => {
+                self.known.insert(params);
+                Ok(())
+            }
             Err(error) => {
                 if let CompileError::InvalidOption { option, message } = &error {
                     return Err(match &params.whitespace {
@@ -258,6 +281,29 @@ mod tests {
             let regex = StructuredOutputsConstraint::Regex(pattern.to_owned());
             assert_eq!(check(regex), Ok(()));
         }
+    }
+
+    #[test]
+    fn what_was_found_good_is_not_checked_again() {
+        let checker = ConstraintChecker::new(tokenizer());
+        let of = |pattern: &str| {
+            let regex = StructuredOutputsConstraint::Regex(pattern.to_owned());
+            StructuredOutputsParams::new(regex)
+        };
+        let check = |pattern: &str| checker.check(&of(pattern), "guided", &CancelFlag::new());
+        // Nor what took too long.
+        for pattern in [
+            "[a-z]+",
+            "(?=.*a.{12}b)(?=.*b.{13}a)(?!.*a.{14}[ab])[ab]{60}",
+        ] {
+            assert!(checker.is_check_due(&of(pattern)));
+            assert_eq!(check(pattern), Ok(()));
+            assert!(!checker.is_check_due(&of(pattern)));
+        }
+        assert!(check("(").is_err());
+        assert!(checker.is_check_due(&of("(")));
+        assert!(checker.is_check_due(&of(&"a".repeat(MAX_BYTES))));
+        assert!(!checker.is_check_due(&of(&"a".repeat(MAX_BYTES + 1))));
     }
 
     #[test]

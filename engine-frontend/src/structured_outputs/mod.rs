@@ -7,11 +7,12 @@
 mod args;
 mod backend;
 mod check;
-mod check_threads;
+mod check_thread;
+mod known_constraints;
 mod reasoning;
 
 pub use args::{ReasoningParser, StructuredOutputsArgs};
 pub use backend::BackendOptions;
 pub(crate) use check::{ConstraintChecker, WHITESPACE_PATTERN, without_hint};
-pub(crate) use check_threads::CheckThreads;
+pub(crate) use check_thread::CheckThread;
 pub use reasoning::{Reasoning, ThinkingMarkers};

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::support::{Server, chat, streamed_text};
+use super::client::Pending;
+use super::support::{Server, chat, eventually, streamed_text};
 
 const CHAT: &str = "/v1/chat/completions";
 
@@ -102,4 +103,58 @@ fn hostile_grammars_change_no_stream_and_break_none() {
         );
     }
     assert!(together.metric("formwork:structured_output_deferred_answers_total") > 0.0);
+}
+
+/// Large grammars, each another one, and all good.
+fn crowd() -> Vec<Value> {
+    (0..32)
+        .map(|number| {
+            let rules: String = (0..1500)
+                .map(|rule| format!("r{rule} ::= \"w{number}x{rule}\" [a-z]+\n"))
+                .collect();
+            let names: Vec<String> = (0..1500).map(|rule| format!("r{rule}")).collect();
+            let grammar = format!("root ::= {}\n{rules}", names.join(" | "));
+            let mut body = chat("Go on.", 40);
+            body["structured_outputs"] = json!({"grammar": grammar});
+            body
+        })
+        .collect()
+}
+
+/// Neither what was asked before nor what is small waits for a crowd of large grammars.
+#[test]
+fn small_constraints_are_answered_before_a_crowd_of_large_ones() {
+    let server = Server::start(&[]);
+    let ask = |choices: Value| {
+        let mut body = chat("Which?", 10);
+        body["structured_outputs"] = json!({"choice": choices});
+        let answer = server.post(CHAT, &body);
+        assert_eq!(answer.status, 200, "{answer:?}");
+    };
+    ask(json!(["known", "before"]));
+    let mut streams: Vec<_> = crowd()
+        .iter()
+        .map(|body| server.begin(CHAT, body))
+        .collect();
+    eventually("the crowd waits in the core, and is counted there", || {
+        server.metric("formwork:structured_output_queued_grammars") > 8.0
+    });
+    ask(json!(["known", "before"]));
+    ask(json!(["new", "and", "small"]));
+    // All were sent before.
+    let is_answered = |stream: &mut Pending| {
+        let stream = stream.stream();
+        stream.set_nonblocking(true).unwrap();
+        let is_answered = stream.peek(&mut [0]).is_ok();
+        stream.set_nonblocking(false).unwrap();
+        is_answered
+    };
+    let num_answered = streams
+        .iter_mut()
+        .filter_map(|stream| is_answered(stream).then_some(()));
+    assert!(num_answered.count() < 32);
+    for stream in streams {
+        let answer = stream.finish();
+        assert_eq!(answer.status, 200, "{answer:?}");
+    }
 }

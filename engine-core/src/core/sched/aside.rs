@@ -283,7 +283,7 @@ impl Scheduler {
             reason = error.message,
             "request failed"
         );
-        self.structured_output_stats.num_rejections += 1;
+        self.count_failure(&request);
         self.forget_in_runner(&request);
         self.pending_outputs.push(ClientOutput {
             client_index: request.client_index(),

@@ -148,6 +148,40 @@ fn what_waits_longest_has_every_other_turn() {
     );
 }
 
+#[test]
+fn short_constraints_wait_for_no_crowd_of_long_ones() {
+    let lanes = CompileLanes::new(100);
+    let send = |id: &str, num_kib: usize, number| {
+        let job = CompileJob {
+            turn: Turn {
+                duty: Duty::Compile,
+                number,
+            },
+            source_bytes: num_kib << 10,
+            ..job(id).0
+        };
+        lanes.send_new(job).unwrap();
+    };
+    let next = || lanes.try_next_job(Duty::Compile).unwrap().request_id;
+    for number in 0..20 {
+        send(&format!("long {number}"), 200, 0);
+    }
+    send("short", 1, 0);
+    assert_eq!(next(), "short".into());
+    assert_eq!(next(), "long 0".into());
+    // A long text is as much as some turns' steps.
+    send("shorter", 40, 0);
+    send("short, and begun", 1, 3);
+    let order = [next(), next(), next()];
+    assert_eq!(
+        order,
+        ["shorter", "long 1", "short, and begun"].map(RequestId::from)
+    );
+    send("short, and takes long", 1, 5);
+    let order = [next(), next(), next()];
+    assert_eq!(order, ["long 2", "long 3", "long 4"].map(RequestId::from));
+}
+
 /// The job of a running request that waits for a mask.
 fn question(pool: &CompilePool, pattern: &str) -> (CompileJob, Receiver<CompiledGrammar>) {
     let (mut job, compiled) = job(pattern);
