@@ -283,7 +283,7 @@ impl Scheduler {
             reason = error.message,
             "request failed"
         );
-        self.count_failure(&request);
+        self.structured_output_stats.num_rejections += 1;
         self.forget_in_runner(&request);
         self.pending_outputs.push(ClientOutput {
             client_index: request.client_index(),

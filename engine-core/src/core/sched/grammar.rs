@@ -410,20 +410,6 @@ impl Scheduler {
         }
     }
 
-    /// Counts a request that failed in its grammar. One whose own stop tokens leave it no text is refused,
-    /// where that was found before anything of it went out.
-    pub(super) fn count_failure(&mut self, request: &Request) {
-        let is_dead_end = request
-            .grammar()
-            .is_some_and(StructuredOutputRequest::is_dead_end);
-        let is_untold = request.num_output_tokens() == request.unsent_token_ids.len();
-        let stats = &mut self.structured_output_stats;
-        match is_dead_end && is_untold {
-            true => stats.num_refused += 1,
-            false => stats.num_rejections += 1,
-        }
-    }
-
     /// Whether [`take_structured_output_stats`](Self::take_structured_output_stats) has something to say
     /// between steps.
     pub(super) fn has_structured_output_news(&self) -> bool {

@@ -132,7 +132,7 @@ impl Scheduler {
                 .grammar()
                 .is_some_and(StructuredOutputRequest::is_dead_end)
             {
-                self.count_failure(request);
+                self.structured_output_stats.num_rejections += 1;
             }
             return Some(failure(request, message, num_nans_in_logits));
         }
@@ -160,7 +160,7 @@ impl Scheduler {
                     reason,
                     "request failed"
                 );
-                self.count_failure(request);
+                self.structured_output_stats.num_rejections += 1;
                 return Some(failure(request, reason, step_output.num_nans_in_logits));
             }
         };
