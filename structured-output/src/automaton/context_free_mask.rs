@@ -97,10 +97,7 @@ impl TokenAutomaton {
                 self.add_item(item, words, fuel)?;
             }
         }
-        let index = Arc::clone(&self.index);
-        self.walk_parser(index.byte_trie(), state, fuel, |tokens| {
-            set_bits(words, tokens)
-        })
+        self.walk_all_tokens(state, words, fuel)
     }
 
     /// Adds the tokens with which the text ends.

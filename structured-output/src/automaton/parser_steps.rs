@@ -9,6 +9,8 @@
 //! whatever the others do: nothing is walked there. So it is with bytes that lead from a state to itself.
 //! What an ambiguous text may have been read as matters only where all lexemes end.
 
+use std::ops::Range;
+
 use hashbrown::HashMap;
 
 use super::TokenAutomaton;
@@ -146,9 +148,33 @@ impl TokenAutomaton {
         node: u32,
         start: u32,
         fuel: &mut Fuel,
+        reached: impl FnMut(&[u32]),
+    ) -> Result<(), OutOfFuel> {
+        self.walk_where(trie, (node, start), |_| true, fuel, reached)
+    }
+
+    /// The same for all words, where tokens are wanted.
+    pub(super) fn walk_wanted(
+        &mut self,
+        trie: &Trie,
+        start: u32,
+        is_wanted: impl Fn(&Range<u32>) -> bool,
+        fuel: &mut Fuel,
+        reached: impl FnMut(&[u32]),
+    ) -> Result<(), OutOfFuel> {
+        self.walk_where(trie, (ROOT, start), is_wanted, fuel, reached)
+    }
+
+    /// From a node with a state's number, where any of the tokens at and below a node are wanted.
+    fn walk_where(
+        &mut self,
+        trie: &Trie,
+        from: (u32, u32),
+        is_wanted: impl Fn(&Range<u32>) -> bool,
+        fuel: &mut Fuel,
         mut reached: impl FnMut(&[u32]),
     ) -> Result<(), OutOfFuel> {
-        let mut pending = vec![(node, start)];
+        let mut pending = vec![from];
         while let Some((node, state)) = pending.pop() {
             let children = trie.children(node);
             if trie.below(node).len() >= MANY_TOKENS && trie.labels_below(node).is_some() {
@@ -159,6 +185,9 @@ impl TokenAutomaton {
                 continue;
             }
             let mut visit = |automaton: &mut Self, child: u32, byte: u8, fuel: &mut Fuel| {
+                if !is_wanted(&trie.below(child)) {
+                    return Ok(());
+                }
                 fuel.burn(1)?;
                 if automaton.all_go_on(state, trie.labels_from(child)) {
                     reached(trie.ids(trie.below(child)));
@@ -314,6 +343,10 @@ impl TokenAutomaton {
         let next = self.parser_step(state, byte, fuel);
         let reads = self.grammars.parser.stop_recording(interrupted);
         let next = match next? {
+            Some(next) if self.grammars.memo.is_narrow => {
+                let next = self.grammars.parser.narrowed(next, fuel)?;
+                self.number(next, fuel)?
+            }
             Some(next) => self.number(next, fuel)?,
             None => DEAD_END,
         };
