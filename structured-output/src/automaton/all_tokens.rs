@@ -57,9 +57,12 @@ impl TokenAutomaton {
         let narrowed = self.walk_narrowed(trie, state, words, &mut own);
         self.grammars.memo.swap_steps();
         fuel.burn(steps - own.left())?;
-        if narrowed.is_err() {
+        match narrowed {
+            // It was all that there is.
+            Ok(false) => return Ok(()),
+            Ok(true) => {}
             // What was found holds.
-            self.take_item_excess();
+            Err(OutOfFuel) => drop(self.take_item_excess()),
         }
         fuel.burn(trie.tokens().len() as u64 / 8)?;
         let mut wanted = Wanted::with(trie, words, false);
@@ -85,14 +88,17 @@ impl TokenAutomaton {
         })
     }
 
+    /// With one way for each lexeme; whether there were others.
     fn walk_narrowed(
         &mut self,
         trie: &Trie,
         state: StateId,
         words: &mut [u32],
         fuel: &mut Fuel,
-    ) -> Result<(), OutOfFuel> {
+    ) -> Result<bool, OutOfFuel> {
+        self.grammars.memo.steps.take_left_out();
         let narrowed = self.grammars.parser.narrowed(state, fuel)?;
-        self.walk_parser(trie, narrowed, fuel, |tokens| set_bits(words, tokens))
+        self.walk_parser(trie, narrowed, fuel, |tokens| set_bits(words, tokens))?;
+        Ok(self.grammars.memo.steps.take_left_out() || narrowed != state)
     }
 }

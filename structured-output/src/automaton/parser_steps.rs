@@ -41,6 +41,8 @@ pub(super) struct Steps {
     reads: Vec<ContextId>,
     /// Characters by any number of which languages go on.
     lasting: HashMap<ExprId, Labels>,
+    /// Whether ways were left out since this was last asked.
+    left_out: bool,
 }
 
 /// A state that was met.
@@ -53,6 +55,8 @@ struct Met {
     is_exact: bool,
     /// Whether the text may end there.
     is_over: bool,
+    /// Whether ways to read the text were left out of it.
+    is_part: bool,
     /// Where its targets start: one for each of its bytes.
     targets: u32,
     /// Bytes that are known to lead to the state itself, and where the contexts lie that such steps
@@ -91,6 +95,7 @@ impl Steps {
             bytes,
             is_exact: first_bytes.is_some(),
             is_over,
+            is_part: false,
             targets,
             to_itself: ByteSet::EMPTY,
             stays: Labels::default(),
@@ -104,6 +109,11 @@ impl Steps {
         self.targets
             .resize(self.targets.len() + bytes.len(), unseen);
         number
+    }
+
+    /// Whether walks came, since this was last asked, to states that ways were left out of.
+    pub(super) fn take_left_out(&mut self) -> bool {
+        std::mem::take(&mut self.left_out)
     }
 
     /// The bytes that may lead on from a state.
@@ -176,6 +186,8 @@ impl TokenAutomaton {
     ) -> Result<(), OutOfFuel> {
         let mut pending = vec![from];
         while let Some((node, state)) = pending.pop() {
+            let steps = &mut self.grammars.memo.steps;
+            steps.left_out |= steps.states[state as usize].is_part;
             let children = trie.children(node);
             if trie.below(node).len() >= MANY_TOKENS && trie.labels_below(node).is_some() {
                 self.look_for_lasting(state, fuel)?;
@@ -344,8 +356,12 @@ impl TokenAutomaton {
         let reads = self.grammars.parser.stop_recording(interrupted);
         let next = match next? {
             Some(next) if self.grammars.memo.is_narrow => {
-                let next = self.grammars.parser.narrowed(next, fuel)?;
-                self.number(next, fuel)?
+                let narrowed = self.grammars.parser.narrowed(next, fuel)?;
+                let number = self.number(narrowed, fuel)?;
+                let met = &mut self.grammars.memo.steps.states[number as usize];
+                // Once for all: others may come to the same state and leave nothing out.
+                met.is_part |= narrowed != next;
+                number
             }
             Some(next) => self.number(next, fuel)?,
             None => DEAD_END,
