@@ -22,7 +22,7 @@ pub(super) struct Wanted {
 
 impl Wanted {
     /// Those whose bits are as given.
-    fn with(trie: &Trie, words: &[u32], is_set: bool) -> Self {
+    pub(super) fn with(trie: &Trie, words: &[u32], is_set: bool) -> Self {
         let mut before = Vec::with_capacity(trie.tokens().len() + 1);
         let mut count = 0;
         before.push(0);
@@ -89,7 +89,7 @@ impl TokenAutomaton {
     }
 
     /// With one way for each lexeme; whether there were others.
-    fn walk_narrowed(
+    pub(super) fn walk_narrowed(
         &mut self,
         trie: &Trie,
         state: StateId,

@@ -85,7 +85,7 @@ impl TokenAutomaton {
 
     /// Finds what a state allows by a walk of all tokens, where they go on in too many ways for a look
     /// at each item by itself.
-    fn walk_state(
+    pub(super) fn walk_state(
         &mut self,
         state: StateId,
         words: &mut [u32],

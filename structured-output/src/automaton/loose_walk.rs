@@ -100,6 +100,7 @@ impl TokenAutomaton {
     fn loose_step(&mut self, state: u32, byte: u8, fuel: &mut Fuel) -> Result<u32, OutOfFuel> {
         let followers = self.grammars.memo.loose.states[state as usize].clone();
         let mut next = Vec::with_capacity(followers.len() + 8);
+        let mut has_ended = false;
         for &(lexeme, place) in &*followers {
             fuel.burn(1)?;
             let Some(text) = lexeme.text() else { continue };
@@ -107,6 +108,7 @@ impl TokenAutomaton {
                 continue;
             };
             if self.machine.is_accepting(after, fuel)? {
+                has_ended = true;
                 let first = self.grammars.parser.first_anywhere(place, fuel)?;
                 let num_first = first.len() as u64;
                 next.extend_from_slice(first);
@@ -116,7 +118,8 @@ impl TokenAutomaton {
                 next.push((lexeme.after(after), place));
             }
         }
-        Ok(match next.is_empty() {
+        // Where a lexeme ends the whole text may be over, which is no dead end though nothing follows.
+        Ok(match next.is_empty() && !has_ended {
             true => DEAD_END,
             false => self.grammars.memo.loose.number(next),
         })

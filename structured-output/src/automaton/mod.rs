@@ -4,6 +4,8 @@
 //! complete. Requests and grammars share one automaton behind the engine's lock.
 
 mod all_tokens;
+#[cfg(test)]
+mod all_tokens_tests;
 mod base;
 mod beyond;
 mod completion;
