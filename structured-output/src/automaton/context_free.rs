@@ -6,6 +6,7 @@ use hashbrown::HashMap;
 
 use super::exits::NearExits;
 use super::language_facts::LanguageFacts;
+use super::loose_walk::LooseSteps;
 use super::parser_steps::Steps;
 use super::ways::{Way, Ways};
 use super::{GrammarState, TokenAutomaton};
@@ -48,6 +49,12 @@ pub(super) struct Memo {
     pub(super) near_exits: HashMap<(u32, Lexeme, NodeId), Arc<NearExits>>,
     /// Steps that walks made.
     pub(super) steps: Steps,
+    /// Those of walks with one way for each lexeme; in the other's place while such a walk is made.
+    pub(super) narrow_steps: Steps,
+    /// Whether such a walk is made.
+    pub(super) is_narrow: bool,
+    /// Those of walks that forget contexts.
+    pub(super) loose: LooseSteps,
     /// How often in a row, about, items by themselves took too many steps; see `context_free_mask`.
     pub(super) num_halved: u32,
     /// What walks of languages through the trie of bytes met.
@@ -79,12 +86,20 @@ impl Memo {
         }
     }
 
+    /// Begins, or ends, a walk with one way for each lexeme.
+    pub(super) fn swap_steps(&mut self) {
+        std::mem::swap(&mut self.steps, &mut self.narrow_steps);
+        self.is_narrow = !self.is_narrow;
+    }
+
     pub(super) fn memory_bytes(&self) -> usize {
         let numbers = self.min_tokens.capacity() + self.token_distance.capacity();
         self.store.memory_bytes()
             + self.by_context.memory_bytes()
             + self.near_exits.capacity() * (size_of::<(u32, Lexeme, NodeId, usize)>() + 1)
             + self.steps.memory_bytes()
+            + self.narrow_steps.memory_bytes()
+            + self.loose.memory_bytes()
             + self.walks.memory_bytes()
             + self.bytes
             + self.ways.memory_bytes()

@@ -85,7 +85,7 @@ impl TokenAutomaton {
 
     /// Finds what a state allows by a walk of all tokens, where they go on in too many ways for a look
     /// at each item by itself.
-    fn walk_state(
+    pub(super) fn walk_state(
         &mut self,
         state: StateId,
         words: &mut [u32],
@@ -97,10 +97,7 @@ impl TokenAutomaton {
                 self.add_item(item, words, fuel)?;
             }
         }
-        let index = Arc::clone(&self.index);
-        self.walk_parser(index.byte_trie(), state, fuel, |tokens| {
-            set_bits(words, tokens)
-        })
+        self.walk_all_tokens(state, words, fuel)
     }
 
     /// Adds the tokens with which the text ends.

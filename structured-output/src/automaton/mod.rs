@@ -3,6 +3,9 @@
 //! Everything that is known of a state is known here once: its mask, the tokens it needs to
 //! complete. Requests and grammars share one automaton behind the engine's lock.
 
+mod all_tokens;
+#[cfg(test)]
+mod all_tokens_tests;
 mod base;
 mod beyond;
 mod completion;
@@ -17,6 +20,7 @@ mod grammar_state;
 mod language_facts;
 mod language_item;
 mod lexeme;
+mod loose_walk;
 mod mask;
 mod memo;
 mod parser_steps;

@@ -9,6 +9,8 @@
 //! whatever the others do: nothing is walked there. So it is with bytes that lead from a state to itself.
 //! What an ambiguous text may have been read as matters only where all lexemes end.
 
+use std::ops::Range;
+
 use hashbrown::HashMap;
 
 use super::TokenAutomaton;
@@ -39,6 +41,8 @@ pub(super) struct Steps {
     reads: Vec<ContextId>,
     /// Characters by any number of which languages go on.
     lasting: HashMap<ExprId, Labels>,
+    /// Whether ways were left out since this was last asked.
+    left_out: bool,
 }
 
 /// A state that was met.
@@ -51,6 +55,8 @@ struct Met {
     is_exact: bool,
     /// Whether the text may end there.
     is_over: bool,
+    /// Whether ways to read the text were left out of it.
+    is_part: bool,
     /// Where its targets start: one for each of its bytes.
     targets: u32,
     /// Bytes that are known to lead to the state itself, and where the contexts lie that such steps
@@ -89,6 +95,7 @@ impl Steps {
             bytes,
             is_exact: first_bytes.is_some(),
             is_over,
+            is_part: false,
             targets,
             to_itself: ByteSet::EMPTY,
             stays: Labels::default(),
@@ -102,6 +109,11 @@ impl Steps {
         self.targets
             .resize(self.targets.len() + bytes.len(), unseen);
         number
+    }
+
+    /// Whether walks came, since this was last asked, to states that ways were left out of.
+    pub(super) fn take_left_out(&mut self) -> bool {
+        std::mem::take(&mut self.left_out)
     }
 
     /// The bytes that may lead on from a state.
@@ -146,10 +158,36 @@ impl TokenAutomaton {
         node: u32,
         start: u32,
         fuel: &mut Fuel,
+        reached: impl FnMut(&[u32]),
+    ) -> Result<(), OutOfFuel> {
+        self.walk_where(trie, (node, start), |_| true, fuel, reached)
+    }
+
+    /// The same for all words, where tokens are wanted.
+    pub(super) fn walk_wanted(
+        &mut self,
+        trie: &Trie,
+        start: u32,
+        is_wanted: impl Fn(&Range<u32>) -> bool,
+        fuel: &mut Fuel,
+        reached: impl FnMut(&[u32]),
+    ) -> Result<(), OutOfFuel> {
+        self.walk_where(trie, (ROOT, start), is_wanted, fuel, reached)
+    }
+
+    /// From a node with a state's number, where any of the tokens at and below a node are wanted.
+    fn walk_where(
+        &mut self,
+        trie: &Trie,
+        from: (u32, u32),
+        is_wanted: impl Fn(&Range<u32>) -> bool,
+        fuel: &mut Fuel,
         mut reached: impl FnMut(&[u32]),
     ) -> Result<(), OutOfFuel> {
-        let mut pending = vec![(node, start)];
+        let mut pending = vec![from];
         while let Some((node, state)) = pending.pop() {
+            let steps = &mut self.grammars.memo.steps;
+            steps.left_out |= steps.states[state as usize].is_part;
             let children = trie.children(node);
             if trie.below(node).len() >= MANY_TOKENS && trie.labels_below(node).is_some() {
                 self.look_for_lasting(state, fuel)?;
@@ -159,6 +197,9 @@ impl TokenAutomaton {
                 continue;
             }
             let mut visit = |automaton: &mut Self, child: u32, byte: u8, fuel: &mut Fuel| {
+                if !is_wanted(&trie.below(child)) {
+                    return Ok(());
+                }
                 fuel.burn(1)?;
                 if automaton.all_go_on(state, trie.labels_from(child)) {
                     reached(trie.ids(trie.below(child)));
@@ -314,6 +355,14 @@ impl TokenAutomaton {
         let next = self.parser_step(state, byte, fuel);
         let reads = self.grammars.parser.stop_recording(interrupted);
         let next = match next? {
+            Some(next) if self.grammars.memo.is_narrow => {
+                let narrowed = self.grammars.parser.narrowed(next, fuel)?;
+                let number = self.number(narrowed, fuel)?;
+                let met = &mut self.grammars.memo.steps.states[number as usize];
+                // Once for all: others may come to the same state and leave nothing out.
+                met.is_part |= narrowed != next;
+                number
+            }
             Some(next) => self.number(next, fuel)?,
             None => DEAD_END,
         };

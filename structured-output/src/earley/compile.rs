@@ -358,7 +358,9 @@ impl Compilation {
         parser: &mut Parser,
         fuel: &mut Fuel,
     ) -> Result<StateId, OutOfFuel> {
-        fuel.burn(self.graph.nodes.len() as u64)?;
+        // All at once: rules are added as a whole, or not at all.
+        let num_edges: usize = self.graph.nodes.iter().map(|node| node.edges.len()).sum();
+        fuel.burn((2 * self.graph.nodes.len() + num_edges) as u64)?;
         let first = parser.program.next_node();
         let sets: Vec<_> = self
             .token_sets
@@ -368,7 +370,6 @@ impl Compilation {
         let loops = loops(&self.graph, fuel)?;
         let facts = self.lengths.into_iter().zip(loops);
         for (node, (min_length, is_loop)) in self.graph.nodes.into_iter().zip(facts) {
-            fuel.burn(1 + node.edges.len() as u64)?;
             let mut lexemes = Vec::new();
             let mut calls = Vec::new();
             // Languages by where they lead: one lexeme for all that lead to the same node.

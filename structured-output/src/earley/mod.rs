@@ -19,12 +19,15 @@
 //! | `parser` | states, and how they step |
 //! | `canonical` | contexts and states in one form |
 //! | `union` | unions of contexts |
+//! | `narrow` | one way to read an ambiguous text in place of all |
 //! | `enter` | what is read first in a context |
+//! | `anywhere` | what may follow a place, whatever its context |
 //! | `completion` | how far the end is, and the way there |
 //! | `language_mask` | what tokens a language allows by itself |
 //! | `memo` | what is known of items, under what it depends on |
 
 mod absorb;
+mod anywhere;
 mod canonical;
 mod compile;
 mod completion;
@@ -39,6 +42,7 @@ mod left_recursion;
 mod length;
 mod lower;
 mod memo;
+mod narrow;
 mod order;
 mod parser;
 mod program;
@@ -49,6 +53,7 @@ mod tests;
 mod token_set;
 mod union;
 
+pub(crate) use anywhere::Follower;
 pub(crate) use compile::{Compilation, Lowered};
 pub(crate) use completion::Symbol;
 pub(crate) use context::{ContextId, Return};

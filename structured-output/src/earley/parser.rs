@@ -17,9 +17,11 @@ use std::hash::{BuildHasher, Hash};
 
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 
+use super::anywhere::Anywhere;
 use super::context::{AT_END, ContextId, Contexts, Return};
 use super::enter::{Closure, Entered};
 use super::memo::ContextMemo;
+use super::narrow::Narrowed;
 use super::program::{Lexeme, NodeId, Program, TokenSetId};
 use super::reads::{Reads, Recording};
 use super::token_set::{TokenRuns, TokenSets};
@@ -53,6 +55,8 @@ pub(crate) struct Parser {
     pub(super) program: Program,
     pub(super) contexts: Contexts,
     pub(super) unions: Unions,
+    pub(super) narrowed: Narrowed,
+    pub(super) anywhere: Anywhere,
     pub(super) token_sets: TokenSets,
     items: Vec<Item>,
     /// Where each state's items end.
@@ -80,6 +84,8 @@ impl Parser {
             program: Program::default(),
             contexts: Contexts::default(),
             unions: Unions::default(),
+            narrowed: Narrowed::default(),
+            anywhere: Anywhere::default(),
             token_sets: TokenSets::default(),
             items: Vec::new(),
             ends: Vec::new(),
@@ -101,6 +107,8 @@ impl Parser {
             + self.token_sets.memory_bytes()
             + self.contexts.memory_bytes()
             + self.unions.memory_bytes()
+            + self.narrowed.memory_bytes()
+            + self.anywhere.memory_bytes()
             + self.items.capacity() * size_of::<Item>()
             + self.ends.capacity() * 4
             + self.ids.capacity() * 5
@@ -191,7 +199,7 @@ impl Parser {
     }
 
     /// The state of some items, if there are any.
-    fn state_of(
+    pub(super) fn state_of(
         &mut self,
         items: Vec<Item>,
         fuel: &mut Fuel,

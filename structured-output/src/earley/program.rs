@@ -54,7 +54,7 @@ impl Lexeme {
     }
 
     /// The same lexeme after a byte, where `next` is what may come then.
-    pub(super) fn after(self, next: pushdown::State) -> Self {
+    pub(crate) fn after(self, next: pushdown::State) -> Self {
         match self {
             Self::Counted(_, left) => Self::Counted(
                 next,

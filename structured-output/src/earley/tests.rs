@@ -33,12 +33,11 @@ pub(super) struct Compiled {
     pub(super) start: Option<StateId>,
 }
 
-/// Compiles EBNF by the parser, also what is regular.
-pub(super) fn compile(source: &str) -> Compiled {
+/// All steps of compiling EBNF by the parser but the last.
+fn prepared(source: &str) -> (Compilation, Machine, bool) {
     let mut grammar = Grammar::default();
     let root = parse_ebnf(source, "root", &LIMITS, &mut grammar).unwrap();
     let mut machine = Machine::new(Lexicon::new(Vec::new(), 16));
-    let mut parser = Parser::new(4096);
     let mut compilation = Compilation::new(grammar, root, |_| Default::default());
     let mut fuel = Fuel::new(10_000_000);
     let lexicon = &mut machine.lexicon;
@@ -51,14 +50,20 @@ pub(super) fn compile(source: &str) -> Compiled {
         Ok(true)
     ));
     while !compilation.weigh(lexicon, None, 10, &mut fuel).unwrap() {}
-    let start = match compilation.simplify(&mut fuel).unwrap().is_none() {
-        true => Some(
-            compilation
-                .install(&mut machine, &mut parser, &mut fuel)
-                .unwrap(),
-        ),
-        false => None,
-    };
+    let has_text = compilation.simplify(&mut fuel).unwrap().is_none();
+    (compilation, machine, has_text)
+}
+
+/// Compiles EBNF by the parser, also what is regular.
+pub(super) fn compile(source: &str) -> Compiled {
+    let (compilation, mut machine, has_text) = prepared(source);
+    let mut parser = Parser::new(4096);
+    let mut fuel = Fuel::new(10_000_000);
+    let start = has_text.then(|| {
+        compilation
+            .install(&mut machine, &mut parser, &mut fuel)
+            .unwrap()
+    });
     Compiled {
         machine,
         parser,
@@ -83,6 +88,31 @@ impl Compiled {
         let state = self.after(text);
         state.is_some_and(|state| self.parser.is_accepting(state))
     }
+}
+
+/// A grammar that ends with its steps leaves no rule that is half there.
+#[test]
+fn rules_are_added_as_a_whole_or_not_at_all() {
+    let source =
+        "root ::= a \"x\" root | b\na ::= \"(\" a \")\" b | \"y\"\nb ::= \"<\" a b \">\" | \"z\"";
+    let whole = compile(source).parser.program.next_node();
+    let mut num_failed = 0;
+    for steps in 0.. {
+        let (compilation, mut machine, _) = prepared(source);
+        let mut parser = Parser::new(4096);
+        let made = compilation.install(&mut machine, &mut parser, &mut Fuel::new(steps));
+        let num_nodes = parser.program.next_node();
+        if made.is_ok() {
+            assert_eq!(num_nodes, whole);
+            break;
+        }
+        num_failed += 1;
+        assert!(
+            [0, whole].contains(&num_nodes),
+            "{steps} steps: {num_nodes}"
+        );
+    }
+    assert!(num_failed > whole);
 }
 
 #[test]

@@ -8,7 +8,9 @@
 //! become one chain, and one star more is one link more, since the unions below it are known.
 //!
 //! Sets of stacks may have no small deterministic automaton. So one set is made with few new unions:
-//! where that isn't enough, returns to one node stay side by side, which means the same.
+//! where that isn't enough, the contexts that were there stay side by side, which means the same. None of
+//! them is made half a union, since each such set would be one more that is equal to no other: a text of
+//! `n` bytes has at most `n` places where a rule began, and so has a node contexts side by side.
 
 use hashbrown::HashMap;
 
@@ -17,8 +19,9 @@ use super::parser::Parser;
 use super::reads::FAR;
 use crate::lexical::{Fuel, OutOfFuel};
 
-/// So many unions are made for one set of returns.
-const MAX_NEW: u32 = 256;
+/// So many unions are made for one set of returns. Where unions of what lies below are known one mostly
+/// does; sets that need many have no small automaton, and more of them only makes more of such sets.
+const MAX_NEW: u32 = 8;
 
 /// A union that looked into more contexts counts as one that looked into any.
 const MAX_READS: usize = 32;
@@ -26,28 +29,27 @@ const MAX_READS: usize = 32;
 /// Unions that were made.
 #[derive(Default)]
 pub(super) struct Unions {
-    /// By the two contexts, the smaller one first.
-    known: HashMap<(ContextId, ContextId), Union>,
+    /// By the contexts, ascending.
+    known: HashMap<Box<[ContextId]>, Union>,
+    /// Contexts in the keys.
+    num_keyed: usize,
     /// Contexts looked into.
     reads: Vec<ContextId>,
 }
 
-/// The union of two contexts.
+/// The union of some contexts.
 #[derive(Clone, Copy)]
 struct Union {
-    context: ContextId,
-    /// Where the contexts lie that had to be looked into, apart from the two.
+    /// `None` where it would be too large.
+    context: Option<ContextId>,
+    /// Where the contexts lie that had to be looked into, apart from those united.
     reads: (u32, u32),
 }
 
-/// Returns, at most one for each node, or the union that is needed first.
+/// Returns, at most one for each node, or the contexts whose union is needed first.
 enum Merged {
     Returns(Vec<Return>),
-    Needs(ContextId, ContextId),
-}
-
-fn pair(a: ContextId, b: ContextId) -> (ContextId, ContextId) {
-    (a.min(b), a.max(b))
+    Needs(Box<[ContextId]>),
 }
 
 /// Whether some of sorted returns lead to one node.
@@ -58,72 +60,78 @@ fn has_pair(returns: &[Return]) -> bool {
 impl Unions {
     /// Bytes of memory held.
     pub(super) fn memory_bytes(&self) -> usize {
-        self.known.capacity() * (size_of::<((ContextId, ContextId), Union)>() + 1)
-            + self.reads.capacity() * size_of::<ContextId>()
+        self.known.capacity() * (size_of::<(Box<[ContextId]>, Union)>() + 1)
+            + (self.num_keyed + self.reads.capacity()) * size_of::<ContextId>()
     }
 
-    fn insert(&mut self, key: (ContextId, ContextId), context: ContextId, reads: Vec<ContextId>) {
+    fn insert(&mut self, key: Box<[ContextId]>, context: Option<ContextId>, reads: Vec<ContextId>) {
         let start = self.reads.len() as u32;
         match reads.len() > MAX_READS || reads.contains(&FAR) {
             true => self.reads.push(FAR),
             false => self.reads.extend(reads),
         }
         let reads = (start, self.reads.len() as u32);
+        self.num_keyed += key.len();
         self.known.insert(key, Union { context, reads });
     }
 }
 
 impl Parser {
-    /// Whether one context holds another one: it is the same, or returns to it where a rule may end.
-    /// Others may hold each other too.
-    fn absorbs(&self, whole: ContextId, part: ContextId) -> bool {
-        let returns_to_part = |place: &Return| {
-            *place != Return::END
-                && place.context == part
-                && self.program.node(place.node).accepting
-        };
-        whole == part || self.contexts.returns(whole).iter().any(returns_to_part)
-    }
-
-    /// The union of two contexts, where it is known. What had to be looked into goes to `reads`.
-    fn known_union(
-        &self,
-        a: ContextId,
-        b: ContextId,
-        reads: &mut Vec<ContextId>,
-    ) -> Option<ContextId> {
-        // The later one may hold the earlier one.
-        let (earlier, later) = pair(a, b);
-        let known = self.unions.known.get(&(earlier, later));
-        if let Some(union) = known {
-            let (start, end) = union.reads;
-            reads.extend([a, b]);
-            reads.extend_from_slice(&self.unions.reads[start as usize..end as usize]);
-            return Some(union.context);
+    /// Of the contexts that one node is returned to in those that no other one holds: a context holds one
+    /// that it returns to where a rule may end. Others may hold each other too. What had to be looked into
+    /// goes to `reads`.
+    fn not_held(&self, group: &[Return], reads: &mut Vec<ContextId>) -> Vec<ContextId> {
+        let mut contexts: Vec<ContextId> = group.iter().map(|place| place.context).collect();
+        let held: Vec<ContextId> = contexts
+            .iter()
+            .flat_map(|&whole| {
+                let returns = self.contexts.returns(whole).iter();
+                returns.filter(|place| {
+                    **place != Return::END && self.program.node(place.node).accepting
+                })
+            })
+            .map(|place| place.context)
+            .filter(|part| contexts.binary_search(part).is_ok())
+            .collect();
+        if !held.is_empty() {
+            reads.extend_from_slice(&contexts);
+            contexts.retain(|context| !held.contains(context));
         }
-        self.absorbs(later, earlier).then(|| {
-            reads.push(later);
-            later
-        })
+        contexts
     }
 
-    /// Joins those of sorted returns that lead to one node. A union that isn't known is asked for,
-    /// or done without. What had to be looked into goes to `reads`.
-    fn try_merge(&self, returns: &[Return], may_ask: bool, reads: &mut Vec<ContextId>) -> Merged {
+    /// Joins those of sorted returns that lead to one node. A union that isn't known is asked for. What had
+    /// to be looked into goes to `reads`.
+    fn try_merge(&self, returns: &[Return], reads: &mut Vec<ContextId>) -> Merged {
         let mut merged = Vec::with_capacity(returns.len());
         for group in returns.chunk_by(|a, b| a.node == b.node) {
-            let mut whole = group[0];
-            for place in &group[1..] {
-                match self.known_union(whole.context, place.context, reads) {
-                    Some(union) => whole.context = union,
-                    None if may_ask => return Merged::Needs(whole.context, place.context),
-                    None => merged.push(*place),
-                }
+            if let [only] = group {
+                merged.push(*only);
+                continue;
             }
-            merged.push(whole);
+            let node = group[0].node;
+            let contexts = self.not_held(group, reads);
+            if let [only] = contexts[..] {
+                merged.push(Return {
+                    node,
+                    context: only,
+                });
+                continue;
+            }
+            let Some(union) = self.unions.known.get(&contexts[..]) else {
+                return Merged::Needs(contexts.into());
+            };
+            let (start, end) = union.reads;
+            reads.extend_from_slice(&self.unions.reads[start as usize..end as usize]);
+            match union.context {
+                Some(context) => {
+                    reads.extend_from_slice(&contexts);
+                    merged.push(Return { node, context });
+                }
+                None => merged.extend(contexts.iter().map(|&context| Return { node, context })),
+            }
         }
         merged.sort_unstable();
-        merged.dedup();
         Merged::Returns(merged)
     }
 
@@ -140,57 +148,58 @@ impl Parser {
         }
         let mut left = MAX_NEW;
         fuel.burn(returns.len() as u64)?;
-        let mut merged = Vec::with_capacity(returns.len());
-        for group in returns.chunk_by(|a, b| a.node == b.node) {
-            let mut whole = group[0];
-            for place in &group[1..] {
-                let (a, b) = (whole.context, place.context);
-                let mut union = self.known_union(a, b, reads);
-                if union.is_none() && left > 0 {
-                    self.unite(a, b, &mut left, fuel)?;
-                    union = self.known_union(a, b, reads);
+        let known = reads.len();
+        loop {
+            match self.try_merge(returns, reads) {
+                Merged::Returns(merged) => {
+                    *returns = merged;
+                    return Ok(());
                 }
-                match union {
-                    Some(union) => whole.context = union,
-                    None => merged.push(*place),
+                Merged::Needs(contexts) => {
+                    reads.truncate(known);
+                    self.unite(contexts, &mut left, fuel)?;
                 }
             }
-            merged.push(whole);
         }
-        merged.sort_unstable();
-        merged.dedup();
-        *returns = merged;
-        Ok(())
     }
 
-    /// Makes the union of two contexts known, with at most `left` unions more of what lies below.
+    /// Makes the union of some contexts known, with at most `left` unions more of what lies below; where
+    /// that isn't enough, that it is too large.
     fn unite(
         &mut self,
-        a: ContextId,
-        b: ContextId,
+        contexts: Box<[ContextId]>,
         left: &mut u32,
         fuel: &mut Fuel,
     ) -> Result<(), OutOfFuel> {
-        *left = left.saturating_sub(1);
-        let mut pending = vec![pair(a, b)];
-        while let Some(&(a, b)) = pending.last() {
-            let mut returns = [self.contexts.returns(a), self.contexts.returns(b)].concat();
+        let mut pending = vec![contexts];
+        while let Some(contexts) = pending.last() {
+            let returns = contexts
+                .iter()
+                .map(|&context| self.contexts.returns(context));
+            let mut returns: Vec<Return> = returns.flatten().copied().collect();
             fuel.burn(1 + returns.len() as u64)?;
             returns.sort_unstable();
             returns.dedup();
             let mut reads = Vec::new();
-            match self.try_merge(&returns, *left > 0, &mut reads) {
+            match self.try_merge(&returns, &mut reads) {
                 Merged::Returns(mut merged) => {
                     self.drop_implied(&mut merged);
                     let union = self.interned_context(&merged);
                     reads.sort_unstable();
                     reads.dedup();
-                    self.unions.insert((a, b), union, reads);
-                    pending.pop();
+                    if let Some(contexts) = pending.pop() {
+                        self.unions.insert(contexts, Some(union), reads);
+                    }
                 }
-                Merged::Needs(a, b) => {
+                Merged::Needs(contexts) if *left > 0 => {
                     *left -= 1;
-                    pending.push(pair(a, b));
+                    pending.push(contexts);
+                }
+                Merged::Needs(_) => {
+                    // Side by side they mean the same, wherever that is decided.
+                    if let Some(contexts) = pending.drain(..).next() {
+                        self.unions.insert(contexts, None, Vec::new());
+                    }
                 }
             }
         }
