@@ -327,6 +327,117 @@ fn deep_constants_are_served() {
     }
 }
 
+/// What several schemas say of one member's texts, read before what tells which of them it is.
+fn tagged(texts: &[Value], tag_first: bool) -> Value {
+    let branches = texts.iter().enumerate().map(|(at, text)| {
+        let tag = json!({"const": format!("t{at}")});
+        let properties = match tag_first {
+            true => json!({"type": tag, "value": text}),
+            false => json!({"value": text, "type": tag}),
+        };
+        json!({"type": "object", "properties": properties, "required": ["value", "type"]})
+    });
+    json!({"anyOf": branches.collect::<Vec<_>>()})
+}
+
+fn postal_codes() -> Value {
+    let patterns = [
+        "[0-9]{5}(-[0-9]{4})?",
+        "[A-Z][0-9][A-Z] [0-9][A-Z][0-9]",
+        "[0-9]{4}[A-Z]{2}",
+        "[0-9]{3}-[0-9]{4}",
+        "[A-Z]{1,2}[0-9R][0-9A-Z]? [0-9][A-Z]{2}",
+        "\\d{2}-\\d{3}",
+        "[0-9]{3} ?[0-9]{2}",
+        "AD\\d{3}",
+    ];
+    let conditions = patterns.iter().enumerate().map(|(at, pattern)| {
+        json!({
+            "if": {"properties": {"country": {"const": format!("C{at}")}}},
+            "then": {"properties": {"postal_code": {"pattern": pattern}}},
+        })
+    });
+    json!({
+        "type": "object",
+        "properties": {"postal_code": {"type": "string"}, "country": {"type": "string"}},
+        "required": ["postal_code", "country"],
+        "allOf": conditions.collect::<Vec<_>>(),
+    })
+}
+
+fn formats() -> Vec<Value> {
+    ["date-time", "email", "uri", "hostname"]
+        .map(|format| json!({"type": "string", "format": format}))
+        .to_vec()
+}
+
+fn lengths(count: usize) -> Vec<Value> {
+    (1..=count)
+        .map(|length| json!({"type": "string", "maxLength": length}))
+        .collect()
+}
+
+#[test]
+fn members_of_which_several_schemas_together_say_too_much_are_refused() {
+    for (schema, place) in [
+        (tagged(&formats(), false), "`#`"),
+        (postal_codes(), "`#`"),
+        (tagged(&lengths(200), false), "`#`"),
+    ] {
+        dear_at(&schema, place);
+        let reached = json!({"type": "array", "items": {"properties": {"x": schema}}});
+        dear_at(&reached, "`#/items/properties/x`");
+        let referred = json!({"properties": {"x": {"$ref": "#/$defs/d"}}, "$defs": {"d": schema}});
+        dear_at(&referred, "`#/$defs/d`");
+        let beside = json!({"anyOf": [{"type": "array", "minItems": 2}, schema]});
+        dear_at(&beside, "`#/anyOf/1`");
+    }
+}
+
+/// What is let in is served wherever a text begins with such a member.
+#[test]
+fn members_of_which_several_schemas_say_what_can_be_served_are_served() {
+    let patterns = ["^a+$", "^[0-9]{5}$", "^b"].map(|pattern| json!({"pattern": pattern}));
+    for (schema, begin, orders) in [
+        (tagged(&patterns, false), "{\"value\":\"", &ORDERS[..]),
+        (tagged(&lengths(10), false), "{\"value\":\"", &ORDERS),
+        (tagged(&formats()[..2], false), "{\"value\":\"", &ORDERS),
+        // What tells them apart is read before.
+        (
+            tagged(&formats(), true),
+            "{\"type\":\"t2\",\"value\":\"",
+            &ORDERS[..1],
+        ),
+        (
+            tagged(&lengths(200), true),
+            "{\"type\":\"t150\",\"value\":\"",
+            &ORDERS[..1],
+        ),
+        // Nobody comes there.
+        (
+            json!({"properties": {"x": tagged(&formats(), false)}, "allOf": [{"properties": {"x": {"type": "string"}}}]}),
+            "{",
+            &ORDERS,
+        ),
+    ] {
+        for &property_order in orders {
+            let options = JsonSchemaOptions {
+                property_order,
+                ..JsonSchemaOptions::default()
+            };
+            let grammar = compiler()
+                .compile_json_schema(&schema.to_string(), &options)
+                .unwrap();
+            let mut matcher = GrammarMatcher::new(&grammar);
+            for byte in begin.bytes() {
+                matcher.next_token_mask().unwrap();
+                assert!(matcher.accept_token(u32::from(byte)).unwrap(), "{begin}");
+            }
+            matcher.next_token_mask().unwrap();
+        }
+    }
+}
+
 #[test]
 fn the_innermost_schema_that_is_too_dear_by_itself_is_named() {
     let inner =
