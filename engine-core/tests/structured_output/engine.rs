@@ -140,8 +140,9 @@ impl Engine {
     /// set aside doesn't depend on what else the machine does.
     pub(crate) fn patient(mut self, setup: &Setup) -> Self {
         let config = setup.config().structured_outputs_config;
+        let cache_bytes = usize::try_from(config.cache_bytes).unwrap();
         let info = self.tokenizer.tokenizer_info(4096).unwrap();
-        let backend = FormworkBackend::with_max_wait(info, config.cache_bytes, Duration::MAX);
+        let backend = FormworkBackend::with_max_wait(info, cache_bytes, Duration::MAX);
         let backend: Arc<dyn StructuredOutputBackend> = Arc::new(backend.unwrap());
         let manager = StructuredOutputManager::new(&config, &backend).unwrap();
         self.core = self.core.with_structured_output(Arc::new(manager));

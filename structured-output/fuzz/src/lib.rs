@@ -179,7 +179,7 @@ fn options() -> CompilerOptions {
         },
         // Some are compiled in memory apart.
         max_shared_steps: Some(5_000),
-        index_cache: None,
+        ..CompilerOptions::default()
     }
 }
 
