@@ -1,6 +1,5 @@
 //! Whether a schema can be served: what a matcher's first calls take, at the start and at each value, and
-//! which schema is at fault where that is too much. So it is for a member of which several schemas say
-//! different texts, as far as it may come first.
+//! which schema is at fault where that is too much.
 //!
 //! None of this is the compilation's own work, and nothing of it is taken from its budget: it has as many
 //! steps again, and beyond these nothing is looked at. What a matcher would do is done as it would do it,
@@ -17,9 +16,6 @@ use crate::json::{Part, SchemaCompiler, Style};
 /// Times that a call is tried in memory that others share, as far as it may go there at a time: what it
 /// computed is known the next time.
 const MAX_ATTEMPTS: u32 = 16;
-
-/// Schemas of one value among which the one at fault is looked for.
-const MAX_WITHIN: usize = 100;
 
 /// A schema that is compiled.
 pub(super) struct Compiled {
@@ -46,7 +42,7 @@ impl Job<'_> {
         schema: &mut Compiled,
     ) -> Result<(), CompileError> {
         if !schema.compiler.may_be_dear() {
-            return self.check_values(schema);
+            return Ok(());
         }
         // That it can be completed is known, and no other part could be at fault.
         if schema.compiler.is_of_scalars() {
@@ -78,7 +74,7 @@ impl Job<'_> {
 
     /// Refuses a schema with a value that can't be served.
     pub(super) fn check_values(&mut self, schema: &mut Compiled) -> Result<(), CompileError> {
-        if !schema.compiler.may_be_dear() && !schema.compiler.may_have_joint_texts() {
+        if !schema.compiler.may_be_dear() {
             return Ok(());
         }
         let mut seen = HashSet::new();
@@ -105,77 +101,12 @@ impl Job<'_> {
                     }
                 }
             }
-            if let Some((at, error)) = self.look_at_members(schema, &part)?
-                && !self.is_without_value(schema, &met, around)?
-            {
-                return Err(too_dear(schema, Some(&at), error));
-            }
             let inner = schema.compiler.values_within(&part);
             met.push((part, around));
             let around = Some(met.len() - 1);
             pending.extend(inner.into_iter().rev().map(|part| (part, around)));
         }
         Ok(())
-    }
-
-    /// Looks at the members of an object of which several schemas say different texts. The innermost schema
-    /// with one that can't be served, if there is any.
-    fn look_at_members(
-        &mut self,
-        schema: &mut Compiled,
-        part: &Part,
-    ) -> Result<Option<(Part, CompileError)>, CompileError> {
-        for name in schema.compiler.joint_names(part) {
-            let Found::Exceeds(error) = self.look_at_member(schema, part, &name)? else {
-                continue;
-            };
-            // Each after those in it.
-            let within = schema.compiler.in_place(part, MAX_WITHIN);
-            for inner in within.into_iter().skip(1).rev() {
-                if schema.compiler.joint_names(&inner).contains(&name)
-                    && let Found::Exceeds(error) = self.look_at_member(schema, &inner, &name)?
-                {
-                    return Ok(Some((inner, error)));
-                }
-            }
-            return Ok(Some((part.clone(), error)));
-        }
-        Ok(None)
-    }
-
-    /// Goes to a member's value as a text that begins with it would, and into it where it is a string.
-    fn look_at_member(
-        &mut self,
-        schema: &Compiled,
-        part: &Part,
-        name: &str,
-    ) -> Result<Found<()>, CompileError> {
-        let (node, style) = (part.node, schema.style.embedded());
-        if name
-            .bytes()
-            .any(|byte| matches!(byte, b'"' | b'\\' | 0..0x20))
-        {
-            return Ok(Found::Unknown);
-        }
-        let mut text = Vec::new();
-        let mut key = format!("{{\"{name}\":").into_bytes();
-        let value = key.len();
-        key.extend([b' ', b'"']);
-        for (at, &byte) in key.iter().enumerate() {
-            text.push(byte);
-            // Before the value, after a space if that may stand there, and within the string.
-            let has_mask = at + 1 >= value;
-            let call = |engine: &Engine, allowance: &Allowance| {
-                engine.open_member(node, style, &text, has_mask, allowance)
-            };
-            match self.look(schema, call)? {
-                Found::Answer(true) => {}
-                Found::Answer(false) if at == value => drop(text.pop()),
-                Found::Answer(false) | Found::Unknown => return Ok(Found::Unknown),
-                Found::Exceeds(error) => return Ok(Found::Exceeds(error)),
-            }
-        }
-        Ok(Found::Answer(()))
     }
 
     /// Whether one of the schemas around a place allows no value, so that nobody comes there.

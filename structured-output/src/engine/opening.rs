@@ -85,30 +85,4 @@ impl Engine {
             automaton.machine().lexicon.is_live(start.lexeme, fuel)
         })
     }
-
-    /// Whether an object of a node may begin so; if it may, asks for the mask there if that is wanted.
-    pub(crate) fn open_member(
-        &self,
-        node: NodeId,
-        style: Style,
-        text: &[u8],
-        has_mask: bool,
-        allowance: &Allowance,
-    ) -> Result<bool, MatcherError> {
-        self.run(allowance, |automaton, fuel| {
-            let machine = automaton.machine();
-            let frames = machine.programs.value_frames(node, style);
-            let mut state = machine.start_of_frames(&frames, fuel)?;
-            for &byte in text {
-                match machine.step(state, byte, fuel)? {
-                    Some(next) => state = next,
-                    None => return Ok(false),
-                }
-            }
-            if has_mask {
-                automaton.mask(state, fuel)?;
-            }
-            Ok(true)
-        })
-    }
 }

@@ -28,7 +28,6 @@ mod combine;
 mod dearest;
 mod draft;
 mod evaluated;
-mod joint;
 mod key_language;
 mod meta_schemas;
 mod no_value;
@@ -133,9 +132,6 @@ pub(crate) struct SchemaCompiler {
     may_be_dear: bool,
     /// Whether one of them has so many patterns of keys that a mask within a key may be.
     may_keys_be_dear: bool,
-    /// Whether some schema says how a string is spelled, and whether some has others speak of its value.
-    has_texts: bool,
-    has_combinations: bool,
     /// Parts of listed values that are nested deeper than is looked at in one piece, each after those in it.
     pub(crate) deep_values: Vec<NodeId>,
     /// Whether schemas are nested deeper, references included, than is looked at in one piece.
@@ -203,8 +199,6 @@ impl SchemaCompiler {
             weights: HashMap::new(),
             may_be_dear: false,
             may_keys_be_dear: false,
-            has_texts: false,
-            has_combinations: false,
             deep_values: Vec::new(),
             is_deep: false,
         })

@@ -8,7 +8,6 @@ use hashbrown::HashSet;
 use super::super::node::NodeId;
 use super::super::value::Value;
 use super::draft::{Dialect, member};
-use super::joint::{combines, is_of_texts};
 use super::place::{Place, ScopeId};
 use super::registry::ResourceId;
 use super::subschemas::{applied, is_schema};
@@ -26,14 +25,10 @@ impl Part {
     pub(crate) fn key(&self) -> (usize, u32) {
         self.place.key()
     }
-
-    pub(super) fn place(&self) -> &Place {
-        &self.place
-    }
 }
 
 /// A schema and the resource around it.
-pub(super) type Inner = (Value, ResourceId);
+type Inner = (Value, ResourceId);
 
 /// From this weight on it may be dear to find out whether a schema has a value. Less than that is decided in
 /// some thousands of ways at most.
@@ -88,7 +83,7 @@ fn is_reference(keyword: &str) -> bool {
 }
 
 /// Whether a keyword's schemas speak of the value itself.
-pub(super) fn is_in_place(keyword: &str) -> bool {
+fn is_in_place(keyword: &str) -> bool {
     matches!(
         keyword,
         "allOf" | "anyOf" | "oneOf" | "not" | "if" | "dependentSchemas" | "dependencies"
@@ -157,8 +152,6 @@ impl SchemaCompiler {
                 continue;
             }
             weight = weight.saturating_add(own_weight(keyword, value, &members));
-            self.has_texts |= is_of_texts(keyword);
-            self.has_combinations |= combines(keyword, value);
             if let ("patternProperties", Value::Object(map)) = (keyword.as_str(), value) {
                 self.may_keys_be_dear |= map.len() >= MANY_PATTERNS;
             }
@@ -220,11 +213,6 @@ impl SchemaCompiler {
         self.may_be_dear || self.is_deep
     }
 
-    /// Whether several schemas may say different texts of one member.
-    pub(crate) fn may_have_joint_texts(&self) -> bool {
-        self.has_texts && self.has_combinations
-    }
-
     /// Whether the whole schema allows scalars only, for a plain reason.
     pub(crate) fn is_of_scalars(&self) -> bool {
         is_of_scalars(&self.root)
@@ -249,12 +237,7 @@ impl SchemaCompiler {
         self.shown(Some(part.place.key()))
     }
 
-    pub(super) fn part(
-        &mut self,
-        schema: &Value,
-        around: ResourceId,
-        scope: ScopeId,
-    ) -> Option<Part> {
+    fn part(&mut self, schema: &Value, around: ResourceId, scope: ScopeId) -> Option<Part> {
         let place = self.place(schema, around, scope).ok().flatten()?;
         match self.states.get(&place.key()) {
             Some(&State::Done(node)) => Some(Part { place, node }),
@@ -262,7 +245,7 @@ impl SchemaCompiler {
         }
     }
 
-    pub(super) fn parts(&mut self, inner: Vec<Inner>, scope: ScopeId) -> Vec<Part> {
+    fn parts(&mut self, inner: Vec<Inner>, scope: ScopeId) -> Vec<Part> {
         let parts = inner
             .iter()
             .filter_map(|(schema, around)| self.part(schema, *around, scope));
