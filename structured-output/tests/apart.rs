@@ -6,7 +6,7 @@ mod byte_vocabulary;
 use byte_vocabulary::EOS;
 use structured_output::{
     CancelFlag, CompileBudget, CompileEffort, CompilerOptions, GrammarCompiler, GrammarMatcher,
-    GrammarSpecification, JsonSchemaOptions, MatcherError,
+    GrammarSpecification, JsonSchemaOptions, Limits, MatcherError, RenewError,
 };
 
 fn compiler(max_shared_steps: Option<u64>) -> GrammarCompiler {
@@ -319,4 +319,56 @@ fn a_text_that_takes_some_turns_is_renewed_in_shared_memory() {
     compiler.renew(&mut matcher, &CancelFlag::new()).unwrap();
     assert!(!matcher.is_apart());
     accept(&mut matcher, "b\": \"");
+}
+
+/// A text each of whose tokens takes some thousand steps, and all of them far more than a call may: whoever
+/// waits for its next token would wait for all of it to be accepted again.
+#[test]
+fn a_text_that_takes_far_too_many_steps_is_not_accepted_again() {
+    let max_mask_steps = 100_000;
+    let compiler = byte_vocabulary::compiler(CompilerOptions {
+        limits: Limits {
+            max_mask_steps,
+            ..Limits::default()
+        },
+        ..CompilerOptions::default()
+    });
+    let source =
+        "start: ((/[a-b]+/ start start) (\"ba\" start start) (\"<b>\")*) | \"b\"".to_owned();
+    let grammar = compiler.compile_lark(&source).unwrap();
+    let mut matcher = GrammarMatcher::new(&grammar);
+    const MANY: u64 = 1 << 40;
+    let (mut steps, mut num_tokens) = (0, 0);
+    let max = |num_tokens: u64| 2 * max_mask_steps + 1_000 * num_tokens;
+    let mut random: u64 = 7;
+    loop {
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        let byte = if random >> 62 == 0 { b'b' } else { b'a' };
+        matcher.set_allowance(Some(MANY));
+        let accepted = matcher.accept_token(u32::from(byte));
+        assert_eq!(accepted, Ok(true), "{steps} steps for {num_tokens} tokens");
+        steps += MANY - matcher.allowance().unwrap();
+        num_tokens += 1;
+        if steps > max(num_tokens) + max(num_tokens) / 2 {
+            break;
+        }
+    }
+    matcher.set_allowance(None);
+    let max = max(num_tokens);
+    let before = matcher.fork();
+    assert_eq!(
+        compiler.move_apart(&mut matcher, &CancelFlag::new()),
+        Err(RenewError::Matcher(MatcherError::StepsExhausted { max }))
+    );
+    assert!(!matcher.is_apart());
+    assert_eq!(matcher.num_accepted_tokens(), before.num_accepted_tokens());
+    // A text that takes less is.
+    matcher.rollback(num_tokens as usize - 10).unwrap();
+    compiler
+        .move_apart(&mut matcher, &CancelFlag::new())
+        .unwrap();
+    assert!(matcher.is_apart());
+    assert_eq!(matcher.num_accepted_tokens(), 10);
 }

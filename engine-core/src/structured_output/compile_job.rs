@@ -10,7 +10,7 @@ use super::aside::Aside;
 use super::backend::{CompileGrammarError, StructuredOutputBackend};
 use super::request::{Accepted, StructuredOutputRequest};
 use super::same_constraints::First;
-use super::turn::{Duty, SHARED_STEPS, Turn};
+use super::turn::{Duty, MAX_ANSWER_STEPS, SHARED_STEPS, Turn};
 use super::verdict::Stage;
 use super::waiting_jobs::WaitingJobs;
 use crate::request::RequestId;
@@ -73,6 +73,8 @@ pub(super) struct Compiler<'a> {
     turn: Turn,
     /// Steps that the job's calls may still take in this turn, where it has an end.
     steps_left: Option<u64>,
+    /// The same where it has none: for the answer that a running request waits for.
+    answer_steps_left: Option<u64>,
     stage: Stage,
 }
 
@@ -137,6 +139,7 @@ impl<'a> Compiler<'a> {
             waiting,
             turn,
             steps_left: turn.steps(),
+            answer_steps_left: None,
             stage: Stage::Compiling,
         }
     }
@@ -190,6 +193,7 @@ impl<'a> Compiler<'a> {
         match request.aside().cloned() {
             Some(Aside::Exhausted) => self.renew(request, cancel)?,
             Some(Aside::Question(question)) => {
+                self.answer_steps_left = Some(MAX_ANSWER_STEPS);
                 self.with_room(request, cancel, |request| request.answer(&question))?;
             }
             None => {}
@@ -313,10 +317,7 @@ impl<'a> Compiler<'a> {
         attempt: impl FnOnce(&mut StructuredOutputRequest) -> Result<T, MatcherError>,
     ) -> Result<T, MatcherError> {
         let granted = match (self.turn.duty, self.steps_left) {
-            (_, None) => {
-                request.set_allowance(None);
-                return attempt(request);
-            }
+            (_, None) => return self.try_endlessly(request, attempt),
             (Duty::Apart, Some(left)) => {
                 request.set_patient_allowance(left);
                 left
@@ -337,6 +338,31 @@ impl<'a> Compiler<'a> {
         let spent = granted.saturating_sub(left);
         self.steps_left = self.steps_left.map(|steps| steps.saturating_sub(spent));
         outcome
+    }
+
+    /// Does it in as many steps as each call may take, and the answer to a question in as many as all may.
+    fn try_endlessly<T>(
+        &mut self,
+        request: &mut StructuredOutputRequest,
+        attempt: impl FnOnce(&mut StructuredOutputRequest) -> Result<T, MatcherError>,
+    ) -> Result<T, MatcherError> {
+        let Some(granted) = self.answer_steps_left else {
+            request.set_allowance(None);
+            return attempt(request);
+        };
+        request.set_patient_allowance(granted);
+        let outcome = attempt(request);
+        let left = request.allowance();
+        // After a renewal it goes on with what is left.
+        self.answer_steps_left = left.or(self.answer_steps_left);
+        match outcome {
+            Err(MatcherError::AllowanceSpent) if left == Some(0) => {
+                Err(MatcherError::StepsExhausted {
+                    max: MAX_ANSWER_STEPS,
+                })
+            }
+            outcome => outcome,
+        }
     }
 
     /// Finds a grammar other memory, where that is for this thread to do.
@@ -387,7 +413,10 @@ pub(super) fn refusal(
     let is_limit = matches!(
         error,
         JobError::Grammar(CompileGrammarError::Matcher(
-            MatcherError::StepsExhausted { .. } | MatcherError::ItemsExhausted { .. }
+            // Beyond memory of its own, so no other grammar is the cause.
+            MatcherError::StepsExhausted { .. }
+                | MatcherError::ItemsExhausted { .. }
+                | MatcherError::StatesExhausted { .. }
         ))
     );
     let code = match purpose {

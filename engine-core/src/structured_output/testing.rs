@@ -1,5 +1,6 @@
 //! Backends and jobs for tests.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -108,6 +109,15 @@ impl OddBackend {
     }
 }
 
+impl OddBackend {
+    /// Steps that a pattern's shortest text still takes.
+    pub(super) fn left(&self, pattern: &str) -> u64 {
+        let left = lock(&self.left);
+        left.get(pattern)
+            .map_or(0, |left| left.load(Ordering::Relaxed))
+    }
+}
+
 impl StructuredOutputBackend for OddBackend {
     fn compile_grammar(
         &self,
@@ -136,6 +146,7 @@ impl StructuredOutputBackend for OddBackend {
                 panics: pattern == "panics",
                 num_accepted: 0,
                 granted: None,
+                is_spent: Cell::new(false),
                 ended: self.ended.clone(),
             })
         }))
@@ -159,6 +170,8 @@ struct OddGrammar {
     panics: bool,
     num_accepted: usize,
     granted: Option<u64>,
+    /// Whether all of that was taken.
+    is_spent: Cell<bool>,
     ended: Sender<Option<String>>,
 }
 
@@ -188,6 +201,7 @@ impl StructuredOutputGrammar for OddGrammar {
             Some(granted) if granted < left => {
                 let done = if self.goes_in_parts { granted } else { 0 };
                 self.left.store(left - done, Ordering::Relaxed);
+                self.is_spent.set(true);
                 Err(MatcherError::AllowanceSpent)
             }
             None if left > MAX => Err(MatcherError::StepsExhausted { max: MAX }),
@@ -200,11 +214,13 @@ impl StructuredOutputGrammar for OddGrammar {
 
     fn set_allowance(&mut self, steps: Option<u64>) {
         self.granted = steps;
+        self.is_spent.set(false);
         self.real.set_allowance(steps);
     }
 
     fn set_patient_allowance(&mut self, steps: u64) {
         self.granted = Some(steps);
+        self.is_spent.set(false);
         self.real.set_patient_allowance(steps);
     }
 
@@ -267,7 +283,10 @@ impl StructuredOutputGrammar for OddGrammar {
     }
 
     fn allowance(&self) -> Option<u64> {
-        self.real.allowance()
+        match self.is_spent.get() {
+            true => Some(0),
+            false => self.real.allowance(),
+        }
     }
 
     fn move_apart(&mut self, cancel: &CancelFlag) -> Result<(), RenewError> {

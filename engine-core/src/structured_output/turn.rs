@@ -29,6 +29,10 @@ const LAST_SHARED: u32 = 5;
 /// million steps, more than one call or compilation may take.
 const ENDLESS: u32 = 8;
 
+/// Steps that all calls for one answer which a running request waits for may take in its endless turns:
+/// those of three calls, of which each has its own limit too. What takes more is the grammar's excess.
+pub(super) const MAX_ANSWER_STEPS: u64 = 6_000_000;
+
 /// What a job may take of a thread's time before others have theirs. Each turn is twice as long as the one
 /// before it, so that what can't be computed in parts comes to its end too, and was tried for no longer than
 /// it takes.

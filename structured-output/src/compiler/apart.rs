@@ -76,7 +76,8 @@ impl GrammarCompiler {
     /// Lets a matcher go on in memory apart from that which all grammars share, where its calls hold up
     /// nobody but a few others that take long too: compiles its grammar again there, and accepts its
     /// tokens again. It then stands where it stood, and matchers of equal grammars that are compiled
-    /// from now on start there. Nothing to do where it is there already.
+    /// from now on start there. Nothing to do where it is there already. Its tokens may take as many steps as
+    /// in [`renew`](Self::renew).
     ///
     /// # Errors
     /// [`RenewError`]; nothing changes.
@@ -90,7 +91,13 @@ impl GrammarCompiler {
         }
         let specification = Arc::clone(matcher.grammar().compiled_from());
         let grammar = self.compile_apart(&specification, cancel)?;
-        move_to(matcher, &grammar, None, cancel)
+        move_to(
+            matcher,
+            &grammar,
+            None,
+            &mut self.replay_of(matcher),
+            cancel,
+        )
     }
 
     /// Compiles a grammar in memory apart, or finds it there.

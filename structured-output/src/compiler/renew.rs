@@ -22,6 +22,14 @@ const MUCH_FURTHER: usize = 64;
 /// Times that a token is tried again, others going first between two, where it takes more than it may.
 const MAX_ATTEMPTS: u32 = 10;
 
+/// A text is accepted again within so many times the steps of one call: whoever waits for its next token
+/// waits for that.
+const MAX_REPLAY_CALLS: u64 = 2;
+
+/// And so many steps for each of its tokens. Of texts that are read in one way a token takes some tens, once
+/// a few like it were met.
+const REPLAY_STEPS_PER_TOKEN: u64 = 1_000;
+
 /// Tokens that are accepted again between two looks at the flag.
 const TOKENS_PER_LOOK: usize = 256;
 
@@ -99,7 +107,9 @@ impl GrammarCompiler {
     /// next mask don't fit beside the others. Of these there are at most four at a time, each as large
     /// as all that others share, and one that is full is the end: so a grammar that needs too much
     /// fails alone, and its neighbours go on. Costs a compilation, unless others have compiled the
-    /// grammar meanwhile, and the text's tokens.
+    /// grammar meanwhile, and the text's tokens: together no more than twice
+    /// [`Limits::max_mask_steps`](crate::Limits::max_mask_steps) and 1,000 steps for each token, beyond
+    /// which it fails with [`MatcherError::StepsExhausted`].
     ///
     /// # Errors
     /// [`RenewError`].
@@ -142,6 +152,7 @@ impl GrammarCompiler {
         if matcher.grammar().engine().is_own() {
             return Err(matcher.grammar().engine().exhausted().into());
         }
+        let mut replay = self.replay_of(matcher);
         let num_accepted = Some(matcher.num_accepted_tokens());
         let renewals = matcher.renewals_mut();
         if num_accepted >= renewals.num_accepted.map(|before| before + MUCH_FURTHER) {
@@ -156,10 +167,10 @@ impl GrammarCompiler {
                 false => self.compile(&specification, cancel)?,
             };
             let max_steps = self.options.max_shared_steps;
-            let moved = match move_to(matcher, &grammar, max_steps, cancel) {
+            let moved = match move_to(matcher, &grammar, max_steps, &mut replay, cancel) {
                 Err(RenewError::Matcher(MatcherError::AllowanceSpent)) => {
                     let grammar = self.compile_apart(&specification, cancel)?;
-                    move_to(matcher, &grammar, None, cancel)
+                    move_to(matcher, &grammar, None, &mut replay, cancel)
                 }
                 other => other,
             };
@@ -171,17 +182,37 @@ impl GrammarCompiler {
         let own = OwnMemory::new(&self.num_own).ok_or(RenewError::NoMemory { max: MAX_OWN })?;
         let engine = self.fresh_engine().owned(own);
         let grammar = self.compile_alone(Arc::new(engine), &specification, cancel)?;
-        move_to(matcher, &grammar, None, cancel)
+        move_to(matcher, &grammar, None, &mut replay, cancel)
     }
+
+    /// What accepting a matcher's text again may take, wherever that is tried.
+    pub(super) fn replay_of(&self, matcher: &GrammarMatcher) -> Replay {
+        let of_calls = self
+            .options
+            .limits
+            .max_mask_steps
+            .saturating_mul(MAX_REPLAY_CALLS);
+        let of_tokens =
+            (matcher.num_accepted_tokens() as u64).saturating_mul(REPLAY_STEPS_PER_TOKEN);
+        let max = of_calls.saturating_add(of_tokens);
+        Replay { max, left: max }
+    }
+}
+
+/// Steps for accepting a text again.
+pub(super) struct Replay {
+    max: u64,
+    left: u64,
 }
 
 /// Lets a matcher go on with the same grammar in other memory, where its text and the mask after it
 /// have room there. A token takes `max_steps` there at a time, some times over, unless that is memory
-/// apart.
+/// apart; and all of them no more than `replay` has left.
 pub(super) fn move_to(
     matcher: &mut GrammarMatcher,
     grammar: &CompiledGrammar,
     max_steps: Option<u64>,
+    replay: &mut Replay,
     cancel: &CancelFlag,
 ) -> Result<(), RenewError> {
     let mut moved = matcher.restarted(grammar);
@@ -190,31 +221,50 @@ pub(super) fn move_to(
         if index % TOKENS_PER_LOOK == 0 && cancel.is_cancelled() {
             return Err(CompileError::Cancelled.into());
         }
-        if !patiently(&mut moved, max_steps, |moved| moved.accept_token(token_id))? {
+        if !replay.patiently(&mut moved, max_steps, |moved| moved.accept_token(token_id))? {
             return Err(RenewError::Diverged { token_id, index });
         }
     }
-    patiently(&mut moved, max_steps, |moved| moved.next_token_mask())?;
+    replay.patiently(&mut moved, max_steps, |moved| moved.next_token_mask())?;
     moved.set_allowance_of(matcher);
     *matcher = moved;
     Ok(())
 }
 
-/// Calls a matcher with so many steps at a time.
-fn patiently<T>(
-    matcher: &mut GrammarMatcher,
-    max_steps: Option<u64>,
-    mut call: impl FnMut(&mut GrammarMatcher) -> Result<T, MatcherError>,
-) -> Result<T, MatcherError> {
-    let mut num_attempts = 0;
-    loop {
-        matcher.set_allowance(max_steps);
-        num_attempts += 1;
-        match call(matcher) {
-            Err(MatcherError::AllowanceSpent) if num_attempts < MAX_ATTEMPTS => {
-                matcher.let_others_pass();
+impl Replay {
+    /// Calls a matcher with so many steps at a time, as long as there are some left.
+    fn patiently<T>(
+        &mut self,
+        matcher: &mut GrammarMatcher,
+        max_steps: Option<u64>,
+        mut call: impl FnMut(&mut GrammarMatcher) -> Result<T, MatcherError>,
+    ) -> Result<T, MatcherError> {
+        let mut num_attempts = 0;
+        loop {
+            let granted = match max_steps {
+                Some(max_steps) => {
+                    let granted = max_steps.min(self.left);
+                    matcher.set_allowance(Some(granted));
+                    granted
+                }
+                None => {
+                    matcher.set_patient_allowance(self.left);
+                    self.left
+                }
+            };
+            num_attempts += 1;
+            let outcome = call(matcher);
+            let spent = granted.saturating_sub(matcher.allowance().unwrap_or(0));
+            self.left = self.left.saturating_sub(spent);
+            match outcome {
+                Err(MatcherError::AllowanceSpent) if self.left == 0 => {
+                    return Err(MatcherError::StepsExhausted { max: self.max });
+                }
+                Err(MatcherError::AllowanceSpent) if num_attempts < MAX_ATTEMPTS => {
+                    matcher.let_others_pass();
+                }
+                outcome => return outcome,
             }
-            outcome => return outcome,
         }
     }
 }

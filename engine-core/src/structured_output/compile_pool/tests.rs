@@ -4,8 +4,11 @@ use std::sync::atomic::Ordering;
 
 use crossbeam_channel::{Receiver, unbounded};
 use protocol::{SamplingParams, StructuredOutputsConstraint};
+use structured_output::MatcherError;
 
 use super::super::aside::{Aside, Question};
+use super::super::backend::CompileGrammarError;
+use super::super::compile_job::{JobError, refusal};
 use super::super::request::StructuredOutputRequest;
 use super::super::testing::{EOS, OddBackend, job, job_of};
 use super::*;
@@ -190,7 +193,7 @@ fn question(pool: &CompilePool, pattern: &str) -> (CompileJob, Receiver<Compiled
     let backend = &pool.backend;
     let grammar = backend.compile_grammar(structured_outputs, &[], effort, &job.cancel);
     let grammar = grammar.unwrap().unwrap();
-    let mut request = StructuredOutputRequest::new(grammar, &job.params, None, &[EOS]).unwrap();
+    let mut request = StructuredOutputRequest::unmeasured(grammar, &job.params, None, &[EOS]);
     let question = Question::Mask { tokens_left: 20 };
     request.set_aside(Aside::Question(question));
     job.turn = Turn::first(request.duty());
@@ -209,6 +212,45 @@ fn what_a_running_request_waits_for_has_a_thread_of_its_own() {
     assert_eq!(threads.turns_until_done(Duty::Answer, "[a-z]{3}"), 1);
     let request = answer.try_recv().unwrap().outcome.unwrap();
     assert!(!request.is_aside());
+}
+
+/// Its calls take turns that double, and in the end so many steps together, whatever each may take.
+#[test]
+fn all_that_is_done_for_one_answer_is_bounded() {
+    const NEEDED: u64 = 50_000_000;
+    let threads = ByHand::new();
+    let pattern = format!("needs {NEEDED} steps");
+    let (question, answer) = question(&threads.pool, &pattern);
+    threads.pool.submit_aside(question).unwrap();
+    while threads.done.is_empty() {
+        let duties = [Duty::Answer, Duty::Compile, Duty::Apart];
+        assert!(duties.into_iter().any(|duty| threads.turn(duty)));
+    }
+    let error = answer.try_recv().unwrap().outcome.map(drop).unwrap_err();
+    assert_eq!(error.code, RequestErrorCode::GrammarRefused);
+    let message = &error.message;
+    assert!(message.contains("more than 6000000 steps"), "{message}");
+    let done = NEEDED - threads.backend.left(&pattern);
+    assert!(done > 6_000_000 && done < 14_000_000, "{done}");
+}
+
+#[test]
+fn states_beyond_memory_of_their_own_are_the_requests_error() {
+    let threads = ByHand::new();
+    let (mut job, _answer) = question(&threads.pool, "[a-z]{3}");
+    if let Purpose::Aside(request) = &mut job.purpose {
+        request.num_answer_tokens = 7;
+    }
+    let of = |error| {
+        let error = JobError::Grammar(CompileGrammarError::Matcher(error));
+        refusal(&job.params, &job.purpose, &error)
+    };
+    let refused = of(MatcherError::StatesExhausted { max: 1 });
+    assert_eq!(refused.code, RequestErrorCode::GrammarRefused);
+    assert!(refused.message.contains("(after 7 tokens of the answer)"));
+    // What can't be kept is no fault of the grammar.
+    let spent = of(MatcherError::AllowanceSpent);
+    assert_eq!(spent.code, RequestErrorCode::InternalError);
 }
 
 #[test]
