@@ -166,7 +166,6 @@ fn is_structural_tag(source: &str) -> bool {
 /// Small enough that an input takes milliseconds.
 fn options() -> CompilerOptions {
     CompilerOptions {
-        max_wait: std::time::Duration::from_millis(20),
         cache_bytes: 32 << 20,
         budget: CompileBudget {
             max_states: 50_000,
