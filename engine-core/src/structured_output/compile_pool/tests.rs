@@ -247,7 +247,7 @@ fn states_beyond_memory_of_their_own_are_the_requests_error() {
     };
     let refused = of(MatcherError::StatesExhausted { max: 1 });
     assert_eq!(refused.code, RequestErrorCode::GrammarRefused);
-    assert!(refused.message.contains("(after 7 tokens of the answer)"));
+    assert!(refused.message.contains("after 7 tokens of the answer"));
     // What can't be kept is no fault of the grammar.
     let spent = of(MatcherError::AllowanceSpent);
     assert_eq!(spent.code, RequestErrorCode::InternalError);
