@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use crate::json::{Draft, Whitespace};
 use crate::regex::RegexLimits;
@@ -24,11 +23,6 @@ pub struct CompilerOptions {
     /// [`GrammarCompiler::move_apart`](crate::GrammarCompiler::move_apart). Default none: all are
     /// compiled in the shared memory, as long as that takes.
     pub max_shared_steps: Option<u64>,
-    /// The longest that a matcher's call with an allowance
-    /// ([`GrammarMatcher::set_allowance`](crate::GrammarMatcher::set_allowance)) waits for whoever works in the
-    /// memory that all grammars share: then it has no answer yet. Default 20 ms, many times what work that
-    /// the system doesn't hold up takes.
-    pub max_wait: Duration,
     /// Folder in which indexes of vocabularies are kept, so that the next start reads what this
     /// one had to build: a file of some megabytes per vocabulary, named by its hash, made where it
     /// is missing, damaged or of another version. Default none. A folder that can't be read or
@@ -43,7 +37,6 @@ impl Default for CompilerOptions {
             budget: CompileBudget::default(),
             limits: Limits::default(),
             max_shared_steps: None,
-            max_wait: Duration::from_millis(20),
             index_cache: None,
         }
     }

@@ -1,7 +1,6 @@
 //! The one backend: the crate `structured-output`.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use protocol::StructuredOutputsParams;
 use structured_output::{
@@ -36,19 +35,6 @@ impl FormworkBackend {
     /// # Errors
     /// With so little no grammar works.
     pub fn new(info: TokenizerInfo, cache_bytes: usize) -> Result<Self, CacheTooSmall> {
-        Self::with_max_wait(info, cache_bytes, CompilerOptions::default().max_wait)
-    }
-
-    /// The same; a step of the engine waits for a grammar's work in the shared memory for so long at most,
-    /// and then goes on without its request.
-    ///
-    /// # Errors
-    /// As for [`new`](Self::new).
-    pub fn with_max_wait(
-        info: TokenizerInfo,
-        cache_bytes: usize,
-        max_wait: Duration,
-    ) -> Result<Self, CacheTooSmall> {
         let limits = Limits {
             max_mask_steps: MAX_MASK_STEPS,
             ..Limits::default()
@@ -57,7 +43,6 @@ impl FormworkBackend {
             cache_bytes,
             limits,
             max_shared_steps: Some(SHARED_STEPS),
-            max_wait,
             ..CompilerOptions::default()
         };
         let budget = options.budget;

@@ -1,15 +1,10 @@
 //! A whole engine on the built-in model, stepped by hand.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::time::Duration;
 
 use crossbeam_channel::Sender;
 use engine_core::engine::{AbortRequests, EngineCore, load_engine_core};
 use engine_core::request::Request;
-use engine_core::structured_output::{
-    FormworkBackend, StructuredOutputBackend, StructuredOutputManager,
-};
 use protocol::{
     CacheConfig, EngineConfig, EngineCoreEventType, EngineCoreOutput, EngineCoreRequest,
     FinishReason, JumpForward, LogprobsLists, ModelConfig, RequestError, SamplingParams,
@@ -134,19 +129,6 @@ impl Engine {
             _aborts: aborts,
             steps: 0,
         }
-    }
-
-    /// Steps wait for what works in the memory that grammars share for as long as that takes: who is
-    /// set aside doesn't depend on what else the machine does.
-    pub(crate) fn patient(mut self, setup: &Setup) -> Self {
-        let config = setup.config().structured_outputs_config;
-        let cache_bytes = usize::try_from(config.cache_bytes).unwrap();
-        let info = self.tokenizer.tokenizer_info(4096).unwrap();
-        let backend = FormworkBackend::with_max_wait(info, cache_bytes, Duration::MAX);
-        let backend: Arc<dyn StructuredOutputBackend> = Arc::new(backend.unwrap());
-        let manager = StructuredOutputManager::new(&config, &backend).unwrap();
-        self.core = self.core.with_structured_output(Arc::new(manager));
-        self
     }
 
     pub(crate) fn add(&mut self, request: EngineCoreRequest) {

@@ -169,7 +169,7 @@ fn forced_text_is_the_same_beside_dear_grammars() {
 #[test]
 fn a_step_gives_every_other_request_its_token() {
     let setup = Setup::plain();
-    let mut engine = Engine::new(&setup).patient(&setup);
+    let mut engine = Engine::new(&setup);
     let dear = dear_requests(&engine).swap_remove(0);
     let expected = alone(&setup, std::slice::from_ref(&dear));
     let ordinary = engine.request(

@@ -18,7 +18,6 @@ mod waiting;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
-use std::time::Duration;
 
 use crate::automaton::{Base, GrammarState, TokenAutomaton, TokenStep};
 use crate::compiler::OwnMemory;
@@ -47,8 +46,6 @@ pub(crate) struct Engine {
     num_works: AtomicU64,
     /// The work, by the count before it, that took longer than a call would wait.
     given_up_on: AtomicU64,
-    /// The longest that such a call waits.
-    max_wait: Duration,
     is_closed: AtomicBool,
     /// Where it is apart from the memory that all share.
     apart: Option<Apart>,
@@ -128,7 +125,6 @@ impl Engine {
             num_waiting: AtomicUsize::new(0),
             num_works: AtomicU64::new(1),
             given_up_on: AtomicU64::new(0),
-            max_wait: options.max_wait,
             is_closed: AtomicBool::new(false),
             apart: None,
             index,

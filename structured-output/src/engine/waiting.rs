@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 use super::Engine;
 use crate::automaton::TokenAutomaton;
 
+/// The longest that it waits: many times what work that is not held up takes.
+const LONGEST_WAIT: Duration = Duration::from_millis(20);
+
 /// Between two looks.
 const PAUSE: Duration = Duration::from_micros(50);
 
@@ -28,13 +31,13 @@ impl Engine {
         if is_known_to_last() {
             return None;
         }
-        let started = Instant::now();
+        let deadline = Instant::now() + LONGEST_WAIT;
         self.num_waiting.fetch_add(1, Ordering::Relaxed);
         let automaton = loop {
             if let Some(automaton) = self.try_lock() {
                 break Some(automaton);
             }
-            if started.elapsed() >= self.max_wait {
+            if Instant::now() >= deadline {
                 let work = self.num_works.load(Ordering::Relaxed);
                 self.given_up_on.store(work, Ordering::Relaxed);
                 break None;
