@@ -324,11 +324,7 @@ impl<'a> Compiler<'a> {
             }
             (_, Some(left)) => {
                 let granted = left.min(SHARED_STEPS);
-                // What is apart is for other threads.
-                match request.is_apart() {
-                    true => request.set_allowance(Some(granted)),
-                    false => request.set_patient_allowance(granted),
-                }
+                request.set_allowance(Some(granted));
                 granted
             }
         };

@@ -14,9 +14,8 @@ mod opening;
 mod ready;
 #[cfg(test)]
 mod tests;
-mod waiting;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use crate::automaton::{Base, GrammarState, TokenAutomaton, TokenStep};
@@ -42,10 +41,6 @@ pub(crate) struct Engine {
     ready: ReadyAnswers,
     /// Matchers that wait for the automaton: compilations let them pass.
     num_waiting: AtomicUsize,
-    /// What was done with the automaton, counted.
-    num_works: AtomicU64,
-    /// The work, by the count before it, that took longer than a call would wait.
-    given_up_on: AtomicU64,
     is_closed: AtomicBool,
     /// Where it is apart from the memory that all share.
     apart: Option<Apart>,
@@ -123,8 +118,6 @@ impl Engine {
             automaton: Mutex::new(automaton),
             ready: ReadyAnswers::new(shares.ready),
             num_waiting: AtomicUsize::new(0),
-            num_works: AtomicU64::new(1),
-            given_up_on: AtomicU64::new(0),
             is_closed: AtomicBool::new(false),
             apart: None,
             index,
@@ -202,7 +195,6 @@ impl Engine {
     }
 
     fn note_bytes(&self, automaton: &TokenAutomaton) {
-        self.num_works.fetch_add(1, Ordering::Relaxed);
         self.state_bytes
             .store(automaton.state_bytes(), Ordering::Relaxed);
         self.cache_bytes
@@ -417,12 +409,10 @@ impl Engine {
             .map_or(max_steps, |left| left.min(max_steps));
         let mut fuel = Fuel::new(granted);
         // Where all share, nobody is at work for long; apart, for as long as it takes.
-        let automaton = match (allowance.is_patient(), self.is_apart()) {
-            (true, _) => Some(self.lock_before_compilations()),
-            (false, false) => self.lock_soon(),
-            (false, true) => self.try_lock(),
+        let mut automaton = match self.is_apart() && !allowance.is_patient() {
+            true => self.try_lock().ok_or(MatcherError::AllowanceSpent)?,
+            false => self.lock_before_compilations(),
         };
-        let mut automaton = automaton.ok_or(MatcherError::AllowanceSpent)?;
         self.check_open()?;
         // Noted by whoever had the lock before.
         let before = self.state_bytes();

@@ -1,7 +1,6 @@
 //! What is known and what is apart waits for nobody.
 
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
 
 use crate::{
     CancelFlag, CompilerOptions, GrammarCompiler, GrammarMatcher, GrammarSpecification,
@@ -49,49 +48,6 @@ fn known_answers_are_read_while_another_thread_computes() {
     // Forgotten, they are computed again.
     grammar.engine().clear_caches();
     assert_eq!(walk(), before);
-}
-
-/// A thread that gives way to all others may stand still with the lock, for as long as these like.
-#[test]
-fn nobody_who_may_not_waits_for_long_for_work_in_memory_that_all_share() {
-    let vocab = [b"a".to_vec(), b"b".to_vec(), b"<eos>".to_vec()];
-    let info = TokenizerInfo::new(&vocab, 3, &[2], &[2]).unwrap();
-    let compiler = GrammarCompiler::new(info.into(), CompilerOptions::default());
-    let grammar = compiler.compile_regex("a{1,3}b|b").unwrap();
-    let mut matcher = GrammarMatcher::new(&grammar);
-    matcher.set_allowance(Some(1_000));
-    let spent = Err(MatcherError::AllowanceSpent);
-    let tokens = || matcher.next_token_mask().map(|mask| mask.token_ids());
-    let working = grammar.engine().lock();
-    assert_eq!(tokens(), spent);
-    // Nor twice for the same.
-    let started = Instant::now();
-    let num_looks = (0..).take_while(|_| started.elapsed() < Duration::from_millis(10));
-    assert!(num_looks.map(|_| assert_eq!(tokens(), spent)).count() > 2);
-    assert_eq!(matcher.allowance(), Some(1_000));
-    let mut patient = matcher.fork();
-    patient.set_patient_allowance(1_000);
-    std::thread::scope(|scope| {
-        let waits = scope.spawn(|| patient.next_token_mask().unwrap().token_ids());
-        while grammar.engine().num_waiting.load(Ordering::Relaxed) == 0 {
-            std::thread::yield_now();
-        }
-        drop(working);
-        assert_eq!(waits.join().unwrap(), [0, 1]);
-    });
-    assert_eq!(tokens(), Ok(vec![0, 1]));
-    // For other work it waits again.
-    let mut next = matcher.fork();
-    assert!(next.accept_token(0).unwrap());
-    std::thread::scope(|scope| {
-        let working = grammar.engine().lock();
-        let waits = scope.spawn(|| next.next_token_mask().unwrap().token_ids());
-        while grammar.engine().num_waiting.load(Ordering::Relaxed) == 0 {
-            std::thread::yield_now();
-        }
-        drop(working);
-        assert_eq!(waits.join().unwrap(), [0, 1]);
-    });
 }
 
 /// Waits for ever where a call with an allowance takes the lock.
