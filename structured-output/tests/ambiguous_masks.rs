@@ -9,7 +9,8 @@ mod random_lark;
 use std::sync::Arc;
 
 use structured_output::{
-    CompilerOptions, GrammarCompiler, GrammarMatcher, Limits, MatcherError, TokenizerInfo,
+    CompiledGrammar, CompilerOptions, GrammarCompiler, GrammarMatcher, Limits, MatcherError,
+    TokenizerInfo,
 };
 
 const EOS: u32 = 0;
@@ -125,26 +126,37 @@ fn masks_of_random_ambiguous_grammars_are_exact() {
     assert!(num_masks > 60);
 }
 
+fn compiler(vocab: &[Vec<u8>], max_mask_steps: u64) -> GrammarCompiler {
+    let info = TokenizerInfo::new(vocab, vocab.len(), &[EOS], &[]).unwrap();
+    let options = CompilerOptions {
+        limits: Limits {
+            max_mask_steps,
+            ..Limits::default()
+        },
+        ..CompilerOptions::default()
+    };
+    GrammarCompiler::new(Arc::new(info), options)
+}
+
+/// A matcher after a text, byte by byte.
+#[track_caller]
+fn after(grammar: &CompiledGrammar, source: &str, text: &str) -> GrammarMatcher {
+    let mut matcher = GrammarMatcher::new(grammar);
+    let bytes: Vec<u32> = text.bytes().map(|byte| u32::from(byte) + 1).collect();
+    assert!(matcher.accept_tokens(&bytes).unwrap(), "{source}: {text:?}");
+    matcher
+}
+
 /// At the beginning and after each text: the mask, within so many steps.
 #[test]
 fn masks_of_ambiguous_grammars_take_few_steps_and_are_exact() {
     let vocab = vocabulary();
     assert!(vocab.len() > 12_000);
-    let info = TokenizerInfo::new(&vocab, vocab.len(), &[EOS], &[]).unwrap();
-    let options = CompilerOptions {
-        limits: Limits {
-            max_mask_steps: 150_000,
-            ..Limits::default()
-        },
-        ..CompilerOptions::default()
-    };
-    let compiler = GrammarCompiler::new(Arc::new(info), options);
+    let compiler = compiler(&vocab, 150_000);
     for (source, texts) in CASES {
         let grammar = compiler.compile_lark(source).unwrap();
         for text in texts {
-            let mut matcher = GrammarMatcher::new(&grammar);
-            let bytes: Vec<u32> = text.bytes().map(|byte| u32::from(byte) + 1).collect();
-            assert!(matcher.accept_tokens(&bytes).unwrap(), "{source}: {text:?}");
+            let matcher = after(&grammar, source, text);
             let mask = matcher.next_token_mask();
             let mask = mask.unwrap_or_else(|error| panic!("{source}: {text:?}: {error}"));
             for (id, token) in (0..).zip(&vocab).skip(1) {
@@ -188,21 +200,11 @@ const MANY_WAYS: [(&str, &[&str]); 4] = [
 #[test]
 fn masks_of_texts_that_are_read_in_very_many_ways_are_exact() {
     let vocab = vocabulary();
-    let info = TokenizerInfo::new(&vocab, vocab.len(), &[EOS], &[]).unwrap();
-    let options = CompilerOptions {
-        limits: Limits {
-            max_mask_steps: 400_000,
-            ..Limits::default()
-        },
-        ..CompilerOptions::default()
-    };
-    let compiler = GrammarCompiler::new(Arc::new(info), options);
+    let compiler = compiler(&vocab, 400_000);
     for (source, texts) in MANY_WAYS {
         let grammar = compiler.compile_lark(source).unwrap();
         for text in texts {
-            let mut matcher = GrammarMatcher::new(&grammar);
-            let bytes: Vec<u32> = text.bytes().map(|byte| u32::from(byte) + 1).collect();
-            assert!(matcher.accept_tokens(&bytes).unwrap(), "{source}: {text:?}");
+            let matcher = after(&grammar, source, text);
             let mask = matcher.next_token_mask();
             let mask = mask.unwrap_or_else(|error| panic!("{source}: {text:?}: {error}"));
             let mut num_told = 0;

@@ -320,21 +320,7 @@ impl Logic {
         known: &mut HashMap<FormulaId, FormulaId>,
         change: &mut impl FnMut(&mut Self, FormulaId) -> FormulaId,
     ) -> FormulaId {
-        if let Some(&known) = known.get(&id) {
-            return known;
-        }
-        let changed = match self.formula(id) {
-            Formula::All(list) | Formula::Any(list) => {
-                let all = matches!(self.formula(id), Formula::All(_));
-                let list = list.clone();
-                self.count(list.len());
-                let list: Vec<_> = list.iter().map(|&id| self.map(id, known, change)).collect();
-                self.combine(&list, all)
-            }
-            _ => change(self, id),
-        };
-        known.insert(id, changed);
-        changed
+        self.map_where(id, known, &|_, _| true, change)
     }
 
     /// A formula with each of its conditions on the next value changed, for those of which the change is
@@ -345,7 +331,31 @@ impl Logic {
         known: &mut HashMap<FormulaId, FormulaId>,
         truth: &impl Fn(NodeId) -> Option<bool>,
     ) -> FormulaId {
-        if !self.facts(id).has_value {
+        let has_value = |logic: &Self, id| logic.facts(id).has_value;
+        self.map_where(
+            id,
+            known,
+            &has_value,
+            &mut |logic, id| match logic.formula(id) {
+                Formula::Value(node) => match truth(*node) {
+                    Some(true) => TRUE,
+                    Some(false) => FALSE,
+                    None => id,
+                },
+                _ => id,
+            },
+        )
+    }
+
+    /// A formula with each leaf changed, but for the parts that aren't looked at.
+    fn map_where(
+        &mut self,
+        id: FormulaId,
+        known: &mut HashMap<FormulaId, FormulaId>,
+        is_looked_at: &impl Fn(&Self, FormulaId) -> bool,
+        change: &mut impl FnMut(&mut Self, FormulaId) -> FormulaId,
+    ) -> FormulaId {
+        if !is_looked_at(self, id) {
             return id;
         }
         if let Some(&known) = known.get(&id) {
@@ -358,16 +368,11 @@ impl Logic {
                 self.count(list.len());
                 let list: Vec<_> = list
                     .iter()
-                    .map(|&id| self.map_values(id, known, truth))
+                    .map(|&id| self.map_where(id, known, is_looked_at, change))
                     .collect();
                 self.combine(&list, all)
             }
-            Formula::Value(node) => match truth(*node) {
-                Some(true) => TRUE,
-                Some(false) => FALSE,
-                None => id,
-            },
-            _ => id,
+            _ => change(self, id),
         };
         known.insert(id, changed);
         changed

@@ -272,6 +272,7 @@ impl Lexicon {
 mod tests {
     use super::super::byte_set::ByteSet;
     use super::super::fuel::Fuel;
+    use super::super::testing::{numbers_below, short_texts};
     use super::*;
 
     fn accepts(l: &mut Lexicon, mut expr: ExprId, text: &[u8]) -> bool {
@@ -285,17 +286,8 @@ mod tests {
     /// Long lists of alternatives that differ in counters mean what each of them means.
     #[test]
     fn merged_alternatives_mean_what_they_meant() {
-        let mut seed = 7_u64;
-        let mut next = |below: u32| {
-            seed ^= seed << 13;
-            seed ^= seed >> 7;
-            seed ^= seed << 17;
-            (seed % u64::from(below)) as u32
-        };
-        let texts: Vec<Vec<u8>> = (0..=7)
-            .flat_map(|len| (0..1_u32 << len).map(move |bits| (len, bits)))
-            .map(|(len, bits)| (0..len).map(|at| b'a' + (bits >> at & 1) as u8).collect())
-            .collect();
+        let mut next = numbers_below(7);
+        let texts = short_texts();
         let mut num_merged = 0;
         for _ in 0..150 {
             let mut l = Lexicon::new(Vec::new(), 8);

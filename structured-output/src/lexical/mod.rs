@@ -25,6 +25,7 @@
 //! | `texts` | which languages hold runs of characters |
 //! | `saturate` | counters cut to what one token can tell apart |
 //! | `unicode` | sets of code points as UTF-8 |
+//! | `testing` | what tests have in common |
 //!
 //! Nothing here recurses: expressions may be as deep as the input that made them.
 
@@ -48,6 +49,8 @@ mod row;
 mod rows;
 mod saturate;
 pub(crate) mod search;
+#[cfg(test)]
+mod testing;
 mod texts;
 mod unicode;
 

@@ -149,6 +149,7 @@ impl Lexicon {
 mod tests {
     use super::super::arena::UNBOUNDED;
     use super::super::byte_set::ByteSet;
+    use super::super::testing::{numbers_below, short_texts};
     use super::*;
 
     /// Where strings of an expression that begin at one of some places of a text end, a bit for each: read from
@@ -188,17 +189,8 @@ mod tests {
 
     #[test]
     fn what_is_dropped_is_held() {
-        let mut seed = 11_u64;
-        let mut next = |below: u32| {
-            seed ^= seed << 13;
-            seed ^= seed >> 7;
-            seed ^= seed << 17;
-            (seed % u64::from(below)) as u32
-        };
-        let texts: Vec<Vec<u8>> = (0..=7)
-            .flat_map(|len| (0..1_u32 << len).map(move |bits| (len, bits)))
-            .map(|(len, bits)| (0..len).map(|at| b'a' + (bits >> at & 1) as u8).collect())
-            .collect();
+        let mut next = numbers_below(11);
+        let texts = short_texts();
         let mut num_dropped = [0, 0];
         for _ in 0..250 {
             let mut l = Lexicon::new(Vec::new(), 8);
