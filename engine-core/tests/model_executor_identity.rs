@@ -7,7 +7,7 @@ mod random_checkpoint;
 
 use std::path::Path;
 
-use engine_core::model_executor::ForwardInput;
+use engine_core::model_executor::{ForwardInput, LOGITS_PER_MAXIMUM};
 use model_runner::{Runner, Sequence, WeightOptions, bits};
 use protocol::{BackendKind, Dtype, KvCacheDtype, Quantization};
 use random_checkpoint::{ARCHITECTURES, Random, RandomCheckpoint};
@@ -225,6 +225,12 @@ fn a_row_does_not_depend_on_which_rows_are_kept() {
                 .model
                 .compute_logits_of(&order, &[], &mut some)
                 .unwrap();
+            let maxima = runner.model.logits_maxima().unwrap_or_default();
+            let expected = some.chunks_exact(203).flat_map(|row| {
+                let of_chunk = |chunk: &[f32]| chunk.iter().copied().fold(f32::MIN, f32::max);
+                row.chunks(LOGITS_PER_MAXIMUM).map(of_chunk)
+            });
+            assert_eq!(maxima, expected.collect::<Vec<f32>>());
             for (row, some) in order.iter().zip(some.chunks_exact(203)) {
                 assert_eq!(bits(some), bits(&logits[row * 203..][..203]), "row {row}");
             }

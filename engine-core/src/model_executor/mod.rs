@@ -96,6 +96,13 @@ pub trait CausalLm: Send {
         Ok(())
     }
 
+    /// The largest of each [`LOGITS_PER_MAXIMUM`] logits that the last call of
+    /// [`Self::compute_logits_of`] wrote, `[rows, ceil(vocab_size / LOGITS_PER_MAXIMUM)]`, where the model
+    /// noted them while it had the logits at hand. NaN where one of the logits is.
+    fn logits_maxima(&self) -> Option<&[f32]> {
+        None
+    }
+
     /// Logits of one row for chosen token ids, bit-identical on the CPU backend to the same
     /// entries of [`Self::compute_logits`]. Costs a share of the head's work by their number.
     ///
@@ -114,6 +121,9 @@ pub trait CausalLm: Send {
     /// Width of the hidden states.
     fn hidden_size(&self) -> usize;
 }
+
+/// Logits of which [`CausalLm::logits_maxima`] has the largest.
+pub const LOGITS_PER_MAXIMUM: usize = 32;
 
 /// Bytes of weights below which quantizing them takes no time that anyone would notice.
 pub const WEIGHT_CACHE_BYTES: u64 = 64 << 20;

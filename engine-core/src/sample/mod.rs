@@ -51,5 +51,6 @@ pub use mask::RowMask;
 pub use metadata::{RequestSamplingState, VocabSizes};
 pub use noise::Noise;
 pub use params::check_params;
+pub use row::KnownLogits;
 pub use sampler::{Sampler, SamplerOutputRow, SamplerScratch};
 pub(crate) use sequence_matcher::SequenceMatcher;

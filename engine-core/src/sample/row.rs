@@ -4,6 +4,18 @@ use std::cmp::Ordering;
 
 use super::noise::BLOCK;
 use super::sum_exp::{LANES, sum_exp_of_blocks};
+use crate::model_executor::LOGITS_PER_MAXIMUM;
+
+/// What is known of a row before it is read.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum KnownLogits<'a> {
+    /// Nothing.
+    Nothing,
+    /// The largest of each [`LOGITS_PER_MAXIMUM`] logits in order, NaN where one of them is.
+    Maxima(&'a [f32]),
+    /// The grammar's mask leaves these tokens, and all other logits are -inf already.
+    Only(&'a [u32]),
+}
 
 /// A token and its logit.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -47,6 +59,88 @@ impl BlockMaxima {
             self.max = larger(max, self.max);
             self.num_nans += num_nans;
         }
+    }
+
+    /// As [`Self::read`], from what is known of the row where that is enough.
+    pub(super) fn read_known(&mut self, row: &[f32], known: KnownLogits<'_>) {
+        let is_told = match known {
+            KnownLogits::Nothing => false,
+            KnownLogits::Maxima(maxima) => self.join(row, maxima),
+            KnownLogits::Only(token_ids) => self.read_only(row, token_ids),
+        };
+        if !is_told {
+            self.read(row);
+        }
+    }
+
+    /// From the largest of each [`LOGITS_PER_MAXIMUM`] logits; `false` where these don't tell.
+    fn join(&mut self, row: &[f32], maxima: &[f32]) -> bool {
+        const PER_BLOCK: usize = BLOCK / LOGITS_PER_MAXIMUM;
+        // Behind the last whole block there may be logits of no token.
+        let (whole, rest) = row.as_chunks::<BLOCK>();
+        let Some(maxima) = maxima.as_chunks::<PER_BLOCK>().0.get(..whole.len()) else {
+            return false;
+        };
+        if maxima.as_flattened().iter().any(|maximum| maximum.is_nan()) {
+            return false;
+        }
+        let of_block = |maxima: &[f32; PER_BLOCK]| largest(maxima);
+        self.blocks.clear();
+        self.blocks.extend(maxima.iter().map(of_block));
+        self.num_nans = 0;
+        if !rest.is_empty() {
+            let (max, num_nans) = max_and_nans(rest);
+            self.blocks.push(max);
+            self.num_nans = num_nans;
+        }
+        self.max = largest(&self.blocks);
+        true
+    }
+
+    /// Of a row in which these alone may be more than -inf, ascending. `false` where one lies outside.
+    fn read_only(&mut self, row: &[f32], token_ids: &[u32]) -> bool {
+        self.blocks.clear();
+        self.blocks
+            .resize(row.len().div_ceil(BLOCK), f32::NEG_INFINITY);
+        self.num_nans = 0;
+        for &token_id in token_ids {
+            let token = token_id as usize;
+            let (Some(&logit), Some(block)) = (row.get(token), self.blocks.get_mut(token / BLOCK))
+            else {
+                return false;
+            };
+            self.num_nans += u32::from(logit.is_nan());
+            *block = larger(logit, *block);
+        }
+        self.max = largest(&self.blocks);
+        true
+    }
+
+    /// After a bitmask was applied to the row, which has no NaN: reads the blocks again of which it leaves
+    /// a part.
+    pub(super) fn read_masked(&mut self, row: &[f32], bitmask: &[u32]) {
+        let words = bitmask.chunks(BLOCK / 32);
+        for ((block, max), words) in row.chunks(BLOCK).zip(&mut self.blocks).zip(words) {
+            if words.iter().all(|&word| word == 0) {
+                *max = f32::NEG_INFINITY;
+            } else if words.iter().any(|&word| word != u32::MAX) {
+                *max = max_and_nans(block).0;
+            }
+        }
+        self.max = largest(&self.blocks);
+    }
+
+    /// After some logits of the row, which has no NaN, were masked: reads their blocks again.
+    pub(super) fn read_again(&mut self, row: &[f32], token_ids: &[u32]) {
+        for &token_id in token_ids {
+            let index = token_id as usize / BLOCK;
+            if let Some(block) = row.chunks(BLOCK).nth(index)
+                && let Some(max) = self.blocks.get_mut(index)
+            {
+                *max = max_and_nans(block).0;
+            }
+        }
+        self.max = largest(&self.blocks);
     }
 
     /// Replaces NaN by -inf and +inf by the largest finite number, where the row has any, so
@@ -169,6 +263,13 @@ fn max_and_nans(block: &[f32]) -> (f32, u32) {
             .fold(f32::NEG_INFINITY, |a, b| larger(b, a)),
         nans.iter().sum(),
     )
+}
+
+/// The largest of some that are no NaN; -inf where there are none.
+fn largest(values: &[f32]) -> f32 {
+    values
+        .iter()
+        .fold(f32::NEG_INFINITY, |max, &value| larger(value, max))
 }
 
 /// The larger one, `otherwise` where `value` is NaN. One instruction, unlike `f32::max`.

@@ -10,7 +10,7 @@ use super::mask::{MASKED, Masking, RowMask, keep_only};
 use super::metadata::{RequestSamplingState, VocabSizes};
 use super::noise::Noise;
 use super::random_sample::random_sample;
-use super::row::{BlockMaxima, Candidate};
+use super::row::{BlockMaxima, Candidate, KnownLogits};
 use super::topk_topp::{Cutoff, Filters, cutoff};
 
 /// The token of one row and what was asked for besides.
@@ -87,6 +87,21 @@ impl Sampler {
         mask: Option<RowMask<'_>>,
         scratch: &mut SamplerScratch,
     ) -> Result<SamplerOutputRow, SampleError> {
+        self.sample_known_row(logits, KnownLogits::Nothing, state, mask, scratch)
+    }
+
+    /// The same of a row of which something is known, which is then read less often or not at all.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn sample_known_row(
+        &self,
+        logits: &mut [f32],
+        known: KnownLogits<'_>,
+        state: &RequestSamplingState,
+        mask: Option<RowMask<'_>>,
+        scratch: &mut SamplerScratch,
+    ) -> Result<SamplerOutputRow, SampleError> {
         let SamplerScratch {
             maxima,
             raw,
@@ -95,7 +110,7 @@ impl Sampler {
             saved,
         } = scratch;
         let row = self.tokens_of(logits)?;
-        read_models_logits(row, maxima)?;
+        read_models_logits(row, known, maxima)?;
         let num_nans = maxima.num_nans;
         if let Some(mask) = mask {
             constrain(row, mask, state, maxima, saved)?;
@@ -176,7 +191,7 @@ impl Sampler {
             ..
         } = scratch;
         let row = self.tokens_of(logits)?;
-        read_models_logits(row, maxima)?;
+        read_models_logits(row, KnownLogits::Nothing, maxima)?;
         let requested = RequestedLogprobs::of_prompt(params).unwrap_or(RequestedLogprobs::Top(0));
         let normalised = is_normalised(self.logprobs_mode);
         Ok(gather(
@@ -201,8 +216,12 @@ impl Sampler {
 }
 
 /// Makes the row ordered (see [`BlockMaxima::make_ordered`]); an error where nothing is finite.
-fn read_models_logits(row: &mut [f32], maxima: &mut BlockMaxima) -> Result<(), SampleError> {
-    maxima.read(row);
+fn read_models_logits(
+    row: &mut [f32],
+    known: KnownLogits<'_>,
+    maxima: &mut BlockMaxima,
+) -> Result<(), SampleError> {
+    maxima.read_known(row, known);
     maxima.make_ordered(row);
     if maxima.max == MASKED {
         let (num_nans, num_tokens) = (maxima.num_nans, row.len());
@@ -230,19 +249,24 @@ fn constrain(
                 return Err(SampleError::BitmaskWidth { expected, found });
             }
             apply_token_bitmask_inplace(row, bitmask);
+            maxima.read_masked(row, bitmask);
             Masking::Applied
         }
-        RowMask::Only(ids) => keep_only(row, ids, saved),
+        RowMask::Only(ids) => {
+            let masking = keep_only(row, ids, saved);
+            maxima.read(row);
+            masking
+        }
         RowMask::Without(ids) => {
             for &id in ids {
                 if let Some(logit) = row.get_mut(id as usize) {
                     *logit = MASKED;
                 }
             }
+            maxima.read_again(row, ids);
             Masking::Applied
         }
     };
-    maxima.read(row);
     if masking == Masking::Restored || maxima.max == MASKED {
         let output_index = state.output_token_ids().len();
         return Err(SampleError::GrammarMaskEmpty {

@@ -59,8 +59,11 @@ pub struct ModelRunner {
     pub(super) enable_sparse_head: bool,
     pub(super) requests: HashMap<RequestId, CachedRequestState>,
     input_batch: InputBatch,
-    /// `[LOGITS_ROWS, vocab_size]`.
+    /// `[LOGITS_ROWS, vocab_size]`. Rows of which all logits are computed lie in front, those of few at
+    /// the end.
     pub(super) logits: Vec<f32>,
+    /// Which rows of `logits` are all -inf, `[LOGITS_ROWS]`.
+    pub(super) blank_slots: Vec<bool>,
     /// Logits of a row of which few are needed.
     pub(super) few_logits: Vec<f32>,
     /// One per thread of the pool.
@@ -114,6 +117,7 @@ impl ModelRunner {
         };
         Self {
             logits: vec![0.0; LOGITS_ROWS * vocab.logits],
+            blank_slots: vec![false; LOGITS_ROWS],
             few_logits: Vec::new(),
             scratches: (0..pool.num_threads()).map(|_| Mutex::default()).collect(),
             input_batch: InputBatch::new(config.block_size, config.max_model_len),

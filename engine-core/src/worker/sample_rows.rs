@@ -9,10 +9,11 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::core::sched::output::{GrammarOutput, ModelRunnerOutput, RequestMasks};
 use crate::lock::lock;
-use crate::model_executor::ModelError;
+use crate::model_executor::{LOGITS_PER_MAXIMUM, ModelError};
 use crate::panic_message::panic_message;
 use crate::sample::{
-    LogprobsRow, RequestSamplingState, RowMask, Sampler, SamplerOutputRow, SamplerScratch,
+    KnownLogits, LogprobsRow, RequestSamplingState, RowMask, Sampler, SamplerOutputRow,
+    SamplerScratch,
 };
 use crate::structured_output::TokenMask;
 use crate::worker::model_runner::{
@@ -52,6 +53,8 @@ struct Group<'a> {
     heads: &'a [Head<'a>],
     /// Of each row; empty where its head needs none.
     logits: Vec<&'a mut [f32]>,
+    /// What the model noted of each row while it computed it.
+    maxima: Vec<Option<&'a [f32]>>,
     /// Of the first rows; those behind the last token have none.
     results: Vec<RowResult>,
 }
@@ -78,6 +81,7 @@ impl ModelRunner {
             let slots = self.compute_heads(first_row, &heads)?;
             let slice = &rows[first_row..end];
             let results = self.sample_slice(scheduled, slice, &heads, &slots, grammar_output)?;
+            self.blank_few(&heads, &slots);
             for (request, results) in results {
                 for result in results {
                     self.take_result(&scheduled[request], request, result, output);
@@ -146,7 +150,8 @@ impl ModelRunner {
 
     /// Computes what `heads` need; the first belongs to row `first_row` of the batch. Returns the row
     /// of `self.logits` that each has got, if any: the full ones come first, so that the head's
-    /// weights are read once for all of them. Logits that are not needed are -inf.
+    /// weights are read once for all of them, and those of few logits last, in rows that mostly are
+    /// blank. Logits that are not needed are -inf.
     fn compute_heads(
         &mut self,
         first_row: usize,
@@ -166,8 +171,9 @@ impl ModelRunner {
         }
         let full: Vec<usize> = full.iter().map(|index| first_row + index).collect();
         let logits = &mut self.logits[..full.len() * width];
+        self.blank_slots[..full.len()].fill(false);
         self.model.compute_logits_of(&full, &bitmasks, logits)?;
-        let mut num_slots = full.len();
+        let mut slot = LOGITS_ROWS;
         for (index, head) in heads.iter().enumerate() {
             let Head::Few(token_ids) = head else {
                 continue;
@@ -176,15 +182,33 @@ impl ModelRunner {
             few.resize(token_ids.len(), 0.0);
             self.model
                 .compute_logits_for(first_row + index, token_ids, few)?;
-            let logits = &mut self.logits[num_slots * width..(num_slots + 1) * width];
-            logits.fill(f32::NEG_INFINITY);
+            slot -= 1;
+            let logits = &mut self.logits[slot * width..(slot + 1) * width];
+            if !std::mem::take(&mut self.blank_slots[slot]) {
+                logits.fill(f32::NEG_INFINITY);
+            }
             for (&token_id, logit) in token_ids.iter().zip(few) {
                 logits[token_id as usize] = *logit;
             }
-            slots[index] = Some(num_slots);
-            num_slots += 1;
+            slots[index] = Some(slot);
         }
         Ok(slots)
+    }
+
+    /// Blanks the rows that have few logits, after they were sampled: whatever a request asks for, what
+    /// was -inf stays so.
+    fn blank_few(&mut self, heads: &[Head<'_>], slots: &[Option<usize>]) {
+        let width = self.vocab.logits;
+        for (head, slot) in heads.iter().zip(slots) {
+            if let (Head::Few(token_ids), &Some(slot)) = (head, slot) {
+                let logits = &mut self.logits[slot * width..(slot + 1) * width];
+                for &token_id in *token_ids {
+                    logits[token_id as usize] = f32::NEG_INFINITY;
+                }
+                debug_assert!(logits.iter().all(|&logit| logit == f32::NEG_INFINITY));
+                self.blank_slots[slot] = true;
+            }
+        }
     }
 
     /// Samples a slice of rows, whose logits lie at `slots` of `self.logits`, in parallel. Returns the
@@ -199,6 +223,11 @@ impl ModelRunner {
     ) -> Result<Vec<(usize, Vec<RowResult>)>, ModelRunnerError> {
         let logits = self.logits.chunks_exact_mut(self.vocab.logits);
         let mut logits: Vec<Option<&mut [f32]>> = logits.map(Some).collect();
+        let num_maxima = self.vocab.logits.div_ceil(LOGITS_PER_MAXIMUM).max(1);
+        let maxima: Vec<&[f32]> = match self.model.logits_maxima() {
+            Some(maxima) => maxima.chunks(num_maxima).collect(),
+            None => Vec::new(),
+        };
         let mut groups = Vec::new();
         let mut first = 0;
         for rows in rows.chunk_by(belong_together) {
@@ -211,6 +240,10 @@ impl ModelRunner {
                 rows,
                 heads: &heads[first..end],
                 logits: own_logits.collect(),
+                maxima: slots[first..end]
+                    .iter()
+                    .map(|slot| slot.and_then(|slot| maxima.get(slot).copied()))
+                    .collect(),
                 results: Vec::new(),
             }));
             first = end;
@@ -288,7 +321,8 @@ impl Group<'_> {
         scratch: &mut SamplerScratch,
     ) {
         let mut ahead: Option<RequestSamplingState> = None;
-        for ((row, head), logits) in self.rows.iter().zip(self.heads).zip(&mut self.logits) {
+        let rows = self.rows.iter().zip(self.heads);
+        for (((row, head), logits), maxima) in rows.zip(&mut self.logits).zip(&self.maxima) {
             let state = ahead.as_ref().unwrap_or(&request.sampling_state);
             let result = match row.purpose {
                 RowPurpose::PromptLogprobs { target_token_id } => sampler
@@ -302,8 +336,13 @@ impl Group<'_> {
                     let sampled = match head {
                         Head::Unsampled => return,
                         Head::Given(token_id) => Ok(SamplerOutputRow::given(*token_id, state)),
-                        Head::Few(_) | Head::Full(_) => {
-                            sampler.sample_row(logits, state, mask, scratch)
+                        Head::Few(token_ids) => {
+                            let known = KnownLogits::Only(token_ids);
+                            sampler.sample_known_row(logits, known, state, None, scratch)
+                        }
+                        Head::Full(_) => {
+                            let known = maxima.map_or(KnownLogits::Nothing, KnownLogits::Maxima);
+                            sampler.sample_known_row(logits, known, state, mask, scratch)
                         }
                     };
                     sampled.map(RowOutput::Sampled)

@@ -61,6 +61,10 @@ impl CausalLm for TimedModel {
         })
     }
 
+    fn logits_maxima(&self) -> Option<&[f32]> {
+        self.model.logits_maxima()
+    }
+
     fn compute_logits_for(
         &mut self,
         row: usize,

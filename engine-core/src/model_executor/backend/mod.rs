@@ -274,7 +274,8 @@ pub(crate) trait Backend: Send + Sized + 'static {
 
     /// Logits `[rows.len(), vocab_size]` of some rows of `hidden`. `bitmasks` are those rows' grammar
     /// masks: a backend whose logits are not in the host's memory applies them before they come there;
-    /// others leave that to the sampler.
+    /// others leave that to the sampler. `maxima` are empty, and may be left so, or get what
+    /// [`CausalLm::logits_maxima`](crate::model_executor::CausalLm::logits_maxima) says.
     fn lm_head(
         &mut self,
         hidden: &Self::Activation,
@@ -282,6 +283,7 @@ pub(crate) trait Backend: Send + Sized + 'static {
         head: &Self::Matrix,
         bitmasks: &[Option<&[u32]>],
         logits: &mut [f32],
+        maxima: &mut Vec<f32>,
     ) -> Result<(), ModelError>;
 
     /// Logits of one row of `hidden` for chosen token ids, equal to those of [`Self::lm_head`].

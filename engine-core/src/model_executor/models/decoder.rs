@@ -233,6 +233,7 @@ impl<B: Backend, F: Family> LoadedWeights for DecoderWeights<B, F> {
             buffers,
             written: WrittenSlots::new(limits),
             num_logits_rows: 0,
+            logits_maxima: Vec::new(),
         }))
     }
 }
@@ -248,6 +249,8 @@ struct Decoder<B: Backend, F: Family> {
     written: WrittenSlots,
     /// Rows that the last batch left in `normed` for the LM head.
     num_logits_rows: usize,
+    /// See [`CausalLm::logits_maxima`]; empty where they are not known.
+    logits_maxima: Vec<f32>,
 }
 
 impl<B: Backend, F: Family> Decoder<B, F> {
@@ -283,14 +286,23 @@ impl<B: Backend, F: Family> Decoder<B, F> {
         bitmasks: &[Option<&[u32]>],
         logits: &mut [f32],
     ) -> Result<(), ModelError> {
+        self.logits_maxima.clear();
         let expected = rows.len().saturating_mul(self.weights.config.vocab_size);
         self.check_logits(&rows, logits.len(), expected)?;
         if rows.is_empty() {
             return Ok(());
         }
         let (backend, head) = self.weights.head();
-        backend.lm_head(&self.buffers.normed, rows, head, bitmasks, logits)?;
-        // Leaves a masked logit finite; whoever samples masks it again.
+        let maxima = &mut self.logits_maxima;
+        backend.lm_head(&self.buffers.normed, rows, head, bitmasks, logits, maxima)?;
+        self.softcap(logits)
+    }
+
+    /// Caps the logits of the LM head. Leaves a masked one finite; whoever samples masks it again.
+    fn softcap(&mut self, logits: &mut [f32]) -> Result<(), ModelError> {
+        if self.weights.config.final_logit_softcapping.is_some() {
+            self.logits_maxima.clear();
+        }
         self.weights.softcap(logits)
     }
 }
@@ -350,6 +362,7 @@ impl<B: Backend, F: Family> CausalLm for Decoder<B, F> {
         bitmasks: &[Option<&[u32]>],
         logits: &mut [f32],
     ) -> Result<(), ModelError> {
+        self.logits_maxima.clear();
         let (Some(&first), Some(&last)) = (rows.first(), rows.last()) else {
             return Ok(());
         };
@@ -363,8 +376,13 @@ impl<B: Backend, F: Family> CausalLm for Decoder<B, F> {
         // The last block's output was added to the stream: its buffer is free until the next batch.
         let Buffers { normed, delta, .. } = &mut self.buffers;
         backend.copy_rows(normed, rows, delta)?;
-        backend.lm_head(delta, 0..rows.len(), head, bitmasks, logits)?;
-        self.weights.softcap(logits)
+        let maxima = &mut self.logits_maxima;
+        backend.lm_head(delta, 0..rows.len(), head, bitmasks, logits, maxima)?;
+        self.softcap(logits)
+    }
+
+    fn logits_maxima(&self) -> Option<&[f32]> {
+        (!self.logits_maxima.is_empty()).then_some(&self.logits_maxima)
     }
 
     fn compute_logits_for(

@@ -3,8 +3,9 @@
 use proptest::prelude::*;
 use protocol::{LogprobsMode, SamplingParams, ThinkingTokens};
 
-use super::super::{Sampler, SamplerScratch, VocabSizes};
+use super::super::{KnownLogits, RowMask, Sampler, SamplerScratch, VocabSizes};
 use super::{any_row, greedy, sample, state_of};
+use crate::model_executor::LOGITS_PER_MAXIMUM;
 
 fn seeded(seed: u64) -> SamplingParams {
     SamplingParams {
@@ -276,5 +277,59 @@ proptest! {
         let sparse = sample(&row_with(&|_| f32::NEG_INFINITY), &state, None);
         prop_assert!(allowed(full.token_id as usize));
         prop_assert_eq!(full, sparse);
+    }
+
+    #[test]
+    fn what_is_known_of_a_row_changes_nothing(
+        params in any_params(),
+        mut row in prop::collection::vec(
+            prop_oneof![
+                30 => -3.0..3.0f32, 5 => Just(f32::NEG_INFINITY), 1 => Just(f32::INFINITY), 1 => Just(f32::NAN),
+            ],
+            1..300,
+        ),
+        padding in prop::collection::vec(0.0..9.0f32, 0..70),
+        words in prop::collection::vec(
+            prop_oneof![4 => any::<u32>(), 4 => Just(u32::MAX), 2 => Just(0)], 12,
+        ),
+        kind in 0..4,
+        ids in prop::collection::btree_set(0..300u32, 1..20),
+    ) {
+        let vocab = VocabSizes { logits: row.len() + padding.len(), tokenizer: row.len() };
+        let ids: Vec<u32> = ids.into_iter().filter(|&id| (id as usize) < row.len()).collect();
+        let mask = match kind {
+            0 => None,
+            1 => Some(RowMask::Bitmask(&words)),
+            2 => Some(RowMask::Without(&ids)),
+            _ => Some(RowMask::Only(&ids)),
+        };
+        let state = state_of(params, &[1, 2], &[3]);
+        let sampler = Sampler::new(vocab, LogprobsMode::RawLogprobs);
+        let sample = |logits: &[f32], known, mask| {
+            let mut logits = logits.to_vec();
+            let mut scratch = SamplerScratch::default();
+            let row = sampler.sample_known_row(&mut logits, known, &state, mask, &mut scratch);
+            row.map_err(|error| error.to_string())
+        };
+        let num_tokens = row.len();
+        row.extend(padding);
+        let plain = sample(&row, KnownLogits::Nothing, mask);
+        let maxima: Vec<f32> = row.chunks(LOGITS_PER_MAXIMUM).map(|logits| {
+            match logits.iter().any(|logit| logit.is_nan()) {
+                true => f32::NAN,
+                false => logits.iter().copied().fold(f32::NEG_INFINITY, f32::max),
+            }
+        }).collect();
+        prop_assert_eq!(&sample(&row, KnownLogits::Maxima(&maxima), mask), &plain);
+
+        let is_kept = |&id: &usize| ids.contains(&(id as u32));
+        let few: Vec<f32> = (0..row.len())
+            .map(|id| if is_kept(&id) { row[id] } else { f32::NEG_INFINITY })
+            .collect();
+        prop_assert!(num_tokens <= few.len());
+        prop_assert_eq!(
+            sample(&few, KnownLogits::Only(&ids), None),
+            sample(&few, KnownLogits::Nothing, None)
+        );
     }
 }

@@ -503,6 +503,7 @@ impl Backend for CandleBackend {
         head: &Linear,
         bitmasks: &[Option<&[u32]>],
         logits: &mut [f32],
+        _: &mut Vec<f32>,
     ) -> Result<(), ModelError> {
         let product = linear(&hidden.narrow(0, rows.start, rows.len())?, head)?;
         let product = apply_token_bitmasks(product, bitmasks)?;

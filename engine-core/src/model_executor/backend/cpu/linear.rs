@@ -197,9 +197,14 @@ impl PackedMatrix {
         })
     }
 
+    /// Whether it is several matrices.
+    pub(crate) fn is_stacked(&self) -> bool {
+        matches!(self, Self::Stacked(_))
+    }
+
     /// Whether [`Outputs::Gated`] may be asked of it.
     pub(crate) fn is_gateable(&self) -> bool {
-        !matches!(self, Self::Stacked(_)) && panels::is_gateable(self.out_features())
+        !self.is_stacked() && panels::is_gateable(self.out_features())
     }
 
     /// Writes row `feature` of the matrix, as a table of embeddings is read.
@@ -349,6 +354,12 @@ impl Conversion {
 pub(crate) enum Outputs<'a> {
     /// All of every row, rows at this stride.
     All { stride: usize },
+    /// The same, and the largest of each [`PANEL_WIDTH`](panels::PANEL_WIDTH), see
+    /// [`panels::multiply_with_maxima`]. Not of stacked matrices.
+    WithMaxima {
+        stride: usize,
+        maxima: SharedMut<'a, f32>,
+    },
     /// `act(first half) * second half` of every row, rows at this stride. Not of stacked matrices.
     Gated { act: HiddenAct, stride: usize },
     /// These of the only row.
@@ -440,7 +451,9 @@ impl Linear<'_> {
                     first += matrix.out_features();
                 }
             }
-            Outputs::Gated { .. } => unreachable!("asked of matrices that are not stacked"),
+            Outputs::WithMaxima { .. } | Outputs::Gated { .. } => {
+                unreachable!("asked of matrices that are not stacked")
+            }
             Outputs::Chosen(features) => {
                 // Only embeddings and LM heads are asked for some, and they are one tensor.
                 let mut chosen = [0.0];
@@ -546,6 +559,9 @@ impl Linear<'_> {
     ) -> Result<(), ModelError> {
         match outputs {
             Outputs::All { stride } => panels::multiply(kernel, self.pool, x, out, stride),
+            Outputs::WithMaxima { stride, maxima } => {
+                panels::multiply_with_maxima(kernel, self.pool, x, out, stride, maxima)
+            }
             Outputs::Gated { act, stride } => {
                 panels::multiply_gated(kernel, self.level, self.pool, x, act, out, stride)
             }

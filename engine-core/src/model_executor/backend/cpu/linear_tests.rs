@@ -1,11 +1,12 @@
 //! Linear layers in every weight format at every level against a plain reference in f64.
 
 use super::activation::Activation;
+use super::buffer::SharedMut;
 use super::elementwise;
 use super::experts::ExpertRows;
 use super::kernel_tests::{Random, bytes, close, filled};
 use super::linear::{Conversion, Linear, Outputs, PackedMatrix, Packing};
-use super::panels::Rows;
+use super::panels::{PANEL_WIDTH, Rows};
 use super::simd::SimdLevel;
 use super::weight_cache::WeightCache;
 use crate::model_executor::ModelDtype;
@@ -145,6 +146,7 @@ fn check(kind: WeightKind, rows: usize, n: usize, k: usize, linear: Linear<'_>) 
         let between = &out[row * stride + n..(row + 1) * stride];
         assert!(between.iter().all(|value| *value == 7.0));
     }
+    check_maxima(linear, &matrix, &x.as_rows(), &out);
     let features: Vec<u32> = (0..n as u32).rev().step_by(2).collect();
     let mut chosen = vec![0.0; features.len()];
     let row = Rows {
@@ -166,6 +168,56 @@ fn check(kind: WeightKind, rows: usize, n: usize, k: usize, linear: Linear<'_>) 
     let mut table_row = vec![0.0; k];
     matrix.read_row(n - 1, &mut table_row);
     assert_eq!(table_row, weights[(n - 1) * k..]);
+}
+
+/// The largest result of each panel, of a product that is `expected` at a stride of 3 more than its width.
+fn check_maxima(linear: Linear<'_>, matrix: &PackedMatrix, x: &Rows<'_, f32>, expected: &[f32]) {
+    let stride = matrix.out_features() + 3;
+    let num_panels = matrix.out_features().div_ceil(PANEL_WIDTH);
+    let mut out = vec![7.0f32; x.count * stride];
+    let mut maxima = vec![7.0f32; x.count * num_panels];
+    let outputs = Outputs::WithMaxima {
+        stride,
+        maxima: SharedMut::new(&mut maxima),
+    };
+    multiply(linear, matrix, x, outputs, &mut out);
+    assert_eq!(out, expected);
+    for (row, maxima) in out.chunks(stride).zip(maxima.chunks(num_panels)) {
+        let panels = row[..matrix.out_features()].chunks(PANEL_WIDTH);
+        let largest = panels.map(|panel| panel.iter().copied().fold(f32::MIN, f32::max));
+        assert_eq!(maxima, largest.collect::<Vec<f32>>());
+    }
+}
+
+#[test]
+fn a_maximum_tells_of_nan() {
+    let pool = ComputePool::new(1).unwrap();
+    let linear = Linear {
+        pool: &pool,
+        level: SimdLevel::detect(),
+    };
+    let (n, k) = (3 * PANEL_WIDTH + 5, 8);
+    // One weight that is no number in the second panel, one that is infinite in the last.
+    let mut weights = vec![1.0f32; n * k];
+    weights[(PANEL_WIDTH + 9) * k + 3] = f32::NAN;
+    weights[(n - 2) * k] = f32::NEG_INFINITY;
+    let data = bytes(&weights);
+    let kind = (ModelDtype::Float32, WeightFormat::Dense);
+    let matrix = pack(&pool, kind, k, &[StoredTensor::f32(n, k, &data)], None);
+    let x = vec![2.0f32; k];
+    let rows = Rows {
+        data: &x,
+        count: 1,
+        stride: k,
+    };
+    let (mut out, mut maxima) = (vec![0.0; n], vec![0.0; 4]);
+    let outputs = Outputs::WithMaxima {
+        stride: n,
+        maxima: SharedMut::new(&mut maxima),
+    };
+    multiply(linear, &matrix, &rows, outputs, &mut out);
+    assert!(maxima[1].is_nan());
+    assert_eq!([maxima[0], maxima[2], maxima[3]], [16.0; 3]);
 }
 
 #[test]

@@ -73,7 +73,7 @@ use self::format::Format;
 pub(crate) use self::format::{Bf16, F32, Int8};
 use self::kv_cache::{BlockShape, KvCache};
 use self::linear::{Conversion, Linear, Outputs, PackedMatrix, Packing};
-use self::panels::Rows;
+use self::panels::{PANEL_WIDTH, Rows};
 use self::query_tiles::QueryTile;
 use self::simd::{LANES, SimdLevel};
 pub(crate) use self::weight_cache::WeightCache;
@@ -514,6 +514,7 @@ impl<F: Format> Backend for CpuBackend<F> {
         head: &PackedMatrix,
         _: &[Option<&[u32]>],
         logits: &mut [f32],
+        maxima: &mut Vec<f32>,
     ) -> Result<(), ModelError> {
         let stride = hidden.stride();
         let x = Rows {
@@ -522,7 +523,12 @@ impl<F: Format> Backend for CpuBackend<F> {
             stride,
         };
         let stride = head.out_features();
-        self.multiply(head, &x, Outputs::All { stride }, logits)
+        if head.is_stacked() {
+            return self.multiply(head, &x, Outputs::All { stride }, logits);
+        }
+        maxima.resize(rows.len() * stride.div_ceil(PANEL_WIDTH), 0.0);
+        let maxima = SharedMut::new(maxima);
+        self.multiply(head, &x, Outputs::WithMaxima { stride, maxima }, logits)
     }
 
     fn lm_head_for(

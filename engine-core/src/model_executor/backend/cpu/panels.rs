@@ -12,12 +12,16 @@ use super::buffer::SharedMut;
 use super::elementwise::act_and_mul_panels;
 use super::experts::ExpertRows;
 use super::simd::{LANES, Simd, SimdLevel};
+use crate::model_executor::LOGITS_PER_MAXIMUM;
 use crate::model_executor::compute_pool::ComputePool;
 use crate::model_executor::config::HiddenAct;
 use crate::model_executor::error::ModelError;
 
 /// Outputs of a panel.
 pub(crate) const PANEL_WIDTH: usize = 2 * LANES;
+
+// A panel of the LM head is what a maximum of logits is noted of.
+const _: () = assert!(PANEL_WIDTH == LOGITS_PER_MAXIMUM);
 
 /// Most rows of a block, whatever the kernel.
 const MOST_ROWS: usize = 256;
@@ -211,6 +215,66 @@ pub(crate) fn multiply<K: PanelKernel>(
         multiply_tile(kernel, tiling, tile, x, 0..x.count, to, out_stride);
     })?;
     Ok(())
+}
+
+/// The same, and while they are in the caches the largest of the results of each panel, `[rows,
+/// ceil(out_features / PANEL_WIDTH)]`; NaN where one of them is.
+pub(crate) fn multiply_with_maxima<K: PanelKernel>(
+    kernel: &K,
+    pool: &ComputePool,
+    x: &Rows<'_, K::Input>,
+    out: &mut [f32],
+    out_stride: usize,
+    maxima: SharedMut<'_, f32>,
+) -> Result<(), ModelError> {
+    x.check(kernel.depth());
+    let num_panels = kernel.out_features().div_ceil(PANEL_WIDTH);
+    let tiling = Tiling::of(kernel, num_panels, pool.num_threads(), x.count);
+    let to = SharedMut::new(out);
+    pool.run(tiling.num_tiles(), &|tile, _| {
+        multiply_tile(kernel, tiling, tile, x, 0..x.count, to, out_stride);
+        let (rows, panels) = tiling.tile(tile, x.count);
+        for row in rows {
+            for panel in panels.clone() {
+                let col = panel * PANEL_WIDTH;
+                let cols = (kernel.out_features() - col).min(PANEL_WIDTH);
+                // SAFETY: these results and their maximum are this tile's alone; the results were just
+                // written. `ptr` checks the bounds.
+                unsafe {
+                    let results = to.ptr(row * out_stride + col, cols);
+                    let results = std::slice::from_raw_parts(results, cols);
+                    *maxima.ptr(row * num_panels + panel, 1) = largest_or_nan(results);
+                }
+            }
+        }
+    })?;
+    Ok(())
+}
+
+/// The largest of at most [`PANEL_WIDTH`] values; NaN where one of them is.
+fn largest_or_nan(values: &[f32]) -> f32 {
+    const WIDTH: usize = 8;
+    let mut largest = [f32::NEG_INFINITY; WIDTH];
+    let mut any_nan = [false; WIDTH];
+    let (chunks, rest) = values.as_chunks::<WIDTH>();
+    for chunk in chunks {
+        for lane in 0..WIDTH {
+            // One instruction, unlike `f32::max`.
+            largest[lane] = match chunk[lane] > largest[lane] {
+                true => chunk[lane],
+                false => largest[lane],
+            };
+            any_nan[lane] |= chunk[lane].is_nan();
+        }
+    }
+    for &value in rest {
+        largest[0] = largest[0].max(value);
+        any_nan[0] |= value.is_nan();
+    }
+    match any_nan.contains(&true) {
+        true => f32::NAN,
+        false => largest.into_iter().fold(f32::NEG_INFINITY, f32::max),
+    }
 }
 
 /// Whether [`multiply_gated`] can be used: both halves are whole panels.
