@@ -98,7 +98,8 @@ pub trait CausalLm: Send {
 
     /// The largest of each [`LOGITS_PER_MAXIMUM`] logits that the last call of
     /// [`Self::compute_logits_of`] wrote, `[rows, ceil(vocab_size / LOGITS_PER_MAXIMUM)]`, where the model
-    /// noted them while it had the logits at hand. NaN where one of the logits is.
+    /// noted them while it had the logits at hand. Where a logit is NaN one of its row's is, and then none
+    /// of that row tells anything.
     fn logits_maxima(&self) -> Option<&[f32]> {
         None
     }

@@ -11,7 +11,7 @@ use crate::model_executor::LOGITS_PER_MAXIMUM;
 pub enum KnownLogits<'a> {
     /// Nothing.
     Nothing,
-    /// The largest of each [`LOGITS_PER_MAXIMUM`] logits in order, NaN where one of them is.
+    /// The largest of each [`LOGITS_PER_MAXIMUM`] logits in order. If one is NaN, they tell nothing.
     Maxima(&'a [f32]),
     /// The grammar's mask leaves these tokens, and all other logits are -inf already.
     Only(&'a [u32]),

@@ -116,6 +116,36 @@ dispatch! {
     ) = act_and_mul_panels_body
 }
 
+/// The largest of the 32 results of each panel. The first one is NaN where any result is NaN or infinite.
+#[inline(always)]
+unsafe fn largest_of_panels_body<S: Simd>(results: *const f32, panels: usize, maxima: *mut f32) {
+    // SAFETY: all accesses lie within what the caller vouches for.
+    unsafe {
+        // Of finite numbers 0.
+        let mut differences = S::splat(0.0);
+        for panel in 0..panels {
+            let from = results.add(panel * PANEL_WIDTH);
+            let (first, second) = (S::load(from), S::load(from.add(LANES)));
+            let sum = S::add(first, second);
+            differences = S::add(differences, S::sub(sum, sum));
+            *maxima.add(panel) = S::max_lane(S::max(first, second));
+        }
+        if panels > 0 && simd::sum::<S>(differences).is_nan() {
+            *maxima = f32::NAN;
+        }
+    }
+}
+
+dispatch! {
+    /// The largest results of panels; see `largest_of_panels_body`.
+    ///
+    /// # Safety
+    /// `results` must be valid for 32 values of each panel, `maxima` for one.
+    pub(crate) unsafe fn largest_of_panels(
+        results: *const f32, panels: usize, maxima: *mut f32,
+    ) = largest_of_panels_body
+}
+
 /// `bound * tanh(x / bound)`, with `tanh(y) = 2 / (1 + exp(-2 * y)) - 1`.
 #[inline(always)]
 unsafe fn capped<S: Simd>(x: S::V, bound: f32) -> S::V {

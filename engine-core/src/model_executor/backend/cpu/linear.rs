@@ -560,7 +560,7 @@ impl Linear<'_> {
         match outputs {
             Outputs::All { stride } => panels::multiply(kernel, self.pool, x, out, stride),
             Outputs::WithMaxima { stride, maxima } => {
-                panels::multiply_with_maxima(kernel, self.pool, x, out, stride, maxima)
+                panels::multiply_with_maxima(kernel, self.level, self.pool, x, out, stride, maxima)
             }
             Outputs::Gated { act, stride } => {
                 panels::multiply_gated(kernel, self.level, self.pool, x, act, out, stride)

@@ -190,34 +190,42 @@ fn check_maxima(linear: Linear<'_>, matrix: &PackedMatrix, x: &Rows<'_, f32>, ex
 }
 
 #[test]
-fn a_maximum_tells_of_nan() {
+fn a_maximum_tells_of_what_is_no_number() {
     let pool = ComputePool::new(1).unwrap();
-    let linear = Linear {
-        pool: &pool,
-        level: SimdLevel::detect(),
-    };
     let (n, k) = (3 * PANEL_WIDTH + 5, 8);
-    // One weight that is no number in the second panel, one that is infinite in the last.
-    let mut weights = vec![1.0f32; n * k];
-    weights[(PANEL_WIDTH + 9) * k + 3] = f32::NAN;
-    weights[(n - 2) * k] = f32::NEG_INFINITY;
-    let data = bytes(&weights);
     let kind = (ModelDtype::Float32, WeightFormat::Dense);
-    let matrix = pack(&pool, kind, k, &[StoredTensor::f32(n, k, &data)], None);
     let x = vec![2.0f32; k];
     let rows = Rows {
         data: &x,
         count: 1,
         stride: k,
     };
-    let (mut out, mut maxima) = (vec![0.0; n], vec![0.0; 4]);
-    let outputs = Outputs::WithMaxima {
-        stride: n,
-        maxima: SharedMut::new(&mut maxima),
-    };
-    multiply(linear, &matrix, &rows, outputs, &mut out);
-    assert!(maxima[1].is_nan());
-    assert_eq!([maxima[0], maxima[2], maxima[3]], [16.0; 3]);
+    for level in SimdLevel::all_in_test() {
+        for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            for feature in 0..n {
+                let mut weights = vec![1.0f32; n * k];
+                weights[feature * k + 3] = value;
+                let data = bytes(&weights);
+                let matrix = pack(&pool, kind, k, &[StoredTensor::f32(n, k, &data)], None);
+                let (mut out, mut maxima) = (vec![0.0; n], vec![0.0; 4]);
+                let outputs = Outputs::WithMaxima {
+                    stride: n,
+                    maxima: SharedMut::new(&mut maxima),
+                };
+                let linear = Linear { pool: &pool, level };
+                multiply(linear, &matrix, &rows, outputs, &mut out);
+                let tells = match value.is_nan() {
+                    true => maxima.iter().any(|maximum| maximum.is_nan()),
+                    // Infinite ones are told of, or counted.
+                    false => {
+                        maxima.iter().any(|maximum| maximum.is_nan())
+                            || maxima[feature / PANEL_WIDTH] == value.max(16.0)
+                    }
+                };
+                assert!(tells, "{level:?} {value} at {feature}: {maxima:?}");
+            }
+        }
+    }
 }
 
 #[test]

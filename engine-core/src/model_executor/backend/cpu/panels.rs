@@ -9,7 +9,7 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use super::buffer::SharedMut;
-use super::elementwise::act_and_mul_panels;
+use super::elementwise::{act_and_mul_panels, largest_of_panels};
 use super::experts::ExpertRows;
 use super::simd::{LANES, Simd, SimdLevel};
 use crate::model_executor::LOGITS_PER_MAXIMUM;
@@ -218,9 +218,10 @@ pub(crate) fn multiply<K: PanelKernel>(
 }
 
 /// The same, and while they are in the caches the largest of the results of each panel, `[rows,
-/// ceil(out_features / PANEL_WIDTH)]`; NaN where one of them is.
+/// ceil(out_features / PANEL_WIDTH)]`. Where one of them is NaN or infinite some of the row's are NaN.
 pub(crate) fn multiply_with_maxima<K: PanelKernel>(
     kernel: &K,
+    level: SimdLevel,
     pool: &ComputePool,
     x: &Rows<'_, K::Input>,
     out: &mut [f32],
@@ -234,16 +235,21 @@ pub(crate) fn multiply_with_maxima<K: PanelKernel>(
     pool.run(tiling.num_tiles(), &|tile, _| {
         multiply_tile(kernel, tiling, tile, x, 0..x.count, to, out_stride);
         let (rows, panels) = tiling.tile(tile, x.count);
+        let whole = panels.start..panels.end.min(kernel.out_features() / PANEL_WIDTH);
         for row in rows {
-            for panel in panels.clone() {
-                let col = panel * PANEL_WIDTH;
-                let cols = (kernel.out_features() - col).min(PANEL_WIDTH);
-                // SAFETY: these results and their maximum are this tile's alone; the results were just
-                // written. `ptr` checks the bounds.
-                unsafe {
-                    let results = to.ptr(row * out_stride + col, cols);
-                    let results = std::slice::from_raw_parts(results, cols);
-                    *maxima.ptr(row * num_panels + panel, 1) = largest_or_nan(results);
+            let start = row * out_stride;
+            // SAFETY: these results and their maxima are this tile's alone, and were just written. `ptr`
+            // checks the bounds.
+            unsafe {
+                let first = whole.start * PANEL_WIDTH;
+                let results = to.ptr(start + first, whole.len() * PANEL_WIDTH);
+                let to_maxima = maxima.ptr(row * num_panels + whole.start, whole.len());
+                largest_of_panels(level, results, whole.len(), to_maxima);
+                if whole.end < panels.end {
+                    let first = whole.end * PANEL_WIDTH;
+                    let cols = kernel.out_features() - first;
+                    let results = std::slice::from_raw_parts(to.ptr(start + first, cols), cols);
+                    *maxima.ptr(row * num_panels + whole.end, 1) = largest_or_nan(results);
                 }
             }
         }
@@ -251,30 +257,16 @@ pub(crate) fn multiply_with_maxima<K: PanelKernel>(
     Ok(())
 }
 
-/// The largest of at most [`PANEL_WIDTH`] values; NaN where one of them is.
+/// The largest of some values; NaN where one of them is.
 fn largest_or_nan(values: &[f32]) -> f32 {
-    const WIDTH: usize = 8;
-    let mut largest = [f32::NEG_INFINITY; WIDTH];
-    let mut any_nan = [false; WIDTH];
-    let (chunks, rest) = values.as_chunks::<WIDTH>();
-    for chunk in chunks {
-        for lane in 0..WIDTH {
-            // One instruction, unlike `f32::max`.
-            largest[lane] = match chunk[lane] > largest[lane] {
-                true => chunk[lane],
-                false => largest[lane],
-            };
-            any_nan[lane] |= chunk[lane].is_nan();
-        }
-    }
-    for &value in rest {
-        largest[0] = largest[0].max(value);
-        any_nan[0] |= value.is_nan();
-    }
-    match any_nan.contains(&true) {
-        true => f32::NAN,
-        false => largest.into_iter().fold(f32::NEG_INFINITY, f32::max),
-    }
+    values
+        .iter()
+        .fold(f32::NEG_INFINITY, |largest, &value| match value.is_nan() {
+            true => value,
+            // NaN stays.
+            false if largest >= value || largest.is_nan() => largest,
+            false => value,
+        })
 }
 
 /// Whether [`multiply_gated`] can be used: both halves are whole panels.
