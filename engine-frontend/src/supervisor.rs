@@ -183,7 +183,7 @@ impl State {
     /// noticed.
     fn send_next(&mut self) {
         let Some(client) = &self.client else { return };
-        for request in self.in_flight.next_to_send() {
+        for request in self.in_flight.next_to_send(Instant::now()) {
             let _ = client.add_request(request);
         }
     }

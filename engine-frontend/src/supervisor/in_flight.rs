@@ -5,18 +5,34 @@
 //! one of it has brought an output, and only then come the other half, those that were cleared
 //! before, and new ones. A half that kills the core is halved again; a suspect that kills it alone
 //! is guilty. So a deterministic killer among n requests is found in about log2(n) deaths.
+//!
+//! A half that is slow, since its grammars compile or its prompts are long, must not keep everybody else
+//! out: after some time the next may come while it goes on. It stays suspect until it has brought an
+//! output, and if the core dies again, the time is doubled. So also a killer that takes its time is alone
+//! in the core at last.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::time::{Duration, Instant};
 
 use protocol::{EngineCoreOutputs, EngineCoreRequest};
 
+/// How long a half may keep others out, at first and at most.
+const FIRST_PATIENCE: Duration = Duration::from_secs(2);
+const LONGEST_PATIENCE: Duration = Duration::from_secs(600);
+
 /// See the [module](self).
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct InFlight {
     requests: HashMap<String, Entry>,
     next_number: u64,
     /// Who has to bring an output before anyone else is sent.
     probation: HashSet<String>,
+    /// Since when.
+    probation_began: Instant,
+    /// How long others wait for it.
+    patience: Duration,
+    /// Whom others waited for as long as that: as suspect as those on probation.
+    overdue: HashSet<String>,
     /// Who is on probation next.
     groups: VecDeque<Vec<String>>,
     /// How many suspects the last death had.
@@ -48,6 +64,21 @@ pub(super) struct Died {
     pub(super) narrowed: bool,
 }
 
+impl Default for InFlight {
+    fn default() -> Self {
+        Self {
+            requests: HashMap::new(),
+            next_number: 0,
+            probation: HashSet::new(),
+            probation_began: Instant::now(),
+            patience: FIRST_PATIENCE,
+            overdue: HashSet::new(),
+            groups: VecDeque::new(),
+            last_suspects: None,
+        }
+    }
+}
+
 impl InFlight {
     /// Whether new requests may be sent at once.
     pub(super) fn is_open(&self) -> bool {
@@ -77,7 +108,7 @@ impl InFlight {
     pub(super) fn abort(&mut self, request_ids: Vec<String>) -> Vec<String> {
         let mut sent = request_ids;
         sent.retain(|id| {
-            self.probation.remove(id);
+            self.clear(id);
             self.requests.remove(id).is_some_and(|entry| entry.sent)
         });
         sent
@@ -87,13 +118,13 @@ impl InFlight {
     /// given out before.
     pub(super) fn note(&mut self, step: &mut EngineCoreOutputs) -> bool {
         for output in &mut step.outputs {
-            let Some(entry) = self.requests.get_mut(&output.request_id) else {
-                continue;
-            };
             if output.finish_reason.is_none() && output.new_token_ids.is_empty() {
                 continue;
             }
-            self.probation.remove(&output.request_id);
+            self.clear(&output.request_id);
+            let Some(entry) = self.requests.get_mut(&output.request_id) else {
+                continue;
+            };
             if output.finish_reason.is_some() {
                 self.requests.remove(&output.request_id);
                 continue;
@@ -108,8 +139,20 @@ impl InFlight {
         !step.outputs.is_empty()
     }
 
-    /// Who is to be sent now. They count as sent.
-    pub(super) fn next_to_send(&mut self) -> Vec<EngineCoreRequest> {
+    /// Nobody waits for this one any more, nor is it suspected.
+    fn clear(&mut self, request_id: &str) {
+        self.probation.remove(request_id);
+        self.overdue.remove(request_id);
+        if self.overdue.is_empty() && self.is_open() {
+            self.patience = FIRST_PATIENCE;
+        }
+    }
+
+    /// Who is to be sent at this time. They count as sent.
+    pub(super) fn next_to_send(&mut self, now: Instant) -> Vec<EngineCoreRequest> {
+        if now.saturating_duration_since(self.probation_began) >= self.patience {
+            self.overdue.extend(self.probation.drain());
+        }
         while self.probation.is_empty() {
             let Some(group) = self.groups.pop_front() else {
                 return self.send(|entry| !entry.sent);
@@ -118,6 +161,7 @@ impl InFlight {
                 .into_iter()
                 .filter(|id| self.requests.contains_key(id));
             self.probation = alive.collect();
+            self.probation_began = now;
             let probation = self.probation.clone();
             let requests = self.send(|e| !e.sent && probation.contains(&e.request.request_id));
             if !requests.is_empty() {
@@ -143,7 +187,11 @@ impl InFlight {
 
     /// The core has died. `may_blame` says that nobody else's requests were in it.
     pub(super) fn core_died(&mut self, may_blame: bool) -> Died {
-        let probation = std::mem::take(&mut self.probation);
+        let mut probation = std::mem::take(&mut self.probation);
+        if !self.overdue.is_empty() {
+            probation.extend(self.overdue.drain());
+            self.patience = (self.patience * 2).min(LONGEST_PATIENCE);
+        }
         let in_core: Vec<&Entry> = self.requests.values().filter(|e| e.sent).collect();
         let alone = in_core.len() == 1;
         let mut suspects: Vec<(u64, String)> = in_core

@@ -14,6 +14,8 @@ pub(super) async fn watch(core: Weak<SupervisedCore>) {
     loop {
         tokio::time::sleep(PROBE_INTERVAL).await;
         let Some(core) = core.upgrade() else { return };
+        // Where a half was slow others may go now.
+        core.state().send_next();
         let Some(client) = core.client() else {
             last.2 = Instant::now();
             continue;

@@ -44,7 +44,7 @@ fn what_has_come_is_part_of_what_is_sent_again() {
     let died = in_flight.core_died(true);
     assert_eq!(died.suspects, ["a"]);
     assert!(died.failed.is_empty(), "the first death is nobody's fault");
-    let again = in_flight.next_to_send();
+    let again = in_flight.next_to_send(Instant::now());
     assert_eq!(again[0].output_token_ids, [5, 6]);
 }
 
@@ -53,12 +53,12 @@ fn what_a_core_had_is_a_replay_for_every_later_one() {
     let mut in_flight = with(&["a", "b", "c"]);
     in_flight.core_died(true);
     in_flight.add(request("new"), false);
-    in_flight.next_to_send();
+    in_flight.next_to_send(Instant::now());
     // Neither "c" nor "new" was sent to this one.
     in_flight.core_died(true);
     let mut sent = Vec::new();
     while !in_flight.requests.is_empty() {
-        let again = in_flight.next_to_send();
+        let again = in_flight.next_to_send(Instant::now());
         in_flight.abort(again.iter().map(|r| r.request_id.clone()).collect());
         sent.extend(again.into_iter().map(|r| (r.request_id, r.is_replay)));
     }
@@ -83,15 +83,18 @@ fn suspects_come_back_in_halves_and_new_ones_wait() {
     in_flight.core_died(true);
     assert!(!in_flight.is_open());
     in_flight.add(request("new"), false);
-    assert_eq!(ids(&in_flight.next_to_send()), ["a", "b"]);
+    assert_eq!(ids(&in_flight.next_to_send(Instant::now())), ["a", "b"]);
     in_flight.note(&mut step(vec![token("a", 1)]));
-    assert!(in_flight.next_to_send().is_empty(), "b has shown nothing");
+    assert!(
+        in_flight.next_to_send(Instant::now()).is_empty(),
+        "b has shown nothing"
+    );
     in_flight.note(&mut step(vec![token("b", 1)]));
-    assert_eq!(ids(&in_flight.next_to_send()), ["c"]);
-    assert!(in_flight.next_to_send().is_empty());
+    assert_eq!(ids(&in_flight.next_to_send(Instant::now())), ["c"]);
+    assert!(in_flight.next_to_send(Instant::now()).is_empty());
     // An abort is as good as an output.
     assert_eq!(in_flight.abort(vec!["c".into()]), ["c"]);
-    assert_eq!(ids(&in_flight.next_to_send()), ["new"]);
+    assert_eq!(ids(&in_flight.next_to_send(Instant::now())), ["new"]);
     assert!(in_flight.is_open());
 }
 
@@ -99,7 +102,7 @@ fn suspects_come_back_in_halves_and_new_ones_wait() {
 fn an_empty_output_clears_nobody() {
     let mut in_flight = with(&["a"]);
     in_flight.core_died(true);
-    in_flight.next_to_send();
+    in_flight.next_to_send(Instant::now());
     let admitted = EngineCoreOutput {
         request_id: "a".to_owned(),
         ..EngineCoreOutput::default()
@@ -123,7 +126,12 @@ fn a_killer_is_found_and_everybody_else_goes_on() {
             let (mut deaths, mut failed) = (0, Vec::new());
             let mut steps: HashMap<String, usize> = HashMap::new();
             loop {
-                core.extend(in_flight.next_to_send().into_iter().map(|r| r.request_id));
+                core.extend(
+                    in_flight
+                        .next_to_send(Instant::now())
+                        .into_iter()
+                        .map(|r| r.request_id),
+                );
                 if core.is_empty() {
                     break;
                 }
@@ -152,11 +160,109 @@ fn a_killer_is_found_and_everybody_else_goes_on() {
 }
 
 #[test]
+fn a_slow_half_keeps_nobody_out_for_long() {
+    let mut in_flight = with(&["a", "b", "c"]);
+    in_flight.core_died(true);
+    in_flight.add(request("new"), false);
+    let start = Instant::now();
+    assert_eq!(ids(&in_flight.next_to_send(start)), ["a", "b"]);
+    in_flight.note(&mut step(vec![token("a", 1)]));
+    let before = start + FIRST_PATIENCE - Duration::from_millis(1);
+    assert!(in_flight.next_to_send(before).is_empty());
+    // "b" goes on, the other half comes and has its own time.
+    let second = start + FIRST_PATIENCE;
+    assert_eq!(ids(&in_flight.next_to_send(second)), ["c"]);
+    assert!(!in_flight.is_open());
+    assert!(in_flight.next_to_send(second).is_empty());
+    assert_eq!(
+        ids(&in_flight.next_to_send(second + FIRST_PATIENCE)),
+        ["new"]
+    );
+    assert!(in_flight.is_open());
+    // Who was waited for in vain is suspected, nobody else, and now is waited for longer.
+    assert_eq!(in_flight.core_died(true).suspects, ["b", "c"]);
+    assert_eq!(ids(&in_flight.next_to_send(start)), ["b"]);
+    assert!(
+        in_flight
+            .next_to_send(start + FIRST_PATIENCE * 2 - Duration::from_millis(1))
+            .is_empty()
+    );
+    // An answer is as good later.
+    assert_eq!(
+        ids(&in_flight.next_to_send(start + FIRST_PATIENCE * 2)),
+        ["c"]
+    );
+    in_flight.note(&mut step(vec![token("b", 1), token("c", 1)]));
+    assert_eq!(ids(&in_flight.next_to_send(start)), ["a", "new"]);
+    assert!(in_flight.is_open());
+    assert_eq!(in_flight.patience, FIRST_PATIENCE);
+    assert_eq!(in_flight.core_died(true).suspects, ["a", "b", "c", "new"]);
+}
+
+/// A core that dies of one request some time after that came, while others wait for long without being to
+/// blame, and new ones come: it alone fails, the deaths are few, and new ones wait for seconds.
+#[test]
+fn a_slow_killer_is_found_while_others_are_served() {
+    for (n, killer) in [(1, 0), (7, 3), (40, 39)] {
+        let time_to_kill = Duration::from_secs(20);
+        let time_to_answer = Duration::from_secs(30);
+        let mut in_flight = InFlight::default();
+        for index in 0..n {
+            in_flight.add(request(&format!("r{index:02}")), false);
+        }
+        let killer = format!("r{killer:02}");
+        let mut now = Instant::now();
+        let mut came: HashMap<String, Instant> = HashMap::new();
+        let (mut deaths, mut failed, mut ended) = (0, Vec::new(), 0);
+        let mut waits = Vec::new();
+        let mut waiting_since = now;
+        while ended + failed.len() < n {
+            for request in in_flight.next_to_send(now) {
+                came.insert(request.request_id, now);
+            }
+            // A quick newcomer each second.
+            if in_flight.is_open() {
+                waits.push(now - waiting_since);
+                waiting_since = now;
+            }
+            now += Duration::from_secs(1);
+            if came
+                .get(&killer)
+                .is_some_and(|came| now - *came >= time_to_kill)
+            {
+                deaths += 1;
+                assert!(deaths < 20, "not found");
+                came.clear();
+                failed.extend(in_flight.core_died(true).failed);
+                continue;
+            }
+            let is_due = |(id, came): (&String, &Instant)| {
+                (*id != killer && now - *came >= time_to_answer).then(|| id.clone())
+            };
+            let due: Vec<String> = came.iter().filter_map(is_due).collect();
+            let mut outputs: Vec<_> = due.iter().map(|id| token(id, 1)).collect();
+            for output in &mut outputs {
+                output.finish_reason = Some(FinishReason::Stop);
+                came.remove(&output.request_id);
+                ended += 1;
+            }
+            in_flight.note(&mut step(outputs));
+        }
+        assert_eq!(failed, [killer], "{n}");
+        assert_eq!(ended, n - 1);
+        println!(
+            "{n}: {deaths} deaths, longest wait {:?}",
+            waits.iter().max()
+        );
+    }
+}
+
+#[test]
 fn on_a_shared_core_nobody_is_to_blame() {
     let mut in_flight = with(&["a"]);
     for _ in 0..3 {
         assert!(in_flight.core_died(false).failed.is_empty());
-        in_flight.next_to_send();
+        in_flight.next_to_send(Instant::now());
     }
 }
 
@@ -164,9 +270,9 @@ fn on_a_shared_core_nobody_is_to_blame() {
 fn fewer_suspects_are_progress() {
     let mut in_flight = with(&["a", "b", "c", "d"]);
     assert!(!in_flight.core_died(true).narrowed);
-    in_flight.next_to_send();
+    in_flight.next_to_send(Instant::now());
     assert!(in_flight.core_died(true).narrowed);
-    in_flight.next_to_send();
+    in_flight.next_to_send(Instant::now());
     let died = in_flight.core_died(true);
     assert_eq!(died.failed, ["a"]);
     assert!(died.narrowed);
@@ -180,7 +286,7 @@ fn prompt_logprobs_are_given_out_once() {
     in_flight.note(&mut first);
     assert!(first.outputs[0].new_prompt_logprobs.is_some());
     in_flight.core_died(true);
-    in_flight.next_to_send();
+    in_flight.next_to_send(Instant::now());
     let mut again = step(vec![token("a", 2)]);
     again.outputs[0].new_prompt_logprobs = Some(LogprobsLists::default());
     in_flight.note(&mut again);
