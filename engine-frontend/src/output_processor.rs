@@ -82,7 +82,7 @@ impl OutputProcessor {
         let tokenizer = self.tokenizer.clone();
         let n = request.sampling_params.n;
         let stop_token_ids = match &callers_fields {
-            Some(_) => stop_token_ids(&tokenizer, &request.sampling_params),
+            Some(_) => model_stop_token_ids(&tokenizer, &request.sampling_params),
             None => Vec::new(),
         };
         let state = |request: &EngineCoreRequest, parent_id, index| {
@@ -96,7 +96,7 @@ impl OutputProcessor {
                 output_kind: params.output_kind,
                 stream_interval: params.stream_interval.unwrap_or(1) as usize,
                 callers_fields: callers_fields.clone(),
-                stop_token_ids: stop_token_ids.clone(),
+                model_stop_token_ids: stop_token_ids.clone(),
                 structured_output_complete: None,
                 detokenizer: IncrementalDetokenizer::with_thinking(&tokenizer, request, thinking),
                 logprobs_processor: LogprobsProcessor::new(tokenizer.clone(), request),
@@ -306,15 +306,10 @@ impl OutputProcessor {
     }
 }
 
-/// The tokens that end a constrained text: the model's, and the request's own.
-fn stop_token_ids(tokenizer: &Tokenizer, params: &SamplingParams) -> Vec<u32> {
-    let own = params.stop_token_ids.iter().chain(&params.eos_token_id);
-    tokenizer
-        .stop_token_ids()
-        .iter()
-        .chain(own)
-        .copied()
-        .collect()
+/// The model's tokens that end a text.
+fn model_stop_token_ids(tokenizer: &Tokenizer, params: &SamplingParams) -> Vec<u32> {
+    let ids = tokenizer.stop_token_ids().iter();
+    ids.chain(&params.eos_token_id).copied().collect()
 }
 
 fn request_error(output: &EngineCoreOutput) -> Option<RequestError> {

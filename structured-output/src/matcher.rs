@@ -55,8 +55,9 @@ impl GrammarMatcher {
     }
 
     /// A matcher with a request's own stop tokens beside the vocabulary's: they too are allowed
-    /// exactly where the text may end, and are never text, whatever their bytes. Ids beyond the
-    /// vocabulary are left out.
+    /// where the text may end, and end it. Elsewhere they are not allowed, but where the text can go on with
+    /// nothing else: there they are text. (A vocabulary may have a single token for a character: forbidden
+    /// there too, the text would be a dead end.) Ids beyond the vocabulary are left out.
     pub fn with_stop_tokens(grammar: &CompiledGrammar, stop_token_ids: &[u32]) -> Self {
         let info = grammar.tokenizer_info();
         let mut own: Vec<u32> = stop_token_ids
@@ -152,7 +153,11 @@ impl GrammarMatcher {
                 Ok((mask, needed))
             })?;
         match mask {
-            Some(mask) => self.with_own_stop_tokens(state, mask),
+            Some(mask) => match self.with_own_stop_tokens(state, &mask)? {
+                Some(patched) => Ok(patched),
+                None if self.only_own_stop_tokens_go_on(state)? => Ok(MaskRef::new(mask)),
+                None => Err(MatcherError::OnlyStopTokens),
+            },
             None => Err(MatcherError::CannotCompleteWithin { num_tokens, needed }),
         }
     }
@@ -208,7 +213,14 @@ impl GrammarMatcher {
             return Ok(self.stop_mask());
         }
         let mask = self.grammar.engine().mask(place.state, &self.allowance)?;
-        self.with_own_stop_tokens(place.state, mask)
+        let patched = self.with_own_stop_tokens(place.state, &mask)?;
+        Ok(patched.unwrap_or_else(|| MaskRef::new(mask)))
+    }
+
+    /// Whether the text can't end here, and nothing but the matcher's own stop tokens can continue it.
+    fn only_own_stop_tokens_go_on(&self, state: GrammarState) -> Result<bool, MatcherError> {
+        let mask = self.grammar.engine().mask(state, &self.allowance)?;
+        Ok(self.with_own_stop_tokens(state, &mask)?.is_none())
     }
 
     /// All stop tokens.
@@ -218,15 +230,16 @@ impl GrammarMatcher {
         MaskRef::new(Arc::new(mask_of_ids(ids, info.vocab_size())))
     }
 
-    /// The mask with the matcher's own stop tokens allowed exactly where the text may end.
+    /// The mask with the matcher's own stop tokens allowed exactly where the text may end. `None` where
+    /// that leaves nothing.
     fn with_own_stop_tokens(
         &self,
         state: GrammarState,
-        mask: Arc<Mask>,
-    ) -> Result<MaskRef, MatcherError> {
-        let mask = MaskRef::new(mask);
+        mask: &Arc<Mask>,
+    ) -> Result<Option<MaskRef>, MatcherError> {
+        let mask = MaskRef::new(Arc::clone(mask));
         if self.own_stop_tokens.is_empty() {
-            return Ok(mask);
+            return Ok(Some(mask));
         }
         let vocab_size = self.grammar.tokenizer_info().vocab_size();
         let mut words = vec![0; bitmask_words(vocab_size)];
@@ -238,9 +251,10 @@ impl GrammarMatcher {
         }
         let count = words.iter().map(|word| word.count_ones() as usize).sum();
         if count == 0 {
-            return Err(MatcherError::OnlyStopTokens);
+            return Ok(None);
         }
-        Ok(MaskRef::new(Arc::new(Mask::from_words(words, count))))
+        let mask = Mask::from_words(words, count);
+        Ok(Some(MaskRef::new(Arc::new(mask))))
     }
 
     /// Accepts a token: true where it was allowed, else nothing changes. A stop token terminates
@@ -295,7 +309,10 @@ impl GrammarMatcher {
     fn after(&self, place: Place, token_id: u32) -> Result<Option<Place>, MatcherError> {
         let is_stop = self.grammar.tokenizer_info().is_stop_token(token_id)
             || self.is_own_stop_token(token_id);
-        if is_stop {
+        let is_text = self.is_own_stop_token(token_id)
+            && !place.terminated
+            && self.only_own_stop_tokens_go_on(place.state)?;
+        if is_stop && !is_text {
             let ends = place.terminated
                 || self.may_end(place.state)?
                 || self.grammar.engine().names_stop_token(

@@ -119,10 +119,38 @@ fn own_stop_tokens_are_stops_and_nothing_else() {
     // Another request of the same grammar is not affected.
     assert!(GrammarMatcher::new(&grammar).accept_token(258).unwrap());
     assert!(m.accept_token(97).unwrap());
+}
 
-    let only = GrammarMatcher::with_stop_tokens(&compiler.compile_regex("x").unwrap(), &[120]);
+/// A stop token of the request is text where nothing else goes on, and nowhere else: an answer never comes
+/// to a dead end.
+#[test]
+fn an_own_stop_token_is_text_where_nothing_else_is() {
+    let compiler = compiler();
+    let (a, b, x, y) = (97, 98, 120, 121);
+    let grammar = compiler.compile_regex("b|axay?").unwrap();
+    let mut m = GrammarMatcher::with_stop_tokens(&grammar, &[x, y, 259]);
+    assert_eq!(allowed(&m), [a, b]);
+    assert!(m.accept_token(a).unwrap());
+    // Were this the end, no text could come of it.
+    assert_eq!(allowed(&m), [x]);
+    assert_eq!(m.forced_tokens().unwrap(), [x, a]);
+    assert_eq!(m.next_token_mask_within(3).unwrap().token_ids(), [x]);
+    assert!(!m.accept_token(y).unwrap());
+    assert_eq!(m.validate_tokens(&[x, a, y, y]).unwrap(), 4);
+    assert!(m.accept_tokens(&[x, a]).unwrap());
+    assert!(m.is_completed() && !m.is_terminated());
+    // Here they end the text again, though one of them could be text.
+    assert_eq!(allowed(&m), [x, y, 259, EOS]);
+    assert!(m.accept_token(y).unwrap() && m.is_terminated());
+    m.rollback(3).unwrap();
+    assert_eq!(allowed(&m), [x]);
+
+    // Others go on, but none in time: that is an error.
+    let grammar = compiler.compile_regex("x|b{9}").unwrap();
+    let m = GrammarMatcher::with_stop_tokens(&grammar, &[x]);
+    assert_eq!(allowed(&m), [b]);
     assert_eq!(
-        only.next_token_mask().unwrap_err(),
+        m.next_token_mask_within(3).unwrap_err(),
         MatcherError::OnlyStopTokens
     );
 }

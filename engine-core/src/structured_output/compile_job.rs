@@ -377,10 +377,10 @@ impl<'a> Compiler<'a> {
     }
 }
 
-/// What is told to a caller whose stop tokens are the only ones that could continue the text.
+/// What is told to a caller whose stop tokens are the only ones that could have the text end in time.
 pub(crate) fn only_stop_tokens() -> String {
     format!(
-        "stop_token_ids: {}, and there they are not allowed: name others",
+        "stop_token_ids: {}: name others, or raise max_tokens",
         MatcherError::OnlyStopTokens
     )
 }

@@ -24,8 +24,8 @@ pub(super) struct RequestState {
     pub(super) stream_interval: usize,
     /// What the caller calls its fields, where it has a constraint.
     pub(super) callers_fields: Option<Arc<CallersFields>>,
-    /// Under a constraint: the tokens that end its text.
-    pub(super) stop_token_ids: Vec<u32>,
+    /// Under a constraint: the model's tokens that end its text.
+    pub(super) model_stop_token_ids: Vec<u32>,
     /// Whether all tokens so far are a whole text of the constraint.
     pub(super) structured_output_complete: Option<bool>,
     pub(super) detokenizer: IncrementalDetokenizer,
@@ -85,8 +85,12 @@ impl RequestState {
         match output.finish_reason {
             Some(FinishReason::Stop | FinishReason::Length) if self.callers_fields.is_some() => {
                 // A text may come to its end at a limit, without a stop token; or be ended by one where
-                // what it would have gone on with had no room.
-                last.is_some_and(|token_id| self.stop_token_ids.contains(token_id))
+                // what it would have gone on with had no room. One of the request's own is said to have
+                // ended it, else it is text.
+                last.is_some_and(|token_id| {
+                    self.model_stop_token_ids.contains(token_id)
+                        || output.stop_reason == Some(StopReason::TokenId(*token_id))
+                })
             }
             reason => reason == Some(FinishReason::Stop),
         }

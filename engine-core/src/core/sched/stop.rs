@@ -36,9 +36,10 @@ pub(crate) fn check_stop(request: &Request, max_model_len: usize) -> Option<Stop
         .grammar()
         .is_some_and(StructuredOutputRequest::is_cut_short);
     if is_cut_short {
+        let is_own = params.stop_token_ids.contains(&last_token_id);
         return Some(Stop {
             finish_reason: FinishReason::Length,
-            stop_reason: None,
+            stop_reason: is_own.then_some(StopReason::TokenId(last_token_id)),
         });
     }
     if may_stop && !params.ignore_eos && params.eos_token_id == Some(last_token_id) {
@@ -47,7 +48,9 @@ pub(crate) fn check_stop(request: &Request, max_model_len: usize) -> Option<Stop
             stop_reason: None,
         });
     }
-    if may_stop && params.stop_token_ids.contains(&last_token_id) {
+    // Under a grammar one that did not end the text is part of it.
+    let ends_text = is_terminated || request.grammar().is_none();
+    if may_stop && ends_text && params.stop_token_ids.contains(&last_token_id) {
         return Some(Stop {
             finish_reason: FinishReason::Stop,
             stop_reason: Some(StopReason::TokenId(last_token_id)),
