@@ -161,12 +161,14 @@ impl<'a> CharacterWalk<'a> {
                     if ends {
                         let mark = self.lexicon.end_mark(self.table.expr(own));
                         counted.leaving.push((count, trie.below(child)));
-                        counted.found.exit(Exit {
+                        let exit = Exit {
                             node: child,
                             parent: node,
                             depth,
                             mark,
-                        });
+                        };
+                        let end = self.table.expr(own);
+                        counted.found.exit_in_ways(self.lexicon, exit, end);
                     }
                     continue;
                 }

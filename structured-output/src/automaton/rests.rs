@@ -165,7 +165,11 @@ impl TokenAutomaton {
                 }
                 false => (lexicon.end_mark(before), false),
             };
-            if mark != NO_MARK {
+            let ended = if is_last { next } else { before };
+            let joint = lexicon.joint_marks(ended);
+            let sole = [mark];
+            let marks = if joint.is_empty() { &sole[..] } else { &joint };
+            for &mark in marks.iter().filter(|&&mark| mark != NO_MARK) {
                 leaving.entry(mark).or_default()[usize::from(is_last)].push((node, before));
             }
         }

@@ -15,9 +15,10 @@ use crate::options::PropertyOrder;
 /// A place between the values of a JSON text. What it stands for is all that may come until the
 /// frame is done.
 ///
-/// A value is to meet one of several *goals*, disjoint nodes, where what follows depends on which:
-/// then the frame below is `Pending`, and when the value is over, it is replaced by the outcome of
-/// the goal that was met. Mostly there is one goal, and what follows is just below.
+/// A value is to meet one of several *goals*, nodes, where what follows depends on which: then the
+/// frame below is `Pending`, and when the value is over, it is replaced by the outcome of the goal that
+/// was met. Only strings may meet several, see `joint`. Mostly there is one goal, and what follows is
+/// just below.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(crate) enum Frame {
     /// After the text.

@@ -261,7 +261,10 @@ impl Programs {
                 }
             }
         }
-        let outcomes = self.outcomes(lexicon, &formulas, Event::Key(plan, key), fuel)?;
+        let outcomes = match self.joint_outcomes(lexicon, at, &formulas, key, fuel)? {
+            Some(joint) => joint,
+            None => self.outcomes(lexicon, &formulas, Event::Key(plan, key), fuel)?,
+        };
         let mut found: Vec<(Box<[FormulaId]>, Vec<NodeId>)> = Vec::new();
         let mut index: HashMap<Box<[FormulaId]>, usize> = HashMap::new();
         for outcome in outcomes.iter() {

@@ -16,6 +16,8 @@
 //! | `units` | keys that must come, or must not, and what hangs on them |
 //! | `derive` | what a formula becomes by an item or a member |
 //! | `ways`, `conditions` | that, told apart by the value that comes |
+//! | `joint` | the same for strings of which several schemas speak, told apart when they end |
+//! | `telling` | a later member that tells assertions apart |
 //! | `plan` | the keys that an object's formulas tell apart |
 //! | `plain` | objects that are a plain list of properties |
 //! | `object_end` | members with which an object may end |
@@ -49,6 +51,7 @@ mod format_regex;
 mod formula;
 mod frame;
 mod fresh_keys;
+mod joint;
 mod likely;
 mod live;
 mod live_array;
@@ -74,6 +77,7 @@ mod shape;
 mod shortest;
 mod spacing;
 mod style;
+mod telling;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]

@@ -65,7 +65,8 @@ impl<T: Clone + Eq + Hash> Interner<T> {
     }
 }
 
-/// The values that may come next, told apart by what follows them: disjoint nodes.
+/// The values that may come next, told apart by what follows them: nodes that are disjoint but for
+/// strings.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(crate) struct GoalsId(pub(super) u32);
 
@@ -100,6 +101,8 @@ pub(crate) struct Programs {
     pub(super) goals: Interner<Box<[NodeId]>>,
     pub(super) arrays: Interner<Box<[FormulaId]>>,
     pub(super) outcomes: Interner<Box<[Frame]>>,
+    /// See `joint`: by outcomes and the goals that were met, the frame after them.
+    pub(super) joint_frames: HashMap<(OutcomesId, Box<[u16]>), Frame>,
     pub(super) objects: Interner<Object>,
     /// By object: what it is where it is a plain list of properties.
     pub(super) plain: Vec<Option<Arc<Plain>>>,
@@ -137,6 +140,7 @@ impl Default for Programs {
             goals: Interner::default(),
             arrays: Interner::default(),
             outcomes: Interner::default(),
+            joint_frames: HashMap::new(),
             objects: Interner::default(),
             plain: Vec::new(),
             plans: Vec::new(),
@@ -172,6 +176,8 @@ impl Programs {
                     + self.ways_of.len() * (size_of::<((FormulaId, Event), Ways)>() + 1)
                     + self.value_lexemes.len() * 13
                     + self.key_lexemes.len() * 37
+                    + self.joint_frames.len()
+                        * (size_of::<((OutcomesId, Box<[u16]>), Frame)>() + 1)
                     + self.items_of.len() * (size_of::<(ArrayId, Option<Arc<Items>>)>() + 1)
                     + self.values_of.len() * (size_of::<((ObjectAt, ObjectId, u32), Values)>() + 1)
                     + self.outcomes_of.len() * (size_of::<OutcomesEntry>() + 1)

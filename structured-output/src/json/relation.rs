@@ -6,6 +6,8 @@
 
 use std::sync::Arc;
 
+use hashbrown::HashSet;
+
 use super::formula::{FALSE, FormulaId, TRUE};
 use super::node::NodeId;
 use super::programs::Programs;
@@ -149,6 +151,35 @@ impl Programs {
         Ok(found.relation())
     }
 
+    /// Takes note of the strings of a node that is a list of strings and nothing else; false where it
+    /// isn't, or where some are known already.
+    pub(super) fn lists_others(
+        &mut self,
+        lexicon: &mut Lexicon,
+        node: NodeId,
+        known: &mut HashSet<ExprId>,
+        fuel: &mut Fuel,
+    ) -> Result<bool, OutOfFuel> {
+        fuel.burn(1)?;
+        let shape = self.shape(lexicon, node, fuel)?;
+        let rest = (shape.words, shape.number, shape.array, shape.object);
+        let listed = match shape.string {
+            Spellings::Only(language) if rest == (0, NONE, FALSE, FALSE) => {
+                self.listed(lexicon, language, fuel)?
+            }
+            _ => None,
+        };
+        let Some(listed) = listed.filter(|listed| !listed.is_complement) else {
+            return Ok(false);
+        };
+        fuel.burn(listed.strings.len() as u64 / STRINGS_PER_STEP)?;
+        let are_others = !listed.strings.iter().any(|string| known.contains(string));
+        if are_others {
+            known.extend(&listed.strings);
+        }
+        Ok(are_others)
+    }
+
     fn relation_of_spellings(
         &mut self,
         lexicon: &mut Lexicon,
@@ -190,7 +221,7 @@ impl Programs {
 
     /// A language that lists strings, or all but some. Kept: of n alternatives each is compared with all
     /// others, and with the list of all of them.
-    fn listed(
+    pub(super) fn listed(
         &mut self,
         lexicon: &mut Lexicon,
         language: ExprId,

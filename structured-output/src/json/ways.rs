@@ -66,7 +66,7 @@ impl Programs {
             return Ok(Arc::clone(known));
         }
         let derived = self.derive_each(formulas, event, fuel)?;
-        let outcomes: Arc<[Outcome]> = self.split(lexicon, derived, fuel)?.into();
+        let outcomes: Arc<[Outcome]> = self.split(lexicon, ANYTHING, derived, fuel)?.into();
         let list = allocated(size_of_val(formulas));
         self.bytes += list + shared(size_of_val(&*outcomes)) + outcomes.len() * list;
         self.outcomes_of.insert(key, Arc::clone(&outcomes));
@@ -103,16 +103,17 @@ impl Programs {
         Ok(false)
     }
 
-    /// Splits formulas by what they say of the next value.
-    fn split(
+    /// Splits formulas by what they say of the next value, which is in a node.
+    pub(super) fn split(
         &mut self,
         lexicon: &mut Lexicon,
+        node: NodeId,
         formulas: Vec<FormulaId>,
         fuel: &mut Fuel,
     ) -> Result<Vec<Outcome>, OutOfFuel> {
         let mut found: Vec<(Vec<NodeId>, Vec<FormulaId>)> = Vec::new();
         let mut index: HashMap<Vec<FormulaId>, usize> = HashMap::new();
-        let mut pending = vec![(ANYTHING, formulas)];
+        let mut pending = vec![(node, formulas)];
         while let Some((path, formulas)) = pending.pop() {
             let way = self.split_way(lexicon, path, formulas, &mut pending, fuel)?;
             let Some((path, formulas)) = way else {

@@ -244,9 +244,10 @@ impl Lexicon {
         self.facts(expr).end_mark
     }
 
-    /// Whether the expression is a mark and nothing else: the lexeme has ended, and can't go on.
+    /// Whether the expression is a mark, or several, and nothing else: the lexeme has ended, and can't
+    /// go on.
     pub(crate) fn is_mark(&self, expr: ExprId) -> bool {
-        matches!(self.node(expr), Node::Mark(_))
+        self.facts(expr).over
     }
 
     pub(super) fn node(&self, expr: ExprId) -> Node {

@@ -31,7 +31,26 @@ impl Memo {
 impl Lexicon {
     /// Whether some string is in the language: whether the state can reach an end.
     pub(crate) fn is_live(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<bool, OutOfFuel> {
-        Ok(self.facts(expr).live || (expr != EMPTY && self.distance(expr, fuel)? != DEAD))
+        let facts = self.facts(expr);
+        if facts.live || expr == EMPTY {
+            return Ok(facts.live);
+        }
+        if let Node::Or(at) = self.node(expr)
+            && facts.sole_mark == MANY_MARKS
+            && self.memo.get(expr) == UNKNOWN
+        {
+            // One alternative by itself is enough: what they are together is not looked at.
+            for number in 0..self.operands(at).len() {
+                fuel.burn(1)?;
+                let alternative = self.operands(at)[number];
+                if self.distance(alternative, fuel)? != DEAD {
+                    return Ok(true);
+                }
+            }
+            self.memo.set(expr, DEAD);
+            return Ok(false);
+        }
+        Ok(self.distance(expr, fuel)? != DEAD)
     }
 
     /// Whether it is known without a search that some string is in the language.

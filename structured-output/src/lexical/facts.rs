@@ -26,6 +26,8 @@ pub(super) struct Facts {
     pub(super) counted: bool,
     /// Contains a mark.
     pub(super) marked: bool,
+    /// A mark, or several of them, and nothing else.
+    pub(super) over: bool,
     /// The only mark it contains, or [`NO_MARK`]; [`MANY_MARKS`] where it ends in several ways.
     pub(super) sole_mark: u16,
     /// The mark that the empty string ends with, or [`NO_MARK`].
@@ -53,6 +55,7 @@ impl Lexicon {
             infinite: false,
             counted: false,
             marked: false,
+            over: false,
             sole_mark: NO_MARK,
             end_mark: NO_MARK,
             min_bytes: 0,
@@ -75,6 +78,7 @@ impl Lexicon {
                 nullable: true,
                 finite: true,
                 marked: true,
+                over: true,
                 sole_mark: mark,
                 end_mark: mark,
                 ..plain
@@ -96,6 +100,7 @@ impl Lexicon {
                     infinite: (a.infinite && b.live) || (a.live && b.infinite),
                     counted: a.counted || b.counted,
                     marked: b.marked,
+                    over: false,
                     sole_mark: b.sole_mark,
                     end_mark: if a.nullable { b.end_mark } else { NO_MARK },
                     needs: self.fewer_bytes(a.needs, b.needs),
@@ -111,6 +116,7 @@ impl Lexicon {
                 infinite: any(|facts| facts.infinite),
                 counted: any(|facts| facts.counted),
                 marked: any(|facts| facts.marked),
+                over: all(|facts| facts.over),
                 sole_mark: list
                     .iter()
                     .map(|&expr| self.facts(expr).sole_mark)

@@ -12,6 +12,18 @@ impl Lexicon {
         self.facts(expr).sole_mark
     }
 
+    /// The marks of a lexeme that has ended, where these are several: what was read is in the languages of
+    /// all of them. Else none.
+    pub(crate) fn joint_marks(&self, expr: ExprId) -> Vec<u16> {
+        match self.node(expr) {
+            Node::Or(at) if self.facts(expr).over => {
+                let marks = self.operands(at).iter();
+                marks.map(|&mark| self.facts(mark).end_mark).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
     /// An expression that has one mark, with mark 0 in its place. Costs a step per part of its end
     /// that was not asked for before.
     pub(crate) fn with_first_mark(&mut self, expr: ExprId) -> ExprId {

@@ -63,6 +63,16 @@ pub(crate) trait Visitor {
     fn reached(&mut self, tokens: Range<u32>);
     /// Tokens that end the lexeme.
     fn exit(&mut self, exit: Exit);
+
+    /// The same where the lexeme may have ended with several marks.
+    fn exit_in_ways(&mut self, lexicon: &Lexicon, exit: Exit, end: ExprId) {
+        match &lexicon.joint_marks(end)[..] {
+            [] => self.exit(exit),
+            marks => marks
+                .iter()
+                .for_each(|&mark| self.exit(Exit { mark, ..exit })),
+        }
+    }
 }
 
 /// Runs the automaton from `start` over every word of the trie, as far as it survives. False where
@@ -146,12 +156,15 @@ pub(crate) fn walk(
         for child in children.rev() {
             let byte = labelled.byte(trie.label(child));
             match table.step(lexicon, state, byte, fuel)? {
-                DEAD if exits => visitor.exit(Exit {
-                    node: child,
-                    parent: node,
-                    depth,
-                    mark: end_mark,
-                }),
+                DEAD if exits => {
+                    let exit = Exit {
+                        node: child,
+                        parent: node,
+                        depth,
+                        mark: end_mark,
+                    };
+                    visitor.exit_in_ways(lexicon, exit, table.expr(state));
+                }
                 DEAD => {}
                 next => pending.push((child, next, depth + 1)),
             }

@@ -1,6 +1,7 @@
 //! The end of a lexeme: what takes the place of its frame, and the first lexeme of what follows.
 
 use super::{Action, KeyId, Machine, NO_KEY, StackId, State, UNREAD};
+use crate::json::Frame;
 use crate::lexical::{Fuel, NO_MARK, OutOfFuel};
 
 impl Machine {
@@ -58,6 +59,34 @@ impl Machine {
         self.enter(stack, state.item, fuel)
     }
 
+    /// The state after the running lexeme, a scalar that meets several goals of its value.
+    pub(super) fn end_in_ways(
+        &mut self,
+        state: State,
+        marks: &[u16],
+        fuel: &mut Fuel,
+    ) -> Result<State, OutOfFuel> {
+        fuel.burn(1)?;
+        let ended = self
+            .stacks
+            .top(state.stack)
+            .map(|top| self.stacks.frame(top));
+        debug_assert!(matches!(ended, Some(Frame::Value { .. })), "{ended:?}");
+        self.read(state.stack);
+        let below = self.stacks.below(state.stack);
+        self.read(below);
+        let waiting = self.stacks.top(below).map(|top| self.stacks.frame(top));
+        let stack = match waiting {
+            Some(frame) => {
+                let lexicon = &mut self.lexicon;
+                let outcome = self.programs.joint_outcome(lexicon, frame, marks, fuel)?;
+                self.replace_below(below, outcome)
+            }
+            None => below,
+        };
+        self.enter(stack, state.item, fuel)
+    }
+
     /// The state at the first lexeme of a stack's top frame, after an item's text where the frame
     /// is within one or waits for its end.
     pub(super) fn enter(
@@ -109,7 +138,15 @@ impl Machine {
         };
         let frame = self.stacks.frame(top);
         let outcome = self.programs.outcome(frame, goal);
-        if outcome == frame {
+        self.replace_below(stack, outcome)
+    }
+
+    /// A stack with another top frame, the outcome of the value above it.
+    fn replace_below(&mut self, stack: StackId, outcome: Frame) -> StackId {
+        let Some(top) = self.stacks.top(stack) else {
+            return stack;
+        };
+        if outcome == self.stacks.frame(top) {
             return stack;
         }
         let below = self.stacks.below(stack);

@@ -7,7 +7,8 @@
 //!
 //! A lexeme goes on for as long as it can: a byte that continues it never ends it. So frames must be
 //! made such that what follows a lexeme never begins with a byte that could continue it, and such
-//! that no two alternatives of a lexeme match the same text.
+//! that no two alternatives of a lexeme match the same text; but for scalars that end with their last
+//! byte, strings: these may meet several goals, and are followed by what may follow any of them.
 //!
 //! A regular expression is a machine with an empty stack and one lexeme without marks.
 //!

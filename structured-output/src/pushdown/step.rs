@@ -79,8 +79,13 @@ impl Machine {
     /// Ends lexemes that can't go on, so that a place has one state.
     fn settle(&mut self, mut state: State, fuel: &mut Fuel) -> Result<State, OutOfFuel> {
         while self.lexicon.is_mark(state.lexeme) {
-            let mark = self.lexicon.end_mark(state.lexeme);
-            state = self.end_lexeme(state, mark, fuel)?;
+            state = match &self.lexicon.joint_marks(state.lexeme)[..] {
+                [] => {
+                    let mark = self.lexicon.end_mark(state.lexeme);
+                    self.end_lexeme(state, mark, fuel)?
+                }
+                marks => self.end_in_ways(state, marks, fuel)?,
+            };
         }
         Ok(state)
     }

@@ -10,6 +10,7 @@ mod minimal;
 mod place;
 mod random;
 mod subject;
+mod tagged;
 
 use place::within_memory;
 use proptest::prelude::*;
@@ -187,6 +188,27 @@ proptest! {
             // Masks within a number of tokens are dear here.
             let masks = || match seed % 4 {
                 0 => wrong_mask_on(schema, draft, distinct::document, seed),
+                _ => None,
+            };
+            disagreement_on(schema, draft, documents, random).or_else(masks)
+        };
+        if wrong(&schema).is_some() {
+            let least = minimal::schema(schema, |schema| wrong(schema).is_some());
+            prop_assert!(false, "{least}: {}", wrong(&least).unwrap());
+        }
+    }
+
+    #[test]
+    fn texts_that_other_members_tell_apart(seed in any::<u64>()) {
+        subject::COMPILER.clear_cache();
+        let mut random = Random(seed);
+        let schema = tagged::schema(&mut random);
+        let draft = Draft::Draft2020_12;
+        let wrong = |schema: &Value| {
+            let mut random = Random(seed);
+            let documents = (0..40).map(|_| tagged::document(&mut random)).collect();
+            let masks = || match seed % 3 {
+                0 => wrong_mask_on(schema, draft, tagged::document, seed),
                 _ => None,
             };
             disagreement_on(schema, draft, documents, random).or_else(masks)
