@@ -248,6 +248,13 @@ fn refusals_point_at_what_they_refuse() {
             "schema, line 1, column 6: expected a JSON value",
         ),
     ];
+    // What a draft doesn't know may be anything.
+    for unknown in [
+        r#"{"$schema":"http://json-schema.org/draft-04/schema#","$defs":1}"#,
+        r#"{"$schema":"http://json-schema.org/draft-07/schema#","$defs":{"a":{"type":1}}}"#,
+    ] {
+        assert!(schema(unknown, Whitespace::Compact).is_ok(), "{unknown}");
+    }
     for (source, expected) in cases {
         let message = schema(source, Whitespace::Compact).unwrap_err().to_string();
         assert!(message.starts_with(expected), "{source}: {message}");
@@ -266,6 +273,31 @@ fn refusals_point_at_what_they_refuse() {
         (
             r##"{"$ref":"#/$defs/a~0b","$defs":{"a~b":{"type":"object","required":["c/d"],"properties":{"c/d":{"enum":[]}}}}}"##,
             "/$defs/a~0b/properties/c~1d/enum",
+        ),
+        (
+            r#"{"type":"array","minItems":2,"prefixItems":[{"type":"null"},{"enum":[]},false],"items":false}"#,
+            "/prefixItems/1/enum",
+        ),
+        (
+            r#"{"type":"array","minItems":2,"prefixItems":[{"type":"null"}],"items":false}"#,
+            "/items",
+        ),
+        (
+            r#"{"$schema":"http://json-schema.org/draft-07/schema#","type":"array","minItems":1,"items":[false]}"#,
+            "/items/0",
+        ),
+        (r#"{"type":"integer","minimum":5,"maximum":3}"#, "/maximum"),
+        (
+            r#"{"type":["number"],"minimum":5,"exclusiveMaximum":3}"#,
+            "/exclusiveMaximum",
+        ),
+        (
+            r#"{"type":"object","required":["a"],"properties":{"a":{"type":"string","minLength":5,"maxLength":3}}}"#,
+            "/properties/a/maxLength",
+        ),
+        (
+            r#"{"type":"integer","minLength":5,"maxLength":3,"enum":["a"]}"#,
+            "",
         ),
     ];
     for (source, pointer) in dead {

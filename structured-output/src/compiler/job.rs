@@ -218,6 +218,14 @@ impl Job<'_> {
         self.max_looked = self.budget.max_steps.saturating_mul(2);
     }
 
+    /// As many steps as one call may take, for another one, if the budget has as many at all.
+    pub(super) fn grant_look(&mut self, max_mask_steps: u64) {
+        if self.budget.max_steps >= max_mask_steps {
+            let needed = self.looked.saturating_add(max_mask_steps);
+            self.max_looked = self.max_looked.max(needed);
+        }
+    }
+
     /// Takes note of what such a call has taken.
     pub(super) fn note_look(&mut self, steps: u64) {
         self.looked += steps;
@@ -303,6 +311,11 @@ impl Job<'_> {
     /// others.
     pub(super) fn lacks_room(&mut self) -> bool {
         self.lacks_room = self.memory == Memory::Shared;
+        self.lacks_room
+    }
+
+    /// Whether there was too little memory for one, maybe because of others.
+    pub(super) fn lacked_room(&self) -> bool {
         self.lacks_room
     }
 

@@ -54,18 +54,24 @@ impl Job<'_> {
         }
         self.check_values(schema)?;
         let start = GrammarState::Machine(root);
-        let has_keys = schema.compiler.may_keys_be_dear();
+        let whole = schema.compiler.whole();
+        let has_keys = whole
+            .as_ref()
+            .is_some_and(|whole| schema.compiler.may_keys_be_dear(whole));
         let open = |engine: &Engine, allowance: &Allowance| match has_keys {
             true => engine.open(start, allowance),
             false => engine.mask(start, allowance).map(drop),
         };
-        if matches!(self.look(schema, open)?, Found::Exceeds(_)) {
-            let whole = schema.compiler.whole();
+        // Whatever was spent on its values: what a matcher does first is always looked at.
+        self.grant_look(schema.max_mask_steps);
+        if let Found::Exceeds(first) = self.look(schema, open)? {
             if let Some(whole) = &whole {
                 self.check_parts(schema, whole)?;
             }
             // With all that is in it known.
-            if let Found::Exceeds(error) = self.look(schema, open)? {
+            self.grant_look(schema.max_mask_steps);
+            let again = self.look(schema, open)?;
+            if let Some(error) = self.still_exceeds(first, again) {
                 return Err(too_dear(schema, whole.as_ref(), error));
             }
         }
@@ -93,9 +99,10 @@ impl Job<'_> {
                     Found::Answer(false) => continue,
                     Found::Unknown => return Ok(()),
                     Found::Exceeds(_) if self.is_without_value(schema, &met, around)? => continue,
-                    Found::Exceeds(_) => {
+                    Found::Exceeds(first) => {
                         self.check_parts(schema, &part)?;
-                        if let Found::Exceeds(error) = self.look_at(schema, &part)? {
+                        let again = self.look_at(schema, &part)?;
+                        if let Some(error) = self.still_exceeds(first, again) {
                             return Err(too_dear(schema, Some(&part), error));
                         }
                     }
@@ -107,6 +114,16 @@ impl Job<'_> {
             pending.extend(inner.into_iter().rev().map(|part| (part, around)));
         }
         Ok(())
+    }
+
+    /// The limit that a call exceeds which exceeded one before, with less known. Where no steps are left to
+    /// tell, it is the one before; where others fill the memory, it is found out without them.
+    fn still_exceeds<T>(&self, first: CompileError, again: Found<T>) -> Option<CompileError> {
+        match again {
+            Found::Answer(_) => None,
+            Found::Exceeds(error) => Some(error),
+            Found::Unknown => (!self.lacked_room()).then_some(first),
+        }
     }
 
     /// Whether one of the schemas around a place allows no value, so that nobody comes there.
@@ -181,7 +198,7 @@ impl Job<'_> {
 
     fn look_at(&mut self, schema: &Compiled, part: &Part) -> Result<Found<bool>, CompileError> {
         let (node, style) = (part.node, schema.style.embedded());
-        let has_keys = schema.compiler.may_keys_be_dear();
+        let has_keys = schema.compiler.may_keys_be_dear(part);
         self.look(schema, |engine, allowance| {
             engine.open_value(node, style, has_keys, allowance)
         })

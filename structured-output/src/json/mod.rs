@@ -38,6 +38,8 @@
 //! | `programs` | all of that, interned |
 
 mod array;
+mod choice_of_keys;
+mod clauses;
 mod composites;
 mod conditions;
 mod decimal;

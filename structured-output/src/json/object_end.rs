@@ -37,6 +37,13 @@ impl Level {
     }
 }
 
+/// So many places are tried before all conditions are looked at together: mostly the first ones do.
+const EASY: usize = 64;
+/// Of so many alternatives that are all to be met, and ask for about so many keys, none is tried before: each
+/// place would be a formula as long.
+const MANY_CLAUSES: usize = 24;
+const MANY_KEYS: u32 = 8;
+
 /// How many of a name's values are looked for at once.
 const VALUES_AT_ONCE: usize = 4;
 
@@ -69,7 +76,7 @@ impl Programs {
     /// Where the names that must come aren't enough, that is a search: it goes through the names in
     /// their order, each of them with each value that makes a difference and without a member, then
     /// through fresh keys of each class; depth first, where the least remains first, and what has failed
-    /// is not tried again.
+    /// is not tried again. Where it finds nothing soon, all conditions are looked at together first.
     pub(super) fn members_to_end(
         &mut self,
         lexicon: &mut Lexicon,
@@ -90,10 +97,24 @@ impl Programs {
         if let Some(members) = self.likely_members(lexicon, start, formula, fuel)? {
             return Ok(Some(members));
         }
+        let num_keys = self.logic.facts(formula).names.count_ones();
+        let num_easy = match num_keys >= MANY_KEYS && self.num_clauses(formula) >= MANY_CLAUSES {
+            true => 1,
+            false => EASY,
+        };
+        let mut num_tried = 0_usize;
         let mut failed: HashSet<(u32, FormulaId, SeenId)> = HashSet::new();
         let mut levels = vec![Level::new(0, formula, start.seen, None)];
         while let Some(level) = levels.last() {
             fuel.burn(1)?;
+            num_tried += 1;
+            if num_tried == num_easy {
+                match self.end_with_choice(lexicon, start, formula, fuel)? {
+                    End::Members(members) => return Ok(Some(members)),
+                    End::Never => return Ok(None),
+                    End::Unknown => {}
+                }
+            }
             let (name, formula, seen) = (level.name, level.formula, level.seen);
             if self.logic.facts(formula).closes {
                 return Ok(Some(
@@ -128,6 +149,15 @@ impl Programs {
             }
         }
         Ok(None)
+    }
+
+    /// How many alternatives a formula has that are all to be met.
+    fn num_clauses(&self, formula: FormulaId) -> usize {
+        let Formula::All(list) = self.logic.formula(formula) else {
+            return 1;
+        };
+        let is_clause = |id: &&FormulaId| matches!(self.logic.formula(**id), Formula::Any(_));
+        list.iter().filter(is_clause).count()
     }
 
     /// What to try next in a search for members.

@@ -152,6 +152,7 @@ impl Dialect {
                 self.validation
             }
             "$recursiveRef" => self.within(Draft2019_09, Draft2019_09),
+            "$defs" => self.since(Draft2019_09),
             "$dynamicRef" => self.since(Draft2020_12),
             _ => true,
         }

@@ -127,11 +127,9 @@ pub(crate) struct SchemaCompiler {
     /// What schemas have cost so far: expressions and steps.
     dearest: Dearest,
     /// What those that may be met in many ways weigh.
-    weights: HashMap<Key, u32>,
+    weights: HashMap<Key, values::Weight>,
     /// Whether one of them may be dear to look at.
     may_be_dear: bool,
-    /// Whether one of them has so many patterns of keys that a mask within a key may be.
-    may_keys_be_dear: bool,
     /// Parts of listed values that are nested deeper than is looked at in one piece, each after those in it.
     pub(crate) deep_values: Vec<NodeId>,
     /// Whether schemas are nested deeper, references included, than is looked at in one piece.
@@ -198,7 +196,6 @@ impl SchemaCompiler {
             dearest: Dearest::default(),
             weights: HashMap::new(),
             may_be_dear: false,
-            may_keys_be_dear: false,
             deep_values: Vec::new(),
             is_deep: false,
         })

@@ -26,6 +26,42 @@ fn sole_reason(schema: &[(String, Value)], dialect: Dialect) -> &'static str {
             _ => {}
         }
     }
+    empty_range(schema, dialect)
+}
+
+const NUMBERS: &[&str] = &["integer", "number"];
+
+/// Bounds by the types that they speak of: from, and a pointer to up to where.
+const RANGES: [(&[&str], &str, &str); 6] = [
+    (NUMBERS, "minimum", "/maximum"),
+    (NUMBERS, "exclusiveMinimum", "/maximum"),
+    (NUMBERS, "minimum", "/exclusiveMaximum"),
+    (&["string"], "minLength", "/maxLength"),
+    (&["array"], "minItems", "/maxItems"),
+    (&["object"], "minProperties", "/maxProperties"),
+];
+/// The upper bound of a range with nothing in it, if it is of the only type that a schema allows.
+fn empty_range(schema: &[(String, Value)], dialect: Dialect) -> &'static str {
+    let bound = |keyword: &str| match member(schema, keyword) {
+        Some(Value::Number(text)) if dialect.knows(keyword) => text.parse::<f64>().ok(),
+        _ => None,
+    };
+    let allows = match member(schema, "type") {
+        Some(Value::String(name)) => name.as_str(),
+        Some(Value::Array(list)) => match &list[..] {
+            [Value::String(name)] => name.as_str(),
+            _ => return "",
+        },
+        _ => return "",
+    };
+    for (types, from, to) in RANGES {
+        if types.contains(&allows)
+            && let (Some(least), Some(most)) = (bound(from), bound(to.trim_start_matches('/')))
+            && least > most
+        {
+            return to;
+        }
+    }
     ""
 }
 
@@ -105,8 +141,18 @@ impl SchemaCompiler {
             Some(Value::Array(names)) => names.contains(&Value::String(name.to_owned())),
             _ => false,
         };
-        let has_items =
-            matches!(member(members, "minItems"), Some(Value::Number(min)) if min != "0");
+        let min_items = match member(members, "minItems") {
+            Some(Value::Number(min)) => min.parse::<f64>().unwrap_or(0.0),
+            _ => 0.0,
+        };
+        // The items that there must be, one by one; then those after them.
+        let first = ["prefixItems", "items"].into_iter().find_map(|keyword| {
+            match member(members, keyword).filter(|_| dialect.knows(keyword)) {
+                Some(Value::Array(list)) => Some(list.len()),
+                _ => None,
+            }
+        });
+        let has_more = min_items > first.unwrap_or(0) as f64;
         for (keyword, value) in members.iter().filter(|member| dialect.knows(&member.0)) {
             if let Some(site) = self.referred(place, keyword, value)? {
                 needed.push(Needed {
@@ -138,7 +184,13 @@ impl SchemaCompiler {
                         add(format!("/properties/{}", escaped(name)), schema);
                     }
                 }
-                ("items" | "contains", schema) if has_items || keyword == "contains" => {
+                ("prefixItems" | "items", Value::Array(list)) => {
+                    let there = list.iter().enumerate();
+                    for (at, schema) in there.take_while(|item| (item.0 as f64) < min_items) {
+                        add(format!("/{keyword}/{at}"), schema);
+                    }
+                }
+                ("items" | "contains", schema) if has_more || keyword == "contains" => {
                     add(format!("/{keyword}"), schema);
                 }
                 _ => {}

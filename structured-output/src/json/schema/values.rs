@@ -35,7 +35,23 @@ type Inner = (Value, ResourceId);
 const DEAR_WEIGHT: u32 = 24;
 
 /// From so many patterns of keys on a mask within a key may be dear.
-const MANY_PATTERNS: usize = 5;
+const MANY_PATTERNS: u32 = 5;
+
+/// What a schema weighs, with those in it that speak of the same value.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Weight {
+    /// How many ways there are to meet it, as a rough guess at their logarithm.
+    ways: u32,
+    /// Patterns of keys.
+    num_patterns: u32,
+}
+
+impl Weight {
+    fn add(&mut self, other: Self) {
+        self.ways = self.ways.saturating_add(other.ways);
+        self.num_patterns = self.num_patterns.saturating_add(other.num_patterns);
+    }
+}
 
 /// What a keyword adds to the weight of its schema by itself: how many more ways there are to meet it, as a
 /// rough guess at their logarithm. All other keywords cost as they are written.
@@ -146,22 +162,21 @@ impl SchemaCompiler {
             Some(reference) => Arc::new(vec![reference]),
             None => Arc::clone(&place.members),
         };
-        let mut weight = 0_u32;
+        let mut weight = Weight::default();
         for (keyword, value) in members.iter() {
             if !dialect.knows(keyword) {
                 continue;
             }
-            weight = weight.saturating_add(own_weight(keyword, value, &members));
-            if let ("patternProperties", Value::Object(map)) = (keyword.as_str(), value) {
-                self.may_keys_be_dear |= map.len() >= MANY_PATTERNS;
-            }
+            weight.add(Weight {
+                ways: own_weight(keyword, value, &members),
+                num_patterns: match (keyword.as_str(), value) {
+                    ("patternProperties", Value::Object(map)) => length(map.len()),
+                    _ => 0,
+                },
+            });
             if is_reference(keyword) {
                 if let Ok(Some(site)) = self.referred(place, keyword, value) {
-                    weight = weight.saturating_add(self.weight_of(
-                        &site.value,
-                        site.resource,
-                        place.scope,
-                    ));
+                    weight.add(self.weight_of(&site.value, site.resource, place.scope));
                 }
             } else if is_in_place(keyword) {
                 let mut inner = Vec::new();
@@ -181,24 +196,24 @@ impl SchemaCompiler {
                     _ => {}
                 }
                 for schema in inner {
-                    weight =
-                        weight.saturating_add(self.weight_of(schema, place.resource, place.scope));
+                    weight.add(self.weight_of(schema, place.resource, place.scope));
                 }
             }
         }
-        if weight > 0 {
-            self.weights.insert(place.key(), weight.min(DEAR_WEIGHT));
-            self.may_be_dear |= weight >= DEAR_WEIGHT;
+        if weight.ways > 0 {
+            weight.ways = weight.ways.min(DEAR_WEIGHT);
+            self.weights.insert(place.key(), weight);
+            self.may_be_dear |= weight.ways >= DEAR_WEIGHT;
         }
     }
 
-    fn weight_of(&mut self, schema: &Value, around: ResourceId, scope: ScopeId) -> u32 {
+    fn weight_of(&mut self, schema: &Value, around: ResourceId, scope: ScopeId) -> Weight {
         if self.weights.is_empty() || !matches!(schema, Value::Object(_)) {
-            return 0;
+            return Weight::default();
         }
         match self.place(schema, around, scope) {
-            Ok(Some(place)) => self.weights.get(&place.key()).copied().unwrap_or(0),
-            _ => 0,
+            Ok(Some(place)) => self.weights.get(&place.key()).copied().unwrap_or_default(),
+            _ => Weight::default(),
         }
     }
 
@@ -218,9 +233,10 @@ impl SchemaCompiler {
         is_of_scalars(&self.root)
     }
 
-    /// Whether masks within keys may be.
-    pub(crate) fn may_keys_be_dear(&self) -> bool {
-        self.may_keys_be_dear
+    /// Whether masks within the keys of one may be.
+    pub(crate) fn may_keys_be_dear(&self, part: &Part) -> bool {
+        let weight = self.weights.get(&part.place.key());
+        weight.is_some_and(|weight| weight.num_patterns >= MANY_PATTERNS)
     }
 
     /// Whether one may be by itself, the values in it apart.
@@ -229,7 +245,7 @@ impl SchemaCompiler {
             return true;
         }
         let weight = self.weights.get(&part.place.key());
-        weight.is_some_and(|&weight| weight >= DEAR_WEIGHT)
+        weight.is_some_and(|weight| weight.ways >= DEAR_WEIGHT)
     }
 
     /// Where a schema is, as an error names it.

@@ -37,7 +37,7 @@ pub(super) fn unapplied(
             "then" | "else" => has("if"),
             "additionalItems" => matches!(member(schema, "items"), Some(Value::Array(_))),
             "$defs" | "definitions" => {
-                if let Value::Object(map) = value {
+                if let (Value::Object(map), true) = (value, dialect.knows(keyword)) {
                     map.iter().for_each(|entry| visit(&entry.1));
                 }
                 true
