@@ -183,7 +183,7 @@ impl TokenAutomaton {
         forgotten.add(std::mem::take(&mut self.bytes_to_end));
         forgotten.add(std::mem::take(&mut self.farthest_successor));
         forgotten.add(std::iter::once(std::mem::take(&mut self.ways)));
-        forgotten.add(std::iter::once(std::mem::take(&mut self.unread)));
+        std::mem::take(&mut self.unread).forget(&mut forgotten);
         forgotten
     }
 

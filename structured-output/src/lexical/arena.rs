@@ -206,10 +206,11 @@ impl Lexicon {
         with_room(num_exprs.saturating_mul(Self::BYTES_PER_EXPR))
     }
 
-    /// Makes room to look up as many expressions as some bytes have room for: to move them all to a
-    /// larger table would take milliseconds, and somebody waits for whoever makes the next one.
+    /// Makes room to look up as many expressions as half of some bytes have room for (their rows mostly take
+    /// the other half): to move them all to a larger table would take milliseconds, and somebody waits for
+    /// whoever makes the next one.
     pub(crate) fn expect_bytes(&mut self, bytes: usize) {
-        let num_exprs = bytes / Self::bytes_of(1);
+        let num_exprs = bytes / 2 / Self::bytes_of(1);
         let (nodes, operands, hasher) = (&self.nodes, &self.operands, &self.hasher);
         let num_more = num_exprs.saturating_sub(self.node_ids.len());
         self.node_ids.reserve(num_more, |&id| {
