@@ -5,6 +5,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use super::exits::NearExits;
+use super::forgotten::Forgotten;
 use super::language_facts::LanguageFacts;
 use super::loose_walk::LooseSteps;
 use super::parser_steps::Steps;
@@ -90,6 +91,24 @@ impl Memo {
     pub(super) fn swap_steps(&mut self) {
         std::mem::swap(&mut self.steps, &mut self.narrow_steps);
         self.is_narrow = !self.is_narrow;
+    }
+
+    /// Hands all tables over to be dropped.
+    pub(super) fn forget(self, forgotten: &mut Forgotten) {
+        forgotten.add(self.by_state);
+        forgotten.add(self.near_exits);
+        forgotten.add(self.by_item);
+        forgotten.add(self.beyond);
+        forgotten.add(self.outside);
+        forgotten.add(self.min_tokens);
+        forgotten.add(self.token_distance);
+        forgotten.add(std::iter::once(self.by_context));
+        forgotten.add([self.steps, self.narrow_steps]);
+        forgotten.add(std::iter::once(self.loose));
+        forgotten.add(std::iter::once(self.walks));
+        forgotten.add(std::iter::once(self.ways));
+        self.languages.forget(forgotten);
+        self.store.forget(forgotten);
     }
 
     pub(super) fn memory_bytes(&self) -> usize {

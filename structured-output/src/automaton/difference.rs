@@ -156,3 +156,71 @@ impl LexemeMask {
         ids
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::{CompilerOptions, GrammarCompiler, GrammarMatcher, TokenizerInfo};
+
+    /// Keys of a bounded length, less those that the object has: bounds below and above the longest token
+    /// and the longest key, until all are taken.
+    #[test]
+    fn keys_with_a_bound_are_those_of_their_tokens() {
+        let mut vocab: Vec<Vec<u8>> = (0..=255_u8).map(|byte| vec![byte]).collect();
+        let texts = [
+            "aa", "ab", "ba", "bb", "aab", "abb", "bba", "aaaa", "abab", "a\"", "b\":", "ab\"",
+            "{\"", "\":1", "1,\"", ",\"a", "\\u00", "61", "62", "1}",
+        ];
+        vocab.extend(texts.map(|text| text.as_bytes().to_vec()));
+        vocab.push(b"<eos>".to_vec());
+        let eos = vocab.len() as u32 - 1;
+        let info = TokenizerInfo::new(&vocab, vocab.len(), &[eos], &[eos]).unwrap();
+        let compiler = GrammarCompiler::new(info.into(), CompilerOptions::default());
+        let keys = [
+            "a", "b", "ab", "aa", "bb", "ba", "aaa", "abab", "abba", "bbbb", "aaaab", "ababab",
+            "aaaaaaa",
+        ];
+        for pattern in [
+            "^[ab]{1,1}$",
+            "^[ab]{1,2}$",
+            "^[ab]{2,4}$",
+            "^[ab]{0,5}$",
+            "^[ab]{1,6}$",
+            "^a?[ab]{3,7}$",
+            "^a{1,9}$",
+            "^b?a{2,5}$",
+        ] {
+            let schema = format!(
+                r#"{{"type": "object", "additionalProperties": false, "patternProperties": {{"{pattern}": {{"const": 1}}}}}}"#
+            );
+            let grammar = compiler
+                .compile_json_schema(&schema, &Default::default())
+                .unwrap();
+            let mut matcher = GrammarMatcher::new(&grammar);
+            let assert_mask_is_its_tokens = |matcher: &GrammarMatcher, place: &str| {
+                let mask = matcher.next_token_mask().unwrap();
+                for id in 0..=eos {
+                    let is_accepted = matcher.fork().accept_token(id).unwrap();
+                    assert_eq!(mask.is_allowed(id), is_accepted, "{pattern} {place}: {id}");
+                }
+            };
+            let accept = |matcher: &mut GrammarMatcher, text: &str| {
+                let before = matcher.fork();
+                for &byte in text.as_bytes() {
+                    if !matcher.accept_token(u32::from(byte)).unwrap() {
+                        *matcher = before;
+                        return false;
+                    }
+                    assert_mask_is_its_tokens(matcher, text);
+                }
+                true
+            };
+            assert!(accept(&mut matcher, "{"));
+            let mut num_keys = 0;
+            for key in keys {
+                let comma = if num_keys > 0 { "," } else { "" };
+                num_keys += usize::from(accept(&mut matcher, &format!("{comma}\"{key}\":1")));
+            }
+            assert!(num_keys >= 2 && accept(&mut matcher, "}"), "{pattern}");
+        }
+    }
+}

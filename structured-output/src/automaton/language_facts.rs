@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
+use super::forgotten::Forgotten;
 use crate::earley::{End, LanguageMask};
 use crate::lexical::ExprId;
 
@@ -45,6 +46,13 @@ impl LanguageFacts {
             bytes: 0,
             ..self.clone()
         }
+    }
+
+    /// Hands all tables over to be dropped.
+    pub(super) fn forget(self, forgotten: &mut Forgotten) {
+        forgotten.add(self.beside);
+        forgotten.add(self.masks);
+        forgotten.add(self.parts);
     }
 
     /// A number for a mask that is being made.

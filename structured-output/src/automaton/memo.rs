@@ -9,6 +9,7 @@ use std::sync::Arc;
 use hashbrown::{Equivalent, HashMap};
 
 use super::counted::Lengths;
+use super::forgotten::Forgotten;
 use super::rests::{InLexeme, RestsId};
 use crate::index::Trie;
 use crate::lexical::{ByteSet, ExprId};
@@ -166,6 +167,21 @@ impl MaskMemo {
     /// What is known of lexemes.
     pub(super) fn into_lexeme_facts(self) -> LexemeFacts {
         self.facts
+    }
+
+    /// Hands all tables over to be dropped: those that refer to others first.
+    pub(super) fn forget(self, forgotten: &mut Forgotten) {
+        forgotten.add(self.by_stack);
+        forgotten.add(self.by_frames);
+        forgotten.add(self.prefixes);
+        forgotten.add(self.by_state);
+        forgotten.add(self.in_lexemes);
+        forgotten.add(self.facts.lexemes);
+        forgotten.add(self.facts.lessened);
+        forgotten.add(self.facts.parts);
+        forgotten.add(self.facts.lengths);
+        forgotten.add(self.facts.fruitless);
+        self.store.forget(forgotten);
     }
 
     pub(super) fn memory_bytes(&self) -> usize {

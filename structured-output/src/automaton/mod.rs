@@ -15,6 +15,7 @@ mod counted;
 mod counted_walk;
 mod difference;
 mod exits;
+mod forgotten;
 mod gather;
 mod grammar_state;
 mod language_facts;
@@ -44,6 +45,7 @@ use crate::pushdown::Machine;
 pub(crate) use crate::pushdown::State;
 pub(crate) use base::Base;
 use context_free::{Grammars, Memo};
+pub(crate) use forgotten::Forgotten;
 pub(crate) use grammar_state::{GrammarState, TokenStep};
 use memo::MaskMemo;
 use unread_text::UnreadMemo;
@@ -78,6 +80,8 @@ pub(crate) struct TokenAutomaton {
     closed_bytes: Option<ByteSet>,
     /// Grammars with rules.
     grammars: Grammars,
+    /// What is no longer remembered, but still held.
+    forgotten: Forgotten,
 }
 
 impl TokenAutomaton {
@@ -113,7 +117,13 @@ impl TokenAutomaton {
             ),
             base,
             index,
+            forgotten: Forgotten::default(),
         }
+    }
+
+    /// Makes room for states that take so many bytes, as far as it would take long to make it later.
+    pub(crate) fn expect_state_bytes(&mut self, bytes: usize) {
+        self.machine.lexicon.expect_bytes(bytes);
     }
 
     /// The bytes that grammars with rules are to keep to, so that what can be completed by bytes can
@@ -142,7 +152,7 @@ impl TokenAutomaton {
         self.machine.memory_bytes() + self.grammars.parser.memory_bytes()
     }
 
-    /// Bytes that [`TokenAutomaton::clear_caches`] gives back.
+    /// Bytes of what can be computed again.
     pub(crate) fn cache_bytes(&self) -> usize {
         let numbers = self.token_distance.capacity()
             + self.min_tokens.capacity()
@@ -155,17 +165,45 @@ impl TokenAutomaton {
             + self.grammars.memo.memory_bytes()
     }
 
-    /// Forgets what can be computed again. States stay valid.
-    pub(crate) fn clear_caches(&mut self) {
+    /// Bytes of what was forgotten and is still held.
+    pub(crate) fn forgotten_bytes(&self) -> usize {
+        self.forgotten.memory_bytes()
+    }
+
+    /// Forgets what can be computed again, for the caller to drop. States stay valid.
+    pub(crate) fn take_caches(&mut self) -> Forgotten {
+        let mut forgotten = Forgotten::of_bytes(self.cache_bytes());
         let base = self.base.as_ref();
-        self.masks = base.map(|base| base.masks()).unwrap_or_default();
-        self.token_distance = HashMap::new();
-        self.min_tokens = HashMap::new();
-        self.ways = Ways::default();
-        self.bytes_to_end = HashMap::new();
-        self.unread = UnreadMemo::default();
-        self.farthest_successor = HashMap::new();
-        self.grammars.memo = Memo::with(base.map(|base| base.languages()).unwrap_or_default());
+        let masks = base.map(|base| base.masks()).unwrap_or_default();
+        std::mem::replace(&mut self.masks, masks).forget(&mut forgotten);
+        let languages = base.map(|base| base.languages()).unwrap_or_default();
+        std::mem::replace(&mut self.grammars.memo, Memo::with(languages)).forget(&mut forgotten);
+        forgotten.add(std::mem::take(&mut self.token_distance));
+        forgotten.add(std::mem::take(&mut self.min_tokens));
+        forgotten.add(std::mem::take(&mut self.bytes_to_end));
+        forgotten.add(std::mem::take(&mut self.farthest_successor));
+        forgotten.add(std::iter::once(std::mem::take(&mut self.ways)));
+        std::mem::take(&mut self.unread).forget(&mut forgotten);
+        forgotten
+    }
+
+    /// Holds what was forgotten, to drop it by and by; what was held before goes at once.
+    pub(crate) fn drop_later(&mut self, forgotten: Forgotten) {
+        self.forgotten = forgotten;
+    }
+
+    /// What is held of what was forgotten.
+    pub(crate) fn take_forgotten(&mut self) -> Forgotten {
+        std::mem::take(&mut self.forgotten)
+    }
+
+    /// Drops a little of what was forgotten, or as much as is needed so that it takes, with what can be
+    /// computed again, no more than some bytes.
+    pub(crate) fn drop_some_forgotten(&mut self, max_bytes: usize) {
+        if !self.forgotten.is_empty() {
+            let max_bytes = max_bytes.saturating_sub(self.cache_bytes());
+            self.forgotten.drop_some(max_bytes);
+        }
     }
 
     /// How many states there are.

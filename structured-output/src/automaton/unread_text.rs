@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
+use super::forgotten::Forgotten;
 use super::read_text::{OwnText, ReadTexts};
 use super::{State, TokenAutomaton};
 use crate::json::Written;
@@ -72,6 +73,14 @@ impl UnreadMemo {
             + self.completions.capacity() * (size_of::<(State, Option<u32>)>() + 1)
             + self.chains.capacity() * size_of::<UnreadCompletion>()
             + self.later.capacity() * (size_of::<(State, StackId, Texts)>() + 1)
+    }
+
+    /// Hands all tables over to be dropped.
+    pub(super) fn forget(self, forgotten: &mut Forgotten) {
+        forgotten.add(self.completions);
+        forgotten.add(self.chains);
+        forgotten.add(self.later);
+        forgotten.add(std::iter::once(self.read));
     }
 
     pub(super) fn completion(&self, at: Option<u32>) -> Option<&UnreadCompletion> {

@@ -18,7 +18,7 @@ mod tests;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-use crate::automaton::{Base, GrammarState, TokenAutomaton, TokenStep};
+use crate::automaton::{Base, Forgotten, GrammarState, TokenAutomaton, TokenStep};
 use crate::compiler::OwnMemory;
 use crate::error::MatcherError;
 use crate::index::TokenizerIndex;
@@ -111,7 +111,8 @@ impl Engine {
         options: &CompilerOptions,
     ) -> Self {
         let shares = Shares::of(options.cache_bytes);
-        let automaton = TokenAutomaton::new(Arc::clone(&index), base, options.limits.max_items);
+        let mut automaton = TokenAutomaton::new(Arc::clone(&index), base, options.limits.max_items);
+        automaton.expect_state_bytes(shares.states);
         Self {
             state_bytes: AtomicUsize::new(automaton.state_bytes()),
             cache_bytes: AtomicUsize::new(automaton.cache_bytes()),
@@ -197,8 +198,10 @@ impl Engine {
     fn note_bytes(&self, automaton: &TokenAutomaton) {
         self.state_bytes
             .store(automaton.state_bytes(), Ordering::Relaxed);
-        self.cache_bytes
-            .store(automaton.cache_bytes(), Ordering::Relaxed);
+        self.cache_bytes.store(
+            automaton.cache_bytes() + automaton.forgotten_bytes(),
+            Ordering::Relaxed,
+        );
     }
 
     /// The tokens that may come next at a place, the vocabulary's stop tokens included.
@@ -430,8 +433,11 @@ impl Engine {
             });
         }
         if automaton.cache_bytes() > self.shares.masks {
-            self.forget(&mut automaton);
+            // Not all at once: a matcher waits.
+            let forgotten = self.forget(&mut automaton);
+            automaton.drop_later(forgotten);
         }
+        automaton.drop_some_forgotten(self.shares.masks);
         // Who goes on among states that are there already disturbs nobody.
         if answer.is_err() && fuel.lacks_bytes()
             || after > before && after > self.shares.states_at_most
@@ -466,23 +472,34 @@ impl Engine {
         self.is_closed.load(Ordering::Relaxed) || self.automaton.is_poisoned()
     }
 
-    /// Forgets what can be computed again.
-    fn forget(&self, automaton: &mut TokenAutomaton) {
-        automaton.clear_caches();
-        self.ready.clear();
+    /// Forgets what can be computed again, for the caller to drop.
+    fn forget(&self, automaton: &mut TokenAutomaton) -> Forgotten {
+        let mut forgotten = automaton.take_caches();
+        self.ready.forget_places(&mut forgotten);
         self.note_bytes(automaton);
+        forgotten
+    }
+
+    /// The same, with what was forgotten before and what tokens do.
+    fn forget_all(&self, automaton: &mut TokenAutomaton) -> [Forgotten; 2] {
+        self.ready.forget_steps();
+        let before = automaton.take_forgotten();
+        [before, self.forget(automaton)]
     }
 
     /// Frees what can be computed again.
     pub(crate) fn clear_caches(&self) {
-        self.forget(&mut self.lock());
+        // Dropped when nobody waits for the lock any more.
+        let forgotten = self.forget_all(&mut self.lock());
+        drop(forgotten);
     }
 
     /// The same where nobody is at work.
     pub(crate) fn try_clear_caches(&self) {
-        if let Some(mut automaton) = self.try_lock() {
-            self.forget(&mut automaton);
-        }
+        let forgotten = self
+            .try_lock()
+            .map(|mut automaton| self.forget_all(&mut automaton));
+        drop(forgotten);
     }
 
     /// Lets every further call of its matchers fail, and frees what can be computed again.
@@ -501,7 +518,10 @@ impl Engine {
     /// Bytes held: states, masks and answers.
     pub(crate) fn memory_bytes(&self) -> usize {
         let automaton = self.lock();
-        automaton.state_bytes() + automaton.cache_bytes() + self.ready.memory_bytes()
+        automaton.state_bytes()
+            + automaton.cache_bytes()
+            + automaton.forgotten_bytes()
+            + self.ready.memory_bytes()
     }
 
     /// Bytes held after the last work. Waits for no work.

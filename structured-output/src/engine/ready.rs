@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-use crate::automaton::{GrammarState, State};
+use crate::automaton::{Forgotten, GrammarState, State};
 use crate::lexical::ExprId;
 use crate::mask::Mask;
 
@@ -226,10 +226,23 @@ impl ReadyAnswers {
         shard.unended.find(hash, |&known| known == lexeme).is_some()
     }
 
-    /// Forgets all.
-    pub(super) fn clear(&self) {
+    /// Forgets what is known of places, masks above all, for the caller to drop.
+    pub(super) fn forget_places(&self, forgotten: &mut Forgotten) {
         for shard in &self.shards {
-            *shard.write().unwrap_or_else(PoisonError::into_inner) = Shard::default();
+            let mut shard = shard.write().unwrap_or_else(PoisonError::into_inner);
+            let places = std::mem::take(&mut shard.places);
+            drop(shard);
+            forgotten.add(places);
+        }
+    }
+
+    /// Forgets what tokens do, too.
+    pub(super) fn forget_steps(&self) {
+        for shard in &self.shards {
+            let mut shard = shard.write().unwrap_or_else(PoisonError::into_inner);
+            shard.steps = HashTable::new();
+            shard.within = HashTable::new();
+            shard.unended = HashTable::new();
         }
     }
 
@@ -300,7 +313,12 @@ mod tests {
         }
         let held = ready.memory_bytes();
         assert!(held <= BYTES && held > BYTES / 4, "{held} bytes");
-        ready.clear();
+        let mut forgotten = Forgotten::default();
+        ready.forget_places(&mut forgotten);
+        assert_eq!(ready.of(places[20_000], |known| &known.tokens_to_end), None);
+        assert_eq!(ready.after(one, 8), None);
+        assert!(ready.memory_bytes() < held);
+        ready.forget_steps();
         assert_eq!(ready.memory_bytes(), 0);
     }
 }

@@ -118,3 +118,48 @@ fn nobody_stays_where_something_panicked() {
     let mut another = GrammarMatcher::new(&compile());
     assert!(another.accept_token(1).unwrap());
 }
+
+/// Tables that are full are not given back by the one call that finds them so; and what is held stays
+/// within its share.
+#[test]
+fn forgotten_masks_are_dropped_by_and_by() {
+    let mut vocab: Vec<Vec<u8>> = (0..=255_u8).map(|byte| vec![byte]).collect();
+    vocab.push(b"<eos>".to_vec());
+    let info = TokenizerInfo::new(&vocab, vocab.len(), &[256], &[256]).unwrap();
+    let info = std::sync::Arc::new(info);
+    let compiler = |cache_bytes| {
+        let options = CompilerOptions {
+            cache_bytes,
+            ..CompilerOptions::default()
+        };
+        GrammarCompiler::new(std::sync::Arc::clone(&info), options)
+    };
+    let (small, large) = (compiler(4 << 20), compiler(64 << 20));
+    // Each place has a mask of its own.
+    let words: Vec<String> = (0..300).map(|n| format!("{}{n:03}", n * 7919)).collect();
+    let (mut num_times, mut was_empty) = (0, true);
+    for round in 0..40 {
+        let choices: Vec<String> = words.iter().map(|word| format!("{word}{round}")).collect();
+        let [few, all] = [&small, &large].map(|compiler| {
+            let grammar = compiler.compile_choice(&choices).unwrap();
+            GrammarMatcher::new(&grammar)
+        });
+        for choice in &choices {
+            let (mut few, mut all) = (few.fork(), all.fork());
+            for &byte in choice.as_bytes() {
+                let mask = few.next_token_mask().unwrap().token_ids();
+                assert_eq!(mask, all.next_token_mask().unwrap().token_ids());
+                assert!(few.accept_token(u32::from(byte)).unwrap());
+                assert!(all.accept_token(u32::from(byte)).unwrap());
+                let engine = few.grammar().engine();
+                let automaton = engine.lock();
+                let held = automaton.cache_bytes() + automaton.forgotten_bytes();
+                assert!(held <= engine.shares.masks, "{held} bytes");
+                let is_empty = automaton.forgotten_bytes() == 0;
+                num_times += usize::from(was_empty && !is_empty);
+                was_empty = is_empty;
+            }
+        }
+    }
+    assert!(num_times >= 2, "{num_times}");
+}

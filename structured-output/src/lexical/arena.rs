@@ -206,6 +206,19 @@ impl Lexicon {
         with_room(num_exprs.saturating_mul(Self::BYTES_PER_EXPR))
     }
 
+    /// Makes room to look up as many expressions as half of some bytes have room for (their rows mostly take
+    /// the other half): to move them all to a larger table would take milliseconds, and somebody waits for
+    /// whoever makes the next one.
+    pub(crate) fn expect_bytes(&mut self, bytes: usize) {
+        let num_exprs = bytes / 2 / Self::bytes_of(1);
+        let (nodes, operands, hasher) = (&self.nodes, &self.operands, &self.hasher);
+        let num_more = num_exprs.saturating_sub(self.node_ids.len());
+        self.node_ids.reserve(num_more, |&id| {
+            let (node, list) = stored(nodes, operands, id);
+            hash_node(hasher, node, list)
+        });
+    }
+
     /// Expressions held.
     pub(crate) fn len(&self) -> usize {
         self.nodes.len()
@@ -286,14 +299,7 @@ impl Lexicon {
     pub(super) fn intern(&mut self, node: Node, list: &[ExprId]) -> ExprId {
         self.work += 1 + list.len() as u64;
         let (nodes, operands, hasher) = (&self.nodes, &self.operands, &self.hasher);
-        let stored = |id: u32| {
-            let node = nodes[id as usize];
-            let list = match node {
-                Node::Or(at) | Node::And(at) => &operands[at.start as usize..][..at.len as usize],
-                _ => &[],
-            };
-            (node, list)
-        };
+        let stored = |id| stored(nodes, operands, id);
         let entry = self.node_ids.entry(
             hash_node(hasher, node, list),
             |&id| {
@@ -323,6 +329,16 @@ impl Lexicon {
         }
         ExprId(id)
     }
+}
+
+/// A node with its operands.
+fn stored<'a>(nodes: &[Node], operands: &'a [ExprId], id: u32) -> (Node, &'a [ExprId]) {
+    let node = nodes[id as usize];
+    let list = match node {
+        Node::Or(at) | Node::And(at) => &operands[at.start as usize..][..at.len as usize],
+        _ => &[],
+    };
+    (node, list)
 }
 
 /// Equality but for the place of the operands, which the caller compares.

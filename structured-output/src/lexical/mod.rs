@@ -64,3 +64,5 @@ pub(crate) use fuel::{Bound, Fuel, OutOfFuel};
 pub(crate) use parts::{Characters, Less};
 pub(crate) use residue::{MAX_MODULUS, MAX_PLACES, Part, Residue};
 pub(crate) use rows::RowRef;
+#[cfg(test)]
+pub(crate) use testing::numbers_below;

@@ -1,7 +1,7 @@
 //! What tests of languages have in common.
 
 /// Random numbers, each below a bound: the same ones for the same seed, which isn't 0 (xorshift).
-pub(super) fn numbers_below(mut seed: u64) -> impl FnMut(u32) -> u32 {
+pub(crate) fn numbers_below(mut seed: u64) -> impl FnMut(u32) -> u32 {
     move |below| {
         seed ^= seed << 13;
         seed ^= seed >> 7;

@@ -7,6 +7,7 @@ use hashbrown::hash_table::Entry;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::{MAX_SPARSE, Mask};
+use crate::automaton::Forgotten;
 
 /// How a mask is put together: some large sets that are known by number, and a list of further ids.
 /// Masks of one recipe are equal. That is what they are recognised by: a large mask is neither
@@ -86,6 +87,12 @@ impl MaskStore {
                 Arc::clone(place.insert(Arc::new(mask)).get())
             }
         }
+    }
+
+    /// Hands all masks over to be dropped.
+    pub(crate) fn forget(self, forgotten: &mut Forgotten) {
+        forgotten.add(self.masks);
+        forgotten.add(self.by_words);
     }
 
     /// Bytes of memory held.

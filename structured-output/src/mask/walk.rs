@@ -200,3 +200,170 @@ fn walk_name(
     }
     Ok(Some((node, expr, depth)))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::TokenizerInfo;
+    use crate::lexical::{ByteSet, numbers_below};
+
+    /// What a token does in a lexeme.
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    enum Does {
+        Nothing,
+        EndWithin,
+        /// After so many bytes, with a mark.
+        Leave(u32, u16),
+    }
+
+    struct Tokens<'a> {
+        trie: &'a Trie,
+        does: Vec<Does>,
+        last: u32,
+    }
+
+    impl Visitor for Tokens<'_> {
+        fn reached(&mut self, tokens: Range<u32>) {
+            assert!(self.last <= tokens.start && !tokens.is_empty(), "ascending");
+            self.last = tokens.end;
+            for &id in self.trie.ids(tokens) {
+                assert_eq!(self.does[id as usize], Does::Nothing, "once");
+                self.does[id as usize] = Does::EndWithin;
+            }
+        }
+
+        fn exit(&mut self, exit: Exit) {
+            for &id in self.trie.ids(self.trie.below(exit.node)) {
+                assert_eq!(self.does[id as usize], Does::Nothing, "once");
+                self.does[id as usize] = Does::Leave(exit.depth, exit.mark);
+            }
+        }
+    }
+
+    /// All bytes, and words that have much in common.
+    fn vocabulary(random: &mut impl FnMut(u32) -> u32) -> Vec<Vec<u8>> {
+        let pieces = [
+            "a", "b", "e", "f", "0", "7", "-", "_", " ", "ab", "the", "ing", "é", "日", "\u{a0}",
+            "\"", "\\n", "%2", ".", "\n",
+        ];
+        let mut vocab: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).collect();
+        for _ in 0..1500 {
+            let count = 1 + random(6);
+            // Some words are of few pieces: these have many others below them.
+            let most = [pieces.len() as u32, 4, 10][random(3) as usize];
+            let word = (0..count).map(|_| pieces[random(most) as usize]);
+            vocab.push(word.collect::<String>().into_bytes());
+        }
+        vocab
+    }
+
+    fn expression(
+        lexicon: &mut Lexicon,
+        random: &mut impl FnMut(u32) -> u32,
+        depth: u32,
+    ) -> ExprId {
+        let letters = ByteSet::range(b'a', b'z');
+        if depth == 0 {
+            let set = match random(7) {
+                0 => letters,
+                1 => letters.union(&ByteSet::range(b'0', b'9')),
+                2 => ByteSet::range(b'a', b'f').union(&ByteSet::range(b'0', b'9')),
+                3 => ByteSet::single(b'"').complement(),
+                4 => ByteSet::FULL,
+                5 => return lexicon.literal([&b"the"[..], b"ab", b" ", b"-"][random(4) as usize]),
+                _ => ByteSet::single(b"ab-7 "[random(5) as usize]),
+            };
+            return lexicon.class(set);
+        }
+        let one = expression(lexicon, random, depth - 1);
+        match random(7) {
+            0 => lexicon.star(one),
+            1 | 2 => {
+                let min = random(3);
+                lexicon.repeat(one, min, min + random(9))
+            }
+            3 => {
+                let other = expression(lexicon, random, depth - 1);
+                lexicon.or(&[one, other])
+            }
+            4 => {
+                let other = expression(lexicon, random, depth - 1);
+                let other = lexicon.not(other);
+                lexicon.and(&[one, other])
+            }
+            _ => {
+                let other = expression(lexicon, random, depth - 1);
+                lexicon.concat(one, other)
+            }
+        }
+    }
+
+    /// What each token does by itself.
+    fn one_by_one(lexicon: &mut Lexicon, start: ExprId, vocab: &[Vec<u8>]) -> Vec<Does> {
+        let mut fuel = Fuel::new(u64::MAX);
+        let mut does = |token: &Vec<u8>| {
+            let mut at = start;
+            for (depth, &byte) in (0..).zip(token) {
+                let next = lexicon.derivative(at, byte, &mut fuel).unwrap();
+                if !lexicon.is_live(next, &mut fuel).unwrap() {
+                    let mark = lexicon.end_mark(at);
+                    return match depth > 0 && mark != NO_MARK {
+                        true => Does::Leave(depth, mark),
+                        false => Does::Nothing,
+                    };
+                }
+                at = next;
+            }
+            Does::EndWithin
+        };
+        vocab.iter().map(&mut does).collect()
+    }
+
+    #[test]
+    fn a_walk_finds_what_each_token_does_by_itself() {
+        let mut random = numbers_below(20_261_122);
+        let vocab = vocabulary(&mut random);
+        let info = TokenizerInfo::new(&vocab, vocab.len() + 1, &[vocab.len() as u32], &[]).unwrap();
+        let index = TokenizerIndex::new(Arc::new(info), None);
+        let (mut num_coarse, mut num_left) = (0, 0);
+        for case in 0..400 {
+            let mut lexicon = Lexicon::new(index.alphabets(), index.max_token_bytes());
+            let mut ends = Vec::new();
+            for mark in 0..1 + random(3) as u16 {
+                let depth = 1 + random(4);
+                let expr = expression(&mut lexicon, &mut random, depth);
+                let mark = lexicon.mark(mark);
+                ends.push(lexicon.concat(expr, mark));
+            }
+            let start = lexicon.or(&ends);
+            let expected = one_by_one(&mut lexicon, start, &vocab);
+            num_left += usize::from(expected.iter().any(|does| matches!(does, Does::Leave(..))));
+            let mut fuel = Fuel::new(u64::MAX);
+            let escapes = Labelled::of_bytes(index.escape_trie());
+            let mut tries = vec![vec![Labelled::of_bytes(index.byte_trie())]];
+            tries.extend(Labelled::of_coarse(&index).map(|coarse| vec![coarse, escapes]));
+            for tries in tries {
+                let mut does = vec![Does::Nothing; vocab.len()];
+                let mut fits = true;
+                for labelled in &tries {
+                    let mut tokens = Tokens {
+                        trie: labelled.trie,
+                        does: std::mem::take(&mut does),
+                        last: 0,
+                    };
+                    fits &= walk(&mut lexicon, *labelled, start, &mut fuel, &mut tokens).unwrap();
+                    does = tokens.does;
+                }
+                if fits {
+                    num_coarse += tries.len() - 1;
+                    for (id, does) in does.iter().enumerate() {
+                        assert_eq!(*does, expected[id], "{case}: {:?}", vocab[id]);
+                    }
+                }
+            }
+        }
+        assert!(num_coarse > 50 && num_left > 50, "{num_coarse} {num_left}");
+    }
+}
