@@ -81,6 +81,29 @@ const CASES: [(&str, &[&str]); 9] = [
     ),
 ];
 
+/// Lines of keys and values, which may be cut anywhere, up to a count.
+const LINES: [(&str, &[&str]); 2] = [
+    (
+        "start: (pair \",\"? \" \"?)~1..12\npair: KEY \"=\" VAL | VAL\nKEY: /\\w{1,16}/\nVAL: /[^,\\n]{1,40}/",
+        &[
+            "",
+            "hello",
+            "ab cd, e=é",
+            "a word and another one, with more=of them, ",
+            "a,b,c,d,e,f,g,h,i,j,k=l",
+        ],
+    ),
+    (
+        "start: (entry \"\\n\"?)~1..20\nentry: KEY \": \" /[^\\n]{1,100}/ | /[^\\n]{1,80}/\nKEY: /\\w{1,24}/",
+        &[
+            "",
+            "hello",
+            "key: value\nother",
+            "a\nb\nc\nd\ne\nf\ng\nh\ni\nj\nk\nl\nm\nn\no\np\nq\nr\ns\nt",
+        ],
+    ),
+];
+
 /// Masks of random grammars, where they don't need too many steps, at places of a text.
 #[test]
 fn masks_of_random_ambiguous_grammars_are_exact() {
@@ -126,6 +149,66 @@ fn masks_of_random_ambiguous_grammars_are_exact() {
     assert!(num_masks > 60);
 }
 
+/// Keys and values in lines, which may stand one after the other without a sign between them, up to counts that
+/// tokens reach.
+fn random_lines(random: &mut random_lark::Random) -> String {
+    let mut pick = |of: &[&'static str]| of[random.below(of.len())];
+    let key = pick(&["\\w", "[a-z]", "[a-z*]", "\\S"]);
+    let value = pick(&["[^,\\n]", "[^*]", "[a-z _é]", ".", "[a-c ]"]);
+    let sign = pick(&["=", ":", "_", " ", "*"]);
+    let end = pick(&[",?", ",? ?", "\\n?", "[*]*", ",", ""]);
+    let optional = pick(&["?", "?", ""]);
+    let mut range = |most: usize| {
+        let least = random.below(3);
+        format!("{{{least},{}}}", least + 1 + random.below(most))
+    };
+    let (keys, values, pairs, lines) = (range(16), range(40), range(12), range(4));
+    match random.below(4) {
+        0 => format!("(({value}{values}{end}){pairs};?){lines}"),
+        1 => format!("({key}{keys}{sign}{value}{values}{end}|{value}{values}{end}){pairs}"),
+        _ => format!("(({key}{keys}{sign}){optional}{value}{values}{end}){pairs}"),
+    }
+}
+
+/// Masks of lines with counts, at places of a text.
+#[test]
+fn masks_of_lines_with_counts_are_exact() {
+    let vocab = vocabulary();
+    let compiler = compiler(&vocab, 10_000_000);
+    let num_cases = std::env::var("FORMWORK_CASES").map_or(25, |cases| cases.parse().unwrap());
+    let mut num_masks = 0;
+    for seed in 0..num_cases {
+        let mut random = random_lark::Random::new(seed);
+        let pattern = random_lines(&mut random);
+        let grammar = compiler.compile_regex(&pattern).unwrap();
+        let mut matcher = GrammarMatcher::new(&grammar);
+        for _ in 0..5 {
+            let Ok(mask) = matcher.next_token_mask() else {
+                break;
+            };
+            num_masks += 1;
+            // All bytes, all runs, and every so often another one.
+            let num_runs = 95 * 6;
+            let step = 11 + random.below(10);
+            let ids = (1..257).chain((257..vocab.len()).step_by(step));
+            for id in ids.chain(vocab.len() - num_runs..vocab.len()) {
+                let token = String::from_utf8_lossy(&vocab[id]);
+                let id = id as u32;
+                let is_accepted = matcher.validate_tokens(&[id]).unwrap() == 1;
+                assert_eq!(mask.is_allowed(id), is_accepted, "{pattern}: {token:?}");
+            }
+            let mut ids = mask.token_ids();
+            ids.retain(|&id| id != EOS);
+            if ids.is_empty() {
+                break;
+            }
+            let id = ids[random.below(ids.len())];
+            assert!(matcher.accept_token(id).unwrap(), "{pattern}");
+        }
+    }
+    assert!(num_masks > 80);
+}
+
 fn compiler(vocab: &[Vec<u8>], max_mask_steps: u64) -> GrammarCompiler {
     let info = TokenizerInfo::new(vocab, vocab.len(), &[EOS], &[]).unwrap();
     let options = CompilerOptions {
@@ -152,8 +235,10 @@ fn after(grammar: &CompiledGrammar, source: &str, text: &str) -> GrammarMatcher 
 fn masks_of_ambiguous_grammars_take_few_steps_and_are_exact() {
     let vocab = vocabulary();
     assert!(vocab.len() > 12_000);
-    let compiler = compiler(&vocab, 150_000);
-    for (source, texts) in CASES {
+    let few = compiler(&vocab, 150_000);
+    let more = compiler(&vocab, 1_000_000);
+    let cases = CASES.map(|case| (&few, case)).into_iter();
+    for (compiler, (source, texts)) in cases.chain(LINES.map(|case| (&more, case))) {
         let grammar = compiler.compile_lark(source).unwrap();
         for text in texts {
             let matcher = after(&grammar, source, text);

@@ -17,8 +17,8 @@ pub(crate) type Follower = (Lexeme, NodeId);
 /// What may follow places, wherever their rules are called.
 #[derive(Default)]
 pub(super) struct Anywhere {
-    /// So many nodes are known.
-    num_nodes: u32,
+    /// Grammars of which that is known, by their first node.
+    known: HashSet<u32>,
     /// Where the rules return to that may be over at a node.
     outer: HashMap<NodeId, Vec<NodeId>>,
     /// What is read first from nodes on.
@@ -30,6 +30,7 @@ impl Anywhere {
     /// Bytes of memory held.
     pub(super) fn memory_bytes(&self) -> usize {
         self.bytes
+            + self.known.capacity() * 5
             + self.outer.capacity() * size_of::<(NodeId, Vec<NodeId>)>()
             + self.first.capacity() * size_of::<(NodeId, Box<[Follower]>)>()
     }
@@ -55,7 +56,7 @@ impl Parser {
         if node == Return::END.node {
             return Ok(&[]);
         }
-        self.find_outer(fuel)?;
+        self.find_outer(node, fuel)?;
         if !self.anywhere.first.contains_key(&node) {
             let mut followers = HashSet::new();
             let mut met: HashSet<NodeId> = HashSet::from_iter([node]);
@@ -79,15 +80,14 @@ impl Parser {
         Ok(first.map_or(&[], |first| first))
     }
 
-    /// Makes known where rules return to.
-    fn find_outer(&mut self, fuel: &mut Fuel) -> Result<(), OutOfFuel> {
-        let num_nodes = self.program.next_node();
-        if self.anywhere.num_nodes == num_nodes {
+    /// Makes known where the rules of a node's grammar return to. Grammars have no nodes in common.
+    fn find_outer(&mut self, node: NodeId, fuel: &mut Fuel) -> Result<(), OutOfFuel> {
+        let nodes = self.program.grammar_of(node);
+        if self.anywhere.known.contains(&nodes.start) {
             return Ok(());
         }
-        // Grammars have no nodes in common, and are added as a whole.
         let mut callers: HashMap<NodeId, Vec<NodeId>> = HashMap::new();
-        for id in self.anywhere.num_nodes..num_nodes {
+        for id in nodes.clone() {
             let node = self.program.node(NodeId(id));
             fuel.burn(1)?;
             for call in self.program.calls(node) {
@@ -115,7 +115,7 @@ impl Parser {
         }
         self.anywhere.bytes += outer.values().map(|of| of.len() * 4).sum::<usize>();
         self.anywhere.outer.extend(outer);
-        self.anywhere.num_nodes = num_nodes;
+        self.anywhere.known.insert(nodes.start);
         Ok(())
     }
 }

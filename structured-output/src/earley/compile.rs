@@ -418,6 +418,7 @@ impl Compilation {
                 min_length,
             });
         }
+        parser.program.end_grammar();
         let root = self.graph.starts[self.graph.root as usize];
         parser.start(NodeId(first + root), fuel)
     }

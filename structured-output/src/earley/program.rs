@@ -120,6 +120,8 @@ pub(crate) struct Program {
     nodes: Vec<Node>,
     lexemes: Vec<(Lexeme, NodeId)>,
     calls: Vec<Call>,
+    /// Where each grammar's nodes end.
+    ends: Vec<u32>,
 }
 
 /// A node that is to be added.
@@ -151,6 +153,18 @@ impl Program {
         });
     }
 
+    /// All nodes of a grammar were added.
+    pub(super) fn end_grammar(&mut self) {
+        self.ends.push(self.next_node());
+    }
+
+    /// The nodes of the grammar that a node belongs to.
+    pub(super) fn grammar_of(&self, node: NodeId) -> std::ops::Range<u32> {
+        let at = self.ends.partition_point(|&end| end <= node.0);
+        let start = at.checked_sub(1).map_or(0, |before| self.ends[before]);
+        start..self.ends.get(at).copied().unwrap_or(self.next_node())
+    }
+
     pub(super) fn node(&self, node: NodeId) -> Node {
         self.nodes[node.0 as usize]
     }
@@ -173,5 +187,6 @@ impl Program {
         self.nodes.capacity() * size_of::<Node>()
             + self.lexemes.capacity() * size_of::<(Lexeme, NodeId)>()
             + self.calls.capacity() * size_of::<Call>()
+            + self.ends.capacity() * 4
     }
 }

@@ -90,6 +90,38 @@ impl Compiled {
     }
 }
 
+/// What may follow a place wherever its rule is called takes a look at its own grammar and no other.
+#[test]
+fn other_grammars_make_no_difference_for_what_may_follow_anywhere() {
+    let source =
+        "root ::= a \"x\" root | b\na ::= \"(\" a \")\" b | \"y\"\nb ::= \"<\" a b \">\" | \"z\"";
+    let rules =
+        (0..200).map(|rule| format!("r{rule} ::= \"(\" r{} \")\" | \"x\"\n", (rule + 7) % 200));
+    let large = format!("root ::= r0\n{}", rules.collect::<String>());
+    let mut steps = Vec::new();
+    for others in [&[][..], &[large.as_str(), large.as_str()]] {
+        let mut parser = Parser::new(4096);
+        let mut install = |source: &str| {
+            let (compilation, mut machine, _) = prepared(source);
+            let mut fuel = Fuel::new(10_000_000);
+            compilation
+                .install(&mut machine, &mut parser, &mut fuel)
+                .unwrap()
+        };
+        for other in others {
+            install(other);
+        }
+        let state = install(source);
+        install(source);
+        let mut fuel = Fuel::new(10_000_000);
+        for (_, node) in parser.followers(state) {
+            parser.first_anywhere(node, &mut fuel).unwrap();
+        }
+        steps.push(fuel.left());
+    }
+    assert_eq!(steps[0], steps[1]);
+}
+
 /// A grammar that ends with its steps leaves no rule that is half there.
 #[test]
 fn rules_are_added_as_a_whole_or_not_at_all() {

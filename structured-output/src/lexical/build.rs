@@ -182,6 +182,7 @@ impl Lexicon {
         list.sort_unstable();
         list.dedup();
         if list.len() > 1 {
+            self.spread_counted(&mut list);
             self.merge_counters(&mut list);
             self.drop_dominated(&mut list);
             self.merge_later_counters(&mut list);

@@ -1,17 +1,6 @@
-//! Counts within counts.
-
-use hashbrown::HashMap;
+//! Counts: of counts as one, and of alternatives that differ in one.
 
 use super::arena::{EPSILON, ExprId, Lexicon, Node, UNBOUNDED};
-
-/// What alternatives of [`Lexicon::drop_dominated`] have in common: `B` and `Z`.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Nested {
-    body: ExprId,
-    rest: ExprId,
-    /// How many counts are within it: those with as many begin alike.
-    level: usize,
-}
 
 /// `low..=high` times, `min..=max` times: as one count, where the counts have no gap between them.
 /// Counts that don't fit have no bound: no text is that long.
@@ -35,9 +24,6 @@ pub(crate) fn product(low: u32, high: u32, min: u32, max: u32) -> Option<(u32, u
     Some((product as u32, most))
 }
 
-/// Counts within each other that are looked at.
-const MAX_LEVELS: usize = 4;
-
 /// Factors before a counter that are looked at.
 const MAX_BEFORE: usize = 8;
 
@@ -59,35 +45,7 @@ impl Later {
     }
 }
 
-/// What an expression has in common with others, level by level, and how often each may still come.
-pub(super) type Levels = [Option<(Nested, u32)>; MAX_LEVELS];
-
 impl Lexicon {
-    /// Drops alternatives of counts within counts that others hold: with `B = x{1,m} T`, where `T`
-    /// may be empty, `x{0,p} T B{0,q} Z` is within `x{0,r} T B{0,s} Z` if `q < s`. What of the first
-    /// `x` is too much for `r` is one more `B`. So of `(\w{1,100},?){1,100}` one alternative is
-    /// left, not one for each way to share out what was read.
-    ///
-    /// The same holds further out: with `C = B{1,n} U`, `x{0,p} T B{0,q} U C{0,k} Z` is within any other
-    /// such with more of `C`, whatever it has left of `x` and `B`, if `q < n`: what begins before the first
-    /// `C` ends is in what may be empty of the other one, or is one more `C`.
-    pub(super) fn drop_dominated(&self, list: &mut Vec<ExprId>) {
-        let mut best: HashMap<Nested, u32> = HashMap::new();
-        for &expr in list.iter() {
-            for (nested, times) in self.nested_counts(expr).into_iter().flatten() {
-                let known = best.entry(nested).or_insert(times);
-                *known = times.max(*known);
-            }
-        }
-        if best.is_empty() {
-            return;
-        }
-        list.retain(|&expr| {
-            let mut levels = self.nested_counts(expr).into_iter().flatten();
-            levels.all(|(nested, times)| best.get(&nested) == Some(&times))
-        });
-    }
-
     /// Alternatives `R B{a,b} Z` and `R B{c,d} Z` become one where the counters meet. So text that can be shared
     /// out among repetitions in many ways, such as letters among words without a sign between them, is read in
     /// as many ways as there are places within one, whatever the number of repetitions begun. `list` is
@@ -179,92 +137,6 @@ impl Lexicon {
             at = rest;
         }
         found
-    }
-
-    /// `x{0,p} T B{0,q} Z` with `B = x{1,m} T` or `x{0,m} T`, where `T` may be empty and `p` is at
-    /// most `m`: what they are, and `q`. Then, with `Z = U C{0,k} Y` and `C = B{1,n} U` or `B{0,n} U`, where
-    /// `U` may be empty and `q` is below `n`: what these are, and `k`; and so on.
-    pub(super) fn nested_counts(&self, expr: ExprId) -> Levels {
-        /// Factors of `T`.
-        const MAX_FACTORS: usize = 4;
-        let mut levels = Levels::default();
-        let Node::Concat(head, middle) = self.node(expr) else {
-            return levels;
-        };
-        let Node::Repeat {
-            body: mut inner,
-            min: 0,
-            max: mut left,
-        } = self.node(head)
-        else {
-            return levels;
-        };
-        let mut at = middle;
-        let mut factors = Vec::new();
-        let mut num_levels = 0;
-        while factors.len() <= MAX_FACTORS && num_levels < MAX_LEVELS {
-            let (factor, rest) = match self.node(at) {
-                Node::Concat(factor, rest) => (factor, rest),
-                _ => (at, EPSILON),
-            };
-            match self.node(factor) {
-                Node::Repeat {
-                    body,
-                    min: 0,
-                    max: times,
-                } if self.goes_on_in(body, inner, left, num_levels > 0, &factors) => {
-                    let level = num_levels;
-                    levels[num_levels] = Some((Nested { body, rest, level }, times));
-                    num_levels += 1;
-                    (inner, left) = (body, times);
-                    factors.clear();
-                }
-                _ => factors.push(factor),
-            }
-            if rest == EPSILON {
-                break;
-            }
-            at = rest;
-        }
-        levels
-    }
-
-    /// Whether a body is `inner{1,m} T` or `inner{0,m} T`, where `T` has these factors and may be empty, and
-    /// `left` is at most `m`, or below it.
-    fn goes_on_in(
-        &self,
-        body: ExprId,
-        inner: ExprId,
-        left: u32,
-        is_below: bool,
-        factors: &[ExprId],
-    ) -> bool {
-        let Node::Concat(first, mut tail) = self.node(body) else {
-            return false;
-        };
-        let Node::Repeat {
-            body: counted,
-            min: 0..=1,
-            max,
-        } = self.node(first)
-        else {
-            return false;
-        };
-        let fits = if is_below { left < max } else { left <= max };
-        if counted != inner || !fits || !self.is_nullable(tail) {
-            return false;
-        }
-        for &factor in factors {
-            let (own, rest) = match self.node(tail) {
-                Node::Concat(own, rest) => (own, rest),
-                _ => (tail, EPSILON),
-            };
-            if own != factor {
-                return false;
-            }
-            tail = rest;
-        }
-        tail == EPSILON
     }
 }
 

@@ -20,7 +20,8 @@
 //! | `residue` | decimals that are multiples of a number, by arithmetic |
 //! | `lasting`, `harmless` | texts that lead to no dead state, of any length or of some |
 //! | `marks` | lexemes that differ in their mark only |
-//! | `counts` | counts within counts |
+//! | `counts` | counts of counts as one, alternatives that differ in one |
+//! | `nested` | counts within counts, of which one alternative holds another |
 //! | `outdone` | alternatives at one place that differ in counts |
 //! | `texts` | which languages hold runs of characters |
 //! | `saturate` | counters cut to what one token can tell apart |
@@ -42,6 +43,7 @@ mod fuel;
 mod harmless;
 mod lasting;
 mod marks;
+mod nested;
 mod outdone;
 mod parts;
 mod residue;

@@ -3,7 +3,7 @@
 use hashbrown::{HashMap, HashSet};
 
 use super::arena::{EPSILON, ExprId, Lexicon, Node};
-use super::counts::Nested;
+use super::nested::Nested;
 
 /// Factors that are looked at.
 const MAX_FACTORS: usize = 8;
@@ -78,17 +78,21 @@ impl Lexicon {
                 };
                 first[slot] = factor;
                 at = rest;
-                for (nested, times) in self.nested_counts(at).into_iter().flatten() {
+                let levels = self.nested_counts(at);
+                for (nested, times) in levels.iter() {
                     looked_at += 1;
                     let key = (first, nested);
-                    let most = best.entry(key).or_insert(times);
-                    *most = times.max(*most);
+                    if levels.may_hold {
+                        let most = best.entry(key).or_insert(times);
+                        *most = times.max(*most);
+                    }
                     all.push((expr, key, times));
                 }
             }
         }
         self.work += looked_at / LOOKED_AT_A_STEP;
-        let outdone = all.iter().filter(|(_, key, times)| best[key] > *times);
+        let is_more = |key, times| best.get(key).is_some_and(|most| most > times);
+        let outdone = all.iter().filter(|(_, key, times)| is_more(key, times));
         gone.extend(outdone.map(|(expr, ..)| *expr));
     }
 
@@ -149,43 +153,8 @@ impl Lexicon {
 mod tests {
     use super::super::arena::UNBOUNDED;
     use super::super::byte_set::ByteSet;
-    use super::super::testing::{numbers_below, short_texts};
+    use super::super::testing::{ends, numbers_below, short_texts};
     use super::*;
-
-    /// Where strings of an expression that begin at one of some places of a text end, a bit for each: read from
-    /// what the expression is made of, without a derivative.
-    fn ends(l: &Lexicon, expr: ExprId, text: &[u8], from: u32) -> u32 {
-        match l.node(expr) {
-            Node::Epsilon => from,
-            Node::Class(set) => {
-                let set = l.set(set);
-                let is_read = |at: &usize| from >> at & 1 == 1 && set.contains(text[*at]);
-                (0..text.len())
-                    .filter(is_read)
-                    .fold(0, |to, at| to | 2 << at)
-            }
-            Node::Concat(head, tail) => {
-                let between = ends(l, head, text, from);
-                ends(l, tail, text, between)
-            }
-            Node::Or(at) => {
-                let operands = l.operands(at).iter();
-                operands.fold(0, |to, &one| to | ends(l, one, text, from))
-            }
-            Node::Repeat { body, min, max } => {
-                let (mut all, mut at) = (0, from);
-                // More repetitions than the text has places reach nothing new.
-                for times in 0..=max.min(min + 16) {
-                    if times >= min {
-                        all |= at;
-                    }
-                    at = ends(l, body, text, at);
-                }
-                all
-            }
-            _ => panic!("not in this test"),
-        }
-    }
 
     #[test]
     fn what_is_dropped_is_held() {
