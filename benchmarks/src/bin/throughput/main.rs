@@ -150,6 +150,8 @@ fn measure(
     probe: Probe,
 ) -> anyhow::Result<Round> {
     let name = engine.spec().to_string();
+    // One that is not counted, as llama.cpp's programs begin.
+    engine.prefill(arguments.prefill)?;
     let prefill = engine.prefill(arguments.prefill)?;
     let rate = arguments.prefill as f64 / prefill.as_secs_f64();
     report.add_rate(&name, prefill_case(arguments.prefill), rate);

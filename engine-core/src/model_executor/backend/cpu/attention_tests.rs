@@ -295,8 +295,15 @@ fn attention_reference(
 #[test]
 fn attention_matches_at_every_level_and_shape() {
     for level in SimdLevel::all_in_test() {
-        for (num_heads, num_kv_heads, head_dim) in [(2, 2, 16), (6, 2, 18), (14, 2, 64), (5, 1, 50)]
-        {
+        // Some go by tiles where there are any: of widths below, at and above what passes at once.
+        for (num_heads, num_kv_heads, head_dim) in [
+            (2, 2, 16),
+            (6, 2, 18),
+            (14, 2, 64),
+            (5, 1, 50),
+            (20, 1, 80),
+            (2, 1, 128),
+        ] {
             let shape = AttentionShape {
                 num_heads,
                 num_kv_heads,

@@ -4,14 +4,29 @@
 //! the sum of weights and the weighted sum of values (online softmax: Milakov and Gimelshein,
 //! 2018). Sums begin anew at every part; those of the parts are added up in order.
 
+use std::ops::Range;
+
+use super::attention_products::{add_values, score};
+#[cfg(target_arch = "x86_64")]
+use super::attention_products_x86::{self, SpanTiles, split_query};
 use super::elementwise::softcap_row;
 use super::format::Format;
 use super::kv_cache::KvCache;
-use super::multiply::{MAX_ROWS, Product, multiply_rows};
-use super::online_softmax::{SPAN, merge_row, softmax_step};
+use super::multiply::MAX_ROWS;
+use super::online_softmax::{SPAN, merge_row, softmax_rows};
 use super::query_tiles::{QueryTile, tokens_per_tile};
-use super::simd::{LANES, Simd, SimdLevel, dispatch};
+use super::simd::{LANES, SimdLevel};
 use crate::model_executor::backend::{AttentionScores, AttentionShape};
+
+/// Only x86-64 has tiles.
+#[cfg(not(target_arch = "x86_64"))]
+type SpanTiles = std::convert::Infallible;
+
+/// Most rows of a span's products at once, whatever computes them.
+#[cfg(target_arch = "x86_64")]
+const MOST_ROWS: usize = attention_products_x86::MOST_ROWS;
+#[cfg(not(target_arch = "x86_64"))]
+const MOST_ROWS: usize = MAX_ROWS;
 
 /// Positions of a part, whole spans.
 pub(crate) const PART: usize = 256;
@@ -138,9 +153,9 @@ pub(crate) struct TileMemory {
     total: SoftmaxSums,
     /// Sums of the part at hand.
     part: SoftmaxSums,
-    /// `[rows, head_dim]`
+    /// `[rows, head_dim]`, in whatever form the products ask for.
     queries: *mut f32,
-    /// Scores of a block of rows `[8, 64]`.
+    /// Scores of a block of rows `[16, 64]`.
     scores: *mut f32,
 }
 
@@ -157,7 +172,7 @@ impl TileScratch {
     /// Values of memory, and a line between those of two threads.
     pub(crate) fn len(self) -> usize {
         let queries = self.rows * self.head_dim;
-        (2 * self.sums.len() + queries + MAX_ROWS * SPAN).next_multiple_of(LANES) + LANES
+        (2 * self.sums.len() + queries + MOST_ROWS * SPAN).next_multiple_of(LANES) + LANES
     }
 
     /// The memory from `start` on.
@@ -198,7 +213,7 @@ impl<F: Format> Context<'_, F> {
 
     /// Block and offset of the 16 tokens from `position` on.
     #[inline(always)]
-    fn block_of(&self, position: usize) -> (usize, usize) {
+    pub(super) fn block_of(&self, position: usize) -> (usize, usize) {
         let block_size = self.cache.shape.block_size;
         (
             self.block_table[position / block_size] as usize,
@@ -209,12 +224,28 @@ impl<F: Format> Context<'_, F> {
     /// Copies the tile's queries, scaled.
     ///
     /// # Safety
-    /// `to` must be this thread's, for the tile's rows of `head_dim` values.
-    unsafe fn load_queries(&self, to: *mut f32) {
+    /// The processor must have `level`. `to` must be this thread's, for the tile's rows of `head_dim`
+    /// values.
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        expect(unused_variables, reason = "one form")
+    )]
+    unsafe fn load_queries(&self, level: SimdLevel, to: *mut f32) {
         let (group, head_dim) = (self.shape.group(), self.shape.head_dim);
+        #[cfg(target_arch = "x86_64")]
+        let by_tiles = attention_products_x86::are_for::<F>(level, self.shape);
         for row in 0..self.tile.num_tokens * group {
             let from = (row / group) * self.query_stride + (row % group) * head_dim;
             let query = &self.queries[from..from + head_dim];
+            #[cfg(target_arch = "x86_64")]
+            if by_tiles {
+                // SAFETY: the query is as long as a head; the caller vouches for the rows.
+                unsafe {
+                    let to = to.add(row * head_dim).cast();
+                    split_query(query.as_ptr(), head_dim, self.scores.scale, to);
+                }
+                continue;
+            }
             for (dim, value) in query.iter().enumerate() {
                 // SAFETY: the caller vouches for the rows.
                 unsafe { *to.add(row * head_dim + dim) = value * self.scores.scale };
@@ -241,7 +272,7 @@ pub(crate) unsafe fn attend<F: Format>(
     let last = (tile.first_position + tile.num_tokens - 1) / PART;
     // SAFETY: passed on to the caller.
     unsafe {
-        context.load_queries(memory.queries);
+        context.load_queries(level, memory.queries);
         attend_spans(level, context, memory, first, memory.total);
         for part in first + 1..=last {
             attend_spans(level, context, memory, part, memory.part);
@@ -264,7 +295,7 @@ pub(crate) unsafe fn attend_part<F: Format>(
 ) {
     // SAFETY: passed on to the caller.
     unsafe {
-        context.load_queries(memory.queries);
+        context.load_queries(level, memory.queries);
         attend_spans(level, context, memory, part, sums);
     }
 }
@@ -284,6 +315,14 @@ unsafe fn attend_spans<F: Format>(
     let group = context.shape.group();
     let end = (tile.first_position + tile.num_tokens).min((part + 1) * PART);
     let first_span = context.first_visible(tile.first_position) / SPAN * SPAN;
+    #[cfg(target_arch = "x86_64")]
+    let mut tiles = SpanTiles::new::<F>(level, context.shape);
+    #[cfg(not(target_arch = "x86_64"))]
+    let mut tiles = None;
+    let most = match tiles {
+        Some(_) => MOST_ROWS,
+        None => MAX_ROWS,
+    };
     // SAFETY: passed on to the caller; rows are the tile's.
     unsafe {
         sums.clear(tile.num_tokens * group);
@@ -297,143 +336,83 @@ unsafe fn attend_spans<F: Format>(
                 })
                 .count()
                 + first;
-            let mut row = first * group;
+            // As even as possible.
+            let (mut row, mut blocks) = (first * group, ((last - first) * group).div_ceil(most));
             while row < last * group {
-                let count = (last * group - row).min(MAX_ROWS);
-                attend_span(level, context, memory, sums, span, row, count);
-                row += count;
+                let count = (last * group - row).div_ceil(blocks);
+                let rows = row..row + count;
+                attend_span(level, context, memory, sums, span, rows, tiles.as_mut());
+                (row, blocks) = (row + count, blocks - 1);
             }
         }
     }
 }
 
-/// Takes the positions `span..span + 64` into the sums of the rows `first_row..+count`.
+/// Takes the positions `span..span + 64` into the sums of some rows.
 ///
 /// # Safety
-/// As for [`attend_part`]; the rows must be the tile's and see something of the span.
+/// As for [`attend_part`]; the rows must be the tile's, no more than pass at once, and see something of
+/// the span. `tiles` must be there where products go by them.
 unsafe fn attend_span<F: Format>(
     level: SimdLevel,
     context: &Context<'_, F>,
     memory: TileMemory,
     sums: SoftmaxSums,
     span: usize,
-    first_row: usize,
-    count: usize,
+    rows: Range<usize>,
+    mut tiles: Option<&mut SpanTiles>,
 ) {
     let (tile, shape) = (context.tile, context.shape);
-    let (group, block) = (shape.group(), context.cache.shape);
+    let group = shape.group();
     let position_of = |row: usize| tile.first_position + row / group;
     // What any of these rows sees of the span.
-    let visible_from = context.first_visible(position_of(first_row)).max(span);
-    let visible_to = (position_of(first_row + count - 1) + 1).min(span + SPAN);
-    let zeros = [0.0f32; LANES];
-    // SAFETY: as in `attend_part`; only blocks that the table holds are read, since
-    // `visible_to` is at most the sequence's length.
+    let visible = context.first_visible(position_of(rows.start)).max(span)
+        ..(position_of(rows.end - 1) + 1).min(span + SPAN);
+    let (first_row, count) = (rows.start, rows.len());
+    // SAFETY: as in `attend_part`; only blocks that the table holds are read, since what is visible ends
+    // with the sequence at the latest.
     unsafe {
         let scores = memory.scores;
-        let vectors = || (span..span + SPAN).step_by(LANES).enumerate();
-        for (vec, position) in vectors() {
-            let to = scores.add(vec * LANES);
-            if position >= visible_to || position + LANES <= visible_from {
-                for row in 0..count {
-                    std::slice::from_raw_parts_mut(to.add(row * SPAN), LANES)
-                        .fill(f32::NEG_INFINITY);
-                }
-                continue;
+        let queries = memory.queries.add(first_row * shape.head_dim);
+        match &mut tiles {
+            #[cfg(target_arch = "x86_64")]
+            Some(tiles) => {
+                let queries = queries.cast();
+                tiles.score(context, queries, count, span, visible.clone(), scores);
             }
-            let (block_id, offset) = context.block_of(position);
-            let product = Product::<F> {
-                a: memory.queries.add(first_row * shape.head_dim),
-                a_stride: shape.head_dim,
-                panel: context.cache.keys(block_id, context.head).as_ptr(),
-                col: offset,
-                width: block.block_size,
-                depth: shape.head_dim,
-                init: zeros.as_ptr(),
-                init_stride: 0,
-                c: to,
-                c_stride: SPAN,
-                streams: false,
-            };
-            multiply_rows(level, count, false, &product);
-            if F::SCALED {
-                let (scales, _) = context.cache.scales(block_id, context.head);
-                scale_rows(level, to, count, scales[offset..][..LANES].as_ptr());
-            }
+            _ => score(
+                level,
+                context,
+                queries,
+                count,
+                span,
+                visible.clone(),
+                scores,
+            ),
         }
         if let Some(bound) = context.scores.softcap {
             softcap_row(level, scores, count * SPAN, bound);
         }
-        for row in 0..count {
+        let mut seen = [const { 0..0 }; MOST_ROWS];
+        for (row, seen) in seen.iter_mut().enumerate().take(count) {
             let position = position_of(first_row + row);
-            let from = context.first_visible(position).max(span) - span;
-            let to = (position + 1).min(span + SPAN) - span;
-            softmax_step(
-                level,
-                scores.add(row * SPAN),
-                from,
-                to,
-                sums.maxima.add(first_row + row),
-                sums.weights.add((first_row + row) * LANES),
-                sums.values.add((first_row + row) * sums.value_width),
-                sums.value_width,
-            );
+            *seen = context.first_visible(position).max(span) - span
+                ..(position + 1).min(span + SPAN) - span;
         }
-        for (vec, position) in vectors() {
-            if position >= visible_to || position + LANES <= visible_from {
-                continue;
-            }
-            let (block_id, offset) = context.block_of(position);
-            let values = context.cache.values(block_id, context.head).as_ptr();
-            let weights = scores.add(vec * LANES);
-            if F::SCALED {
-                let (_, scales) = context.cache.scales(block_id, context.head);
-                scale_rows(level, weights, count, scales[offset..][..LANES].as_ptr());
-            }
-            // Slots after the last visible one may hold anything.
-            let depth = (visible_to - position).min(LANES);
-            let to = sums.values.add(first_row * sums.value_width);
-            let mut product = Product::<F> {
-                a: weights,
-                a_stride: SPAN,
-                panel: values.add(F::index(offset, 0, block.value_width())),
-                col: 0,
-                width: block.value_width(),
-                depth,
-                init: to.cast_const(),
-                init_stride: sums.value_width,
-                c: to,
-                c_stride: sums.value_width,
-                streams: false,
-            };
-            while product.col < sums.value_width {
-                let wide = sums.value_width - product.col >= 2 * LANES;
-                multiply_rows(level, count, wide, &product);
-                product.col += if wide { 2 * LANES } else { LANES };
-                product.c = to.add(product.col);
-                product.init = product.c.cast_const();
-            }
+        softmax_rows(
+            level,
+            scores,
+            &seen[..count],
+            sums.maxima.add(first_row),
+            sums.weights.add(first_row * LANES),
+            sums.values.add(first_row * sums.value_width),
+            sums.value_width,
+        );
+        let to = sums.values.add(first_row * sums.value_width);
+        match &mut tiles {
+            #[cfg(target_arch = "x86_64")]
+            Some(tiles) => tiles.add_values(context, scores, count, span, visible, to),
+            _ => add_values(level, context, scores, count, span, visible, to),
         }
     }
-}
-
-/// Multiplies 16 positions of `count` rows of scores or weights by the positions' scales.
-#[inline(always)]
-unsafe fn scale_rows_body<S: Simd>(x: *mut f32, count: usize, scales: *const f32) {
-    // SAFETY: the caller vouches for 16 values of each row and of the scales.
-    unsafe {
-        let scales = S::load(scales);
-        for row in 0..count {
-            let x = x.add(row * SPAN);
-            S::store(x, S::mul(S::load(x), scales));
-        }
-    }
-}
-
-dispatch! {
-    /// Multiplies 16 positions of `count` rows by the positions' scales.
-    ///
-    /// # Safety
-    /// `x` must be valid for 16 values of each row, 64 apart, and `scales` for 16.
-    unsafe fn scale_rows(x: *mut f32, count: usize, scales: *const f32) = scale_rows_body
 }

@@ -15,6 +15,9 @@ pub(crate) trait Format: Send + Sync + 'static {
     /// value divided by it.
     const SCALED: bool = false;
 
+    /// Whether rows stand in pairs of bfloat16.
+    const IS_BF16: bool = false;
+
     /// Rounds to the format.
     fn from_f32(value: f32) -> Self::Element;
 
@@ -98,6 +101,8 @@ pub(crate) struct Bf16;
 
 impl Format for Bf16 {
     type Element = u16;
+
+    const IS_BF16: bool = true;
 
     #[inline(always)]
     fn from_f32(value: f32) -> u16 {

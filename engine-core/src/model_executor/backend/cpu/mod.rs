@@ -7,6 +7,9 @@
 
 mod activation;
 mod attention;
+mod attention_products;
+#[cfg(target_arch = "x86_64")]
+mod attention_products_x86;
 #[cfg(test)]
 mod attention_tests;
 mod attention_tile;

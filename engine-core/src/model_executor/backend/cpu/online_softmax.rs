@@ -1,76 +1,98 @@
 //! The online softmax of attention: scores become weights a span at a time, and what was summed
 //! before is rescaled to the new maximum (Milakov and Gimelshein, 2018).
 
+use std::ops::Range;
+
 use super::simd::{self, LANES, Simd, dispatch};
 
 /// Positions per step.
 pub(crate) const SPAN: usize = 64;
 
-/// Turns one row's scores into weights and rescales its sums to the new maximum. Scores outside
-/// `visible_from..visible_to` get weight 0 exactly.
+/// Turns rows of scores into weights and rescales their sums to the new maxima. Scores outside of what a
+/// row sees get weight 0 exactly.
+///
+/// It goes by steps rather than by rows: a row's steps wait for one another, those of several rows don't.
 #[inline(always)]
-unsafe fn softmax_step_body<S: Simd>(
+unsafe fn softmax_rows_body<S: Simd>(
     scores: *mut f32,
-    visible_from: usize,
-    visible_to: usize,
-    maximum: *mut f32,
+    visible: &[Range<usize>],
+    maxima: *mut f32,
     weights: *mut f32,
     sums: *mut f32,
     value_width: usize,
 ) {
-    let whole = visible_from == 0 && visible_to == SPAN;
-    let hide = |value: f32| {
-        for hidden in (0..visible_from).chain(visible_to..SPAN) {
-            // SAFETY: within the 64 scores of the row.
-            unsafe { *scores.add(hidden) = value };
-        }
-    };
-    // SAFETY: 64 scores, one maximum, 16 weights and `value_width` sums belong to this row.
+    // SAFETY: 64 scores, one maximum, 16 weights and `value_width` sums belong to each row.
     unsafe {
-        if !whole {
-            hide(f32::NEG_INFINITY);
-        }
-        let mut largest = S::load(scores);
-        for vec in 1..SPAN / LANES {
-            largest = S::max(largest, S::load(scores.add(vec * LANES)));
-        }
-        let (old, new) = (*maximum, S::max_lane(largest).max(*maximum));
-        let mut weight = S::load(weights);
-        if new > old {
-            // The first time `old` is minus infinity and the sums are 0.
-            let factor = simd::exp::<S>(S::splat(old - new));
-            weight = S::mul(weight, factor);
-            for dim in (0..value_width).step_by(LANES) {
-                S::store(sums.add(dim), S::mul(S::load(sums.add(dim)), factor));
+        for (block, visible) in visible.chunks(LANES).enumerate() {
+            let first = block * LANES;
+            let scores = scores.add(first * SPAN);
+            // By how much the sums shrink.
+            let (mut old, mut new) = ([0.0; LANES], [0.0; LANES]);
+            for (row, visible) in visible.iter().enumerate() {
+                let scores = scores.add(row * SPAN);
+                hide(scores, visible, f32::NEG_INFINITY);
+                let mut largest = S::load(scores);
+                for vec in 1..SPAN / LANES {
+                    largest = S::max(largest, S::load(scores.add(vec * LANES)));
+                }
+                old[row] = *maxima.add(first + row);
+                new[row] = S::max_lane(largest).max(old[row]);
             }
-            *maximum = new;
+            let mut factors = [0.0; LANES];
+            // The first time `old` is minus infinity and the sums are 0.
+            let shrunk = simd::exp::<S>(S::sub(S::load(old.as_ptr()), S::load(new.as_ptr())));
+            S::store(factors.as_mut_ptr(), shrunk);
+            for (row, visible) in visible.iter().enumerate() {
+                let scores = scores.add(row * SPAN);
+                let weights = weights.add((first + row) * LANES);
+                let mut weight = S::load(weights);
+                if new[row] > old[row] {
+                    let factor = S::splat(factors[row]);
+                    weight = S::mul(weight, factor);
+                    let sums = sums.add((first + row) * value_width);
+                    for dim in (0..value_width).step_by(LANES) {
+                        S::store(sums.add(dim), S::mul(S::load(sums.add(dim)), factor));
+                    }
+                    *maxima.add(first + row) = new[row];
+                }
+                for vec in 0..SPAN / LANES {
+                    let score = S::load(scores.add(vec * LANES));
+                    S::store(
+                        scores.add(vec * LANES),
+                        simd::exp::<S>(S::sub(score, S::splat(new[row]))),
+                    );
+                }
+                hide(scores, visible, 0.0);
+                for vec in 0..SPAN / LANES {
+                    weight = S::add(weight, S::load(scores.add(vec * LANES)));
+                }
+                S::store(weights, weight);
+            }
         }
-        for vec in 0..SPAN / LANES {
-            let score = S::load(scores.add(vec * LANES));
-            S::store(
-                scores.add(vec * LANES),
-                simd::exp::<S>(S::sub(score, S::splat(new))),
-            );
-        }
-        if !whole {
-            hide(0.0);
-        }
-        for vec in 0..SPAN / LANES {
-            weight = S::add(weight, S::load(scores.add(vec * LANES)));
-        }
-        S::store(weights, weight);
+    }
+}
+
+/// Writes `value` to the 64 scores outside of `visible`.
+///
+/// # Safety
+/// `scores` must be valid for 64 values.
+#[inline(always)]
+unsafe fn hide(scores: *mut f32, visible: &Range<usize>, value: f32) {
+    for hidden in (0..visible.start).chain(visible.end..SPAN) {
+        // SAFETY: within the 64 scores of the row.
+        unsafe { *scores.add(hidden) = value };
     }
 }
 
 dispatch! {
-    /// Takes one row's scores into its running maximum, weights and sums.
+    /// Takes the scores of as many rows as `visible` has into their running maxima, weights and sums.
     ///
     /// # Safety
-    /// 64 scores, one maximum, 16 weights and `value_width` (whole vectors) sums must be valid.
-    pub(crate) unsafe fn softmax_step(
-        scores: *mut f32, visible_from: usize, visible_to: usize, maximum: *mut f32,
-        weights: *mut f32, sums: *mut f32, value_width: usize,
-    ) = softmax_step_body
+    /// 64 scores, one maximum, 16 weights and `value_width` (whole vectors) sums of each row must be valid.
+    pub(crate) unsafe fn softmax_rows(
+        scores: *mut f32, visible: &[Range<usize>], maxima: *mut f32, weights: *mut f32,
+        sums: *mut f32, value_width: usize,
+    ) = softmax_rows_body
 }
 
 /// Adds the sums of the positions that follow to those of one row. What has seen nothing adds

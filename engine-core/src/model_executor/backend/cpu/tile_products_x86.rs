@@ -177,15 +177,20 @@ pub(super) unsafe fn multiply_bf16(_shapes: &Tiles, rows: usize, wide: bool, til
     }
 }
 
-/// Sums of products of bytes that are to be scaled, and where they go. Strides are in bytes.
+/// Sums of products of bytes that are to be scaled, of some groups, and where they go. Strides are in
+/// bytes.
 pub(super) struct ScaledSums {
-    /// 16 columns of 32 rows, then the other 16.
+    /// Of each group 16 columns of 32 rows, then the other 16.
     pub(super) sums: *const i32,
-    /// Half-precision scales of the columns.
+    /// Half-precision scales of the first group's columns.
     pub(super) scales: *const u16,
-    /// The first row's scale.
+    /// From a group's scales to the next one's.
+    pub(super) scales_stride: usize,
+    /// The first row's scale in the first group.
     pub(super) x_scale: *const f32,
     pub(super) x_stride: usize,
+    /// From a row's scale to that in the next group.
+    pub(super) x_group: usize,
     pub(super) init: *const f32,
     pub(super) init_stride: usize,
     pub(super) c: *mut f32,
@@ -197,29 +202,39 @@ impl ScaledSums {
     /// Bytes from the sums of some columns to those of the others.
     pub(super) const SECOND_COLUMNS: usize = 2 * TILE_ROWS * TILE_BYTES;
 
-    /// `c = init + sums * (scales * x_scale)`, by row.
+    /// `c = init + sums * (scales * x_scale)`, by row, for `GROUPS` groups in ascending order.
     ///
     /// # Safety
-    /// The processor must have AVX-512. All must be valid for the rows and 32 columns.
+    /// The processor must have AVX-512. All must be valid for the rows, the groups and 32 columns.
     #[target_feature(enable = "avx512f,f16c")]
-    pub(super) unsafe fn add(&self) {
-        // SAFETY: the caller vouches for rows and columns.
+    pub(super) unsafe fn add<const GROUPS: usize>(&self) {
+        // SAFETY: the caller vouches for rows, groups and columns.
         unsafe {
+            let mut scales = [[_mm512_setzero_ps(); 2]; GROUPS];
+            for (group, scales) in scales.iter_mut().enumerate() {
+                let from = self.scales.byte_add(group * self.scales_stride);
+                for (half, scales) in scales.iter_mut().enumerate() {
+                    *scales = _mm512_cvtph_ps(_mm256_loadu_si256(from.add(half * LANES).cast()));
+                }
+            }
             for row in 0..self.rows {
-                let x_scale = _mm512_set1_ps(*self.x_scale.byte_add(row * self.x_stride));
+                let x_scale = self.x_scale.byte_add(row * self.x_stride);
                 let init = self.init.byte_add(row * self.init_stride);
                 let c = self.c.byte_add(row * self.c_stride);
-                for half in 0..2 {
-                    let col = half * LANES;
-                    let sums = self
-                        .sums
-                        .byte_add(half * Self::SECOND_COLUMNS + row * TILE_BYTES);
-                    let sums = _mm512_cvtepi32_ps(_mm512_loadu_si512(sums.cast()));
-                    let scales = _mm256_loadu_si256(self.scales.add(col).cast());
-                    let scales = _mm512_mul_ps(_mm512_cvtph_ps(scales), x_scale);
-                    let total = _mm512_fmadd_ps(sums, scales, _mm512_loadu_ps(init.add(col)));
-                    _mm512_storeu_ps(c.add(col), total);
+                let mut totals = [_mm512_loadu_ps(init), _mm512_loadu_ps(init.add(LANES))];
+                for (group, scales) in scales.iter().enumerate() {
+                    let x_scale = _mm512_set1_ps(*x_scale.byte_add(group * self.x_group));
+                    for (half, total) in totals.iter_mut().enumerate() {
+                        let sums = self
+                            .sums
+                            .byte_add((2 * group + half) * Self::SECOND_COLUMNS + row * TILE_BYTES);
+                        let sums = _mm512_cvtepi32_ps(_mm512_loadu_si512(sums.cast()));
+                        *total =
+                            _mm512_fmadd_ps(sums, _mm512_mul_ps(scales[half], x_scale), *total);
+                    }
                 }
+                _mm512_storeu_ps(c, totals[0]);
+                _mm512_storeu_ps(c.add(LANES), totals[1]);
             }
         }
     }

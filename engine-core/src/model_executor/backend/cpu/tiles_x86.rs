@@ -120,6 +120,22 @@ impl Tiles {
         }
     }
 
+    /// The shapes for attention of `rows` rows, at most 16: four tiles of sums, two of rows and two of
+    /// what they are multiplied with, 16 deep.
+    ///
+    /// # Safety
+    /// As for [`Self::of_rows`].
+    pub(super) unsafe fn for_attention(rows: usize) -> Self {
+        let rows = rows.min(TILE_ROWS) as u8;
+        // SAFETY: as above.
+        unsafe {
+            Self::load(
+                [rows, rows, rows, rows, rows, rows, 8, 8],
+                [64, 64, 64, 64, 32, 32, 64, 64],
+            )
+        }
+    }
+
     /// # Safety
     /// As for [`Self::of_rows`]; a tile has at most 16 rows of at most 64 bytes, or no rows of none.
     unsafe fn load(rows: [u8; 8], row_bytes: [u16; 8]) -> Self {

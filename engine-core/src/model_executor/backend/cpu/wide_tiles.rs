@@ -25,7 +25,7 @@ const MOST_ROWS: usize = 2 * TILE_ROWS;
 const CHUNK: usize = 2;
 
 /// Blocks of rows that still wait for memory: each asks for its share of what follows.
-const MOST_BLOCKS: usize = 6;
+const MOST_BLOCKS: usize = 8;
 
 /// Bytes of a unit as tiles read it.
 const UNIT_BYTES: usize = UNIT * PANEL_WIDTH;
@@ -35,7 +35,7 @@ const UNIT_BYTES: usize = UNIT * PANEL_WIDTH;
 #[repr(C, align(64))]
 struct Unpacked([i8; WIDE_GROUP * PANEL_WIDTH]);
 
-/// Sums of a block, as [`ScaledSums`] has them.
+/// Sums of a block in a group, as [`ScaledSums`] has them.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 struct Sums([[[i32; LANES]; MOST_ROWS]; 2]);
@@ -55,7 +55,7 @@ pub(super) unsafe fn multiply<L: WideLayout>(
     let (whole, rest) = (part.rows / MOST_ROWS, part.rows % MOST_ROWS);
     let num_blocks = part.rows.div_ceil(MOST_ROWS);
     let mut unpacked = [const { MaybeUninit::<Unpacked>::uninit() }; CHUNK];
-    let mut sums = MaybeUninit::<Sums>::uninit();
+    let mut sums = MaybeUninit::<[Sums; CHUNK]>::uninit();
     // SAFETY: the caller vouches for the processor, the rows and the groups; what is unpacked is written
     // before it is read, as are sums. The depth is walked in chunks, the sums going on where they stopped:
     // those of some rows are added up in ascending groups.
@@ -88,35 +88,38 @@ pub(super) unsafe fn multiply<L: WideLayout>(
                 let mut ahead = from.wrapping_add(count * L::GROUP_BYTES + share);
                 for index in 0..count {
                     let units = units(index);
-                    let sums = sums.as_mut_ptr().cast();
-                    let x = x.add(index);
                     let tiles = ByteTiles {
-                        x: (&raw const (*x).values).cast(),
+                        x: (&raw const (*x.add(index)).values).cast(),
                         x_stride: part.x_stride * size_of::<WideRowGroup>(),
                         weights: weights.add(index * weights_stride),
                         steps: units,
-                        sums,
+                        sums: sums.as_mut_ptr().cast::<Sums>().add(index).cast(),
                         ahead,
                         ahead_lines: lines,
                     };
                     multiply_bytes_deep(shapes, rows, &tiles);
-                    let (init, init_stride) = match first + index {
-                        0 => (part.init.add(row * part.init_stride), part.init_stride),
-                        _ => (c.cast_const(), part.c_stride),
-                    };
-                    let scaled = ScaledSums {
-                        sums,
-                        scales: from.add(index * L::GROUP_BYTES).cast(),
-                        x_scale: &raw const (*x).scale,
-                        x_stride: part.x_stride * size_of::<WideRowGroup>(),
-                        init,
-                        init_stride: init_stride * size_of::<f32>(),
-                        c,
-                        c_stride: part.c_stride * size_of::<f32>(),
-                        rows,
-                    };
-                    scaled.add();
                     ahead = ahead.wrapping_add(units * lines * 64);
+                }
+                let (init, init_stride) = match first {
+                    0 => (part.init.add(row * part.init_stride), part.init_stride),
+                    _ => (c.cast_const(), part.c_stride),
+                };
+                let scaled = ScaledSums {
+                    sums: sums.as_ptr().cast(),
+                    scales: from.cast(),
+                    scales_stride: L::GROUP_BYTES,
+                    x_scale: &raw const (*x).scale,
+                    x_stride: part.x_stride * size_of::<WideRowGroup>(),
+                    x_group: size_of::<WideRowGroup>(),
+                    init,
+                    init_stride: init_stride * size_of::<f32>(),
+                    c,
+                    c_stride: part.c_stride * size_of::<f32>(),
+                    rows,
+                };
+                match count {
+                    CHUNK => scaled.add::<CHUNK>(),
+                    _ => scaled.add::<1>(),
                 }
             };
             if whole > 0 {
@@ -199,3 +202,5 @@ unsafe fn unpack<L: WideLayout>(group: *const u8, units: usize, to: *mut i8) {
 }
 
 const _: () = assert!(size_of::<Unpacked>() == UNITS * UNIT_BYTES);
+const _: () = assert!(size_of::<Sums>() == 2 * ScaledSums::SECOND_COLUMNS);
+const _: () = assert!(CHUNK == 2);
