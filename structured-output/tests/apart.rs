@@ -188,8 +188,10 @@ fn what_takes_little_stays_known_when_memory_is_full() {
     let mut last = first.clone();
     let mut crowd = Vec::new();
     let mut num_anew = 0;
-    for number in 0..40 {
-        let strings = (0..1_000).map(|n| format!("{number} {n} {}", "x".repeat(n % 50)));
+    for number in 0..30_u64 {
+        let scattered = |n: u64| (number * 10_000 + n).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let strings =
+            (0..2_000).map(|n| format!("{:016x}{:016x}", scattered(n), scattered(n + 5_000)));
         let large = GrammarSpecification::Choice(strings.collect());
         assert!(with(&large, 1 << 40).unwrap().is_ok());
         crowd.push(large);

@@ -241,6 +241,11 @@ impl<K: std::hash::Hash + Eq> Entries<K> {
     }
 
     fn insert(&mut self, key: Arc<K>, end: End, bytes: usize, max_bytes: usize) {
+        if bytes > max_bytes {
+            // Nor does it drive out all others.
+            self.by_key.remove(&key);
+            return;
+        }
         self.uses += 1;
         self.bytes += bytes;
         self.by_use.insert(self.uses, Arc::clone(&key));
@@ -341,6 +346,11 @@ mod tests {
         let cache = Cache::new(9);
         assert!(must_compile(&cache, 1) && must_compile(&cache, 1));
         assert_eq!(cache.memory_bytes(), 0);
+        let Turn::Compile(ticket) = cache.turn(&Arc::new(2), 100, true, &CancelFlag::new()) else {
+            panic!("nothing is known yet");
+        };
+        ticket.finish(&failure(), 9, false);
+        assert!(must_compile(&cache, 1) && cache.is_known(&2));
     }
 
     #[test]
