@@ -41,9 +41,9 @@ pub struct PrefixCacheStats {
 pub struct StructuredOutputStats {
     /// Seconds that each compilation took which ended in this time, whether it succeeded or not.
     pub compile_seconds: Vec<f64>,
-    /// Requests whose grammar had been compiled, or was being compiled, for another.
+    /// Requests whose grammar was there when they came, or was known to be refused.
     pub num_cache_hits: u64,
-    /// Requests whose grammar was compiled for them.
+    /// Requests whose grammar was compiled after they came, for them or for another that wanted the same.
     pub num_cache_misses: u64,
     /// Requests that were refused because of their grammar.
     pub num_refused: u64,

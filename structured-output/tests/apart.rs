@@ -168,6 +168,47 @@ fn a_compilation_takes_no_more_than_its_effort() {
     assert!(GrammarMatcher::new(&grammar).is_apart());
 }
 
+/// A crowd that fills the memory which all share doesn't make what everyone asks for unknown.
+#[test]
+fn what_takes_little_stays_known_when_memory_is_full() {
+    let compiler = byte_vocabulary::compiler(CompilerOptions {
+        cache_bytes: 4 << 20,
+        max_shared_steps: Some(20_000),
+        ..CompilerOptions::default()
+    });
+    let (budget, cancel) = (CompileBudget::default(), CancelFlag::new());
+    let with = |specification: &GrammarSpecification, max_steps| {
+        let effort = CompileEffort::Shared { max_steps };
+        compiler.compile_with_effort(specification, budget, effort, &cancel)
+    };
+    let known = GrammarSpecification::Choice(vec!["positive".to_owned(), "negative".to_owned()]);
+    let is_known = || compiler.is_cached(known.clone(), budget);
+    assert!(!is_known() && with(&known, 0).is_none());
+    let first = with(&known, 20_000).unwrap().unwrap();
+    let mut last = first.clone();
+    let mut crowd = Vec::new();
+    let mut num_anew = 0;
+    for number in 0..30_u64 {
+        let scattered = |n: u64| (number * 10_000 + n).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let strings =
+            (0..2_000).map(|n| format!("{:016x}{:016x}", scattered(n), scattered(n + 5_000)));
+        let large = GrammarSpecification::Choice(strings.collect());
+        assert!(with(&large, 1 << 40).unwrap().is_ok());
+        crowd.push(large);
+        // At any time, and without an effort of its own.
+        assert!(is_known());
+        let grammar = with(&known, 0).unwrap().unwrap();
+        num_anew += usize::from(grammar != last);
+        let mut matcher = GrammarMatcher::new(&grammar);
+        accept(&mut matcher, "negative");
+        last = grammar;
+    }
+    assert!(num_anew > 2, "{num_anew}");
+    assert!(!compiler.is_cached(crowd[0].clone(), budget));
+    compiler.clear_cache();
+    assert!(!is_known());
+}
+
 /// Each turn goes on where the last one ended, so no text is too long for turns.
 #[test]
 fn the_length_of_a_long_text_is_found_in_turns() {

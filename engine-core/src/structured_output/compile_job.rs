@@ -32,8 +32,12 @@ pub(super) struct CompileJob {
     pub(super) compiled: Sender<CompiledGrammar>,
     /// How long it took so far, where its grammar has to be compiled.
     pub(super) compile_seconds: Option<f64>,
+    /// Whether it was known what becomes of it when it came.
+    pub(super) was_known: bool,
     /// Where others with the same constraint wait for it, or may.
     pub(super) first: Option<First>,
+    /// Where it is one of the long texts that were begun: they are counted by these.
+    pub(super) long: Option<Arc<()>>,
 }
 
 /// What a grammar is compiled for.
@@ -62,8 +66,10 @@ pub(super) struct Begun {
 /// What became of a grammar.
 pub struct CompiledGrammar {
     pub(crate) outcome: Result<Box<StructuredOutputRequest>, RequestError>,
-    /// How long it took, where it was not found in a cache.
+    /// How long it took, where it was compiled for this request.
     pub(crate) compile_seconds: Option<f64>,
+    /// Whether it was known when its request came, and not only wanted by others too.
+    pub(crate) was_known: bool,
 }
 
 /// What compiles jobs.
@@ -108,13 +114,18 @@ impl CompileJob {
     /// How much work its next turn may be, as a power of two: of a turn's steps, or of as long a text, which
     /// takes as long to be read.
     pub(super) fn weight(&self) -> u32 {
+        self.turn.number.max(self.weight_of_text())
+    }
+
+    /// The same of its text alone.
+    pub(super) fn weight_of_text(&self) -> u32 {
         let num_bytes = match self.turn.duty {
             // It was read before.
             Duty::Answer => 0,
             Duty::Begin | Duty::Compile | Duty::Apart => self.source_bytes,
         };
         let of_text = (num_bytes / BYTES_OF_TURN).checked_ilog2();
-        self.turn.number.max(of_text.map_or(0, |power| power + 1))
+        of_text.map_or(0, |power| power + 1)
     }
 }
 

@@ -1,14 +1,32 @@
 //! The queues of the compile threads. What running requests wait for and what new ones wait for take
 //! turns. Of either those come first that have taken little work so far and have no long text to read, so
-//! that nobody is held up by what takes long; and every other time the one that waits longest, so that this
-//! comes to its end as well.
+//! that nobody is held up by what takes long; and once they have had as much work as a turn of whoever waits
+//! longest is, that has it, so that this comes to its end as well.
+//!
+//! Long texts have a queue of their own before their first turn. Short ones pass by on a thread that begins
+//! those first; and only some long ones are begun at a time, since what was computed for them is in memory
+//! that all share: a crowd of them would fill it before any comes to its end, and begin anew.
 
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
 
 use super::compile_job::{CompileJob, Purpose};
 use super::turn::Duty;
 use crate::lock::lock;
+
+/// Long texts that are begun and not yet done, at most, where others were.
+const MAX_LONG: usize = 4;
+
+/// After so many turns of others one more is begun: those that are may be hostile.
+const TURNS_PER_LONG: u32 = 32;
+
+/// How much work a long text may be whose first turn is taken where short ones are begun, since those wait
+/// for it.
+const MAX_WEIGHT_BESIDE_SHORT: u32 = 2;
+
+/// How soon a thread looks again where only long texts wait: the end of one that was begun tells nobody.
+const LONG_POLL: Duration = Duration::from_millis(20);
 
 /// The jobs that wait for the threads.
 pub(super) struct CompileLanes {
@@ -22,8 +40,15 @@ pub(super) struct CompileLanes {
 struct State {
     answer: Lane,
     begin: Lane,
+    /// Those to be begun that have long texts.
+    begin_long: Lane,
     compile: Lane,
     apart: Lane,
+    /// One more for each long text that was begun and is not done.
+    long: Arc<()>,
+    /// Turns since the last one was begun.
+    num_turns: u32,
+    is_turn_of_long: bool,
     is_closed: bool,
 }
 
@@ -41,7 +66,8 @@ struct Lane {
 #[derive(Default)]
 struct Queue {
     jobs: VecDeque<CompileJob>,
-    is_turn_of_oldest: bool,
+    /// Work that those with the least to do have had since the last turn of who waits longest, in first turns.
+    passed: u64,
 }
 
 /// Why a job was not queued. It is gone.
@@ -106,8 +132,16 @@ impl CompileLanes {
             if job.is_some() {
                 return job;
             }
-            let woken = self.changed.wait(state);
-            state = woken.unwrap_or_else(PoisonError::into_inner);
+            state = match state.begin_long.new.jobs.is_empty() {
+                true => {
+                    let woken = self.changed.wait(state);
+                    woken.unwrap_or_else(PoisonError::into_inner)
+                }
+                false => {
+                    let woken = self.changed.wait_timeout(state, LONG_POLL);
+                    woken.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
         }
         None
     }
@@ -140,9 +174,10 @@ pub(super) fn take_cancelled(jobs: &mut VecDeque<CompileJob>) -> VecDeque<Compil
 }
 
 impl State {
-    fn lane(&mut self, duty: Duty) -> &mut Lane {
-        match duty {
+    fn lane_of(&mut self, job: &CompileJob) -> &mut Lane {
+        match job.turn.duty {
             Duty::Answer => &mut self.answer,
+            Duty::Begin if job.weight() > 0 => &mut self.begin_long,
             Duty::Begin => &mut self.begin,
             Duty::Compile => &mut self.compile,
             Duty::Apart => &mut self.apart,
@@ -154,7 +189,10 @@ impl State {
         let num_new = |lane: &Lane| lane.new.jobs.len();
         match is_ready {
             true => num_new(&self.answer),
-            false => num_new(&self.begin) + num_new(&self.compile) + num_new(&self.apart),
+            false => {
+                let begun = num_new(&self.compile) + num_new(&self.apart);
+                num_new(&self.begin) + num_new(&self.begin_long) + begun
+            }
         }
     }
 
@@ -163,7 +201,9 @@ impl State {
         if self.is_closed {
             return Some(job);
         }
-        let lane = self.lane(job.turn.duty);
+        let turn = job.turn.for_text(job.weight_of_text());
+        let job = CompileJob { turn, ..job };
+        let lane = self.lane_of(&job);
         let queue = match &job.purpose {
             Purpose::Aside(_) => &mut lane.admitted,
             Purpose::Start { .. } => &mut lane.new,
@@ -173,12 +213,43 @@ impl State {
     }
 
     fn next_job(&mut self, duty: Duty) -> Option<CompileJob> {
-        let job = self.lane(duty).next();
-        // Who goes on with grammars begins others where there is nothing to go on with.
-        match duty {
-            Duty::Compile => job.or_else(|| self.begin.next()),
-            Duty::Answer | Duty::Begin | Duty::Apart => job,
+        let job = match duty {
+            Duty::Answer => self.answer.next(),
+            Duty::Begin => {
+                let next = |long: &mut Queue| long.lightest_within(MAX_WEIGHT_BESIDE_SHORT);
+                self.begin.next().or_else(|| self.begin_long(next))
+            }
+            // Every other turn, where there are such; and others are begun where there is nothing to go on
+            // with.
+            Duty::Compile => {
+                self.is_turn_of_long = !self.is_turn_of_long;
+                let is_turn_of_long = self.is_turn_of_long;
+                let long = is_turn_of_long.then(|| self.begin_long(Queue::next));
+                long.flatten()
+                    .or_else(|| self.compile.next())
+                    .or_else(|| self.begin.next())
+                    .or_else(|| self.begin_long(Queue::next))
+            }
+            Duty::Apart => self.apart.next(),
+        };
+        self.num_turns = self.num_turns.saturating_add(u32::from(job.is_some()));
+        job
+    }
+
+    /// A long text to begin with, unless enough of them are under way.
+    fn begin_long(
+        &mut self,
+        next: impl FnOnce(&mut Queue) -> Option<CompileJob>,
+    ) -> Option<CompileJob> {
+        let num_long = Arc::strong_count(&self.long) - 1;
+        if num_long >= MAX_LONG && self.num_turns < TURNS_PER_LONG {
+            return None;
         }
+        let job = next(&mut self.begin_long.new)?;
+        self.num_turns = 0;
+        let long = job.long.clone();
+        let long = Some(long.unwrap_or_else(|| Arc::clone(&self.long)));
+        Some(CompileJob { long, ..job })
     }
 
     /// Takes the new requests' jobs out that nobody waits for.
@@ -187,6 +258,7 @@ impl State {
         for lane in [
             &mut self.answer,
             &mut self.begin,
+            &mut self.begin_long,
             &mut self.compile,
             &mut self.apart,
         ] {
@@ -209,15 +281,31 @@ impl Lane {
 }
 
 impl Queue {
-    /// The job with the least to do in its turn, and the next time the one that came first.
+    /// The job with the least to do in its turn, if that is no more than such a weight.
+    fn lightest_within(&mut self, max_weight: u32) -> Option<CompileJob> {
+        let weight = |&index: &usize| self.jobs.get(index).map(CompileJob::weight);
+        let lightest = (0..self.jobs.len()).min_by_key(weight)?;
+        let is_within = weight(&lightest)? <= max_weight;
+        is_within.then(|| self.jobs.remove(lightest)).flatten()
+    }
+
+    /// The job with the least to do in its turn; or the one that came first, once such have had as much work
+    /// as its turn is.
     fn next(&mut self) -> Option<CompileJob> {
-        let by_weight = |&index: &usize| self.jobs.get(index).map(CompileJob::weight);
-        let index = match self.is_turn_of_oldest {
-            true => 0,
-            false => (0..self.jobs.len()).min_by_key(by_weight)?,
+        let work = |index: usize| {
+            self.jobs
+                .get(index)
+                .map(|job| 1_u64 << job.weight().min(32))
         };
-        let job = self.jobs.remove(index)?;
-        self.is_turn_of_oldest = !self.is_turn_of_oldest;
-        Some(job)
+        let lightest = (0..self.jobs.len()).min_by_key(|&index| work(index))?;
+        let index = match self.passed >= work(0)? {
+            true => 0,
+            false => lightest,
+        };
+        self.passed = match index {
+            0 => 0,
+            _ => self.passed + work(index)?,
+        };
+        self.jobs.remove(index)
     }
 }

@@ -118,6 +118,10 @@ impl CompilePool {
             }
             Entered::Waits => Ok(()),
             Entered::Refused(job, error) => {
+                let job = CompileJob {
+                    was_known: true,
+                    ..job
+                };
                 refuse(job, &error, &self.done);
                 Ok(())
             }
@@ -147,7 +151,10 @@ impl CompilePool {
             catch_unwind(AssertUnwindSafe(is_compiled)).unwrap_or(false)
         });
         match is_compiled {
-            true => job.turn = Turn::first(Duty::Answer),
+            true => {
+                job.turn = Turn::first(Duty::Answer);
+                job.was_known = true;
+            }
             false => job.compile_seconds = Some(0.0),
         }
         job
@@ -176,6 +183,7 @@ fn refuse(job: CompileJob, error: &CompileGrammarError, done: &Sender<RequestId>
     let compiled = CompiledGrammar {
         outcome: Err(refusal(&job.params, &job.purpose, &error)),
         compile_seconds: job.compile_seconds,
+        was_known: job.was_known,
     };
     answer(&job.compiled, job.request_id, compiled, done);
 }
@@ -244,7 +252,11 @@ impl CompileThread {
                 }
                 Ok(started)
             }
-            Ok(Err(JobError::NoMemory)) => return self.waiting.wait(job, num_gone),
+            Ok(Err(JobError::NoMemory)) => {
+                // It may wait for long, and others are begun meanwhile.
+                job.long = None;
+                return self.waiting.wait(job, num_gone);
+            }
             Ok(Err(JobError::TurnOver)) => return self.wait_for(job.turn.next(), job),
             Ok(Err(JobError::Elsewhere(duty))) => return self.wait_for(Turn::first(duty), job),
             Ok(Err(JobError::Grammar(error))) if error == cancelled => return,
@@ -270,7 +282,7 @@ impl CompileThread {
                 // A panic is nobody else's.
                 (Err(_), None) => None,
             };
-            self.settle(first, verdict.as_ref());
+            self.settle(first, verdict.as_ref(), job.was_known);
         }
         let request = match job.purpose {
             Purpose::Start { .. } => None,
@@ -279,15 +291,18 @@ impl CompileThread {
         let compiled = CompiledGrammar {
             outcome: outcome.and_then(|started| started.or(request).ok_or_else(threads_are_gone)),
             compile_seconds: job.compile_seconds,
+            was_known: job.was_known,
         };
         answer(&job.compiled, job.request_id, compiled, &self.done);
     }
 
-    /// Answers those that waited for one with the same constraint, or lets them have its grammar. Where what
+    /// Answers those that waited for one with the same constraint, or lets them have its grammar, which was
+    /// known when they came if it was known when that came. Where what
     /// became of it is no verdict, the next one is worked on.
-    fn settle(&self, first: First, verdict: Option<&Verdict>) {
+    fn settle(&self, first: First, verdict: Option<&Verdict>, was_known: bool) {
         let Some(verdict) = verdict else { return };
         for job in first.end(verdict) {
+            let job = CompileJob { was_known, ..job };
             match verdict {
                 Verdict::Refused(_, error) => refuse(job, error, &self.done),
                 Verdict::Served { .. } => self.wait_for(Turn::first(Duty::Answer), job),

@@ -131,6 +131,8 @@ impl StructuredOutputManager {
             compiled: sender,
             compile_seconds: None,
             first: None,
+            was_known: false,
+            long: None,
         };
         match request.is_replay() {
             true => pool.submit_replay(job)?,
@@ -162,6 +164,8 @@ impl StructuredOutputManager {
             compiled: sender,
             compile_seconds: is_renewed.then_some(0.0),
             first: None,
+            was_known: false,
+            long: None,
         })?;
         request.structured_output = Some(StructuredOutput::Pending(pending));
         Ok(())

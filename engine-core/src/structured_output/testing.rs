@@ -74,6 +74,8 @@ pub(super) fn job_of(
         compiled: sender,
         compile_seconds: None,
         first: None,
+        was_known: false,
+        long: None,
     };
     (job, compiled)
 }

@@ -65,6 +65,13 @@ impl Turn {
         }
     }
 
+    /// This turn for a text of this weight, which is read anew in each: reading it is not to take longer than
+    /// what the turn is for, or the first ones would be for nothing.
+    pub(super) fn for_text(self, weight: u32) -> Self {
+        let number = self.number.max(weight.min(LAST_SHARED));
+        Self { number, ..self }
+    }
+
     /// Steps that calls on a grammar may take in it; `None` for as many as each takes.
     pub(super) fn steps(self) -> Option<u64> {
         (self.number < ENDLESS).then(|| SHARED_STEPS << self.number)
@@ -106,5 +113,9 @@ mod tests {
         let max_steps = u64::MAX;
         assert_eq!(turn.effort(), CompileEffort::Apart { max_steps });
         assert_eq!(Turn::first(Duty::Answer).next().number, 1);
+        // Who has a long text to read begins with more.
+        assert_eq!(Turn::first(Duty::Apart).for_text(3).number, 3);
+        assert_eq!(Turn::first(Duty::Begin).for_text(30).number, LAST_SHARED);
+        assert_eq!(turn.for_text(3), turn);
     }
 }

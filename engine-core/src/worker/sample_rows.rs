@@ -137,14 +137,15 @@ impl ModelRunner {
     ) {
         let vocab_size = self.vocab.logits as u64;
         for (row, head) in rows.iter().zip(heads) {
-            if matches!(row.purpose, RowPurpose::Sample { .. }) {
-                output.num_head_rows += vocab_size;
-                output.num_head_rows_skipped += match head {
-                    Head::Unsampled | Head::Given(_) => vocab_size,
-                    Head::Few(token_ids) => vocab_size - token_ids.len() as u64,
-                    Head::Full(_) => 0,
-                };
-            }
+            let num_skipped = match (row.purpose, head) {
+                // No position that is sampled: its request waits aside, or a draft before it is refused.
+                (RowPurpose::PromptLogprobs { .. }, _) | (_, Head::Unsampled) => continue,
+                (_, Head::Given(_)) => vocab_size,
+                (_, Head::Few(token_ids)) => vocab_size - token_ids.len() as u64,
+                (_, Head::Full(_)) => 0,
+            };
+            output.num_head_rows += vocab_size;
+            output.num_head_rows_skipped += num_skipped;
         }
     }
 

@@ -130,7 +130,7 @@ impl GrammarCompiler {
                     ..Patience::ENDLESS
                 };
                 let compiled = self.compile_in(engine, specification, patience, cancel);
-                self.keep(ticket, specification, compiled.as_ref(), max_steps);
+                self.keep(ticket, specification, compiled.as_ref(), max_steps, false);
                 compiled
             }
             Turn::Known(outcome) => Some(outcome),

@@ -42,7 +42,13 @@ enum Entry {
 /// How a compilation ended.
 #[derive(Clone)]
 enum End {
-    Done(Outcome),
+    Done {
+        outcome: Outcome,
+        /// It took little.
+        is_light: bool,
+    },
+    /// It was done with little, in memory that is gone: it is to be done again.
+    Light,
     /// It takes more than so many steps: who has no more need not try.
     Dear(u64),
 }
@@ -61,6 +67,7 @@ pub(super) enum Turn<'a, K: std::hash::Hash + Eq> {
 pub(super) struct Ticket<'a, K: std::hash::Hash + Eq> {
     cache: &'a Cache<K>,
     key: Arc<K>,
+    is_light: bool,
     open: bool,
 }
 
@@ -94,12 +101,17 @@ impl<K: std::hash::Hash + Eq> Cache<K> {
         /// How often a waiting caller looks at its flag, which wakes nobody.
         const CANCEL_POLL: Duration = Duration::from_millis(20);
         let mut entries = self.lock();
+        let mut is_light = false;
         loop {
             if cancel.is_cancelled() {
                 return Turn::Known(Err(CompileError::Cancelled));
             }
             match entries.touch(key) {
-                Some(Some(End::Done(outcome))) => return Turn::Known(outcome),
+                Some(Some(End::Done { outcome, .. })) => return Turn::Known(outcome),
+                Some(Some(End::Light)) => {
+                    is_light = true;
+                    entries.remove(key);
+                }
                 Some(Some(End::Dear(steps))) if steps >= max_steps => return Turn::TooDear,
                 Some(Some(End::Dear(_))) => entries.remove(key),
                 Some(None) if !waits => return Turn::TooDear,
@@ -112,6 +124,7 @@ impl<K: std::hash::Hash + Eq> Cache<K> {
                     return Turn::Compile(Ticket {
                         cache: self,
                         key: Arc::clone(key),
+                        is_light,
                         open: true,
                     });
                 }
@@ -122,16 +135,55 @@ impl<K: std::hash::Hash + Eq> Cache<K> {
     /// The outcome for a key, where it is known.
     pub(super) fn known(&self, key: &K) -> Option<Outcome> {
         match self.lock().touch(key)?? {
-            End::Done(outcome) => Some(outcome),
-            End::Dear(_) => None,
+            End::Done { outcome, .. } => Some(outcome),
+            End::Light | End::Dear(_) => None,
         }
     }
 
-    /// Whether the outcome for a key is known. Its last use stays.
+    /// Whether the outcome for a key is known, or takes little to be known again. Its last use stays.
     pub(super) fn is_known(&self, key: &K) -> bool {
+        self.has_end(key, |end| !matches!(end, End::Dear(_)))
+    }
+
+    /// Whether that will be so after [`forget_grammars`](Self::forget_grammars).
+    pub(super) fn is_light(&self, key: &K) -> bool {
+        self.has_end(key, End::is_light)
+    }
+
+    fn has_end(&self, key: &K, is: impl Fn(&End) -> bool) -> bool {
         let entries = self.lock();
         let entry = entries.by_key.get(key);
-        matches!(entry, Some(Entry::Ended { end, .. }) if matches!(end, End::Done(_)))
+        matches!(entry, Some(Entry::Ended { end, .. }) if is(end))
+    }
+
+    /// Forgets all outcomes, but not which of them took little.
+    pub(super) fn forget_grammars(&self) {
+        let mut entries = self.lock();
+        let Entries {
+            by_key,
+            by_use,
+            bytes: sum,
+            ..
+        } = &mut *entries;
+        by_key.retain(|_, entry| {
+            let Entry::Ended {
+                end,
+                last_use,
+                bytes,
+            } = entry
+            else {
+                return true;
+            };
+            let is_light = end.is_light();
+            match is_light {
+                true => *end = End::Light,
+                false => {
+                    by_use.remove(last_use);
+                    *sum -= *bytes;
+                }
+            }
+            is_light
+        });
     }
 
     /// Forgets all outcomes.
@@ -147,6 +199,17 @@ impl<K: std::hash::Hash + Eq> Cache<K> {
     /// Bytes held: of the outcomes and their keys.
     pub(super) fn memory_bytes(&self) -> usize {
         self.lock().bytes
+    }
+}
+
+impl End {
+    /// Whether it took little.
+    fn is_light(&self) -> bool {
+        match self {
+            Self::Done { is_light, .. } => *is_light,
+            Self::Light => true,
+            Self::Dear(_) => false,
+        }
     }
 }
 
@@ -178,6 +241,11 @@ impl<K: std::hash::Hash + Eq> Entries<K> {
     }
 
     fn insert(&mut self, key: Arc<K>, end: End, bytes: usize, max_bytes: usize) {
+        if bytes > max_bytes {
+            // Nor does it drive out all others.
+            self.by_key.remove(&key);
+            return;
+        }
         self.uses += 1;
         self.bytes += bytes;
         self.by_use.insert(self.uses, Arc::clone(&key));
@@ -202,9 +270,16 @@ impl<K: std::hash::Hash + Eq> Entries<K> {
 }
 
 impl<K: std::hash::Hash + Eq> Ticket<'_, K> {
-    /// Hands in the outcome, which is kept where `bytes`, what keeping it costs, fit.
-    pub(super) fn finish(self, outcome: &Outcome, bytes: usize) {
-        self.end(End::Done(outcome.clone()), bytes);
+    /// Whether it was done before, with little.
+    pub(super) fn is_light(&self) -> bool {
+        self.is_light
+    }
+
+    /// Hands in the outcome, which is kept where `bytes`, what keeping it costs, fit; and whether it took
+    /// little.
+    pub(super) fn finish(self, outcome: &Outcome, bytes: usize, is_light: bool) {
+        let outcome = outcome.clone();
+        self.end(End::Done { outcome, is_light }, bytes);
     }
 
     /// Says that it takes more than `max_steps`, which is kept as an outcome is.
@@ -243,7 +318,7 @@ mod tests {
         match cache.turn(&Arc::new(key), 100, true, &CancelFlag::new()) {
             Turn::Known(_) | Turn::TooDear => false,
             Turn::Compile(ticket) => {
-                ticket.finish(&failure(), 10);
+                ticket.finish(&failure(), 10, false);
                 true
             }
         }
@@ -271,6 +346,11 @@ mod tests {
         let cache = Cache::new(9);
         assert!(must_compile(&cache, 1) && must_compile(&cache, 1));
         assert_eq!(cache.memory_bytes(), 0);
+        let Turn::Compile(ticket) = cache.turn(&Arc::new(2), 100, true, &CancelFlag::new()) else {
+            panic!("nothing is known yet");
+        };
+        ticket.finish(&failure(), 9, false);
+        assert!(must_compile(&cache, 1) && cache.is_known(&2));
     }
 
     #[test]
@@ -284,7 +364,7 @@ mod tests {
         assert!(matches!(turn, Turn::TooDear));
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| must_compile(&cache, 1));
-            ticket.finish(&failure(), 10);
+            ticket.finish(&failure(), 10, false);
             assert!(!waiting.join().unwrap());
         });
     }
@@ -318,8 +398,37 @@ mod tests {
             panic!("it has more steps");
         };
         assert_eq!(cache.memory_bytes(), 0);
-        ticket.finish(&failure(), 20);
+        ticket.finish(&failure(), 20, false);
         assert!(matches!(turn(0), Turn::Known(_)));
         assert_eq!(cache.memory_bytes(), 20);
+    }
+
+    #[test]
+    fn what_took_little_is_remembered_without_its_outcome() {
+        let cache = Cache::new(100);
+        let turn = |key: u32| cache.turn(&Arc::new(key), 0, false, &CancelFlag::new());
+        for key in [1, 2] {
+            let Turn::Compile(ticket) = turn(key) else {
+                panic!("nothing is known yet");
+            };
+            assert!(!ticket.is_light());
+            ticket.finish(&failure(), 10, key == 1);
+        }
+        assert!(cache.is_light(&1) && cache.is_known(&2) && !cache.is_light(&2));
+        cache.forget_grammars();
+        assert!(cache.is_known(&1) && !cache.is_known(&2));
+        assert!(cache.known(&1).is_none());
+        assert_eq!(cache.memory_bytes(), 10);
+        let Turn::Compile(ticket) = turn(1) else {
+            panic!("its outcome is gone");
+        };
+        assert!(ticket.is_light() && cache.memory_bytes() == 0);
+        ticket.finish(&failure(), 10, true);
+        // Over and over.
+        cache.forget_grammars();
+        cache.forget_grammars();
+        assert!(cache.is_light(&1));
+        cache.clear();
+        assert!(!cache.is_known(&1) && cache.memory_bytes() == 0);
     }
 }

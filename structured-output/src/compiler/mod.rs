@@ -56,6 +56,9 @@ pub struct GrammarCompiler {
     num_own: Arc<AtomicUsize>,
 }
 
+/// How long a specification may be that is remembered when its generation goes, as one that takes little.
+const MAX_LIGHT_BYTES: usize = 4 << 10;
+
 /// Old generations that stay open for the grammars in use.
 const MAX_OLD_GENERATIONS: usize = 2;
 
@@ -65,17 +68,36 @@ struct Generations {
     old: Vec<Weak<Engine>>,
 }
 
+/// Generations that are no longer the current one. Much is freed with them, so they end without the lock on
+/// those that are open: whoever asks whether a grammar is known waits for that.
+struct Past {
+    last: Arc<Engine>,
+    too_old: Vec<Arc<Engine>>,
+}
+
+impl Past {
+    /// Frees what can be computed again, and all of those that are too old.
+    fn end(self) {
+        self.last.clear_caches();
+        for generation in self.too_old {
+            generation.close();
+        }
+    }
+}
+
 impl Generations {
     /// Starts a new generation.
-    fn start(&mut self, fresh: Engine) {
+    fn start(&mut self, fresh: Engine) -> Past {
         self.old.push(Arc::downgrade(&self.current));
-        self.current = Arc::new(fresh);
+        let last = std::mem::replace(&mut self.current, Arc::new(fresh));
         self.old.retain(|generation| generation.strong_count() > 0);
         let num_too_many = self.old.len().saturating_sub(MAX_OLD_GENERATIONS);
-        for generation in self.old.drain(..num_too_many) {
-            if let Some(generation) = generation.upgrade() {
-                generation.close();
-            }
+        let too_old = self.old.drain(..num_too_many);
+        Past {
+            too_old: too_old
+                .filter_map(|generation| generation.upgrade())
+                .collect(),
+            last,
         }
     }
 }
@@ -178,15 +200,24 @@ impl GrammarCompiler {
 
     /// Whether [`compile_specification`](Self::compile_specification) would find its outcome in the
     /// cache, a failure included. Hashes the source.
+    ///
+    /// With [`CompilerOptions::max_shared_steps`] also, whether it was compiled within a slice before and is
+    /// short: that is done again with any effort.
     pub fn is_cached(&self, specification: GrammarSpecification, budget: CompileBudget) -> bool {
-        // A full generation's outcomes go with the next compilation.
+        // Of a full generation's outcomes only what took little is known after the next compilation.
         let is_full = |generations: &Mutex<Generations>| {
             let generations = generations.lock().unwrap_or_else(PoisonError::into_inner);
             generations.current.is_full()
         };
         let key = (specification, budget);
-        self.generations.get().is_some_and(|known| !is_full(known))
-            && (self.cache.is_known(&key) || self.lanes.cache.is_known(&key))
+        let Some(generations) = self.generations.get() else {
+            return false;
+        };
+        let is_known = match is_full(generations) {
+            true => self.cache.is_light(&key),
+            false => self.cache.is_known(&key),
+        };
+        is_known || self.lanes.cache.is_known(&key)
     }
 
     fn compile_owned(
@@ -393,32 +424,47 @@ impl GrammarCompiler {
             Turn::Known(outcome) => Some(outcome),
             Turn::TooDear => None,
             Turn::Compile(ticket) => {
+                // So much was enough.
+                let max_steps = match ticket.is_light() {
+                    true => max_steps.max(max_slice_steps),
+                    false => max_steps,
+                };
                 let patience = Patience {
                     max_slice_steps,
                     max_steps,
                 };
                 let compiled = self.compile_in(engine, specification, patience, cancel);
-                self.keep(ticket, specification, compiled.as_ref(), max_steps);
+                let is_light = self.options.max_shared_steps.is_some()
+                    && max_steps <= max_slice_steps
+                    && specification.0.memory_bytes() <= MAX_LIGHT_BYTES;
+                self.keep(
+                    ticket,
+                    specification,
+                    compiled.as_ref(),
+                    max_steps,
+                    is_light,
+                );
                 compiled
             }
         }
     }
 
-    /// Keeps the outcome of a compilation for others; or, where there is none, that it takes more than so
-    /// many steps.
+    /// Keeps the outcome of a compilation for others, and whether it took little; or, where there is none,
+    /// that it takes more than so many steps.
     fn keep(
         &self,
         ticket: Ticket<'_, (GrammarSpecification, CompileBudget)>,
         specification: &(GrammarSpecification, CompileBudget),
         outcome: Option<&Outcome>,
         max_steps: u64,
+        is_light: bool,
     ) {
         let bytes = 256 + specification.0.memory_bytes();
         match outcome {
             Some(Err(CompileError::Cancelled)) => {}
             Some(outcome) => {
                 let grammar_bytes = outcome.as_ref().map_or(0, CompiledGrammar::memory_bytes);
-                ticket.finish(outcome, bytes + grammar_bytes);
+                ticket.finish(outcome, bytes + grammar_bytes, is_light);
             }
             None => ticket.give_up(max_steps, bytes),
         }
@@ -476,12 +522,17 @@ impl GrammarCompiler {
 
     /// The current generation, or a new one where that is full.
     fn engine(&self) -> Arc<Engine> {
-        let mut generations = self.generations();
-        if generations.current.is_full() {
+        let start = |generations: &mut Generations| {
             // Grammars of the old one would keep it alive.
-            self.cache.clear();
-            generations.current.clear_caches();
-            generations.start(self.fresh_engine());
+            self.cache.forget_grammars();
+            generations.start(self.fresh_engine())
+        };
+        let mut generations = self.generations();
+        let is_full = generations.current.is_full();
+        if let Some(past) = is_full.then(|| start(&mut generations)) {
+            drop(generations);
+            past.end();
+            generations = self.generations();
         }
         let Shares { grammars, .. } = Shares::of(self.options.cache_bytes);
         generations.keep_within(self.options.cache_bytes.saturating_sub(grammars));

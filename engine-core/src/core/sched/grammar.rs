@@ -55,12 +55,10 @@ impl Scheduler {
         }
         let compiled = compiled.grammar;
         let stats = &mut self.structured_output_stats;
-        match compiled.compile_seconds {
-            Some(seconds) => {
-                stats.compile_seconds.push(seconds);
-                stats.num_cache_misses += 1;
-            }
-            None => stats.num_cache_hits += 1,
+        stats.compile_seconds.extend(compiled.compile_seconds);
+        match compiled.was_known {
+            true => stats.num_cache_hits += 1,
+            false => stats.num_cache_misses += 1,
         }
         let admitted = compiled.outcome.and_then(|grammar| {
             let fits = self.check_budget(&request, &grammar);

@@ -129,7 +129,7 @@ fn in_memory_apart_what_takes_some_turns_is_not_behind_what_takes_many_either() 
 }
 
 #[test]
-fn what_waits_longest_has_every_other_turn() {
+fn what_waits_longest_has_half_of_the_work() {
     let lanes = CompileLanes::new(100);
     let send = |id: &str, number| {
         let duty = Duty::Apart;
@@ -137,52 +137,123 @@ fn what_waits_longest_has_every_other_turn() {
         lanes.send(CompileJob { turn, ..job(id).0 }).unwrap();
     };
     for id in ["old", "older"] {
-        send(id, 5);
+        send(id, 2);
     }
     let mut order = Vec::new();
-    for number in 0..4 {
+    for number in 0..10 {
         // Others that have taken less come all the time.
         send(&format!("new {number}"), 0);
         order.push(lanes.try_next_job(Duty::Apart).unwrap().request_id);
     }
-    assert_eq!(
-        order,
-        ["new 0", "old", "new 1", "older"].map(RequestId::from)
-    );
+    // Its turn is as long as four of theirs.
+    let expected = [
+        "new 0", "new 1", "new 2", "new 3", "old", "new 4", "new 5", "new 6", "new 7", "older",
+    ];
+    assert_eq!(order, expected.map(RequestId::from));
 }
 
-#[test]
-fn short_constraints_wait_for_no_crowd_of_long_ones() {
-    let lanes = CompileLanes::new(100);
-    let send = |id: &str, num_kib: usize, number| {
+/// Lanes, and what sends a job there that has a text of so many KiB and is to have a turn.
+fn lanes_with_texts() -> (CompileLanes, impl Fn(&CompileLanes, &str, usize, Turn)) {
+    let send = |lanes: &CompileLanes, id: &str, num_kib: usize, turn| {
         let job = CompileJob {
-            turn: Turn {
-                duty: Duty::Compile,
-                number,
-            },
+            turn,
             source_bytes: num_kib << 10,
             ..job(id).0
         };
         lanes.send_new(job).unwrap();
     };
+    (CompileLanes::new(1000), send)
+}
+
+#[test]
+fn short_constraints_wait_for_no_crowd_of_long_ones() {
+    let (lanes, send) = lanes_with_texts();
+    let send = |id: &str, num_kib, number| {
+        let duty = Duty::Compile;
+        send(&lanes, id, num_kib, Turn { duty, number });
+    };
     let next = || lanes.try_next_job(Duty::Compile).unwrap().request_id;
     for number in 0..20 {
-        send(&format!("long {number}"), 200, 0);
+        send(&format!("long {number}"), 60, 0);
     }
-    send("short", 1, 0);
-    assert_eq!(next(), "short".into());
-    assert_eq!(next(), "long 0".into());
-    // A long text is as much as some turns' steps.
-    send("shorter", 40, 0);
-    send("short, and begun", 1, 3);
-    let order = [next(), next(), next()];
-    assert_eq!(
-        order,
-        ["shorter", "long 1", "short, and begun"].map(RequestId::from)
-    );
-    send("short, and takes long", 1, 5);
+    // A long text is as much as some turns' steps: here four.
+    for number in 0..3 {
+        send(&format!("short {number}"), 1, 0);
+    }
+    send("begun", 1, 1);
+    let order = [next(), next(), next(), next(), next(), next()];
+    let expected = ["short 0", "short 1", "short 2", "begun", "long 0", "long 1"];
+    assert_eq!(order, expected.map(RequestId::from));
+    send("begun long ago", 1, 4);
     let order = [next(), next(), next()];
     assert_eq!(order, ["long 2", "long 3", "long 4"].map(RequestId::from));
+}
+
+#[test]
+fn who_begins_grammars_takes_short_texts_first() {
+    let (lanes, send) = lanes_with_texts();
+    let begin = Turn::first(Duty::Begin);
+    let next = || lanes.try_next_job(Duty::Begin).map(|job| job.request_id);
+    for number in 0..100 {
+        send(&lanes, &format!("long {number}"), 40, begin);
+    }
+    for number in 0..100 {
+        send(&lanes, &format!("short {number}"), 1, begin);
+    }
+    for number in 0..100 {
+        assert_eq!(next(), Some(format!("short {number}").into()));
+    }
+    assert_eq!(next(), Some("long 0".into()));
+    // Meanwhile others begin the long ones, however many short ones come.
+    send(&lanes, "short", 1, begin);
+    for _ in 0..2 {
+        send(&lanes, "begun", 1, Turn::first(Duty::Compile));
+    }
+    let other = || lanes.try_next_job(Duty::Compile).unwrap().request_id;
+    let order = [other(), other(), other(), other()];
+    assert_eq!(
+        order,
+        ["long 1", "begun", "long 2", "begun"].map(RequestId::from)
+    );
+    assert_eq!(next(), Some("short".into()));
+}
+
+/// What is computed for a grammar is in memory that all share, and may be gone before its next turn where
+/// many are begun at a time.
+#[test]
+fn few_long_texts_are_under_way_at_a_time() {
+    let (lanes, send) = lanes_with_texts();
+    let begin = Turn::first(Duty::Begin);
+    for number in 0..100 {
+        send(&lanes, &format!("long {number}"), 40, begin);
+    }
+    let next = || lanes.try_next_job(Duty::Begin);
+    let mut begun: Vec<CompileJob> = (0..4).map(|_| next().unwrap()).collect();
+    assert!(next().is_none());
+    // Short ones are begun in any case.
+    send(&lanes, "short", 1, begin);
+    assert_eq!(next().unwrap().request_id, "short".into());
+    assert!(next().is_none());
+    // They count wherever they wait, until they end.
+    let job = begun.pop().unwrap();
+    let turn = job.turn.next();
+    lanes.send(CompileJob { turn, ..job }).unwrap();
+    assert!(next().is_none());
+    let job = lanes.try_next_job(Duty::Compile).unwrap();
+    assert_eq!(job.request_id, "long 3".into());
+    drop(job);
+    begun.push(next().unwrap());
+    assert!(next().is_none());
+    // Those that are hostile keep nobody waiting for ever.
+    let mut num_turns = 0;
+    while next().is_none() {
+        let turn = Turn::first(Duty::Apart);
+        send(&lanes, &format!("hostile {num_turns}"), 1, turn);
+        assert!(lanes.try_next_job(Duty::Apart).is_some());
+        num_turns += 1;
+    }
+    // With its own.
+    assert_eq!(num_turns + 1, 32);
 }
 
 /// The job of a running request that waits for a mask.
@@ -340,6 +411,8 @@ fn what_is_refused_is_worked_out_once() {
     for (index, answer) in twelve.answers.iter().enumerate() {
         let compiled = answer.try_recv().unwrap();
         assert_eq!(compiled.compile_seconds.is_some(), index == 0);
+        // Who waited for it has found nothing.
+        assert_eq!(compiled.was_known, index == 12);
         let error = compiled.outcome.err().unwrap();
         assert_eq!(error.code, RequestErrorCode::GrammarRefused);
         assert!(error.message.contains("`max_mask_steps`"), "{error:?}");
@@ -610,12 +683,17 @@ fn only_what_has_to_be_compiled_takes_time_to_compile() {
     threads.submit("[0-9]{3}");
     threads.turns_until_done(Duty::Begin, "[0-9]{3}");
     threads.turns_until_done(Duty::Answer, "[a-z]{3}");
-    let compiled: Vec<bool> = threads
-        .answers
-        .iter()
-        .map(|answer| answer.try_recv().unwrap().compile_seconds.is_some())
-        .collect();
-    assert_eq!(compiled, [true, false, true]);
+    // One that is known, behind another such.
+    threads.submit("[0-9]{3}");
+    threads.submit("[0-9]{3}");
+    threads.all_turns();
+    let found = |answer: &Receiver<CompiledGrammar>| {
+        let compiled = answer.try_recv().unwrap();
+        (compiled.compile_seconds.is_some(), compiled.was_known)
+    };
+    let found: Vec<(bool, bool)> = threads.answers.iter().map(found).collect();
+    let (anew, known) = ((true, false), (false, true));
+    assert_eq!(found, [anew, known, anew, known, known]);
 }
 
 #[test]

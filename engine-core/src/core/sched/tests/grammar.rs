@@ -53,6 +53,7 @@ pub(super) fn compiled(backend: &FormworkBackend, params: &Arc<SamplingParams>) 
     CompiledGrammar {
         outcome: Ok(Box::new(request.unwrap())),
         compile_seconds: None,
+        was_known: true,
     }
 }
 
@@ -64,6 +65,7 @@ pub(super) fn refused() -> CompiledGrammar {
             retryable: false,
         }),
         compile_seconds: Some(1.0),
+        was_known: false,
     }
 }
 
@@ -206,6 +208,7 @@ impl World {
             let sent = sender.try_send(CompiledGrammar {
                 outcome,
                 compile_seconds: None,
+                was_known: false,
             });
             assert_eq!(sent.is_ok(), !self.aborted.contains(&index));
             self.scheduler.grammar_compiled(&request_id(index));
