@@ -206,9 +206,18 @@ fn an_answer_fits_its_tokens_or_says_that_it_does_not() {
 }
 
 #[test]
-fn stop_tokens_that_leave_no_token_are_an_error_of_their_line() {
-    let options = json!({"guided_choice": ["abcdef"], "stop_token_ids": [66]});
-    let refused = &answer(&chat("c", "hi", &options), &[])[0]["response"];
+fn stop_tokens_are_text_where_nothing_else_is_or_an_error_of_their_line() {
+    let long = format!("b{}", "1".repeat(40));
+    let with = |choices: &[&str]| {
+        let options = json!({"guided_choice": choices, "stop_token_ids": [66], "max_tokens": 20});
+        chat("c", "hi", &options)
+    };
+    let lines = [with(&["abcdef"]), with(&["abcdef", &long])].concat();
+    let results = answer(&lines, &[]);
+    assert_eq!(content(&results[0]), "abcdef");
+    assert_eq!(choice(&results[0])["structured_output_complete"], true);
+    // The other text has no room.
+    let refused = &results[1]["response"];
     assert_eq!(refused["status_code"], 400, "{refused}");
     let message = refused["body"]["error"]["message"].as_str().unwrap();
     assert!(message.contains("stop_token_ids"), "{message}");

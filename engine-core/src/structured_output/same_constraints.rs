@@ -245,18 +245,17 @@ impl State {
     }
 
     fn refuse(&mut self, constraint: Constraint, scope: Scope, error: CompileGrammarError) {
-        let len = |constraint: &Constraint, scope: &Scope| constraint.len() + scope.len();
         let key = (constraint, scope);
         if self.refused.insert(key.clone(), error).is_some() {
             return;
         }
-        self.refused_bytes += len(&key.0, &key.1);
+        self.refused_bytes += key.0.len();
         self.by_age.push_back(key);
         while self.by_age.len() > MAX_REFUSED || self.refused_bytes > MAX_REFUSED_BYTES {
             let Some(oldest) = self.by_age.pop_front() else {
                 return;
             };
-            self.refused_bytes -= len(&oldest.0, &oldest.1);
+            self.refused_bytes -= oldest.0.len();
             self.refused.remove(&oldest);
         }
     }

@@ -21,7 +21,7 @@ pub(super) enum Stage {
 }
 
 /// Whom a refusal concerns, of all that have the constraint.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Scope {
     /// Everyone.
     All,
@@ -29,8 +29,6 @@ pub(super) enum Scope {
     Measured,
     /// Those that begin where its texts do, and not after tokens of an earlier core.
     Opened,
-    /// Of these, those with the same stop tokens of their own.
-    StopTokens(Vec<u32>),
 }
 
 /// What became of the first job of a constraint.
@@ -44,8 +42,6 @@ pub(super) enum Verdict<'a> {
 /// What a job asks of its grammar beyond that it is there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Demand {
-    /// The request's own stop tokens, in order.
-    stop_token_ids: Vec<u32>,
     /// The most tokens that its output may have, where it has to be complete within them.
     measured: Option<Option<u32>>,
     /// It begins where the grammar's texts do.
@@ -56,9 +52,6 @@ impl Demand {
     /// That of a job.
     pub(super) fn of(job: &CompileJob) -> Self {
         let params = &job.params;
-        let mut stop_token_ids = params.stop_token_ids.clone();
-        stop_token_ids.sort_unstable();
-        stop_token_ids.dedup();
         let is_measured = params
             .structured_outputs
             .as_ref()
@@ -70,7 +63,6 @@ impl Demand {
             Purpose::Aside(_) => false,
         };
         Self {
-            stop_token_ids,
             measured: is_measured.then_some(params.max_tokens),
             is_opened,
         }
@@ -84,7 +76,6 @@ impl Demand {
         }
         if self.is_opened {
             scopes.push(Scope::Opened);
-            scopes.push(Scope::StopTokens(self.stop_token_ids.clone()));
         }
         scopes
     }
@@ -114,23 +105,10 @@ impl Demand {
             CompileGrammarError::Compile(error) => {
                 (*error != CompileError::Cancelled).then_some(by_stage)
             }
-            CompileGrammarError::Matcher(MatcherError::OnlyStopTokens) => {
-                Some(Scope::StopTokens(self.stop_token_ids.clone()))
-            }
             CompileGrammarError::Matcher(
                 MatcherError::StepsExhausted { .. } | MatcherError::ItemsExhausted { .. },
             ) => Some(by_stage),
             CompileGrammarError::Matcher(_) | CompileGrammarError::Renew(_) => None,
-        }
-    }
-}
-
-impl Scope {
-    /// Bytes that it holds.
-    pub(super) fn len(&self) -> usize {
-        match self {
-            Self::StopTokens(stop_token_ids) => size_of_val(&stop_token_ids[..]),
-            Self::All | Self::Measured | Self::Opened => 0,
         }
     }
 }

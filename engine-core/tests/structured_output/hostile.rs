@@ -25,7 +25,11 @@ fn hostile() -> Vec<(
             "a whole output takes at least",
         ),
         ("itself", json(r##"{"$ref": "#"}"##), "refers to itself"),
-        ("no-length", json(no_length), "at `#`: no value is valid"),
+        (
+            "no-length",
+            json(no_length),
+            "at `#/maxLength`: no value is valid",
+        ),
         (
             "no-value",
             json(r#"{"enum": []}"#),

@@ -205,7 +205,7 @@ mod tests {
             ),
             (
                 Json(r#"{"type": "string", "minLength": 3, "maxLength": 2}"#.to_owned()),
-                "guided: schema, at `#`: no value is valid",
+                "guided: schema, at `#/maxLength`: no value is valid",
             ),
             (Regex("a\n(".to_owned()), "guided: regex, line 2, column "),
             (

@@ -210,12 +210,12 @@ mod tests {
     use crate::lexical::{ByteSet, numbers_below};
 
     /// What a token does in a lexeme.
-    #[derive(Debug, Clone, Copy, PartialEq)]
+    #[derive(Debug, Clone, PartialEq)]
     enum Does {
         Nothing,
         EndWithin,
-        /// After so many bytes, with a mark.
-        Leave(u32, u16),
+        /// After so many bytes, with these marks.
+        Leave(u32, Vec<u16>),
     }
 
     struct Tokens<'a> {
@@ -236,8 +236,16 @@ mod tests {
 
         fn exit(&mut self, exit: Exit) {
             for &id in self.trie.ids(self.trie.below(exit.node)) {
-                assert_eq!(self.does[id as usize], Does::Nothing, "once");
-                self.does[id as usize] = Does::Leave(exit.depth, exit.mark);
+                match &mut self.does[id as usize] {
+                    Does::Leave(depth, marks) => {
+                        assert!(*depth == exit.depth && !marks.contains(&exit.mark), "once");
+                        marks.push(exit.mark);
+                    }
+                    does => {
+                        assert_eq!(*does, Does::Nothing, "once");
+                        *does = Does::Leave(exit.depth, vec![exit.mark]);
+                    }
+                }
             }
         }
     }
@@ -309,9 +317,13 @@ mod tests {
                 let next = lexicon.derivative(at, byte, &mut fuel).unwrap();
                 if !lexicon.is_live(next, &mut fuel).unwrap() {
                     let mark = lexicon.end_mark(at);
-                    return match depth > 0 && mark != NO_MARK {
-                        true => Does::Leave(depth, mark),
-                        false => Does::Nothing,
+                    if depth == 0 || mark == NO_MARK {
+                        return Does::Nothing;
+                    }
+                    let marks = lexicon.joint_marks(at);
+                    return match marks.is_empty() {
+                        true => Does::Leave(depth, vec![mark]),
+                        false => Does::Leave(depth, marks),
                     };
                 }
                 at = next;
