@@ -208,11 +208,20 @@ fn an_answer_fits_its_tokens_or_says_that_it_does_not() {
 #[test]
 fn stop_tokens_are_text_where_nothing_else_is_or_an_error_of_their_line() {
     let long = format!("b{}", "1".repeat(40));
-    let with = |choices: &[&str]| {
-        let options = json!({"guided_choice": choices, "stop_token_ids": [66], "max_tokens": 20});
+    let with = |choices: &[&str], stop_token_ids: &[u32]| {
+        let options = json!({
+            "guided_choice": choices,
+            "stop_token_ids": stop_token_ids,
+            "max_tokens": 20,
+        });
         chat("c", "hi", &options)
     };
-    let lines = [with(&["abcdef"]), with(&["abcdef", &long])].concat();
+    // `c`; and `a` and `ab`.
+    let lines = [
+        with(&["abcdef"], &[66]),
+        with(&["abcdef", &long], &[64, 505]),
+    ]
+    .concat();
     let results = answer(&lines, &[]);
     assert_eq!(content(&results[0]), "abcdef");
     assert_eq!(choice(&results[0])["structured_output_complete"], true);

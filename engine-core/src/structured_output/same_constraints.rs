@@ -276,7 +276,7 @@ impl First {
         if let Verdict::Refused(scope, error) = verdict
             && !state.is_closed
         {
-            state.refuse(self.constraint.clone(), scope.clone(), (*error).clone());
+            state.refuse(self.constraint.clone(), *scope, (*error).clone());
         }
         let mut concerned = VecDeque::new();
         if let Some(waiting) = state.under_way.get_mut(&self.constraint) {
