@@ -223,8 +223,4 @@ pub enum MatcherError {
         /// What `min_tokens_to_complete` says.
         needed: u32,
     },
-    /// The only tokens that could continue the text and have it completed in time are this matcher's own
-    /// stop tokens, while others could continue it.
-    #[error("only stop tokens of the request could continue the text and have it end in time")]
-    OnlyStopTokens,
 }

@@ -56,8 +56,9 @@ impl GrammarMatcher {
 
     /// A matcher with a request's own stop tokens beside the vocabulary's: they too are allowed
     /// where the text may end, and end it. Elsewhere they are not allowed, but where the text can go on with
-    /// nothing else: there they are text. (A vocabulary may have a single token for a character: forbidden
-    /// there too, the text would be a dead end.) Ids beyond the vocabulary are left out.
+    /// nothing else, or of masks within a number of tokens be completed with nothing else in time: there they
+    /// are text. (A vocabulary may have a single token for a character: forbidden there too, the text
+    /// would be a dead end.) Ids beyond the vocabulary are left out.
     pub fn with_stop_tokens(grammar: &CompiledGrammar, stop_token_ids: &[u32]) -> Self {
         let info = grammar.tokenizer_info();
         let mut own: Vec<u32> = stop_token_ids
@@ -153,11 +154,10 @@ impl GrammarMatcher {
                 Ok((mask, needed))
             })?;
         match mask {
-            Some(mask) => match self.with_own_stop_tokens(state, &mask)? {
-                Some(patched) => Ok(patched),
-                None if self.only_own_stop_tokens_go_on(state)? => Ok(MaskRef::new(mask)),
-                None => Err(MatcherError::OnlyStopTokens),
-            },
+            Some(mask) => {
+                let patched = self.with_own_stop_tokens(state, &mask)?;
+                Ok(patched.unwrap_or_else(|| MaskRef::new(mask)))
+            }
             None => Err(MatcherError::CannotCompleteWithin { num_tokens, needed }),
         }
     }
@@ -258,12 +258,13 @@ impl GrammarMatcher {
     }
 
     /// Accepts a token: true where it was allowed, else nothing changes. A stop token terminates
-    /// the text; after that, only stop tokens are accepted.
+    /// the text; after that, only stop tokens are accepted. A stop token of the matcher's own that can't
+    /// end the text is taken as text, as masks within a number of tokens may allow it anywhere.
     ///
     /// # Errors
     /// A limit; nothing changes.
     pub fn accept_token(&mut self, token_id: u32) -> Result<bool, MatcherError> {
-        match self.after(self.place, token_id)? {
+        match self.after(self.place, token_id, true)? {
             Some(place) => {
                 let before = self.place;
                 self.history.push(Accepted { before, token_id });
@@ -297,7 +298,7 @@ impl GrammarMatcher {
     pub fn validate_tokens(&self, token_ids: &[u32]) -> Result<usize, MatcherError> {
         let mut place = self.place;
         for (accepted, &token_id) in token_ids.iter().enumerate() {
-            match self.after(place, token_id)? {
+            match self.after(place, token_id, false)? {
                 Some(next) => place = next,
                 None => return Ok(accepted),
             }
@@ -305,13 +306,22 @@ impl GrammarMatcher {
         Ok(token_ids.len())
     }
 
-    /// The place after a token, `None` where it isn't allowed.
-    fn after(&self, place: Place, token_id: u32) -> Result<Option<Place>, MatcherError> {
-        let is_stop = self.grammar.tokenizer_info().is_stop_token(token_id)
-            || self.is_own_stop_token(token_id);
-        let is_text = self.is_own_stop_token(token_id)
+    /// The place after a token, `None` where it isn't allowed. `anywhere` says that the matcher's own stop
+    /// tokens may be text wherever they don't end it, else only where nothing else goes on.
+    fn after(
+        &self,
+        place: Place,
+        token_id: u32,
+        anywhere: bool,
+    ) -> Result<Option<Place>, MatcherError> {
+        let is_own = self.is_own_stop_token(token_id);
+        let is_stop = is_own || self.grammar.tokenizer_info().is_stop_token(token_id);
+        let is_text = is_own
             && !place.terminated
-            && self.only_own_stop_tokens_go_on(place.state)?;
+            && match anywhere {
+                true => !self.may_end(place.state)?,
+                false => self.only_own_stop_tokens_go_on(place.state)?,
+            };
         if is_stop && !is_text {
             let ends = place.terminated
                 || self.may_end(place.state)?
@@ -515,7 +525,7 @@ impl GrammarMatcher {
             let Some(token_id) = self.mask_of(place)?.forced_token() else {
                 break;
             };
-            let Some(next) = self.after(place, token_id)? else {
+            let Some(next) = self.after(place, token_id, true)? else {
                 break;
             };
             forced.push(token_id);

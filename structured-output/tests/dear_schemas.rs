@@ -413,6 +413,40 @@ fn what_is_too_dear_where_nobody_comes_is_served() {
 }
 
 /// The first mask is taken to be as dear as its parts in turn, from the inside out.
+/// Whether one has a value depends on the others, in whatever order they are looked at.
+#[test]
+fn schemas_that_hold_one_another_are_served() {
+    let schema = json!({
+        "$ref": "#/$defs/x",
+        "$defs": {
+            "x": {
+                "prefixItems": [true, {"$ref": "#/$defs/y"}],
+                "$ref": "#/$defs/y",
+                "unevaluatedItems": false,
+            },
+            "y": {
+                "anyOf": [
+                    {"items": {"$ref": "#/$defs/y"}},
+                    {"prefixItems": [true, {"$ref": "#/$defs/x"}]},
+                ],
+                "unevaluatedItems": {"type": "null"},
+            },
+        },
+    });
+    for order in ORDERS {
+        assert_eq!(compile(&schema, order), Ok(()));
+    }
+    let grammar = compiler()
+        .compile_json_schema(&schema.to_string(), &JsonSchemaOptions::default())
+        .unwrap();
+    let mut matcher = GrammarMatcher::new(&grammar);
+    for byte in "[[1,[2,[3,4,null]],null],null,null]".bytes() {
+        matcher.next_token_mask().unwrap();
+        assert!(matcher.accept_token(u32::from(byte)).unwrap());
+    }
+    assert!(matcher.is_completed());
+}
+
 #[test]
 fn deep_values_are_served_from_the_inside_out() {
     let mut within = json!({"type": "null"});

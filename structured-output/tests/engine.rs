@@ -145,14 +145,15 @@ fn an_own_stop_token_is_text_where_nothing_else_is() {
     m.rollback(3).unwrap();
     assert_eq!(allowed(&m), [x]);
 
-    // Others go on, but none in time: that is an error.
-    let grammar = compiler.compile_regex("x|b{9}").unwrap();
-    let m = GrammarMatcher::with_stop_tokens(&grammar, &[x]);
+    // Others go on, but none in time.
+    let grammar = compiler.compile_regex("b*x").unwrap();
+    let mut m = GrammarMatcher::with_stop_tokens(&grammar, &[x]);
     assert_eq!(allowed(&m), [b]);
-    assert_eq!(
-        m.next_token_mask_within(3).unwrap_err(),
-        MatcherError::OnlyStopTokens
-    );
+    assert_eq!(m.next_token_mask_within(3).unwrap().token_ids(), [b]);
+    assert_eq!(m.next_token_mask_within(2).unwrap().token_ids(), [x]);
+    assert_eq!(m.next_token_mask_completing(2).unwrap().token_ids(), [x]);
+    assert_eq!(m.validate_tokens(&[x]).unwrap(), 0);
+    assert!(m.accept_token(x).unwrap() && m.is_completed() && !m.is_terminated());
 }
 
 #[test]

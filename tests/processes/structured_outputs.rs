@@ -205,10 +205,12 @@ fn an_answer_fits_its_tokens_or_says_that_it_does_not() {
     );
 }
 
+/// Whatever the tokens that are to end an answer, it is whole: where nothing else goes on, or ends in time,
+/// they are text.
 #[test]
-fn stop_tokens_are_text_where_nothing_else_is_or_an_error_of_their_line() {
+fn stop_tokens_cut_no_constrained_answer_off() {
     let long = format!("b{}", "1".repeat(40));
-    let with = |choices: &[&str], stop_token_ids: &[u32]| {
+    let choices = |choices: &[&str], stop_token_ids: &[u32]| {
         let options = json!({
             "guided_choice": choices,
             "stop_token_ids": stop_token_ids,
@@ -216,21 +218,37 @@ fn stop_tokens_are_text_where_nothing_else_is_or_an_error_of_their_line() {
         });
         chat("c", "hi", &options)
     };
-    // `c`; and `a` and `ab`.
-    let lines = [
-        with(&["abcdef"], &[66]),
-        with(&["abcdef", &long], &[64, 505]),
-    ]
-    .concat();
-    let results = answer(&lines, &[]);
-    assert_eq!(content(&results[0]), "abcdef");
-    assert_eq!(choice(&results[0])["structured_output_complete"], true);
-    // The other text has no room.
-    let refused = &results[1]["response"];
-    assert_eq!(refused["status_code"], 400, "{refused}");
-    let message = refused["body"]["error"]["message"].as_str().unwrap();
-    assert!(message.contains("stop_token_ids"), "{message}");
-    assert_eq!(refused["body"]["error"]["param"], "stop_token_ids");
+    // Its line end is to end the answer, and stands before its end.
+    let line = |max_tokens: u32| {
+        let options = json!({
+            "guided_regex": "[a-z]+\n",
+            "stop_token_ids": [198],
+            "max_tokens": max_tokens,
+            "temperature": 1,
+            "seed": 1,
+        });
+        chat("c", "hi", &options)
+    };
+    // `c`; and `a` and `ab`, where the other text has no room.
+    let mut lines = vec![
+        choices(&["abcdef"], &[66]),
+        choices(&["abcdef", &long], &[64, 505]),
+    ];
+    lines.extend([2, 3, 5, 40].map(line));
+    let results = answer(&lines.concat(), &[]);
+    for (index, result) in results.iter().enumerate() {
+        assert_eq!(
+            choice(result)["structured_output_complete"],
+            true,
+            "{index}"
+        );
+        assert_eq!(choice(result)["finish_reason"], "stop", "{index}");
+        let content = content(result);
+        match index {
+            0 | 1 => assert_eq!(content, "abcdef"),
+            _ => assert!(content.ends_with('\n') && content.len() > 1, "{content:?}"),
+        }
+    }
 }
 
 #[test]

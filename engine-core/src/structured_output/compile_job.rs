@@ -388,14 +388,6 @@ impl<'a> Compiler<'a> {
     }
 }
 
-/// What is told to a caller whose stop tokens are the only ones that could have the text end in time.
-pub(crate) fn only_stop_tokens() -> String {
-    format!(
-        "stop_token_ids: {}: name others, or raise max_tokens",
-        MatcherError::OnlyStopTokens
-    )
-}
-
 /// What the request's caller is told. A limit of the grammar is the caller's fault whenever it is met; all
 /// else that goes wrong after the request was let in is not.
 pub(super) fn refusal(
@@ -409,14 +401,6 @@ pub(super) fn refusal(
         .map_or("", |structured_outputs| {
             structured_outputs.constraint.kind()
         });
-    let own_stop_tokens = CompileGrammarError::Matcher(MatcherError::OnlyStopTokens);
-    if matches!(error, JobError::Grammar(error) if *error == own_stop_tokens) {
-        return RequestError {
-            code: RequestErrorCode::ValidationError,
-            message: only_stop_tokens(),
-            retryable: false,
-        };
-    }
     let is_limit = matches!(
         error,
         JobError::Grammar(CompileGrammarError::Matcher(

@@ -23,9 +23,8 @@ impl StructuredOutputRequest {
             Ok(())
         });
         match walked {
-            // Where only the draft leads there, sampling stops before it; what takes too long now is
-            // asked again where it comes next.
-            Ok(_) | Err(MatcherError::OnlyStopTokens | MatcherError::AllowanceSpent) => Ok(masks),
+            // What takes too long now is asked again where it comes next.
+            Ok(_) | Err(MatcherError::AllowanceSpent) => Ok(masks),
             Err(error) => Err(error),
         }
     }

@@ -31,7 +31,6 @@ pub(crate) use aside::{Aside, Question};
 pub use backend::{CompileGrammarError, StructuredOutputBackend, StructuredOutputGrammar};
 pub use backend_formwork::{CacheTooSmall, FormworkBackend};
 pub use compile_job::CompiledGrammar;
-pub(crate) use compile_job::only_stop_tokens;
 pub use jump_forward::ForcedTokens;
 pub use manager::{PendingGrammar, StructuredOutputManager};
 pub use mask::TokenMask;

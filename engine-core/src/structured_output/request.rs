@@ -43,8 +43,6 @@ pub struct StructuredOutputRequest {
     pub(super) aside: Option<Aside>,
     /// What was found meanwhile.
     pub(super) found: Found,
-    /// See [`StructuredOutputRequest::set_dead_end`].
-    is_dead_end: bool,
     pub(super) reasoning: Reasoning,
     complete_within_max_tokens: bool,
     /// What the shortest text of the grammar takes; 0 where it need not fit. A text that is
@@ -110,7 +108,6 @@ impl StructuredOutputRequest {
             bin: None,
             aside: None,
             found: Found::default(),
-            is_dead_end: false,
             reasoning: Reasoning::new(Arc::clone(params), reasoning_ended),
             complete_within_max_tokens,
             stop_token_ids: stop_token_ids.iter().chain(own).copied().collect(),
@@ -159,7 +156,7 @@ impl StructuredOutputRequest {
     /// Looks whether the grammar can go on where its texts open, be that after thinking.
     ///
     /// # Errors
-    /// A limit of the grammar, or stop tokens that leave it no other; nothing changes.
+    /// A limit of the grammar; nothing changes.
     pub(super) fn check_opening(&self) -> Result<(), MatcherError> {
         self.grammar.check_opening()?;
         self.grammar.next_token_mask().map(|_| ())
@@ -444,16 +441,6 @@ impl StructuredOutputRequest {
         if let Some(bin) = self.bin.clone() {
             bin.discard(self);
         }
-    }
-
-    /// Notes that the request's own stop tokens left it no token: it fails by what its caller asked.
-    pub(crate) fn set_dead_end(&mut self) {
-        self.is_dead_end = true;
-    }
-
-    /// Whether that was noted.
-    pub(crate) fn is_dead_end(&self) -> bool {
-        self.is_dead_end
     }
 
     /// Whether a stop token ended the text only since what came next had no room: where it was free,

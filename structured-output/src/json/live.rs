@@ -4,7 +4,8 @@
 //! a value that exists, and where an array or object is half over, of a way to end it. Recursive
 //! schemas ask for the least fixpoint: a node that is being looked at counts as dead within itself.
 //! A value that is found so is final; that there is none is final only if no node that is still
-//! open was counted as dead for it.
+//! open was counted as dead for it. Until then it is remembered as long as those are open
+//! ([`Assumed`]): nodes that hold one another would be looked at in every order otherwise.
 
 use std::sync::Arc;
 
@@ -47,10 +48,82 @@ pub(super) struct Costs {
     pub(super) distinct_ways: HashMap<FormulaId, Arc<[NodeId]>>,
     /// Nodes being looked at.
     pub(super) open: Vec<NodeId>,
+    /// Nodes without a value as far as some of these have none.
+    dead_under: Assumed,
     /// Bytes of the ways.
     way_bytes: usize,
     /// The lowest of `open` that was counted as dead, or `usize::MAX`.
     assumed: usize,
+}
+
+/// Nodes that were found dead where some open ones were counted as dead. That is so while those are open:
+/// further open ones leave still less. When the innermost of them is dead under others itself, it
+/// is so under those.
+#[derive(Default)]
+struct Assumed {
+    /// The lowest of the open nodes that one depends on.
+    lowest: HashMap<NodeId, usize>,
+    /// By the highest that they may depend on.
+    by_highest: Vec<Vec<NodeId>>,
+}
+
+/// What became of an open node.
+enum Closed {
+    /// It has a value, or nobody knows.
+    Other,
+    /// It has none, whatever is open.
+    Dead,
+    /// It has none as far as open ones from this on have none.
+    DeadUnder(usize),
+}
+
+impl Assumed {
+    /// Those that depend on the open node at `at`, which is open no more. Returns who is dead for good.
+    fn close(&mut self, at: usize, closed: &Closed) -> Vec<NodeId> {
+        let mut nodes = match self.by_highest.get_mut(at) {
+            Some(nodes) => std::mem::take(nodes),
+            None => Vec::new(),
+        };
+        let mut dead = Vec::new();
+        match *closed {
+            Closed::Other => {
+                for node in nodes {
+                    self.lowest.remove(&node);
+                }
+                return dead;
+            }
+            Closed::Dead => nodes.retain(|node| {
+                let is_below = self.lowest.get(node).is_some_and(|lowest| *lowest < at);
+                if !is_below {
+                    self.lowest.remove(node);
+                    dead.push(*node);
+                }
+                is_below
+            }),
+            Closed::DeadUnder(lowest) => {
+                for node in &nodes {
+                    if let Some(known) = self.lowest.get_mut(node) {
+                        *known = lowest.min(*known);
+                    }
+                }
+            }
+        }
+        for node in nodes {
+            self.depend(node, at);
+        }
+        dead
+    }
+
+    /// Notes a node that depends on open ones below `end` alone, the lowest being known.
+    fn depend(&mut self, node: NodeId, end: usize) {
+        let highest = end.saturating_sub(1);
+        if self.by_highest.len() <= highest {
+            self.by_highest.resize_with(highest + 1, Vec::new);
+        }
+        if let Some(nodes) = self.by_highest.get_mut(highest) {
+            nodes.push(node);
+        }
+    }
 }
 
 impl Default for Costs {
@@ -66,6 +139,7 @@ impl Default for Costs {
             array_choices: HashMap::new(),
             distinct_ways: HashMap::new(),
             open: Vec::new(),
+            dead_under: Assumed::default(),
             way_bytes: 0,
             assumed: usize::MAX,
         }
@@ -95,6 +169,18 @@ impl Costs {
         let keys = members.iter().map(|member| allocated(member.0.capacity()));
         self.way_bytes += keys.sum::<usize>() + shared(size_of_val(&members[..]));
         self.member_ways.insert(object, members.into());
+    }
+
+    /// The innermost open node was taken off `open`.
+    fn close(&mut self, closed: Closed) {
+        let dead = self.dead_under.close(self.open.len(), &closed);
+        self.nodes.extend(dead.into_iter().map(|node| (node, DEAD)));
+    }
+
+    /// Takes off the innermost open node, of which nothing is said.
+    pub(super) fn pop_open(&mut self) {
+        self.open.pop();
+        self.close(Closed::Other);
     }
 
     /// Takes note of the items with which an array ends, as nodes.
@@ -143,6 +229,10 @@ impl Programs {
             return Ok(DEAD);
         }
         fuel.burn(1)?;
+        if let Some(&lowest) = self.costs.dead_under.lowest.get(&node) {
+            self.costs.assumed = self.costs.assumed.min(lowest);
+            return Ok(DEAD);
+        }
         if self.costs.open.len() >= MAX_NESTING {
             return Err(fuel.exhaust("levels of values within each other", MAX_NESTING as u64));
         }
@@ -152,11 +242,18 @@ impl Programs {
         let cost = self.cost_of_shape(lexicon, node, fuel);
         self.costs.open.pop();
         let assumed = std::mem::replace(&mut self.costs.assumed, outer);
+        self.costs.close(match cost {
+            Ok(DEAD) if assumed >= at => Closed::Dead,
+            Ok(DEAD) => Closed::DeadUnder(assumed),
+            _ => Closed::Other,
+        });
         let cost = cost?;
         if cost != DEAD || assumed >= at {
             self.costs.nodes.insert(node, cost);
         } else {
             self.costs.assumed = outer.min(assumed);
+            self.costs.dead_under.lowest.insert(node, assumed);
+            self.costs.dead_under.depend(node, at);
         }
         Ok(cost)
     }

@@ -21,7 +21,7 @@ impl Programs {
         }
         self.costs.open.push(node);
         let written = self.write_shape(lexicon, node, text, fuel);
-        self.costs.open.pop();
+        self.costs.pop_open();
         written
     }
 

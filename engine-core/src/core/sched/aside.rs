@@ -12,7 +12,7 @@ use crate::core::sched::request_queue::QueueKey;
 use crate::core::sched::scheduler::{ClientOutput, Place, RunningRequest, Scheduler};
 use crate::core::sched::step::Step;
 use crate::request::{Request, StructuredOutput};
-use crate::structured_output::{Aside, Question, StructuredOutputRequest, only_stop_tokens};
+use crate::structured_output::{Aside, Question, StructuredOutputRequest};
 
 /// Of the requests that may run, one in so many may wait for its grammar with its blocks and its place.
 const MAX_PARKED_SHARE: usize = 4;
@@ -41,24 +41,9 @@ impl GrammarFailure {
             NoAnswer::Matcher(MatcherError::AllowanceSpent) => {
                 grammar.set_aside(Aside::Question(question));
             }
-            NoAnswer::Matcher(MatcherError::OnlyStopTokens) => {
-                grammar.set_dead_end();
-                return Self::Failed(only_stop_tokens());
-            }
             other => return Self::Failed(format!("{what}: {other}")),
         }
         Self::Aside
-    }
-}
-
-/// Whose fault it is that a request with a grammar failed.
-pub(super) fn failure_code(request: &Request) -> RequestErrorCode {
-    match request
-        .grammar()
-        .is_some_and(StructuredOutputRequest::is_dead_end)
-    {
-        true => RequestErrorCode::ValidationError,
-        false => RequestErrorCode::InternalError,
     }
 }
 
@@ -239,7 +224,7 @@ impl Scheduler {
                     .map_err(|failure| match failure {
                         GrammarFailure::Aside => None,
                         GrammarFailure::Failed(message) => Some(RequestError {
-                            code: failure_code(request),
+                            code: RequestErrorCode::InternalError,
                             message,
                             retryable: false,
                         }),

@@ -7,7 +7,7 @@ use protocol::{
     StructuredOutputStats,
 };
 
-use crate::core::sched::aside::{GrammarFailure, failure_code};
+use crate::core::sched::aside::GrammarFailure;
 use crate::core::sched::output::{
     Admission, GrammarOutput, ModelRunnerOutput, RequestMasks, SchedulerOutput,
 };
@@ -173,7 +173,7 @@ impl Scheduler {
             Err(GrammarFailure::Aside) => self.set_aside(key, request),
             Err(GrammarFailure::Failed(message)) => {
                 let error = RequestError {
-                    code: failure_code(&request),
+                    code: RequestErrorCode::InternalError,
                     message,
                     retryable: false,
                 };

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use protocol::{
-    EngineCoreOutput, EngineCoreOutputs, FinishReason, LogprobsLists, RequestError, SchedulerStats,
+    EngineCoreOutput, EngineCoreOutputs, FinishReason, LogprobsLists, RequestError,
+    RequestErrorCode, SchedulerStats,
 };
 
-use crate::core::sched::aside::{GrammarFailure, failure_code};
+use crate::core::sched::aside::GrammarFailure;
 use crate::core::sched::output::{ModelRunnerOutput, SchedulerOutput};
 use crate::core::sched::scheduler::{ClientOutput, RunningRequest, Scheduler};
 use crate::core::sched::stop::{Stop, check_stop};
@@ -128,12 +129,6 @@ impl Scheduler {
             self.kv_cache_manager
                 .evict_blocks_after(&mut running.blocks, num_valid_tokens);
             let num_nans_in_logits = step_output.num_nans_in_logits;
-            if request
-                .grammar()
-                .is_some_and(StructuredOutputRequest::is_dead_end)
-            {
-                self.structured_output_stats.num_rejections += 1;
-            }
             return Some(failure(request, message, num_nans_in_logits));
         }
         if is_prefill_chunk {
@@ -306,7 +301,7 @@ fn failure(request: &mut Request, message: String, num_nans_in_logits: u32) -> E
         finish_reason: Some(FinishReason::Error),
         events: request.take_events(),
         error: Some(RequestError {
-            code: failure_code(request),
+            code: RequestErrorCode::InternalError,
             message,
             retryable: false,
         }),
