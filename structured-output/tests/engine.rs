@@ -109,7 +109,7 @@ fn own_stop_tokens_are_stops_and_nothing_else() {
     let own = [258, 258, EOS, 100_000];
     let mut m = GrammarMatcher::with_stop_tokens(&grammar, &own);
     assert_eq!(allowed(&m), [97]);
-    assert!(!m.accept_token(258).unwrap());
+    assert_eq!(m.validate_tokens(&[258]).unwrap(), 0);
     assert!(m.accept_tokens(&[97, 97]).unwrap());
     assert_eq!(allowed(&m), [97, 258, EOS]);
     assert_eq!(m.next_token_mask_within(1).unwrap().token_ids(), [258, EOS]);

@@ -36,8 +36,8 @@ pub(super) struct CompileJob {
     pub(super) was_known: bool,
     /// Where others with the same constraint wait for it, or may.
     pub(super) first: Option<First>,
-    /// Where it is one of the long texts that were begun: they are counted by these.
-    pub(super) long: Option<Arc<()>>,
+    /// Where it is one of the long texts that were begun: their places are counted by these.
+    pub(super) long_places: Vec<Arc<()>>,
 }
 
 /// What a grammar is compiled for.

@@ -15,8 +15,9 @@ use super::compile_job::{CompileJob, Purpose};
 use super::turn::Duty;
 use crate::lock::lock;
 
-/// Long texts that are begun and not yet done, at most, where others were.
-const MAX_LONG: usize = 4;
+/// Places of long texts that are begun, and go on in memory that all share: a text of 16 KiB takes one, one
+/// that is twice as long two, and so on. A further one is begun where others leave it a place.
+const MAX_LONG: usize = 64;
 
 /// After so many turns of others one more is begun: those that are may be hostile.
 const TURNS_PER_LONG: u32 = 32;
@@ -44,7 +45,7 @@ struct State {
     begin_long: Lane,
     compile: Lane,
     apart: Lane,
-    /// One more for each long text that was begun and is not done.
+    /// One more for each place of a long text that was begun.
     long: Arc<()>,
     /// Turns since the last one was begun.
     num_turns: u32,
@@ -202,7 +203,10 @@ impl State {
             return Some(job);
         }
         let turn = job.turn.for_text(job.weight_of_text());
-        let job = CompileJob { turn, ..job };
+        let mut job = CompileJob { turn, ..job };
+        if job.turn.duty == Duty::Apart {
+            job.long_places.clear();
+        }
         let lane = self.lane_of(&job);
         let queue = match &job.purpose {
             Purpose::Aside(_) => &mut lane.admitted,
@@ -245,11 +249,13 @@ impl State {
         if num_long >= MAX_LONG && self.num_turns < TURNS_PER_LONG {
             return None;
         }
-        let job = next(&mut self.begin_long.new)?;
+        let mut job = next(&mut self.begin_long.new)?;
         self.num_turns = 0;
-        let long = job.long.clone();
-        let long = Some(long.unwrap_or_else(|| Arc::clone(&self.long)));
-        Some(CompileJob { long, ..job })
+        if job.long_places.is_empty() {
+            let num_places = 1 << job.weight_of_text().saturating_sub(1).min(MAX_LONG.ilog2());
+            job.long_places = vec![Arc::clone(&self.long); num_places];
+        }
+        Some(job)
     }
 
     /// Takes the new requests' jobs out that nobody waits for.

@@ -254,7 +254,7 @@ impl CompileThread {
             }
             Ok(Err(JobError::NoMemory)) => {
                 // It may wait for long, and others are begun meanwhile.
-                job.long = None;
+                job.long_places.clear();
                 return self.waiting.wait(job, num_gone);
             }
             Ok(Err(JobError::TurnOver)) => return self.wait_for(job.turn.next(), job),

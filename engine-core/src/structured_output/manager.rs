@@ -132,7 +132,7 @@ impl StructuredOutputManager {
             compile_seconds: None,
             first: None,
             was_known: false,
-            long: None,
+            long_places: Vec::new(),
         };
         match request.is_replay() {
             true => pool.submit_replay(job)?,
@@ -165,7 +165,7 @@ impl StructuredOutputManager {
             compile_seconds: is_renewed.then_some(0.0),
             first: None,
             was_known: false,
-            long: None,
+            long_places: Vec::new(),
         })?;
         request.structured_output = Some(StructuredOutput::Pending(pending));
         Ok(())

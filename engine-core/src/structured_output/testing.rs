@@ -75,7 +75,7 @@ pub(super) fn job_of(
         compile_seconds: None,
         first: None,
         was_known: false,
-        long: None,
+        long_places: Vec::new(),
     };
     (job, compiled)
 }

@@ -228,22 +228,29 @@ fn few_long_texts_are_under_way_at_a_time() {
         send(&lanes, &format!("long {number}"), 40, begin);
     }
     let next = || lanes.try_next_job(Duty::Begin);
-    let mut begun: Vec<CompileJob> = (0..4).map(|_| next().unwrap()).collect();
+    let mut begun: Vec<CompileJob> = (0..32).map(|_| next().unwrap()).collect();
     assert!(next().is_none());
     // Short ones are begun in any case.
     send(&lanes, "short", 1, begin);
     assert_eq!(next().unwrap().request_id, "short".into());
     assert!(next().is_none());
-    // They count wherever they wait, until they end.
+    // They count wherever they wait in memory that is shared, until they end.
     let job = begun.pop().unwrap();
     let turn = job.turn.next();
     lanes.send(CompileJob { turn, ..job }).unwrap();
     assert!(next().is_none());
     let job = lanes.try_next_job(Duty::Compile).unwrap();
-    assert_eq!(job.request_id, "long 3".into());
+    assert_eq!(job.request_id, "long 31".into());
     drop(job);
     begun.push(next().unwrap());
     assert!(next().is_none());
+    // Or until they go on in memory apart.
+    let job = begun.pop().unwrap();
+    let turn = Turn::first(Duty::Apart);
+    lanes.send(CompileJob { turn, ..job }).unwrap();
+    begun.push(next().unwrap());
+    assert!(next().is_none());
+    assert!(lanes.try_next_job(Duty::Apart).is_some());
     // Those that are hostile keep nobody waiting for ever.
     let mut num_turns = 0;
     while next().is_none() {
@@ -252,8 +259,26 @@ fn few_long_texts_are_under_way_at_a_time() {
         assert!(lanes.try_next_job(Duty::Apart).is_some());
         num_turns += 1;
     }
-    // With its own.
-    assert_eq!(num_turns + 1, 32);
+    // With its own, and that of the one that went apart.
+    assert_eq!(num_turns + 2, 32);
+}
+
+/// One of 300 KiB has the room of eight of 40.
+#[test]
+fn the_shorter_long_texts_are_the_more_are_under_way() {
+    for (num_kib, expected) in [(16, 64), (40, 32), (100, 16), (300, 4), (5000, 1)] {
+        let (lanes, send) = lanes_with_texts();
+        let begin = Turn::first(Duty::Begin);
+        for number in 0..100 {
+            send(&lanes, &format!("long {number}"), num_kib, begin);
+        }
+        let mut begun = Vec::new();
+        // The one that comes after so many turns is left out.
+        while let Some(job) = lanes.try_next_job(Duty::Compile) {
+            begun.push(job);
+        }
+        assert_eq!(begun.len(), expected, "{num_kib}");
+    }
 }
 
 /// The job of a running request that waits for a mask.
