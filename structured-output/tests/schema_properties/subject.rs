@@ -43,7 +43,11 @@ pub(crate) fn bytes_of(token: u32) -> &'static [u8] {
     &TOKENS[token as usize]
 }
 
-pub(crate) static COMPILER: LazyLock<GrammarCompiler> = LazyLock::new(|| {
+/// What all tests share, and so the memory of its states.
+pub(crate) static COMPILER: LazyLock<GrammarCompiler> = LazyLock::new(new_compiler);
+
+/// Another one, for a test that has to have memory.
+pub(crate) fn new_compiler() -> GrammarCompiler {
     let mut vocab = TOKENS.clone();
     vocab.push(Vec::new());
     let info = TokenizerInfo::new(&vocab, vocab.len(), &[EOS], &[]).unwrap();
@@ -57,7 +61,7 @@ pub(crate) static COMPILER: LazyLock<GrammarCompiler> = LazyLock::new(|| {
         ..CompilerOptions::default()
     };
     GrammarCompiler::new(Arc::new(info), options)
-});
+}
 
 pub(crate) struct Validator(jsonschema::Validator);
 
@@ -87,6 +91,16 @@ pub(crate) struct Subject(Option<CompiledGrammar>);
 impl Subject {
     /// `None` where the schema is refused.
     pub(crate) fn new(schema: &Value, draft: Draft, property_order: PropertyOrder) -> Option<Self> {
+        Self::by(&COMPILER, schema, draft, property_order)
+    }
+
+    /// The same by a compiler of its own.
+    pub(crate) fn by(
+        compiler: &GrammarCompiler,
+        schema: &Value,
+        draft: Draft,
+        property_order: PropertyOrder,
+    ) -> Option<Self> {
         let options = JsonSchemaOptions {
             draft,
             property_order,
@@ -94,7 +108,7 @@ impl Subject {
             format: Format::Annotate,
             ..JsonSchemaOptions::default()
         };
-        match COMPILER.compile_json_schema(&schema.to_string(), &options) {
+        match compiler.compile_json_schema(&schema.to_string(), &options) {
             Ok(grammar) => Some(Self(Some(grammar))),
             Err(CompileError::NoValue { .. }) => Some(Self(None)),
             Err(error) => {

@@ -207,14 +207,7 @@ pub(crate) fn multiply<K: PanelKernel>(
     out: &mut [f32],
     out_stride: usize,
 ) -> Result<(), ModelError> {
-    x.check(kernel.depth());
-    let num_panels = kernel.out_features().div_ceil(PANEL_WIDTH);
-    let tiling = Tiling::of(kernel, num_panels, pool.num_threads(), x.count);
-    let to = SharedMut::new(out);
-    pool.run(tiling.num_tiles(), &|tile, _| {
-        multiply_tile(kernel, tiling, tile, x, 0..x.count, to, out_stride);
-    })?;
-    Ok(())
+    multiply_tiles(kernel, pool, x, out, out_stride, &|_, _, _| {})
 }
 
 /// The same, and while they are in the caches the largest of the results of each panel, `[rows,
@@ -228,13 +221,8 @@ pub(crate) fn multiply_with_maxima<K: PanelKernel>(
     out_stride: usize,
     maxima: SharedMut<'_, f32>,
 ) -> Result<(), ModelError> {
-    x.check(kernel.depth());
     let num_panels = kernel.out_features().div_ceil(PANEL_WIDTH);
-    let tiling = Tiling::of(kernel, num_panels, pool.num_threads(), x.count);
-    let to = SharedMut::new(out);
-    pool.run(tiling.num_tiles(), &|tile, _| {
-        multiply_tile(kernel, tiling, tile, x, 0..x.count, to, out_stride);
-        let (rows, panels) = tiling.tile(tile, x.count);
+    multiply_tiles(kernel, pool, x, out, out_stride, &|to, rows, panels| {
         let whole = panels.start..panels.end.min(kernel.out_features() / PANEL_WIDTH);
         for row in rows {
             let start = row * out_stride;
@@ -253,6 +241,29 @@ pub(crate) fn multiply_with_maxima<K: PanelKernel>(
                 }
             }
         }
+    })
+}
+
+/// What is done with the results of a tile: all of them, its rows and its panels.
+type AfterTile<'a> = dyn Fn(SharedMut<'_, f32>, Range<usize>, Range<usize>) + Sync + 'a;
+
+/// The product, with something done after each tile.
+fn multiply_tiles<K: PanelKernel>(
+    kernel: &K,
+    pool: &ComputePool,
+    x: &Rows<'_, K::Input>,
+    out: &mut [f32],
+    out_stride: usize,
+    after: &AfterTile<'_>,
+) -> Result<(), ModelError> {
+    x.check(kernel.depth());
+    let num_panels = kernel.out_features().div_ceil(PANEL_WIDTH);
+    let tiling = Tiling::of(kernel, num_panels, pool.num_threads(), x.count);
+    let to = SharedMut::new(out);
+    pool.run(tiling.num_tiles(), &|tile, _| {
+        multiply_tile(kernel, tiling, tile, x, 0..x.count, to, out_stride);
+        let (rows, panels) = tiling.tile(tile, x.count);
+        after(to, rows, panels);
     })?;
     Ok(())
 }
