@@ -254,7 +254,7 @@ fn constrain(
         }
         RowMask::Only(ids) => {
             let masking = keep_only(row, ids, saved);
-            maxima.read(row);
+            maxima.read_known(row, KnownLogits::Only(ids));
             masking
         }
         RowMask::Without(ids) => {
