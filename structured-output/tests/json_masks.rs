@@ -45,6 +45,9 @@ const PIECES: &[&str] = &[
     "1,",
     "1],",
     "1],[1",
+    "e1001,1",
+    "1E-1001],[",
+    "e99999999999",
     "0,",
     ",1",
     ",[",
@@ -275,6 +278,59 @@ proptest! {
             prop_assert_eq!(tokens, by_bytes.min_tokens_to_complete());
         }
     }
+}
+
+/// A number that takes more digits than are written out is one value like others: what may not follow
+/// it are its own digits, and no other number.
+#[test]
+fn numbers_of_any_exponent_are_told_apart() -> Result<(), TestCaseError> {
+    let numbers = r#"{"uniqueItems":true,"type":"array","items":{"type":"number"}}"#;
+    let lists = r#"{"uniqueItems":true,"type":"array","items":{"type":"array"}}"#;
+    let large = format!("-12{}", "0".repeat(1400));
+    let small = format!("0.{}12", "0".repeat(1400));
+    let long = "7".repeat(1200);
+    let cases = [
+        (numbers, "[-1.2e1401", large.as_str(), false),
+        (numbers, "[-1.2e1401", &large[..1402], true),
+        (numbers, "[-1.2e1401", &large[1..], true),
+        (numbers, "[12E-1402", &small, false),
+        (numbers, "[12E-1402", "-0.5", true),
+        (numbers, "[12E-1403", &small, true),
+        (numbers, &format!("[{long}"), &long, false),
+        (numbers, &format!("[{long}"), &long[1..], true),
+        (numbers, "[1e99999999999", "1", true),
+        (
+            lists,
+            "[[1e1001]",
+            &format!("[1{}]", "0".repeat(1001)),
+            false,
+        ),
+        (lists, "[[1e1001]", "[1e1001]", false),
+        (lists, "[[1e1001]", "[1]", true),
+        (lists, "[[1e1001]", "[]", true),
+        (lists, "[[1e99999999999]", "[1e99999999999]", false),
+    ];
+    for (schema, first, second, is_allowed) in cases {
+        // The states of so many digits are not to be kept beside those of other tests.
+        let info = Arc::clone(COMPILER.tokenizer_info());
+        let compiler = GrammarCompiler::new(info, CompilerOptions::default());
+        let options = JsonSchemaOptions {
+            whitespace: Whitespace::Compact,
+            ..Default::default()
+        };
+        let grammar = compiler.compile_json_schema(schema, &options).unwrap();
+        let mut matcher = GrammarMatcher::new(&grammar);
+        for byte in first.bytes() {
+            prop_assert!(matcher.accept_token(u32::from(byte)).unwrap());
+        }
+        compared(&matcher, first.as_bytes())?;
+        let rest = format!(",{second}]");
+        let accepted = rest
+            .bytes()
+            .all(|byte| matcher.accept_token(u32::from(byte)).unwrap());
+        prop_assert_eq!(accepted, is_allowed, "{:.20} {:.20}", first, rest);
+    }
+    Ok(())
 }
 
 /// A bound on the length beside a pattern, from far away to the last character. The longest token

@@ -5,6 +5,67 @@ use std::cmp::Ordering;
 /// Digits before and after the point, each, that a number is written out to.
 pub(crate) const MAX_DIGITS: usize = 1000;
 
+/// A number as `0.digits` times ten to the power of `point`: equal numbers have equal ones, but for
+/// those of an exponent that doesn't fit.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Scientific {
+    /// Never of zero.
+    pub(crate) is_negative: bool,
+    /// Without zeros at either end; none of zero.
+    pub(crate) digits: String,
+    /// `None` where the exponent doesn't fit; 0 for zero.
+    pub(crate) point: Option<i64>,
+}
+
+impl Scientific {
+    /// Reads a JSON number.
+    ///
+    /// # Errors
+    /// A text that is no JSON number.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let malformed = || format!("`{}` is not a JSON number", shown(text));
+        let (is_negative, unsigned) = match text.strip_prefix('-') {
+            Some(rest) => (true, rest),
+            None => (false, text),
+        };
+        let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
+            Some((mantissa, exponent)) => (mantissa, exponent),
+            None => (unsigned, "0"),
+        };
+        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+        let all = format!("{whole}{fraction}");
+        if whole.is_empty() || !all.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(malformed());
+        }
+        let unsigned_exponent = exponent.trim_start_matches(['+', '-']);
+        if unsigned_exponent.is_empty() || !unsigned_exponent.bytes().all(|b| b.is_ascii_digit()) {
+            return Err(malformed());
+        }
+        let digits = all.trim_start_matches('0');
+        let leading = all.len() - digits.len();
+        let digits = digits.trim_end_matches('0');
+        if digits.is_empty() {
+            return Ok(Self {
+                is_negative: false,
+                digits: String::new(),
+                point: Some(0),
+            });
+        }
+        let exponent: Option<i64> = exponent.parse().ok();
+        let before = whole.len() as i64 - leading as i64;
+        Ok(Self {
+            is_negative,
+            digits: digits.into(),
+            point: exponent.and_then(|exponent| exponent.checked_add(before)),
+        })
+    }
+}
+
+/// The beginning of a number, for messages.
+fn shown(text: &str) -> String {
+    text.chars().take(40).collect()
+}
+
 /// A decimal without sign and exponent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Decimal {
@@ -29,46 +90,25 @@ impl Decimal {
     /// # Errors
     /// A text that is no JSON number, or one that takes more than [`MAX_DIGITS`] digits.
     pub(crate) fn parse(text: &str) -> Result<(bool, Self), String> {
-        let shown: String = text.chars().take(40).collect();
-        let malformed = || format!("`{shown}` is not a JSON number");
-        let (negative, unsigned) = match text.strip_prefix('-') {
-            Some(rest) => (true, rest),
-            None => (false, text),
-        };
-        let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
-            Some((mantissa, exponent)) => (mantissa, exponent),
-            None => (unsigned, "0"),
-        };
-        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-        let digits = format!("{whole}{fraction}");
-        if whole.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Err(malformed());
-        }
-        let significant = digits.trim_start_matches('0');
-        let leading = digits.len() - significant.len();
-        let significant = significant.trim_end_matches('0');
-        if significant.is_empty() {
+        let Scientific {
+            is_negative,
+            digits,
+            point,
+        } = Scientific::parse(text)?;
+        if digits.is_empty() {
             return Ok((false, Self::default()));
         }
-        let too_long =
-            || format!("`{shown}` takes more than {MAX_DIGITS} digits before or after the point");
-        let unsigned_exponent = exponent.trim_start_matches(['+', '-']);
-        if unsigned_exponent.is_empty() || !unsigned_exponent.bytes().all(|b| b.is_ascii_digit()) {
-            return Err(malformed());
-        }
-        let exponent: i64 = exponent.parse().map_err(|_| too_long())?;
-        // The value is 0.significant times ten to the power of `point`.
-        let point = (whole.len() as i64 - leading as i64)
-            .checked_add(exponent)
-            .filter(|point| point.unsigned_abs() <= MAX_DIGITS as u64)
-            .ok_or_else(too_long)?;
-        let length = significant.len() as i64;
-        if length - point > MAX_DIGITS as i64 {
-            return Err(too_long());
-        }
+        let length = digits.len() as i64;
+        let max = MAX_DIGITS as i64;
+        let Some(point) = point.filter(|point| point.abs() <= max && length - point <= max) else {
+            let shown = shown(text);
+            return Err(format!(
+                "`{shown}` takes more than {MAX_DIGITS} digits before or after the point"
+            ));
+        };
         let zeros = |count: i64| "0".repeat(count.max(0) as usize);
         let split = point.clamp(0, length) as usize;
-        let (whole, fraction) = significant.split_at(split);
+        let (whole, fraction) = digits.split_at(split);
         let mut value = Self {
             whole: format!("{whole}{}", zeros(point - length)),
             fraction: format!("{}{fraction}", zeros(-point)),
@@ -76,7 +116,7 @@ impl Decimal {
         if value.whole.is_empty() {
             value.whole.push('0');
         }
-        Ok((negative, value))
+        Ok((is_negative, value))
     }
 
     /// Digits before the point, at least one.

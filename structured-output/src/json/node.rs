@@ -424,8 +424,8 @@ impl Nodes {
         self.any_of(&[other, not])
     }
 
-    /// The values that are equal to one. `None` where a number would take too many digits, see
-    /// [`Lexicon::json_number_value`]. Recursion is bounded by the value's nesting.
+    /// The values that are equal to one. `None` where a number is not spelled as JSON has it.
+    /// Recursion is bounded by the value's nesting.
     pub(super) fn constant(&mut self, lexicon: &mut Lexicon, value: &Value) -> Option<NodeId> {
         let kind = match value {
             Value::Null => Kinds::NULL,
@@ -440,7 +440,7 @@ impl Nodes {
         match value {
             Value::Null | Value::Bool(_) => {}
             Value::Number(text) => {
-                let (language, _) = lexicon.json_number_value(text)?;
+                let language = lexicon.json_number_value(text).ok()?;
                 all.push(self.number(language));
             }
             Value::String(text) => {

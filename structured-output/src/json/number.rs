@@ -3,7 +3,7 @@
 //! Under a constraint a value is spelled as a decimal without exponent, with at most four zeros
 //! after its last digit other than zero; minus zero is zero.
 
-use super::decimal::Decimal;
+use super::decimal::Scientific;
 use crate::lexical::{ByteSet, EMPTY, ExprId, Lexicon, UNBOUNDED};
 
 /// Zeros that a number under a constraint may have after its last other digit of a fraction.
@@ -95,14 +95,63 @@ impl Lexicon {
         self.concat(digits, end)
     }
 
-    /// The spellings of a number's value, and the one given; and whether it is whole. `None` where
-    /// that takes more than a thousand digits.
-    pub(crate) fn json_number_value(&mut self, text: &str) -> Option<(ExprId, bool)> {
-        let (_, value) = Decimal::parse(text).ok()?;
-        let expr = self
-            .json_number_range(Some((text, true)), Some((text, true)))
-            .ok()?;
+    /// The spellings of a number's value, and the one given.
+    ///
+    /// Costs a few nodes per digit of those that are written out to a thousand digits, and for
+    /// others as many as they are written with: the zeros that an exponent stands for are a count.
+    ///
+    /// # Errors
+    /// A text that is no JSON number.
+    pub(crate) fn json_number_value(&mut self, text: &str) -> Result<ExprId, String> {
+        let expr = match self.json_number_range(Some((text, true)), Some((text, true))) {
+            Ok(expr) => expr,
+            Err(_) => self.json_long_number(&Scientific::parse(text)?),
+        };
         let own = self.literal(text.as_bytes());
-        Some((self.or(&[expr, own]), value.fraction().is_empty()))
+        Ok(self.or(&[expr, own]))
+    }
+
+    /// The decimals that are equal to a number of any length but zero. None where more digits than
+    /// can be counted are needed: no answer is that long.
+    fn json_long_number(&mut self, number: &Scientific) -> ExprId {
+        let most = i64::from(u32::MAX / 4);
+        let Some(point) = number.point.filter(|point| point.abs() <= most) else {
+            return EMPTY;
+        };
+        let length = number.digits.len() as i64;
+        let split = point.clamp(0, length) as usize;
+        let (whole, fraction) = number.digits.split_at(split);
+        let zero = self.literal(b"0");
+        let zeros = |lexicon: &mut Self, count: i64| {
+            let count = count.max(0) as u32;
+            lexicon.repeat(zero, count, count)
+        };
+        let sign = self.literal(if number.is_negative { b"-" } else { b"" });
+        let whole = match whole {
+            "" => zero,
+            whole => {
+                let digits = self.literal(whole.as_bytes());
+                let zeros = zeros(self, point - length);
+                self.concat(digits, zeros)
+            }
+        };
+        let dot = self.literal(b".");
+        let fraction = match fraction {
+            "" => {
+                let zeros = self.more_zeros(0, true);
+                let fraction = self.concat(dot, zeros);
+                self.optional(fraction)
+            }
+            fraction => {
+                let zeros = zeros(self, -point);
+                let digits = self.literal(fraction.as_bytes());
+                let more = self.more_zeros(0, false);
+                let digits = self.concat(digits, more);
+                let digits = self.concat(zeros, digits);
+                self.concat(dot, digits)
+            }
+        };
+        let number = self.concat(whole, fraction);
+        self.concat(sign, number)
     }
 }

@@ -16,7 +16,7 @@ use super::derive::Event;
 use super::distinct::{Chosen, Ending};
 use super::formula::{FALSE, Formula, FormulaId, NO_ITEMS, SetId, TRUE};
 use super::live::DEAD;
-use super::node::{Kinds, NOTHING, NodeId};
+use super::node::{NOTHING, NodeId};
 use super::programs::Programs;
 use super::value::Value;
 use crate::lexical::search::FARTHEST;
@@ -93,8 +93,7 @@ impl Programs {
         if let Some(constant) = constant {
             self.values.note_constant(constant, &value);
         }
-        // A number may have more digits than are looked at: then no other one may follow.
-        Ok(constant.unwrap_or_else(|| self.logic.nodes.kinds(Kinds::NUMBER)))
+        Ok(constant.unwrap_or(NOTHING))
     }
 
     /// The set of the items so far.

@@ -8,7 +8,7 @@
 
 use hashbrown::{HashMap, HashSet};
 
-use super::decimal::Decimal;
+use super::decimal::Scientific;
 use super::formula::FALSE;
 use super::fresh_keys::Strings;
 use super::node::{Kinds, NodeId};
@@ -62,24 +62,23 @@ impl AllValues {
             )
     }
 
-    /// The number of a value; `None` where a number in it has too many digits.
-    fn id_of(&mut self, value: &Value) -> Option<ValueId> {
+    /// The number of a value.
+    fn id_of(&mut self, value: &Value) -> ValueId {
         let mut key = Vec::new();
-        write_key(value, &mut key)?;
+        write_key(value, &mut key);
         if let Some(&known) = self.ids.get(&key[..]) {
-            return Some(known);
+            return known;
         }
         let id = ValueId(self.ids.len() as u32);
         self.bytes += allocated(key.len());
         self.ids.insert(key.into(), id);
-        Some(id)
+        id
     }
 
     /// Takes note of what value a constant is.
     pub(super) fn note_constant(&mut self, constant: NodeId, value: &Value) {
-        if !self.constants.contains_key(&constant)
-            && let Some(id) = self.id_of(value)
-        {
+        if !self.constants.contains_key(&constant) {
+            let id = self.id_of(value);
             self.constants.insert(constant, id);
         }
     }
@@ -238,9 +237,8 @@ impl Programs {
     /// Adds a value if it is not there yet. What it is, where it is a scalar.
     fn add_value(&mut self, values: &mut Values, text: &[u8]) -> Option<Value> {
         let value = Value::parse(&String::from_utf8_lossy(text), MAX_NESTING).ok()?;
-        if let Some(id) = self.values.id_of(&value)
-            && values.ids.insert(id)
-        {
+        let id = self.values.id_of(&value);
+        if values.ids.insert(id) {
             let text = text.into();
             let listed = Listed { id, text };
             self.values.bytes += listed.held();
@@ -390,33 +388,37 @@ fn spellings_of(lexicon: &mut Lexicon, text: &str) -> Option<ExprId> {
             let (string, _) = unquote(text).ok()?;
             Some(lexicon.json_string(&string, false))
         }
-        b'-' | b'0'..=b'9' => Some(lexicon.json_number_value(text)?.0),
+        b'-' | b'0'..=b'9' => lexicon.json_number_value(text).ok(),
         _ => None,
     }
 }
 
 /// Writes what is the same for equal values and for no others. Recursion is bounded by the value's
-/// nesting. `None` where a number in it has too many digits.
-fn write_key(value: &Value, key: &mut Vec<u8>) -> Option<()> {
+/// nesting.
+fn write_key(value: &Value, key: &mut Vec<u8>) {
     match value {
         Value::Null => key.push(b'n'),
         Value::Bool(flag) => key.push(if *flag { b't' } else { b'f' }),
-        Value::Number(text) => {
-            let (is_negative, value) = Decimal::parse(text).ok()?;
-            if is_negative {
-                key.push(b'-');
+        Value::Number(text) => match Scientific::parse(text) {
+            Ok(Scientific {
+                is_negative,
+                digits,
+                point: Some(point),
+            }) => {
+                let sign = if is_negative { "-" } else { "" };
+                key.extend(format!("{sign}{digits}e{point}").bytes());
             }
-            key.extend(value.whole().bytes());
-            if !value.fraction().is_empty() {
-                key.push(b'.');
-                key.extend(value.fraction().bytes());
+            // Of numbers that no answer could write out, equal ones are told by their spelling.
+            _ => {
+                key.push(b'#');
+                write_string(text, key);
             }
-        }
+        },
         Value::String(text) => write_string(text, key),
         Value::Array(items) => {
             key.push(b'[');
             for item in items.iter() {
-                write_key(item, key)?;
+                write_key(item, key);
                 key.push(b',');
             }
             key.push(b']');
@@ -427,13 +429,12 @@ fn write_key(value: &Value, key: &mut Vec<u8>) -> Option<()> {
             key.push(b'{');
             for (name, value) in members {
                 write_string(name, key);
-                write_key(value, key)?;
+                write_key(value, key);
                 key.push(b',');
             }
             key.push(b'}');
         }
     }
-    Some(())
 }
 
 /// A string with its length before it.

@@ -1,5 +1,6 @@
 //! Types, listed values, numbers and strings.
 
+use super::super::decimal::Decimal;
 use super::super::live::MAX_NESTING;
 use super::super::node::{Kinds, NodeId};
 use super::super::value::Value;
@@ -74,6 +75,10 @@ impl Builder<'_> {
     }
 
     fn equal_to(&mut self, value: &Value, at: &str) -> Result<NodeId, Refusal> {
+        let refused = || malformed(at, value, "numbers of at most 1,000 digits");
+        if has_long_number(value) {
+            return Err(refused());
+        }
         let mut deep = Vec::new();
         height_of(value, &mut deep);
         deep.sort_by_key(|&(height, _)| height);
@@ -81,9 +86,7 @@ impl Builder<'_> {
             let node = self.nodes.constant(self.lexicon, value);
             self.compiler.deep_values.extend(node);
         }
-        self.nodes
-            .constant(self.lexicon, value)
-            .ok_or_else(|| malformed(at, value, "numbers of at most 1,000 digits"))
+        self.nodes.constant(self.lexicon, value).ok_or_else(refused)
     }
 
     /// `enum`: all strings as one language, all numbers as another.
@@ -108,10 +111,15 @@ impl Builder<'_> {
                 Value::Bool(true) => kinds = kinds.union(Kinds::TRUE),
                 Value::String(text) => strings.push(self.nodes.single_string(self.lexicon, text)),
                 Value::Number(text) => {
-                    let (language, _) = self.lexicon.json_number_value(text).ok_or_else(|| {
+                    let refused = || {
                         let at = format!("/enum/{index}");
                         malformed(&at, value, "a number of at most 1,000 digits")
-                    })?;
+                    };
+                    if has_long_number(value) {
+                        return Err(refused());
+                    }
+                    let language = self.lexicon.json_number_value(text);
+                    let language = language.map_err(|_| refused())?;
                     numbers.push(language);
                 }
                 Value::Array(_) | Value::Object(_) => {
@@ -280,6 +288,17 @@ fn height_of<'v>(value: &'v Value, deep: &mut Vec<(usize, &'v Value)>) -> usize 
         deep.push((height, value));
     }
     height
+}
+
+/// Whether a number in a value takes more digits than are written out. Recursion is bounded by the
+/// nesting of the source.
+fn has_long_number(value: &Value) -> bool {
+    match value {
+        Value::Number(text) => Decimal::parse(text).is_err(),
+        Value::Array(items) => items.iter().any(has_long_number),
+        Value::Object(members) => members.iter().any(|member| has_long_number(&member.1)),
+        _ => false,
+    }
 }
 
 fn not_a_type(at: &str, value: &Value) -> Refusal {
