@@ -3,10 +3,11 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::GrammarCompiler;
 use super::cache::{Cache, Outcome, Turn};
 use super::job::Patience;
 use super::renew::{RenewError, move_to};
-use super::{GrammarCompiler, out_of_steps};
+use super::shared::out_of_steps;
 use crate::engine::Engine;
 use crate::matcher::GrammarMatcher;
 use crate::options::{CancelFlag, CompileBudget};

@@ -2,16 +2,14 @@
 
 use std::sync::Arc;
 
-use super::opening::Compiled;
 use crate::automaton::{GrammarState, State, TokenAutomaton};
 use crate::engine::Engine;
 use crate::error::CompileError;
 use crate::grammar::CompiledGrammar;
-use crate::json::{Frame, NodeId, SchemaCompiler, Style};
 use crate::lexical::search::{DEAD, Search};
 use crate::lexical::{Bound, ChoiceTree, Fuel, Lexicon};
-use crate::options::{CancelFlag, CompileBudget, JsonSchemaOptions, Limits};
-use crate::regex::{self, Dialect, RegexLimits, Spelling, Translator};
+use crate::options::{CancelFlag, CompileBudget, Limits};
+use crate::regex::{self, Dialect, Spelling, Translator};
 use crate::specification::GrammarSpecification;
 
 pub(super) fn exceeded(limit: &'static str, max: u64) -> CompileError {
@@ -112,7 +110,7 @@ pub(super) struct Job<'a> {
     num_known: usize,
     /// Whether a matcher's call had too little memory, which others may have filled.
     lacks_room: bool,
-    memory: Memory,
+    pub(super) memory: Memory,
     /// The bound that the last work met which takes all steps.
     beyond: Option<Bound>,
 }
@@ -362,122 +360,6 @@ impl Job<'_> {
             let root = tree.finish(&mut automaton.machine().lexicon);
             automaton.machine().start_of_expression(root)
         })
-    }
-
-    fn json_schema(
-        &mut self,
-        schema: &str,
-        options: &JsonSchemaOptions,
-        limits: &Limits,
-    ) -> Result<(State, Compiled), CompileError> {
-        let all = limits.max_mask_steps;
-        let limits = options.limits.as_ref().unwrap_or(limits);
-        let (root, compiler) = self.schema_root(schema, options, limits)?;
-        let style = self.style(options, limits.regex())?;
-        let mut compiled = Compiled {
-            compiler,
-            style,
-            max_mask_steps: limits.max_mask_steps.min(all),
-        };
-        if self.memory == Memory::AloneInsideOut {
-            self.check_whole_inside_out(&mut compiled)?;
-        }
-        let start = self.with_parts_known(&mut compiled, |job| job.start_of_json(root, style))?;
-        Ok((start, compiled))
-    }
-
-    /// How the texts of a schema are written.
-    pub(super) fn style(
-        &mut self,
-        options: &JsonSchemaOptions,
-        limits: RegexLimits,
-    ) -> Result<Style, CompileError> {
-        self.slice(|automaton| Style::new(&mut automaton.machine().lexicon, options, limits))?
-    }
-
-    /// That a schema allows no value, with the part that is why.
-    fn no_value(&mut self, mut compiler: SchemaCompiler) -> CompileError {
-        let pointer = self.fuelled_slice(|automaton, fuel| {
-            let machine = automaton.machine();
-            compiler.without_value(&mut machine.lexicon, &mut machine.programs, fuel)
-        });
-        match pointer {
-            Ok(pointer) => CompileError::NoValue { pointer },
-            Err(error) => error,
-        }
-    }
-
-    /// What a schema says, and how that was found.
-    pub(super) fn schema_root(
-        &mut self,
-        schema: &str,
-        options: &JsonSchemaOptions,
-        limits: &Limits,
-    ) -> Result<(NodeId, SchemaCompiler), CompileError> {
-        let mut compiler = SchemaCompiler::new(schema, options, limits)?;
-        loop {
-            let done = self.fuelled_slice(|automaton, fuel| {
-                let machine = automaton.machine();
-                let nodes = machine.programs.nodes();
-                compiler.run(&mut machine.lexicon, nodes, SLICE_PARTS, fuel)
-            });
-            let done = done.map_err(|error| compiler.blame(error))?;
-            let Ok(done) = done else {
-                let error = self.out_of_steps();
-                return Err(compiler.blame(error));
-            };
-            if let Some(root) = done? {
-                self.know_deep_values(&compiler)?;
-                return Ok((root, compiler));
-            }
-        }
-    }
-
-    /// Looks at the parts of deeply nested constants from the inside out: all at once would be too deep.
-    fn know_deep_values(&mut self, compiler: &SchemaCompiler) -> Result<(), CompileError> {
-        for &value in &compiler.deep_values {
-            let known = self.fuelled_slice(|automaton, fuel| {
-                let machine = automaton.machine();
-                machine.programs.know(&mut machine.lexicon, value, fuel)
-            })?;
-            known.map_err(|_| self.out_of_steps())?;
-        }
-        Ok(())
-    }
-
-    /// The start of a grammar of JSON texts that are one value of a node.
-    fn start_of_json(&mut self, root: NodeId, style: Style) -> Result<State, CompileError> {
-        let frames = self.fuelled_slice(|automaton, fuel| {
-            automaton.machine().programs.start(root, style, fuel)
-        })?;
-        match frames {
-            Ok(Some(frames)) => self.start(&frames),
-            Ok(None) => Err(CompileError::JsonSchema {
-                pointer: String::new(),
-                message:
-                    "a schema here refers to itself for the same value, which says nothing: let \
-                          the reference be of a member or an item, or leave it out"
-                        .to_owned(),
-            }),
-            Err(_) => Err(self.out_of_steps()),
-        }
-    }
-
-    fn json_object(
-        &mut self,
-        options: &JsonSchemaOptions,
-        limits: &Limits,
-    ) -> Result<State, CompileError> {
-        let limits = options.limits.as_ref().unwrap_or(limits);
-        let root = self.slice(|automaton| automaton.machine().programs.any_object())?;
-        let style = self.style(options, limits.regex())?;
-        self.start_of_json(root, style)
-    }
-
-    fn start(&mut self, frames: &[Frame]) -> Result<State, CompileError> {
-        let state = self
-            .fuelled_slice(|automaton, fuel| automaton.machine().start_of_frames(frames, fuel))?;
-        state.map_err(|_| self.out_of_steps())
     }
 
     /// Refuses a grammar without any completion.

@@ -3,15 +3,18 @@
 mod apart;
 mod cache;
 mod embedded_json;
+mod generations;
 mod grammar_job;
 mod job;
 mod opening;
 mod renew;
 mod samples;
+mod schema_job;
+mod shared;
 mod vocabulary;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::TokenizerInfo;
 use crate::automaton::Base;
@@ -24,8 +27,8 @@ use crate::options::{
 };
 use crate::specification::GrammarSpecification;
 use apart::Lanes;
-use cache::{Cache, Outcome, Ticket, Turn};
-use job::{Memory, Patience};
+use cache::Cache;
+use generations::Generations;
 pub use renew::RenewError;
 pub(crate) use renew::{OwnMemory, Renewals};
 
@@ -54,76 +57,6 @@ pub struct GrammarCompiler {
     lanes: Lanes,
     /// Generations that belong to one grammar each.
     num_own: Arc<AtomicUsize>,
-}
-
-/// How long a specification may be that is remembered when its generation goes, as one that takes little.
-const MAX_LIGHT_BYTES: usize = 4 << 10;
-
-/// Old generations that stay open for the grammars in use.
-const MAX_OLD_GENERATIONS: usize = 2;
-
-/// The generation that grammars are compiled in, and those before it, the oldest first.
-struct Generations {
-    current: Arc<Engine>,
-    old: Vec<Weak<Engine>>,
-}
-
-/// Generations that are no longer the current one. Much is freed with them, so they end without the lock on
-/// those that are open: whoever asks whether a grammar is known waits for that.
-struct Past {
-    last: Arc<Engine>,
-    too_old: Vec<Arc<Engine>>,
-}
-
-impl Past {
-    /// Frees what can be computed again, and all of those that are too old.
-    fn end(self) {
-        self.last.clear_caches();
-        for generation in self.too_old {
-            generation.close();
-        }
-    }
-}
-
-impl Generations {
-    /// Starts a new generation.
-    fn start(&mut self, fresh: Engine) -> Past {
-        self.old.push(Arc::downgrade(&self.current));
-        let last = std::mem::replace(&mut self.current, Arc::new(fresh));
-        self.old.retain(|generation| generation.strong_count() > 0);
-        let num_too_many = self.old.len().saturating_sub(MAX_OLD_GENERATIONS);
-        let too_old = self.old.drain(..num_too_many);
-        Past {
-            too_old: too_old
-                .filter_map(|generation| generation.upgrade())
-                .collect(),
-            last,
-        }
-    }
-}
-
-impl Generations {
-    /// Closes old ones, the oldest first, until all take so many bytes together; before that they forget
-    /// what can be computed again.
-    fn keep_within(&mut self, max_bytes: usize) {
-        let bytes = |generation: &Weak<Engine>| {
-            let generation = generation.upgrade();
-            generation.map_or(0, |generation| generation.held_bytes())
-        };
-        let all =
-            |this: &Self| this.current.held_bytes() + this.old.iter().map(bytes).sum::<usize>();
-        if self.old.is_empty() || all(self) <= max_bytes {
-            return;
-        }
-        for generation in self.old.iter().filter_map(Weak::upgrade) {
-            generation.try_clear_caches();
-        }
-        while !self.old.is_empty() && all(self) > max_bytes {
-            if let Some(oldest) = self.old.remove(0).upgrade() {
-                oldest.close_at_once();
-            }
-        }
-    }
 }
 
 impl GrammarCompiler {
@@ -393,133 +326,6 @@ impl GrammarCompiler {
         self.compile_owned(specification, budget, cancel)
     }
 
-    /// Compiles what is not too large, where that was not done before.
-    fn compile(
-        &self,
-        specification: &Arc<(GrammarSpecification, CompileBudget)>,
-        cancel: &CancelFlag,
-    ) -> Outcome {
-        self.compile_shared(specification, u64::MAX, cancel)
-            .unwrap_or_else(|| self.compile_apart(specification, cancel))
-    }
-
-    /// The same in the memory that all share, unless it is known to be apart. `None` where that takes
-    /// more than so many steps, or more than a slice may at a time.
-    fn compile_shared(
-        &self,
-        specification: &Arc<(GrammarSpecification, CompileBudget)>,
-        max_steps: u64,
-        cancel: &CancelFlag,
-    ) -> Option<Outcome> {
-        if let Some(known) = self.known_apart(specification) {
-            return Some(known);
-        }
-        // Before the cache is looked at: a grammar of a generation that is full would let its new
-        // matchers fail with the old ones.
-        let engine = self.engine();
-        let max_slice_steps = self.options.max_shared_steps.unwrap_or(u64::MAX);
-        // Who has time for a slice has none for others' compilations.
-        let waits = max_steps > max_slice_steps || self.options.max_shared_steps.is_none();
-        match self.cache.turn(specification, max_steps, waits, cancel) {
-            Turn::Known(outcome) => Some(outcome),
-            Turn::TooDear => None,
-            Turn::Compile(ticket) => {
-                // So much was enough.
-                let max_steps = match ticket.is_light() {
-                    true => max_steps.max(max_slice_steps),
-                    false => max_steps,
-                };
-                let patience = Patience {
-                    max_slice_steps,
-                    max_steps,
-                };
-                let compiled = self.compile_in(engine, specification, patience, cancel);
-                let is_light = self.options.max_shared_steps.is_some()
-                    && max_steps <= max_slice_steps
-                    && specification.0.memory_bytes() <= MAX_LIGHT_BYTES;
-                self.keep(
-                    ticket,
-                    specification,
-                    compiled.as_ref(),
-                    max_steps,
-                    is_light,
-                );
-                compiled
-            }
-        }
-    }
-
-    /// Keeps the outcome of a compilation for others, and whether it took little; or, where there is none,
-    /// that it takes more than so many steps.
-    fn keep(
-        &self,
-        ticket: Ticket<'_, (GrammarSpecification, CompileBudget)>,
-        specification: &(GrammarSpecification, CompileBudget),
-        outcome: Option<&Outcome>,
-        max_steps: u64,
-        is_light: bool,
-    ) {
-        let bytes = 256 + specification.0.memory_bytes();
-        match outcome {
-            Some(Err(CompileError::Cancelled)) => {}
-            Some(outcome) => {
-                let grammar_bytes = outcome.as_ref().map_or(0, CompiledGrammar::memory_bytes);
-                ticket.finish(outcome, bytes + grammar_bytes, is_light);
-            }
-            None => ticket.give_up(max_steps, bytes),
-        }
-    }
-
-    /// Compiles in a generation. `None` where that takes more than the patience allows.
-    fn compile_in(
-        &self,
-        engine: Arc<Engine>,
-        specification: &Arc<(GrammarSpecification, CompileBudget)>,
-        patience: Patience,
-        cancel: &CancelFlag,
-    ) -> Option<Outcome> {
-        self.num_compilations.fetch_add(1, Ordering::Relaxed);
-        let limits = &self.options.limits;
-        let compile =
-            |engine, memory| job::compile(specification, engine, limits, patience, memory, cancel);
-        let (mut outcome, is_in_doubt) = compile(engine, Memory::Shared)?;
-        let alone = |memory| compile(Arc::new(self.fresh_engine()), memory).map(|found| found.0);
-        if is_in_doubt {
-            // What is refused is to be refused whatever was compiled before it.
-            if !patience.is_endless() {
-                return None;
-            }
-            if let Some(Err(error)) = alone(Memory::Alone) {
-                outcome = Err(error);
-            }
-        }
-        // Memory that is full tells nothing of what else would fill it.
-        if let (GrammarSpecification::JsonSchema(..), Err(error)) = (&specification.0, &outcome)
-            && error.may_name_too_much()
-        {
-            if !patience.is_endless() {
-                return None;
-            }
-            if let Some(Err(error @ CompileError::LimitExceeded { .. })) =
-                alone(Memory::AloneInsideOut)
-            {
-                outcome = Err(error);
-            }
-        }
-        Some(outcome)
-    }
-
-    /// Compiles in a generation in which it may take as long as it takes.
-    fn compile_alone(
-        &self,
-        engine: Arc<Engine>,
-        specification: &Arc<(GrammarSpecification, CompileBudget)>,
-        cancel: &CancelFlag,
-    ) -> Outcome {
-        let compiled = self.compile_in(engine, specification, Patience::ENDLESS, cancel);
-        compiled.unwrap_or_else(|| Err(out_of_steps(specification)))
-    }
-
     /// The current generation, or a new one where that is full.
     fn engine(&self) -> Arc<Engine> {
         let start = |generations: &mut Generations| {
@@ -541,12 +347,7 @@ impl GrammarCompiler {
 
     fn generations(&self) -> MutexGuard<'_, Generations> {
         self.generations
-            .get_or_init(|| {
-                Mutex::new(Generations {
-                    current: Arc::new(self.fresh_engine()),
-                    old: Vec::new(),
-                })
-            })
+            .get_or_init(|| Mutex::new(Generations::new(self.fresh_engine())))
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
@@ -589,11 +390,6 @@ impl GrammarCompiler {
         let base = base.map_or(0, |base| base.memory_bytes());
         self.index.memory_bytes() + base
     }
-}
-
-/// What is said of a compilation that takes more steps than its budget has.
-fn out_of_steps(specification: &(GrammarSpecification, CompileBudget)) -> CompileError {
-    job::exceeded("max_steps", specification.1.max_steps)
 }
 
 impl std::fmt::Debug for GrammarCompiler {

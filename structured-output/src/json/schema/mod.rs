@@ -12,6 +12,7 @@
 //! | `place` | a schema in its surroundings |
 //! | `subschemas` | where a schema has schemas in it |
 //! | `well_formed` | whether keywords have the form that the meta-schemas ask for |
+//! | `unapplied` | schemas that nothing applies |
 //! | `build` | a schema's keywords, in their order, to one node |
 //! | `scalar`, `array`, `object`, `combine` | the keywords one by one |
 //! | `evaluated`, `unevaluated` | what a schema's other keywords leave to `unevaluated...` |
@@ -41,6 +42,7 @@ mod scalar;
 mod subschemas;
 #[cfg(test)]
 pub(super) mod tests;
+mod unapplied;
 mod unevaluated;
 mod uri;
 mod values;
@@ -352,65 +354,6 @@ impl SchemaCompiler {
         });
         for schema in inner {
             self.enter_later(&schema, place.resource, place.scope)?;
-        }
-        Ok(())
-    }
-
-    /// Keeps the schemas that a schema doesn't apply for later.
-    fn hold_unapplied(&mut self, place: &Place) {
-        let resource = place.resource;
-        let is_hidden = self.hiding(place).is_some();
-        well_formed::unapplied(
-            &place.members,
-            self.dialect(place),
-            is_hidden,
-            &mut |value| {
-                let value = value.clone();
-                self.unapplied.push(Site { value, resource });
-            },
-        );
-    }
-
-    /// Looks at one that was neither compiled nor looked at, if there is one left.
-    fn unapplied_task(&mut self) -> Option<Task> {
-        while let Some(site) = self.unapplied.pop() {
-            if let Value::Object(members) = site.value
-                && self.checked.insert(registry::address(&members))
-            {
-                return Some(Task::Check(Place {
-                    members,
-                    resource: site.resource,
-                    scope: 0,
-                }));
-            }
-        }
-        None
-    }
-
-    /// Looks whether a schema that nothing applies is well formed, and those in it.
-    fn check_unapplied(&mut self, place: &Place) -> Result<(), Refusal> {
-        let resource = self
-            .registry
-            .enter(&place.members, place.resource)
-            .map_err(|message| refuse("/$schema", message))?;
-        let dialect = self.registry.dialect(resource);
-        let place = Place {
-            resource,
-            ..place.clone()
-        };
-        let hiding = self.hiding(&place).is_some();
-        if !hiding {
-            well_formed::check(&place.members, dialect)?;
-        }
-        let known = place.members.iter();
-        for member in known.filter(|member| dialect.knows(&member.0)) {
-            if hiding && !matches!(member.0.as_str(), "$defs" | "definitions") {
-                continue;
-            }
-            subschemas::held(std::slice::from_ref(member), &mut |value| {
-                let value = value.clone();
-                self.unapplied.push(Site { value, resource });
-            });
         }
         Ok(())
     }

@@ -1,0 +1,150 @@
+//! Compiling in the memory that all grammars share, each specification once.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::GrammarCompiler;
+use super::cache::{Outcome, Ticket, Turn};
+use super::job::{self, Memory, Patience};
+use crate::engine::Engine;
+use crate::error::CompileError;
+use crate::grammar::CompiledGrammar;
+use crate::options::{CancelFlag, CompileBudget};
+use crate::specification::GrammarSpecification;
+
+/// How long a specification may be that is remembered when its generation goes, as one that takes little.
+const MAX_LIGHT_BYTES: usize = 4 << 10;
+
+impl GrammarCompiler {
+    /// Compiles what is not too large, where that was not done before.
+    pub(super) fn compile(
+        &self,
+        specification: &Arc<(GrammarSpecification, CompileBudget)>,
+        cancel: &CancelFlag,
+    ) -> Outcome {
+        self.compile_shared(specification, u64::MAX, cancel)
+            .unwrap_or_else(|| self.compile_apart(specification, cancel))
+    }
+
+    /// The same in the memory that all share, unless it is known to be apart. `None` where that takes
+    /// more than so many steps, or more than a slice may at a time.
+    pub(super) fn compile_shared(
+        &self,
+        specification: &Arc<(GrammarSpecification, CompileBudget)>,
+        max_steps: u64,
+        cancel: &CancelFlag,
+    ) -> Option<Outcome> {
+        if let Some(known) = self.known_apart(specification) {
+            return Some(known);
+        }
+        // Before the cache is looked at: a grammar of a generation that is full would let its new
+        // matchers fail with the old ones.
+        let engine = self.engine();
+        let max_slice_steps = self.options.max_shared_steps.unwrap_or(u64::MAX);
+        // Who has time for a slice has none for others' compilations.
+        let waits = max_steps > max_slice_steps || self.options.max_shared_steps.is_none();
+        match self.cache.turn(specification, max_steps, waits, cancel) {
+            Turn::Known(outcome) => Some(outcome),
+            Turn::TooDear => None,
+            Turn::Compile(ticket) => {
+                // So much was enough.
+                let max_steps = match ticket.is_light() {
+                    true => max_steps.max(max_slice_steps),
+                    false => max_steps,
+                };
+                let patience = Patience {
+                    max_slice_steps,
+                    max_steps,
+                };
+                let compiled = self.compile_in(engine, specification, patience, cancel);
+                let is_light = self.options.max_shared_steps.is_some()
+                    && max_steps <= max_slice_steps
+                    && specification.0.memory_bytes() <= MAX_LIGHT_BYTES;
+                self.keep(
+                    ticket,
+                    specification,
+                    compiled.as_ref(),
+                    max_steps,
+                    is_light,
+                );
+                compiled
+            }
+        }
+    }
+
+    /// Keeps the outcome of a compilation for others, and whether it took little; or, where there is none,
+    /// that it takes more than so many steps.
+    pub(super) fn keep(
+        &self,
+        ticket: Ticket<'_, (GrammarSpecification, CompileBudget)>,
+        specification: &(GrammarSpecification, CompileBudget),
+        outcome: Option<&Outcome>,
+        max_steps: u64,
+        is_light: bool,
+    ) {
+        let bytes = 256 + specification.0.memory_bytes();
+        match outcome {
+            Some(Err(CompileError::Cancelled)) => {}
+            Some(outcome) => {
+                let grammar_bytes = outcome.as_ref().map_or(0, CompiledGrammar::memory_bytes);
+                ticket.finish(outcome, bytes + grammar_bytes, is_light);
+            }
+            None => ticket.give_up(max_steps, bytes),
+        }
+    }
+
+    /// Compiles in a generation. `None` where that takes more than the patience allows.
+    pub(super) fn compile_in(
+        &self,
+        engine: Arc<Engine>,
+        specification: &Arc<(GrammarSpecification, CompileBudget)>,
+        patience: Patience,
+        cancel: &CancelFlag,
+    ) -> Option<Outcome> {
+        self.num_compilations.fetch_add(1, Ordering::Relaxed);
+        let limits = &self.options.limits;
+        let compile =
+            |engine, memory| job::compile(specification, engine, limits, patience, memory, cancel);
+        let (mut outcome, is_in_doubt) = compile(engine, Memory::Shared)?;
+        let alone = |memory| compile(Arc::new(self.fresh_engine()), memory).map(|found| found.0);
+        if is_in_doubt {
+            // What is refused is to be refused whatever was compiled before it.
+            if !patience.is_endless() {
+                return None;
+            }
+            if let Some(Err(error)) = alone(Memory::Alone) {
+                outcome = Err(error);
+            }
+        }
+        // Memory that is full tells nothing of what else would fill it.
+        if let (GrammarSpecification::JsonSchema(..), Err(error)) = (&specification.0, &outcome)
+            && error.may_name_too_much()
+        {
+            if !patience.is_endless() {
+                return None;
+            }
+            if let Some(Err(error @ CompileError::LimitExceeded { .. })) =
+                alone(Memory::AloneInsideOut)
+            {
+                outcome = Err(error);
+            }
+        }
+        Some(outcome)
+    }
+
+    /// Compiles in a generation in which it may take as long as it takes.
+    pub(super) fn compile_alone(
+        &self,
+        engine: Arc<Engine>,
+        specification: &Arc<(GrammarSpecification, CompileBudget)>,
+        cancel: &CancelFlag,
+    ) -> Outcome {
+        let compiled = self.compile_in(engine, specification, Patience::ENDLESS, cancel);
+        compiled.unwrap_or_else(|| Err(out_of_steps(specification)))
+    }
+}
+
+/// What is said of a compilation that takes more steps than its budget has.
+pub(super) fn out_of_steps(specification: &(GrammarSpecification, CompileBudget)) -> CompileError {
+    job::exceeded("max_steps", specification.1.max_steps)
+}
