@@ -57,10 +57,14 @@ impl Reasoning {
         self.start_token_ids().len() as u32 + self.num_end_tokens()
     }
 
+    /// The tokens that close thinking; empty where nothing thinks.
+    pub(super) fn end_token_ids(&self) -> &[u32] {
+        self.tokens().map_or(&[], |tokens| &tokens.end_token_ids)
+    }
+
     /// How many tokens close thinking.
     pub(super) fn num_end_tokens(&self) -> u32 {
-        self.tokens()
-            .map_or(0, |tokens| tokens.end_token_ids.len() as u32)
+        self.end_token_ids().len() as u32
     }
 
     /// Most tokens that have to come before the answer can begin.

@@ -48,8 +48,8 @@ pub struct StructuredOutputRequest {
     /// What the shortest text of the grammar takes; 0 where it need not fit. A text that is
     /// whole when the last token is taken needs no stop token after it.
     min_tokens: MinTokens,
-    /// What ends a text; never comes in thinking.
-    stop_token_ids: Arc<[u32]>,
+    /// What never comes in thinking: what ends a text, but for tokens that close thinking.
+    not_in_thinking: Arc<[u32]>,
     /// Whether the last token was taken back since too few were left to complete the text.
     pub(super) has_overshot: bool,
     pub(super) was_led_to_end: bool,
@@ -96,6 +96,13 @@ impl StructuredOutputRequest {
         stop_token_ids: &[u32],
     ) -> Self {
         let own = params.stop_token_ids.iter().chain(&params.eos_token_id);
+        let reasoning = Reasoning::new(Arc::clone(params), reasoning_ended);
+        let not_in_thinking = stop_token_ids
+            .iter()
+            .chain(own)
+            .filter(|token_id| !reasoning.end_token_ids().contains(token_id))
+            .copied()
+            .collect();
         let complete_within_max_tokens = params
             .structured_outputs
             .as_ref()
@@ -108,9 +115,9 @@ impl StructuredOutputRequest {
             bin: None,
             aside: None,
             found: Found::default(),
-            reasoning: Reasoning::new(Arc::clone(params), reasoning_ended),
+            reasoning,
             complete_within_max_tokens,
-            stop_token_ids: stop_token_ids.iter().chain(own).copied().collect(),
+            not_in_thinking,
             has_overshot: false,
             was_led_to_end: false,
             is_cut_short: false,
@@ -194,7 +201,7 @@ impl StructuredOutputRequest {
             Phase::Opening(taken) => {
                 let start = self.reasoning.start_token_ids();
                 Ok(start.get(*taken).map_or_else(
-                    || TokenMask::Without(Arc::clone(&self.stop_token_ids)),
+                    || TokenMask::Without(Arc::clone(&self.not_in_thinking)),
                     |&token_id| TokenMask::Only(token_id),
                 ))
             }
@@ -204,7 +211,7 @@ impl StructuredOutputRequest {
                 let must_close = self.complete_within_max_tokens && tokens_left <= needed;
                 Ok(match end.next() {
                     Some(token_id) if must_close => TokenMask::Only(token_id),
-                    _ => TokenMask::Without(Arc::clone(&self.stop_token_ids)),
+                    _ => TokenMask::Without(Arc::clone(&self.not_in_thinking)),
                 })
             }
         }
@@ -297,7 +304,7 @@ impl StructuredOutputRequest {
                 Ok(Accepted::Yes)
             }
             Phase::Thinking(end) => {
-                if self.stop_token_ids.contains(&token_id) {
+                if self.not_in_thinking.contains(&token_id) {
                     return Ok(Accepted::Refused);
                 }
                 if end.advance(token_id) {
@@ -325,10 +332,8 @@ impl StructuredOutputRequest {
         token_id: u32,
         tokens_left: u32,
     ) -> Result<Accepted, MatcherError> {
-        // Here nothing but the stop token had room.
-        let ends_free_text = self.has_overshot
-            && self.stop_token_ids.contains(&token_id)
-            && self.may_go_on_freely()?;
+        // Here nothing had room but a stop token or what leads to the end.
+        let could_go_on = self.has_overshot && self.may_go_on_freely()?;
         if !self.grammar.accept_token(token_id)? {
             return Ok(Accepted::Refused);
         }
@@ -336,7 +341,8 @@ impl StructuredOutputRequest {
         match overshoots.and_then(|overshoots| Ok((overshoots, self.is_whole(tokens_left)?))) {
             Ok((false, is_whole)) => {
                 self.has_overshot = false;
-                self.is_cut_short = ends_free_text;
+                // A stop token of the request may be text as well.
+                self.is_cut_short = could_go_on && self.grammar.is_terminated();
                 self.is_whole_at_limit = is_whole;
                 self.num_answer_tokens += 1;
                 Ok(Accepted::Yes)

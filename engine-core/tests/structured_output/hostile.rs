@@ -185,3 +185,39 @@ fn the_requests_own_stop_tokens_lead_to_no_dead_end() {
         assert_eq!((stats.num_refused, stats.num_rejections), (0, 0));
     }
 }
+
+/// A stop token of the request that is the text's own end comes as text where no more has room.
+#[test]
+fn the_requests_own_stop_tokens_cut_no_text_off() {
+    let mut engine = Engine::new(&Setup::default());
+    let letter = (0..engine.tokenizer.vocab_size() as u32)
+        .find(|&id| engine.tokenizer.token_bytes(id) == b"Q")
+        .unwrap();
+    let text = regex(r"([^Q]{1,20}\n[0-9]{8}){0,9}Q");
+    let object =
+        r#"{"type":"object","properties":{"Q":{"type":"array","minItems":2}},"required":["Q"]}"#;
+    let requests: Vec<_> = (4..16)
+        .flat_map(|max_tokens| [(max_tokens, text.clone()), (max_tokens, json(object))])
+        .enumerate()
+        .map(|(number, (max_tokens, constraint))| {
+            let mut params = seeded(number as u64, max_tokens);
+            params.stop_token_ids = vec![letter];
+            engine.request(&number.to_string(), "Say something", constraint, params)
+        })
+        .collect();
+    let answers = engine.run(&requests);
+    let mut num_answered = 0;
+    for request in &requests {
+        let answer = &answers[&request.request_id];
+        if answer.error.is_some() {
+            assert!(!answer.admitted);
+            continue;
+        }
+        num_answered += 1;
+        let text = engine.text(answer);
+        assert_eq!(answer.finish_reason, Some(FinishReason::Stop), "{text}");
+        assert_eq!(answer.complete, Some(true), "{text}");
+        assert!(text.trim_end().ends_with(['Q', '}']), "{text}");
+    }
+    assert!(num_answered > 12, "{num_answered}");
+}

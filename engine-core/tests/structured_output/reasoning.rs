@@ -150,3 +150,28 @@ fn the_thinking_budget_closes_thinking_too() {
     assert_eq!(thinking.len(), 9);
     assert!(is_number(&text.unwrap()));
 }
+
+/// Who asks to stop at the end of thinking gets the answer: the constraint is of that.
+#[test]
+fn what_closes_thinking_is_no_stop_token_of_it() {
+    let mut engine = Engine::new(&Setup::default());
+    let end = engine.thinking_tokens().end_token_ids[0];
+    let cases = [(60, None, 0.0), (6, None, -100.0), (60, Some(3), -100.0)];
+    for (max_tokens, thinking_token_budget, bias) in cases {
+        let mut params = seeded(1, max_tokens);
+        params.stop_token_ids = vec![end];
+        params.logit_bias = vec![(end, bias)];
+        params.thinking_token_budget = thinking_token_budget;
+        let mut thinks = request(&engine, "a", Some(false), params);
+        let start = engine.thinking_tokens().start_token_ids[0];
+        thinks.prompt_token_ids.push(start);
+        let answer = engine.run(&[thinks]).remove("a").unwrap();
+        assert_eq!(answer.error, None);
+        let (_, text) = split(&engine, &answer);
+        assert!(is_number(&text.unwrap()));
+        assert_eq!(
+            (answer.complete, answer.finish_reason),
+            (Some(true), Some(FinishReason::Stop))
+        );
+    }
+}

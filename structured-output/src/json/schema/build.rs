@@ -146,7 +146,7 @@ impl<'a> Builder<'a> {
             };
             self.body.push(node);
         }
-        if self.compiler.strict && !has_properties {
+        if self.compiler.is_strict(&self.place) && !has_properties {
             let node = self.closed()?;
             self.body.push(node);
         }
@@ -197,6 +197,7 @@ impl<'a> Builder<'a> {
         let Place {
             resource, scope, ..
         } = self.place;
+        let scope = self.compiler.scope_under(scope, keyword);
         self.compiler.node(self.nodes, value, resource, scope)
     }
 

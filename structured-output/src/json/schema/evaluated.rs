@@ -131,7 +131,7 @@ impl Builder<'_> {
                 ("allOf", Value::Array(list)) => {
                     self.fuel.burn(list.len() as u64)?;
                     for schema in list.iter() {
-                        self.descend(schema, condition, pending)?;
+                        self.descend(key, schema, condition, pending)?;
                     }
                 }
                 ("anyOf" | "oneOf", Value::Array(list)) => {
@@ -139,20 +139,20 @@ impl Builder<'_> {
                     for schema in list.iter() {
                         let holds = self.schema(key, "", schema)?;
                         let condition = self.nodes.all_of(&[condition, holds]);
-                        self.descend(schema, condition, pending)?;
+                        self.descend(key, schema, condition, pending)?;
                     }
                 }
                 ("if", _) => {
                     let holds = self.schema("if", "", value)?;
                     let fails = self.nodes.not(holds);
                     let holds = self.nodes.all_of(&[condition, holds]);
-                    self.descend(value, holds, pending)?;
+                    self.descend("if", value, holds, pending)?;
                     if let Some(then) = member(&members, "then") {
-                        self.descend(then, holds, pending)?;
+                        self.descend("then", then, holds, pending)?;
                     }
                     if let Some(other) = member(&members, "else") {
                         let fails = self.nodes.all_of(&[condition, fails]);
-                        self.descend(other, fails, pending)?;
+                        self.descend("else", other, fails, pending)?;
                     }
                 }
                 // Arrays have no keys for these to depend on.
@@ -163,7 +163,7 @@ impl Builder<'_> {
                     for (name, schema) in map.iter() {
                         let has = self.nodes.has(name);
                         let condition = self.nodes.all_of(&[condition, has]);
-                        self.descend(schema, condition, pending)?;
+                        self.descend(key, schema, condition, pending)?;
                     }
                 }
                 _ => {}
@@ -189,6 +189,7 @@ impl Builder<'_> {
 
     fn descend(
         &mut self,
+        keyword: &str,
         schema: &Value,
         condition: NodeId,
         pending: &mut Vec<(Place, NodeId)>,
@@ -196,6 +197,7 @@ impl Builder<'_> {
         let Place {
             resource, scope, ..
         } = self.place;
+        let scope = self.compiler.scope_under(scope, keyword);
         let place = self.compiler.place(schema, resource, scope)?;
         pending.extend(place.map(|place| (place, condition)));
         Ok(())

@@ -349,11 +349,12 @@ impl SchemaCompiler {
             self.enter_referred(place, keyword, value)?;
         }
         let mut inner = Vec::new();
-        applied(&members, self.dialect(place), &mut |schema| {
-            inner.push(schema.clone());
+        applied(&members, self.dialect(place), &mut |keyword, schema| {
+            inner.push((keyword.to_owned(), schema.clone()));
         });
-        for schema in inner {
-            self.enter_later(&schema, place.resource, place.scope)?;
+        for (keyword, schema) in inner {
+            let scope = self.scope_under(place.scope, &keyword);
+            self.enter_later(&schema, place.resource, scope)?;
         }
         Ok(())
     }

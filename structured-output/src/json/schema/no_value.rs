@@ -163,6 +163,7 @@ impl SchemaCompiler {
                 });
                 continue;
             }
+            let scope = self.scope_under(scope, keyword);
             let mut add = |at: String, schema: &Value| {
                 if subschemas::is_schema(schema) {
                     needed.push(Needed {

@@ -27,7 +27,8 @@ impl Builder<'_> {
         }
         let additional = match self.keyword("additionalProperties") {
             Some(schema) => self.schema("additionalProperties", "", &schema)?,
-            None if self.compiler.strict && !self.says("unevaluatedProperties") => NOTHING,
+            None if self.says("unevaluatedProperties") => ANYTHING,
+            None if self.compiler.is_strict(&self.place) => NOTHING,
             None => ANYTHING,
         };
         Ok(self.nodes.members(node::Members {

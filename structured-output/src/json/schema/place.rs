@@ -11,6 +11,9 @@ use super::registry::{Members, ResourceId, Site, address};
 /// An interned list of dynamic resources, in the order in which they were entered.
 pub(super) type ScopeId = u32;
 
+/// In a scope, beside resources: its schemas are conditions.
+const CONDITION: ResourceId = ResourceId::MAX;
+
 /// A schema that is an object, with all that its meaning depends on.
 #[derive(Clone)]
 pub(super) struct Place {
@@ -56,6 +59,28 @@ impl SchemaCompiler {
             resource,
             scope,
         }))
+    }
+
+    /// The scope of the schemas under a keyword of a schema in one.
+    ///
+    /// With the option `strict`, what stands in `not`, in `if` and what that leads to, in
+    /// `dependentSchemas` and in `contains`, is a condition on values that other schemas describe. It
+    /// means what it means without the option: what is denied would be more if it said more, and
+    /// what holds only sometimes names some members of an object, not all.
+    pub(super) fn scope_under(&mut self, scope: ScopeId, keyword: &str) -> ScopeId {
+        let is_condition = matches!(
+            keyword,
+            "not" | "if" | "then" | "else" | "dependentSchemas" | "dependencies" | "contains"
+        );
+        match self.strict && is_condition {
+            true => self.scope_with(scope, CONDITION),
+            false => scope,
+        }
+    }
+
+    /// Whether objects of a schema have no members but those that it names, where it doesn't say so.
+    pub(super) fn is_strict(&self, place: &Place) -> bool {
+        self.strict && !self.scopes[place.scope as usize].contains(&CONDITION)
     }
 
     fn scope_with(&mut self, scope: ScopeId, resource: ResourceId) -> ScopeId {

@@ -8,12 +8,12 @@ pub(super) fn is_schema(value: &Value) -> bool {
     matches!(value, Value::Object(_) | Value::Bool(_))
 }
 
-/// Visits the schemas that a schema's keywords hold and apply, those of `$ref` aside. What is no
+/// Visits the schemas that a schema's keywords hold and apply, with the keyword, those of `$ref` aside. What is no
 /// schema is passed over: the keyword itself complains of it.
 pub(super) fn applied(
     schema: &[(String, Value)],
     dialect: Dialect,
-    visit: &mut impl FnMut(&Value),
+    visit: &mut impl FnMut(&str, &Value),
 ) {
     for (keyword, value) in schema {
         let applies = match keyword.as_str() {
@@ -22,7 +22,7 @@ pub(super) fn applied(
             _ => true,
         };
         if applies && dialect.knows(keyword) {
-            of_keyword(keyword, value, visit);
+            of_keyword(keyword, value, &mut |schema| visit(keyword, schema));
         }
     }
 }

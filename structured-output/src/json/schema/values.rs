@@ -27,8 +27,8 @@ impl Part {
     }
 }
 
-/// A schema and the resource around it.
-type Inner = (Value, ResourceId);
+/// A schema with its surroundings.
+type Inner = (Value, ResourceId, ScopeId);
 
 /// From this weight on it may be dear to find out whether a schema has a value. Less than that is decided in
 /// some thousands of ways at most.
@@ -195,8 +195,9 @@ impl SchemaCompiler {
                     (_, Value::Object(map)) => inner.extend(map.iter().map(|entry| &entry.1)),
                     _ => {}
                 }
+                let scope = self.scope_under(place.scope, keyword);
                 for schema in inner {
-                    weight.add(self.weight_of(schema, place.resource, place.scope));
+                    weight.add(self.weight_of(schema, place.resource, scope));
                 }
             }
         }
@@ -261,10 +262,10 @@ impl SchemaCompiler {
         }
     }
 
-    fn parts(&mut self, inner: Vec<Inner>, scope: ScopeId) -> Vec<Part> {
+    fn parts(&mut self, inner: Vec<Inner>) -> Vec<Part> {
         let parts = inner
             .iter()
-            .filter_map(|(schema, around)| self.part(schema, *around, scope));
+            .filter_map(|&(ref schema, around, scope)| self.part(schema, around, scope));
         parts.collect()
     }
 
@@ -273,7 +274,7 @@ impl SchemaCompiler {
     /// that is said of arrays and objects.
     pub(crate) fn values_within(&mut self, part: &Part) -> Vec<Part> {
         let place = &part.place;
-        let (dialect, around) = (self.dialect(place), place.resource);
+        let (dialect, around, scope) = (self.dialect(place), place.resource, place.scope);
         let members = match self.hiding(place) {
             Some(reference) => Arc::new(vec![reference]),
             None => Arc::clone(&place.members),
@@ -281,28 +282,29 @@ impl SchemaCompiler {
         let known = || members.iter().filter(|member| dialect.knows(&member.0));
         let mut in_place = known().filter(|member| is_in_place(&member.0));
         let inner = match (in_place.next(), in_place.next()) {
-            (None, _) => own_values(&members, dialect, around),
+            (None, _) => own_values(&members, dialect, around, scope),
             (Some((keyword, value)), None) if !known().any(|member| restricts(&member.0)) => {
                 match (keyword.as_str(), value) {
-                    ("allOf", Value::Array(list)) if list.len() == 1 => {
-                        list.iter().map(|only| (only.clone(), around)).collect()
-                    }
+                    ("allOf", Value::Array(list)) if list.len() == 1 => list
+                        .iter()
+                        .map(|only| (only.clone(), around, scope))
+                        .collect(),
                     ("anyOf" | "oneOf", Value::Array(list)) => {
                         let mut rest = list.iter().filter(|&schema| !is_of_scalars(schema));
                         match (rest.next(), rest.next()) {
-                            (Some(only), None) => vec![(only.clone(), around)],
+                            (Some(only), None) => vec![(only.clone(), around, scope)],
                             _ => Vec::new(),
                         }
                     }
                     _ => match self.referred(place, keyword, value) {
-                        Ok(Some(site)) => vec![(site.value, site.resource)],
+                        Ok(Some(site)) => vec![(site.value, site.resource, scope)],
                         _ => Vec::new(),
                     },
                 }
             }
             _ => Vec::new(),
         };
-        self.parts(inner, place.scope)
+        self.parts(inner)
     }
 
     /// The schemas in a schema, itself the last: each after those in it, else in the order of the source.
@@ -319,7 +321,7 @@ impl SchemaCompiler {
                 continue;
             }
             let inner = self.inner_of(&part.place);
-            let inner = self.parts(inner, part.place.scope);
+            let inner = self.parts(inner);
             pending.push((part, true));
             pending.extend(inner.into_iter().rev().map(|part| (part, false)));
         }
@@ -333,12 +335,14 @@ impl SchemaCompiler {
             None => Arc::clone(&place.members),
         };
         let mut inner = Vec::new();
-        applied(&members, self.dialect(place), &mut |schema| {
-            inner.push((schema.clone(), place.resource));
+        let dialect = self.dialect(place);
+        applied(&members, dialect, &mut |keyword, schema| {
+            let scope = self.scope_under(place.scope, keyword);
+            inner.push((schema.clone(), place.resource, scope));
         });
         for (keyword, value) in members.iter() {
             if let Ok(Some(site)) = self.referred(place, keyword, value) {
-                inner.push((site.value, site.resource));
+                inner.push((site.value, site.resource, place.scope));
             }
         }
         inner
@@ -346,7 +350,12 @@ impl SchemaCompiler {
 }
 
 /// The schemas of members and items of a schema without any that speak of the value itself.
-fn own_values(members: &[(String, Value)], dialect: Dialect, around: ResourceId) -> Vec<Inner> {
+fn own_values(
+    members: &[(String, Value)],
+    dialect: Dialect,
+    around: ResourceId,
+    scope: ScopeId,
+) -> Vec<Inner> {
     let keyword = |keyword: &str| match dialect.knows(keyword) {
         true => member(members, keyword),
         false => None,
@@ -355,7 +364,7 @@ fn own_values(members: &[(String, Value)], dialect: Dialect, around: ResourceId)
     let mut inner = Vec::new();
     let mut add = |schema: &Value| {
         if is_schema(schema) {
-            inner.push((schema.clone(), around));
+            inner.push((schema.clone(), around, scope));
         }
     };
     if ["enum", "const", "unevaluatedProperties", "unevaluatedItems"]

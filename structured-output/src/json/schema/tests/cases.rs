@@ -262,6 +262,58 @@ fn strict_objects() {
         &[r#"{"c":1}"#, r#"{"a":{"x":1}}"#],
     );
     check_with(&options, "{}", &[r#"{"c":1}"#], &[]);
+    // What is said of an object elsewhere means what it says: else what is denied would be less.
+    check_with(
+        &options,
+        r#"{"properties":{"a":{"enum":[1,2]},"b":{"enum":[1,2]}},
+            "not":{"properties":{"a":{"const":1}},"required":["a"]}}"#,
+        &[r#"{"a":2,"b":1}"#, r#"{"a":2}"#, "{}"],
+        &[r#"{"a":1,"b":1}"#, r#"{"a":1}"#, r#"{"a":2,"c":1}"#],
+    );
+    for then in ["then", "else"] {
+        let condition = match then {
+            "then" => r#"{"properties":{"k":{"const":"x"}}}"#,
+            _ => r#"{"not":{"properties":{"k":{"const":"x"}}}}"#,
+        };
+        check_with(
+            &options,
+            &format!(
+                r#"{{"type":"object","properties":{{"k":{{"enum":["x","y"]}},"v":true}},"required":["k"],
+                    "if":{condition},"{then}":{{"properties":{{"v":{{"type":"integer"}}}}}}}}"#
+            ),
+            &[r#"{"k":"x","v":1}"#, r#"{"k":"y","v":"s"}"#, r#"{"k":"x"}"#],
+            &[
+                r#"{"k":"x","v":"s"}"#,
+                r#"{"k":"y","z":1}"#,
+                r#"{"k":"x","v":1,"z":1}"#,
+            ],
+        );
+    }
+    // The same schema, as a part and as a condition.
+    check_with(
+        &options,
+        r##"{"properties":{"p":{"$ref":"#/$defs/a"},"q":{"not":{"$ref":"#/$defs/a"}}},
+            "$defs":{"a":{"type":"object","properties":{"a":{"const":1}},"required":["a"]}}}"##,
+        &[r#"{"p":{"a":1}}"#, r#"{"q":{"a":2}}"#, r#"{"q":{}}"#],
+        &[
+            r#"{"p":{"a":1,"b":1}}"#,
+            r#"{"q":{"a":1}}"#,
+            r#"{"q":{"a":1,"b":1}}"#,
+        ],
+    );
+    check_with(
+        &options,
+        r#"{"properties":{"a":true,"b":true,"c":true},"dependentSchemas":{"a":{"properties":{"b":{"const":1}}}},
+            "unevaluatedProperties":false}"#,
+        &[r#"{"a":1,"b":1,"c":1}"#, r#"{"b":2}"#],
+        &[r#"{"a":1,"b":2}"#, r#"{"d":1}"#],
+    );
+    check_with(
+        &options,
+        r#"{"contains":{"properties":{"a":{"const":1}},"required":["a"]},"maxContains":1}"#,
+        &[r#"[{"a":1,"b":1}]"#, r#"[{"a":1},{"a":2}]"#],
+        &[r#"[{"a":1,"b":1},{"a":1}]"#, "[{}]"],
+    );
 }
 
 #[test]
