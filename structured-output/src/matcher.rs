@@ -2,6 +2,7 @@
 
 mod history;
 mod limits;
+mod stop_tokens;
 
 use std::sync::Arc;
 
@@ -192,20 +193,20 @@ impl GrammarMatcher {
             None => self.next_token_mask_within(num_tokens),
             Some(_) if may_end => Ok(self.stop_mask()),
             Some(mut tokens) => {
-                tokens.retain(|&id| !info.is_stop_token(id) && !self.is_own_stop_token(id));
-                if tokens.is_empty() {
-                    return self.next_token_mask_within(num_tokens);
+                tokens.retain(|&id| !info.is_stop_token(id));
+                let (own, others): (Vec<u32>, Vec<u32>) =
+                    tokens.iter().partition(|&&id| self.is_own_stop_token(id));
+                match others.is_empty() {
+                    true => self.beside_own_stop_tokens(own, num_tokens),
+                    false => Ok(self.mask_of_tokens(others)),
                 }
-                Ok(MaskRef::new(Arc::new(mask_of_ids(
-                    tokens,
-                    info.vocab_size(),
-                ))))
             }
         }
     }
 
-    fn is_own_stop_token(&self, token_id: u32) -> bool {
-        self.own_stop_tokens.binary_search(&token_id).is_ok()
+    fn mask_of_tokens(&self, token_ids: Vec<u32>) -> MaskRef {
+        let vocab_size = self.grammar.tokenizer_info().vocab_size();
+        MaskRef::new(Arc::new(mask_of_ids(token_ids, vocab_size)))
     }
 
     fn mask_of(&self, place: Place) -> Result<MaskRef, MatcherError> {
@@ -217,44 +218,11 @@ impl GrammarMatcher {
         Ok(patched.unwrap_or_else(|| MaskRef::new(mask)))
     }
 
-    /// Whether the text can't end here, and nothing but the matcher's own stop tokens can continue it.
-    fn only_own_stop_tokens_go_on(&self, state: GrammarState) -> Result<bool, MatcherError> {
-        let mask = self.grammar.engine().mask(state, &self.allowance)?;
-        Ok(self.with_own_stop_tokens(state, &mask)?.is_none())
-    }
-
     /// All stop tokens.
     fn stop_mask(&self) -> MaskRef {
         let info = self.grammar.tokenizer_info();
         let ids = [info.stop_token_ids(), &self.own_stop_tokens].concat();
         MaskRef::new(Arc::new(mask_of_ids(ids, info.vocab_size())))
-    }
-
-    /// The mask with the matcher's own stop tokens allowed exactly where the text may end. `None` where
-    /// that leaves nothing.
-    fn with_own_stop_tokens(
-        &self,
-        state: GrammarState,
-        mask: &Arc<Mask>,
-    ) -> Result<Option<MaskRef>, MatcherError> {
-        let mask = MaskRef::new(Arc::clone(mask));
-        if self.own_stop_tokens.is_empty() {
-            return Ok(Some(mask));
-        }
-        let vocab_size = self.grammar.tokenizer_info().vocab_size();
-        let mut words = vec![0; bitmask_words(vocab_size)];
-        mask.write_to(&mut words);
-        let may_end = self.may_end(state)?;
-        for &id in self.own_stop_tokens.iter() {
-            let (word, bit) = (&mut words[id as usize / 32], 1 << (id % 32));
-            *word = if may_end { *word | bit } else { *word & !bit };
-        }
-        let count = words.iter().map(|word| word.count_ones() as usize).sum();
-        if count == 0 {
-            return Ok(None);
-        }
-        let mask = Mask::from_words(words, count);
-        Ok(Some(MaskRef::new(Arc::new(mask))))
     }
 
     /// Accepts a token: true where it was allowed, else nothing changes. A stop token terminates

@@ -156,6 +156,24 @@ fn an_own_stop_token_is_text_where_nothing_else_is() {
     assert!(m.accept_token(x).unwrap() && m.is_completed() && !m.is_terminated());
 }
 
+/// Where the shortest way goes on with an own stop token, some others are tried and not all: each may lead
+/// to a large part of the grammar.
+#[test]
+fn beside_own_stop_tokens_few_others_are_tried() {
+    let compiler = compiler();
+    let dot = u32::from(b'.');
+    let grammar = compiler.compile_regex(r"[^.]*\.").unwrap();
+    let mut m = GrammarMatcher::with_stop_tokens(&grammar, &[dot]);
+    let all = m.next_token_mask_within(9).unwrap();
+    assert!(all.num_allowed() > 128, "{}", all.num_allowed());
+    let some = m.next_token_mask_completing(9).unwrap().token_ids();
+    assert!((1..=64).contains(&some.len()), "{some:?}");
+    assert!(some.iter().all(|&id| all.is_allowed(id) && id != dot));
+    // None of them leaves room for the end.
+    assert_eq!(m.next_token_mask_completing(2).unwrap().token_ids(), [dot]);
+    assert!(m.accept_token(some[0]).unwrap());
+}
+
 #[test]
 fn forced_text_and_tokens() {
     let compiler = compiler();
