@@ -23,6 +23,7 @@ mod request;
 mod same_constraints;
 #[cfg(test)]
 pub(crate) mod testing;
+mod text_encoder;
 mod turn;
 mod verdict;
 mod waiting_jobs;
