@@ -19,6 +19,7 @@ mod mask;
 mod min_tokens;
 mod priority;
 mod reasoning;
+mod refusal;
 mod request;
 mod same_constraints;
 #[cfg(test)]
