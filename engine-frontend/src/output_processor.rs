@@ -244,6 +244,13 @@ impl OutputProcessor {
                 (RequestErrorCode::GrammarRefused, Some(fields)) => {
                     fields.translate(&error.message).into()
                 }
+                // Of two queues only the grammars' is about a field.
+                (RequestErrorCode::QueueOverflow, Some(fields))
+                    if error.message.starts_with("structured_outputs") =>
+                {
+                    let message = fields.translate(&error.message).message;
+                    GenerateError::Request(RequestError { message, ..error })
+                }
                 _ => GenerateError::Request(error),
             }));
         let parent = state

@@ -44,6 +44,7 @@ mod files;
 mod gguf;
 mod token_bytes;
 mod tokenizer;
+mod word_ends;
 
 pub use chat_template::{ChatTemplate, ChatTemplateError, ChatTemplateRequest, ChatTemplates};
 pub use config::GenerationConfig;

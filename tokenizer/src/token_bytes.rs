@@ -11,12 +11,16 @@ use serde::Deserialize;
 
 use crate::error::TokenizerError;
 use crate::files::{TOKENIZER_JSON, parse_json};
+use crate::word_ends::AddedToken;
 
 /// What we read of `tokenizer.json` ourselves. The `tokenizers` library reads the whole.
 #[derive(Debug, Deserialize)]
 pub(crate) struct TokenizerJson {
     pub(crate) model: Model,
     pub(crate) decoder: Option<Decoder>,
+    pub(crate) normalizer: Option<serde_json::Value>,
+    pub(crate) pre_tokenizer: Option<serde_json::Value>,
+    pub(crate) added_tokens: Option<Vec<AddedToken>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -27,6 +31,7 @@ pub(crate) struct Model {
     merges: Option<serde::de::IgnoredAny>,
     continuing_subword_prefix: Option<String>,
     end_of_word_suffix: Option<String>,
+    pub(crate) dropout: Option<f64>,
 }
 
 /// One decoder, with the fields of all the types that are read here.

@@ -10,6 +10,7 @@ use crate::decode_stream::DecodeStream;
 use crate::error::TokenizerError;
 use crate::files::{GENERATION_CONFIG_JSON, TOKENIZER_CONFIG_JSON, TokenizerFiles};
 use crate::token_bytes::{Decoding, Spelling, TokenizerJson};
+use crate::word_ends::WordEnds;
 
 /// A tokenizer: text to token ids and back, what each token writes, which tokens are special,
 /// and the chat template and sampling defaults that stand beside it.
@@ -25,6 +26,7 @@ pub struct Tokenizer {
     bytes: Vec<u8>,
     ends: Vec<usize>,
     leading_spaces: usize,
+    word_ends: WordEnds,
     special_token_ids: Vec<u32>,
     bos_token_id: Option<u32>,
     eos_token_id: Option<u32>,
@@ -99,6 +101,7 @@ impl Tokenizer {
             bytes,
             ends,
             leading_spaces: decoding.leading_spaces,
+            word_ends: WordEnds::new(&json),
             special_token_ids,
             bos_token_id,
             eos_token_id,
@@ -122,6 +125,12 @@ impl Tokenizer {
                 message: error.to_string(),
             }),
         }
+    }
+
+    /// Whether a text is always encoded as its two parts are, one by one, where it is cut between these
+    /// two bytes. So where a word ends, of most byte-level tokenizers; false where that is not known.
+    pub fn encodes_apart(&self, before: u8, after: u8) -> bool {
+        self.word_ends.is_between(before, after)
     }
 
     /// The text of `token_ids`; bytes that are no UTF-8 become U+FFFD, ids that the tokenizer

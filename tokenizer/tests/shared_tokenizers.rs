@@ -78,6 +78,48 @@ fn bytes_of_any_encoded_text_are_the_texts() {
     }
 }
 
+/// A text that is cut where a word ends is encoded as its two parts are.
+#[test]
+fn texts_are_encoded_apart_where_words_end() {
+    let part = r#"([a-zA-Z0-9]{1,4}|[ '"’,.:;{}\[\]()<>|_/=+-]{1,3}|[éßΣ中文]|\u{301}|\u{338}|[\r\n\t ]{1,3}|(?s:.)){0,5}"#;
+    let texts = (part, "[a-zA-Z0-9]", r#"[\x00-\x7f]"#, part);
+    for loaded in loaded() {
+        let tokenizer = &loaded.tokenizer;
+        let is_word = loaded.name != "tokenizers/gemma2";
+        assert_eq!(
+            tokenizer.encodes_apart(b'a', b'"'),
+            is_word,
+            "{}",
+            loaded.name
+        );
+        TestRunner::new(ProptestConfig {
+            cases: 4000,
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })
+        .run(&texts, |(first, last, next, rest)| {
+            if tokenizer.encodes_apart(last.as_bytes()[0], next.as_bytes()[0]) {
+                let (before, after) = (first + &last, next + &rest);
+                let apart = [
+                    tokenizer.encode(&before, false).unwrap(),
+                    tokenizer.encode(&after, false).unwrap(),
+                ];
+                let together = tokenizer.encode(&(before.clone() + &after), false).unwrap();
+                prop_assert_eq!(
+                    together,
+                    apart.concat(),
+                    "{}: {:?} {:?}",
+                    loaded.name,
+                    before,
+                    after
+                );
+            }
+            Ok(())
+        })
+        .unwrap();
+    }
+}
+
 /// Every single token writes what the library decodes it to, wherever that is text.
 #[test]
 fn every_token_writes_what_the_library_decodes() {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crossbeam_channel::Sender;
-use protocol::{RequestError, RequestErrorCode, SamplingParams};
+use protocol::{RequestError, SamplingParams};
 use structured_output::{CancelFlag, CompileError, MatcherError, RenewError};
 
 use super::aside::Aside;
@@ -385,53 +385,5 @@ impl<'a> Compiler<'a> {
             (Duty::Answer | Duty::Begin, false) => Err(JobError::Elsewhere(Duty::Compile)),
             (Duty::Compile, false) | (Duty::Apart, _) => Ok(request.renew(cancel)?),
         }
-    }
-}
-
-/// What the request's caller is told. A limit of the grammar is the caller's fault whenever it is met; all
-/// else that goes wrong after the request was let in is not.
-pub(super) fn refusal(
-    params: &SamplingParams,
-    purpose: &Purpose,
-    error: &JobError,
-) -> RequestError {
-    let kind = params
-        .structured_outputs
-        .as_ref()
-        .map_or("", |structured_outputs| {
-            structured_outputs.constraint.kind()
-        });
-    let is_limit = matches!(
-        error,
-        JobError::Grammar(CompileGrammarError::Matcher(
-            // Beyond memory of its own, so no other grammar is the cause.
-            MatcherError::StepsExhausted { .. }
-                | MatcherError::ItemsExhausted { .. }
-                | MatcherError::StatesExhausted { .. }
-        ))
-    );
-    let code = match purpose {
-        Purpose::Aside(request) if !is_limit && request.num_answer_tokens > 0 => {
-            RequestErrorCode::InternalError
-        }
-        _ => RequestErrorCode::GrammarRefused,
-    };
-    // A text that was begun is told where it stood.
-    let place = match purpose {
-        Purpose::Aside(request) if request.num_answer_tokens > 0 => {
-            let num_tokens = request.num_answer_tokens;
-            let tokens = if num_tokens == 1 { "token" } else { "tokens" };
-            format!(", after {num_tokens} {tokens} of the answer")
-        }
-        _ => String::new(),
-    };
-    let hint = match is_limit {
-        true => ": make the constraint simpler",
-        false => "",
-    };
-    RequestError {
-        code,
-        message: format!("structured_outputs.{kind}: {error}{place}{hint}"),
-        retryable: false,
     }
 }

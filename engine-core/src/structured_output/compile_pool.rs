@@ -9,10 +9,11 @@ use protocol::{RequestError, RequestErrorCode};
 use structured_output::CompileError;
 
 use super::backend::{CompileGrammarError, StructuredOutputBackend};
-use super::compile_job::{CompileJob, CompiledGrammar, Compiler, JobError, Purpose, refusal};
+use super::compile_job::{CompileJob, CompiledGrammar, Compiler, JobError, Purpose};
 use super::compile_lanes::{CompileLanes, SendError};
 use super::grammar_bin::GrammarBin;
 use super::priority::lower_priority;
+use super::refusal::refusal;
 use super::same_constraints::{Entered, First, Places, SameConstraints};
 use super::turn::{Duty, Turn};
 use super::verdict::Verdict;
@@ -134,7 +135,7 @@ impl CompilePool {
         RequestError {
             code: RequestErrorCode::QueueOverflow,
             message: format!(
-                "{num_queued} requests wait for their grammars already, those whose grammar was begun among \
+                "structured_outputs: {num_queued} requests wait for their grammars already, those whose grammar was begun among \
                  them: no more are taken beyond max_num_queued_grammars, which is {}",
                 self.max_queued
             ),

@@ -19,10 +19,12 @@ mod mask;
 mod min_tokens;
 mod priority;
 mod reasoning;
+mod refusal;
 mod request;
 mod same_constraints;
 #[cfg(test)]
 pub(crate) mod testing;
+mod text_encoder;
 mod turn;
 mod verdict;
 mod waiting_jobs;

@@ -93,6 +93,30 @@ fn conversations_go_through_the_template() {
     assert_eq!(error.parameter.as_deref(), Some("continue_final_message"));
 }
 
+/// A template that runs too long is the fault of the tools where it wouldn't without them.
+#[test]
+fn far_too_many_tools_are_named() {
+    let chat = |num_tools: usize, num_messages: usize| {
+        let message = serde_json::json!({"role": "user", "content": "h"});
+        Prompt::Chat(ChatPrompt {
+            messages: vec![message; num_messages],
+            tools: Some(vec![serde_json::json!({}); num_tools]),
+            chat_template: Some(
+                "{% for tool in tools or [] %}[]{% endfor %}{% for m in messages %}.{% endfor %}"
+                    .to_owned(),
+            ),
+            add_generation_prompt: true,
+            ..ChatPrompt::default()
+        })
+    };
+    let error = refused(request(chat(300_000, 1)));
+    assert_eq!(error.parameter.as_deref(), Some("tools"), "{error}");
+    assert!(error.message.contains("300000 tools"), "{error}");
+    let error = refused(request(chat(1, 300_000)));
+    assert_ne!(error.parameter.as_deref(), Some("tools"), "{error}");
+    assert!(processor().process_inputs(request(chat(1, 1))).is_ok());
+}
+
 #[test]
 fn lengths_name_both_numbers() {
     assert!(refused(request("")).message.contains("empty"));

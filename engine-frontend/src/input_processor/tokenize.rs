@@ -139,29 +139,53 @@ impl InputProcessor {
         chat: &ChatPrompt,
         add_generation_prompt: bool,
     ) -> Result<String, ValidationError> {
+        let parameter = match &chat.chat_template {
+            Some(_) => "chat_template",
+            None => "messages",
+        };
+        let rendered = self.render_with(chat, chat.tools.as_deref(), add_generation_prompt);
+        rendered.map_err(|error| match (error, chat.tools.as_deref()) {
+            // Without them it would be a prompt.
+            (error @ ChatTemplateError::LimitExceeded { .. }, Some(tools))
+                if !tools.is_empty()
+                    && self.render_with(chat, None, add_generation_prompt).is_ok() =>
+            {
+                let message = format!("tools: {error} with {} tools: send fewer", tools.len());
+                ValidationError::about("tools", message)
+            }
+            (error, _) => {
+                let message = error.to_string();
+                match error {
+                    ChatTemplateError::InvalidMessage { field, .. } => {
+                        ValidationError::about(field, message)
+                    }
+                    _ => ValidationError::about(parameter, message),
+                }
+            }
+        })
+    }
+
+    fn render_with(
+        &self,
+        chat: &ChatPrompt,
+        tools: Option<&[Value]>,
+        add_generation_prompt: bool,
+    ) -> Result<String, ChatTemplateError> {
         let request = ChatTemplateRequest {
             messages: &chat.messages,
-            tools: chat.tools.as_deref(),
+            tools,
             documents: chat.documents.as_deref(),
             add_generation_prompt,
             chat_template_kwargs: Some(&chat.chat_template_kwargs),
             now: None,
         };
-        let (rendered, parameter) = match &chat.chat_template {
+        match &chat.chat_template {
             Some(source) => {
-                let template = self.tokenizer.chat_templates().compile(source);
-                (template.and_then(|t| t.render(&request)), "chat_template")
+                let template = self.tokenizer.chat_templates().compile(source)?;
+                template.render(&request)
             }
-            None => (self.tokenizer.apply_chat_template(&request), "messages"),
-        };
-        rendered.map_err(|error| ValidationError {
-            message: error.to_string(),
-            parameter: Some(match error {
-                ChatTemplateError::InvalidMessage { field, .. } => field,
-                _ => parameter.to_owned(),
-            }),
-            value: None,
-        })
+            None => self.tokenizer.apply_chat_template(&request),
+        }
     }
 
     pub(super) fn encode(

@@ -145,7 +145,7 @@ fn length(len: usize) -> u32 {
 pub struct StructuredEnds {
     /// With a whole text.
     pub num_completed: u64,
-    /// At a limit, with a text that isn't whole.
+    /// At a limit or by a stop string, with a text that isn't whole.
     pub num_truncated: u64,
 }
 
@@ -155,8 +155,7 @@ impl StructuredEnds {
         match (is_complete, finish_reason) {
             (_, FinishReason::Abort | FinishReason::Error) | (None, _) => {}
             (Some(true), _) => self.num_completed += 1,
-            (Some(false), FinishReason::Length) => self.num_truncated += 1,
-            (Some(false), _) => {}
+            (Some(false), _) => self.num_truncated += 1,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The API's error body.
 
+use protocol::{RequestError, RequestErrorCode};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{GenerateError, ValidationError};
@@ -87,7 +88,7 @@ impl ServingError {
             Self::Generate(error) => {
                 let param = match error {
                     GenerateError::Validation(error) => error.parameter.clone(),
-                    GenerateError::Request(error) => field_of(&error.message),
+                    GenerateError::Request(error) => field_of(error),
                     GenerateError::EngineDead(_) => None,
                 };
                 ErrorResponse::new(error.status_code(), message, param)
@@ -96,16 +97,21 @@ impl ServingError {
     }
 }
 
-/// The field that a message of the core's begins with, where it is one of the API's.
-fn field_of(message: &str) -> Option<String> {
+/// The field that a message of the core's begins with, where it is one of the API's. A queue that is full
+/// for a field's sake begins with that one, whatever its caller calls it, and a colon.
+fn field_of(error: &RequestError) -> Option<String> {
     const FIELDS: [&str; 4] = ["request_id", "max_tokens", "priority", "stop_token_ids"];
+    let message = &error.message;
+    if error.code == RequestErrorCode::QueueOverflow {
+        let (field, _) = message.split_once(": ")?;
+        return (!field.contains(' ')).then(|| field.to_owned());
+    }
     let first = message.split([' ', ':']).next()?;
     FIELDS.contains(&first).then(|| first.to_owned())
 }
 
 #[cfg(test)]
 mod tests {
-    use protocol::{RequestError, RequestErrorCode};
     use serde_json::json;
 
     use super::*;
@@ -128,6 +134,19 @@ mod tests {
         };
         let body = ServingError::from(GenerateError::Request(error)).to_response();
         assert_eq!(body.error.param.as_deref(), Some("stop_token_ids"));
+        for (message, param) in [
+            ("response_format: 8 requests wait", Some("response_format")),
+            ("8 requests wait: no more are taken", None),
+        ] {
+            let error = RequestError {
+                code: RequestErrorCode::QueueOverflow,
+                message: message.to_owned(),
+                retryable: true,
+            };
+            let body = ServingError::from(GenerateError::Request(error)).to_response();
+            assert_eq!(body.error.code, 503);
+            assert_eq!(body.error.param.as_deref(), param);
+        }
         let error = ServingError::ModelNotFound {
             model: "x".to_owned(),
             served: vec!["a".to_owned(), "b".to_owned()],

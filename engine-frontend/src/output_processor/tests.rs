@@ -3,6 +3,7 @@ use protocol::{LogprobsLists, RequestOutputKind, StopReason};
 use super::*;
 use crate::detokenizer::ThinkingSplit;
 use crate::input_processor::CallersFields;
+use crate::openai::ServingError;
 use crate::test_support::{EOS, THINK_END, THINK_START, ids, output, tokenizer};
 
 struct Fixture {
@@ -359,6 +360,29 @@ async fn a_refused_grammar_is_the_fault_of_its_field() {
     assert_eq!(fixture.queue.get().await, Err(error));
 }
 
+/// Where others' grammars fill the queue, the caller is told which field makes the request wait there.
+#[tokio::test]
+async fn a_full_queue_of_grammars_names_the_field() {
+    let mut fixture = Fixture::with_inputs("", kind(RequestOutputKind::Delta), |inputs| {
+        inputs.callers_fields = Some(guided_json());
+    });
+    fixture.feed(EngineCoreOutput {
+        error: Some(RequestError {
+            code: RequestErrorCode::QueueOverflow,
+            message: "structured_outputs: 8 requests wait".to_owned(),
+            retryable: true,
+        }),
+        ..output("r", "", Some(FinishReason::Error))
+    });
+    let error = fixture.queue.admitted().await.unwrap_err();
+    assert_eq!(error.to_string(), "guided_json: 8 requests wait");
+    let body = ServingError::from(error).to_response().error;
+    assert_eq!(
+        (body.code, body.param.as_deref()),
+        (503, Some("guided_json"))
+    );
+}
+
 #[test]
 fn a_request_with_nans_counts_once() {
     let mut fixture = Fixture::new(kind(RequestOutputKind::Delta));
@@ -458,11 +482,7 @@ fn the_core_says_whether_a_constrained_answer_is_whole() {
     let mut fixture = Fixture::new(stop());
     fixture.feed(said("a\nb", true, None));
     assert_eq!(whole(&fixture), Some(false));
-    assert_eq!(
-        ends(&fixture),
-        (0, 0),
-        "its caller cut it off, and no limit"
-    );
+    assert_eq!(ends(&fixture), (0, 1), "its caller cut it off");
     // A text may be whole in the midst of what comes at once: what follows is forced, or a draft.
     for (complete_after, is_whole) in [(vec![2, 3], true), (vec![1, 3], false)] {
         let mut fixture = Fixture::new(stop());

@@ -10,6 +10,9 @@
 //! out: after some time the next may come while it goes on. It stays suspect until it has brought an
 //! output, and if the core dies again, the time is doubled. So also a killer that takes its time is alone
 //! in the core at last.
+//!
+//! Halves of earlier deaths that have yet to come are one from then on, since the core has died without them:
+//! others wait for all of these together no longer than for one.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -206,6 +209,11 @@ impl InFlight {
         for entry in self.requests.values_mut() {
             // Once let in, for ever: the next core may be the one after the next.
             entry.request.is_replay |= std::mem::take(&mut entry.sent);
+        }
+        // Halves of earlier deaths come as one: their times don't add up.
+        let earlier: Vec<String> = self.groups.drain(..).flatten().collect();
+        if !earlier.is_empty() {
+            self.groups.push_back(earlier);
         }
         let mut failed = Vec::new();
         if let [only] = suspects.as_slice()

@@ -6,7 +6,7 @@
 //! a folder: the same library encodes, and the same text means the same ids.
 
 mod merges;
-mod pre_tokenizer;
+pub(crate) mod pre_tokenizer;
 mod vocabulary;
 
 use std::borrow::Cow;

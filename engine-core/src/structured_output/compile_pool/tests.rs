@@ -8,7 +8,8 @@ use structured_output::MatcherError;
 
 use super::super::aside::{Aside, Question};
 use super::super::backend::CompileGrammarError;
-use super::super::compile_job::{JobError, refusal};
+use super::super::compile_job::JobError;
+use super::super::refusal::refusal;
 use super::super::request::StructuredOutputRequest;
 use super::super::testing::{EOS, OddBackend, job, job_of};
 use super::*;

@@ -294,7 +294,7 @@ impl Values {
             ),
             (
                 "truncated",
-                "Constrained requests cut off at a limit.",
+                "Constrained requests cut off at a limit or by a stop string.",
                 stats.num_truncated,
             ),
         ] {

@@ -199,6 +199,37 @@ fn a_slow_half_keeps_nobody_out_for_long() {
     assert_eq!(in_flight.core_died(true).suspects, ["a", "b", "c", "new"]);
 }
 
+/// A killer among many who are slow to answer: the halves of all the deaths until it is found keep others
+/// out for no longer than one half does.
+#[test]
+fn the_waits_of_several_deaths_do_not_add_up() {
+    let names: Vec<String> = (0..64).map(|index| format!("r{index:02}")).collect();
+    let mut in_flight = with(&names.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut now = Instant::now();
+    let mut deaths = 1;
+    let mut died = in_flight.core_died(true);
+    while died.failed.is_empty() {
+        let sent = in_flight.next_to_send(now);
+        assert!(sent.iter().any(|request| request.request_id == "r00"));
+        now += Duration::from_millis(500);
+        deaths += 1;
+        died = in_flight.core_died(true);
+    }
+    assert_eq!(died.failed, ["r00"]);
+    assert!(deaths <= 8, "{deaths} deaths");
+    in_flight.add(request("new"), false);
+    let found = now;
+    while !in_flight.is_open() {
+        in_flight.next_to_send(now);
+        now += Duration::from_millis(100);
+    }
+    let waited = now - found;
+    assert!(
+        waited <= FIRST_PATIENCE + Duration::from_millis(200),
+        "{waited:?}"
+    );
+}
+
 /// A core that dies of one request some time after that came, while others wait for long without being to
 /// blame, and new ones come: it alone fails, the deaths are few, and new ones wait for seconds.
 #[test]
