@@ -19,7 +19,8 @@ use crate::lock::lock;
 /// that is twice as long two, and so on. A further one is begun where others leave it a place.
 const MAX_LONG: usize = 64;
 
-/// After so many turns of others one more is begun: those that are may be hostile.
+/// After so many turns of others one more is begun: those that are may be hostile. It is by turns the newest and
+/// one of the others, so that who comes after a crowd doesn't wait for all of it.
 const TURNS_PER_LONG: u32 = 32;
 
 /// How much work a long text may be whose first turn is taken where short ones are begun, since those wait
@@ -49,6 +50,7 @@ struct State {
     long: Arc<()>,
     /// Turns since the last one was begun.
     num_turns: u32,
+    is_turn_of_newest: bool,
     is_turn_of_long: bool,
     is_closed: bool,
 }
@@ -220,19 +222,19 @@ impl State {
         let job = match duty {
             Duty::Answer => self.answer.next(),
             Duty::Begin => {
-                let next = |long: &mut Queue| long.lightest_within(MAX_WEIGHT_BESIDE_SHORT);
-                self.begin.next().or_else(|| self.begin_long(next))
+                let short = self.begin.next();
+                short.or_else(|| self.begin_long(Some(MAX_WEIGHT_BESIDE_SHORT)))
             }
             // Every other turn, where there are such; and others are begun where there is nothing to go on
             // with.
             Duty::Compile => {
                 self.is_turn_of_long = !self.is_turn_of_long;
                 let is_turn_of_long = self.is_turn_of_long;
-                let long = is_turn_of_long.then(|| self.begin_long(Queue::next));
+                let long = is_turn_of_long.then(|| self.begin_long(None));
                 long.flatten()
                     .or_else(|| self.compile.next())
                     .or_else(|| self.begin.next())
-                    .or_else(|| self.begin_long(Queue::next))
+                    .or_else(|| self.begin_long(None))
             }
             Duty::Apart => self.apart.next(),
         };
@@ -240,16 +242,21 @@ impl State {
         job
     }
 
-    /// A long text to begin with, unless enough of them are under way.
-    fn begin_long(
-        &mut self,
-        next: impl FnOnce(&mut Queue) -> Option<CompileJob>,
-    ) -> Option<CompileJob> {
+    /// A long text to begin with, unless enough of them are under way; of those that are no more work than a
+    /// weight, where there is one.
+    fn begin_long(&mut self, max_weight: Option<u32>) -> Option<CompileJob> {
         let num_long = Arc::strong_count(&self.long) - 1;
-        if num_long >= MAX_LONG && self.num_turns < TURNS_PER_LONG {
+        let is_full = num_long >= MAX_LONG;
+        if is_full && self.num_turns < TURNS_PER_LONG {
             return None;
         }
-        let mut job = next(&mut self.begin_long.new)?;
+        let long = &mut self.begin_long.new;
+        let mut job = match (is_full && self.is_turn_of_newest, max_weight) {
+            (true, max_weight) => long.newest_within(max_weight.unwrap_or(u32::MAX))?,
+            (false, Some(max_weight)) => long.lightest_within(max_weight)?,
+            (false, None) => long.next()?,
+        };
+        self.is_turn_of_newest = is_full && !self.is_turn_of_newest;
         self.num_turns = 0;
         if job.long_places.is_empty() {
             let num_places = 1 << job.weight_of_text().saturating_sub(1).min(MAX_LONG.ilog2());
@@ -293,6 +300,12 @@ impl Queue {
         let lightest = (0..self.jobs.len()).min_by_key(weight)?;
         let is_within = weight(&lightest)? <= max_weight;
         is_within.then(|| self.jobs.remove(lightest)).flatten()
+    }
+
+    /// The job that came last, if it has no more to do than such a weight.
+    fn newest_within(&mut self, max_weight: u32) -> Option<CompileJob> {
+        let is_within = self.jobs.back()?.weight() <= max_weight;
+        is_within.then(|| self.jobs.pop_back()).flatten()
     }
 
     /// The job with the least to do in its turn; or the one that came first, once such have had as much work

@@ -50,6 +50,24 @@ impl StructuredOutputRequest {
         Ok(mask)
     }
 
+    /// How many tokens of forced text can come, one after the other. Nothing changes. Stop tokens of the
+    /// request are text only where its mask has nothing else.
+    ///
+    /// # Errors
+    /// A limit of the grammar.
+    pub(super) fn validate_forced(
+        &mut self,
+        token_ids: &[u32],
+        tokens_left: u32,
+    ) -> Result<usize, MatcherError> {
+        let num_allowed = self.validate_tokens(token_ids, tokens_left)?;
+        let is_stop = |token_id| self.not_in_thinking.contains(token_id);
+        match token_ids.iter().any(is_stop) {
+            true => Ok(num_allowed.min(self.grammar.validate_tokens(token_ids)?)),
+            false => Ok(num_allowed),
+        }
+    }
+
     /// How many tokens of a draft can be accepted, one after the other. Nothing changes.
     ///
     /// # Errors

@@ -92,7 +92,7 @@ impl ForcedTokens {
         let Some((context, mut forced)) = encoder.encode_after(all_token_ids, &text) else {
             return Ok(Vec::new());
         };
-        let num_allowed = request.validate_tokens(&forced, tokens_left)?;
+        let num_allowed = request.validate_forced(&forced, tokens_left)?;
         let is_last_settled = num_allowed == forced.len()
             && match request.mask_after(&forced, tokens_left)? {
                 Some(mask) => encoder.is_settled(&context, &text, &forced, &mask),

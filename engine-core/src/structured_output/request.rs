@@ -49,7 +49,7 @@ pub struct StructuredOutputRequest {
     /// whole when the last token is taken needs no stop token after it.
     min_tokens: MinTokens,
     /// What never comes in thinking: what ends a text, but for tokens that close thinking.
-    not_in_thinking: Arc<[u32]>,
+    pub(super) not_in_thinking: Arc<[u32]>,
     /// Whether the last token was taken back since too few were left to complete the text.
     pub(super) has_overshot: bool,
     pub(super) was_led_to_end: bool,

@@ -221,3 +221,30 @@ fn the_requests_own_stop_tokens_cut_no_text_off() {
     }
     assert!(num_answered > 12, "{num_answered}");
 }
+
+/// Forced text too leaves the request's own stop tokens out where others write it.
+#[test]
+fn the_requests_own_stop_tokens_are_no_forced_text() {
+    let mut engine = Engine::new(&Setup {
+        jump_forward: JumpForward::Text,
+        ..Setup::default()
+    });
+    let text = "The weather in Lisbon is fine";
+    let stop: Vec<u32> = (0..engine.tokenizer.vocab_size() as u32)
+        .filter(|&id| engine.tokenizer.token_bytes(id).starts_with(b" "))
+        .filter(|&id| engine.tokenizer.token_bytes(id).len() > 1)
+        .collect();
+    let mut params = seeded(1, 60);
+    params.stop_token_ids = stop.clone();
+    let request = engine.request("a", "Say it", choice(&[text]), params);
+    let answer = engine.run(&[request]).remove("a").unwrap();
+    assert_eq!(answer.complete, Some(true));
+    let stops = |id: &u32| stop.contains(id);
+    let text_tokens: Vec<u32> = answer
+        .token_ids
+        .iter()
+        .copied()
+        .filter(|id| !stops(id))
+        .collect();
+    assert_eq!(engine.tokenizer.decode(&text_tokens, true), text);
+}

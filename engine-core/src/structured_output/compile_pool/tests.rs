@@ -264,6 +264,38 @@ fn few_long_texts_are_under_way_at_a_time() {
     assert_eq!(num_turns + 2, 32);
 }
 
+/// Where a crowd has all places, who comes after it is not begun after all of it.
+#[test]
+fn long_texts_after_a_crowd_are_begun_before_its_last() {
+    let (lanes, send) = lanes_with_texts();
+    let begin = Turn::first(Duty::Begin);
+    for number in 0..100 {
+        send(&lanes, &format!("hostile {number}"), 40, begin);
+    }
+    let mut begun: Vec<CompileJob> = (0..32)
+        .map(|_| lanes.try_next_job(Duty::Begin).unwrap())
+        .collect();
+    send(&lanes, "good", 40, begin);
+    let mut order = Vec::new();
+    for number in 0..200 {
+        let turn = Turn::first(Duty::Apart);
+        send(&lanes, &format!("apart {number}"), 1, turn);
+        assert!(lanes.try_next_job(Duty::Apart).is_some());
+        if let Some(job) = lanes.try_next_job(Duty::Begin) {
+            order.push(job.request_id.clone());
+            begun.push(job);
+        }
+    }
+    let expected = [
+        "hostile 32",
+        "good",
+        "hostile 33",
+        "hostile 99",
+        "hostile 34",
+    ];
+    assert_eq!(order[..5], expected.map(RequestId::from));
+}
+
 /// One of 300 KiB has the room of eight of 40.
 #[test]
 fn the_shorter_long_texts_are_the_more_are_under_way() {
