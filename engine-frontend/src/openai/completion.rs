@@ -123,6 +123,11 @@ impl CompletionRequest {
         if self.common.max_tokens == Some(0) && !self.echo {
             return Err(wrong_max_tokens("max_tokens", "0"));
         }
+        if self.echo_only() && self.common.constraint.is_some() {
+            let message = "max_tokens is 0, so that there is no answer to constrain: leave the \
+                           constraint out, or ask for 1 token at least";
+            return Err(ValidationError::field("max_tokens", 0, message));
+        }
         Ok(())
     }
 

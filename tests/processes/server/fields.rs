@@ -471,6 +471,12 @@ fn streams_have_what_whole_answers_have() {
     }
     // The prompt alone.
     echo["max_tokens"] = json!(0);
+    let mut constrained = echo.clone();
+    constrained["structured_outputs"] = json!({"regex": "a"});
+    assert_eq!(
+        server.post(COMPLETIONS, &constrained).error()["param"],
+        "max_tokens"
+    );
     echo["n"] = json!(2);
     echo["temperature"] = json!(1);
     echo["stream_options"] = json!({"include_usage": true});
