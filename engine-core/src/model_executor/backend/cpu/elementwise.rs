@@ -146,6 +146,43 @@ dispatch! {
     ) = largest_of_panels_body
 }
 
+/// Copies `rows` rows of `width` values past the caches, but for what isn't whole lines.
+#[inline(always)]
+unsafe fn stream_rows_body<S: Simd>(
+    from: *const f32,
+    from_stride: usize,
+    rows: usize,
+    width: usize,
+    to: *mut f32,
+    to_stride: usize,
+) {
+    // SAFETY: all accesses lie within what the caller vouches for; what is streamed is aligned.
+    unsafe {
+        for row in 0..rows {
+            let (from, to) = (from.add(row * from_stride), to.add(row * to_stride));
+            let first = to.align_offset(LANES * size_of::<f32>()).min(width);
+            std::ptr::copy_nonoverlapping(from, to, first);
+            let mut at = first;
+            while at + LANES <= width {
+                S::stream(to.add(at), S::load(from.add(at)));
+                at += LANES;
+            }
+            std::ptr::copy_nonoverlapping(from.add(at), to.add(at), width - at);
+        }
+        S::end_streaming();
+    }
+}
+
+dispatch! {
+    /// Copies rows that nobody reads soon; see `stream_rows_body`.
+    ///
+    /// # Safety
+    /// `from` and `to` must be valid for `width` values of each row at their strides, and not overlap.
+    pub(crate) unsafe fn stream_rows(
+        from: *const f32, from_stride: usize, rows: usize, width: usize, to: *mut f32, to_stride: usize,
+    ) = stream_rows_body
+}
+
 /// `bound * tanh(x / bound)`, with `tanh(y) = 2 / (1 + exp(-2 * y)) - 1`.
 #[inline(always)]
 unsafe fn capped<S: Simd>(x: S::V, bound: f32) -> S::V {

@@ -60,6 +60,8 @@ mod tiles_x86;
 mod weight_cache;
 mod wide;
 mod wide_multiply;
+#[cfg(target_arch = "x86_64")]
+mod wide_products_x86;
 mod wide_rows;
 #[cfg(target_arch = "x86_64")]
 mod wide_tiles;

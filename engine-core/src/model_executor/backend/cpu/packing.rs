@@ -22,10 +22,27 @@ pub(crate) fn pack_panels<T: Element>(
     panel_len: usize,
     fill: &(dyn Fn(usize, &mut [T]) + Sync),
 ) -> Result<Buffer<T>, ModelError> {
+    pack_panels_and_headers(pool, parts, panel_len, 0, &|panel, elements, _| {
+        fill(panel, elements);
+    })
+}
+
+/// Writes a panel and its header.
+type Fill<'a, T> = dyn Fn(usize, &mut [T], &mut [T]) + Sync + 'a;
+
+/// The same with a header of `header_len` elements for each panel, `fill(panel, elements, header)`; all
+/// headers follow all panels.
+pub(crate) fn pack_panels_and_headers<T: Element>(
+    pool: &ComputePool,
+    parts: &[StoredTensor<'_>],
+    panel_len: usize,
+    header_len: usize,
+    fill: &Fill<'_, T>,
+) -> Result<Buffer<T>, ModelError> {
     let rows: usize = parts.iter().map(StoredTensor::rows).sum();
     let bytes: usize = parts.iter().map(StoredTensor::num_bytes).sum();
     let num_panels = rows.div_ceil(PANEL_WIDTH);
-    let mut panels = Buffer::zeroed("weights", num_panels * panel_len)?;
+    let mut panels = Buffer::zeroed("weights", num_panels * (panel_len + header_len))?;
     let panel_bytes = (bytes / num_panels.max(1)).max(1);
     let panels_at_a_time = (BYTES_AT_A_TIME / panel_bytes).max(1);
     let advise = |first: usize, advice: Advice| {
@@ -43,11 +60,17 @@ pub(crate) fn pack_panels<T: Element>(
         let count = (num_panels - first).min(panels_at_a_time);
         pool.run(count, &|tile, _| {
             let panel = first + tile;
-            // SAFETY: each panel belongs to one tile.
-            let to = unsafe {
-                std::slice::from_raw_parts_mut(to.ptr(panel * panel_len, panel_len), panel_len)
+            let header = num_panels * panel_len + panel * header_len;
+            // SAFETY: each panel and its header belong to one tile, and no two overlap.
+            let (elements, header) = unsafe {
+                let elements = to.ptr(panel * panel_len, panel_len);
+                let header = to.ptr(header, header_len);
+                (
+                    std::slice::from_raw_parts_mut(elements, panel_len),
+                    std::slice::from_raw_parts_mut(header, header_len),
+                )
             };
-            fill(panel, to);
+            fill(panel, elements, header);
         })?;
         advise(first, Advice::DontNeed);
     }

@@ -9,7 +9,7 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use super::buffer::SharedMut;
-use super::elementwise::{act_and_mul_panels, largest_of_panels};
+use super::elementwise::{act_and_mul_panels, largest_of_panels, stream_rows};
 use super::experts::ExpertRows;
 use super::simd::{LANES, Simd, SimdLevel};
 use crate::model_executor::LOGITS_PER_MAXIMUM;
@@ -207,7 +207,14 @@ pub(crate) fn multiply<K: PanelKernel>(
     out: &mut [f32],
     out_stride: usize,
 ) -> Result<(), ModelError> {
-    multiply_tiles(kernel, pool, x, out, out_stride, &|_, _, _| {})
+    x.check(kernel.depth());
+    let num_panels = kernel.out_features().div_ceil(PANEL_WIDTH);
+    let tiling = Tiling::of(kernel, num_panels, pool.num_threads(), x.count);
+    let to = SharedMut::new(out);
+    pool.run(tiling.num_tiles(), &|tile, _| {
+        multiply_tile(kernel, tiling, tile, x, 0..x.count, to, out_stride);
+    })?;
+    Ok(())
 }
 
 /// The same, and while they are in the caches the largest of the results of each panel, `[rows,
@@ -221,52 +228,84 @@ pub(crate) fn multiply_with_maxima<K: PanelKernel>(
     out_stride: usize,
     maxima: SharedMut<'_, f32>,
 ) -> Result<(), ModelError> {
-    let num_panels = kernel.out_features().div_ceil(PANEL_WIDTH);
-    multiply_tiles(kernel, pool, x, out, out_stride, &|to, rows, panels| {
-        let whole = panels.start..panels.end.min(kernel.out_features() / PANEL_WIDTH);
-        for row in rows {
-            let start = row * out_stride;
-            // SAFETY: these results and their maxima are this tile's alone, and were just written. `ptr`
-            // checks the bounds.
-            unsafe {
-                let first = whole.start * PANEL_WIDTH;
-                let results = to.ptr(start + first, whole.len() * PANEL_WIDTH);
-                let to_maxima = maxima.ptr(row * num_panels + whole.start, whole.len());
-                largest_of_panels(level, results, whole.len(), to_maxima);
-                if whole.end < panels.end {
-                    let first = whole.end * PANEL_WIDTH;
-                    let cols = kernel.out_features() - first;
-                    let results = std::slice::from_raw_parts(to.ptr(start + first, cols), cols);
-                    *maxima.ptr(row * num_panels + whole.end, 1) = largest_or_nan(results);
-                }
-            }
-        }
-    })
-}
-
-/// What is done with the results of a tile: all of them, its rows and its panels.
-type AfterTile<'a> = dyn Fn(SharedMut<'_, f32>, Range<usize>, Range<usize>) + Sync + 'a;
-
-/// The product, with something done after each tile.
-fn multiply_tiles<K: PanelKernel>(
-    kernel: &K,
-    pool: &ComputePool,
-    x: &Rows<'_, K::Input>,
-    out: &mut [f32],
-    out_stride: usize,
-    after: &AfterTile<'_>,
-) -> Result<(), ModelError> {
     x.check(kernel.depth());
     let num_panels = kernel.out_features().div_ceil(PANEL_WIDTH);
     let tiling = Tiling::of(kernel, num_panels, pool.num_threads(), x.count);
+    let streams = size_of_val(out) >= STREAMED_BYTES;
     let to = SharedMut::new(out);
     pool.run(tiling.num_tiles(), &|tile, _| {
-        multiply_tile(kernel, tiling, tile, x, 0..x.count, to, out_stride);
         let (rows, panels) = tiling.tile(tile, x.count);
-        after(to, rows, panels);
+        let whole = panels.start..panels.end.min(kernel.out_features() / PANEL_WIDTH);
+        let first_col = panels.start * PANEL_WIDTH;
+        let cols = kernel.out_features().min(panels.end * PANEL_WIDTH) - first_col;
+        // `results` are those of a row in this tile.
+        let note_maxima = |row: usize, results: *const f32| {
+            // SAFETY: these maxima are this tile's alone, and `ptr` checks the bounds; the results are
+            // `cols` values that were just written.
+            unsafe {
+                let to_maxima = maxima.ptr(row * num_panels + whole.start, whole.len());
+                largest_of_panels(level, results, whole.len(), to_maxima);
+                if whole.end < panels.end {
+                    let before = whole.len() * PANEL_WIDTH;
+                    let rest = std::slice::from_raw_parts(results.add(before), cols - before);
+                    *maxima.ptr(row * num_panels + whole.end, 1) = largest_or_nan(rest);
+                }
+            }
+        };
+        if streams && rows.len() <= GATHERED_ROWS && panels.len() <= PANEL_BLOCK {
+            let mut results = MaybeUninit::<Gathered>::uninit();
+            let results = results.as_mut_ptr().cast::<f32>();
+            // SAFETY: `x` holds the rows, the matrix the panels and their biases, `results` the tile's
+            // results, which are written before they are read; `cols` values of each row of `out` belong
+            // to this tile and lie within it, as `ptr` checks of all.
+            unsafe {
+                for (index, panel) in panels.clone().enumerate() {
+                    let part = Part {
+                        rows: rows.len(),
+                        first: 0,
+                        depth: kernel.depth(),
+                        x: x.data.as_ptr().add(rows.start * x.stride),
+                        x_stride: x.stride,
+                        init: kernel.bias()[panel * PANEL_WIDTH..].as_ptr(),
+                        init_stride: 0,
+                        c: results.add(index * PANEL_WIDTH),
+                        c_stride: GATHERED_STRIDE,
+                    };
+                    let cols = (cols - index * PANEL_WIDTH).min(PANEL_WIDTH);
+                    multiply_panel(kernel, panel, cols, part);
+                }
+                for (index, row) in rows.clone().enumerate() {
+                    note_maxima(row, results.add(index * GATHERED_STRIDE));
+                }
+                let len = (rows.len() - 1) * out_stride + cols;
+                let to = to.ptr(rows.start * out_stride + first_col, len);
+                let stride = GATHERED_STRIDE;
+                stream_rows(level, results, stride, rows.len(), cols, to, out_stride);
+            }
+            return;
+        }
+        multiply_tile(kernel, tiling, tile, x, 0..x.count, to, out_stride);
+        for row in rows {
+            // SAFETY: these results are this tile's alone. `ptr` checks the bounds.
+            note_maxima(row, unsafe { to.ptr(row * out_stride + first_col, cols) });
+        }
     })?;
     Ok(())
 }
+
+/// Bytes of results from which on they are written past the caches: they would not stay in them, and each
+/// line would be read from memory before it is written.
+const STREAMED_BYTES: usize = if cfg!(test) { 4 << 10 } else { 1 << 20 };
+
+/// Most rows of a tile whose results are gathered before that: lines of each row one after the other.
+const GATHERED_ROWS: usize = 32;
+
+/// From a row of what is gathered to the next.
+const GATHERED_STRIDE: usize = PANEL_BLOCK * PANEL_WIDTH;
+
+/// Results of a tile.
+#[repr(C, align(64))]
+struct Gathered([[f32; GATHERED_STRIDE]; GATHERED_ROWS]);
 
 /// The largest of some values; NaN where one of them is.
 fn largest_or_nan(values: &[f32]) -> f32 {

@@ -8,7 +8,11 @@
 use super::simd::Simd;
 
 /// Bytes ahead of the only block of rows.
-const DISTANCE: usize = 4096;
+///
+/// Within the page of 4 KiB that is read: the processor's own prefetching goes by pages, and what is asked
+/// for in another one disturbs it (one core of a machine with AMX read 19 to 20 GB/s with 1 to 3 KiB, 16.5
+/// with 4 or 8, 16.4 where nothing was asked for).
+pub(super) const DISTANCE: usize = 2048;
 
 /// Blocks of rows that still wait for memory.
 const MOST_BLOCKS: usize = 6;
@@ -99,7 +103,7 @@ impl Prefetch {
     #[inline(always)]
     pub(crate) unsafe fn step<S: Simd>(&mut self, step: *const u8, step_bytes: usize) {
         // One block asks near ahead for what it needs next; none asks where there are too many.
-        if step_bytes > 512 && self.is_even && (2..=MOST_BLOCKS).contains(&self.every) {
+        if step_bytes >= 512 && self.is_even && (2..=MOST_BLOCKS).contains(&self.every) {
             for line in share(step_bytes.div_ceil(64), self.index, self.every) {
                 // SAFETY: a prefetch may lie anywhere; the caller vouches for the level.
                 unsafe { S::prefetch_far(step.wrapping_add(self.bytes + line * 64)) };

@@ -24,6 +24,23 @@ pub(crate) trait Simd {
     unsafe fn load(from: *const f32) -> Self::V;
     /// 16 values to `to`, of any alignment.
     unsafe fn store(to: *mut f32, v: Self::V);
+    /// 16 values to `to`, which is aligned to 64, past the caches where the level can do that: other threads
+    /// see them after [`Self::end_streaming`].
+    #[inline(always)]
+    unsafe fn stream(to: *mut f32, v: Self::V)
+    where
+        Self: Sized,
+    {
+        // SAFETY: the caller vouches for the level and the values.
+        unsafe { Self::store(to, v) }
+    }
+    /// Ends what [`Self::stream`] began.
+    #[inline(always)]
+    unsafe fn end_streaming()
+    where
+        Self: Sized,
+    {
+    }
     /// 16 signed bytes from `from`, widened.
     unsafe fn load_i8(from: *const i8) -> Self::V;
     /// 32 bfloat16 from `from`, alternating: those at even and those at odd places.

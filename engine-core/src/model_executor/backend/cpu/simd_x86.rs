@@ -33,6 +33,14 @@ impl Simd for Avx512 {
         unsafe { _mm512_storeu_ps(to, v) }
     }
     #[inline(always)]
+    unsafe fn stream(to: *mut f32, v: Self::V) {
+        unsafe { _mm512_stream_ps(to, v) }
+    }
+    #[inline(always)]
+    unsafe fn end_streaming() {
+        unsafe { _mm_sfence() }
+    }
+    #[inline(always)]
     unsafe fn load_i8(from: *const i8) -> Self::V {
         unsafe { _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(from.cast()))) }
     }

@@ -1,16 +1,19 @@
 //! Matrices quantized while loading, in wide groups of 256 along the depth.
 //!
-//! A panel is 32 outputs wide and as deep as the matrix in groups, of which the last may be cut. A group
-//! is its 32 scales (half precision), its factors where the format has any, and the values of up to 4
-//! units of 64: four consecutive ones of each output at a time, as one instruction multiplies them and
-//! as a row of a tile holds them. With 8 bits they are signed bytes. With 4 bits a byte holds a value of
-//! the first half of 32 and, in its upper bits, the one 16 further on, 8 more than they are; a byte of
-//! factors holds those of a unit's two parts of 32.
+//! A panel is 32 outputs wide and as deep as the matrix in groups, of which the last may be cut. It holds
+//! the values of a group's up to 4 units of 64: four consecutive ones of each output at a time, as one
+//! instruction multiplies them and as a row of a tile holds them. With 8 bits they are signed bytes, of a
+//! unit first those of 16 outputs and then those of the others: a tile is 1,024 bytes one after the other,
+//! and none crosses a page. With 4 bits a byte holds a value of the first half of 32 and, in its upper
+//! bits, the one 16 further on, 8 more than they are.
+//!
+//! After all panels come their headers. That of a group is its 32 scales (half precision) and its factors
+//! where the format has any; a byte of factors holds those of a unit's two parts of 32.
 
 use half::f16;
 
 use super::buffer::Buffer;
-use super::packing::{for_each_row_of_panel, pack_panels, padded_bias};
+use super::packing::{for_each_row_of_panel, pack_panels_and_headers, padded_bias};
 use super::panels::PANEL_WIDTH;
 use super::simd::LANES;
 use crate::model_executor::compute_pool::ComputePool;
@@ -30,15 +33,18 @@ pub(super) const SCALES: usize = 2 * PANEL_WIDTH;
 /// Bytes that one instruction multiplies: 4 values of 16 outputs.
 pub(super) const STEP: usize = 4 * LANES;
 
+/// Bytes of 16 outputs in a unit of 8 bits.
+pub(super) const TILE: usize = UNIT * LANES;
+
 /// A format's layout in a panel.
 pub(crate) trait WideLayout: Send + Sync + 'static {
     const FORMAT: WideFormat;
-    /// Bytes before the values: a multiple of 64.
+    /// Bytes of a group's scales and factors: a multiple of 64.
     const HEADER: usize;
     /// Bytes of a unit, a multiple of 64.
     const UNIT_BYTES: usize;
-    /// Bytes of a whole group.
-    const GROUP_BYTES: usize = Self::HEADER + UNITS * Self::UNIT_BYTES;
+    /// Bytes of a whole group's values.
+    const GROUP_BYTES: usize = UNITS * Self::UNIT_BYTES;
 }
 
 /// 8 bits per value.
@@ -57,26 +63,33 @@ impl WideLayout for Wide4 {
     const UNIT_BYTES: usize = UNIT * PANEL_WIDTH / 2;
 }
 
-/// Where value `k` of column `col` stands in a group, and by how many bits it is shifted.
+/// Where value `k` of column `col` stands among a group's, and by how many bits it is shifted.
 fn place<L: WideLayout>(k: usize, col: usize) -> (usize, u32) {
-    let (row, shift) = match L::FORMAT {
-        WideFormat::Wide8 => (k / 4, 0),
-        // Of 32 values the first 16 take the lower halves of four rows.
-        WideFormat::Wide4 => (k / 32 * 4 + k % 16 / 4, 4 * (k as u32 / 16 % 2)),
-    };
-    (L::HEADER + (row * PANEL_WIDTH + col) * 4 + k % 4, shift)
+    match L::FORMAT {
+        WideFormat::Wide8 => {
+            let tile = k / UNIT * 2 + col / LANES;
+            let four = k % UNIT / 4 * LANES + col % LANES;
+            (tile * TILE + four * 4 + k % 4, 0)
+        }
+        WideFormat::Wide4 => {
+            // Of 32 values the first 16 take the lower halves of four rows.
+            let row = k / 32 * 4 + k % 16 / 4;
+            let shift = 4 * (k as u32 / 16 % 2);
+            ((row * PANEL_WIDTH + col) * 4 + k % 4, shift)
+        }
+    }
 }
 
-/// Where the factor of value `k` of column `col` stands in a group, and by how many bits it is shifted.
+/// Where the factor of value `k` of column `col` stands in a group's header, and by how many bits it is shifted.
 fn factor_place(k: usize, col: usize) -> (usize, u32) {
     let part = k / FACTOR_GROUP;
     (SCALES + part / 2 * PANEL_WIDTH + col, 4 * (part as u32 % 2))
 }
 
-/// Writes a group to zeros that are as many units as it has here.
-fn write_group<L: WideLayout>(group: &WideGroup, col: usize, to: &mut [u8]) {
-    to[2 * col..][..2].copy_from_slice(&group.scale.to_bits().to_ne_bytes());
-    let len = (to.len() - L::HEADER) / L::UNIT_BYTES * UNIT;
+/// Writes a group to zeros that are as many units as it has here, and to its header.
+fn write_group<L: WideLayout>(group: &WideGroup, col: usize, to: &mut [u8], header: &mut [u8]) {
+    header[2 * col..][..2].copy_from_slice(&group.scale.to_bits().to_ne_bytes());
+    let len = to.len() / L::UNIT_BYTES * UNIT;
     for (k, value) in group.values.iter().enumerate().take(len) {
         let (at, shift) = place::<L>(k, col);
         match L::FORMAT {
@@ -87,7 +100,7 @@ fn write_group<L: WideLayout>(group: &WideGroup, col: usize, to: &mut [u8]) {
     if L::FORMAT == WideFormat::Wide4 {
         for k in (0..len).step_by(FACTOR_GROUP) {
             let (at, shift) = factor_place(k, col);
-            to[at] |= group.factors[k / FACTOR_GROUP] << shift;
+            header[at] |= group.factors[k / FACTOR_GROUP] << shift;
         }
     }
 }
@@ -102,19 +115,18 @@ pub(crate) struct WideMatrix<L: WideLayout> {
 }
 
 impl<L: WideLayout> WideMatrix<L> {
-    /// Bytes of a panel.
-    fn panel_len(in_features: usize) -> usize {
-        let (whole, rest) = (in_features / WIDE_GROUP, in_features % WIDE_GROUP);
-        let cut = match rest.div_ceil(UNIT) {
-            0 => 0,
-            units => L::HEADER + units * L::UNIT_BYTES,
-        };
-        whole * L::GROUP_BYTES + cut
+    /// Bytes of a panel and of its headers.
+    fn panel_len(in_features: usize) -> (usize, usize) {
+        (
+            in_features.div_ceil(UNIT) * L::UNIT_BYTES,
+            in_features.div_ceil(WIDE_GROUP) * L::HEADER,
+        )
     }
 
-    /// Bytes of the panels of such a matrix.
+    /// Bytes of the panels of such a matrix and of their headers.
     pub(crate) fn num_bytes(out_features: usize, in_features: usize) -> usize {
-        out_features.div_ceil(PANEL_WIDTH) * Self::panel_len(in_features)
+        let (values, headers) = Self::panel_len(in_features);
+        out_features.div_ceil(PANEL_WIDTH) * (values + headers)
     }
 
     /// Quantizes tensors `[n_i, in_features]`, stacked, to the panels of one matrix.
@@ -123,17 +135,20 @@ impl<L: WideLayout> WideMatrix<L> {
         in_features: usize,
         parts: &[StoredTensor<'_>],
     ) -> Result<Buffer<u8>, ModelError> {
-        let panel_len = Self::panel_len(in_features);
-        pack_panels(pool, parts, panel_len, &|panel, to: &mut [u8]| {
+        let (panel_len, header_len) = Self::panel_len(in_features);
+        let fill = |panel, to: &mut [u8], headers: &mut [u8]| {
             for_each_row_of_panel(parts, panel, |col, part, row| {
                 part.for_each_chunk_in_row(row, |index, values| {
                     let group = L::FORMAT.quantize(values);
-                    if let Some(to) = to.chunks_mut(L::GROUP_BYTES).nth(index) {
-                        write_group::<L>(&group, col, to);
+                    let to = to.chunks_mut(L::GROUP_BYTES).nth(index);
+                    let header = headers.chunks_mut(L::HEADER).nth(index);
+                    if let (Some(to), Some(header)) = (to, header) {
+                        write_group::<L>(&group, col, to, header);
                     }
                 });
             });
-        })
+        };
+        pack_panels_and_headers(pool, parts, panel_len, header_len, &fill)
     }
 
     /// A matrix of such panels.
@@ -178,17 +193,25 @@ impl<L: WideLayout> WideMatrix<L> {
 
     /// A panel from group `first` on.
     pub(super) fn groups(&self, panel: usize, first: usize) -> &[u8] {
-        let len = Self::panel_len(self.in_features);
+        let (len, _) = Self::panel_len(self.in_features);
         &self.panels[panel * len..][..len][first * L::GROUP_BYTES..]
+    }
+
+    /// Their headers.
+    pub(super) fn headers(&self, panel: usize, first: usize) -> &[u8] {
+        let (panel_len, len) = Self::panel_len(self.in_features);
+        let headers = &self.panels[self.out_features.div_ceil(PANEL_WIDTH) * panel_len..];
+        &headers[panel * len..][..len][first * L::HEADER..]
     }
 
     /// Writes row `feature` of the matrix, as a table of embeddings is read.
     pub(crate) fn read_row(&self, feature: usize, out: &mut [f32]) {
         let groups = self.groups(feature / PANEL_WIDTH, 0);
         let col = feature % PANEL_WIDTH;
-        let groups = groups.chunks(L::GROUP_BYTES);
-        for (out, group) in out.chunks_mut(WIDE_GROUP).zip(groups) {
-            let scale = f16::from_ne_bytes([group[2 * col], group[2 * col + 1]]).to_f32();
+        let headers = self.headers(feature / PANEL_WIDTH, 0);
+        let groups = groups.chunks(L::GROUP_BYTES).zip(headers.chunks(L::HEADER));
+        for (out, (group, header)) in out.chunks_mut(WIDE_GROUP).zip(groups) {
+            let scale = f16::from_ne_bytes([header[2 * col], header[2 * col + 1]]).to_f32();
             for (k, out) in out.iter_mut().enumerate() {
                 let (at, shift) = place::<L>(k, col);
                 let whole = match L::FORMAT {
@@ -196,7 +219,7 @@ impl<L: WideLayout> WideMatrix<L> {
                     WideFormat::Wide4 => {
                         let value = i32::from(group[at] >> shift & 15) - 8;
                         let (at, shift) = factor_place(k, col);
-                        value * i32::from(group[at] >> shift & 15)
+                        value * i32::from(header[at] >> shift & 15)
                     }
                 };
                 *out = scale * whole as f32;

@@ -5,7 +5,7 @@ use super::integer_product::{IntegerProduct, multiply_rows};
 use super::panels::{PANEL_WIDTH, PanelKernel, Part};
 use super::prefetch::{Prefetch, RowBlock};
 use super::simd::{LANES, SimdLevel};
-use super::wide::{SCALES, STEP, UNIT, Wide4, Wide8, WideLayout, WideMatrix};
+use super::wide::{SCALES, STEP, TILE, UNIT, Wide4, Wide8, WideLayout, WideMatrix};
 use super::wide_rows::{WideRowGroup, num_wide_groups};
 #[cfg(target_arch = "x86_64")]
 use super::wide_tiles;
@@ -67,19 +67,31 @@ impl<L: WideLayout> PanelKernel for WideKernel<'_, L> {
     }
     unsafe fn multiply(&self, panel: usize, col: usize, wide: bool, part: &Part<WideRowGroup>) {
         let groups = self.matrix.groups(panel, part.first).as_ptr();
+        let headers = self.matrix.headers(panel, part.first).as_ptr();
         #[cfg(target_arch = "x86_64")]
         if wide && self.goes_by_tiles(part.rows) {
             // SAFETY: the caller vouches for rows, results and groups; the level has tiles.
-            return unsafe { wide_tiles::multiply(self.matrix, groups, part) };
+            return unsafe { wide_tiles::multiply(self.matrix, groups, headers, part) };
         }
+        let product = VectorProduct {
+            matrix: self.matrix,
+            headers,
+        };
         // SAFETY: the caller vouches for rows, results, columns and groups.
-        unsafe { multiply_rows(self, self.level, groups, col, wide, part) }
+        unsafe { multiply_rows(&product, self.level, groups, col, wide, part) }
     }
+}
+
+/// The product with a part of a panel by vectors.
+struct VectorProduct<'a, L: WideLayout> {
+    matrix: &'a WideMatrix<L>,
+    /// Of the groups that are multiplied.
+    headers: *const u8,
 }
 
 /// Every element of `c` is one chain of multiply-adds in ascending groups, whatever `ROWS` and
 /// `VECS` are; the products inside a group are whole numbers and summed exactly.
-impl<L: WideLayout> IntegerProduct for WideKernel<'_, L> {
+impl<L: WideLayout> IntegerProduct for VectorProduct<'_, L> {
     type Input = WideRowGroup;
 
     const DEPTH_BYTES: usize = L::GROUP_BYTES;
@@ -104,19 +116,27 @@ impl<L: WideLayout> IntegerProduct for WideKernel<'_, L> {
             let mut totals = part.initial_sums::<S, ROWS, VECS>(row);
             for index in 0..part.depth {
                 let group = groups.add(index * L::GROUP_BYTES);
+                let header = self.headers.add(index * L::HEADER);
+                for line in (0..L::HEADER).step_by(64) {
+                    S::prefetch(header.wrapping_add(HEADERS_AHEAD * L::HEADER + line));
+                }
                 let x = |row: usize| x.add(row * part.x_stride + index);
                 let num_parts = self.matrix.units(part.first + index) * (UNIT / FACTOR_GROUP);
                 let sums = match L::FORMAT {
                     WideFormat::Wide8 => {
                         sums_of_8::<S, ROWS, VECS>(group, num_parts, col, &x, &mut prefetch)
                     }
-                    WideFormat::Wide4 => {
-                        sums_of_4::<S, ROWS, VECS>(group, num_parts, col, &x, &mut prefetch)
-                    }
+                    WideFormat::Wide4 => sums_of_4::<S, ROWS, VECS>(
+                        (group, header),
+                        num_parts,
+                        col,
+                        &x,
+                        &mut prefetch,
+                    ),
                 };
                 let mut scales = [S::splat(0.0); VECS];
                 for (vec, scale) in scales.iter_mut().enumerate() {
-                    *scale = S::load_f16(group.add(2 * (col + vec * LANES)).cast());
+                    *scale = S::load_f16(header.add(2 * (col + vec * LANES)).cast());
                 }
                 for (row, (totals, sums)) in totals.iter_mut().zip(sums).enumerate() {
                     let x_scale = S::splat((*x(row)).scale);
@@ -129,6 +149,9 @@ impl<L: WideLayout> IntegerProduct for WideKernel<'_, L> {
         }
     }
 }
+
+/// Groups ahead whose headers are asked for: they lie apart from the values.
+const HEADERS_AHEAD: usize = 2;
 
 /// The values of each row in a part of 32 of the depth.
 ///
@@ -172,17 +195,18 @@ unsafe fn sums_of_8<S: IntegerSimd, const ROWS: usize, const VECS: usize>(
         for (row, sums) in sums.iter_mut().enumerate() {
             *sums = [S::splat_sums(-S::SIGNED_MORE * (*x(row)).sum); VECS];
         }
-        let values = group.add(Wide8::HEADER + col * 4);
+        let values = group.add(col / LANES * TILE).cast::<i8>();
         for part in 0..num_parts {
             let share = Wide8::GROUP_BYTES / NUM_FACTORS;
             prefetch.step::<S>(group.add(part * share), share);
             let x = values_of_part::<ROWS>(part, x);
-            let values = values.add(part * ROWS_OF_PART * 2 * STEP).cast::<i8>();
+            // Two parts share the tiles of a unit.
+            let values = values.add(part / 2 * 2 * TILE + part % 2 * ROWS_OF_PART * STEP);
             for four in 0..ROWS_OF_PART {
-                let at = values.add(four * 2 * STEP);
+                let at = values.add(four * STEP);
                 let mut bytes = [S::load_signed(at); VECS];
                 for (vec, bytes) in bytes.iter_mut().enumerate().skip(1) {
-                    *bytes = S::load_signed(at.add(vec * STEP));
+                    *bytes = S::load_signed(at.add(vec * TILE));
                 }
                 for (sums, x) in sums.iter_mut().zip(x) {
                     let factors = S::splat_factors(x.add(4 * four));
@@ -210,7 +234,7 @@ unsafe fn sums_of_8<S: IntegerSimd, const ROWS: usize, const VECS: usize>(
 /// As [`sums_of_8`].
 #[inline(always)]
 unsafe fn sums_of_4<S: IntegerSimd, const ROWS: usize, const VECS: usize>(
-    group: *const u8,
+    (group, header): (*const u8, *const u8),
     num_parts: usize,
     col: usize,
     x: &impl Fn(usize) -> *const WideRowGroup,
@@ -219,11 +243,11 @@ unsafe fn sums_of_4<S: IntegerSimd, const ROWS: usize, const VECS: usize>(
     // SAFETY: the caller vouches for the level, the group and the rows.
     unsafe {
         let mut totals = [[S::splat(0.0); VECS]; ROWS];
-        let values = group.add(Wide4::HEADER + col * 4);
+        let values = group.add(col * 4);
         for unit in 0..num_parts / 2 {
             let [mut first, mut second] = [[S::splat(0.0); VECS]; 2];
             for (vec, both) in first.iter_mut().zip(&mut second).enumerate() {
-                let at = group.add(SCALES + unit * PANEL_WIDTH + col + vec * LANES);
+                let at = header.add(SCALES + unit * PANEL_WIDTH + col + vec * LANES);
                 (*both.0, *both.1) = S::load_nibbles_as_f32(at);
             }
             for (part, weights) in (2 * unit..).zip([first, second]) {

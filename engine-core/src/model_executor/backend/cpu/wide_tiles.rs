@@ -9,9 +9,9 @@ use std::mem::MaybeUninit;
 
 use super::panels::{PANEL_WIDTH, Part};
 use super::simd::LANES;
-use super::tile_products_x86::{ByteTiles, ScaledSums, multiply_bytes_deep};
 use super::tiles_x86::{TILE_ROWS, Tiles};
-use super::wide::{SCALES, STEP, UNIT, UNITS, WideLayout, WideMatrix};
+use super::wide::{SCALES, STEP, TILE, UNIT, UNITS, WideLayout, WideMatrix};
+use super::wide_products_x86::{ByteTiles, ScaledSums, multiply_bytes_asking, multiply_bytes_deep};
 use super::wide_rows::WideRowGroup;
 use crate::model_executor::wide_quantization::{FACTOR_GROUP, WIDE_GROUP, WideFormat};
 
@@ -30,6 +30,12 @@ const MOST_BLOCKS: usize = 8;
 /// Bytes of a unit as tiles read it.
 const UNIT_BYTES: usize = UNIT * PANEL_WIDTH;
 
+/// Bytes ahead of what is unpacked for few rows.
+const DISTANCE: usize = 1024;
+
+/// Groups ahead whose headers are asked for: they lie apart from the values.
+const HEADERS_AHEAD: usize = 2;
+
 /// A group's weights as tiles read them: signed, as with 8 bits.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
@@ -40,8 +46,13 @@ struct Unpacked([i8; WIDE_GROUP * PANEL_WIDTH]);
 #[repr(C, align(64))]
 struct Sums([[[i32; LANES]; MOST_ROWS]; 2]);
 
+/// Sums of a block so far.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Totals([[f32; PANEL_WIDTH]; MOST_ROWS]);
+
 /// The product for all rows of `part` and 32 columns; `groups` are those of a panel of `matrix` from the
-/// first of `part` on.
+/// first of `part` on, `headers` theirs.
 ///
 /// # Safety
 /// The processor must have tiles. `part` and `groups` must be valid as
@@ -50,8 +61,13 @@ struct Sums([[[i32; LANES]; MOST_ROWS]; 2]);
 pub(super) unsafe fn multiply<L: WideLayout>(
     matrix: &WideMatrix<L>,
     groups: *const u8,
+    headers: *const u8,
     part: &Part<WideRowGroup>,
 ) {
+    if part.rows <= MOST_ROWS {
+        // SAFETY: passed on to the caller.
+        return unsafe { multiply_few(matrix, groups, headers, part) };
+    }
     let (whole, rest) = (part.rows / MOST_ROWS, part.rows % MOST_ROWS);
     let num_blocks = part.rows.div_ceil(MOST_ROWS);
     let mut unpacked = [const { MaybeUninit::<Unpacked>::uninit() }; CHUNK];
@@ -63,13 +79,16 @@ pub(super) unsafe fn multiply<L: WideLayout>(
         for first in (0..part.depth).step_by(CHUNK) {
             let count = (part.depth - first).min(CHUNK);
             let from = groups.add(first * L::GROUP_BYTES);
+            let headers = headers.add(first * L::HEADER);
             let units = |index: usize| matrix.units(part.first + first + index);
             let (weights, weights_stride) = match L::FORMAT {
-                WideFormat::Wide8 => (from.add(L::HEADER).cast::<i8>(), L::GROUP_BYTES),
+                WideFormat::Wide8 => (from.cast::<i8>(), L::GROUP_BYTES),
                 WideFormat::Wide4 => {
                     for (index, to) in unpacked.iter_mut().enumerate().take(count) {
                         let from = from.add(index * L::GROUP_BYTES);
-                        unpack::<L>(from, units(index), to.as_mut_ptr().cast());
+                        let header = headers.add(index * L::HEADER);
+                        let to = to.as_mut_ptr().cast();
+                        unpack::<L, false>(from, header, units(index), to);
                     }
                     (unpacked.as_ptr().cast(), size_of::<Unpacked>())
                 }
@@ -106,8 +125,8 @@ pub(super) unsafe fn multiply<L: WideLayout>(
                 };
                 let scaled = ScaledSums {
                     sums: sums.as_ptr().cast(),
-                    scales: from.cast(),
-                    scales_stride: L::GROUP_BYTES,
+                    scales: headers.cast(),
+                    scales_stride: L::HEADER,
                     x_scale: &raw const (*x).scale,
                     x_stride: part.x_stride * size_of::<WideRowGroup>(),
                     x_group: size_of::<WideRowGroup>(),
@@ -136,6 +155,82 @@ pub(super) unsafe fn multiply<L: WideLayout>(
     }
 }
 
+/// The same for one block of rows: what takes longest is the memory, so values are asked for while others
+/// are read, in the order in which they lie and little ahead, and sums stay in the first cache.
+///
+/// # Safety
+/// As [`multiply`], with at most 32 rows.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
+unsafe fn multiply_few<L: WideLayout>(
+    matrix: &WideMatrix<L>,
+    groups: *const u8,
+    headers: *const u8,
+    part: &Part<WideRowGroup>,
+) {
+    let mut unpacked = MaybeUninit::<Unpacked>::uninit();
+    let mut sums = MaybeUninit::<Sums>::uninit();
+    let mut totals = MaybeUninit::<Totals>::uninit();
+    let totals = totals.as_mut_ptr().cast::<f32>();
+    // SAFETY: the caller vouches for the processor, the rows and the groups; what is unpacked, sums and
+    // totals are written before they are read. What is asked for ahead may lie anywhere.
+    unsafe {
+        if part.rows == 0 || part.depth == 0 {
+            return copy_init(part);
+        }
+        let shapes = Tiles::of_rows(part.rows);
+        for index in 0..part.depth {
+            let (first, last) = (index == 0, index + 1 == part.depth);
+            let group = groups.add(index * L::GROUP_BYTES);
+            let header = headers.add(index * L::HEADER);
+            for line in (0..L::HEADER).step_by(64) {
+                let ahead = header.wrapping_add(HEADERS_AHEAD * L::HEADER + line);
+                _mm_prefetch::<_MM_HINT_T0>(ahead.cast());
+            }
+            let units = matrix.units(part.first + index);
+            let x = part.x.add(index);
+            let mut tiles = ByteTiles {
+                x: (&raw const (*x).values).cast(),
+                x_stride: part.x_stride * size_of::<WideRowGroup>(),
+                weights: group.cast(),
+                steps: units,
+                sums: sums.as_mut_ptr().cast(),
+                ahead: group,
+                ahead_lines: 0,
+            };
+            match L::FORMAT {
+                WideFormat::Wide8 => multiply_bytes_asking(&shapes, part.rows, &tiles),
+                WideFormat::Wide4 => {
+                    unpack::<L, true>(group, header, units, unpacked.as_mut_ptr().cast());
+                    tiles.weights = unpacked.as_ptr().cast();
+                    multiply_bytes_deep(&shapes, part.rows, &tiles);
+                }
+            }
+            let (init, init_stride) = match first {
+                true => (part.init, part.init_stride),
+                false => (totals.cast_const(), PANEL_WIDTH),
+            };
+            let (c, c_stride) = match last {
+                true => (part.c, part.c_stride),
+                false => (totals, PANEL_WIDTH),
+            };
+            let scaled = ScaledSums {
+                sums: sums.as_ptr().cast(),
+                scales: header.cast(),
+                scales_stride: L::HEADER,
+                x_scale: &raw const (*x).scale,
+                x_stride: part.x_stride * size_of::<WideRowGroup>(),
+                x_group: size_of::<WideRowGroup>(),
+                init,
+                init_stride: init_stride * size_of::<f32>(),
+                c,
+                c_stride: c_stride * size_of::<f32>(),
+                rows: part.rows,
+            };
+            scaled.add::<1>();
+        }
+    }
+}
+
 /// `c = init`: sums over nothing.
 ///
 /// # Safety
@@ -150,14 +245,20 @@ unsafe fn copy_init(part: &Part<WideRowGroup>) {
     }
 }
 
-/// Writes a group's values times their factors as signed bytes.
+/// Writes a group's values times their factors as signed bytes, in the order of 8 bits. With `ASKS` it asks
+/// for those that follow.
 ///
 /// # Safety
 /// The processor must have AVX-512. `group` must be a group of `units` units of layout `L`, which has 4
-/// bits; `to` must be valid for writing as many.
+/// bits, and `header` its header; `to` must be valid for writing as many.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
-unsafe fn unpack<L: WideLayout>(group: *const u8, units: usize, to: *mut i8) {
+unsafe fn unpack<L: WideLayout, const ASKS: bool>(
+    group: *const u8,
+    header: *const u8,
+    units: usize,
+    to: *mut i8,
+) {
     /// Bytes of half a part with a factor of its own, of all columns.
     const HALF: usize = FACTOR_GROUP / 2 * PANEL_WIDTH;
     /// By what the values of 16 columns are multiplied, four bytes of each being two 16-bit lanes, and 8
@@ -175,24 +276,28 @@ unsafe fn unpack<L: WideLayout>(group: *const u8, units: usize, to: *mut i8) {
         let mask = _mm512_set1_epi8(15);
         for unit in 0..units {
             for vec in 0..2 {
-                let at = group.add(SCALES + unit * PANEL_WIDTH + vec * LANES);
+                let at = header.add(SCALES + unit * PANEL_WIDTH + vec * LANES);
                 let words = _mm512_cvtepu8_epi32(_mm_loadu_si128(at.cast()));
                 let factors = [_mm512_and_si512(words, mask), _mm512_srli_epi32::<4>(words)];
                 for (half, factors) in factors.into_iter().enumerate() {
                     let (by, zero) = spread(factors);
                     let part = 2 * unit + half;
-                    let from = group.add(L::HEADER + part * HALF + vec * STEP);
-                    let to = to.add(part * 2 * HALF + vec * STEP);
+                    let from = group.add(part * HALF + vec * STEP);
+                    let to = to.add((2 * unit + vec) * TILE + half * TILE / 2);
                     for step in 0..HALF / (2 * STEP) {
+                        if ASKS {
+                            let ahead = from.wrapping_add(step * 2 * STEP + DISTANCE);
+                            _mm_prefetch::<_MM_HINT_T0>(ahead.cast());
+                        }
                         let bytes = _mm512_loadu_si512(from.add(step * 2 * STEP).cast());
                         let upper = _mm512_srli_epi16::<4>(bytes);
-                        let to = to.add(step * 2 * STEP);
+                        let to = to.add(step * STEP);
                         for (half, bytes) in [bytes, upper].into_iter().enumerate() {
                             // At most 15 * 15 for each byte of a lane, so that nothing runs into the
                             // upper one.
                             let bytes = _mm512_and_si512(bytes, mask);
                             let bytes = _mm512_sub_epi8(_mm512_mullo_epi16(bytes, by), zero);
-                            _mm512_store_si512(to.add(half * HALF).cast(), bytes);
+                            _mm512_store_si512(to.add(half * TILE / 4).cast(), bytes);
                         }
                     }
                 }

@@ -19,7 +19,7 @@ use crate::model_executor::mapped::open_plain_file;
 
 /// To be raised with every change of what is written: the panels' layout, the choice of scales, what a
 /// fingerprint is, this file's form. A test compares a checksum of packed weights to remind of it.
-pub(super) const VERSION: u64 = 3;
+pub(super) const VERSION: u64 = 4;
 
 /// How a file begins and ends.
 const MARK: &[u8; 16] = b"formwork weights";
