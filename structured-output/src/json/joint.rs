@@ -33,7 +33,7 @@ use crate::lexical::{Fuel, Lexicon, OutOfFuel};
 const FEW_LANGUAGES: usize = 3;
 
 /// More ways than this are not written out.
-const MAX_WAYS: usize = 1_200;
+const MAX_WAYS: usize = 900;
 
 /// A formula is told apart by so many members within each other.
 const MAX_MEMBERS: usize = 3;
