@@ -200,8 +200,8 @@ fn random_lines(random: &mut random_lark::Random) -> String {
         0 => format!("(({value}{values}{end}){pairs};?){lines}"),
         1 => format!("({key}{keys}{sign}{value}{values}{end}|{value}{values}{end}){pairs}"),
         2 => format!("({key}{keys}|{value}{values}){pairs}"),
-        3 => format!("(({key}{keys}({sign}?{value}{values}){lines}{end}){pairs};?){lines}"),
-        4 => format!("({sign}?{key}{keys}( {key}{keys}|{value}{values}){lines}{end}){pairs}"),
+        3 => format!("(({key}{keys}([{sign}]?{value}{values}){lines}{end}){pairs};?){lines}"),
+        4 => format!("([{sign}]?{key}{keys}( {key}{keys}|{value}{values}){lines}{end}){pairs}"),
         _ => format!("(({key}{keys}{sign}){optional}{value}{values}{end}){pairs}"),
     }
 }
