@@ -82,7 +82,7 @@ const CASES: [(&str, &[&str]); 9] = [
 ];
 
 /// Lines of keys and values, which may be cut anywhere, up to a count.
-const LINES: [(&str, &[&str]); 2] = [
+const LINES: [(&str, &[&str]); 6] = [
     (
         "start: (pair \",\"? \" \"?)~1..12\npair: KEY \"=\" VAL | VAL\nKEY: /\\w{1,16}/\nVAL: /[^,\\n]{1,40}/",
         &[
@@ -101,6 +101,39 @@ const LINES: [(&str, &[&str]); 2] = [
             "key: value\nother",
             "a\nb\nc\nd\ne\nf\ng\nh\ni\nj\nk\nl\nm\nn\no\np\nq\nr\ns\nt",
         ],
+    ),
+    // Words of two kinds, of which one has two characters at least.
+    (
+        "start: (T1 | T3)~1..20\nT1: /\\w{1,12}/\nT3: /[^\\n]{2,30}/",
+        &[
+            "",
+            "h",
+            "hello",
+            "some words, and more of them: é (1)",
+            "*-*-*-*-*-",
+        ],
+    ),
+    // Counts within counts within counts.
+    (
+        "start: (pair (\" \" pair)~0..3 \",\"?)~1..3\npair: KEY (\"=\"? VAL)~0..3\nKEY: /\\w{1,16}/\n\
+         VAL: /[^,\\n]{1,40}/",
+        &[
+            "",
+            "a",
+            "aa*b(xx (*( faaaxf",
+            "some words=and,more",
+            "a,b c,d e",
+        ],
+    ),
+    (
+        "start: (\"- \"? pair (\" \" pair)~0..3 \",\"?)~3 pair\npair: KEY (\"=\"? VAL)~0..3\n\
+         KEY: /\\w{1,16}/\nVAL: /[^,\\n]{1,40}/",
+        &["", "- aa*b(xx (*( faaaxf", "some words=and,- more of"],
+    ),
+    (
+        "start: (pair (\" \" pair)~0..3 \"\\n\"?)~1..5\npair: KEY \"=\" VAL | VAL\nKEY: /\\w{1,16}/\n\
+         VAL: /[^,\\n]{1,40}/",
+        &["", "aff )  \n(xff*b)", "some words=and more\nof a b c d"],
     ),
 ];
 
@@ -163,9 +196,12 @@ fn random_lines(random: &mut random_lark::Random) -> String {
         format!("{{{least},{}}}", least + 1 + random.below(most))
     };
     let (keys, values, pairs, lines) = (range(16), range(40), range(12), range(4));
-    match random.below(4) {
+    match random.below(7) {
         0 => format!("(({value}{values}{end}){pairs};?){lines}"),
         1 => format!("({key}{keys}{sign}{value}{values}{end}|{value}{values}{end}){pairs}"),
+        2 => format!("({key}{keys}|{value}{values}){pairs}"),
+        3 => format!("(({key}{keys}([{sign}]?{value}{values}){lines}{end}){pairs};?){lines}"),
+        4 => format!("([{sign}]?{key}{keys}( {key}{keys}|{value}{values}){lines}{end}){pairs}"),
         _ => format!("(({key}{keys}{sign}){optional}{value}{values}{end}){pairs}"),
     }
 }

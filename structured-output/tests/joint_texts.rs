@@ -126,3 +126,131 @@ fn texts_of_which_several_schemas_speak_are_served() {
         }
     }
 }
+
+/// Where the values of which several schemas speak are.
+const PAYLOADS: [fn(Value) -> Value; 4] = [
+    |text| text,
+    |text| json!({"type": "array", "items": text}),
+    |text| json!({"type": "object", "properties": {"v": text}, "required": ["v"]}),
+    |text| json!({"properties": {"list": {"items": {"properties": {"v": text}}}}}),
+];
+
+/// A text within them.
+const PLACES: [[&str; 2]; 4] = [
+    ["", ""],
+    ["[\"1.2.3.4\",", "]"],
+    ["{\"v\":", "}"],
+    ["{\"list\":[{\"v\":\"1.2.3.4\"},{\"v\":", "}]}"],
+];
+
+/// Tags of a few kinds, and a value of each. Some have values in common with the next one.
+fn tags(number: usize, at: usize) -> (Value, String) {
+    let schema = match number {
+        0 => json!({"const": at}),
+        1 => json!({"minimum": 10 * at, "exclusiveMaximum": 10 * at + 10, "type": "integer"}),
+        2 => json!({"enum": [format!("t{at}"), format!("t{}", at + 1), at]}),
+        3 => json!({"type": "string", "pattern": format!("^t{at}:")}),
+        4 => json!({"const": [at]}),
+        5 => json!({"type": "object", "properties": {"of": {"const": at}}, "required": ["of"]}),
+        _ => match at {
+            0 => json!({"type": "null"}),
+            1 => json!({"type": "boolean"}),
+            2 => json!({"type": "array"}),
+            3 => json!({"type": "number"}),
+            _ => json!({"const": format!("t{at}")}),
+        },
+    };
+    let tag = match number {
+        0 | 2 => at.to_string(),
+        1 => (10 * at + 3).to_string(),
+        3 => format!("\"t{at}:\""),
+        4 => format!("[{at}]"),
+        5 => format!("{{\"of\":{at}}}"),
+        _ => match at {
+            0 => "null".to_owned(),
+            1 => "true".to_owned(),
+            2 => "[]".to_owned(),
+            3 => "1".to_owned(),
+            _ => format!("\"t{at}\""),
+        },
+    };
+    (schema, tag)
+}
+
+/// Tags of any kind, behind values at any depth.
+#[test]
+fn tags_of_any_kind_come_behind_values_at_any_depth() {
+    let formats = [
+        "ipv4",
+        "date-time",
+        "time",
+        "date",
+        "uri",
+        "uuid",
+        "ipv6",
+        "hostname",
+        "duration",
+        "email",
+    ];
+    let texts = ["1.2.3.4", "2024-02-29", "a:b", "a.b", "::1"];
+    // By format, which of the texts are such.
+    let holds = |format: &str, text: &str| match format {
+        "ipv4" => text == "1.2.3.4",
+        "date" => text == "2024-02-29",
+        "uri" => ["a:b"].contains(&text),
+        "ipv6" => text == "::1",
+        "hostname" => ["1.2.3.4", "2024-02-29", "a.b"].contains(&text),
+        _ => false,
+    };
+    for ((payload, [before, after]), number) in PAYLOADS
+        .iter()
+        .zip(PLACES)
+        .flat_map(|place| (0..7).map(move |number| (place, number)))
+    {
+        for combination in ["anyOf", "oneOf", "if"] {
+            let branches = formats.iter().enumerate().map(|(at, format)| {
+                let value = payload(json!({"type": "string", "format": format}));
+                let tag = tags(number, at).0;
+                match combination {
+                    "if" => json!({
+                        "if": {"properties": {"type": tag}},
+                        "then": {"properties": {"value": value}},
+                    }),
+                    _ => json!({"properties": {"value": value, "type": tag}}),
+                }
+            });
+            let branches: Vec<Value> = branches.collect();
+            let combination = if combination == "if" {
+                "allOf"
+            } else {
+                combination
+            };
+            let schema =
+                json!({"type": "object", "required": ["value", "type"], combination: branches});
+            let options = JsonSchemaOptions {
+                property_order: PropertyOrder::Any,
+                ..JsonSchemaOptions::default()
+            };
+            let grammar = byte_vocabulary::compiler(CompilerOptions::default())
+                .compile_json_schema(&schema.to_string(), &options)
+                .unwrap();
+            let in_all = |text: &str, format: &str| {
+                // The other texts beside it are IPv4's.
+                holds(format, text) && (before.len() < 7 || holds(format, "1.2.3.4"))
+            };
+            for text in texts {
+                for (at, format) in formats.iter().enumerate().step_by(3) {
+                    let text_of = |text: &str| {
+                        let tag = tags(number, at).1;
+                        format!(r#"{{"value":{before}"{text}"{after},"type":{tag}}}"#)
+                    };
+                    assert_eq!(
+                        takes(&grammar, &text_of(text)),
+                        in_all(text, format),
+                        "{schema} {text}"
+                    );
+                }
+            }
+        }
+    }
+}

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::TokenAutomaton;
 use super::memo::{Exits, LexemeMask, Part, Parts};
 use crate::index::{Others, TokenizerIndex, Trie};
-use crate::lexical::{ByteSet, ExprId, Fuel, MANY_MARKS, NO_MARK, OutOfFuel};
+use crate::lexical::{ByteSet, ExprId, Fuel, Lasting, MANY_MARKS, NO_MARK, OutOfFuel};
 use crate::mask::beside::resting_state;
 use crate::mask::walk::{Exit, Labelled, Visitor, walk};
 use crate::mask::{MAX_SPARSE, Mask, clear_bits, set_bits};
@@ -26,6 +26,9 @@ const MANY_BYTES: usize = 20;
 
 /// A state that so many ASCII characters last in, and all others, is one of text.
 const MOST_BYTES: usize = 80;
+
+/// Few tokens have so many characters.
+const MOST_CHARS: u32 = 16;
 
 /// Up to so many exits are kept as nodes; more are worth to be grouped by what they go on with.
 const FEW_EXITS: usize = 48;
@@ -107,8 +110,7 @@ impl TokenAutomaton {
             if let Some(mask) = self.part_of_characters(expr, fuel)? {
                 return Ok(mask);
             }
-            let lasting = self.machine.lexicon.lasting(expr, fuel)?;
-            if lasting.others != Others::Some && lasting.bytes.len() >= MOST_BYTES {
+            if self.is_text(expr, fuel)? {
                 // Little of the trie of bytes has to be walked.
                 found = Some(self.fine_part(expr, fuel)?);
             }
@@ -129,6 +131,17 @@ impl TokenAutomaton {
             None => self.fine_part(expr, fuel)?,
         };
         Ok(self.masks.insert_part(expr, mask))
+    }
+
+    /// Whether a state goes on with nearly any characters, as many as a token has.
+    fn is_text(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<bool, OutOfFuel> {
+        let is_most = |of: &Lasting| of.others != Others::Some && of.bytes.len() >= MOST_BYTES;
+        let lasting = self.machine.lexicon.lasting(expr, fuel)?;
+        if is_most(&lasting) {
+            return Ok(true);
+        }
+        let enduring = self.machine.lexicon.enduring(expr, fuel)?;
+        Ok(is_most(&enduring.over) && enduring.num_chars >= MOST_CHARS)
     }
 
     /// By a coarse trie and that of the tokens that it leaves out; `None` where no alphabet fits.

@@ -32,7 +32,15 @@ impl Programs {
             return Ok(known.clone());
         }
         let formulas = self.arrays.get(array.0).clone();
-        let outcomes = self.outcomes(lexicon, &formulas, Event::Item, fuel)?;
+        let has_unique = formulas.iter().any(|&id| self.logic.facts(id).has_unique);
+        let joint = match has_unique {
+            true => None,
+            false => self.joint_outcomes(lexicon, &formulas, Event::Item, None, fuel)?,
+        };
+        let outcomes = match joint {
+            Some(joint) => joint,
+            None => self.outcomes(lexicon, &formulas, Event::Item, fuel)?,
+        };
         let mut found: Vec<(Box<[FormulaId]>, Vec<NodeId>)> = Vec::new();
         let mut index: HashMap<Box<[FormulaId]>, usize> = HashMap::new();
         for outcome in outcomes.iter() {

@@ -187,17 +187,16 @@ impl Programs {
         }
     }
 
-    /// The closing bracket, if a goal is met with it.
+    /// The closing bracket, if a goal is met with it: with the marks of all that are.
     fn close(&self, lexicon: &mut Lexicon, bracket: &[u8], rest: &[FormulaId]) -> ExprId {
-        let mut goals = (0..rest.len()).filter(|&goal| self.logic.facts(rest[goal]).closes);
-        // Goals are disjoint: at most one is met.
-        match goals.next() {
-            Some(goal) => {
-                let bracket = lexicon.literal(bracket);
-                lexicon.marked(bracket, close_mark(goal))
-            }
-            None => EMPTY,
+        let goals = (0..rest.len()).filter(|&goal| self.logic.facts(rest[goal]).closes);
+        let marks: Vec<ExprId> = goals.map(|goal| lexicon.mark(close_mark(goal))).collect();
+        if marks.is_empty() {
+            return EMPTY;
         }
+        let bracket = lexicon.literal(bracket);
+        let marks = lexicon.or(&marks);
+        lexicon.concat(bracket, marks)
     }
 
     /// A value's first lexeme; an opening bracket takes the white space after it along.

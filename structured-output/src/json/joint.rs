@@ -1,41 +1,42 @@
-//! Strings of which several schemas say different things, before it is known which of these count.
+//! Values of which several schemas say different things, before it is known which of these count.
 //!
 //! With `anyOf` of objects that have a `value` and a `type`, and a text that begins with the value, what
-//! the value may be is one language for each branch. To tell these apart before what follows
+//! the value may be is one node for each branch. To tell these apart before what follows
 //! (see `ways`) is to make the intersection of each set of them with the complements of the others,
-//! and to find out which have strings. That is not needed: the formula is a union of ways, each a
-//! language and what remains under it. These may overlap. Each language is an alternative of the
-//! lexeme with a mark of its own, and where the string ends with several marks, what remains is the
-//! union of what remains under each. So a mask is put together from those of the single languages,
-//! which other grammars may know already, and no product of them is ever looked at; but for the strings
+//! and to find out which have values. That is not needed: the formula is a union of ways, each a
+//! node and what remains under it. These may overlap where they are strings, arrays or objects. Each
+//! language of strings is an alternative of the lexeme with a mark of its own, of arrays and objects a formula
+//! is kept for each; and where the value ends with several marks, what remains is the union of what
+//! remains under each (see `several`). So a mask is put together from those of the single languages,
+//! which other grammars may know already, and no product of them is ever looked at; but for the texts
 //! that are read.
 //!
 //! The union is found by writing the formula out, as far as that makes hardly more ways than there are
 //! conditions. Where it makes more, as with `if` and `then` or `oneOf`, it is first told apart by the
-//! assertions about a member that comes later and which no two of them can meet: those about a constant.
+//! value of a member that comes later (see `telling`), if need be by that of a second one in each case.
 
 use std::sync::Arc;
 
 use hashbrown::HashMap;
 
 use super::derive::Event;
-use super::formula::{FALSE, Formula, FormulaId, MAX_DEPTH, TRUE};
-use super::frame::Frame;
-use super::mark::goal_of;
-use super::node::{Kinds, Node, NodeId};
+use super::formula::{FALSE, Formula, FormulaId, TRUE};
+use super::node::{Kinds, Node, NodeId, OPERANDS_PER_STEP};
 use super::object::ObjectAt;
 use super::programs::Programs;
 use super::relation::Relation;
-use super::shape::Spellings;
+use super::shape::{NONE, Spellings};
 use super::ways::Outcome;
-use crate::held::allocated;
-use crate::lexical::{ExprId, Fuel, Lexicon, OutOfFuel};
+use crate::lexical::{Fuel, Lexicon, OutOfFuel};
 
 /// Fewer languages than this are told apart.
 const FEW_LANGUAGES: usize = 3;
 
 /// More ways than this are not written out.
-const MAX_WAYS: usize = 600;
+const MAX_WAYS: usize = 900;
+
+/// A formula is told apart by so many members within each other.
+const MAX_MEMBERS: usize = 3;
 
 /// A language of the next value, as conditions that it is to meet, and what remains of the formula.
 #[derive(Clone)]
@@ -44,59 +45,104 @@ struct Way {
     rest: FormulaId,
 }
 
+/// The ways of some formulas: by conditions, what remains of each formula.
+#[derive(Default)]
+struct Union {
+    found: Vec<(Vec<NodeId>, Vec<Vec<FormulaId>>)>,
+    index: HashMap<Vec<NodeId>, usize>,
+}
+
+impl Union {
+    fn add(&mut self, way: Way, goal: usize, num_goals: usize) {
+        let Way { mut values, rest } = way;
+        values.sort_unstable();
+        values.dedup();
+        let at = *self.index.entry(values.clone()).or_insert(self.found.len());
+        if at == self.found.len() {
+            self.found.push((values, vec![Vec::new(); num_goals]));
+        }
+        if let Some(rests) = self
+            .found
+            .get_mut(at)
+            .and_then(|found| found.1.get_mut(goal))
+        {
+            rests.push(rest);
+        }
+    }
+}
+
 impl Programs {
-    /// What a formula becomes by a member, as ways that may overlap where its value is a string; others are
-    /// told apart. `None` where it says too little of strings for that, or it can't be told so.
+    /// What some formulas become by an item or a member, as ways that may overlap where its value is a string,
+    /// an array or an object; others are told apart. `None` where they say too little for that, or it
+    /// can't be told so. With the place of the object whose member it is.
     pub(super) fn joint_outcomes(
         &mut self,
         lexicon: &mut Lexicon,
-        at: ObjectAt,
         formulas: &[FormulaId],
-        key: u32,
+        event: Event,
+        member: Option<(ObjectAt, u32)>,
         fuel: &mut Fuel,
     ) -> Result<Option<Arc<[Outcome]>>, OutOfFuel> {
-        let &[formula] = formulas else {
-            return Ok(None);
-        };
-        let derived = self.derive(formula, Event::Key(at.plan, key), fuel)?;
-        if !self.logic.facts(derived).has_value {
+        let derived = self.derive_each(formulas, event, fuel)?;
+        if self.logic.values(&derived, fuel)?.len() < FEW_LANGUAGES {
             return Ok(None);
         }
-        let strings = self.logic.nodes.kinds(Kinds::STRING);
-        let of_strings = self.under(lexicon, strings, derived, fuel)?;
-        if self.num_languages(lexicon, of_strings, fuel)? < FEW_LANGUAGES {
+        let mut outcomes = Vec::new();
+        let mut others = Kinds::ALL;
+        for kind in [Kinds::STRING, Kinds::ARRAY, Kinds::OBJECT] {
+            if self.has_few_languages(lexicon, &derived, kind, fuel)? {
+                continue;
+            }
+            let of_kind = self.logic.nodes.kinds(kind);
+            let under = self.under(lexicon, of_kind, &derived, fuel)?;
+            if self.has_few_languages(lexicon, &under, kind, fuel)? {
+                continue;
+            }
+            if let Some(union) = self.union(lexicon, &under, member, fuel)? {
+                others = Kinds(others.0 & !kind.0);
+                self.add_outcomes(of_kind, union, &mut outcomes, fuel)?;
+            }
+        }
+        if others == Kinds::ALL {
             return Ok(None);
         }
-        let Some(ways) = self.union(lexicon, (at, key), of_strings, fuel)? else {
-            return Ok(None);
-        };
-        let mut outcomes = Vec::with_capacity(ways.len());
-        for Way { mut values, rest } in ways {
-            fuel.burn(1)?;
-            values.insert(0, strings);
-            outcomes.push(Outcome {
-                value: self.logic.nodes.all_of(&values),
-                rest: [rest].into(),
-            });
-        }
-        let others = self.logic.nodes.kinds(Kinds::STRING.complement());
-        let of_others = self.under(lexicon, others, derived, fuel)?;
-        if of_others != FALSE {
-            outcomes.extend(self.split(lexicon, others, vec![of_others], fuel)?);
+        let others = self.logic.nodes.kinds(others);
+        let of_others = self.under(lexicon, others, &derived, fuel)?;
+        if of_others.iter().any(|&formula| formula != FALSE) {
+            outcomes.extend(self.split(lexicon, others, of_others, fuel)?);
         }
         Ok(Some(outcomes.into()))
     }
 
-    /// A formula where it is plain of some conditions whether they hold of all values of a node.
+    fn add_outcomes(
+        &mut self,
+        of_kind: NodeId,
+        union: Union,
+        outcomes: &mut Vec<Outcome>,
+        fuel: &mut Fuel,
+    ) -> Result<(), OutOfFuel> {
+        for (mut values, rests) in union.found {
+            fuel.burn(1 + rests.len() as u64 / OPERANDS_PER_STEP)?;
+            values.insert(0, of_kind);
+            let rest: Vec<FormulaId> = rests.iter().map(|rests| self.logic.any(rests)).collect();
+            outcomes.push(Outcome {
+                value: self.logic.nodes.all_of(&values),
+                rest: rest.into(),
+            });
+        }
+        self.charge(0, fuel)
+    }
+
+    /// Formulas where it is plain of some conditions whether they hold of all values of a node.
     fn under(
         &mut self,
         lexicon: &mut Lexicon,
         node: NodeId,
-        formula: FormulaId,
+        formulas: &[FormulaId],
         fuel: &mut Fuel,
-    ) -> Result<FormulaId, OutOfFuel> {
+    ) -> Result<Vec<FormulaId>, OutOfFuel> {
         let mut truths = HashMap::new();
-        for condition in self.logic.values(&[formula], fuel)? {
+        for condition in self.logic.values(formulas, fuel)? {
             fuel.burn(1)?;
             let truth = match self.relation(lexicon, node, condition, fuel)? {
                 Relation::Within => true,
@@ -105,74 +151,103 @@ impl Programs {
             };
             truths.insert(condition, truth);
         }
-        let assumed = self.assume(&[formula], &truths, fuel)?;
-        Ok(assumed.first().copied().unwrap_or(formula))
+        self.assume(formulas, &truths, fuel)
     }
 
-    /// How many languages of strings a formula speaks of that are no lists.
-    fn num_languages(
+    /// Whether formulas speak of few different values of a kind that are no lists.
+    fn has_few_languages(
         &mut self,
         lexicon: &mut Lexicon,
-        formula: FormulaId,
+        formulas: &[FormulaId],
+        kind: Kinds,
         fuel: &mut Fuel,
-    ) -> Result<usize, OutOfFuel> {
-        let mut languages: Vec<ExprId> = Vec::new();
-        for condition in self.logic.values(&[formula], fuel)? {
+    ) -> Result<bool, OutOfFuel> {
+        let mut languages: Vec<(Spellings, FormulaId)> = Vec::new();
+        for condition in self.logic.values(formulas, fuel)? {
             fuel.burn(1)?;
             let node = match *self.logic.nodes.node(condition) {
                 Node::Not(inner) => inner,
                 _ => condition,
             };
-            if let Spellings::Only(language) = self.shape(lexicon, node, fuel)?.string
-                && self.listed(lexicon, language, fuel)?.is_none()
-            {
+            let shape = self.shape(lexicon, node, fuel)?;
+            let language = match (kind, shape.string) {
+                (Kinds::STRING, Spellings::Only(language)) => {
+                    match self.listed(lexicon, language, fuel)? {
+                        Some(_) => continue,
+                        None => (shape.string, TRUE),
+                    }
+                }
+                (Kinds::STRING, Spellings::Free) => continue,
+                (Kinds::ARRAY, _) => (NONE, shape.array),
+                _ => (NONE, shape.object),
+            };
+            let is_told = language.0 != NONE || ![TRUE, FALSE].contains(&language.1);
+            if is_told && !languages.contains(&language) {
                 languages.push(language);
+                if languages.len() >= FEW_LANGUAGES {
+                    return Ok(false);
+                }
             }
         }
-        Ok(Self::each_once(languages.into_iter()).len())
+        Ok(true)
     }
 
-    /// A formula as a union of ways; `None` where these are many.
+    /// Formulas as a union of ways; `None` where these are many.
     fn union(
         &mut self,
         lexicon: &mut Lexicon,
-        member: (ObjectAt, u32),
+        formulas: &[FormulaId],
+        member: Option<(ObjectAt, u32)>,
+        fuel: &mut Fuel,
+    ) -> Result<Option<Union>, OutOfFuel> {
+        let mut union = Union::default();
+        for (goal, &formula) in formulas.iter().enumerate() {
+            let Some(ways) = self.ways_of_one(lexicon, formula, member, fuel)? else {
+                return Ok(None);
+            };
+            for way in ways {
+                fuel.burn(1)?;
+                union.add(way, goal, formulas.len());
+            }
+            if union.found.len() > MAX_WAYS {
+                return Ok(None);
+            }
+        }
+        // What is too deep was left out.
+        Ok((!self.logic.take_too_deep()).then_some(union))
+    }
+
+    fn ways_of_one(
+        &mut self,
+        lexicon: &mut Lexicon,
         formula: FormulaId,
+        member: Option<(ObjectAt, u32)>,
         fuel: &mut Fuel,
     ) -> Result<Option<Vec<Way>>, OutOfFuel> {
         let num_conditions = self.logic.values(&[formula], fuel)?.len();
         let at_most = (num_conditions + 2).min(MAX_WAYS);
-        if let Some(ways) = self.written_out(formula, at_most, fuel)? {
-            return Ok((!self.logic.take_too_deep()).then_some(ways));
-        }
-        let Some(telling) = self.telling(lexicon, member, formula, fuel)? else {
-            return Ok(None);
-        };
         let mut ways = Vec::new();
-        for (is_there, known) in [(true, TRUE), (false, FALSE)] {
-            let literal = self.logic.literal(telling.has, is_there);
-            let rest = self.with_leaves(
-                formula,
-                &|node| (node == telling.has).then_some(known),
-                fuel,
-            )?;
-            let cases = match is_there {
-                true => self.cases(rest, &telling.groups, fuel)?,
-                false => vec![rest],
-            };
-            for case in cases {
-                let case = self.logic.all(&[literal, case]);
-                let Some(more) = self.written_out(case, at_most, fuel)? else {
-                    return Ok(None);
-                };
+        // What is written out, and the members by which it is told apart.
+        let mut pending = vec![(formula, Vec::new())];
+        while let Some((formula, told)) = pending.pop() {
+            if let Some(more) = self.written_out(formula, at_most, fuel)? {
                 ways.extend(more);
-                if ways.len() > MAX_WAYS {
+                if ways.len() > 2 * MAX_WAYS {
                     return Ok(None);
                 }
+                continue;
             }
+            let Some(member) = member.filter(|_| told.len() < MAX_MEMBERS) else {
+                return Ok(None);
+            };
+            let Some(telling) = self.telling(lexicon, member, formula, &told, fuel)? else {
+                return Ok(None);
+            };
+            let told = [&told[..], &[telling.name]].concat();
+            let cases = self.cases(formula, &telling, fuel)?;
+            pending.extend(cases.into_iter().rev().map(|case| (case, told.clone())));
         }
-        // What is too deep was left out.
-        Ok((!self.logic.take_too_deep()).then_some(ways))
+        Ok(Some(ways))
     }
 
     /// A formula as a union of ways, at most so many, where it is written out.
@@ -248,65 +323,5 @@ impl Programs {
             ways = both;
         }
         Ok(Some(ways))
-    }
-
-    /// The frame after a string that meets several goals: what may follow any of them.
-    pub(crate) fn joint_outcome(
-        &mut self,
-        lexicon: &mut Lexicon,
-        frame: Frame,
-        marks: &[u16],
-        fuel: &mut Fuel,
-    ) -> Result<Frame, OutOfFuel> {
-        let Frame::Pending { outcomes } = frame else {
-            return Ok(frame);
-        };
-        let goals: Box<[u16]> = marks.iter().map(|&mark| goal_of(mark)).collect();
-        if let Some(&known) = self.joint_frames.get(&(outcomes, goals.clone())) {
-            return Ok(known);
-        }
-        let frames = self.outcomes.get(outcomes.0);
-        let frames: Vec<Frame> = goals
-            .iter()
-            .filter_map(|&goal| frames.get(usize::from(goal)).copied())
-            .collect();
-        let mut rests: Vec<Vec<FormulaId>> = Vec::new();
-        let mut joint = frame;
-        let mut plan = None;
-        for frame in frames {
-            if let Frame::Object { object, .. } = frame {
-                let object = self.object(object).clone();
-                fuel.burn(1 + object.rest.len() as u64)?;
-                rests.resize(object.rest.len(), Vec::new());
-                for (all, rest) in rests.iter_mut().zip(&object.rest) {
-                    all.push(*rest);
-                }
-                joint = frame;
-                plan = Some(object.plan);
-            }
-        }
-        let at = self.at(&joint);
-        if let (Frame::Object { object, .. }, Some(plan)) = (&mut joint, plan) {
-            let mut all_rests = Vec::with_capacity(rests.len());
-            for all in rests {
-                // The cheapest first: what the whole is taken to need is what its first operand does.
-                let mut by_cost = Vec::with_capacity(all.len());
-                for rest in all {
-                    by_cost.push((self.object_cost(lexicon, at, rest, fuel)?, rest));
-                }
-                by_cost.sort_by_key(|&(cost, _)| cost);
-                let all: Vec<FormulaId> = by_cost.into_iter().map(|(_, rest)| rest).collect();
-                all_rests.push(self.logic.any(&all));
-            }
-            if self.logic.take_too_deep() {
-                let what = "conditions within each other on one value";
-                return Err(fuel.exhaust(what, u64::from(MAX_DEPTH)));
-            }
-            *object = self.object_of(plan, all_rests.into());
-        }
-        self.charge(lexicon.memory_bytes(), fuel)?;
-        self.bytes += allocated(size_of_val(&*goals));
-        self.joint_frames.insert((outcomes, goals), joint);
-        Ok(joint)
     }
 }

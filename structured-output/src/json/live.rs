@@ -20,6 +20,7 @@ use super::shape::{Shape, Spellings};
 use crate::held::{allocated, shared, with_room};
 pub(super) use crate::lexical::search::DEAD;
 use crate::lexical::{Fuel, Lexicon, OutOfFuel};
+use crate::options::PropertyOrder;
 
 /// Values within values at most this deep where each needs the next, by recursion.
 pub(super) const MAX_NESTING: usize = 100;
@@ -40,6 +41,9 @@ pub(super) struct Costs {
     pub(super) item_ways: HashMap<FormulaId, Arc<[NodeId]>>,
     pub(super) text_ways: HashMap<FormulaId, Arc<[Vec<u8>]>>,
     pub(super) member_ways: HashMap<(ObjectAt, FormulaId), Arc<[WayMember]>>,
+    /// The names of the members with which objects end whose members come in any order, as sets of
+    /// `Programs::done`.
+    pub(super) end_names: HashMap<(ObjectAt, FormulaId), u32>,
     /// How many items arrays need at least, be they distinct or not; `None` where none end them.
     pub(super) items_needed: HashMap<FormulaId, Option<u32>>,
     /// Of what is one of several formulas over arrays, the one that was found to end.
@@ -135,6 +139,7 @@ impl Default for Costs {
             item_ways: HashMap::new(),
             text_ways: HashMap::new(),
             member_ways: HashMap::new(),
+            end_names: HashMap::new(),
             items_needed: HashMap::new(),
             array_choices: HashMap::new(),
             distinct_ways: HashMap::new(),
@@ -156,6 +161,7 @@ impl Costs {
                     + self.item_ways.len() * (size_of::<(FormulaId, Arc<[NodeId]>)>() + 1)
                     + self.text_ways.len() * (size_of::<(FormulaId, Arc<[Vec<u8>]>)>() + 1)
                     + self.member_ways.len() * (size_of::<MemberWay>() + 1)
+                    + self.end_names.len() * (size_of::<(ObjectAt, FormulaId, u32)>() + 1)
                     + self.items_needed.len() * 13
                     + self.array_choices.len() * 9
                     + self.distinct_ways.len() * (size_of::<(FormulaId, Arc<[NodeId]>)>() + 1),
@@ -379,6 +385,9 @@ impl Programs {
                         if let Some(way) = programs.costs.member_ways.get(&(at, one)).cloned() {
                             programs.costs.member_ways.insert((at, formula), way);
                         }
+                        if let Some(&names) = programs.costs.end_names.get(&(at, one)) {
+                            programs.costs.end_names.insert((at, formula), names);
+                        }
                         return Ok(cost);
                     }
                 }
@@ -392,6 +401,9 @@ impl Programs {
             // A whole object is written from these, the rest of one is not.
             if at.is_start() {
                 programs.costs.note_members((at, formula), members);
+            } else if at.order == PropertyOrder::Any {
+                let names = programs.names_of(at, &members);
+                programs.costs.end_names.insert((at, formula), names);
             }
             Ok(bytes)
         })?;

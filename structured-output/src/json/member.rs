@@ -9,8 +9,8 @@ use super::formula::{FALSE, FormulaId};
 use super::frame::{Frame, Place};
 use super::live::DEAD;
 use super::mark::FIRST_KEY;
-use super::node::NodeId;
-use super::object::{ObjectAt, ObjectId};
+use super::node::{NodeId, OPERANDS_PER_STEP};
+use super::object::{ObjectAt, ObjectId, is_in_set};
 use super::plain::Plain;
 use super::plan::PlanId;
 use super::programs::{GoalsId, Programs};
@@ -172,32 +172,22 @@ impl Programs {
         let mut formulas = self.object(object).rest.to_vec();
         let num_names = self.plan(plan).num_names();
         let num_keys = num_names + self.plan(plan).classes.len() as u32;
+        // Names that lead to an end that is known.
+        let mut possible = Vec::new();
+        if at.order == PropertyOrder::Any {
+            for &formula in &formulas {
+                self.object_cost(lexicon, at, formula, fuel)?;
+                self.add_end_names(at, formula, &mut possible);
+            }
+        }
         let mut keys = Vec::new();
         for key in 0..num_keys {
             fuel.burn(1)?;
             if key < num_names && !self.is_open(at, key) {
                 continue;
             }
-            let event = Event::Key(plan, key);
-            let is_possible = self.has_outcome(
-                lexicon,
-                &formulas,
-                event,
-                fuel,
-                &mut |programs, lexicon, rest, fuel| {
-                    let after = programs.after_with(lexicon, at, key, rest, fuel)?;
-                    let Some(after) = after else {
-                        return Ok(false);
-                    };
-                    for &formula in rest {
-                        if programs.object_cost(lexicon, after, formula, fuel)? != DEAD {
-                            return Ok(true);
-                        }
-                    }
-                    Ok(false)
-                },
-            )?;
-            if is_possible {
+            let is_known = key < num_names && is_in_set(&possible, key);
+            if is_known || self.is_possible(lexicon, at, &formulas, key, &mut possible, fuel)? {
                 keys.push(key);
             }
             if keys.len() >= at_most {
@@ -214,6 +204,44 @@ impl Programs {
             }
         }
         Ok(keys)
+    }
+
+    /// Whether a key may come next in an object that isn't plain. Adds names that may come as well.
+    fn is_possible(
+        &mut self,
+        lexicon: &mut Lexicon,
+        at: ObjectAt,
+        formulas: &[FormulaId],
+        key: u32,
+        possible: &mut Vec<u64>,
+        fuel: &mut Fuel,
+    ) -> Result<bool, OutOfFuel> {
+        let num_names = self.plan(at.plan).num_names();
+        let mut is_good =
+            |programs: &mut Self, lexicon: &mut Lexicon, rest: &[FormulaId], fuel: &mut Fuel| {
+                let after = programs.after_with(lexicon, at, key, rest, fuel)?;
+                let Some(after) = after else {
+                    return Ok(false);
+                };
+                for &formula in rest {
+                    if programs.object_cost(lexicon, after, formula, fuel)? != DEAD {
+                        // What ends the object after this member may as well come before it.
+                        if key < num_names {
+                            programs.add_end_names(after, formula, possible);
+                        }
+                        return Ok(true);
+                    }
+                }
+                Ok(false)
+            };
+        // Each by itself: what several become together would be looked at for each set of values.
+        for &formula in formulas.iter().filter(|&&formula| formula != FALSE) {
+            let event = Event::Key(at.plan, key);
+            if self.has_outcome(lexicon, &[formula], event, fuel, &mut is_good)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// An object's place after a member, where some formulas remain.
@@ -261,9 +289,11 @@ impl Programs {
                 }
             }
         }
-        let outcomes = match self.joint_outcomes(lexicon, at, &formulas, key, fuel)? {
+        let event = Event::Key(plan, key);
+        let joint = self.joint_outcomes(lexicon, &formulas, event, Some((at, key)), fuel)?;
+        let outcomes = match joint {
             Some(joint) => joint,
-            None => self.outcomes(lexicon, &formulas, Event::Key(plan, key), fuel)?,
+            None => self.outcomes(lexicon, &formulas, event, fuel)?,
         };
         let mut found: Vec<(Box<[FormulaId]>, Vec<NodeId>)> = Vec::new();
         let mut index: HashMap<Box<[FormulaId]>, usize> = HashMap::new();
@@ -276,6 +306,7 @@ impl Programs {
                 continue;
             };
             let mut rest = Vec::with_capacity(formulas.len());
+            fuel.burn(formulas.len() as u64 / OPERANDS_PER_STEP)?;
             for &formula in &outcome.rest {
                 let cost = self.object_cost(lexicon, after, formula, fuel)?;
                 rest.push(if cost == DEAD { FALSE } else { formula });

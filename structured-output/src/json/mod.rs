@@ -12,12 +12,12 @@
 //! | `schema` | from JSON Schema to nodes |
 //! | `shape` | a node by kind: scalars as languages, arrays and objects as formulas |
 //! | `formula`, `facts` | boolean formulas over assertions about arrays or objects |
-//! | `relation` | what one node says of another, as far as that is plain |
+//! | `relation`, `overlap` | what one node says of another, as far as that is plain, or found in a few steps |
 //! | `units` | keys that must come, or must not, and what hangs on them |
 //! | `derive` | what a formula becomes by an item or a member |
 //! | `ways`, `conditions` | that, told apart by the value that comes |
-//! | `joint` | the same for strings of which several schemas speak, told apart when they end |
-//! | `telling` | a later member that tells assertions apart |
+//! | `joint`, `several` | the same for values of which several schemas speak, told apart when they end |
+//! | `telling`, `atoms` | a later member that tells assertions apart |
 //! | `plan` | the keys that an object's formulas tell apart |
 //! | `plain` | objects that are a plain list of properties |
 //! | `object_end` | members with which an object may end |
@@ -38,6 +38,7 @@
 //! | `programs` | all of that, interned |
 
 mod array;
+mod atoms;
 mod choice_of_keys;
 mod clauses;
 mod composites;
@@ -66,6 +67,7 @@ mod number;
 mod object;
 mod object_end;
 mod options;
+mod overlap;
 mod pattern;
 mod plain;
 mod plan;
@@ -75,6 +77,7 @@ mod relation;
 mod repeat;
 mod schema;
 mod seen;
+mod several;
 mod shape;
 mod shortest;
 mod spacing;

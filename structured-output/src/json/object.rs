@@ -87,10 +87,41 @@ impl Programs {
     pub(super) fn is_open(&self, at: ObjectAt, name: u32) -> bool {
         match at.order {
             PropertyOrder::Schema => name >= at.done,
-            PropertyOrder::Any => {
-                let words = self.done.get(at.done);
-                let word = words.get(name as usize / 64).copied().unwrap_or(0);
-                word >> (name % 64) & 1 == 0
+            PropertyOrder::Any => !is_in_set(self.done.get(at.done), name),
+        }
+    }
+
+    /// The names of some members, as a set.
+    pub(super) fn names_of(&mut self, at: ObjectAt, members: &[WayMember]) -> u32 {
+        let plan = self.plan(at.plan);
+        let mut words: Vec<u64> = Vec::new();
+        for (key, _) in members {
+            let text = String::from_utf8_lossy(key);
+            let Ok((key, _)) = unquote(&text) else {
+                continue;
+            };
+            if let Some(name) = plan.number(&key) {
+                add_to_set(&mut words, name);
+            }
+        }
+        let bytes = words.len() * 8;
+        self.done.intern(words.into(), bytes).0
+    }
+
+    /// The names with which an object surely can go on whose members come in any order, as far as a way to
+    /// its end was found: they may as well come in another order.
+    pub(super) fn add_end_names(&self, mut at: ObjectAt, formula: FormulaId, names: &mut Vec<u64>) {
+        if at.order != PropertyOrder::Any {
+            return;
+        }
+        if !self.logic.facts(formula).wants_members {
+            at.seen = NOTHING_SEEN;
+        }
+        if let Some(&known) = self.costs.end_names.get(&(at, formula)) {
+            let known = self.done.get(known);
+            names.resize(names.len().max(known.len()), 0);
+            for (word, known) in names.iter_mut().zip(known) {
+                *word |= known;
             }
         }
     }
@@ -101,11 +132,7 @@ impl Programs {
             PropertyOrder::Schema => name + 1,
             PropertyOrder::Any => {
                 let mut words = self.done.get(at.done).to_vec();
-                let word = name as usize / 64;
-                if words.len() <= word {
-                    words.resize(word + 1, 0);
-                }
-                words[word] |= 1 << (name % 64);
+                add_to_set(&mut words, name);
                 let bytes = words.len() * 8;
                 self.done.intern(words.into(), bytes).0
             }
@@ -173,4 +200,19 @@ impl Programs {
         }
         Ok(bytes)
     }
+}
+
+/// Adds a name to a set of them.
+fn add_to_set(words: &mut Vec<u64>, name: u32) {
+    let word = name as usize / 64;
+    if words.len() <= word {
+        words.resize(word + 1, 0);
+    }
+    words[word] |= 1 << (name % 64);
+}
+
+/// Whether a name is in a set of them.
+pub(super) fn is_in_set(words: &[u64], name: u32) -> bool {
+    let word = words.get(name as usize / 64).copied().unwrap_or(0);
+    word >> (name % 64) & 1 == 1
 }

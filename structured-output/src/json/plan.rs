@@ -205,6 +205,31 @@ impl Programs {
         Ok(id)
     }
 
+    /// Adds an assertion that says something of one name alone to a plan.
+    pub(super) fn add_to_plan(
+        &mut self,
+        plan: PlanId,
+        assertion: NodeId,
+        name: u32,
+        value: NodeId,
+    ) {
+        let plan = &mut self.plans[plan.0 as usize];
+        if assertion == ANYTHING || plan.values.contains_key(&assertion) {
+            return;
+        }
+        let mut values = vec![ANYTHING; plan.num_keys()];
+        values[name as usize] = value;
+        self.bytes += shared(size_of_val(&*values))
+            + with_room(size_of::<(NodeId, Arc<[NodeId]>)>() + size_of::<(NodeId, u32)>() + 2);
+        plan.values.insert(assertion, values.into());
+        plan.only_keys.insert(assertion, name);
+    }
+
+    /// Adds the node that says that a name is there, where none of a plan's formulas had it.
+    pub(super) fn add_has_to_plan(&mut self, plan: PlanId, has: NodeId, name: u32) {
+        self.plans[plan.0 as usize].has[name as usize] = Some(has);
+    }
+
     /// Adds all names that formulas speak of to a plan. What the formulas assert about members, and
     /// the patterns of keys in that, each once.
     fn add_names(

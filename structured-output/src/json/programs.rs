@@ -13,10 +13,12 @@ use super::live::Costs;
 use super::member::Values;
 use super::node::{Kinds, NodeId};
 use super::object::{Object, ObjectAt, ObjectId};
+use super::overlap::FewNumbers;
 use super::plain::Plain;
 use super::plan::{Plan, PlanId};
 use super::relation::Listed;
 use super::seen::SeenKeys;
+use super::several::Goals;
 use super::shape::Shape;
 use super::style::{Style, StyleId};
 use super::values::AllValues;
@@ -65,8 +67,8 @@ impl<T: Clone + Eq + Hash> Interner<T> {
     }
 }
 
-/// The values that may come next, told apart by what follows them: nodes that are disjoint but for
-/// strings.
+/// The values that may come next, told apart by what follows them: nodes that are disjoint, or
+/// such as `joint` makes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(crate) struct GoalsId(pub(super) u32);
 
@@ -101,8 +103,8 @@ pub(crate) struct Programs {
     pub(super) goals: Interner<Box<[NodeId]>>,
     pub(super) arrays: Interner<Box<[FormulaId]>>,
     pub(super) outcomes: Interner<Box<[Frame]>>,
-    /// See `joint`: by outcomes and the goals that were met, the frame after them.
-    pub(super) joint_frames: HashMap<(OutcomesId, Box<[u16]>), Frame>,
+    /// See `several`: by the goals that were met, the frame after them.
+    pub(super) joint_frames: HashMap<Goals, Frame>,
     pub(super) objects: Interner<Object>,
     /// By object: what it is where it is a plain list of properties.
     pub(super) plain: Vec<Option<Arc<Plain>>>,
@@ -126,6 +128,8 @@ pub(crate) struct Programs {
     pub(super) values: AllValues,
     /// See `relation`: languages that list strings.
     pub(super) listed: HashMap<ExprId, Arc<Listed>>,
+    /// See `overlap`: by language of numbers, its values where these are few.
+    pub(super) few_numbers: HashMap<ExprId, FewNumbers>,
     texts: Option<Texts>,
     /// Bytes of what is not counted by its interner.
     pub(super) bytes: usize,
@@ -157,6 +161,7 @@ impl Default for Programs {
             costs: Costs::default(),
             values: AllValues::default(),
             listed: HashMap::new(),
+            few_numbers: HashMap::new(),
             texts: None,
             bytes: 0,
         };
@@ -176,12 +181,12 @@ impl Programs {
                     + self.ways_of.len() * (size_of::<((FormulaId, Event), Ways)>() + 1)
                     + self.value_lexemes.len() * 13
                     + self.key_lexemes.len() * 37
-                    + self.joint_frames.len()
-                        * (size_of::<((OutcomesId, Box<[u16]>), Frame)>() + 1)
+                    + self.joint_frames.len() * (size_of::<(Goals, Frame)>() + 1)
                     + self.items_of.len() * (size_of::<(ArrayId, Option<Arc<Items>>)>() + 1)
                     + self.values_of.len() * (size_of::<((ObjectAt, ObjectId, u32), Values)>() + 1)
                     + self.outcomes_of.len() * (size_of::<OutcomesEntry>() + 1)
                     + self.listed.len() * (size_of::<(ExprId, Arc<Listed>)>() + 1)
+                    + self.few_numbers.len() * (size_of::<(ExprId, FewNumbers)>() + 1)
                     + self.plans.len()
                         * (size_of::<Plan>() + size_of::<(Box<[FormulaId]>, PlanId)>())
                     + self.plain.len() * size_of::<Option<Arc<Plain>>>(),

@@ -6,8 +6,6 @@
 
 use std::sync::Arc;
 
-use hashbrown::HashSet;
-
 use super::formula::{FALSE, FormulaId, TRUE};
 use super::node::NodeId;
 use super::programs::Programs;
@@ -84,7 +82,7 @@ impl Listed {
 
     /// How these strings lie to others. Some of a list are neither none nor, where the others are
     /// all but some, all.
-    fn relation(&self, other: &Self) -> Relation {
+    pub(super) fn relation(&self, other: &Self) -> Relation {
         let num_common = self.num_in(other);
         let num_left = other.strings.len() - num_common;
         match (self.is_complement, other.is_complement) {
@@ -149,35 +147,6 @@ impl Programs {
             }
         }
         Ok(found.relation())
-    }
-
-    /// Takes note of the strings of a node that is a list of strings and nothing else; false where it
-    /// isn't, or where some are known already.
-    pub(super) fn lists_others(
-        &mut self,
-        lexicon: &mut Lexicon,
-        node: NodeId,
-        known: &mut HashSet<ExprId>,
-        fuel: &mut Fuel,
-    ) -> Result<bool, OutOfFuel> {
-        fuel.burn(1)?;
-        let shape = self.shape(lexicon, node, fuel)?;
-        let rest = (shape.words, shape.number, shape.array, shape.object);
-        let listed = match shape.string {
-            Spellings::Only(language) if rest == (0, NONE, FALSE, FALSE) => {
-                self.listed(lexicon, language, fuel)?
-            }
-            _ => None,
-        };
-        let Some(listed) = listed.filter(|listed| !listed.is_complement) else {
-            return Ok(false);
-        };
-        fuel.burn(listed.strings.len() as u64 / STRINGS_PER_STEP)?;
-        let are_others = !listed.strings.iter().any(|string| known.contains(string));
-        if are_others {
-            known.extend(&listed.strings);
-        }
-        Ok(are_others)
     }
 
     fn relation_of_spellings(

@@ -109,6 +109,8 @@ pub(crate) struct Lexicon {
     pub(super) lasting_of: HashMap<ExprId, super::lasting::Lasting>,
     /// See `lasting`: the characters that lead from a state to itself.
     pub(super) others_that_stay: HashMap<ExprId, Others>,
+    /// See `inclusion`.
+    pub(super) known_inclusions: super::inclusion::KnownInclusions,
     /// Small sets of code points met so far, see `unicode`.
     pub(super) code_points: HashMap<Vec<(char, char)>, ExprId>,
     /// The expression of each byte; [`EMPTY`] where it wasn't asked for.
@@ -146,6 +148,7 @@ impl Lexicon {
             sized_by: EMPTY,
             lasting_of: HashMap::new(),
             others_that_stay: HashMap::new(),
+            known_inclusions: Default::default(),
             code_points: HashMap::new(),
             bytes: vec![EMPTY; 256],
             formats: HashMap::new(),
@@ -176,6 +179,7 @@ impl Lexicon {
                 + self.residues.memory_bytes()
                 + self.sized.len() * (size_of::<ExprId>() + 1)
                 + self.lasting_of.len() * (size_of::<(ExprId, super::lasting::Lasting)>() + 1)
+                + self.known_inclusions.memory_bytes()
                 + self.others_that_stay.len() * (size_of::<(ExprId, Others)>() + 1)
                 + self.first_marked.len() * (size_of::<(ExprId, ExprId)>() + 1)
                 + self.rows.memory_bytes(),

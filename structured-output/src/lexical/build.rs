@@ -187,6 +187,7 @@ impl Lexicon {
             self.drop_dominated(&mut list);
             self.merge_later_counters(&mut list);
             self.drop_outdone(&mut list);
+            self.drop_included(&mut list);
             self.absorb(&mut list);
             self.drop_held(&mut list);
         }

@@ -18,10 +18,12 @@
 //! | `completion` | can a state still end, and in how few bytes |
 //! | `search` | the nearest end in a graph that is made as it is walked |
 //! | `residue` | decimals that are multiples of a number, by arithmetic |
-//! | `lasting`, `harmless` | texts that lead to no dead state, of any length or of some |
+//! | `lasting`, `harmless`, `enduring` | texts that lead to no dead state, of any length or of some |
 //! | `marks` | lexemes that differ in their mark only |
 //! | `counts` | counts of counts as one, alternatives that differ in one |
 //! | `nested` | counts within counts, of which one alternative holds another |
+//! | `inclusion`, `factors` | alternatives that others hold, shown from their factors |
+//! | `among` | characters that are all among others |
 //! | `outdone` | alternatives at one place that differ in counts |
 //! | `texts` | which languages hold runs of characters |
 //! | `saturate` | counters cut to what one token can tell apart |
@@ -30,6 +32,7 @@
 //!
 //! Nothing here recurses: expressions may be as deep as the input that made them.
 
+mod among;
 mod arena;
 mod build;
 mod byte_set;
@@ -38,9 +41,12 @@ mod completion;
 mod containment;
 mod counts;
 mod derivative;
+mod enduring;
+mod factors;
 mod facts;
 mod fuel;
 mod harmless;
+mod inclusion;
 mod lasting;
 mod marks;
 mod nested;
@@ -63,6 +69,7 @@ pub(crate) use byte_set::ByteSet;
 pub(crate) use choice_tree::ChoiceTree;
 pub(crate) use counts::product;
 pub(crate) use fuel::{Bound, Fuel, OutOfFuel};
+pub(crate) use lasting::Lasting;
 pub(crate) use parts::{Characters, Less};
 pub(crate) use residue::{MAX_MODULUS, MAX_PLACES, Part, Residue};
 pub(crate) use rows::RowRef;

@@ -77,8 +77,14 @@ pub(crate) fn walk_beside(
             state => table.at(state).end_mark,
         };
         let (mark, other_mark) = (mark_of(own), mark_of(other));
+        // Texts that end with several marks leave with each of them.
+        let ends_in_ways = |state: u32, mark: u16| {
+            mark != NO_MARK && !lexicon.joint_marks(table.expr(state)).is_empty()
+        };
+        let ends_alike = mark == other_mark
+            && (own == other || !(ends_in_ways(own, mark) || ends_in_ways(other, mark)));
         // Where both end alike, only bytes after which they differ matter.
-        let apart = match own == DEAD || other == DEAD || mark != other_mark {
+        let apart = match own == DEAD || other == DEAD || !ends_alike {
             true => ByteSet::FULL,
             false => *apart_of
                 .entry((own, other))
@@ -108,7 +114,7 @@ pub(crate) fn walk_beside(
             if next == beside && next != DEAD {
                 continue;
             }
-            if next == DEAD && beside == DEAD && mark == other_mark {
+            if next == DEAD && beside == DEAD && ends_alike {
                 continue;
             }
             if beside == DEAD {
@@ -120,12 +126,14 @@ pub(crate) fn walk_beside(
             }
             if next == DEAD {
                 if mark != NO_MARK {
-                    difference.exits.push(Exit {
+                    let joint = lexicon.joint_marks(table.expr(own));
+                    let marks = if joint.is_empty() { vec![mark] } else { joint };
+                    difference.exits.extend(marks.into_iter().map(|mark| Exit {
                         node: child,
                         parent: node,
                         depth,
                         mark,
-                    });
+                    }));
                 }
                 continue;
             }

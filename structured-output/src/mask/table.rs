@@ -23,6 +23,15 @@ impl Below {
             num_tokens: trie.below(node).len(),
         })
     }
+
+    /// The same with the edge to the node.
+    pub(super) fn from(trie: &Trie, node: u32) -> Option<Self> {
+        Some(Self {
+            labels: trie.labels_from(node)?,
+            height: trie.height(node).saturating_add(1),
+            num_tokens: trie.below(node).len(),
+        })
+    }
 }
 
 /// See [`Lexicon::harmless`].
@@ -59,6 +68,9 @@ const OFTEN: u32 = 4;
 /// See [`OFTEN`].
 const MANY_TOKENS: usize = 64;
 
+/// Fewer characters by which a state goes on are not worth to be compared with each node.
+const MANY_CHARS: u32 = 4;
+
 /// See [`State::num_visits`].
 const LOOKED_AT: u32 = u32::MAX;
 
@@ -86,6 +98,8 @@ pub(super) struct State {
     stays: Labels,
     /// Those that lead to states that go on with them again, where that was looked for.
     lasting: Labels,
+    /// Those that lead to live states if they are no more than so many, likewise.
+    enduring: (Labels, u32),
     /// How often a walk came to it; [`LOOKED_AT`] once it was looked at for what lasts in it.
     num_visits: u32,
     /// Its place in `harmless`, or [`UNSEEN`].
@@ -115,6 +129,7 @@ impl Table {
                 num_bytes: 0,
                 stays: Labels::default(),
                 lasting: Labels::default(),
+                enduring: (Labels::default(), 0),
                 num_visits: 0,
                 harmless: UNSEEN,
                 row: RowRef::default(),
@@ -183,10 +198,23 @@ impl Table {
         } = &self.states[state as usize];
         below.labels.is_subset(*stays)
             || below.labels.is_subset(*lasting)
+            || self.endures(state, below)
             || self
                 .harmless
                 .get(*harmless as usize)
                 .is_some_and(|harmless| harmless.holds(below))
+    }
+
+    /// Whether all words below a node are so short, and of such characters, that a state goes on with them.
+    pub(super) fn endures(&self, state: u32, below: Below) -> bool {
+        let (labels, num_chars) = self.states[state as usize].enduring;
+        // A character has a byte or more.
+        below.height <= num_chars && below.labels.is_subset(labels)
+    }
+
+    /// Whether it is known that words of many characters lead from a state to live states.
+    pub(super) fn is_enduring(&self, state: u32) -> bool {
+        self.states[state as usize].enduring.1 > 0
     }
 
     /// Looks at an expanded state that a walk comes to again and again, or with much below it: which
@@ -213,6 +241,12 @@ impl Table {
         let found = lexicon.lasting(visited.expr, fuel)?;
         visited.lasting = Labels::within(&found.bytes, found.others);
         if visited.lasting != Labels::default() {
+            return Ok(true);
+        }
+        let found = lexicon.enduring(visited.expr, fuel)?;
+        if found.num_chars >= MANY_CHARS {
+            let labels = Labels::within(&found.over.bytes, found.over.others);
+            visited.enduring = (labels, found.num_chars);
             return Ok(true);
         }
         let Some(found) = lexicon.harmless(visited.expr, fuel)? else {

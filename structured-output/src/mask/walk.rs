@@ -57,6 +57,9 @@ pub(crate) struct Exit {
     pub(crate) mark: u16,
 }
 
+/// In place of a state: all below goes on.
+const ALIVE: u32 = DEAD - 1;
+
 /// What a walk meets.
 pub(crate) trait Visitor {
     /// Tokens, as a range of [`Trie::tokens`], that end within the lexeme. Ranges ascend.
@@ -104,7 +107,7 @@ pub(crate) fn walk(
     let mut pending = vec![(node, table.state(lexicon, expr), depth)];
     while let Some((node, state, depth)) = pending.pop() {
         let children = trie.children(node);
-        if children.is_empty() {
+        if children.is_empty() || state == ALIVE {
             // Most nodes: nothing more is looked at.
             let own = trie.below(node);
             if !own.is_empty() {
@@ -153,7 +156,13 @@ pub(crate) fn walk(
             continue;
         }
         fuel.burn(children.len() as u64)?;
+        let endures = alphabet.is_none() && table.is_enduring(state);
         for child in children.rev() {
+            // Then its row, and those of states within characters, need not be made.
+            if endures && Below::from(trie, child).is_some_and(|from| table.endures(state, from)) {
+                pending.push((child, ALIVE, depth + 1));
+                continue;
+            }
             let byte = labelled.byte(trie.label(child));
             match table.step(lexicon, state, byte, fuel)? {
                 DEAD if exits => {

@@ -59,7 +59,7 @@ impl Machine {
         self.enter(stack, state.item, fuel)
     }
 
-    /// The state after the running lexeme, a scalar that meets several goals of its value.
+    /// The state after the running lexeme, with which a value that meets several goals is over.
     pub(super) fn end_in_ways(
         &mut self,
         state: State,
@@ -71,9 +71,16 @@ impl Machine {
             .stacks
             .top(state.stack)
             .map(|top| self.stacks.frame(top));
-        debug_assert!(matches!(ended, Some(Frame::Value { .. })), "{ended:?}");
         self.read(state.stack);
         let below = self.stacks.below(state.stack);
+        if let Some(frame) = ended {
+            let lexicon = &mut self.lexicon;
+            if let Some(next) = self.programs.joint_item(lexicon, frame, marks, fuel)? {
+                let stack = self.stacks.push(below, next);
+                self.follow_key_frame(state.stack, stack);
+                return self.enter(stack, state.item, fuel);
+            }
+        }
         self.read(below);
         let waiting = self.stacks.top(below).map(|top| self.stacks.frame(top));
         let stack = match waiting {

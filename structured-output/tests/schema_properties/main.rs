@@ -7,11 +7,13 @@ mod distinct;
 mod evaluated;
 mod implications;
 mod minimal;
+mod payload;
 mod place;
 mod random;
 mod subject;
 mod tagged;
 
+use payload::Payload;
 use place::within_memory;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -209,6 +211,32 @@ proptest! {
             let documents = (0..40).map(|_| tagged::document(&mut random)).collect();
             let masks = || match seed % 3 {
                 0 => wrong_mask_on(schema, draft, tagged::document, seed),
+                _ => None,
+            };
+            disagreement_on(schema, draft, documents, random).or_else(masks)
+        };
+        if wrong(&schema).is_some() {
+            let least = minimal::schema(schema, |schema| wrong(schema).is_some());
+            prop_assert!(false, "{least}: {}", wrong(&least).unwrap());
+        }
+    }
+
+    #[test]
+    fn values_that_other_members_tell_apart(seed in any::<u64>()) {
+        subject::COMPILER.clear_cache();
+        let mut random = Random(seed);
+        let payload = Payload::new(&mut random);
+        let schema = payload.schema(&tagged::schema(&mut random), &mut random);
+        let draft = Draft::Draft2020_12;
+        let document = |random: &mut Random| {
+            let document = tagged::document(random);
+            payload.document(&document, random)
+        };
+        let wrong = |schema: &Value| {
+            let mut random = Random(seed);
+            let documents = (0..40).map(|_| document(&mut random)).collect();
+            let masks = || match seed % 3 {
+                0 => wrong_mask_on(schema, draft, document, seed),
                 _ => None,
             };
             disagreement_on(schema, draft, documents, random).or_else(masks)

@@ -20,12 +20,12 @@ const PATTERNS: &[&str] = &[
     "ab|12",
     "^12?5?$",
 ];
-const TEXTS: &[&str] = &[
+pub(crate) const TEXTS: &[&str] = &[
     "", "a", "b", "aa", "ab", "abc", "1", "12", "125", "0", "a1", "cab", "abab", "é",
 ];
-const TAGS: &[&str] = &["a", "ab", "b", "1", "12"];
-const VALUES: &[&str] = &["a", "b"];
-const TAG: &str = "ab";
+pub(crate) const TAGS: &[&str] = &["a", "ab", "b", "1", "12"];
+pub(crate) const VALUES: &[&str] = &["a", "b"];
+pub(crate) const TAG: &str = "ab";
 
 /// What is said of a text.
 fn text(random: &mut Random) -> Value {

@@ -58,6 +58,46 @@ proptest! {
             Relation::Partly => prop_assert!(inside && outside),
             Relation::Unknown => {}
         }
+        match programs.overlap(lexicon, node, beside, &mut fuel()).unwrap() {
+            Relation::Within => prop_assert!(!outside),
+            Relation::Apart => prop_assert!(!inside),
+            Relation::Partly | Relation::Unknown => {}
+        }
+    }
+
+    #[test]
+    fn atoms_are_disjoint_and_all_values(
+        list in prop::collection::vec(prop_oneof![3 => listing(), 1 => spec()], 1..4),
+    ) {
+        let Ok(Some(mut engine)) = engine(&Spec::AnyOf(list.clone()), PropertyOrder::Any) else {
+            return Ok(());
+        };
+        let root = engine.root;
+        let machine = &mut engine.machine;
+        let (lexicon, programs) = (&mut machine.lexicon, &mut machine.programs);
+        let nodes: Vec<_> = list.iter().map(|spec| spec.node(lexicon, programs, root)).collect();
+        let Some(atoms) = programs.atoms(lexicon, &nodes, &mut fuel()).unwrap() else {
+            return Ok(());
+        };
+        let mut all = Vec::new();
+        for (at, atom) in atoms.iter().enumerate() {
+            all.push(atom.node);
+            // What holds of none of them, by what is said.
+            let mut wrong: Vec<_> = atoms[..at].iter().map(|other| other.node).collect();
+            for (number, &node) in (0_u32..).zip(&nodes) {
+                wrong.push(match atom.said.contains(&number) {
+                    true => programs.nodes().not(node),
+                    false => node,
+                });
+            }
+            for wrong in wrong {
+                let both = programs.nodes().all_of(&[atom.node, wrong]);
+                prop_assert_eq!(programs.cost(lexicon, both, &mut fuel()).unwrap(), DEAD);
+            }
+        }
+        let known = programs.nodes().any_of(&all);
+        let left = programs.nodes().not(known);
+        prop_assert_eq!(programs.cost(lexicon, left, &mut fuel()).unwrap(), DEAD);
     }
 }
 
