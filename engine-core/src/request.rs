@@ -56,6 +56,8 @@ pub struct Request {
     pub(crate) unsent_token_ids: Vec<u32>,
     /// After how many of these the output was a complete text, where stop strings may cut it off there.
     pub(crate) unsent_complete_after: Vec<u32>,
+    /// Whether more forced text comes next than was appended at once: what is sampled there doesn't count.
+    pub(crate) is_forced_text_due: bool,
 }
 
 impl Drop for Request {
@@ -135,6 +137,7 @@ impl Request {
             num_runner_tokens: 0,
             unsent_token_ids: Vec::new(),
             unsent_complete_after: Vec::new(),
+            is_forced_text_due: false,
         }
     }
 

@@ -19,8 +19,7 @@ use crate::lock::lock;
 /// that is twice as long two, and so on. A further one is begun where others leave it a place.
 const MAX_LONG: usize = 64;
 
-/// After so many turns of others one more is begun: those that are may be hostile. It is by turns the newest and
-/// one of the others, so that who comes after a crowd doesn't wait for all of it.
+/// After so many turns of others one more is begun: those that are may be hostile.
 const TURNS_PER_LONG: u32 = 32;
 
 /// How much work a long text may be whose first turn is taken where short ones are begun, since those wait
@@ -243,20 +242,23 @@ impl State {
     }
 
     /// A long text to begin with, unless enough of them are under way; of those that are no more work than a
-    /// weight, where there is one.
+    /// weight, where there is one. By turns it is the newest and one of the others, so that who comes after
+    /// a crowd doesn't wait for all of it.
     fn begin_long(&mut self, max_weight: Option<u32>) -> Option<CompileJob> {
         let num_long = Arc::strong_count(&self.long) - 1;
-        let is_full = num_long >= MAX_LONG;
-        if is_full && self.num_turns < TURNS_PER_LONG {
+        if num_long >= MAX_LONG && self.num_turns < TURNS_PER_LONG {
             return None;
         }
         let long = &mut self.begin_long.new;
-        let mut job = match (is_full && self.is_turn_of_newest, max_weight) {
-            (true, max_weight) => long.newest_within(max_weight.unwrap_or(u32::MAX))?,
-            (false, Some(max_weight)) => long.lightest_within(max_weight)?,
-            (false, None) => long.next()?,
-        };
-        self.is_turn_of_newest = is_full && !self.is_turn_of_newest;
+        let newest = self
+            .is_turn_of_newest
+            .then_some(max_weight.unwrap_or(u32::MAX));
+        let newest = newest.and_then(|max_weight| long.newest_within(max_weight));
+        let mut job = newest.or_else(|| match max_weight {
+            Some(max_weight) => long.lightest_within(max_weight),
+            None => long.next(),
+        })?;
+        self.is_turn_of_newest = !self.is_turn_of_newest;
         self.num_turns = 0;
         if job.long_places.is_empty() {
             let num_places = 1 << job.weight_of_text().saturating_sub(1).min(MAX_LONG.ilog2());

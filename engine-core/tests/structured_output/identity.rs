@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use protocol::JumpForward;
+use protocol::{EngineCoreRequest, JumpForward};
 
 use crate::engine::{Answer, Engine, Setup};
-use crate::mixed_requests;
+use crate::{greedy, json, mixed_requests, seeded};
 
 /// Each of the mixed requests alone, in a plain engine.
 fn alone() -> BTreeMap<String, Answer> {
@@ -149,4 +149,84 @@ fn forced_text_is_written_as_the_tokenizer_writes_it() {
     let text = engine.text(&answers["car-greedy"]);
     let car: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert!(car["brand"].is_string());
+}
+
+/// Forced text is another text than that of the model's tokens alone, but the same one with drafts and in a
+/// replay: it begins where it begins, also within a draft, and goes on after as many tokens as are
+/// appended at once.
+#[test]
+fn forced_text_is_the_same_with_drafts_and_in_a_replay() {
+    let object = r#"{"type":"object","properties":{"email":{"type":"string","maxLength":12},
+        "location":{"type":"string","maxLength":12},"temperature":{"type":"string","maxLength":12}},
+        "required":["email","location","temperature"],"additionalProperties":false}"#;
+    let list = format!(r#"{{"type":"array","minItems":4,"maxItems":4,"items":{object}}}"#);
+    let words: Vec<&str> =
+        "The weather in Lisbon is fine; unlike 12 others, Ünder it nobody's well"
+            .split(' ')
+            .cycle()
+            .take(150)
+            .collect();
+    let long = format!(
+        r#"{{"type":"object","properties":{{"a":{{"const":"{}"}},"b":{{"type":"string","maxLength":20}}}},
+            "required":["a","b"],"additionalProperties":false}}"#,
+        words.join(" ")
+    );
+    let requests = |engine: &Engine| -> Vec<EngineCoreRequest> {
+        (0..60)
+            .map(|number| {
+                let (schema, max_tokens) = match number % 3 {
+                    0 => (&long, 600),
+                    _ => (&list, 400),
+                };
+                let params = match number % 4 {
+                    0 | 1 => greedy(max_tokens),
+                    _ => seeded(number, max_tokens),
+                };
+                let prompts = [
+                    "Say something",
+                    "Describe it.",
+                    "What is 12 plus 30?",
+                    "Where is",
+                    "A mail",
+                ];
+                let prompt = prompts[number as usize % prompts.len()];
+                engine.request(&number.to_string(), prompt, json(schema), params)
+            })
+            .collect()
+    };
+    let setup = |num_speculative_tokens| Setup {
+        jump_forward: JumpForward::Text,
+        num_speculative_tokens,
+        ..Setup::default()
+    };
+    let mut engine = Engine::new(&setup(0));
+    let requests = requests(&engine);
+    let expected = engine.run(&requests);
+    let written = words.join(" ");
+    for answer in expected
+        .values()
+        .filter(|answer| answer.token_ids.len() > 200)
+    {
+        assert!(engine.text(answer).contains(&written));
+    }
+    for num_speculative_tokens in [1, 4, 6] {
+        let mut engine = Engine::new(&setup(num_speculative_tokens));
+        let what = format!("{num_speculative_tokens} drafts");
+        assert_same(&engine.run(&requests), &expected, &what);
+        assert!(engine.totals.spec.num_accepted_tokens > 0);
+    }
+    for keep in [1, 30, 63, 64, 65, 66, 120, 130] {
+        let mut replays = requests.clone();
+        for request in &mut replays {
+            let tokens = &expected[&request.request_id].token_ids;
+            request.output_token_ids = tokens[..keep.min(tokens.len() - 1)].to_vec();
+        }
+        let answers = engine.run(&replays);
+        for request in &replays {
+            let id = &request.request_id;
+            let mut whole = request.output_token_ids.clone();
+            whole.extend(&answers[id].token_ids);
+            assert_eq!(whole, expected[id].token_ids, "{keep}: {id}");
+        }
+    }
 }

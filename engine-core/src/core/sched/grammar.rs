@@ -308,10 +308,8 @@ impl Scheduler {
         &mut self,
         request: &mut Request,
     ) -> Result<Option<Stop>, GrammarFailure> {
-        let params = request.sampling_params();
-        let wants_logprobs = params.logprobs.is_some() || params.logprob_token_ids.is_some();
         let is_off = matches!(self.forced_tokens, ForcedTokens::Off);
-        if wants_logprobs || is_off || request.grammar().is_none() {
+        if wants_logprobs(request) || is_off || request.grammar().is_none() {
             return Ok(None);
         }
         let started = Instant::now();
@@ -324,6 +322,7 @@ impl Scheduler {
     }
 
     fn append_runs(&mut self, request: &mut Request) -> Result<Option<Stop>, GrammarFailure> {
+        request.is_forced_text_due = false;
         let mut num_forced = 0;
         while num_forced < MAX_FORCED_TOKENS {
             let run = self.next_forced_tokens(request)?;
@@ -346,7 +345,24 @@ impl Scheduler {
                 }
             }
         }
+        request.is_forced_text_due =
+            num_forced >= MAX_FORCED_TOKENS && self.is_forced_text_next(request)?;
         Ok(None)
+    }
+
+    /// Whether forced text comes next, so that what is sampled there doesn't count. Tokens that are
+    /// forced one by one are sampled as well as not.
+    ///
+    /// # Errors
+    /// As for [`append_forced_tokens`](Self::append_forced_tokens).
+    pub(super) fn is_forced_text_next(
+        &mut self,
+        request: &mut Request,
+    ) -> Result<bool, GrammarFailure> {
+        let may_be = matches!(self.forced_tokens, ForcedTokens::Text(_))
+            && request.grammar().is_some()
+            && !wants_logprobs(request);
+        Ok(may_be && !self.next_forced_tokens(request)?.is_empty())
     }
 
     /// The tokens that come next without being sampled; empty where there is a choice.
@@ -372,7 +388,11 @@ impl Scheduler {
 
     /// Gives a request a draft for its next step, without the tokens that its grammar forbids.
     pub(super) fn propose_draft(&mut self, request: &mut Request) {
-        let Some(proposer) = &self.proposer else {
+        let Some(proposer) = self
+            .proposer
+            .as_ref()
+            .filter(|_| !request.is_forced_text_due)
+        else {
             return;
         };
         let num_left = request.num_tokens_left(self.max_model_len);
@@ -432,4 +452,10 @@ impl Scheduler {
         stats.num_head_rows = runner_output.num_head_rows;
         Some(stats)
     }
+}
+
+/// Whether a row of logits is needed for every token.
+fn wants_logprobs(request: &Request) -> bool {
+    let params = request.sampling_params();
+    params.logprobs.is_some() || params.logprob_token_ids.is_some()
 }

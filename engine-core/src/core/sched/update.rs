@@ -204,8 +204,8 @@ impl Scheduler {
         })
     }
 
-    /// Appends what was sampled, until the request is over or a token is taken back. What was
-    /// computed for tokens that were not taken doesn't count.
+    /// Appends what was sampled, until the request is over, a token is taken back, or forced text comes
+    /// next. What was computed for tokens that were not taken doesn't count.
     ///
     /// # Errors
     /// The grammar refuses a token or fails; the tokens before stay.
@@ -215,7 +215,11 @@ impl Scheduler {
         sampled_token_ids: Vec<u32>,
     ) -> Result<Option<Stop>, GrammarFailure> {
         let mut outcome = Ok(None);
-        for token_id in sampled_token_ids {
+        let num_sampled = sampled_token_ids.len();
+        for (index, token_id) in sampled_token_ids.into_iter().enumerate() {
+            if request.is_forced_text_due {
+                break;
+            }
             match self.accept_token(request, token_id) {
                 Ok(true) => {}
                 Ok(false) => break,
@@ -229,6 +233,17 @@ impl Scheduler {
             if let Some(stop) = check_stop(request, self.max_model_len) {
                 outcome = Ok(Some(stop));
                 break;
+            }
+            // After a token of a draft as after any other: what is sampled behind it is not what comes.
+            if index + 1 < num_sampled {
+                match self.is_forced_text_next(request) {
+                    Ok(false) => {}
+                    Ok(true) => break,
+                    Err(failure) => {
+                        outcome = Err(failure);
+                        break;
+                    }
+                }
             }
         }
         request.num_runner_tokens = request.num_tokens();
