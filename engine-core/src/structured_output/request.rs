@@ -384,9 +384,12 @@ impl StructuredOutputRequest {
         }
     }
 
-    /// Whether any text may come next.
+    /// Whether any text may come next. Stop tokens are none, however many the request has.
     fn may_go_on_freely(&self) -> Result<bool, MatcherError> {
-        Ok(self.grammar.next_token_mask()?.num_allowed() >= MIN_FREE_TOKENS)
+        let mask = self.grammar.next_token_mask()?;
+        let stops = self.not_in_thinking.iter();
+        let num_stops = stops.filter(|&&id| mask.is_allowed(id)).count();
+        Ok(mask.num_allowed().saturating_sub(num_stops) >= MIN_FREE_TOKENS)
     }
 
     /// The next token where there is only one, as far as that can be told without a walk of the

@@ -248,3 +248,21 @@ fn the_requests_own_stop_tokens_are_no_forced_text() {
         .collect();
     assert_eq!(engine.tokenizer.decode(&text_tokens, true), text);
 }
+
+/// However many stop tokens a request has, where only they may follow the text has come to its end.
+#[test]
+fn many_stop_tokens_are_no_text_that_could_go_on() {
+    let mut engine = Engine::new(&Setup::default());
+    let mut params = seeded(1, 3);
+    params.stop_token_ids = (0..engine.tokenizer.vocab_size() as u32)
+        .filter(|&id| engine.tokenizer.token_bytes(id).len() > 1)
+        .collect();
+    assert!(params.stop_token_ids.len() > 1000);
+    let request = engine.request("a", "Say it", choice(&["abc"]), params);
+    let answer = engine.run(&[request]).remove("a").unwrap();
+    assert_eq!(engine.text(&answer), "abc");
+    assert_eq!(
+        (answer.complete, answer.finish_reason),
+        (Some(true), Some(FinishReason::Stop))
+    );
+}
