@@ -23,7 +23,3 @@ pub mod peak;
 pub mod random_lark;
 pub mod statistics;
 pub mod vocabulary;
-
-/// That of the engine core, for peers too.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -8,11 +8,6 @@ use clap::{ArgGroup, Parser};
 use engine_core::engine::{run_connected, run_listening};
 use protocol::{EngineConfig, ModelSource};
 
-/// Grammars are many small allocations, made on compile threads and freed on others: a tenth of the time of
-/// masks and a third of that of compilations is the system's allocator.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// Formwork's engine core: schedules requests, runs the model, samples.
 ///
 /// Frontends start it by themselves. Started by hand with --listen it stays and serves several.
