@@ -89,7 +89,7 @@ pub(super) fn gather(
     let (max, log_sum) = if normalised {
         (
             f64::from(maxima.max),
-            math::ln(maxima.sum_exp(row, f32::MIN, 1.0)),
+            math::ln(maxima.sum_exp(row.into(), f32::MIN, 1.0)),
         )
     } else {
         (0.0, 0.0)
@@ -100,7 +100,7 @@ pub(super) fn gather(
         RequestedLogprobs::Ids(ids) => token_ids.extend_from_slice(ids),
         RequestedLogprobs::Top(0) => {}
         RequestedLogprobs::Top(k) => {
-            maxima.collect_top(row, k, f32::NEG_INFINITY, floats, candidates);
+            maxima.collect_top(row.into(), k, f32::NEG_INFINITY, floats, candidates);
             candidates.sort_unstable_by(by_rank);
             token_ids.extend(candidates.iter().map(|candidate| candidate.id));
         }

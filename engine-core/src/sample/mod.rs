@@ -27,6 +27,7 @@ mod error;
 mod logits_processor;
 mod logprobs;
 mod mask;
+mod masked_row;
 mod math;
 mod metadata;
 mod noise;

@@ -1,7 +1,8 @@
 //! Drawing a token: a race of exponential variates among the kept tokens.
 
+use super::masked_row::MaskedRow;
 use super::math;
-use super::noise::{BLOCK, GROUP, Noise};
+use super::noise::{GROUP, Noise};
 use super::row::BlockMaxima;
 use super::topk_topp::Cutoff;
 use super::vector_width::{Pass, VectorWidth, run_at_width};
@@ -18,7 +19,7 @@ const SLACK: f64 = 1.000_001;
 /// and its weight an upper one, and together they rule out all but a handful, exactly. Cost: one `exp`
 /// and one call of the generator per 64 tokens and per token of a few blocks, sixteen side by side.
 pub(super) fn random_sample(
-    row: &[f32],
+    row: MaskedRow<'_>,
     maxima: &BlockMaxima,
     inverse_temperature: f64,
     cutoff: Cutoff,
@@ -39,7 +40,7 @@ pub(super) fn random_sample(
 /// The pass of [`random_sample`].
 #[derive(Clone, Copy)]
 struct Race<'a> {
-    row: &'a [f32],
+    row: MaskedRow<'a>,
     maxima: &'a BlockMaxima,
     inverse_temperature: f64,
     cutoff: Cutoff,
@@ -101,13 +102,10 @@ impl Race<'_> {
     #[inline(always)]
     fn search(self, index: u32, mut best: f64, mut best_id: u32) -> (f64, u32) {
         let block_noise = self.noise.block(index);
-        let first_id = index * BLOCK as u32;
-        let logits = self.row.get(first_id as usize..).unwrap_or_default();
-        let groups = logits.chunks(GROUP).take(BLOCK / GROUP);
-        for (first_id, logits) in (first_id..).step_by(GROUP).zip(groups) {
+        for (first_id, logits) in self.row.groups_of_block(index as usize) {
             let bounds = self.noise.lower_bounds_within(block_noise, first_id);
-            let weights = self.weights(logits);
-            for (((id, &logit), bound), weight) in (first_id..).zip(logits).zip(bounds).zip(weights)
+            let weights = logits.map(|logit| self.weight(logit));
+            for (((id, logit), bound), weight) in (first_id..).zip(logits).zip(bounds).zip(weights)
             {
                 if bound > best * weight * SLACK || !self.cutoff.keeps(logit, id) {
                     continue;
@@ -138,13 +136,14 @@ mod tests {
             let mut maxima = BlockMaxima::default();
             maxima.read(&row);
             let noise = Noise::new(seed, 1);
+            let masked = MaskedRow::from(row.as_slice());
             let race = Race {
-                row: &row,
+                row: masked,
                 maxima: &maxima,
                 inverse_temperature,
                 cutoff: Cutoff::NONE,
                 noise: &noise,
-                most_probable: maxima.argmax(&row).unwrap(),
+                most_probable: maxima.argmax(masked).unwrap(),
             };
             // Every token in full.
             let time = |id: u32| noise.exponential(id) / race.weight(row[id as usize]);

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use super::masked_row::MaskedRow;
 use super::noise::BLOCK;
 use super::sum_exp::{LANES, sum_exp_of_blocks};
 use crate::model_executor::LOGITS_PER_MAXIMUM;
@@ -84,7 +85,10 @@ impl BlockMaxima {
         if maxima.as_flattened().iter().any(|maximum| maximum.is_nan()) {
             return false;
         }
-        let of_block = |maxima: &[f32; PER_BLOCK]| largest(maxima);
+        let of_block = |maxima: &[f32; PER_BLOCK]| {
+            let least = f32::NEG_INFINITY;
+            maxima.iter().fold(least, |max, &of| larger(of, max))
+        };
         self.blocks.clear();
         self.blocks.extend(maxima.iter().map(of_block));
         self.num_nans = 0;
@@ -116,15 +120,42 @@ impl BlockMaxima {
         true
     }
 
-    /// After a bitmask was applied to the row, which has no NaN: reads the blocks again of which it leaves
-    /// a part.
-    pub(super) fn read_masked(&mut self, row: &[f32], bitmask: &[u32]) {
-        let words = bitmask.chunks(BLOCK / 32);
-        for ((block, max), words) in row.chunks(BLOCK).zip(&mut self.blocks).zip(words) {
-            if words.iter().all(|&word| word == 0) {
-                *max = f32::NEG_INFINITY;
-            } else if words.iter().any(|&word| word != u32::MAX) {
-                *max = max_and_nans(block).0;
+    /// After a bitmask was applied to the row, or set apart from it: reads the blocks again of which it
+    /// leaves a part.
+    pub(super) fn read_masked(&mut self, row: MaskedRow<'_>) {
+        self.read_parts(row, u64::BITS);
+    }
+
+    /// The same of blocks of which little is left. The maximum of any other becomes an upper bound; the
+    /// row's maximum is exact.
+    pub(super) fn bound_masked(&mut self, row: MaskedRow<'_>) {
+        /// Tokens of a block from which on a bound tells enough.
+        const MANY: u32 = 16;
+        /// Bounds that are looked into before all are.
+        const MAX_BOUNDS: usize = 32;
+        self.read_parts(row, MANY);
+        for _ in 0..MAX_BOUNDS {
+            let Some(index) = self.blocks.iter().position(|&bound| bound == self.max) else {
+                return;
+            };
+            // The largest bound is the row's maximum as soon as it is its block's.
+            let max = row.max_of_block(index);
+            if max == self.max {
+                return;
+            }
+            self.blocks[index] = max;
+            self.max = largest(&self.blocks);
+        }
+        self.read_masked(row);
+    }
+
+    /// Reads the blocks again of which fewer than `many` tokens are left, but some.
+    fn read_parts(&mut self, row: MaskedRow<'_>, many: u32) {
+        for (index, max) in self.blocks.iter_mut().enumerate() {
+            match row.bits_of_block(index) {
+                0 => *max = f32::NEG_INFINITY,
+                bits if bits.count_ones() < many => *max = row.max_of_block(index),
+                _ => {}
             }
         }
         self.max = largest(&self.blocks);
@@ -162,30 +193,34 @@ impl BlockMaxima {
     }
 
     /// The token with the largest logit, the lowest id among equals; `None` where all are -inf.
-    pub(super) fn argmax(&self, row: &[f32]) -> Option<u32> {
+    pub(super) fn argmax(&self, row: MaskedRow<'_>) -> Option<u32> {
         if self.max == f32::NEG_INFINITY {
             return None;
         }
-        let block = self.blocks.iter().position(|&max| max == self.max)?;
-        let start = block * BLOCK;
-        let within = row
-            .get(start..)?
-            .iter()
-            .position(|&logit| logit == self.max)?;
-        u32::try_from(start + within).ok()
+        let blocks = self.blocks.iter().enumerate();
+        // What is a bound may be more than any token of the block has.
+        let mut largest = blocks.filter(|&(_, &bound)| bound >= self.max);
+        largest.find_map(|(index, _)| {
+            let mut groups = row.groups_of_block(index);
+            groups.find_map(|(first_id, group)| {
+                let lane = group.iter().position(|&logit| logit == self.max)?;
+                Some(first_id + lane as u32)
+            })
+        })
     }
 
     /// Puts all tokens with a logit of at least `floor` into `candidates`, ids rising.
-    pub(super) fn collect(&self, row: &[f32], floor: f32, candidates: &mut Vec<Candidate>) {
+    pub(super) fn collect(&self, row: MaskedRow<'_>, floor: f32, candidates: &mut Vec<Candidate>) {
         candidates.clear();
-        for (index, (block, &max)) in row.chunks(BLOCK).zip(&self.blocks).enumerate() {
+        for (index, &max) in self.blocks.iter().enumerate() {
             if max < floor {
                 continue;
             }
-            let first = (index * BLOCK) as u32;
-            for (id, &logit) in (first..).zip(block) {
-                if logit >= floor {
-                    candidates.push(Candidate { logit, id });
+            for (first_id, group) in row.groups_of_block(index) {
+                for (id, logit) in (first_id..row.len() as u32).zip(group) {
+                    if logit >= floor {
+                        candidates.push(Candidate { logit, id });
+                    }
                 }
             }
         }
@@ -195,10 +230,10 @@ impl BlockMaxima {
     /// them at the end. Fewer where the row has fewer logits of at least `floor`.
     ///
     /// The k-th largest block maximum is a lower bound of the k-th largest logit, so only about
-    /// `k` blocks are looked into. `floats` is scratch.
+    /// `k` blocks are looked into; none may be an upper bound alone. `floats` is scratch.
     pub(super) fn collect_top(
         &self,
-        row: &[f32],
+        row: MaskedRow<'_>,
         k: usize,
         floor: f32,
         floats: &mut Vec<f32>,
@@ -224,7 +259,7 @@ impl BlockMaxima {
     }
 
     /// The sum of `exp((logit - max) * inverse_temperature)` over all logits of at least `floor`.
-    pub(super) fn sum_exp(&self, row: &[f32], floor: f32, inverse_temperature: f64) -> f64 {
+    pub(super) fn sum_exp(&self, row: MaskedRow<'_>, floor: f32, inverse_temperature: f64) -> f64 {
         sum_exp_of_blocks(
             row,
             &self.blocks,
@@ -267,8 +302,17 @@ fn max_and_nans(block: &[f32]) -> (f32, u32) {
 
 /// The largest of some that are no NaN; -inf where there are none.
 fn largest(values: &[f32]) -> f32 {
-    values
+    const SIDE_BY_SIDE: usize = 4 * LANES;
+    let (chunks, rest) = values.as_chunks::<SIDE_BY_SIDE>();
+    let mut maxima = [f32::NEG_INFINITY; SIDE_BY_SIDE];
+    for chunk in chunks {
+        for (max, &value) in maxima.iter_mut().zip(chunk) {
+            *max = larger(value, *max);
+        }
+    }
+    maxima
         .iter()
+        .chain(rest)
         .fold(f32::NEG_INFINITY, |max, &value| larger(value, max))
 }
 

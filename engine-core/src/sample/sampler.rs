@@ -7,6 +7,7 @@ use super::error::SampleError;
 use super::logits_processor;
 use super::logprobs::{LogprobsRow, RequestedLogprobs, gather, is_normalised, is_processed};
 use super::mask::{MASKED, Masking, RowMask, keep_only};
+use super::masked_row::MaskedRow;
 use super::metadata::{RequestSamplingState, VocabSizes};
 use super::noise::Noise;
 use super::random_sample::random_sample;
@@ -112,11 +113,22 @@ impl Sampler {
         let row = self.tokens_of(logits)?;
         read_models_logits(row, known, maxima)?;
         let num_nans = maxima.num_nans;
-        if let Some(mask) = mask {
-            constrain(row, mask, state, maxima, saved)?;
-        }
+        let (requested, filters) = (
+            RequestedLogprobs::of_output(state.params()),
+            state.filters(),
+        );
+        let reading = if requested.is_some() || logits_processor::is_needed(state) {
+            Reading::Everything
+        } else if filters.is_some_and(Filters::ranks_tokens) {
+            Reading::Maxima
+        } else {
+            Reading::Little
+        };
+        let bitmask = match mask {
+            Some(mask) => constrain(row, mask, reading, state, maxima, saved)?,
+            None => None,
+        };
 
-        let requested = RequestedLogprobs::of_output(state.params());
         let wants_raw = requested.is_some() && !is_processed(self.logprobs_mode);
         let mut masking = Masking::Applied;
         let mut raw_row = None;
@@ -130,13 +142,19 @@ impl Sampler {
             maxima.read(row);
         }
 
-        let (filters, mut kept) = (state.filters(), Cutoff::NONE);
+        let (masked_row, mut kept) = (MaskedRow::new(row, bitmask), Cutoff::NONE);
         let token_id = match filters {
-            None => maxima.argmax(row),
+            None => maxima.argmax(masked_row),
             Some(filters) => {
-                kept = cutoff(row, maxima, filters, floats, candidates);
+                kept = cutoff(masked_row, maxima, filters, floats, candidates);
                 let noise = Noise::new(state.seed(), state.output_token_ids().len() as u64);
-                random_sample(row, maxima, filters.inverse_temperature, kept, &noise)
+                random_sample(
+                    masked_row,
+                    maxima,
+                    filters.inverse_temperature,
+                    kept,
+                    &noise,
+                )
             }
         };
         // No stage empties a row; should one have, it is this request's error.
@@ -233,23 +251,44 @@ fn read_models_logits(
     Ok(())
 }
 
-/// Applies the grammar's mask; an error where it leaves nothing. `saved` is scratch.
-fn constrain(
+/// What the stages after the grammar's mask read of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reading {
+    /// Any logit.
+    Everything,
+    /// The maximum of each block, and the blocks that matter.
+    Maxima,
+    /// The row's maximum, and the blocks that matter.
+    Little,
+}
+
+/// Applies the grammar's mask, or returns it where it stays apart from the row (see [`MaskedRow`]); an
+/// error where it leaves nothing. `saved` is scratch.
+fn constrain<'a>(
     row: &mut [f32],
-    mask: RowMask<'_>,
+    mask: RowMask<'a>,
+    reading: Reading,
     state: &RequestSamplingState,
     maxima: &mut BlockMaxima,
     saved: &mut Vec<(usize, f32)>,
-) -> Result<(), SampleError> {
+) -> Result<Option<&'a [u32]>, SampleError> {
     let num_tokens = row.len();
+    let mut apart = None;
     let masking = match mask {
         RowMask::Bitmask(bitmask) => {
             let (expected, found) = (num_tokens.div_ceil(32), bitmask.len());
             if found < expected {
                 return Err(SampleError::BitmaskWidth { expected, found });
             }
-            apply_token_bitmask_inplace(row, bitmask);
-            maxima.read_masked(row, bitmask);
+            match reading {
+                Reading::Everything => apply_token_bitmask_inplace(row, bitmask),
+                Reading::Maxima | Reading::Little => apart = Some(bitmask),
+            }
+            let masked_row = MaskedRow::new(row, Some(bitmask));
+            match reading {
+                Reading::Everything | Reading::Maxima => maxima.read_masked(masked_row),
+                Reading::Little => maxima.bound_masked(masked_row),
+            }
             Masking::Applied
         }
         RowMask::Only(ids) => {
@@ -274,7 +313,7 @@ fn constrain(
             output_index,
         });
     }
-    Ok(())
+    Ok(apart)
 }
 
 /// The row as the draw saw it: divided by temperature, and masked where a filter drops. As it is

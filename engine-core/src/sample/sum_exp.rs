@@ -1,7 +1,8 @@
 //! The sum of exponentials over a row: the one pass of the sampler whose cost is arithmetic.
 
+use super::masked_row::MaskedRow;
 use super::math;
-use super::noise::BLOCK;
+use super::noise::GROUP;
 use super::vector_width::{Pass, VectorWidth, run_at_width};
 
 /// Lanes that run side by side in a pass; fixed, so that sums don't depend on the machine.
@@ -10,7 +11,7 @@ pub(super) const LANES: usize = 8;
 /// What a sum is over.
 #[derive(Clone, Copy)]
 struct Terms<'a> {
-    row: &'a [f32],
+    row: MaskedRow<'a>,
     /// The largest logit of each block.
     block_maxima: &'a [f32],
     floor: f32,
@@ -21,7 +22,7 @@ struct Terms<'a> {
 /// The sum of `exp((logit - max) * inverse_temperature)` over all logits of at least `floor`.
 /// `block_maxima` must be those of the row; blocks that they rule out are left out.
 pub(super) fn sum_exp_of_blocks(
-    row: &[f32],
+    row: MaskedRow<'_>,
     block_maxima: &[f32],
     floor: f32,
     max: f64,
@@ -43,9 +44,9 @@ impl Pass for Terms<'_> {
     #[inline(always)]
     fn run(self) -> f64 {
         let mut total = 0.0;
-        for (block, &block_max) in self.row.chunks(BLOCK).zip(self.block_maxima) {
+        for (index, &block_max) in self.block_maxima.iter().enumerate() {
             if block_max >= self.floor {
-                total += sum_of_block(block, self);
+                total += sum_of_block(index, self);
             }
         }
         total
@@ -53,21 +54,20 @@ impl Pass for Terms<'_> {
 }
 
 #[inline(always)]
-fn sum_of_block(block: &[f32], terms: Terms<'_>) -> f64 {
+fn sum_of_block(index: usize, terms: Terms<'_>) -> f64 {
     let term = |logit: f32| {
         let value = math::exp((f64::from(logit) - terms.max) * terms.inverse_temperature);
         if logit >= terms.floor { value } else { 0.0 }
     };
+    const { assert!(GROUP.is_multiple_of(LANES)) };
     let mut lanes = [0.0; LANES];
-    let (chunks, rest) = block.as_chunks::<LANES>();
-    for chunk in chunks {
-        let values = chunk.map(term);
-        for lane in 0..LANES {
-            lanes[lane] += values[lane];
+    for (_, group) in terms.row.groups_of_block(index) {
+        for logits in group.as_chunks::<LANES>().0 {
+            let values = logits.map(term);
+            for lane in 0..LANES {
+                lanes[lane] += values[lane];
+            }
         }
-    }
-    for (lane, &logit) in lanes.iter_mut().zip(rest) {
-        *lane += term(logit);
     }
     lanes.iter().sum()
 }
@@ -88,9 +88,9 @@ mod tests {
             floor in prop_oneof![Just(f32::MIN), -30.0..30.0f32],
         ) {
             let maximum = |values: &[f32]| values.iter().copied().fold(f32::MIN, f32::max);
-            let block_maxima: Vec<f32> = row.chunks(BLOCK).map(maximum).collect();
+            let block_maxima: Vec<f32> = row.chunks(super::super::noise::BLOCK).map(maximum).collect();
             let terms = Terms {
-                row: &row,
+                row: row.as_slice().into(),
                 block_maxima: &block_maxima,
                 floor,
                 max: f64::from(maximum(&row)),

@@ -3,6 +3,7 @@
 //! Each of the three keeps the first tokens of one and the same order (larger logit first, lower
 //! id first among equals), so what they keep together is told by its last token: a [`Cutoff`].
 
+use super::masked_row::MaskedRow;
 use super::math;
 use super::row::{BlockMaxima, Candidate, by_rank};
 
@@ -56,6 +57,13 @@ pub(super) struct Filters {
     pub(super) top_p: f32,
 }
 
+impl Filters {
+    /// Whether tokens are looked at beside the most probable one.
+    pub(super) fn ranks_tokens(self) -> bool {
+        self.top_k > 0 || self.top_p < 1.0
+    }
+}
+
 /// Applies `min_p`, then `top_k`, then `top_p`, each to what the ones before it left.
 ///
 /// - `min_p` keeps tokens with at least that share of the most probable token's probability.
@@ -64,11 +72,12 @@ pub(super) struct Filters {
 /// - `top_p` keeps the smallest set whose probability, renormalised over what is left, reaches
 ///   `top_p`; the token that crosses it is kept.
 ///
-/// `maxima` must have read `row` and found a finite logit. Cost: next to nothing for `min_p`;
+/// `maxima` must have read `row` and found a finite logit; with [`Filters::ranks_tokens`] it has none that
+/// is an upper bound alone. Cost: next to nothing for `min_p`;
 /// about `k` blocks for `top_k`; for `top_p` without `top_k` one pass of `exp`, and a selection
 /// among the tokens with at least `(1 - top_p) / row.len()` of the probability.
 pub(super) fn cutoff(
-    row: &[f32],
+    row: MaskedRow<'_>,
     maxima: &BlockMaxima,
     filters: Filters,
     floats: &mut Vec<f32>,

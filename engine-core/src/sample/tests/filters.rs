@@ -29,7 +29,13 @@ fn cutoff_of(row: &[f32], settings: Settings) -> Cutoff {
         top_k,
         top_p,
     };
-    cutoff(row, &read(row), filters, &mut Vec::new(), &mut Vec::new())
+    cutoff(
+        row.into(),
+        &read(row),
+        filters,
+        &mut Vec::new(),
+        &mut Vec::new(),
+    )
 }
 
 /// Kept ids, first by rank first.
@@ -217,12 +223,12 @@ proptest! {
                 best = (time, id);
             }
         }
-        let drawn = random_sample(&row, &read(&row), inverse_temperature, cutoff, &noise);
+        let drawn = random_sample(row.as_slice().into(), &read(&row), inverse_temperature, cutoff, &noise);
         prop_assert_eq!(drawn, Some(best.1));
     }
 
     #[test]
     fn argmax_is_the_first_by_rank(row in any_row()) {
-        prop_assert_eq!(read(&row).argmax(&row), ranked(&row).first().copied());
+        prop_assert_eq!(read(&row).argmax(row.as_slice().into()), ranked(&row).first().copied());
     }
 }

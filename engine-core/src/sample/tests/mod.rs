@@ -4,6 +4,7 @@ mod distribution;
 mod filters;
 mod guards;
 mod logprobs;
+mod masked_rows;
 mod noise;
 mod order;
 mod reference;
