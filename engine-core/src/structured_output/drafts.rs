@@ -61,7 +61,7 @@ impl StructuredOutputRequest {
         tokens_left: u32,
     ) -> Result<usize, MatcherError> {
         let num_allowed = self.validate_tokens(token_ids, tokens_left)?;
-        let is_stop = |token_id| self.not_in_thinking.contains(token_id);
+        let is_stop = |token_id| self.stop_token_ids.contains(token_id);
         match token_ids.iter().any(is_stop) {
             true => Ok(num_allowed.min(self.grammar.validate_tokens(token_ids)?)),
             false => Ok(num_allowed),

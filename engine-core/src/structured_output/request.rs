@@ -48,8 +48,10 @@ pub struct StructuredOutputRequest {
     /// What the shortest text of the grammar takes; 0 where it need not fit. A text that is
     /// whole when the last token is taken needs no stop token after it.
     min_tokens: MinTokens,
-    /// What never comes in thinking: what ends a text, but for tokens that close thinking.
-    pub(super) not_in_thinking: Arc<[u32]>,
+    /// What ends a text.
+    pub(super) stop_token_ids: Arc<[u32]>,
+    /// Those of them that never come in thinking: all but what closes it.
+    not_in_thinking: Arc<[u32]>,
     /// Whether the last token was taken back since too few were left to complete the text.
     pub(super) has_overshot: bool,
     pub(super) was_led_to_end: bool,
@@ -97,12 +99,16 @@ impl StructuredOutputRequest {
     ) -> Self {
         let own = params.stop_token_ids.iter().chain(&params.eos_token_id);
         let reasoning = Reasoning::new(Arc::clone(params), reasoning_ended);
-        let not_in_thinking = stop_token_ids
-            .iter()
-            .chain(own)
-            .filter(|token_id| !reasoning.end_token_ids().contains(token_id))
-            .copied()
-            .collect();
+        let stop_token_ids: Arc<[u32]> = stop_token_ids.iter().chain(own).copied().collect();
+        let closes_thinking = |token_id| reasoning.end_token_ids().contains(token_id);
+        let not_in_thinking = match stop_token_ids.iter().any(closes_thinking) {
+            true => stop_token_ids
+                .iter()
+                .filter(|token_id| !closes_thinking(token_id))
+                .copied()
+                .collect(),
+            false => Arc::clone(&stop_token_ids),
+        };
         let complete_within_max_tokens = params
             .structured_outputs
             .as_ref()
@@ -117,6 +123,7 @@ impl StructuredOutputRequest {
             found: Found::default(),
             reasoning,
             complete_within_max_tokens,
+            stop_token_ids,
             not_in_thinking,
             has_overshot: false,
             was_led_to_end: false,
@@ -387,7 +394,7 @@ impl StructuredOutputRequest {
     /// Whether any text may come next. Stop tokens are none, however many the request has.
     fn may_go_on_freely(&self) -> Result<bool, MatcherError> {
         let mask = self.grammar.next_token_mask()?;
-        let stops = self.not_in_thinking.iter();
+        let stops = self.stop_token_ids.iter();
         let num_stops = stops.filter(|&&id| mask.is_allowed(id)).count();
         Ok(mask.num_allowed().saturating_sub(num_stops) >= MIN_FREE_TOKENS)
     }

@@ -27,6 +27,10 @@ const MAX_DEPTH: usize = 3;
 /// The values of a language of numbers, ascending, where these are few.
 pub(super) type FewNumbers = Option<Arc<[ValueId]>>;
 
+/// Whether two languages are apart by the values that they list, where they do.
+type ByValues =
+    fn(&mut Programs, &mut Lexicon, (ExprId, ExprId), &mut Fuel) -> Result<Option<bool>, OutOfFuel>;
+
 /// An item or a member that an array or object must have.
 #[derive(PartialEq, Eq, Clone, Copy)]
 enum Part<'a> {
@@ -67,22 +71,8 @@ impl Programs {
         node: NodeId,
         fuel: &mut Fuel,
     ) -> Result<bool, OutOfFuel> {
-        let mut part = fuel.part(STEPS_A_VALUE);
-        let before = part.left();
-        let cost = self.sure_cost(lexicon, node, &mut part);
-        Self::burn_part(before, &part, fuel)?;
-        Ok(cost == Ok(DEAD))
-    }
-
-    /// Burns what a part took.
-    fn burn_part(before: u64, part: &Fuel, fuel: &mut Fuel) -> Result<(), OutOfFuel> {
-        match part.lacks_bytes() {
-            true => {
-                fuel.check_bytes(usize::MAX)?;
-                Err(OutOfFuel)
-            }
-            false => fuel.burn(before - part.left()),
-        }
+        let cost = fuel.within(STEPS_A_VALUE, |part| self.sure_cost(lexicon, node, part))?;
+        Ok(cost == Some(DEAD))
     }
 
     /// Whether two nodes are found to have no value in common.
@@ -98,8 +88,10 @@ impl Programs {
         if shape.words & beside.words != 0 {
             return Ok(false);
         }
-        if !self.are_numbers_apart(lexicon, shape.number, beside.number, fuel)?
-            || !self.are_strings_apart(lexicon, shape.string, beside.string, fuel)?
+        let numbers = (shape.number, beside.number);
+        let strings = (shape.string, beside.string);
+        if !self.are_spellings_apart(lexicon, numbers, Self::are_few_numbers_apart, fuel)?
+            || !self.are_spellings_apart(lexicon, strings, Self::are_listed_strings_apart, fuel)?
         {
             return Ok(false);
         }
@@ -119,11 +111,13 @@ impl Programs {
         self.is_surely_dead(lexicon, both, fuel)
     }
 
-    fn are_strings_apart(
+    /// Whether two sets of spellings are found to have none in common: by their values where
+    /// `by_values` can tell, else by a search.
+    fn are_spellings_apart(
         &mut self,
         lexicon: &mut Lexicon,
-        own: Spellings,
-        others: Spellings,
+        (own, others): (Spellings, Spellings),
+        by_values: ByValues,
         fuel: &mut Fuel,
     ) -> Result<bool, OutOfFuel> {
         if own == NONE || others == NONE {
@@ -132,33 +126,43 @@ impl Programs {
         let (Spellings::Only(own), Spellings::Only(others)) = (own, others) else {
             return Ok(false);
         };
-        if let Some(list) = self.listed(lexicon, own, fuel)?
-            && let Some(beside) = self.listed(lexicon, others, fuel)?
-        {
-            return Ok(list.relation(&beside) == Relation::Apart);
+        if let Some(are_apart) = by_values(self, lexicon, (own, others), fuel)? {
+            return Ok(are_apart);
         }
-        Self::are_languages_apart(lexicon, own, others, fuel)
+        if own == others {
+            return Ok(false);
+        }
+        let both = lexicon.and(&[own, others]);
+        let is_live = fuel.within(STEPS_A_VALUE, |part| lexicon.is_live(both, part))?;
+        Ok(is_live == Some(false))
     }
 
-    fn are_numbers_apart(
+    fn are_listed_strings_apart(
         &mut self,
         lexicon: &mut Lexicon,
-        own: Spellings,
-        others: Spellings,
+        (own, others): (ExprId, ExprId),
         fuel: &mut Fuel,
-    ) -> Result<bool, OutOfFuel> {
-        if own == NONE || others == NONE {
-            return Ok(true);
-        }
-        let (Spellings::Only(own), Spellings::Only(others)) = (own, others) else {
-            return Ok(false);
-        };
-        if let Some(numbers) = self.few_numbers(lexicon, own, fuel)?
-            && let Some(beside) = self.few_numbers(lexicon, others, fuel)?
-        {
-            return Ok(!numbers.iter().any(|number| beside.contains(number)));
-        }
-        Self::are_languages_apart(lexicon, own, others, fuel)
+    ) -> Result<Option<bool>, OutOfFuel> {
+        Ok(match self.listed(lexicon, own, fuel)? {
+            Some(list) => self
+                .listed(lexicon, others, fuel)?
+                .map(|beside| list.relation(&beside) == Relation::Apart),
+            None => None,
+        })
+    }
+
+    fn are_few_numbers_apart(
+        &mut self,
+        lexicon: &mut Lexicon,
+        (own, others): (ExprId, ExprId),
+        fuel: &mut Fuel,
+    ) -> Result<Option<bool>, OutOfFuel> {
+        Ok(match self.few_numbers(lexicon, own, fuel)? {
+            Some(numbers) => self
+                .few_numbers(lexicon, others, fuel)?
+                .map(|beside| !numbers.iter().any(|number| beside.contains(number))),
+            None => None,
+        })
     }
 
     /// The values of a language of numbers, if there are few. Kept: of n nodes each is compared with all
@@ -175,34 +179,16 @@ impl Programs {
         let numbers = self.logic.nodes.kinds(Kinds::NUMBER);
         let spelled = self.logic.nodes.number(language);
         let node = self.logic.nodes.all_of(&[numbers, spelled]);
-        let mut part = fuel.part(STEPS_A_LIST);
-        let before = part.left();
-        let listed = self.list_values(lexicon, node, FEW_NUMBERS + 1, &mut part);
-        Self::burn_part(before, &part, fuel)?;
-        let are_all = listed.is_ok() && self.values.are_all(node);
+        let listed = fuel.within(STEPS_A_LIST, |part| {
+            self.list_values(lexicon, node, FEW_NUMBERS + 1, part)
+        })?;
+        let are_all = listed.is_some() && self.values.are_all(node);
         let few: FewNumbers =
             are_all.then(|| self.values.of(node).iter().map(|one| one.id).collect());
         let held = few.as_ref().map_or(0, |few| shared(size_of_val(&**few)));
         self.bytes += held;
         self.few_numbers.insert(language, few.clone());
         Ok(few)
-    }
-
-    fn are_languages_apart(
-        lexicon: &mut Lexicon,
-        own: ExprId,
-        others: ExprId,
-        fuel: &mut Fuel,
-    ) -> Result<bool, OutOfFuel> {
-        if own == others {
-            return Ok(false);
-        }
-        let mut part = fuel.part(STEPS_A_VALUE);
-        let before = part.left();
-        let both = lexicon.and(&[own, others]);
-        let is_live = lexicon.is_live(both, &mut part);
-        Self::burn_part(before, &part, fuel)?;
-        Ok(is_live == Ok(false))
     }
 
     /// Whether two formulas over arrays, or over objects, both ask for an item or member of which no value

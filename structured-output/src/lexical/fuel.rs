@@ -89,6 +89,27 @@ impl Fuel {
         }
     }
 
+    /// Does some work with a [part](Self::part), and burns what that took. `None` where the part was not
+    /// enough.
+    ///
+    /// # Errors
+    /// It was the memory that was used up: there is no more for anything else either.
+    pub(crate) fn within<T>(
+        &mut self,
+        steps: u64,
+        work: impl FnOnce(&mut Self) -> Result<T, OutOfFuel>,
+    ) -> Result<Option<T>, OutOfFuel> {
+        let mut part = self.part(steps);
+        let granted = part.left();
+        let done = work(&mut part);
+        if part.lacks_bytes() {
+            self.lacks_bytes.set(true);
+            return Err(OutOfFuel);
+        }
+        self.burn(granted - part.left())?;
+        Ok(done.ok())
+    }
+
     /// The bound because of which all steps were taken, if it was for one.
     pub(crate) fn beyond(&self) -> Option<Bound> {
         self.beyond

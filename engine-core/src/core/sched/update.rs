@@ -139,7 +139,7 @@ impl Scheduler {
         let taken = match is_withheld {
             true => Err(GrammarFailure::Aside),
             false => self
-                .take_tokens(request, step_output.sampled_token_ids)
+                .take_tokens(request, &step_output.sampled_token_ids)
                 .and_then(|stop| match stop {
                     Some(stop) => Ok(Some(stop)),
                     None => self.append_forced_tokens(request),
@@ -204,53 +204,52 @@ impl Scheduler {
         })
     }
 
-    /// Appends what was sampled, until the request is over, a token is taken back, or forced text comes
-    /// next. What was computed for tokens that were not taken doesn't count.
+    /// Takes what was sampled. What was computed for tokens that were not taken doesn't count.
     ///
     /// # Errors
     /// The grammar refuses a token or fails; the tokens before stay.
     fn take_tokens(
         &mut self,
         request: &mut Request,
-        sampled_token_ids: Vec<u32>,
+        sampled_token_ids: &[u32],
     ) -> Result<Option<Stop>, GrammarFailure> {
-        let mut outcome = Ok(None);
-        let num_sampled = sampled_token_ids.len();
-        for (index, token_id) in sampled_token_ids.into_iter().enumerate() {
-            if request.is_forced_text_due {
-                break;
-            }
-            match self.accept_token(request, token_id) {
-                Ok(true) => {}
-                Ok(false) => break,
-                Err(failure) => {
-                    outcome = Err(failure);
-                    break;
-                }
-            }
-            request.append_output_token_id(token_id);
-            request.unsent_token_ids.push(token_id);
-            if let Some(stop) = check_stop(request, self.max_model_len) {
-                outcome = Ok(Some(stop));
-                break;
-            }
-            // After a token of a draft as after any other: what is sampled behind it is not what comes.
-            if index + 1 < num_sampled {
-                match self.is_forced_text_next(request) {
-                    Ok(false) => {}
-                    Ok(true) => break,
-                    Err(failure) => {
-                        outcome = Err(failure);
-                        break;
-                    }
-                }
-            }
-        }
+        let outcome = self.append_sampled_tokens(request, sampled_token_ids);
         request.num_runner_tokens = request.num_tokens();
         // The last token is always yet to be computed.
         let num_valid_tokens = request.num_tokens() - 1;
         request.num_computed_tokens = request.num_computed_tokens.min(num_valid_tokens);
         outcome
+    }
+
+    /// Appends what was sampled, until the request is over, a token is taken back, or forced text comes
+    /// next.
+    ///
+    /// # Errors
+    /// The grammar refuses a token or fails; the tokens before stay.
+    fn append_sampled_tokens(
+        &mut self,
+        request: &mut Request,
+        sampled_token_ids: &[u32],
+    ) -> Result<Option<Stop>, GrammarFailure> {
+        if request.is_forced_text_due {
+            return Ok(None);
+        }
+        for (index, &token_id) in sampled_token_ids.iter().enumerate() {
+            if !self.accept_token(request, token_id)? {
+                break;
+            }
+            request.append_output_token_id(token_id);
+            request.unsent_token_ids.push(token_id);
+            if let Some(stop) = check_stop(request, self.max_model_len) {
+                return Ok(Some(stop));
+            }
+            // After a token of a draft as after any other: what is sampled behind it is not what comes.
+            let is_last = index + 1 == sampled_token_ids.len();
+            if !is_last && self.is_forced_text_next(request)? {
+                break;
+            }
+        }
+        Ok(None)
     }
 
     fn count_draft(&mut self, num_draft_tokens: usize, num_sampled: usize) {

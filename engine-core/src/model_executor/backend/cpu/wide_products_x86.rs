@@ -91,12 +91,13 @@ pub(super) struct ByteTiles {
     pub(super) ahead_lines: usize,
 }
 
-/// One block of assembly; the loop's products are the variant's own, and between them it asks for the
-/// lines that lie as far ahead of the weights.
-macro_rules! asking_bytes_block {
-    ($tiles:expr, [$($zero:literal),*], [$($product:literal),*], [$($store:literal),*]) => {
+/// One block of assembly; what comes before the loop, its products and the operands that only these have
+/// are the variant's own.
+macro_rules! bytes_block {
+    ($tiles:expr, [$($start:literal),*], [$($product:literal),*], [$($store:literal),*],
+        {$($operand:tt)*}) => {
         asm!(
-            $($zero,)*
+            $($start,)*
             "mov {a}, [{t} + {x}]",
             "mov {s}, [{t} + {x_stride}]",
             "mov {b}, {s}",
@@ -117,7 +118,6 @@ macro_rules! asking_bytes_block {
             t = in(reg) $tiles,
             a = out(reg) _, b = out(reg) _, s = out(reg) _, w = out(reg) _, n = out(reg) _,
             ws = in(reg) TILE_BYTES,
-            far = const DISTANCE,
             second = const TILE_ROWS * TILE_BYTES,
             line = const TILE_BYTES,
             step = const 2 * TILE_ROWS * TILE_BYTES,
@@ -126,10 +126,18 @@ macro_rules! asking_bytes_block {
             weights = const std::mem::offset_of!(ByteTiles, weights),
             steps = const std::mem::offset_of!(ByteTiles, steps),
             sums = const std::mem::offset_of!(ByteTiles, sums),
+            $($operand)*
             out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
             out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
             options(nostack),
         )
+    };
+}
+
+/// A block that asks, between its products, for the lines that lie as far ahead of the weights.
+macro_rules! asking_bytes_block {
+    ($tiles:expr, $start:tt, $product:tt, $store:tt) => {
+        bytes_block!($tiles, $start, $product, $store, { far = const DISTANCE, })
     };
 }
 
@@ -213,55 +221,30 @@ pub(super) unsafe fn multiply_bytes_asking(_shapes: &Tiles, rows: usize, tiles: 
     }
 }
 
-/// One block of assembly; the loop's products are the variant's own.
+/// A block that asks, after each step's products, for some lines of what follows.
 macro_rules! deep_bytes_block {
-    ($tiles:expr, [$($zero:literal),*], [$($product:literal),*], [$($store:literal),*]) => {
-        asm!(
-            $($zero,)*
-            "mov {a}, [{t} + {x}]",
-            "mov {s}, [{t} + {x_stride}]",
-            "mov {b}, {s}",
-            "shl {b}, 4",
-            "add {b}, {a}",
-            "mov {w}, [{t} + {weights}]",
-            "mov {p}, [{t} + {ahead}]",
-            "mov {n}, [{t} + {steps}]",
-            "2:",
-            $($product,)*
-            "mov {l}, [{t} + {ahead_lines}]",
-            "test {l}, {l}",
-            "jz 4f",
-            "3:",
-            "prefetcht1 [{p}]",
-            "add {p}, 64",
-            "dec {l}",
-            "jnz 3b",
-            "4:",
-            "add {a}, 64",
-            "add {b}, 64",
-            "add {w}, {step}",
-            "dec {n}",
-            "jnz 2b",
-            "mov {a}, [{t} + {sums}]",
-            "mov {s}, {line}",
-            $($store,)*
-            t = in(reg) $tiles,
-            a = out(reg) _, b = out(reg) _, s = out(reg) _, w = out(reg) _,
-            n = out(reg) _, p = out(reg) _, l = out(reg) _,
-            ws = in(reg) TILE_BYTES,
-            second = const TILE_ROWS * TILE_BYTES,
-            line = const TILE_BYTES,
-            step = const 2 * TILE_ROWS * TILE_BYTES,
-            x = const std::mem::offset_of!(ByteTiles, x),
-            x_stride = const std::mem::offset_of!(ByteTiles, x_stride),
-            weights = const std::mem::offset_of!(ByteTiles, weights),
-            steps = const std::mem::offset_of!(ByteTiles, steps),
-            sums = const std::mem::offset_of!(ByteTiles, sums),
-            ahead = const std::mem::offset_of!(ByteTiles, ahead),
-            ahead_lines = const std::mem::offset_of!(ByteTiles, ahead_lines),
-            out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
-            out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
-            options(nostack),
+    ($tiles:expr, [$($start:literal),*], [$($product:literal),*], $store:tt) => {
+        bytes_block!(
+            $tiles,
+            ["mov {p}, [{t} + {ahead}]" $(, $start)*],
+            [
+                $($product,)*
+                "mov {l}, [{t} + {ahead_lines}]",
+                "test {l}, {l}",
+                "jz 4f",
+                "3:",
+                "prefetcht1 [{p}]",
+                "add {p}, 64",
+                "dec {l}",
+                "jnz 3b",
+                "4:"
+            ],
+            $store,
+            {
+                p = out(reg) _, l = out(reg) _,
+                ahead = const std::mem::offset_of!(ByteTiles, ahead),
+                ahead_lines = const std::mem::offset_of!(ByteTiles, ahead_lines),
+            }
         )
     };
 }
