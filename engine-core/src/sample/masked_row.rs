@@ -44,6 +44,12 @@ impl<'a> MaskedRow<'a> {
         word(2 * index) | word(2 * index + 1) << WORD
     }
 
+    /// The logit of a token.
+    pub(super) fn logit(self, token_id: u32) -> f32 {
+        let lane = token_id as usize % GROUP;
+        self.group(token_id - lane as u32)[lane]
+    }
+
     /// The logits of the tokens `first_id ..`, [`GROUP`] of them; -inf where the bitmask rules one out and
     /// behind the row's end. `first_id` is a multiple of [`GROUP`].
     #[inline(always)]

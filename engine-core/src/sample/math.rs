@@ -54,6 +54,30 @@ pub(super) fn exp(x: f64) -> f64 {
     power * two_to_k
 }
 
+/// e to the power of `x <= 0`, within a millionth of itself down to e^-87, which any smaller one is taken
+/// for. Half as wide as [`exp`] and a third of its operations: for sums that need only be known about.
+#[inline(always)]
+pub(super) fn exp_nearly(x: f32) -> f32 {
+    /// The last power of 2 of it is a normal number.
+    const MIN: f32 = -87.0;
+    /// 1.5 * 2^23, as in [`exp`].
+    const ROUND: f32 = 12_582_912.0;
+    const LN_2_HIGH: f32 = f32::from_bits(0x3f31_7200);
+    const LN_2_LOW: f32 = f32::from_bits(0x35bf_be8e);
+
+    let x = if x > MIN { x } else { MIN };
+    let shifted = x * std::f32::consts::LOG2_E + ROUND;
+    let k = shifted - ROUND;
+    let r = (x - k * LN_2_HIGH) - k * LN_2_LOW;
+    let c = |n: usize| INVERSE_FACTORIALS[n] as f32;
+    let r2 = r * r;
+    let low = (c(0) + r) + (c(2) + c(3) * r) * r2;
+    let high = (c(4) + c(5) * r) + c(6) * r2;
+    let power = low + high * (r2 * r2);
+    let two_to_k = f32::from_bits((shifted.to_bits() << 23).wrapping_add(127 << 23));
+    power * two_to_k
+}
+
 /// Natural logarithm of a positive normal number.
 ///
 /// Method: `x = m 2^e` with `m` in `sqrt(1/2)..sqrt(2)`, and `ln m = 2 atanh((m - 1) / (m + 1))`.
@@ -104,9 +128,19 @@ mod tests {
         assert_eq!(neg_ln_one_minus(0.0), 0.0);
         assert_eq!(exp(f64::NEG_INFINITY) + 1.0, 1.0);
         assert!(exp(f64::INFINITY).is_finite());
+        assert_eq!(exp_nearly(0.0), 1.0);
+        assert_eq!(exp_nearly(f32::NEG_INFINITY), exp_nearly(-87.0));
     }
 
     proptest! {
+        #[test]
+        fn exp_nearly_is_that_near(x in -87.0..=0.0f32) {
+            let exact = f64::from(x).exp();
+            let error = (f64::from(exp_nearly(x)) - exact).abs();
+            prop_assert!(error <= 1e-6 * exact, "at {}: off by {}", x, error / exact);
+            prop_assert_eq!(exp_nearly(x - 87.0), exp_nearly(-87.0));
+        }
+
         #[test]
         fn exp_is_the_standard_librarys(x in -700.0..700.0f64) {
             assert_close(exp(x), x.exp(), x);

@@ -31,6 +31,7 @@ mod masked_row;
 mod math;
 mod metadata;
 mod noise;
+mod nucleus;
 mod params;
 mod penalties;
 mod random_sample;

@@ -4,7 +4,7 @@ use super::masked_row::MaskedRow;
 use super::math;
 use super::noise::{GROUP, Noise};
 use super::row::BlockMaxima;
-use super::topk_topp::Cutoff;
+use super::topk_topp::{Cutoff, Filters};
 use super::vector_width::{Pass, VectorWidth, run_at_width};
 
 /// Keeps rounding from ruling out a token that ties.
@@ -21,7 +21,7 @@ const SLACK: f64 = 1.000_001;
 pub(super) fn random_sample(
     row: MaskedRow<'_>,
     maxima: &BlockMaxima,
-    inverse_temperature: f64,
+    filters: Filters,
     cutoff: Cutoff,
     noise: &Noise,
 ) -> Option<u32> {
@@ -29,7 +29,7 @@ pub(super) fn random_sample(
     let race = Race {
         row,
         maxima,
-        inverse_temperature,
+        inverse_temperature: filters.inverse_temperature,
         cutoff,
         noise,
         most_probable,

@@ -10,6 +10,7 @@ use super::mask::{MASKED, Masking, RowMask, keep_only};
 use super::masked_row::MaskedRow;
 use super::metadata::{RequestSamplingState, VocabSizes};
 use super::noise::Noise;
+use super::nucleus::draw_before_filters;
 use super::random_sample::random_sample;
 use super::row::{BlockMaxima, Candidate, KnownLogits};
 use super::topk_topp::{Cutoff, Filters, cutoff};
@@ -113,19 +114,10 @@ impl Sampler {
         let row = self.tokens_of(logits)?;
         read_models_logits(row, known, maxima)?;
         let num_nans = maxima.num_nans;
-        let (requested, filters) = (
-            RequestedLogprobs::of_output(state.params()),
-            state.filters(),
-        );
-        let reading = if requested.is_some() || logits_processor::is_needed(state) {
-            Reading::Everything
-        } else if filters.is_some_and(Filters::ranks_tokens) {
-            Reading::Maxima
-        } else {
-            Reading::Little
-        };
+        let requested = RequestedLogprobs::of_output(state.params());
+        let reads_all = requested.is_some() || logits_processor::is_needed(state);
         let bitmask = match mask {
-            Some(mask) => constrain(row, mask, reading, state, maxima, saved)?,
+            Some(mask) => constrain(row, mask, reads_all, state, maxima, saved)?,
             None => None,
         };
 
@@ -143,18 +135,21 @@ impl Sampler {
         }
 
         let (masked_row, mut kept) = (MaskedRow::new(row, bitmask), Cutoff::NONE);
+        let filters = state.filters();
         let token_id = match filters {
             None => maxima.argmax(masked_row),
             Some(filters) => {
-                kept = cutoff(masked_row, maxima, filters, floats, candidates);
                 let noise = Noise::new(state.seed(), state.output_token_ids().len() as u64);
-                random_sample(
-                    masked_row,
-                    maxima,
-                    filters.inverse_temperature,
-                    kept,
-                    &noise,
-                )
+                let wants_kept = requested.is_some() && is_processed(self.logprobs_mode);
+                let first = match wants_kept {
+                    true => None,
+                    false => draw_before_filters(masked_row, maxima, filters, &noise),
+                };
+                first.or_else(|| {
+                    maxima.read_masked(masked_row);
+                    kept = cutoff(masked_row, maxima, filters, floats, candidates);
+                    random_sample(masked_row, maxima, filters, kept, &noise)
+                })
             }
         };
         // No stage empties a row; should one have, it is this request's error.
@@ -251,23 +246,13 @@ fn read_models_logits(
     Ok(())
 }
 
-/// What the stages after the grammar's mask read of a row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reading {
-    /// Any logit.
-    Everything,
-    /// The maximum of each block, and the blocks that matter.
-    Maxima,
-    /// The row's maximum, and the blocks that matter.
-    Little,
-}
-
-/// Applies the grammar's mask, or returns it where it stays apart from the row (see [`MaskedRow`]); an
-/// error where it leaves nothing. `saved` is scratch.
+/// Applies the grammar's mask. Where not all logits are read after it, a bitmask stays apart from the row
+/// and is returned (see [`MaskedRow`]), and maxima of blocks may be bounds. An error where it leaves
+/// nothing. `saved` is scratch.
 fn constrain<'a>(
     row: &mut [f32],
     mask: RowMask<'a>,
-    reading: Reading,
+    reads_all: bool,
     state: &RequestSamplingState,
     maxima: &mut BlockMaxima,
     saved: &mut Vec<(usize, f32)>,
@@ -280,14 +265,12 @@ fn constrain<'a>(
             if found < expected {
                 return Err(SampleError::BitmaskWidth { expected, found });
             }
-            match reading {
-                Reading::Everything => apply_token_bitmask_inplace(row, bitmask),
-                Reading::Maxima | Reading::Little => apart = Some(bitmask),
-            }
-            let masked_row = MaskedRow::new(row, Some(bitmask));
-            match reading {
-                Reading::Everything | Reading::Maxima => maxima.read_masked(masked_row),
-                Reading::Little => maxima.bound_masked(masked_row),
+            if reads_all {
+                apply_token_bitmask_inplace(row, bitmask);
+                maxima.read_masked(MaskedRow::new(row, Some(bitmask)));
+            } else {
+                maxima.bound_masked(MaskedRow::new(row, Some(bitmask)));
+                apart = Some(bitmask);
             }
             Masking::Applied
         }

@@ -21,7 +21,7 @@ impl Cutoff {
     pub(super) const NONE: Self = Self::at(f32::MIN);
 
     /// Keeps every token with a logit of at least `logit`.
-    const fn at(logit: f32) -> Self {
+    pub(super) const fn at(logit: f32) -> Self {
         Self {
             logit,
             last_id: u32::MAX,
@@ -58,9 +58,16 @@ pub(super) struct Filters {
 }
 
 impl Filters {
-    /// Whether tokens are looked at beside the most probable one.
-    pub(super) fn ranks_tokens(self) -> bool {
-        self.top_k > 0 || self.top_p < 1.0
+    /// What `min_p` keeps.
+    pub(super) fn min_p_cutoff(self, maxima: &BlockMaxima) -> Cutoff {
+        match self.min_p > 0.0 {
+            true => Cutoff::at(min_p_floor(
+                maxima.max,
+                self.min_p,
+                self.inverse_temperature,
+            )),
+            false => Cutoff::NONE,
+        }
     }
 }
 
@@ -72,8 +79,7 @@ impl Filters {
 /// - `top_p` keeps the smallest set whose probability, renormalised over what is left, reaches
 ///   `top_p`; the token that crosses it is kept.
 ///
-/// `maxima` must have read `row` and found a finite logit; with [`Filters::ranks_tokens`] it has none that
-/// is an upper bound alone. Cost: next to nothing for `min_p`;
+/// `maxima` must have read `row` and found a finite logit; none is a bound alone. Cost: next to nothing for `min_p`;
 /// about `k` blocks for `top_k`; for `top_p` without `top_k` one pass of `exp`, and a selection
 /// among the tokens with at least `(1 - top_p) / row.len()` of the probability.
 pub(super) fn cutoff(
@@ -85,14 +91,11 @@ pub(super) fn cutoff(
 ) -> Cutoff {
     let Filters {
         inverse_temperature,
-        min_p,
         top_k,
         top_p,
+        ..
     } = filters;
-    let mut cutoff = Cutoff::NONE;
-    if min_p > 0.0 {
-        cutoff = Cutoff::at(min_p_floor(maxima.max, min_p, inverse_temperature));
-    }
+    let mut cutoff = filters.min_p_cutoff(maxima);
     let top_k = usize::try_from(top_k).unwrap_or(usize::MAX);
     let has_top_k = top_k > 0 && top_k < row.len();
     if has_top_k {

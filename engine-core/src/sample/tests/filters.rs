@@ -2,7 +2,9 @@
 
 use proptest::prelude::*;
 
+use super::super::masked_row::MaskedRow;
 use super::super::noise::Noise;
+use super::super::nucleus::draw_before_filters;
 use super::super::random_sample::random_sample;
 use super::super::row::BlockMaxima;
 use super::super::topk_topp::{Cutoff, Filters, cutoff};
@@ -16,26 +18,30 @@ fn read(row: &[f32]) -> BlockMaxima {
 }
 
 fn cutoff_of(row: &[f32], settings: Settings) -> Cutoff {
-    let Settings {
-        temperature,
-        min_p,
-        top_k,
-        top_p,
-    } = settings;
-    let inverse_temperature = 1.0 / f64::from(temperature);
-    let filters = Filters {
-        inverse_temperature,
-        min_p,
-        top_k,
-        top_p,
-    };
     cutoff(
         row.into(),
         &read(row),
-        filters,
+        settings.into(),
         &mut Vec::new(),
         &mut Vec::new(),
     )
+}
+
+impl From<Settings> for Filters {
+    fn from(settings: Settings) -> Self {
+        let Settings {
+            temperature,
+            min_p,
+            top_k,
+            top_p,
+        } = settings;
+        Self {
+            inverse_temperature: 1.0 / f64::from(temperature),
+            min_p,
+            top_k,
+            top_p,
+        }
+    }
 }
 
 /// Kept ids, first by rank first.
@@ -223,12 +229,53 @@ proptest! {
                 best = (time, id);
             }
         }
-        let drawn = random_sample(row.as_slice().into(), &read(&row), inverse_temperature, cutoff, &noise);
+        let drawn = random_sample(
+            row.as_slice().into(), &read(&row), settings.into(), cutoff, &noise,
+        );
         prop_assert_eq!(drawn, Some(best.1));
+    }
+
+    #[test]
+    fn a_draw_before_the_filters_is_the_draw_after_them(
+        row in any_row(), settings in any_settings(), seed: u64, index: u64,
+    ) {
+        let settings = Settings { top_k: 0, ..settings };
+        let (noise, maxima) = (Noise::new(seed, index), read(&row));
+        let masked_row = MaskedRow::from(row.as_slice());
+        let before = draw_before_filters(masked_row, &maxima, settings.into(), &noise);
+        if before.is_some() {
+            let cutoff = cutoff_of(&row, settings);
+            let after = random_sample(masked_row, &maxima, settings.into(), cutoff, &noise);
+            prop_assert_eq!(before, after);
+        }
     }
 
     #[test]
     fn argmax_is_the_first_by_rank(row in any_row()) {
         prop_assert_eq!(read(&row).argmax(row.as_slice().into()), ranked(&row).first().copied());
+    }
+}
+
+#[test]
+fn a_draw_before_the_filters_mostly_tells() {
+    let peaked = |id: u16| -f32::from(id) / 40.0;
+    let flat = |id: u16| f32::from(id * 7 % 4000) / 4000.0;
+    for (row, top_p, least) in [
+        ((0..4000).map(flat).collect::<Vec<f32>>(), 0.9, 950),
+        ((0..4000).map(flat).collect(), 0.5, 950),
+        ((0..4000).map(peaked).collect(), 0.9, 950),
+        // Tokens of one probability are told apart by their ids alone.
+        (vec![0.0; 4000], 0.5, 0),
+        // The most probable token is kept whatever it has.
+        (vec![0.0, -20.0, -20.0], 0.1, 1000),
+    ] {
+        let settings = Settings { top_p, ..OFF };
+        let maxima = read(&row);
+        let draw = |seed| {
+            let noise = Noise::new(seed, 0);
+            draw_before_filters(row.as_slice().into(), &maxima, settings.into(), &noise)
+        };
+        let told = (0..1000).filter_map(draw).count();
+        assert!(told >= least, "{told} of 1000 at {top_p}");
     }
 }
