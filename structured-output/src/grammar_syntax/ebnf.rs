@@ -269,8 +269,9 @@ impl<'a> Parser<'a, '_> {
         self.skip_blanks();
         let mut open: Vec<Group> = Vec::new();
         let mut group = Group::new(self.cursor.offset());
-        // What a repetition may follow.
+        // What a repetition may follow: also another one, as llama.cpp has it.
         let mut repeatable = false;
+        let mut num_repetitions = 0;
         // XGrammar's hint of what follows a rule, from which it makes smaller masks. It takes no
         // part in the language: it is read, and its nodes from here on are dropped again.
         let mut look_ahead: Option<usize> = None;
@@ -333,9 +334,15 @@ impl<'a> Parser<'a, '_> {
                             format!("nothing to repeat before `{next}`: put it in a group"),
                         ));
                     };
+                    num_repetitions = match self.rule.kind(inner) {
+                        NodeKind::Repeat { .. } => num_repetitions + 1,
+                        _ => 1,
+                    };
+                    if num_repetitions > self.limits.max_nesting {
+                        return Err(self.limits.too_deep(offset));
+                    }
                     let repeat = NodeKind::Repeat { inner, min, max };
                     group.items.push(self.rule.push(offset, repeat));
-                    repeatable = false;
                 }
                 _ if self.at_definition() => break,
                 _ => {

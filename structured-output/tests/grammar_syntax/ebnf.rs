@@ -4,7 +4,7 @@ use super::{accepts, message};
 
 #[test]
 fn ebnf_is_read_as_written() {
-    let cases: [(&str, &[&str], &[&str]); 13] = [
+    let cases: [(&str, &[&str], &[&str]); 15] = [
         (
             r#"root ::= "a" | ( ) | b
 b ::= [b-d]{2}"#,
@@ -33,6 +33,12 @@ b ::= [b-d]{2}"#,
             &["abbbc"],
         ),
         ("root ::= | \"x\"", &["", "x"], &["xx"]),
+        (
+            "root ::= \"a\"{2}{1,2} \"b\"?+",
+            &["aa", "aaaa", "aabb"],
+            &["a", "aaa", "aaaaaa"],
+        ),
+        ("root ::= \"a\"**", &["", "aaa"], &["b"]),
         (
             r#"root ::= Regex("a.\\d+") Regex("x.", flags="i") "#,
             &["a\n12Xy"],
@@ -138,8 +144,8 @@ fn what_is_wrong_with_ebnf_is_told_with_its_place() {
             "line 1, column 11: `\\x41B` is one character in XGrammar's EBNF and two digits",
         ),
         (
-            "root ::= \"a\"++",
-            "line 1, column 14: nothing to repeat before `+`",
+            "root ::= \"a\" | ++",
+            "line 1, column 16: nothing to repeat before `+`",
         ),
         (
             "root ::= \"a\"{,4}",
@@ -240,4 +246,13 @@ fn what_xgrammar_prints_is_read_back() {
     // A rule may have a macro's name.
     let source = "root ::= Token (\",\" Token)*\nToken ::= [a-z]+";
     assert!(accepts(source, "ab,c"));
+}
+
+#[test]
+fn repetitions_of_repetitions_are_as_deep_as_groups_may_be() {
+    let deep = format!("root ::= \"a\"{}", "*".repeat(500));
+    assert!(accepts(&deep, "aa"));
+    let deeper = format!("root ::= \"a\"{}", "*".repeat(1_000_000));
+    let message = message(&deeper);
+    assert!(message.contains("`max_nesting`"), "{message}");
 }

@@ -169,7 +169,12 @@ fn what_is_wrong_with_lark_is_told_with_its_place() {
         ),
         (
             "start: %regex {\"x\": 1}",
-            "line 1, column 15: `%regex` is an object with one of",
+            "line 1, column 15: `%regex` is an object with one of `substring_chunks` (strings), \
+             `substring_words` and `substring_chars` (a string), not `{\"x\": 1}`",
+        ),
+        (
+            "start: %regex true",
+            "line 1, column 15: expected a JSON object after `%regex`, found ",
         ),
         (
             "start: <[5-3]>",

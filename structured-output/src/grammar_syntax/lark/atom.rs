@@ -353,6 +353,13 @@ impl<'a> Parser<'a, '_> {
 
     /// `%regex { "substring_chunks": […] }` and its kin.
     fn structured_regex(&mut self) -> Result<NodeKind, SyntaxError> {
+        self.skip_lines();
+        if self.cursor.peek() != Some('{') {
+            let found = self.cursor.found();
+            return self.cursor.error(format!(
+                "expected a JSON object after `%regex`, found {found}"
+            ));
+        }
         let (value, offset) = self.json()?;
         let chunks: Option<Vec<Box<str>>> = match &value {
             Value::Object(members) => match &members[..] {
@@ -380,8 +387,8 @@ impl<'a> Parser<'a, '_> {
                 offset,
                 format!(
                     "`%regex` is an object with one of `substring_chunks` (strings), \
-                     `substring_words` and `substring_chars` (a string), not {}",
-                    cut(&format!("{value:?}"))
+                     `substring_words` and `substring_chars` (a string), not `{}`",
+                    cut(&self.cursor.source()[offset..self.cursor.offset()])
                 ),
             )),
         }

@@ -203,8 +203,8 @@ impl<'a> Parser<'a, '_> {
             other => Err(SyntaxError::new(
                 offset,
                 format!(
-                    "`%{}` is not supported here: directives are `%ignore`, `%import` and \
-                     `%grammar_options`",
+                    "`%{}` is not supported here: directives are `%ignore`, `%import`, \
+                     `%grammar_options` and `%llguidance`",
                     cut(other)
                 ),
             )),
@@ -293,7 +293,7 @@ impl<'a> Parser<'a, '_> {
         self.set_body(rule, body)
     }
 
-    /// `%grammar_options { … }`.
+    /// `%grammar_options { … }`, `%llguidance { … }`.
     fn options(&mut self) -> Result<(), SyntaxError> {
         let (options, offset) = self.json()?;
         let Value::Object(members) = options else {
