@@ -185,7 +185,8 @@ pub enum MatcherError {
     /// see [`GrammarMatcher::set_allowance`](crate::GrammarMatcher::set_allowance).
     #[error("the grammar's answer takes more steps than are allowed now")]
     AllowanceSpent,
-    /// The grammars in use together have made more states than the engine keeps.
+    /// The grammars in use together have made more states than the engine keeps. The matcher goes on where
+    /// it was after [`GrammarCompiler::renew`](crate::GrammarCompiler::renew).
     #[error(
         "the grammar's states exceed the engine's memory: {max} bytes (a share of `cache_bytes`)"
     )]

@@ -57,6 +57,9 @@
 //!     }
 //! }
 //!
+//! // (Where grammars of many requests fill the memory for states, a call fails with
+//! // `MatcherError::StatesExhausted`: `GrammarCompiler::renew` the matcher, and ask again.)
+//!
 //! // The same matcher serves another request with that grammar.
 //! matchers[0].reset();
 //! assert!(!matchers[0].is_terminated());

@@ -20,7 +20,9 @@ const MAX_FORCED_TOKENS: usize = 4096;
 
 /// One request's place in a grammar: which tokens may come next, and what was accepted so far.
 ///
-/// Memory: about 56 bytes per accepted token; the states themselves are shared. Forks share their
+/// Memory: about 56 bytes per accepted token; the states themselves are shared, up to a bound. A call that
+/// fails with [`MatcherError::StatesExhausted`] has met that: give the matcher to
+/// [`GrammarCompiler::renew`](crate::GrammarCompiler::renew), and ask again. Forks share their
 /// history. A matcher belongs to one thread at a time; what any matcher
 /// of its compiler has asked before is looked up without waiting for others; what is new to all of them
 /// they compute in turns.

@@ -8,7 +8,11 @@
 //!
 //! What lies next to an assertion and is long enough decides it (`local`), wherever they stand.
 //!
-//! Where a look-behind would have to reach over a look-ahead there is no such form, and the pattern
+//! What a look-ahead begins with may look behind in turn: `(?=(?<=B)A)` is `(?<=B)(?=A)`, and `(?!(?<=B)A)`
+//! is `(?<!B)` or `(?!A)`. A look-ahead at the start of a sequence holds of all of it, so whatever comes
+//! behind it there may look back to the start.
+//!
+//! Where else a look-behind would have to reach over a look-ahead there is no such form, and the pattern
 //! is refused. One that reaches a single character is always resolved: what lies between is empty,
 //! and the two change places, or it is at least as long.
 
@@ -16,10 +20,13 @@ use super::local;
 use super::spelling::Spelling;
 use super::syntax::RegexError;
 use super::translate::Language;
-use crate::lexical::{ANY, EPSILON, ExprId, Lexicon, UNBOUNDED};
+use crate::lexical::{ANY, EMPTY, EPSILON, ExprId, Lexicon, UNBOUNDED};
 
 /// The most cases that look-behinds over look-aheads may be told apart into.
 const MAX_CASES: usize = 1024;
+
+/// The most look-behinds that a negated look-ahead's alternatives may begin with.
+const MAX_BEHINDS: usize = 6;
 
 /// Alternatives are sequences of items.
 pub(super) type Sequence = Vec<Item>;
@@ -68,7 +75,7 @@ impl Item {
     }
 }
 
-/// `(?=)`, `(?!)`, `(?<=)` or `(?<!)` around alternatives.
+/// `(?=)`, `(?!)`, `(?<=)` or `(?<!)` around alternatives, as alternatives.
 pub(super) fn look(
     lexicon: &mut Lexicon,
     spelling: Spelling,
@@ -76,7 +83,7 @@ pub(super) fn look(
     ahead: bool,
     negated: bool,
     offset: usize,
-) -> Result<Item, RegexError> {
+) -> Result<Vec<Sequence>, RegexError> {
     let looks_out = |item: &Item| matches!(item, Item::Ahead { .. } | Item::Guarded { .. });
     if !ahead && sequences.iter().flatten().any(looks_out) {
         return Err(unresolved(offset));
@@ -91,6 +98,7 @@ pub(super) fn look(
         sequence.iter().try_fold(0_u32, |sum, item| match item {
             Item::Language(language) => sum.checked_add(language.max_chars?),
             Item::Ahead { reach, .. } if ahead => sum.checked_add((*reach)?),
+            Item::Behind { .. } if ahead => Some(sum),
             // `^` and its like within a look-behind see further than its text.
             _ => None,
         })
@@ -105,21 +113,71 @@ pub(super) fn look(
         let at = if ahead { sequence.len() } else { 0 };
         sequence.insert(at, any);
     }
-    let inner = resolve(lexicon, sequences, !ahead)?;
-    let text = if negated { lexicon.not(inner) } else { inner };
-    Ok(if ahead {
-        Item::Ahead {
-            text,
-            reach,
-            denied,
-        }
-    } else {
-        Item::Behind {
+    if !ahead {
+        let inner = resolve(lexicon, sequences)?;
+        let text = if negated { lexicon.not(inner) } else { inner };
+        return Ok(vec![vec![Item::Behind {
             text,
             reach,
             offset,
+        }]]);
+    }
+    let ahead = |text: ExprId| Item::Ahead {
+        text,
+        reach,
+        denied,
+    };
+    let mut free = Vec::new();
+    let mut after: Vec<(Behind, Vec<ExprId>)> = Vec::new();
+    for Case { behind, text } in cases_of(lexicon, sequences, false)? {
+        let Some(behind) = behind else {
+            free.push(text);
+            continue;
+        };
+        match after.iter_mut().find(|(of, _)| of.text == behind.text) {
+            Some((of, texts)) => {
+                of.reach = of.reach.zip(behind.reach).map(|(a, b)| a.max(b));
+                texts.push(text);
+            }
+            None => after.push((behind, vec![text])),
         }
-    })
+    }
+    let free = lexicon.or(&free);
+    let after: Vec<(Behind, ExprId)> = after
+        .into_iter()
+        .map(|(behind, texts)| (behind, lexicon.or(&texts)))
+        .collect();
+    if !negated {
+        let mut alternatives = Vec::with_capacity(after.len() + 1);
+        if free != EMPTY || after.is_empty() {
+            alternatives.push(vec![ahead(free)]);
+        }
+        let after = after.into_iter();
+        alternatives.extend(after.map(|(behind, text)| vec![behind.item(offset), ahead(text)]));
+        return Ok(alternatives);
+    }
+    if after.len() > MAX_BEHINDS {
+        return Err(unresolved(offset));
+    }
+    // Of each case one of the two doesn't hold.
+    let mut alternatives = Vec::with_capacity(1 << after.len());
+    for choice in 0..1_u32 << after.len() {
+        let (mut sequence, mut refused) = (Vec::new(), vec![free]);
+        for (index, (behind, text)) in after.iter().enumerate() {
+            if choice >> index & 1 == 0 {
+                refused.push(*text);
+            } else {
+                let text = lexicon.not(behind.text);
+                sequence.push(Behind { text, ..*behind }.item(offset));
+            }
+        }
+        let refused = lexicon.or(&refused);
+        if refused != EMPTY || sequence.is_empty() {
+            sequence.push(ahead(lexicon.not(refused)));
+        }
+        alternatives.push(sequence);
+    }
+    Ok(alternatives)
 }
 
 /// The language of alternatives without assertions, where all their texts are equally long.
@@ -216,21 +274,75 @@ pub(super) fn word_boundary(
         .collect()
 }
 
-/// The language of alternatives that end at the end of the text and, where `at_text_start`, start
-/// at its start; elsewhere a look-behind must not reach over their start.
+/// What must come before a place, as [`Item::Behind`] has it.
+#[derive(Clone, Copy)]
+struct Behind {
+    text: ExprId,
+    reach: Option<u32>,
+}
+
+impl Behind {
+    fn item(self, offset: usize) -> Item {
+        let Self { text, reach } = self;
+        Item::Behind {
+            text,
+            reach,
+            offset,
+        }
+    }
+}
+
+/// An alternative whose assertions are resolved.
+struct Case {
+    /// What comes before its start; never where that is the text's.
+    behind: Option<Behind>,
+    text: ExprId,
+}
+
+/// The language of alternatives that start at the start of the text and end at its end.
 pub(super) fn resolve(
     lexicon: &mut Lexicon,
-    mut pending: Vec<Sequence>,
-    at_text_start: bool,
+    sequences: Vec<Sequence>,
 ) -> Result<ExprId, RegexError> {
-    let mut exprs = Vec::new();
+    let cases = cases_of(lexicon, sequences, true)?;
+    let exprs: Vec<ExprId> = cases.iter().map(|case| case.text).collect();
+    Ok(lexicon.or(&exprs))
+}
+
+/// A sequence of which the start may be taken off: what holds there.
+struct Open {
+    behind: Option<Behind>,
+    ahead: Vec<ExprId>,
+    rest: Sequence,
+}
+
+/// Alternatives that end at the end of the text, resolved.
+fn cases_of(
+    lexicon: &mut Lexicon,
+    sequences: Vec<Sequence>,
+    at_text_start: bool,
+) -> Result<Vec<Case>, RegexError> {
+    let open = |rest: Sequence| Open {
+        behind: None,
+        ahead: Vec::new(),
+        rest,
+    };
+    let mut pending: Vec<Open> = sequences.into_iter().map(open).collect();
+    let mut resolved = Vec::new();
     let mut cases = 0;
-    while let Some(mut sequence) = pending.pop() {
+    while let Some(mut open) = pending.pop() {
+        open.take_start(lexicon, at_text_start);
+        let sequence = &mut open.rest;
         let behind = sequence
             .iter()
             .position(|item| matches!(item, Item::Behind { .. }));
         let Some(at) = behind else {
-            exprs.push(resolve_ahead(lexicon, &sequence)?);
+            let mut texts = open.ahead;
+            texts.push(resolve_ahead(lexicon, &open.rest)?);
+            resolved.push(Case {
+                behind: open.behind,
+                text: lexicon.and(&texts),
+            });
             continue;
         };
         let item = sequence.remove(at);
@@ -261,29 +373,66 @@ pub(super) fn resolve(
         if is_enough || (from == 0 && at_text_start) {
             before.expr = lexicon.and(&[before.expr, text]);
             sequence.splice(from..at, [Item::Language(before)]);
-            pending.push(sequence);
+            pending.push(open);
             continue;
         }
         let can_move = before.max_chars == Some(0) || reach == Some(1);
         let after_text = from > 0 && sequence[from - 1].is_text();
-        if from == 0 || !can_move || after_text {
+        if !can_move || after_text {
             return Err(unresolved(offset));
         }
         if lexicon.is_nullable(before.expr) {
             let mut empty = sequence.clone();
             empty.drain(from..at);
-            empty.insert(from - 1, item);
-            pending.push(empty);
+            empty.insert(from.saturating_sub(1), item);
+            pending.push(Open {
+                rest: empty,
+                ahead: open.ahead.clone(),
+                behind: open.behind,
+            });
         }
         if before.max_chars != Some(0) {
             let something = lexicon.not(EPSILON);
             before.expr = lexicon.and(&[before.expr, something, text]);
             before.min_chars = before.min_chars.max(1);
-            sequence.splice(from..at, [Item::Language(before)]);
-            pending.push(sequence);
+            let rest = &mut open.rest;
+            rest.splice(from..at, [Item::Language(before)]);
+            pending.push(open);
         }
     }
-    Ok(lexicon.or(&exprs))
+    Ok(resolved)
+}
+
+impl Open {
+    /// Takes off what looks around at the start, as far as nothing is written before it.
+    fn take_start(&mut self, lexicon: &mut Lexicon, at_text_start: bool) {
+        let writes_nothing = |item: &Item| match item {
+            Item::Language(language) => language.expr == EPSILON || language.max_chars == Some(0),
+            _ => false,
+        };
+        let mut at = 0;
+        while let Some(item) = self.rest.get(at) {
+            match *item {
+                Item::Ahead { text, .. } => self.ahead.push(text),
+                Item::Behind { text, reach, .. } if !at_text_start => {
+                    let both = match self.behind {
+                        Some(behind) => Behind {
+                            text: lexicon.and(&[behind.text, text]),
+                            reach: behind.reach.zip(reach).map(|(a, b)| a.max(b)),
+                        },
+                        None => Behind { text, reach },
+                    };
+                    self.behind = Some(both);
+                }
+                _ if writes_nothing(item) => {
+                    at += 1;
+                    continue;
+                }
+                _ => break,
+            }
+            self.rest.remove(at);
+        }
+    }
 }
 
 fn unresolved(offset: usize) -> RegexError {

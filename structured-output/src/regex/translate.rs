@@ -94,7 +94,7 @@ impl Translator {
             Some(Value::Looking(sequences)) => {
                 // The whole pattern: nothing lies around it.
                 let sequences = sequences.clone();
-                Ok(Some(assertion::resolve(lexicon, sequences, true)?))
+                Ok(Some(assertion::resolve(lexicon, sequences)?))
             }
             None => Ok(Some(EPSILON)),
         }
@@ -138,9 +138,14 @@ impl Translator {
                 inner,
             } => {
                 let sequences = self.sequences(inner);
-                let item =
-                    assertion::look(lexicon, self.spelling, sequences, ahead, negated, offset)?;
-                Value::Looking(vec![vec![item]])
+                Value::Looking(assertion::look(
+                    lexicon,
+                    self.spelling,
+                    sequences,
+                    ahead,
+                    negated,
+                    offset,
+                )?)
             }
             NodeKind::WordBoundary { negated, word } => {
                 let ranges = word.iter().map(|range| (range.start(), range.end()));
