@@ -107,12 +107,23 @@ impl InputProcessor {
     /// The same with these settings for constraints and thinking.
     ///
     /// # Errors
-    /// The thinking's tokens that they name are not the tokenizer's.
+    /// The thinking's tokens that they name are not the tokenizer's, or are the same.
     pub fn with_structured_outputs(
         mut self,
         args: StructuredOutputsArgs,
     ) -> Result<Self, ValidationError> {
         let markers = &args.thinking_markers;
+        if markers.start == markers.end {
+            let message = format!(
+                "thinking_markers: `start` and `end` must differ, got {:?} for both",
+                markers.start
+            );
+            return Err(ValidationError::field(
+                "thinking_markers",
+                &markers.start,
+                message,
+            ));
+        }
         self.reasoning = match args.reasoning_parser {
             ReasoningParser::Off => None,
             ReasoningParser::Auto => Reasoning::new(&self.tokenizer, markers),

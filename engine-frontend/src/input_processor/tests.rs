@@ -315,4 +315,9 @@ fn thinking_is_not_told_apart_where_it_is_switched_off() {
         .with_structured_outputs(StructuredOutputsArgs::from_json(markers).unwrap())
         .unwrap_err();
     assert!(error.message.contains("<reason>"), "{error}");
+    let same = r#"{"thinking_markers": {"start": "<think>", "end": "<think>"}}"#;
+    let error = super::tests::processor()
+        .with_structured_outputs(StructuredOutputsArgs::from_json(same).unwrap())
+        .unwrap_err();
+    assert!(error.message.contains("must differ"), "{error}");
 }
