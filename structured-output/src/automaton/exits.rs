@@ -182,6 +182,7 @@ impl TokenAutomaton {
         };
         let far = rests.map(|rests| {
             Arc::new(LanguageMask {
+                tagged: Box::default(),
                 number: self.grammars.memo.languages.next_number(),
                 inside: Tokens::default(),
                 rests,

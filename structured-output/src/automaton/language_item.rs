@@ -10,10 +10,11 @@ use super::TokenAutomaton;
 use super::context_free::Grammars;
 use super::language_facts::Beside;
 use crate::earley::{
-    ContextId, End, Item, LanguageMask, Lexeme, Places, Rests, Tokens, Walked, Walks, walk_language,
+    ContextId, End, FreeTextWalked, Item, LanguageMask, Lexeme, Places, Rests, Tokens, Walked,
+    Walks, walk_free_text, walk_language,
 };
 use crate::index::{ROOT, Trie};
-use crate::lexical::{ByteSet, ExprId, Fuel, OutOfFuel};
+use crate::lexical::{ByteSet, ExprId, FreeText, Fuel, OutOfFuel};
 use crate::mask::beside::resting_state;
 use crate::mask::walk::Labelled;
 use crate::mask::{clear_bits, set_bits};
@@ -65,7 +66,7 @@ impl TokenAutomaton {
                 Some(_) => {}
                 None => {
                     let alone = self.language_mask(START, part, fuel)?;
-                    if alone.rests.are_few() {
+                    if alone.tagged.is_empty() && alone.rests.are_few() {
                         self.add_language(alone, context, words, fuel)?;
                         continue;
                     }
@@ -145,6 +146,11 @@ impl TokenAutomaton {
         }
         let index = Arc::clone(&self.index);
         let mut found = None;
+        if let Some(place) = self.machine.lexicon.as_free_text(language) {
+            let found = self.free_text_beside(at, place, fuel)?;
+            let languages = &mut self.grammars.memo.languages;
+            return Ok(languages.insert_beside(at, language, found));
+        }
         if self.has_many_bytes(language, fuel)?
             && let Some(rest) = resting_state(&mut self.machine.lexicon, language, fuel)?
         {
@@ -170,6 +176,46 @@ impl TokenAutomaton {
         Ok(languages.insert_beside(at, language, found))
     }
 
+    /// The same of free text in which words have begun, beside the same where none has.
+    fn free_text_beside(
+        &mut self,
+        at: End,
+        place: FreeText,
+        fuel: &mut Fuel,
+    ) -> Result<Option<Beside>, OutOfFuel> {
+        let without = place.without_words();
+        if place == without || !place.is_before_words() {
+            return Ok(None);
+        }
+        let index = Arc::clone(&self.index);
+        let lexicon = &mut self.machine.lexicon;
+        let rest = lexicon.free_text(without);
+        let trie = index.byte_trie();
+        let mut walked = walk_free_text(lexicon, trie, at, place, Some(without), fuel)?;
+        let apart = std::mem::take(&mut walked.text.apart);
+        let ids = apart.into_iter().flat_map(|tokens| trie.ids(tokens));
+        let apart = ids.copied().collect();
+        let of_rest = self.language_mask(at, rest, fuel)?;
+        Ok(Some(Beside {
+            rest,
+            apart,
+            mask: Arc::new(self.mask_of_free_text(walked)),
+            // What words end is put together like those.
+            has_large_ends: place.is_for_tags() || !of_rest.rests.large().is_empty(),
+        }))
+    }
+
+    /// What a walk of free text found.
+    fn mask_of_free_text(&mut self, walked: FreeTextWalked) -> LanguageMask {
+        let tagged = walked.tagged.into_iter();
+        let tagged = tagged.map(|(tag, walked)| (tag, Arc::new(self.language_mask_of(walked))));
+        let tagged = tagged.collect();
+        LanguageMask {
+            tagged,
+            ..self.language_mask_of(walked.text)
+        }
+    }
+
     /// Adds what a language and what follows it allow, item by item: the same items follow in many
     /// places. Where many tokens leave a language at one place, such as after a space, each lexeme
     /// that may follow is a language of its own there, which is known by itself, too.
@@ -185,6 +231,12 @@ impl TokenAutomaton {
         let mut seen: HashSet<(End, Item)> = HashSet::new();
         while let Some((alone, context)) = pending.pop() {
             alone.inside.add_to(words);
+            for (tag, alone) in &alone.tagged {
+                fuel.burn(1)?;
+                for after in self.grammars.parser.after_tag(context, *tag, fuel)? {
+                    pending.push((Arc::clone(alone), after));
+                }
+            }
             let large = alone.rests.large();
             if large.is_empty() && !alone.rests.may_begin_with(&ByteSet::FULL) {
                 continue;
@@ -308,6 +360,18 @@ impl TokenAutomaton {
         if let Some(known) = self.grammars.memo.languages.mask(at, language) {
             return Ok(known);
         }
+        if let Some(place) = self.machine.lexicon.as_free_text(language) {
+            let lexicon = &mut self.machine.lexicon;
+            let plain = lexicon.free_text(place.or_nothing());
+            if let Some(known) = self.grammars.memo.languages.mask(at, plain) {
+                return Ok(known);
+            }
+            let trie = self.index.byte_trie();
+            let walked = walk_free_text(lexicon, trie, at, place, None, fuel)?;
+            let mask = self.mask_of_free_text(walked);
+            let languages = &mut self.grammars.memo.languages;
+            return Ok(languages.insert_mask(at, plain, mask));
+        }
         let coarse = match at == START && self.may_have_few_rests(language, fuel)? {
             true => self.coarse_language(language, fuel)?,
             false => None,
@@ -378,6 +442,7 @@ impl TokenAutomaton {
                 }
             }
             return Ok(Some(LanguageMask {
+                tagged: Box::default(),
                 number: self.grammars.memo.languages.next_number(),
                 inside: Tokens::from_words(words),
                 rests: Rests::Trie(Trie::of_bytes(rests.into_iter())),
@@ -449,6 +514,7 @@ impl TokenAutomaton {
             }
         };
         LanguageMask {
+            tagged: Box::default(),
             number: self.grammars.memo.languages.next_number(),
             inside,
             rests: Rests::Places(Places::new(walked, |node| index.text_below(node))),

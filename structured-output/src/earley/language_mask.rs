@@ -5,6 +5,7 @@
 //! and each leaves another rest of the token to what follows.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use hashbrown::HashMap;
 
@@ -23,6 +24,8 @@ pub(crate) struct LanguageMask {
     pub(crate) inside: Tokens,
     /// What the other tokens go on with after a text of the language.
     pub(crate) rests: Rests,
+    /// The same where the text ends with a tag, which says what follows: without tokens inside.
+    pub(crate) tagged: Box<[(u16, Arc<LanguageMask>)]>,
 }
 
 impl LanguageMask {
@@ -30,6 +33,11 @@ impl LanguageMask {
     pub(crate) fn memory_bytes(&self) -> usize {
         size_of::<Self>()
             + self.inside.memory_bytes()
+            + self
+                .tagged
+                .iter()
+                .map(|(_, of)| of.memory_bytes() + 16)
+                .sum::<usize>()
             + match &self.rests {
                 Rests::Trie(trie) => trie.memory_bytes(),
                 Rests::Places(places) => places.memory_bytes(),
@@ -197,7 +205,7 @@ const CHUNK: usize = 16;
 const MANY_CHILDREN: usize = 16;
 
 /// As many tokens as make an end a large one.
-const MANY: u32 = 512;
+pub(super) const MANY: u32 = 512;
 
 /// What a walk of a language found.
 #[derive(Default)]

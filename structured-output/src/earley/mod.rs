@@ -33,6 +33,7 @@ mod compile;
 mod completion;
 mod context;
 mod enter;
+mod free_text_mask;
 mod graph;
 mod inline;
 mod language_mask;
@@ -50,6 +51,7 @@ mod reads;
 mod simplify;
 #[cfg(test)]
 mod tests;
+mod to_tags;
 mod token_set;
 mod union;
 
@@ -57,6 +59,7 @@ pub(crate) use anywhere::Follower;
 pub(crate) use compile::{Compilation, Lowered};
 pub(crate) use completion::Symbol;
 pub(crate) use context::{ContextId, Return};
+pub(crate) use free_text_mask::{FreeTextWalked, walk_free_text};
 pub(crate) use language_mask::{
     End, LanguageMask, Leave, NUM_KNOWN, Places, Rests, Tokens, UNKNOWN_REST, Walked, Walks,
     walk as walk_language,
@@ -64,7 +67,7 @@ pub(crate) use language_mask::{
 pub(crate) use lazy::LazyError;
 pub(crate) use lower::{LowerError, NamedToken, no_token};
 pub(crate) use memo::ContextMemo;
-pub(crate) use parser::{Item, Parser, StateId};
+pub(crate) use parser::{Item, Parser, StateId, read_to_tag};
 pub(crate) use program::{Lexeme, NodeId};
 pub(crate) use reads::FAR;
 pub(crate) use token_set::TokenRuns;

@@ -6,6 +6,7 @@ use hashbrown::{DefaultHashBuilder, HashMap, HashSet, HashTable};
 
 use super::byte_set::ByteSet;
 use super::facts::Facts;
+use super::free_text::{FreeTextId, FreeTexts};
 use super::residue::{ResidueId, Residues};
 use super::rows::Rows;
 use crate::held::with_room;
@@ -80,6 +81,8 @@ pub(super) enum Node {
     },
     /// Decimals that are multiples of a number. Never without any string.
     Residue(ResidueId),
+    /// Text among many words.
+    FreeText(FreeTextId),
 }
 
 /// All expressions of one generation of the engine, with their derivatives and distances.
@@ -94,6 +97,7 @@ pub(crate) struct Lexicon {
     sets: Vec<ByteSet>,
     set_ids: HashTable<u32>,
     pub(super) residues: Residues,
+    pub(super) free_texts: FreeTexts,
     hasher: DefaultHashBuilder,
     pub(super) rows: Rows,
     pub(super) memo: super::completion::Memo,
@@ -139,6 +143,7 @@ impl Lexicon {
             sets: Vec::new(),
             set_ids: HashTable::new(),
             residues: Residues::default(),
+            free_texts: FreeTexts::default(),
             hasher: DefaultHashBuilder::default(),
             rows: Rows::new(alphabets),
             memo: Default::default(),
@@ -177,6 +182,7 @@ impl Lexicon {
                 + self.operands.len() * size_of::<ExprId>()
                 + self.sets.len() * (size_of::<ByteSet>() + 2 * size_of::<u32>())
                 + self.residues.memory_bytes()
+                + self.free_texts.memory_bytes()
                 + self.sized.len() * (size_of::<ExprId>() + 1)
                 + self.lasting_of.len() * (size_of::<(ExprId, super::lasting::Lasting)>() + 1)
                 + self.known_inclusions.memory_bytes()
@@ -355,6 +361,7 @@ fn same_node(a: Node, b: Node) -> bool {
         (Node::Class(a), Node::Class(b)) => a == b,
         (Node::Mark(a), Node::Mark(b)) => a == b,
         (Node::Residue(a), Node::Residue(b)) => a == b,
+        (Node::FreeText(a), Node::FreeText(b)) => a == b,
         (Node::Concat(a, b), Node::Concat(c, d)) => (a, b) == (c, d),
         (Node::Not(a), Node::Not(b)) => a == b,
         (
@@ -382,6 +389,7 @@ fn hash_node(hasher: &DefaultHashBuilder, node: Node, list: &[ExprId]) -> u64 {
         Node::Mark(mark) => hasher.hash_one((8_u8, mark)),
         Node::Repeat { body, min, max } => hasher.hash_one((7_u8, body.0, min, max)),
         Node::Residue(residue) => hasher.hash_one((9_u8, residue.0)),
+        Node::FreeText(text) => hasher.hash_one((10_u8, text.0)),
     }
 }
 

@@ -18,6 +18,7 @@
 //! | `completion` | can a state still end, and in how few bytes |
 //! | `search` | the nearest end in a graph that is made as it is walked |
 //! | `residue` | decimals that are multiples of a number, by arithmetic |
+//! | `word_automaton`, `free_text` | text among many words, by their automaton |
 //! | `lasting`, `harmless`, `enduring` | texts that lead to no dead state, of any length or of some |
 //! | `marks` | lexemes that differ in their mark only |
 //! | `counts` | counts of counts as one, alternatives that differ in one |
@@ -44,6 +45,7 @@ mod derivative;
 mod enduring;
 mod factors;
 mod facts;
+mod free_text;
 mod fuel;
 mod harmless;
 mod inclusion;
@@ -61,6 +63,7 @@ pub(crate) mod search;
 mod testing;
 mod texts;
 mod unicode;
+mod word_automaton;
 
 pub(crate) use arena::{
     ANY, EMPTY, EPSILON, ExprId, Lexicon, MANY_MARKS, NO_MARK, TURNING_BYTES, UNBOUNDED,
@@ -68,6 +71,7 @@ pub(crate) use arena::{
 pub(crate) use byte_set::ByteSet;
 pub(crate) use choice_tree::ChoiceTree;
 pub(crate) use counts::product;
+pub(crate) use free_text::{After, FreeText};
 pub(crate) use fuel::{Bound, Fuel, OutOfFuel};
 pub(crate) use lasting::Lasting;
 pub(crate) use parts::{Characters, Less};
@@ -75,3 +79,4 @@ pub(crate) use residue::{MAX_MODULUS, MAX_PLACES, Part, Residue};
 pub(crate) use rows::RowRef;
 #[cfg(test)]
 pub(crate) use testing::numbers_below;
+pub(crate) use word_automaton::{NO_TAG, TaggedWords, WordAutomaton};

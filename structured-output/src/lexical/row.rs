@@ -26,8 +26,12 @@ impl Lexicon {
             fuel.burn(1)?;
             let before = pending.len();
             match self.node(next) {
-                Node::Empty | Node::Epsilon | Node::Mark(_) | Node::Class(_) | Node::Residue(_) => {
-                }
+                Node::Empty
+                | Node::Epsilon
+                | Node::Mark(_)
+                | Node::Class(_)
+                | Node::Residue(_)
+                | Node::FreeText(_) => {}
                 Node::Concat(head, tail) => {
                     pending.push(head);
                     if self.is_nullable(head) && self.first_class(tail).is_none() {
@@ -68,6 +72,10 @@ impl Lexicon {
             Node::Class(set) => self.row_of(&[(self.set(set), EPSILON)]),
             Node::Residue(id) => {
                 let entries = self.residue_entries(self.residues.get(id));
+                self.row_of(&entries)
+            }
+            Node::FreeText(id) => {
+                let entries = self.free_text_entries(self.free_texts.get(id));
                 self.row_of(&entries)
             }
             Node::Not(inner) => self.mapped_row(inner, |lexicon, to| lexicon.not(to)),
