@@ -238,6 +238,66 @@ fn triggers_that_overlap_mean_the_first() {
     }
 }
 
+/// Where a vocabulary lacks bytes no text has them, and nothing leads to where they would be needed: from each
+/// place on tokens write an end.
+#[test]
+fn triggers_that_cannot_be_written_lead_nowhere() {
+    let cases = std::env::var("FORMWORK_CASES").map_or(150, |cases| cases.parse().unwrap());
+    for seed in 0..cases {
+        let mut random = Random::new(seed);
+        let letters = LETTERS[random.below(LETTERS.len())];
+        let dispatch = Dispatch::random(&mut random, letters);
+        let mut bytes: Vec<u8> = b"ab<x5;\xc3\xa9\xa8\xe2\x82\xac".to_vec();
+        for _ in 0..1 + random.below(3) {
+            bytes.remove(random.below(bytes.len()));
+        }
+        let mut vocab: Vec<Vec<u8>> = bytes.iter().map(|&byte| vec![byte]).collect();
+        vocab.push(b"<eos>".to_vec());
+        let eos = vocab.len() as u32 - 1;
+        let info = TokenizerInfo::new(&vocab, vocab.len(), &[eos], &[eos]).unwrap();
+        let compiler = GrammarCompiler::new(Arc::new(info), CompilerOptions::default());
+        let source = dispatch.structural_tag();
+        let Ok(grammar) = compiler.compile_structural_tag(&source) else {
+            continue;
+        };
+        for _ in 0..6 {
+            let text = random_text(&mut random, &dispatch, letters);
+            let id = |byte: &u8| bytes.iter().position(|known| known == byte);
+            let Some(ids) = text.iter().map(id).collect::<Option<Vec<usize>>>() else {
+                continue;
+            };
+            let ids: Vec<u32> = ids.into_iter().map(|id| id as u32).collect();
+            let mut matcher = GrammarMatcher::new(&grammar);
+            let mut num_accepted = 0;
+            for &id in &ids {
+                let is_allowed = matcher.next_token_mask().unwrap().is_allowed(id);
+                let accepted = matcher.accept_token(id).unwrap();
+                assert_eq!(is_allowed, accepted, "seed {seed}");
+                if !accepted {
+                    break;
+                }
+                num_accepted += 1;
+                let left = matcher.min_tokens_to_complete().unwrap();
+                let mut rest = matcher.fork();
+                for _ in 0..left {
+                    let bound = rest.min_tokens_to_complete().unwrap();
+                    let mask = rest.next_token_mask_within(bound).unwrap();
+                    let token = (0..=eos).find(|&id| mask.is_allowed(id));
+                    let token = token.unwrap_or_else(|| panic!("seed {seed} {source} {text:?}"));
+                    assert!(rest.accept_token(token).unwrap());
+                }
+                assert!(rest.is_terminated(), "seed {seed} {source} {text:?}");
+            }
+            let accepted = num_accepted == ids.len() && matcher.is_completed();
+            assert_eq!(
+                accepted,
+                dispatch.accepts(&text),
+                "seed {seed} {source} {text:?}"
+            );
+        }
+    }
+}
+
 /// Thousands of triggers are as many places in one automaton, whatever they have in common: no call takes
 /// more than a step for each token of a large vocabulary.
 #[test]
