@@ -2,15 +2,16 @@
 //!
 //! What follows such a word depends on its tag, so the nearest word may not be on the shortest way. Before any
 //! word has ended text may end as well, and that is nearer: it is enough that the way through a word is never
-//! taken for the shortest. Once one has ended, only what began before it goes on, which is finite: all its ways
-//! are looked at, each place once.
+//! taken for the shortest. But within a character it may be that only words finish it. There, and once a word
+//! has ended, when only what began before it goes on, what comes is finite: all its ways are looked at, each
+//! place once.
 
 use hashbrown::HashMap;
 
 use super::context::{ContextId, Return};
 use super::parser::{Parser, read_to_tag};
 use super::program::{Lexeme, NodeId};
-use crate::lexical::{EMPTY, ExprId, Fuel, NO_MARK, OutOfFuel};
+use crate::lexical::{EMPTY, ExprId, FreeText, Fuel, NO_MARK, OutOfFuel};
 use crate::pushdown::{EMPTY_STACK, Machine};
 
 /// Least lengths from places in words, with all that their tags lead to, to the end of a rule.
@@ -33,9 +34,16 @@ pub(super) fn tagged_text(machine: &Machine, lexeme: Lexeme) -> Option<ExprId> {
     is_tagged.then_some(text.lexeme)
 }
 
+/// Whether text may end at a place as well, and is nearer to the end of the whole. Within a character it may
+/// be that only words finish it.
+fn is_beside_text(machine: &Machine, text: ExprId) -> bool {
+    let is_beside = |place: FreeText| place.is_before_words() && place.is_between_characters();
+    machine.lexicon.as_free_text(text).is_none_or(is_beside)
+}
+
 impl Parser {
-    /// The length of the shortest completion from a place in words that go on; no length before any word has
-    /// ended.
+    /// The length of the shortest completion from a place in words that go on; no length where text may
+    /// end as well.
     pub(super) fn tags_distance(
         &mut self,
         machine: &mut Machine,
@@ -43,8 +51,7 @@ impl Parser {
         context: ContextId,
         fuel: &mut Fuel,
     ) -> Result<u32, OutOfFuel> {
-        let is_before = |place: crate::lexical::FreeText| place.is_before_words();
-        if machine.lexicon.as_free_text(text).is_none_or(is_before) {
+        if is_beside_text(machine, text) {
             return Ok(u32::MAX);
         }
         let mut least = u32::MAX;
@@ -109,7 +116,7 @@ impl Parser {
         {
             least = self.program.node(target).min_length;
         }
-        if read.rest != EMPTY {
+        if read.rest != EMPTY && !is_beside_text(machine, read.rest) {
             match self.to_tags.known.get(&(node, read.rest)) {
                 Some(&rest) => least = least.min(rest),
                 None => return Ok(Err(read.rest)),
