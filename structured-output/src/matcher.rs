@@ -121,7 +121,7 @@ impl GrammarMatcher {
         }
         let mask = mask(self)?;
         mask.write_to(row);
-        Ok(mask.num_allowed() < vocab_size)
+        Ok(mask.leaves_any_out(vocab_size))
     }
 
     /// The tokens that may come next, without a copy. Never empty: each is a token after which the

@@ -26,8 +26,10 @@ impl Beside {
 }
 
 /// Masks of languages by themselves. Every generation begins with those of its base.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub(super) struct LanguageFacts {
+    /// What was known before, and is not copied: there are thousands.
+    base: Option<Arc<Self>>,
     /// What languages allow by themselves, of the tokens below a node of the trie of bytes.
     masks: HashMap<(End, ExprId), Arc<LanguageMask>>,
     /// What a language has in common there with another one, if it has.
@@ -40,12 +42,18 @@ pub(super) struct LanguageFacts {
 }
 
 impl LanguageFacts {
-    /// The same for others, who don't count its bytes again.
-    pub(super) fn shared(&self) -> Self {
+    /// Begins with what is known.
+    pub(super) fn with_base(base: Arc<Self>) -> Self {
         Self {
-            bytes: 0,
-            ..self.clone()
+            num_masks: base.num_masks,
+            base: Some(base),
+            ..Self::default()
         }
+    }
+
+    /// What is known here, or before.
+    fn find<T>(&self, known: impl Fn(&Self) -> Option<&T>) -> Option<&T> {
+        known(self).or_else(|| self.base.as_deref().and_then(known))
     }
 
     /// Hands all tables over to be dropped.
@@ -62,7 +70,7 @@ impl LanguageFacts {
     }
 
     pub(super) fn mask(&self, at: End, language: ExprId) -> Option<Arc<LanguageMask>> {
-        self.masks.get(&(at, language)).cloned()
+        self.find(|facts| facts.masks.get(&(at, language))).cloned()
     }
 
     pub(super) fn insert_mask(
@@ -78,7 +86,8 @@ impl LanguageFacts {
     }
 
     pub(super) fn beside(&self, at: End, language: ExprId) -> Option<Option<Arc<Beside>>> {
-        self.beside.get(&(at, language)).cloned()
+        self.find(|facts| facts.beside.get(&(at, language)))
+            .cloned()
     }
 
     pub(super) fn insert_beside(
@@ -94,7 +103,7 @@ impl LanguageFacts {
     }
 
     pub(super) fn parts(&self, language: ExprId) -> Option<Arc<[ExprId]>> {
-        self.parts.get(&language).cloned()
+        self.find(|facts| facts.parts.get(&language)).cloned()
     }
 
     pub(super) fn insert_parts(&mut self, language: ExprId, parts: Vec<ExprId>) -> Arc<[ExprId]> {

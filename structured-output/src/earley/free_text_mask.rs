@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use hashbrown::HashMap;
 
-use super::language_mask::{End, Leave, MANY, UNKNOWN_REST, Walked};
+use super::language_mask::{End, Leave, UNKNOWN_REST, Walked};
 use crate::index::Trie;
 use crate::lexical::{After, FreeText, Fuel, Lexicon, NO_MARK, OutOfFuel};
 
@@ -46,7 +46,12 @@ struct Ends {
 
 impl Ends {
     fn leave(&mut self, trie: &Trie, node: u32, at: u32) {
-        let num_tokens = trie.below(node).len() as u32;
+        let tokens = trie.below(node);
+        let num_tokens = tokens.len() as u32;
+        let last = match trie.children(node).is_empty() {
+            true => (tokens.start, tokens.end),
+            false => (0, 0),
+        };
         for open in &mut self.open {
             let number = *open.number.get_or_insert(self.all.len() as u32);
             if number as usize == self.all.len() {
@@ -54,13 +59,13 @@ impl Ends {
             }
             let num_leaving = &mut self.all[number as usize].2;
             *num_leaving += num_tokens;
-            if *num_leaving < MANY {
+            if *num_leaving < End::MANY {
                 let leave = Leave {
                     node,
                     depth: open.end.depth,
                     at,
                     rest: UNKNOWN_REST,
-                    is_last: trie.children(node).is_empty(),
+                    last,
                 };
                 self.leaves.push((number, leave));
             }
@@ -70,12 +75,12 @@ impl Ends {
     fn finish(self, found: &mut FreeTextWalked) {
         for &(number, leave) in &self.leaves {
             let (_, tag, num_leaving) = self.all[number as usize];
-            if num_leaving < MANY {
+            if num_leaving < End::MANY {
                 found.by_tag(tag).leaves.push(leave);
             }
         }
         for &(end, tag, num_leaving) in &self.all {
-            if num_leaving >= MANY {
+            if num_leaving >= End::MANY {
                 found.by_tag(tag).large.push(end);
             }
         }

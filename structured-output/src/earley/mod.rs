@@ -16,6 +16,7 @@
 //! | `program` | what comes out: nodes with lexemes and calls |
 //! | `context` | what follows a rule, interned |
 //! | `token_set` | sets of tokens as runs of ids |
+//! | `tokens` | sets of tokens that are put together |
 //! | `parser` | states, and how they step |
 //! | `canonical` | contexts and states in one form |
 //! | `union` | unions of contexts |
@@ -53,6 +54,7 @@ mod simplify;
 mod tests;
 mod to_tags;
 mod token_set;
+mod tokens;
 mod union;
 
 pub(crate) use anywhere::Follower;
@@ -61,7 +63,7 @@ pub(crate) use completion::Symbol;
 pub(crate) use context::{ContextId, Return};
 pub(crate) use free_text_mask::{FreeTextWalked, walk_free_text};
 pub(crate) use language_mask::{
-    End, LanguageMask, Leave, NUM_KNOWN, Places, Rests, Tokens, UNKNOWN_REST, Walked, Walks,
+    End, LanguageMask, Leave, NUM_KNOWN, Places, Rests, UNKNOWN_REST, Walked, Walks,
     walk as walk_language,
 };
 pub(crate) use lazy::LazyError;
@@ -71,3 +73,4 @@ pub(crate) use parser::{Item, Parser, StateId, read_to_tag};
 pub(crate) use program::{Lexeme, NodeId};
 pub(crate) use reads::FAR;
 pub(crate) use token_set::TokenRuns;
+pub(crate) use tokens::{TokenUnion, Tokens};
