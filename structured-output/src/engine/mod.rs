@@ -196,12 +196,15 @@ impl Engine {
     }
 
     fn note_bytes(&self, automaton: &TokenAutomaton) {
-        self.state_bytes
-            .store(automaton.state_bytes(), Ordering::Relaxed);
-        self.cache_bytes.store(
+        self.store_bytes(
+            automaton.state_bytes(),
             automaton.cache_bytes() + automaton.forgotten_bytes(),
-            Ordering::Relaxed,
         );
+    }
+
+    fn store_bytes(&self, of_states: usize, of_caches: usize) {
+        self.state_bytes.store(of_states, Ordering::Relaxed);
+        self.cache_bytes.store(of_caches, Ordering::Relaxed);
     }
 
     /// The tokens that may come next at a place, the vocabulary's stop tokens included.
@@ -425,14 +428,16 @@ impl Engine {
         if let Some(bound) = fuel.beyond() {
             allowance.note_beyond(bound);
         }
+        // Counted once for all that asks: a sum over dozens of tables.
         let after = automaton.state_bytes();
-        self.note_bytes(&automaton);
+        let cached = automaton.cache_bytes();
+        self.store_bytes(after, cached + automaton.forgotten_bytes());
         if automaton.take_item_excess() {
             return Err(MatcherError::ItemsExhausted {
                 max: self.limits.max_items,
             });
         }
-        if automaton.cache_bytes() > self.shares.masks {
+        if cached > self.shares.masks {
             // Not all at once: a matcher waits.
             let forgotten = self.forget(&mut automaton);
             automaton.drop_later(forgotten);

@@ -56,6 +56,7 @@ mod outdone;
 mod parts;
 mod residue;
 mod row;
+mod row_scratch;
 mod rows;
 mod saturate;
 pub(crate) mod search;
