@@ -18,6 +18,10 @@ use crate::request::RequestId;
 /// Of a grammar's text so much is read in about the time of a first turn's steps.
 const BYTES_OF_TURN: usize = 16 << 10;
 
+/// So often a call may meet the limit of its steps: each goes on with what the ones before have found out, so
+/// that less depends on who asked before.
+const MAX_TRIES: u32 = 3;
+
 /// One grammar to compile.
 pub(super) struct CompileJob {
     pub(super) request_id: RequestId,
@@ -297,11 +301,20 @@ impl<'a> Compiler<'a> {
         mut attempt: impl FnMut(&mut StructuredOutputRequest) -> Result<T, MatcherError>,
     ) -> Result<T, JobError> {
         let is_apart = self.turn.duty == Duty::Apart;
+        let mut num_tries = 0;
         loop {
             if is_apart {
                 request.move_apart(cancel)?;
             }
+            num_tries += 1;
             match self.try_once(request, &mut attempt) {
+                Err(MatcherError::StepsExhausted { max })
+                    if max != MAX_ANSWER_STEPS && num_tries < MAX_TRIES =>
+                {
+                    if cancel.is_cancelled() {
+                        return Err(CompileGrammarError::Compile(CompileError::Cancelled).into());
+                    }
+                }
                 Err(MatcherError::AllowanceSpent) if self.steps_left.is_some() => {
                     if request.is_apart() && !is_apart {
                         return Err(JobError::Elsewhere(Duty::Apart));
@@ -312,6 +325,7 @@ impl<'a> Compiler<'a> {
                     if cancel.is_cancelled() {
                         return Err(CompileGrammarError::Compile(CompileError::Cancelled).into());
                     }
+                    num_tries -= 1;
                     request.let_others_pass();
                 }
                 Err(MatcherError::StatesExhausted { .. }) => self.renew(request, cancel)?,

@@ -206,7 +206,11 @@ impl StructuredOutputGrammar for OddGrammar {
                 self.is_spent.set(true);
                 Err(MatcherError::AllowanceSpent)
             }
-            None if left > MAX => Err(MatcherError::StepsExhausted { max: MAX }),
+            None if left > MAX => {
+                let done = if self.goes_in_parts { MAX } else { 0 };
+                self.left.store(left - done, Ordering::Relaxed);
+                Err(MatcherError::StepsExhausted { max: MAX })
+            }
             _ => {
                 self.left.store(0, Ordering::Relaxed);
                 self.real.min_tokens_to_complete()

@@ -488,6 +488,23 @@ fn what_is_refused_is_worked_out_once() {
     assert!(twelve.answers[13].try_recv().unwrap().outcome.is_ok());
 }
 
+#[test]
+fn what_meets_the_limit_of_a_call_is_tried_again() {
+    let outcome_of = |pattern: &str| {
+        let mut threads = ByHand::new();
+        threads.submit(pattern);
+        threads.all_turns();
+        let left = threads.backend.left(pattern);
+        (threads.answers[0].try_recv().unwrap().outcome, left)
+    };
+    let (outcome, _) = outcome_of("needs 9000000 steps");
+    assert!(outcome.is_ok());
+    let (outcome, left) = outcome_of("needs 900000000 steps");
+    let error = outcome.err().unwrap();
+    assert!(error.message.contains("`max_mask_steps`"), "{error:?}");
+    assert!(left > 800_000_000, "{left}");
+}
+
 /// A job with something of its request changed.
 fn changed(
     pattern: &str,
