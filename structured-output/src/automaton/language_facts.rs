@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
+use super::bounded::BoundedFacts;
 use super::forgotten::Forgotten;
 use crate::earley::{End, LanguageMask};
 use crate::lexical::ExprId;
@@ -34,6 +35,8 @@ pub(super) struct LanguageFacts {
     beside: HashMap<(End, ExprId), Option<Arc<Beside>>>,
     /// Alternatives of languages, see [`super::language_item`].
     parts: HashMap<ExprId, Arc<[ExprId]>>,
+    /// How many characters of a count tokens need.
+    pub(super) bounded: BoundedFacts,
     num_masks: u32,
     /// Bytes of what the tables refer to.
     bytes: usize,
@@ -44,6 +47,7 @@ impl LanguageFacts {
     pub(super) fn shared(&self) -> Self {
         Self {
             bytes: 0,
+            bounded: self.bounded.shared(),
             ..self.clone()
         }
     }
@@ -53,6 +57,7 @@ impl LanguageFacts {
         forgotten.add(self.beside);
         forgotten.add(self.masks);
         forgotten.add(self.parts);
+        self.bounded.forget(forgotten);
     }
 
     /// A number for a mask that is being made.
@@ -107,6 +112,7 @@ impl LanguageFacts {
     /// Bytes of memory held.
     pub(super) fn memory_bytes(&self) -> usize {
         self.bytes
+            + self.bounded.memory_bytes()
             + self.parts.capacity() * (size_of::<(ExprId, [usize; 2])>() + 1)
             + self.masks.capacity() * (size_of::<(End, ExprId, usize)>() + 1)
             + self.beside.capacity() * (size_of::<(End, ExprId, usize)>() + 1)
