@@ -35,6 +35,9 @@ impl TokenAutomaton {
         let mask = if !self.parser_needs_search() {
             let items = self.grammars.parser.items(state).to_vec();
             let mut union = TokenUnion::new(self.index.text_tokens().len());
+            for item in &items {
+                self.learn_runs(item, fuel)?;
+            }
             // JSON is never walked token by token for want of steps: that would take more.
             let is_json = |item: &Item| {
                 let text = item.lexeme.text();

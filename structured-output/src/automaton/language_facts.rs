@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
+use super::bounded::BoundedFacts;
 use super::forgotten::Forgotten;
 use crate::earley::{End, LanguageMask};
 use crate::lexical::ExprId;
@@ -36,6 +37,8 @@ pub(super) struct LanguageFacts {
     beside: HashMap<(End, ExprId), Option<Arc<Beside>>>,
     /// Alternatives of languages, see [`super::language_item`].
     parts: HashMap<ExprId, Arc<[ExprId]>>,
+    /// How many characters of a count tokens need.
+    pub(super) bounded: BoundedFacts,
     num_masks: u32,
     /// Bytes of what the tables refer to.
     bytes: usize,
@@ -46,6 +49,7 @@ impl LanguageFacts {
     pub(super) fn with_base(base: Arc<Self>) -> Self {
         Self {
             num_masks: base.num_masks,
+            bounded: base.bounded.shared(),
             base: Some(base),
             ..Self::default()
         }
@@ -61,6 +65,7 @@ impl LanguageFacts {
         forgotten.add(self.beside);
         forgotten.add(self.masks);
         forgotten.add(self.parts);
+        self.bounded.forget(forgotten);
     }
 
     /// A number for a mask that is being made.
@@ -116,6 +121,7 @@ impl LanguageFacts {
     /// Bytes of memory held.
     pub(super) fn memory_bytes(&self) -> usize {
         self.bytes
+            + self.bounded.memory_bytes()
             + self.parts.capacity() * (size_of::<(ExprId, [usize; 2])>() + 1)
             + self.masks.capacity() * (size_of::<(End, ExprId, usize)>() + 1)
             + self.beside.capacity() * (size_of::<(End, ExprId, usize)>() + 1)

@@ -43,6 +43,10 @@ impl TokenAutomaton {
     ) -> Result<(), OutOfFuel> {
         let language = self.machine.lexicon.saturated(language);
         for &part in &*self.language_parts(language, fuel)? {
+            if let Some(tokens) = self.bounded_item(part, context, fuel)? {
+                union.add(&tokens);
+                continue;
+            }
             match self.beside(START, part, fuel)? {
                 Some(beside) if beside.has_large_ends => {
                     let rest = self.item_mask(beside.rest, None, context, fuel)?;
@@ -322,7 +326,7 @@ impl TokenAutomaton {
     }
 
     /// Alternatives that many bytes begin, each alone, and all others together.
-    fn language_parts(
+    pub(super) fn language_parts(
         &mut self,
         language: ExprId,
         fuel: &mut Fuel,

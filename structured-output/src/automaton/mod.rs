@@ -8,6 +8,7 @@ mod all_tokens;
 mod all_tokens_tests;
 mod base;
 mod beyond;
+mod bounded;
 mod completion;
 mod context_free;
 mod context_free_mask;

@@ -136,6 +136,19 @@ impl TokenUnion {
         clear_bits(self.words(), ids);
     }
 
+    /// Takes a set out.
+    pub(crate) fn subtract(&mut self, tokens: &Tokens) {
+        match tokens {
+            Tokens::Ids(ids) => self.remove(ids),
+            Tokens::Words(others) => {
+                self.is_large = false;
+                for (word, other) in self.words().iter_mut().zip(others) {
+                    *word &= !other;
+                }
+            }
+        }
+    }
+
     /// A bit per id of all that was added.
     pub(crate) fn into_words(mut self) -> Vec<u32> {
         self.words();

@@ -12,6 +12,7 @@
 //! | `facts` | what is known of one from its operands |
 //! | `build` | constructors that bring equal languages to equal expressions |
 //! | `parts` | what an expression is made of |
+//! | `bounded` | characters up to a count, at the beginning |
 //! | `containment` | languages that plainly hold others |
 //! | `derivative` | what remains after a byte |
 //! | `rows`, `row` | the derivative by every byte, bytes grouped by class: kept, and computed |
@@ -35,6 +36,7 @@
 
 mod among;
 mod arena;
+mod bounded;
 mod build;
 mod byte_set;
 mod choice_tree;
@@ -69,6 +71,7 @@ mod word_automaton;
 pub(crate) use arena::{
     ANY, EMPTY, EPSILON, ExprId, Lexicon, MANY_MARKS, NO_MARK, TURNING_BYTES, UNBOUNDED,
 };
+pub(crate) use bounded::BoundedHead;
 pub(crate) use byte_set::ByteSet;
 pub(crate) use choice_tree::ChoiceTree;
 pub(crate) use counts::product;
