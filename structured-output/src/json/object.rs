@@ -6,7 +6,9 @@
 use std::sync::Arc;
 
 use super::formula::FormulaId;
+use super::frame::{Frame, Place};
 use super::live::WayMember;
+use super::mark::mark_of_name;
 use super::node::NodeId;
 use super::plain::Plain;
 use super::plan::PlanId;
@@ -110,10 +112,48 @@ impl Programs {
 
     /// The names with which an object surely can go on whose members come in any order, as far as a way to
     /// its end was found: they may as well come in another order.
-    pub(super) fn add_end_names(&self, mut at: ObjectAt, formula: FormulaId, names: &mut Vec<u64>) {
-        if at.order != PropertyOrder::Any {
-            return;
+    pub(super) fn add_end_names(&self, at: ObjectAt, formula: FormulaId, names: &mut Vec<u64>) {
+        if at.order == PropertyOrder::Any {
+            self.add_names_on_way(at, formula, names);
         }
+    }
+
+    /// The marks of the names that the short way to the end of an object's frame has, ascending; `None`
+    /// where keys are not what comes there.
+    pub(crate) fn marks_on_way(
+        &mut self,
+        lexicon: &mut Lexicon,
+        frame: &Frame,
+        fuel: &mut Fuel,
+    ) -> Result<Option<Vec<u16>>, OutOfFuel> {
+        let Frame::Object {
+            object,
+            place: Place::Start | Place::Comma,
+            ..
+        } = *frame
+        else {
+            return Ok(None);
+        };
+        let at = self.at(frame);
+        let names = 0..self.plan(at.plan).num_names();
+        fuel.burn(u64::from(names.end) / 8)?;
+        let is_on_way: Vec<u32> = match &self.plain[object.0 as usize] {
+            Some(plain) => names
+                .filter(|&name| plain.required[name as usize] && self.is_open(at, name))
+                .collect(),
+            None => {
+                let mut words = Vec::new();
+                for formula in self.object(object).rest.clone() {
+                    self.object_cost(lexicon, at, formula, fuel)?;
+                    self.add_names_on_way(at, formula, &mut words);
+                }
+                names.filter(|&name| is_in_set(&words, name)).collect()
+            }
+        };
+        Ok(Some(is_on_way.into_iter().map(mark_of_name).collect()))
+    }
+
+    fn add_names_on_way(&self, mut at: ObjectAt, formula: FormulaId, names: &mut Vec<u64>) {
         if !self.logic.facts(formula).wants_members {
             at.seen = NOTHING_SEEN;
         }
