@@ -37,7 +37,7 @@ struct Weighed {
     is_whole: bool,
     /// What places within texts need.
     needs: HashMap<State, Need>,
-    /// What other places need.
+    /// What other places need, as a walk meets them.
     known: HashMap<GrammarState, TokensLeft>,
     /// Steps that may be taken for texts one by one.
     steps_for_texts: u64,
@@ -173,8 +173,13 @@ impl TokenAutomaton {
         fuel: &mut Fuel,
     ) -> Result<TokensLeft, OutOfFuel> {
         let GrammarState::Machine(state) = reached.state else {
+            if let Some(&known) = weighed.known.get(&reached.state) {
+                return Ok(known);
+            }
             let state = self.after_whole(reached, token, fuel)?;
-            return self.known_tokens_left(state, weighed, fuel);
+            let left = self.count_tokens_left(state, fuel)?;
+            weighed.known.insert(reached.state, left);
+            return Ok(left);
         };
         if let (true, GrammarState::Machine(start)) = (reached.is_unread, start) {
             let Some(read) = self.read_without_text(start, token, fuel)? else {
@@ -231,12 +236,20 @@ impl TokenAutomaton {
         if let Some(&known) = weighed.known.get(&state) {
             return Ok(known);
         }
-        let left = match self.can_end(state, fuel)? {
-            true => Some(self.tokens_to_end(state, fuel)?),
-            false => None,
-        };
+        let left = self.count_tokens_left(state, fuel)?;
         weighed.known.insert(state, left);
         Ok(left)
+    }
+
+    fn count_tokens_left(
+        &mut self,
+        state: GrammarState,
+        fuel: &mut Fuel,
+    ) -> Result<TokensLeft, OutOfFuel> {
+        Ok(match self.can_end(state, fuel)? {
+            true => Some(self.tokens_to_end(state, fuel)?),
+            false => None,
+        })
     }
 
     /// What is needed after a token with its own text: each makes states of its own, so of these there may

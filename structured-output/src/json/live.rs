@@ -40,7 +40,8 @@ pub(super) struct Costs {
     pub(super) item_ways: HashMap<FormulaId, Arc<[NodeId]>>,
     pub(super) text_ways: HashMap<FormulaId, Arc<[Vec<u8>]>>,
     pub(super) member_ways: HashMap<(ObjectAt, FormulaId), Arc<[WayMember]>>,
-    /// The names of the members with which objects end, as sets of `Programs::done`.
+    /// The names of the members with which objects end: where they come in any order, as sets of
+    /// `Programs::done`; in the order of the schema, the first one.
     pub(super) end_names: HashMap<(ObjectAt, FormulaId), u32>,
     /// How many items arrays need at least, be they distinct or not; `None` where none end them.
     pub(super) items_needed: HashMap<FormulaId, Option<u32>>,
@@ -396,8 +397,9 @@ impl Programs {
                 return Ok(DEAD);
             };
             let bytes = programs.cost_of_members(lexicon, &members, fuel)?;
-            let names = programs.names_of(at, &members);
-            programs.costs.end_names.insert((at, formula), names);
+            if let Some(names) = programs.names_of(at, &members) {
+                programs.costs.end_names.insert((at, formula), names);
+            }
             // A whole object is written from these, the rest of one is not.
             if at.is_start() {
                 programs.costs.note_members((at, formula), members);

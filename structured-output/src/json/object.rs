@@ -93,21 +93,26 @@ impl Programs {
         }
     }
 
-    /// The names of some members, as a set.
-    pub(super) fn names_of(&mut self, at: ObjectAt, members: &[WayMember]) -> u32 {
+    /// The names of some members with which an object ends: as a set, or the first one in the order of the
+    /// schema, if that is a name.
+    pub(super) fn names_of(&mut self, at: ObjectAt, members: &[WayMember]) -> Option<u32> {
         let plan = self.plan(at.plan);
+        let number_of = |key: &[u8]| {
+            let text = String::from_utf8_lossy(key);
+            let (key, _) = unquote(&text).ok()?;
+            plan.number(&key)
+        };
+        if at.order == PropertyOrder::Schema {
+            return members.first().and_then(|(key, _)| number_of(key));
+        }
         let mut words: Vec<u64> = Vec::new();
         for (key, _) in members {
-            let text = String::from_utf8_lossy(key);
-            let Ok((key, _)) = unquote(&text) else {
-                continue;
-            };
-            if let Some(name) = plan.number(&key) {
+            if let Some(name) = number_of(key) {
                 add_to_set(&mut words, name);
             }
         }
         let bytes = words.len() * 8;
-        self.done.intern(words.into(), bytes).0
+        Some(self.done.intern(words.into(), bytes).0)
     }
 
     /// The names with which an object surely can go on whose members come in any order, as far as a way to
@@ -157,7 +162,12 @@ impl Programs {
         if !self.logic.facts(formula).wants_members {
             at.seen = NOTHING_SEEN;
         }
-        if let Some(&known) = self.costs.end_names.get(&(at, formula)) {
+        let Some(&known) = self.costs.end_names.get(&(at, formula)) else {
+            return;
+        };
+        if at.order == PropertyOrder::Schema {
+            add_to_set(names, known);
+        } else {
             let known = self.done.get(known);
             names.resize(names.len().max(known.len()), 0);
             for (word, known) in names.iter_mut().zip(known) {
