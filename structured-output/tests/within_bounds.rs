@@ -200,16 +200,17 @@ fn keys_are_weighed_as_each_by_itself() {
     }
 }
 
+/// Objects that a member tells apart, each with names of its own.
 fn one_of_kinds(count: usize) -> String {
     let kinds: Vec<String> = (0..count)
         .map(|n| {
-            let members: Vec<String> = (0..8)
-                .map(|m| format!(r#""name_{}": {{"type": "string", "minLength": {m}}}"#, (n * 5 + m * 3) % 40))
+            let members: Vec<String> = (0..4)
+                .map(|m| format!(r#""name_{n}_{m}": {{"type": "string", "minLength": {m}}}"#))
                 .collect();
             format!(
-                r#"{{"type": "object", "properties": {{"type": {{"const": "k{n}"}}, {}}}, "required": ["type", "name_{}"]}}"#,
+                r#"{{"type": "object", "properties": {{"type": {{"const": "k{n}"}}, {}}},
+                    "required": ["type", "name_{n}_0", "name_{n}_2"]}}"#,
                 members.join(", "),
-                (n * 5) % 40
             )
         })
         .collect();
@@ -236,7 +237,7 @@ fn the_bound_of_wide_objects_is_known_at_once() {
             let grammar = compiler
                 .compile_json_schema(&schema, &options(order))
                 .unwrap();
-            for beginning in ["", "{", "{\""] {
+            for beginning in ["", "{"] {
                 let mut matcher = GrammarMatcher::new(&grammar);
                 let bytes: Vec<u32> = beginning.bytes().map(u32::from).collect();
                 assert!(matcher.accept_tokens(&bytes).unwrap());
