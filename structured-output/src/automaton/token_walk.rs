@@ -70,8 +70,8 @@ impl TokenAutomaton {
     /// a state may come several times. Whether tokens can complete it isn't asked.
     ///
     /// Where `may_leave_out` is true, the text in which the walk begins may be left out of the states
-    /// beyond its lexeme, so that these are few; what else a token writes there may be more than the text
-    /// allows, or less.
+    /// beyond its lexeme, so that these are few; what a token writes there may be more than the text
+    /// allows.
     pub(super) fn walk_tokens(
         &mut self,
         start: GrammarState,
