@@ -232,7 +232,7 @@ fn the_bound_of_wide_objects_is_known_at_once() {
         names.join(", ")
     );
     let compiler = compiler();
-    for schema in [required, one_of_kinds(60)] {
+    for schema in [required, one_of_kinds(24)] {
         for order in [PropertyOrder::Any, PropertyOrder::Schema] {
             let grammar = compiler
                 .compile_json_schema(&schema, &options(order))

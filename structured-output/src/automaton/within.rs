@@ -208,13 +208,19 @@ impl TokenAutomaton {
         if reached.behind == 0 {
             return self.known_tokens_left(reached.state, weighed, fuel);
         }
-        if let Some(place) = self.unread_place(state)
-            && let Some(left) =
+        let left = match self.unread_place(state) {
+            Some(place) => {
                 self.tokens_left_in_text((place, state), token, reached.behind, weighed, fuel)?
-        {
-            return Ok(left);
+            }
+            None if self.writes_any_text => {
+                self.tokens_left_in_item(reached, token, weighed, fuel)?
+            }
+            None => None,
+        };
+        match left {
+            Some(left) => Ok(left),
+            None => self.tokens_left_of_text(start, token, weighed, fuel),
         }
-        self.tokens_left_of_text(start, token, weighed, fuel)
     }
 
     /// A place within a lexeme whose text is kept, without that text; `None` where it is not to be left
@@ -329,6 +335,44 @@ impl TokenAutomaton {
                     false => Some(left),
                 }
             }
+        })
+    }
+
+    /// The same within an item: what the first of its texts needs, where the completion writes no item
+    /// later.
+    fn tokens_left_in_item(
+        &mut self,
+        reached: Reached,
+        token: u32,
+        weighed: &mut Weighed,
+        fuel: &mut Fuel,
+    ) -> Result<Option<TokensLeft>, OutOfFuel> {
+        let GrammarState::Machine(place) = reached.state else {
+            return Ok(None);
+        };
+        let need = match weighed.needs.get(&place) {
+            Some(&need) => need,
+            None => {
+                let state = self.after_whole(reached, token, fuel)?;
+                let left = self.count_tokens_left(state, fuel)?;
+                let completion = match state {
+                    GrammarState::Machine(state) if left.is_some() => {
+                        self.unread_completion(state, fuel)?
+                    }
+                    _ => None,
+                };
+                let need = match completion {
+                    Some(completion) if !self.writes_texts_later(completion) => Need::Known(left),
+                    _ if left.is_none() => Need::Known(None),
+                    _ => Need::OfText,
+                };
+                weighed.needs.insert(place, need);
+                need
+            }
+        };
+        Ok(match need {
+            Need::Known(left) => Some(left),
+            _ => None,
         })
     }
 

@@ -37,27 +37,14 @@ impl Machine {
         )
     }
 
-    /// A place within a lexeme whose text its frame keeps, without the text, be that begun or not. `None`
-    /// where none is kept, before the first byte of an item, and where more may follow an item by its text.
+    /// A place within a key, without its text, be that begun or not. `None` where none is kept, and within
+    /// an item of an array of distinct items, whose end may be another by its text.
     pub(crate) fn unread_place(&self, state: State) -> Option<State> {
         let top = self.stacks.top(state.stack)?;
         let expansion = self.known_expansion(top)?;
-        let has_item = state.item != NO_KEY;
-        if expansion.keeps_item && !has_item || !(expansion.keeps_key || expansion.keeps_item) {
-            return None;
-        }
-        let mut stack = state.stack;
-        while has_item && let Some(top) = self.stacks.top(stack) {
-            let frame = self.stacks.frame(top);
-            if self.programs.may_widen(&frame) {
-                return None;
-            }
-            stack = self.stacks.below(stack);
-        }
-        let unread_if = |is_kept: bool| if is_kept { UNREAD } else { NO_KEY };
-        Some(State {
-            key: unread_if(expansion.keeps_key),
-            item: unread_if(has_item),
+        let is_key = expansion.keeps_key && !expansion.keeps_item && state.item == NO_KEY;
+        is_key.then_some(State {
+            key: UNREAD,
             ..state
         })
     }
