@@ -401,6 +401,12 @@ impl Engine {
         self.run_and_note(allowance, work, |_| ())
     }
 
+    /// Whether a matcher's allowance leaves it all the steps that a call may take.
+    pub(crate) fn grants_all(&self, allowance: &Allowance) -> bool {
+        let max_steps = self.limits.max_mask_steps.min(allowance.max_call_steps());
+        allowance.left().is_none_or(|left| left >= max_steps)
+    }
+
     /// Does a matcher's work within its limits, and notes what came of it before others change
     /// anything: an answer that others have forgotten meanwhile must not come back.
     fn run_and_note<T>(
