@@ -1,4 +1,4 @@
-//! A row of logits under a bitmask that stays apart from it.
+//! A row of logits under a mask that stays apart from it.
 //!
 //! Few blocks of a row are ever looked into, and a row of a large vocabulary lies in memory, not in the
 //! caches. To write a mask into it would cost more than all the rest of sampling.
@@ -8,24 +8,32 @@ use super::noise::{BLOCK, GROUP};
 /// Tokens of a bitmask's word.
 const WORD: usize = u32::BITS as usize;
 
-/// Ordered logits `[num_tokens]`, of which the bitmask rules some out.
+/// The mask, as [`RowMask`](super::RowMask) has it.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Apart<'a> {
+    /// None.
+    Nothing,
+    Bitmask(&'a [u32]),
+    /// Ascending.
+    Only(&'a [u32]),
+}
+
+/// Ordered logits `[num_tokens]`, of which the mask rules some out.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct MaskedRow<'a> {
     logits: &'a [f32],
-    /// As [`RowMask::Bitmask`](super::RowMask::Bitmask); `None` rules nothing out.
-    bitmask: Option<&'a [u32]>,
+    mask: Apart<'a>,
 }
 
 impl<'a> From<&'a [f32]> for MaskedRow<'a> {
     fn from(logits: &'a [f32]) -> Self {
-        let bitmask = None;
-        Self { logits, bitmask }
+        Self::new(logits, Apart::Nothing)
     }
 }
 
 impl<'a> MaskedRow<'a> {
-    pub(super) fn new(logits: &'a [f32], bitmask: Option<&'a [u32]>) -> Self {
-        Self { logits, bitmask }
+    pub(super) fn new(logits: &'a [f32], mask: Apart<'a>) -> Self {
+        Self { logits, mask }
     }
 
     /// Tokens of the row.
@@ -33,15 +41,19 @@ impl<'a> MaskedRow<'a> {
         self.logits.len()
     }
 
-    /// The bits of a block, the first token's lowest.
+    /// The bits of each block, the first token's lowest, where the mask is a bitmask.
     #[inline(always)]
-    pub(super) fn bits_of_block(self, index: usize) -> u64 {
+    pub(super) fn blocks_of_bits(self) -> Option<impl Iterator<Item = u64>> {
         const { assert!(BLOCK == u64::BITS as usize) };
-        let Some(bitmask) = self.bitmask else {
-            return u64::MAX;
+        let Apart::Bitmask(bitmask) = self.mask else {
+            return None;
         };
-        let word = |index: usize| bitmask.get(index).copied().map_or(0, u64::from);
-        word(2 * index) | word(2 * index + 1) << WORD
+        let words = bitmask.chunks(2);
+        Some(words.map(|words| match *words {
+            [low, high] => u64::from(low) | u64::from(high) << WORD,
+            [low] => u64::from(low),
+            _ => 0,
+        }))
     }
 
     /// The logit of a token.
@@ -50,7 +62,7 @@ impl<'a> MaskedRow<'a> {
         self.group(token_id - lane as u32)[lane]
     }
 
-    /// The logits of the tokens `first_id ..`, [`GROUP`] of them; -inf where the bitmask rules one out and
+    /// The logits of the tokens `first_id ..`, [`GROUP`] of them; -inf where the mask rules one out and
     /// behind the row's end. `first_id` is a multiple of [`GROUP`].
     #[inline(always)]
     pub(super) fn group(self, first_id: u32) -> [f32; GROUP] {
@@ -65,13 +77,24 @@ impl<'a> MaskedRow<'a> {
                 group
             }
         };
-        if let Some(bitmask) = self.bitmask {
-            let word = bitmask.get(first / WORD).copied().unwrap_or_default();
-            let bits = word >> (first % WORD);
-            for (lane, logit) in group.iter_mut().enumerate() {
-                let is_left = bits >> lane & 1 == 1;
-                *logit = if is_left { *logit } else { f32::NEG_INFINITY };
+        let bits = match self.mask {
+            Apart::Nothing => return group,
+            Apart::Bitmask(bitmask) => {
+                let word = bitmask.get(first / WORD).copied().unwrap_or_default();
+                word >> (first % WORD)
             }
+            Apart::Only(ids) => {
+                let from = ids.partition_point(|&id| id < first_id);
+                let own = ids.get(from..).unwrap_or_default().iter();
+                let lanes = own
+                    .map(|id| id - first_id)
+                    .take_while(|&lane| lane < GROUP as u32);
+                lanes.fold(0, |bits, lane| bits | 1 << lane)
+            }
+        };
+        for (lane, logit) in group.iter_mut().enumerate() {
+            let is_left = bits >> lane & 1 == 1;
+            *logit = if is_left { *logit } else { f32::NEG_INFINITY };
         }
         group
     }

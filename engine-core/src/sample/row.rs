@@ -149,10 +149,13 @@ impl BlockMaxima {
         self.read_masked(row);
     }
 
-    /// Reads the blocks again of which fewer than `many` tokens are left, but some.
+    /// Reads the blocks again of which a bitmask leaves fewer than `many` tokens, but some.
     fn read_parts(&mut self, row: MaskedRow<'_>, many: u32) {
-        for (index, max) in self.blocks.iter_mut().enumerate() {
-            match row.bits_of_block(index) {
+        let Some(bits) = row.blocks_of_bits() else {
+            return;
+        };
+        for ((index, max), bits) in self.blocks.iter_mut().enumerate().zip(bits) {
+            match bits {
                 0 => *max = f32::NEG_INFINITY,
                 bits if bits.count_ones() < many => *max = row.max_of_block(index),
                 _ => {}

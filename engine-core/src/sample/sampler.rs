@@ -7,7 +7,7 @@ use super::error::SampleError;
 use super::logits_processor;
 use super::logprobs::{LogprobsRow, RequestedLogprobs, gather, is_normalised, is_processed};
 use super::mask::{MASKED, Masking, RowMask, keep_only};
-use super::masked_row::MaskedRow;
+use super::masked_row::{Apart, MaskedRow};
 use super::metadata::{RequestSamplingState, VocabSizes};
 use super::noise::Noise;
 use super::nucleus::draw_before_filters;
@@ -116,9 +116,9 @@ impl Sampler {
         let num_nans = maxima.num_nans;
         let requested = RequestedLogprobs::of_output(state.params());
         let reads_all = requested.is_some() || logits_processor::is_needed(state);
-        let bitmask = match mask {
+        let apart = match mask {
             Some(mask) => constrain(row, mask, reads_all, state, maxima, saved)?,
-            None => None,
+            None => Apart::Nothing,
         };
 
         let wants_raw = requested.is_some() && !is_processed(self.logprobs_mode);
@@ -134,7 +134,7 @@ impl Sampler {
             maxima.read(row);
         }
 
-        let (masked_row, mut kept) = (MaskedRow::new(row, bitmask), Cutoff::NONE);
+        let (masked_row, mut kept) = (MaskedRow::new(row, apart), Cutoff::NONE);
         let filters = state.filters();
         let token_id = match filters {
             None => maxima.argmax(masked_row),
@@ -246,8 +246,8 @@ fn read_models_logits(
     Ok(())
 }
 
-/// Applies the grammar's mask. Where not all logits are read after it, a bitmask stays apart from the row
-/// and is returned (see [`MaskedRow`]), and maxima of blocks may be bounds. An error where it leaves
+/// Applies the grammar's mask. Where not all logits are read after it, what leaves some tokens stays apart
+/// from the row and is returned (see [`MaskedRow`]), and with a bitmask maxima of blocks may be bounds. An error where it leaves
 /// nothing. `saved` is scratch.
 fn constrain<'a>(
     row: &mut [f32],
@@ -256,22 +256,28 @@ fn constrain<'a>(
     state: &RequestSamplingState,
     maxima: &mut BlockMaxima,
     saved: &mut Vec<(usize, f32)>,
-) -> Result<Option<&'a [u32]>, SampleError> {
+) -> Result<Apart<'a>, SampleError> {
     let num_tokens = row.len();
-    let mut apart = None;
+    let mut apart = Apart::Nothing;
     let masking = match mask {
         RowMask::Bitmask(bitmask) => {
             let (expected, found) = (num_tokens.div_ceil(32), bitmask.len());
             if found < expected {
                 return Err(SampleError::BitmaskWidth { expected, found });
             }
+            let bits = Apart::Bitmask(bitmask);
             if reads_all {
                 apply_token_bitmask_inplace(row, bitmask);
-                maxima.read_masked(MaskedRow::new(row, Some(bitmask)));
+                maxima.read_masked(MaskedRow::new(row, bits));
             } else {
-                maxima.bound_masked(MaskedRow::new(row, Some(bitmask)));
-                apart = Some(bitmask);
+                apart = bits;
+                maxima.bound_masked(MaskedRow::new(row, bits));
             }
+            Masking::Applied
+        }
+        RowMask::Only(ids) if !reads_all && are_ascending_below(ids, num_tokens) => {
+            apart = Apart::Only(ids);
+            maxima.read_known(row, KnownLogits::Only(ids));
             Masking::Applied
         }
         RowMask::Only(ids) => {
@@ -297,6 +303,11 @@ fn constrain<'a>(
         });
     }
     Ok(apart)
+}
+
+/// Whether these are what [`Apart::Only`] takes, as a mask's tokens are.
+fn are_ascending_below(ids: &[u32], num_tokens: usize) -> bool {
+    ids.is_sorted() && ids.last().is_none_or(|&id| (id as usize) < num_tokens)
 }
 
 /// The row as the draw saw it: divided by temperature, and masked where a filter drops. As it is

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use protocol::{LogprobsMode, SamplingParams};
 
-use super::super::masked_row::MaskedRow;
+use super::super::masked_row::{Apart, MaskedRow};
 use super::super::row::BlockMaxima;
 use super::super::{KnownLogits, RowMask, Sampler, SamplerScratch, VocabSizes};
 use super::state_of;
@@ -92,15 +92,18 @@ proptest! {
             let sampled = sampler.sample_known_row(&mut logits, known, &state, mask, scratch);
             (sampled.ok(), logits)
         };
-        let (apart, logits) = sample(&row, known, Some(RowMask::Bitmask(&words)));
         let (expected, _) = sample(&applied, KnownLogits::Nothing, None);
-        prop_assert_eq!(apart, expected);
-        prop_assert_eq!(logits, row, "the row was written to");
+        let ids: Vec<u32> = (0..row.len() as u32).filter(|&id| is_left(&words, id as usize)).collect();
+        for mask in [RowMask::Bitmask(&words), RowMask::Only(&ids)] {
+            let (apart, logits) = sample(&row, known, Some(mask));
+            prop_assert_eq!(&apart, &expected);
+            prop_assert_eq!(&logits, &row, "the row was written to");
+        }
     }
 
     #[test]
     fn the_rows_maximum_is_exact_and_each_block_s_a_bound((row, words) in any_masked_row()) {
-        let masked_row = MaskedRow::new(&row, Some(&words));
+        let masked_row = MaskedRow::new(&row, Apart::Bitmask(&words));
         let mut exact = BlockMaxima::default();
         exact.read(&row);
         exact.read_masked(masked_row);
