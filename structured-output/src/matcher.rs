@@ -121,7 +121,7 @@ impl GrammarMatcher {
         }
         let mask = mask(self)?;
         mask.write_to(row);
-        Ok(mask.num_allowed() < vocab_size)
+        Ok(mask.leaves_any_out(vocab_size))
     }
 
     /// The tokens that may come next, without a copy. Never empty: each is a token after which the
@@ -135,7 +135,11 @@ impl GrammarMatcher {
     }
 
     /// The tokens after which the text can still be completed within `num_tokens - 1` more, stop
-    /// token included, by the bound of [`GrammarMatcher::min_tokens_to_complete`].
+    /// token included, by the bound of [`GrammarMatcher::min_tokens_to_complete`]. Never empty.
+    ///
+    /// Where the limits don't allow to look at what each token leaves to be done, some are left out, but
+    /// none of [`GrammarMatcher::next_token_mask_completing`]. With an allowance that has less left than a
+    /// call may take, that is an error all the same.
     ///
     /// # Errors
     /// [`MatcherError::CannotCompleteWithin`] where that bound is above `num_tokens`, or a limit.
@@ -144,13 +148,14 @@ impl GrammarMatcher {
             return Ok(self.stop_mask());
         }
         let state = self.place.state;
+        let grants_all = self.grammar.engine().grants_all(&self.allowance);
         let (mask, needed) = self
             .grammar
             .engine()
             .run(&self.allowance, |automaton, fuel| {
                 let needed = automaton.tokens_to_end(state, fuel)?;
                 let mask = if needed <= num_tokens {
-                    Some(automaton.next_tokens_within(state, num_tokens, fuel)?)
+                    Some(automaton.next_tokens_within(state, num_tokens, grants_all, fuel)?)
                 } else {
                     None
                 };

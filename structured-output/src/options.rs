@@ -170,7 +170,8 @@ pub struct Limits {
     pub max_rules: usize,
     /// Parts of a grammar: strings, classes, names, groups, repetitions. Default 500,000.
     pub max_grammar_nodes: usize,
-    /// In how many ways the triggers of a dispatch may begin within each other: for each, its free text
+    /// In how many ways the triggers of a dispatch may begin within each other, where one automaton can't read
+    /// them all (a control token in one, or more than 32 at one place): for each, its free text
     /// is read once more. Default 1,024.
     pub max_trigger_overlaps: usize,
     /// Grammars of Lark within each other (`%lark`). Default 16.

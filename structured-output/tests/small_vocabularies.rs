@@ -181,6 +181,8 @@ fn ebnf_item(random: &mut Random) -> String {
         "Regex(\"a[0-9]{0,2}\")",
         "TagDispatch((\"<a>\", x), (\"<b\", y), loop_after_dispatch=true)",
         "TagDispatch((\"ab\", y), loop_after_dispatch=false)",
+        "TagDispatch((\"ab\", y), (\"ba\", x), (\"aab\", root), loop_after_dispatch=true)",
+        "TagDispatch((\"b5\", x), (\"5.b\", y), (\"5b\", x), excludes=(\"<b\",), loop_after_dispatch=true)",
         "Substring(\"abcab5\")",
         "\"aab\"",
         "[^\\n]{0,4}",
@@ -257,10 +259,25 @@ fn format_of(random: &mut Random, depth: u32) -> String {
         }
         8 | 9 => tag(random, depth),
         10 => {
-            let begin = pick(random, &["<", "<a", "ab"]);
-            let tags: Vec<String> = (0..1 + random.below(2))
-                .map(|_| tag_from(random, begin, depth))
-                .collect();
+            // Of the last ones many overlap.
+            let begins: Vec<&str> = match random.below(3) {
+                0 => vec!["ab", "ba", "aab", "5a", "b5"],
+                1 => vec!["<a", "a<", "<<", "}", "5}5"],
+                _ => vec![pick(random, &["<", "<a", "ab"])],
+            };
+            let begins: Vec<&str> = match begins.len() {
+                1 => begins,
+                all => (0..2 + random.below(all - 1))
+                    .map(|at| begins[at])
+                    .collect(),
+            };
+            let mut tags = Vec::new();
+            for &begin in &begins {
+                for _ in 0..1 + random.below(2) {
+                    tags.push(tag_from(random, begin, depth));
+                }
+            }
+            let begins = begins.join("\", \"");
             let more = pick(
                 random,
                 &[
@@ -271,7 +288,7 @@ fn format_of(random: &mut Random, depth: u32) -> String {
                 ],
             );
             format!(
-                "{{\"type\": \"triggered_tags\", \"triggers\": [\"{begin}\"], \"tags\": [{}]{more}}}",
+                "{{\"type\": \"triggered_tags\", \"triggers\": [\"{begins}\"], \"tags\": [{}]{more}}}",
                 tags.join(", ")
             )
         }

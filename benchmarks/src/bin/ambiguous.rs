@@ -39,7 +39,8 @@ struct Arguments {
     /// How many of the slowest to list.
     #[arg(long, default_value_t = 12)]
     slowest: usize,
-    /// A grammar from a file in place of random ones.
+    /// A grammar from a file in place of random ones; a `.json` file is a structural tag, of which
+    /// llguidance is not asked.
     #[arg(long)]
     grammar: Option<PathBuf>,
     /// Lists all masks.
@@ -96,7 +97,7 @@ fn main() -> anyhow::Result<()> {
         };
         compiler.clear_cache();
         if arguments.verbose {
-            println!("{seed}\n{source}");
+            println!("{seed}\n{source:.2000}");
         }
         all.push(one(
             &arguments, seed, source, &compiler, &factory, &short, random,
@@ -127,7 +128,13 @@ fn one(
     };
     let mut row = allocate_token_bitmask(1, info.vocab_size());
     let start = Instant::now();
-    let mut ours = match compiler.compile_lark(&source) {
+    let file = arguments.grammar.as_ref();
+    let is_tag = file.is_some_and(|file| file.extension().is_some_and(|kind| kind == "json"));
+    let compiled = match is_tag {
+        true => compiler.compile_structural_tag(&source),
+        false => compiler.compile_lark(&source),
+    };
+    let mut ours = match compiled {
         Ok(grammar) => Some(GrammarMatcher::new(&grammar)),
         Err(error) => {
             found.failed[0] = Some(format!("compile: {error}"));
@@ -137,7 +144,7 @@ fn one(
     let compiled = start.elapsed();
     let start = Instant::now();
     let grammar = TopLevelGrammar::from_lark(source.clone());
-    let mut theirs = match arguments.alone {
+    let mut theirs = match arguments.alone || is_tag {
         true => None,
         false => Some(Matcher::new(factory.create_parser(grammar))),
     };
@@ -258,7 +265,7 @@ fn report(arguments: &Arguments, all: &[Found]) {
         }
         println!("  after {:?}", String::from_utf8_lossy(&found.text));
         for line in found.source.lines() {
-            println!("    {line}");
+            println!("    {line:.2000}");
         }
     };
     let is_served = |found: &&Found, engine: usize| found.failed[engine].is_none();

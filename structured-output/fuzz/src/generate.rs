@@ -81,6 +81,7 @@ const EBNF: Dialect = Dialect {
         "Substring(\"a b c\")",
         "Regex(\"a[0-9]{2}\")",
         "TagDispatch((\"<a>\", b), loop_after_dispatch=true)",
+        "TagDispatch((\"ab\", b), (\"ba\", b), (\"éa\", b), excludes=(\"bb\",), loop_after_dispatch=true)",
         "[\\u0100-\\uffff]",
     ],
     has_regexes: false,
@@ -342,7 +343,14 @@ fn format(random: &mut Random, depth: usize) -> String {
             n + 2
         ),
         4 => tag(word, &inner),
-        5 | 6 => format!(
+        5 => format!(
+            "{{\"type\": \"triggered_tags\", \"triggers\": [\"ab\", \"ba\", \"aab\", \"<a\"], \"tags\": [{}, {}, {}], \
+             \"excludes\": [\"bb\"], {flags}}}",
+            tag("ab", &inner),
+            tag("ba", &other),
+            tag("aab<", &inner)
+        ),
+        6 => format!(
             "{{\"type\": \"triggered_tags\", \"triggers\": [\"<a\", \"<|x|>\"], \"tags\": [{}, {}], {flags}}}",
             tag("<a>", &inner),
             tag("<|x|>b", &other)

@@ -4,6 +4,8 @@
 //! vocabulary's tokens do to them. What one automaton has met of them is kept with the vocabulary's
 //! index; a new generation begins with a copy of the expressions and shares the masks.
 
+use std::sync::Arc;
+
 use super::language_facts::LanguageFacts;
 use super::memo::{LexemeFacts, MaskMemo};
 use super::{State, TokenAutomaton};
@@ -13,7 +15,7 @@ use crate::lexical::{EMPTY, EPSILON, ExprId, Fuel, Lexicon, OutOfFuel};
 pub(crate) struct Base {
     lexicon: Lexicon,
     lexemes: LexemeFacts,
-    languages: LanguageFacts,
+    languages: Arc<LanguageFacts>,
 }
 
 impl Base {
@@ -29,7 +31,7 @@ impl Base {
 
     /// What is known of languages, for a new generation or one that has forgotten all else.
     pub(super) fn languages(&self) -> LanguageFacts {
-        self.languages.shared()
+        LanguageFacts::with_base(Arc::clone(&self.languages))
     }
 
     /// Bytes of memory held.
@@ -56,17 +58,17 @@ impl TokenAutomaton {
         Ok(())
     }
 
-    /// Asks for what a language allows by itself, where a token begins, and where it may follow a space
-    /// also after that; and for what is left of it at each place of a text that begins one of its own.
+    /// Asks for what a language allows by itself, where a token begins, and where it may follow others also
+    /// after what they end with; and for what is left of it at each place of a text that begins one of its own.
     pub(crate) fn rehearse_language(
         &mut self,
         language: ExprId,
-        follows_space: bool,
+        may_follow: bool,
         text: &[u8],
         fuel: &mut Fuel,
     ) -> Result<(), OutOfFuel> {
         let saturated = self.machine.lexicon.saturated(language);
-        self.learn_language(saturated, follows_space, fuel)?;
+        self.learn_language(saturated, may_follow, fuel)?;
         let mut left = language;
         for &byte in text {
             left = self.machine.lexicon.derivative(left, byte, fuel)?;
@@ -84,7 +86,7 @@ impl TokenAutomaton {
         Base {
             lexicon: self.machine.lexicon,
             lexemes: self.masks.into_lexeme_facts(),
-            languages: self.grammars.memo.languages,
+            languages: Arc::new(self.grammars.memo.languages),
         }
     }
 }

@@ -80,6 +80,7 @@ impl TokenAutomaton {
                 (id, &bytes[bytes.len() - num_bytes as usize..])
             });
             Arc::new(LanguageMask {
+                tagged: Box::default(),
                 number: self.grammars.memo.languages.next_number(),
                 inside: Tokens::default(),
                 rests: Rests::Trie(Trie::of_bytes(rests)),

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::{GrammarState, TokenAutomaton};
-use crate::earley::{ContextId, Item, Lexeme, StateId, TokenRuns};
+use crate::earley::{ContextId, Item, Lexeme, StateId, TokenRuns, TokenUnion};
 use crate::index::Trie;
 use crate::lexical::{Fuel, OutOfFuel};
 use crate::mask::{Mask, set_bits};
@@ -34,7 +34,10 @@ impl TokenAutomaton {
         }
         let mask = if !self.parser_needs_search() {
             let items = self.grammars.parser.items(state).to_vec();
-            let mut words = vec![0_u32; self.index.text_tokens().len()];
+            let mut union = TokenUnion::new(self.index.text_tokens().len());
+            for item in &items {
+                self.learn_runs(item, fuel)?;
+            }
             // JSON is never walked token by token for want of steps: that would take more.
             let is_json = |item: &Item| {
                 let text = item.lexeme.text();
@@ -47,7 +50,7 @@ impl TokenAutomaton {
             let mut own = Fuel::new(steps);
             let mut found = Ok(());
             for item in items {
-                found = self.add_item(item, &mut words, &mut own);
+                found = self.add_item(item, &mut union, &mut own);
                 if found.is_err() {
                     break;
                 }
@@ -62,9 +65,9 @@ impl TokenAutomaton {
             if found.is_err() {
                 // If there are too many items, then for the walk, too.
                 self.take_item_excess();
-                self.walk_state(state, &mut words, fuel)?;
+                self.walk_state(state, union.words(), fuel)?;
             }
-            self.interned(words)
+            self.interned(union.into_words())
         } else {
             self.completable_tokens(GrammarState::Parser(state), fuel)?
         };
@@ -93,9 +96,7 @@ impl TokenAutomaton {
     ) -> Result<(), OutOfFuel> {
         words.fill(0);
         for item in self.grammars.parser.items(state).to_vec() {
-            if item.lexeme.text().is_none() {
-                self.add_item(item, words, fuel)?;
-            }
+            self.add_without_text(item, words, fuel)?;
         }
         self.walk_all_tokens(state, words, fuel)
     }
@@ -109,7 +110,7 @@ impl TokenAutomaton {
     ) -> Result<(), OutOfFuel> {
         for item in self.grammars.parser.items(state).to_vec() {
             if matches!(item.lexeme, Lexeme::End | Lexeme::Stop(_)) {
-                self.add_item(item, words, fuel)?;
+                self.add_without_text(item, words, fuel)?;
             }
         }
         Ok(())
@@ -135,25 +136,42 @@ impl TokenAutomaton {
     fn add_item(
         &mut self,
         item: Item,
-        words: &mut [u32],
+        union: &mut TokenUnion,
         fuel: &mut Fuel,
     ) -> Result<(), OutOfFuel> {
         match item.lexeme.uncounted() {
+            Lexeme::Text(text) if text.stack == EMPTY_STACK => {
+                self.add_language_item(text.lexeme, item.context, union, fuel)
+            }
+            Lexeme::Text(text) => {
+                let mask = self.json_item_mask(text, item.context, fuel)?;
+                mask.add_to(union.words());
+                Ok(())
+            }
+            Lexeme::End => {
+                union.add_ids(self.index.info().stop_token_ids());
+                Ok(())
+            }
+            _ => self.add_without_text(item, union.words(), fuel),
+        }
+    }
+
+    /// The same for an item that is no text.
+    fn add_without_text(
+        &mut self,
+        item: Item,
+        words: &mut [u32],
+        fuel: &mut Fuel,
+    ) -> Result<(), OutOfFuel> {
+        match item.lexeme {
             Lexeme::End => set_bits(words, self.index.info().stop_token_ids()),
             Lexeme::Token(set) | Lexeme::Stop(set) => {
                 let tokens = self.grammars.parser.token_set(set);
                 fuel.burn(tokens.num_steps())?;
                 tokens.add_to(words);
             }
-            Lexeme::Text(text) if text.stack == EMPTY_STACK => {
-                self.add_language_item(text.lexeme, item.context, words, fuel)?;
-            }
-            Lexeme::Text(text) => {
-                let mask = self.json_item_mask(text, item.context, fuel)?;
-                mask.add_to(words);
-            }
-            // What is counted is text here.
-            Lexeme::Counted(..) => {}
+            // What is counted is text, too.
+            Lexeme::Text(_) | Lexeme::Counted(..) => {}
         }
         Ok(())
     }
@@ -182,12 +200,14 @@ impl TokenAutomaton {
         if reads_bottom || self.may_end_early(text, fuel)? {
             match self.rests_beyond(text, fuel)? {
                 Some(rests) => {
+                    let mut union = TokenUnion::of_words(words);
                     for item in self.grammars.parser.first_items(context, fuel)? {
                         let item = item.uncounted();
                         if self.may_exit(&rests, item, fuel)? {
-                            self.add_language_exits(&rests, item, &mut words, fuel)?;
+                            self.add_language_exits(&rests, item, &mut union, fuel)?;
                         }
                     }
+                    words = union.into_words();
                 }
                 None => {
                     let others = self.outside(&inside);

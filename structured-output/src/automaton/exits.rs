@@ -16,12 +16,11 @@ use hashbrown::HashSet;
 use super::TokenAutomaton;
 use super::parser_steps::{ALIVE, DEAD_END, MANY_TOKENS};
 use crate::earley::{
-    Item, LanguageMask, Leave, Lexeme, NUM_KNOWN, Places, Rests, Return, StateId, Tokens,
-    UNKNOWN_REST, Walked,
+    Item, LanguageMask, Leave, Lexeme, NUM_KNOWN, Places, Rests, Return, StateId, TokenUnion,
+    Tokens, UNKNOWN_REST, Walked,
 };
 use crate::index::{ROOT, TokenizerIndex, Trie};
 use crate::lexical::{Fuel, OutOfFuel};
-use crate::mask::set_bits;
 
 /// After so many ways to go on with rests they are walked with all that follows.
 const MAX_WAYS: usize = 64;
@@ -73,13 +72,16 @@ impl Found {
             Source::Rests(rests) => rests,
             Source::Bytes(bytes) => {
                 fuel.burn(self.over.len() as u64)?;
-                let is_last = bytes.children(node).is_empty();
+                let last = match bytes.children(node).is_empty() {
+                    true => (bytes.below(node).start, bytes.below(node).end),
+                    false => (0, 0),
+                };
                 let leaves = self.over.iter().map(|&over| Leave {
                     node,
                     depth: over,
                     at: depth - 1,
                     rest: UNKNOWN_REST,
-                    is_last,
+                    last,
                 });
                 self.leaves.extend(leaves);
                 return Ok(());
@@ -105,7 +107,7 @@ impl TokenAutomaton {
         &mut self,
         alone: &Arc<LanguageMask>,
         item: Item,
-        words: &mut [u32],
+        union: &mut TokenUnion,
         fuel: &mut Fuel,
     ) -> Result<(), OutOfFuel> {
         let whole = item;
@@ -118,14 +120,14 @@ impl TokenAutomaton {
                 let start = self.grammars.parser.single(whole, fuel)?;
                 let mut found = Found::default();
                 self.walk_rests_of(alone, start, &mut found, fuel)?;
-                set_bits(words, &found.ids);
+                union.add_ids(&found.ids);
                 return Ok(());
             }
             self.grammars.parser.note(&[item.context]);
             for place in self.grammars.parser.returns(item.context) {
                 fuel.burn(1)?;
                 let near = self.near_exits(&rests, item.lexeme, place, fuel)?;
-                set_bits(words, &near.ids);
+                union.add_ids(&near.ids);
                 let Some(far) = &near.far else { continue };
                 for follower in self.grammars.parser.first_items(place.context, fuel)? {
                     let follower = follower.uncounted();
@@ -182,6 +184,7 @@ impl TokenAutomaton {
         };
         let far = rests.map(|rests| {
             Arc::new(LanguageMask {
+                tagged: Box::default(),
                 number: self.grammars.memo.languages.next_number(),
                 inside: Tokens::default(),
                 rests,
@@ -256,10 +259,11 @@ impl TokenAutomaton {
         let num_bytes = leave.num_bytes();
         let known = &leave.rest[..num_bytes.min(NUM_KNOWN)];
         let more = leave.later_bytes(|node| index.text_below(node));
+        let last = leave.last_tokens();
         let mut state = start;
         for (depth, &byte) in (leave.depth + 1..).zip(known.iter().chain(more)) {
             fuel.burn(1)?;
-            let is_last = leave.is_last && depth > leave.at;
+            let is_last = last.is_some() && depth > leave.at;
             state = match is_last {
                 true if self.may_step(state, byte, fuel)? => ALIVE,
                 true => DEAD_END,
@@ -282,7 +286,8 @@ impl TokenAutomaton {
                 found.over.push(depth);
             }
         }
-        found.ids.extend_from_slice(trie.ids(trie.own(leave.node)));
+        let own = last.unwrap_or_else(|| trie.own(leave.node));
+        found.ids.extend_from_slice(trie.ids(own));
         match state {
             ALIVE => Ok(()),
             state => {

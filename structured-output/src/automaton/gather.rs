@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::memo::{LexemeMask, Reference};
 use crate::mask::store::{MaskStore, Recipe};
-use crate::mask::{Mask, set_bits};
+use crate::mask::{Mask, count_bits, set_bits};
 
 /// The tokens of a mask, gathered from parts of a lexeme and from what follows it.
 ///
@@ -59,7 +59,7 @@ impl Gather {
             set_bits(&mut words, &recipe.ids);
             let count = match (count, sets.len()) {
                 (Some(count), 1) => count + recipe.ids.len(),
-                _ => words.iter().map(|word| word.count_ones() as usize).sum(),
+                _ => count_bits(&words),
             };
             Mask::from_words(words, count)
         })

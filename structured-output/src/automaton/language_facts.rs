@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
+use super::bounded::BoundedFacts;
 use super::forgotten::Forgotten;
 use crate::earley::{End, LanguageMask};
 use crate::lexical::ExprId;
@@ -26,26 +27,37 @@ impl Beside {
 }
 
 /// Masks of languages by themselves. Every generation begins with those of its base.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub(super) struct LanguageFacts {
+    /// What was known before, and is not copied: there are thousands.
+    base: Option<Arc<Self>>,
     /// What languages allow by themselves, of the tokens below a node of the trie of bytes.
     masks: HashMap<(End, ExprId), Arc<LanguageMask>>,
     /// What a language has in common there with another one, if it has.
     beside: HashMap<(End, ExprId), Option<Arc<Beside>>>,
     /// Alternatives of languages, see [`super::language_item`].
     parts: HashMap<ExprId, Arc<[ExprId]>>,
+    /// How many characters of a count tokens need.
+    pub(super) bounded: BoundedFacts,
     num_masks: u32,
     /// Bytes of what the tables refer to.
     bytes: usize,
 }
 
 impl LanguageFacts {
-    /// The same for others, who don't count its bytes again.
-    pub(super) fn shared(&self) -> Self {
+    /// Begins with what is known.
+    pub(super) fn with_base(base: Arc<Self>) -> Self {
         Self {
-            bytes: 0,
-            ..self.clone()
+            num_masks: base.num_masks,
+            bounded: base.bounded.shared(),
+            base: Some(base),
+            ..Self::default()
         }
+    }
+
+    /// What is known here, or before.
+    fn find<T>(&self, known: impl Fn(&Self) -> Option<&T>) -> Option<&T> {
+        known(self).or_else(|| self.base.as_deref().and_then(known))
     }
 
     /// Hands all tables over to be dropped.
@@ -53,6 +65,7 @@ impl LanguageFacts {
         forgotten.add(self.beside);
         forgotten.add(self.masks);
         forgotten.add(self.parts);
+        self.bounded.forget(forgotten);
     }
 
     /// A number for a mask that is being made.
@@ -62,7 +75,7 @@ impl LanguageFacts {
     }
 
     pub(super) fn mask(&self, at: End, language: ExprId) -> Option<Arc<LanguageMask>> {
-        self.masks.get(&(at, language)).cloned()
+        self.find(|facts| facts.masks.get(&(at, language))).cloned()
     }
 
     pub(super) fn insert_mask(
@@ -78,7 +91,8 @@ impl LanguageFacts {
     }
 
     pub(super) fn beside(&self, at: End, language: ExprId) -> Option<Option<Arc<Beside>>> {
-        self.beside.get(&(at, language)).cloned()
+        self.find(|facts| facts.beside.get(&(at, language)))
+            .cloned()
     }
 
     pub(super) fn insert_beside(
@@ -94,7 +108,7 @@ impl LanguageFacts {
     }
 
     pub(super) fn parts(&self, language: ExprId) -> Option<Arc<[ExprId]>> {
-        self.parts.get(&language).cloned()
+        self.find(|facts| facts.parts.get(&language)).cloned()
     }
 
     pub(super) fn insert_parts(&mut self, language: ExprId, parts: Vec<ExprId>) -> Arc<[ExprId]> {
@@ -107,6 +121,7 @@ impl LanguageFacts {
     /// Bytes of memory held.
     pub(super) fn memory_bytes(&self) -> usize {
         self.bytes
+            + self.bounded.memory_bytes()
             + self.parts.capacity() * (size_of::<(ExprId, [usize; 2])>() + 1)
             + self.masks.capacity() * (size_of::<(End, ExprId, usize)>() + 1)
             + self.beside.capacity() * (size_of::<(End, ExprId, usize)>() + 1)

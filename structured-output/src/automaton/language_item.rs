@@ -10,10 +10,11 @@ use super::TokenAutomaton;
 use super::context_free::Grammars;
 use super::language_facts::Beside;
 use crate::earley::{
-    ContextId, End, Item, LanguageMask, Lexeme, Places, Rests, Tokens, Walked, Walks, walk_language,
+    ContextId, End, FreeTextWalked, Item, LanguageMask, Lexeme, Places, Rests, TokenUnion, Tokens,
+    Walked, Walks, walk_free_text, walk_language,
 };
 use crate::index::{ROOT, Trie};
-use crate::lexical::{ByteSet, ExprId, Fuel, OutOfFuel};
+use crate::lexical::{ByteSet, ExprId, FreeText, Fuel, OutOfFuel};
 use crate::mask::beside::resting_state;
 use crate::mask::walk::Labelled;
 use crate::mask::{clear_bits, set_bits};
@@ -31,67 +32,66 @@ const FEW: usize = 32;
 /// So many alternatives of a language that many bytes begin are kept apart.
 const MOST_PARTS: usize = 32;
 
-/// Of some tokens those that are not in a set: what is added to it of them is taken out again by
-/// clearing these.
-fn unset_of(ids: &[u32], words: &[u32]) -> Vec<u32> {
-    let is_set = |id: u32| {
-        let word = words.get(id as usize / 32);
-        word.is_some_and(|word| word >> (id % 32) & 1 == 1)
-    };
-    ids.iter().copied().filter(|&id| !is_set(id)).collect()
-}
-
 impl TokenAutomaton {
     /// Adds what a language and what follows it allow.
     pub(super) fn add_language_item(
         &mut self,
         language: ExprId,
         context: ContextId,
-        words: &mut [u32],
+        union: &mut TokenUnion,
         fuel: &mut Fuel,
     ) -> Result<(), OutOfFuel> {
         let language = self.machine.lexicon.saturated(language);
         for &part in &*self.language_parts(language, fuel)? {
+            if let Some(tokens) = self.bounded_item(part, context, fuel)? {
+                union.add(&tokens);
+                continue;
+            }
             match self.beside(START, part, fuel)? {
                 Some(beside) if beside.has_large_ends => {
                     let rest = self.item_mask(beside.rest, None, context, fuel)?;
-                    let unset = unset_of(&beside.apart, words);
-                    rest.add_to(words);
-                    clear_bits(words, &unset);
+                    let unset = union.unset_of(&beside.apart);
+                    union.add(&rest);
+                    union.remove(&unset);
                     let mask = Some(&beside.mask);
-                    self.item_mask(part, mask, context, fuel)?.add_to(words);
+                    union.add(&*self.item_mask(part, mask, context, fuel)?);
                     continue;
                 }
                 Some(_) => {}
                 None => {
                     let alone = self.language_mask(START, part, fuel)?;
-                    if alone.rests.are_few() {
-                        self.add_language(alone, context, words, fuel)?;
+                    if alone.tagged.is_empty() && alone.rests.are_few() {
+                        self.add_language(alone, context, union, fuel)?;
                         continue;
                     }
                 }
             }
-            self.item_mask(part, None, context, fuel)?.add_to(words);
+            union.add(&*self.item_mask(part, None, context, fuel)?);
         }
         Ok(())
     }
 
-    /// Makes known what a language allows by itself, where tokens begin and, where it may follow one,
-    /// after a space.
+    /// Makes known what a language allows by itself, where tokens begin and, where it may follow others,
+    /// after each byte but letters and digits that many tokens begin with.
     pub(super) fn learn_language(
         &mut self,
         language: ExprId,
-        follows_space: bool,
+        may_follow: bool,
         fuel: &mut Fuel,
     ) -> Result<(), OutOfFuel> {
         let index = Arc::clone(&self.index);
-        let after_space = index
-            .byte_trie()
-            .child(ROOT, b' ')
-            .filter(|_| follows_space);
-        let places = [Some(START), after_space.map(|node| End { node, depth: 1 })];
+        let trie = index.byte_trie();
+        let mut places = vec![START];
+        if may_follow {
+            let ends = trie.children(ROOT).filter(|&node| {
+                let byte = trie.label(node);
+                let ends_others = byte.is_ascii() && !byte.is_ascii_alphanumeric();
+                ends_others && trie.below(node).len() >= End::MANY as usize
+            });
+            places.extend(ends.map(|node| End { node, depth: 1 }));
+        }
         for &part in &*self.language_parts(language, fuel)? {
-            for at in places.into_iter().flatten() {
+            for &at in &places {
                 let beside = self.beside(at, part, fuel)?;
                 let rest = beside.map_or(part, |beside| beside.rest);
                 self.language_mask(at, rest, fuel)?;
@@ -114,16 +114,16 @@ impl TokenAutomaton {
         if let Some(known) = parser.recall(&memo.by_context, key, context) {
             return Ok(known);
         }
-        let mut words = vec![0_u32; self.index.text_tokens().len()];
+        let mut union = TokenUnion::new(self.index.text_tokens().len());
         let interrupted = self.grammars.parser.start_recording();
         let alone = match alone {
             Some(alone) => Ok(Arc::clone(alone)),
-            None => self.language_beside(START, language, context, &mut words, fuel),
+            None => self.language_beside(START, language, context, &mut union, fuel),
         };
-        let added = alone.and_then(|alone| self.add_language(alone, context, &mut words, fuel));
+        let added = alone.and_then(|alone| self.add_language(alone, context, &mut union, fuel));
         let reads = self.grammars.parser.stop_recording(interrupted);
         added?;
-        let tokens = Arc::new(Tokens::from_words(words));
+        let tokens = Arc::new(union.finish());
         let Grammars { parser, memo } = &mut self.grammars;
         memo.bytes += tokens.memory_bytes();
         let value = Arc::clone(&tokens);
@@ -145,6 +145,11 @@ impl TokenAutomaton {
         }
         let index = Arc::clone(&self.index);
         let mut found = None;
+        if let Some(place) = self.machine.lexicon.as_free_text(language) {
+            let found = self.free_text_beside(at, place, fuel)?;
+            let languages = &mut self.grammars.memo.languages;
+            return Ok(languages.insert_beside(at, language, found));
+        }
         if self.has_many_bytes(language, fuel)?
             && let Some(rest) = resting_state(&mut self.machine.lexicon, language, fuel)?
         {
@@ -170,6 +175,46 @@ impl TokenAutomaton {
         Ok(languages.insert_beside(at, language, found))
     }
 
+    /// The same of free text in which words have begun, beside the same where none has.
+    fn free_text_beside(
+        &mut self,
+        at: End,
+        place: FreeText,
+        fuel: &mut Fuel,
+    ) -> Result<Option<Beside>, OutOfFuel> {
+        let without = place.without_words();
+        if place == without || !place.is_before_words() {
+            return Ok(None);
+        }
+        let index = Arc::clone(&self.index);
+        let lexicon = &mut self.machine.lexicon;
+        let rest = lexicon.free_text(without);
+        let trie = index.byte_trie();
+        let mut walked = walk_free_text(lexicon, trie, at, place, Some(without), fuel)?;
+        let apart = std::mem::take(&mut walked.text.apart);
+        let ids = apart.into_iter().flat_map(|tokens| trie.ids(tokens));
+        let apart = ids.copied().collect();
+        let of_rest = self.language_mask(at, rest, fuel)?;
+        Ok(Some(Beside {
+            rest,
+            apart,
+            mask: Arc::new(self.mask_of_free_text(walked)),
+            // What words end is put together like those.
+            has_large_ends: place.is_for_tags() || !of_rest.rests.large().is_empty(),
+        }))
+    }
+
+    /// What a walk of free text found.
+    fn mask_of_free_text(&mut self, walked: FreeTextWalked) -> LanguageMask {
+        let tagged = walked.tagged.into_iter();
+        let tagged = tagged.map(|(tag, walked)| (tag, Arc::new(self.language_mask_of(walked))));
+        let tagged = tagged.collect();
+        LanguageMask {
+            tagged,
+            ..self.language_mask_of(walked.text)
+        }
+    }
+
     /// Adds what a language and what follows it allow, item by item: the same items follow in many
     /// places. Where many tokens leave a language at one place, such as after a space, each lexeme
     /// that may follow is a language of its own there, which is known by itself, too.
@@ -177,14 +222,20 @@ impl TokenAutomaton {
         &mut self,
         alone: Arc<LanguageMask>,
         context: ContextId,
-        words: &mut [u32],
+        union: &mut TokenUnion,
         fuel: &mut Fuel,
     ) -> Result<(), OutOfFuel> {
         let index = Arc::clone(&self.index);
         let mut pending = vec![(alone, context)];
         let mut seen: HashSet<(End, Item)> = HashSet::new();
         while let Some((alone, context)) = pending.pop() {
-            alone.inside.add_to(words);
+            union.add(&alone.inside);
+            for (tag, alone) in &alone.tagged {
+                fuel.burn(1)?;
+                for after in self.grammars.parser.after_tag(context, *tag, fuel)? {
+                    pending.push((Arc::clone(alone), after));
+                }
+            }
             let large = alone.rests.large();
             if large.is_empty() && !alone.rests.may_begin_with(&ByteSet::FULL) {
                 continue;
@@ -196,7 +247,7 @@ impl TokenAutomaton {
                     continue;
                 };
                 if self.may_exit(&alone, item, fuel)? {
-                    self.add_language_exits(&alone, item, words, fuel)?;
+                    self.add_language_exits(&alone, item, union, fuel)?;
                 }
                 let is_language = text.stack == EMPTY_STACK;
                 for &end in large {
@@ -207,14 +258,14 @@ impl TokenAutomaton {
                         let language = self.machine.lexicon.saturated(text.lexeme);
                         for &part in &*self.language_parts(language, fuel)? {
                             let alone =
-                                self.language_beside(end, part, item.context, words, fuel)?;
+                                self.language_beside(end, part, item.context, union, fuel)?;
                             pending.push((alone, item.context));
                         }
                         continue;
                     }
                     let start = self.grammars.parser.single(item, fuel)?;
                     let start = self.number(start, fuel)?;
-                    let set = |tokens: &[u32]| set_bits(words, tokens);
+                    let set = |tokens: &[u32]| union.add_ids(tokens);
                     self.walk_below(index.byte_trie(), end.node, start, fuel, set)?;
                 }
             }
@@ -230,7 +281,7 @@ impl TokenAutomaton {
         at: End,
         language: ExprId,
         context: ContextId,
-        words: &mut [u32],
+        union: &mut TokenUnion,
         fuel: &mut Fuel,
     ) -> Result<Arc<LanguageMask>, OutOfFuel> {
         let Some(beside) = self.beside(at, language, fuel)? else {
@@ -241,15 +292,15 @@ impl TokenAutomaton {
         }
         let rest = self.language_mask(at, beside.rest, fuel)?;
         // What both allow is the other's, but for the tokens for which they differ.
-        let unset = unset_of(&beside.apart, words);
-        rest.inside.add_to(words);
+        let unset = union.unset_of(&beside.apart);
+        union.add(&rest.inside);
         for follower in self.grammars.parser.first_items(context, fuel)? {
             let follower = follower.uncounted();
             if self.may_exit(&rest, follower, fuel)? {
-                self.add_language_exits(&rest, follower, words, fuel)?;
+                self.add_language_exits(&rest, follower, union, fuel)?;
             }
         }
-        clear_bits(words, &unset);
+        union.remove(&unset);
         Ok(Arc::clone(&beside.mask))
     }
 
@@ -275,7 +326,7 @@ impl TokenAutomaton {
     }
 
     /// Alternatives that many bytes begin, each alone, and all others together.
-    fn language_parts(
+    pub(super) fn language_parts(
         &mut self,
         language: ExprId,
         fuel: &mut Fuel,
@@ -285,8 +336,13 @@ impl TokenAutomaton {
         }
         let mut parts = Vec::new();
         let mut others = Vec::new();
-        for expr in self.machine.lexicon.alternatives(language) {
-            match parts.len() < MOST_PARTS && self.has_many_bytes(expr, fuel)? {
+        let alternatives = self.machine.lexicon.alternatives(language);
+        let is_union = alternatives.len() > 1;
+        for expr in alternatives {
+            let is_apart = parts.len() < MOST_PARTS
+                && (self.has_many_bytes(expr, fuel)?
+                    || is_union && self.is_known_number(expr, fuel)?);
+            match is_apart {
                 true => parts.push(expr),
                 false => others.push(expr),
             }
@@ -298,6 +354,17 @@ impl TokenAutomaton {
         Ok(languages.insert_parts(language, parts))
     }
 
+    /// Whether it is known what a language allows by itself that begins with any digit, or more bytes.
+    fn is_known_number(&mut self, language: ExprId, fuel: &mut Fuel) -> Result<bool, OutOfFuel> {
+        if self.grammars.memo.languages.mask(START, language).is_none() {
+            return Ok(false);
+        }
+        let (parser, machine) = self.parser();
+        let firsts = parser.language_first_bytes(machine, language, fuel)?;
+        let digits = ByteSet::range(b'0', b'9');
+        Ok(firsts.intersection(&digits) == digits)
+    }
+
     /// What a language allows by itself, of the tokens below a node of the trie of bytes.
     fn language_mask(
         &mut self,
@@ -307,6 +374,18 @@ impl TokenAutomaton {
     ) -> Result<Arc<LanguageMask>, OutOfFuel> {
         if let Some(known) = self.grammars.memo.languages.mask(at, language) {
             return Ok(known);
+        }
+        if let Some(place) = self.machine.lexicon.as_free_text(language) {
+            let lexicon = &mut self.machine.lexicon;
+            let plain = lexicon.free_text(place.or_nothing());
+            if let Some(known) = self.grammars.memo.languages.mask(at, plain) {
+                return Ok(known);
+            }
+            let trie = self.index.byte_trie();
+            let walked = walk_free_text(lexicon, trie, at, place, None, fuel)?;
+            let mask = self.mask_of_free_text(walked);
+            let languages = &mut self.grammars.memo.languages;
+            return Ok(languages.insert_mask(at, plain, mask));
         }
         let coarse = match at == START && self.may_have_few_rests(language, fuel)? {
             true => self.coarse_language(language, fuel)?,
@@ -378,6 +457,7 @@ impl TokenAutomaton {
                 }
             }
             return Ok(Some(LanguageMask {
+                tagged: Box::default(),
                 number: self.grammars.memo.languages.next_number(),
                 inside: Tokens::from_words(words),
                 rests: Rests::Trie(Trie::of_bytes(rests.into_iter())),
@@ -422,9 +502,11 @@ impl TokenAutomaton {
         let count: usize = walked.inside.iter().map(Range::len).sum();
         let inside = match count {
             0..=Tokens::MAX_LISTED => {
-                let ranges = walked.inside.iter();
-                let ids = ranges.flat_map(|tokens| trie.ids(tokens.clone()));
-                Tokens::Ids(ids.copied().collect())
+                let mut ids = Vec::with_capacity(count);
+                for tokens in &walked.inside {
+                    ids.extend_from_slice(trie.ids(tokens.clone()));
+                }
+                Tokens::Ids(ids.into())
             }
             _ if count > trie.tokens().len() / 2 => {
                 // Fewer are outside.
@@ -449,6 +531,7 @@ impl TokenAutomaton {
             }
         };
         LanguageMask {
+            tagged: Box::default(),
             number: self.grammars.memo.languages.next_number(),
             inside,
             rests: Rests::Places(Places::new(walked, |node| index.text_below(node))),

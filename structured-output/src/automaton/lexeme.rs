@@ -153,15 +153,16 @@ impl TokenAutomaton {
         let index = Arc::clone(&self.index);
         // A walk that fails may have seen much of its trie before.
         let fits = self.machine.lexicon.fitting_alphabets(expr, fuel)?;
+        let table = &mut self.walk_table;
         for coarse in Labelled::of_coarse(&index).filter(|coarse| coarse.is_among(fits)) {
             let mut plain = Found::default();
             let lexicon = &mut self.machine.lexicon;
-            if !walk(lexicon, coarse, expr, fuel, &mut plain)? {
+            if !walk(lexicon, coarse, expr, table, fuel, &mut plain)? {
                 continue;
             }
             let mut escaped = Found::default();
             let escapes = Labelled::of_bytes(index.escape_trie());
-            walk(lexicon, escapes, expr, fuel, &mut escaped)?;
+            walk(lexicon, escapes, expr, table, fuel, &mut escaped)?;
             let walks = [(coarse.trie, &plain), (escapes.trie, &escaped)];
             return Ok(Some(self.part_of_walks(&walks, fuel)?));
         }
@@ -174,7 +175,8 @@ impl TokenAutomaton {
         let trie = index.byte_trie();
         let labelled = Labelled::of_bytes(trie);
         let mut found = Found::default();
-        walk(&mut self.machine.lexicon, labelled, expr, fuel, &mut found)?;
+        let (lexicon, table) = (&mut self.machine.lexicon, &mut self.walk_table);
+        walk(lexicon, labelled, expr, table, fuel, &mut found)?;
         self.part_of_walks(&[(trie, &found)], fuel)
     }
 

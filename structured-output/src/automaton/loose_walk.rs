@@ -9,9 +9,10 @@ use hashbrown::HashMap;
 
 use super::TokenAutomaton;
 use super::all_tokens::Wanted;
-use crate::earley::{Follower, StateId};
+use crate::earley::{Follower, StateId, read_to_tag};
 use crate::index::{ROOT, Trie};
-use crate::lexical::{EPSILON, Fuel, OutOfFuel};
+use crate::lexical::{EMPTY, EPSILON, Fuel, OutOfFuel};
+use crate::pushdown::EMPTY_STACK;
 
 /// States up to which they are kept for the next walk.
 const MAX_STATES: usize = 1024;
@@ -104,6 +105,18 @@ impl TokenAutomaton {
         for &(lexeme, place) in &*followers {
             fuel.burn(1)?;
             let Some(text) = lexeme.text() else { continue };
+            if text.stack == EMPTY_STACK && self.machine.lexicon.is_for_tags(text.lexeme) {
+                let read = read_to_tag(&mut self.machine, text.lexeme, byte, fuel)?;
+                if let Some(place) = self.grammars.parser.choice(place, read.tag) {
+                    has_ended = true;
+                    next.extend_from_slice(self.grammars.parser.first_anywhere(place, fuel)?);
+                }
+                if read.rest != EMPTY {
+                    let rest = self.machine.start_of_expression(read.rest);
+                    next.push((lexeme.after(rest), place));
+                }
+                continue;
+            }
             let Some(after) = self.machine.step(text, byte, fuel)? else {
                 continue;
             };

@@ -9,6 +9,9 @@ use super::{GrammarState, State, TokenAutomaton};
 use crate::lexical::{Fuel, NO_MARK, OutOfFuel};
 use crate::mask::Mask;
 
+/// Room for more ids is not kept from one mask to the next.
+const MOST_IDS_KEPT: usize = 1 << 14;
+
 impl TokenAutomaton {
     /// The tokens that may come next, the vocabulary's stop tokens included where the text may end.
     ///
@@ -33,6 +36,8 @@ impl TokenAutomaton {
         }
         self.machine.start_recording();
         let mut gather = Gather::default();
+        gather.ids = std::mem::take(&mut self.ids_scratch);
+        gather.ids.clear();
         self.add_stop_tokens(&mut gather, state, fuel)?;
         // What may end the text here may have asked for the end of a key or an item.
         let mut depends_on_text = self.machine.reads.text.take().is_some();
@@ -60,6 +65,12 @@ impl TokenAutomaton {
             if is_allowed {
                 gather.ids.push(token);
             }
+        }
+        // What is kept has no more room than it needs; the rest is for the next mask.
+        let ids = gather.ids.clone();
+        let room = std::mem::replace(&mut gather.ids, ids);
+        if room.capacity() <= MOST_IDS_KEPT {
+            self.ids_scratch = room;
         }
         let mask = self.finish(gather);
         let stacks = self.machine.stacks();

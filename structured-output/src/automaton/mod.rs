@@ -8,6 +8,7 @@ mod all_tokens;
 mod all_tokens_tests;
 mod base;
 mod beyond;
+mod bounded;
 mod completion;
 mod context_free;
 mod context_free_mask;
@@ -41,6 +42,7 @@ use hashbrown::HashMap;
 
 use crate::index::TokenizerIndex;
 use crate::lexical::{ByteSet, Fuel, Lexicon, OutOfFuel};
+use crate::mask::table::Table;
 use crate::pushdown::Machine;
 pub(crate) use crate::pushdown::State;
 pub(crate) use base::Base;
@@ -48,6 +50,7 @@ use context_free::{Grammars, Memo};
 pub(crate) use forgotten::Forgotten;
 pub(crate) use grammar_state::{GrammarState, TokenStep};
 use memo::MaskMemo;
+use rests::RestsScratch;
 use unread_text::UnreadMemo;
 use ways::Ways;
 
@@ -82,6 +85,11 @@ pub(crate) struct TokenAutomaton {
     grammars: Grammars,
     /// What is no longer remembered, but still held.
     forgotten: Forgotten,
+    rests_scratch: RestsScratch,
+    /// Ids of the last mask, for their room.
+    ids_scratch: Vec<u32>,
+    /// The last walk's, for its room.
+    walk_table: Table,
 }
 
 impl TokenAutomaton {
@@ -118,6 +126,9 @@ impl TokenAutomaton {
             base,
             index,
             forgotten: Forgotten::default(),
+            rests_scratch: RestsScratch::default(),
+            ids_scratch: Vec::new(),
+            walk_table: Table::default(),
         }
     }
 

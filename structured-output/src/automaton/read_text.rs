@@ -132,6 +132,35 @@ impl TokenAutomaton {
         Ok(known.is_some_and(|known| may_be_one_of(own, &known.rest.later)))
     }
 
+    /// The same with some more bytes of the text than the state keeps, of a place that the completion is
+    /// that of.
+    pub(super) fn is_completion_written_after(
+        &mut self,
+        state: State,
+        rest: &[u8],
+        completion: u32,
+        fuel: &mut Fuel,
+    ) -> Result<bool, OutOfFuel> {
+        fuel.burn(1)?;
+        let mut scan = self.scan(OwnText::of(state), fuel)?;
+        scan.read(rest);
+        let known = self.unread.completion(Some(completion));
+        fuel.burn((known.map_or(0, |known| known.rest.length) / BYTES_A_STEP) as u64)?;
+        let mut next = self.unread.completion(Some(completion));
+        while let Some(known) = next {
+            scan.read_byte(known.byte);
+            next = self.unread.completion(known.rest.next);
+        }
+        let known = self.unread.completion(Some(completion));
+        Ok(known.is_none_or(|known| may_be_one_of(scan.written(), &known.rest.later)))
+    }
+
+    /// Whether a completion writes other keys or items in the same object or array, by its place.
+    pub(super) fn writes_texts_later(&self, completion: u32) -> bool {
+        let known = self.unread.completion(Some(completion));
+        known.is_none_or(|known| !known.rest.later.is_empty())
+    }
+
     /// The key or item of a state as a completion ends it. Costs a step for some bytes of the
     /// completion, or one where the state lies on the way of one that was asked for before.
     fn completed_text(

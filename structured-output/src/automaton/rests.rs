@@ -6,7 +6,6 @@
 //! to it: after a name, what tokens do in the white space before its value is known, and then what they
 //! do in a string, and then what they do in the comma, whatever names and frames these are.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{State, TokenAutomaton};
@@ -42,6 +41,23 @@ struct Leaving {
     last: Box<[(u32, ExprId)]>,
     /// What goes on.
     rests: RestsId,
+}
+
+/// Lists for walks within lexemes, kept from one to the next.
+#[derive(Default)]
+pub(super) struct RestsScratch {
+    inside: Vec<u32>,
+    pending: Vec<(u32, ExprId)>,
+    /// Marks, whether a node's byte is the lexeme's last, nodes, and what was left before them.
+    leaving: Vec<(u16, bool, u32, ExprId)>,
+}
+
+impl RestsScratch {
+    fn clear(&mut self) {
+        self.inside.clear();
+        self.pending.clear();
+        self.leaving.clear();
+    }
 }
 
 impl InLexeme {
@@ -89,12 +105,13 @@ impl TokenAutomaton {
                 self.in_lexeme(trie, rests, &nodes, lexeme, fuel)?
             }
         };
-        let mut pending = vec![(found, start)];
-        while let Some((found, state)) = pending.pop() {
+        // Mostly one follows the other, and no list is needed.
+        let (mut next, mut pending) = (Some((found, start)), Vec::new());
+        while let Some((found, state)) = next.take().or_else(|| pending.pop()) {
             fuel.burn(1 + found.leaving.len() as u64)?;
             ids.extend_from_slice(&found.inside);
             for leaving in &found.leaving {
-                let next = self.machine.end_lexemes(state, leaving.mark, fuel)?;
+                let after = self.machine.end_lexemes(state, leaving.mark, fuel)?;
                 if self.machine.reads.takes_text() {
                     let all = leaving.beyond.iter().chain(&leaving.last);
                     depends_on_text
@@ -104,7 +121,7 @@ impl TokenAutomaton {
                 for &(node, _) in &leaving.last {
                     ids.extend_from_slice(trie.ids(trie.own(node)));
                 }
-                let lexeme = self.machine.lexicon.saturated(next.lexeme);
+                let lexeme = self.machine.lexicon.saturated(after.lexeme);
                 let further = match self.masks.in_lexeme(leaving.rests, lexeme) {
                     Some(known) => known,
                     None => {
@@ -112,9 +129,10 @@ impl TokenAutomaton {
                         self.in_lexeme(trie, leaving.rests, &nodes, lexeme, fuel)?
                     }
                 };
-                if !further.inside.is_empty() || !further.leaving.is_empty() {
-                    pending.push((further, next));
+                if further.inside.is_empty() && further.leaving.is_empty() {
+                    continue;
                 }
+                pending.extend(next.replace((further, after)));
             }
         }
         Ok(depends_on_text)
@@ -129,10 +147,14 @@ impl TokenAutomaton {
         lexeme: ExprId,
         fuel: &mut Fuel,
     ) -> Result<Arc<InLexeme>, OutOfFuel> {
-        let mut inside = Vec::new();
-        let mut leaving: BTreeMap<u16, [Vec<(u32, ExprId)>; 2]> = BTreeMap::new();
+        let mut scratch = std::mem::take(&mut self.rests_scratch);
+        scratch.clear();
+        let RestsScratch {
+            inside,
+            pending,
+            leaving,
+        } = &mut scratch;
         let lexicon = &mut self.machine.lexicon;
-        let mut pending: Vec<(u32, ExprId)> = Vec::with_capacity(nodes.len());
         match lexicon.end_mark(lexeme) {
             // Most of many nodes lead nowhere.
             NO_MARK if nodes.len() > 1 => {
@@ -170,19 +192,31 @@ impl TokenAutomaton {
             let sole = [mark];
             let marks = if joint.is_empty() { &sole[..] } else { &joint };
             for &mark in marks.iter().filter(|&&mark| mark != NO_MARK) {
-                leaving.entry(mark).or_default()[usize::from(is_last)].push((node, before));
+                leaving.push((mark, is_last, node, before));
             }
         }
-        let leaving = leaving.into_iter().map(|(mark, [beyond, last])| Leaving {
-            mark,
-            beyond: beyond.into(),
-            last: last.into(),
-            rests: self.masks.new_rests(),
+        // By mark; of each in the order of the walk.
+        leaving.sort_by_key(|&(mark, is_last, ..)| (mark, is_last));
+        let nodes = |of_mark: &[(u16, bool, u32, ExprId)]| -> Box<[(u32, ExprId)]> {
+            let nodes = of_mark.iter();
+            nodes.map(|&(_, _, node, before)| (node, before)).collect()
+        };
+        let by_mark = leaving.chunk_by(|a, b| a.0 == b.0);
+        let of_marks = by_mark.map(|of_mark| {
+            let (beyond, last) =
+                of_mark.split_at(of_mark.partition_point(|&(_, is_last, ..)| !is_last));
+            Leaving {
+                mark: of_mark[0].0,
+                beyond: nodes(beyond),
+                last: nodes(last),
+                rests: self.masks.new_rests(),
+            }
         });
         let found = Arc::new(InLexeme {
-            inside: inside.into(),
-            leaving: leaving.collect(),
+            leaving: of_marks.collect(),
+            inside: Box::from(&inside[..]),
         });
+        self.rests_scratch = scratch;
         self.masks.insert_in_lexeme(rests, lexeme, &found);
         Ok(found)
     }

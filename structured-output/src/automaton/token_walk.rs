@@ -23,6 +23,9 @@ pub(super) struct Reached {
     pub(super) state: GrammarState,
     /// How many bytes.
     pub(super) behind: u32,
+    /// Whether the text in which the walk began is over, or goes on in another lexeme: the state is what
+    /// it is without that text.
+    pub(super) is_unread: bool,
 }
 
 /// A step from a state by a byte.
@@ -36,6 +39,8 @@ enum Step {
     To(u32),
     /// Within a lexeme whose text is kept: the byte is left out of it.
     Within(u32),
+    /// Out of the lexeme in which the walk began, without its text.
+    Unread(u32),
 }
 
 /// The states met in a walk, numbered, with the steps between them.
@@ -63,9 +68,14 @@ impl Steps {
 impl TokenAutomaton {
     /// Calls `reached` with tokens and the state that they lead to, for all tokens that lead to one;
     /// a state may come several times. Whether tokens can complete it isn't asked.
+    ///
+    /// Where `may_leave_out` is true, the text in which the walk begins may be left out of the states
+    /// beyond its lexeme, so that these are few; what a token writes there may be more than the text
+    /// allows.
     pub(super) fn walk_tokens(
         &mut self,
         start: GrammarState,
+        may_leave_out: bool,
         fuel: &mut Fuel,
         mut reached: impl FnMut(&mut Self, &[u32], Reached, &mut Fuel) -> Result<(), OutOfFuel>,
     ) -> Result<(), OutOfFuel> {
@@ -77,8 +87,8 @@ impl TokenAutomaton {
         let index = Arc::clone(&self.index);
         let trie = index.byte_trie();
         let mut steps = Steps::default();
-        let mut pending = vec![(ROOT, 0, steps.number(start), 0)];
-        while let Some((node, depth, number, behind)) = pending.pop() {
+        let mut pending = vec![(ROOT, 0, steps.number(start), 0, false)];
+        while let Some((node, depth, number, behind, is_unread)) = pending.pop() {
             for child in trie.children(node) {
                 fuel.burn(1)?;
                 let byte = trie.label(child);
@@ -87,19 +97,30 @@ impl TokenAutomaton {
                     let before = Reached {
                         state: steps.state(number),
                         behind,
+                        is_unread,
                     };
                     // The bytes so far are those of any token here.
                     let token = trie.ids(trie.below(child)).first().copied();
-                    step = self.token_step(before, token, depth, byte, &mut steps, fuel)?;
+                    // All bytes before it are within the lexeme.
+                    let leaves_out = may_leave_out && behind as usize == depth;
+                    step = match leaves_out {
+                        true => self.step_without_text(before, byte, &mut steps, fuel)?,
+                        false => Step::Unknown,
+                    };
+                    if let Step::Unknown = step {
+                        step = self.token_step(before, token, depth, byte, &mut steps, fuel)?;
+                    }
                 }
-                let (next, behind) = match step {
+                let (next, behind, is_unread) = match step {
                     Step::Unknown | Step::Dead => continue,
-                    Step::To(next) => (next, 0),
-                    Step::Within(next) => (next, behind + 1),
+                    Step::To(next) => (next, 0, is_unread),
+                    Step::Within(next) => (next, behind + 1, is_unread),
+                    Step::Unread(next) => (next, 0, true),
                 };
                 let at = Reached {
                     state: steps.state(next),
                     behind,
+                    is_unread,
                 };
                 let tokens = trie.ids(trie.own(child));
                 if named.is_empty() && !tokens.is_empty() {
@@ -111,15 +132,46 @@ impl TokenAutomaton {
                         }
                     }
                 }
-                pending.push((child, depth + 1, next, behind));
+                pending.push((child, depth + 1, next, behind, is_unread));
             }
         }
         for token in named {
             if let Some(state) = self.after_token(start, token, fuel)? {
-                reached(self, &[token], Reached { state, behind: 0 }, fuel)?;
+                let at = Reached {
+                    state,
+                    behind: 0,
+                    is_unread: false,
+                };
+                reached(self, &[token], at, fuel)?;
             }
         }
         Ok(())
+    }
+
+    /// A step out of the lexeme in which the walk began, without its text; unknown where it isn't such a
+    /// step, or is another with each text.
+    fn step_without_text(
+        &mut self,
+        before: Reached,
+        byte: u8,
+        steps: &mut Steps,
+        fuel: &mut Fuel,
+    ) -> Result<Step, OutOfFuel> {
+        let GrammarState::Machine(state) = before.state else {
+            return Ok(Step::Unknown);
+        };
+        let Some(place) = self.machine.unread_place(state) else {
+            return Ok(Step::Unknown);
+        };
+        if self.machine.step_in_lexeme(state, byte, fuel)?.is_some() {
+            return Ok(Step::Unknown);
+        }
+        let next = self.step_unread(place, byte, fuel)?;
+        Ok(match next {
+            None => Step::Unknown,
+            Some(None) => Step::Dead,
+            Some(Some(next)) => Step::Unread(steps.number(GrammarState::Machine(next))),
+        })
     }
 
     /// A step after `depth` bytes of a token; remembered where it is the same for each text.
@@ -163,6 +215,7 @@ impl TokenAutomaton {
             Reached {
                 state: GrammarState::Machine(state),
                 behind,
+                ..
             } if behind > 0 => {
                 let index: Arc<TokenizerIndex> = Arc::clone(&self.index);
                 let bytes = index.info().token_bytes(token);
@@ -197,7 +250,7 @@ impl TokenAutomaton {
         fuel: &mut Fuel,
     ) -> Result<Vec<GrammarState>, OutOfFuel> {
         let mut states = Vec::new();
-        self.walk_tokens(state, fuel, |automaton, tokens, reached, fuel| {
+        self.walk_tokens(state, false, fuel, |automaton, tokens, reached, fuel| {
             for &token in &tokens[..tokens.len().min(1)] {
                 states.push(automaton.after_whole(reached, token, fuel)?);
             }

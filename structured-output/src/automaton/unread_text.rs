@@ -149,21 +149,6 @@ impl TokenAutomaton {
         })
     }
 
-    /// Whether the canonical completion of a place within a key or an item may be another with
-    /// another text.
-    pub(super) fn completion_needs_text(
-        &mut self,
-        state: State,
-        fuel: &mut Fuel,
-    ) -> Result<bool, OutOfFuel> {
-        if !state.has_text() {
-            return Ok(false);
-        }
-        let at = self.unread_completion(state, fuel)?;
-        let completion = self.unread.completion(at);
-        Ok(completion.is_none_or(|completion| !completion.rest.later.is_empty()))
-    }
-
     /// Bytes of a completion, as it is without the text of a key or an item; `None` where that text
     /// has to be known.
     pub(super) fn unread_bytes_to_end(
@@ -198,23 +183,68 @@ impl TokenAutomaton {
         if !self.has_long_text(state) {
             return Ok(None);
         }
+        let read = self.read_beyond_text(state, state.without_text(), token, false, fuel)?;
+        Ok(read.map(|at| at.is_some()))
+    }
+
+    /// The place after a token, without the text of the key or item within whose lexeme the token begins;
+    /// `None` within where the token can't come next, and as a whole where that can't be told without
+    /// the text, or where the token, or the canonical completion after it, may write the text again.
+    pub(super) fn read_without_text(
+        &mut self,
+        state: State,
+        token: u32,
+        fuel: &mut Fuel,
+    ) -> Result<Option<Option<State>>, OutOfFuel> {
+        match self.machine.unread_place(state) {
+            Some(place) => self.read_beyond_text(state, place, token, true, fuel),
+            None => Ok(None),
+        }
+    }
+
+    /// A byte after a place without its text: `None` where what follows depends on it.
+    pub(super) fn step_unread(
+        &mut self,
+        place: State,
+        byte: u8,
+        fuel: &mut Fuel,
+    ) -> Result<Option<Option<State>>, OutOfFuel> {
+        self.machine.reads.may_widen = false;
+        let next = self.machine.step(place, byte, fuel)?;
+        let widens = std::mem::take(&mut self.machine.reads.may_widen);
+        Ok((!widens).then_some(next))
+    }
+
+    /// Reads a token from a place without its text, to the end of the token or, if that is enough, of
+    /// the object or array that the text belongs to.
+    fn read_beyond_text(
+        &mut self,
+        state: State,
+        place: State,
+        token: u32,
+        to_its_end: bool,
+        fuel: &mut Fuel,
+    ) -> Result<Option<Option<State>>, OutOfFuel> {
         let index = Arc::clone(&self.index);
         let bytes = index.info().token_bytes(token);
         let mut writing = self.writing_of(state);
-        let mut at = state.without_text();
+        let mut at = place;
         let mut end = None;
+        let mut way = Way::Inside;
         // The object whose key, within an item, was left out: another key there might be equal.
         let mut of_key = None;
         for (read, &byte) in bytes.iter().enumerate() {
             fuel.burn(1)?;
-            self.machine.reads.may_widen = false;
-            let next = self.machine.step(at, byte, fuel)?;
-            if std::mem::take(&mut self.machine.reads.may_widen) {
+            let Some(next) = self.step_unread(at, byte, fuel)? else {
                 return Ok(None);
-            }
-            let Some(next) = next else {
-                return Ok(Some(false));
             };
+            let Some(next) = next else {
+                return Ok(Some(None));
+            };
+            if way == Way::Outside {
+                at = next;
+                continue;
+            }
             if at.item == UNREAD && at.key != next.key {
                 let home = self.machine.stacks().below(at.stack);
                 if at.key == UNREAD {
@@ -236,25 +266,26 @@ impl TokenAutomaton {
                     }
                 }
             }
-            let way = self.follow(&mut writing, at, next, byte);
-            if end.is_none() && is_read(next) {
+            way = self.follow(&mut writing, at, next, byte);
+            if end.is_none() && next.is_read() {
                 end = Some(read + 1);
             }
             at = next;
             match way {
                 Way::Inside => {}
+                Way::Outside if to_its_end => {}
                 Way::Outside => break,
                 Way::Lost => return Ok(None),
             }
         }
         let Some(end) = end else {
-            return Ok(Some(true));
+            return Ok(Some(Some(at)));
         };
         let rest = bytes.get(..end).unwrap_or(bytes);
         if self.is_written(state, rest, &writing.found, fuel)? {
             return Ok(None);
         }
-        if self.is_inside(at, writing.home) {
+        if way == Way::Inside && self.is_inside(at, writing.home) {
             let Some(later) = self.later_texts(at, &writing, fuel)? else {
                 return Ok(None);
             };
@@ -262,13 +293,13 @@ impl TokenAutomaton {
                 return Ok(None);
             }
         }
-        Ok(Some(true))
+        Ok(Some(Some(at)))
     }
 
     /// What the canonical completion of a place does without its text, the same for all texts there, by
     /// its place in [`UnreadMemo::chains`]; `None` where that has no text, or can't be followed without
     /// it.
-    fn unread_completion(
+    pub(super) fn unread_completion(
         &mut self,
         state: State,
         fuel: &mut Fuel,
@@ -293,7 +324,7 @@ impl TokenAutomaton {
         let mut at = start;
         // What is known of the end of the way: none where it can't be followed.
         let mut rest = loop {
-            if is_read(at) {
+            if at.is_read() {
                 break self.after_text(at, &writing, fuel)?;
             }
             if let Some(&known) = self.unread.completions.get(&at) {
@@ -468,9 +499,4 @@ impl TokenAutomaton {
             .iter()
             .any(|&text| self.machine.is_long(text, LONG))
     }
-}
-
-/// Whether no text is left out of a state.
-fn is_read(state: State) -> bool {
-    state.key != UNREAD && state.item != UNREAD
 }

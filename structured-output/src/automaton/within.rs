@@ -1,21 +1,46 @@
 //! Masks that look at the states after each token: what can be completed by tokens, and in how many.
+//!
+//! Each token of the vocabulary within a key leads to a text of its own, and each that ends the key to an
+//! object of its own. What these need is the same but where the rest of the canonical completion writes an
+//! equal key later: so it is asked once without the text, and texts are compared by what is written. Only
+//! a token whose text might be written again is asked by itself.
 
 use std::sync::Arc;
 
 use hashbrown::HashMap;
 
 use super::token_walk::Reached;
-use super::{GrammarState, TokenAutomaton};
+use super::{GrammarState, State, TokenAutomaton};
 use crate::lexical::{Fuel, OutOfFuel};
 use crate::mask::{Mask, set_bits};
 
-/// What a state needs that tokens lead to.
+/// Tokens to the end, stop token included; `None` where tokens reach none.
+type TokensLeft = Option<u32>;
+
+/// What a place within a key or an item needs, whatever its text is.
 #[derive(Clone, Copy)]
-struct Need {
-    /// Tokens to the end, stop token included; `None` where tokens reach none.
-    tokens: Option<u32>,
-    /// Whether it may be another with another text of the key or item that is being written.
-    depends_on_text: bool,
+enum Need {
+    /// The same with each text.
+    Known(TokensLeft),
+    /// The same with each text but those that the completion writes later, by its place among those of
+    /// places without their texts.
+    Beside(TokensLeft, u32),
+    /// Another with each text.
+    OfText,
+}
+
+/// Tokens by what is left to be written after them.
+struct Weighed {
+    /// As bits.
+    words: Vec<u32>,
+    /// Whether all were weighed that might be kept.
+    is_whole: bool,
+    /// What places within texts need.
+    needs: HashMap<State, Need>,
+    /// What other places need, as a walk meets them.
+    known: HashMap<GrammarState, TokensLeft>,
+    /// Steps that may be taken for texts one by one.
+    steps_for_texts: u64,
 }
 
 impl TokenAutomaton {
@@ -23,11 +48,13 @@ impl TokenAutomaton {
     /// included. Empty where `num_tokens` is below [`TokenAutomaton::tokens_to_end`] of the state.
     ///
     /// A look-up of the plain mask where no successor needs more. Else a walk of the trie of tokens
-    /// with a question for each distinct state that it meets.
+    /// with a question for each distinct state that it meets. Where that takes more than there is and
+    /// `may_leave_out` is true, tokens are left out, but none of the canonical completion.
     pub(crate) fn next_tokens_within(
         &mut self,
         state: GrammarState,
         num_tokens: u32,
+        may_leave_out: bool,
         fuel: &mut Fuel,
     ) -> Result<Arc<Mask>, OutOfFuel> {
         let left = num_tokens.saturating_sub(1);
@@ -36,12 +63,50 @@ impl TokenAutomaton {
             return self.next_tokens(state, fuel);
         }
         let mut farthest = 0;
-        let mask = self.tokens_where(state, fuel, |need| {
+        let keep = |need| {
             farthest = farthest.max(need);
             need <= left
-        })?;
-        self.farthest_successor.insert(state, farthest);
-        Ok(mask)
+        };
+        let may_leave_out = may_leave_out && self.writes_any_text;
+        let mut weighed = Weighed {
+            words: vec![0; self.index.text_tokens().len()],
+            is_whole: true,
+            needs: HashMap::new(),
+            known: HashMap::new(),
+            steps_for_texts: match may_leave_out {
+                true => fuel.left() / 4,
+                false => u64::MAX,
+            },
+        };
+        if may_leave_out {
+            // What is left is enough for the one text that is known.
+            let mut most = fuel.part(fuel.left() / 8 * 7);
+            most.limit_bytes(most.max_bytes() / 8 * 7);
+            let granted = most.left();
+            let done = self.weigh_tokens(state, &mut weighed, &mut most, keep);
+            fuel.burn(granted - most.left())?;
+            weighed.is_whole &= done.is_ok();
+        } else {
+            self.weigh_tokens(state, &mut weighed, fuel, keep)?;
+        }
+        let Weighed {
+            mut words,
+            is_whole,
+            ..
+        } = weighed;
+        if is_whole {
+            self.farthest_successor.insert(state, farthest);
+        } else {
+            let tokens = self.tokens_toward_end(state, num_tokens, fuel)?;
+            let info = self.index.info();
+            let mut tokens = tokens.ok_or(OutOfFuel)?;
+            tokens.retain(|&token| !info.is_stop_token(token));
+            if self.may_end(state, fuel)? {
+                tokens.extend_from_slice(self.index.info().stop_token_ids());
+            }
+            set_bits(&mut words, &tokens);
+        }
+        Ok(self.interned(words))
     }
 
     /// The tokens after which tokens of the vocabulary can complete the text.
@@ -50,77 +115,278 @@ impl TokenAutomaton {
         state: GrammarState,
         fuel: &mut Fuel,
     ) -> Result<Arc<Mask>, OutOfFuel> {
-        self.tokens_where(state, fuel, |_| true)
+        let mut weighed = Weighed {
+            words: vec![0; self.index.text_tokens().len()],
+            is_whole: true,
+            needs: HashMap::new(),
+            known: HashMap::new(),
+            steps_for_texts: u64::MAX,
+        };
+        self.weigh_tokens(state, &mut weighed, fuel, |_| true)?;
+        Ok(self.interned(weighed.words))
     }
 
     /// The tokens that lead to states that can be completed in a number of tokens of which `keep`
     /// is true, and those with which the text ends.
-    fn tokens_where(
+    fn weigh_tokens(
+        &mut self,
+        start: GrammarState,
+        weighed: &mut Weighed,
+        fuel: &mut Fuel,
+        mut keep: impl FnMut(u32) -> bool,
+    ) -> Result<(), OutOfFuel> {
+        match start {
+            GrammarState::Machine(state) => {
+                if self.is_accepting(state, fuel)? {
+                    set_bits(&mut weighed.words, self.index.info().stop_token_ids());
+                }
+            }
+            GrammarState::Parser(state) => {
+                self.add_parser_ends(state, &mut weighed.words, fuel)?;
+            }
+        }
+        let is_unread = self.writes_any_text;
+        self.walk_tokens(
+            start,
+            is_unread,
+            fuel,
+            |automaton, tokens, reached, fuel| {
+                let Some(&token) = tokens.first() else {
+                    return Ok(());
+                };
+                let left = automaton.tokens_left(start, reached, token, weighed, fuel)?;
+                if left.is_some_and(&mut keep) {
+                    set_bits(&mut weighed.words, tokens);
+                }
+                Ok(())
+            },
+        )
+    }
+
+    /// What is needed after a token.
+    fn tokens_left(
+        &mut self,
+        start: GrammarState,
+        reached: Reached,
+        token: u32,
+        weighed: &mut Weighed,
+        fuel: &mut Fuel,
+    ) -> Result<TokensLeft, OutOfFuel> {
+        let GrammarState::Machine(state) = reached.state else {
+            if let Some(&known) = weighed.known.get(&reached.state) {
+                return Ok(known);
+            }
+            let state = self.after_whole(reached, token, fuel)?;
+            let left = self.count_tokens_left(state, fuel)?;
+            weighed.known.insert(reached.state, left);
+            return Ok(left);
+        };
+        if let (true, GrammarState::Machine(start)) = (reached.is_unread, start) {
+            let Some(read) = self.read_without_text(start, token, fuel)? else {
+                return self.tokens_left_of_text(
+                    GrammarState::Machine(start),
+                    token,
+                    weighed,
+                    fuel,
+                );
+            };
+            let Some(at) = read else {
+                return Ok(None);
+            };
+            if at.is_read() {
+                return self.known_tokens_left(GrammarState::Machine(at), weighed, fuel);
+            }
+            let whole = u32::MAX;
+            let known = self.tokens_left_in_text((at, start), token, whole, weighed, fuel)?;
+            return match known {
+                Some(left) => Ok(left),
+                None => {
+                    self.tokens_left_of_text(GrammarState::Machine(start), token, weighed, fuel)
+                }
+            };
+        }
+        if reached.behind == 0 {
+            return self.known_tokens_left(reached.state, weighed, fuel);
+        }
+        let left = match self.unread_place(state) {
+            Some(place) => {
+                self.tokens_left_in_text((place, state), token, reached.behind, weighed, fuel)?
+            }
+            None if self.writes_any_text => {
+                self.tokens_left_in_item(reached, token, weighed, fuel)?
+            }
+            None => None,
+        };
+        match left {
+            Some(left) => Ok(left),
+            None => self.tokens_left_of_text(start, token, weighed, fuel),
+        }
+    }
+
+    /// A place within a lexeme whose text is kept, without that text; `None` where it is not to be left
+    /// out.
+    fn unread_place(&self, state: State) -> Option<State> {
+        match self.writes_any_text {
+            true => self.machine.unread_place(state),
+            false => None,
+        }
+    }
+
+    /// What a place needs whose text, if it has one, is known.
+    fn known_tokens_left(
+        &mut self,
+        state: GrammarState,
+        weighed: &mut Weighed,
+        fuel: &mut Fuel,
+    ) -> Result<TokensLeft, OutOfFuel> {
+        if let Some(&known) = weighed.known.get(&state) {
+            return Ok(known);
+        }
+        let left = self.count_tokens_left(state, fuel)?;
+        weighed.known.insert(state, left);
+        Ok(left)
+    }
+
+    fn count_tokens_left(
         &mut self,
         state: GrammarState,
         fuel: &mut Fuel,
-        mut keep: impl FnMut(u32) -> bool,
-    ) -> Result<Arc<Mask>, OutOfFuel> {
-        let mut words = vec![0_u32; self.index.text_tokens().len()];
-        match state {
-            GrammarState::Machine(state) => {
-                if self.is_accepting(state, fuel)? {
-                    set_bits(&mut words, self.index.info().stop_token_ids());
-                }
-            }
-            GrammarState::Parser(state) => self.add_parser_ends(state, &mut words, fuel)?,
-        }
-        let mut needs: HashMap<Reached, Need> = HashMap::new();
-        self.walk_tokens(state, fuel, |automaton, tokens, reached, fuel| {
-            // Texts of any length are alike.
-            let key = Reached {
-                behind: reached.behind.min(1),
-                ..reached
-            };
-            match needs.get(&key) {
-                Some(need) if !need.depends_on_text => {
-                    if need.tokens.is_some_and(&mut keep) {
-                        set_bits(&mut words, tokens);
-                    }
-                }
-                known => {
-                    let is_first = known.is_none();
-                    let Some(&token) = tokens.first() else {
-                        return Ok(());
-                    };
-                    let state = automaton.after_whole(reached, token, fuel)?;
-                    let tokens_left = match automaton.can_end(state, fuel)? {
-                        true => Some(automaton.tokens_to_end(state, fuel)?),
-                        false => None,
-                    };
-                    if is_first {
-                        let depends_on_text =
-                            reached.behind > 0 && automaton.text_matters(state, fuel)?;
-                        let need = Need {
-                            tokens: tokens_left,
-                            depends_on_text,
-                        };
-                        needs.insert(key, need);
-                    }
-                    if tokens_left.is_some_and(&mut keep) {
-                        set_bits(&mut words, tokens);
-                    }
-                }
-            }
-            Ok(())
-        })?;
-        Ok(self.interned(words))
+    ) -> Result<TokensLeft, OutOfFuel> {
+        Ok(match self.can_end(state, fuel)? {
+            true => Some(self.tokens_to_end(state, fuel)?),
+            false => None,
+        })
     }
 
-    /// Whether the canonical completion of a state within a key or an item may depend on its text:
-    /// whether it writes another key or item that has to be another.
-    fn text_matters(&mut self, state: GrammarState, fuel: &mut Fuel) -> Result<bool, OutOfFuel> {
-        let GrammarState::Machine(start) = state else {
-            return Ok(false);
-        };
-        if !self.writes_any_text {
-            return Ok(true);
+    /// What is needed after a token with its own text: each makes states of its own, so of these there may
+    /// only be some.
+    fn tokens_left_of_text(
+        &mut self,
+        start: GrammarState,
+        token: u32,
+        weighed: &mut Weighed,
+        fuel: &mut Fuel,
+    ) -> Result<TokensLeft, OutOfFuel> {
+        let mut own = fuel.part(weighed.steps_for_texts);
+        if weighed.steps_for_texts < u64::MAX {
+            own.limit_bytes(own.max_bytes() / 3);
         }
-        self.completion_needs_text(start, fuel)
+        let granted = own.left();
+        let asked = self.ask_of_text(start, token, &mut own);
+        let taken = granted - own.left();
+        fuel.burn(taken)?;
+        match asked {
+            Ok(left) => {
+                if weighed.steps_for_texts < u64::MAX {
+                    weighed.steps_for_texts -= taken;
+                }
+                Ok(left)
+            }
+            Err(OutOfFuel) if weighed.steps_for_texts == u64::MAX => Err(OutOfFuel),
+            Err(OutOfFuel) => {
+                weighed.steps_for_texts = 0;
+                weighed.is_whole = false;
+                Ok(None)
+            }
+        }
+    }
+
+    fn ask_of_text(
+        &mut self,
+        start: GrammarState,
+        token: u32,
+        fuel: &mut Fuel,
+    ) -> Result<TokensLeft, OutOfFuel> {
+        fuel.burn(1)?;
+        match self.after_token(start, token, fuel)? {
+            Some(state) => Ok(Some(self.tokens_to_end(state, fuel)?)),
+            None => Ok(None),
+        }
+    }
+
+    /// What is needed at a place without its text, which is that of a state and the last `behind` bytes of
+    /// a token; `None` where the text has to be known.
+    fn tokens_left_in_text(
+        &mut self,
+        (place, state): (State, State),
+        token: u32,
+        behind: u32,
+        weighed: &mut Weighed,
+        fuel: &mut Fuel,
+    ) -> Result<Option<TokensLeft>, OutOfFuel> {
+        let need = match weighed.needs.get(&place) {
+            Some(&need) => need,
+            None => {
+                let need = self.need_in_text(place, fuel)?;
+                weighed.needs.insert(place, need);
+                need
+            }
+        };
+        Ok(match need {
+            Need::Known(left) => Some(left),
+            Need::OfText => None,
+            Need::Beside(left, completion) => {
+                let index = Arc::clone(&self.index);
+                let bytes = index.info().token_bytes(token);
+                let from = bytes.len().saturating_sub(behind as usize);
+                let rest = bytes.get(from..).unwrap_or_default();
+                match self.is_completion_written_after(state, rest, completion, fuel)? {
+                    true => None,
+                    false => Some(left),
+                }
+            }
+        })
+    }
+
+    /// The same within an item: what the first of its texts needs, where the completion writes no item
+    /// later.
+    fn tokens_left_in_item(
+        &mut self,
+        reached: Reached,
+        token: u32,
+        weighed: &mut Weighed,
+        fuel: &mut Fuel,
+    ) -> Result<Option<TokensLeft>, OutOfFuel> {
+        let GrammarState::Machine(place) = reached.state else {
+            return Ok(None);
+        };
+        let need = match weighed.needs.get(&place) {
+            Some(&need) => need,
+            None => {
+                let state = self.after_whole(reached, token, fuel)?;
+                let left = self.count_tokens_left(state, fuel)?;
+                let completion = match state {
+                    GrammarState::Machine(state) if left.is_some() => {
+                        self.unread_completion(state, fuel)?
+                    }
+                    _ => None,
+                };
+                let need = match completion {
+                    Some(completion) if !self.writes_texts_later(completion) => Need::Known(left),
+                    _ if left.is_none() => Need::Known(None),
+                    _ => Need::OfText,
+                };
+                weighed.needs.insert(place, need);
+                need
+            }
+        };
+        Ok(match need {
+            Need::Known(left) => Some(left),
+            _ => None,
+        })
+    }
+
+    fn need_in_text(&mut self, place: State, fuel: &mut Fuel) -> Result<Need, OutOfFuel> {
+        if !self.is_completable(place, fuel)? {
+            return Ok(Need::Known(None));
+        }
+        let Some(completion) = self.unread_completion(place, fuel)? else {
+            return Ok(Need::OfText);
+        };
+        let left = Some(self.min_tokens(place, fuel)?);
+        Ok(match self.writes_texts_later(completion) {
+            true => Need::Beside(left, completion),
+            false => Need::Known(left),
+        })
     }
 }

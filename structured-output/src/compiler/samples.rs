@@ -39,9 +39,9 @@ const NAMES: [&str; 6] = [
     r"\w*",
 ];
 
-/// What is left of strings after their first quote, as most grammars have them, and numbers: as in
-/// programming languages, in JSON and in SQL; each with a text whose places all are known.
-const TEXTS: [(&str, &str); 11] = [
+/// What is left of strings after their first quote, as most grammars have them: as in programming
+/// languages, in JSON and in SQL; each with a text whose places all are known.
+const STRINGS: [(&str, &str); 6] = [
     (r#"([^"\\]|\\.)*""#, r"\"),
     (r"([^'\\]|\\.)*'", r"\"),
     (r#"([^"\\\n]|\\.)*""#, r"\"),
@@ -51,12 +51,45 @@ const TEXTS: [(&str, &str); 11] = [
         r"\u00e",
     ),
     (r"([^']|'')*'", "'"),
+];
+
+/// Numbers, likewise.
+const NUMBERS: [(&str, &str); 5] = [
     (r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?", "-1.5e+3"),
     (r"[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?", "1.5e+3"),
     (r"[0-9]+(\.[0-9]+)?", "1.5"),
     (r"[0-9]+", "1"),
     (r"[0-9a-fA-F]+", "f"),
 ];
+
+/// White space that may follow a lexeme, as most grammars have it: none, on a line, of JSON, and Lark's.
+const WHITE: [&str; 5] = ["", r"[ \t]*", r"[ \t\n]*", r"[ \t\n\r]*", r"[ \t\n\f\r]*"];
+
+/// Lexemes of one character.
+const MARKS: &[u8] = br##"!"#$%&'()*+,-./:;<=>?@[\]^_`{|}~"##;
+
+/// The patterns of what most grammars have in common, each with a text whose places are known, and
+/// whether it is also known what it allows after other lexemes.
+fn languages() -> Vec<(String, &'static str, bool)> {
+    let mut languages = Vec::new();
+    languages.extend(NAMES.map(|pattern| (pattern.to_owned(), "", true)));
+    for (pattern, text) in STRINGS {
+        let quote = pattern.chars().next_back().unwrap_or_default();
+        languages.push((format!("{quote}{pattern}"), "", true));
+        languages.push((pattern.to_owned(), text, false));
+    }
+    for white in WHITE {
+        let numbers = NUMBERS.iter();
+        languages.extend(numbers.map(|&(number, text)| (format!("{number}{white}"), text, true)));
+        let marks = MARKS.iter();
+        languages.extend(marks.map(|mark| (format!(r"\x{mark:02x}{white}"), "", true)));
+        if !white.is_empty() {
+            languages.push((white.to_owned(), "", true));
+            languages.push((white.replace('*', "+"), "", true));
+        }
+    }
+    languages
+}
 
 /// What the samples leave known; `None` where the vocabulary is not worth it.
 pub(super) fn base_of(index: &Arc<TokenizerIndex>) -> Option<Arc<Base>> {
@@ -72,16 +105,13 @@ pub(super) fn base_of(index: &Arc<TokenizerIndex>) -> Option<Arc<Base>> {
         }
     }
     let limits = Limits::default();
-    let names = NAMES.into_iter().map(|pattern| (pattern, "", true));
-    let texts = TEXTS.into_iter();
-    let texts = texts.map(|(pattern, text)| (pattern, text, false));
-    for (pattern, text, is_name) in names.chain(texts) {
-        let Ok(ast) = regex::parse(pattern, Dialect::Common, limits.regex()) else {
+    for (pattern, text, may_follow) in languages() {
+        let Ok(ast) = regex::parse(&pattern, Dialect::Common, limits.regex()) else {
             continue;
         };
         let lexicon = &mut automaton.machine().lexicon;
         if let Ok(Some(language)) = Translator::new(ast, Spelling::Utf8).run(lexicon, usize::MAX) {
-            let _ = automaton.rehearse_language(language, is_name, text.as_bytes(), &mut fuel);
+            let _ = automaton.rehearse_language(language, may_follow, text.as_bytes(), &mut fuel);
         }
     }
     Some(Arc::new(automaton.into_base()))
@@ -136,6 +166,35 @@ mod tests {
                 state = next.unwrap_or_else(|| panic!("{text}: {}", char::from(byte)));
             }
             assert!(automaton.is_accepting(state, &mut fuel).unwrap(), "{text}");
+        }
+    }
+
+    /// What is known of numbers, names, strings and marks with white space after them is what grammars
+    /// that are made of these allow.
+    #[test]
+    fn masks_of_grammars_with_a_base_are_their_tokens() {
+        let index = index();
+        let info = Arc::clone(index.info());
+        let compiler = crate::GrammarCompiler::new(info, Default::default());
+        let source = r#"
+            start: item ("," item)*
+            item: NAME | NUMBER | STRING | "{" [pair ("," pair)*] "}" | "true" | "null"
+            pair: STRING ":" item
+            NAME: /[a-z][a-z0-9_]*/
+            NUMBER: /-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?/
+            STRING: /"([^"\\\n]|\\.)*"/
+            %ignore /[ \t\n]+/
+        "#;
+        let grammar = compiler.compile_lark(source).unwrap();
+        let mut matcher = crate::GrammarMatcher::new(&grammar);
+        for byte in *b"{\"ab\": -1.5, \"c\" :true } , x1 ,\"" {
+            let mask = matcher.next_token_mask().unwrap();
+            for id in 0..index.info().vocab_size() as u32 {
+                let is_accepted = matcher.fork().accept_token(id).unwrap();
+                let text = index.info().token_bytes(id).escape_ascii();
+                assert_eq!(mask.is_allowed(id), is_accepted, "{text}");
+            }
+            assert!(matcher.accept_token(u32::from(byte)).unwrap());
         }
     }
 

@@ -250,7 +250,7 @@ fn readable_alone(
             NO_NODE => false,
             start => is_silent(start),
         },
-        Label::Lexeme(_) | Label::Tokens(_) | Label::Json(_) => false,
+        Label::Lexeme(_) | Label::Tagged(..) | Label::Tokens(_) | Label::Json(_) => false,
     };
     let mut alone = vec![false; graph.nodes.len()];
     while let Some(node) = pending.pop() {
@@ -318,9 +318,11 @@ fn reading_others(
                         }
                     };
                 }
-                Label::Lexeme(_) | Label::WithinTokens(..) | Label::Tokens(_) | Label::Json(_) => {
-                    reads_others = true
-                }
+                Label::Lexeme(_)
+                | Label::WithinTokens(..)
+                | Label::Tagged(..)
+                | Label::Tokens(_)
+                | Label::Json(_) => reads_others = true,
             }
         }
         if reads_others {

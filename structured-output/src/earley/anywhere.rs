@@ -47,6 +47,11 @@ impl Parser {
         followers
     }
 
+    /// The place after a lexeme that ends with a tag, of one that stands for several.
+    pub(crate) fn choice(&self, place: NodeId, tag: u16) -> Option<NodeId> {
+        self.program.choice(place, tag)
+    }
+
     /// What is read first from a node on, in any context.
     pub(crate) fn first_anywhere(
         &mut self,
@@ -108,7 +113,8 @@ impl Parser {
                     fuel.burn(targets.len() as u64)?;
                     outer.entry(id).or_default().extend_from_slice(&targets);
                 }
-                let next = lexemes.iter().map(|(_, target)| *target);
+                let next = lexemes.iter();
+                let next = next.flat_map(|(_, target)| self.program.targets(*target));
                 let next = next.chain(calls.iter().map(|call| call.target));
                 pending.extend(next.filter(|&next| met.insert(next)));
             }

@@ -1,5 +1,7 @@
 //! From a grammar to a parser's first state, in slices of work.
 
+use std::sync::Arc;
+
 use hashbrown::HashMap;
 
 use super::absorb::absorb;
@@ -15,7 +17,9 @@ use super::simplify::{deterministic, loops, merged, without_epsilons, without_si
 use super::token_set::TokenRuns;
 use crate::grammar_syntax::{EmbeddedSchema, Grammar, RuleId, TokenSet};
 use crate::lexical::search::DEAD;
-use crate::lexical::{ByteSet, EMPTY, ExprId, Fuel, Lexicon, OutOfFuel};
+use crate::lexical::{
+    ByteSet, EMPTY, ExprId, Fuel, Lexicon, NO_TAG, OutOfFuel, TaggedWords, WordAutomaton,
+};
 use crate::pushdown::{self, Machine};
 
 /// A compilation. Call the steps in the order in which they stand here; those that take a lexicon
@@ -36,6 +40,8 @@ pub(crate) struct Compilation {
     json: Vec<pushdown::State>,
     /// The token sets of this vocabulary.
     token_sets: Vec<TokenRuns>,
+    /// Bytes that all texts are made of, where that are not all.
+    bytes: Option<ByteSet>,
     lengths: Vec<u32>,
     ranks: Vec<u32>,
 }
@@ -69,6 +75,7 @@ impl Compilation {
             not_empty: HashMap::new(),
             json: Vec::new(),
             token_sets: Vec::new(),
+            bytes: None,
             lengths: Vec::new(),
             ranks: Vec::new(),
         }
@@ -146,6 +153,16 @@ impl Compilation {
             self.weights.insert(Label::Tokens(set), weight);
         }
         self.token_sets = token_sets;
+        for (dispatch, automaton) in (0..).zip(&self.folded.dispatches) {
+            let TaggedWords { words, tags, .. } = automaton.made_from();
+            fuel.burn(automaton.len() as u64 / NODES_A_STEP)?;
+            for (word, &tag) in words.iter().zip(&**tags) {
+                if tag != NO_TAG {
+                    let length = word.len() as u32;
+                    self.weights.insert(Label::Tagged(dispatch, tag), length);
+                }
+            }
+        }
         Ok(())
     }
 
@@ -200,6 +217,11 @@ impl Compilation {
         max_languages: usize,
         fuel: &mut Fuel,
     ) -> Result<bool, OutOfFuel> {
+        if let Some(bytes) = bytes
+            && self.bytes.replace(bytes).is_none()
+        {
+            self.weigh_tags(bytes);
+        }
         for _ in 0..max_languages {
             let Some(&expr) = self.languages.last() else {
                 return Ok(true);
@@ -215,13 +237,10 @@ impl Compilation {
             };
             let least = lexicon.distance(expr, fuel)?;
             if least == 0 || expr != whole {
-                // Less the empty string: a first byte, and what follows it.
-                let mut ways = Vec::new();
-                for (bytes, rest) in lexicon.derivatives(expr, fuel)? {
-                    let first = lexicon.class(bytes);
-                    ways.push(lexicon.concat(first, rest));
-                }
-                let rest = lexicon.or(&ways);
+                let rest = match lexicon.not_empty_text(expr) {
+                    Some(rest) => rest,
+                    None => less_empty(lexicon, expr, fuel)?,
+                };
                 let least = lexicon.distance(rest, fuel)?;
                 self.weights.insert(Label::Text(rest), least);
                 self.not_empty.insert(whole, rest);
@@ -230,6 +249,18 @@ impl Compilation {
             self.languages.pop();
         }
         Ok(self.languages.is_empty())
+    }
+
+    /// Words that have other bytes are in no text.
+    fn weigh_tags(&mut self, bytes: ByteSet) {
+        for (dispatch, automaton) in (0..).zip(&self.folded.dispatches) {
+            let TaggedWords { words, tags, .. } = automaton.made_from();
+            for (word, &tag) in words.iter().zip(&**tags) {
+                if !word.bytes().all(|byte| bytes.contains(byte)) {
+                    self.weights.insert(Label::Tagged(dispatch, tag), DEAD);
+                }
+            }
+        }
     }
 
     /// Step 5: drops what can't be completed, then epsilons, left recursion and calls that aren't
@@ -368,12 +399,16 @@ impl Compilation {
             .map(|set| parser.token_sets.add(set))
             .collect();
         let loops = loops(&self.graph, fuel)?;
+        let bytes = self.bytes.unwrap_or(ByteSet::FULL);
+        let mut choices: Vec<Box<[Option<NodeId>]>> = Vec::new();
+        let first_choice = first + self.graph.nodes.len() as u32;
         let facts = self.lengths.into_iter().zip(loops);
         for (node, (min_length, is_loop)) in self.graph.nodes.into_iter().zip(facts) {
             let mut lexemes = Vec::new();
             let mut calls = Vec::new();
             // Languages by where they lead: one lexeme for all that lead to the same node.
             let mut texts: Vec<(u32, ExprId)> = Vec::new();
+            let mut tagged: Vec<(u32, u16, NodeId)> = Vec::new();
             for (label, to) in node.edges {
                 let target = NodeId(first + to);
                 match label {
@@ -383,6 +418,7 @@ impl Compilation {
                         let left = TokensLeft::new(max);
                         lexemes.push((Lexeme::Counted(text, left), target));
                     }
+                    Label::Tagged(dispatch, tag) => tagged.push((dispatch, tag, target)),
                     Label::Tokens(set) => {
                         let id = sets[set as usize];
                         let lexeme = match self.folded.token_sets[set as usize].ends_text {
@@ -410,6 +446,16 @@ impl Compilation {
                 let text = Lexeme::Text(machine.start_of_expression(expr));
                 lexemes.push((text, NodeId(first + group[0].0)));
             }
+            for (dispatch, targets) in by_dispatch(tagged) {
+                let automaton = &self.folded.dispatches[dispatch as usize];
+                let automaton = with_tags(automaton, &targets, bytes);
+                fuel.burn(automaton.len() as u64 / NODES_A_STEP)?;
+                let expr = machine.lexicon.text_and_tags(&automaton);
+                let text = Lexeme::Text(machine.start_of_expression(expr));
+                let choice = NodeId(first_choice + choices.len() as u32);
+                lexemes.push((text, choice));
+                choices.push(targets);
+            }
             parser.program.push(NewNode {
                 lexemes,
                 calls,
@@ -418,9 +464,70 @@ impl Compilation {
                 min_length,
             });
         }
+        for targets in choices {
+            parser.program.push_choice(targets);
+        }
         parser.program.end_grammar();
         let root = self.graph.starts[self.graph.root as usize];
         parser.start(NodeId(first + root), fuel)
+    }
+}
+
+/// So many nodes of an automaton are a step.
+const NODES_A_STEP: u64 = 16;
+
+/// A language less the empty string: a first byte, and what follows it.
+fn less_empty(lexicon: &mut Lexicon, expr: ExprId, fuel: &mut Fuel) -> Result<ExprId, OutOfFuel> {
+    let mut ways = Vec::new();
+    for (bytes, rest) in lexicon.derivatives(expr, fuel)? {
+        let first = lexicon.class(bytes);
+        ways.push(lexicon.concat(first, rest));
+    }
+    Ok(lexicon.or(&ways))
+}
+
+/// Edges of tags by the dispatch that they are of, each with the nodes by tag. Where one tag leads to several
+/// nodes they are of several.
+fn by_dispatch(mut tagged: Vec<(u32, u16, NodeId)>) -> Vec<(u32, Box<[Option<NodeId>]>)> {
+    tagged.sort_unstable();
+    let mut found = Vec::new();
+    for group in tagged.chunk_by(|a, b| a.0 == b.0) {
+        let num_tags = group.last().map_or(0, |last| usize::from(last.1) + 1);
+        let mut left = group.to_vec();
+        while !left.is_empty() {
+            let mut targets = vec![None; num_tags];
+            left.retain(|&(_, tag, target)| {
+                let place = &mut targets[usize::from(tag)];
+                let is_taken = place.is_some();
+                place.get_or_insert(target);
+                is_taken
+            });
+            found.push((group[0].0, targets.into()));
+        }
+    }
+    found
+}
+
+/// An automaton whose words have those tags only that lead somewhere, over some bytes.
+fn with_tags(
+    automaton: &Arc<WordAutomaton>,
+    targets: &[Option<NodeId>],
+    bytes: ByteSet,
+) -> Arc<WordAutomaton> {
+    let made_from = automaton.made_from();
+    let leads_on = |tag: u16| targets.get(usize::from(tag)).is_some_and(Option::is_some);
+    let tags: Vec<u16> = made_from
+        .tags
+        .iter()
+        .map(|&tag| if leads_on(tag) { tag } else { NO_TAG })
+        .collect();
+    match tags[..] == *made_from.tags && bytes == made_from.bytes {
+        true => Arc::clone(automaton),
+        false => Arc::new(WordAutomaton::new(TaggedWords {
+            words: Arc::clone(&made_from.words),
+            tags: tags.into(),
+            bytes,
+        })),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::parser::{Item, Parser, StateId};
 use super::program::Lexeme;
+use super::to_tags::tagged_text;
 use crate::lexical::{ByteSet, Fuel, OutOfFuel};
 use crate::pushdown::Machine;
 
@@ -64,6 +65,9 @@ impl Parser {
         fuel: &mut Fuel,
     ) -> Result<u32, OutOfFuel> {
         fuel.burn(1)?;
+        if let Some(text) = tagged_text(machine, item.lexeme) {
+            return self.tags_distance(machine, text, item.context, fuel);
+        }
         let own = match item.lexeme {
             Lexeme::Text(text) | Lexeme::Counted(text, _) => machine.distance(text, fuel)?.0,
             Lexeme::Token(_) => 1,
@@ -92,6 +96,11 @@ impl Parser {
         for at in 0..self.items(state).len() {
             let item = self.items(state)[at];
             if self.item_distance(machine, item, fuel)? != least {
+                continue;
+            }
+            if let Some(text) = tagged_text(machine, item.lexeme) {
+                let byte = self.byte_to_tag(machine, text, item.context, least, fuel)?;
+                first = [first, byte].into_iter().flatten().min();
                 continue;
             }
             match item.lexeme {

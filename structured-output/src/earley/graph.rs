@@ -15,6 +15,9 @@ pub(super) enum Label {
     Lexeme(u32),
     /// Text of a language which at most so many tokens have a part in.
     WithinTokens(ExprId, u32),
+    /// Free text and a word, by its position in [`Folded::dispatches`] and the word's tag. All tags of one
+    /// are read by one lexeme.
+    Tagged(u32, u16),
     /// A token of a set.
     Tokens(u32),
     /// A value under a schema.
@@ -168,6 +171,18 @@ impl Builder<'_> {
                         }
                         &Tree::WithinTokens(expr, max) => {
                             self.graph.edge(from, Label::WithinTokens(expr, max), to);
+                            continue;
+                        }
+                        &Tree::Text(expr) => {
+                            self.graph.edge(from, Label::Text(expr), to);
+                            continue;
+                        }
+                        Tree::Tagged { dispatch, contents } => {
+                            for (tag, content) in (0..).zip(contents) {
+                                let tagged = self.graph.node();
+                                self.graph.edge(from, Label::Tagged(*dispatch, tag), tagged);
+                                pending.push((Body::Value(content.clone()), tagged, to));
+                            }
                             continue;
                         }
                         Tree::Concat(items) => Body::Concat(values(items)),

@@ -5,15 +5,15 @@
 //! and each leaves another rest of the token to what follows.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-use crate::bitmask::BITS_PER_WORD;
+use super::tokens::Tokens;
 use crate::index::{ROOT, Trie};
 use crate::lexical::{ByteSet, ExprId, Fuel, Lexicon, OutOfFuel};
 use crate::mask::table::{DEAD, Table};
 use crate::mask::walk::Labelled;
-use crate::mask::{ids_of, set_bits};
 
 /// What a language allows by itself, of the tokens below a node of the trie of bytes.
 pub(crate) struct LanguageMask {
@@ -23,6 +23,8 @@ pub(crate) struct LanguageMask {
     pub(crate) inside: Tokens,
     /// What the other tokens go on with after a text of the language.
     pub(crate) rests: Rests,
+    /// The same where the text ends with a tag, which says what follows: without tokens inside.
+    pub(crate) tagged: Box<[(u16, Arc<LanguageMask>)]>,
 }
 
 impl LanguageMask {
@@ -30,66 +32,15 @@ impl LanguageMask {
     pub(crate) fn memory_bytes(&self) -> usize {
         size_of::<Self>()
             + self.inside.memory_bytes()
+            + self
+                .tagged
+                .iter()
+                .map(|(_, of)| of.memory_bytes() + 16)
+                .sum::<usize>()
             + match &self.rests {
                 Rests::Trie(trie) => trie.memory_bytes(),
                 Rests::Places(places) => places.memory_bytes(),
             }
-    }
-}
-
-/// A set of tokens that is added to others. Unlike a mask it isn't counted, nor kept once only.
-#[derive(Debug)]
-pub(crate) enum Tokens {
-    Ids(Box<[u32]>),
-    /// A bit per id.
-    Words(Box<[u32]>),
-}
-
-impl Default for Tokens {
-    fn default() -> Self {
-        Self::Ids(Box::default())
-    }
-}
-
-impl Tokens {
-    /// Up to so many tokens are listed.
-    pub(crate) const MAX_LISTED: usize = 1024;
-
-    /// The tokens whose bits are set.
-    pub(crate) fn from_words(words: Vec<u32>) -> Self {
-        let count: u32 = words.iter().map(|word| word.count_ones()).sum();
-        if count as usize > Self::MAX_LISTED {
-            return Self::Words(words.into());
-        }
-        let mut ids = Vec::with_capacity(count as usize);
-        for (chunk, first) in words
-            .chunks(CHUNK)
-            .zip((0..).step_by(CHUNK * BITS_PER_WORD))
-        {
-            // Mostly nothing is set.
-            if chunk.iter().fold(0, |all, word| all | word) != 0 {
-                ids.extend(ids_of(chunk).map(|id| first + id));
-            }
-        }
-        Self::Ids(ids.into())
-    }
-
-    /// Sets the tokens' bits.
-    pub(crate) fn add_to(&self, words: &mut [u32]) {
-        match self {
-            Self::Ids(ids) => set_bits(words, ids),
-            Self::Words(own) => {
-                for (word, own) in words.iter_mut().zip(own) {
-                    *word |= own;
-                }
-            }
-        }
-    }
-
-    /// Bytes of memory held.
-    pub(crate) fn memory_bytes(&self) -> usize {
-        let (Self::Ids(numbers) | Self::Words(numbers)) = self;
-        size_of_val(&**numbers)
     }
 }
 
@@ -157,8 +108,8 @@ pub(crate) struct Leave {
     /// The first bytes of the rest, up to the node's own: most rests are told by these, without a look
     /// at the trie.
     pub(crate) rest: [u8; NUM_KNOWN],
-    /// Whether no node is below this one.
-    pub(crate) is_last: bool,
+    /// Where its tokens lie, as a range of [`Trie::tokens`]; empty where other nodes are below this one.
+    pub(crate) last: (u32, u32),
 }
 
 /// As many bytes of a rest are kept.
@@ -168,6 +119,12 @@ pub(crate) const NUM_KNOWN: usize = 4;
 pub(crate) const UNKNOWN_REST: [u8; NUM_KNOWN] = [0; NUM_KNOWN];
 
 impl Leave {
+    /// The tokens of a node below which there is no other one; `None` where there are.
+    pub(crate) fn last_tokens(&self) -> Option<Range<u32>> {
+        let (start, end) = self.last;
+        (start < end).then_some(start..end)
+    }
+
     /// How many bytes the rest has up to the node's own, at least 1.
     pub(crate) fn num_bytes(&self) -> usize {
         (self.at - self.depth) as usize + 1
@@ -190,14 +147,13 @@ pub(crate) struct End {
     pub(crate) depth: u32,
 }
 
-/// So many words are looked at at once.
-const CHUNK: usize = 16;
-
 /// From so many children on a state's classes are copied.
 const MANY_CHILDREN: usize = 16;
 
-/// As many tokens as make an end a large one.
-const MANY: u32 = 512;
+impl End {
+    /// As many tokens as make an end a large one.
+    pub(crate) const MANY: u32 = 512;
+}
 
 /// What a walk of a language found.
 #[derive(Default)]
@@ -238,19 +194,31 @@ impl Ends {
         self.all.push((end, 0));
     }
 
-    /// Tokens below a node leave at all open ends. Its own byte comes after `at` bytes.
-    fn leave(&mut self, node: u32, at: u32, num_tokens: u32, is_last: bool) {
+    /// Tokens at and below a node leave at all open ends. Its own byte comes after `at` bytes; `path` are the
+    /// last bytes up to it, if they are known.
+    fn leave(&mut self, node: u32, at: u32, tokens: &Range<u32>, is_last: bool, path: &[u8]) {
         for &(end, number) in &self.open {
             let num_leaving = &mut self.all[number as usize].1;
-            *num_leaving += num_tokens;
-            if *num_leaving < MANY {
+            *num_leaving += tokens.len() as u32;
+            if *num_leaving < End::MANY {
                 let depth = end.depth;
+                let mut rest = UNKNOWN_REST;
+                let start = path.len().checked_sub((at - depth) as usize + 1);
+                let known = start.and_then(|start| path.get(start..));
+                for (rest, &byte) in rest.iter_mut().zip(known.unwrap_or_default()) {
+                    *rest = byte;
+                }
+                let last = if is_last {
+                    (tokens.start, tokens.end)
+                } else {
+                    (0, 0)
+                };
                 let leave = Leave {
                     node,
                     depth,
                     at,
-                    rest: UNKNOWN_REST,
-                    is_last,
+                    rest,
+                    last,
                 };
                 self.leaves.push((number, leave));
             }
@@ -258,10 +226,10 @@ impl Ends {
     }
 
     fn finish(self, walked: &mut Walked) {
-        let is_large = |number: u32| self.all[number as usize].1 >= MANY;
+        let is_large = |number: u32| self.all[number as usize].1 >= End::MANY;
         let leaves = self.leaves.iter().filter(|(number, _)| !is_large(*number));
         walked.leaves = leaves.map(|&(_, leave)| leave).collect();
-        let large = self.all.iter().filter(|(_, count)| *count >= MANY);
+        let large = self.all.iter().filter(|(_, count)| *count >= End::MANY);
         walked.large = large.map(|&(end, _)| end).collect();
     }
 }
@@ -311,10 +279,17 @@ pub(crate) fn walk(
     let beside = beside.map(|beside| table.state(lexicon, beside));
     let mut ends = Ends::default();
     let mut few = Vec::new();
+    // The bytes from there to the node that is looked at, where labels are bytes.
+    let mut path = Vec::new();
+    let is_of_bytes = labelled.alphabet.is_none();
     let mut pending = vec![(from, start, beside)];
     while let Some((at, state, beside)) = pending.pop() {
         let End { node, depth } = at;
         ends.close(depth);
+        if is_of_bytes && at != from {
+            path.truncate((depth - from.depth - 1) as usize);
+            path.push(trie.label(node));
+        }
         let children = trie.children(node);
         if !children.is_empty() {
             table.expand(lexicon, state, fuel)?;
@@ -423,8 +398,14 @@ pub(crate) fn walk(
             }
             if !ends.open.is_empty() {
                 fuel.burn(ends.open.len() as u64)?;
-                let num_tokens = trie.below(child).len() as u32;
-                ends.leave(child, depth, num_tokens, trie.children(child).is_empty());
+                let is_last = trie.children(child).is_empty();
+                if is_of_bytes {
+                    path.push(byte);
+                }
+                ends.leave(child, depth, &trie.below(child), is_last, &path);
+                if is_of_bytes {
+                    path.pop();
+                }
             }
         }
         pending[first..].reverse();
@@ -447,26 +428,45 @@ impl Places {
                 *known = byte;
             }
         }
+        if walked.leaves.len() <= FEW_LEAVES {
+            walked.leaves.sort_by_key(|leave| leave.rest[0]);
+            let mut first_bytes: Vec<(u8, u32)> = Vec::new();
+            for (leave, end) in walked.leaves.iter().zip(1..) {
+                match first_bytes.last_mut() {
+                    Some(last) if last.0 == leave.rest[0] => last.1 = end,
+                    _ => first_bytes.push((leave.rest[0], end)),
+                }
+            }
+            return Self::sorted(walked, first_bytes);
+        }
         // Sorted by counting.
-        let mut starts = [0_u32; 257];
+        let mut firsts = ByteSet::EMPTY;
+        let mut next = [0_u32; 256];
         for leave in &walked.leaves {
-            starts[usize::from(leave.rest[0]) + 1] += 1;
+            firsts.insert(leave.rest[0]);
+            next[usize::from(leave.rest[0])] += 1;
         }
-        for at in 0..256 {
-            starts[at + 1] += starts[at];
+        let mut first_bytes = Vec::with_capacity(firsts.len());
+        let mut end = 0;
+        for byte in firsts.iter() {
+            let start = end;
+            end += std::mem::replace(&mut next[usize::from(byte)], start);
+            first_bytes.push((byte, end));
         }
-        let mut next = starts;
         let mut leaves = walked.leaves.clone();
         for leave in walked.leaves {
             let at = &mut next[usize::from(leave.rest[0])];
             leaves[*at as usize] = leave;
             *at += 1;
         }
-        let first_bytes = (0..=255_u8).zip(starts.windows(2));
-        let first_bytes = first_bytes.filter(|(_, ends)| ends[0] < ends[1]);
-        let first_bytes: Vec<_> = first_bytes.map(|(byte, ends)| (byte, ends[1])).collect();
+        walked.leaves = leaves;
+        Self::sorted(walked, first_bytes)
+    }
+
+    /// Of leaves by their first bytes, and where those of each end.
+    fn sorted(walked: Walked, first_bytes: Vec<(u8, u32)>) -> Self {
         Self {
-            leaves,
+            leaves: walked.leaves,
             firsts: ByteSet::from_iter(first_bytes.iter().map(|&(byte, _)| byte)),
             first_bytes,
             large: walked.large,

@@ -343,6 +343,20 @@ impl Lowering {
                     max => self.tree(Tree::WithinTokens(exprs[0], max)),
                 }
             }
+            NodeKind::FreeText(automaton) => {
+                let expr = lexicon.text_without_words(&automaton);
+                self.tree(Tree::Text(expr))
+            }
+            NodeKind::Tagged {
+                automaton,
+                contents,
+            } => {
+                self.folded.dispatches.push(automaton);
+                let dispatch = self.folded.dispatches.len() as u32 - 1;
+                let contents = contents.iter().map(|&content| values[content].clone());
+                let contents = contents.collect();
+                self.tree(Tree::Tagged { dispatch, contents })
+            }
             // These are made before, in more than one go.
             NodeKind::Substring(_) | NodeKind::TextWithout(_) | NodeKind::NotEnding(_) => {
                 let (expr, size) = self.listed.take().unwrap_or((EMPTY, 1));

@@ -16,6 +16,7 @@
 //! | `program` | what comes out: nodes with lexemes and calls |
 //! | `context` | what follows a rule, interned |
 //! | `token_set` | sets of tokens as runs of ids |
+//! | `tokens` | sets of tokens that are put together |
 //! | `parser` | states, and how they step |
 //! | `canonical` | contexts and states in one form |
 //! | `union` | unions of contexts |
@@ -33,6 +34,7 @@ mod compile;
 mod completion;
 mod context;
 mod enter;
+mod free_text_mask;
 mod graph;
 mod inline;
 mod language_mask;
@@ -50,21 +52,25 @@ mod reads;
 mod simplify;
 #[cfg(test)]
 mod tests;
+mod to_tags;
 mod token_set;
+mod tokens;
 mod union;
 
 pub(crate) use anywhere::Follower;
 pub(crate) use compile::{Compilation, Lowered};
 pub(crate) use completion::Symbol;
 pub(crate) use context::{ContextId, Return};
+pub(crate) use free_text_mask::{FreeTextWalked, walk_free_text};
 pub(crate) use language_mask::{
-    End, LanguageMask, Leave, NUM_KNOWN, Places, Rests, Tokens, UNKNOWN_REST, Walked, Walks,
+    End, LanguageMask, Leave, NUM_KNOWN, Places, Rests, UNKNOWN_REST, Walked, Walks,
     walk as walk_language,
 };
 pub(crate) use lazy::LazyError;
 pub(crate) use lower::{LowerError, NamedToken, no_token};
 pub(crate) use memo::ContextMemo;
-pub(crate) use parser::{Item, Parser, StateId};
+pub(crate) use parser::{Item, Parser, StateId, read_to_tag};
 pub(crate) use program::{Lexeme, NodeId};
 pub(crate) use reads::FAR;
 pub(crate) use token_set::TokenRuns;
+pub(crate) use tokens::{TokenUnion, Tokens};

@@ -24,9 +24,10 @@ use super::memo::ContextMemo;
 use super::narrow::Narrowed;
 use super::program::{Lexeme, NodeId, Program, TokenSetId};
 use super::reads::{Reads, Recording};
+use super::to_tags::ToTags;
 use super::token_set::{TokenRuns, TokenSets};
 use super::union::Unions;
-use crate::lexical::{ByteSet, EPSILON, ExprId, Fuel, OutOfFuel};
+use crate::lexical::{ByteSet, EMPTY, EPSILON, ExprId, Fuel, NO_MARK, OutOfFuel};
 use crate::pushdown::{EMPTY_STACK, Machine};
 
 /// An interned set of items.
@@ -57,6 +58,7 @@ pub(crate) struct Parser {
     pub(super) unions: Unions,
     pub(super) narrowed: Narrowed,
     pub(super) anywhere: Anywhere,
+    pub(super) to_tags: ToTags,
     pub(super) token_sets: TokenSets,
     items: Vec<Item>,
     /// Where each state's items end.
@@ -77,6 +79,30 @@ pub(crate) struct Parser {
     pub(super) reads: Reads,
 }
 
+/// What a byte leads to in free text that words end.
+pub(crate) struct ReadToTag {
+    /// The tag of the word that ends, or [`NO_MARK`].
+    pub(crate) tag: u16,
+    /// What goes on, or [`EMPTY`].
+    pub(crate) rest: ExprId,
+}
+
+/// Reads a byte of free text that words end.
+pub(crate) fn read_to_tag(
+    machine: &mut Machine,
+    text: ExprId,
+    byte: u8,
+    fuel: &mut Fuel,
+) -> Result<ReadToTag, OutOfFuel> {
+    let next = machine.lexicon.derivative_once(text, byte, fuel)?;
+    let rest = machine.lexicon.without_mark(next);
+    let goes_on = rest != EMPTY && machine.lexicon.is_live(rest, fuel)?;
+    Ok(ReadToTag {
+        tag: machine.lexicon.end_mark(next),
+        rest: if goes_on { rest } else { EMPTY },
+    })
+}
+
 impl Parser {
     /// Without any rule.
     pub(crate) fn new(max_items: usize) -> Self {
@@ -86,6 +112,7 @@ impl Parser {
             unions: Unions::default(),
             narrowed: Narrowed::default(),
             anywhere: Anywhere::default(),
+            to_tags: ToTags::default(),
             token_sets: TokenSets::default(),
             items: Vec::new(),
             ends: Vec::new(),
@@ -109,6 +136,7 @@ impl Parser {
             + self.unions.memory_bytes()
             + self.narrowed.memory_bytes()
             + self.anywhere.memory_bytes()
+            + self.to_tags.memory_bytes()
             + self.items.capacity() * size_of::<Item>()
             + self.ends.capacity() * 4
             + self.ids.capacity() * 5
@@ -225,6 +253,17 @@ impl Parser {
             fuel.burn(1)?;
             let Item { lexeme, context } = self.items(state)[at];
             let Some(text) = lexeme.text() else { continue };
+            if text.stack == EMPTY_STACK && machine.lexicon.is_for_tags(text.lexeme) {
+                let read = read_to_tag(machine, text.lexeme, byte, fuel)?;
+                if read.tag != NO_MARK {
+                    ended.extend(self.after_tag(context, read.tag, fuel)?);
+                }
+                if read.rest != EMPTY {
+                    let lexeme = lexeme.after(machine.start_of_expression(read.rest));
+                    items.push(Item { lexeme, context });
+                }
+                continue;
+            }
             let Some(next) = machine.step(text, byte, fuel)? else {
                 continue;
             };
@@ -239,6 +278,25 @@ impl Parser {
         self.enter_ended(&mut items, ended, fuel)?;
         self.join_counted(machine, &mut items);
         self.state_of(items, fuel)
+    }
+
+    /// What follows a lexeme that ends with a tag.
+    pub(crate) fn after_tag(
+        &mut self,
+        context: ContextId,
+        tag: u16,
+        fuel: &mut Fuel,
+    ) -> Result<Vec<ContextId>, OutOfFuel> {
+        let mut reads = vec![context];
+        let mut after = Vec::new();
+        for Return { node, context } in self.contexts.returns(context).to_vec() {
+            fuel.burn(1)?;
+            if let Some(target) = self.program.choice(node, tag) {
+                after.push(self.after(target, context, &mut reads, fuel)?);
+            }
+        }
+        self.note(&reads);
+        Ok(after)
     }
 
     /// The bytes that may come next. `None` where a lexeme is JSON, which has more to say.

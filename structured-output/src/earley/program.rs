@@ -1,5 +1,7 @@
 //! Compiled rules: deterministic automata over lexemes and calls.
 
+use hashbrown::HashMap;
+
 use crate::pushdown;
 
 /// A node of a rule's automaton. Numbers run through all grammars of a generation.
@@ -120,6 +122,10 @@ pub(crate) struct Program {
     nodes: Vec<Node>,
     lexemes: Vec<(Lexeme, NodeId)>,
     calls: Vec<Call>,
+    /// Nodes that stand for others: for which, the tag says with which a lexeme ends. `None` where no
+    /// lexeme ends with it.
+    choices: HashMap<NodeId, Box<[Option<NodeId>]>>,
+    num_choices: usize,
     /// Where each grammar's nodes end.
     ends: Vec<u32>,
 }
@@ -151,6 +157,39 @@ impl Program {
             is_loop: new.is_loop,
             min_length: new.min_length,
         });
+    }
+
+    /// Adds a node that stands for others, by the tag with which a lexeme ends.
+    pub(super) fn push_choice(&mut self, targets: Box<[Option<NodeId>]>) {
+        let node = NodeId(self.next_node());
+        let lengths = targets
+            .iter()
+            .flatten()
+            .map(|&target| self.node(target).min_length);
+        let min_length = lengths.min().unwrap_or(u32::MAX);
+        self.push(NewNode {
+            lexemes: Vec::new(),
+            calls: Vec::new(),
+            accepting: false,
+            is_loop: false,
+            min_length,
+        });
+        self.num_choices += targets.len();
+        self.choices.insert(node, targets);
+    }
+
+    /// The node that one stands for where a lexeme ends with a tag.
+    pub(super) fn choice(&self, node: NodeId, tag: u16) -> Option<NodeId> {
+        let targets = self.choices.get(&node)?;
+        *targets.get(usize::from(tag))?
+    }
+
+    /// The nodes that a lexeme leads to: those that a node stands for, or itself.
+    pub(super) fn targets(&self, node: NodeId) -> impl Iterator<Item = NodeId> + '_ {
+        let choice = self.choices.get(&node);
+        let itself = choice.is_none().then_some(node);
+        let all = choice.into_iter().flatten().flatten().copied();
+        itself.into_iter().chain(all)
     }
 
     /// All nodes of a grammar were added.
@@ -188,5 +227,7 @@ impl Program {
             + self.lexemes.capacity() * size_of::<(Lexeme, NodeId)>()
             + self.calls.capacity() * size_of::<Call>()
             + self.ends.capacity() * 4
+            + self.choices.capacity() * size_of::<(NodeId, Box<[NodeId]>)>()
+            + self.num_choices * size_of::<Option<NodeId>>()
     }
 }

@@ -196,12 +196,15 @@ impl Engine {
     }
 
     fn note_bytes(&self, automaton: &TokenAutomaton) {
-        self.state_bytes
-            .store(automaton.state_bytes(), Ordering::Relaxed);
-        self.cache_bytes.store(
+        self.store_bytes(
+            automaton.state_bytes(),
             automaton.cache_bytes() + automaton.forgotten_bytes(),
-            Ordering::Relaxed,
         );
+    }
+
+    fn store_bytes(&self, of_states: usize, of_caches: usize) {
+        self.state_bytes.store(of_states, Ordering::Relaxed);
+        self.cache_bytes.store(of_caches, Ordering::Relaxed);
     }
 
     /// The tokens that may come next at a place, the vocabulary's stop tokens included.
@@ -398,6 +401,12 @@ impl Engine {
         self.run_and_note(allowance, work, |_| ())
     }
 
+    /// Whether a matcher's allowance leaves it all the steps that a call may take.
+    pub(crate) fn grants_all(&self, allowance: &Allowance) -> bool {
+        let max_steps = self.limits.max_mask_steps.min(allowance.max_call_steps());
+        allowance.left().is_none_or(|left| left >= max_steps)
+    }
+
     /// Does a matcher's work within its limits, and notes what came of it before others change
     /// anything: an answer that others have forgotten meanwhile must not come back.
     fn run_and_note<T>(
@@ -425,14 +434,16 @@ impl Engine {
         if let Some(bound) = fuel.beyond() {
             allowance.note_beyond(bound);
         }
+        // Counted once for all that asks: a sum over dozens of tables.
         let after = automaton.state_bytes();
-        self.note_bytes(&automaton);
+        let cached = automaton.cache_bytes();
+        self.store_bytes(after, cached + automaton.forgotten_bytes());
         if automaton.take_item_excess() {
             return Err(MatcherError::ItemsExhausted {
                 max: self.limits.max_items,
             });
         }
-        if automaton.cache_bytes() > self.shares.masks {
+        if cached > self.shares.masks {
             // Not all at once: a matcher waits.
             let forgotten = self.forget(&mut automaton);
             automaton.drop_later(forgotten);

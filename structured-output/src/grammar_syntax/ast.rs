@@ -6,6 +6,7 @@ use regex_syntax::hir::ClassUnicode;
 
 use super::substring::Substrings;
 use super::words::Words;
+use crate::lexical::WordAutomaton;
 use crate::regex::{self, Dialect};
 
 /// Position of a rule in [`Grammar::rules`].
@@ -81,6 +82,15 @@ pub(crate) enum NodeKind {
     TextWithout(Words),
     /// Strings of bytes that end with none of these strings.
     NotEnding(Words),
+    /// Text without any of an automaton's words.
+    FreeText(Arc<WordAutomaton>),
+    /// Such text, then a word with a tag, and what is tagged so: of words that overlap the one that begins
+    /// first.
+    Tagged {
+        automaton: Arc<WordAutomaton>,
+        /// By their tags, all from 0 on.
+        contents: Vec<NodeId>,
+    },
     /// Text, of which every beginning is such text too, that at most so many tokens have a part in.
     WithinTokens {
         inner: NodeId,

@@ -4,12 +4,22 @@ use super::ast::{
     Grammar, NodeId, NodeKind, RuleBuilder, RuleId, SyntaxError, SyntaxLimits, TokenSet,
 };
 use super::cursor::cut;
+use std::sync::Arc;
+
+use super::ast::Piece;
 use super::piece_trie::trie;
-use super::words::{Words, holding, overlaps};
-use crate::lexical::UNBOUNDED;
+use super::words::{Overlaps, Words, holding, overlaps};
+use crate::lexical::{ByteSet, NO_TAG, TaggedWords, UNBOUNDED, WordAutomaton};
+
+/// Where triggers overlap in fewer ways, free text before each is a language of its own.
+const MANY_OVERLAPS: usize = 2;
 
 /// So many bytes of strings that are made count as a part of the grammar.
 const BYTES_PER_PART: usize = 16;
+
+/// Where more words may be going on at one place they aren't read by one automaton: each step would take as
+/// many look-ups.
+const MOST_GOING_ON: u32 = 32;
 
 /// A tag in free text.
 pub(crate) struct Tag {
@@ -114,18 +124,29 @@ impl Dispatch {
             );
             return Err(SyntaxError::new(offset, message));
         }
-        let starts = |tag: &Tag| {
+        let starts = |grammar: &Grammar, tag: &Tag| {
             let text = format!("{}{}", tag.trigger, tag.rest);
             (grammar.pieces(&text), tag.content)
         };
         let first = match at_least_one {
-            true => Some(trie(rule, offset, tags.iter().map(starts).collect())),
+            true => Some(trie(
+                rule,
+                offset,
+                tags.iter().map(|tag| starts(grammar, tag)).collect(),
+            )),
             false => None,
         };
         excludes.extend(unused);
         excludes.extend(tags.iter().map(|tag| tag.trigger.clone()));
         let words = Words::new(excludes);
-        let overlaps = overlaps(triggers, &words).ok_or_else(|| limits.too_many_nodes(offset))?;
+        let overlaps = overlaps(triggers, &words);
+        let has_many = |of: &Overlaps| of.classes.len() >= MANY_OVERLAPS;
+        if overlaps.as_ref().is_none_or(has_many)
+            && let Some((text, tag)) = by_automaton(offset, &tags, &words, rule, grammar, limits)?
+        {
+            return Ok(looped(rule, offset, first, text, tag, is_loop));
+        }
+        let overlaps = overlaps.ok_or_else(|| limits.too_many_nodes(offset))?;
         if overlaps.classes.len() > limits.max_trigger_overlaps {
             return Err(SyntaxError::Limit {
                 limit: "max_trigger_overlaps",
@@ -136,7 +157,7 @@ impl Dispatch {
         // Tags by what may stand before them.
         let mut groups = vec![Vec::new(); 1 + overlaps.classes.len()];
         for (tag, class) in tags.iter().zip(&overlaps.of_words) {
-            groups[class.map_or(0, |class| 1 + class)].push(starts(tag));
+            groups[class.map_or(0, |class| 1 + class)].push(starts(grammar, tag));
         }
         grammar.charge(overlaps.num_bytes / BYTES_PER_PART, offset, limits)?;
         let text = rule.push(offset, NodeKind::TextWithout(words));
@@ -156,6 +177,69 @@ impl Dispatch {
         let tag = rule.alternate(offset, ways);
         Ok(looped(rule, offset, first, text, tag, is_loop))
     }
+}
+
+/// Text without any of the words, and such text up to a trigger with the tag: of words that overlap the one
+/// that begins first. `None` where a control token is a part of a trigger, where many words begin within
+/// each other, such as `aaaa`, and where there are more triggers than tags.
+fn by_automaton(
+    offset: usize,
+    tags: &[Tag],
+    words: &Words,
+    rule: &mut RuleBuilder,
+    grammar: &mut Grammar,
+    limits: &SyntaxLimits,
+) -> Result<Option<(NodeId, NodeId)>, SyntaxError> {
+    let mut rests: Vec<(&str, Vec<Piece>, NodeId)> = Vec::with_capacity(tags.len());
+    for tag in tags {
+        let mut pieces = grammar.pieces(&format!("{}{}", tag.trigger, tag.rest));
+        let mut length = 0;
+        let num_pieces = pieces.iter().take_while(|piece| {
+            let Piece::Char(c) = piece else { return false };
+            length += c.len_utf8();
+            length <= tag.trigger.len()
+        });
+        let num_pieces = num_pieces.count();
+        if length < tag.trigger.len() {
+            return Ok(None);
+        }
+        rests.push((&tag.trigger, pieces.split_off(num_pieces), tag.content));
+    }
+    rests.sort_by_key(|rest| rest.0);
+    let groups: Vec<_> = rests.chunk_by(|a, b| a.0 == b.0).collect();
+    if groups.len() >= usize::from(NO_TAG) {
+        return Ok(None);
+    }
+    let num_bytes: usize = words.iter().map(|word| word.len()).sum();
+    grammar.charge(num_bytes / BYTES_PER_PART, offset, limits)?;
+    let mut tags = Vec::with_capacity(words.len());
+    let mut contents = Vec::with_capacity(groups.len());
+    for word in words.iter() {
+        match groups.get(contents.len()) {
+            Some(group) if group[0].0 == &**word => {
+                tags.push(contents.len() as u16);
+                let group = group
+                    .iter()
+                    .map(|(_, rest, content)| (rest.clone(), *content));
+                contents.push(trie(rule, offset, group.collect()));
+            }
+            _ => tags.push(NO_TAG),
+        }
+    }
+    let automaton = Arc::new(WordAutomaton::new(TaggedWords {
+        words: words.shared(),
+        tags: tags.into(),
+        bytes: ByteSet::FULL,
+    }));
+    if automaton.most_going_on() > MOST_GOING_ON {
+        return Ok(None);
+    }
+    let text = rule.push(offset, NodeKind::FreeText(Arc::clone(&automaton)));
+    let tagged = NodeKind::Tagged {
+        automaton,
+        contents,
+    };
+    Ok(Some((text, rule.push(offset, tagged))))
 }
 
 /// `(text tag)* text` and what else the flags make of it.

@@ -16,6 +16,11 @@ impl Words {
         Self(list.into())
     }
 
+    /// The list itself.
+    pub(super) fn shared(&self) -> Arc<[Box<str>]> {
+        Arc::clone(&self.0)
+    }
+
     /// What tells this list from all that live, but for its clones.
     pub(crate) fn address(&self) -> usize {
         self.0.as_ptr() as usize

@@ -9,8 +9,9 @@ use super::labels::{CONTINUATION, Labels, characters_from};
 ///
 /// Nodes are in breadth-first order, the root first: the children of a node are adjacent, ascending
 /// by label, so that a walk reads them in one piece and finds one by bisection. Tokens are in
-/// depth-first order: those below a node are one range, its own first. Memory: 13 bytes per node
-/// (47 with what is known of the words below) and 4 per token.
+/// depth-first order: those below a node are one range, its own first. Memory: 17 bytes per node
+/// (65 with what is known of the words below) and 4 per token. A walk seldom finds a node's line in
+/// the first caches, so what it asks of one lies together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Trie {
     /// One more than nodes, so that each node's children end where the next one's start.
@@ -18,13 +19,19 @@ pub(crate) struct Trie {
     /// The label on the edge that leads to each node; that of the root means nothing.
     labels: Box<[u8]>,
     tokens: Box<[u32]>,
-    /// By node, the labels that occur below it; where labels are bytes and this was asked for.
-    labels_below: Box<[Labels]>,
+    /// By node, what occurs below it; where labels are bytes and this was asked for.
+    words_below: Box<[WordsBelow]>,
     /// By node, the labels that occur on the edge to it and below, where that edge begins a character;
-    /// where `labels_below` is known.
+    /// where `words_below` is known.
     labels_from: Box<[Labels]>,
-    /// By node, the length of the longest word below it; where `labels_below` is known.
-    heights: Box<[u16]>,
+}
+
+/// What the words below a node consist of.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct WordsBelow {
+    labels: Labels,
+    /// The length of the longest.
+    height: u16,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -33,6 +40,8 @@ struct Node {
     /// Tokens at and below the node.
     start: u32,
     end: u32,
+    /// Where its own end.
+    own_end: u32,
 }
 
 /// The root of every trie.
@@ -73,12 +82,13 @@ impl Trie {
                 let own = words.iter().take_while(|w| word(w).len() == depth).count();
                 let label = |w: &(u32, u32, u32)| word(w)[depth];
                 let mut start = start + own as u32;
+                nodes[at].own_end = start;
                 for group in words[own..].chunk_by(|a, b| label(a) == label(b)) {
                     let end = start + group.len() as u32;
                     nodes.push(Node {
-                        first_child: 0,
                         start,
                         end,
+                        ..Node::default()
                     });
                     labels.push(label(&group[0]));
                     start = end;
@@ -95,21 +105,19 @@ impl Trie {
             nodes: nodes.into(),
             labels: labels.into(),
             tokens: order.into_iter().map(|(_, _, id)| id).collect(),
-            labels_below: Box::default(),
+            words_below: Box::default(),
             labels_from: Box::default(),
-            heights: Box::default(),
         }
     }
 
     /// Makes [`Trie::labels_below`] and [`Trie::height`] known. Time: a step per node.
     pub(super) fn find_labels_below(&mut self) {
-        let mut below = vec![Labels::default(); self.labels.len()];
-        let mut from = below.clone();
-        let mut heights = vec![0_u16; self.labels.len()];
+        let mut below = vec![WordsBelow::default(); self.labels.len()];
+        let mut from = vec![Labels::default(); self.labels.len()];
         for node in (0..self.labels.len() as u32).rev() {
             for child in self.children(node) {
-                let height = heights[child as usize].saturating_add(1);
-                heights[node as usize] = heights[node as usize].max(height);
+                let height = below[child as usize].height.saturating_add(1);
+                below[node as usize].height = below[node as usize].height.max(height);
                 let label = self.labels[child as usize];
                 let after = characters_from(label).and_then(|(seconds, more, bits)| {
                     self.after_character(child, seconds, more, bits, &below)
@@ -120,18 +128,17 @@ impl Trie {
                         after
                     }
                     None => {
-                        let mut labels = below[child as usize];
+                        let mut labels = below[child as usize].labels;
                         labels.insert(label);
                         labels
                     }
                 };
                 from[child as usize] = of_child;
-                below[node as usize].add(of_child);
+                below[node as usize].labels.add(of_child);
             }
         }
-        self.labels_below = below.into();
+        self.words_below = below.into();
         self.labels_from = from.into();
-        self.heights = heights.into();
     }
 
     /// The characters that go on at a node, of which `bits` are known, with a byte of `firsts` and `more`
@@ -143,7 +150,7 @@ impl Trie {
         firsts: RangeInclusive<u8>,
         more: u32,
         bits: u32,
-        below: &[Labels],
+        below: &[WordsBelow],
     ) -> Option<Labels> {
         let mut after = Labels::default();
         for child in self.children(node) {
@@ -155,7 +162,7 @@ impl Trie {
             match more {
                 0 => {
                     after.insert_character(bits);
-                    after.add(below[child as usize]);
+                    after.add(below[child as usize].labels);
                 }
                 _ => after.add(self.after_character(child, CONTINUATION, more - 1, bits, below)?),
             }
@@ -165,7 +172,9 @@ impl Trie {
 
     /// The labels that occur below a node; `None` where that is not known.
     pub(crate) fn labels_below(&self, node: u32) -> Option<Labels> {
-        self.labels_below.get(node as usize).copied()
+        self.words_below
+            .get(node as usize)
+            .map(|below| below.labels)
     }
 
     /// The labels that occur on the edge to a node and below it; `None` where that is not known.
@@ -175,9 +184,13 @@ impl Trie {
 
     /// The length of the longest word below a node; `u32::MAX` where that is not known.
     pub(crate) fn height(&self, node: u32) -> u32 {
-        match self.heights.get(node as usize) {
-            None | Some(&u16::MAX) => u32::MAX,
-            Some(&height) => u32::from(height),
+        match self
+            .words_below
+            .get(node as usize)
+            .map(|below| below.height)
+        {
+            None | Some(u16::MAX) => u32::MAX,
+            Some(height) => u32::from(height),
         }
     }
 
@@ -213,12 +226,8 @@ impl Trie {
 
     /// The tokens of a node itself.
     pub(crate) fn own(&self, node: u32) -> std::ops::Range<u32> {
-        let Node { start, end, .. } = self.nodes[node as usize];
-        let children = self.children(node);
-        match children.is_empty() {
-            true => start..end,
-            false => start..self.nodes[children.start as usize].start,
-        }
+        let Node { start, own_end, .. } = self.nodes[node as usize];
+        start..own_end
     }
 
     /// All tokens, in depth-first order of their nodes.
@@ -259,7 +268,7 @@ impl Trie {
         let num_nodes = number(take(4)?)?;
         let num_tokens = number(take(4)?)?;
         let nodes = take((num_nodes as usize + 1).checked_mul(12)?)?;
-        let nodes: Box<[Node]> = nodes
+        let mut nodes: Box<[Node]> = nodes
             .as_chunks::<12>()
             .0
             .iter()
@@ -267,6 +276,7 @@ impl Trie {
                 first_child: u32::from_le_bytes([a, b, c, d]),
                 start: u32::from_le_bytes([e, f, g, h]),
                 end: u32::from_le_bytes([i, j, k, l]),
+                own_end: 0,
             })
             .collect();
         let tokens = take((num_tokens as usize).checked_mul(4)?)?
@@ -290,13 +300,27 @@ impl Trie {
         let is_whole = num_nodes > 0
             && last.first_child == num_nodes
             && tokens.iter().all(|&id| (id as usize) < vocab_size);
+        for at in 0..num_nodes as usize {
+            let Node {
+                first_child,
+                start,
+                end,
+                ..
+            } = nodes[at];
+            nodes[at].own_end = match nodes
+                .get(at + 1)
+                .is_some_and(|next| next.first_child == first_child)
+            {
+                true => end,
+                false => nodes.get(first_child as usize)?.start.clamp(start, end),
+            };
+        }
         is_whole.then_some(Self {
             nodes,
             labels,
             tokens,
-            labels_below: Box::default(),
+            words_below: Box::default(),
             labels_from: Box::default(),
-            heights: Box::default(),
         })
     }
 
@@ -305,9 +329,8 @@ impl Trie {
         size_of_val(&*self.nodes)
             + self.labels.len()
             + size_of_val(&*self.tokens)
-            + size_of_val(&*self.labels_below)
+            + size_of_val(&*self.words_below)
             + size_of_val(&*self.labels_from)
-            + size_of_val(&*self.heights)
     }
 }
 

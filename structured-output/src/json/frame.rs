@@ -3,7 +3,7 @@
 //! What may come at a frame is made in `expand`, what follows it in `follow`.
 
 use super::live::DEAD;
-use super::mark::COMMA;
+use super::mark::{COMMA, is_close};
 use super::object::{ObjectAt, ObjectId};
 use super::plan::PlanId;
 use super::programs::{ArrayId, GoalsId, OutcomesId, Programs};
@@ -192,6 +192,11 @@ impl Programs {
     /// Whether a lexeme's mark says that another item or member follows.
     pub(crate) fn is_comma(mark: u16) -> bool {
         mark == COMMA
+    }
+
+    /// Whether an object's lexeme ends with its closing bracket where it has a mark.
+    pub(crate) fn is_close(mark: u16) -> bool {
+        is_close(mark)
     }
 
     /// An array or object after the comma; any other frame as it is.

@@ -20,7 +20,6 @@ use super::shape::{Shape, Spellings};
 use crate::held::{allocated, shared, with_room};
 pub(super) use crate::lexical::search::DEAD;
 use crate::lexical::{Fuel, Lexicon, OutOfFuel};
-use crate::options::PropertyOrder;
 
 /// Values within values at most this deep where each needs the next, by recursion.
 pub(super) const MAX_NESTING: usize = 100;
@@ -41,8 +40,8 @@ pub(super) struct Costs {
     pub(super) item_ways: HashMap<FormulaId, Arc<[NodeId]>>,
     pub(super) text_ways: HashMap<FormulaId, Arc<[Vec<u8>]>>,
     pub(super) member_ways: HashMap<(ObjectAt, FormulaId), Arc<[WayMember]>>,
-    /// The names of the members with which objects end whose members come in any order, as sets of
-    /// `Programs::done`.
+    /// The names of the members with which objects end: where they come in any order, as sets of
+    /// `Programs::done`; in the order of the schema, the first one.
     pub(super) end_names: HashMap<(ObjectAt, FormulaId), u32>,
     /// How many items arrays need at least, be they distinct or not; `None` where none end them.
     pub(super) items_needed: HashMap<FormulaId, Option<u32>>,
@@ -398,12 +397,12 @@ impl Programs {
                 return Ok(DEAD);
             };
             let bytes = programs.cost_of_members(lexicon, &members, fuel)?;
+            if let Some(names) = programs.names_of(at, &members) {
+                programs.costs.end_names.insert((at, formula), names);
+            }
             // A whole object is written from these, the rest of one is not.
             if at.is_start() {
                 programs.costs.note_members((at, formula), members);
-            } else if at.order == PropertyOrder::Any {
-                let names = programs.names_of(at, &members);
-                programs.costs.end_names.insert((at, formula), names);
             }
             Ok(bytes)
         })?;

@@ -42,6 +42,11 @@ pub(super) fn goal_of(mark: u16) -> u16 {
     mark.saturating_sub(FIRST_GOAL) / 2
 }
 
+/// The mark of one of an object's names.
+pub(super) fn mark_of_name(name: u32) -> u16 {
+    FIRST_KEY.saturating_add(name as u16)
+}
+
 /// Whether a mark is that of a scalar.
 pub(super) fn is_scalar(mark: u16) -> bool {
     mark == SCALAR || (mark >= FIRST_GOAL && mark.is_multiple_of(2))

@@ -6,7 +6,9 @@
 use std::sync::Arc;
 
 use super::formula::FormulaId;
+use super::frame::{Frame, Place};
 use super::live::WayMember;
+use super::mark::mark_of_name;
 use super::node::NodeId;
 use super::plain::Plain;
 use super::plan::PlanId;
@@ -91,33 +93,81 @@ impl Programs {
         }
     }
 
-    /// The names of some members, as a set.
-    pub(super) fn names_of(&mut self, at: ObjectAt, members: &[WayMember]) -> u32 {
+    /// The names of some members with which an object ends: as a set, or the first one in the order of the
+    /// schema, if that is a name.
+    pub(super) fn names_of(&mut self, at: ObjectAt, members: &[WayMember]) -> Option<u32> {
         let plan = self.plan(at.plan);
+        let number_of = |key: &[u8]| {
+            let text = String::from_utf8_lossy(key);
+            let (key, _) = unquote(&text).ok()?;
+            plan.number(&key)
+        };
+        if at.order == PropertyOrder::Schema {
+            return members.first().and_then(|(key, _)| number_of(key));
+        }
         let mut words: Vec<u64> = Vec::new();
         for (key, _) in members {
-            let text = String::from_utf8_lossy(key);
-            let Ok((key, _)) = unquote(&text) else {
-                continue;
-            };
-            if let Some(name) = plan.number(&key) {
+            if let Some(name) = number_of(key) {
                 add_to_set(&mut words, name);
             }
         }
         let bytes = words.len() * 8;
-        self.done.intern(words.into(), bytes).0
+        Some(self.done.intern(words.into(), bytes).0)
     }
 
     /// The names with which an object surely can go on whose members come in any order, as far as a way to
     /// its end was found: they may as well come in another order.
-    pub(super) fn add_end_names(&self, mut at: ObjectAt, formula: FormulaId, names: &mut Vec<u64>) {
-        if at.order != PropertyOrder::Any {
-            return;
+    pub(super) fn add_end_names(&self, at: ObjectAt, formula: FormulaId, names: &mut Vec<u64>) {
+        if at.order == PropertyOrder::Any {
+            self.add_names_on_way(at, formula, names);
         }
+    }
+
+    /// The marks of the names that the short way to the end of an object's frame has, ascending; `None`
+    /// where keys are not what comes there.
+    pub(crate) fn marks_on_way(
+        &mut self,
+        lexicon: &mut Lexicon,
+        frame: &Frame,
+        fuel: &mut Fuel,
+    ) -> Result<Option<Vec<u16>>, OutOfFuel> {
+        let Frame::Object {
+            object,
+            place: Place::Start | Place::Comma,
+            ..
+        } = *frame
+        else {
+            return Ok(None);
+        };
+        let at = self.at(frame);
+        let names = 0..self.plan(at.plan).num_names();
+        fuel.burn(u64::from(names.end) / 8)?;
+        let is_on_way: Vec<u32> = match &self.plain[object.0 as usize] {
+            Some(plain) => names
+                .filter(|&name| plain.required[name as usize] && self.is_open(at, name))
+                .collect(),
+            None => {
+                let mut words = Vec::new();
+                for formula in self.object(object).rest.clone() {
+                    self.object_cost(lexicon, at, formula, fuel)?;
+                    self.add_names_on_way(at, formula, &mut words);
+                }
+                names.filter(|&name| is_in_set(&words, name)).collect()
+            }
+        };
+        Ok(Some(is_on_way.into_iter().map(mark_of_name).collect()))
+    }
+
+    fn add_names_on_way(&self, mut at: ObjectAt, formula: FormulaId, names: &mut Vec<u64>) {
         if !self.logic.facts(formula).wants_members {
             at.seen = NOTHING_SEEN;
         }
-        if let Some(&known) = self.costs.end_names.get(&(at, formula)) {
+        let Some(&known) = self.costs.end_names.get(&(at, formula)) else {
+            return;
+        };
+        if at.order == PropertyOrder::Schema {
+            add_to_set(names, known);
+        } else {
             let known = self.done.get(known);
             names.resize(names.len().max(known.len()), 0);
             for (word, known) in names.iter_mut().zip(known) {

@@ -135,11 +135,13 @@ impl Lexicon {
 
     /// The spellings of one string under a constraint, quotes included; with `all`, every spelling.
     pub(crate) fn json_string(&mut self, string: &str, all: bool) -> ExprId {
-        let mut body = EPSILON;
+        // With the closing quote from the start: else each character would be an expression twice.
+        let quote = self.byte(b'"');
+        let mut rest = quote;
         for char in string.chars().rev() {
-            body = self.json_char_then(char, body, all);
+            rest = self.json_char_then(char, rest, all);
         }
-        self.json_quoted(body)
+        self.concat(quote, rest)
     }
 
     /// The spellings of one character of a string, as [`Self::json_string`] has them, and then more.

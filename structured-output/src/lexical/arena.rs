@@ -6,7 +6,9 @@ use hashbrown::{DefaultHashBuilder, HashMap, HashSet, HashTable};
 
 use super::byte_set::ByteSet;
 use super::facts::Facts;
+use super::free_text::{FreeTextId, FreeTexts};
 use super::residue::{ResidueId, Residues};
+use super::row_scratch::RowScratch;
 use super::rows::Rows;
 use crate::held::with_room;
 use crate::index::Others;
@@ -80,6 +82,8 @@ pub(super) enum Node {
     },
     /// Decimals that are multiples of a number. Never without any string.
     Residue(ResidueId),
+    /// Text among many words.
+    FreeText(FreeTextId),
 }
 
 /// All expressions of one generation of the engine, with their derivatives and distances.
@@ -94,8 +98,13 @@ pub(crate) struct Lexicon {
     sets: Vec<ByteSet>,
     set_ids: HashTable<u32>,
     pub(super) residues: Residues,
+    pub(super) free_texts: FreeTexts,
     hasher: DefaultHashBuilder,
     pub(super) rows: Rows,
+    /// What the last row was put together from, for its room.
+    pub(super) row_scratch: Option<Box<RowScratch>>,
+    /// Empty lists with room, for what is being made.
+    lists: Vec<Vec<ExprId>>,
     pub(super) memo: super::completion::Memo,
     /// See `marks`: the expression with mark 0 in place of its own.
     pub(super) first_marked: HashMap<ExprId, ExprId>,
@@ -123,6 +132,11 @@ pub(crate) struct Lexicon {
     pub(super) max_token_bytes: u32,
 }
 
+/// So many lists are kept for their room, see [`Lexicon::give_list`].
+const MOST_LISTS: usize = 8;
+/// Longer lists aren't kept.
+const MOST_ROOM: usize = 4096;
+
 /// `Lexicon::saturated` of an expression that was not asked for yet.
 pub(super) const NOT_CUT: u32 = u32::MAX;
 
@@ -139,8 +153,11 @@ impl Lexicon {
             sets: Vec::new(),
             set_ids: HashTable::new(),
             residues: Residues::default(),
+            free_texts: FreeTexts::default(),
             hasher: DefaultHashBuilder::default(),
             rows: Rows::new(alphabets),
+            row_scratch: None,
+            lists: Vec::new(),
             memo: Default::default(),
             first_marked: HashMap::new(),
             saturated: Vec::new(),
@@ -177,6 +194,7 @@ impl Lexicon {
                 + self.operands.len() * size_of::<ExprId>()
                 + self.sets.len() * (size_of::<ByteSet>() + 2 * size_of::<u32>())
                 + self.residues.memory_bytes()
+                + self.free_texts.memory_bytes()
                 + self.sized.len() * (size_of::<ExprId>() + 1)
                 + self.lasting_of.len() * (size_of::<(ExprId, super::lasting::Lasting)>() + 1)
                 + self.known_inclusions.memory_bytes()
@@ -210,9 +228,9 @@ impl Lexicon {
         with_room(num_exprs.saturating_mul(Self::BYTES_PER_EXPR))
     }
 
-    /// Makes room to look up as many expressions as half of some bytes have room for (their rows mostly take
+    /// Makes room for as many expressions as half of some bytes have room for (their rows mostly take
     /// the other half): to move them all to a larger table would take milliseconds, and somebody waits for
-    /// whoever makes the next one.
+    /// whoever makes the next one. Room that is never used is never touched.
     pub(crate) fn expect_bytes(&mut self, bytes: usize) {
         let num_exprs = bytes / 2 / Self::bytes_of(1);
         let (nodes, operands, hasher) = (&self.nodes, &self.operands, &self.hasher);
@@ -221,6 +239,9 @@ impl Lexicon {
             let (node, list) = stored(nodes, operands, id);
             hash_node(hasher, node, list)
         });
+        let num_more = num_exprs.saturating_sub(self.nodes.len());
+        self.nodes.reserve(num_more);
+        self.facts.reserve(num_more);
     }
 
     /// Expressions held.
@@ -281,6 +302,20 @@ impl Lexicon {
 
     pub(super) fn operands(&self, operands: Operands) -> &[ExprId] {
         &self.operands[operands.start as usize..][..operands.len as usize]
+    }
+
+    /// An empty list, for [`Lexicon::give_list`] to take back: expressions are made by the thousand, and
+    /// the allocator's time showed.
+    pub(super) fn take_list(&mut self) -> Vec<ExprId> {
+        self.lists.pop().unwrap_or_default()
+    }
+
+    /// Takes a list back, of which nothing but its room is kept, and that only where it is of the usual size.
+    pub(super) fn give_list(&mut self, mut list: Vec<ExprId>) {
+        if self.lists.len() < MOST_LISTS && list.capacity() <= MOST_ROOM {
+            list.clear();
+            self.lists.push(list);
+        }
     }
 
     /// The set's one id.
@@ -355,6 +390,7 @@ fn same_node(a: Node, b: Node) -> bool {
         (Node::Class(a), Node::Class(b)) => a == b,
         (Node::Mark(a), Node::Mark(b)) => a == b,
         (Node::Residue(a), Node::Residue(b)) => a == b,
+        (Node::FreeText(a), Node::FreeText(b)) => a == b,
         (Node::Concat(a, b), Node::Concat(c, d)) => (a, b) == (c, d),
         (Node::Not(a), Node::Not(b)) => a == b,
         (
@@ -382,6 +418,7 @@ fn hash_node(hasher: &DefaultHashBuilder, node: Node, list: &[ExprId]) -> u64 {
         Node::Mark(mark) => hasher.hash_one((8_u8, mark)),
         Node::Repeat { body, min, max } => hasher.hash_one((7_u8, body.0, min, max)),
         Node::Residue(residue) => hasher.hash_one((9_u8, residue.0)),
+        Node::FreeText(text) => hasher.hash_one((10_u8, text.0)),
     }
 }
 

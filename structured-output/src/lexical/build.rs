@@ -71,7 +71,10 @@ impl Lexicon {
         if second == EPSILON {
             return first;
         }
-        let mut spine = Vec::new();
+        if !matches!(self.node(first), Node::Concat(..)) {
+            return self.prepend(first, second);
+        }
+        let mut spine = self.take_list();
         let mut head = first;
         while let Node::Concat(a, b) = self.node(head) {
             spine.push(a);
@@ -81,6 +84,7 @@ impl Lexicon {
         while let Some(head) = spine.pop() {
             expr = self.prepend(head, expr);
         }
+        self.give_list(spine);
         expr
     }
 
@@ -157,8 +161,14 @@ impl Lexicon {
         if let [only] = *exprs {
             return only;
         }
+        let mut list = self.take_list();
+        let expr = self.or_with(exprs, &mut list);
+        self.give_list(list);
+        expr
+    }
+
+    fn or_with(&mut self, exprs: &[ExprId], list: &mut Vec<ExprId>) -> ExprId {
         let mut bytes = ByteSet::EMPTY;
-        let mut list = Vec::with_capacity(exprs.len());
         for &expr in exprs {
             match self.node(expr) {
                 Node::Or(at) => list.extend_from_slice(self.operands(at)),
@@ -182,14 +192,14 @@ impl Lexicon {
         list.sort_unstable();
         list.dedup();
         if list.len() > 1 {
-            self.spread_counted(&mut list);
-            self.merge_counters(&mut list);
-            self.drop_dominated(&mut list);
-            self.merge_later_counters(&mut list);
-            self.drop_outdone(&mut list);
-            self.drop_included(&mut list);
-            self.absorb(&mut list);
-            self.drop_held(&mut list);
+            self.spread_counted(list);
+            self.merge_counters(list);
+            self.drop_dominated(list);
+            self.merge_later_counters(list);
+            self.drop_outdone(list);
+            self.drop_included(list);
+            self.absorb(list);
+            self.drop_held(list);
         }
         if list.len() > 1 && list[0] <= EPSILON {
             // Where another holds the empty string already.
@@ -200,7 +210,7 @@ impl Lexicon {
         match list[..] {
             [] => EMPTY,
             [only] => only,
-            _ => self.intern(Node::Or(Default::default()), &list),
+            _ => self.intern(Node::Or(Default::default()), list),
         }
     }
 
@@ -299,8 +309,14 @@ impl Lexicon {
 
     /// All of them.
     pub(crate) fn and(&mut self, exprs: &[ExprId]) -> ExprId {
+        let mut list = self.take_list();
+        let expr = self.and_with(exprs, &mut list);
+        self.give_list(list);
+        expr
+    }
+
+    fn and_with(&mut self, exprs: &[ExprId], list: &mut Vec<ExprId>) -> ExprId {
         let mut bytes: Option<ByteSet> = None;
-        let mut list = Vec::with_capacity(exprs.len());
         for &expr in exprs {
             match self.node(expr) {
                 Node::And(at) => list.extend_from_slice(self.operands(at)),
@@ -319,7 +335,7 @@ impl Lexicon {
             list.push(self.class(bytes));
         }
         if list.len() > 1 {
-            self.join_residues(&mut list);
+            self.join_residues(list);
         }
         list.sort_unstable();
         list.dedup();
@@ -338,12 +354,12 @@ impl Lexicon {
             return EMPTY;
         }
         if list.len() > 1 {
-            self.drop_holding(&mut list);
+            self.drop_holding(list);
         }
         match list[..] {
             [] => ANY,
             [only] => only,
-            _ => self.intern(Node::And(Default::default()), &list),
+            _ => self.intern(Node::And(Default::default()), list),
         }
     }
 

@@ -97,6 +97,7 @@ impl Lexicon {
             Node::Class(set) if self.set(set).contains(byte) => EPSILON,
             Node::Class(_) => EMPTY,
             Node::Residue(_) => self.derivative(expr, byte, fuel)?,
+            Node::FreeText(id) => self.free_text_after(self.free_texts.get(id), byte),
             Node::Not(inner) => {
                 let to = self.derive(inner, byte, depth + 1, fuel)?;
                 self.not(to)

@@ -151,7 +151,7 @@ impl<'a> Factors<'a> {
                 (_, UNBOUNDED) => ENDLESS,
                 (longest, max) => longest.saturating_mul(u64::from(max)),
             },
-            Node::And(_) | Node::Not(_) | Node::Residue(_) => ENDLESS,
+            Node::And(_) | Node::Not(_) | Node::Residue(_) | Node::FreeText(_) => ENDLESS,
         };
         self.longest.insert(expr, longest);
         longest

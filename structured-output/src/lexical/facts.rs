@@ -180,6 +180,7 @@ impl Lexicon {
                     ..inner
                 }
             }
+            Node::FreeText(id) => self.facts_of_text(self.free_texts.get(id), plain),
             Node::Residue(id) => {
                 let residue = self.residues.get(id);
                 Facts {

@@ -43,6 +43,11 @@ impl Fuel {
         self.max_bytes = max_bytes;
     }
 
+    /// The bytes of states that there may be.
+    pub(crate) fn max_bytes(&self) -> usize {
+        self.max_bytes
+    }
+
     /// Looks whether there is still room where so many bytes of states are held. Asked where states are
     /// made, so that one call can't fill much more than it may.
     pub(crate) fn check_bytes(&self, held: usize) -> Result<(), OutOfFuel> {

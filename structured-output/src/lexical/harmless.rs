@@ -236,7 +236,9 @@ impl Lexicon {
                 Node::Concat(head, tail) => pending.extend([head, tail]),
                 Node::Or(at) => pending.extend_from_slice(self.operands(at)),
                 Node::Repeat { body, .. } => pending.push(body),
-                Node::And(_) | Node::Not(_) | Node::Residue(_) => return Ok(false),
+                Node::And(_) | Node::Not(_) | Node::Residue(_) | Node::FreeText(_) => {
+                    return Ok(false);
+                }
             }
         }
         Ok(true)

@@ -27,7 +27,11 @@ impl Lexicon {
     /// An expression that has one mark, with mark 0 in its place. Costs a step per part of its end
     /// that was not asked for before.
     pub(crate) fn with_first_mark(&mut self, expr: ExprId) -> ExprId {
-        let mut pending = vec![expr];
+        if let Some(known) = self.first_marked(expr) {
+            return known;
+        }
+        let mut pending = self.take_list();
+        pending.push(expr);
         while let Some(&next) = pending.last() {
             if self.first_marked(next).is_some() {
                 pending.pop();
@@ -67,6 +71,7 @@ impl Lexicon {
             };
             self.first_marked.insert(next, marked);
         }
+        self.give_list(pending);
         self.first_marked(expr).unwrap_or(expr)
     }
 

@@ -12,12 +12,14 @@
 //! | `facts` | what is known of one from its operands |
 //! | `build` | constructors that bring equal languages to equal expressions |
 //! | `parts` | what an expression is made of |
+//! | `bounded` | characters up to a count, at the beginning |
 //! | `containment` | languages that plainly hold others |
 //! | `derivative` | what remains after a byte |
 //! | `rows`, `row` | the derivative by every byte, bytes grouped by class: kept, and computed |
 //! | `completion` | can a state still end, and in how few bytes |
 //! | `search` | the nearest end in a graph that is made as it is walked |
 //! | `residue` | decimals that are multiples of a number, by arithmetic |
+//! | `word_automaton`, `free_text` | text among many words, by their automaton |
 //! | `lasting`, `harmless`, `enduring` | texts that lead to no dead state, of any length or of some |
 //! | `marks` | lexemes that differ in their mark only |
 //! | `counts` | counts of counts as one, alternatives that differ in one |
@@ -34,6 +36,7 @@
 
 mod among;
 mod arena;
+mod bounded;
 mod build;
 mod byte_set;
 mod choice_tree;
@@ -44,6 +47,7 @@ mod derivative;
 mod enduring;
 mod factors;
 mod facts;
+mod free_text;
 mod fuel;
 mod harmless;
 mod inclusion;
@@ -54,6 +58,7 @@ mod outdone;
 mod parts;
 mod residue;
 mod row;
+mod row_scratch;
 mod rows;
 mod saturate;
 pub(crate) mod search;
@@ -61,13 +66,16 @@ pub(crate) mod search;
 mod testing;
 mod texts;
 mod unicode;
+mod word_automaton;
 
 pub(crate) use arena::{
     ANY, EMPTY, EPSILON, ExprId, Lexicon, MANY_MARKS, NO_MARK, TURNING_BYTES, UNBOUNDED,
 };
+pub(crate) use bounded::BoundedHead;
 pub(crate) use byte_set::ByteSet;
 pub(crate) use choice_tree::ChoiceTree;
 pub(crate) use counts::product;
+pub(crate) use free_text::{After, FreeText};
 pub(crate) use fuel::{Bound, Fuel, OutOfFuel};
 pub(crate) use lasting::Lasting;
 pub(crate) use parts::{Characters, Less};
@@ -75,3 +83,4 @@ pub(crate) use residue::{MAX_MODULUS, MAX_PLACES, Part, Residue};
 pub(crate) use rows::RowRef;
 #[cfg(test)]
 pub(crate) use testing::numbers_below;
+pub(crate) use word_automaton::{NO_TAG, TaggedWords, WordAutomaton};

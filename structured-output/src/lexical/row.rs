@@ -4,6 +4,7 @@
 use super::arena::{EMPTY, EPSILON, ExprId, Lexicon, Node, UNBOUNDED};
 use super::byte_set::ByteSet;
 use super::fuel::{Fuel, OutOfFuel};
+use super::row_scratch::RowScratch;
 use super::rows::{NO_ROW, Row};
 
 /// Operands of `Or` with so few bytes are gathered by byte.
@@ -15,7 +16,8 @@ impl Lexicon {
         if let Some(row) = self.rows.get(expr) {
             return Ok(row);
         }
-        let mut pending = vec![expr];
+        let mut pending = self.take_list();
+        pending.push(expr);
         let mut row = NO_ROW;
         while let Some(&next) = pending.last() {
             if let Some(known) = self.rows.get(next) {
@@ -26,8 +28,12 @@ impl Lexicon {
             fuel.burn(1)?;
             let before = pending.len();
             match self.node(next) {
-                Node::Empty | Node::Epsilon | Node::Mark(_) | Node::Class(_) | Node::Residue(_) => {
-                }
+                Node::Empty
+                | Node::Epsilon
+                | Node::Mark(_)
+                | Node::Class(_)
+                | Node::Residue(_)
+                | Node::FreeText(_) => {}
                 Node::Concat(head, tail) => {
                     pending.push(head);
                     if self.is_nullable(head) && self.first_class(tail).is_none() {
@@ -55,174 +61,234 @@ impl Lexicon {
                 self.compute_row(next, fuel)?;
             }
         }
+        self.give_list(pending);
         Ok(row)
     }
 
     /// Computes the row of an expression whose operands have theirs.
     fn compute_row(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<(), OutOfFuel> {
+        // Rows are made by the thousand: what they are put together from is kept for the next one.
+        let mut scratch = self.row_scratch.take().unwrap_or_default();
+        let computed = self.compute_row_with(&mut scratch, expr, fuel);
+        self.row_scratch = Some(scratch);
+        computed
+    }
+
+    fn compute_row_with(
+        &mut self,
+        scratch: &mut RowScratch,
+        expr: ExprId,
+        fuel: &mut Fuel,
+    ) -> Result<(), OutOfFuel> {
         let before = self.work;
-        let (map, targets) = match self.node(expr) {
-            Node::Empty | Node::Epsilon | Node::Mark(_) => {
-                (self.rows.intern_map(&[0; 256]), vec![EMPTY])
+        scratch.clear();
+        let map = match self.node(expr) {
+            Node::Empty | Node::Epsilon | Node::Mark(_) => self.empty_row(scratch),
+            Node::Class(set) => {
+                scratch.entries.push((self.set(set), EPSILON));
+                self.row_of(scratch)
             }
-            Node::Class(set) => self.row_of(&[(self.set(set), EPSILON)]),
             Node::Residue(id) => {
                 let entries = self.residue_entries(self.residues.get(id));
-                self.row_of(&entries)
+                scratch.entries.extend(entries);
+                self.row_of(scratch)
             }
-            Node::Not(inner) => self.mapped_row(inner, |lexicon, to| lexicon.not(to)),
+            Node::FreeText(id) => {
+                let entries = self.free_text_entries(self.free_texts.get(id));
+                scratch.entries.extend(entries);
+                self.row_of(scratch)
+            }
+            Node::Not(inner) => self.mapped_row(inner, scratch, |lexicon, to| lexicon.not(to)),
             Node::Repeat { body, min, max } => {
                 let max = if max == UNBOUNDED { max } else { max - 1 };
                 let rest = self.repeat(body, min.saturating_sub(1), max);
-                self.mapped_row(body, |lexicon, to| lexicon.concat(to, rest))
-            }
-            Node::Concat(head, tail) if !self.is_nullable(head) => {
-                self.mapped_row(head, |lexicon, to| lexicon.concat(to, tail))
+                self.mapped_row(body, scratch, |lexicon, to| lexicon.concat(to, rest))
             }
             Node::Concat(head, tail) => {
-                let (map, targets) = self.mapped_row(head, |lexicon, to| lexicon.concat(to, tail));
-                let mut parts = vec![self.live_classes(map, &targets)];
-                parts.push(self.live_row(tail));
-                self.union_row(&parts, Vec::new(), fuel)?
+                let map = self.mapped_row(head, scratch, |lexicon, to| lexicon.concat(to, tail));
+                if self.is_nullable(head) {
+                    let classes = self.rows.maps[map as usize].classes.iter().copied();
+                    let entries = classes.zip(scratch.targets.iter().copied());
+                    scratch.parts.extend(entries.filter(|&(_, to)| to != EMPTY));
+                    scratch.ends.push(scratch.parts.len());
+                    self.live_row(tail, &mut scratch.parts);
+                    scratch.ends.push(scratch.parts.len());
+                    self.union_row(scratch, fuel)?
+                } else {
+                    map
+                }
             }
             Node::Or(at) => {
-                let operands = self.operands(at).to_vec();
-                let mut parts = Vec::new();
-                // The first bytes of names, without a list for each.
-                let mut names = Vec::new();
-                for expr in operands {
+                for &expr in self.operands(at) {
                     match self.first_class(expr) {
+                        // The first bytes of names, without a list for each.
                         Some((bytes, to)) if bytes.len() <= FEW_BYTES => {
-                            names.extend(bytes.iter().map(|byte| (byte, to)));
+                            scratch.few.extend(bytes.iter().map(|byte| (byte, to)));
                         }
-                        _ => parts.push(self.live_row(expr)),
+                        _ => {
+                            self.live_row(expr, &mut scratch.parts);
+                            scratch.ends.push(scratch.parts.len());
+                        }
                     }
                 }
-                fuel.burn(names.len() as u64)?;
-                self.union_row(&parts, names, fuel)?
+                fuel.burn(scratch.few.len() as u64)?;
+                self.union_row(scratch, fuel)?
             }
             Node::And(at) => {
-                let operands = self.operands(at).to_vec();
-                let parts: Vec<_> = operands.iter().map(|&expr| self.live_row(expr)).collect();
-                self.intersection_row(&parts, fuel)?
+                for &expr in self.operands(at) {
+                    self.live_row(expr, &mut scratch.parts);
+                    scratch.ends.push(scratch.parts.len());
+                }
+                self.intersection_row(scratch, fuel)?
             }
         };
         if self.sized.contains(&expr) {
             // What follows is strings with their length too.
-            for &to in &targets {
+            for &to in &scratch.targets {
                 self.note_sized(to);
             }
         }
         // Paid before it is kept: else the same work could be asked for again for nothing.
         fuel.burn(self.work - before)?;
         fuel.check_bytes(self.memory_bytes())?;
-        self.rows.insert(expr, map, &targets);
+        self.rows.insert(expr, map, &scratch.targets);
         Ok(())
+    }
+
+    /// A row without derivatives.
+    fn empty_row(&mut self, scratch: &mut RowScratch) -> u32 {
+        scratch.targets.clear();
+        scratch.targets.push(EMPTY);
+        self.rows.intern_map(&[0; 256])
     }
 
     /// The row of an operand with each target changed; the classes stay.
     fn mapped_row(
         &mut self,
         operand: ExprId,
+        scratch: &mut RowScratch,
         mut change: impl FnMut(&mut Self, ExprId) -> ExprId,
-    ) -> (u32, Vec<ExprId>) {
+    ) -> u32 {
         let Some(row) = self.rows.get(operand) else {
-            return (self.rows.intern_map(&[0; 256]), vec![EMPTY]);
+            return self.empty_row(scratch);
         };
-        let targets: Vec<ExprId> = self.rows.entries(row).map(|(_, to)| to).collect();
-        let changed = targets.into_iter().map(|to| change(self, to)).collect();
-        (row.map, changed)
+        scratch.targets.clear();
+        scratch
+            .targets
+            .extend(self.rows.entries(row).map(|(_, to)| to));
+        for to in &mut scratch.targets {
+            *to = change(self, *to);
+        }
+        row.map
     }
 
-    fn live_classes(&self, map: u32, targets: &[ExprId]) -> Vec<(ByteSet, ExprId)> {
-        let classes = self.rows.maps[map as usize].classes.iter().copied();
-        let entries = classes.zip(targets.iter().copied());
-        entries.filter(|&(_, to)| to != EMPTY).collect()
-    }
-
-    fn live_row(&self, operand: ExprId) -> Vec<(ByteSet, ExprId)> {
+    /// Adds the derivatives of an operand, but [`EMPTY`].
+    fn live_row(&self, operand: ExprId, part: &mut Vec<(ByteSet, ExprId)>) {
         if let Some(first) = self.first_class(operand) {
-            return vec![first];
+            part.push(first);
+            return;
         }
         let row = self.rows.get(operand);
         let entries = row.into_iter().flat_map(|row| self.rows.entries(row));
         let live = entries.filter(|&(_, to)| to != EMPTY);
-        live.map(|(bytes, to)| (*bytes, to)).collect()
+        part.extend(live.map(|(bytes, to)| (*bytes, to)));
     }
 
-    /// `Or` of rows. Operands with few bytes, such as the words of a choice, are gathered by byte,
-    /// so that a thousand of them cost about a thousand steps. `few` are gathered so already.
-    fn union_row(
-        &mut self,
-        parts: &[Vec<(ByteSet, ExprId)>],
-        mut few: Vec<(u8, ExprId)>,
-        fuel: &mut Fuel,
-    ) -> Result<(u32, Vec<ExprId>), OutOfFuel> {
-        if parts.is_empty() {
-            return Ok(self.row_of_names(few));
+    /// `Or` of the scratch's rows. Operands with few bytes, such as the words of a choice, are gathered
+    /// by byte, so that a thousand of them cost about a thousand steps. Those of `few` are so already.
+    fn union_row(&mut self, scratch: &mut RowScratch, fuel: &mut Fuel) -> Result<u32, OutOfFuel> {
+        if scratch.ends.is_empty() {
+            return Ok(self.row_of_names(scratch));
         }
-        let mut blocks = vec![(ByteSet::FULL, Vec::new())];
-        for part in parts {
+        let RowScratch {
+            parts,
+            ends,
+            few,
+            blocks,
+            spare,
+            entries,
+            ..
+        } = scratch;
+        blocks.start();
+        let mut start = 0;
+        for &end in ends.iter() {
             fuel.burn(1)?;
+            let part = &parts[start..end];
+            start = end;
             if part.iter().map(|(bytes, _)| bytes.len()).sum::<usize>() <= FEW_BYTES {
                 let pairs = part
                     .iter()
                     .map(|&(bytes, to)| bytes.iter().map(move |b| (b, to)));
                 few.extend(pairs.flatten());
             } else {
-                blocks = refined(&blocks, part, true);
-                fuel.burn(blocks.len() as u64)?;
+                blocks.refine(part, true, spare);
+                fuel.burn(blocks.sets.len() as u64)?;
             }
         }
         few.sort_unstable();
         for group in few.chunk_by(|a, b| a.0 == b.0) {
-            let byte = ByteSet::single(group[0].0);
-            let holds = |block: &&mut (ByteSet, _)| block.0.contains(group[0].0);
-            let mut list = Vec::new();
-            if let Some(block) = blocks.iter_mut().find(holds) {
-                block.0 = block.0.intersection(&byte.complement());
-                list.extend_from_slice(&block.1);
-            }
-            list.extend(group.iter().map(|&(_, to)| to));
-            blocks.push((byte, list));
+            blocks.split_off(group[0].0, group.iter().map(|&(_, to)| to));
         }
-        let combine = |(bytes, list): (ByteSet, Vec<ExprId>)| (bytes, self.or(&list));
-        let entries: Vec<_> = blocks.into_iter().map(combine).collect();
-        Ok(self.row_of(&entries))
+        entries.clear();
+        for (bytes, list) in blocks.iter() {
+            entries.push((bytes, self.or(list)));
+        }
+        Ok(self.row_of(scratch))
     }
 
     /// `Or` of what follows single bytes, such as the first ones of names: no sets are cut.
-    fn row_of_names(&mut self, mut names: Vec<(u8, ExprId)>) -> (u32, Vec<ExprId>) {
-        names.sort_unstable();
-        let mut entries = Vec::with_capacity(names.len());
-        let mut list = Vec::new();
-        for group in names.chunk_by(|a, b| a.0 == b.0) {
+    fn row_of_names(&mut self, scratch: &mut RowScratch) -> u32 {
+        let RowScratch {
+            few, list, entries, ..
+        } = scratch;
+        few.sort_unstable();
+        entries.clear();
+        for group in few.chunk_by(|a, b| a.0 == b.0) {
             list.clear();
             list.extend(group.iter().map(|&(_, to)| to));
-            entries.push((ByteSet::single(group[0].0), self.or(&list)));
+            entries.push((ByteSet::single(group[0].0), self.or(list)));
         }
-        self.row_of(&entries)
+        self.row_of(scratch)
     }
 
-    /// `And` of rows: where an operand has no derivative, nor has their intersection.
+    /// `And` of the scratch's rows: where an operand has no derivative, nor has their intersection.
     fn intersection_row(
         &mut self,
-        parts: &[Vec<(ByteSet, ExprId)>],
+        scratch: &mut RowScratch,
         fuel: &mut Fuel,
-    ) -> Result<(u32, Vec<ExprId>), OutOfFuel> {
-        let mut blocks = vec![(ByteSet::FULL, Vec::new())];
-        for part in parts {
-            blocks = refined(&blocks, part, false);
-            fuel.burn(1 + blocks.len() as u64)?;
+    ) -> Result<u32, OutOfFuel> {
+        let RowScratch {
+            parts,
+            ends,
+            blocks,
+            spare,
+            entries,
+            ..
+        } = scratch;
+        blocks.start();
+        let mut start = 0;
+        for &end in ends.iter() {
+            blocks.refine(&parts[start..end], false, spare);
+            start = end;
+            fuel.burn(1 + blocks.sets.len() as u64)?;
         }
-        let combine = |(bytes, list): (ByteSet, Vec<ExprId>)| (bytes, self.and(&list));
-        let entries: Vec<_> = blocks.into_iter().map(combine).collect();
-        Ok(self.row_of(&entries))
+        entries.clear();
+        for (bytes, list) in blocks.iter() {
+            entries.push((bytes, self.and(list)));
+        }
+        Ok(self.row_of(scratch))
     }
 
-    /// A row from disjoint sets of bytes with their targets; all other bytes lead to [`EMPTY`].
-    fn row_of(&mut self, entries: &[(ByteSet, ExprId)]) -> (u32, Vec<ExprId>) {
-        let mut classes: Vec<(ByteSet, ExprId)> = Vec::with_capacity(entries.len() + 1);
+    /// A row from the scratch's entries, disjoint sets of bytes with their targets; all other bytes lead
+    /// to [`EMPTY`].
+    fn row_of(&mut self, scratch: &mut RowScratch) -> u32 {
+        let RowScratch {
+            entries,
+            classes,
+            targets,
+            ..
+        } = scratch;
+        classes.clear();
         let mut rest = ByteSet::FULL;
         for (bytes, to) in entries.iter().filter(|(_, to)| *to != EMPTY) {
             rest = rest.intersection(&bytes.complement());
@@ -245,34 +311,8 @@ impl Lexicon {
                 }
             }
         }
-        let targets = classes.into_iter().map(|(_, to)| to).collect();
-        (self.rows.intern_map(&class_of), targets)
+        targets.clear();
+        targets.extend(classes.iter().map(|&(_, to)| to));
+        self.rows.intern_map(&class_of)
     }
-}
-
-/// Blocks of bytes cut by the classes of one more operand, whose target joins their lists. What
-/// the operand has no derivative for is kept or dropped.
-fn refined(
-    blocks: &[(ByteSet, Vec<ExprId>)],
-    part: &[(ByteSet, ExprId)],
-    keep_rest: bool,
-) -> Vec<(ByteSet, Vec<ExprId>)> {
-    let mut cut = Vec::with_capacity(blocks.len() + part.len());
-    for (bytes, list) in blocks {
-        let mut rest = *bytes;
-        for (class, to) in part {
-            let inside = bytes.intersection(class);
-            if !inside.is_empty() {
-                rest = rest.intersection(&class.complement());
-                let mut longer = Vec::with_capacity(list.len() + 1);
-                longer.extend_from_slice(list);
-                longer.push(*to);
-                cut.push((inside, longer));
-            }
-        }
-        if keep_rest && !rest.is_empty() {
-            cut.push((rest, list.clone()));
-        }
-    }
-    cut
 }

@@ -107,9 +107,10 @@ impl Rows {
             let mut fits = 0;
             for (bit, alphabet) in self.alphabets.iter().enumerate() {
                 let whole = |class: &ByteSet| {
-                    let mut of_bytes = class.iter().map(|byte| class_of[usize::from(byte)]);
-                    let first = of_bytes.next();
-                    of_bytes.all(|class| Some(class) == first)
+                    let of_first = class.first().map(|byte| class_of[usize::from(byte)]);
+                    of_first.is_none_or(|of_first| {
+                        classes[usize::from(of_first)].intersection(class) == *class
+                    })
                 };
                 fits |= u8::from(alphabet.iter().all(whole)) << bit;
             }

@@ -24,7 +24,8 @@ impl Lexicon {
         if let Some(known) = self.known_cut(expr) {
             return known;
         }
-        let mut pending = vec![expr];
+        let mut pending = self.take_list();
+        pending.push(expr);
         while let Some(&next) = pending.last() {
             let before = pending.len();
             if self.known_cut(next).is_none() {
@@ -52,6 +53,7 @@ impl Lexicon {
                 }
             }
         }
+        self.give_list(pending);
         self.known_cut(expr).unwrap_or(expr)
     }
 

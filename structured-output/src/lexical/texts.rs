@@ -93,7 +93,7 @@ impl Lexicon {
                         return true;
                     }
                 }
-                Node::Not(_) => return true,
+                Node::Not(_) | Node::FreeText(_) => return true,
                 Node::Concat(head, tail) => pending.extend([(head, is_run), (tail, is_run)]),
                 Node::Or(at) | Node::And(at) => {
                     pending.extend(self.operands(at).iter().map(|&expr| (expr, is_run)));

@@ -14,7 +14,7 @@ pub(crate) mod store;
 pub(crate) mod table;
 pub(crate) mod walk;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::bitmask::BITS_PER_WORD;
 
@@ -22,10 +22,14 @@ use crate::bitmask::BITS_PER_WORD;
 pub(crate) const MAX_SPARSE: usize = 64;
 
 /// A set of tokens: dense words, or a list where there are few.
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(Debug)]
 pub(crate) enum Mask {
-    /// One bit per id, `ceil(vocab_size / 32)` words, with the number of bits set.
-    Dense { words: Box<[u32]>, count: u32 },
+    /// One bit per id, `ceil(vocab_size / 32)` words, with the number of bits set once that was asked
+    /// for.
+    Dense {
+        words: Box<[u32]>,
+        count: OnceLock<u32>,
+    },
     /// Ascending ids, at most [`MAX_SPARSE`].
     Sparse(Box<[u32]>),
 }
@@ -36,10 +40,31 @@ impl Mask {
         if count > MAX_SPARSE {
             return Self::Dense {
                 words: words.into_boxed_slice(),
-                count: count as u32,
+                count: OnceLock::from(count as u32),
             };
         }
-        Self::Sparse(ids_of(&words).collect())
+        Self::Sparse(listed(&words, MAX_SPARSE).into())
+    }
+
+    /// A mask from its words, whose bits are not counted before that is asked for.
+    pub(crate) fn from_uncounted(words: Vec<u32>) -> Self {
+        let mut count = 0;
+        let is_large = words.chunks(CHUNK).any(|chunk| {
+            if any_is_set(chunk) {
+                count += chunk
+                    .iter()
+                    .map(|word| word.count_ones() as usize)
+                    .sum::<usize>();
+            }
+            count > MAX_SPARSE
+        });
+        match is_large {
+            true => Self::Dense {
+                words: words.into_boxed_slice(),
+                count: OnceLock::new(),
+            },
+            false => Self::Sparse(listed(&words, MAX_SPARSE).into()),
+        }
     }
 
     /// A mask from at most [`MAX_SPARSE`] ids in any order.
@@ -74,8 +99,24 @@ impl Mask {
     /// How many tokens are in it.
     pub(crate) fn num_allowed(&self) -> usize {
         match self {
-            Self::Dense { count, .. } => *count as usize,
+            Self::Dense { words, count } => {
+                *count.get_or_init(|| count_bits(words) as u32) as usize
+            }
             Self::Sparse(ids) => ids.len(),
+        }
+    }
+
+    /// Whether any token is not in it, of so many.
+    pub(crate) fn leaves_any_out(&self, vocab_size: usize) -> bool {
+        match self {
+            Self::Dense { words, count } if count.get().is_none() => {
+                let (whole, part) = (vocab_size / BITS_PER_WORD, vocab_size % BITS_PER_WORD);
+                let last = words.get(whole).copied().unwrap_or_default();
+                words.len() < whole
+                    || words.iter().take(whole).any(|&word| word != u32::MAX)
+                    || last.trailing_ones() < part as u32
+            }
+            _ => self.num_allowed() < vocab_size,
         }
     }
 
@@ -85,6 +126,18 @@ impl Mask {
         size_of_val(&**words) + size_of::<Self>() + 2 * size_of::<usize>()
     }
 }
+
+impl PartialEq for Mask {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Dense { words: own, .. }, Self::Dense { words: other, .. })
+            | (Self::Sparse(own), Self::Sparse(other)) => own == other,
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Mask {}
 
 /// Sets the bits of some ids.
 pub(crate) fn set_bits(words: &mut [u32], ids: &[u32]) {
@@ -102,6 +155,65 @@ pub(crate) fn clear_bits(words: &mut [u32], ids: &[u32]) {
             *word &= !(1 << (id % 32));
         }
     }
+}
+
+/// How many bits are set. Eight vectors of words are added up bit by bit before any is counted, since that
+/// takes an instruction of few processors.
+pub(crate) fn count_bits(words: &[u32]) -> usize {
+    const LANES: usize = 8;
+    /// Sums, and carries.
+    fn add(a: &mut [u32; LANES], b: &[u32; LANES], c: &[u32; LANES]) -> [u32; LANES] {
+        std::array::from_fn(|lane| {
+            let both = a[lane] ^ b[lane];
+            let carry = (a[lane] & b[lane]) | (both & c[lane]);
+            a[lane] = both ^ c[lane];
+            carry
+        })
+    }
+    fn count(words: &[u32]) -> usize {
+        words.iter().map(|word| word.count_ones() as usize).sum()
+    }
+    let (vectors, _) = words.as_chunks::<LANES>();
+    let (groups, _) = vectors.as_chunks::<8>();
+    let (mut ones, mut twos, mut fours) = ([0; LANES], [0; LANES], [0; LANES]);
+    let mut eights = 0;
+    for [a, b, c, d, e, f, g, h] in groups {
+        let two = add(&mut ones, a, b);
+        let two_more = add(&mut ones, c, d);
+        let four = add(&mut twos, &two, &two_more);
+        let two = add(&mut ones, e, f);
+        let two_more = add(&mut ones, g, h);
+        let four_more = add(&mut twos, &two, &two_more);
+        eights += count(&add(&mut fours, &four, &four_more));
+    }
+    let counted = groups.len() * 8 * LANES;
+    8 * eights + 4 * count(&fours) + 2 * count(&twos) + count(&ones) + count(&words[counted..])
+}
+
+/// So many words are looked at at once where mostly nothing is set.
+const CHUNK: usize = 16;
+
+fn any_is_set(chunk: &[u32]) -> bool {
+    chunk.iter().fold(0, |all, word| all | word) != 0
+}
+
+/// A list of the ids of about so many bits that are set, ascending.
+pub(crate) fn listed(words: &[u32], about: usize) -> Vec<u32> {
+    let mut ids = Vec::with_capacity(about);
+    let firsts = (0..).step_by(CHUNK * BITS_PER_WORD);
+    for (chunk, first) in words.chunks(CHUNK).zip(firsts) {
+        if !any_is_set(chunk) {
+            continue;
+        }
+        for (&word, first) in chunk.iter().zip((first..).step_by(BITS_PER_WORD)) {
+            let mut left = word;
+            while left != 0 {
+                ids.push(first + left.trailing_zeros());
+                left &= left - 1;
+            }
+        }
+    }
+    ids
 }
 
 /// The ids of the bits that are set, ascending.
@@ -155,6 +267,11 @@ impl MaskRef {
     /// How many tokens are allowed.
     pub fn num_allowed(&self) -> usize {
         self.mask.num_allowed()
+    }
+
+    /// Whether it forbids any token, of so many.
+    pub(crate) fn leaves_any_out(&self, vocab_size: usize) -> bool {
+        self.mask.leaves_any_out(vocab_size)
     }
 
     /// The one token that is allowed, where it is only one.
@@ -216,8 +333,23 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::bitmask::bitmask_words;
 
     proptest! {
+        #[test]
+        fn bits_are_counted(words in prop::collection::vec(any::<u32>(), 0..300), all in 0_usize..4000) {
+            let one_by_one: u32 = words.iter().map(|word| word.count_ones()).sum();
+            prop_assert_eq!(count_bits(&words), one_by_one as usize);
+            let uncounted = Mask::from_uncounted(words.clone());
+            prop_assert_eq!(&uncounted, &Mask::from_words(words, one_by_one as usize));
+            prop_assert_eq!(uncounted.num_allowed(), one_by_one as usize);
+            // All of so many, and of one more.
+            let mut words = vec![0; bitmask_words(all + 1)];
+            set_bits(&mut words, &(0..all as u32).collect::<Vec<_>>());
+            prop_assert!(!Mask::from_uncounted(words.clone()).leaves_any_out(all));
+            prop_assert!(Mask::from_uncounted(words).leaves_any_out(all + 1));
+        }
+
         #[test]
         fn both_forms_hold_the_same_set(ids in prop::collection::btree_set(0_u32..300, 0..150)) {
             let mut words = vec![0_u32; 10];

@@ -20,13 +20,34 @@ pub(crate) struct Recipe {
     pub(crate) ids: Vec<u32>,
 }
 
+/// A hash of a mask's words or ids: of some kilobytes, so in lanes that don't wait for one another.
+fn hash_of(mask: &Mask) -> u64 {
+    const LANES: usize = 8;
+    const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+    let (Mask::Dense { words, .. } | Mask::Sparse(words)) = mask;
+    let mix = |hash: u64, word: u64| (hash.rotate_left(23) ^ word).wrapping_mul(ODD);
+    let (pairs, odd_one) = words.as_chunks::<2>();
+    let (groups, pairs) = pairs.as_chunks::<LANES>();
+    let of_pair = |&[low, high]: &[u32; 2]| u64::from(low) | u64::from(high) << 32;
+    let mut lanes = [0; LANES];
+    for group in groups {
+        for (lane, pair) in lanes.iter_mut().zip(group) {
+            *lane = mix(*lane, of_pair(pair));
+        }
+    }
+    let rest = pairs.iter().map(of_pair);
+    let rest = rest.chain(odd_one.iter().map(|&word| u64::from(word)));
+    let hash = lanes.into_iter().chain(rest).fold(words.len() as u64, mix);
+    hash ^ hash >> 32
+}
+
 /// Masks by their recipes, or by their words. Equality is checked in full: a hash collision costs a comparison, never
 /// a wrong mask.
 #[derive(Default)]
 pub(crate) struct MaskStore {
     masks: HashTable<(Recipe, Arc<Mask>)>,
-    /// Those that are known by their words.
-    by_words: HashTable<Arc<Mask>>,
+    /// Those that are known by their words, with the hashes of these.
+    by_words: HashTable<(u64, Arc<Mask>)>,
     hasher: DefaultHashBuilder,
     bytes: usize,
 }
@@ -63,8 +84,7 @@ impl MaskStore {
 
     /// A mask from its words: known by its content.
     pub(crate) fn intern_words(&mut self, words: Vec<u32>) -> Arc<Mask> {
-        let count = words.iter().map(|word| word.count_ones() as usize).sum();
-        let mask = match Mask::from_words(words, count) {
+        let mask = match Mask::from_uncounted(words) {
             Mask::Sparse(ids) => {
                 let recipe = Recipe {
                     sets: Vec::new(),
@@ -74,17 +94,17 @@ impl MaskStore {
             }
             dense => dense,
         };
-        let hasher = &self.hasher;
+        let hash = hash_of(&mask);
         let entry = self.by_words.entry(
-            hasher.hash_one(&mask),
-            |known| **known == mask,
-            |known| hasher.hash_one(&**known),
+            hash,
+            |(known_hash, known)| *known_hash == hash && **known == mask,
+            |(hash, _)| *hash,
         );
         match entry {
-            Entry::Occupied(known) => Arc::clone(known.get()),
+            Entry::Occupied(known) => Arc::clone(&known.get().1),
             Entry::Vacant(place) => {
                 self.bytes += mask.memory_bytes();
-                Arc::clone(place.insert(Arc::new(mask)).get())
+                Arc::clone(&place.insert((hash, Arc::new(mask))).get().1)
             }
         }
     }
@@ -99,7 +119,7 @@ impl MaskStore {
     pub(crate) fn memory_bytes(&self) -> usize {
         self.bytes
             + self.masks.capacity() * (size_of::<(Recipe, usize)>() + 1)
-            + self.by_words.capacity() * (size_of::<usize>() + 1)
+            + self.by_words.capacity() * (size_of::<(u64, usize)>() + 1)
     }
 }
 
@@ -112,6 +132,25 @@ mod tests {
             sets: sets.to_vec(),
             ids: ids.to_vec(),
         }
+    }
+
+    #[test]
+    fn masks_of_the_same_words_are_one() {
+        let mut store = MaskStore::default();
+        let mask = |first: u32| -> Vec<u32> {
+            let all = (0..5).map(|at| u32::MAX.rotate_left(at) ^ first);
+            all.chain([first, 0, 7]).collect()
+        };
+        let known: Vec<_> = (0..200)
+            .map(|first| store.intern_words(mask(first)))
+            .collect();
+        for (first, known) in (0..).zip(&known) {
+            assert!(Arc::ptr_eq(known, &store.intern_words(mask(first))));
+            assert_eq!(**known, Mask::from_uncounted(mask(first)));
+        }
+        let hashes: std::collections::BTreeSet<u64> =
+            known.iter().map(|mask| hash_of(mask)).collect();
+        assert_eq!(hashes.len(), 200);
     }
 
     #[test]

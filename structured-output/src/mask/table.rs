@@ -113,7 +113,22 @@ pub(super) struct State {
     targets: u32,
 }
 
+/// Room for more states is not kept for the next walk.
+const MOST_STATES_KEPT: usize = 1024;
+
 impl Table {
+    /// Forgets all states, and keeps the room of a table of the usual size.
+    pub(crate) fn clear(&mut self) {
+        if self.states.capacity().max(self.targets.capacity() / 8) > MOST_STATES_KEPT {
+            *self = Self::default();
+            return;
+        }
+        self.states.clear();
+        self.numbers.clear();
+        self.targets.clear();
+        self.harmless.clear();
+    }
+
     /// A state by its number.
     #[inline]
     pub(super) fn at(&self, state: u32) -> &State {

@@ -85,11 +85,12 @@ pub(crate) trait Visitor {
 /// first byte. Costs a step per node looked at, a few loads. What is below a node is not looked at
 /// where no byte of it leads away from the state, or from states that go on with all of it (see
 /// [`Lexicon::lasting`]); and where a state has fewer bytes to go on with than a node has children,
-/// those are looked up.
+/// those are looked up. `table` is that of any walk before, of which it keeps nothing but its room.
 pub(crate) fn walk(
     lexicon: &mut Lexicon,
     labelled: Labelled<'_>,
     start: ExprId,
+    table: &mut Table,
     fuel: &mut Fuel,
     visitor: &mut impl Visitor,
 ) -> Result<bool, OutOfFuel> {
@@ -101,7 +102,7 @@ pub(crate) fn walk(
             None => return Ok(true),
         }
     }
-    let mut table = Table::default();
+    table.clear();
     let (node, expr, depth) = first;
     // Nodes whose own tokens are accepted, with the state there and their depth.
     let mut pending = vec![(node, table.state(lexicon, expr), depth)];
@@ -349,6 +350,7 @@ mod tests {
         let info = TokenizerInfo::new(&vocab, vocab.len() + 1, &[vocab.len() as u32], &[]).unwrap();
         let index = TokenizerIndex::new(Arc::new(info), None);
         let (mut num_coarse, mut num_left) = (0, 0);
+        let mut table = Table::default();
         for case in 0..400 {
             let mut lexicon = Lexicon::new(index.alphabets(), index.max_token_bytes());
             let mut ends = Vec::new();
@@ -374,7 +376,15 @@ mod tests {
                         does: std::mem::take(&mut does),
                         last: 0,
                     };
-                    fits &= walk(&mut lexicon, *labelled, start, &mut fuel, &mut tokens).unwrap();
+                    let walked = walk(
+                        &mut lexicon,
+                        *labelled,
+                        start,
+                        &mut table,
+                        &mut fuel,
+                        &mut tokens,
+                    );
+                    fits &= walked.unwrap();
                     does = tokens.does;
                 }
                 if fits {

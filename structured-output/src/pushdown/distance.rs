@@ -3,7 +3,39 @@
 use super::{Action, EMPTY_STACK, Machine, StackId, State};
 use crate::json::Programs;
 use crate::lexical::search::{DEAD, UNKNOWN};
-use crate::lexical::{Fuel, OutOfFuel};
+use crate::lexical::{ExprId, Fuel, OutOfFuel};
+
+/// Of more ends of a lexeme than these not all are looked at.
+const MANY_ENDS: usize = 16;
+
+/// An end of a lexeme: bytes to it, and its mark.
+type LexemeEnd = (u32, u16);
+
+/// Bytes of a completion in all, and the end of its first lexeme.
+type NearestEnd = (u32, LexemeEnd);
+
+/// The shortest of the completions that were looked at, with the group of its first lexeme's end.
+#[derive(Default)]
+struct Nearest {
+    found: Option<(u32, NearestEnd)>,
+}
+
+impl Nearest {
+    /// Whether an end needn't be looked at any more: no other of its group is nearer.
+    fn is_before(&self, group: u32, end: LexemeEnd) -> bool {
+        self.found
+            .is_some_and(|(found, (total, _))| found < group || total <= end.0)
+    }
+
+    /// An end with what is left after it.
+    fn add(&mut self, group: u32, end: LexemeEnd, rest: u32) {
+        let total = end.0.saturating_add(rest);
+        let least = self.found.map_or(DEAD, |(_, (least, _))| least);
+        if total < least {
+            self.found = Some((group, (total, end)));
+        }
+    }
+}
 
 impl Machine {
     /// Bytes of a short completion, the shortest where the grammar is one expression; [`DEAD`] where
@@ -19,21 +51,79 @@ impl Machine {
         if state.stack == EMPTY_STACK {
             return Ok((self.lexicon.distance(state.lexeme, fuel)?, None));
         }
-        let (mut least, mut ends) = (DEAD, None);
-        let mut ends_of_lexeme = self.lexicon.ends(state.lexeme, fuel)?;
-        // Where an array or object may end, what else may come is not looked at.
-        ends_of_lexeme.sort_by_key(|&(_, mark)| Programs::is_comma(mark));
-        for (bytes, mark) in ends_of_lexeme {
-            if bytes >= least || (least != DEAD && Programs::is_comma(mark)) {
-                break;
+        let nearest = self.nearest_end(state.stack, state.lexeme, fuel)?;
+        Ok(nearest.map_or((DEAD, None), |(total, (bytes, mark))| {
+            (total, (bytes == 0).then_some(mark))
+        }))
+    }
+
+    /// A short completion from within the lexeme of a stack's top frame, which is not empty.
+    ///
+    /// A byte toward the end of the lexeme that it has brings that one nearer, and puts no other before
+    /// it. So the completion from there is shorter.
+    fn nearest_end(
+        &mut self,
+        stack: StackId,
+        lexeme: ExprId,
+        fuel: &mut Fuel,
+    ) -> Result<Option<NearestEnd>, OutOfFuel> {
+        let mut nearest = Nearest::default();
+        for (group, end) in self.ends_in_groups(stack, lexeme, fuel)? {
+            if nearest.is_before(group, end) {
+                continue;
             }
-            let stack = self.after_end(state.stack, mark, fuel)?;
-            let total = bytes.saturating_add(self.total(stack, fuel)?);
-            if total < least {
-                (least, ends) = (total, (bytes == 0).then_some(mark));
-            }
+            let rest = self.after_end(stack, end.1, fuel)?;
+            nearest.add(group, end, self.total(rest, fuel)?);
         }
-        Ok((least, ends))
+        Ok(nearest.found.map(|(_, found)| found))
+    }
+
+    /// The ends of a lexeme in groups, in the order in which they are looked at: those of a group only
+    /// where none of the groups before leads to an end of the text.
+    ///
+    /// Where an array or object may end, what else may come comes after that. Where one of many keys may
+    /// come, each of which would be a frame of its own after it, those come first that the short way from
+    /// the frame on has, one by one, then some of the shortest.
+    fn ends_in_groups(
+        &mut self,
+        stack: StackId,
+        lexeme: ExprId,
+        fuel: &mut Fuel,
+    ) -> Result<Vec<(u32, LexemeEnd)>, OutOfFuel> {
+        let ends = self.lexicon.ends(lexeme, fuel)?;
+        let way = match self.stacks.top(stack) {
+            Some(top) if ends.len() > MANY_ENDS => {
+                let frame = self.stacks.frame(top);
+                let lexicon = &mut self.lexicon;
+                self.programs.marks_on_way(lexicon, &frame, fuel)?
+            }
+            _ => None,
+        };
+        let mut groups: Vec<(u32, LexemeEnd)> = match way {
+            None => ends
+                .into_iter()
+                .map(|end| (u32::from(Programs::is_comma(end.1)), end))
+                .collect(),
+            Some(way) => {
+                fuel.burn(ends.len() as u64 / 8)?;
+                let mut num_others = 0;
+                let group_of = |(_, mark): LexemeEnd| {
+                    if Programs::is_close(mark) {
+                        return 0;
+                    }
+                    if let Ok(at) = way.binary_search(&mark) {
+                        return 1 + at as u32;
+                    }
+                    num_others += 1;
+                    let further = (num_others as u32).saturating_sub(MANY_ENDS as u32);
+                    1 + way.len() as u32 + further
+                };
+                let groups: Vec<u32> = ends.iter().copied().map(group_of).collect();
+                groups.into_iter().zip(ends).collect()
+            }
+        };
+        groups.sort_unstable();
+        Ok(groups)
     }
 
     /// The stack after the end of a lexeme, as if what follows didn't depend on its text.
@@ -107,18 +197,25 @@ impl Machine {
             return Ok(DEAD);
         };
         let entry = self.expansion(top, fuel)?.entry;
-        let mut least = DEAD;
-        for (bytes, mark) in self.lexicon.ends(entry, fuel)? {
-            if bytes >= least {
+        let mut nearest = Nearest::default();
+        let mut asked_in = None;
+        for (group, end) in self.ends_in_groups(stack, entry, fuel)? {
+            if nearest.is_before(group, end) {
+                continue;
+            }
+            if asked_in.is_some_and(|asked| asked < group) {
                 break;
             }
-            let rest = self.after_end(stack, mark, fuel)?;
+            let rest = self.after_end(stack, end.1, fuel)?;
             match self.known_total(rest) {
-                UNKNOWN => pending.push(rest),
-                total => least = least.min(bytes.saturating_add(total)),
+                UNKNOWN => {
+                    pending.push(rest);
+                    asked_in = Some(group);
+                }
+                total => nearest.add(group, end, total),
             }
         }
-        Ok(least)
+        Ok(nearest.found.map_or(DEAD, |(_, (total, _))| total))
     }
 
     fn known_total(&self, stack: StackId) -> u32 {
@@ -144,12 +241,57 @@ impl Machine {
             return Ok(None);
         }
         let mut at = state;
-        while let (_, Some(mark)) = self.distance(at, fuel)? {
-            at = self.end_lexeme(at, mark, fuel)?;
+        let end = loop {
+            if at.stack == EMPTY_STACK {
+                break None;
+            }
+            match self.nearest_end(at.stack, at.lexeme, fuel)? {
+                Some((_, (0, mark))) => at = self.end_lexeme(at, mark, fuel)?,
+                Some((_, end)) => break Some(end),
+                None => return Ok(None),
+            }
+        };
+        let byte = match end {
+            Some(end) => self.byte_toward(at.lexeme, end, fuel)?,
+            None => self.byte_to_nearest(at.lexeme, fuel)?,
+        };
+        let Some(byte) = byte else {
+            return Ok(None);
+        };
+        Ok(self.step(at, byte, fuel)?.map(|next| (byte, next)))
+    }
+
+    /// The smallest byte that brings an end of a lexeme nearer.
+    fn byte_toward(
+        &mut self,
+        lexeme: ExprId,
+        (bytes, mark): LexemeEnd,
+        fuel: &mut Fuel,
+    ) -> Result<Option<u8>, OutOfFuel> {
+        let derivatives = self.lexicon.derivatives(lexeme, fuel)?;
+        let mut by_byte: Vec<(u8, ExprId)> = derivatives
+            .into_iter()
+            .filter_map(|(bytes, next)| bytes.iter().next().map(|byte| (byte, next)))
+            .collect();
+        by_byte.sort_unstable();
+        for (byte, next) in by_byte {
+            let ends = self.lexicon.ends(next, fuel)?;
+            if ends.contains(&(bytes.saturating_sub(1), mark)) {
+                return Ok(Some(byte));
+            }
         }
+        Ok(None)
+    }
+
+    /// The smallest byte with which a lexeme without frames below it comes nearest to its end.
+    fn byte_to_nearest(
+        &mut self,
+        lexeme: ExprId,
+        fuel: &mut Fuel,
+    ) -> Result<Option<u8>, OutOfFuel> {
         let mut nearest: Option<(u32, u8)> = None;
-        for (bytes, lexeme) in self.lexicon.derivatives(at.lexeme, fuel)? {
-            let (distance, _) = self.distance(State { lexeme, ..at }, fuel)?;
+        for (bytes, next) in self.lexicon.derivatives(lexeme, fuel)? {
+            let distance = self.lexicon.distance(next, fuel)?;
             let Some(byte) = bytes.iter().next() else {
                 continue;
             };
@@ -157,9 +299,6 @@ impl Machine {
                 nearest = Some((distance, byte));
             }
         }
-        let Some((_, byte)) = nearest else {
-            return Ok(None);
-        };
-        Ok(self.step(at, byte, fuel)?.map(|next| (byte, next)))
+        Ok(nearest.map(|(_, byte)| byte))
     }
 }

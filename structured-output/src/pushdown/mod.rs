@@ -58,6 +58,11 @@ impl State {
         (self.key, self.item) != (NO_KEY, NO_KEY)
     }
 
+    /// Whether no text is left out of it.
+    pub(crate) fn is_read(self) -> bool {
+        self.key != UNREAD && self.item != UNREAD
+    }
+
     /// The same place, whatever the text of the key or item that is being written: what follows is
     /// what would follow if it were none of those that may come later.
     pub(crate) fn without_text(self) -> Self {

@@ -1,6 +1,6 @@
 //! States that keep the text of a key or an item, and what is known where it isn't.
 
-use super::{KeyId, Machine, NO_KEY, StackId, State};
+use super::{KeyId, Machine, NO_KEY, StackId, State, UNREAD};
 use crate::json::Unread;
 use crate::lexical::{Fuel, OutOfFuel};
 
@@ -35,6 +35,18 @@ impl Machine {
             text(expansion.keeps_key, state.key),
             text(expansion.keeps_item, state.item),
         )
+    }
+
+    /// A place within a key, without its text, be that begun or not. `None` where none is kept, and within
+    /// an item of an array of distinct items, whose end may be another by its text.
+    pub(crate) fn unread_place(&self, state: State) -> Option<State> {
+        let top = self.stacks.top(state.stack)?;
+        let expansion = self.known_expansion(top)?;
+        let is_key = expansion.keeps_key && !expansion.keeps_item && state.item == NO_KEY;
+        is_key.then_some(State {
+            key: UNREAD,
+            ..state
+        })
     }
 
     /// The texts of the key and of the item that a state keeps, with one more byte of its lexeme.

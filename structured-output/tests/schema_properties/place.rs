@@ -3,7 +3,7 @@
 use structured_output::{GrammarMatcher, MatcherError};
 
 use crate::random::Random;
-use crate::subject::{EOS, FIRST_WORD, bytes_of};
+use crate::subject::{EOS, FIRST_WORD, MAX_STEPS, bytes_of};
 
 /// An answer, or none where the texts of distinct items fill a generation: that is a limit, and says
 /// nothing of the mask.
@@ -73,7 +73,14 @@ impl Place {
         let mask = within_memory(self.matcher.next_token_mask())?;
         let least = within_memory(self.matcher.min_tokens_to_complete())?;
         let left = least + random.below(4) as u32;
-        let within = within_memory(self.matcher.next_token_mask_within(left))?;
+        // With less than all steps nothing is left out.
+        let mut whole = self.matcher.fork();
+        whole.set_allowance(Some(MAX_STEPS - 1));
+        let within = within_memory(whole.next_token_mask_within(left))?;
+        let part = within_memory(self.matcher.next_token_mask_within(left))?;
+        if let Some(&token) = part.token_ids().iter().find(|&&id| !within.is_allowed(id)) {
+            return Some(format!("after {} token {token} within {left}", self.text));
+        }
         let some = (FIRST_WORD..EOS).filter(|_| random.below(16) == 0);
         for token in (0..FIRST_WORD).chain(some).chain([EOS]) {
             let expected = mask.is_allowed(token) && {

@@ -23,6 +23,8 @@ const NUM_WORDS: u32 = 2_000;
 /// Those come after the pieces.
 pub(crate) const FIRST_WORD: u32 = 256 + PIECES.len() as u32;
 pub(crate) const EOS: u32 = FIRST_WORD + NUM_WORDS;
+/// Of a call.
+pub(crate) const MAX_STEPS: u64 = 8_000_000;
 
 /// All tokens but the last, by id.
 static TOKENS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
@@ -53,7 +55,7 @@ pub(crate) fn new_compiler() -> GrammarCompiler {
     let info = TokenizerInfo::new(&vocab, vocab.len(), &[EOS], &[]).unwrap();
     // A mask within a number of tokens asks what each of 2,000 words leaves to be written.
     let limits = Limits {
-        max_mask_steps: 8_000_000,
+        max_mask_steps: MAX_STEPS,
         ..Limits::default()
     };
     let options = CompilerOptions {

@@ -45,7 +45,7 @@ impl Rules {
                 let is_nullable = match label {
                     Label::Text(expr) | Label::WithinTokens(expr, _) => lexicon.is_nullable(expr),
                     Label::Lexeme(lexeme) => lexicon.is_nullable(exprs[lexeme as usize]),
-                    Label::Tokens(_) | Label::Json(_) => false,
+                    Label::Tagged(..) | Label::Tokens(_) | Label::Json(_) => false,
                     Label::Call(_) => continue,
                 };
                 weights.insert(label, u32::from(!is_nullable));

@@ -1,7 +1,9 @@
 //! What a grammar is once its regular parts are folded.
 
+use std::sync::Arc;
+
 use crate::grammar_syntax::{EmbeddedSchema, RuleId, TokenSet};
-use crate::lexical::ExprId;
+use crate::lexical::{ExprId, WordAutomaton};
 
 /// What a node of a rule is.
 #[derive(Debug, Clone)]
@@ -28,6 +30,14 @@ pub(in crate::earley) enum Tree {
     },
     /// A language that at most so many tokens have a part in.
     WithinTokens(ExprId, u32),
+    /// A language that doesn't become one with what stands beside it.
+    Text(ExprId),
+    /// Free text and a word with a tag, by its position in [`Folded::dispatches`], and then what is tagged
+    /// so.
+    Tagged {
+        dispatch: u32,
+        contents: Vec<Value>,
+    },
 }
 
 /// A terminal where it stands.
@@ -53,6 +63,8 @@ pub(in crate::earley) struct Folded {
     pub(in crate::earley) token_set_places: Vec<(RuleId, usize)>,
     /// Schemas, with the rule and offset where they stand.
     pub(in crate::earley) schemas: Vec<(EmbeddedSchema, RuleId, usize)>,
+    /// Automata of words that end free text, each with a tag.
+    pub(in crate::earley) dispatches: Vec<Arc<WordAutomaton>>,
     /// Terminals, where some of the grammar's are lazy.
     pub(in crate::earley) lexemes: Vec<Terminal>,
 }
