@@ -4,16 +4,18 @@
 //! Tokens are longer than the counts, end within characters, and hold what follows.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "reference/bytes_and_tokens.rs"]
+mod bytes_and_tokens;
 #[allow(unreachable_pub, dead_code)]
 #[path = "reference/random_lark.rs"]
 mod random_lark;
 
-use std::sync::Arc;
-
+use bytes_and_tokens::compiler;
 use random_lark::Random;
-use structured_output::{
-    CompiledGrammar, CompilerOptions, GrammarCompiler, GrammarMatcher, Limits, TokenizerInfo,
-};
+use structured_output::{CompiledGrammar, GrammarMatcher};
+
+/// Steps that a mask may take.
+const MAX_MASK_STEPS: u64 = 400_000;
 
 /// Characters, of which some have several lengths, and some may be read in more than one way.
 const CHARACTERS: [&str; 14] = [
@@ -55,20 +57,16 @@ const FOLLOWERS: [&str; 12] = [
 /// What tokens are cut from.
 const TEXT: &str = "abc,deé abcdefghijk\nab,b\"x\\n5 {\"a\": 1}é,zab1 c,cab(ab)é\u{4e2d}a \\\"a5,5";
 
-fn pick<'a>(random: &mut Random, of: &[&'a str]) -> &'a str {
-    of[random.below(of.len())]
-}
-
 fn counted(random: &mut Random) -> String {
-    let character = pick(random, &CHARACTERS);
+    let character = random.pick(&CHARACTERS);
     let min = [0, 0, 1, 1, 2, 3, 5][random.below(7)];
     let max = min + [0, 1, 2, 4, 5, 6, 7, 9, 14][random.below(9)];
-    let begin = pick(random, &["", "", "", "[a-c]", "[a-zé]", "\"", "x?"]);
+    let begin = random.pick(&["", "", "", "[a-c]", "[a-zé]", "\"", "x?"]);
     let count = match random.below(8) {
         0 => format!("{{{min},}}"),
         _ => format!("{{{min},{}}}", max.max(1)),
     };
-    let text = format!("{begin}{character}{count}{}", pick(random, &ENDS));
+    let text = format!("{begin}{character}{count}{}", random.pick(&ENDS));
     match random.below(6) {
         0 => format!("({text}|5)"),
         _ => text,
@@ -78,7 +76,7 @@ fn counted(random: &mut Random) -> String {
 /// A grammar whose rules are read by the parser.
 fn lark(random: &mut Random) -> String {
     let (first, second) = (counted(random), counted(random));
-    let (after, then) = (pick(random, &FOLLOWERS), pick(random, &FOLLOWERS));
+    let (after, then) = (random.pick(&FOLLOWERS), random.pick(&FOLLOWERS));
     let start = match random.below(5) {
         0 => format!("start: x+\nx: T1 {after} | \"(\" x \")\""),
         1 => format!("start: x (T2 {then})?\nx: T1 {after} | \"(\" x \")\" T2 {then}"),
@@ -109,22 +107,6 @@ fn vocabulary(random: &mut Random) -> Vec<Vec<u8>> {
         }
     }
     tokens
-}
-
-fn compiler(tokens: &[Vec<u8>]) -> GrammarCompiler {
-    let mut vocab: Vec<Vec<u8>> = (0..=255_u8).map(|byte| vec![byte]).collect();
-    vocab.extend_from_slice(tokens);
-    vocab.push(b"<eos>".to_vec());
-    let eos = vocab.len() as u32 - 1;
-    let info = TokenizerInfo::new(&vocab, vocab.len(), &[eos], &[eos]).unwrap();
-    let options = CompilerOptions {
-        limits: Limits {
-            max_mask_steps: 400_000,
-            ..Limits::default()
-        },
-        ..CompilerOptions::default()
-    };
-    GrammarCompiler::new(Arc::new(info), options)
 }
 
 /// Checks the masks along a walk; how many there were.
@@ -190,7 +172,7 @@ fn masks_of_counted_characters_are_exact() {
     for seed in first..first + cases {
         let mut random = Random::new(seed);
         let tokens = vocabulary(&mut random);
-        let compiler = compiler(&tokens);
+        let compiler = compiler(&tokens, MAX_MASK_STEPS);
         for _ in 0..4 {
             let source = lark(&mut random);
             let Ok(grammar) = compiler.compile_lark(&source) else {
@@ -227,7 +209,7 @@ fn words() -> Vec<Vec<u8>> {
 fn masks_of_counted_characters_take_few_steps() {
     const MANY: u64 = 1 << 40;
     let tokens = words();
-    let compiler = compiler(&tokens);
+    let compiler = compiler(&tokens, MAX_MASK_STEPS);
     for lark in [
         "start: x+\nx: /\\w{1,20}/ \" \" | \"(\" x \")\"",
         "start: x+\nx: T \" \" | \"(\" x \")\"\nT: /[a-z]\\w{0,20}/",

@@ -2,15 +2,18 @@
 //! reference, masks against acceptance byte by byte, completion against itself, and what many triggers cost.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "reference/bytes_and_tokens.rs"]
+mod bytes_and_tokens;
 #[allow(unreachable_pub, dead_code)]
 #[path = "reference/random_lark.rs"]
 mod random_lark;
 
 use std::sync::Arc;
 
+use bytes_and_tokens::compiler;
 use random_lark::Random;
 use structured_output::{
-    CompiledGrammar, CompilerOptions, GrammarCompiler, GrammarMatcher, Limits, TokenizerInfo,
+    CompiledGrammar, CompilerOptions, GrammarCompiler, GrammarMatcher, TokenizerInfo,
 };
 
 /// A dispatch: each trigger with what may follow it.
@@ -102,22 +105,6 @@ impl Dispatch {
                 })
         })
     }
-}
-
-fn compiler(tokens: &[Vec<u8>], max_mask_steps: u64) -> GrammarCompiler {
-    let mut vocab: Vec<Vec<u8>> = (0..=255_u8).map(|byte| vec![byte]).collect();
-    vocab.extend_from_slice(tokens);
-    vocab.push(b"<eos>".to_vec());
-    let eos = vocab.len() as u32 - 1;
-    let info = TokenizerInfo::new(&vocab, vocab.len(), &[eos], &[eos]).unwrap();
-    let options = CompilerOptions {
-        limits: Limits {
-            max_mask_steps,
-            ..Limits::default()
-        },
-        ..CompilerOptions::default()
-    };
-    GrammarCompiler::new(Arc::new(info), options)
 }
 
 /// Letters, words and contents in a row, some cut short.

@@ -5,17 +5,15 @@
 //! the borders of what it is made of, a single token decides whether anything is walked at all.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "reference/bytes_and_tokens.rs"]
+mod bytes_and_tokens;
 #[allow(unreachable_pub, dead_code)]
 #[path = "reference/random_lark.rs"]
 mod random_lark;
 
-use std::sync::Arc;
-
+use bytes_and_tokens::compiler;
 use random_lark::Random;
-use structured_output::{
-    CompileError, CompiledGrammar, CompilerOptions, GrammarCompiler, GrammarMatcher, Limits,
-    TokenizerInfo,
-};
+use structured_output::{CompileError, CompiledGrammar, GrammarCompiler, GrammarMatcher};
 
 const SCHEMAS: [&str; 16] = [
     r#"{"type": "integer"}"#,
@@ -35,6 +33,9 @@ const SCHEMAS: [&str; 16] = [
     r#"{"oneOf": [{"type": "integer"}, {"type": "number", "multipleOf": 2.5}]}"#,
     r#"{"oneOf": [{"const": 1}, {"const": 12}, {"type": "array", "maxItems": 1}]}"#,
 ];
+
+/// Steps that a mask may take.
+const MAX_MASK_STEPS: u64 = 200_000;
 
 /// Regular expressions, many of which may end where they may go on.
 const REGEXES: [&str; 22] = [
@@ -66,10 +67,6 @@ const STRINGS: [&str; 14] = [
     "a", "ab", "b", "", "5", ".", "<", "<a>", "}", "\\\"", ",", " ", "1", "abc",
 ];
 
-fn pick<'a>(random: &mut Random, of: &[&'a str]) -> &'a str {
-    of[random.below(of.len())]
-}
-
 /// A Lark grammar of a few rules and terminals.
 fn lark(random: &mut Random) -> String {
     let rules = ["start", "x", "y"];
@@ -78,38 +75,38 @@ fn lark(random: &mut Random) -> String {
     for (at, rule) in rules.iter().enumerate() {
         let body = lark_alternatives(random, rules, 2);
         let attribute = match at > 0 && random.below(10) == 0 {
-            true => pick(random, &["[lazy]", "[suffix=\"b\"]", "[suffix=\"<a\"]"]),
+            true => random.pick(&["[lazy]", "[suffix=\"b\"]", "[suffix=\"<a\"]"]),
             false => "",
         };
         let body = match attribute {
             "" => body,
             "[lazy]" => format!(
                 "/{}/ \"{}\"",
-                pick(random, &REGEXES),
-                pick(random, &["b", "<a", "5"])
+                random.pick(&REGEXES),
+                random.pick(&["b", "<a", "5"])
             ),
-            _ => format!("/{}/", pick(random, &REGEXES)),
+            _ => format!("/{}/", random.pick(&REGEXES)),
         };
-        let end = pick(random, &["", "", " | \"\"", " | T1", " | J1"]);
+        let end = random.pick(&["", "", " | \"\"", " | T1", " | J1"]);
         let end = if attribute.is_empty() { end } else { "" };
         lines.push(format!("{rule}{attribute}: {body}{end}"));
     }
-    lines.push(format!("T1: /{}/", pick(random, &REGEXES)));
+    lines.push(format!("T1: /{}/", random.pick(&REGEXES)));
     let second = match random.below(4) {
         0 => format!(
             "T2: /{}/ & ~/{}/",
-            pick(random, &REGEXES),
-            pick(random, &["ab?", "(if|a)", "5.*", "[^a]"])
+            random.pick(&REGEXES),
+            random.pick(&["ab?", "(if|a)", "5.*", "[^a]"])
         ),
         1 => format!(
             "T2: /{}/ | \"{}\"",
-            pick(random, &REGEXES),
-            pick(random, &STRINGS)
+            random.pick(&REGEXES),
+            random.pick(&STRINGS)
         ),
-        _ => format!("T2: /{}/", pick(random, &REGEXES)),
+        _ => format!("T2: /{}/", random.pick(&REGEXES)),
     };
     lines.push(second);
-    lines.push(format!("j1: %json {}", pick(random, &SCHEMAS)));
+    lines.push(format!("j1: %json {}", random.pick(&SCHEMAS)));
     if random.below(6) == 0 {
         lines.push("%ignore / /".to_owned());
     }
@@ -135,11 +132,11 @@ fn lark_item(random: &mut Random, rules: &[&str], depth: u32) -> String {
         3 => "T2".to_owned(),
         4 => rules[random.below(rules.len())].to_owned(),
         5 if depth > 0 => format!("({})", lark_alternatives(random, rules, depth - 1)),
-        6 => format!("/{}/", pick(random, &REGEXES)),
-        _ => format!("\"{}\"", pick(random, &STRINGS)),
+        6 => format!("/{}/", random.pick(&REGEXES)),
+        _ => format!("\"{}\"", random.pick(&STRINGS)),
     };
     let count = match random.below(4) {
-        0 => pick(random, &["?", "*", "+", "~2", "~0..2", "~1..3"]),
+        0 => random.pick(&["?", "*", "+", "~2", "~0..2", "~1..3"]),
         _ => "",
     };
     inner + count
@@ -161,7 +158,7 @@ fn ebnf(random: &mut Random) -> String {
         lines.push(format!(
             "{rule} ::= {} | {}",
             ways.join(" | "),
-            pick(random, &["\"a\"", "\"\"", "[0-9]"])
+            random.pick(&["\"a\"", "\"\"", "[0-9]"])
         ));
     }
     lines.join("\n")
@@ -187,7 +184,7 @@ fn ebnf_item(random: &mut Random) -> String {
         "\"aab\"",
         "[^\\n]{0,4}",
     ];
-    pick(random, &atoms).to_owned() + pick(random, &["", "", "", "?", "*", "+", "{2}", "{0,3}"])
+    random.pick(&atoms).to_owned() + random.pick(&["", "", "", "?", "*", "+", "{2}", "{0,3}"])
 }
 
 /// Regular expressions one after the other, some with a look-ahead before them.
@@ -197,17 +194,17 @@ fn regex(random: &mut Random) -> String {
             let ahead = match random.below(3) {
                 0 => {
                     let texts = ["a", "[0-9]", "ab?", "5.", "[ab]{2}", "a*<"];
-                    format!("(?!{})", pick(random, &texts))
+                    format!("(?!{})", random.pick(&texts))
                 }
                 _ => String::new(),
             };
-            format!("(?:{ahead}{})", pick(random, &REGEXES))
+            format!("(?:{ahead}{})", random.pick(&REGEXES))
         })
         .collect();
     format!(
         "{}{}",
         parts.concat(),
-        pick(random, &["", "<", "(?:<|5)*", "\\.5?"])
+        random.pick(&["", "<", "(?:<|5)*", "\\.5?"])
     )
 }
 
@@ -220,27 +217,25 @@ fn structural_tag(random: &mut Random) -> String {
 }
 
 fn format_of(random: &mut Random, depth: u32) -> String {
-    let schema = pick(random, &SCHEMAS);
+    let schema = random.pick(&SCHEMAS);
     let content = |random: &mut Random| format_of(random, depth - 1);
     match random.below(if depth == 0 { 4 } else { 12 }) {
         0 => format!("{{\"type\": \"json_schema\", \"json_schema\": {schema}}}"),
         1 => format!(
             "{{\"type\": \"const_string\", \"value\": \"{}\"}}",
-            pick(random, &["a", "5", "<a>", "ab", "}", ".5"])
+            random.pick(&["a", "5", "<a>", "ab", "}", ".5"])
         ),
         2 => {
-            let pattern = serde_json::Value::from(pick(random, &REGEXES));
+            let pattern = serde_json::Value::from(random.pick(&REGEXES));
             format!("{{\"type\": \"regex\", \"pattern\": {pattern}}}")
         }
-        3 => pick(
-            random,
-            &[
+        3 => random
+            .pick(&[
                 r#"{"type": "any_text"}"#,
                 r#"{"type": "any_text", "excludes": ["ab", "<"]}"#,
                 r#"{"type": "any_text", "max_chars": 3}"#,
-            ],
-        )
-        .to_owned(),
+            ])
+            .to_owned(),
         4 | 5 => {
             let elements: Vec<String> = (0..1 + random.below(3)).map(|_| content(random)).collect();
             format!(
@@ -254,7 +249,7 @@ fn format_of(random: &mut Random, depth: u32) -> String {
             content(random)
         ),
         7 => {
-            let kind = pick(random, &["optional", "plus", "star"]);
+            let kind = random.pick(&["optional", "plus", "star"]);
             format!("{{\"type\": \"{kind}\", \"content\": {}}}", content(random))
         }
         8 | 9 => tag(random, depth),
@@ -263,7 +258,7 @@ fn format_of(random: &mut Random, depth: u32) -> String {
             let begins: Vec<&str> = match random.below(3) {
                 0 => vec!["ab", "ba", "aab", "5a", "b5"],
                 1 => vec!["<a", "a<", "<<", "}", "5}5"],
-                _ => vec![pick(random, &["<", "<a", "ab"])],
+                _ => vec![random.pick(&["<", "<a", "ab"])],
             };
             let begins: Vec<&str> = match begins.len() {
                 1 => begins,
@@ -278,15 +273,12 @@ fn format_of(random: &mut Random, depth: u32) -> String {
                 }
             }
             let begins = begins.join("\", \"");
-            let more = pick(
-                random,
-                &[
-                    "",
-                    ", \"at_least_one\": true",
-                    ", \"stop_after_first\": true",
-                    ", \"excludes\": [\"55\"]",
-                ],
-            );
+            let more = random.pick(&[
+                "",
+                ", \"at_least_one\": true",
+                ", \"stop_after_first\": true",
+                ", \"excludes\": [\"55\"]",
+            ]);
             format!(
                 "{{\"type\": \"triggered_tags\", \"triggers\": [\"{begins}\"], \"tags\": [{}]{more}}}",
                 tags.join(", ")
@@ -294,30 +286,27 @@ fn format_of(random: &mut Random, depth: u32) -> String {
         }
         _ => format!(
             "{{\"type\": \"tags_with_separator\", \"separator\": \"{}\", \"tags\": [{}]}}",
-            pick(random, &[",", "5", ".5"]),
+            random.pick(&[",", "5", ".5"]),
             tag(random, depth)
         ),
     }
 }
 
 fn tag(random: &mut Random, depth: u32) -> String {
-    let begin = pick(random, &["<a>", "a", "1", "", "ab"]);
+    let begin = random.pick(&["<a>", "a", "1", "", "ab"]);
     tag_from(random, begin, depth)
 }
 
 fn tag_from(random: &mut Random, begin: &str, depth: u32) -> String {
-    let more = pick(random, &["", "b", ">"]);
-    let end = pick(
-        random,
-        &[
-            "\"</a>\"",
-            "\"5\"",
-            "\".5\"",
-            "[\"a\", \"ab\"]",
-            "\"}\"",
-            "\"\"",
-        ],
-    );
+    let more = random.pick(&["", "b", ">"]);
+    let end = random.pick(&[
+        "\"</a>\"",
+        "\"5\"",
+        "\".5\"",
+        "[\"a\", \"ab\"]",
+        "\"}\"",
+        "\"\"",
+    ]);
     let content = format_of(random, depth - 1);
     format!(
         "{{\"type\": \"tag\", \"begin\": \"{begin}{more}\", \"content\": {content}, \"end\": {end}}}"
@@ -351,23 +340,6 @@ impl Source {
             Self::Regex(source) => compiler.compile_regex(source),
         }
     }
-}
-
-/// All bytes, then some tokens, then the end.
-fn compiler(tokens: &[Vec<u8>]) -> GrammarCompiler {
-    let mut vocab: Vec<Vec<u8>> = (0..=255_u8).map(|byte| vec![byte]).collect();
-    vocab.extend_from_slice(tokens);
-    vocab.push(b"<eos>".to_vec());
-    let eos = vocab.len() as u32 - 1;
-    let info = TokenizerInfo::new(&vocab, vocab.len(), &[eos], &[eos]).unwrap();
-    let options = CompilerOptions {
-        limits: Limits {
-            max_mask_steps: 200_000,
-            ..Limits::default()
-        },
-        ..CompilerOptions::default()
-    };
-    GrammarCompiler::new(Arc::new(info), options)
 }
 
 /// A text that the grammar begins with, and bytes that it could have gone on with at its places.
@@ -440,7 +412,7 @@ fn check(source: &Source, bytes: &GrammarCompiler, random: &mut Random) -> usize
     }
     let mut num_masks = 0;
     let tokens = random_tokens(&texts, random);
-    let compiler = compiler(&tokens);
+    let compiler = compiler(&tokens, MAX_MASK_STEPS);
     let Ok(grammar) = source.compile(&compiler) else {
         return 0;
     };
@@ -495,7 +467,7 @@ fn check(source: &Source, bytes: &GrammarCompiler, random: &mut Random) -> usize
 fn single_tokens_of_a_grammar_s_own_texts_are_allowed() {
     let cases = std::env::var("FORMWORK_CASES").map_or(300, |cases| cases.parse().unwrap());
     let first = std::env::var("FORMWORK_SEED").map_or(0, |seed| seed.parse().unwrap());
-    let bytes = compiler(&[]);
+    let bytes = compiler(&[], MAX_MASK_STEPS);
     let mut num_masks = 0;
     for seed in first..first + cases {
         let mut random = Random::new(seed);
@@ -516,7 +488,7 @@ fn single_tokens_of_a_grammar_s_own_texts_are_allowed() {
 #[test]
 fn what_follows_a_text_that_is_left_out_is_not_allowed() {
     let tokens = [&b"<5"[..], b"5<", b"45", b"5<4"].map(<[u8]>::to_vec);
-    let compiler = compiler(&tokens);
+    let compiler = compiler(&tokens, MAX_MASK_STEPS);
     let lark = "start: T \"<\" /[0-9]*/\nT: /[0-9]+/ & ~/[^a]/";
     let grammars = [
         compiler.compile_lark(lark),

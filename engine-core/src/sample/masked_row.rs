@@ -4,6 +4,7 @@
 //! caches. To write a mask into it would cost more than all the rest of sampling.
 
 use super::noise::{BLOCK, GROUP};
+use super::row::larger;
 
 /// Tokens of a bitmask's word.
 const WORD: usize = u32::BITS as usize;
@@ -113,7 +114,6 @@ impl<'a> MaskedRow<'a> {
     /// The largest logit of a block; -inf where there is none.
     #[inline(always)]
     pub(super) fn max_of_block(self, index: usize) -> f32 {
-        let larger = |a: f32, b: f32| if a > b { a } else { b };
         let mut maxima = [f32::NEG_INFINITY; GROUP];
         for (_, group) in self.groups_of_block(index) {
             for (max, logit) in maxima.iter_mut().zip(group) {

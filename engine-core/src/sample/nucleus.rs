@@ -47,14 +47,15 @@ pub(super) fn draw_before_filters(
     if filters.top_k > 0 {
         return None;
     }
-    let mut cutoff = filters.min_p_cutoff(maxima);
+    let min_p = filters.min_p_cutoff(maxima);
+    let mut cutoff = min_p;
     for _ in 0..MAX_DRAWS {
         let token_id = random_sample(row, maxima, filters, cutoff, noise)?;
         if filters.top_p >= 1.0 {
             return Some(token_id);
         }
         let logit = row.logit(token_id);
-        match side_of(row, maxima, filters, logit) {
+        match side_of(row, maxima, filters, min_p, logit) {
             Side::Kept => return Some(token_id),
             Side::Dropped => cutoff = Cutoff::at(logit.next_up()),
             Side::Unknown => return None,
@@ -64,7 +65,13 @@ pub(super) fn draw_before_filters(
 }
 
 /// Where a token with this logit lies, of those that `min_p` keeps, as far as quick sums tell.
-fn side_of(row: MaskedRow<'_>, maxima: &BlockMaxima, filters: Filters, logit: f32) -> Side {
+fn side_of(
+    row: MaskedRow<'_>,
+    maxima: &BlockMaxima,
+    filters: Filters,
+    min_p: Cutoff,
+    logit: f32,
+) -> Side {
     // All blocks that are left out hold less than LEFT_OUT together.
     let share = LEFT_OUT / (maxima.blocks.len() * BLOCK) as f64;
     let least = f64::from(maxima.max) + math::ln(share) / filters.inverse_temperature;
@@ -76,7 +83,7 @@ fn side_of(row: MaskedRow<'_>, maxima: &BlockMaxima, filters: Filters, logit: f3
         row,
         block_maxima: &maxima.blocks,
         least,
-        floor: filters.min_p_cutoff(maxima).logit,
+        floor: min_p.logit,
         max: maxima.max,
         inverse_temperature: filters.inverse_temperature as f32,
         logit,

@@ -321,6 +321,6 @@ fn largest(values: &[f32]) -> f32 {
 
 /// The larger one, `otherwise` where `value` is NaN. One instruction, unlike `f32::max`.
 #[inline(always)]
-fn larger(value: f32, otherwise: f32) -> f32 {
+pub(super) fn larger(value: f32, otherwise: f32) -> f32 {
     if value > otherwise { value } else { otherwise }
 }

@@ -115,7 +115,8 @@ impl Sampler {
         read_models_logits(row, known, maxima)?;
         let num_nans = maxima.num_nans;
         let requested = RequestedLogprobs::of_output(state.params());
-        let reads_all = requested.is_some() || logits_processor::is_needed(state);
+        let has_processors = logits_processor::is_needed(state);
+        let reads_all = requested.is_some() || has_processors;
         let apart = match mask {
             Some(mask) => constrain(row, mask, reads_all, state, maxima, saved)?,
             None => Apart::Nothing,
@@ -124,7 +125,7 @@ impl Sampler {
         let wants_raw = requested.is_some() && !is_processed(self.logprobs_mode);
         let mut masking = Masking::Applied;
         let mut raw_row = None;
-        if logits_processor::is_needed(state) {
+        if has_processors {
             if wants_raw {
                 raw.clear();
                 raw.extend_from_slice(row);

@@ -76,6 +76,7 @@ fn sum_of_block(index: usize, terms: Terms<'_>) -> f64 {
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::noise::BLOCK;
     use super::*;
 
     proptest! {
@@ -88,7 +89,7 @@ mod tests {
             floor in prop_oneof![Just(f32::MIN), -30.0..30.0f32],
         ) {
             let maximum = |values: &[f32]| values.iter().copied().fold(f32::MIN, f32::max);
-            let block_maxima: Vec<f32> = row.chunks(super::super::noise::BLOCK).map(maximum).collect();
+            let block_maxima: Vec<f32> = row.chunks(BLOCK).map(maximum).collect();
             let terms = Terms {
                 row: row.as_slice().into(),
                 block_maxima: &block_maxima,

@@ -79,8 +79,8 @@ impl Filters {
 /// - `top_p` keeps the smallest set whose probability, renormalised over what is left, reaches
 ///   `top_p`; the token that crosses it is kept.
 ///
-/// `maxima` must have read `row` and found a finite logit; none is a bound alone. Cost: next to nothing for `min_p`;
-/// about `k` blocks for `top_k`; for `top_p` without `top_k` one pass of `exp`, and a selection
+/// `maxima` must have read `row` and found a finite logit; none is a bound alone. Cost: next to nothing
+/// for `min_p`; about `k` blocks for `top_k`; for `top_p` without `top_k` one pass of `exp`, and a selection
 /// among the tokens with at least `(1 - top_p) / row.len()` of the probability.
 pub(super) fn cutoff(
     row: MaskedRow<'_>,

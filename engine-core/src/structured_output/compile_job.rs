@@ -301,19 +301,17 @@ impl<'a> Compiler<'a> {
         mut attempt: impl FnMut(&mut StructuredOutputRequest) -> Result<T, MatcherError>,
     ) -> Result<T, JobError> {
         let is_apart = self.turn.duty == Duty::Apart;
-        let mut num_tries = 0;
+        let mut num_exhausted = 0;
         loop {
             if is_apart {
                 request.move_apart(cancel)?;
             }
-            num_tries += 1;
             match self.try_once(request, &mut attempt) {
                 Err(MatcherError::StepsExhausted { max })
-                    if max != MAX_ANSWER_STEPS && num_tries < MAX_TRIES =>
+                    if max != MAX_ANSWER_STEPS && num_exhausted + 1 < MAX_TRIES =>
                 {
-                    if cancel.is_cancelled() {
-                        return Err(CompileGrammarError::Compile(CompileError::Cancelled).into());
-                    }
+                    num_exhausted += 1;
+                    check_cancelled(cancel)?;
                 }
                 Err(MatcherError::AllowanceSpent) if self.steps_left.is_some() => {
                     if request.is_apart() && !is_apart {
@@ -322,10 +320,7 @@ impl<'a> Compiler<'a> {
                     if self.steps_left == Some(0) {
                         return Err(JobError::TurnOver);
                     }
-                    if cancel.is_cancelled() {
-                        return Err(CompileGrammarError::Compile(CompileError::Cancelled).into());
-                    }
-                    num_tries -= 1;
+                    check_cancelled(cancel)?;
                     request.let_others_pass();
                 }
                 Err(MatcherError::StatesExhausted { .. }) => self.renew(request, cancel)?,
@@ -399,5 +394,14 @@ impl<'a> Compiler<'a> {
             (Duty::Answer | Duty::Begin, false) => Err(JobError::Elsewhere(Duty::Compile)),
             (Duty::Compile, false) | (Duty::Apart, _) => Ok(request.renew(cancel)?),
         }
+    }
+}
+
+/// # Errors
+/// Whoever waits for the job has gone.
+fn check_cancelled(cancel: &CancelFlag) -> Result<(), JobError> {
+    match cancel.is_cancelled() {
+        true => Err(CompileGrammarError::Compile(CompileError::Cancelled).into()),
+        false => Ok(()),
     }
 }

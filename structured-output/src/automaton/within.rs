@@ -43,6 +43,19 @@ struct Weighed {
     steps_for_texts: u64,
 }
 
+impl Weighed {
+    /// Nothing yet, of tokens with so many words of bits.
+    fn new(num_words: usize, steps_for_texts: u64) -> Self {
+        Self {
+            words: vec![0; num_words],
+            is_whole: true,
+            needs: HashMap::new(),
+            known: HashMap::new(),
+            steps_for_texts,
+        }
+    }
+}
+
 impl TokenAutomaton {
     /// The tokens after which at most `num_tokens - 1` more are enough to complete, stop token
     /// included. Empty where `num_tokens` is below [`TokenAutomaton::tokens_to_end`] of the state.
@@ -68,16 +81,11 @@ impl TokenAutomaton {
             need <= left
         };
         let may_leave_out = may_leave_out && self.writes_any_text;
-        let mut weighed = Weighed {
-            words: vec![0; self.index.text_tokens().len()],
-            is_whole: true,
-            needs: HashMap::new(),
-            known: HashMap::new(),
-            steps_for_texts: match may_leave_out {
-                true => fuel.left() / 4,
-                false => u64::MAX,
-            },
+        let steps_for_texts = match may_leave_out {
+            true => fuel.left() / 4,
+            false => u64::MAX,
         };
+        let mut weighed = Weighed::new(self.index.text_tokens().len(), steps_for_texts);
         if may_leave_out {
             // What is left is enough for the one text that is known.
             let mut most = fuel.part(fuel.left() / 8 * 7);
@@ -115,13 +123,7 @@ impl TokenAutomaton {
         state: GrammarState,
         fuel: &mut Fuel,
     ) -> Result<Arc<Mask>, OutOfFuel> {
-        let mut weighed = Weighed {
-            words: vec![0; self.index.text_tokens().len()],
-            is_whole: true,
-            needs: HashMap::new(),
-            known: HashMap::new(),
-            steps_for_texts: u64::MAX,
-        };
+        let mut weighed = Weighed::new(self.index.text_tokens().len(), u64::MAX);
         self.weigh_tokens(state, &mut weighed, fuel, |_| true)?;
         Ok(self.interned(weighed.words))
     }

@@ -20,7 +20,8 @@ impl Random {
         ((mixed ^ (mixed >> 31)) % end.max(1) as u64) as usize
     }
 
-    fn pick<'a>(&mut self, of: &[&'a str]) -> &'a str {
+    /// One of some texts.
+    pub fn pick<'a>(&mut self, of: &[&'a str]) -> &'a str {
         of.get(self.below(of.len())).copied().unwrap_or_default()
     }
 }
