@@ -97,7 +97,8 @@ impl TokenAutomaton {
         fuel: &mut Fuel,
     ) -> Result<bool, OutOfFuel> {
         self.grammars.memo.steps.take_left_out();
-        let narrowed = self.grammars.parser.narrowed(state, fuel)?;
+        let (parser, machine) = self.parser();
+        let narrowed = parser.narrowed(machine, state, fuel)?;
         self.walk_parser(trie, narrowed, fuel, |tokens| set_bits(words, tokens))?;
         Ok(self.grammars.memo.steps.take_left_out() || narrowed != state)
     }

@@ -133,6 +133,15 @@ fn check(
         }
         automaton.take_item_excess();
     }
+    // Items by themselves up to so many steps, then such a walk of those that are no JSON.
+    for steps in [few, 20_000_000] {
+        let mut fuel = Fuel::new(20_000_000);
+        match automaton.mask_of_items(state, steps, &mut fuel) {
+            Ok(words) => walked.push(words),
+            Err(_) => checked.num_out_of_fuel += 1,
+        }
+        automaton.take_item_excess();
+    }
     checked.num_masks += walked.len();
     for item in automaton.grammars.parser.items(state) {
         let kind = match item.lexeme {

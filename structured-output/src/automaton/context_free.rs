@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
+use super::exit_rests::ExitRests;
 use super::exits::NearExits;
 use super::forgotten::Forgotten;
 use super::language_facts::LanguageFacts;
@@ -48,6 +49,8 @@ pub(super) struct Memo {
     /// Tokens that go on after a language, by its number, with a lexeme, as far as what comes after
     /// that in its rule tells.
     pub(super) near_exits: HashMap<(u32, Lexeme, NodeId), Arc<NearExits>>,
+    /// What tokens go on with where rules may be over within them.
+    pub(super) exit_rests: ExitRests,
     /// Steps that walks made.
     pub(super) steps: Steps,
     /// Those of walks with one way for each lexeme; in the other's place while such a walk is made.
@@ -56,8 +59,9 @@ pub(super) struct Memo {
     pub(super) is_narrow: bool,
     /// Those of walks that forget contexts.
     pub(super) loose: LooseSteps,
-    /// How often in a row, about, items by themselves took too many steps; see `context_free_mask`.
-    pub(super) num_halved: u32,
+    /// How often in a row, about, items by themselves took too many steps, by grammar; see
+    /// `context_free_mask`.
+    pub(super) num_halved: HashMap<u32, u32>,
     /// What walks of languages through the trie of bytes met.
     pub(super) walks: Walks,
     /// What JSON and what follows it allow.
@@ -107,6 +111,7 @@ impl Memo {
         forgotten.add(std::iter::once(self.loose));
         forgotten.add(std::iter::once(self.walks));
         forgotten.add(std::iter::once(self.ways));
+        self.exit_rests.forget(forgotten);
         self.languages.forget(forgotten);
         self.store.forget(forgotten);
     }
@@ -116,11 +121,13 @@ impl Memo {
         self.store.memory_bytes()
             + self.by_context.memory_bytes()
             + self.near_exits.capacity() * (size_of::<(u32, Lexeme, NodeId, usize)>() + 1)
+            + self.exit_rests.memory_bytes()
             + self.steps.memory_bytes()
             + self.narrow_steps.memory_bytes()
             + self.loose.memory_bytes()
             + self.walks.memory_bytes()
             + self.bytes
+            + self.num_halved.capacity() * (size_of::<(u32, u32)>() + 1)
             + self.ways.memory_bytes()
             + self.languages.memory_bytes()
             + self.by_state.capacity() * (size_of::<(StateId, usize)>() + 1)

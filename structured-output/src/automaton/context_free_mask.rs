@@ -17,10 +17,16 @@ use crate::pushdown::{self, EMPTY_STACK, NO_KEY};
 const FEW_OUTSIDE: usize = 16 << 10;
 
 /// Fewer steps than these are always taken with items by themselves.
-const MIN_STEPS_BY_ITEM: u64 = 64 << 10;
+const MIN_STEPS_BY_ITEM: u64 = 8 << 10;
 
 /// So often the number of steps after which that ends is halved.
-const MAX_HALVED: u32 = 2;
+const MAX_HALVED: u32 = 5;
+
+/// Whether an item is within JSON.
+fn is_json(item: &Item) -> bool {
+    let text = item.lexeme.text();
+    text.is_some_and(|text| text.stack != EMPTY_STACK)
+}
 
 impl TokenAutomaton {
     /// The tokens that may come next, the vocabulary's stop tokens included where the text may end.
@@ -33,41 +39,8 @@ impl TokenAutomaton {
             return Ok(Arc::clone(known));
         }
         let mask = if !self.parser_needs_search() {
-            let items = self.grammars.parser.items(state).to_vec();
-            let mut union = TokenUnion::new(self.index.text_tokens().len());
-            for item in &items {
-                self.learn_runs(item, fuel)?;
-            }
-            // JSON is never walked token by token for want of steps: that would take more.
-            let is_json = |item: &Item| {
-                let text = item.lexeme.text();
-                text.is_some_and(|text| text.stack != EMPTY_STACK)
-            };
-            let steps = match items.iter().any(is_json) {
-                true => fuel.left(),
-                false => fuel.left().min(self.steps_by_item()),
-            };
-            let mut own = Fuel::new(steps);
-            let mut found = Ok(());
-            for item in items {
-                found = self.add_item(item, &mut union, &mut own);
-                if found.is_err() {
-                    break;
-                }
-            }
-            fuel.burn(steps - own.left())?;
-            let num_halved = &mut self.grammars.memo.num_halved;
-            match found {
-                Ok(()) if steps - own.left() < MIN_STEPS_BY_ITEM => {}
-                Ok(()) => *num_halved = num_halved.saturating_sub(1),
-                Err(OutOfFuel) => *num_halved = (*num_halved + 1).min(MAX_HALVED),
-            }
-            if found.is_err() {
-                // If there are too many items, then for the walk, too.
-                self.take_item_excess();
-                self.walk_state(state, union.words(), fuel)?;
-            }
-            self.interned(union.into_words())
+            let words = self.mask_of_items(state, self.steps_by_item(state), fuel)?;
+            self.interned(words)
         } else {
             self.completable_tokens(GrammarState::Parser(state), fuel)?
         };
@@ -76,14 +49,68 @@ impl TokenAutomaton {
         Ok(mask)
     }
 
+    /// What a state's items allow, as bits: each by itself, or where those that are no JSON take more steps than
+    /// they may, these by a walk of all tokens.
+    pub(super) fn mask_of_items(
+        &mut self,
+        state: StateId,
+        steps_by_item: u64,
+        fuel: &mut Fuel,
+    ) -> Result<Vec<u32>, OutOfFuel> {
+        let items = self.grammars.parser.items(state).to_vec();
+        let mut union = TokenUnion::new(self.index.text_tokens().len());
+        for item in &items {
+            self.learn_runs(item, fuel)?;
+        }
+        // JSON is never walked token by token for want of steps: that would take more.
+        let (json, texts): (Vec<Item>, Vec<Item>) = items.into_iter().partition(is_json);
+        let has_json = !json.is_empty();
+        for item in json {
+            self.add_item(item, &mut union, fuel)?;
+        }
+        let of_json = (has_json && !texts.is_empty()).then(|| union.words().to_vec());
+        let steps = fuel.left().min(steps_by_item);
+        let mut own = Fuel::new(steps);
+        let mut found = Ok(());
+        for &item in &texts {
+            found = self.add_item(item, &mut union, &mut own);
+            if found.is_err() {
+                break;
+            }
+        }
+        fuel.burn(steps - own.left())?;
+        let grammar = self.grammars.parser.grammar_of(state);
+        let num_halved = self.grammars.memo.num_halved.entry(grammar).or_default();
+        match found {
+            Ok(()) if steps - own.left() < MIN_STEPS_BY_ITEM => {}
+            Ok(()) => *num_halved = num_halved.saturating_sub(1),
+            Err(OutOfFuel) => *num_halved = (*num_halved + 1).min(MAX_HALVED),
+        }
+        if found.is_err() {
+            // If there are too many items, then for the walk, too.
+            self.take_item_excess();
+            let texts = match has_json {
+                true => self.grammars.parser.state_of(texts, fuel)?,
+                false => Some(state),
+            };
+            self.walk_state(texts.unwrap_or(state), union.words(), fuel)?;
+            for (word, of_json) in union.words().iter_mut().zip(of_json.iter().flatten()) {
+                *word |= of_json;
+            }
+        }
+        Ok(union.into_words())
+    }
+
     /// After so many steps with items by themselves all tokens are walked at once. Where a byte takes the
     /// parser about a step, that takes one for each node of their trie, so both together take at most twice
     /// what is needed; in a grammar that is ambiguous at each byte it may take far more than either bound.
-    /// Where that was needed before it is tried sooner.
-    fn steps_by_item(&self) -> u64 {
+    /// Where the same grammar needed that before it is tried sooner.
+    fn steps_by_item(&self, state: StateId) -> u64 {
+        let grammar = self.grammars.parser.grammar_of(state);
+        let num_halved = self.grammars.memo.num_halved.get(&grammar).copied();
         // Some two nodes for each token.
         let num_nodes = 2 * self.index.num_text_tokens() as u64;
-        (num_nodes >> self.grammars.memo.num_halved).max(MIN_STEPS_BY_ITEM)
+        (num_nodes >> num_halved.unwrap_or(0)).max(MIN_STEPS_BY_ITEM)
     }
 
     /// Finds what a state allows by a walk of all tokens, where they go on in too many ways for a look

@@ -9,21 +9,25 @@
 //! way would have rests of its own. Then the rests are walked once with all that follows the rule, and
 //! what is found is known for these contexts only.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use hashbrown::HashSet;
+use hashbrown::HashMap;
 
 use super::TokenAutomaton;
+use super::exit_rests::TokenRanges;
 use super::parser_steps::{ALIVE, DEAD_END, MANY_TOKENS};
 use crate::earley::{
-    Item, LanguageMask, Leave, Lexeme, NUM_KNOWN, Places, Rests, Return, StateId, TokenUnion,
-    Tokens, UNKNOWN_REST, Walked,
+    Item, LanguageMask, Leave, Lexeme, NUM_KNOWN, Rests, Return, StateId, TokenUnion, UNKNOWN_REST,
 };
 use crate::index::{ROOT, TokenizerIndex, Trie};
 use crate::lexical::{Fuel, OutOfFuel};
 
 /// After so many ways to go on with rests they are walked with all that follows.
 const MAX_WAYS: usize = 64;
+
+/// With fewer places where tokens are cut it is not worth while to look which were told by others.
+const MANY_LEAVES: usize = 64;
 
 /// Tokens that go on after a language with a lexeme and what its rule has after it.
 pub(super) struct NearExits {
@@ -36,7 +40,13 @@ pub(super) struct NearExits {
 /// What a walk found.
 #[derive(Default)]
 struct Found {
+    /// Tokens that end within the rule, in any order.
     ids: Vec<u32>,
+    /// Those of them that were told by the trie of all tokens: however else they may be cut, that tells no
+    /// more.
+    told: TokenRanges,
+    /// Whether these are kept: where tokens are cut at many places.
+    keeps_told: bool,
     /// What the rule doesn't tell: places in the trie of bytes,
     leaves: Vec<Leave>,
     /// or tokens of another trie, and how many bytes of each are left.
@@ -57,6 +67,26 @@ enum Source<'a> {
 }
 
 impl Found {
+    /// Nothing yet.
+    fn new(may_leave: bool) -> Self {
+        Self {
+            may_leave,
+            ..Self::default()
+        }
+    }
+
+    /// Adds tokens of a trie, those of all tokens once.
+    fn add(&mut self, source: Source<'_>, tokens: Range<u32>) {
+        let (Source::Bytes(trie) | Source::Rests(trie)) = source;
+        let is_known = match source {
+            Source::Bytes(_) if self.keeps_told => self.told.insert(&tokens, trie.tokens().len()),
+            Source::Bytes(_) | Source::Rests(_) => false,
+        };
+        if !is_known {
+            self.ids.extend_from_slice(trie.ids(tokens));
+        }
+    }
+
     /// Leaves tokens at and below a node to what follows the rule.
     fn leave(
         &mut self,
@@ -112,13 +142,15 @@ impl TokenAutomaton {
     ) -> Result<(), OutOfFuel> {
         let whole = item;
         let mut pending = vec![(Arc::clone(alone), item)];
-        let mut seen: HashSet<(u32, Item)> = HashSet::new();
+        // The rests that came to each item.
+        let mut seen: HashMap<Item, Vec<Arc<LanguageMask>>> = HashMap::new();
+        seen.insert(item, vec![Arc::clone(alone)]);
         let mut num_ways = 0;
         while let Some((rests, item)) = pending.pop() {
             num_ways += 1;
             if num_ways > MAX_WAYS {
                 let start = self.grammars.parser.single(whole, fuel)?;
-                let mut found = Found::default();
+                let mut found = Found::new(false);
                 self.walk_rests_of(alone, start, &mut found, fuel)?;
                 union.add_ids(&found.ids);
                 return Ok(());
@@ -131,9 +163,16 @@ impl TokenAutomaton {
                 let Some(far) = &near.far else { continue };
                 for follower in self.grammars.parser.first_items(place.context, fuel)? {
                     let follower = follower.uncounted();
-                    if self.may_exit(far, follower, fuel)? && seen.insert((far.number, follower)) {
-                        pending.push((Arc::clone(far), follower));
+                    if !self.may_exit(far, follower, fuel)? {
+                        continue;
                     }
+                    let seen = seen.entry(follower).or_default();
+                    if seen.iter().any(|seen| seen.number == far.number) {
+                        continue;
+                    }
+                    let new = self.rests_less(far, seen, fuel)?;
+                    seen.push(Arc::clone(far));
+                    pending.extend(new.map(|new| (new, follower)));
                 }
             }
         }
@@ -156,44 +195,42 @@ impl TokenAutomaton {
         let paused = self.grammars.parser.pause_recording();
         let found = self.find_near_exits(alone, lexeme, place, fuel);
         self.grammars.parser.resume_recording(paused);
-        let near = Arc::new(self.near_exits_of(found?));
+        let near = Arc::new(self.near_exits_of(alone, found?, fuel)?);
         let memo = &mut self.grammars.memo;
         memo.bytes += size_of::<NearExits>() + size_of_val(&*near.ids);
-        memo.bytes += near.far.as_ref().map_or(0, |far| far.memory_bytes());
         memo.near_exits.insert(key, Arc::clone(&near));
         Ok(near)
     }
 
-    fn near_exits_of(&mut self, found: Found) -> NearExits {
+    fn near_exits_of(
+        &mut self,
+        alone: &LanguageMask,
+        found: Found,
+        fuel: &mut Fuel,
+    ) -> Result<NearExits, OutOfFuel> {
+        let Found {
+            ids,
+            told,
+            mut leaves,
+            rests,
+            ..
+        } = found;
+        // What is told needs no more.
         let index = Arc::clone(&self.index);
-        let rests = found.rests.iter().map(|&(id, num_bytes)| {
-            let bytes = index.info().token_bytes(id);
-            (id, &bytes[bytes.len() - num_bytes as usize..])
-        });
-        let rests = match found.leaves.is_empty() {
-            true if found.rests.is_empty() => None,
-            true => Some(Rests::Trie(Trie::of_bytes(rests))),
-            false => {
-                let walked = Walked {
-                    leaves: found.leaves,
-                    ..Walked::default()
-                };
-                let places = Places::new(walked, |node| index.text_below(node));
-                Some(Rests::Places(places))
-            }
+        let trie = index.byte_trie();
+        fuel.burn(leaves.len() as u64 / 4)?;
+        leaves.retain(|leave| !told.has_all(&leave.tokens(trie)));
+        let far = match leaves.is_empty() {
+            true if rests.is_empty() => None,
+            true => Some(self.rests_of_tokens(rests, fuel)?),
+            // Those that are cut in many ways come more than once, others are seldom worth the sorting.
+            false if leaves.len() * 2 < alone.num_places() => Some(self.some_rests_at(leaves)),
+            false => Some(self.rests_at(leaves, fuel)?),
         };
-        let far = rests.map(|rests| {
-            Arc::new(LanguageMask {
-                tagged: Box::default(),
-                number: self.grammars.memo.languages.next_number(),
-                inside: Tokens::default(),
-                rests,
-            })
-        });
-        NearExits {
-            ids: found.ids.into(),
+        Ok(NearExits {
+            ids: ids.into(),
             far,
-        }
+        })
     }
 
     fn find_near_exits(
@@ -205,10 +242,7 @@ impl TokenAutomaton {
     ) -> Result<Found, OutOfFuel> {
         let item = self.grammars.parser.item_within(lexeme, place);
         let start = self.grammars.parser.single(item, fuel)?;
-        let mut found = Found {
-            may_leave: true,
-            ..Found::default()
-        };
+        let mut found = Found::new(true);
         self.walk_rests_of(alone, start, &mut found, fuel)?;
         Ok(found)
     }
@@ -230,6 +264,7 @@ impl TokenAutomaton {
             Rests::Places(places) => places,
         };
         let index = Arc::clone(&self.index);
+        found.keeps_told = places.leaves.len() >= MANY_LEAVES;
         let mut begin = 0;
         for &(byte, end) in &places.first_bytes {
             let leaves = &places.leaves[begin as usize..end as usize];
@@ -256,6 +291,9 @@ impl TokenAutomaton {
         fuel: &mut Fuel,
     ) -> Result<(), OutOfFuel> {
         let trie = index.byte_trie();
+        if found.told.has_all(&leave.tokens(trie)) {
+            return Ok(());
+        }
         let num_bytes = leave.num_bytes();
         let known = &leave.rest[..num_bytes.min(NUM_KNOWN)];
         let more = leave.later_bytes(|node| index.text_below(node));
@@ -287,7 +325,7 @@ impl TokenAutomaton {
             }
         }
         let own = last.unwrap_or_else(|| trie.own(leave.node));
-        found.ids.extend_from_slice(trie.ids(own));
+        found.add(Source::Bytes(trie), own);
         match state {
             ALIVE => Ok(()),
             state => {
@@ -320,7 +358,7 @@ impl TokenAutomaton {
             }
             if self.all_go_on(state, trie.labels_below(node)) {
                 let after = trie.own(node).end..trie.below(node).end;
-                found.ids.extend_from_slice(trie.ids(after));
+                found.add(source, after);
                 continue;
             }
             let bytes = self.grammars.memo.steps.bytes(state);
@@ -331,7 +369,7 @@ impl TokenAutomaton {
             for child in few.into_iter().flatten().chain(all.into_iter().flatten()) {
                 fuel.burn(1)?;
                 if self.all_go_on(state, trie.labels_from(child)) {
-                    found.ids.extend_from_slice(trie.ids(trie.below(child)));
+                    found.add(source, trie.below(child));
                     continue;
                 }
                 let byte = trie.label(child);
@@ -345,7 +383,7 @@ impl TokenAutomaton {
                     found.leave(source, child, depth + 1, fuel)?;
                     continue;
                 }
-                found.ids.extend_from_slice(trie.ids(trie.own(child)));
+                found.add(source, trie.own(child));
                 if !is_last {
                     pending.push((child, depth + 1, next));
                 }

@@ -15,6 +15,7 @@ mod context_free_mask;
 mod counted;
 mod counted_walk;
 mod difference;
+mod exit_rests;
 mod exits;
 mod forgotten;
 mod gather;

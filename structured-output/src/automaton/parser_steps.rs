@@ -356,7 +356,8 @@ impl TokenAutomaton {
         let reads = self.grammars.parser.stop_recording(interrupted);
         let next = match next? {
             Some(next) if self.grammars.memo.is_narrow => {
-                let narrowed = self.grammars.parser.narrowed(next, fuel)?;
+                let (parser, machine) = self.parser();
+                let narrowed = parser.narrowed(machine, next, fuel)?;
                 let number = self.number(narrowed, fuel)?;
                 let met = &mut self.grammars.memo.steps.states[number as usize];
                 // Once for all: others may come to the same state and leave nothing out.

@@ -37,6 +37,14 @@ impl Anywhere {
 }
 
 impl Parser {
+    /// A number of the grammar that a state belongs to.
+    pub(crate) fn grammar_of(&self, state: StateId) -> u32 {
+        let items = self.items(state).iter();
+        let mut places = items.flat_map(|item| self.contexts.returns(item.context));
+        let place = places.find(|place| **place != Return::END);
+        place.map_or(u32::MAX, |place| self.program.grammar_of(place.node).start)
+    }
+
     /// A state's lexemes with the places that follow them.
     pub(crate) fn followers(&self, state: StateId) -> Vec<Follower> {
         let mut followers = Vec::new();

@@ -44,6 +44,16 @@ impl LanguageMask {
     }
 }
 
+impl LanguageMask {
+    /// How many places in the trie of bytes there are at which few tokens leave.
+    pub(crate) fn num_places(&self) -> usize {
+        match &self.rests {
+            Rests::Trie(_) => 0,
+            Rests::Places(places) => places.leaves.len(),
+        }
+    }
+}
+
 impl Rests {
     /// Whether a rest may begin with a byte of a set, large ends apart.
     pub(crate) fn may_begin_with(&self, bytes: &ByteSet) -> bool {
@@ -123,6 +133,11 @@ impl Leave {
     pub(crate) fn last_tokens(&self) -> Option<Range<u32>> {
         let (start, end) = self.last;
         (start < end).then_some(start..end)
+    }
+
+    /// Its tokens, of the trie of bytes.
+    pub(crate) fn tokens(&self, trie: &Trie) -> Range<u32> {
+        self.last_tokens().unwrap_or_else(|| trie.below(self.node))
     }
 
     /// How many bytes the rest has up to the node's own, at least 1.

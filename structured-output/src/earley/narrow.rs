@@ -9,6 +9,7 @@ use hashbrown::HashMap;
 use super::context::{AT_END, ContextId, Return};
 use super::parser::{Item, Parser, StateId};
 use crate::lexical::{Fuel, OutOfFuel};
+use crate::pushdown::Machine;
 
 /// Contexts with the one stack of theirs that is the shortest to complete.
 #[derive(Default)]
@@ -27,6 +28,7 @@ impl Parser {
     /// A state with one stack for each of its lexemes.
     pub(crate) fn narrowed(
         &mut self,
+        machine: &mut Machine,
         state: StateId,
         fuel: &mut Fuel,
     ) -> Result<StateId, OutOfFuel> {
@@ -36,6 +38,8 @@ impl Parser {
             let context = self.one_stack(item.context, fuel)?;
             items.push(Item { context, ..item });
         }
+        // Counts that are read for one stack now are mostly one of them, which holds all.
+        self.join_counted(machine, &mut items);
         self.state_of(items, fuel)?.ok_or(OutOfFuel)
     }
 

@@ -227,7 +227,7 @@ impl Parser {
     }
 
     /// The state of some items, if there are any.
-    pub(super) fn state_of(
+    pub(crate) fn state_of(
         &mut self,
         items: Vec<Item>,
         fuel: &mut Fuel,
