@@ -186,9 +186,9 @@ pub struct Limits {
     pub max_enum_entries: usize,
     /// Steps of one call on a matcher: nodes of the vocabulary's trie that are visited, plus
     /// derivatives that are computed, plus an eighth of the operands of formulas. Default 2,000,000, some
-    /// tenths of a second. The same work is done once; a state that was asked for before costs none. Of a
-    /// JSON Schema with many alternatives the first mask, and whether there is a value at each place, are
-    /// found out by its compilation, which fails where that takes more.
+    /// tenths of a second. The same work is done once; a state that was asked for before costs none. The
+    /// first mask is made when a grammar is compiled, which fails where that takes more; of a JSON Schema only
+    /// where it has many alternatives, and then it is found out too whether there is a value at each place.
     pub max_mask_steps: u64,
 }
 

@@ -405,10 +405,43 @@ fn budgets_and_limits_are_named() {
         },
         budget,
     );
-    let m = GrammarMatcher::new(&compiler.compile_regex("[a-z ]+[0-9]").unwrap());
+    // The first mask is looked at, and where that is too dear.
+    let refused = |found: Result<CompiledGrammar, CompileError>| match found.unwrap_err() {
+        CompileError::LimitExceeded {
+            limit: "max_mask_steps",
+            max: 50,
+            place: Some(place),
+        } => place,
+        error => panic!("{error}"),
+    };
+    let place = refused(compiler.compile_regex("[a-z ]+[0-9]"));
+    assert_eq!(place, "its beginning");
+    let place = refused(compiler.compile_lark("start: /[a-z ]+/ /[0-9]/"));
+    assert_eq!(place, "line 1, column 1 (rule `start`)");
+    let ebnf = "item ::= [a-z ]+\nroot ::= item [0-9]";
+    let place = refused(compiler.compile_ebnf(ebnf, "root"));
+    assert_eq!(place, "line 2, column 1 (rule `root`)");
+    // Later ones aren't.
+    let mut m = GrammarMatcher::new(&compiler.compile_regex("a[a-z ]+[0-9]").unwrap());
+    assert!(m.accept_token(u32::from(b'a')).unwrap());
     let error = m.next_token_mask().unwrap_err();
     assert_eq!(error, MatcherError::StepsExhausted { max: 50 });
-    assert!(m.num_accepted_tokens() == 0 && !m.is_completed());
+    assert!(m.num_accepted_tokens() == 1 && !m.is_completed());
+}
+
+/// The mask that is looked at when a grammar is compiled is not made once more.
+#[test]
+fn first_masks_are_made_once() {
+    let compiler = compiler();
+    for grammar in [
+        compiler.compile_regex("[a-z ]+[0-9]"),
+        compiler.compile_lark("start: (/[a-z ]+/ | start \"+\" start)"),
+        compiler.compile_choice(&["some".to_owned(), "words".to_owned()]),
+    ] {
+        let mut m = GrammarMatcher::new(&grammar.unwrap());
+        m.set_allowance(Some(1));
+        assert!(m.next_token_mask().unwrap().num_allowed() > 0);
+    }
 }
 
 #[test]

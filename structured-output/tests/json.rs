@@ -231,6 +231,52 @@ fn whitespace_modes() {
     }
 }
 
+/// Halves of surrogate pairs may stand in classes, and no text has them.
+#[test]
+fn halves_of_surrogate_pairs_in_classes() {
+    let accepts = |pattern: &str, text: &str| {
+        let source = format!(
+            "{{\"pattern\": {}}}",
+            serde_json::to_string(pattern).unwrap()
+        );
+        let grammar = schema(&source, Whitespace::Compact).unwrap();
+        accepts(&grammar, &serde_json::to_string(text).unwrap())
+    };
+    for (pattern, text, expected) in [
+        (r"^[^\ud800-\udfff]*$", "aé日\u{1f600}", true),
+        (r"^[\ud800-\udfffa]*$", "aa", true),
+        (r"^[\ud800-\udfffa]*$", "ab", false),
+        (r"^[\u0000-\ud9ff]$", "\u{d7ff}", true),
+        (r"^[\u0000-\ud9ff]$", "\u{e000}", false),
+        (r"^[\udc00-\uffff]$", "\u{e000}", true),
+        (r"^[\udc00-\uffff]$", "\u{d7ff}", false),
+        (r"^[a-\udfff-]$", "-", true),
+        (r"^[\ud83d\ude00-\ud83d\ude02]$", "\u{1f601}", true),
+        (r"^[\ud83d\ude00]$", "\u{1f601}", false),
+        (r"^([\uD800-\uDBFF][\uDC00-\uDFFF]|x)$", "x", true),
+        // Code points are the unit.
+        (r"^([\uD800-\uDBFF][\uDC00-\uDFFF]|x)$", "\u{1f600}", false),
+    ] {
+        assert_eq!(accepts(pattern, text), expected, "{pattern} and {text}");
+    }
+    for (pattern, message) in [
+        (
+            r"[\udfff-\ud800]",
+            r"the range `\udfff-\ud800` runs backwards",
+        ),
+        (r"\ud800", "surrogates in pairs"),
+    ] {
+        let source = format!(
+            "{{\"pattern\": {}}}",
+            serde_json::to_string(pattern).unwrap()
+        );
+        let error = schema(&source, Whitespace::Compact)
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains(message), "{error}");
+    }
+}
+
 #[test]
 fn refusals_point_at_what_they_refuse() {
     let cases = [

@@ -311,3 +311,39 @@ fn branches_by_patterns_of_one_text() {
     let (few, many) = (steps(10), steps(40));
     assert!(many < 24 * few, "{few} and {many} steps");
 }
+
+/// Enumerations of about 200 KB, of strings and numbers that have their beginning in common or nothing.
+#[test]
+fn long_enumerations_are_served() {
+    let at_random = |n: usize| (n as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20;
+    let words = |n: usize| format!("\"{:x}\"", at_random(n));
+    let urls = |n: usize| {
+        format!(
+            "\"https://example.com/products/{:x}/{n}\"",
+            at_random(n) % 0xFFFF_FFFF
+        )
+    };
+    let names = |n: usize| format!("\"city-{n:05}, {:x}\"", at_random(n));
+    let integers = |n: usize| (at_random(n) % 10_000_000_000).to_string();
+    let prices = |n: usize| format!("{}.{:02}", at_random(n) % 1_000_000, n % 99 + 1);
+    let all: [(usize, &dyn Fn(usize) -> String); 5] = [
+        (20_000, &words),
+        (5_000, &urls),
+        (10_000, &names),
+        (20_000, &integers),
+        (20_000, &prices),
+    ];
+    for (count, value) in all {
+        let values: Vec<String> = (0..count).map(value).collect();
+        let source = format!("{{\"enum\": [{}]}}", values.join(","));
+        let grammar = schema(&source).unwrap();
+        for (at, text) in values.iter().enumerate().step_by(count / 10) {
+            assert!(accepts(&grammar, text, 200_000), "{text}");
+            let other = match text.strip_suffix('"') {
+                Some(text) => format!("{text}!\""),
+                None => format!("{}1", value(count + at)),
+            };
+            assert!(!accepts(&grammar, &other, 200_000), "{other}");
+        }
+    }
+}

@@ -117,7 +117,11 @@ impl Job<'_> {
         let start = grammar.rules.get(root);
         let (offset, name) = start.map_or((0, "".into()), |rule| (rule.offset, rule.name.clone()));
         let state = self.compiled_from_rule(grammar, root, limits, locate);
-        let checked = state.and_then(|state| self.check_grammar(state).map(|()| state));
+        let checked = state.and_then(|state| {
+            self.check_grammar(state)?;
+            self.check_first_mask(state, limits)?;
+            Ok(state)
+        });
         checked.map_err(|error| at_place(error, locate(root, offset, String::new()), Some(&name)))
     }
 

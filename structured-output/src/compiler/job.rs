@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::opening::at;
 use crate::automaton::{GrammarState, State, TokenAutomaton};
 use crate::engine::Engine;
 use crate::error::CompileError;
@@ -147,7 +148,11 @@ impl Job<'_> {
             StructuralTag(tag) => return self.structural_tag(tag, limits),
         };
         let Some((start, mut schema)) = compiled else {
-            return self.check_grammar(root).map(|()| root);
+            self.check_grammar(root)?;
+            return match self.check_first_mask(root, limits) {
+                Ok(()) => Ok(root),
+                Err(error) => Err(at(error, Some("its beginning".to_owned()))),
+            };
         };
         match self.with_parts_known(&mut schema, |job| job.check_completable(start)) {
             Err(CompileError::Unsatisfiable) => Err(self.no_value(schema.compiler)),

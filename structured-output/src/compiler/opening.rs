@@ -1,4 +1,4 @@
-//! Whether a schema can be served: what a matcher's first calls take, at the start and at each value, and
+//! Whether a grammar can be served: what a matcher's first call takes; of a schema also at each value, and
 //! which schema is at fault where that is too much.
 //!
 //! None of this is the compilation's own work, and nothing of it is taken from its budget: it has as many
@@ -12,6 +12,7 @@ use crate::automaton::{GrammarState, State};
 use crate::engine::{Allowance, Engine};
 use crate::error::{CompileError, MatcherError};
 use crate::json::{Part, SchemaCompiler, Style};
+use crate::options::Limits;
 
 /// Times that a call is tried in memory that others share, as far as it may go there at a time: what it
 /// computed is known the next time.
@@ -47,7 +48,7 @@ impl Job<'_> {
         // That it can be completed is known, and no other part could be at fault.
         if schema.compiler.is_of_scalars() {
             let open = |engine: &Engine, allowance: &Allowance| engine.open_scalar(root, allowance);
-            return match self.look(schema, open)? {
+            return match self.look(schema.max_mask_steps, open)? {
                 Found::Exceeds(error) => Err(too_dear(schema, None, error)),
                 _ => Ok(()),
             };
@@ -64,18 +65,31 @@ impl Job<'_> {
         };
         // Whatever was spent on its values: what a matcher does first is always looked at.
         self.grant_look(schema.max_mask_steps);
-        if let Found::Exceeds(first) = self.look(schema, open)? {
+        if let Found::Exceeds(first) = self.look(schema.max_mask_steps, open)? {
             if let Some(whole) = &whole {
                 self.check_parts(schema, whole)?;
             }
             // With all that is in it known.
             self.grant_look(schema.max_mask_steps);
-            let again = self.look(schema, open)?;
+            let again = self.look(schema.max_mask_steps, open)?;
             if let Some(error) = self.still_exceeds(first, again) {
                 return Err(too_dear(schema, whole.as_ref(), error));
             }
         }
         Ok(())
+    }
+
+    /// Refuses a grammar whose first mask can't be made. The mask is kept for the first matcher.
+    pub(super) fn check_first_mask(
+        &mut self,
+        root: GrammarState,
+        limits: &Limits,
+    ) -> Result<(), CompileError> {
+        let mask = |engine: &Engine, allowance: &Allowance| engine.mask(root, allowance).map(drop);
+        match self.look(limits.max_mask_steps, mask)? {
+            Found::Exceeds(error) => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// Refuses a schema with a value that can't be served.
@@ -199,7 +213,7 @@ impl Job<'_> {
     fn look_at(&mut self, schema: &Compiled, part: &Part) -> Result<Found<bool>, CompileError> {
         let (node, style) = (part.node, schema.style.embedded());
         let has_keys = schema.compiler.may_keys_be_dear(part);
-        self.look(schema, |engine, allowance| {
+        self.look(schema.max_mask_steps, |engine, allowance| {
             engine.open_value(node, style, has_keys, allowance)
         })
     }
@@ -207,15 +221,15 @@ impl Job<'_> {
     /// Makes a matcher's call.
     fn look<T>(
         &mut self,
-        schema: &Compiled,
+        max_mask_steps: u64,
         call: impl Fn(&Engine, &Allowance) -> Result<T, MatcherError>,
     ) -> Result<Found<T>, CompileError> {
         for _ in 0..MAX_ATTEMPTS {
             self.check_cancelled()?;
-            let Some(granted) = self.steps_to_look(schema.max_mask_steps)? else {
+            let Some(granted) = self.steps_to_look(max_mask_steps)? else {
                 return Ok(Found::Unknown);
             };
-            let allowance = Allowance::patient(granted).with_max_call_steps(schema.max_mask_steps);
+            let allowance = Allowance::patient(granted).with_max_call_steps(max_mask_steps);
             let found = call(self.engine, &allowance);
             self.note_look(granted - allowance.left().unwrap_or(0));
             if let (Err(_), Some(bound)) = (&found, allowance.beyond()) {
@@ -243,7 +257,7 @@ impl Job<'_> {
 const WHOLE: &str = "`#`";
 
 /// An error of a limit at a place, if it names none.
-fn at(error: CompileError, place: Option<String>) -> CompileError {
+pub(super) fn at(error: CompileError, place: Option<String>) -> CompileError {
     match error {
         CompileError::LimitExceeded {
             limit,

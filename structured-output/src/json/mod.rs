@@ -12,6 +12,7 @@
 //! | `schema` | from JSON Schema to nodes |
 //! | `shape` | a node by kind: scalars as languages, arrays and objects as formulas |
 //! | `formula`, `facts` | boolean formulas over assertions about arrays or objects |
+//! | `enumeration` | long enumerations, as trees of what their values begin with |
 //! | `relation`, `overlap` | what one node says of another, as far as that is plain, or found in a few steps |
 //! | `units` | keys that must come, or must not, and what hangs on them |
 //! | `derive` | what a formula becomes by an item or a member |
@@ -46,6 +47,7 @@ mod conditions;
 mod decimal;
 mod derive;
 mod distinct;
+mod enumeration;
 mod expand;
 mod facts;
 mod follow;

@@ -2,12 +2,25 @@
 
 use super::{EPSILON, ExprId, Lexicon};
 
+/// How a byte of a string is written, and then more.
+pub(crate) type ByteThen = fn(&mut Lexicon, u8, ExprId) -> ExprId;
+
 /// The tree of strings that come in their order, each once.
-#[derive(Default)]
 pub(crate) struct ChoiceTree {
+    byte_then: ByteThen,
     last: Vec<u8>,
     /// The places along the last string where others leave it, and its end.
     open: Vec<Fork>,
+}
+
+impl Default for ChoiceTree {
+    /// Strings as they stand.
+    fn default() -> Self {
+        Self::new(|lexicon, byte, rest| {
+            let byte = lexicon.byte(byte);
+            lexicon.concat(byte, rest)
+        })
+    }
 }
 
 /// A place in a string.
@@ -18,15 +31,29 @@ struct Fork {
 }
 
 impl ChoiceTree {
+    /// No strings yet; of each, bytes are written as is said.
+    pub(crate) fn new(byte_then: ByteThen) -> Self {
+        Self {
+            byte_then,
+            last: Vec::new(),
+            open: Vec::new(),
+        }
+    }
+
     /// Adds a string. Costs its length, and as many nodes as it has bytes of its own.
     pub(crate) fn push(&mut self, lexicon: &mut Lexicon, word: &[u8]) {
+        self.push_then(lexicon, word, EPSILON);
+    }
+
+    /// Adds a string, and what follows it.
+    pub(crate) fn push_then(&mut self, lexicon: &mut Lexicon, word: &[u8], end: ExprId) {
         let both = self.last.iter().zip(word);
         let common = both.take_while(|(a, b)| a == b).count();
         self.close_to(lexicon, common);
         if self.open.last().is_none_or(|fork| fork.depth < word.len()) {
             self.open.push(Fork {
                 depth: word.len(),
-                rests: vec![EPSILON],
+                rests: vec![end],
             });
         }
         self.last.truncate(common);
@@ -45,8 +72,9 @@ impl ChoiceTree {
             }
             if let Some(below) = self.open.last_mut() {
                 let between = self.last.get(below.depth..fork.depth).unwrap_or_default();
-                let head = lexicon.literal(between);
-                below.rests.push(lexicon.concat(head, rest));
+                let bytes = between.iter().rev();
+                let whole = bytes.fold(rest, |rest, &byte| (self.byte_then)(lexicon, byte, rest));
+                below.rests.push(whole);
             }
         }
     }

@@ -41,26 +41,48 @@ impl Link {
     }
 }
 
+/// Sequences that were written.
+#[derive(Clone, Default)]
+pub(super) struct Links {
+    all: Vec<Link>,
+    /// Of each, the fewest and the most bytes of a text from there on.
+    lengths: Vec<(u64, u64)>,
+    numbers: HashMap<Link, u32>,
+}
+
+impl Links {
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Forgets all but the room they took.
+    pub(super) fn clear(&mut self) {
+        self.all.clear();
+        self.lengths.clear();
+        self.numbers.clear();
+    }
+}
+
 /// Sequences, with their ends in common.
 pub(super) struct Factors<'a> {
     pub(super) lexicon: &'a Lexicon,
-    links: Vec<Link>,
-    /// Of each link, the fewest and the most bytes of a text from there on.
-    lengths: Vec<(u64, u64)>,
-    numbers: HashMap<Link, u32>,
+    pub(super) links: &'a mut Links,
     /// The bytes of the longest texts of expressions.
     longest: &'a mut HashMap<ExprId, u64>,
-    /// Expressions that were looked at for that.
+    /// Links and expressions that were looked at.
     pub(super) num_steps: u64,
 }
 
 impl<'a> Factors<'a> {
-    pub(super) fn new(lexicon: &'a Lexicon, longest: &'a mut HashMap<ExprId, u64>) -> Self {
+    pub(super) fn new(
+        lexicon: &'a Lexicon,
+        links: &'a mut Links,
+        longest: &'a mut HashMap<ExprId, u64>,
+    ) -> Self {
         Self {
             lexicon,
-            links: Vec::new(),
-            lengths: Vec::new(),
-            numbers: HashMap::new(),
+            links,
             longest,
             num_steps: 0,
         }
@@ -68,7 +90,7 @@ impl<'a> Factors<'a> {
 
     /// The expression that a sequence is, where it is one.
     pub(super) fn expr_at(&self, at: u32) -> Option<ExprId> {
-        let link = self.links.get(at as usize)?;
+        let link = self.links.all.get(at as usize)?;
         (link.is_one() && link.next == END).then_some(link.body)
     }
 
@@ -84,7 +106,8 @@ impl<'a> Factors<'a> {
 
     /// The number of a link; equal ones have the same.
     pub(super) fn push_link(&mut self, link: Link) -> u32 {
-        if let Some(&known) = self.numbers.get(&link) {
+        self.num_steps += 1;
+        if let Some(&known) = self.links.numbers.get(&link) {
             return known;
         }
         let (least, most) = self.lengths_from(link.next);
@@ -96,15 +119,17 @@ impl<'a> Factors<'a> {
         };
         let least = least.saturating_add(shortest.saturating_mul(u64::from(link.min)));
         let number = self.links.len() as u32;
-        self.links.push(link);
-        self.lengths.push((least, most.saturating_add(longest)));
-        self.numbers.insert(link, number);
+        self.links.all.push(link);
+        self.links
+            .lengths
+            .push((least, most.saturating_add(longest)));
+        self.links.numbers.insert(link, number);
         number
     }
 
     /// The fewest and the most bytes of a text from a link on.
     pub(super) fn lengths_from(&self, at: u32) -> (u64, u64) {
-        let known = self.lengths.get(at as usize);
+        let known = self.links.lengths.get(at as usize);
         known.copied().unwrap_or((0, 0))
     }
 
@@ -160,7 +185,8 @@ impl<'a> Factors<'a> {
     /// The first factor of a sequence, if there is one, that is no sequence itself.
     pub(super) fn first(&mut self, mut at: u32) -> Option<Link> {
         loop {
-            let link = *self.links.get(at as usize)?;
+            let link = *self.links.all.get(at as usize)?;
+            self.num_steps += 1;
             if link.max == 0 || link.body == EPSILON {
                 at = link.next;
                 continue;

@@ -11,10 +11,10 @@
 //!
 //! A proof is given up after so many steps. What it doesn't find stays, which costs time and is no mistake.
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
 use super::arena::{ExprId, Lexicon, Node, UNBOUNDED};
-use super::factors::{END, Factors, Link};
+use super::factors::{END, Factors, Link, Links};
 
 /// Steps after which a proof is given up.
 const MAX_STEPS: u32 = 160;
@@ -31,8 +31,11 @@ const MAX_FACTORS: usize = 32;
 /// So many alternatives are compared with each other.
 const MAX_COMPARED: usize = 48;
 
-/// Steps of a proof that count as an expression that is looked up.
-const STEPS_OF_WORK: u64 = 4;
+/// Sequences that a proof looks at that count as an expression that is looked up.
+const STEPS_OF_WORK: u64 = 16;
+
+/// Sequences up to which they are kept for the next proof: more of them are no longer at hand.
+const MAX_LINKS: usize = 512;
 
 /// Pairs of expressions up to which it is kept which is within which.
 const MAX_KNOWN: usize = 1 << 16;
@@ -44,14 +47,20 @@ pub(super) struct KnownInclusions {
     characters: HashMap<(ExprId, ExprId), bool>,
     /// Whether expressions are within others: what no limit on proofs has part in.
     within: HashMap<(ExprId, ExprId), bool>,
+    /// Expressions of which proofs were given up.
+    given_up: HashSet<(ExprId, ExprId)>,
     /// The bytes of the longest text.
     longest: HashMap<ExprId, u64>,
+    /// Room for sequences, and what is shown of them.
+    links: Links,
+    shown: HashMap<(u32, u32), bool>,
 }
 
 impl KnownInclusions {
     /// Bytes of memory held.
     pub(super) fn memory_bytes(&self) -> usize {
-        (self.characters.len() + self.within.len()) * (size_of::<(ExprId, ExprId, bool)>() + 1)
+        (self.characters.len() + self.within.len() + self.given_up.len())
+            * (size_of::<(ExprId, ExprId, bool)>() + 1)
             + self.longest.len() * (size_of::<(ExprId, u64)>() + 1)
     }
 }
@@ -60,9 +69,10 @@ impl KnownInclusions {
 struct Proofs<'a> {
     factors: Factors<'a>,
     /// What is known of sequences.
-    shown: HashMap<(u32, u32), bool>,
+    shown: &'a mut HashMap<(u32, u32), bool>,
     characters: &'a mut HashMap<(ExprId, ExprId), bool>,
     within: &'a mut HashMap<(ExprId, ExprId), bool>,
+    given_up: &'a mut HashSet<(ExprId, ExprId)>,
     /// What the proof may still take.
     left: u32,
     /// Whether a limit ended a part of it.
@@ -133,15 +143,19 @@ impl Lexicon {
 
 impl<'a> Proofs<'a> {
     fn new(lexicon: &'a Lexicon, known: &'a mut KnownInclusions) -> Self {
-        if known.within.len() > MAX_KNOWN {
+        if known.within.len() + known.given_up.len() > MAX_KNOWN {
             known.within.clear();
+            known.given_up.clear();
             known.longest.clear();
         }
+        known.links.clear();
+        known.shown.clear();
         Self {
-            factors: Factors::new(lexicon, &mut known.longest),
-            shown: HashMap::new(),
+            factors: Factors::new(lexicon, &mut known.links, &mut known.longest),
+            shown: &mut known.shown,
             characters: &mut known.characters,
             within: &mut known.within,
+            given_up: &mut known.given_up,
             left: 0,
             is_cut: false,
             num_steps: 0,
@@ -158,15 +172,26 @@ impl<'a> Proofs<'a> {
         if own.min_bytes < other.min_bytes || (own.nullable && !other.nullable) {
             return false;
         }
+        if self.given_up.contains(&(expr, of)) {
+            return false;
+        }
+        if self.factors.links.len() > MAX_LINKS {
+            self.factors.links.clear();
+            self.shown.clear();
+        }
         self.left = MAX_STEPS;
-        let (expr, of) = (self.factors.push(expr, END), self.factors.push(of, END));
-        let found = self.holds(expr, of, MAX_DEPTH);
-        self.num_steps += u64::from(MAX_STEPS - self.left);
+        self.is_cut = false;
+        let (own, other) = (self.factors.push(expr, END), self.factors.push(of, END));
+        let found = self.holds(own, other, MAX_DEPTH);
+        if !found && self.is_cut {
+            self.given_up.insert((expr, of));
+        }
         found
     }
 
     /// Whether a sequence is known to be within another.
     fn holds(&mut self, own: u32, other: u32, depth: u32) -> bool {
+        self.num_steps += 1;
         if own == other {
             return true;
         }

@@ -201,3 +201,42 @@ fn words_that_may_be_cut_anywhere_are_few_alternatives() {
         }
     }
 }
+
+/// All that proofs look at is counted, not only their steps, and there is little of it; what was given up is
+/// not tried again.
+#[test]
+fn proofs_cost_what_they_look_at() {
+    let mut next = numbers_below(8);
+    let (mut num_given_up, mut first_work, mut second_work) = (0, 0, 0);
+    for _ in 0..300 {
+        let mut l = Lexicon::new(Vec::new(), 8);
+        let parts = random_parts(&mut l, &mut next);
+        let mut list: Vec<ExprId> = (0..6)
+            .flat_map(|_| random_places(&mut l, &parts, &mut next))
+            .collect();
+        list.sort_unstable();
+        list.dedup();
+        let mut known = KnownInclusions::default();
+        let mut proofs = Proofs::new(&l, &mut known);
+        for (&one, &other) in list.iter().zip(&list[1..]) {
+            let counted = |proofs: &Proofs<'_>| proofs.num_steps + proofs.factors.num_steps;
+            let (links, before) = (proofs.factors.links.len(), counted(&proofs));
+            proofs.is_within(one, other);
+            // Sequences of one proof and the next are few enough to stay at hand.
+            let new_links = proofs.factors.links.len().saturating_sub(links) as u64;
+            let counted = counted(&proofs) - before;
+            assert!((new_links..8_000).contains(&counted), "{counted}");
+            assert!(proofs.factors.links.len() < 4_000);
+        }
+        let [first, second] = [(); 2].map(|()| {
+            let before = l.work;
+            l.drop_included(&mut list.clone());
+            l.work - before
+        });
+        num_given_up += l.known_inclusions.given_up.len();
+        first_work += first;
+        second_work += second;
+    }
+    println!("{num_given_up} given up, {first_work} and {second_work} steps");
+    assert!(num_given_up > 5_000 && 20 * second_work < first_work);
+}

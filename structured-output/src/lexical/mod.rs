@@ -25,6 +25,7 @@
 //! | `counts` | counts of counts as one, alternatives that differ in one |
 //! | `nested` | counts within counts, of which one alternative holds another |
 //! | `inclusion`, `factors` | alternatives that others hold, shown from their factors |
+//! | `choice_tree` | a choice between strings, as a tree of what they begin with |
 //! | `among` | characters that are all among others |
 //! | `outdone` | alternatives at one place that differ in counts |
 //! | `texts` | which languages hold runs of characters |

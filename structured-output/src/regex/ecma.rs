@@ -1,7 +1,8 @@
 //! What ECMA-262 writes otherwise: the dialect of JSON Schema's `pattern`.
 //!
 //! `\\d` and `\\w` are ASCII, `.` stops at four line ends, `[]` is a class of nothing, `[` and `&&` in a
-//! class are signs, surrogates may be escaped in pairs, and there are no flags in the pattern. Where
+//! class are signs, surrogates may be escaped in pairs (and alone in a class, where they are no text's), and
+//! there are no flags in the pattern. Where
 //! the flag `u` and its absence differ, what either takes is taken: code points are the unit, as
 //! with `u`, and braces and escaped signs stand for themselves, as without.
 
@@ -92,15 +93,10 @@ impl Parser<'_> {
 
     /// The digits after `\\u`, and those of a second escape where the first is half a pair.
     fn utf16_escape(&mut self, offset: usize) -> Result<char, RegexError> {
-        let unit = |text: &str| {
-            let digits = text.get(..4)?;
-            let hex = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
-            hex.then(|| u16::from_str_radix(digits, 16).ok()).flatten()
-        };
         let rest = self.rest();
-        let first = unit(rest);
+        let first = utf16_unit(rest);
         let second = rest.get(4..).and_then(|rest| rest.strip_prefix("\\u"));
-        let units = [first, second.and_then(unit)];
+        let units = [first, second.and_then(utf16_unit)];
         let mut decoded = char::decode_utf16(units.into_iter().flatten());
         match decoded.next() {
             Some(Ok(char)) => {
@@ -123,39 +119,43 @@ impl Parser<'_> {
             let low = match self.take() {
                 None => return Err(RegexError::new(offset, "`[` without `]`")),
                 Some(']') => break,
-                Some('\\') => self.class_escape(at)?,
-                Some(one) => Escape::Char(one),
+                Some('\\') => self.member_escape(at)?,
+                Some(one) => Member::Code(one.into()),
             };
             // A `-` next to a class, or last, is a sign.
             let is_range = self.rest().starts_with('-') && !self.rest().starts_with("-]");
             let low = match low {
-                Escape::Class(inner) => {
+                Member::Class(inner) => {
                     class.union(&inner);
                     continue;
                 }
-                Escape::Char(low) => low,
+                Member::Code(low) => low,
             };
             if !is_range {
-                class.push(ClassUnicodeRange::new(low, low));
+                push_codes(&mut class, low, low);
                 continue;
             }
             self.skip(1);
             let end = self.offset();
             let high = match self.take() {
                 None => return Err(RegexError::new(offset, "`[` without `]`")),
-                Some('\\') => self.class_escape(end)?,
-                Some(one) => Escape::Char(one),
+                Some('\\') => self.member_escape(end)?,
+                Some(one) => Member::Code(one.into()),
             };
             match high {
-                Escape::Char(high) if low > high => {
+                Member::Code(high) if low > high => {
+                    let name = |code: u32| {
+                        char::from_u32(code).map_or(format!("\\u{code:04x}"), String::from)
+                    };
+                    let range = format!("{}-{}", name(low), name(high));
                     return Err(RegexError::new(
                         at,
-                        format!("the range `{low}-{high}` runs backwards"),
+                        format!("the range `{range}` runs backwards"),
                     ));
                 }
-                Escape::Char(high) => class.push(ClassUnicodeRange::new(low, high)),
-                Escape::Class(inner) => {
-                    class.push(ClassUnicodeRange::new(low, low));
+                Member::Code(high) => push_codes(&mut class, low, high),
+                Member::Class(inner) => {
+                    push_codes(&mut class, low, low);
                     class.push(ClassUnicodeRange::new('-', '-'));
                     class.union(&inner);
                 }
@@ -165,5 +165,50 @@ impl Parser<'_> {
             class.negate();
         }
         Ok(class)
+    }
+
+    /// An escape in brackets, where half a surrogate pair may stand alone.
+    fn member_escape(&mut self, offset: usize) -> Result<Member, RegexError> {
+        let half = self.rest().strip_prefix('u').and_then(utf16_unit);
+        if let Some(half @ 0xd800..=0xdfff) = half {
+            let second = self
+                .rest()
+                .get(5..)
+                .and_then(|rest| rest.strip_prefix("\\u"));
+            let pair = [Some(half), second.and_then(utf16_unit)];
+            let mut decoded = char::decode_utf16(pair.into_iter().flatten());
+            if let Some(Err(_)) = decoded.next() {
+                self.skip(5);
+                return Ok(Member::Code(half.into()));
+            }
+        }
+        Ok(match self.class_escape(offset)? {
+            Escape::Char(one) => Member::Code(one.into()),
+            Escape::Class(class) => Member::Class(class),
+        })
+    }
+}
+
+/// What is in brackets: a code point, which may be half a surrogate pair, or a class.
+enum Member {
+    Code(u32),
+    Class(ClassUnicode),
+}
+
+/// The number that a text begins with, of four hexadecimal digits.
+fn utf16_unit(text: &str) -> Option<u16> {
+    let digits = text.get(..4)?;
+    let hex = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    hex.then(|| u16::from_str_radix(digits, 16).ok()).flatten()
+}
+
+/// Adds what is between two code points, but the halves of surrogate pairs: no text has them.
+fn push_codes(class: &mut ClassUnicode, low: u32, high: u32) {
+    for (from, to) in [(low, high.min(0xd7ff)), (low.max(0xe000), high)] {
+        if from <= to
+            && let (Some(from), Some(to)) = (char::from_u32(from), char::from_u32(to))
+        {
+            class.push(ClassUnicodeRange::new(from, to));
+        }
     }
 }

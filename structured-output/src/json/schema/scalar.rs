@@ -1,6 +1,7 @@
 //! Types, listed values, numbers and strings.
 
 use super::super::decimal::Decimal;
+use super::super::enumeration;
 use super::super::live::MAX_NESTING;
 use super::super::node::{Kinds, NodeId};
 use super::super::value::Value;
@@ -104,11 +105,17 @@ impl Builder<'_> {
         }
         let mut kinds = Kinds(0);
         let (mut numbers, mut strings, mut ways) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut many_numbers, mut many_strings) = (Vec::new(), Vec::new());
+        let are_many = values.len() >= enumeration::MANY;
         for (index, value) in values.iter().enumerate() {
             match value {
                 Value::Null => kinds = kinds.union(Kinds::NULL),
                 Value::Bool(false) => kinds = kinds.union(Kinds::FALSE),
                 Value::Bool(true) => kinds = kinds.union(Kinds::TRUE),
+                Value::String(text) if are_many => many_strings.push(text.as_str()),
+                Value::Number(text) if are_many && enumeration::is_plain(text) => {
+                    many_numbers.push(text.as_str());
+                }
                 Value::String(text) => strings.push(self.nodes.single_string(self.lexicon, text)),
                 Value::Number(text) => {
                     let refused = || {
@@ -128,6 +135,12 @@ impl Builder<'_> {
             }
         }
         ways.push(self.nodes.kinds(kinds));
+        if !many_numbers.is_empty() {
+            numbers.push(self.lexicon.json_numbers(many_numbers));
+        }
+        if !many_strings.is_empty() {
+            strings.push(self.lexicon.json_strings(many_strings));
+        }
         if !numbers.is_empty() {
             let language = self.lexicon.or(&numbers);
             let language = self.nodes.number(language);
