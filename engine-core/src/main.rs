@@ -3,6 +3,7 @@
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::{ArgGroup, Parser};
 use engine_core::engine::{run_connected, run_listening};
@@ -33,6 +34,9 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
+    // A file that may not grow (`ulimit -f`), such as that of quantized weights, is an error where it is
+    // written, not the process's end.
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default());
     let logs = tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())

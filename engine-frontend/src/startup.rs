@@ -35,6 +35,9 @@ pub enum StartupError {
         /// Why not.
         source: TokenizerError,
     },
+    /// The GGUF file is broken, or of a kind that is not supported.
+    #[error("can't load {0}")]
+    Gguf(TokenizerError),
     /// Flags that are wrong together, or with this model.
     #[error(transparent)]
     Flags(#[from] ValidationError),
@@ -244,9 +247,13 @@ fn load_tokenizer(model: Option<&Path>) -> Result<Tokenizer, StartupError> {
     let Some(path) = model else {
         return load_built_in_tokenizer();
     };
-    Tokenizer::from_files(path).map_err(|source| StartupError::Tokenizer {
-        model: path.display().to_string(),
-        source,
+    Tokenizer::from_files(path).map_err(|source| match source {
+        // It is the whole file that was looked at, and the error names it.
+        TokenizerError::Gguf { .. } => StartupError::Gguf(source),
+        source => StartupError::Tokenizer {
+            model: path.display().to_string(),
+            source,
+        },
     })
 }
 

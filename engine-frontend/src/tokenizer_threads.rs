@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 
 use tokio::runtime::{Builder, Runtime};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
 use tokio::task::{JoinError, spawn_blocking};
 
@@ -15,16 +16,22 @@ const MAX_THREADS: usize = 4;
 /// bodies of a server.
 const OTHER_BLOCKING_THREADS: usize = 1;
 
-/// A runtime for an engine's frontend. It has no more blocking threads than the frontend needs.
+/// A runtime for an engine's frontend. It has no more blocking threads than the frontend needs. From here
+/// on a file that may not grow (`ulimit -f`) is an error where it is written, not the process's end.
 ///
 /// # Errors
 /// The system has no more threads or files.
 pub fn frontend_runtime() -> std::io::Result<Runtime> {
-    Builder::new_multi_thread()
+    let runtime = Builder::new_multi_thread()
         .worker_threads(2)
         .max_blocking_threads(num_threads() + OTHER_BLOCKING_THREADS)
         .enable_all()
-        .build()
+        .build()?;
+    let inside = runtime.enter();
+    // Once asked for, the signal is caught for as long as the process lives.
+    signal(SignalKind::from_raw(libc::SIGXFSZ))?;
+    drop(inside);
+    Ok(runtime)
 }
 
 /// At least two: one is for what is small.

@@ -93,6 +93,7 @@ impl Header {
                 }
             };
         }
+        check_apart(&tensors)?;
         Ok(Self {
             metadata,
             tensors,
@@ -117,6 +118,26 @@ impl Header {
             .iter()
             .map(|(name, info)| (name.as_str(), info))
     }
+}
+
+/// Refuses tensors that share bytes of the file.
+fn check_apart(tensors: &HashMap<String, TensorInfo>) -> Result<(), GgufError> {
+    let mut places: Vec<(&Range<usize>, &str)> = tensors
+        .iter()
+        .map(|(name, info)| (&info.range, name.as_str()))
+        .filter(|(range, _)| !range.is_empty())
+        .collect();
+    places.sort_unstable_by_key(|(range, name)| (range.start, *name));
+    for pair in places.windows(2) {
+        let [(before, first), (after, second)] = pair else {
+            continue;
+        };
+        if after.start < before.end {
+            let problem = format!("its bytes are also those of tensor {}", cut(first));
+            return Err(tensor_error(second, problem));
+        }
+    }
+    Ok(())
 }
 
 /// `general.alignment`.

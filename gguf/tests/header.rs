@@ -275,6 +275,21 @@ fn broken_tensors_are_named() {
     let mut writer = sample();
     let twice = writer.tensor("one", &[1], 0, &[0; 4]).bytes();
     assert_eq!(error_of(&twice), "tensor one: the name occurs twice");
+    // The second tensor's offset, behind its name, dimension and type.
+    let mut shared = GgufWriter::new("llama")
+        .tensor("first", &[16], 0, &[0; 64])
+        .tensor("second", &[8], 0, &[0; 32])
+        .bytes();
+    let name = shared.windows(6).position(|text| text == b"second");
+    let offset = name.unwrap() + 6 + 4 + 8 + 4;
+    assert_eq!(shared[offset..offset + 8], 64_u64.to_le_bytes());
+    for wrong in [0_u64, 32] {
+        shared[offset..offset + 8].copy_from_slice(&wrong.to_le_bytes());
+        assert_eq!(
+            error_of(&shared),
+            "tensor second: its bytes are also those of tensor first"
+        );
+    }
     // Formats that aren't read are no error before they are used.
     let other = GgufWriter::new("llama").tensor("t", &[5], 23, &[]).bytes();
     let header = Header::parse(&other).unwrap();

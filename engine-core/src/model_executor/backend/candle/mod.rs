@@ -19,6 +19,7 @@ use self::token_bitmask::apply_token_bitmasks;
 use super::{AttentionScores, AttentionShape, Backend, ExpertChoice, StepNeeds};
 use crate::model_executor::config::HiddenAct;
 use crate::model_executor::error::ModelError;
+use crate::model_executor::rotary::RotaryTable;
 use crate::model_executor::weights::{StoredTensor, WeightFormat};
 use crate::model_executor::{ForwardInput, KvCacheFormat, ModelDtype, ModelLimits};
 
@@ -27,8 +28,7 @@ pub(crate) struct CandleBackend {
     device: Device,
     dtype: ModelDtype,
     kv_cache_format: KvCacheFormat,
-    /// Cosines and sines `[max_model_len, rotated / 2]`, by rotation.
-    rotary: Vec<(Tensor, Tensor)>,
+    rotary: Vec<RotaryTable>,
     step: Option<Step>,
     block_size: usize,
 }
@@ -36,7 +36,8 @@ pub(crate) struct CandleBackend {
 /// The batch of the step.
 struct Step {
     input_ids: Tensor,
-    positions: Tensor,
+    /// Cosines and sines `[num_tokens, 1, rotated / 2]`, by rotation; the same for every head.
+    rotary: Vec<(Tensor, Tensor)>,
     slot_mapping: Tensor,
     logits_indices: Tensor,
     requests: Vec<Request>,
@@ -105,19 +106,33 @@ impl CandleBackend {
         })
     }
 
+    /// Cosines and sines of positions, by rotation.
+    fn rotations(&self, positions: &[u32]) -> Result<Vec<(Tensor, Tensor)>, ModelError> {
+        let of_table = |table: &RotaryTable| {
+            let shape = (positions.len(), 1, table.half());
+            let (mut cosines, mut sines) = (Vec::new(), Vec::new());
+            for &position in positions {
+                let (cos, sin) = table.angles(position as usize);
+                cosines.extend_from_slice(cos);
+                sines.extend_from_slice(sin);
+            }
+            Ok((
+                Tensor::from_vec(cosines, shape, &self.device)?,
+                Tensor::from_vec(sines, shape, &self.device)?,
+            ))
+        };
+        self.rotary.iter().map(of_table).collect()
+    }
+
     /// Rotates heads `[num_tokens, heads, head_dim]`: the first dimensions of each, as many as the
     /// table has pairs for.
     fn rotate(&self, x: &Tensor, index: usize) -> Result<Tensor, ModelError> {
-        let Some((cos, sin)) = self.rotary.get(index) else {
+        let Some((cos, sin)) = self.step()?.rotary.get(index) else {
             return Err(ModelError::Input {
                 field: "limits",
                 problem: "must be reserved before a step".to_owned(),
             });
         };
-        let positions = &self.step()?.positions;
-        // `[num_tokens, 1, half]`, the same for every head.
-        let cos = cos.index_select(positions, 0)?.unsqueeze(1)?;
-        let sin = sin.index_select(positions, 0)?.unsqueeze(1)?;
         let half = cos.dim(D::Minus1)?;
         let first = x.narrow(D::Minus1, 0, half)?;
         let second = x.narrow(D::Minus1, half, half)?;
@@ -201,13 +216,7 @@ impl Backend for CandleBackend {
     }
 
     fn reserve(&mut self, limits: &ModelLimits, needs: StepNeeds) -> Result<(), ModelError> {
-        for table in needs.rotary {
-            let shape = (limits.max_model_len, table.half);
-            self.rotary.push((
-                Tensor::from_vec(table.cos, shape, &self.device)?,
-                Tensor::from_vec(table.sin, shape, &self.device)?,
-            ));
-        }
+        self.rotary = needs.rotary;
         self.block_size = limits.block_size;
         Ok(())
     }
@@ -256,7 +265,7 @@ impl Backend for CandleBackend {
         }
         self.step = Some(Step {
             input_ids: self.tensor(input.input_ids)?,
-            positions: self.tensor(input.positions)?,
+            rotary: self.rotations(input.positions)?,
             slot_mapping: self.tensor(input.slot_mapping)?,
             logits_indices: self.tensor(input.logits_indices)?,
             requests,

@@ -239,7 +239,7 @@ pub(crate) fn rotary_and_kv_write<F: Format>(
     let (rows, width, stride) = (qkv.rows(), qkv.width(), qkv.stride());
     assert!(width == shape.qkv_width() && rows == positions.len() && rows == slots.len());
     assert!(
-        rotary.is_none_or(|rotary| rotary.half * 2 <= shape.head_dim),
+        rotary.is_none_or(|rotary| rotary.half() * 2 <= shape.head_dim),
         "rotary table of another model"
     );
     let block = cache.shape;
@@ -254,12 +254,12 @@ pub(crate) fn rotary_and_kv_write<F: Format>(
         let x = unsafe { std::slice::from_raw_parts_mut(qkv.ptr(row * stride, width), width) };
         let (rotated, x_values) = x.split_at_mut(shape.q_width() + shape.kv_width());
         if let Some(rotary) = rotary {
-            let (half, angle) = (rotary.half, positions[row] as usize * rotary.half);
-            let cos = rotary.cos[angle..angle + half].as_ptr();
-            let sin = rotary.sin[angle..angle + half].as_ptr();
+            let (cos, sin) = rotary.angles(positions[row] as usize);
             for head in rotated.chunks_exact_mut(shape.head_dim) {
-                // SAFETY: a head has at least `2 * half` values, as asserted above.
-                unsafe { rotate(level, head.as_mut_ptr(), cos, sin, half) };
+                let head = head.as_mut_ptr();
+                // SAFETY: a head has at least `2 * half` values, as asserted above, and cosines and
+                // sines are `half` each.
+                unsafe { rotate(level, head, cos.as_ptr(), sin.as_ptr(), cos.len()) };
             }
         }
         let (slot_block, token) = (

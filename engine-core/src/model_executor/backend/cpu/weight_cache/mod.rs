@@ -165,8 +165,12 @@ impl WeightCache {
 }
 
 fn not_kept(file: &NewFile, problem: &std::io::Error) {
+    let path = file.path().display();
+    if problem.kind() == std::io::ErrorKind::ResourceBusy {
+        tracing::info!("{path}: {problem}, for the next start");
+        return;
+    }
     tracing::warn!(
-        "{}: {problem}; the weights are quantized at each start (--no-weight-cache to not try)",
-        file.path().display()
+        "{path}: {problem}; the weights are quantized at each start (--no-weight-cache to not try)"
     );
 }
