@@ -1,7 +1,9 @@
 //! The compute pool: one per process, its threads persistent.
 //!
-//! Work comes as a job of numbered tiles. Threads take tiles one by one, so that a thread that the
-//! system has slowed down delays a job by a tile at most. The calling thread takes part. Between
+//! Work comes as a job of numbered tiles. Each thread has a share of them that follow one another, so that
+//! it reads on where it stopped, and takes them one by one; one whose share is done takes what is left of the
+//! others', so that a thread that the system has slowed down delays a job by a tile at most. The calling
+//! thread takes part. Between
 //! jobs the workers spin for some microseconds, since the next layer's job is near, and then park:
 //! an idle pool uses no CPU.
 //!
@@ -67,7 +69,8 @@ struct Shared {
     /// The job's function, valid while the gate is open or a worker is inside.
     job: Mutex<Option<JobPointer>>,
     num_tiles: AtomicUsize,
-    next_tile: AtomicUsize,
+    /// Of each thread, the caller's first.
+    shares: Vec<Share>,
     panic_message: Mutex<Option<String>>,
     stop: AtomicBool,
     /// Whether a forward pass is under way and each thread has a core.
@@ -76,6 +79,10 @@ struct Shared {
     /// The thread that waits for the last worker to leave.
     caller: Mutex<Option<Thread>>,
 }
+
+/// The next of a thread's tiles, in a line of the cache of its own: others look at it at the end only.
+#[repr(align(64))]
+struct Share(AtomicUsize);
 
 #[derive(Clone, Copy)]
 struct JobPointer(*const Job<'static>);
@@ -127,7 +134,9 @@ impl ComputePool {
             gate: AtomicU64::new(0),
             job: Mutex::new(None),
             num_tiles: AtomicUsize::new(0),
-            next_tile: AtomicUsize::new(0),
+            shares: (0..=num_workers)
+                .map(|_| Share(AtomicUsize::new(0)))
+                .collect(),
             panic_message: Mutex::new(None),
             stop: AtomicBool::new(false),
             awake: AtomicBool::new(false),
@@ -221,7 +230,10 @@ impl ComputePool {
         *lock(&shared.job) = Some(JobPointer(job));
         *lock(&shared.caller) = Some(std::thread::current());
         shared.num_tiles.store(num_tiles, Ordering::Relaxed);
-        shared.next_tile.store(0, Ordering::Relaxed);
+        for (index, share) in shared.shares.iter().enumerate() {
+            let first = shared.first_of_share(index, num_tiles);
+            share.0.store(first, Ordering::Relaxed);
+        }
         let number = (shared.gate.load(Ordering::Relaxed) >> JOB_SHIFT).wrapping_add(1);
         let open_gate = OpenGate::open(shared, number);
         // No more sleepers are woken than there are tiles for.
@@ -348,22 +360,34 @@ impl Shared {
         }
     }
 
+    /// The first of `num_tiles` tiles that is in share `index`, or the number of tiles.
+    fn first_of_share(&self, index: usize, num_tiles: usize) -> usize {
+        // Wide enough for any numbers of tiles and threads.
+        (num_tiles as u128 * index as u128 / self.shares.len() as u128) as usize
+    }
+
     fn take_tiles(&self, job: JobPointer, thread: usize) {
         let num_tiles = self.num_tiles.load(Ordering::Relaxed);
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             // SAFETY: this thread is inside the gate (or is the caller), so the job is alive.
             let tile = unsafe { &*job.0 };
-            loop {
-                let index = self.next_tile.fetch_add(1, Ordering::Relaxed);
-                if index >= num_tiles {
-                    break;
+            // Its own share, then the others'.
+            for index in (thread..self.shares.len()).chain(0..thread) {
+                let end = self.first_of_share(index + 1, num_tiles);
+                loop {
+                    let next = self.shares[index].0.fetch_add(1, Ordering::Relaxed);
+                    if next >= end {
+                        break;
+                    }
+                    tile(next, thread);
                 }
-                tile(index, thread);
             }
         }));
         if let Err(payload) = outcome {
             // The other threads find no tile left and finish early.
-            self.next_tile.store(num_tiles, Ordering::Relaxed);
+            for share in &self.shares {
+                share.0.store(num_tiles, Ordering::Relaxed);
+            }
             *lock(&self.panic_message) = Some(panic_message(payload));
         }
     }

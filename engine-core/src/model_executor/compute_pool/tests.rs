@@ -23,6 +23,35 @@ fn every_tile_runs_once_at_any_thread_count() {
 }
 
 #[test]
+fn shares_follow_one_another() {
+    for num_threads in 1..6 {
+        let pool = ComputePool::new(num_threads).unwrap();
+        for num_tiles in (0..40).chain([usize::MAX]) {
+            let first = |index| pool.shared.first_of_share(index, num_tiles);
+            assert_eq!((first(0), first(num_threads)), (0, num_tiles));
+            assert!((0..num_threads).all(|index| first(index) <= first(index + 1)));
+        }
+    }
+}
+
+#[test]
+fn a_slow_threads_tiles_are_taken_by_the_others() {
+    let pool = ComputePool::new(2).unwrap();
+    for slow in [0, 4, 5, 9] {
+        let done = AtomicU32::new(0);
+        pool.run(10, &|index, _| {
+            // Until all others are done, those of its own share too.
+            while index == slow && done.load(Ordering::SeqCst) < 9 {
+                std::thread::yield_now();
+            }
+            done.fetch_add(1, Ordering::SeqCst);
+        })
+        .unwrap();
+        assert_eq!(done.into_inner(), 10);
+    }
+}
+
+#[test]
 fn many_short_jobs_in_a_row() {
     let pool = ComputePool::new(3).unwrap();
     let sum = AtomicU64::new(0);

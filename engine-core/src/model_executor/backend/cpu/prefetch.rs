@@ -14,6 +14,12 @@ use super::simd::Simd;
 /// with 4 or 8, 16.4 where nothing was asked for).
 pub(super) const DISTANCE: usize = 2048;
 
+/// The same where lines are asked for one by one as others are read: into the first cache ...
+const NEAR: usize = 1024;
+
+/// ... and, some of them of the next page, into the second.
+const FAR: usize = 4096;
+
 /// Blocks of rows that still wait for memory.
 const MOST_BLOCKS: usize = 6;
 
@@ -93,6 +99,27 @@ impl Prefetch {
             bytes: if count == 1 { DISTANCE } else { part_bytes },
             index,
             is_even: false,
+        }
+    }
+
+    /// Whether there is one block only: it asks by [`Self::line`] with each line that it reads, where its
+    /// format does that, and else by [`Self::step`].
+    #[inline(always)]
+    pub(crate) fn is_by_line(&self) -> bool {
+        self.every == 1
+    }
+
+    /// Asks for the lines that follow this one: near ahead and far ahead. Evenly, since lines that are asked
+    /// for at once wait for one another, and the products for them.
+    ///
+    /// # Safety
+    /// The processor must have the level of `S`.
+    #[inline(always)]
+    pub(crate) unsafe fn line<S: Simd>(line: *const u8) {
+        // SAFETY: a prefetch may lie anywhere; the caller vouches for the level.
+        unsafe {
+            S::prefetch(line.wrapping_add(NEAR));
+            S::prefetch_far(line.wrapping_add(FAR));
         }
     }
 

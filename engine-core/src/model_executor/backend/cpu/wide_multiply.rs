@@ -122,12 +122,18 @@ impl<L: WideLayout> IntegerProduct for VectorProduct<'_, L> {
                 }
                 let x = |row: usize| x.add(row * part.x_stride + index);
                 let num_parts = self.matrix.units(part.first + index) * (UNIT / FACTOR_GROUP);
-                let sums = match L::FORMAT {
-                    WideFormat::Wide8 => {
-                        sums_of_8::<S, ROWS, VECS>(group, num_parts, col, &x, &mut prefetch)
-                    }
-                    WideFormat::Wide4 => sums_of_4::<S, ROWS, VECS>(
-                        (group, header),
+                let weights = (group, header);
+                // Here and not within their loops, of which there are so two.
+                let sums = match prefetch.is_by_line() {
+                    true => sums_of_group::<S, L, ROWS, VECS, true>(
+                        weights,
+                        num_parts,
+                        col,
+                        &x,
+                        &mut prefetch,
+                    ),
+                    false => sums_of_group::<S, L, ROWS, VECS, false>(
+                        weights,
                         num_parts,
                         col,
                         &x,
@@ -177,12 +183,44 @@ unsafe fn values_of_part<const ROWS: usize>(
 /// Rows of four values of each column in a part of 32 of the depth.
 const ROWS_OF_PART: usize = FACTOR_GROUP / 4;
 
-/// The sums over a group's products, with 8 bits.
+/// The sums over a group's products. With `BY_LINE` the lines that follow are asked for one by one.
 ///
 /// # Safety
-/// As [`IntegerProduct::multiply`]: the group must have as many parts of 32, `x` be valid for all rows.
+/// As [`IntegerProduct::multiply`]: the group must have as many parts of 32 and its header, `x` be valid for
+/// all rows.
 #[inline(always)]
-unsafe fn sums_of_8<S: IntegerSimd, const ROWS: usize, const VECS: usize>(
+unsafe fn sums_of_group<
+    S: IntegerSimd,
+    L: WideLayout,
+    const ROWS: usize,
+    const VECS: usize,
+    const BY_LINE: bool,
+>(
+    (group, header): (*const u8, *const u8),
+    num_parts: usize,
+    col: usize,
+    x: &impl Fn(usize) -> *const WideRowGroup,
+    prefetch: &mut Prefetch,
+) -> [[S::V; VECS]; ROWS] {
+    // SAFETY: passed on to the caller.
+    unsafe {
+        match L::FORMAT {
+            WideFormat::Wide8 => {
+                sums_of_8::<S, ROWS, VECS, BY_LINE>(group, num_parts, col, x, prefetch)
+            }
+            WideFormat::Wide4 => {
+                sums_of_4::<S, ROWS, VECS, BY_LINE>((group, header), num_parts, col, x, prefetch)
+            }
+        }
+    }
+}
+
+/// The same with 8 bits.
+///
+/// # Safety
+/// As [`sums_of_group`].
+#[inline(always)]
+unsafe fn sums_of_8<S: IntegerSimd, const ROWS: usize, const VECS: usize, const BY_LINE: bool>(
     group: *const u8,
     num_parts: usize,
     col: usize,
@@ -198,7 +236,9 @@ unsafe fn sums_of_8<S: IntegerSimd, const ROWS: usize, const VECS: usize>(
         let values = group.add(col / LANES * TILE).cast::<i8>();
         for part in 0..num_parts {
             let share = Wide8::GROUP_BYTES / NUM_FACTORS;
-            prefetch.step::<S>(group.add(part * share), share);
+            if !BY_LINE {
+                prefetch.step::<S>(group.add(part * share), share);
+            }
             let x = values_of_part::<ROWS>(part, x);
             // Two parts share the tiles of a unit.
             let values = values.add(part / 2 * 2 * TILE + part % 2 * ROWS_OF_PART * STEP);
@@ -207,6 +247,11 @@ unsafe fn sums_of_8<S: IntegerSimd, const ROWS: usize, const VECS: usize>(
                 let mut bytes = [S::load_signed(at); VECS];
                 for (vec, bytes) in bytes.iter_mut().enumerate().skip(1) {
                     *bytes = S::load_signed(at.add(vec * TILE));
+                }
+                if BY_LINE {
+                    for vec in 0..VECS {
+                        Prefetch::line::<S>(at.add(vec * TILE).cast());
+                    }
                 }
                 for (sums, x) in sums.iter_mut().zip(x) {
                     let factors = S::splat_factors(x.add(4 * four));
@@ -231,9 +276,9 @@ unsafe fn sums_of_8<S: IntegerSimd, const ROWS: usize, const VECS: usize>(
 /// f32 has them exactly.
 ///
 /// # Safety
-/// As [`sums_of_8`].
+/// As [`sums_of_group`].
 #[inline(always)]
-unsafe fn sums_of_4<S: IntegerSimd, const ROWS: usize, const VECS: usize>(
+unsafe fn sums_of_4<S: IntegerSimd, const ROWS: usize, const VECS: usize, const BY_LINE: bool>(
     (group, header): (*const u8, *const u8),
     num_parts: usize,
     col: usize,
@@ -252,7 +297,9 @@ unsafe fn sums_of_4<S: IntegerSimd, const ROWS: usize, const VECS: usize>(
             }
             for (part, weights) in (2 * unit..).zip([first, second]) {
                 let share = Wide4::GROUP_BYTES / NUM_FACTORS;
-                prefetch.step::<S>(group.add(part * share), share);
+                if !BY_LINE {
+                    prefetch.step::<S>(group.add(part * share), share);
+                }
                 let mut sums = [[S::splat_sums(0); VECS]; ROWS];
                 for (row, sums) in sums.iter_mut().enumerate() {
                     let zero = -8 * i32::from((*x(row)).part_sums[part]);
@@ -265,6 +312,11 @@ unsafe fn sums_of_4<S: IntegerSimd, const ROWS: usize, const VECS: usize>(
                     let mut bytes = [S::load_nibbles(at); VECS];
                     for (vec, bytes) in bytes.iter_mut().enumerate().skip(1) {
                         *bytes = S::load_nibbles(at.add(vec * STEP));
+                    }
+                    if BY_LINE {
+                        for vec in 0..VECS {
+                            Prefetch::line::<S>(at.add(vec * STEP));
+                        }
                     }
                     for (sums, x) in sums.iter_mut().zip(x) {
                         let lower = S::splat_factors(x.add(4 * four));
