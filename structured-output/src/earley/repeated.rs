@@ -12,8 +12,14 @@ const MAX_TRIED: usize = 8;
 /// A look for another text takes at most so many steps.
 const MAX_STEPS: u64 = 4_000;
 
-/// So many nodes are looked at for what else may be read.
+/// So many nodes are looked at for what else may be read,
 const MAX_MET: usize = 32;
+
+/// all together so many times as many as there are,
+const MAX_TIMES: u64 = 4;
+
+/// and so many languages, but for those of the first nodes.
+const MAX_LOOKS: usize = 256;
 
 /// A language with all texts over it.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -117,6 +123,8 @@ pub(super) fn texts_read_alone(
     let (texts, covered) = repeated_languages(&languages, lexicon, fuel)?;
     let mut kept = vec![false; texts.len()];
     let mut held = HashMap::new();
+    let size = (graph.nodes.len() + languages.of_edges.len()) as u64;
+    let mut steps_ahead = MAX_TIMES * size;
     let mut is_entered = None;
     for (id, node) in graph.nodes.iter().enumerate() {
         fuel.burn(1 + node.edges.len() as u64)?;
@@ -127,18 +135,27 @@ pub(super) fn texts_read_alone(
             if bits >> bit & 1 == 0 || kept[bit] {
                 continue;
             }
-            let mut is_held = |language: u32, fuel: &mut Fuel| {
+            let mut is_held = |language: u32, is_ahead: bool, fuel: &mut Fuel| {
                 if let Some(&known) = held.get(&(language, bit)) {
                     return Ok(known);
+                }
+                if is_ahead && held.len() >= MAX_LOOKS {
+                    return Ok(true);
                 }
                 let expr = languages.list[language as usize];
                 let is_held = is_held(lexicon, expr, texts, fuel)?;
                 held.insert((language, bit), is_held);
                 Ok(is_held)
             };
-            kept[bit] = !reads_others(graph, &languages, id as u32, &mut is_held, fuel)?
-                && (!is_read_alone(graph, node, texts)
-                    || is_entered.get_or_insert_with(|| entered_silently(graph, lexicon))[id]);
+            kept[bit] = !reads_others(
+                graph,
+                &languages,
+                id as u32,
+                &mut is_held,
+                &mut steps_ahead,
+                fuel,
+            )? && (!is_read_alone(graph, node, texts)
+                || is_entered.get_or_insert_with(|| entered_silently(graph, lexicon))[id]);
         }
     }
     let kept = texts.into_iter().zip(kept).filter(|(_, kept)| *kept);
@@ -151,7 +168,8 @@ fn reads_others(
     graph: &Graph,
     languages: &Languages,
     node: u32,
-    is_held: &mut impl FnMut(u32, &mut Fuel) -> Result<bool, OutOfFuel>,
+    is_held: &mut impl FnMut(u32, bool, &mut Fuel) -> Result<bool, OutOfFuel>,
+    steps_ahead: &mut u64,
     fuel: &mut Fuel,
 ) -> Result<bool, OutOfFuel> {
     let mut met = vec![node];
@@ -161,7 +179,15 @@ fn reads_others(
     {
         next += 1;
         let node = &graph.nodes[at as usize];
-        fuel.burn(1 + (node.edges.len() + node.epsilons.len()) as u64)?;
+        let is_ahead = next > 1;
+        let steps = 1 + (node.edges.len() + node.epsilons.len()) as u64;
+        if is_ahead {
+            let Some(left) = steps_ahead.checked_sub(steps) else {
+                return Ok(false);
+            };
+            *steps_ahead = left;
+        }
+        fuel.burn(steps)?;
         let more = |&(label, _): &(Label, u32)| match label {
             Label::Text(_) | Label::Call(_) => false,
             Label::Lexeme(_)
@@ -174,7 +200,7 @@ fn reads_others(
             return Ok(true);
         }
         for &language in languages.of_node(at as usize) {
-            if language != NO_LANGUAGE && !is_held(language, fuel)? {
+            if language != NO_LANGUAGE && !is_held(language, is_ahead, fuel)? {
                 return Ok(true);
             }
         }

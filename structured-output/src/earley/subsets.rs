@@ -8,6 +8,9 @@ use super::graph::{Graph, Label, NO_NODE, Node};
 use super::simplify::Seen;
 use crate::lexical::{Fuel, OutOfFuel};
 
+/// A table with more room than this is not cleared for the next rule, but made anew.
+const MOST_CLEARED: usize = 1_024;
+
 /// Makes each rule's automaton deterministic over labels (Rabin and Scott 1959). Where that would
 /// take many more nodes, the rule stays as it is.
 pub(super) fn deterministic(graph: &mut Graph, fuel: &mut Fuel) -> Result<(), OutOfFuel> {
@@ -162,7 +165,11 @@ impl Subsets {
         self.members.clear();
         self.firsts.clear();
         self.firsts.push(0);
-        self.numbers.clear();
+        // To clear a large table for each of many small rules would take long.
+        match self.numbers.capacity() > MOST_CLEARED {
+            true => self.numbers = HashTable::new(),
+            false => self.numbers.clear(),
+        }
         self.singles[start as usize] = (0, self.round);
         self.push(std::iter::once(start));
         let mut next = 0;
