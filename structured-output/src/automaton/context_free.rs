@@ -85,8 +85,13 @@ pub(super) struct Memo {
 impl Memo {
     /// Nothing yet but what others know of languages.
     pub(super) fn with(languages: LanguageFacts) -> Self {
+        /// Tables that grow from nothing do so within masks.
+        const SOME: usize = 96;
         Self {
             languages,
+            by_state: HashMap::with_capacity(SOME),
+            near_exits: HashMap::with_capacity(SOME),
+            steps: Steps::with_room(),
             ..Self::default()
         }
     }

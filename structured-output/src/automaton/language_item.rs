@@ -96,6 +96,8 @@ impl TokenAutomaton {
                 let rest = beside.map_or(part, |beside| beside.rest);
                 self.language_mask(at, rest, fuel)?;
             }
+            // And by which characters it goes on: walks ask for that.
+            self.machine.lexicon.learn_lasting(part, fuel)?;
         }
         Ok(())
     }

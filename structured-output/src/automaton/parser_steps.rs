@@ -84,6 +84,19 @@ struct Target {
 }
 
 impl Steps {
+    /// None yet, with room for those of some masks: tables that grow from nothing do so within masks.
+    pub(super) fn with_room() -> Self {
+        const STATES: usize = 192;
+        Self {
+            numbers: HashMap::with_capacity(STATES),
+            states: Vec::with_capacity(STATES),
+            targets: Vec::with_capacity(16 * STATES),
+            reads: Vec::with_capacity(2 * STATES),
+            lasting: HashMap::with_capacity(STATES / 2),
+            left_out: false,
+        }
+    }
+
     /// Adds a state with the bytes that lead on from it, if they are known.
     fn add(&mut self, state: StateId, first_bytes: Option<ByteSet>, is_over: bool) -> u32 {
         let bytes = first_bytes.unwrap_or(ByteSet::FULL);

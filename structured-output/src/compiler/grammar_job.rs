@@ -91,17 +91,8 @@ impl Job<'_> {
 
     /// A grammar without rules, that knows the texts of tokens that are never text.
     fn empty_grammar(&self) -> Grammar {
-        let info = self.engine.index().info();
-        let ids = info.special_token_ids().iter().chain(info.stop_token_ids());
-        let texts = ids.filter_map(|&id| std::str::from_utf8(info.token_bytes(id)).ok());
-        let mut control_tokens: Vec<Box<str>> = texts
-            .filter(|text| text.chars().count() > 1)
-            .map(Into::into)
-            .collect();
-        control_tokens.sort_unstable();
-        control_tokens.dedup();
         Grammar {
-            control_tokens,
+            control_tokens: Arc::clone(self.engine.index().control_texts()),
             ..Grammar::default()
         }
     }

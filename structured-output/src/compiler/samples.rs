@@ -41,7 +41,7 @@ const NAMES: [&str; 6] = [
 
 /// What is left of strings after their first quote, as most grammars have them: as in programming
 /// languages, in JSON and in SQL; each with a text whose places all are known.
-const STRINGS: [(&str, &str); 6] = [
+const STRINGS: [(&str, &str); 8] = [
     (r#"([^"\\]|\\.)*""#, r"\"),
     (r"([^'\\]|\\.)*'", r"\"),
     (r#"([^"\\\n]|\\.)*""#, r"\"),
@@ -51,6 +51,8 @@ const STRINGS: [(&str, &str); 6] = [
         r"\u00e",
     ),
     (r"([^']|'')*'", "'"),
+    (r"[^'\n]*'", ""),
+    (r#"[^"\n]*""#, ""),
 ];
 
 /// Numbers, likewise.
@@ -63,7 +65,17 @@ const NUMBERS: [(&str, &str); 5] = [
 ];
 
 /// White space that may follow a lexeme, as most grammars have it: none, on a line, of JSON, and Lark's.
-const WHITE: [&str; 5] = ["", r"[ \t]*", r"[ \t\n]*", r"[ \t\n\r]*", r"[ \t\n\f\r]*"];
+const WHITE: [&str; 6] = [
+    "",
+    r"[ \t]*",
+    r"[ \t\n]*",
+    r"[ \t\n\r]*",
+    r"[ \t\n\f\r]*",
+    r"\s*",
+];
+
+/// What comments begin with that go to the end of their line, where these are white space too.
+const COMMENTS: [&str; 3] = ["--", "#", "//"];
 
 /// Lexemes of one character.
 const MARKS: &[u8] = br##"!"#$%&'()*+,-./:;<=>?@[\]^_`{|}~"##;
@@ -78,14 +90,20 @@ fn languages() -> Vec<(String, &'static str, bool)> {
         languages.push((format!("{quote}{pattern}"), "", true));
         languages.push((pattern.to_owned(), text, false));
     }
-    for white in WHITE {
+    let comments = COMMENTS.map(|begins| {
+        let white = format!(r"([ \t\n\f\r]|{begins}[^\n]*)*");
+        (white, begins)
+    });
+    let white = WHITE.into_iter().map(|white| (white, ""));
+    let comments = comments.iter().map(|(white, begins)| (&**white, *begins));
+    for (white, text) in white.chain(comments) {
         let numbers = NUMBERS.iter();
         languages.extend(numbers.map(|&(number, text)| (format!("{number}{white}"), text, true)));
         let marks = MARKS.iter();
         languages.extend(marks.map(|mark| (format!(r"\x{mark:02x}{white}"), "", true)));
-        if !white.is_empty() {
-            languages.push((white.to_owned(), "", true));
-            languages.push((white.replace('*', "+"), "", true));
+        if let Some(one) = white.strip_suffix('*') {
+            languages.push((white.to_owned(), text, true));
+            languages.push((format!("{one}+"), text, true));
         }
     }
     languages

@@ -23,25 +23,11 @@ use hashbrown::{HashMap, HashSet};
 
 use super::graph::{Graph, Label, NO_NODE, Node};
 use super::length::{Weights, lengths};
-use crate::lexical::{ByteSet, ExprId, Fuel, Lexicon, OutOfFuel, UNBOUNDED};
-
-/// So many languages of a grammar are tried.
-const MAX_TRIED: usize = 8;
+use super::repeated::{Texts, covers, is_held, texts_read_alone};
+use crate::lexical::{ExprId, Fuel, Lexicon, OutOfFuel};
 
 /// So many languages are looked at for whether one holds them.
 const MAX_HELD: usize = 64;
-
-/// A look takes at most so many steps.
-const MAX_STEPS: u64 = 4_000;
-
-/// A language with all texts over it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Texts {
-    /// One or more.
-    plus: ExprId,
-    /// None, too.
-    star: ExprId,
-}
 
 /// What leads to each node.
 #[derive(Default)]
@@ -87,12 +73,7 @@ pub(super) fn absorb(
     lexicon: &mut Lexicon,
     fuel: &mut Fuel,
 ) -> Result<(), OutOfFuel> {
-    let mut kept = Vec::new();
-    for texts in repeated_languages(graph, lexicon, fuel)? {
-        if !reads_others_everywhere(graph, lexicon, texts, fuel)? {
-            kept.push(texts);
-        }
-    }
+    let kept = texts_read_alone(graph, lexicon, fuel)?;
     if kept.is_empty() {
         return Ok(());
     }
@@ -123,83 +104,6 @@ pub(super) fn absorb(
         without_calls(graph, &found, fuel)?;
     }
     Ok(())
-}
-
-/// The languages among a graph's labels, and among their alternatives, that repeat another one without
-/// bound; some of them, if there are many.
-fn repeated_languages(
-    graph: &Graph,
-    lexicon: &mut Lexicon,
-    fuel: &mut Fuel,
-) -> Result<Vec<Texts>, OutOfFuel> {
-    let mut seen = HashSet::new();
-    let mut found: Vec<Texts> = Vec::new();
-    for (label, _) in graph.nodes.iter().flat_map(|node| &node.edges) {
-        fuel.burn(1)?;
-        let Label::Text(expr) = *label else { continue };
-        if !seen.insert(expr) {
-            continue;
-        }
-        for expr in lexicon.alternatives(expr) {
-            fuel.burn(1)?;
-            let Some(body) = lexicon.repeated(expr) else {
-                continue;
-            };
-            let texts = Texts {
-                plus: lexicon.repeat(body, 1, UNBOUNDED),
-                star: lexicon.star(body),
-            };
-            if !found.contains(&texts) {
-                found.push(texts);
-            }
-            if found.len() == MAX_TRIED {
-                return Ok(found);
-            }
-        }
-    }
-    Ok(found)
-}
-
-/// Whether each node with an edge for some texts has another one, for what is no such text: as with
-/// numbers beside `"("` in most grammars. Then there is nothing to be found: all places where such texts
-/// can be read alone lead to one of these nodes.
-fn reads_others_everywhere(
-    graph: &Graph,
-    lexicon: &mut Lexicon,
-    texts: Texts,
-    fuel: &mut Fuel,
-) -> Result<bool, OutOfFuel> {
-    for node in &graph.nodes {
-        fuel.burn(1 + node.edges.len() as u64)?;
-        let reads_texts = |&(label, _): &(Label, u32)| match label {
-            Label::Text(expr) => covers(lexicon, expr, texts),
-            _ => false,
-        };
-        if !node.edges.iter().any(reads_texts) {
-            continue;
-        }
-        let mut reads_others = false;
-        for &(label, _) in &node.edges {
-            reads_others |= match label {
-                Label::Text(expr) => !is_held(lexicon, expr, texts, fuel)?,
-                Label::Call(_) => false,
-                _ => true,
-            };
-            if reads_others {
-                break;
-            }
-        }
-        if !reads_others {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
-
-/// Whether a language holds all of some texts, as far as its alternatives show that.
-fn covers(lexicon: &Lexicon, expr: ExprId, texts: Texts) -> bool {
-    let ways = lexicon.alternatives(expr);
-    ways.contains(&texts.plus) || ways.contains(&texts.star)
 }
 
 /// The least that is read from each node to the end of its rule, as far as that is nothing or something.
@@ -342,44 +246,6 @@ fn reading_others(
         pending.extend(callers.iter().map(|(from, _)| *from));
     }
     Ok(Some(others))
-}
-
-/// Whether each text of a language is one over another; false where that isn't found soon.
-fn is_held(
-    lexicon: &mut Lexicon,
-    expr: ExprId,
-    texts: Texts,
-    fuel: &mut Fuel,
-) -> Result<bool, OutOfFuel> {
-    if expr == texts.star || expr == texts.plus {
-        return Ok(true);
-    }
-    let steps = fuel.left().min(MAX_STEPS);
-    let mut own = Fuel::new(steps);
-    let found = look_for_another(lexicon, expr, texts, &mut own);
-    fuel.burn(steps - own.left())?;
-    Ok(matches!(found, Ok(false)))
-}
-
-/// Whether a language has a text that isn't one over another.
-fn look_for_another(
-    lexicon: &mut Lexicon,
-    expr: ExprId,
-    texts: Texts,
-    fuel: &mut Fuel,
-) -> Result<bool, OutOfFuel> {
-    let mut firsts = ByteSet::EMPTY;
-    for (bytes, _) in lexicon.derivatives(texts.star, fuel)? {
-        firsts = firsts.union(&bytes);
-    }
-    for (bytes, rest) in lexicon.derivatives(expr, fuel)? {
-        if bytes.intersection(&firsts) != bytes && lexicon.is_live(rest, fuel)? {
-            return Ok(true);
-        }
-    }
-    let others = lexicon.not(texts.star);
-    let others = lexicon.and(&[expr, others]);
-    lexicon.is_live(others, fuel)
 }
 
 /// Writes what a rule reads in place of a call of it, of rules that start at some nodes with one edge.

@@ -13,7 +13,8 @@ use super::length::{Weights, lengths, of_rule};
 use super::lower::{Folded, LowerError, Lowering, NamedToken, Value};
 use super::parser::{Parser, StateId};
 use super::program::{Call, Lexeme, NewNode, NodeId, TokensLeft};
-use super::simplify::{deterministic, loops, merged, without_epsilons, without_silent_cycles};
+use super::simplify::{loops, merged, without_epsilons, without_silent_cycles};
+use super::subsets::deterministic;
 use super::token_set::TokenRuns;
 use crate::grammar_syntax::{EmbeddedSchema, Grammar, RuleId, TokenSet};
 use crate::lexical::search::DEAD;
@@ -274,6 +275,8 @@ impl Compilation {
         // What reads nothing is an edge that reads nothing, and else what it reads but for that.
         let graph = &mut self.graph;
         let starts = graph.starts.clone();
+        // Whether what is left of some of these may be nothing.
+        let mut is_left_out = false;
         for (id, node) in graph.nodes.iter_mut().enumerate() {
             fuel.burn(1 + node.edges.len() as u64)?;
             let mut silent = std::mem::take(&mut node.epsilons);
@@ -296,6 +299,8 @@ impl Compilation {
                             if self.weights.get(label) == Some(&0) {
                                 silent.push(*to);
                             }
+                            let rest_weight = self.weights.get(&Label::Text(rest));
+                            is_left_out |= rest_weight.is_none_or(|&least| least == DEAD);
                             *label = match *label {
                                 Label::WithinTokens(_, max) => Label::WithinTokens(rest, max),
                                 _ => Label::Text(rest),
@@ -314,15 +319,19 @@ impl Compilation {
         without_epsilons(graph, fuel)?;
         for (rule, &start) in (0..).zip(&starts) {
             if start != NO_NODE && rule != graph.root {
-                graph.nodes[start as usize].accepting = false;
+                let accepting = &mut graph.nodes[start as usize].accepting;
+                is_left_out |= std::mem::take(accepting);
             }
         }
-        prune(graph, &self.weights, fuel)?;
+        if is_left_out {
+            prune(graph, &self.weights, fuel)?;
+        }
         without_left_recursion(graph, fuel)?;
         without_silent_cycles(graph, fuel)?;
         without_epsilons(graph, fuel)?;
         deterministic(graph, fuel)?;
-        prune(graph, &self.weights, fuel)?;
+        // Nothing of that makes an end that can't be reached.
+        debug_assert!(is_pruned(graph, &self.weights));
         merged(graph, fuel)?;
         inline(graph, fuel)?;
         self.lengths = lengths(graph, &self.weights, fuel)?;
@@ -536,16 +545,29 @@ fn prune(graph: &mut Graph, weights: &Weights, fuel: &mut Fuel) -> Result<(), Ou
     let least = lengths(graph, weights, fuel)?;
     let starts = &graph.starts;
     for node in &mut graph.nodes {
-        node.edges.retain(|&(label, to)| {
-            let reads = match label {
-                Label::Call(rule) => match starts[rule as usize] {
-                    NO_NODE => false,
-                    start => least[start as usize] != DEAD,
-                },
-                label => weights.get(&label).is_some_and(|&least| least != DEAD),
-            };
-            reads && least[to as usize] != DEAD
-        });
+        let leads_on = |edge: &(Label, u32)| leads_on(edge, starts, weights, &least);
+        node.edges.retain(leads_on);
     }
     Ok(())
+}
+
+/// Whether an edge can be read and what follows it completed.
+fn leads_on(&(label, to): &(Label, u32), starts: &[u32], weights: &Weights, least: &[u32]) -> bool {
+    let reads = match label {
+        Label::Call(rule) => match starts[rule as usize] {
+            NO_NODE => false,
+            start => least[start as usize] != DEAD,
+        },
+        label => weights.get(&label).is_some_and(|&least| least != DEAD),
+    };
+    reads && least[to as usize] != DEAD
+}
+
+/// Whether all edges lead on.
+fn is_pruned(graph: &Graph, weights: &Weights) -> bool {
+    let Ok(least) = lengths(graph, weights, &mut Fuel::new(u64::MAX)) else {
+        return false;
+    };
+    let mut edges = graph.nodes.iter().flat_map(|node| &node.edges);
+    edges.all(|edge| leads_on(edge, &graph.starts, weights, &least))
 }

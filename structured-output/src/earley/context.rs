@@ -33,6 +33,9 @@ impl Return {
 /// The context of the whole text.
 pub(super) const AT_END: ContextId = ContextId(0);
 
+/// So many are to come soon: tables that grow from nothing do so within masks.
+const SOME: usize = 192;
+
 /// All contexts of a generation.
 pub(super) struct Contexts {
     returns: Vec<Return>,
@@ -45,9 +48,9 @@ pub(super) struct Contexts {
 impl Default for Contexts {
     fn default() -> Self {
         let mut contexts = Self {
-            returns: Vec::new(),
-            entries: Vec::new(),
-            ids: HashTable::new(),
+            returns: Vec::with_capacity(SOME),
+            entries: Vec::with_capacity(SOME),
+            ids: HashTable::with_capacity(SOME),
             hasher: DefaultHashBuilder::default(),
         };
         contexts.intern(&[Return::END], |_| 0);

@@ -132,8 +132,7 @@ impl Parser {
             self.too_many_items = true;
             return Err(OutOfFuel);
         }
-        let mut known = HashSet::new();
-        reads.retain(|&context| known.insert(context));
+        keep_first(&mut reads);
         Ok(Entered {
             items: items.into(),
             reads: reads.into(),
@@ -187,9 +186,8 @@ impl Parser {
             places.sort_unstable();
             places.dedup();
             self.merge(&mut places, &mut reads, fuel)?;
-            let mut known = HashSet::new();
-            reads.retain(|&context| known.insert(context));
-            if reads.len() > MAX_READS || known.contains(&FAR) {
+            keep_first(&mut reads);
+            if reads.len() > MAX_READS || reads.contains(&FAR) {
                 reads = vec![FAR];
             }
             self.entered_bytes += size_of::<(ContextId, Closure)>()
@@ -265,4 +263,23 @@ impl Parser {
         }
         Ok(())
     }
+}
+
+/// Leaves each context once, in order.
+fn keep_first(reads: &mut Vec<ContextId>) {
+    /// So many are compared with each other.
+    const FEW: usize = 16;
+    if reads.len() > FEW {
+        let mut known = HashSet::new();
+        reads.retain(|&context| known.insert(context));
+        return;
+    }
+    let mut len = 0;
+    for at in 0..reads.len() {
+        if !reads[..len].contains(&reads[at]) {
+            reads[len] = reads[at];
+            len += 1;
+        }
+    }
+    reads.truncate(len);
 }

@@ -15,7 +15,8 @@
 use hashbrown::HashMap;
 
 use super::graph::{Graph, Label, NO_NODE};
-use super::simplify::{Seen, deterministic, merged, without_epsilons};
+use super::simplify::{Seen, merged, without_epsilons};
+use super::subsets::deterministic;
 use crate::lexical::{Fuel, OutOfFuel};
 
 /// Steps for each node and edge of a graph, and for all of it.

@@ -4,6 +4,7 @@ use hashbrown::HashMap;
 
 use crate::grammar_syntax::{NodeKind, Substrings, Words};
 use crate::lexical::{ANY, ByteSet, ChoiceTree, EMPTY, EPSILON, ExprId, Lexicon, UNBOUNDED};
+use crate::regex::ascii_in_any_case;
 
 /// Strings of a language of which no proper beginning is in it.
 pub(super) fn shortest(lexicon: &mut Lexicon, expr: ExprId) -> ExprId {
@@ -144,9 +145,25 @@ pub(super) struct Languages {
     text: LongText,
     lists: WordLists,
     parts: Parts,
+    /// Characters of ASCII in any case, as far as they were met.
+    in_any_case: HashMap<u8, ExprId>,
 }
 
 impl Languages {
+    /// A text of ASCII in any case.
+    pub(super) fn in_any_case(&mut self, lexicon: &mut Lexicon, text: &str) -> ExprId {
+        let mut rest = EPSILON;
+        for &byte in text.as_bytes().iter().rev() {
+            let byte = byte.to_ascii_lowercase();
+            let one = *self.in_any_case.entry(byte).or_insert_with(|| {
+                let class = ascii_in_any_case(char::from(byte));
+                lexicon.code_points(class.iter().map(|range| (range.start(), range.end())))
+            });
+            rest = lexicon.concat(one, rest);
+        }
+        rest
+    }
+
     /// The language of a node that holds lists of strings or a long one, and how many parts it is made of.
     /// `None` where it isn't done yet, or the node is no such.
     pub(super) fn of_node(

@@ -284,6 +284,11 @@ impl Lowering {
                 Some((expr, size)) => Value::Regular(expr, size),
                 None => Value::Regular(lexicon.literal(text.as_bytes()), text.len().max(1)),
             },
+            NodeKind::AnyCase(text) => {
+                // As many parts as the regular expression has, its group and sequence among them.
+                let size = text.len() + if text.len() == 1 { 1 } else { 2 };
+                Value::Regular(self.languages.in_any_case(lexicon, &text), size)
+            }
             NodeKind::Class(class) => {
                 let ranges = class.iter().map(|range| (range.start(), range.end()));
                 Value::Regular(lexicon.code_points(ranges), 1)

@@ -34,6 +34,9 @@ const MAX_RETURNS: usize = 64;
 /// What depends on more contexts isn't kept.
 const MAX_READS: usize = 1024;
 
+/// So many are to come soon: tables that grow from nothing do so within masks.
+const SOME: usize = 96;
+
 /// That of the end of the text, which is no node.
 const END: (u32, u32) = (u32::MAX, 0);
 
@@ -55,9 +58,9 @@ pub(crate) struct ContextMemo<K, T> {
 impl<K, T> Default for ContextMemo<K, T> {
     fn default() -> Self {
         Self {
-            roots: HashMap::new(),
-            nodes: Vec::new(),
-            branches: HashMap::new(),
+            roots: HashMap::with_capacity(SOME),
+            nodes: Vec::with_capacity(2 * SOME),
+            branches: HashMap::with_capacity(SOME),
             bytes: 0,
         }
     }

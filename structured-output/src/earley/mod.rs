@@ -7,8 +7,10 @@
 //! | `lazy` | terminals that end as soon as they can, and what that means for others |
 //! | `graph` | an automaton per rule |
 //! | `absorb` | places from which all that a grammar is made of can be read |
+//! | `repeated` | which languages are worth a look for such places |
 //! | `length` | what can be completed, and in how little |
-//! | `simplify` | no epsilons, deterministic, small |
+//! | `simplify` | no epsilons, small |
+//! | `subsets` | deterministic where that is cheap |
 //! | `left_recursion` | rules that begin with themselves, rewritten |
 //! | `inline` | rules that become parts of others |
 //! | `order` | strongly connected components |
@@ -49,7 +51,9 @@ mod order;
 mod parser;
 mod program;
 mod reads;
+mod repeated;
 mod simplify;
+mod subsets;
 #[cfg(test)]
 mod tests;
 mod to_tags;

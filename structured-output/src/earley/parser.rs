@@ -30,6 +30,9 @@ use super::union::Unions;
 use crate::lexical::{ByteSet, EMPTY, EPSILON, ExprId, Fuel, NO_MARK, OutOfFuel};
 use crate::pushdown::{EMPTY_STACK, Machine};
 
+/// So many states are to come soon: tables that grow from nothing do so within masks.
+const SOME: usize = 96;
+
 /// An interned set of items.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(crate) struct StateId(u32);
@@ -114,12 +117,12 @@ impl Parser {
             anywhere: Anywhere::default(),
             to_tags: ToTags::default(),
             token_sets: TokenSets::default(),
-            items: Vec::new(),
-            ends: Vec::new(),
-            ids: HashTable::new(),
+            items: Vec::with_capacity(2 * SOME),
+            ends: Vec::with_capacity(SOME),
+            ids: HashTable::with_capacity(SOME),
             hasher: DefaultHashBuilder::default(),
-            first_bytes: HashMap::new(),
-            entered: HashMap::new(),
+            first_bytes: HashMap::with_capacity(SOME),
+            entered: HashMap::with_capacity(SOME),
             closures: HashMap::new(),
             entered_bytes: 0,
             max_items,

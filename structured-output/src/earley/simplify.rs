@@ -1,6 +1,8 @@
-//! Automata without edges that read nothing, deterministic where that is cheap, and small.
+//! Automata without edges that read nothing, and small.
 
-use hashbrown::HashMap;
+use std::hash::BuildHasher;
+
+use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 
 use super::graph::{Graph, Label, NO_NODE, Node};
 use super::order::components;
@@ -117,138 +119,116 @@ pub(super) fn without_epsilons(graph: &mut Graph, fuel: &mut Fuel) -> Result<(),
     Ok(())
 }
 
-/// Makes each rule's automaton deterministic over labels (Rabin and Scott 1959). Where that would
-/// take many more nodes, the rule stays as it is.
-pub(super) fn deterministic(graph: &mut Graph, fuel: &mut Fuel) -> Result<(), OutOfFuel> {
-    let mut made = Graph {
-        starts: vec![NO_NODE; graph.starts.len()],
-        root: graph.root,
-        ..Graph::default()
-    };
-    let mut seen = Seen::new(graph.nodes.len());
-    for (rule, &start) in graph.starts.iter().enumerate() {
-        if start == NO_NODE {
-            continue;
-        }
-        seen.clear();
-        seen.insert(start);
-        let mut reached = vec![start];
-        let mut next = 0;
-        while let Some(&node) = reached.get(next) {
-            next += 1;
-            let edges = &graph.nodes[node as usize].edges;
-            fuel.burn(1 + edges.len() as u64)?;
-            reached.extend(
-                edges
-                    .iter()
-                    .map(|edge| edge.1)
-                    .filter(|&to| seen.insert(to)),
-            );
-        }
-        let first = made.nodes.len();
-        made.starts[rule] = first as u32;
-        if subsets(graph, start, 2 * reached.len() + 16, &mut made, fuel)? {
-            continue;
-        }
-        made.nodes.truncate(first);
-        let numbers: HashMap<u32, u32> = reached.iter().copied().zip(first as u32..).collect();
-        for node in reached {
-            let mut copy = graph.nodes[node as usize].clone();
-            for edge in &mut copy.edges {
-                edge.1 = numbers[&edge.1];
-            }
-            made.nodes.push(copy);
-        }
-    }
-    *graph = made;
-    Ok(())
-}
-
-/// Adds the deterministic automaton of a rule; false where it takes more than `max` nodes.
-fn subsets(
-    graph: &Graph,
-    start: u32,
-    max: usize,
-    made: &mut Graph,
-    fuel: &mut Fuel,
-) -> Result<bool, OutOfFuel> {
-    let first = made.nodes.len();
-    let mut numbers: HashMap<Vec<u32>, u32> = HashMap::new();
-    let mut sets = vec![vec![start]];
-    numbers.insert(vec![start], first as u32);
-    let mut next = 0;
-    while next < sets.len() {
-        let set = std::mem::take(&mut sets[next]);
-        next += 1;
-        let mut node = Node::default();
-        let mut edges: Vec<(Label, u32)> = Vec::new();
-        for &member in &set {
-            let member = &graph.nodes[member as usize];
-            node.accepting |= member.accepting;
-            edges.extend_from_slice(&member.edges);
-        }
-        fuel.burn(1 + edges.len() as u64)?;
-        edges.sort_unstable();
-        edges.dedup();
-        for group in edges.chunk_by(|a, b| a.0 == b.0) {
-            let targets: Vec<u32> = group.iter().map(|edge| edge.1).collect();
-            let number = (first + sets.len()) as u32;
-            let to = *numbers.entry(targets.clone()).or_insert(number);
-            if to == number {
-                if sets.len() >= max {
-                    return Ok(false);
-                }
-                sets.push(targets);
-            }
-            node.edges.push((group[0].0, to));
-        }
-        made.nodes.push(node);
-    }
-    Ok(true)
-}
-
 /// Joins nodes that read the same (Moore 1956), across rules. Gives up where that takes many rounds:
 /// it is a saving and no more.
 pub(super) fn merged(graph: &mut Graph, fuel: &mut Fuel) -> Result<(), OutOfFuel> {
     const MAX_ROUNDS: usize = 40;
+    let hasher = DefaultHashBuilder::default();
+    // Labels by number: they are compared often.
+    let mut labels: HashMap<Label, u32> = HashMap::new();
+    let mut edges: Vec<(u32, u32)> = Vec::new();
+    let mut ends: Vec<usize> = Vec::with_capacity(graph.nodes.len());
+    for node in &graph.nodes {
+        fuel.burn(1 + node.edges.len() as u64)?;
+        for &(label, to) in &node.edges {
+            let next = labels.len() as u32;
+            edges.push((*labels.entry(label).or_insert(next), to));
+        }
+        ends.push(edges.len());
+    }
     let mut classes: Vec<u32> = graph.nodes.iter().map(|n| u32::from(n.accepting)).collect();
+    let mut sizes = vec![0_u32; 2];
+    classes.iter().for_each(|&class| sizes[class as usize] += 1);
     let mut num_classes = 0;
+    // What nodes of this round read, by number: class, labels, classes that they lead to.
+    let mut read: Vec<(u32, u32)> = Vec::new();
+    let mut kinds: Vec<(u32, std::ops::Range<usize>)> = Vec::new();
+    let mut known: HashTable<u32> = HashTable::new();
     for _ in 0..MAX_ROUNDS {
-        let mut numbers: HashMap<(u32, Vec<(Label, u32)>), u32> = HashMap::new();
         let mut refined = Vec::with_capacity(classes.len());
-        for (node, &class) in graph.nodes.iter().zip(&classes) {
-            fuel.burn(1 + node.edges.len() as u64)?;
-            let mut edges: Vec<(Label, u32)> = node
-                .edges
-                .iter()
-                .map(|&(label, to)| (label, classes[to as usize]))
-                .collect();
-            edges.sort_unstable();
-            edges.dedup();
-            let number = numbers.len() as u32;
-            refined.push(*numbers.entry((class, edges)).or_insert(number));
+        read.clear();
+        kinds.clear();
+        known.clear();
+        let mut first = 0;
+        for (&end, &class) in ends.iter().zip(&classes) {
+            let edges = &edges[std::mem::replace(&mut first, end)..end];
+            fuel.burn(1 + edges.len() as u64)?;
+            let next = kinds.len() as u32;
+            let start = read.len();
+            // The only one of its class stays that.
+            if sizes[class as usize] > 1 {
+                let targets = edges.iter();
+                read.extend(targets.map(|&(label, to)| (label, classes[to as usize])));
+                read[start..].sort_unstable();
+                let len = deduped(&mut read[start..]);
+                read.truncate(start + len);
+            }
+            let kind = (class, start..read.len());
+            let hash = |kind: &(u32, std::ops::Range<usize>)| {
+                hasher.hash_one((kind.0, &read[kind.1.clone()]))
+            };
+            let number = match sizes[class as usize] > 1 {
+                false => next,
+                true => {
+                    let is_equal = |&number: &u32| {
+                        let other = &kinds[number as usize];
+                        other.0 == class && read[other.1.clone()] == read[kind.1.clone()]
+                    };
+                    let rehash = |&number: &u32| hash(&kinds[number as usize]);
+                    *known
+                        .entry(hash(&kind), is_equal, rehash)
+                        .or_insert(next)
+                        .get()
+                }
+            };
+            refined.push(number);
+            match number == next {
+                true => kinds.push(kind),
+                false => read.truncate(start),
+            }
         }
         classes = refined;
-        if numbers.len() == num_classes {
-            let mut nodes = vec![Node::default(); num_classes];
-            for (node, &class) in graph.nodes.iter_mut().zip(&classes) {
-                let mut node = std::mem::take(node);
-                for edge in &mut node.edges {
-                    edge.1 = classes[edge.1 as usize];
-                }
-                node.edges.sort_unstable();
-                node.edges.dedup();
-                nodes[class as usize] = node;
-            }
-            graph.nodes = nodes;
-            for start in graph.starts.iter_mut().filter(|start| **start != NO_NODE) {
-                *start = classes[*start as usize];
-            }
+        let is_done = kinds.len() == num_classes;
+        num_classes = kinds.len();
+        if is_done {
+            join(graph, &classes, num_classes);
             return Ok(());
         }
-        num_classes = numbers.len();
+        sizes.clear();
+        sizes.resize(num_classes, 0);
+        classes.iter().for_each(|&class| sizes[class as usize] += 1);
     }
     Ok(())
+}
+
+/// Moves what is there more than once behind the rest of a sorted list; how long the rest is.
+fn deduped(list: &mut [(u32, u32)]) -> usize {
+    let mut len = 0;
+    for at in 0..list.len() {
+        if len == 0 || list[len - 1] != list[at] {
+            list[len] = list[at];
+            len += 1;
+        }
+    }
+    len
+}
+
+/// Makes one node of each class.
+fn join(graph: &mut Graph, classes: &[u32], num_classes: usize) {
+    let mut nodes = vec![Node::default(); num_classes];
+    for (node, &class) in graph.nodes.iter_mut().zip(classes) {
+        let mut node = std::mem::take(node);
+        for edge in &mut node.edges {
+            edge.1 = classes[edge.1 as usize];
+        }
+        node.edges.sort_unstable();
+        node.edges.dedup();
+        nodes[class as usize] = node;
+    }
+    graph.nodes = nodes;
+    for start in graph.starts.iter_mut().filter(|start| **start != NO_NODE) {
+        *start = classes[*start as usize];
+    }
 }
 
 /// For each node whether it is a loop: the rule may end there, and wherever it may end after it, it

@@ -96,6 +96,9 @@ impl TokenUnion {
     /// Adds some tokens.
     pub(crate) fn add_ids(&mut self, ids: &[u32]) {
         if self.words.is_empty() && self.listed.len() + ids.len() <= Tokens::MAX_LISTED {
+            if self.listed.capacity() == 0 && !ids.is_empty() {
+                self.listed.reserve_exact(Tokens::MAX_LISTED);
+            }
             self.listed.extend_from_slice(ids);
             return;
         }

@@ -22,7 +22,7 @@ pub(crate) struct Grammar {
     pub(crate) num_nodes: usize,
     /// Texts of tokens that are never text, in their order. Where a tag or trigger contains one, the token stands
     /// for its text.
-    pub(crate) control_tokens: Vec<Box<str>>,
+    pub(crate) control_tokens: Arc<[Box<str>]>,
 }
 
 /// A rule. Its nodes are a list in which operands come before what they are operands of, so that it
@@ -57,6 +57,8 @@ pub(crate) struct Node {
 pub(crate) enum NodeKind {
     /// A string as it stands.
     Literal(Box<str>),
+    /// A string of ASCII in any case: the regular expression of its characters with the flag `i`.
+    AnyCase(Box<str>),
     /// One code point of a set.
     Class(ClassUnicode),
     /// A regular expression, over the text of this node alone.

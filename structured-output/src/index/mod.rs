@@ -46,6 +46,8 @@ pub(crate) struct TokenizerIndex {
     single_bytes: ByteSet,
     /// Length of the longest text token, in bytes.
     max_token_bytes: u32,
+    /// Texts of tokens that are never text, in their order.
+    control_texts: Arc<[Box<str>]>,
 }
 
 /// A coarse alphabet, and the text tokens without any of [`TURNING_BYTES`] as words over it.
@@ -132,6 +134,7 @@ impl TokenizerIndex {
             num_text_tokens: tokens.len(),
             single_bytes,
             max_token_bytes,
+            control_texts: control_texts(&info),
             info: Arc::clone(&info),
         };
         if let Some(file) = file.filter(|_| !is_known) {
@@ -207,6 +210,11 @@ impl TokenizerIndex {
         self.max_token_bytes
     }
 
+    /// The texts of several characters of tokens that are never text, in their order and each once.
+    pub(crate) fn control_texts(&self) -> &Arc<[Box<str>]> {
+        &self.control_texts
+    }
+
     /// Whether every byte that occurs in UTF-8 is a token: then any text can be written by tokens,
     /// and what can be completed by bytes can be completed by tokens.
     pub(crate) fn writes_any_text(&self) -> bool {
@@ -233,8 +241,25 @@ impl TokenizerIndex {
             + size_of_val(&*self.num_chars)
             + size_of_val(&*self.text_tokens)
             + size_of::<Self>()
+            + size_of_val(&*self.control_texts)
+            + self
+                .control_texts
+                .iter()
+                .map(|text| text.len())
+                .sum::<usize>()
             + self.info.memory_bytes()
     }
+}
+
+/// See [`TokenizerIndex::control_texts`].
+fn control_texts(info: &TokenizerInfo) -> Arc<[Box<str>]> {
+    let ids = info.special_token_ids().iter().chain(info.stop_token_ids());
+    let texts = ids.filter_map(|&id| std::str::from_utf8(info.token_bytes(id)).ok());
+    let texts = texts.filter(|text| text.chars().count() > 1);
+    let mut texts: Vec<Box<str>> = texts.map(Into::into).collect();
+    texts.sort_unstable();
+    texts.dedup();
+    texts.into()
 }
 
 /// How many characters of UTF-8 some bytes begin.

@@ -116,6 +116,8 @@ pub(crate) struct Lexicon {
     pub(super) sized_by: ExprId,
     /// See `lasting`: the characters that are each a string of a language.
     pub(super) lasting_of: HashMap<ExprId, super::lasting::Lasting>,
+    /// Characters that last after languages that most grammars have.
+    pub(super) learned_lasting: HashMap<ExprId, super::lasting::Lasting>,
     /// See `lasting`: the characters that lead from a state to itself.
     pub(super) others_that_stay: HashMap<ExprId, Others>,
     /// See `inclusion`.
@@ -164,6 +166,7 @@ impl Lexicon {
             sized: HashSet::new(),
             sized_by: EMPTY,
             lasting_of: HashMap::new(),
+            learned_lasting: HashMap::new(),
             others_that_stay: HashMap::new(),
             known_inclusions: Default::default(),
             code_points: HashMap::new(),
@@ -196,7 +199,8 @@ impl Lexicon {
                 + self.residues.memory_bytes()
                 + self.free_texts.memory_bytes()
                 + self.sized.len() * (size_of::<ExprId>() + 1)
-                + self.lasting_of.len() * (size_of::<(ExprId, super::lasting::Lasting)>() + 1)
+                + (self.lasting_of.len() + self.learned_lasting.len())
+                    * (size_of::<(ExprId, super::lasting::Lasting)>() + 1)
                 + self.known_inclusions.memory_bytes()
                 + self.others_that_stay.len() * (size_of::<(ExprId, Others)>() + 1)
                 + self.first_marked.len() * (size_of::<(ExprId, ExprId)>() + 1)

@@ -56,6 +56,23 @@ impl Lexicon {
     /// Out of fuel: a step per part looked at, and the search for a string where an intersection has
     /// to be told from an empty one.
     pub(crate) fn lasting(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<Lasting, OutOfFuel> {
+        if let Some(&learned) = self.learned_lasting.get(&expr) {
+            return Ok(learned);
+        }
+        self.find_lasting(expr, fuel)
+    }
+
+    /// Finds that and remembers it: for languages that most grammars have.
+    ///
+    /// # Errors
+    /// Out of fuel.
+    pub(crate) fn learn_lasting(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<(), OutOfFuel> {
+        let found = self.find_lasting(expr, fuel)?;
+        self.learned_lasting.insert(expr, found);
+        Ok(())
+    }
+
+    fn find_lasting(&mut self, expr: ExprId, fuel: &mut Fuel) -> Result<Lasting, OutOfFuel> {
         if let Some((rest, tail)) = self.less_finite(expr) {
             // Whatever is read, finitely many strings less leave some of infinitely many.
             let (core, lasting) = self.stable(rest, MAX_DEPTH, fuel)?;

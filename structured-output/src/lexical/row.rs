@@ -159,7 +159,8 @@ impl Lexicon {
     fn empty_row(&mut self, scratch: &mut RowScratch) -> u32 {
         scratch.targets.clear();
         scratch.targets.push(EMPTY);
-        self.rows.intern_map(&[0; 256])
+        let all = std::iter::once(ByteSet::FULL);
+        self.rows.intern_map(&[0; 256], all)
     }
 
     /// The row of an operand with each target changed; the classes stay.
@@ -313,6 +314,7 @@ impl Lexicon {
         }
         targets.clear();
         targets.extend(classes.iter().map(|&(_, to)| to));
-        self.rows.intern_map(&class_of)
+        let sets = classes.iter().map(|&(bytes, _)| bytes);
+        self.rows.intern_map(&class_of, sets)
     }
 }

@@ -88,7 +88,12 @@ impl Rows {
         map.classes.iter().zip(targets.iter().copied())
     }
 
-    pub(super) fn intern_map(&mut self, class_of: &[u8; 256]) -> u32 {
+    /// The map of some classes, which are all bytes, each in the one that `class_of` says.
+    pub(super) fn intern_map(
+        &mut self,
+        class_of: &[u8; 256],
+        classes: impl Iterator<Item = ByteSet>,
+    ) -> u32 {
         let (maps, hasher) = (&self.maps, &self.hasher);
         let entry = self.map_ids.entry(
             hasher.hash_one(class_of),
@@ -97,13 +102,11 @@ impl Rows {
         );
         let id = *entry.or_insert(maps.len() as u32).get();
         if id as usize == self.maps.len() {
-            let mut classes: Vec<ByteSet> = Vec::new();
-            for (byte, &class) in (0..=255_u8).zip(class_of) {
-                if usize::from(class) == classes.len() {
-                    classes.push(ByteSet::EMPTY);
-                }
-                classes[usize::from(class)].insert(byte);
-            }
+            let classes: Vec<ByteSet> = classes.collect();
+            debug_assert!((0..=255_u8).zip(class_of).all(|(byte, &class)| {
+                let mut of_byte = (0..).zip(&classes).filter(|(_, set)| set.contains(byte));
+                of_byte.next().is_some_and(|(of, _)| of == class) && of_byte.next().is_none()
+            }));
             let mut fits = 0;
             for (bit, alphabet) in self.alphabets.iter().enumerate() {
                 let whole = |class: &ByteSet| {

@@ -205,8 +205,16 @@ pub(crate) fn listed(words: &[u32], about: usize) -> Vec<u32> {
         if !any_is_set(chunk) {
             continue;
         }
-        for (&word, first) in chunk.iter().zip((first..).step_by(BITS_PER_WORD)) {
-            let mut left = word;
+        // Which words have any, without a branch for each: that would be guessed wrong often.
+        let mut places = [0_u32; CHUNK];
+        let mut num_places = 0;
+        for (&word, at) in chunk.iter().zip(0..) {
+            places[num_places] = at;
+            num_places += usize::from(word != 0);
+        }
+        for &at in &places[..num_places] {
+            let first = first + at * BITS_PER_WORD as u32;
+            let mut left = chunk[at as usize];
             while left != 0 {
                 ids.push(first + left.trailing_zeros());
                 left &= left - 1;

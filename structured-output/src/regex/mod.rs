@@ -20,6 +20,7 @@ mod spelling;
 mod syntax;
 mod translate;
 
+pub(crate) use class::ascii_in_any_case;
 pub(crate) use ecma::Dialect;
 pub(crate) use parser::parse;
 pub(crate) use search::Chars;

@@ -214,6 +214,9 @@ impl<'a> Parser<'a, '_> {
         if rest.starts_with('i') && !rest[1..].starts_with(is_name) {
             self.cursor.skip(1);
             // As the regular expression that it is in Lark and llguidance: `s` is `ſ` too.
+            if text.is_ascii() && text.len() + 2 <= self.limits.regex.max_nodes {
+                return Ok(NodeKind::AnyCase(text.into()));
+            }
             let escaped = |c: char| format!("\\U{:08x}", u32::from(c));
             let pattern: String = text.chars().map(escaped).collect();
             return self
