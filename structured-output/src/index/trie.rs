@@ -290,7 +290,8 @@ impl Trie {
         }
         // Each node's children come in the order in which they were laid out, all nodes once.
         let mut num_placed = u32::from(num_nodes > 0);
-        let mut pending: Vec<Range<u32>> = vec![0..num_placed];
+        let root = ROOT..num_placed;
+        let mut pending = vec![root];
         while let Some(nodes_left) = pending.last_mut() {
             let Some(at) = nodes_left.next() else {
                 pending.pop();
