@@ -10,7 +10,14 @@ use crate::index::Trie;
 use crate::lexical::{ExprId, Fuel, Less, OutOfFuel};
 use crate::mask::beside::{Difference, walk_beside};
 use crate::mask::ended_texts::ended_texts;
-use crate::mask::{MAX_SPARSE, Mask, set_bits};
+use crate::mask::{MAX_SPARSE, Mask, clear_bits, listed, set_bits};
+
+/// A part that leaves out more tokens than these is made without a list of them, which would take more
+/// room than its words.
+const MAX_LESS: usize = 4096;
+
+/// More ids than these are put in order by their bits.
+const MANY_IDS: usize = 512;
 
 impl TokenAutomaton {
     /// A part that is another one less finitely many texts, such as an object's other keys: by a
@@ -26,6 +33,7 @@ impl TokenAutomaton {
         };
         let index = Arc::clone(&self.index);
         let trie = index.byte_trie();
+        let num_words = index.text_tokens().len();
         let fruitless = self.masks.fruitless();
         let Some(less) = ended_texts(lexicon, trie, whole, texts, fruitless, fuel)? else {
             return Ok(None);
@@ -35,7 +43,7 @@ impl TokenAutomaton {
         if reference.reference.is_some() {
             return Ok(None);
         }
-        let less = known_to(&reference, trie, &less, fuel)?;
+        let less = known_to(&reference, trie, &less, num_words, fuel)?;
         if less.is_empty() {
             return Ok(Some(reference));
         }
@@ -76,21 +84,50 @@ impl TokenAutomaton {
     ) -> Result<LexemeMask, OutOfFuel> {
         let index = Arc::clone(&self.index);
         let trie = index.byte_trie();
-        let less = known_to(&mask, trie, &difference.less, fuel)?;
-        let more = ids_of(trie, &difference.more);
-        let inside = match more.len() {
-            0..=MAX_SPARSE => Mask::from_ids(more),
+        let num_words = index.text_tokens().len();
+        let less = known_to(&mask, trie, &difference.less, num_words, fuel)?;
+        let more = difference.more.iter().map(|range| trie.ids(range.clone()));
+        let exits = exits_of(&index, &difference.exits, fuel)?;
+        let number = self.masks.next_number();
+        if less.len() > MAX_LESS {
+            // Each mask would go through a long list.
+            let mut words = words_of(&mask.inside, num_words);
+            clear_bits(&mut words, &less);
+            more.for_each(|ids| set_bits(&mut words, ids));
+            let reference = (!mask.exits.is_empty()).then(|| {
+                let mut gone = vec![0; num_words];
+                mask.for_exit_ids(trie, |ids| set_bits(&mut gone, ids));
+                let mut leaving = vec![0; num_words];
+                set_bits(&mut leaving, &less);
+                let less = common(leaving, &gone, 0);
+                Reference {
+                    mask,
+                    less: less.into(),
+                    num_inside: 0,
+                    only_exits: true,
+                }
+            });
+            return Ok(LexemeMask {
+                number,
+                reference,
+                inside: Mask::from_uncounted(words),
+                exits,
+            });
+        }
+        let num_more: usize = difference.more.iter().map(Range::len).sum();
+        let inside = match num_more {
+            0..=MAX_SPARSE => Mask::from_ids(ids_of(trie, &difference.more)),
             count => {
-                let mut words = vec![0; index.text_tokens().len()];
-                set_bits(&mut words, &more);
+                let mut words = vec![0; num_words];
+                more.for_each(|ids| set_bits(&mut words, ids));
                 Mask::from_words(words, count)
             }
         };
         Ok(LexemeMask {
-            number: self.masks.next_number(),
+            number,
             reference: Some(Reference::new(mask, less)),
             inside,
-            exits: exits_of(&index, &difference.exits, fuel)?,
+            exits,
         })
     }
 }
@@ -103,15 +140,47 @@ fn ids_of(trie: &Trie, ranges: &[Range<u32>]) -> Vec<u32> {
     ids
 }
 
+/// The words of a mask, for another one to be made of them.
+fn words_of(mask: &Mask, num_words: usize) -> Vec<u32> {
+    match mask {
+        Mask::Dense { words, .. } => words.to_vec(),
+        Mask::Sparse(ids) => {
+            let mut words = vec![0; num_words];
+            set_bits(&mut words, ids);
+            words
+        }
+    }
+}
+
+/// The ids in both of two sets of words, ascending, about so many.
+fn common(mut words: Vec<u32>, other: &[u32], about: usize) -> Vec<u32> {
+    for (word, other) in words.iter_mut().zip(other) {
+        *word &= other;
+    }
+    listed(&words, about)
+}
+
 /// Of the tokens of some ranges those that a part allows, or may by what follows it; ascending.
 fn known_to(
     part: &LexemeMask,
     trie: &Trie,
     ranges: &[Range<u32>],
+    num_words: usize,
     fuel: &mut Fuel,
 ) -> Result<Vec<u32>, OutOfFuel> {
+    let num_ids: usize = ranges.iter().map(Range::len).sum();
+    fuel.burn(num_ids as u64)?;
+    if num_ids > MANY_IDS {
+        // To sort them would take longer than all of the walk.
+        let mut words = vec![0; num_words];
+        for range in ranges {
+            set_bits(&mut words, trie.ids(range.clone()));
+        }
+        let mut known = words_of(&part.inside, num_words);
+        part.for_exit_ids(trie, |ids| set_bits(&mut known, ids));
+        return Ok(common(words, &known, num_ids));
+    }
     let mut ids = ids_of(trie, ranges);
-    fuel.burn(ids.len() as u64)?;
     if !ids.is_empty() {
         let exit_ids = part.exit_ids(trie);
         ids.retain(|id| part.inside.is_allowed(*id) || exit_ids.binary_search(id).is_ok());
@@ -136,30 +205,79 @@ impl LexemeMask {
     /// The tokens that go on after the lexeme, ascending.
     fn exit_ids(&self, bytes: &Trie) -> Vec<u32> {
         let mut ids = Vec::new();
+        self.for_exit_ids(bytes, |some| ids.extend_from_slice(some));
+        ids.sort_unstable();
+        ids
+    }
+
+    /// The same in pieces, in no order.
+    fn for_exit_ids(&self, bytes: &Trie, mut each: impl FnMut(&[u32])) {
         for (_, exits) in &self.exits {
             match exits {
-                Exits::Suffixes(trie) => ids.extend_from_slice(trie.tokens()),
+                Exits::Suffixes(trie) => each(trie.tokens()),
                 Exits::Nodes(nodes) => {
-                    let tokens = nodes.iter().map(|&node| bytes.ids(bytes.below(node)));
-                    ids.extend(tokens.flatten());
+                    for &node in &**nodes {
+                        each(bytes.ids(bytes.below(node)));
+                    }
                 }
                 Exits::After(nodes) => {
-                    for (node, leaving) in nodes {
+                    for (node, leaving) in &**nodes {
                         let gone = |&child: &u32| leaving.contains(bytes.label(child));
-                        let gone = bytes.children(*node).filter(gone);
-                        ids.extend(gone.flat_map(|child| bytes.ids(bytes.below(child))));
+                        for child in bytes.children(*node).filter(gone) {
+                            each(bytes.ids(bytes.below(child)));
+                        }
                     }
                 }
             }
         }
-        ids.sort_unstable();
-        ids
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use crate::lexical::numbers_below;
     use crate::{CompilerOptions, GrammarCompiler, GrammarMatcher, TokenizerInfo};
+
+    /// Where a state differs from the one that it comes to by thousands of tokens, each is still told.
+    #[test]
+    fn parts_that_differ_by_thousands_of_tokens_are_those_of_their_tokens() {
+        let mut random = numbers_below(20_261_122);
+        let mut vocab: Vec<Vec<u8>> = (0..=255_u8).map(|byte| vec![byte]).collect();
+        let pieces = [
+            "a", "b", "0", "1", "-", "@", ".", "gov", "x", "the", "é", "\"", "\",", "\\n", " ",
+        ];
+        let mut words = std::collections::BTreeSet::new();
+        while words.len() < 12_000 {
+            let count = 2 + random(5);
+            let word = (0..count).map(|_| pieces[random(pieces.len() as u32) as usize]);
+            words.insert(word.collect::<String>().into_bytes());
+        }
+        vocab.extend(words);
+        vocab.push(b"<eos>".to_vec());
+        let eos = vocab.len() as u32 - 1;
+        let info = TokenizerInfo::new(&vocab, vocab.len(), &[eos], &[eos]).unwrap();
+        let compiler = GrammarCompiler::new(info.into(), CompilerOptions::default());
+        for pattern in [
+            r"[a-f0-9]{6}-[a-f0-9]{2}",
+            r"^[^@\\s]+@[^@.\\s]+(\\.[^@.\\s]*)*.gov.uk",
+        ] {
+            let schema = format!(r#"{{"type": "string", "pattern": "{pattern}"}}"#);
+            let grammar = compiler
+                .compile_json_schema(&schema, &Default::default())
+                .unwrap();
+            let mut matcher = GrammarMatcher::new(&grammar);
+            for &byte in b"\"a0b0@x.a-gov.uk" {
+                if !matcher.accept_token(u32::from(byte)).unwrap() {
+                    break;
+                }
+                let mask = matcher.next_token_mask().unwrap();
+                for id in 0..=eos {
+                    let is_accepted = matcher.fork().accept_token(id).unwrap();
+                    assert_eq!(mask.is_allowed(id), is_accepted, "{pattern} {byte}: {id}");
+                }
+            }
+        }
+    }
 
     /// Keys of a bounded length, less those that the object has: bounds below and above the longest token
     /// and the longest key, until all are taken.

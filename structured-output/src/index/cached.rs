@@ -15,7 +15,7 @@ use super::trie::Trie;
 use crate::TokenizerInfo;
 
 /// Changes with the layout of the file, the alphabets, and what is a text token.
-const FORMAT: &[u8] = b"formwork tokenizer index 1\n";
+const FORMAT: &[u8] = b"formwork tokenizer index 2\n";
 
 const HASH_BYTES: usize = 32;
 

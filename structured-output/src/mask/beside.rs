@@ -40,13 +40,9 @@ pub(crate) fn walk_beside(
     let mut difference = Difference::default();
     let start = table.state(lexicon, start);
     let reference = table.state(lexicon, reference);
-    let mut pending = vec![(ROOT, start, reference, 0_u32)];
-    while let Some((node, own, other, depth)) = pending.pop() {
-        let children = trie.children(node);
+    let mut pending = vec![(ROOT, trie.children(ROOT), start, reference, 0_u32)];
+    while let Some((node, children, own, other, depth)) = pending.pop() {
         fuel.burn(1)?;
-        if children.is_empty() {
-            continue;
-        }
         let below = Below::of(trie, node);
         // Both allow whatever comes, without an end.
         let are_alike = |table: &Table| {
@@ -137,11 +133,14 @@ pub(crate) fn walk_beside(
                 }
                 continue;
             }
-            let tokens = trie.own(child);
-            if beside == DEAD && !tokens.is_empty() {
-                difference.more.push(tokens);
+            // Most have none below them, and then there is nothing more to tell.
+            let (own, children) = (trie.own(child), trie.children(child));
+            if beside == DEAD && !own.is_empty() {
+                difference.more.push(own);
             }
-            pending.push((child, next, beside, depth + 1));
+            if !children.is_empty() {
+                pending.push((child, children, next, beside, depth + 1));
+            }
         }
     }
     Ok(difference)
