@@ -29,7 +29,7 @@ pub fn frontend_runtime() -> std::io::Result<Runtime> {
         .build()?;
     let inside = runtime.enter();
     // Once asked for, the signal is caught for as long as the process lives.
-    signal(SignalKind::from_raw(libc::SIGXFSZ))?;
+    drop(signal(SignalKind::from_raw(libc::SIGXFSZ))?);
     drop(inside);
     Ok(runtime)
 }
