@@ -29,6 +29,9 @@ const MAX_WAYS: usize = 64;
 /// With fewer places where tokens are cut it is not worth while to look which were told by others.
 const MANY_LEAVES: usize = 64;
 
+/// More places than these are sorted only where they are more than twice as many as before.
+const MANY_TO_SORT: usize = 1024;
+
 /// Tokens that go on after a language with a lexeme and what its rule has after it.
 pub(super) struct NearExits {
     /// Those that end within the rule.
@@ -131,6 +134,16 @@ impl Found {
     }
 }
 
+/// Whether few of some places come more than once, for their number and that of places before: to sort
+/// thousands takes longer than to look at them.
+fn seldom_twice(num_places: usize, num_before: usize) -> bool {
+    let most = match num_places > MANY_TO_SORT {
+        true => 2 * num_before,
+        false => num_before / 2,
+    };
+    num_places <= most
+}
+
 impl TokenAutomaton {
     /// Adds the tokens that go on after a language with an item, large ends apart.
     pub(super) fn add_language_exits(
@@ -224,7 +237,9 @@ impl TokenAutomaton {
             true if rests.is_empty() => None,
             true => Some(self.rests_of_tokens(rests, fuel)?),
             // Those that are cut in many ways come more than once, others are seldom worth the sorting.
-            false if leaves.len() * 2 < alone.num_places() => Some(self.some_rests_at(leaves)),
+            false if seldom_twice(leaves.len(), alone.num_places()) => {
+                Some(self.some_rests_at(leaves))
+            }
             false => Some(self.rests_at(leaves, fuel)?),
         };
         Ok(NearExits {
