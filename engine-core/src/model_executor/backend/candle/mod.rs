@@ -138,8 +138,8 @@ impl CandleBackend {
         let second = x.narrow(D::Minus1, half, half)?;
         let rest = x.dim(D::Minus1)? - 2 * half;
         let turned = [
-            (first.broadcast_mul(&cos)? - second.broadcast_mul(&sin)?)?,
-            (second.broadcast_mul(&cos)? + first.broadcast_mul(&sin)?)?,
+            (first.broadcast_mul(cos)? - second.broadcast_mul(sin)?)?,
+            (second.broadcast_mul(cos)? + first.broadcast_mul(sin)?)?,
             x.narrow(D::Minus1, 2 * half, rest)?,
         ];
         Ok(Tensor::cat(&turned, D::Minus1)?)
