@@ -347,3 +347,48 @@ fn long_enumerations_are_served() {
         }
     }
 }
+
+/// Objects and lists that a constant tells apart: each with all others would be the square of their number.
+#[test]
+fn thousands_of_values_that_a_constant_tells_apart_are_served() {
+    let enumeration = |value: &dyn Fn(usize) -> String| {
+        let values: Vec<String> = (0..2_000).map(value).collect();
+        format!("{{\"enum\": [{}]}}", values.join(","))
+    };
+    let branches = |value: &dyn Fn(usize) -> String| {
+        let branches: Vec<String> = (0..1_000).map(value).collect();
+        format!("{{\"anyOf\": [{}]}}", branches.join(","))
+    };
+    let cases = [
+        (
+            enumeration(&|n| format!("{{\"id\":{n}}}")),
+            r#"{"id":1999}"#,
+            r#"{"id":2000}"#,
+        ),
+        (
+            enumeration(&|n| format!("{{\"id\":{n},\"name\":\"w{}\"}}", n % 7)),
+            r#"{"id":15,"name":"w1"}"#,
+            r#"{"id":15,"name":"w2"}"#,
+        ),
+        (
+            enumeration(&|n| format!("[{n}.5,{}]", n / 2)),
+            "[7.50,3]",
+            "[7.5,4]",
+        ),
+        (
+            branches(&|n| {
+                format!(
+                    "{{\"properties\":{{\"code\":{{\"const\":{n}}},\"text\":{{\"maxLength\":{}}}}},\"required\":[\"code\",\"text\"]}}",
+                    n % 4
+                )
+            }),
+            r#"{"code":7.0,"text":"abc"}"#,
+            r#"{"code":8,"text":"a"}"#,
+        ),
+    ];
+    for (source, right, wrong) in cases {
+        let grammar = schema(&source).unwrap();
+        assert!(accepts(&grammar, right, 2_000_000), "{right}");
+        assert!(!accepts(&grammar, wrong, 2_000_000), "{wrong}");
+    }
+}

@@ -53,6 +53,8 @@ pub(super) struct Standing {
 pub(super) struct Found {
     mask: Option<(Standing, TokenMask)>,
     forced: Option<(Standing, Vec<u32>)>,
+    /// After so many tokens it was told aside whether the next one is allowed, and all that is asked with it.
+    told_after: Option<usize>,
     /// How often in a row the request waited aside at the same place, after so many tokens.
     num_attempts: u32,
     num_answer_tokens: usize,
@@ -173,6 +175,7 @@ impl StructuredOutputRequest {
                 }
                 // As part of a draft, which is taken back.
                 self.validate_tokens(&[*token_id], tokens_left.saturating_add(1))?;
+                self.found.told_after = Some(self.num_answer_tokens);
             }
             Question::Forced {
                 forced_tokens,
@@ -191,6 +194,11 @@ impl StructuredOutputRequest {
     pub(super) fn found_forced(&self, tokens_left: u32) -> Option<Vec<u32>> {
         let forced = self.found.forced(self.standing(tokens_left))?;
         Some(forced.to_vec())
+    }
+
+    /// Whether it was told aside what the next token does: what is not known then takes more than a limit.
+    pub(super) fn was_told_aside(&self) -> bool {
+        self.found.told_after == Some(self.num_answer_tokens)
     }
 
     /// Where it stands.

@@ -385,8 +385,10 @@ impl StructuredOutputRequest {
         }
         match self.may_go_on_freely() {
             Ok(freely) => Ok(!freely),
-            Err(MatcherError::AllowanceSpent) => Err(MatcherError::AllowanceSpent),
-            // Where that can't be told, the limit is what ended it.
+            Err(MatcherError::AllowanceSpent) if !self.was_told_aside() => {
+                Err(MatcherError::AllowanceSpent)
+            }
+            // Where that can't be told, aside neither, the limit is what ended it.
             Err(_) => Ok(false),
         }
     }

@@ -14,6 +14,10 @@ use crate::error::{CompileError, MatcherError};
 use crate::json::{Part, SchemaCompiler, Style};
 use crate::options::Limits;
 
+/// Times that a grammar's first mask is begun before it is refused: what one found is known to the next, and
+/// requests try as often.
+const MAX_FIRST_LOOKS: u32 = 3;
+
 /// Times that a call is tried in memory that others share, as far as it may go there at a time: what it
 /// computed is known the next time.
 const MAX_ATTEMPTS: u32 = 16;
@@ -86,10 +90,15 @@ impl Job<'_> {
         limits: &Limits,
     ) -> Result<(), CompileError> {
         let mask = |engine: &Engine, allowance: &Allowance| engine.mask(root, allowance).map(drop);
-        match self.look(limits.max_mask_steps, mask)? {
-            Found::Exceeds(error) => Err(error),
-            _ => Ok(()),
+        let mut exceeds = None;
+        for _ in 0..MAX_FIRST_LOOKS {
+            match self.look(limits.max_mask_steps, mask)? {
+                Found::Exceeds(error) => exceeds = Some(error),
+                _ => return Ok(()),
+            }
+            self.grant_look(limits.max_mask_steps);
         }
+        exceeds.map_or(Ok(()), Err)
     }
 
     /// Refuses a schema with a value that can't be served.

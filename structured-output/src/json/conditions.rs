@@ -1,17 +1,21 @@
 //! What a formula says of the value that comes next, its conditions: which there are, what one says of
 //! the others, and what remains where it is known of some whether they hold.
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
-use super::formula::{Formula, FormulaId, TRUE};
+use super::formula::{FALSE, Formula, FormulaId, TRUE};
 use super::live::DEAD;
 use super::node::{ANYTHING, Node, NodeId};
 use super::programs::Programs;
 use super::relation::Relation;
-use crate::lexical::{Fuel, Lexicon, OutOfFuel};
+use super::shape::{NONE, Spellings};
+use crate::lexical::{ExprId, Fuel, Lexicon, OutOfFuel};
 
 /// So many conditions on one value that overlap are not split into their parts.
 const MANY_CONDITIONS: usize = 6;
+
+/// Fewer alternatives with a constant each are compared two by two.
+const MANY_CONSTANTS: usize = 8;
 
 impl Programs {
     pub(super) fn without_values(&mut self, formula: FormulaId) -> FormulaId {
@@ -55,6 +59,77 @@ impl Programs {
             return Ok(None);
         }
         Ok(Some(self.node_of_values(formula, &mut HashMap::new())))
+    }
+
+    /// The ways of a formula of many alternatives, each with a constant that the next value has to be, and
+    /// what remains after it: at once, where comparing each two of them would take the square of their number.
+    pub(super) fn told_by_constants(
+        &mut self,
+        lexicon: &mut Lexicon,
+        formula: FormulaId,
+        fuel: &mut Fuel,
+    ) -> Result<Option<Vec<(NodeId, FormulaId)>>, OutOfFuel> {
+        let alternatives = match self.logic.formula(formula) {
+            Formula::Any(list) if list.len() >= MANY_CONSTANTS => list.clone(),
+            _ => return Ok(None),
+        };
+        let mut ways: Vec<(NodeId, Vec<FormulaId>)> = Vec::with_capacity(alternatives.len());
+        // By the language of a constant, and by what single values it consists of.
+        let mut index: HashMap<ExprId, usize> = HashMap::new();
+        let mut seen: HashSet<ExprId> = HashSet::new();
+        for &one in &alternatives {
+            fuel.burn(1)?;
+            let Some((value, rest)) = self.constant_and_rest(one) else {
+                return Ok(None);
+            };
+            let shape = self.shape(lexicon, value, fuel)?;
+            let of_one_kind = match (shape.number, shape.string) {
+                (number, NONE) => number,
+                (NONE, string) => string,
+                _ => return Ok(None),
+            };
+            let Spellings::Only(language) = of_one_kind else {
+                return Ok(None);
+            };
+            if shape.words != 0 || shape.array != FALSE || shape.object != FALSE {
+                return Ok(None);
+            }
+            if let Some(&at) = index.get(&language) {
+                ways[at].1.push(rest);
+                continue;
+            }
+            for part in lexicon.alternatives(language) {
+                if !self.logic.nodes.is_single_value(part) || !seen.insert(part) {
+                    return Ok(None);
+                }
+            }
+            index.insert(language, ways.len());
+            ways.push((value, vec![rest]));
+        }
+        let ways = ways.into_iter();
+        let ways = ways.map(|(value, rests)| (value, self.logic.any(&rests)));
+        Ok(Some(ways.collect()))
+    }
+
+    /// What the next value has to be for a formula, and the formula without that, where it says nothing else
+    /// of the value.
+    fn constant_and_rest(&mut self, formula: FormulaId) -> Option<(NodeId, FormulaId)> {
+        let list = match self.logic.formula(formula) {
+            Formula::Value(node) => return Some((*node, TRUE)),
+            Formula::All(list) => list.clone(),
+            _ => return None,
+        };
+        let mut value = None;
+        let mut rest = Vec::with_capacity(list.len());
+        for &id in &list {
+            match self.logic.formula(id) {
+                Formula::Value(_) if value.is_some() => return None,
+                Formula::Value(node) => value = Some(*node),
+                _ if self.logic.facts(id).has_value => return None,
+                _ => rest.push(id),
+            }
+        }
+        value.map(|value| (value, self.logic.all(&rest)))
     }
 
     /// A formula that speaks of the next value alone, as a node.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
 
+use super::enumeration;
 use super::value::Value;
 use crate::held::{allocated, shared, with_room};
 use crate::lexical::{ExprId, Fuel, Lexicon, OutOfFuel};
@@ -109,12 +110,16 @@ pub(crate) struct Nodes {
     nodes: Vec<Node>,
     ids: HashMap<Node, NodeId>,
     definitions: Vec<NodeId>,
-    /// The languages of single strings: different ones are disjoint.
-    single_strings: HashSet<ExprId>,
+    /// The languages of single strings, and the alternatives of those of single numbers: different ones
+    /// are disjoint, and none is empty.
+    single_values: HashSet<ExprId>,
     bytes: usize,
     /// Operands that were looked at, see [`Nodes::charge`].
     work: u64,
 }
+
+/// Steps within which the alternatives of a number are to be told apart.
+const STEPS_TO_TELL_APART: u64 = 10_000;
 
 /// Operands of nodes or formulas that are as much work as one step.
 pub(super) const OPERANDS_PER_STEP: u64 = 8;
@@ -125,7 +130,7 @@ impl Default for Nodes {
             nodes: Vec::new(),
             ids: HashMap::new(),
             definitions: Vec::new(),
-            single_strings: HashSet::new(),
+            single_values: HashSet::new(),
             bytes: 0,
             work: 0,
         };
@@ -141,7 +146,7 @@ impl Nodes {
         self.bytes
             + with_room(
                 self.definitions.len() * size_of::<NodeId>()
-                    + self.single_strings.len() * (size_of::<ExprId>() + 1),
+                    + self.single_values.len() * (size_of::<ExprId>() + 1),
             )
     }
 
@@ -152,21 +157,42 @@ impl Nodes {
         fuel.burn(steps)
     }
 
-    /// Whether a language is known to be that of one string.
-    pub(super) fn is_single_string(&self, language: ExprId) -> bool {
-        self.single_strings.contains(&language)
+    /// Whether a language is known to be that of one string, or an alternative of that of one number.
+    pub(super) fn is_single_value(&self, language: ExprId) -> bool {
+        self.single_values.contains(&language)
     }
 
     /// The language of one string under a constraint, quotes included.
     pub(super) fn single_string(&mut self, lexicon: &mut Lexicon, text: &str) -> ExprId {
         let language = lexicon.json_string(text, false);
-        self.note_single_string(language);
+        self.note_single_value(language);
         language
     }
 
+    /// The language of one number, see [`Lexicon::json_number_value`].
+    ///
+    /// # Errors
+    /// A text that is no JSON number.
+    pub(super) fn single_number(
+        &mut self,
+        lexicon: &mut Lexicon,
+        text: &str,
+    ) -> Result<ExprId, String> {
+        let language = lexicon.json_number_value(text)?;
+        // Others have a spelling of their own beside those of their value.
+        if text == "0" || enumeration::is_plain(text) {
+            // Without a point and with one: parts that no other number has, nor each other.
+            let parts = lexicon.alternatives(language);
+            if are_apart(lexicon, &parts) {
+                self.single_values.extend(parts);
+            }
+        }
+        Ok(language)
+    }
+
     /// Takes note of a language that is that of one string under a constraint.
-    pub(super) fn note_single_string(&mut self, language: ExprId) {
-        self.single_strings.insert(language);
+    pub(super) fn note_single_value(&mut self, language: ExprId) {
+        self.single_values.insert(language);
     }
 
     /// What a node says.
@@ -440,7 +466,7 @@ impl Nodes {
         match value {
             Value::Null | Value::Bool(_) => {}
             Value::Number(text) => {
-                let language = lexicon.json_number_value(text).ok()?;
+                let language = self.single_number(lexicon, text).ok()?;
                 all.push(self.number(language));
             }
             Value::String(text) => {
@@ -479,4 +505,14 @@ impl Nodes {
 fn keep_first(nodes: &mut Vec<NodeId>) {
     let mut seen = HashSet::with_capacity(nodes.len());
     nodes.retain(|&node| seen.insert(node));
+}
+/// Whether no two of a few languages have a text in common; `false` where that takes long to tell.
+fn are_apart(lexicon: &mut Lexicon, languages: &[ExprId]) -> bool {
+    let mut fuel = Fuel::new(STEPS_TO_TELL_APART);
+    languages.iter().enumerate().all(|(at, &one)| {
+        languages[..at].iter().all(|&other| {
+            let both = lexicon.and(&[one, other]);
+            matches!(lexicon.is_live(both, &mut fuel), Ok(false))
+        })
+    })
 }

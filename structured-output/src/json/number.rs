@@ -4,6 +4,7 @@
 //! after its last digit other than zero; minus zero is zero.
 
 use super::decimal::Scientific;
+use super::enumeration;
 use crate::lexical::{ByteSet, EMPTY, ExprId, Lexicon, UNBOUNDED};
 
 /// Zeros that a number under a constraint may have after its last other digit of a fraction.
@@ -107,6 +108,10 @@ impl Lexicon {
             Ok(expr) => expr,
             Err(_) => self.json_long_number(&Scientific::parse(text)?),
         };
+        // Most are among these already, and are then one language and not two that overlap.
+        if text == "0" || enumeration::is_plain(text) {
+            return Ok(expr);
+        }
         let own = self.literal(text.as_bytes());
         Ok(self.or(&[expr, own]))
     }

@@ -165,7 +165,7 @@ impl Programs {
         let Spellings::Only(others) = others else {
             return Ok(Relation::Within);
         };
-        let is_single = |language| self.logic.nodes.is_single_string(language);
+        let is_single = |language| self.logic.nodes.is_single_value(language);
         if let Spellings::Only(own) = own
             && is_single(own)
             && is_single(others)
@@ -199,13 +199,13 @@ impl Programs {
         if let Some(known) = self.listed.get(&language) {
             return Ok(Some(Arc::clone(known)));
         }
-        let constrained = self.texts(lexicon).constrained;
+        let texts = self.texts(lexicon);
         let mut strings = Vec::new();
         let mut is_complement = false;
         for part in lexicon.conjuncts(language) {
             let part = match lexicon.complemented(part) {
                 Some(left_out) => left_out,
-                None if part == constrained => {
+                None if part == texts.constrained || part == texts.decimal => {
                     is_complement = true;
                     continue;
                 }
@@ -215,7 +215,7 @@ impl Programs {
             let list = lexicon.alternatives(part);
             fuel.burn(list.len() as u64)?;
             let nodes = &self.logic.nodes;
-            if !list.iter().all(|&one| nodes.is_single_string(one)) {
+            if !list.iter().all(|&one| nodes.is_single_value(one)) {
                 return Ok(None);
             }
             strings.extend(list);

@@ -131,11 +131,15 @@ impl Programs {
         let logic = &mut self.logic;
         Ok(match logic.nodes.node(id) {
             Node::AllOf(_) => {
+                let texts = self.texts(lexicon);
                 let arrays: Vec<_> = list.iter().map(|shape| shape.array).collect();
                 let objects: Vec<_> = list.iter().map(|shape| shape.object).collect();
                 Shape {
                     words: list.iter().fold(WORDS, |words, shape| words & shape.words),
-                    number: all(lexicon, list.iter().map(|shape| shape.number)),
+                    number: {
+                        let numbers = all(lexicon, list.iter().map(|shape| shape.number));
+                        self.without_lists(lexicon, numbers, texts.decimal, fuel)?
+                    },
                     string: self.all_strings(lexicon, &list, fuel)?,
                     array: self.logic.all(&arrays),
                     object: self.logic.all(&objects),
@@ -160,9 +164,9 @@ impl Programs {
                     some |= shape.words;
                 }
                 let numbers = list.iter().map(|shape| shape.number);
-                let number = one(lexicon, numbers, texts.decimal, fuel)?;
+                let number = one(lexicon, numbers, texts.decimal, true, fuel)?;
                 let strings = list.iter().map(|shape| shape.string);
-                let string = one(lexicon, strings, texts.constrained, fuel)?;
+                let string = one(lexicon, strings, texts.constrained, false, fuel)?;
                 let arrays: Vec<_> = list.iter().map(|shape| shape.array).collect();
                 let objects: Vec<_> = list.iter().map(|shape| shape.object).collect();
                 Shape {
@@ -226,27 +230,40 @@ impl Programs {
         })
     }
 
-    /// What several languages of strings have in common. Where one of them is a list of strings,
-    /// others that list strings, or all but some, only leave some out.
+    /// What several languages of strings have in common.
     fn all_strings(
         &mut self,
         lexicon: &mut Lexicon,
         shapes: &[Shape],
         fuel: &mut Fuel,
     ) -> Result<Spellings, OutOfFuel> {
-        let strings = shapes.iter().map(|shape| shape.string);
-        let Spellings::Only(language) = all(lexicon, strings) else {
-            return Ok(Spellings::Free);
-        };
+        let strings = all(lexicon, shapes.iter().map(|shape| shape.string));
         let constrained = self.texts(lexicon).constrained;
-        if let Some(language) = common_lengths(lexicon, language, constrained) {
+        if let Spellings::Only(language) = strings
+            && let Some(language) = common_lengths(lexicon, language, constrained)
+        {
             return Ok(Spellings::Only(language));
         }
+        self.without_lists(lexicon, strings, constrained, fuel)
+    }
+
+    /// A language of strings, or of numbers, of which `universe` is all. Where one of its parts is a list of
+    /// values, others that list values, or all but some, only leave some out.
+    fn without_lists(
+        &mut self,
+        lexicon: &mut Lexicon,
+        spellings: Spellings,
+        universe: ExprId,
+        fuel: &mut Fuel,
+    ) -> Result<Spellings, OutOfFuel> {
+        let Spellings::Only(language) = spellings else {
+            return Ok(Spellings::Free);
+        };
         let nodes = &self.logic.nodes;
         // Ascending, as alternatives are.
         let listed = |lexicon: &Lexicon, language: ExprId| {
             let list = lexicon.alternatives(language);
-            let all = list.iter().all(|&one| nodes.is_single_string(one));
+            let all = list.iter().all(|&one| nodes.is_single_value(one));
             all.then_some(list)
         };
         let mut kept: Option<Vec<ExprId>> = None;
@@ -263,7 +280,7 @@ impl Programs {
             } else if let Some(list) = complemented.and_then(|inner| listed(lexicon, inner)) {
                 fuel.burn(list.len() as u64)?;
                 left_out.extend(list);
-            } else if part != constrained {
+            } else if part != universe {
                 others.push(part);
             }
         }
@@ -413,11 +430,13 @@ fn contrary(lexicon: &mut Lexicon, spellings: Spellings, universe: ExprId) -> Sp
     }
 }
 
-/// What exactly one of some languages has: what some have, less what several have.
+/// What exactly one of some languages has: what some have, less what several have. Some may have spellings
+/// beyond the universe, of values that several have: where there are such values, those are left out.
 fn one(
     lexicon: &mut Lexicon,
     list: impl Iterator<Item = Spellings>,
     universe: ExprId,
+    are_beyond: bool,
     fuel: &mut Fuel,
 ) -> Result<Spellings, OutOfFuel> {
     let list: Vec<Spellings> = list.filter(|&spellings| spellings != NONE).collect();
@@ -449,7 +468,10 @@ fn one(
     }
     if several != EMPTY {
         let not = lexicon.not(several);
-        some = lexicon.and(&[some, not]);
+        some = match are_beyond {
+            true => lexicon.and(&[some, universe, not]),
+            false => lexicon.and(&[some, not]),
+        };
     }
     Ok(Spellings::Only(some))
 }

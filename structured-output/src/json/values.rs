@@ -320,7 +320,7 @@ impl Programs {
             let strings = lexicon.alternatives(language);
             fuel.burn(strings.len() as u64)?;
             let nodes = &self.logic.nodes;
-            if strings.iter().all(|&one| nodes.is_single_string(one)) {
+            if strings.iter().all(|&one| nodes.is_single_value(one)) {
                 for one in strings {
                     words.push(lexicon, Vec::new(), Rest::One(one), fuel)?;
                 }

@@ -215,6 +215,15 @@ impl Programs {
             }
             return Ok(None);
         }
+        if path == ANYTHING
+            && let &[formula] = &formulas[..]
+            && let Some(ways) = self.told_by_constants(lexicon, formula, fuel)?
+        {
+            // In reverse, as the first is to be taken first.
+            let ways = ways.into_iter().rev();
+            pending.extend(ways.map(|(value, rest)| (value, vec![rest])));
+            return Ok(None);
+        }
         let speaking = formulas.iter().find(|&&id| self.logic.facts(id).has_value);
         let Some(&speaking) = speaking else {
             return Ok(Some((path, formulas)));

@@ -159,7 +159,7 @@ impl<'a> Builder<'a> {
             let language = self.lexicon.and(&self.strings);
             // A pattern such as `^name$` tells alternatives apart as a constant does.
             if self.lexicon.is_plain_text(language) {
-                self.nodes.note_single_string(language);
+                self.nodes.note_single_value(language);
             }
             all.push(self.nodes.string(language));
         }

@@ -125,7 +125,7 @@ impl Builder<'_> {
                     if has_long_number(value) {
                         return Err(refused());
                     }
-                    let language = self.lexicon.json_number_value(text);
+                    let language = self.nodes.single_number(self.lexicon, text);
                     let language = language.map_err(|_| refused())?;
                     numbers.push(language);
                 }
