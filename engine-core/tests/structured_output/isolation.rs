@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use protocol::{
-    EngineCoreRequest, JumpForward, RequestErrorCode, StructuredOutputsConstraint,
+    EngineCoreRequest, FinishReason, JumpForward, RequestErrorCode, StructuredOutputsConstraint,
     StructuredOutputsParams, Whitespace,
 };
 
@@ -228,4 +228,34 @@ fn a_limit_in_the_midst_of_a_text_is_the_callers() {
         error.message
     );
     assert!(!answers["looks"].token_ids.is_empty());
+}
+
+/// Whether a text that is whole with the last token could go on is asked of the next mask. Where that takes
+/// more than a limit, the text is whole all the same.
+#[test]
+fn a_whole_text_is_an_answer_whatever_the_next_mask_takes() {
+    let letter = |at: usize| char::from(b'a' + (at % 26) as u8);
+    let rules: Vec<String> = (0..200)
+        .map(|at| {
+            let (not, then) = (letter(at), letter(at + 1));
+            let next = (at * 7 + 1) % 200;
+            format!("r{at}: /[^{not}]*/ \"{then}\" r{next} | \".\"")
+        })
+        .collect();
+    let names: Vec<String> = (0..200).map(|at| format!("r{at}")).collect();
+    let grammar = format!(
+        "start: \"1+\" x?\nx: {}\n{}",
+        names.join(" | "),
+        rules.join("\n")
+    );
+    let constraint = Some(StructuredOutputsConstraint::Grammar(grammar));
+    let mut engine = Engine::new(&Setup::default());
+    let room = engine.tokenizer.encode("1+", false).unwrap().len() as u32;
+    let request = engine.request("whole", "Hello", constraint, seeded(1, room));
+    let answers = engine.run(&[request]);
+    let answer = &answers["whole"];
+    assert_eq!(answer.error, None);
+    assert_eq!(engine.text(answer), "1+");
+    assert_eq!(answer.finish_reason, Some(FinishReason::Length));
+    assert_eq!(answer.complete, Some(true));
 }

@@ -340,6 +340,8 @@ impl TokenAutomaton {
                 continue;
             }
             let tokens = match symbols.get(start) {
+                // A completion that is longer than any number says has no first byte.
+                None if self.is_endless(last, fuel)? => u32::MAX,
                 None => 1,
                 Some(_) => {
                     match self.fewest_tokens_of(&symbols[start..], &states[start..], fuel)? {
@@ -351,6 +353,12 @@ impl TokenAutomaton {
             self.grammars.memo.min_tokens.insert(states[start], tokens);
         }
         Ok(None)
+    }
+
+    /// Whether the shortest completion of a state has more bytes than a number says.
+    fn is_endless(&mut self, state: StateId, fuel: &mut Fuel) -> Result<bool, OutOfFuel> {
+        let (parser, machine) = self.parser();
+        Ok(parser.distance(machine, state, fuel)? == u32::MAX)
     }
 
     /// One token that begins `symbols`, and what the state after it needs. `states[i]` is the state
