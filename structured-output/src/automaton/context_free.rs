@@ -341,7 +341,7 @@ impl TokenAutomaton {
             }
             let tokens = match symbols.get(start) {
                 // A completion that is longer than any number says has no first byte.
-                None if self.is_endless(last, fuel)? => u32::MAX,
+                None if self.is_endless(last) => u32::MAX,
                 None => 1,
                 Some(_) => {
                     match self.fewest_tokens_of(&symbols[start..], &states[start..], fuel)? {
@@ -355,10 +355,12 @@ impl TokenAutomaton {
         Ok(None)
     }
 
-    /// Whether the shortest completion of a state has more bytes than a number says.
-    fn is_endless(&mut self, state: StateId, fuel: &mut Fuel) -> Result<bool, OutOfFuel> {
-        let (parser, machine) = self.parser();
-        Ok(parser.distance(machine, state, fuel)? == u32::MAX)
+    /// Whether a state that has no next symbol isn't the text's end: its shortest completion is longer than any
+    /// number says.
+    fn is_endless(&self, state: StateId) -> bool {
+        let parser = &self.grammars.parser;
+        let is_stop = |item: &Item| matches!(item.lexeme, Lexeme::Stop(_));
+        !parser.is_accepting(state) && !parser.items(state).iter().any(is_stop)
     }
 
     /// One token that begins `symbols`, and what the state after it needs. `states[i]` is the state
