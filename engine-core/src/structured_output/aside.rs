@@ -53,7 +53,8 @@ pub(super) struct Standing {
 pub(super) struct Found {
     mask: Option<(Standing, TokenMask)>,
     forced: Option<(Standing, Vec<u32>)>,
-    /// After so many tokens it was told aside whether the next one is allowed, and all that is asked with it.
+    /// After so many tokens it was told aside whether the next one is allowed, and what is asked with it as
+    /// far as that can be told.
     told_after: Option<usize>,
     /// How often in a row the request waited aside at the same place, after so many tokens.
     num_attempts: u32,
@@ -171,6 +172,11 @@ impl StructuredOutputRequest {
                 tokens_left,
             } => {
                 if self.found.num_attempts > MAX_ATTEMPTS {
+                    // What could follow the last token is asked too, and may be what takes so long.
+                    if *tokens_left == 0 && !self.was_told_aside() {
+                        self.found.told_after = Some(self.num_answer_tokens);
+                        return Ok(());
+                    }
                     return Err(MatcherError::AllowanceSpent);
                 }
                 // As part of a draft, which is taken back.
@@ -196,7 +202,7 @@ impl StructuredOutputRequest {
         Some(forced.to_vec())
     }
 
-    /// Whether it was told aside what the next token does: what is not known then takes more than a limit.
+    /// Whether it was told aside what the next token does: what is not known then can't be told.
     pub(super) fn was_told_aside(&self) -> bool {
         self.found.told_after == Some(self.num_answer_tokens)
     }
