@@ -2,35 +2,24 @@
 //! acceptance token by token.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[allow(dead_code)]
+#[path = "reference/bytes_and_tokens.rs"]
+mod bytes_and_tokens;
 #[allow(unreachable_pub)]
 #[path = "reference/random_lark.rs"]
 mod random_lark;
 
-use std::sync::Arc;
-
-use structured_output::{
-    CompiledGrammar, CompilerOptions, GrammarCompiler, GrammarMatcher, Limits, MatcherError,
-    TokenizerInfo,
-};
-
-const EOS: u32 = 0;
+use bytes_and_tokens::{EOS, after, compiler_after_end, words_after_end};
+use structured_output::{GrammarMatcher, Limits, MatcherError};
 
 /// All bytes, words with what stands around them in marked-up text, and runs of marks: more than
 /// 12,000 tokens.
 fn vocabulary() -> Vec<Vec<u8>> {
-    let mut vocab = vec![b"<eos>".to_vec()];
-    vocab.extend((0..=255_u8).map(|byte| vec![byte]));
-    for a in b'a'..=b'z' {
-        for b in b'a'..=b'z' {
-            for around in [
-                "@", "@ ", " @", "@e", "@ing", "*@", "@*", " *@*", "**@", "@_", "_@*", "@é", "@ @",
-                "@,", " @.", "@1", "A@", "@*@*",
-            ] {
-                let word = String::from_utf8(vec![a, b]).unwrap();
-                vocab.push(around.replace('@', &word).into_bytes());
-            }
-        }
-    }
+    let arounds = [
+        "@", "@ ", " @", "@e", "@ing", "*@", "@*", " *@*", "**@", "@_", "_@*", "@é", "@ @", "@,",
+        " @.", "@1", "A@", "@*@*",
+    ];
+    let mut vocab = words_after_end(b'a'..=b'z', &arounds);
     for length in 2..=96 {
         vocab.extend([b'*', b'_', b' ', b'-'].map(|byte| vec![byte; length]));
         vocab.push(b"*_".repeat(length));
@@ -141,8 +130,7 @@ const LINES: [(&str, &[&str]); 6] = [
 #[test]
 fn masks_of_random_ambiguous_grammars_are_exact() {
     let vocab = vocabulary();
-    let info = Arc::new(TokenizerInfo::new(&vocab, vocab.len(), &[EOS], &[]).unwrap());
-    let compiler = GrammarCompiler::new(info, CompilerOptions::default());
+    let compiler = compiler_after_end(&vocab, Limits::default().max_mask_steps);
     let mut num_masks = 0;
     for seed in 0..60 {
         let mut random = random_lark::Random::new(seed);
@@ -210,7 +198,7 @@ fn random_lines(random: &mut random_lark::Random) -> String {
 #[test]
 fn masks_of_lines_with_counts_are_exact() {
     let vocab = vocabulary();
-    let compiler = compiler(&vocab, 10_000_000);
+    let compiler = compiler_after_end(&vocab, 10_000_000);
     let num_cases = std::env::var("FORMWORK_CASES").map_or(25, |cases| cases.parse().unwrap());
     let mut num_masks = 0;
     for seed in 0..num_cases {
@@ -245,34 +233,13 @@ fn masks_of_lines_with_counts_are_exact() {
     assert!(num_masks > 80);
 }
 
-fn compiler(vocab: &[Vec<u8>], max_mask_steps: u64) -> GrammarCompiler {
-    let info = TokenizerInfo::new(vocab, vocab.len(), &[EOS], &[]).unwrap();
-    let options = CompilerOptions {
-        limits: Limits {
-            max_mask_steps,
-            ..Limits::default()
-        },
-        ..CompilerOptions::default()
-    };
-    GrammarCompiler::new(Arc::new(info), options)
-}
-
-/// A matcher after a text, byte by byte.
-#[track_caller]
-fn after(grammar: &CompiledGrammar, source: &str, text: &str) -> GrammarMatcher {
-    let mut matcher = GrammarMatcher::new(grammar);
-    let bytes: Vec<u32> = text.bytes().map(|byte| u32::from(byte) + 1).collect();
-    assert!(matcher.accept_tokens(&bytes).unwrap(), "{source}: {text:?}");
-    matcher
-}
-
 /// At the beginning and after each text: the mask, within so many steps.
 #[test]
 fn masks_of_ambiguous_grammars_take_few_steps_and_are_exact() {
     let vocab = vocabulary();
     assert!(vocab.len() > 12_000);
-    let few = compiler(&vocab, 150_000);
-    let more = compiler(&vocab, 1_000_000);
+    let few = compiler_after_end(&vocab, 150_000);
+    let more = compiler_after_end(&vocab, 1_000_000);
     let cases = CASES.map(|case| (&few, case)).into_iter();
     for (compiler, (source, texts)) in cases.chain(LINES.map(|case| (&more, case))) {
         let grammar = compiler.compile_lark(source).unwrap();
@@ -321,7 +288,7 @@ const MANY_WAYS: [(&str, &[&str]); 4] = [
 #[test]
 fn masks_of_texts_that_are_read_in_very_many_ways_are_exact() {
     let vocab = vocabulary();
-    let compiler = compiler(&vocab, 400_000);
+    let compiler = compiler_after_end(&vocab, 400_000);
     for (source, texts) in MANY_WAYS {
         let grammar = compiler.compile_lark(source).unwrap();
         for text in texts {

@@ -4,6 +4,7 @@
 //! Tokens are longer than the counts, end within characters, and hold what follows.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[allow(dead_code)]
 #[path = "reference/bytes_and_tokens.rs"]
 mod bytes_and_tokens;
 #[allow(unreachable_pub, dead_code)]

@@ -5,6 +5,8 @@
 //! reference knows texts and sets of them, no automata.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "reference/dispatch.rs"]
+mod dispatch;
 #[path = "reference/languages.rs"]
 mod languages;
 
@@ -12,6 +14,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use dispatch::Dispatch;
 use languages::{Expr, Grammar, Texts, texts};
 use proptest::prelude::*;
 use structured_output::{
@@ -145,14 +148,6 @@ proptest! {
     }
 }
 
-/// What `TagDispatch` is: triggers with the texts after them, and texts that don't occur.
-#[derive(Debug, Clone)]
-struct Dispatch {
-    tags: Vec<(&'static str, Vec<&'static str>)>,
-    excludes: Vec<&'static str>,
-    is_loop: bool,
-}
-
 impl Dispatch {
     fn ebnf(&self) -> String {
         let mut source = "root ::= TagDispatch(".to_owned();
@@ -175,47 +170,18 @@ impl Dispatch {
         source
     }
 
-    /// Whether one of the strings that may not occur in free text begins before `before` in a text and
-    /// ends with it.
-    fn is_broken(&self, text: &[u8], before: usize) -> bool {
-        let triggers = self.tags.iter().map(|tag| tag.0);
-        let mut words = triggers.chain(self.excludes.iter().copied());
-        words.any(|word| (0..before).any(|at| text[at..].starts_with(word.as_bytes())))
-    }
-
-    /// Free text in which nothing may occur; where one of the triggers begins and no other began earlier, a
-    /// tag.
-    fn accepts(&self, text: &[u8]) -> bool {
-        if !self.is_broken(text, text.len()) {
-            return true;
-        }
-        (0..text.len()).any(|begin| {
-            self.tags.iter().any(|(trigger, contents)| {
-                let end = begin + trigger.len();
-                text[begin..].starts_with(trigger.as_bytes())
-                    && !self.is_broken(&text[..end], begin)
-                    && contents
-                        .iter()
-                        .filter_map(|content| text[end..].strip_prefix(content.as_bytes()))
-                        .any(|rest| match self.is_loop {
-                            true => self.accepts(rest),
-                            false => rest.is_empty(),
-                        })
-            })
-        })
-    }
-
     /// Whether a trigger holds what may not occur.
     fn is_refused(&self) -> bool {
-        let mut triggers = self.tags.iter().map(|tag| tag.0);
+        let mut triggers = self.tags.iter().map(|tag| &tag.0);
         triggers.any(|trigger| self.excludes.iter().any(|text| trigger.contains(text)))
     }
 }
 
 fn dispatches() -> impl Strategy<Value = Dispatch> {
-    let words = || prop::sample::select(vec!["a", "ab", "ba", "aa", "abc", "bc", "cb", "aba"]);
-    let contents =
-        prop::collection::vec(prop::sample::select(vec!["", "a", "b", "ca", "ab"]), 1..3);
+    let one_of =
+        |words: &[&'static str]| prop::sample::select(words.to_vec()).prop_map(String::from);
+    let words = || one_of(&["a", "ab", "ba", "aa", "abc", "bc", "cb", "aba"]);
+    let contents = prop::collection::vec(one_of(&["", "a", "b", "ca", "ab"]), 1..3);
     let tags = prop::collection::vec((words(), contents), 1..4);
     let excludes = prop::collection::vec(words(), 0..3);
     (tags, excludes, any::<bool>()).prop_map(|(tags, excludes, is_loop)| Dispatch {

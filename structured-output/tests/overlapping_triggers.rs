@@ -2,8 +2,11 @@
 //! reference, masks against acceptance byte by byte, completion against itself, and what many triggers cost.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[allow(dead_code)]
 #[path = "reference/bytes_and_tokens.rs"]
 mod bytes_and_tokens;
+#[path = "reference/dispatch.rs"]
+mod dispatch;
 #[allow(unreachable_pub, dead_code)]
 #[path = "reference/random_lark.rs"]
 mod random_lark;
@@ -11,18 +14,11 @@ mod random_lark;
 use std::sync::Arc;
 
 use bytes_and_tokens::compiler;
+use dispatch::Dispatch;
 use random_lark::Random;
 use structured_output::{
     CompiledGrammar, CompilerOptions, GrammarCompiler, GrammarMatcher, TokenizerInfo,
 };
-
-/// A dispatch: each trigger with what may follow it.
-#[derive(Debug)]
-struct Dispatch {
-    tags: Vec<(String, Vec<String>)>,
-    excludes: Vec<String>,
-    is_loop: bool,
-}
 
 /// Letters of triggers: few, so that they overlap, some of several bytes.
 const LETTERS: [&[&str]; 3] = [&["a", "b"], &["a", "b", "<"], &["a", "é", "è", "€"]];
@@ -76,34 +72,6 @@ impl Dispatch {
             "type": "dispatch", "rules": rules, "loop": self.is_loop, "excludes": self.excludes,
         });
         serde_json::json!({"type": "structural_tag", "format": format}).to_string()
-    }
-
-    /// Whether one of the words begins before `before` in a text and ends within it.
-    fn is_broken(&self, text: &[u8], before: usize) -> bool {
-        let triggers = self.tags.iter().map(|tag| &tag.0);
-        let mut words = triggers.chain(&self.excludes);
-        words.any(|word| (0..before).any(|at| text[at..].starts_with(word.as_bytes())))
-    }
-
-    fn accepts(&self, text: &[u8]) -> bool {
-        if !self.is_broken(text, text.len()) && std::str::from_utf8(text).is_ok() {
-            return true;
-        }
-        (0..text.len()).any(|begin| {
-            std::str::from_utf8(&text[..begin]).is_ok()
-                && self.tags.iter().any(|(trigger, contents)| {
-                    let end = begin + trigger.len();
-                    text[begin..].starts_with(trigger.as_bytes())
-                        && !self.is_broken(&text[..end], begin)
-                        && contents
-                            .iter()
-                            .filter_map(|content| text[end..].strip_prefix(content.as_bytes()))
-                            .any(|rest| match self.is_loop {
-                                true => self.accepts(rest),
-                                false => rest.is_empty(),
-                            })
-                })
-        })
     }
 }
 

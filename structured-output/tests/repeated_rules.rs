@@ -2,34 +2,24 @@
 //! may be: their masks against acceptance token by token, and what they cost.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+#[allow(dead_code)]
+#[path = "reference/bytes_and_tokens.rs"]
+mod bytes_and_tokens;
 #[allow(dead_code, unreachable_pub)]
 #[path = "reference/random_lark.rs"]
 mod random_lark;
 
-use std::sync::Arc;
-
+use bytes_and_tokens::{EOS, after, compiler_after_end, words_after_end};
 use random_lark::Random;
-use structured_output::{
-    CompilerOptions, GrammarCompiler, GrammarMatcher, Limits, MatcherError, TokenizerInfo,
-};
-
-const EOS: u32 = 0;
+use structured_output::{GrammarMatcher, MatcherError};
 
 /// All bytes, words with what stands around them, parts of JSON, and runs of signs, words and lines.
 fn vocabulary() -> Vec<Vec<u8>> {
-    let mut vocab = vec![b"<eos>".to_vec()];
-    vocab.extend((0..=255_u8).map(|byte| vec![byte]));
-    for a in b'a'..=b'j' {
-        for b in b'a'..=b'j' {
-            for around in [
-                "@", "@ ", " @", "@ing", "@\n", "\n@", "@ @ @ @", "@\n\n", "\n@ \n@", "@)", "(@",
-                "@é", "@ {\"", "\"@\"", "@\"}\n", "@,@,@", "@=@", "1@2",
-            ] {
-                let word = String::from_utf8(vec![a, b]).unwrap();
-                vocab.push(around.replace('@', &word).into_bytes());
-            }
-        }
-    }
+    let arounds = [
+        "@", "@ ", " @", "@ing", "@\n", "\n@", "@ @ @ @", "@\n\n", "\n@ \n@", "@)", "(@", "@é",
+        "@ {\"", "\"@\"", "@\"}\n", "@,@,@", "@=@", "1@2",
+    ];
+    let mut vocab = words_after_end(b'a'..=b'j', &arounds);
     let json = [
         "{}",
         "{\"",
@@ -73,18 +63,6 @@ fn vocabulary() -> Vec<Vec<u8>> {
         );
     }
     vocab
-}
-
-fn compiler(vocab: &[Vec<u8>], max_mask_steps: u64) -> GrammarCompiler {
-    let info = TokenizerInfo::new(vocab, vocab.len(), &[EOS], &[]).unwrap();
-    let options = CompilerOptions {
-        limits: Limits {
-            max_mask_steps,
-            ..Limits::default()
-        },
-        ..CompilerOptions::default()
-    };
-    GrammarCompiler::new(Arc::new(info), options)
 }
 
 /// Grammars with beginnings of texts.
@@ -151,13 +129,11 @@ fn check(matcher: &GrammarMatcher, vocab: &[Vec<u8>], step: usize, source: &str)
 #[test]
 fn masks_of_repeated_rules_take_few_steps() {
     let vocab = vocabulary();
-    let compiler = compiler(&vocab, 120_000);
+    let compiler = compiler_after_end(&vocab, 120_000);
     for (source, texts) in CASES {
         let grammar = compiler.compile_lark(source).unwrap();
         for text in texts {
-            let mut matcher = GrammarMatcher::new(&grammar);
-            let bytes: Vec<u32> = text.bytes().map(|byte| u32::from(byte) + 1).collect();
-            assert!(matcher.accept_tokens(&bytes).unwrap(), "{source}: {text:?}");
+            let matcher = after(&grammar, source, text);
             if let Err(error) = matcher.next_token_mask() {
                 panic!("{source}: {text:?}: {error}");
             }
@@ -217,7 +193,7 @@ fn random_grammar(random: &mut Random) -> String {
 #[test]
 fn masks_of_random_repeated_rules_are_exact() {
     let vocab = vocabulary();
-    let compiler = compiler(&vocab, 2_000_000);
+    let compiler = compiler_after_end(&vocab, 2_000_000);
     let num_cases = std::env::var("FORMWORK_CASES").map_or(30, |cases| cases.parse().unwrap());
     let seeds: u64 = std::env::var("FORMWORK_SEED").map_or(0, |seed| seed.parse().unwrap());
     let (mut num_masks, mut num_failed) = (0, 0);

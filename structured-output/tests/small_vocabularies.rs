@@ -5,6 +5,7 @@
 //! the borders of what it is made of, a single token decides whether anything is walked at all.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[allow(dead_code)]
 #[path = "reference/bytes_and_tokens.rs"]
 mod bytes_and_tokens;
 #[allow(unreachable_pub, dead_code)]

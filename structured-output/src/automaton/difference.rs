@@ -91,7 +91,8 @@ impl TokenAutomaton {
         let number = self.masks.next_number();
         if less.len() > MAX_LESS {
             // Each mask would go through a long list.
-            let mut words = words_of(&mask.inside, num_words);
+            let mut words = vec![0; num_words];
+            mask.inside.add_to(&mut words);
             clear_bits(&mut words, &less);
             more.for_each(|ids| set_bits(&mut words, ids));
             let reference = (!mask.exits.is_empty()).then(|| {
@@ -140,18 +141,6 @@ fn ids_of(trie: &Trie, ranges: &[Range<u32>]) -> Vec<u32> {
     ids
 }
 
-/// The words of a mask, for another one to be made of them.
-fn words_of(mask: &Mask, num_words: usize) -> Vec<u32> {
-    match mask {
-        Mask::Dense { words, .. } => words.to_vec(),
-        Mask::Sparse(ids) => {
-            let mut words = vec![0; num_words];
-            set_bits(&mut words, ids);
-            words
-        }
-    }
-}
-
 /// The ids in both of two sets of words, ascending, about so many.
 fn common(mut words: Vec<u32>, other: &[u32], about: usize) -> Vec<u32> {
     for (word, other) in words.iter_mut().zip(other) {
@@ -176,7 +165,8 @@ fn known_to(
         for range in ranges {
             set_bits(&mut words, trie.ids(range.clone()));
         }
-        let mut known = words_of(&part.inside, num_words);
+        let mut known = vec![0; num_words];
+        part.inside.add_to(&mut known);
         part.for_exit_ids(trie, |ids| set_bits(&mut known, ids));
         return Ok(common(words, &known, num_ids));
     }

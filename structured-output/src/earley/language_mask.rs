@@ -42,9 +42,7 @@ impl LanguageMask {
                 Rests::Places(places) => places.memory_bytes(),
             }
     }
-}
 
-impl LanguageMask {
     /// How many places in the trie of bytes there are at which few tokens leave.
     pub(crate) fn num_places(&self) -> usize {
         match &self.rests {

@@ -57,11 +57,9 @@ pub(super) fn deterministic(graph: &mut Graph, fuel: &mut Fuel) -> Result<(), Ou
             let edges = node.edges.iter();
             made.nodes.push(Node {
                 edges: edges.map(|&(l, to)| (l, numbers[to as usize])).collect(),
+                accepting: node.accepting,
                 ..Node::default()
             });
-            if let Some(made) = made.nodes.last_mut() {
-                made.accepting = node.accepting;
-            }
         }
     }
     *graph = made;

@@ -79,9 +79,15 @@ impl Programs {
         let mut seen: HashSet<ExprId> = HashSet::new();
         for &one in &alternatives {
             fuel.burn(1)?;
-            let Some((value, rest)) = self.constant_and_rest(one) else {
+            let Some((values, rest)) = self.demanded(one) else {
                 return Ok(None);
             };
+            let [value] = values[..] else {
+                return Ok(None);
+            };
+            if self.logic.facts(rest).has_value {
+                return Ok(None);
+            }
             let shape = self.shape(lexicon, value, fuel)?;
             let of_one_kind = match (shape.number, shape.string) {
                 (number, NONE) => number,
@@ -109,27 +115,6 @@ impl Programs {
         let ways = ways.into_iter();
         let ways = ways.map(|(value, rests)| (value, self.logic.any(&rests)));
         Ok(Some(ways.collect()))
-    }
-
-    /// What the next value has to be for a formula, and the formula without that, where it says nothing else
-    /// of the value.
-    fn constant_and_rest(&mut self, formula: FormulaId) -> Option<(NodeId, FormulaId)> {
-        let list = match self.logic.formula(formula) {
-            Formula::Value(node) => return Some((*node, TRUE)),
-            Formula::All(list) => list.clone(),
-            _ => return None,
-        };
-        let mut value = None;
-        let mut rest = Vec::with_capacity(list.len());
-        for &id in &list {
-            match self.logic.formula(id) {
-                Formula::Value(_) if value.is_some() => return None,
-                Formula::Value(node) => value = Some(*node),
-                _ if self.logic.facts(id).has_value => return None,
-                _ => rest.push(id),
-            }
-        }
-        value.map(|value| (value, self.logic.all(&rest)))
     }
 
     /// A formula that speaks of the next value alone, as a node.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
 
-use super::enumeration;
+use super::number::is_canonical;
 use super::value::Value;
 use crate::held::{allocated, shared, with_room};
 use crate::lexical::{ExprId, Fuel, Lexicon, OutOfFuel};
@@ -180,7 +180,7 @@ impl Nodes {
     ) -> Result<ExprId, String> {
         let language = lexicon.json_number_value(text)?;
         // Others have a spelling of their own beside those of their value.
-        if text == "0" || enumeration::is_plain(text) {
+        if is_canonical(text) {
             // Without a point and with one: parts that no other number has, nor each other.
             let parts = lexicon.alternatives(language);
             if are_apart(lexicon, &parts) {

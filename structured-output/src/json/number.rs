@@ -109,7 +109,7 @@ impl Lexicon {
             Err(_) => self.json_long_number(&Scientific::parse(text)?),
         };
         // Most are among these already, and are then one language and not two that overlap.
-        if text == "0" || enumeration::is_plain(text) {
+        if is_canonical(text) {
             return Ok(expr);
         }
         let own = self.literal(text.as_bytes());
@@ -159,4 +159,10 @@ impl Lexicon {
         let number = self.concat(whole, fraction);
         self.concat(sign, number)
     }
+}
+
+/// Whether a number is written as its value is under a constraint, without what could be left out: then its
+/// own spelling is among those of its value.
+pub(super) fn is_canonical(number: &str) -> bool {
+    number == "0" || enumeration::is_plain(number)
 }

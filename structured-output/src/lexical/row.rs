@@ -207,7 +207,6 @@ impl Lexicon {
             few,
             blocks,
             spare,
-            entries,
             ..
         } = scratch;
         blocks.start();
@@ -230,11 +229,7 @@ impl Lexicon {
         for group in few.chunk_by(|a, b| a.0 == b.0) {
             blocks.split_off(group[0].0, group.iter().map(|&(_, to)| to));
         }
-        entries.clear();
-        for (bytes, list) in blocks.iter() {
-            entries.push((bytes, self.or(list)));
-        }
-        Ok(self.row_of(scratch))
+        Ok(self.row_of_blocks(scratch, Self::or))
     }
 
     /// `Or` of what follows single bytes, such as the first ones of names: no sets are cut.
@@ -263,7 +258,6 @@ impl Lexicon {
             ends,
             blocks,
             spare,
-            entries,
             ..
         } = scratch;
         blocks.start();
@@ -273,11 +267,23 @@ impl Lexicon {
             start = end;
             fuel.burn(1 + blocks.sets.len() as u64)?;
         }
+        Ok(self.row_of_blocks(scratch, Self::and))
+    }
+
+    /// A row from the scratch's blocks, whose targets are what joins their lists.
+    fn row_of_blocks(
+        &mut self,
+        scratch: &mut RowScratch,
+        join: impl Fn(&mut Self, &[ExprId]) -> ExprId,
+    ) -> u32 {
+        let RowScratch {
+            blocks, entries, ..
+        } = scratch;
         entries.clear();
         for (bytes, list) in blocks.iter() {
-            entries.push((bytes, self.and(list)));
+            entries.push((bytes, join(self, list)));
         }
-        Ok(self.row_of(scratch))
+        self.row_of(scratch)
     }
 
     /// A row from the scratch's entries, disjoint sets of bytes with their targets; all other bytes lead
